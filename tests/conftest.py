@@ -1,0 +1,81 @@
+"""Tiers, hypothesis profiles, and the account of the vector tests that ends every run."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Generator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.tiers import TIER, reaches
+
+#: One profile per tier: quick in a developer's loop, ci for the full tier, deep for nights.
+PROFILES = {"quick": "quick", "full": "ci", "deep": "deep"}
+SLOW_DATA = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("quick", max_examples=60, deadline=None, derandomize=True)
+settings.register_profile(
+    "ci", max_examples=1_000, deadline=None, print_blob=True, suppress_health_check=SLOW_DATA
+)
+settings.register_profile(
+    "deep", max_examples=20_000, deadline=None, print_blob=True, suppress_health_check=SLOW_DATA
+)
+settings.load_profile(PROFILES[TIER])
+
+REQUIRE_VECTORS = os.environ.get("FPSIM_REQUIRE_VECTORS", "") not in ("", "0")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what belongs to a higher tier."""
+    later = [i for i in items if any(not reaches(m.args[0]) for m in i.iter_markers("tier"))]
+    if later:
+        config.hook.pytest_deselected(items=later)
+        items[:] = [i for i in items if i not in set(later)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With FPSIM_REQUIRE_VECTORS=1 a vector test that skips has failed."""
+    report = yield
+    if REQUIRE_VECTORS and report.skipped and item.get_closest_marker("vectors"):
+        report.outcome = "failed"
+        report.longrepr = f"FPSIM_REQUIRE_VECTORS=1 allows no skip: {_reason(report)}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    """After everything else pytest prints, the account of the vector tests."""
+    yield
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is None or hasattr(session.config, "workerinput"):
+        return
+    for line in vector_account(terminal.stats):
+        terminal.write_line(line)
+
+
+def vector_account(stats: dict[str, list[pytest.TestReport]]) -> list[str]:
+    """Lines that say how many vector tests ran, and why the others did not."""
+    skipped = Counter(_reason(r) for r in _vector_reports(stats, "skipped"))
+    ran = sum(
+        1
+        for kind in ("passed", "failed")
+        for r in _vector_reports(stats, kind)
+        if r.when == "call"
+    )
+    lines = [f"vector tests: {ran} ran, {sum(skipped.values())} skipped"]
+    return lines + [f"  skipped {n}: {reason}" for reason, n in sorted(skipped.items())]
+
+
+def _vector_reports(
+    stats: dict[str, list[pytest.TestReport]], kind: str
+) -> list[pytest.TestReport]:
+    return [r for r in stats.get(kind, []) if "vectors" in getattr(r, "keywords", {})]
+
+
+def _reason(report: pytest.TestReport) -> str:
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")

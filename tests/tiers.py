@@ -1,0 +1,27 @@
+"""How much the tests do: quick (minutes, the default), full (an hour) or deep (hours).
+
+The environment variable FPSIM_TIER chooses. A test scales its own work with `pick`; one that has
+no short form is marked `@pytest.mark.tier("full")` and is not collected below that tier.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TypeVar
+
+T = TypeVar("T")
+
+TIERS = ("quick", "full", "deep")
+TIER = os.environ.get("FPSIM_TIER", "quick")
+if TIER not in TIERS:
+    raise ValueError(f"FPSIM_TIER={TIER!r} is not a tier; use one of {', '.join(TIERS)}")
+
+
+def pick(quick: T, full: T, deep: T) -> T:
+    """The value for the tier that runs: a count, a range, a list of formats."""
+    return {"quick": quick, "full": full, "deep": deep}[TIER]
+
+
+def reaches(tier: str) -> bool:
+    """Whether the running tier includes what is marked with this one."""
+    return TIERS.index(TIER) >= TIERS.index(tier)
