@@ -1,0 +1,58 @@
+# Needs Python >= 3.11, pip and make; everything else goes into .venv.
+#
+#   make report     the default report -> reports/index.html
+#   make test       the quick tier (minutes); test-full (an hour), test-deep (hours)
+#   make lint       ruff and mypy
+#   make clean      forget .venv and caches
+
+PYTHON  ?= python3
+WORKERS ?= 2
+SEED    ?= 0
+
+VENV := .venv
+RUN  := $(VENV)/bin/python
+
+# A stamp per set of extras remembers where .venv was made: a moved folder or a vanished
+# interpreter starts again, pyproject.toml changed installs again.
+HERE := $(shell pwd -P)
+ifneq ($(shell cat $(VENV)/made-in 2>/dev/null; $(RUN) -c 'print("works")' 2>/dev/null),$(HERE) works)
+  $(shell rm -rf $(VENV)/has-*)
+endif
+
+.PHONY: report test test-full test-deep lint clean
+.NOTPARALLEL:
+
+report: $(VENV)/has-base
+	$(VENV)/bin/fpsim report --seed $(SEED)
+
+test: $(VENV)/has-test
+	FPSIM_TIER=quick $(RUN) -m pytest -q -n $(WORKERS)
+
+test-full: $(VENV)/has-test
+	FPSIM_TIER=full $(RUN) -m pytest -q -n $(WORKERS)
+
+test-deep: $(VENV)/has-test
+	FPSIM_TIER=deep $(RUN) -m pytest -q -n $(WORKERS)
+
+lint: $(VENV)/has-lint
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/has-base: INSTALL := .
+$(VENV)/has-test: INSTALL := .[test]
+$(VENV)/has-lint: INSTALL := .[test,lint]
+$(VENV)/has-%: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
+	  "fpsim needs Python 3.11 or newer, got " + sys.version.split()[0] + "; use: make PYTHON=python3.12")'
+	@[ "$$(cat $(VENV)/made-in 2>/dev/null)" = "$(HERE)" ] && $(RUN) -m pip --version >/dev/null 2>&1 \
+	  || { echo "making $(VENV)"; rm -rf $(VENV); $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 \
+	       || { rm -rf $(VENV); $(PYTHON) -m venv --without-pip $(VENV) \
+	            && $(PYTHON) -m pip --python $(RUN) install --quiet pip; }; \
+	       pwd -P > $(VENV)/made-in; }
+	@echo "installing $(INSTALL) into $(VENV)"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -e '$(INSTALL)'
+	@touch $@
