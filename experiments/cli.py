@@ -1,0 +1,78 @@
+"""The `fpsim` command: a table of commands, each imported only when it is used.
+
+Bad input ends in one line on standard error and exit status 2; ^C in 130; a failed check in 1.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+#: Command -> (module below experiments.commands, one line of help). The module's `command` runs.
+COMMANDS = {
+    "list": ("listing", "Show experiments, formats, units."),
+    "run": ("run", "Run experiments by name."),
+    "report": ("report", "Run the default report, or all of it."),
+    "show": ("show", "Take a number or a code apart in a format."),
+    "profile": ("profile", "Say what formats would do to your arrays."),
+}
+
+
+class LazyCommands(click.Group):
+    """A group that knows its commands' names and help without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"experiments.commands.{COMMANDS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            close = difflib.get_close_matches(args[0], COMMANDS, 1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise click.UsageError(f"command={args[0]!r} is not known.{hint} See: fpsim --help")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="fpsim", message="fpsim %(version)s")
+def commands() -> None:
+    """A numerical precision laboratory: what a low-precision machine really does to numbers."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        status = commands.main(arguments or ["--help"], prog_name="fpsim", standalone_mode=False)
+    except click.ClickException as error:
+        print(f"fpsim: {error.format_message()}", file=sys.stderr)
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        print("fpsim: interrupted; what had finished is kept", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) has left: nothing more to say, also not at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return int(status or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""One file per command of `fpsim`; each has a `command`. `experiments.cli` holds their table."""

@@ -1,0 +1,49 @@
+"""fpsim list: what there is to run and to use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from experiments.catalogue import catalogue
+
+
+def experiment_lines() -> Iterator[str]:
+    """Name, whether the default report has it, budget, question."""
+    known = catalogue()
+    width = max(map(len, known))
+    for experiment in known.values():
+        mark = "*" if experiment.default else " "
+        yield f"{mark} {experiment.name:{width}}  {experiment.budget:4.0f} s  {experiment.question}"
+    yield ""
+    yield "* is in the default report; run one with: fpsim run NAME"
+
+
+def format_lines() -> Iterator[str]:
+    """The catalogue of formats with their ranges."""
+    from fpsim.formats import CATALOGUE, ScaleFormat
+
+    head = ("name", "bits", "exp", "p", "max", "min normal", "min")
+    yield "{:<9} {:>4} {:>3} {:>2} {:>11} {:>11} {:>11}  specials".format(*head)
+    for name, fmt in CATALOGUE.items():
+        if isinstance(fmt, ScaleFormat):
+            yield f"{name:<9} {fmt.bits:>4}  scales of blocks, 2^-{fmt.bias} to 2^{fmt.bias}"
+            continue
+        yield (
+            f"{name:<9} {fmt.bits:>4} {fmt.exponent_bits:>3} {fmt.precision:>2} {fmt.max:>11.5g} "
+            f"{fmt.smallest_normal:>11.5g} {fmt.smallest_subnormal:>11.5g}  {fmt.specials}"
+        )
+
+
+KINDS = {"experiments": experiment_lines, "formats": format_lines}
+
+
+@click.command("list")
+@click.argument("kind", default="experiments", metavar=f"[{'|'.join(KINDS)}]")
+def command(kind: str) -> None:
+    """Show what there is: experiments (default) or formats."""
+    if kind not in KINDS:
+        raise click.UsageError(f"kind={kind!r} is not known; use one of {', '.join(KINDS)}")
+    for line in KINDS[kind]():
+        click.echo(line)

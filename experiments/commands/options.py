@@ -1,0 +1,54 @@
+"""Options that several commands share, and the border where a ValueError becomes one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+SEED_LIMIT = 1 << 64
+
+
+class Seed(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic from click 8.2 on
+    """A whole number that fits the generator's key."""
+
+    name = "seed"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            seed = int(value)
+        except ValueError:
+            seed = -1
+        if not 0 <= seed < SEED_LIMIT:
+            raise click.UsageError(
+                f"seed={value!r} is not a seed; use a whole number from 0 to 2**64 - 1"
+            )
+        return seed
+
+
+@contextmanager
+def bad_input() -> Iterator[None]:
+    """Inside, a ValueError or TypeError is the user's: its sentence, and exit status 2.
+
+    Only for reading arguments; an error inside the work itself is ours and keeps its traceback.
+    """
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise click.UsageError(str(error)) from None
+
+
+def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--quick, --seed and --out."""
+    for option in (
+        click.option("--out", type=click.Path(path_type=Path), default=Path("reports"),
+                     show_default=True, help="Folder for the results."),
+        click.option("--seed", type=Seed(), default=0, show_default=True,
+                     help="Seed of everything random."),
+        click.option("--quick", is_flag=True, help="Seconds instead of minutes; fewer points."),
+    ):  # fmt: skip
+        function = option(function)
+    return function

@@ -1,0 +1,22 @@
+"""fpsim run NAME…: experiments by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from experiments.catalogue import find
+from experiments.commands.options import bad_input, run_options
+
+
+@click.command("run")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@run_options
+def command(names: tuple[str, ...], quick: bool, seed: int, out: Path) -> int:
+    """Run experiments and write OUT/NAME/{data.csv, meta.json, figure.png}, then the report."""
+    with bad_input():
+        chosen = [find(name) for name in names]
+    from experiments.commands.series import run_series
+
+    return run_series(chosen, out, quick=quick, seed=seed)

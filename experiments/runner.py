@@ -1,0 +1,39 @@
+"""Running an experiment: do it, store what it found, then draw it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from experiments import store
+from experiments.catalogue import Experiment
+from experiments.progress import clock
+from experiments.result import Result
+from experiments.versions import versions
+
+
+def run(experiment: Experiment, out: Path, *, quick: bool, seed: int) -> Result:
+    """Run one experiment into out/NAME; what was there stays until the new result is complete."""
+    started = time.perf_counter()
+    with clock(experiment.name, experiment.budget):
+        result = experiment.run(quick, seed)
+        about = {
+            "name": experiment.name,
+            "question": experiment.question,
+            "seed": seed,
+            "quick": quick,
+            "versions": versions(),
+            "wall_seconds": round(time.perf_counter() - started, 2),
+            "budget_seconds": experiment.budget,
+        }
+        store.save_data(out / experiment.name, result, about)
+        draw(experiment, out, result)
+    return result
+
+
+def draw(experiment: Experiment, out: Path, result: Result) -> None:
+    """Draw a result's figure beside its data."""
+    from experiments.drawing import to_png
+
+    image = to_png(experiment.plot(result))
+    store.write_whole(out / experiment.name / store.FIGURE, image)
