@@ -1,0 +1,57 @@
+"""The five exceptions of IEEE 754, as sticky flags, and the error a trap raises.
+
+Source    IEEE 754-2019 §7. The numeric values are those of SoftFloat and TestFloat, so that a
+          flag byte in a vector file is a `Flags`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+__all__ = ["FloatingPointTrap", "Flags"]
+
+
+class Flags(enum.IntFlag):
+    """Exceptions of an operation, or the sticky sum of many.
+
+    >>> Flags.OVERFLOW | Flags.INEXACT
+    <Flags.INEXACT|OVERFLOW: 5>
+    """
+
+    NONE = 0
+    INEXACT = 1
+    UNDERFLOW = 2
+    OVERFLOW = 4
+    DIVBYZERO = 8
+    INVALID = 16
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the flags that are set, most severe first."""
+        return [flag.name for flag in reversed(Flags) if flag in self and flag.name]
+
+
+class FloatingPointTrap(FloatingPointError):  # noqa: N818  (named as decimal names its traps)
+    """A simulated exception whose trap is armed; nothing of the operation was published.
+
+    Attributes    operation, flags (raised by the operation), index (C order, of the first guilty
+                  element), operands (its values), dump (the status register as text).
+    """
+
+    def __init__(
+        self,
+        operation: str,
+        flags: Flags,
+        index: tuple[int, ...],
+        operands: Sequence[float],
+        dump: str,
+    ) -> None:
+        self.operation = operation
+        self.flags = flags
+        self.index = index
+        self.operands = tuple(operands)
+        self.dump = dump
+        names = "|".join(flags.names)
+        values = ", ".join(repr(float(v)) for v in self.operands)
+        super().__init__(f"{operation} raised {names} at {index}: ({values})\n{dump}")

@@ -1,0 +1,363 @@
+"""Number formats as records: what each holds, and the catalogue of those with a name.
+
+A `Format` says which values exist; how results are rounded into it is a `Rounding`, what happens
+beyond its range an overflow policy. Both are chosen in a `Context`.
+
+Source    IEEE 754-2019 §3.3 (binary16/32/64); OCP OFP8 1.0 (E4M3FN, E5M2); OCP MX 1.0 (E2M1FN,
+          E2M3FN, E3M2FN, E8M0); Noune et al., arXiv 2206.02915 and the IPU's quarter type
+          (F143 = E4M3FNUZ, F152 = E5M2FNUZ); NVIDIA's A100 white paper (TF32).
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import DTypeLike
+
+__all__ = [
+    "BFLOAT16",
+    "BINARY16",
+    "BINARY32",
+    "BINARY64",
+    "CATALOGUE",
+    "E2M1FN",
+    "E2M3FN",
+    "E3M2FN",
+    "E4M3",
+    "E4M3FN",
+    "E5M2",
+    "E8M0",
+    "F143",
+    "F152",
+    "TF32",
+    "Format",
+    "ScaleFormat",
+    "find_format",
+]
+
+#: How the codes beyond the ordinary numbers are used.
+SPECIALS = {
+    "ieee": "top exponent holds infinity and NaN",
+    "fn": "no infinity; the all-ones code of either sign is NaN",
+    "fnuz": "no infinity, one zero; the code of -0 is the only NaN",
+    "finite": "neither infinity nor NaN",
+}
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary floating-point format: sign, `exponent_bits`, and `precision` digits.
+
+    `precision` counts the hidden bit. A value is m * 2**(e - precision + 1) with
+    0 <= m < 2**precision and emin <= e <= emax.
+
+    >>> BINARY16.max, BINARY16.smallest_normal == 2**-14, BINARY16.smallest_subnormal == 2**-24
+    (65504.0, True, True)
+    >>> E4M3FN.max, F143.max, F152.max
+    (448.0, 240.0, 57344.0)
+    """
+
+    name: str
+    exponent_bits: int
+    precision: int
+    bias: int
+    specials: str = "ieee"
+    storage: np.dtype | None = field(default=None, compare=False)
+    source: str = field(default="", compare=False)
+
+    @classmethod
+    def custom(
+        cls,
+        exponent_bits: int,
+        precision: int,
+        *,
+        bias: int | None = None,
+        specials: str = "ieee",
+        name: str | None = None,
+    ) -> Format:
+        """A format of your own, within the limits in which every operation is exact inside.
+
+        Raises    ValueError outside 2 <= precision <= 26, exponent_bits >= 2,
+                  2*(emin - precision + 1) >= -968, 2*emax <= 1020 (docs/semantics.md §3).
+
+        >>> Format.custom(6, 10).max
+        4290772992.0
+        """
+        for label, value in (("exponent_bits", exponent_bits), ("precision", precision)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                raise TypeError(f"{label}={value!r} is not an integer; give a whole number")
+        if specials not in SPECIALS:
+            raise ValueError(
+                f"specials={specials!r} is not known; use one of {', '.join(SPECIALS)}"
+            )
+        if not 2 <= precision <= 26:
+            raise ValueError(f"precision={precision} is out of range; use 2 to 26 (hidden bit in)")
+        if not 2 <= exponent_bits <= 11:
+            raise ValueError(f"exponent_bits={exponent_bits} is out of range; use 2 to 11")
+        if bias is None:
+            bias = (1 << (exponent_bits - 1)) - (0 if specials == "fnuz" else 1)
+        made = cls(
+            name or f"e{exponent_bits}m{precision - 1}{'' if specials == 'ieee' else specials}",
+            int(exponent_bits),
+            int(precision),
+            int(bias),
+            specials,
+        )
+        if 2 * (made.emin - precision + 1) < -968 or 2 * made.emax > 1020:
+            raise ValueError(
+                f"exponent_bits={exponent_bits}, bias={bias} reach from 2**{made.emin} to "
+                f"2**{made.emax}; products must stay inside binary64, so use fewer exponent bits "
+                f"or another bias (2*(emin-precision+1) >= -968, 2*emax <= 1020)"
+            )
+        return made
+
+    # Range, named as numpy's finfo names it -------------------------------------------------
+
+    @cached_property
+    def emin(self) -> int:
+        """Exponent of the smallest normal value."""
+        return 1 - self.bias
+
+    @cached_property
+    def emax(self) -> int:
+        """Exponent of the largest finite value."""
+        top = (1 << self.exponent_bits) - 1
+        return top - self.bias - (1 if self.specials == "ieee" else 0)
+
+    @cached_property
+    def max(self) -> float:
+        """Largest finite value."""
+        # "fn" gives its all-ones code to NaN, so the largest significand there is even.
+        top = (1 << self.precision) - (2 if self.specials == "fn" else 1)
+        return math.ldexp(top, self.emax - self.precision + 1)
+
+    @property
+    def min(self) -> float:
+        """Smallest (most negative) finite value."""
+        return -self.max
+
+    @cached_property
+    def smallest_normal(self) -> float:
+        """2**emin."""
+        return math.ldexp(1.0, self.emin)
+
+    @property
+    def tiny(self) -> float:
+        """numpy's older name of `smallest_normal`."""
+        return self.smallest_normal
+
+    @cached_property
+    def smallest_subnormal(self) -> float:
+        """The quantum of the subnormals, 2**(emin - precision + 1)."""
+        return math.ldexp(1.0, self.emin - self.precision + 1)
+
+    @cached_property
+    def eps(self) -> float:
+        """Distance from 1 to the next larger value."""
+        return math.ldexp(1.0, 1 - self.precision)
+
+    @property
+    def bits(self) -> int:
+        """Width of a code."""
+        return self.exponent_bits + self.precision
+
+    @property
+    def nmant(self) -> int:
+        """Stored fraction bits."""
+        return self.precision - 1
+
+    @property
+    def n_codes(self) -> int:
+        """Number of codes, 2**bits."""
+        return 1 << self.bits
+
+    @property
+    def has_infinity(self) -> bool:
+        return self.specials == "ieee"
+
+    @property
+    def has_nan(self) -> bool:
+        return self.specials != "finite"
+
+    @property
+    def has_negative_zero(self) -> bool:
+        return self.specials != "fnuz"
+
+    @property
+    def has_signalling_nan(self) -> bool:
+        """FP8 NaNs are quiet; in wider IEEE-like formats a clear top fraction bit signals."""
+        return self.specials == "ieee" and self.bits > 8
+
+    def ulp(self, x: float) -> float:
+        """Distance between neighbours at the magnitude of x (the quantum below `smallest_normal`).
+
+        >>> BINARY16.ulp(1.0) == 2**-10, BINARY16.ulp(0.0) == 2**-24
+        (True, True)
+        """
+        x = abs(float(x))
+        if not math.isfinite(x):
+            raise ValueError(f"x={x} has no ulp; give a finite number")
+        exponent = math.frexp(x)[1] - 1 if x else self.emin
+        return math.ldexp(1.0, max(exponent, self.emin) - self.precision + 1)
+
+    # Holding values -------------------------------------------------------------------------
+
+    @cached_property
+    def carrier(self) -> np.dtype:
+        """The native type in which every value of this format is held exactly."""
+        fits = (
+            self.precision <= 24
+            and self.emax <= 127
+            and self.emin >= -126
+            and self.emin - self.precision + 1 >= -149
+        )
+        return np.dtype(np.float32 if fits else np.float64)
+
+    @cached_property
+    def packed(self) -> np.dtype:
+        """Storage type of the codes: numpy's or ml_dtypes' own if there is one, else unsigned."""
+        if self.storage is not None:
+            return self.storage
+        return self.code_dtype
+
+    @cached_property
+    def code_dtype(self) -> np.dtype:
+        """Smallest unsigned integer that holds a code."""
+        for dtype in (np.uint8, np.uint16, np.uint32):
+            if self.bits <= np.dtype(dtype).itemsize * 8:
+                return np.dtype(dtype)
+        return np.dtype(np.uint64)
+
+    @property
+    def sr_bits_max(self) -> int:
+        """Most random bits that SR may use here: min(32, 51 - precision)."""
+        return min(32, 51 - self.precision)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return (
+            f"<Format {self.name}: {self.exponent_bits} exponent bits, precision {self.precision}>"
+        )
+
+
+@dataclass(frozen=True)
+class ScaleFormat:
+    """A format of powers of two that scales a block; it has no arithmetic of its own.
+
+    >>> E8M0.decode(127), E8M0.encode(3.0)
+    (1.0, 129)
+    """
+
+    name: str
+    bits: int
+    bias: int
+    source: str = field(default="", compare=False)
+
+    @property
+    def n_codes(self) -> int:
+        return 1 << self.bits
+
+    @property
+    def nan_code(self) -> int:
+        return self.n_codes - 1
+
+    def encode(self, x: float) -> int:
+        """Code of the nearest power of two, ties up; NaN where x is not a positive number in range.
+
+        >>> E8M0.encode(0.0), E8M0.encode(2.0**-130)
+        (255, 0)
+        """
+        x = float(x)
+        if not x > 0 or math.isinf(x):
+            return self.nan_code
+        significand, exponent = math.frexp(x)
+        power = exponent - 1 + (1 if significand >= 0.75 else 0)
+        code = power + self.bias
+        return self.nan_code if code >= self.nan_code else max(code, 0)
+
+    def decode(self, code: int) -> float:
+        """Value of a code.
+
+        >>> E8M0.decode(255)
+        nan
+        """
+        if not 0 <= code < self.n_codes:
+            raise ValueError(
+                f"code={code} is out of range; {self.name} has codes 0 to {self.nan_code}"
+            )
+        return math.nan if code == self.nan_code else math.ldexp(1.0, code - self.bias)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _ml(name: str) -> np.dtype:
+    dtype: np.dtype = np.dtype(getattr(ml_dtypes, name))
+    return dtype
+
+
+_IEEE = "IEEE 754-2019 §3.6"
+_OFP8 = "OCP OFP8 1.0"
+_MX = "OCP MX 1.0"
+_IPU8 = "arXiv 2206.02915; PopXL datatype documentation"
+
+BINARY16 = Format("binary16", 5, 11, 15, storage=np.dtype(np.float16), source=_IEEE)
+BINARY32 = Format("binary32", 8, 24, 127, storage=np.dtype(np.float32), source=_IEEE)
+BINARY64 = Format("binary64", 11, 53, 1023, storage=np.dtype(np.float64), source=_IEEE)
+BFLOAT16 = Format("bfloat16", 8, 8, 127, storage=_ml("bfloat16"), source="BFLOAT16, Intel 2018")
+TF32 = Format("tf32", 8, 11, 127, source="NVIDIA A100 white paper")
+E4M3 = Format("e4m3", 4, 4, 7, storage=_ml("float8_e4m3"), source="IEEE-like; chop's fp8-e4m3")
+E4M3FN = Format("e4m3fn", 4, 4, 7, "fn", _ml("float8_e4m3fn"), _OFP8)
+E5M2 = Format("e5m2", 5, 3, 15, storage=_ml("float8_e5m2"), source=_OFP8)
+F143 = Format("f143", 4, 4, 8, "fnuz", _ml("float8_e4m3fnuz"), _IPU8)
+F152 = Format("f152", 5, 3, 16, "fnuz", _ml("float8_e5m2fnuz"), _IPU8)
+E2M3FN = Format("e2m3fn", 2, 4, 1, "finite", _ml("float6_e2m3fn"), _MX)
+E3M2FN = Format("e3m2fn", 3, 3, 3, "finite", _ml("float6_e3m2fn"), _MX)
+E2M1FN = Format("e2m1fn", 2, 2, 1, "finite", _ml("float4_e2m1fn"), _MX)
+E8M0 = ScaleFormat("e8m0", 8, 127, _MX)
+
+#: Every named format, by name.
+CATALOGUE: dict[str, Format | ScaleFormat] = {
+    f.name: f
+    for f in (
+        BINARY16, BINARY32, BINARY64, BFLOAT16, TF32, E4M3, E4M3FN, E5M2, F143, F152, E2M3FN,
+        E3M2FN, E2M1FN, E8M0,
+    )
+}  # fmt: skip
+
+_ALIASES = {
+    "fp16": "binary16", "float16": "binary16", "half": "binary16", "f16": "binary16",
+    "fp32": "binary32", "float32": "binary32", "single": "binary32", "f32": "binary32",
+    "fp64": "binary64", "float64": "binary64", "double": "binary64", "f64": "binary64",
+    "bf16": "bfloat16", "e4m3fnuz": "f143", "e5m2fnuz": "f152",
+}  # fmt: skip
+
+
+def find_format(name: str | Format | ScaleFormat | DTypeLike) -> Format | ScaleFormat:
+    """The format of that name (case ignored, common aliases known).
+
+    >>> find_format("fp16") is BINARY16
+    True
+    >>> find_format("binry16")
+    Traceback (most recent call last):
+    ...
+    ValueError: format='binry16' is not known. Did you mean 'binary16'? See: fpsim list formats
+    """
+    if isinstance(name, (Format, ScaleFormat)):
+        return name
+    if not isinstance(name, str):
+        raise TypeError(f"format={name!r} is not a Format; use one of {', '.join(CATALOGUE)}")
+    key = name.lower()
+    key = _ALIASES.get(key, key)
+    if key in CATALOGUE:
+        return CATALOGUE[key]
+    close = difflib.get_close_matches(key, [*CATALOGUE, *_ALIASES], 1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise ValueError(f"format={name!r} is not known.{hint} See: fpsim list formats")
