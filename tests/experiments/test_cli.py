@@ -1,0 +1,54 @@
+"""Bad input ends in one line and status 2; help and lists need nothing heavy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from experiments.cli import COMMANDS, commands, main
+
+BAD = {
+    "rn": "Did you mean 'run'",
+    "run swampin": "Did you mean 'swamping'",
+    "run": "Missing argument",
+    "run swamping --seed abc": "seed='abc'",
+    "run swamping --seed -1": "seed='-1'",
+    "run swamping --seed 18446744073709551616": "2**64 - 1",
+    "report --out /dev/null/x": "out='/dev/null/x' cannot be written to",
+    "run swamping --out /dev/null": "cannot be written to",
+    "list bogus": "kind='bogus' is not known",
+    "--bogus": "bogus",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input_is_one_line_and_status_two(line, capsys):
+    assert main(line.split()) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("fpsim: ")
+    assert BAD[line] in err
+    assert err.count("\n") == 1
+
+
+def test_the_table_of_commands_is_what_there_is():
+    for name in COMMANDS:
+        assert commands.get_command(None, name).name == name
+
+
+def test_help_and_lists_are_answered(capsys):
+    for line in ([], ["--help"], ["list"], ["list", "formats"], ["run", "--help"]):
+        assert main(line) == 0
+    out = capsys.readouterr().out
+    assert "swamping" in out
+    assert "bfloat16" in out
+
+
+def test_help_imports_no_numerics():
+    code = (
+        "import sys, experiments.cli as c; c.main(['--help']); c.main(['list']);"
+        "sys.exit(bool({'numpy', 'numba', 'matplotlib'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
