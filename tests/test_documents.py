@@ -1,0 +1,48 @@
+"""What the documents promise is what the code does (golden)."""
+
+from __future__ import annotations
+
+import doctest
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+import fpsim
+
+ROOT = Path(__file__).parents[1]
+TOUR = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+KNOWN_ANSWER = re.compile(r"^\| `([^`]+)` \| `([^`]+)` \|$", re.MULTILINE)
+
+
+def test_the_tour_of_the_readme_prints_what_it_says():
+    (tour,) = TOUR.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    test = doctest.DocTestParser().get_doctest(tour, {}, "README.md", "README.md", 0)
+    said: list[str] = []
+    assert runner.run(test, out=said.append).failed == 0, "".join(said)
+
+
+def answers() -> list[tuple[str, str]]:
+    text = (ROOT / "docs" / "semantics.md").read_text(encoding="utf-8")
+    return KNOWN_ANSWER.findall(text.partition("## 8.")[2])
+
+
+@pytest.mark.parametrize(("expression", "value"), answers())
+def test_known_answers_of_the_semantics_page(expression, value):
+    names = {"math": math, **vars(fpsim)}
+    assert repr(eval(expression, names)) == value
+
+
+def test_the_semantics_page_has_the_sections_that_code_cites():
+    text = (ROOT / "docs" / "semantics.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^## (\d)\.", text, re.MULTILINE)
+    assert sections == [str(n) for n in range(1, 9)]
+    assert len(answers()) >= 10
+
+
+def test_files_that_documents_link_to_exist():
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
+            assert (document.parent / link).exists(), f"{document.name} links to {link}"
