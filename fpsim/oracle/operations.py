@@ -44,14 +44,14 @@ INTEGERS = {
 # NaN -----------------------------------------------------------------------------------------
 
 
-def no_number(fmt: Format) -> tuple[int, Flags] | None:
+def no_number(fmt: Format, flags: Flags) -> tuple[int, Flags] | None:
     """What a format without NaN gives in its place: the largest value, with INVALID."""
-    return None if fmt.has_nan else (largest(0, fmt), Flags.INVALID)
+    return None if fmt.has_nan else (largest(0, fmt), flags | Flags.INVALID)
 
 
 def created_nan(fmt: Format, s: Settings, flags: Flags = Flags.INVALID) -> tuple[int, Flags]:
     """A NaN made from numbers."""
-    return no_number(fmt) or (canonical_nan(fmt, int(s.nan == "x86")), flags)
+    return no_number(fmt, flags) or (canonical_nan(fmt, int(s.nan == "x86")), flags)
 
 
 def nan_flags(operands: list[Datum], s: Settings) -> Flags:
@@ -68,7 +68,7 @@ def nan_result(operands: list[Datum], fmt: Format, s: Settings) -> tuple[int, Fl
         return None
     flags = nan_flags(operands, s)
     if not fmt.has_nan:
-        return no_number(fmt)
+        return no_number(fmt, flags)
     if s.nan == "canonical" or fmt.specials != "ieee":
         sign = 0 if s.nan == "canonical" else first.sign
         return canonical_nan(fmt, sign), flags
