@@ -43,6 +43,8 @@ STYLE: dict[str, Any] = {
     "ytick.color": "#444444",
 }
 
+mpl.rcParams.update(STYLE)
+
 LETTERS_PER_INCH = 13.5
 
 #: Theory beside a measurement: thin, dark, on top.
@@ -58,9 +60,8 @@ def new_figure(
     """
     lines = textwrap.wrap(caption, int(width * LETTERS_PER_INCH))
     room = 0.19 * len(lines) + (0.2 if lines else 0.0)
-    with plt.rc_context(STYLE):
-        figure = plt.figure(figsize=(width, height + room), layout="constrained")
-        axes = figure.subplot_mosaic(mosaic, **layout)
+    figure = plt.figure(figsize=(width, height + room), layout="constrained")
+    axes = figure.subplot_mosaic(mosaic, **layout)
     share = room / (height + room)
     figure.set_layout_engine("constrained", rect=(0, share, 1, 1 - share), w_pad=0.12, h_pad=0.1)
     figure.text(0.12 / width, 0.1 / (height + room), "\n".join(lines), fontsize=10, va="bottom")
@@ -70,7 +71,6 @@ def new_figure(
 def to_png(figure: Figure) -> bytes:
     """The figure as a PNG; it is closed."""
     image = io.BytesIO()
-    with plt.rc_context(STYLE):
-        figure.savefig(image, format="png", metadata={"Software": None})
+    figure.savefig(image, format="png", metadata={"Software": None})
     plt.close(figure)
     return image.getvalue()

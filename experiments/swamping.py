@@ -132,14 +132,15 @@ def _plot_curve(axes: Axes, result: Result) -> None:
     for name, color in _looks().items():
         small = result.column("small", part="curve", arithmetic=name)
         error = result.column("relative_error", part="curve", arithmetic=name)
-        axes.loglog(small, np.maximum(error, FLOOR), color=color, label=name, linewidth=1.1)
+        axes.loglog(small, np.maximum(error, FLOOR), color=color, linewidth=1.1)
     limit = BINARY16.ulp(BIG) / 2
-    axes.loglog(small, limit / small, label="FP16 bound: half an ulp of 0.25", **THEORY)
+    axes.loglog(small, limit / small, **THEORY)
+    axes.annotate("half an FP16 ulp of 0.25", (4e-5, limit / 4e-5), (6, 4), fontsize=9,
+                  textcoords="offset points")  # fmt: skip
     axes.set(
-        title=f"small + {BIG} − {BIG}: relative error", xlabel="small number (dimensionless)",
-        ylabel="|kept / small − 1|", ylim=(FLOOR, 30), xlim=(small[0], small[-1]),
+        title=f"What small + {BIG} − {BIG} loses", xlabel="small number",
+        ylabel="relative error |result / small − 1|", ylim=(FLOOR, 30), xlim=(small[0], small[-1]),
     )  # fmt: skip
-    axes.legend(loc="lower left", fontsize=9)
 
 
 def _plot_sums(axes: Axes, result: Result) -> None:
@@ -148,7 +149,7 @@ def _plot_sums(axes: Axes, result: Result) -> None:
     for name, color in _looks().items():
         n = result.column("n", part="sum", arithmetic=name)
         axes.plot(n, result.column("sum", part="sum", arithmetic=name), color=color, label=name)
-    axes.plot(n, n * TERM, label="exact", **THEORY)
+    axes.plot(n, n * TERM, label="exact sum", **THEORY)
     stop = result.select(part="end", arithmetic="FP16")[0]
     axes.annotate(
         f"FP16: nothing changes after addition no. {stop['n']}", (stop["n"], stop["sum"]),
@@ -168,7 +169,7 @@ def _plot_table(axes: Axes, result: Result) -> None:
     for row in cells:
         for name in names:
             (found,) = result.select(part="table", arithmetic=name, small=float(row[0]))
-            row.append(f"{found['kept']:.7f}  ({found['relative_error']:+.1%})")
+            row.append(f"{found['kept']:.7f}  ({found['relative_error']:+.2%})".replace("-", "−"))
     head = ["small", "tutorial prints (FP16)", *names[:-1], "FP16 + SR, mean"]
     table = axes.table(cells, colLabels=head, loc="center", cellLoc="right", bbox=[0, 0, 1, 1])
     table.auto_set_font_size(False)
