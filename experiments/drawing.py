@@ -52,7 +52,12 @@ THEORY: dict[str, Any] = {"color": BLACK, "linewidth": 0.9, "linestyle": (0, (5,
 
 
 def new_figure(
-    width: float, height: float, *, mosaic: str = "A", caption: str = "", **layout: Any
+    width: float,
+    height: float,
+    *,
+    mosaic: str | list[list[str]] = "A",
+    caption: str = "",
+    **layout: Any,
 ) -> tuple[Figure, list[Axes]]:
     """A figure with the axes of a mosaic ("AB;CC") in its order, and the answer as a caption below.
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from fpsim.formats import Format
 
 SEED_LIMIT = 1 << 64
 
@@ -39,6 +42,22 @@ def bad_input() -> Iterator[None]:
         yield
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from None
+
+
+def read_formats(names: str) -> list[Format]:
+    """Formats from a list of names with commas.
+
+    Raises    ValueError with the close name for one that is not known.
+    """
+    from fpsim.formats import Format, find_format
+
+    formats = [find_format(name.strip()) for name in names.split(",")]
+    for fmt in formats:
+        if not isinstance(fmt, Format):
+            raise ValueError(
+                f"format={fmt.name!r} holds scales of blocks; give a format of numbers"
+            )
+    return [fmt for fmt in formats if isinstance(fmt, Format)]
 
 
 def run_options(function: Callable[..., Any]) -> Callable[..., Any]:

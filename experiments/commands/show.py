@@ -1,0 +1,107 @@
+"""fpsim show: one number or one code, taken apart in some formats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import click
+
+from experiments.commands.options import bad_input, read_formats
+
+if TYPE_CHECKING:
+    from fpsim.formats import Format
+    from fpsim.rounding import Rounding
+
+NOT_FINITE = ("inf", "infinity", "nan")
+
+
+@click.command("show", context_settings={"ignore_unknown_options": True})
+@click.argument("numbers", nargs=-1, required=True, metavar="NUMBER|0xCODE...")
+@click.option("--format", "formats", default="binary16", show_default=True, metavar="NAME,...",
+              help="Formats to look in; see: fpsim list formats.")  # fmt: skip
+@click.option("--rounding", default="RNE", show_default=True, metavar="MODE",
+              help="How a number becomes a value of the format.")  # fmt: skip
+def command(numbers: tuple[str, ...], formats: str, rounding: str) -> None:
+    """Sign, exponent, significand, value and neighbours; for a number also the chance to go up.
+
+    0x3c00 and 0b0011110000000000 are codes; 0.1, 1/3, 0x1.8p-1, inf and nan are numbers.
+    """
+    with bad_input():
+        from fpsim.rounding import find_rounding
+
+        mode = find_rounding(rounding)
+        lines = [
+            line
+            for number in numbers
+            for fmt in read_formats(formats)
+            for line in [*show(number, fmt, mode), ""]
+        ]
+    click.echo("\n".join(lines[:-1]))
+
+
+def show(number: str, fmt: Format, rounding: Rounding) -> Iterator[str]:
+    """The lines about one number or code in one format."""
+    from fpsim.codes import encode
+
+    yield f"{number} in {fmt.name}"
+    if _is_code(number):
+        yield from _code(int(number, 0), fmt)
+    elif number.lower().lstrip("+-") in NOT_FINITE:
+        yield from _code(encode(float(number), fmt, rounding), fmt)
+    else:
+        yield from _real(number, fmt, rounding)
+
+
+def _is_code(number: str) -> bool:
+    digits = number.lower()
+    return digits.startswith("0b") or (digits.startswith("0x") and not {".", "p"} & set(digits))
+
+
+def _real(number: str, fmt: Format, rounding: Rounding) -> Iterator[str]:
+    from fpsim.codes import decode, encode
+    from fpsim.probe import neighbours, probability_up, real
+    from fpsim.rounding import SR
+
+    exact = real(number)
+    code = encode(exact, fmt, rounding)
+    yield from _code(code, fmt)
+    yield from _error(exact, decode(code, fmt), fmt)
+    below, above = neighbours(exact, fmt)
+    yield _line("lies between", f"{_value(below)} and {_value(above)}")
+    for mode in dict.fromkeys((rounding, SR())):
+        chance = float(probability_up(exact, fmt, mode))
+        yield _line(f"{mode!r} goes up", f"with probability {chance:.6g}")
+
+
+def _code(code: int, fmt: Format) -> Iterator[str]:
+    from fpsim.probe import fields, neighbours
+
+    f = fields(code, fmt)
+    yield _line("value", f"{f.value!r}  ({f.kind})")
+    yield _line("code", f"{code:#0{2 - -fmt.bits // 4}x}  {f.pattern}  (sign exponent fraction)")
+    if f.exponent is None:
+        return
+    sign = "-" if f.sign else "+"
+    yield _line("reads", f"{sign} {f.significand}/{1 << fmt.nmant} * 2^{f.exponent}")
+    yield _line("ulp", f"{f.ulp!r}")
+    below, above = neighbours(f.value, fmt)
+    yield _line("neighbours", f"{_value(below)} and {_value(above)}")
+
+
+def _error(exact: Fraction, value: float, fmt: Format) -> Iterator[str]:
+    if not exact or not math.isfinite(value):
+        return
+    error = Fraction(value) - exact
+    ulps = float(error / Fraction(fmt.ulp(value)))
+    yield _line("error", f"{float(error):+.6g}, {ulps:+.4f} ulp, {float(error / exact):+.4%}")
+
+
+def _value(x: float | None) -> str:
+    return "none" if x is None else repr(x)
+
+
+def _line(name: str, text: str) -> str:
+    return f"  {name:<14} {text}"
