@@ -106,9 +106,9 @@ def real(x: Real) -> Fraction:
     >>> real("0.1"), real(0.5), real("0x1.8p-1"), real("1/3")
     (Fraction(1, 10), Fraction(1, 2), Fraction(3, 4), Fraction(1, 3))
     """
-    if isinstance(x, str) and "0x" in x.lower():
-        x = float.fromhex(x)
     try:
+        if isinstance(x, str) and "0x" in x.lower():
+            return Fraction(float.fromhex(x))
         return Fraction(x.item() if isinstance(x, np.generic) else x)
     except (OverflowError, ValueError, ZeroDivisionError):
         raise ValueError(

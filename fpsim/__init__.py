@@ -1,0 +1,34 @@
+"""fpsim: bit-exact low-precision floating point, with stochastic rounding and exception flags.
+
+>>> import fpsim as fp
+>>> half = fp.Context(fp.BINARY16)
+>>> x = half.array([0.0004])
+>>> (x + 0.25 - 0.25).values.tolist()
+[0.00048828125]
+"""
+
+import fpsim.kernels  # noqa: F401  (names the compilation cache before numba is imported)
+from fpsim.array import Array
+from fpsim.bits import Philox, Replay, Xoroshiro128aox
+from fpsim.codes import decode, encode
+from fpsim.context import Context
+from fpsim.convenience import round_to
+from fpsim.flags import FloatingPointTrap, Flags
+from fpsim.formats import (
+    BFLOAT16, BINARY16, BINARY32, BINARY64, E2M1FN, E2M3FN, E3M2FN, E4M3, E4M3FN, E5M2, E8M0, F143,
+    F152, TF32, Format, find_format,
+)  # fmt: skip
+from fpsim.parallel import get_threads, set_threads
+from fpsim.rounding import (
+    RAZ, RNA, RNE, RNZ, RTN, RTO, RTP, RTZ, SR, SR_EQUAL, Rounding, find_rounding,
+)  # fmt: skip
+
+__all__ = [
+    "BFLOAT16", "BINARY16", "BINARY32", "BINARY64", "E2M1FN", "E2M3FN", "E3M2FN", "E4M3", "E4M3FN",
+    "E5M2", "E8M0", "F143", "F152", "RAZ", "RNA", "RNE", "RNZ", "RTN", "RTO", "RTP", "RTZ", "SR",
+    "SR_EQUAL", "TF32", "Array", "Context", "Flags", "FloatingPointTrap", "Format", "Philox", "Replay",
+    "Rounding", "Xoroshiro128aox", "decode", "encode", "find_format", "find_rounding", "get_threads",
+    "round_to", "set_threads",
+]  # fmt: skip
+
+__version__ = "0.1.0"

@@ -1,0 +1,239 @@
+"""Array: values of one format in one Context, with operators and numpy's protocols.
+
+An Array is a carrier ndarray and the context that computes with it. Nothing is promoted: two
+formats do not meet without a conversion, and numpy's own functions work where the context has the
+operation and refuse where it has not.
+
+Source    NumPy enhancement proposals 13 (__array_ufunc__) and 18 (__array_function__).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim import codes
+from fpsim.formats import Format
+
+if TYPE_CHECKING:
+    from fpsim.context import Context
+
+__all__ = ["Array"]
+
+#: numpy's functions and the context's methods that they are.
+_UFUNCS: dict[np.ufunc, str] = {
+    np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide",
+    np.sqrt: "sqrt", np.negative: "negative", np.absolute: "absolute", np.rint: "rint",
+    np.maximum: "maximum", np.minimum: "minimum", np.fmax: "fmax", np.fmin: "fmin", np.fmod: "fmod",
+}  # fmt: skip
+_RELATIONS: dict[np.ufunc, str] = {
+    np.equal: "equal", np.not_equal: "not_equal", np.less: "less", np.less_equal: "less_equal",
+    np.greater: "greater", np.greater_equal: "greater_equal",
+}  # fmt: skip
+_QUESTIONS = (np.isnan, np.isfinite, np.isinf, np.signbit)
+
+
+class Array:
+    """Values of a format, computed with in a context.
+
+    >>> import fpsim as fp
+    >>> half = fp.Context(fp.BINARY16)
+    >>> half.array([1, 2]) / 3
+    Array([0.33325195, 0.66650391], binary16)
+    """
+
+    __slots__ = ("context", "values")
+    #: Ahead of ndarray, so that ndarray + Array is refused here, with our sentence.
+    __array_priority__ = 1000.0
+
+    def __init__(self, values: NDArray[Any], context: Context) -> None:
+        self.values = values
+        self.context = context
+
+    # Faces ----------------------------------------------------------------------------------
+
+    @property
+    def format(self) -> Format:
+        return self.context.settings.format
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.values.ndim
+
+    @property
+    def size(self) -> int:
+        return self.values.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the packed storage."""
+        return self.format.packed
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the packed storage."""
+        return self.size * self.dtype.itemsize
+
+    def to(self, target: Format | Context) -> Array:
+        """Converted to another format (by this context's other choices) or context.
+
+        >>> import fpsim as fp
+        >>> fp.Context(fp.BINARY32).array([0.1]).to(fp.BINARY16)
+        Array([0.09997559], binary16)
+        """
+        context = self.context.replace(format=target) if isinstance(target, Format) else target
+        return context.convert(self)
+
+    def to_numpy(self) -> NDArray[Any]:
+        """Packed storage: np.float16, an ml_dtypes type, or unsigned codes."""
+        return codes.pack(self.values, self.format)
+
+    def codes(self) -> NDArray[Any]:
+        """Bit patterns as unsigned integers."""
+        return codes.to_codes(self.values, self.format)
+
+    def copy(self) -> Array:
+        return Array(self.values.copy(), self.context)
+
+    def reshape(self, *shape: Any) -> Array:
+        return Array(self.values.reshape(*shape), self.context)
+
+    def transpose(self, *axes: Any) -> Array:
+        return Array(self.values.transpose(*axes), self.context)
+
+    @property
+    def T(self) -> Array:
+        return self.transpose()
+
+    def __getitem__(self, index: Any) -> Array:
+        return Array(np.asarray(self.values[index]), self.context)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        (carrier,) = self.context._operands((value,))
+        self.values[index] = carrier
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __float__(self) -> float:
+        return float(self.values)
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def __repr__(self) -> str:
+        text = np.array2string(self.values.astype(np.float64), separator=", ", prefix="Array(")
+        return f"Array({text}, {self.format.name})"
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # Operators ------------------------------------------------------------------------------
+
+    def __add__(self, y: Any) -> Array:
+        return self.context.add(self, y)
+
+    def __radd__(self, y: Any) -> Array:
+        return self.context.add(y, self)
+
+    def __sub__(self, y: Any) -> Array:
+        return self.context.subtract(self, y)
+
+    def __rsub__(self, y: Any) -> Array:
+        return self.context.subtract(y, self)
+
+    def __mul__(self, y: Any) -> Array:
+        return self.context.multiply(self, y)
+
+    def __rmul__(self, y: Any) -> Array:
+        return self.context.multiply(y, self)
+
+    def __truediv__(self, y: Any) -> Array:
+        return self.context.divide(self, y)
+
+    def __rtruediv__(self, y: Any) -> Array:
+        return self.context.divide(y, self)
+
+    def __iadd__(self, y: Any) -> Array:
+        return self.context.add(self, y, out=self)
+
+    def __isub__(self, y: Any) -> Array:
+        return self.context.subtract(self, y, out=self)
+
+    def __imul__(self, y: Any) -> Array:
+        return self.context.multiply(self, y, out=self)
+
+    def __itruediv__(self, y: Any) -> Array:
+        return self.context.divide(self, y, out=self)
+
+    def __neg__(self) -> Array:
+        return self.context.negative(self)
+
+    def __pos__(self) -> Array:
+        return self
+
+    def __abs__(self) -> Array:
+        return self.context.absolute(self)
+
+    def __mod__(self, y: Any) -> Array:
+        raise TypeError(_WHICH_REMAINDER)
+
+    __rmod__ = __mod__
+
+    def __eq__(self, y: Any) -> Any:
+        return self.context.compare("equal", self, y)
+
+    def __ne__(self, y: Any) -> Any:
+        return self.context.compare("not_equal", self, y)
+
+    def __lt__(self, y: Any) -> Any:
+        return self.context.compare("less", self, y)
+
+    def __le__(self, y: Any) -> Any:
+        return self.context.compare("less_equal", self, y)
+
+    def __gt__(self, y: Any) -> Any:
+        return self.context.compare("greater", self, y)
+
+    def __ge__(self, y: Any) -> Any:
+        return self.context.compare("greater_equal", self, y)
+
+    # numpy's protocols ----------------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        raise TypeError(
+            "an Array does not turn into an ndarray by itself; use .values or .to_numpy()"
+        )
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[Any, ...] = (), **options: Any
+    ) -> Any:
+        if method != "__call__" or options:
+            detail = method if method != "__call__" else ", ".join(options)
+            raise TypeError(f"np.{ufunc.__name__} with {detail} is not offered for Array")
+        if ufunc is np.remainder:
+            raise TypeError(_WHICH_REMAINDER)
+        context = next(x for x in inputs if isinstance(x, Array)).context
+        if ufunc in _QUESTIONS:
+            return ufunc(*(x.values for x in inputs), out=out or None)
+        if ufunc in _RELATIONS:
+            return context.compare(_RELATIONS[ufunc], *inputs)
+        if ufunc not in _UFUNCS:
+            raise TypeError(
+                f"np.{ufunc.__name__} is not offered for Array; "
+                f"there are {', '.join(sorted(f.__name__ for f in (*_UFUNCS, *_RELATIONS)))}"
+            )
+        operation: Callable[..., Array] = getattr(context, _UFUNCS[ufunc])
+        return operation(*inputs, out=out[0] if out else None)
+
+
+_WHICH_REMAINDER = (
+    "% and np.remainder are not offered for Array: IEEE 754 and C define different remainders; "
+    "use ctx.ieee_remainder(x, y) or ctx.fmod(x, y)"
+)

@@ -1,0 +1,80 @@
+"""Conversions between integers and formats, each with exactly one rounding.
+
+Source    IEEE 754-2019 §5.4.1, §5.8; invalid results as x86 and TestFloat have them;
+          docs/semantics.md §3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from fpsim.formats import TF32, Format
+from fpsim.kernels.integers import magnitudes_to_odd, whole_numbers
+
+__all__ = ["INTEGERS", "to_binary64", "to_integers", "whole_format"]
+
+#: Integer types of conversions, and what an invalid one gives.
+INTEGERS = {
+    np.dtype(np.int32): -(1 << 31),
+    np.dtype(np.int64): -(1 << 63),
+    np.dtype(np.uint32): (1 << 32) - 1,
+    np.dtype(np.uint64): (1 << 64) - 1,
+}
+
+
+def to_binary64(x: NDArray[Any]) -> NDArray[np.float64]:
+    """Integers in binary64, exact up to 53 digits and rounded to odd beyond.
+
+    Rounding  to odd: any later rounding to at most 51 digits is that of the integer itself.
+
+    >>> int(to_binary64(np.array([2**63 + 1], np.uint64))[0]) - 2**63
+    2048
+    """
+    if x.dtype.itemsize < 8:
+        return x.astype(np.float64)
+    flat = np.ascontiguousarray(x).reshape(-1)
+    negative = flat < 0
+    bits = flat.view(np.uint64)
+    magnitudes = np.where(negative, ~bits + np.uint64(1), bits)
+    out = np.empty(flat.shape, np.float64)
+    magnitudes_to_odd(magnitudes, negative, out)
+    return out.reshape(x.shape)
+
+
+def whole_format(fmt: Format) -> Format:
+    """A format that holds every value of fmt rounded to a whole number."""
+    return TF32 if fmt.max < 2.0 ** (fmt.precision - 1) else fmt
+
+
+def integer_type(dtype: DTypeLike) -> np.dtype[Any]:
+    """The integer type, checked."""
+    made = np.dtype(dtype)
+    if made not in INTEGERS:
+        names = ", ".join(str(d) for d in INTEGERS)
+        raise TypeError(f"dtype={made} is not an integer type of conversions; use {names}")
+    return made
+
+
+def to_integers(
+    x: NDArray[Any], whole: NDArray[Any], dtype: np.dtype[Any]
+) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+    """Integers of values that were rounded to whole numbers, and the flags of each element.
+
+    Flags     INVALID alone for NaN, infinity and out of range; else INEXACT where rounded.
+    """
+    info = np.iinfo(dtype)
+    out = np.empty(x.shape, dtype)
+    marks = np.empty(x.shape, np.uint8)
+    whole_numbers(
+        np.ascontiguousarray(x, np.float64).reshape(-1),
+        np.ascontiguousarray(whole, np.float64).reshape(-1),
+        float(info.min),
+        float(info.max + 1),
+        dtype.type(INTEGERS[dtype]),
+        out.reshape(-1),
+        marks.reshape(-1),
+    )
+    return out, marks

@@ -1,0 +1,327 @@
+"""The loop of every elementwise operation: exact result, one rounding, flags.
+
+A kernel is made for an operation and a mode; formats and policies are numbers it
+is given, and the type of the constants says how wide the lanes are in which exact results are held.
+It works in blocks that stay in the first-level cache. A block whose operands are all
+ordinary numbers runs the fast step; one that holds a NaN, an infinity or a zero divisor runs the
+full step, which also serves the unusual policies and writes the flags of each element.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from fpsim.kernels.exact import divide_to_odd, root_to_odd, sum_to_odd
+from fpsim.kernels.lanes import (
+    any_lane, as_bits, as_float, load, load_float, load_raw, load_word, or_lanes, room_like,
+    select,
+    store_byte, store_float, umax, width_of,
+)  # fmt: skip
+from fpsim.kernels.philox import GROUP_HALF, fill_words
+from fpsim.kernels.round import RTN, RTP, SR, SR_EQUAL, round_fixed, round_random, round_residual
+from fpsim.kernels.rule import INLINE, spread
+from fpsim.kernels.special import (
+    CONVERT, DIVIDE, FMA, MULTIPLY, SQRT, SUBTRACT, resolve,
+)  # fmt: skip
+
+__all__ = ["BLOCK", "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "NO_WORDS", "Variant", "kernel"]
+
+#: Elements per block: three operands, a result and the random words fit the first-level cache.
+BLOCK = 1024
+
+#: Random words of a block that may begin inside a group of counters.
+ROOM = BLOCK + GROUP_HALF
+
+FLAGS_NONE, FLAGS_STICKY, FLAGS_EACH = range(3)
+WORDS_NONE, WORDS_HALF, WORDS_WHOLE, WORDS_GIVEN = range(4)
+RESIDUAL_TRUNCATE, RESIDUAL_HALF, RESIDUAL_EVEN = range(3)
+
+#: Stands for the words of a kernel that takes none.
+NO_WORDS = np.zeros(1, np.uint32)
+
+
+class Variant(NamedTuple):
+    """What is compiled in: constants to the compiler, never tested in the loop."""
+
+    operation: int
+    mode: int
+    flags: int
+    plain: bool  # the fast step may be used
+    words: int
+    residual: int
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _exact(op, mode, x, y, z, sign):  # type: ignore[no-untyped-def]
+    """Bits of the exact result of finite operands, rounded to odd."""
+    if op == CONVERT:
+        return as_bits(x)
+    if op == MULTIPLY:
+        return as_bits(x * y)
+    if op == DIVIDE:
+        return divide_to_odd(x, y)
+    if op == SQRT:
+        return root_to_odd(x)
+    if op == FMA:
+        a, b = x * y, z  # the product of two short significands is exact
+    elif op == SUBTRACT:
+        a, b = x, as_float(as_bits(y) ^ sign)
+    else:
+        a, b = x, y
+    s = sum_to_odd(a, b, width_of(a))
+    if mode == RTN:
+        # An exact zero sum of numbers of both signs is -0 in this mode alone (IEEE 754 §6.3).
+        s = select((s & ~sign) == 0, (as_bits(a) | as_bits(b)) & sign, s)
+    return s
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _is_signalling(raw, infinity, sign, quiet):  # type: ignore[no-untyped-def]
+    return ((raw & ~sign) > infinity) & ((raw & quiet) == 0)
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _read_zero(x, sign, rule):  # type: ignore[no-untyped-def]
+    """Operands that the policy does not see as subnormals."""
+    bits = as_bits(x)
+    return as_float(select((bits & ~sign) < rule.daz, bits & sign, bits))
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _rounded(mode, given, residual, t, words, i, sign, rule):  # type: ignore[no-untyped-def]
+    """Magnitude of the rounded result, before overflow."""
+    width = width_of(t)
+    a = t & ~sign
+    if mode != SR and mode != SR_EQUAL:
+        return round_fixed(mode, a, t >= sign, rule, width)
+    if residual != RESIDUAL_TRUNCATE:
+        a = round_residual(a, residual == RESIDUAL_EVEN, rule)
+    return round_random(mode, a, load_word(words, i, t), given, rule, width)
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _finish(mode, t, r, sign, rule):  # type: ignore[no-untyped-def]
+    """Overflow, tininess and sign: result bits, changed bits, and where it overflowed, was tiny."""
+    a = t & ~sign
+    negative = t >= sign
+    if mode == SR or mode == SR_EQUAL:
+        over = r > rule.largest
+    elif mode == RTP or mode == RTN:
+        over = a >= select(negative, rule.over_neg, rule.over_pos)
+    else:
+        over = a >= rule.over_pos
+    if mode == RTP or mode == RTN:
+        tiny = a < select(negative, rule.tiny_neg, rule.tiny_pos)
+    else:
+        tiny = a < rule.tiny_pos
+    r = select(tiny, r & ~rule.flush, r)
+    bits = r | select(r == 0, t & rule.zero_sign, t & sign)
+    beyond = select(negative, rule.over_value_neg, rule.over_value_pos)
+    return select(over, beyond, bits), r ^ a, over, tiny
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _fast(variant, x, xi, y, yi, z, zi, out, oi, words, wi, rule, evidence):  # type: ignore[no-untyped-def]
+    """One vector of finite operands; returns what has been seen so far: changed, tiny, over."""
+    op, mode, flags, given, residual = variant
+    like = rule.drop
+    sign = rule.hidden ^ rule.hidden | np.uint64(1 << (width_of(like) - 1))
+    u = load_float(x, xi, like)
+    v = load_float(y, yi, like) if op != CONVERT and op != SQRT else u
+    w = load_float(z, zi, like) if op == FMA else u
+    t = _exact(op, mode, u, v, w, sign)
+    r = _rounded(mode, given, residual, t, words, wi, sign, rule)
+    bits, changed, over, tiny = _finish(mode, t, r, sign, rule)
+    store_float(out, oi, bits)
+    if flags == FLAGS_NONE:
+        return evidence
+    none = like ^ like
+    return (
+        evidence[0] | changed,
+        evidence[1] | select(tiny, changed, none),
+        evidence[2] | select(over, ~none, none),
+    )
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _operand(array, i, sign, rule):  # type: ignore[no-untyped-def]
+    """An operand as the policy reads it, and where it is a signalling NaN."""
+    raw = load_raw(array, i, rule.drop)
+    width = width_of(raw)
+    none = raw ^ raw
+    infinity = none | np.uint64(0x7F800000 if width == 32 else 0x7FF0000000000000)
+    magnitude = raw & ~(none | np.uint64(1 << (width - 1)))
+    quiet = raw & np.uint64(1 << (22 if width == 32 else 51))
+    signalling = (magnitude > infinity) & (quiet == 0)
+    bits = as_bits(load_float(array, i, rule.drop))
+    return as_float(select((bits & ~sign) < rule.daz, bits & sign, bits)), signalling
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _full(variant, x, xi, y, yi, z, zi, out, oi, words, wi, rule):  # type: ignore[no-untyped-def]
+    """One vector of any operands under any policy; returns the flags of each lane."""
+    op, mode, flags, given, residual = variant
+    like = rule.drop
+    width = width_of(like)
+    none = like ^ like
+    sign = none | np.uint64(1 << (width - 1))
+    infinity = none | np.uint64(0x7F800000 if width == 32 else 0x7FF0000000000000)
+    u, signalling = _operand(x, xi, sign, rule)
+    v = w = u
+    if op != CONVERT and op != SQRT:
+        v, found = _operand(y, yi, sign, rule)
+        signalling = signalling | found
+    if op == FMA:
+        w, found = _operand(z, zi, sign, rule)
+        signalling = signalling | found
+    special = resolve(op, u, v, w, signalling, infinity, sign, rule)
+    t = _exact(op, mode, u, v, w, sign)
+    r = _rounded(mode, given, residual, t, words, wi, sign, rule)
+    bits, changed, over, tiny = _finish(mode, t, r, sign, rule)
+    store_float(out, oi, select(special.where, special.bits, bits))
+    raised = select(changed != 0, select(tiny, none + 3, none + 1), none)
+    raised = select(over, raised | 5, raised)
+    return select(special.where, special.flags, raised)
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _has_special(op, x, xi, y, yi, z, zi, m):  # type: ignore[no-untyped-def]
+    """Whether a block holds an operand that only the full step knows."""
+    top = load(x, xi) ^ load(x, xi)
+    width = width_of(top)
+    sign = top | np.uint64(1 << (width - 1))
+    infinity = top | np.uint64(0x7F800000 if width == 32 else 0x7FF0000000000000)
+    pole = top != 0
+    for i in range(0, m, 512 // width):
+        a = load(x, xi + i)
+        # To a square root every negative number is special, so the sign stays.
+        top = umax(top, a if op == SQRT else a & ~sign)
+        if op != CONVERT and op != SQRT:
+            b = load(y, yi + i) & ~sign
+            top = umax(top, b)
+            if op == DIVIDE:
+                pole = pole | (b == 0)
+        if op == FMA:
+            top = umax(top, load(z, zi + i) & ~sign)
+    return any_lane((top >= infinity) | pole)
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _summary(evidence):  # type: ignore[no-untyped-def]
+    """Flags from what the fast steps have seen."""
+    flags = np.uint64(0)
+    if or_lanes(evidence[0]) != 0:
+        flags |= np.uint64(1)
+    if or_lanes(evidence[1]) != 0:
+        flags |= np.uint64(2)
+    if or_lanes(evidence[2]) != 0:
+        flags |= np.uint64(5)
+    return flags
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _fill_up(room, array, first, filler):  # type: ignore[no-untyped-def]
+    """room = array[first:], then the filler."""
+    for i in range(BLOCK):
+        room[i] = array[first + i] if first + i < array.shape[0] else filler
+
+
+@lru_cache(maxsize=None)
+def kernel(variant: Variant) -> Any:
+    """The compiled loop of one variant.
+
+    Call    flags = loop(x, y, z, out, marks, words, constants, first, seed, operation)
+            x, y, z, out contiguous, of one length (y and z may have length 1); unused ones repeat x
+            marks uint8, the flags of each element; words uint32; constants as `spread` reads them
+            first index of out[0] in the whole operation
+
+    Only numbers are captured, so that the disk cache recognises the loop in another process.
+    """
+    OP, MODE, FLAGS, PLAIN, WORDS, RESIDUAL = variant
+
+    @njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[misc]
+    def loop(x, y, z, out, marks, words, constants, first, seed, operation):  # type: ignore[no-untyped-def]
+        n = out.shape[0]
+        rule = spread(constants)
+        lanes = 512 // width_of(rule.drop)
+        what = (OP, MODE, FLAGS, WORDS == WORDS_GIVEN, RESIDUAL)
+        none = rule.drop ^ rule.drop
+        raised = none
+        evidence = (none, none, none)
+        one_y = OP != CONVERT and OP != SQRT and y.shape[0] == 1 and n > 1
+        one_z = OP == FMA and z.shape[0] == 1 and n > 1
+        # Scalars are spread over a block; a last block that does not fill its lanes is worked on
+        # in copies that do.
+        room_x, room_y, room_z = room_like(x, BLOCK), room_like(y, BLOCK), room_like(z, BLOCK)
+        room_out, room_marks = room_like(out, BLOCK), room_like(marks, BLOCK)
+        room_words = room_like(words, ROOM)
+        if one_y:
+            _fill_up(room_y, y, 0, y[0])
+        if one_z:
+            _fill_up(room_z, z, 0, z[0])
+        for b in range(0, n, BLOCK):
+            m = min(BLOCK, n - b)
+            bx, by, bz, bo, bm, bw = x, y, z, out, marks, words
+            xi = yi = zi = oi = mi = wi = b
+            if one_y:
+                by, yi = room_y, 0
+            if one_z:
+                bz, zi = room_z, 0
+            filled = m % 16 != 0
+            if filled:
+                _fill_up(room_x, x, b, 1)
+                bx, xi, bo, oi, bm, mi = room_x, 0, room_out, 0, room_marks, 0
+                if OP != CONVERT and OP != SQRT and not one_y:
+                    _fill_up(room_y, y, b, 1)
+                    by, yi = room_y, 0
+                if OP == FMA and not one_z:
+                    _fill_up(room_z, z, b, 1)
+                    bz, zi = room_z, 0
+                if WORDS == WORDS_GIVEN:
+                    _fill_up(room_words, words, b, 0)
+                    bw, wi = room_words, 0
+                m = (m + 15) // 16 * 16
+            if WORDS == WORDS_HALF or WORDS == WORDS_WHOLE:
+                lead = (first + b) % GROUP_HALF
+                rows = (lead + m + GROUP_HALF - 1) // GROUP_HALF * GROUP_HALF
+                fill_words(
+                    room_words, first + b - lead, rows, seed, operation, WORDS == WORDS_WHOLE
+                )
+                bw, wi = room_words, lead
+            if PLAIN and not _has_special(OP, bx, xi, by, yi, bz, zi, m):
+                for i in range(0, m, lanes):
+                    evidence = _fast(
+                        what,
+                        bx,
+                        xi + i,
+                        by,
+                        yi + i,
+                        bz,
+                        zi + i,
+                        bo,
+                        oi + i,
+                        bw,
+                        wi + i,
+                        rule,
+                        evidence,
+                    )
+            else:
+                for i in range(0, m, lanes):
+                    flags = _full(
+                        what, bx, xi + i, by, yi + i, bz, zi + i, bo, oi + i, bw, wi + i, rule
+                    )
+                    raised = raised | flags
+                    if FLAGS == FLAGS_EACH:
+                        store_byte(bm, mi + i, flags)
+            if filled:
+                for i in range(n - b):
+                    out[b + i] = room_out[i]
+                    if FLAGS == FLAGS_EACH:
+                        marks[b + i] = room_marks[i]
+        return np.int64(or_lanes(raised) | _summary(evidence))
+
+    return loop

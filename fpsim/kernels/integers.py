@@ -1,0 +1,46 @@
+"""Between 64-bit integers and floats, without a rounding of the processor's choosing.
+
+Source    IEEE 754-2019 §5.4.1, §5.8; docs/semantics.md §3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["magnitudes_to_odd", "whole_numbers"]
+
+_COMPILE = {"nogil": True, "cache": True, "error_model": "numpy"}
+
+
+@njit(**_COMPILE)  # type: ignore[misc]
+def magnitudes_to_odd(magnitudes, negative, out):  # type: ignore[no-untyped-def]
+    """binary64 values of 64-bit magnitudes, rounded to odd where they have more than 53 digits."""
+    low = np.uint64(0x7FF)
+    for i in range(out.shape[0]):
+        m = magnitudes[i]
+        value = 0.0
+        if m >> np.uint64(53):
+            # Eleven digits go; together they are one sticky digit, which 53 more leave room for.
+            kept = m >> np.uint64(11)
+            lost = np.uint64((m & low) != 0)
+            value = np.float64(kept | lost) * 2048.0
+        else:
+            value = np.float64(m)
+        out[i] = -value if negative[i] else value
+
+
+@njit(**_COMPILE)  # type: ignore[misc]
+def whole_numbers(x, whole, low, high, invalid, out, marks):  # type: ignore[no-untyped-def]
+    """out = the whole numbers as integers of out's type; marks = INVALID alone, or INEXACT.
+
+    x are the operands, `whole` the same rounded to whole numbers; low <= whole < high is in range.
+    """
+    for i in range(out.shape[0]):
+        w = whole[i]
+        if not (w >= low and w < high):
+            out[i] = invalid
+            marks[i] = 16
+        else:
+            out[i] = out.dtype.type(w)
+            marks[i] = 1 if w != x[i] else 0

@@ -1,0 +1,528 @@
+"""Vectors of n lanes as a numba type, so that a kernel reads like the scalar formula it computes.
+
+A value of type `Lanes` is one LLVM vector: 512 bits wide (16 lanes of 32 bits or 8 of 64), which
+the compiler splits where the processor has narrower registers. One source therefore serves every
+machine, and nothing depends on the auto-vectoriser (it computes 32-bit integers in 64 bits).
+
+Inside compiled code
+    u = load(array, i)               512 bits of a contiguous array from index i, as unsigned lanes
+    f = load_float(array, i, like)   as many floats as `like` has lanes, widened to its width
+    store(array, i, u)               the bits; store_float narrows, store_byte keeps the low bytes
+    splat(x, U32)                    a scalar in every lane; operators also take scalars directly
+    + - * / & | ^ << >> ~ < <= > >= == !=      lane by lane; comparisons give a mask
+    select(mask, a, b), umin, umax, as_float, as_bits, widen, narrow, sqrt, any_lane, or_lanes
+
+Shifts by the lane width or more are undefined: clamp the counts.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.imputils import lower_constant
+from numba.np import arrayobj
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, register_model, typeof_impl
+
+__all__ = [
+    "F32", "F64", "U32", "U64",
+    "any_lane", "as_bits", "as_float", "concat", "high_half", "iota", "load", "load_float", "load_raw",
+    "load_word", "low_half", "narrow", "or_lanes", "room_like", "select", "splat", "splat_item", "sqrt", "store",
+    "store_byte", "store_float", "stream", "to_float", "to_int", "umax", "umin", "widen", "width_of",
+]  # fmt: skip
+
+
+class Lanes(types.Type):  # type: ignore[misc]
+    """n lanes of unsigned integers (u), floats (f) or truth values (m)."""
+
+    def __init__(self, kind: str, width: int, n: int) -> None:
+        self.kind, self.width, self.n = kind, width, n
+        super().__init__(name=f"{kind}{width}x{n}")
+
+    @property
+    def element(self) -> ir.Type:
+        if self.kind == "f":
+            return ir.FloatType() if self.width == 32 else ir.DoubleType()
+        return ir.IntType(self.width if self.kind == "u" else 1)
+
+    @property
+    def vector(self) -> ir.Type:
+        return ir.VectorType(self.element, self.n)
+
+    def of(self, kind: str, width: int | None = None) -> Lanes:
+        """The type with as many lanes of another kind; truth values have no width of their own."""
+        return Lanes(kind, 1 if kind == "m" else width or self.width, self.n)
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, dmm: Any, fe_type: Lanes) -> None:
+        super().__init__(dmm, fe_type, fe_type.vector)
+
+
+class LaneKind:
+    """Names a lane type inside compiled code: U32, F32, U64, F64."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self.lanes = lanes
+
+
+class LaneKindType(types.Type):  # type: ignore[misc]
+    """Numba's type of a `LaneKind`: the lanes it names are known at compile time."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self.lanes = lanes
+        super().__init__(name=f"kind_{lanes.name}")
+
+
+register_model(LaneKindType)(models.OpaqueModel)
+
+
+@typeof_impl.register(LaneKind)
+def _typeof_kind(value: LaneKind, _context: Any) -> LaneKindType:
+    return LaneKindType(value.lanes)
+
+
+@lower_constant(LaneKindType)
+def _constant_kind(context: Any, builder: Any, ty: Any, pyval: Any) -> Any:
+    return context.get_dummy_value()
+
+
+U32, F32 = LaneKind(Lanes("u", 32, 16)), LaneKind(Lanes("f", 32, 16))
+U64, F64 = LaneKind(Lanes("u", 64, 8)), LaneKind(Lanes("f", 64, 8))
+
+
+# Building blocks ------------------------------------------------------------------------------
+
+
+def _constant(lanes: Lanes, value: int) -> ir.Constant:
+    return ir.Constant(lanes.vector, [ir.Constant(lanes.element, value)] * lanes.n)
+
+
+def _broadcast(builder: Any, scalar: Any, lanes: Lanes) -> Any:
+    """A scalar of the lanes' element type in every lane."""
+    if isinstance(scalar, ir.Constant):
+        return ir.Constant(lanes.vector, [scalar] * lanes.n)
+    first = builder.insert_element(
+        ir.Constant(lanes.vector, ir.Undefined), scalar, ir.Constant(ir.IntType(32), 0)
+    )
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes.n), [0] * lanes.n)
+    return builder.shuffle_vector(first, ir.Constant(lanes.vector, ir.Undefined), zeros)
+
+
+def _scalar_to_lanes(context: Any, builder: Any, value: Any, ty: Any, lanes: Lanes) -> Any:
+    if lanes.kind == "f":
+        wide = context.cast(builder, value, ty, types.float64)
+        if lanes.width == 32:
+            wide = builder.fptrunc(wide, ir.FloatType())
+        return _broadcast(builder, wide, lanes)
+    if isinstance(ty, types.Boolean):
+        value = context.cast(builder, value, ty, types.uint64)
+        ty = types.uint64
+    bits = context.get_value_type(ty).width
+    if bits < lanes.width:
+        value = context.cast(builder, value, ty, types.uint64)
+        bits = 64
+    if bits > lanes.width:
+        value = builder.trunc(value, lanes.element)
+    return _broadcast(builder, value, lanes)
+
+
+# Operators ------------------------------------------------------------------------------------
+
+_INTEGER = {
+    operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.and_: "and_",
+    operator.or_: "or_", operator.xor: "xor", operator.lshift: "shl", operator.rshift: "lshr",
+}  # fmt: skip
+_FLOAT = {
+    operator.add: "fadd", operator.sub: "fsub", operator.mul: "fmul", operator.truediv: "fdiv",
+}  # fmt: skip
+_MASK = {operator.and_: "and_", operator.or_: "or_", operator.xor: "xor"}
+_COMPARE = {
+    operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=",
+    operator.eq: "==", operator.ne: "!=",
+}  # fmt: skip
+_TABLES = {"u": _INTEGER, "f": _FLOAT, "m": _MASK}
+
+
+def _common(args: Any) -> Lanes | None:
+    """The lane type two operands agree on: equal lanes, or lanes and a scalar."""
+    a, b = (types.unliteral(t) for t in args)
+    if isinstance(a, Lanes) and (a == b or isinstance(b, (types.Number, types.Boolean))):
+        return a
+    if isinstance(b, Lanes) and isinstance(a, (types.Number, types.Boolean)):
+        return b
+    return None
+
+
+def _register(op: Any) -> None:
+    @infer_global(op)
+    class Template(AbstractTemplate):  # type: ignore[misc]
+        def generic(self, args: Any, kws: Any) -> Any:
+            if kws or len(args) != 2:
+                return None
+            lanes = _common(args)
+            if lanes is None:
+                return None
+            if op in _COMPARE and lanes.kind != "m":
+                return signature(lanes.of("m"), *args)
+            return signature(lanes, *args) if op in _TABLES[lanes.kind] else None
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        lanes = _common(sig.args)
+        assert lanes is not None
+        a, b = (
+            v if isinstance(t, Lanes) else _scalar_to_lanes(context, builder, v, t, lanes)
+            for v, t in zip(args, sig.args, strict=True)
+        )
+        if op in _COMPARE:
+            compare = builder.icmp_unsigned if lanes.kind == "u" else builder.fcmp_ordered
+            return compare(_COMPARE[op], a, b)
+        return getattr(builder, _TABLES[lanes.kind][op])(a, b)
+
+    for pair in (
+        (Lanes, Lanes),
+        (Lanes, types.Number),
+        (types.Number, Lanes),
+        (Lanes, types.Boolean),
+    ):
+        lower_builtin(op, *pair)(lower)
+
+
+for _op in {*_INTEGER, *_FLOAT, *_COMPARE}:
+    _register(_op)
+
+
+@infer_global(operator.invert)
+class _Invert(AbstractTemplate):  # type: ignore[misc]
+    def generic(self, args: Any, kws: Any) -> Any:
+        if len(args) == 1 and isinstance(args[0], Lanes) and args[0].kind in "um":
+            return signature(args[0], *args)
+        return None
+
+
+@lower_builtin(operator.invert, Lanes)
+def _lower_invert(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
+    return builder.not_(args[0])
+
+
+# Memory ---------------------------------------------------------------------------------------
+
+
+def _address(context: Any, builder: Any, ty: Any, array: Any, index: Any, vector: Any) -> Any:
+    data = context.make_array(ty)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
+
+
+def _loader(array: Any, lanes: Lanes) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = _address(context, builder, sig.args[0], args[0], args[1], lanes.vector)
+        value = builder.load(place)
+        value.align = array.dtype.bitwidth // 8
+        return value
+
+    return codegen
+
+
+@intrinsic  # type: ignore[misc]
+def load(typingctx: Any, array: Any, index: Any) -> Any:
+    """512 bits from array[index] on, as unsigned lanes of the array's own width."""
+    width = array.dtype.bitwidth
+    lanes = Lanes("u", width, 512 // width)
+    return lanes(array, types.intp), _loader(array, lanes)
+
+
+@intrinsic  # type: ignore[misc]
+def load_raw(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
+    """As many elements as `like` has lanes, as unsigned lanes of the array's own width."""
+    lanes = Lanes("u", array.dtype.bitwidth, like.n)
+    return lanes(array, types.intp, like), _loader(array, lanes)
+
+
+@intrinsic  # type: ignore[misc]
+def load_float(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
+    """As many floats as `like` has lanes, in lanes of its width (widening is exact)."""
+    raw = Lanes("f", array.dtype.bitwidth, like.n)
+    lanes = like.of("f")
+    load_lanes = _loader(array, raw)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = load_lanes(context, builder, sig, args)
+        return value if raw == lanes else builder.fpext(value, lanes.vector)
+
+    return lanes(array, types.intp, like), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def load_word(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
+    """As many unsigned words as `like` has lanes, in lanes of its width (zeros above)."""
+    raw = Lanes("u", array.dtype.bitwidth, like.n)
+    lanes = like.of("u")
+    load_lanes = _loader(array, raw)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = load_lanes(context, builder, sig, args)
+        return value if raw == lanes else builder.zext(value, lanes.vector)
+
+    return lanes(array, types.intp, like), codegen
+
+
+def _keep(builder: Any, context: Any, sig: Any, args: Any, align: int) -> Any:
+    place = _address(context, builder, sig.args[0], args[0], args[1], args[2].type)
+    written = builder.store(args[2], place)
+    written.align = align
+    return written
+
+
+@intrinsic  # type: ignore[misc]
+def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """array[index:index + n] = lanes of the array's own width, as bits. Returns 0."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _keep(builder, context, sig, args, array.dtype.bitwidth // 8)
+        return context.get_constant(types.int64, 0)
+
+    return types.int64(array, types.intp, value), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def store_float(typingctx: Any, array: Any, index: Any, bits: Any) -> Any:
+    """array[index:index + n] = the floats with these bits, narrowed where the array is. Returns 0."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if array.dtype.bitwidth < bits.width:
+            value = builder.bitcast(args[2], bits.of("f").vector)
+            args = (*args[:2], builder.fptrunc(value, bits.of("f", 32).vector))
+        _keep(builder, context, sig, args, array.dtype.bitwidth // 8)
+        return context.get_constant(types.int64, 0)
+
+    return types.int64(array, types.intp, bits), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def store_byte(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """array[index:index + n] = the low bytes of the lanes. Returns 0."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _keep(
+            builder, context, sig, (*args[:2], builder.trunc(args[2], value.of("u", 8).vector)), 1
+        )
+        return context.get_constant(types.int64, 0)
+
+    return types.int64(array, types.intp, value), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def stream(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """As `store`, past the caches; the address must be aligned to the vector. Returns 0."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        written = _keep(builder, context, sig, args, value.width * value.n // 8)
+        one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+        written.set_metadata("nontemporal", one)
+        return context.get_constant(types.int64, 0)
+
+    return types.int64(array, types.intp, value), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def room_like(typingctx: Any, array: Any, n: Any) -> Any:
+    """An array of n elements of the same type on the stack (n a literal), not initialised."""
+    if not isinstance(n, types.IntegerLiteral):
+        return None  # numba asks again with the literal
+    made = types.Array(array.dtype, 1, "C")
+    size = n.literal_value
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        element = context.get_data_type(array.dtype)
+        with builder.goto_entry_block():
+            data = builder.alloca(element, ir.Constant(ir.IntType(64), size))
+            data.align = 64
+        itemsize = context.get_constant(types.intp, array.dtype.bitwidth // 8)
+        value = context.make_array(made)(context, builder)
+        arrayobj.populate_array(
+            value, data, [context.get_constant(types.intp, size)], [itemsize], itemsize, None
+        )
+        return value._getvalue()
+
+    return made(array, n), codegen
+
+
+# Making and choosing --------------------------------------------------------------------------
+
+
+@intrinsic  # type: ignore[misc]
+def splat(typingctx: Any, scalar: Any, kind: Any) -> Any:
+    """A scalar in every lane (integers modulo the lane width)."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _scalar_to_lanes(context, builder, args[0], sig.args[0], kind.lanes)
+
+    return kind.lanes(types.unliteral(scalar), kind), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def splat_item(typingctx: Any, array: Any, index: Any) -> Any:
+    """array[index] in all lanes of 512 bits; the array's type says how wide a lane is."""
+    width = array.dtype.bitwidth
+    lanes = Lanes("u", width, 512 // width)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        return _broadcast(builder, builder.load(builder.gep(data, [args[1]])), lanes)
+
+    return lanes(array, types.intp), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def width_of(typingctx: Any, value: Any) -> Any:
+    """Bits of a lane, a constant to the compiler."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return context.get_constant(types.int64, value.width)
+
+    return types.int64(value), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def iota(typingctx: Any, kind: Any) -> Any:
+    """0, 1, 2, … in the lanes."""
+    lanes = kind.lanes
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return ir.Constant(lanes.vector, list(range(lanes.n)))
+
+    return lanes(kind), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def select(typingctx: Any, mask: Any, a: Any, b: Any) -> Any:
+    """a where mask, else b."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.select(*args)
+
+    return a(mask, a, a), codegen
+
+
+def _min_max(relation: str) -> Any:
+    def typer(typingctx: Any, a: Any, b: Any) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            x, y = args
+            return builder.select(builder.icmp_unsigned(relation, x, y), x, y)
+
+        return a(a, a), codegen
+
+    return typer
+
+
+umin = intrinsic(_min_max("<"))
+umax = intrinsic(_min_max(">"))
+
+
+# Reinterpreting and converting ----------------------------------------------------------------
+
+
+def _unary(typer_result: Any, build: Any) -> Any:
+    def typer(typingctx: Any, a: Any) -> Any:
+        result = typer_result(a)
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return build(builder, args[0], sig.args[0], result)
+
+        return result(a), codegen
+
+    return intrinsic(typer)
+
+
+#: The same bits read as floats, as unsigned integers.
+as_float = _unary(lambda a: a.of("f"), lambda b, v, a, r: b.bitcast(v, r.vector))
+as_bits = _unary(lambda a: a.of("u"), lambda b, v, a, r: b.bitcast(v, r.vector))
+
+
+def _widen(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
+    return (builder.fpext if a.kind == "f" else builder.zext)(value, result.vector)
+
+
+def _narrow(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
+    return (builder.fptrunc if a.kind == "f" else builder.trunc)(value, result.vector)
+
+
+#: 32 to 64 bits (floats exactly), and back (floats to nearest even; integers keep the low half).
+widen = _unary(lambda a: a.of(a.kind, 64), _widen)
+narrow = _unary(lambda a: a.of(a.kind, 32), _narrow)
+
+
+def _sqrt(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
+    fn = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(a.vector, [a.vector]),
+        f"llvm.sqrt.v{a.n}f{a.width}",
+    )
+    return builder.call(fn, [value])
+
+
+sqrt = _unary(lambda a: a, _sqrt)
+#: Two's complement integers to the nearest float, and floats to integers toward zero.
+to_float = _unary(lambda a: a.of("f"), lambda b, v, a, r: b.sitofp(v, r.vector))
+to_int = _unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptosi(v, r.vector))
+
+
+def _shuffle(builder: Any, value: Any, a: Lanes, result: Lanes, first: int) -> Any:
+    order = ir.Constant(
+        ir.VectorType(ir.IntType(32), result.n), [first + i for i in range(result.n)]
+    )
+    return builder.shuffle_vector(value, ir.Constant(a.vector, ir.Undefined), order)
+
+
+low_half = _unary(
+    lambda a: Lanes(a.kind, a.width, a.n // 2), lambda b, v, a, r: _shuffle(b, v, a, r, 0)
+)
+high_half = _unary(
+    lambda a: Lanes(a.kind, a.width, a.n // 2), lambda b, v, a, r: _shuffle(b, v, a, r, r.n)
+)
+
+
+@intrinsic  # type: ignore[misc]
+def concat(typingctx: Any, a: Any, b: Any) -> Any:
+    """The lanes of a, then those of b."""
+    result = Lanes(a.kind, a.width, 2 * a.n)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        order = ir.Constant(ir.VectorType(ir.IntType(32), result.n), list(range(result.n)))
+        return builder.shuffle_vector(args[0], args[1], order)
+
+    return result(a, a), codegen
+
+
+# Across lanes ---------------------------------------------------------------------------------
+
+
+@intrinsic  # type: ignore[misc]
+def any_lane(typingctx: Any, mask: Any) -> Any:
+    """Whether the mask holds in any lane."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        whole = ir.IntType(mask.n)
+        return builder.icmp_unsigned("!=", builder.bitcast(args[0], whole), ir.Constant(whole, 0))
+
+    return types.boolean(mask), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def or_lanes(typingctx: Any, a: Any) -> Any:
+    """Bitwise or of all lanes, as uint64."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        fn = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(a.element, [a.vector]),
+            f"llvm.vector.reduce.or.v{a.n}i{a.width}",
+        )
+        value = builder.call(fn, [args[0]])
+        return value if a.width == 64 else builder.zext(value, ir.IntType(64))
+
+    return types.uint64(a), codegen

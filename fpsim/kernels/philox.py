@@ -1,0 +1,87 @@
+"""Philox4x32-10 in lanes, laid out as docs/semantics.md §2 says.
+
+Sixteen neighbouring elements take the same word of sixteen neighbouring counters, so words go
+straight from the generator's lanes to the elements' lanes.
+
+Source    Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 (Random123).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from fpsim.kernels.lanes import U32, concat, high_half, iota, low_half, narrow, splat, store, widen
+from fpsim.kernels.rule import INLINE
+
+__all__ = ["GROUP_HALF", "GROUP_WORD", "fill_words", "philox", "philox_one"]
+
+M0, M1 = 0xD2511F53, 0xCD9E8D57
+W0, W1 = 0x9E3779B9, 0xBB67AE85
+
+#: Elements served by sixteen counters: half a word each, or a word each.
+GROUP_HALF, GROUP_WORD = 128, 64
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _product(a, multiplier):  # type: ignore[no-untyped-def]
+    """High and low words of the 64-bit products of 32-bit lanes with a constant."""
+    first = widen(low_half(a)) * multiplier
+    second = widen(high_half(a)) * multiplier
+    high = concat(narrow(first >> 32), narrow(second >> 32))
+    return high, concat(narrow(first), narrow(second))
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    """Ten rounds on lanes of counters; k0 and k1 are scalars."""
+    for r in range(10):
+        high0, low0 = _product(c0, M0)
+        high1, low1 = _product(c2, M1)
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+        k0 = np.uint32(k0 + W0)
+        k1 = np.uint32(k1 + W1)
+    return c0, c1, c2, c3
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def philox_one(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    """The same for one counter, in scalars of 64 bits that hold 32."""
+    low = np.uint64(0xFFFFFFFF)
+    for r in range(10):
+        p0, p1 = c0 * np.uint64(M0), c2 * np.uint64(M1)
+        c0, c1, c2, c3 = (
+            (p1 >> np.uint64(32)) ^ c1 ^ k0, p1 & low, (p0 >> np.uint64(32)) ^ c3 ^ k1, p0 & low,
+        )  # fmt: skip
+        k0, k1 = (k0 + np.uint64(W0)) & low, (k1 + np.uint64(W1)) & low
+    return c0, c1, c2, c3
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def fill_words(words, first, n, seed, operation, wide):  # type: ignore[no-untyped-def]
+    """words[:n] = the random words of elements first … first + n - 1, R in their top bits.
+
+    `first` and n are multiples of the group; `wide` tells whether an element takes a whole word.
+    """
+    k0, k1 = np.uint32(seed & np.uint64(0xFFFFFFFF)), np.uint32(seed >> np.uint64(32))
+    n0, n1 = np.uint32(operation & np.uint64(0xFFFFFFFF)), np.uint32(operation >> np.uint64(32))
+    group = GROUP_WORD if wide else GROUP_HALF
+    zero = splat(np.uint32(0), U32)
+    for i in range(0, n, group):
+        block = np.uint32((first + i) // group * 16)
+        w0, w1, w2, w3 = philox(iota(U32) + block, zero, zero + n0, zero + n1, k0, k1)
+        store(words, i, w0)
+        store(words, i + 16, w1)
+        store(words, i + 32, w2)
+        store(words, i + 48, w3)
+        if wide:
+            continue
+        # The low halves serve the first four rows, the high halves the next four.
+        store(words, i + 64, w0)
+        store(words, i + 80, w1)
+        store(words, i + 96, w2)
+        store(words, i + 112, w3)
+        store(words, i, w0 << 16)
+        store(words, i + 16, w1 << 16)
+        store(words, i + 32, w2 << 16)
+        store(words, i + 48, w3 << 16)

@@ -1,0 +1,82 @@
+"""The numbers that one rounding needs, laid out for the kernels.
+
+`fpsim.plan` fills an array with the constants of a format, mode and policy, as bit
+patterns of the 32- or 64-bit lanes the kernel works in; the kernel spreads them over lanes once
+per call. The names below are the only agreement between the two.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from numba import njit
+
+from fpsim.kernels.lanes import splat_item
+
+__all__ = ["FIELDS", "INLINE", "MODE_CODES", "Rule", "spread"]
+
+#: Options of every function that a kernel calls: no call is left in the compiled loop.
+INLINE = {"forceinline": True, "nogil": True, "error_model": "numpy"}
+
+#: Modes as the kernels number them. They are constants to the compiler, never tested at run time.
+MODE_CODES = {
+    name: i
+    for i, name in enumerate(
+        ("RNE", "RNA", "RNZ", "RTZ", "RTP", "RTN", "RAZ", "RTO", "SR", "SR_EQUAL")
+    )
+}
+
+
+class Rule(NamedTuple):
+    """Constants of one rounding; magnitudes are bit patterns without the sign.
+
+    Lanes of 32 bits have 24 digits, lanes of 64 bits 53: `digits` below.
+    """
+
+    drop: int  # digits - precision: what a normal result loses
+    emin: int  # exponent field of the smallest normal; 0 where the lanes' own subnormals do it
+    hidden: int  # the leading digit, 2**(digits - 1)
+    quantum: int  # smallest subnormal
+    quantum_sr: int  # the same, 0 where emin is 0
+    up_pos: int  # below the quantum: a larger positive magnitude goes up to it …
+    up_neg: int  # … and a larger negative one
+    over_pos: int  # smallest positive magnitude that overflows
+    over_neg: int
+    over_value_pos: int  # what it becomes, with its sign
+    over_value_neg: int
+    tiny_pos: int  # a smaller positive magnitude is tiny
+    tiny_neg: int
+    flush: int  # all ones where tiny results become zero
+    daz: int  # a smaller operand magnitude is read as zero (0: none)
+    largest: int  # largest finite magnitude
+    zero_sign: int  # sign bits that a zero result may keep
+    nan_keep: int  # bits kept of a NaN operand
+    nan_set: int  # bits set in a NaN result
+    nan_made: int  # the NaN that numbers make
+    made_first: int  # all ones where fma counts the NaN of inf * 0 before the addend's
+    nan_flags: int  # raised by every NaN result
+    infinite_pos: int  # what an infinite operand of a conversion becomes
+    infinite_neg: int
+    infinite_flags: int
+    zero_divide_pos: int  # what finite / 0 becomes
+    zero_divide_neg: int
+    random_bits: int  # digits of the tail that SR looks at, normal results
+    random_most: int  # the same, at most, below the smallest normal
+
+
+FIELDS = Rule._fields
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def spread(k):  # type: ignore[no-untyped-def]
+    """The rule with every constant in all lanes; uint32 constants mean lanes of 32 bits."""
+    return Rule(
+        splat_item(k, 0), splat_item(k, 1), splat_item(k, 2), splat_item(k, 3),
+        splat_item(k, 4), splat_item(k, 5), splat_item(k, 6), splat_item(k, 7),
+        splat_item(k, 8), splat_item(k, 9), splat_item(k, 10), splat_item(k, 11),
+        splat_item(k, 12), splat_item(k, 13), splat_item(k, 14), splat_item(k, 15),
+        splat_item(k, 16), splat_item(k, 17), splat_item(k, 18), splat_item(k, 19),
+        splat_item(k, 20), splat_item(k, 21), splat_item(k, 22), splat_item(k, 23),
+        splat_item(k, 24), splat_item(k, 25), splat_item(k, 26), splat_item(k, 27),
+        splat_item(k, 28),
+    )  # fmt: skip

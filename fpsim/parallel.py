@@ -1,0 +1,68 @@
+"""Our own threads over blocks of one array: kernels release the interpreter lock.
+
+Results never depend on the number of threads; only time does. (Numba's default threading layer
+aborts when two threads enter it at once, and queues make such calls.)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+__all__ = ["get_threads", "run_blocks", "set_threads"]
+
+
+def _from_environment() -> int:
+    text = os.environ.get("FPSIM_THREADS", "")
+    if not text:
+        return os.cpu_count() or 1
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"FPSIM_THREADS={text!r} is not a number of threads; use 1 or more")
+    return int(text)
+
+
+_threads = _from_environment()
+
+
+def get_threads() -> int:
+    """Threads that large operations use."""
+    return _threads
+
+
+def set_threads(n: int) -> None:
+    """Use n threads from now on (FPSIM_THREADS gives the first value).
+
+    >>> before = get_threads(); set_threads(1); set_threads(before)
+    """
+    global _threads
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(f"n={n!r} is not a number of threads; use an integer, 1 or more")
+    if n < 1:
+        raise ValueError(f"n={n} is not a number of threads; use 1 or more")
+    _threads = n
+
+
+@lru_cache(maxsize=1)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="fpsim")
+
+
+def run_blocks(work: Callable[[int, int], int], n: int, smallest: int, step: int = 1) -> int:
+    """Or together work(start, stop) over equal blocks of range(n), each at least `smallest` long.
+
+    Blocks begin at multiples of `step`.
+    """
+    parts = min(_threads, n // smallest)
+    if parts <= 1:
+        return work(0, n)
+    size = -(-n // parts)
+    size = -(-size // step) * step
+    edges = [*range(0, n, size), n]
+    pool = _pool(_threads)
+    pending = [pool.submit(work, a, b) for a, b in zip(edges[1:-1], edges[2:], strict=True)]
+    flags = work(edges[0], edges[1])
+    for job in pending:
+        flags |= job.result()
+    return flags
