@@ -59,7 +59,8 @@ def run(quick: bool, seed: int) -> Result:
 def kept(context: Context, small: np.ndarray, lanes: int) -> np.ndarray:
     """small + BIG - BIG in the context's arithmetic, lanes × terms; terms round to nearest."""
     shape = (lanes if context.rounding.stochastic else 1, small.size)
-    x = context.constant(np.broadcast_to(small, shape))
+    nearest = Context(context.format).array(small).values
+    x = context.wrap(np.broadcast_to(nearest, shape))
     return np.asarray((x + BIG - BIG).values, dtype=np.float64)
 
 
@@ -169,9 +170,15 @@ def _plot_table(axes: Axes, result: Result) -> None:
     for row in cells:
         for name in names:
             (found,) = result.select(part="table", arithmetic=name, small=float(row[0]))
-            row.append(f"{found['kept']:.7f}  ({found['relative_error']:+.2%})".replace("-", "−"))
+            row.append(f"{found['kept']:.7f}  ({found['relative_error']:+.1%})".replace("-", "−"))
     head = ["small", "tutorial prints (FP16)", *names[:-1], "FP16 + SR, mean"]
-    table = axes.table(cells, colLabels=head, loc="center", cellLoc="right", bbox=[0, 0, 1, 1])
+    table = axes.table(
+        cells,
+        colLabels=head,
+        cellLoc="right",
+        bbox=[0, 0, 1, 1],
+        colWidths=[2, 3, *[4] * len(names)],
+    )
     table.auto_set_font_size(False)
     table.set_fontsize(9.5)
     for (line, _), cell in table.get_celld().items():

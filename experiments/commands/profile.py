@@ -59,10 +59,10 @@ def load(file: Path) -> dict[str, np.ndarray]:
     import numpy as np
 
     try:
-        content = np.load(file, allow_pickle=False)
-        if isinstance(content, np.ndarray):
-            return {file.name: content}
-        with content:
+        with file.open("rb") as stream:
+            content = np.load(stream, allow_pickle=False)
+            if isinstance(content, np.ndarray):
+                return {file.name: content}
             return {f"{file.name}:{name}": content[name] for name in content.files}
     except OSError as error:
         raise ValueError(f"file={str(file)!r} cannot be read ({error.strerror or error})") from None

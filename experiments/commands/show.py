@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from fpsim.formats import Format
     from fpsim.rounding import Rounding
 
-NOT_FINITE = ("inf", "infinity", "nan")
+#: Numbers that are no fractions.
+BY_NAME = ("inf", "infinity", "nan", "0", "0.0")
 
 
 @click.command("show", context_settings={"ignore_unknown_options": True})
@@ -49,7 +50,7 @@ def show(number: str, fmt: Format, rounding: Rounding) -> Iterator[str]:
     yield f"{number} in {fmt.name}"
     if _is_code(number):
         yield from _code(int(number, 0), fmt)
-    elif number.lower().lstrip("+-") in NOT_FINITE:
+    elif number.lower().lstrip("+-") in BY_NAME:
         yield from _code(encode(float(number), fmt, rounding), fmt)
     else:
         yield from _real(number, fmt, rounding)
@@ -61,16 +62,19 @@ def _is_code(number: str) -> bool:
 
 
 def _real(number: str, fmt: Format, rounding: Rounding) -> Iterator[str]:
-    from fpsim.codes import decode, encode
+    from fpsim.codes import decode
+    from fpsim.context import Context
     from fpsim.probe import neighbours, probability_up, real
     from fpsim.rounding import SR
 
     exact = real(number)
-    code = encode(exact, fmt, rounding)
+    code = int(Context(fmt, rounding=rounding).decimal(str(exact)).codes())
     yield from _code(code, fmt)
     yield from _error(exact, decode(code, fmt), fmt)
     below, above = neighbours(exact, fmt)
     yield _line("lies between", f"{_value(below)} and {_value(above)}")
+    if abs(exact) >= Fraction(fmt.max) + Fraction(fmt.ulp(fmt.max)):
+        return
     for mode in dict.fromkeys((rounding, SR())):
         chance = float(probability_up(exact, fmt, mode))
         yield _line(f"{mode!r} goes up", f"with probability {chance:.6g}")
