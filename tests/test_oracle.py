@@ -205,10 +205,11 @@ def test_sr_overflows_only_for_draws_that_do() -> None:
     x = 65504 + Fraction(3, 4) * 32
     found = [round_exact(x, BINARY16, SR(2), word=word(r, 2)) for r in range(4)]
     assert found == [(MAX, X)] + [(INF, O | X)] * 3
-    # Beyond the next grid point every draw overflows; those not rounded up keep the largest.
-    x = 65536 + Fraction(3, 4) * 64
-    found = [round_exact(x, BINARY16, SR(2), word=word(r, 2)) for r in range(4)]
-    assert found == [(MAX, O | X)] + [(INF, O | X)] * 3
+    # Beyond the next grid point every draw does, and so do exact results.
+    for x in (65536 + Fraction(3, 4) * 64, Fraction(2**17)):
+        assert {round_exact(x, BINARY16, SR(2), word=word(r, 2)) for r in range(4)} == {
+            (INF, O | X)
+        }
 
 
 def test_underflow_is_tiny_and_inexact() -> None:

@@ -221,10 +221,8 @@ def overflow_value(sign: int, fmt: Format, policy: str | None) -> int:
             return largest(sign, fmt)
 
 
-def keeps_largest(rounding: Rounding, sign: int, up: bool) -> bool:
-    """Whether the mode itself stops at the largest finite value instead of going to infinity."""
-    if rounding.stochastic:
-        return not up
+def keeps_largest(rounding: Rounding, sign: int) -> bool:
+    """Whether the mode stops at the largest finite value instead of going to infinity."""
     return rounding.name in ("RTZ", "RTO") or rounding.name == ("RTP" if sign else "RTN")
 
 
@@ -240,7 +238,7 @@ def round_real(x: Fraction, fmt: Format, s: Settings, zero_sign: int = 0) -> tup
     up = steps_up(m, w, sign, s.rounding, random_bits(magnitude, fmt, s.rounding), s.word)
     rounded = (m + up) * q
     if rounded > Fraction(fmt.max):
-        stands = keeps_largest(s.rounding, sign, up)
+        stands = keeps_largest(s.rounding, sign)
         code = largest(sign, fmt) if stands else overflow_value(sign, fmt, s.overflow)
         return code, Flags.OVERFLOW | Flags.INEXACT
     flags = Flags.NONE if w == 0 else Flags.INEXACT
