@@ -76,7 +76,7 @@ def exact_law(term: float, additions: int) -> list[tuple[float, float]]:
     high = np.minimum(low + 1, grid.size - 1)
     gap = np.where(high > low, grid[high] - grid[low], 1.0)
     up = (grid + term - grid[low]) / gap
-    law = np.zeros(grid.size)
+    law: np.ndarray = np.zeros(grid.size)
     law[0] = 1.0
     for _ in progress(range(additions), "exact law", additions):
         law = np.bincount(low, law * (1 - up), grid.size) + np.bincount(high, law * up, grid.size)
