@@ -66,10 +66,9 @@ class _Call:
         words = 0
         if chosen.stochastic:
             words = 3 if given else 2 if chosen.whole_words else 1
-        plain = chosen.plain and flags != elementwise.FLAGS_EACH
         self.loop = elementwise.kernel(
             elementwise.Variant(
-                _CODES[operation], chosen.mode, flags, plain, words, chosen.residual
+                _CODES[operation], chosen.mode, flags, chosen.flush, words, chosen.residual
             )
         )
         self.constants = chosen.constants

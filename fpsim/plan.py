@@ -62,7 +62,7 @@ class Plan(NamedTuple):
     constants: NDArray[np.unsignedinteger]
     mode: int
     residual: int
-    plain: bool
+    flush: bool
     stochastic: bool
     whole_words: bool
 
@@ -260,7 +260,7 @@ def plan(operation: str, settings: Settings, width: int) -> Plan:
         constants=np.array(rule, np.uint32 if width == 32 else np.uint64),
         mode=MODE_CODES[rounding.name],
         residual=_RESIDUALS[rounding.residual] if isinstance(rounding, SR) else 0,
-        plain=settings.subnormals != "flush_both",
+        flush=settings.subnormals != "keep",
         stochastic=rounding.stochastic,
         whole_words=settings.random_most > 16,
     )

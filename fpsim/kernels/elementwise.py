@@ -2,14 +2,13 @@
 
 A kernel is made for an operation and a mode; formats and policies are numbers it
 is given, and the type of the constants says how wide the lanes are in which exact results are held.
-It works in blocks that stay in the first-level cache. A block whose operands are all
-ordinary numbers runs the fast step; one that holds a NaN, an infinity or a zero divisor runs the
-full step, which also serves the unusual policies and writes the flags of each element.
+It works in blocks that stay in the first-level cache. Operands are taken for ordinary numbers; only
+a vector that holds a NaN, an infinity or a zero divisor asks what the rules say of it.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,15 +16,31 @@ from numba import njit
 
 from fpsim.kernels.exact import divide_to_odd, root_to_odd, sum_to_odd
 from fpsim.kernels.lanes import (
-    any_lane, as_bits, as_float, load, load_float, load_raw, load_word, or_lanes, room_like,
+    any_lane,
+    as_bits,
+    as_float,
+    load_float,
+    load_raw,
+    load_word,
+    or_lanes,
+    room_like,
     select,
-    store_byte, store_float, umax, width_of,
+    store_byte,
+    store_float,
+    umax,
+    width_of,
 )  # fmt: skip
 from fpsim.kernels.philox import GROUP_HALF, fill_words
 from fpsim.kernels.round import RTN, RTP, SR, SR_EQUAL, round_fixed, round_random, round_residual
 from fpsim.kernels.rule import INLINE, spread
 from fpsim.kernels.special import (
-    CONVERT, DIVIDE, FMA, MULTIPLY, SQRT, SUBTRACT, resolve,
+    CONVERT,
+    DIVIDE,
+    FMA,
+    MULTIPLY,
+    SQRT,
+    SUBTRACT,
+    resolve,
 )  # fmt: skip
 
 __all__ = ["BLOCK", "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "NO_WORDS", "Variant", "kernel"]
@@ -50,7 +65,7 @@ class Variant(NamedTuple):
     operation: int
     mode: int
     flags: int
-    plain: bool  # the fast step may be used
+    flush: bool  # subnormals are flushed
     words: int
     residual: int
 
@@ -80,18 +95,6 @@ def _exact(op, mode, x, y, z, sign):  # type: ignore[no-untyped-def]
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def _is_signalling(raw, infinity, sign, quiet):  # type: ignore[no-untyped-def]
-    return ((raw & ~sign) > infinity) & ((raw & quiet) == 0)
-
-
-@njit(**INLINE)  # type: ignore[misc]
-def _read_zero(x, sign, rule):  # type: ignore[no-untyped-def]
-    """Operands that the policy does not see as subnormals."""
-    bits = as_bits(x)
-    return as_float(select((bits & ~sign) < rule.daz, bits & sign, bits))
-
-
-@njit(**INLINE)  # type: ignore[misc]
 def _rounded(mode, given, residual, t, words, i, sign, rule):  # type: ignore[no-untyped-def]
     """Magnitude of the rounded result, before overflow."""
     width = width_of(t)
@@ -104,7 +107,7 @@ def _rounded(mode, given, residual, t, words, i, sign, rule):  # type: ignore[no
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def _finish(mode, t, r, sign, rule):  # type: ignore[no-untyped-def]
+def _finish(mode, flush, t, r, sign, rule):  # type: ignore[no-untyped-def]
     """Overflow, tininess and sign: result bits, changed bits, and where it overflowed, was tiny."""
     a = t & ~sign
     negative = t >= sign
@@ -118,107 +121,103 @@ def _finish(mode, t, r, sign, rule):  # type: ignore[no-untyped-def]
         tiny = a < select(negative, rule.tiny_neg, rule.tiny_pos)
     else:
         tiny = a < rule.tiny_pos
-    r = select(tiny, r & ~rule.flush, r)
+    if flush:
+        r = select(tiny, r & ~rule.flush, r)
     bits = r | select(r == 0, t & rule.zero_sign, t & sign)
     beyond = select(negative, rule.over_value_neg, rule.over_value_pos)
     return select(over, beyond, bits), r ^ a, over, tiny
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def _fast(variant, x, xi, y, yi, z, zi, out, oi, words, wi, rule, evidence):  # type: ignore[no-untyped-def]
-    """One vector of finite operands; returns what has been seen so far: changed, tiny, over."""
-    op, mode, flags, given, residual = variant
-    like = rule.drop
-    sign = rule.hidden ^ rule.hidden | np.uint64(1 << (width_of(like) - 1))
-    u = load_float(x, xi, like)
-    v = load_float(y, yi, like) if op != CONVERT and op != SQRT else u
-    w = load_float(z, zi, like) if op == FMA else u
+def _infinity(like):  # type: ignore[no-untyped-def]
+    """Bits of infinity in lanes as wide as `like`."""
+    return (like ^ like) | np.uint64(0x7F800000 if width_of(like) == 32 else 0x7FF0000000000000)
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _is_special(op, x, y, z, sign):  # type: ignore[no-untyped-def]
+    """Where an operand is not finite, a divisor zero or a radicand negative."""
+    infinity = _infinity(sign)
+    if op == SQRT:
+        return as_bits(x) >= infinity  # with its sign bit, every negative number is larger
+    top = as_bits(x) & ~sign
+    if op == CONVERT:
+        return top >= infinity
+    top = umax(top, as_bits(y) & ~sign)
+    if op == FMA:
+        top = umax(top, as_bits(z) & ~sign)
+    if op == DIVIDE:
+        return (top >= infinity) | (y == 0.0)
+    return top >= infinity
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _signalling(array, i, like):  # type: ignore[no-untyped-def]
+    """Where an operand as stored is a signalling NaN (widening would have made it quiet)."""
+    raw = load_raw(array, i, like)
+    sign = (raw ^ raw) | np.uint64(1 << (width_of(raw) - 1))
+    quiet = raw & np.uint64(1 << (22 if width_of(raw) == 32 else 51))
+    return ((raw & ~sign) > _infinity(raw)) & (quiet == 0)
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _operand(flush, array, i, sign, rule):  # type: ignore[no-untyped-def]
+    """An operand as the subnormal policy reads it."""
+    x = load_float(array, i, rule.drop)
+    if not flush:
+        return x
+    bits = as_bits(x)
+    return as_float(select((bits & ~sign) < rule.daz, bits & sign, bits))
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _step(what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):  # type: ignore[no-untyped-def]
+    """One vector of results. Returns what has been seen so far: changed, tiny, over, special flags."""
+    op, mode, flags, flush, given, residual = what
+    none = rule.drop ^ rule.drop
+    sign = none | np.uint64(1 << (width_of(none) - 1))
+    u = _operand(flush, x, xi, sign, rule)
+    v = _operand(flush, y, yi, sign, rule) if op != CONVERT and op != SQRT else u
+    w = _operand(flush, z, zi, sign, rule) if op == FMA else u
     t = _exact(op, mode, u, v, w, sign)
     r = _rounded(mode, given, residual, t, words, wi, sign, rule)
-    bits, changed, over, tiny = _finish(mode, t, r, sign, rule)
+    bits, changed, over, tiny = _finish(mode, flush, t, r, sign, rule)
+    raised = none
+    special = _is_special(op, u, v, w, sign)
+    if any_lane(special):
+        loud = _signalling(x, xi, none)
+        if op != CONVERT and op != SQRT:
+            loud = loud | _signalling(y, yi, none)
+        if op == FMA:
+            loud = loud | _signalling(z, zi, none)
+        rule_says = resolve(op, u, v, w, loud, _infinity(none), sign, rule)
+        bits = select(rule_says.where, rule_says.bits, bits)
+        changed = select(rule_says.where, none, changed)
+        over = over & ~rule_says.where
+        raised = select(rule_says.where, rule_says.flags, none)
     store_float(out, oi, bits)
+    if flags == FLAGS_EACH:
+        mark = select(changed != 0, select(tiny, none + 3, none + 1), none) | raised
+        store_byte(marks, mi, select(over, mark | 5, mark))
     if flags == FLAGS_NONE:
-        return evidence
-    none = like ^ like
+        return seen
     return (
-        evidence[0] | changed,
-        evidence[1] | select(tiny, changed, none),
-        evidence[2] | select(over, ~none, none),
+        seen[0] | changed,
+        seen[1] | select(tiny, changed, none),
+        seen[2] | select(over, ~none, none),
+        seen[3] | raised,
     )
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def _operand(array, i, sign, rule):  # type: ignore[no-untyped-def]
-    """An operand as the policy reads it, and where it is a signalling NaN."""
-    raw = load_raw(array, i, rule.drop)
-    width = width_of(raw)
-    none = raw ^ raw
-    infinity = none | np.uint64(0x7F800000 if width == 32 else 0x7FF0000000000000)
-    magnitude = raw & ~(none | np.uint64(1 << (width - 1)))
-    quiet = raw & np.uint64(1 << (22 if width == 32 else 51))
-    signalling = (magnitude > infinity) & (quiet == 0)
-    bits = as_bits(load_float(array, i, rule.drop))
-    return as_float(select((bits & ~sign) < rule.daz, bits & sign, bits)), signalling
-
-
-@njit(**INLINE)  # type: ignore[misc]
-def _full(variant, x, xi, y, yi, z, zi, out, oi, words, wi, rule):  # type: ignore[no-untyped-def]
-    """One vector of any operands under any policy; returns the flags of each lane."""
-    op, mode, flags, given, residual = variant
-    like = rule.drop
-    width = width_of(like)
-    none = like ^ like
-    sign = none | np.uint64(1 << (width - 1))
-    infinity = none | np.uint64(0x7F800000 if width == 32 else 0x7FF0000000000000)
-    u, signalling = _operand(x, xi, sign, rule)
-    v = w = u
-    if op != CONVERT and op != SQRT:
-        v, found = _operand(y, yi, sign, rule)
-        signalling = signalling | found
-    if op == FMA:
-        w, found = _operand(z, zi, sign, rule)
-        signalling = signalling | found
-    special = resolve(op, u, v, w, signalling, infinity, sign, rule)
-    t = _exact(op, mode, u, v, w, sign)
-    r = _rounded(mode, given, residual, t, words, wi, sign, rule)
-    bits, changed, over, tiny = _finish(mode, t, r, sign, rule)
-    store_float(out, oi, select(special.where, special.bits, bits))
-    raised = select(changed != 0, select(tiny, none + 3, none + 1), none)
-    raised = select(over, raised | 5, raised)
-    return select(special.where, special.flags, raised)
-
-
-@njit(**INLINE)  # type: ignore[misc]
-def _has_special(op, x, xi, y, yi, z, zi, m):  # type: ignore[no-untyped-def]
-    """Whether a block holds an operand that only the full step knows."""
-    top = load(x, xi) ^ load(x, xi)
-    width = width_of(top)
-    sign = top | np.uint64(1 << (width - 1))
-    infinity = top | np.uint64(0x7F800000 if width == 32 else 0x7FF0000000000000)
-    pole = top != 0
-    for i in range(0, m, 512 // width):
-        a = load(x, xi + i)
-        # To a square root every negative number is special, so the sign stays.
-        top = umax(top, a if op == SQRT else a & ~sign)
-        if op != CONVERT and op != SQRT:
-            b = load(y, yi + i) & ~sign
-            top = umax(top, b)
-            if op == DIVIDE:
-                pole = pole | (b == 0)
-        if op == FMA:
-            top = umax(top, load(z, zi + i) & ~sign)
-    return any_lane((top >= infinity) | pole)
-
-
-@njit(**INLINE)  # type: ignore[misc]
-def _summary(evidence):  # type: ignore[no-untyped-def]
-    """Flags from what the fast steps have seen."""
-    flags = np.uint64(0)
-    if or_lanes(evidence[0]) != 0:
+def _summary(seen):  # type: ignore[no-untyped-def]
+    """Flags of the whole call."""
+    flags = or_lanes(seen[3])
+    if or_lanes(seen[0]) != 0:
         flags |= np.uint64(1)
-    if or_lanes(evidence[1]) != 0:
-        flags |= np.uint64(2)
-    if or_lanes(evidence[2]) != 0:
+    if or_lanes(seen[1]) != 0:
+        flags |= np.uint64(3)
+    if or_lanes(seen[2]) != 0:
         flags |= np.uint64(5)
     return flags
 
@@ -230,7 +229,7 @@ def _fill_up(room, array, first, filler):  # type: ignore[no-untyped-def]
         room[i] = array[first + i] if first + i < array.shape[0] else filler
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel(variant: Variant) -> Any:
     """The compiled loop of one variant.
 
@@ -241,17 +240,16 @@ def kernel(variant: Variant) -> Any:
 
     Only numbers are captured, so that the disk cache recognises the loop in another process.
     """
-    OP, MODE, FLAGS, PLAIN, WORDS, RESIDUAL = variant
+    OP, MODE, FLAGS, FLUSH, WORDS, RESIDUAL = variant
 
     @njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[misc]
     def loop(x, y, z, out, marks, words, constants, first, seed, operation):  # type: ignore[no-untyped-def]
         n = out.shape[0]
         rule = spread(constants)
         lanes = 512 // width_of(rule.drop)
-        what = (OP, MODE, FLAGS, WORDS == WORDS_GIVEN, RESIDUAL)
+        what = (OP, MODE, FLAGS, FLUSH, WORDS == WORDS_GIVEN, RESIDUAL)
         none = rule.drop ^ rule.drop
-        raised = none
-        evidence = (none, none, none)
+        seen = (none, none, none, none)
         one_y = OP != CONVERT and OP != SQRT and y.shape[0] == 1 and n > 1
         one_z = OP == FMA and z.shape[0] == 1 and n > 1
         # Scalars are spread over a block; a last block that does not fill its lanes is worked on
@@ -292,36 +290,16 @@ def kernel(variant: Variant) -> Any:
                     room_words, first + b - lead, rows, seed, operation, WORDS == WORDS_WHOLE
                 )
                 bw, wi = room_words, lead
-            if PLAIN and not _has_special(OP, bx, xi, by, yi, bz, zi, m):
-                for i in range(0, m, lanes):
-                    evidence = _fast(
-                        what,
-                        bx,
-                        xi + i,
-                        by,
-                        yi + i,
-                        bz,
-                        zi + i,
-                        bo,
-                        oi + i,
-                        bw,
-                        wi + i,
-                        rule,
-                        evidence,
-                    )
-            else:
-                for i in range(0, m, lanes):
-                    flags = _full(
-                        what, bx, xi + i, by, yi + i, bz, zi + i, bo, oi + i, bw, wi + i, rule
-                    )
-                    raised = raised | flags
-                    if FLAGS == FLAGS_EACH:
-                        store_byte(bm, mi + i, flags)
+            for i in range(0, m, lanes):
+                seen = _step(
+                    what, bx, xi + i, by, yi + i, bz, zi + i, bo, oi + i, bm, mi + i, bw, wi + i,
+                    rule, seen,
+                )  # fmt: skip
             if filled:
                 for i in range(n - b):
                     out[b + i] = room_out[i]
                     if FLAGS == FLAGS_EACH:
                         marks[b + i] = room_marks[i]
-        return np.int64(or_lanes(raised) | _summary(evidence))
+        return np.int64(_summary(seen))
 
     return loop
