@@ -16,19 +16,8 @@ from numba import njit
 
 from fpsim.kernels.exact import divide_to_odd, root_to_odd, sum_to_odd
 from fpsim.kernels.lanes import (
-    any_lane,
-    as_bits,
-    as_float,
-    load_float,
-    load_raw,
-    load_word,
-    or_lanes,
-    room_like,
-    select,
-    store_byte,
-    store_float,
-    umax,
-    width_of,
+    any_lane, as_bits, as_float, load_float, load_raw, load_word, or_lanes, pointer, room_like,
+    select, store_byte, store_float, umax, width_of,
 )  # fmt: skip
 from fpsim.kernels.philox import GROUP_HALF, fill_words
 from fpsim.kernels.round import RTN, RTP, SR, SR_EQUAL, round_fixed, round_random, round_residual
@@ -290,9 +279,11 @@ def kernel(variant: Variant) -> Any:
                     room_words, first + b - lead, rows, seed, operation, WORDS == WORDS_WHOLE
                 )
                 bw, wi = room_words, lead
+            tx, ty, tz = pointer(bx), pointer(by), pointer(bz)
+            to, tm, tw = pointer(bo), pointer(bm), pointer(bw)
             for i in range(0, m, lanes):
                 seen = _step(
-                    what, bx, xi + i, by, yi + i, bz, zi + i, bo, oi + i, bm, mi + i, bw, wi + i,
+                    what, tx, xi + i, ty, yi + i, tz, zi + i, to, oi + i, tm, mi + i, tw, wi + i,
                     rule, seen,
                 )  # fmt: skip
             if filled:

@@ -7,6 +7,7 @@ machine, and nothing depends on the auto-vectoriser (it computes 32-bit integers
 Inside compiled code
     u = load(array, i)               512 bits of a contiguous array from index i, as unsigned lanes
     f = load_float(array, i, like)   as many floats as `like` has lanes, widened to its width
+    p = pointer(array)               what inner loops pass on instead of the array
     store(array, i, u)               the bits; store_float narrows, store_byte keeps the low bytes
     splat(x, U32)                    a scalar in every lane; operators also take scalars directly
     + - * / & | ^ << >> ~ < <= > >= == !=      lane by lane; comparisons give a mask
@@ -30,7 +31,7 @@ from numba.np import arrayobj
 __all__ = [
     "F32", "F64", "U32", "U64",
     "any_lane", "as_bits", "as_float", "concat", "high_half", "iota", "load", "load_float", "load_raw",
-    "load_word", "low_half", "narrow", "or_lanes", "room_like", "select", "splat", "splat_item", "sqrt", "store",
+    "load_word", "low_half", "narrow", "or_lanes", "pointer", "room_like", "select", "splat", "splat_item", "sqrt", "store",
     "store_byte", "store_float", "stream", "to_float", "to_int", "umax", "umin", "widen", "width_of",
 ]  # fmt: skip
 
@@ -213,8 +214,25 @@ def _lower_invert(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
 
 
 def _address(context: Any, builder: Any, ty: Any, array: Any, index: Any, vector: Any) -> Any:
-    data = context.make_array(ty)(context, builder, array).data
+    data = array
+    if isinstance(ty, types.Array):
+        data = context.make_array(ty)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
+
+
+@intrinsic  # type: ignore[misc]
+def pointer(typingctx: Any, array: Any) -> Any:
+    """Where an array's elements begin; `load` and `store` take it in the array's place.
+
+    An array handed to a function is a counted reference: two calls for each vector, many times the
+    cost of the arithmetic. Inner loops therefore work on pointers.
+    """
+    made = types.CPointer(array.dtype)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return context.make_array(sig.args[0])(context, builder, args[0]).data
+
+    return made(array), codegen
 
 
 def _loader(array: Any, lanes: Lanes) -> Any:
