@@ -27,7 +27,7 @@ from fpsim.remainder import remainder
 from fpsim.rounding import RNE, Rounding
 from fpsim.settings import Settings
 
-__all__ = ["Context"]
+__all__ = ["Clock", "Context"]
 
 Scalar = bool | int | float
 Operand = Array | Scalar
@@ -38,6 +38,15 @@ _CHOICES = tuple(f.name for f in fields(Settings) if f.init)
 _FORMAT_OF_STORAGE = {
     f.packed: f for f in CATALOGUE.values() if isinstance(f, Format) and f.storage
 }
+
+
+class Clock:
+    """Number of the next stochastic operation; the contexts of one machine share a clock."""
+
+    __slots__ = ("operation",)
+
+    def __init__(self) -> None:
+        self.operation = 0
 
 
 class Context:
@@ -88,8 +97,7 @@ class Context:
         self.source: BitSource = Philox(seed) if bits is None else bits
         self.flags = Flags.NONE
         self.counts: Counts | None = Counts() if count else None
-        #: Number of the next stochastic operation.
-        self.operation = 0
+        self.clock = Clock()
         self._constants: dict[tuple[type, Scalar], Array] = {}
 
     # What it is -----------------------------------------------------------------------------
@@ -101,6 +109,15 @@ class Context:
     @property
     def rounding(self) -> Rounding:
         return self.settings.rounding
+
+    @property
+    def operation(self) -> int:
+        """Number of the next stochastic operation."""
+        return self.clock.operation
+
+    @operation.setter
+    def operation(self, number: int) -> None:
+        self.clock.operation = number
 
     @property
     def seed(self) -> int | None:
@@ -287,8 +304,11 @@ class Context:
         guilty = (marks & int(self.traps)) != 0
         index = tuple(int(i) for i in np.unravel_index(int(np.argmax(guilty)), marks.shape))
         values = [float(np.broadcast_to(o, marks.shape)[index]) for o in operands]
-        dump = f"flags {'|'.join(self.flags.names)}; traps {'|'.join(self.traps.names)}"
-        return FloatingPointTrap(name, flags, index, values, dump)
+        return FloatingPointTrap(name, flags, index, values, self.dump())
+
+    def dump(self) -> str:
+        """The state that a trap shows."""
+        return f"flags {'|'.join(self.flags.names)}; traps {'|'.join(self.traps.names)}"
 
     # Operations -----------------------------------------------------------------------------
 
@@ -500,13 +520,14 @@ class Context:
         quiet = Context.__new__(Context)
         quiet.__dict__.update(self.__dict__)
         quiet.traps, quiet.counts = Flags.NONE, None
+        number = self.operation
         whole = quiet._rounded("round_to_integral", [a.astype(wide.format.carrier)], wide, None)
         result, marks = integers.to_integers(a, whole.values, kind)
         flags = Flags(_fold(marks, None))
         self.flags |= flags
         if flags & self.traps:
+            self.operation = number
             raise self._trap("to_integers", flags, marks, [a])
-        self.operation = quiet.operation
         return result
 
 
