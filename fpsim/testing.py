@@ -1,0 +1,323 @@
+"""For users' own tests: hypothesis strategies for a format's numbers, and the laws they obey.
+
+A law takes a Context and plain numbers and raises AssertionError with the numbers where it is
+broken. Operands are values of the context's format (`numbers`, `codes`); arguments named `real`
+may be any float. Needs hypothesis: `pip install fpsim[testing]`.
+
+Source    Sterbenz 1974; Dekker 1971; Knuth, TAOCP 2 §4.2.2; Boldo & Daumas 2003 (product error);
+          IEEE 754-2019 §4.3, §6.3, §7.4; Croci et al. 2022 (stochastic rounding).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fpsim.bits import Replay
+from fpsim.codes import from_codes
+from fpsim.context import Context
+from fpsim.flags import Flags
+from fpsim.formats import Format
+from fpsim.rounding import RNE, RTN, RTP, RTZ, SR, Rounding
+
+__all__ = [
+    "arrays", "codes", "error_bound", "exact_zero_sign", "fast_two_sum", "idempotent", "monotone",
+    "near_overflow", "near_tie", "numbers", "overflow_result", "power_of_two_scaling",
+    "product_error", "sign_symmetric", "sr_between", "sr_keeps_exact", "sr_zero_truncates",
+    "sterbenz", "subnormal", "two_sum", "directed_bounds",
+]  # fmt: skip
+
+# Strategies ----------------------------------------------------------------------------------
+
+
+def codes(fmt: Format) -> st.SearchStrategy[int]:
+    """Codes of the format; zeros, ends, subnormals and specials are as likely as all others.
+
+    >>> from fpsim.formats import E4M3FN
+    >>> 0 <= codes(E4M3FN).example() < 256                                    # doctest: +SKIP
+    True
+    """
+    hidden, half = 1 << fmt.nmant, 1 << (fmt.bits - 1)
+    centres = (0, hidden, fmt.bias * hidden, half - hidden, half - 1)
+    near = {(c + d) % half + s for c in centres for d in (-1, 0, 1) for s in (0, half)}
+    return st.one_of(st.sampled_from(sorted(near)), st.integers(0, fmt.n_codes - 1))
+
+
+def numbers(fmt: Format) -> st.SearchStrategy[float]:
+    """Finite values of the format."""
+    return codes(fmt).map(lambda c: _value(c, fmt)).filter(math.isfinite)
+
+
+def subnormal(fmt: Format) -> st.SearchStrategy[float]:
+    """Subnormal values of the format, both signs, zero left out."""
+    return st.builds(
+        lambda m, sign: sign * m * fmt.smallest_subnormal,
+        st.integers(1, (1 << fmt.nmant) - 1),
+        st.sampled_from([1.0, -1.0]),
+    )
+
+
+def near_tie(fmt: Format) -> st.SearchStrategy[float]:
+    """Floats at the middle of two neighbours or next to it, down to the last digit of binary64."""
+    tails = st.integers(2, 52 - fmt.precision).map(lambda k: math.ldexp(1.0, -k))
+    nudges = st.one_of(st.just(0.0), tails, tails.map(lambda t: -t))
+
+    def build(m: int, e: int, nudge: float, sign: float) -> float:
+        return sign * math.ldexp(m + 0.5 + nudge, e - fmt.nmant)
+
+    return st.builds(
+        build,
+        st.integers(0, (1 << fmt.precision) - 1),
+        st.integers(fmt.emin, fmt.emax),
+        nudges,
+        st.sampled_from([1.0, -1.0]),
+    )
+
+
+def near_overflow(fmt: Format) -> st.SearchStrategy[float]:
+    """Floats around the largest value and the point from which nearest rounding overflows."""
+    unit = fmt.ulp(fmt.max)
+    steps = st.integers(-8, 24).map(lambda k: fmt.max + k * unit / 8)
+    nudged = st.tuples(steps, st.sampled_from([-math.inf, math.inf])).map(
+        lambda pair: math.nextafter(*pair)
+    )
+    far = st.integers(1, 20).map(lambda k: math.ldexp(fmt.max, k))
+    size = st.one_of(steps, nudged, far).filter(math.isfinite)
+    return st.tuples(size, st.sampled_from([1.0, -1.0])).map(math.prod)
+
+
+def arrays(
+    fmt: Format, shape: int | tuple[int, ...], elements: st.SearchStrategy[int] | None = None
+) -> st.SearchStrategy[NDArray[Any]]:
+    """Carrier arrays of the format's values, made from codes."""
+    n = math.prod((shape,) if isinstance(shape, int) else shape)
+    flat = st.lists(codes(fmt) if elements is None else elements, min_size=n, max_size=n)
+    return flat.map(lambda c: from_codes(np.array(c, fmt.code_dtype), fmt).reshape(shape))
+
+
+def _value(code: int, fmt: Format) -> float:
+    return float(from_codes(np.array([code], fmt.code_dtype), fmt)[0])
+
+
+# What laws are made of -----------------------------------------------------------------------
+
+
+def _rounded(context: Context, real: float, rounding: Rounding | None = None) -> float:
+    """The value that a context of the same format and policies gives for a real."""
+    mine = context.replace(rounding=rounding) if rounding is not None else context
+    return float(mine.array(real))
+
+
+def _sum(context: Context, x: float, y: float) -> float:
+    return float(context.add(context.array(x), context.array(y)))
+
+
+def _difference(context: Context, x: float, y: float) -> float:
+    return float(context.subtract(context.array(x), context.array(y)))
+
+
+def _product(context: Context, x: float, y: float) -> float:
+    return float(context.multiply(context.array(x), context.array(y)))
+
+
+def _is_same(x: float, y: float) -> bool:
+    """Equal, with the sign of zero; NaN is the same as NaN."""
+    if math.isnan(x) or math.isnan(y):
+        return math.isnan(x) and math.isnan(y)
+    return x == y and math.copysign(1, x) == math.copysign(1, y)
+
+
+def _is_value(x: Fraction, fmt: Format) -> bool:
+    """Whether the format holds x."""
+    quantum = Fraction(fmt.ulp(float(x)) if abs(x) <= Fraction(fmt.max) else 0)
+    return x == 0 or (quantum > 0 and (x / quantum).denominator == 1)
+
+
+def _check(holds: bool, law: str, context: Context, *operands: float) -> None:
+    shown = ", ".join(float(v).hex() for v in operands)
+    assert holds, f"{law} is broken in {context!r} for {shown}"
+
+
+# Laws of exact differences and errors --------------------------------------------------------
+
+
+def sterbenz(context: Context, x: float, y: float) -> None:
+    """y/2 <= x <= 2y makes x - y exact, in every mode, subnormals kept."""
+    if not (min(x, 2 * y) == x and y / 2 <= x) or y < 0:
+        return
+    difference = _difference(context, x, y)
+    _check(Fraction(difference) == Fraction(x) - Fraction(y), "Sterbenz", context, x, y)
+
+
+def two_sum(context: Context, x: float, y: float) -> None:
+    """Knuth's six operations give s + e = x + y exactly (nearest, no overflow)."""
+    nearest = context.replace(rounding=RNE)
+    a, b = nearest.array(x), nearest.array(y)
+    s = a + b
+    bb = s - a
+    e = (a - (s - bb)) + (b - bb)
+    if nearest.flags & Flags.OVERFLOW:
+        return
+    exact = Fraction(float(s)) + Fraction(float(e)) == Fraction(x) + Fraction(y)
+    _check(exact, "TwoSum", context, x, y)
+
+
+def fast_two_sum(context: Context, x: float, y: float) -> None:
+    """Dekker's three operations do the same where the first operand is not the smaller one."""
+    large, small = (x, y) if abs(x) >= abs(y) else (y, x)
+    nearest = context.replace(rounding=RNE)
+    a, b = nearest.array(large), nearest.array(small)
+    s = a + b
+    e = b - (s - a)
+    if nearest.flags & Flags.OVERFLOW:
+        return
+    exact = Fraction(float(s)) + Fraction(float(e)) == Fraction(x) + Fraction(y)
+    _check(exact, "FastTwoSum", context, x, y)
+
+
+def product_error(context: Context, x: float, y: float) -> None:
+    """x y - fl(x y) is a value of the format if e_x + e_y >= emin + p - 1 (nearest)."""
+    fmt = context.format
+    if x == 0 or y == 0:
+        return
+    exponents = math.frexp(x)[1] + math.frexp(y)[1] - 2
+    product = _product(context.replace(rounding=RNE), x, y)
+    if exponents < fmt.emin + fmt.precision - 1 or abs(Fraction(x) * Fraction(y)) > fmt.max:
+        return
+    error = Fraction(x) * Fraction(y) - Fraction(product)
+    _check(_is_value(error, fmt), "the product's error is a value", context, x, y)
+
+
+# Laws of one rounding ------------------------------------------------------------------------
+
+
+def monotone(context: Context, real: float, other: float) -> None:
+    """x <= y gives fl(x) <= fl(y) in every deterministic mode."""
+    low, high = _rounded(context, min(real, other)), _rounded(context, max(real, other))
+    if context.rounding.stochastic or math.isnan(low) or math.isnan(high):
+        return
+    _check(low <= high, "monotone rounding", context, real, other)
+
+
+def sign_symmetric(context: Context, real: float) -> None:
+    """fl(-x) = -fl(x), with upward and downward exchanged; but one zero has one sign."""
+    mirrored = {RTP: RTN, RTN: RTP}.get(context.rounding, context.rounding)
+    if context.rounding.stochastic:
+        return
+    minus = -_rounded(context, -real, mirrored)
+    plus = _rounded(context, real)
+    same = _is_same(plus, minus) or (plus == minus == 0 and not context.format.has_negative_zero)
+    _check(same, "rounding is symmetric", context, real)
+
+
+def idempotent(context: Context, real: float) -> None:
+    """A rounded value is a fixed point: rounding it again changes nothing and raises nothing."""
+    once = _rounded(context, real)
+    if not math.isfinite(once):
+        return
+    again = context.replace()
+    _check(_is_same(float(again.array(once)), once), "rounding is idempotent", context, real)
+    _check(again.flags == Flags.NONE, "values raise no flags", context, real)
+
+
+def power_of_two_scaling(context: Context, x: float, k: int) -> None:
+    """2**k x is exact while it stays among the normals."""
+    fmt = context.format
+    scaled = math.ldexp(x, k)
+    if x == 0 or not fmt.smallest_normal <= abs(scaled) <= fmt.max:
+        return
+    if not fmt.smallest_normal <= math.ldexp(1.0, k) <= fmt.max:
+        return
+    product = _product(context, x, math.ldexp(1.0, k))
+    _check(product == scaled, "scaling by 2**k is exact", context, x, k)
+
+
+def directed_bounds(context: Context, real: float) -> None:
+    """rd(x) <= x <= ru(x), both x itself where x is a value, else neighbours."""
+    keep = context.replace(subnormals="keep")
+    down, up = _rounded(keep, real, RTN), _rounded(keep, real, RTP)
+    if math.isnan(down) or math.isnan(up) or abs(real) > context.format.max:
+        return
+    exact = Fraction(real)
+    _check(down <= real <= up, "rd(x) <= x <= ru(x)", context, real)
+    _check((down == up) == _is_value(exact, context.format), "rd = ru at values", context, real)
+
+
+def error_bound(context: Context, real: float) -> None:
+    """|fl(x) - x| is at most ulp(x)/2 to nearest and below ulp(x) in every mode, in range."""
+    fmt = context.format
+    result = _rounded(context.replace(subnormals="keep"), real)
+    if abs(real) > fmt.max or not math.isfinite(result):
+        return
+    error, unit = abs(Fraction(result) - Fraction(real)), Fraction(fmt.ulp(real))
+    nearest = context.rounding.name in ("RNE", "RNA", "RNZ")
+    _check(error <= unit / 2 if nearest else error < unit, "error bound", context, real)
+
+
+def exact_zero_sign(context: Context, x: float) -> None:
+    """x - x is +0, but -0 when rounding down; -0 + -0 is -0 (where there is a -0)."""
+    if not math.isfinite(x):
+        return
+    signed = context.format.has_negative_zero
+    zero = -0.0 if signed and context.rounding is RTN else 0.0
+    _check(_is_same(_difference(context, x, x), zero), "sign of an exact zero", context, x)
+    minus = -0.0 if signed else 0.0
+    _check(_is_same(_sum(context, -0.0, -0.0), minus), "-0 + -0 is -0", context, x)
+
+
+def overflow_result(context: Context, real: float) -> None:
+    """Beyond the range: the policy's value or, where the mode points inward, the largest value."""
+    fmt = context.format
+    if not math.isfinite(real) or abs(real) < fmt.max + fmt.ulp(fmt.max):
+        return
+    fresh = context.replace()
+    result = float(fresh.array(real))
+    inward = {"RTZ": True, "RTO": True, "RTP": real < 0, "RTN": real > 0}
+    choice = "saturate" if inward.get(context.rounding.name) else context.settings.overflow
+    largest = math.copysign(fmt.max, real)
+    expected = {
+        "saturate": largest, "infinity": math.copysign(math.inf, real), "nan": math.nan,
+    }[str(choice)]  # fmt: skip
+    same = math.isnan(result) if math.isnan(expected) else result == expected
+    _check(same, "overflow", context, real)
+    _check(fresh.flags == Flags.OVERFLOW | Flags.INEXACT, "overflow flags", context, real)
+
+
+# Laws of stochastic rounding -----------------------------------------------------------------
+
+
+def _drawn(context: Context, real: float, rounding: SR, r: int) -> float:
+    """The result with given random digits."""
+    fixed = context.replace(rounding=rounding, bits=Replay([np.uint32(r)]))
+    return float(fixed.array(real))
+
+
+def sr_between(context: Context, real: float, bits: int, r: int) -> None:
+    """Stochastic rounding gives rd(x) or ru(x), whatever the random digits."""
+    if abs(real) > context.format.max:
+        return
+    result = _drawn(context, real, SR(bits), r)
+    ends = (_rounded(context, real, RTN), _rounded(context, real, RTP))
+    _check(any(_is_same(result, end) for end in ends), "SR in {rd, ru}", context, real, r)
+
+
+def sr_keeps_exact(context: Context, x: float, bits: int, r: int) -> None:
+    """A value of the format never moves."""
+    if context.settings.subnormals != "keep" and abs(x) < context.format.smallest_normal:
+        return
+    for residual in ("truncate", "half", "even"):
+        result = _drawn(context, x, SR(bits, residual), r)
+        _check(_is_same(result, x), "exact values never move", context, x, r)
+
+
+def sr_zero_truncates(context: Context, real: float, bits: int) -> None:
+    """With all random digits zero SR is truncation."""
+    if abs(real) > context.format.max:
+        return
+    result = _drawn(context, real, SR(bits), 0)
+    _check(_is_same(result, _rounded(context, real, RTZ)), "R = 0 truncates", context, real)
