@@ -1,0 +1,90 @@
+"""The house itself: the account of vector tests, tiers, and what the package ships."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import fpsim
+from tests.tiers import TIERS, pick, reaches
+
+ROOT = Path(__file__).parents[1]
+SUITE = """
+import pytest
+from tests.vectors import vector_path
+
+@pytest.mark.vectors
+def test_reads_vectors():
+    assert vector_path("here.txt").exists()
+
+@pytest.mark.vectors
+def test_reads_others():
+    assert vector_path("missing.txt")
+
+@pytest.mark.tier("deep")
+def test_takes_hours():
+    assert False
+
+def test_plain():
+    pass
+"""
+
+
+def run_suite(folder: Path, **environment: str) -> tuple[int, list[str]]:
+    (folder / "test_suite.py").write_text(SUITE)
+    (folder / "here.txt").write_text("")
+    outer = {k: v for k, v in os.environ.items() if not k.startswith(("FPSIM", "PYTEST"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider",
+         "-c", str(ROOT / "pyproject.toml"), str(folder)],
+        cwd=ROOT, env=outer | environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_a_run_ends_with_the_account_of_vector_tests(tmp_path):
+    status, lines = run_suite(tmp_path)
+    assert status == 0
+    assert lines[-2:] == [
+        "vector tests: 0 ran, 2 skipped",
+        "  skipped 2: FPSIM_VECTORS is not set",
+    ]
+    status, lines = run_suite(tmp_path, FPSIM_VECTORS=str(tmp_path))
+    assert status == 0
+    assert lines[-2:] == [
+        "vector tests: 1 ran, 1 skipped",
+        "  skipped 1: FPSIM_VECTORS holds no missing.txt",
+    ]
+
+
+def test_a_skipped_vector_test_fails_where_vectors_are_required(tmp_path):
+    status, lines = run_suite(tmp_path, FPSIM_VECTORS=str(tmp_path), FPSIM_REQUIRE_VECTORS="1")
+    assert status == 1
+    assert "1 failed, 2 passed" in "\n".join(lines)
+
+
+def test_a_higher_tier_runs_more(tmp_path):
+    assert any("2 skipped, 1 deselected" in line for line in run_suite(tmp_path)[1])
+    assert run_suite(tmp_path, FPSIM_TIER="deep")[0] == 1
+    assert pick(*TIERS) in TIERS
+    assert reaches("quick")
+
+
+def test_an_unknown_tier_is_refused(tmp_path):
+    assert run_suite(tmp_path, FPSIM_TIER="fast")[0] != 0
+
+
+@pytest.mark.parametrize("package", ["fpsim", "ipu", "experiments"])
+def test_what_is_installed_is_what_is_here(package):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert package in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert (ROOT / package / "__init__.py").exists()
+
+
+def test_the_changelog_knows_this_version():
+    assert f"## {fpsim.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
