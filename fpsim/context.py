@@ -239,9 +239,21 @@ class Context:
         return self._rounded(name, carriers, self.settings, out)
 
     def _rounded(
-        self, name: str, carriers: list[Carrier], settings: Settings, out: Array | Carrier | None
+        self,
+        name: str,
+        carriers: list[Carrier],
+        settings: Settings,
+        out: Array | Carrier | None,
+        *,
+        wide: Carrier | None = None,
+        found: NDArray[np.uint8] | None = None,
     ) -> Array:
-        """One rounding per element, with this context's random bits where it is stochastic."""
+        """One rounding per element, with this context's random bits where it is stochastic.
+
+        A function computed elsewhere gives its values in binary64 as `wide`, and the flags that
+        it found besides those of the rounding.
+        """
+        kernel, given = (name, carriers) if wide is None else ("convert", [wide])
         random = None
         seed = 0
         if settings.rounding.stochastic:
@@ -250,10 +262,13 @@ class Context:
             seed = self.source.seed if isinstance(self.source, Philox) else 0
 
         def compute(target: Carrier | None, marks: NDArray[np.uint8] | None) -> tuple[Carrier, int]:
-            return apply(
-                name, carriers, settings, out=target, element_flags=marks, seed=seed,
+            values, flags = apply(
+                kernel, given, settings, out=target, element_flags=marks, seed=seed,
                 number=self.operation, random=random,
             )  # fmt: skip
+            if found is not None:
+                flags |= _fold(found if marks is None else marks | found, marks)
+            return values, flags
 
         result = self._publish(name, carriers, compute, out)
         if settings.rounding.stochastic:
