@@ -68,8 +68,10 @@ def to_integers(
     info = np.iinfo(dtype)
     out = np.empty(x.shape, dtype)
     marks = np.empty(x.shape, np.uint8)
+    with np.errstate(invalid="ignore"):  # the processor's flag for a signalling NaN is not ours
+        wide = np.ascontiguousarray(x, np.float64).reshape(-1)
     whole_numbers(
-        np.ascontiguousarray(x, np.float64).reshape(-1),
+        wide,
         np.ascontiguousarray(whole, np.float64).reshape(-1),
         float(info.min),
         float(info.max + 1),

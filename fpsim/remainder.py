@@ -20,7 +20,8 @@ __all__ = ["remainder"]
 
 
 def _flushed(x: Carrier, settings: Settings) -> NDArray[np.float64]:
-    wide = x.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # the processor's flag for a signalling NaN is not ours
+        wide = x.astype(np.float64)
     if settings.subnormals == "flush_both":
         wide[np.abs(wide) < settings.format.smallest_normal] *= 0.0
     return wide
