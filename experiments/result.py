@@ -6,8 +6,12 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from fpsim.units import MatrixUnit
 
 Value = str | int | float | bool | None
 Row = Mapping[str, Value]
@@ -34,6 +38,14 @@ ELEMENTWISE = UnitUsed(
 STOCHASTIC = UnitUsed(
     "stochastic rounding, Philox bits", "DOCUMENTED", "docs/semantics.md §1 and §2"
 )
+
+
+def unit_used(unit: MatrixUnit) -> tuple[UnitUsed, ...]:
+    """Every constant of a matrix unit with its evidence, for `Result.units`."""
+    return tuple(
+        UnitUsed(f"{unit.name}: {constant} = {fact.value}", str(fact.evidence), fact.source)
+        for constant, fact in unit.facts.items()
+    )
 
 
 @dataclass(frozen=True)

@@ -36,13 +36,31 @@ def format_lines() -> Iterator[str]:
         )
 
 
-KINDS = {"experiments": experiment_lines, "formats": format_lines}
+def unit_lines() -> Iterator[str]:
+    """The catalogue of matrix units: what they align, cut, add and round, and how we know."""
+    import ipu.machine  # noqa: F401  (registers the units of the IPU)
+    from fpsim.units import UNITS
+
+    row = "{:<26} {:<10} {:>6} {:>6}  {:<9} {:<16} {:<11} {}".format
+    yield row("name", "inputs", "terms", "window", "cut", "accumulator", "evidence", "instruction")
+    for name, unit in sorted(UNITS.items()):
+        inputs = ",".join(fmt.name for fmt in unit.inputs)
+        terms = f"{unit.calls}x{unit.terms}" if unit.calls > 1 else unit.terms
+        window, cut = ("exact", "none") if unit.window is None else (unit.window, unit.cut)
+        sums = f"{unit.accumulator} {unit.rounding}"
+        evidence = str(unit.weakest_evidence)
+        yield row(name, inputs, terms, window, cut, sums, evidence, unit.instruction)
+    yield ""
+    yield "evidence: the weakest of a unit's constants; each one: fpsim.units.find_unit(NAME).facts"
+
+
+KINDS = {"experiments": experiment_lines, "formats": format_lines, "units": unit_lines}
 
 
 @click.command("list")
 @click.argument("kind", default="experiments", metavar=f"[{'|'.join(KINDS)}]")
 def command(kind: str) -> None:
-    """Show what there is: experiments (default) or formats."""
+    """Show what there is: experiments (default), formats or matrix units."""
     if kind not in KINDS:
         raise click.UsageError(f"kind={kind!r} is not known; use one of {', '.join(KINDS)}")
     for line in KINDS[kind]():
