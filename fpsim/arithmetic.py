@@ -7,7 +7,7 @@ contiguous go to the kernel as they are; others pass through it block by block.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fpsim.kernels import elementwise
 from fpsim.kernels.special import OPERATIONS
 from fpsim.parallel import run_blocks
-from fpsim.plan import Plan, exact_width, plan
+from fpsim.plan import exact_width, plan
 from fpsim.settings import Settings
 
 __all__ = ["apply", "check_out"]
@@ -25,6 +25,9 @@ _CODES["round_to_integral"] = _CODES["convert"]
 
 #: Below these numbers of elements a second thread costs more than it gives.
 _SMALLEST_STREAMING, _SMALLEST_COMPUTING = 1 << 20, 1 << 17
+
+#: Results larger than the caches are written past them, which saves reading their lines first.
+_STREAMING_BYTES = 1 << 24
 
 #: Elements that pass through scratch memory at a time where an array is not contiguous.
 _CHUNK = 8192
@@ -48,8 +51,11 @@ def check_out(
         )
     if not out.flags.writeable:
         raise ValueError("out is read-only; give an array that can be written")
+    start = out.ctypes.data
     for operand in operands:
-        same = operand.ctypes.data == out.ctypes.data and operand.strides == out.strides
+        if operand is out:
+            continue
+        same = operand.ctypes.data == start and operand.strides == out.strides
         if not same and np.may_share_memory(out, operand) and np.shares_memory(out, operand):
             raise ValueError(
                 "out overlaps an operand in part; give the operand itself or other memory"
@@ -57,31 +63,53 @@ def check_out(
 
 
 class _Call:
-    """One kernel with everything but its arrays."""
+    """A kernel for one operation under one set of choices, with everything but its arrays."""
+
+    __slots__ = ("computing", "constants", "loop")
 
     def __init__(
-        self, operation: str, settings: Settings, chosen: Plan, flags: int,
-        seed: int, number: int, given: bool,
-    ) -> None:  # fmt: skip
+        self, operation: str, settings: Settings, input_size: int, level: int, given: bool
+    ) -> None:
+        width = exact_width(operation, settings, input_size)
+        chosen = plan(operation, settings, width)
         words = 0
         if chosen.stochastic:
             words = 3 if given else 2 if chosen.whole_words else 1
         self.loop = elementwise.kernel(
             elementwise.Variant(
-                _CODES[operation], chosen.mode, flags, chosen.flush, words, chosen.residual
+                _CODES[operation], chosen.mode, level, chosen.flush, chosen.one_zero, words,
+                chosen.residual,
             )
-        )
+        )  # fmt: skip
         self.constants = chosen.constants
-        self.seed, self.number = np.uint64(seed), np.uint64(number)
+        #: Bound by arithmetic rather than by memory.
+        self.computing = width == 64 or chosen.stochastic
 
-    def __call__(
-        self, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8],
-        words: NDArray[np.uint32], first: int,
-    ) -> int:  # fmt: skip
-        x = operands[0]
-        y = operands[1] if len(operands) > 1 else x
-        z = operands[2] if len(operands) > 2 else x
-        return self.loop(x, y, z, out, marks, words, self.constants, first, self.seed, self.number)  # type: ignore[no-any-return]
+
+class _Bits(NamedTuple):
+    """Where random bits come from: a Philox counter, or words given."""
+
+    seed: np.uint64
+    number: np.uint64
+    words: NDArray[np.uint32]
+
+
+_ZERO = np.uint64(0)
+_NO_BITS = _Bits(_ZERO, _ZERO, elementwise.NO_WORDS)
+
+
+def _run(
+    call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8], bits: _Bits,
+    first: int, streaming: bool,
+) -> int:  # fmt: skip
+    """The kernel on flat contiguous arrays."""
+    x = operands[0]
+    y = operands[1] if len(operands) > 1 else x
+    z = operands[2] if len(operands) > 2 else x
+    flags: int = call.loop(
+        x, y, z, out, marks, bits.words, call.constants, first, bits.seed, bits.number, streaming
+    )
+    return flags
 
 
 def _is_plain(array: NDArray[Any]) -> bool:
@@ -114,35 +142,46 @@ def apply(
     (array([0.33325195], dtype=float32), 1)
     """
     shape = operands[0].shape
+    input_size = operands[0].itemsize
     for operand in operands[1:]:
+        input_size = max(input_size, operand.itemsize)
         if operand.shape != shape:
-            shape = np.broadcast_shapes(*(o.shape for o in operands))
-            break
+            shape = np.broadcast_shapes(shape, operand.shape)
     dtype = settings.format.carrier
     if out is None:
         out = np.empty(shape, dtype)
     else:
         check_out(out, shape, dtype, operands)
-    width = exact_width(operation, settings, max(o.dtype.itemsize for o in operands))
-    chosen = plan(operation, settings, width)
-    level = elementwise.FLAGS_STICKY if track else elementwise.FLAGS_NONE
-    if element_flags is not None:
-        level = elementwise.FLAGS_EACH
-    call = _Call(operation, settings, chosen, level, seed, number, random is not None)
-    n = out.size
-    if n == 0:
+    if out.size == 0:
         return out, 0
-    marks = _NO_MARKS if element_flags is None else element_flags
-    words = elementwise.NO_WORDS if random is None else random
-    direct = _is_plain(out) and all(
-        _is_plain(o) and (o.shape == shape or (o.size == 1 and k > 0))
-        for k, o in enumerate(operands)
-    )
-    if direct:
-        return out, _run_direct(
-            call, operands, out, marks, words, n, width == 64 or chosen.stochastic
-        )
-    return out, _run_chunks(call, operands, out, marks, words, shape)
+    level = elementwise.FLAGS_STICKY if track else elementwise.FLAGS_NONE
+    marks = _NO_MARKS
+    if element_flags is not None:
+        level, marks = elementwise.FLAGS_EACH, element_flags
+    key = (operation, input_size, level, random is not None)
+    call = settings.calls.get(key)
+    if call is None:
+        call = settings.calls[key] = _Call(operation, settings, *key[1:])
+    bits = _NO_BITS
+    if settings.rounding.stochastic:
+        words = elementwise.NO_WORDS if random is None else random
+        bits = _Bits(np.uint64(seed), np.uint64(number), words)
+    if _is_direct(operands, out, shape):
+        return out, _run_direct(call, operands, out, marks, bits)
+    return out, _run_chunks(call, operands, out, marks, bits)
+
+
+def _is_direct(operands: Sequence[Carrier], out: Carrier, shape: tuple[int, ...]) -> bool:
+    """Whether the kernel can work on these arrays as they lie in memory."""
+    if not out.flags.c_contiguous or not out.flags.aligned:
+        return False
+    for k, operand in enumerate(operands):
+        flags = operand.flags
+        if not (flags.c_contiguous and flags.aligned and flags.writeable):
+            return False
+        if operand.shape != shape and (operand.size != 1 or k == 0):
+            return False
+    return True
 
 
 def _part(array: NDArray[Any], a: int, b: int) -> NDArray[Any]:
@@ -150,35 +189,38 @@ def _part(array: NDArray[Any], a: int, b: int) -> NDArray[Any]:
 
 
 def _run_direct(
-    call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8],
-    words: NDArray[np.uint32], n: int, computing: bool,
-) -> int:  # fmt: skip
-    flat = [o.reshape(-1) for o in operands]
+    call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8], bits: _Bits
+) -> int:
+    """Whole arrays at once, on several threads where they are large."""
+    flat = [o.reshape(-1) for o in operands] if out.ndim != 1 else operands
     target, marks = out.reshape(-1), marks.reshape(-1)
-    smallest = _SMALLEST_COMPUTING if computing else _SMALLEST_STREAMING
-    if n < 2 * smallest:
-        return call(flat, target, marks, words, 0)
+    smallest = _SMALLEST_COMPUTING if call.computing else _SMALLEST_STREAMING
+    if target.size < 2 * smallest:
+        return _run(call, flat, target, marks, bits, 0, False)
+    # Vectors that begin at a multiple of 64 bytes can be written past the caches.
+    head = -out.ctypes.data % 64 // out.itemsize
+    streaming = out.nbytes >= _STREAMING_BYTES
 
     def work(a: int, b: int) -> int:
-        return call(
-            [_part(o, a, b) for o in flat], target[a:b], _part(marks, a, b), _part(words, a, b), a
-        )
+        some = _Bits(bits.seed, bits.number, _part(bits.words, a, b))
+        parts = [_part(o, a, b) for o in flat]
+        return _run(call, parts, target[a:b], _part(marks, a, b), some, a, streaming and a >= head)
 
-    return run_blocks(work, n, smallest, elementwise.BLOCK)
+    flags = work(0, head) if head else 0
+    return flags | run_blocks(work, head, target.size, smallest, elementwise.BLOCK)
 
 
 def _run_chunks(
-    call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8],
-    words: NDArray[np.uint32], shape: tuple[int, ...],
-) -> int:  # fmt: skip
+    call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8], bits: _Bits
+) -> int:
     """Strided, broadcast or read-only arrays, through scratch memory of one chunk each."""
     size = min(_CHUNK, out.size)
     rooms = [np.empty(size, o.dtype) for o in operands]
     result = np.empty(size, out.dtype)
-    flat_marks = marks.reshape(-1)
+    marks = marks.reshape(-1)
     flags, first = 0, 0
     with np.nditer(
-        [*(np.broadcast_to(o, shape) for o in operands), out],
+        [*(np.broadcast_to(o, out.shape) for o in operands), out],
         flags=["external_loop", "buffered"],
         op_flags=[["readonly"]] * len(operands) + [["writeonly"]],
         order="C",
@@ -188,14 +230,9 @@ def _run_chunks(
             m = target.size
             for room, source in zip(rooms, sources, strict=True):
                 room[:m] = source
-            part = slice(first, first + m)
-            flags |= call(
-                [room[:m] for room in rooms],
-                result[:m],
-                flat_marks[part] if marks.size > 1 else flat_marks,
-                words[part] if words.size > 1 else words,
-                first,
-            )
+            some = _Bits(bits.seed, bits.number, _part(bits.words, first, first + m))
+            part = _part(marks, first, first + m)
+            flags |= _run(call, [r[:m] for r in rooms], result[:m], part, some, first, False)
             target[...] = result[:m]
             first += m
     return flags

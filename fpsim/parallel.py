@@ -49,17 +49,20 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="fpsim")
 
 
-def run_blocks(work: Callable[[int, int], int], n: int, smallest: int, step: int = 1) -> int:
-    """Or together work(start, stop) over equal blocks of range(n), each at least `smallest` long.
+def run_blocks(
+    work: Callable[[int, int], int], first: int, last: int, smallest: int, step: int = 1
+) -> int:
+    """Or together work(start, stop) over equal blocks of range(first, last), at least `smallest` long.
 
-    Blocks begin at multiples of `step`.
+    Blocks begin at first plus multiples of `step`.
     """
+    n = last - first
     parts = min(_threads, n // smallest)
     if parts <= 1:
-        return work(0, n)
+        return work(first, last)
     size = -(-n // parts)
     size = -(-size // step) * step
-    edges = [*range(0, n, size), n]
+    edges = [*range(first, last, size), last]
     pool = _pool(_threads)
     pending = [pool.submit(work, a, b) for a, b in zip(edges[1:-1], edges[2:], strict=True)]
     flags = work(edges[0], edges[1])

@@ -63,6 +63,7 @@ class Plan(NamedTuple):
     mode: int
     residual: int
     flush: bool
+    one_zero: bool
     stochastic: bool
     whole_words: bool
 
@@ -244,7 +245,6 @@ def _rule(operation: str, settings: Settings, lane: Lane) -> Rule:
         flush=0 if settings.subnormals == "keep" else everything,
         daz=lane.bits(fmt.smallest_normal) if settings.subnormals == "flush_both" else 0,
         largest=lane.bits(fmt.max),
-        zero_sign=lane.sign if fmt.has_negative_zero else 0,
         random_bits=settings.random_bits,
         random_most=settings.random_most,
         **values,
@@ -261,6 +261,7 @@ def plan(operation: str, settings: Settings, width: int) -> Plan:
         mode=MODE_CODES[rounding.name],
         residual=_RESIDUALS[rounding.residual] if isinstance(rounding, SR) else 0,
         flush=settings.subnormals != "keep",
+        one_zero=not settings.format.has_negative_zero,
         stochastic=rounding.stochastic,
         whole_words=settings.random_most > 16,
     )

@@ -9,6 +9,7 @@ Source    IEEE 754-2019 §4.3, §6, §7; docs/semantics.md §1 and §3.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from fpsim.formats import BINARY64, Format, ScaleFormat, find_format
 from fpsim.rounding import RNE, Rounding, find_rounding
@@ -55,6 +56,10 @@ class Settings:
     quiet_nan_raises: bool = False
     random_bits: int = field(init=False, default=0)
     random_most: int = field(init=False, default=0)
+    #: Kernels ready for these settings; a cache of `fpsim.arithmetic`.
+    calls: dict[tuple[str, int, int, bool], Any] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         fmt = find_format(self.format)

@@ -16,8 +16,8 @@ from numba import njit
 
 from fpsim.kernels.exact import divide_to_odd, root_to_odd, sum_to_odd
 from fpsim.kernels.lanes import (
-    any_lane, as_bits, as_float, load_float, load_raw, load_word, or_lanes, pointer, room_like,
-    select, store_byte, store_float, umax, width_of,
+    any_lane, as_bits, as_float, copy_item, load_float, load_raw, load_word, or_lanes, pointer, room,
+    select, store_byte, store_float, stream_float, umax, width_of,
 )  # fmt: skip
 from fpsim.kernels.philox import GROUP_HALF, fill_words
 from fpsim.kernels.round import RTN, RTP, SR, SR_EQUAL, round_fixed, round_random, round_residual
@@ -55,6 +55,7 @@ class Variant(NamedTuple):
     mode: int
     flags: int
     flush: bool  # subnormals are flushed
+    one_zero: bool  # the format has no -0
     words: int
     residual: int
 
@@ -96,7 +97,7 @@ def _rounded(mode, given, residual, t, words, i, sign, rule):  # type: ignore[no
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def _finish(mode, flush, t, r, sign, rule):  # type: ignore[no-untyped-def]
+def _finish(mode, flush, one_zero, t, r, sign, rule):  # type: ignore[no-untyped-def]
     """Overflow, tininess and sign: result bits, changed bits, and where it overflowed, was tiny."""
     a = t & ~sign
     negative = t >= sign
@@ -112,7 +113,9 @@ def _finish(mode, flush, t, r, sign, rule):  # type: ignore[no-untyped-def]
         tiny = a < rule.tiny_pos
     if flush:
         r = select(tiny, r & ~rule.flush, r)
-    bits = r | select(r == 0, t & rule.zero_sign, t & sign)
+    bits = r | (t & sign)
+    if one_zero:
+        bits = select(r == 0, r, bits)
     beyond = select(negative, rule.over_value_neg, rule.over_value_pos)
     return select(over, beyond, bits), r ^ a, over, tiny
 
@@ -162,7 +165,7 @@ def _operand(flush, array, i, sign, rule):  # type: ignore[no-untyped-def]
 @njit(**INLINE)  # type: ignore[misc]
 def _step(what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):  # type: ignore[no-untyped-def]
     """One vector of results. Returns what has been seen so far: changed, tiny, over, special flags."""
-    op, mode, flags, flush, given, residual = what
+    op, mode, flags, flush, one_zero, given, residual, streaming = what
     none = rule.drop ^ rule.drop
     sign = none | np.uint64(1 << (width_of(none) - 1))
     u = _operand(flush, x, xi, sign, rule)
@@ -170,7 +173,7 @@ def _step(what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):
     w = _operand(flush, z, zi, sign, rule) if op == FMA else u
     t = _exact(op, mode, u, v, w, sign)
     r = _rounded(mode, given, residual, t, words, wi, sign, rule)
-    bits, changed, over, tiny = _finish(mode, flush, t, r, sign, rule)
+    bits, changed, over, tiny = _finish(mode, flush, one_zero, t, r, sign, rule)
     raised = none
     special = _is_special(op, u, v, w, sign)
     if any_lane(special):
@@ -184,7 +187,10 @@ def _step(what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):
         changed = select(rule_says.where, none, changed)
         over = over & ~rule_says.where
         raised = select(rule_says.where, rule_says.flags, none)
-    store_float(out, oi, bits)
+    if streaming:
+        stream_float(out, oi, bits)
+    else:
+        store_float(out, oi, bits)
     if flags == FLAGS_EACH:
         mark = select(changed != 0, select(tiny, none + 3, none + 1), none) | raised
         store_byte(marks, mi, select(over, mark | 5, mark))
@@ -212,85 +218,85 @@ def _summary(seen):  # type: ignore[no-untyped-def]
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def _fill_up(room, array, first, filler):  # type: ignore[no-untyped-def]
-    """room = array[first:], then the filler."""
-    for i in range(BLOCK):
-        room[i] = array[first + i] if first + i < array.shape[0] else filler
+def _fill(target, source, first, last, m):  # type: ignore[no-untyped-def]
+    """target[:m] = source[first:], the last element repeated: repetition raises no new flag."""
+    for i in range(m):
+        copy_item(target, i, source, min(first + i, last))
 
 
 @cache
 def kernel(variant: Variant) -> Any:
     """The compiled loop of one variant.
 
-    Call    flags = loop(x, y, z, out, marks, words, constants, first, seed, operation)
+    Call    flags = loop(x, y, z, out, marks, words, constants, first, seed, operation, streaming)
             x, y, z, out contiguous, of one length (y and z may have length 1); unused ones repeat x
             marks uint8, the flags of each element; words uint32; constants as `spread` reads them
-            first index of out[0] in the whole operation
+            first index of out[0] in the whole operation; streaming: out begins at a multiple of 64
+            bytes and is too large for the caches
 
     Only numbers are captured, so that the disk cache recognises the loop in another process.
     """
-    OP, MODE, FLAGS, FLUSH, WORDS, RESIDUAL = variant
+    OP, MODE, FLAGS, FLUSH, ONE_ZERO, WORDS, RESIDUAL = variant
+    HAS_Y = OP not in (CONVERT, SQRT)
+    GIVEN, MADE_HERE = WORDS == WORDS_GIVEN, WORDS in (WORDS_HALF, WORDS_WHOLE)
 
     @njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[misc]
-    def loop(x, y, z, out, marks, words, constants, first, seed, operation):  # type: ignore[no-untyped-def]
+    def loop(x, y, z, out, marks, words, constants, first, seed, operation, streaming):  # type: ignore[no-untyped-def]
         n = out.shape[0]
         rule = spread(constants)
         lanes = 512 // width_of(rule.drop)
-        what = (OP, MODE, FLAGS, FLUSH, WORDS == WORDS_GIVEN, RESIDUAL)
         none = rule.drop ^ rule.drop
         seen = (none, none, none, none)
-        one_y = OP != CONVERT and OP != SQRT and y.shape[0] == 1 and n > 1
+        one_y = HAS_Y and y.shape[0] == 1 and n > 1
         one_z = OP == FMA and z.shape[0] == 1 and n > 1
         # Scalars are spread over a block; a last block that does not fill its lanes is worked on
         # in copies that do.
-        room_x, room_y, room_z = room_like(x, BLOCK), room_like(y, BLOCK), room_like(z, BLOCK)
-        room_out, room_marks = room_like(out, BLOCK), room_like(marks, BLOCK)
-        room_words = room_like(words, ROOM)
+        all_x, all_y, all_z = pointer(x), pointer(y), pointer(z)
+        all_out, all_marks, all_words = pointer(out), pointer(marks), pointer(words)
+        room_x, room_y, room_z = room(x, BLOCK), room(y, BLOCK), room(z, BLOCK)
+        room_out, room_marks, room_words = room(out, BLOCK), room(marks, BLOCK), room(words, ROOM)
         if one_y:
-            _fill_up(room_y, y, 0, y[0])
+            _fill(room_y, all_y, 0, 0, min(BLOCK, n + 15))
         if one_z:
-            _fill_up(room_z, z, 0, z[0])
+            _fill(room_z, all_z, 0, 0, min(BLOCK, n + 15))
         for b in range(0, n, BLOCK):
             m = min(BLOCK, n - b)
-            bx, by, bz, bo, bm, bw = x, y, z, out, marks, words
+            px, py, pz, po, pm, pw = all_x, all_y, all_z, all_out, all_marks, all_words
             xi = yi = zi = oi = mi = wi = b
             if one_y:
-                by, yi = room_y, 0
+                py, yi = room_y, 0
             if one_z:
-                bz, zi = room_z, 0
+                pz, zi = room_z, 0
             filled = m % 16 != 0
             if filled:
-                _fill_up(room_x, x, b, 1)
-                bx, xi, bo, oi, bm, mi = room_x, 0, room_out, 0, room_marks, 0
-                if OP != CONVERT and OP != SQRT and not one_y:
-                    _fill_up(room_y, y, b, 1)
-                    by, yi = room_y, 0
-                if OP == FMA and not one_z:
-                    _fill_up(room_z, z, b, 1)
-                    bz, zi = room_z, 0
-                if WORDS == WORDS_GIVEN:
-                    _fill_up(room_words, words, b, 0)
-                    bw, wi = room_words, 0
                 m = (m + 15) // 16 * 16
-            if WORDS == WORDS_HALF or WORDS == WORDS_WHOLE:
-                lead = (first + b) % GROUP_HALF
-                rows = (lead + m + GROUP_HALF - 1) // GROUP_HALF * GROUP_HALF
-                fill_words(
-                    room_words, first + b - lead, rows, seed, operation, WORDS == WORDS_WHOLE
-                )
-                bw, wi = room_words, lead
-            tx, ty, tz = pointer(bx), pointer(by), pointer(bz)
-            to, tm, tw = pointer(bo), pointer(bm), pointer(bw)
+                _fill(room_x, all_x, b, n - 1, m)
+                px, xi, po, oi, pm, mi = room_x, 0, room_out, 0, room_marks, 0
+                if HAS_Y and not one_y:
+                    _fill(room_y, all_y, b, n - 1, m)
+                    py, yi = room_y, 0
+                if OP == FMA and not one_z:
+                    _fill(room_z, all_z, b, n - 1, m)
+                    pz, zi = room_z, 0
+                if WORDS == WORDS_GIVEN:
+                    _fill(room_words, all_words, b, n - 1, m)
+                    pw, wi = room_words, 0
+            if MADE_HERE:
+                wi = (first + b) % GROUP_HALF
+                rows = (wi + m + GROUP_HALF - 1) // GROUP_HALF * GROUP_HALF
+                fill_words(room_words, first + b - wi, rows, seed, operation, WORDS == WORDS_WHOLE)
+                pw = room_words
+            what = (OP, MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, streaming and not filled)
             for i in range(0, m, lanes):
                 seen = _step(
-                    what, tx, xi + i, ty, yi + i, tz, zi + i, to, oi + i, tm, mi + i, tw, wi + i,
+                    what, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pm, mi + i, pw, wi + i,
                     rule, seen,
                 )  # fmt: skip
             if filled:
                 for i in range(n - b):
-                    out[b + i] = room_out[i]
+                    copy_item(all_out, b + i, room_out, i)
                     if FLAGS == FLAGS_EACH:
-                        marks[b + i] = room_marks[i]
+                        copy_item(all_marks, b + i, room_marks, i)
         return np.int64(_summary(seen))
 
     return loop

@@ -30,9 +30,9 @@ from numba.np import arrayobj
 
 __all__ = [
     "F32", "F64", "U32", "U64",
-    "any_lane", "as_bits", "as_float", "concat", "high_half", "iota", "load", "load_float", "load_raw",
-    "load_word", "low_half", "narrow", "or_lanes", "pointer", "room_like", "select", "splat", "splat_item", "sqrt", "store",
-    "store_byte", "store_float", "stream", "to_float", "to_int", "umax", "umin", "widen", "width_of",
+    "any_lane", "as_bits", "as_float", "concat", "copy_item", "high_half", "iota", "load", "load_float", "load_raw",
+    "load_word", "low_half", "narrow", "or_lanes", "pairs_apart", "pairs_joined", "pointer", "room", "select", "splat", "splat_item", "sqrt", "store",
+    "store_byte", "store_float", "stream_float", "to_float", "to_int", "umax", "umin", "widen", "width_of",
 ]  # fmt: skip
 
 
@@ -295,6 +295,22 @@ def _keep(builder: Any, context: Any, sig: Any, args: Any, align: int) -> Any:
     return written
 
 
+def _float_keeper(array: Any, bits: Lanes, stream: bool) -> Any:
+    width = array.dtype.bitwidth
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if width < bits.width:
+            value = builder.bitcast(args[2], bits.of("f").vector)
+            args = (*args[:2], builder.fptrunc(value, bits.of("f", width).vector))
+        written = _keep(builder, context, sig, args, width * bits.n // 8 if stream else width // 8)
+        if stream:
+            one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+            written.set_metadata("nontemporal", one)
+        return context.get_constant(types.int64, 0)
+
+    return codegen
+
+
 @intrinsic  # type: ignore[misc]
 def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
     """array[index:index + n] = lanes of the array's own width, as bits. Returns 0."""
@@ -308,15 +324,15 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 @intrinsic  # type: ignore[misc]
 def store_float(typingctx: Any, array: Any, index: Any, bits: Any) -> Any:
-    """array[index:index + n] = the floats with these bits, narrowed where the array is. Returns 0."""
+    """array[index:index + n] = the floats with these bits, narrowed where the array is; returns 0."""
+    codegen = _float_keeper(array, bits, stream=False)
+    return types.int64(array, types.intp, bits), codegen
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if array.dtype.bitwidth < bits.width:
-            value = builder.bitcast(args[2], bits.of("f").vector)
-            args = (*args[:2], builder.fptrunc(value, bits.of("f", 32).vector))
-        _keep(builder, context, sig, args, array.dtype.bitwidth // 8)
-        return context.get_constant(types.int64, 0)
 
+@intrinsic  # type: ignore[misc]
+def stream_float(typingctx: Any, array: Any, index: Any, bits: Any) -> Any:
+    """As `store_float`, past the caches: the line is not read first. The address must be aligned."""
+    codegen = _float_keeper(array, bits, stream=True)
     return types.int64(array, types.intp, bits), codegen
 
 
@@ -334,39 +350,33 @@ def store_byte(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic  # type: ignore[misc]
-def stream(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
-    """As `store`, past the caches; the address must be aligned to the vector. Returns 0."""
+def room(typingctx: Any, array: Any, n: Any) -> Any:
+    """A pointer to n elements of an array's type on the stack (n a literal), not initialised."""
+    if not isinstance(n, types.IntegerLiteral):
+        return None  # numba asks again with the literal
+    made = types.CPointer(array.dtype)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        written = _keep(builder, context, sig, args, value.width * value.n // 8)
-        one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
-        written.set_metadata("nontemporal", one)
-        return context.get_constant(types.int64, 0)
+        with builder.goto_entry_block():
+            data = builder.alloca(
+                context.get_data_type(array.dtype), ir.Constant(ir.IntType(64), n.literal_value)
+            )
+            data.align = 64
+        return data
 
-    return types.int64(array, types.intp, value), codegen
+    return made(array, n), codegen
 
 
 @intrinsic  # type: ignore[misc]
-def room_like(typingctx: Any, array: Any, n: Any) -> Any:
-    """An array of n elements of the same type on the stack (n a literal), not initialised."""
-    if not isinstance(n, types.IntegerLiteral):
-        return None  # numba asks again with the literal
-    made = types.Array(array.dtype, 1, "C")
-    size = n.literal_value
+def copy_item(typingctx: Any, target: Any, i: Any, source: Any, k: Any) -> Any:
+    """target[i] = source[k] by pointers to elements of one type, as bits. Returns 0."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        element = context.get_data_type(array.dtype)
-        with builder.goto_entry_block():
-            data = builder.alloca(element, ir.Constant(ir.IntType(64), size))
-            data.align = 64
-        itemsize = context.get_constant(types.intp, array.dtype.bitwidth // 8)
-        value = context.make_array(made)(context, builder)
-        arrayobj.populate_array(
-            value, data, [context.get_constant(types.intp, size)], [itemsize], itemsize, None
-        )
-        return value._getvalue()
+        value = builder.load(builder.gep(args[2], [args[3]]))
+        builder.store(value, builder.gep(args[0], [args[1]]))
+        return context.get_constant(types.int64, 0)
 
-    return made(array, n), codegen
+    return types.int64(target, types.intp, source, types.intp), codegen
 
 
 # Making and choosing --------------------------------------------------------------------------
@@ -487,6 +497,18 @@ sqrt = _unary(lambda a: a, _sqrt)
 #: Two's complement integers to the nearest float, and floats to integers toward zero.
 to_float = _unary(lambda a: a.of("f"), lambda b, v, a, r: b.sitofp(v, r.vector))
 to_int = _unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptosi(v, r.vector))
+
+
+def _rebit(width: int) -> Any:
+    def result(a: Lanes) -> Lanes:
+        return Lanes("u", width, a.width * a.n // width)
+
+    return _unary(result, lambda b, v, a, r: b.bitcast(v, r.vector))
+
+
+#: The same 512 bits as pairs joined to 64-bit lanes, and taken apart again.
+pairs_joined = _rebit(64)
+pairs_apart = _rebit(32)
 
 
 def _shuffle(builder: Any, value: Any, a: Lanes, result: Lanes, first: int) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from fpsim.kernels.lanes import U32, concat, high_half, iota, low_half, narrow, splat, store, widen
+from fpsim.kernels.lanes import U32, iota, pairs_apart, pairs_joined, splat, store
 from fpsim.kernels.rule import INLINE
 
 __all__ = ["GROUP_HALF", "GROUP_WORD", "fill_words", "philox", "philox_one"]
@@ -25,11 +25,15 @@ GROUP_HALF, GROUP_WORD = 128, 64
 
 @njit(**INLINE)  # type: ignore[misc]
 def _product(a, multiplier):  # type: ignore[no-untyped-def]
-    """High and low words of the 64-bit products of 32-bit lanes with a constant."""
-    first = widen(low_half(a)) * multiplier
-    second = widen(high_half(a)) * multiplier
-    high = concat(narrow(first >> 32), narrow(second >> 32))
-    return high, concat(narrow(first), narrow(second))
+    """High and low words of the 64-bit products of 32-bit lanes with a constant.
+
+    The processor multiplies the even words of a vector; the odd ones are shifted into their place.
+    """
+    low = np.uint64(0xFFFFFFFF)
+    joined = pairs_joined(a)
+    even = (joined & low) * multiplier
+    odd = (joined >> 32) * multiplier
+    return pairs_apart((even >> 32) | (odd & ~low)), pairs_apart((even & low) | (odd << 32))
 
 
 @njit(**INLINE)  # type: ignore[misc]

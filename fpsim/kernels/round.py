@@ -24,7 +24,7 @@ RNE, RNA, RNZ, RTZ, RTP, RTN, RAZ, RTO, SR, SR_EQUAL = range(len(MODE_CODES))
 def _dropped(a, rule, width):  # type: ignore[no-untyped-def]
     """Number of dropped digits of each lane."""
     field = a >> (23 if width == 32 else 52)
-    return rule.drop + (umax(rule.emin, field) - field)
+    return rule.drop + (rule.emin - umin(rule.emin, field))
 
 
 @njit(**INLINE)  # type: ignore[misc]
@@ -43,10 +43,11 @@ def _step(mode, a, negative, unit, d, rule):  # type: ignore[no-untyped-def]
         return unit >> 1
     if mode == RNZ:
         return below >> 1
-    odd = ((a & (rule.hidden - 1) | rule.hidden) >> d) & 1
+    odd = ((a & (rule.hidden - 1) | rule.hidden) & unit) != 0
     if mode == RTO:
-        return below & (odd - 1)
-    return (below >> 1) + odd
+        return select(odd, below ^ below, below)
+    half = below >> 1
+    return select(odd, half + 1, half)
 
 
 @njit(**INLINE)  # type: ignore[misc]

@@ -49,7 +49,6 @@ class Rule(NamedTuple):
     flush: int  # all ones where tiny results become zero
     daz: int  # a smaller operand magnitude is read as zero (0: none)
     largest: int  # largest finite magnitude
-    zero_sign: int  # sign bits that a zero result may keep
     nan_keep: int  # bits kept of a NaN operand
     nan_set: int  # bits set in a NaN result
     nan_made: int  # the NaN that numbers make
@@ -78,5 +77,4 @@ def spread(k):  # type: ignore[no-untyped-def]
         splat_item(k, 16), splat_item(k, 17), splat_item(k, 18), splat_item(k, 19),
         splat_item(k, 20), splat_item(k, 21), splat_item(k, 22), splat_item(k, 23),
         splat_item(k, 24), splat_item(k, 25), splat_item(k, 26), splat_item(k, 27),
-        splat_item(k, 28),
     )  # fmt: skip
