@@ -256,6 +256,10 @@ def test_flush_both_reads_subnormal_operands_as_zero() -> None:
     assert operate("divide", (ONE, 0x8001), BINARY16, both) == (MINUS_INF, D)
     assert operate("equal", (0x0001, 0x8002), BINARY16, both) == (1, NONE)
     assert operate("negative", (0x0001,), BINARY16, both) == (0x8001, NONE)
+    # Of conversions only those of the format itself; binary16's subnormals are numbers here.
+    assert convert(0x0001, BINARY16, BINARY16, both) == (ZERO, NONE)
+    assert convert(0x0001, BINARY16, BINARY32, both) == (0x33800000, NONE)
+    assert convert(0x3E70000000000000, BINARY64, BINARY16, both) == (ZERO, U | X)
 
 
 # Operations ----------------------------------------------------------------------------------

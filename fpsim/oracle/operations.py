@@ -293,13 +293,15 @@ def convert(
 ) -> tuple[int, Flags]:
     """A code of `source` rounded into fmt.
 
+    Flushing operands concerns those of fmt itself; another source's subnormals are numbers.
+
     >>> from fpsim.formats import BINARY16, E4M3FN
     >>> code, flags = convert(0x7C00, BINARY16, E4M3FN)
     >>> hex(code), flags
     ('0x7f', <Flags.INEXACT|OVERFLOW: 5>)
     """
     s = settings or Settings()
-    x = read(code, source, s)
+    x = read(code, source, s) if source == fmt else decode(code, source)
     if x.kind == "infinite":
         return convert_infinity(x.sign, fmt, s)
     return nan_result([x], fmt, s) or round_real(x.value, fmt, s, x.sign)
