@@ -1,0 +1,181 @@
+"""Matrix products through a unit: shapes, passes, stores, random bits and flags around the kernels.
+
+A product runs pass by pass: the unit adds the terms of a pass to the partial result, which is then
+stored in the partials' format. The result goes through one more rounding into the context's format
+where that is narrower. Everything numerical is in the kernels; which of them runs (`fpsim.engines`)
+changes the time and never a bit.
+
+Source    docs/semantics.md §2 (random bits) and §5.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.arithmetic import Carrier, check_out
+from fpsim.array import Array
+from fpsim.context import Context
+from fpsim.engines import Product, run
+from fpsim.flags import FloatingPointTrap, Flags
+from fpsim.formats import Format
+from fpsim.places import Places
+from fpsim.units import UNITS, MatrixUnit, find_unit
+
+__all__ = ["matmul"]
+
+#: Flags that units raise; UNDERFLOW and INEXACT of a unit are not modelled.
+_RAISED = Flags.INVALID | Flags.OVERFLOW
+
+
+def matmul(
+    a: Array,
+    b: Array,
+    unit: str | MatrixUnit,
+    *,
+    context: Context | None = None,
+    partials: Format | None = None,
+    accumulator: Array | None = None,
+    scale: int = 0,
+    subnormals: str | None = None,
+    out: Array | Carrier | None = None,
+) -> Array:
+    """The matrix product a @ b through a matrix unit.
+
+    context      of the result; its rounding and overflow policy rule the stores of half partials and
+                 the last rounding. Default: a's choices in the format of the partials.
+    partials     picks the member of the unit's family with partials of this format.
+    accumulator  added to: the partial result that the first pass takes in. Default: zeros.
+    scale        added to the exponent of every product (the sum of two FP8 metadata scales).
+    subnormals   policy for binary32 operands, partials and accumulators; default: the context's
+                 where the result is binary32, else keep.
+
+    Shapes    a (..., M, K), b (..., K, N), leading dimensions broadcast: result (..., M, N). K is
+              padded with zeros to whole passes; with K = 0 the result is the accumulator, else +0.
+    Rounding  as the unit's record says; half partials once per pass, by the context.
+    Flags     INVALID and OVERFLOW; UNDERFLOW and INEXACT of a unit are not modelled.
+    Raises    TypeError for other input formats; ValueError for shapes that do not match and for
+              partials narrower than the result.
+    Source    docs/semantics.md §5.
+
+    >>> import fpsim as fp, ipu.machine.amp
+    >>> half = fp.Context(fp.BINARY16)
+    >>> a, b = half.array([[60000.0, 2.0, 0.5]]), half.array([[2.0], [1.0], [-60000.0]])
+    >>> float(matmul(a, b, "AMP_F16_F32")), float(matmul(a, b, "AMP_F16_F16"))
+    (89986.0, inf)
+    """
+    unit = _with_partials(find_unit(unit), partials)
+    _check_inputs(unit, a, b)
+    context = _result_context(unit, a, context)
+    shape = _result_shape(a, b)
+    product = Product(unit, a.format, b.format, context.settings, scale, subnormals)
+    start = _start(unit, accumulator, shape)
+    target = _target(context, out, shape)
+    places = Places(context, product.places(a.shape[-1]), shape)
+    values, marks = run(product, a.values, b.values, start, shape, places)
+    _fold(context, marks, values)
+    places.advance()
+    if target is None:
+        return Array(values, context)
+    target[...] = values
+    return out if isinstance(out, Array) else Array(target, context)
+
+
+def _with_partials(unit: MatrixUnit, partials: Format | None) -> MatrixUnit:
+    if partials is None or partials == unit.partials:
+        return unit
+    family = [u for u in UNITS.values() if u.family == unit.family and u.preset == unit.preset]
+    for member in family:
+        if member.partials == partials:
+            return member
+    raise ValueError(
+        f"partials={partials} is not offered by {unit.family}; "
+        f"use {' or '.join(str(u.partials) for u in family)}"
+    )
+
+
+def _check_inputs(unit: MatrixUnit, a: Array, b: Array) -> None:
+    for name, operand in (("a", a), ("b", b)):
+        if not isinstance(operand, Array):
+            raise TypeError(
+                f"{name} is {type(operand).__name__}, not an Array; convert with ctx.array({name})"
+            )
+        if operand.format not in unit.inputs:
+            names = " or ".join(str(f) for f in unit.inputs)
+            raise TypeError(
+                f"unit {unit} takes {names} inputs, got {operand.format} for {name}. "
+                f"Convert it: {name}.to({unit.inputs[0].name.upper()})."
+            )
+
+
+def _result_context(unit: MatrixUnit, a: Array, context: Context | None) -> Context:
+    if context is None:
+        same = a.format == unit.partials
+        return a.context if same else a.context.replace(format=unit.partials)
+    if unit.partials.precision < context.format.precision:
+        raise ValueError(
+            f"partials={unit.partials} are narrower than the result in {context.format}; "
+            f"use partials={context.format} or a {unit.partials} context"
+        )
+    return context
+
+
+def _result_shape(a: Array, b: Array) -> tuple[int, ...]:
+    if a.ndim < 2 or b.ndim < 2:
+        raise ValueError(
+            f"a has shape {a.shape}, b has shape {b.shape}; give matrices (..., M, K) and "
+            "(..., K, N), a vector as a matrix of one row or column"
+        )
+    if a.shape[-1] != b.shape[-2]:
+        raise ValueError(
+            f"a has shape {a.shape}, b has shape {b.shape}; the last dimension of a must equal "
+            "the last but one of b"
+        )
+    try:
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        raise ValueError(
+            f"a has shape {a.shape}, b has shape {b.shape}; leading dimensions do not broadcast"
+        ) from None
+    return (*batch, a.shape[-2], b.shape[-1])
+
+
+def _start(unit: MatrixUnit, accumulator: Array | None, shape: tuple[int, ...]) -> Carrier | None:
+    if accumulator is None:
+        return None
+    if not isinstance(accumulator, Array) or accumulator.format != unit.partials:
+        given = accumulator.format if isinstance(accumulator, Array) else type(accumulator).__name__
+        raise TypeError(f"unit {unit} has {unit.partials} partials, got {given} for accumulator")
+    if accumulator.shape != shape:
+        raise ValueError(f"accumulator has shape {accumulator.shape}, the result has shape {shape}")
+    return accumulator.values
+
+
+def _target(
+    context: Context, out: Array | Carrier | None, shape: tuple[int, ...]
+) -> Carrier | None:
+    """Where the result goes, checked before anything is computed."""
+    if isinstance(out, Array):
+        if out.format != context.format:
+            raise TypeError(f"out is {out.format}, this product is {context.format}")
+        out = out.values
+    if out is not None:
+        check_out(out, shape, context.format.carrier, [])
+    return out
+
+
+def _fold(context: Context, marks: NDArray[np.uint8], values: Carrier) -> None:
+    """The flags of a product into its context; a trap raises before anything is published."""
+    raised = np.bitwise_or.reduce(marks, axis=None) if marks.size else 0
+    flags = Flags(int(raised)) & _RAISED
+    context.flags |= flags
+    if flags & context.traps:
+        raise _trap(context, flags, marks)
+    if context.counts is not None:
+        context.counts.add("matmul", values, marks & np.uint8(_RAISED), context.format)
+
+
+def _trap(context: Context, flags: Flags, marks: NDArray[np.uint8]) -> FloatingPointTrap:
+    guilty = (marks & int(context.traps)) != 0
+    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(guilty)), marks.shape))
+    return FloatingPointTrap("matmul", flags, index, (), context.dump())
