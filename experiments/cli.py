@@ -20,6 +20,7 @@ COMMANDS = {
     "report": ("report", "Run the default report, or all of it."),
     "show": ("show", "Take a number or a code apart in a format."),
     "profile": ("profile", "Say what formats would do to your arrays."),
+    "verify": ("verify", "Check the arithmetic against vectors and definitions."),
 }
 
 

@@ -1,0 +1,141 @@
+"""fpsim verify: the core against recorded vectors and against the definition of each mode."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from experiments.commands.options import bad_input
+
+if TYPE_CHECKING:
+    from fpsim.verify.report import Report
+
+FILES = click.argument(
+    "files", nargs=-1, metavar="[FILES]...", type=click.Path(path_type=Path, allow_dash=True)
+)
+
+
+@click.group("verify")
+def command() -> None:
+    """Compare the arithmetic with external vectors, or with its definition.
+
+    Exit status 0 where everything agrees, 1 where something does not, 2 for bad input.
+    """
+
+
+@command.command("testfloat")
+@click.argument("function")
+@click.option("--rounding", default="near_even", show_default=True,
+              metavar="near_even|minMag|min|max|near_maxMag|odd",
+              help="Mode the vectors were made with.")  # fmt: skip
+@click.option("--tininess", type=click.Choice(["before", "after"]), default="after",
+              show_default=True, help="When the vectors look for tiny results.")  # fmt: skip
+@click.option("--nan", type=click.Choice(["class", "x86"]), default="class", show_default=True,
+              help="Any NaN equals any other, or the payload counts.")  # fmt: skip
+@FILES
+def testfloat(
+    function: str, rounding: str, tininess: str, nan: str, files: tuple[Path, ...]
+) -> int:
+    """Lines of testfloat_gen FUNCTION, from FILES (.gz too) or standard input.
+
+    Vectors of conversions to integers and of roundToInt are made with -exact.
+    """
+    from fpsim.verify.testfloat import verify
+
+    with bad_input(), counting("vectors") as watch:
+        report = verify(function, rounding, streams(files), tininess=tininess, nan=nan, watch=watch)
+    return tell([report])
+
+
+@command.command("fpgen")
+@FILES
+def fpgen(files: tuple[Path, ...]) -> int:
+    """IBM FPgen's .fptest files, binary32, from FILES (.gz too) or standard input."""
+    from fpsim.verify.fpgen import verify
+
+    with bad_input():
+        reports = [verify(name, text_lines(name, stream)) for name, stream in streams(files)]
+    return tell(reports)
+
+
+@command.command("exhaustive")
+@click.argument("operation")
+@click.option("--rounding", default="RNE", show_default=True, metavar="NAME,...|all",
+              help="Modes: RNE RNA RNZ RTZ RTP RTN RAZ RTO.")  # fmt: skip
+@click.option("--tininess", type=click.Choice(["before", "after"]), default="after",
+              show_default=True, help="When tiny results are looked for.")  # fmt: skip
+@click.option("--stride", type=click.IntRange(1, 1 << 16), default=1, show_default=True,
+              help="Take every so-many-th second operand.")  # fmt: skip
+def exhaustive(operation: str, rounding: str, tininess: str, stride: int) -> int:
+    """Every operand against the definition of the mode.
+
+    add, subtract, multiply and divide: all pairs of binary16. sqrt, round_to_integral and convert
+    (to every format): all values of binary16 and bfloat16.
+    """
+    from fpsim.verify.definition import MODES
+    from fpsim.verify.exhaustive import PAIRS, check, verify
+
+    modes = list(MODES) if rounding == "all" else rounding.split(",")
+    with bad_input():
+        for mode in modes:
+            check(operation, mode)
+    status = 0
+    for mode in modes:
+        total = -(-(1 << 16) // stride) << 16 if operation in PAIRS else None
+        with counting("results", f"{operation} {mode}", total) as watch:
+            reports = list(verify(operation, mode, tininess=tininess, stride=stride, watch=watch))
+        status |= tell(reports)
+    return status
+
+
+def streams(files: tuple[Path, ...]) -> Iterator[tuple[str, BinaryIO]]:
+    """(name, binary stream) of each file; standard input for none, or for -."""
+    for path in files or (Path("-"),):
+        if str(path) == "-":
+            yield "stdin", sys.stdin.buffer
+            continue
+        try:
+            with path.open("rb") as stream:
+                yield str(path), stream
+        except OSError as error:
+            raise ValueError(f"file={str(path)!r} cannot be read ({error.strerror})") from None
+
+
+def text_lines(name: str, stream: BinaryIO) -> list[str]:
+    """Lines of a text, plain or gzip."""
+    data = stream.read()
+    try:
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        return data.decode("ascii").splitlines()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ValueError(f"{name} is no text of vectors ({error})") from None
+
+
+@contextmanager
+def counting(
+    unit: str, label: str = "", total: int | None = None
+) -> Iterator[Callable[[int], None]]:
+    """A bar of what has been compared; gives the function that moves it on."""
+    from tqdm import tqdm
+
+    from experiments.progress import DELAY
+
+    with tqdm(desc=f"  {label or unit}", total=total, unit=f" {unit}", unit_scale=True,
+              delay=DELAY, leave=False, disable=None) as bar:  # fmt: skip
+        yield lambda n: bar.update(n) and None
+
+
+def tell(reports: list[Report]) -> int:
+    """Print the reports; exit status 1 if any of them found a mismatch."""
+    for report in reports:
+        click.echo(report)
+        for line in report.failures:
+            click.echo(line)
+    return int(any(report.mismatches for report in reports))

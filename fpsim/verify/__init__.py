@@ -1,0 +1,6 @@
+"""The core against what others say: recorded vectors, and the definition of each mode.
+
+testfloat     lines of Berkeley testfloat_gen
+fpgen         IBM FPgen's .fptest files
+exhaustive    every operand, or pair of operands, of a 16-bit format, judged by `definition`
+"""
