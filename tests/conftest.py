@@ -61,10 +61,7 @@ def vector_account(stats: dict[str, list[pytest.TestReport]]) -> list[str]:
     """Lines that say how many vector tests ran, and why the others did not."""
     skipped = Counter(_reason(r) for r in _vector_reports(stats, "skipped"))
     ran = sum(
-        1
-        for kind in ("passed", "failed")
-        for r in _vector_reports(stats, kind)
-        if r.when == "call"
+        1 for kind in ("passed", "failed") for r in _vector_reports(stats, kind) if r.when == "call"
     )
     lines = [f"vector tests: {ran} ran, {sum(skipped.values())} skipped"]
     return lines + [f"  skipped {n}: {reason}" for reason, n in sorted(skipped.items())]

@@ -39,11 +39,20 @@ def test_the_table_of_commands_is_what_there_is():
 
 
 def test_help_and_lists_are_answered(capsys):
-    for line in ([], ["--help"], ["list"], ["list", "formats"], ["run", "--help"]):
+    for line in (
+        [],
+        ["--help"],
+        ["list"],
+        ["list", "formats"],
+        ["list", "units"],
+        ["run", "--help"],
+    ):
         assert main(line) == 0
     out = capsys.readouterr().out
     assert "swamping" in out
     assert "bfloat16" in out
+    assert "V100_F16_F32" in out
+    assert "AMP_F16_F32.exact" in out
 
 
 def test_help_imports_no_numerics():
