@@ -13,14 +13,39 @@ from fpsim.bits import Philox, Replay, Xoroshiro128aox
 from fpsim.codes import decode, encode
 from fpsim.context import Context
 from fpsim.convenience import round_to
-from fpsim.flags import FloatingPointTrap, Flags
+from fpsim.flags import Flags, FloatingPointTrap
 from fpsim.formats import (
-    BFLOAT16, BINARY16, BINARY32, BINARY64, E2M1FN, E2M3FN, E3M2FN, E4M3, E4M3FN, E5M2, E8M0, F143,
-    F152, TF32, Format, find_format,
+    BFLOAT16,
+    BINARY16,
+    BINARY32,
+    BINARY64,
+    E2M1FN,
+    E2M3FN,
+    E3M2FN,
+    E4M3,
+    E4M3FN,
+    E5M2,
+    E8M0,
+    F143,
+    F152,
+    TF32,
+    Format,
+    find_format,
 )  # fmt: skip
 from fpsim.parallel import get_threads, set_threads
 from fpsim.rounding import (
-    RAZ, RNA, RNE, RNZ, RTN, RTO, RTP, RTZ, SR, SR_EQUAL, Rounding, find_rounding,
+    RAZ,
+    RNA,
+    RNE,
+    RNZ,
+    RTN,
+    RTO,
+    RTP,
+    RTZ,
+    SR,
+    SR_EQUAL,
+    Rounding,
+    find_rounding,
 )  # fmt: skip
 
 __all__ = [

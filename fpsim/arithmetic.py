@@ -18,7 +18,7 @@ from fpsim.parallel import run_blocks
 from fpsim.plan import exact_width, plan
 from fpsim.settings import Settings
 
-__all__ = ["apply", "check_out"]
+__all__ = ["Carrier", "apply", "check_out", "fold", "into"]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 _CODES["round_to_integral"] = _CODES["convert"]
@@ -51,15 +51,32 @@ def check_out(
         )
     if not out.flags.writeable:
         raise ValueError("out is read-only; give an array that can be written")
-    start = out.ctypes.data
     for operand in operands:
-        if operand is out:
+        if operand is out or not np.may_share_memory(out, operand):
             continue
-        same = operand.ctypes.data == start and operand.strides == out.strides
-        if not same and np.may_share_memory(out, operand) and np.shares_memory(out, operand):
+        same = operand.ctypes.data == out.ctypes.data and operand.strides == out.strides
+        if not same and np.shares_memory(out, operand):
             raise ValueError(
                 "out overlaps an operand in part; give the operand itself or other memory"
             )
+
+
+def fold(marks: NDArray[np.uint8], into: NDArray[np.uint8] | None = None) -> int:
+    """All flags of the elements together; the marks are also written `into` an array if given."""
+    if into is not None:
+        into[...] = marks
+    return int(np.bitwise_or.reduce(marks, axis=None)) if marks.size else 0
+
+
+def into(
+    out: Carrier | None, values: Carrier, flags: int, operands: Sequence[Carrier]
+) -> tuple[Carrier, int]:
+    """A finished result, copied to `out` if given."""
+    if out is None:
+        return values, flags
+    check_out(out, values.shape, values.dtype, operands)
+    out[...] = values
+    return out, flags
 
 
 class _Call:
@@ -152,6 +169,8 @@ def apply(
         out = np.empty(shape, dtype)
     else:
         check_out(out, shape, dtype, operands)
+    if settings.native:
+        return _native(operation, operands, out), 0
     if out.size == 0:
         return out, 0
     level = elementwise.FLAGS_STICKY if track else elementwise.FLAGS_NONE
@@ -171,6 +190,19 @@ def apply(
     return out, _run_chunks(call, operands, out, marks, bits)
 
 
+#: binary64 is the reference and computes with the processor's own arithmetic.
+_NATIVE: dict[str, Any] = {
+    "convert": np.positive, "add": np.add, "subtract": np.subtract, "multiply": np.multiply,
+    "divide": np.divide, "sqrt": np.sqrt, "round_to_integral": np.rint,
+}  # fmt: skip
+
+
+def _native(operation: str, operands: Sequence[Carrier], out: Carrier) -> Carrier:
+    with np.errstate(all="ignore"):
+        _NATIVE[operation](*operands, out=out)
+    return out
+
+
 def _is_direct(operands: Sequence[Carrier], out: Carrier, shape: tuple[int, ...]) -> bool:
     """Whether the kernel can work on these arrays as they lie in memory."""
     if not out.flags.c_contiguous or not out.flags.aligned:
@@ -179,9 +211,13 @@ def _is_direct(operands: Sequence[Carrier], out: Carrier, shape: tuple[int, ...]
         flags = operand.flags
         if not (flags.c_contiguous and flags.aligned and flags.writeable):
             return False
-        if operand.shape != shape and (operand.size != 1 or k == 0):
+        if operand.shape != shape and (k == 0 or operand.size != 1):
             return False
     return True
+
+
+def _flat(array: NDArray[Any]) -> NDArray[Any]:
+    return array if array.ndim == 1 else array.reshape(-1)
 
 
 def _part(array: NDArray[Any], a: int, b: int) -> NDArray[Any]:
@@ -192,8 +228,8 @@ def _run_direct(
     call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8], bits: _Bits
 ) -> int:
     """Whole arrays at once, on several threads where they are large."""
-    flat = [o.reshape(-1) for o in operands] if out.ndim != 1 else operands
-    target, marks = out.reshape(-1), marks.reshape(-1)
+    flat = [_flat(o) for o in operands]
+    target, marks = _flat(out), _flat(marks)
     smallest = _SMALLEST_COMPUTING if call.computing else _SMALLEST_STREAMING
     if target.size < 2 * smallest:
         return _run(call, flat, target, marks, bits, 0, False)
@@ -219,10 +255,11 @@ def _run_chunks(
     result = np.empty(size, out.dtype)
     marks = marks.reshape(-1)
     flags, first = 0, 0
+    arrays: list[NDArray[Any]] = [*(np.broadcast_to(o, out.shape) for o in operands), out]
     with np.nditer(
-        [*(np.broadcast_to(o, out.shape) for o in operands), out],
+        arrays,
         flags=["external_loop", "buffered"],
-        op_flags=[["readonly"]] * len(operands) + [["writeonly"]],
+        op_flags=[*([["readonly"]] * len(operands)), ["writeonly"]],
         order="C",
         buffersize=size,
     ) as chunks:

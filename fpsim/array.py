@@ -116,7 +116,7 @@ class Array:
         return Array(np.asarray(self.values[index]), self.context)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        (carrier,) = self.context._operands((value,))
+        (carrier,) = self.context.carriers((value,))
         self.values[index] = carrier
 
     def __len__(self) -> int:
@@ -221,7 +221,7 @@ class Array:
             raise TypeError(_WHICH_REMAINDER)
         context = next(x for x in inputs if isinstance(x, Array)).context
         if ufunc in _QUESTIONS:
-            return ufunc(*(x.values for x in inputs), out=out or None)
+            return ufunc(inputs[0].values, out=out[0] if out else None)
         if ufunc in _RELATIONS:
             return context.compare(_RELATIONS[ufunc], *inputs)
         if ufunc not in _UFUNCS:

@@ -135,7 +135,8 @@ class Replay:
         r = self._arrays[self._position]
         if r.shape != shape:
             raise ValueError(
-                f"random bits have shape {r.shape}, the result has shape {shape}; give one integer per element"
+                f"random bits have shape {r.shape}, the result has shape {shape}; "
+                "give one integer per element"
             )
         if r.dtype.kind not in "iu":
             raise TypeError(f"random bits have dtype {r.dtype}; give integers 0 to 2**{bits} - 1")

@@ -87,8 +87,11 @@ def with_sign(name: str, x: Carrier, settings: Settings) -> Carrier:
     sign = 1 << (8 * x.dtype.itemsize - 1)
     bits = _bits(np.ascontiguousarray(x))
     if name == "absolute":
-        return (bits & (sign - 1)).view(x.dtype)
+        bits = bits & (sign - 1)
+        positive: Carrier = bits.view(x.dtype)
+        return positive
     flipped = bits ^ bits.dtype.type(sign)
     if not settings.format.has_negative_zero:
         flipped = np.where((x == 0) | np.isnan(x), bits, flipped)
-    return flipped.view(x.dtype)
+    result: Carrier = flipped.view(x.dtype)
+    return result

@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpsim.arithmetic import apply
 from fpsim.bits import Philox, Replay
-from fpsim.context import Context, _floats
+from fpsim.context import Context
 from fpsim.formats import Format
+from fpsim.inputs import floats
 from fpsim.rounding import RNE, Rounding
 
 __all__ = ["round_to"]
@@ -44,17 +45,7 @@ def round_to(
     """
     source = Philox(seed) if random is None else Replay([np.asarray(random)])
     context = Context(fmt, rounding=rounding, bits=source, **policies)
-    values = _floats(x)
-    drawn = (
-        source.draw(0, values.shape, context.settings.random_most)
-        if rounding_is_random(context)
-        else None
-    )
-    result, _ = apply(
-        "convert", (values,), context.settings, out=out, track=False, seed=seed, random=drawn
-    )
+    values = floats(x)
+    bits = context.draw(values.shape, context.settings)
+    result, _ = apply("convert", (values,), context.settings, out=out, track=False, **bits)
     return float(result) if result.ndim == 0 and out is None else result
-
-
-def rounding_is_random(context: Context) -> bool:
-    return context.rounding.stochastic

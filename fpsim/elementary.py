@@ -61,7 +61,7 @@ def exp(x: Array, out: Array | Carrier | None = None) -> Array:
     """
     wide = x.values.astype(np.float64)
     values = _jammed(_exp(wide), np.isfinite(wide) & (wide != 0))
-    return x.context._rounded("exp", [x.values], x.context.settings, out, wide=values)
+    return x.context.rounded("exp", [x.values], out, wide=values)
 
 
 def log(x: Array, out: Array | Carrier | None = None) -> Array:
@@ -76,7 +76,7 @@ def log(x: Array, out: Array | Carrier | None = None) -> Array:
     wide = x.values.astype(np.float64)
     found = (wide == 0) * np.uint8(Flags.DIVBYZERO) + (wide < 0) * np.uint8(Flags.INVALID)
     values = _jammed(_log(wide), np.isfinite(wide) & (wide > 0) & (wide != 1))
-    return x.context._rounded("log", [x.values], x.context.settings, out, wide=values, found=found)
+    return x.context.rounded("log", [x.values], out, wide=values, found=found)
 
 
 def _exp(x: Wide) -> Wide:

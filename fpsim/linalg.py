@@ -17,12 +17,13 @@ from fpsim.arithmetic import Carrier, check_out
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.engines import Product, run
-from fpsim.flags import FloatingPointTrap, Flags
+from fpsim.flags import Flags, FloatingPointTrap
 from fpsim.formats import Format
 from fpsim.places import Places
+from fpsim.sums import mean, sum
 from fpsim.units import UNITS, MatrixUnit, find_unit
 
-__all__ = ["matmul"]
+__all__ = ["matmul", "mean", "sum"]
 
 #: Flags that units raise; UNDERFLOW and INEXACT of a unit are not modelled.
 _RAISED = Flags.INVALID | Flags.OVERFLOW

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import pairwise
 
 __all__ = ["get_threads", "run_blocks", "set_threads"]
 
@@ -52,9 +53,9 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 def run_blocks(
     work: Callable[[int, int], int], first: int, last: int, smallest: int, step: int = 1
 ) -> int:
-    """Or together work(start, stop) over equal blocks of range(first, last), at least `smallest` long.
+    """Or together work(start, stop) over equal blocks of range(first, last).
 
-    Blocks begin at first plus multiples of `step`.
+    Blocks are at least `smallest` long and begin at first plus multiples of `step`.
     """
     n = last - first
     parts = min(_threads, n // smallest)
@@ -62,10 +63,10 @@ def run_blocks(
         return work(first, last)
     size = -(-n // parts)
     size = -(-size // step) * step
-    edges = [*range(first, last, size), last]
+    blocks = list(pairwise([*range(first, last, size), last]))
     pool = _pool(_threads)
-    pending = [pool.submit(work, a, b) for a, b in zip(edges[1:-1], edges[2:], strict=True)]
-    flags = work(edges[0], edges[1])
+    pending = [pool.submit(work, a, b) for a, b in blocks[1:]]
+    flags = work(*blocks[0])
     for job in pending:
         flags |= job.result()
     return flags

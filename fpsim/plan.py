@@ -198,7 +198,8 @@ def _edges(settings: Settings, lane: Lane, integral: bool) -> dict[str, int]:
     fmt, mode = settings.format, settings.rounding.name
     nan = _nan_rule(settings, lane)
     overflow, infinite = settings.overflow, settings.infinite_input
-    assert overflow is not None and infinite is not None
+    assert overflow is not None
+    assert infinite is not None
     pole = settings.divide_by_zero
     if pole == "infinity" and not fmt.has_infinity:
         pole = overflow

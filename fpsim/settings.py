@@ -8,7 +8,7 @@ Source    IEEE 754-2019 §4.3, §6, §7; docs/semantics.md §1 and §3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fpsim.formats import BINARY64, Format, ScaleFormat, find_format
@@ -54,6 +54,7 @@ class Settings:
     infinite_input: str | None = None
     divide_by_zero: str = "infinity"
     quiet_nan_raises: bool = False
+    native: bool = field(init=False, default=False)
     random_bits: int = field(init=False, default=0)
     random_most: int = field(init=False, default=0)
     #: Kernels ready for these settings; a cache of `fpsim.arithmetic`.
@@ -79,6 +80,7 @@ class Settings:
         self._resolve_overflow(fmt)
         if fmt == BINARY64:
             self._refuse_binary64_choices()
+            self._set("native", True)
             return
         self._set("random_bits", self.rounding.random_bits(fmt))
         most = getattr(self.rounding, "subnormal_bits", None) or self.random_bits
@@ -124,3 +126,23 @@ class Settings:
                 "format=binary64 computes natively: RNE, infinity on overflow, subnormals kept, no "
                 "flags; choose a narrower format for other rounding or policies"
             )
+
+    def choices(self) -> dict[str, Any]:
+        """The arguments that make these settings again."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+
+    def replace(self, **changes: Any) -> Settings:
+        """These settings with some choices changed."""
+        return Settings(**(self.choices() | changes))
+
+    def with_format(self, fmt: Format) -> Settings:
+        """The same choices for another format; what was the old one's habit becomes the new one's."""
+        if fmt == self.format:
+            return self
+        usual = Settings(self.format)
+        habits = {
+            name: None
+            for name in ("overflow", "infinite_input")
+            if getattr(self, name) == getattr(usual, name)
+        }
+        return self.replace(format=fmt, **habits)

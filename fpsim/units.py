@@ -26,7 +26,13 @@ from types import MappingProxyType
 
 from fpsim.evidence import Evidence, Fact, weakest
 from fpsim.formats import (
-    BFLOAT16, BINARY16, BINARY32, E4M3FN, E5M2, TF32, Format,
+    BFLOAT16,
+    BINARY16,
+    BINARY32,
+    E4M3FN,
+    E5M2,
+    TF32,
+    Format,
 )  # fmt: skip
 from fpsim.rounding import RNE, RTZ, Rounding
 

@@ -1,0 +1,275 @@
+"""The operations of a Context, by the names numpy gives them.
+
+Each is exact first and rounded once, in the context's format by its rounding and policies; each
+takes `out=` and raises flags as IEEE 754 says. `Context` inherits them; what they share (operands,
+publication, traps) is its business.
+
+Source    IEEE 754-2019 §5; docs/semantics.md §3.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from fpsim import compare, integers
+from fpsim.arithmetic import Carrier, apply, fold, into
+from fpsim.array import Array
+from fpsim.inputs import Scalar, floats
+from fpsim.remainder import remainder
+from fpsim.settings import Settings
+
+__all__ = ["Compute", "Operand", "Operations", "Out"]
+
+Operand = Array | Scalar
+Out = Array | Carrier | None
+#: Computes a result into `out` (or new memory), and the flags of each element if asked.
+Compute = Callable[[Carrier | None, NDArray[np.uint8] | None], tuple[Any, int]]
+
+
+class Operations(ABC):
+    """Public operations; the abstract methods say what a context does for them."""
+
+    settings: Settings
+
+    @abstractmethod
+    def carriers(self, operands: Sequence[Operand]) -> list[Carrier]:
+        """Carriers of operands, after the checks that nothing is promoted."""
+
+    @abstractmethod
+    def draw(self, shape: tuple[int, ...], settings: Settings) -> dict[str, Any]:
+        """The random bits of the next operation, as `apply` takes them; asking twice is harmless."""
+
+    @abstractmethod
+    def advance(self, settings: Settings) -> None:
+        """The operation is published: a stochastic one has used its bits."""
+
+    @abstractmethod
+    def rounded(
+        self,
+        name: str,
+        carriers: list[Carrier],
+        out: Out = None,
+        *,
+        wide: Carrier | None = None,
+        found: NDArray[np.uint8] | None = None,
+    ) -> Array:
+        """One rounding per element, with the context's random bits where it is stochastic."""
+
+    @abstractmethod
+    def publish(
+        self, name: str, operands: list[Carrier], compute: Compute, out: Out = None
+    ) -> Array:
+        """Run a computation, fold its flags, and let the result be seen unless a trap fires."""
+
+    @abstractmethod
+    def raise_flags(self, name: str, marks: NDArray[np.uint8], operands: list[Carrier]) -> None:
+        """Fold the flags of a result that is no Array; raises where a trap is armed."""
+
+    def add(self, x: Operand, y: Operand, out: Out = None) -> Array:
+        """x + y, rounded once.
+
+        Flags     INVALID for inf - inf; the rest from the rounding.
+        Source    IEEE 754-2019 §5.4.1 addition.
+        """
+        return self.rounded("add", self.carriers((x, y)), out)
+
+    def subtract(self, x: Operand, y: Operand, out: Out = None) -> Array:
+        """x - y, rounded once.
+
+        Source    IEEE 754-2019 §5.4.1 subtraction.
+        """
+        return self.rounded("subtract", self.carriers((x, y)), out)
+
+    def multiply(self, x: Operand, y: Operand, out: Out = None) -> Array:
+        """x * y, rounded once.
+
+        Flags     INVALID for 0 * inf; the rest from the rounding.
+        Source    IEEE 754-2019 §5.4.1 multiplication.
+        """
+        return self.rounded("multiply", self.carriers((x, y)), out)
+
+    def divide(self, x: Operand, y: Operand, out: Out = None) -> Array:
+        """x / y, rounded once.
+
+        Flags     DIVBYZERO for finite / 0, INVALID for 0/0 and inf/inf.
+        Source    IEEE 754-2019 §5.4.1 division.
+        """
+        return self.rounded("divide", self.carriers((x, y)), out)
+
+    def sqrt(self, x: Operand, out: Out = None) -> Array:
+        """The square root, rounded once; sqrt(-0) is -0.
+
+        Flags     INVALID for x < 0.
+        Source    IEEE 754-2019 §5.4.1 squareRoot.
+        """
+        return self.rounded("sqrt", self.carriers((x,)), out)
+
+    def fma(self, x: Operand, y: Operand, z: Operand, out: Out = None) -> Array:
+        """Fused multiply-add x*y + z, rounded once.
+
+        Shapes    x, y, z broadcast; the result has the broadcast shape.
+        Rounding  once, in this context; product and sum before it are exact.
+        Error     at most ulp/2 (RNE, RNA), less than one ulp otherwise.
+        Flags     INVALID for inf*0, inf-inf and signalling NaN; the rest from the rounding.
+        Source    IEEE 754-2019 §5.4.1 fusedMultiplyAdd.
+
+        >>> import fpsim as fp
+        >>> half = fp.Context(fp.BINARY16)
+        >>> half.fma(half.array(0.1), 10.0, -1.0).values      # multiply then add gives 0
+        array(-0.00024414, dtype=float32)
+        """
+        if self.settings.native:
+            raise TypeError(
+                "fma is not offered in binary64, the native reference; use a narrower format"
+            )
+        return self.rounded("fma", self.carriers((x, y, z)), out)
+
+    def round_to_integral(self, x: Operand, out: Out = None) -> Array:
+        """x rounded to a whole number by this context's rounding.
+
+        Flags     INEXACT where it changes (IEEE's roundToIntegralExact).
+        Source    IEEE 754-2019 §5.9.
+        """
+        return self.rounded("round_to_integral", self.carriers((x,)), out)
+
+    def ieee_remainder(self, x: Operand, y: Operand, out: Out = None) -> Array:
+        """x - n y with n the whole number nearest to x / y, ties to even; always exact.
+
+        Flags     INVALID for infinite x and zero y.
+        Source    IEEE 754-2019 §5.3.1 remainder.
+
+        >>> import fpsim as fp
+        >>> half = fp.Context(fp.BINARY16)
+        >>> float(half.ieee_remainder(half.array(5.0), 3.0))
+        -1.0
+        """
+        return self._remainder("ieee_remainder", x, y, out)
+
+    def fmod(self, x: Operand, y: Operand, out: Out = None) -> Array:
+        """x - n y with n = x / y cut toward zero, as C's fmod; always exact.
+
+        >>> import fpsim as fp
+        >>> half = fp.Context(fp.BINARY16)
+        >>> float(half.fmod(half.array(5.0), 3.0))
+        2.0
+        """
+        return self._remainder("fmod", x, y, out)
+
+    def _remainder(self, name: str, x: Operand, y: Operand, out: Out) -> Array:
+        a, b = self.carriers((x, y))
+
+        def compute(target: Carrier | None, marks: NDArray[np.uint8] | None) -> tuple[Carrier, int]:
+            nearest = name == "ieee_remainder"
+            return into(
+                target,
+                *remainder(a, b, self.settings, nearest=nearest, element_flags=marks),
+                (a, b),
+            )
+
+        return self.publish(name, [a, b], compute, out)
+
+    def negative(self, x: Operand, out: Out = None) -> Array:
+        """-x: the sign bit flipped, no flags."""
+        return self._sign("negative", x, out)
+
+    def absolute(self, x: Operand, out: Out = None) -> Array:
+        """|x|: the sign bit cleared, no flags."""
+        return self._sign("absolute", x, out)
+
+    def _sign(self, name: str, x: Operand, out: Out) -> Array:
+        (a,) = self.carriers((x,))
+
+        def compute(target: Carrier | None, marks: NDArray[np.uint8] | None) -> tuple[Carrier, int]:
+            return into(target, compare.with_sign(name, a, self.settings), 0, (a,))
+
+        return self.publish(name, [a], compute, out)
+
+    def maximum(self, x: Operand, y: Operand, out: Out = None) -> Array:
+        """The larger; a NaN wins, -0 < +0 (IEEE 754-2019 §9.6 maximum)."""
+        return self._extreme("maximum", x, y, out)
+
+    def minimum(self, x: Operand, y: Operand, out: Out = None) -> Array:
+        """The smaller; a NaN wins, -0 < +0 (IEEE 754-2019 §9.6 minimum)."""
+        return self._extreme("minimum", x, y, out)
+
+    def fmax(self, x: Operand, y: Operand, out: Out = None) -> Array:
+        """The larger; the number wins over a NaN (IEEE 754-2019 §9.6 maximumNumber)."""
+        return self._extreme("fmax", x, y, out)
+
+    def fmin(self, x: Operand, y: Operand, out: Out = None) -> Array:
+        """The smaller; the number wins over a NaN (IEEE 754-2019 §9.6 minimumNumber)."""
+        return self._extreme("fmin", x, y, out)
+
+    def _extreme(self, name: str, x: Operand, y: Operand, out: Out) -> Array:
+        a, b = self.carriers((x, y))
+
+        def compute(target: Carrier | None, marks: NDArray[np.uint8] | None) -> tuple[Carrier, int]:
+            values, loud = compare.extreme(name, a, b, self.settings)
+            return into(target, values, fold(loud, marks), (a, b))
+
+        return self.publish(name, [a, b], compute, out)
+
+    def compare(
+        self, name: str, x: Operand, y: Operand, signalling: bool | None = None
+    ) -> NDArray[np.bool_]:
+        """Truth values of equal, not_equal, less, less_equal, greater or greater_equal.
+
+        Flags     INVALID for signalling NaN; if `signalling`, for every NaN. Default: orders
+                  signal, equality does not (IEEE 754-2019 §5.11).
+        """
+        a, b = self.carriers((x, y))
+        if signalling is None:
+            signalling = compare.SIGNALLING[name]
+        truth, marks = compare.compare(name, a, b, self.settings, signalling)
+        self.raise_flags(name, marks, [a, b])
+        return truth
+
+    def equal(self, x: Operand, y: Operand, signalling: bool = False) -> NDArray[np.bool_]:
+        """x == y; quiet unless `signalling`."""
+        return self.compare("equal", x, y, signalling)
+
+    def less(self, x: Operand, y: Operand, signalling: bool = True) -> NDArray[np.bool_]:
+        """x < y; every NaN raises INVALID unless `signalling=False`."""
+        return self.compare("less", x, y, signalling)
+
+    def less_equal(self, x: Operand, y: Operand, signalling: bool = True) -> NDArray[np.bool_]:
+        """x <= y; every NaN raises INVALID unless `signalling=False`."""
+        return self.compare("less_equal", x, y, signalling)
+
+    def convert(self, x: ArrayLike | Array, out: Out = None) -> Array:
+        """x in this format: an Array of another, floats, integers or packed storage; one rounding.
+
+        Flags     INVALID for signalling NaN; the rest from the rounding.
+        Raises    TypeError for complex, object, string and longdouble input.
+        Source    IEEE 754-2019 §5.4.2 convertFormat, convertFromInt.
+        """
+        carrier = x.values if isinstance(x, Array) else floats(x)
+        return self.rounded("convert", [carrier], out)
+
+    def to_integers(self, x: Operand, dtype: DTypeLike) -> NDArray[Any]:
+        """x as int32, int64, uint32 or uint64, rounded to whole numbers by this context's rounding.
+
+        Flags     INVALID alone for NaN, infinity and out of range (the result is then the smallest
+                  signed, the largest unsigned number, as on x86); else INEXACT where rounded.
+
+        >>> import fpsim as fp
+        >>> half = fp.Context(fp.BINARY16)
+        >>> half.to_integers(half.array([2.5, 3.5, -7.0]), "int32")
+        array([ 2,  4, -7], dtype=int32)
+        """
+        kind = integers.integer_type(dtype)
+        (a,) = self.carriers((x,))
+        settings = self.settings.with_format(integers.whole_format(self.settings.format))
+        bits = self.draw(a.shape, settings)
+        whole, _ = apply(
+            "round_to_integral", (a.astype(settings.format.carrier),), settings, track=False, **bits
+        )
+        result, marks = integers.to_integers(a, whole, kind)
+        self.raise_flags("to_integers", marks, [a])
+        self.advance(settings)
+        return result
