@@ -1,0 +1,1 @@
+"""The simulated machine (`ipu.machine`) and the training that runs on it (`ipu.learn`)."""

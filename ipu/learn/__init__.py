@@ -1,0 +1,1 @@
+"""Training on the simulated machine: tape, primitives, variables, loss scaling, optimisers."""

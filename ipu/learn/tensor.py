@@ -1,0 +1,169 @@
+"""Tensor: an array on a device and where it came from; the tape and its reverse pass.
+
+A `Primitive` is one differentiable operation: its forward rule, one vector-Jacobian product per
+argument, the unit that runs it, and its cost. What the forward rule says it saves is all that the
+backward rules see, so the bytes saved are the memory a training step keeps alive.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from fpsim.array import Array
+from fpsim.formats import Format
+from ipu.machine.device import Device
+
+__all__ = ["Node", "Primitive", "Tensor", "Work", "gradients", "nodes", "saved_bytes", "work"]
+
+#: forward(device, *arrays, **options) -> (output, what backward needs)
+Forward = Callable[..., tuple[Array, tuple[Any, ...]]]
+#: vjp(device, gradient of the output, saved, **options) -> gradient of one argument
+Vjp = Callable[..., Array]
+
+_numbers = itertools.count()
+
+
+class Work(NamedTuple):
+    """Cost of an operation: multiply-adds of a matrix unit, results of the vector unit."""
+
+    macs: int = 0
+    results: int = 0
+
+
+def one_result_each(arrays: Sequence[Array], output: Array) -> Work:
+    """The cost of most element-wise operations."""
+    return Work(results=output.size)
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """One differentiable operation; called with tensors it computes and writes the tape.
+
+    vjps    one per argument, or None where no gradient flows.
+    unit    what runs it: "AMP", "vector", or "none" (no arithmetic).
+    cost    of the forward rule, from its arrays and its output.
+    """
+
+    name: str
+    forward: Forward
+    vjps: tuple[Vjp | None, ...]
+    unit: str = "vector"
+    cost: Callable[[Sequence[Array], Array], Work] = field(default=one_result_each)
+
+    def __call__(self, *inputs: Tensor, name: str | None = None, **options: Any) -> Tensor:
+        if len(inputs) != len(self.vjps):
+            raise TypeError(f"{self.name} takes {len(self.vjps)} tensors, got {len(inputs)}")
+        device = inputs[0].device
+        arrays = [x.array for x in inputs]
+        output, saved = self.forward(device, *arrays, **options)
+        node = None
+        if any(x.needs_gradient for x in inputs):
+            cost = self.cost(arrays, output)
+            node = Node(self, inputs, saved, options, device.tensor, cost, next(_numbers))
+        return Tensor(output, device, name or self.name, node)
+
+
+class Node(NamedTuple):
+    """How a tensor was computed: an entry of the tape."""
+
+    primitive: Primitive
+    inputs: tuple[Tensor, ...]
+    saved: tuple[Any, ...]
+    options: dict[str, Any]
+    #: Name under which its operations are counted.
+    layer: str
+    cost: Work
+    number: int
+
+
+class Tensor:
+    """Values on a device, and the tape entry that made them.
+
+    >>> from fpsim import BINARY16
+    >>> x = Tensor(Device().from_host([1.0, 2.0], BINARY16), Device())
+    >>> x
+    Tensor(shape=(2,), binary16)
+    """
+
+    __slots__ = ("array", "device", "name", "node")
+
+    def __init__(
+        self, array: Array, device: Device, name: str = "", node: Node | None = None
+    ) -> None:
+        self.array = array
+        self.device = device
+        self.name = name
+        self.node = node
+
+    @property
+    def needs_gradient(self) -> bool:
+        return self.node is not None
+
+    @property
+    def dtype(self) -> Format:
+        """The format, under the name that layers know it by."""
+        return self.array.format
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    def __repr__(self) -> str:
+        label = f"{self.name!r}, " if self.name else ""
+        return f"{type(self).__name__}({label}shape={self.shape}, {self.dtype.name})"
+
+
+def nodes(target: Tensor) -> list[tuple[Tensor, Node]]:
+    """Every computed tensor that target depends on, with its tape entry, latest first."""
+    found: dict[int, tuple[Tensor, Node]] = {}
+    waiting = [target]
+    while waiting:
+        tensor = waiting.pop()
+        if tensor.node is not None and tensor.node.number not in found:
+            found[tensor.node.number] = (tensor, tensor.node)
+            waiting.extend(tensor.node.inputs)
+    return [found[number] for number in sorted(found, reverse=True)]
+
+
+def gradients(target: Tensor, sources: Sequence[Tensor], seed: Array) -> list[Array | None]:
+    """Gradients of target, weighted by seed, for each source; None where it does not depend.
+
+    Rounding  each backward rule through the device; contributions to one tensor are added in the
+              order in which the tape is read, latest first.
+    """
+    found: dict[int, Array] = {id(target): seed}
+    for tensor, node in nodes(target):
+        gradient = found.get(id(tensor))
+        if gradient is None:
+            continue
+        with tensor.device.naming(f"{node.layer}/gradient"):
+            for parent, part in _pull_back(tensor.device, node, gradient):
+                before = found.get(id(parent))
+                found[id(parent)] = part if before is None else tensor.device.add(before, part)
+    return [found.get(id(source)) for source in sources]
+
+
+def _pull_back(device: Device, node: Node, gradient: Array) -> Iterator[tuple[Tensor, Array]]:
+    for parent, vjp in zip(node.inputs, node.primitive.vjps, strict=True):
+        if vjp is not None and parent.needs_gradient:
+            yield parent, vjp(device, gradient, node.saved, **node.options)
+
+
+def work(target: Tensor) -> Work:
+    """Cost of the forward pass that led to target."""
+    costs = [node.cost for _, node in nodes(target)]
+    return Work(sum(c.macs for c in costs), sum(c.results for c in costs))
+
+
+def saved_bytes(target: Tensor) -> int:
+    """Bytes that the tape keeps for the backward pass; an array saved twice counts once."""
+    kept = {
+        id(item.values): item.nbytes
+        for _, node in nodes(target)
+        for item in node.saved
+        if isinstance(item, Array)
+    }
+    return sum(kept.values())

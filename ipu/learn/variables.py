@@ -1,0 +1,246 @@
+"""Variables, scopes and custom getters, as TensorFlow 1 has them.
+
+`Variables` holds the named variables of one model; inside `with variables:` layers create or reuse
+them with `get_variable`, under the names and rules of the enclosing `variable_scope`s. A custom
+getter stands between a layer and its variables: `fp32_parameter_getter` keeps parameters in
+binary32 and hands the layer a copy in the format that it computes in.
+
+Source    Graphcore's TensorFlow 1 tutorial on half precision (custom getter); tf.variable_scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fpsim.array import Array
+from fpsim.formats import BINARY32, Format
+from ipu.learn import ops
+from ipu.learn.initialisers import Initialiser, glorot_uniform
+from ipu.learn.tensor import Tensor
+from ipu.machine.device import Device
+
+__all__ = [
+    "AUTO_REUSE", "Variable", "Variables", "fp32_parameter_getter", "get_variable",
+    "variable_scope",
+]  # fmt: skip
+
+#: `reuse` value: create on first use, share afterwards.
+AUTO_REUSE = "auto"
+
+Getter = Callable[..., Tensor]
+
+
+class Variable(Tensor):
+    """A named tensor that keeps its place while its values change."""
+
+    __slots__ = ("trainable",)
+
+    def __init__(self, array: Array, device: Device, name: str, trainable: bool = True) -> None:
+        super().__init__(array, device, name)
+        self.trainable = trainable
+
+    @property
+    def needs_gradient(self) -> bool:
+        return self.trainable
+
+    @property
+    def layer(self) -> str:
+        """The scope in which it was created."""
+        return self.name.rpartition("/")[0]
+
+    def assign(self, array: Array) -> None:
+        """Take new values of the same shape and format."""
+        if array.shape != self.shape or array.format != self.dtype:
+            raise ValueError(
+                f"variable {self.name} is {self.dtype.name} of shape {self.shape}, got "
+                f"{array.format.name} of shape {array.shape}; cast or reshape it first"
+            )
+        self.array = array
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What `get_variable` obeys at this place."""
+
+    path: str
+    getter: Getter
+    device: Device
+    initializer: Initialiser = glorot_uniform
+    use_resource: bool = False
+    reuse: bool | str = False
+
+
+_current: ContextVar[_Scope] = ContextVar("variable_scope")
+
+
+def _scope() -> _Scope:
+    try:
+        return _current.get()
+    except LookupError:
+        raise RuntimeError(
+            "no variables are in use; open a block first: with Variables(device): …"
+        ) from None
+
+
+class Variables(dict[str, Variable]):
+    """The variables of a model, by full name; as a context manager, the ones that layers use.
+
+    >>> with Variables(Device()) as variables, variable_scope("dense", use_resource=True):
+    ...     weights = get_variable("weights", [4, 2])
+    >>> variables
+    Variables(dense/weights: binary32 (4, 2))
+    """
+
+    def __init__(self, device: Device, seed: int = 0) -> None:
+        super().__init__()
+        self.device = device
+        self.seed = seed
+        self._tokens: list[Token[_Scope]] = []
+
+    def __enter__(self) -> Variables:
+        self._tokens.append(_current.set(_Scope("", self._get, self.device)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._tokens.pop())
+
+    @property
+    def trainable(self) -> list[Variable]:
+        """Those that training changes, in the order of their creation."""
+        return [v for v in self.values() if v.trainable]
+
+    def _get(
+        self, name: str, shape: Any = None, dtype: Format = BINARY32,
+        initializer: Initialiser | None = None, trainable: bool = True,
+    ) -> Variable:  # fmt: skip
+        """The getter behind all custom getters: creates the variable or finds it."""
+        scope = _scope()
+        if not scope.use_resource:
+            raise ValueError(
+                f"use_resource={scope.use_resource} for variable {name}; the machine runs resource "
+                "variables only, use variable_scope(…, use_resource=True)"
+            )
+        found = self.get(name)
+        if found is None:
+            return self._create(name, shape, dtype, initializer or scope.initializer, trainable)
+        if not scope.reuse:
+            raise ValueError(
+                f"variable {name} exists already; give the layer another op_name, or reuse=True"
+            )
+        if shape is not None and tuple(shape) != found.shape:
+            raise ValueError(f"shape={tuple(shape)} for {name}, which has {found.shape}; use that")
+        if dtype != found.dtype:
+            raise ValueError(
+                f"dtype={dtype.name} for {name}, which is {found.dtype.name}; use that"
+            )
+        return found
+
+    def _create(
+        self, name: str, shape: Any, dtype: Format, initializer: Initialiser, trainable: bool
+    ) -> Variable:
+        if _scope().reuse is True:
+            raise ValueError(
+                f"variable {name} does not exist; create it with reuse=False, or reuse=AUTO_REUSE"
+            )
+        if shape is None:
+            raise ValueError(f"shape=None for the new variable {name}; give its shape")
+        size = tuple(int(n) for n in shape)
+        values = np.asarray(initializer(size, self.seed, name), np.float64)
+        made = Variable(self.device.from_host(values, dtype), self.device, name, trainable)
+        self[name] = made
+        return made
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{n}: {v.dtype.name} {v.shape}" for n, v in self.items())
+        return f"Variables({shown})"
+
+
+@contextmanager
+def variable_scope(
+    name: str,
+    *,
+    custom_getter: Getter | None = None,
+    use_resource: bool | None = None,
+    reuse: bool | str | None = None,
+    initializer: Initialiser | None = None,
+) -> Iterator[str]:
+    """Names, getter and rules for the variables created inside; operations inside count under it.
+
+    What is None is inherited. Custom getters nest: the inner one is called first and receives the
+    outer one as its getter. Once True, reuse stays True inside.
+    """
+    outer = _scope()
+    if not name or not isinstance(name, str):
+        raise ValueError(f"name={name!r} is not a scope's name; give a string")
+    path = f"{outer.path}/{name}" if outer.path else name
+    chosen: dict[str, Any] = {"path": path}
+    if custom_getter is not None:
+        chosen["getter"] = partial(custom_getter, outer.getter)
+    if use_resource is not None:
+        chosen["use_resource"] = use_resource
+    if reuse is not None and outer.reuse is not True:
+        chosen["reuse"] = reuse
+    if initializer is not None:
+        chosen["initializer"] = initializer
+    token = _current.set(replace(outer, **chosen))
+    with ExitStack() as stack:
+        stack.callback(_current.reset, token)
+        stack.enter_context(outer.device.naming(path))
+        yield path
+
+
+def get_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Format = BINARY32,
+    initializer: Initialiser | None = None,
+    trainable: bool = True,
+) -> Tensor:
+    """The variable of that name in the current scope, as its getter gives it.
+
+    Without a custom getter that is a `Variable`; a custom getter may give any tensor, which has no
+    `assign`.
+
+    Raises    ValueError for a name that is taken, for reuse that finds nothing, and outside
+              `use_resource=True`; RuntimeError outside of `with variables:`.
+    """
+    scope = _scope()
+    full = f"{scope.path}/{name}" if scope.path else name
+    return scope.getter(
+        full, shape=shape, dtype=dtype, initializer=initializer, trainable=trainable
+    )
+
+
+def fp32_parameter_getter(
+    getter: Getter,
+    name: str,
+    dtype: Format,
+    trainable: bool,
+    shape: Any = None,
+    *args: Any,
+    **kwargs: Any,
+) -> Tensor:
+    """Custom getter: parameters are binary32, the layer gets a copy in its own format.
+
+    The gradient of the cast goes back to binary32, so the parameters are also updated in binary32.
+
+    >>> from fpsim import BINARY16
+    >>> with Variables(Device()) as variables, variable_scope(
+    ...     "all_vars", use_resource=True, custom_getter=fp32_parameter_getter
+    ... ):
+    ...     get_variable("weights", [2, 2], BINARY16)
+    Tensor('all_vars/weights_cast', shape=(2, 2), binary16)
+    >>> variables["all_vars/weights"].dtype
+    <Format binary32: 8 exponent bits, precision 24>
+    """
+    if not trainable or dtype == BINARY32:
+        return getter(name, shape, dtype, *args, trainable=trainable, **kwargs)
+    parameter = getter(name, shape, BINARY32, *args, trainable=trainable, **kwargs)
+    return ops.cast(parameter, dtype=dtype, name=name + "_cast")

@@ -1,0 +1,19 @@
+"""The simulated machine: targets, control registers, and the device that computes."""
+
+from ipu.machine.control import (
+    ALL_ON,
+    FRAMEWORK_DEFAULT,
+    POPART_CHECKS,
+    POPLAR_STRUCT_DEFAULT,
+    POWER_ON,
+    FpCtl,
+    FpSts,
+)  # fmt: skip
+from ipu.machine.device import Device
+from ipu.machine.target import BOW, HYPOTHETICAL, MK1, MK2, MK2_FP8, TARGETS, Target, find_target
+
+__all__ = [
+    "ALL_ON", "BOW", "FRAMEWORK_DEFAULT", "HYPOTHETICAL", "MK1", "MK2", "MK2_FP8", "POPART_CHECKS",
+    "POPLAR_STRUCT_DEFAULT", "POWER_ON", "TARGETS", "Device", "FpCtl", "FpSts", "Target",
+    "find_target",
+]  # fmt: skip

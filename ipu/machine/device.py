@@ -1,0 +1,299 @@
+"""Device: the one mutable numerical object, a target under control bits.
+
+It holds a context for each format the target computes in. They share the seed and the number of
+the next stochastic operation, count into one table per tensor, and show the registers when a trap
+stops them. Arrays of a device keep its contexts, so operators on them are operations of the device.
+
+Source    docs/semantics.md §2 (numbering), §5 (units), §6 (registers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from fpsim import elementary, linalg
+from fpsim.array import Array
+from fpsim.bits import Philox
+from fpsim.context import Clock, Context
+from fpsim.convenience import round_to
+from fpsim.counts import Counts
+from fpsim.evidence import Fact
+from fpsim.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
+from fpsim.operations import Operand
+from fpsim.units import MatrixUnit, find_unit
+from ipu.machine import amp
+from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, choices, dump, status
+from ipu.machine.target import MK2, Target, find_target
+
+__all__ = ["Device", "MachineContext"]
+
+#: Which of two is larger if one is NaN, by the switch `max_nan`: the Context's method.
+_MAXIMUM = {"number": "fmax", "propagate": "maximum"}
+
+#: Formats as the names of units write them.
+_SHORT = {BINARY16: "F16", BINARY32: "F32", BFLOAT16: "BF16", F143: "F8", F152: "F8"}
+
+
+class MachineContext(Context):
+    """A format's arithmetic on a device."""
+
+    def __init__(self, device: Device, fmt: Format) -> None:
+        chosen = choices(device.control, fmt, device.f32_denormals)
+        super().__init__(fmt, bits=device.source, **chosen)
+        self.device = device
+        self.clock = device.clock
+        self.counts = device.counts
+
+    def replace(self, **changes: Any) -> Context:
+        """Another format stays on the device; any other change leaves it."""
+        if changes.keys() == {"format"}:
+            return self.device.context(changes["format"])
+        return super().replace(**changes)
+
+    def dump(self) -> str:
+        """$FP_CTL and $FP_STS, as a tile exception prints them."""
+        return self.device.registers()
+
+
+class Device:
+    """A target with control bits, status, seed and counters, and the verbs of its arithmetic.
+
+    target          a `Target` or its name.
+    control         the control register; exceptions and rounding follow it.
+    seed            of the random bits of stochastic rounding.
+    f32_denormals   "flush" (INFERRED) or "ieee".
+    max_nan         "number" (ASSUMED) or "propagate": what max gives for a number and a NaN.
+    partials        of matrix products with binary16 inputs, where the call does not say.
+    preset          of the matrix units: "window" (default), "exact", "sticky", "sequential_f32".
+    count           count flags, zeros and subnormals per tensor and operation in `counts`.
+
+    >>> from fpsim import BINARY16
+    >>> device = Device()
+    >>> big = device.from_host([10000.0], BINARY16)
+    >>> device.multiply(big, big).values.tolist(), device.status
+    ([65504.0], FpSts(inv=False, div0=False, oflo=True))
+    >>> Device(control=FpCtl(oflo=True)).multiply(big, big)
+    Traceback (most recent call last):
+    ...
+    fpsim.flags.FloatingPointTrap: multiply raised OVERFLOW|INEXACT at (0,): (10000.0, 10000.0)
+    $FP_CTL 0x00000004  INV 0x0  DIV0 0x0  OFLO 0x1  RND 0x0  ESR 0x0  NANOO 0x0
+    $FP_STS 0x00000004  INV 0x0  DIV0 0x0  OFLO 0x1
+    """
+
+    def __init__(
+        self,
+        target: Target | str = MK2,
+        control: FpCtl = POWER_ON,
+        *,
+        seed: int = 0,
+        f32_denormals: str = "flush",
+        max_nan: str = "number",
+        partials: Format = BINARY32,
+        preset: str = "window",
+        count: bool = False,
+    ) -> None:
+        if max_nan not in _MAXIMUM:
+            raise ValueError(f"max_nan={max_nan!r} is not known; use number or propagate")
+        if preset not in amp.PRESETS:
+            raise ValueError(f"preset={preset!r} is not known; use one of {', '.join(amp.PRESETS)}")
+        self.target = find_target(target)
+        self.control = control
+        self.f32_denormals = f32_denormals
+        self.max_nan = max_nan
+        self.partials = partials
+        self.preset = preset
+        self.source = Philox(seed)
+        self.clock = Clock()
+        self.counts: Counts | None = Counts() if count else None
+        self.units_used: dict[str, MatrixUnit] = {}
+        self._contexts: dict[Format, MachineContext] = {}
+        self._units: dict[tuple[Format, Format], MatrixUnit] = {}
+        choices(control, BINARY32, f32_denormals)  # refuses a wrong switch now, not at first use
+
+    # State ----------------------------------------------------------------------------------
+
+    def context(self, fmt: Format) -> MachineContext:
+        """The context that computes in fmt on this device."""
+        found = self._contexts.get(fmt)
+        if found is None:
+            if fmt not in self.target.formats:
+                known = ", ".join(f.name for f in self.target.formats)
+                raise ValueError(
+                    f"target={self.target.name} computes in {known}, not in {fmt.name}; "
+                    "choose another target (hypothetical has bfloat16, mk2-fp8 has quarters)"
+                )
+            found = self._contexts[fmt] = MachineContext(self, fmt)
+        return found
+
+    @property
+    def status(self) -> FpSts:
+        """What has happened since the status was cleared."""
+        word = 0
+        for fmt, context in self._contexts.items():
+            word |= status(context.flags, self.control, fmt).word
+        return FpSts.from_word(word)
+
+    def clear_status(self) -> None:
+        """Write ones to $FP_CLR."""
+        for context in self._contexts.values():
+            context.clear_flags()
+
+    def registers(self) -> str:
+        """$FP_CTL and $FP_STS as text."""
+        return dump(self.control, self.status)
+
+    @property
+    def tensor(self) -> str:
+        """Name under which operations are counted now."""
+        return "" if self.counts is None else self.counts.tensor
+
+    @contextmanager
+    def naming(self, tensor: str) -> Iterator[None]:
+        """Count the operations inside under that tensor's name."""
+        if self.counts is None:
+            yield
+            return
+        before, self.counts.tensor = self.counts.tensor, tensor
+        try:
+            yield
+        finally:
+            self.counts.tensor = before
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """What the results of this device rest on."""
+        return RULES
+
+    def _of(self, *operands: Operand) -> MachineContext:
+        for operand in operands:
+            if isinstance(operand, Array):
+                return self.context(operand.format)
+        raise TypeError("no operand is an Array; make one with device.from_host(values, format)")
+
+    # Values ---------------------------------------------------------------------------------
+
+    def from_host(self, values: ArrayLike, fmt: Format) -> Array:
+        """Values rounded to nearest on the host, then copied in: no status, no random bits."""
+        rounded = np.asarray(round_to(values, fmt), fmt.carrier)
+        return self.context(fmt).wrap(rounded)
+
+    def zeros(self, shape: int | tuple[int, ...], fmt: Format) -> Array:
+        """+0 in every element."""
+        return self.context(fmt).zeros(shape)
+
+    def cast(self, x: Array, fmt: Format) -> Array:
+        """x in another format, rounded once; itself if it is in that format."""
+        return x if x.format == fmt else self.context(fmt).convert(x)
+
+    def to_integers(self, x: Array, dtype: DTypeLike) -> NDArray[Any]:
+        """x as integers; NaN gives INV and, in int32, -2147483648."""
+        return self._of(x).to_integers(x, dtype)
+
+    # Element by element ---------------------------------------------------------------------
+
+    def add(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
+        """x + y, rounded once."""
+        return self._of(x, y).add(x, y, out)
+
+    def subtract(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
+        """x - y, rounded once."""
+        return self._of(x, y).subtract(x, y, out)
+
+    def multiply(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
+        """x * y, rounded once."""
+        return self._of(x, y).multiply(x, y, out)
+
+    def divide(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
+        """x / y, rounded once; in binary16 finite / 0 is NaN with DIV0."""
+        return self._of(x, y).divide(x, y, out)
+
+    def sqrt(self, x: Array) -> Array:
+        """The square root, rounded once."""
+        return self._of(x).sqrt(x)
+
+    def exp(self, x: Array) -> Array:
+        """e**x, rounded once (modelled as correctly rounded: the IPU's last digit is unknown)."""
+        return elementary.exp(self._mine(x))
+
+    def log(self, x: Array) -> Array:
+        """The natural logarithm, rounded once (modelled as `exp` is)."""
+        return elementary.log(self._mine(x))
+
+    def maximum(self, x: Operand, y: Operand) -> Array:
+        """The larger; INV when a NaN is read, which wins only with max_nan="propagate"."""
+        larger: Array = getattr(self._of(x, y), _MAXIMUM[self.max_nan])(x, y)
+        return larger
+
+    def relu(self, x: Array) -> Array:
+        """max(x, 0) that passes NaN on."""
+        return self._of(x).maximum(x, 0.0)
+
+    def select(self, where: NDArray[np.bool_], x: Array) -> Array:
+        """x where true, +0 elsewhere; no arithmetic."""
+        return Array(np.where(where, x.values, x.values.dtype.type(0)), self._of(x))
+
+    def _mine(self, x: Array) -> Array:
+        context = self._of(x)
+        return x if x.context is context else Array(x.values, context)
+
+    # Many to one ----------------------------------------------------------------------------
+
+    def reduce_sum(self, x: Array, axis: int | tuple[int, ...], fmt: Format | None = None) -> Array:
+        """Sum over axes, accumulated in binary32 in index order, rounded once to fmt.
+
+        Shapes    the axes stay, with length 1.
+        Rounding  each addition in binary32, then once from binary32 to fmt (default: x's format).
+        Source    poplibs, Reduction.cpp: half sums accumulate in float; the order over workers and
+                  tiles depends on the layout there and is ascending here (ASSUMED).
+        """
+        context = self.context(BINARY32)
+        axes = tuple(a % x.ndim for a in ((axis,) if isinstance(axis, int) else axis))
+        kept = [a for a in range(x.ndim) if a not in axes]
+        shape = [1 if a in axes else n for a, n in enumerate(x.shape)]
+        terms = self.cast(x, BINARY32).transpose(*axes, *kept)
+        terms = terms.reshape(-1, int(np.prod([x.shape[a] for a in kept], dtype=int)))
+        # fma(1, x, sum), term after term, is the addition itself.
+        ones = Array(np.ones((1, len(terms)), np.float32), context)
+        total = linalg.matmul(ones, terms, self._amp(BINARY32, None), context=context)
+        return self.cast(total.reshape(shape), fmt or x.format)
+
+    def reduce_max(self, x: Array, axis: int) -> Array:
+        """The largest along an axis; INV when a NaN is read, which wins only if so switched."""
+        context = self._of(x)
+        if np.isnan(x.values).any():
+            context.fmax(x, x)  # raises what reading a NaN raises
+        largest = np.fmax if self.max_nan == "number" else np.maximum
+        return Array(largest.reduce(x.values, axis=axis, keepdims=True), context)
+
+    def matmul(
+        self, x: Array, y: Array, *, partials: Format | None = None, out: Format | None = None,
+        unit: MatrixUnit | str | None = None,
+    ) -> Array:  # fmt: skip
+        """The matrix product through the AMP unit for these inputs and partials.
+
+        Rounding  inside as the unit's record says; once into `out` (default: the inputs' format).
+        Raises    ValueError where no such unit exists.
+        """
+        chosen = self._amp(x.format, partials) if unit is None else find_unit(unit)
+        self.units_used[chosen.name] = chosen
+        return linalg.matmul(x, y, unit=chosen, context=self.context(out or x.format))
+
+    def partials_for(self, inputs: Format) -> Format:
+        """Format of the partials of a product with these inputs: the device's where it is free."""
+        if inputs == BINARY16:
+            return self.partials
+        return BINARY16 if inputs in (F143, F152) else BINARY32
+
+    def _amp(self, inputs: Format, partials: Format | None) -> MatrixUnit:
+        key = (inputs, partials or self.partials_for(inputs))
+        unit = self._units.get(key)
+        if unit is None:
+            preset = "" if inputs == BINARY32 else f".{self.preset}"
+            name = f"AMP_{_SHORT[key[0]]}_{_SHORT[key[1]]}{preset}"
+            unit = self._units[key] = find_unit(name)
+        return unit
