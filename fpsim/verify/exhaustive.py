@@ -94,7 +94,7 @@ class _Row:
         if mismatches:
             report.fail(mismatches, self._describe(operands, got, marks, np.flatnonzero(wrong)))
         if flags != np.bitwise_or.reduce(marks) or not np.array_equal(_bits(fast), _bits(got)):
-            second = f" with {others[0][0]!r}" if others else ""
+            second = f" with {float(others[0][0])!r}" if others else ""
             report.fail(1, [f"  {self.operation}{second}: the path without element flags differs"])
         return report
 
