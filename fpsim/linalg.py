@@ -11,22 +11,18 @@ Source    docs/semantics.md §2 (random bits) and §5.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fpsim.arithmetic import Carrier, check_out
+from fpsim.arithmetic import Carrier
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.engines import Product, run
-from fpsim.flags import Flags, FloatingPointTrap
 from fpsim.formats import Format
 from fpsim.places import Places
-from fpsim.sums import mean, sum
+from fpsim.publish import checked_target, fold_flags, published, wants_marks
+from fpsim.sums import mean, sum  # noqa: A004  (numpy's name)
 from fpsim.units import UNITS, MatrixUnit, find_unit
 
 __all__ = ["matmul", "mean", "sum"]
-
-#: Flags that units raise; UNDERFLOW and INEXACT of a unit are not modelled.
-_RAISED = Flags.INVALID | Flags.OVERFLOW
 
 
 def matmul(
@@ -43,8 +39,8 @@ def matmul(
 ) -> Array:
     """The matrix product a @ b through a matrix unit.
 
-    context      of the result; its rounding and overflow policy rule the stores of half partials and
-                 the last rounding. Default: a's choices in the format of the partials.
+    context      of the result; its rounding and overflow policy rule the stores of half partials
+                 and the last rounding. Default: a's choices in the format of the partials.
     partials     picks the member of the unit's family with partials of this format.
     accumulator  added to: the partial result that the first pass takes in. Default: zeros.
     scale        added to the exponent of every product (the sum of two FP8 metadata scales).
@@ -71,15 +67,13 @@ def matmul(
     shape = _result_shape(a, b)
     product = Product(unit, a.format, b.format, context.settings, scale, subnormals)
     start = _start(unit, accumulator, shape)
-    target = _target(context, out, shape)
+    target = checked_target(context, out, shape)
     places = Places(context, product.places(a.shape[-1]), shape)
     values, marks = run(product, a.values, b.values, start, shape, places)
-    _fold(context, marks, values)
+    raised = int(np.bitwise_or.reduce(marks, axis=None)) if marks.size else 0
+    fold_flags(context, "matmul", raised, values, marks if wants_marks(context) else None)
     places.advance()
-    if target is None:
-        return Array(values, context)
-    target[...] = values
-    return out if isinstance(out, Array) else Array(target, context)
+    return published(context, values, target, out)
 
 
 def _with_partials(unit: MatrixUnit, partials: Format | None) -> MatrixUnit:
@@ -150,33 +144,3 @@ def _start(unit: MatrixUnit, accumulator: Array | None, shape: tuple[int, ...]) 
     if accumulator.shape != shape:
         raise ValueError(f"accumulator has shape {accumulator.shape}, the result has shape {shape}")
     return accumulator.values
-
-
-def _target(
-    context: Context, out: Array | Carrier | None, shape: tuple[int, ...]
-) -> Carrier | None:
-    """Where the result goes, checked before anything is computed."""
-    if isinstance(out, Array):
-        if out.format != context.format:
-            raise TypeError(f"out is {out.format}, this product is {context.format}")
-        out = out.values
-    if out is not None:
-        check_out(out, shape, context.format.carrier, [])
-    return out
-
-
-def _fold(context: Context, marks: NDArray[np.uint8], values: Carrier) -> None:
-    """The flags of a product into its context; a trap raises before anything is published."""
-    raised = np.bitwise_or.reduce(marks, axis=None) if marks.size else 0
-    flags = Flags(int(raised)) & _RAISED
-    context.flags |= flags
-    if flags & context.traps:
-        raise _trap(context, flags, marks)
-    if context.counts is not None:
-        context.counts.add("matmul", values, marks & np.uint8(_RAISED), context.format)
-
-
-def _trap(context: Context, flags: Flags, marks: NDArray[np.uint8]) -> FloatingPointTrap:
-    guilty = (marks & int(context.traps)) != 0
-    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(guilty)), marks.shape))
-    return FloatingPointTrap("matmul", flags, index, (), context.dump())

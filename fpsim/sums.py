@@ -12,22 +12,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.arithmetic import Carrier, check_out
+from fpsim.arithmetic import Carrier
 from fpsim.array import Array
 from fpsim.bits import Philox
-from fpsim.flags import Flags, FloatingPointTrap
 from fpsim.kernels.elementwise import FLAGS_EACH, FLAGS_STICKY
-from fpsim.kernels.sums import (
-    LANES, WORDS_GIVEN, WORDS_HALF, WORDS_NONE, WORDS_WHOLE, SumVariant, exact_sums, sum_kernel,
-)  # fmt: skip
 from fpsim.kernels.special import OPERATIONS
+from fpsim.kernels.sums import (
+    LANES,
+    WORDS_GIVEN,
+    WORDS_HALF,
+    WORDS_NONE,
+    WORDS_WHOLE,
+    SumVariant,
+    exact_sums,
+    sum_kernel,
+)  # fmt: skip
 from fpsim.parallel import run_blocks
 from fpsim.plan import exact_width, plan
+from fpsim.publish import checked_target, fold_flags, published, wants_marks
 
 if TYPE_CHECKING:
     from fpsim.context import Context
@@ -146,31 +153,24 @@ def _reduce(
         raise ValueError(f"order={order!r} is not known; use one of {', '.join(ORDERS)}, exact")
     if block < 1:
         raise ValueError(f"block={block} is not a number of elements; use 1 or more")
-    (values,) = context._operands((x,))
+    (values,) = context.carriers((x,))
     rows, shape = _rows(values, axis)
-    target = out.values if isinstance(out, Array) else out
-    if target is not None:
-        check_out(target, shape, context.format.carrier, [])
+    target = checked_target(context, out, shape)
     job = _Job(context, order, rows, block, divide)
-    result, flags, marks = job.run(FLAGS_EACH if context.traps or context.counts is not None else FLAGS_STICKY)
-    context.flags |= flags
-    if flags & context.traps:
-        guilty = int(np.argmax((marks & int(context.traps)) != 0))
-        index = tuple(int(i) for i in np.unravel_index(guilty, shape or (1,)))[: len(shape)]
-        raise FloatingPointTrap("mean" if divide else "sum", flags, index, (), context.dump())
+    watched = wants_marks(context)
+    result, flags, marks = job.run(FLAGS_EACH if watched else FLAGS_STICKY)
     result = result.reshape(shape)
-    if context.counts is not None:
-        context.counts.add("mean" if divide else "sum", result, marks, context.format)
+    name = "mean" if divide else "sum"
+    fold_flags(context, name, flags, result, marks if watched else None)
     job.advance()
-    if target is None:
-        return Array(result, context)
-    target[...] = result
-    return out if isinstance(out, Array) else Array(target, context)
+    return published(context, result, target, out)
 
 
 def _rows(values: Carrier, axis: Axis) -> tuple[Carrier, tuple[int, ...]]:
     """Values as (outputs, elements) and the shape of the outputs."""
-    axes = tuple(range(values.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = (
+        tuple(range(values.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    )
     axes = np.lib.array_utils.normalize_axis_tuple(axes, values.ndim, "axis")
     kept = tuple(i for i in range(values.ndim) if i not in axes)
     shape = tuple(values.shape[i] for i in kept)
@@ -207,7 +207,7 @@ class _Job:
             self.context.source.advance()
             self.context.operation += 1
 
-    def run(self, level: int) -> tuple[Carrier, Flags, Marks]:
+    def run(self, level: int) -> tuple[Carrier, int, Marks]:
         marks = np.zeros((_groups(self.rows.shape[0]), LANES), np.uint8)
         if self.n == 0 or self.rows.shape[0] == 0:
             result, flags = np.zeros(self.rows.shape[0], self.rows.dtype), 0
@@ -218,7 +218,7 @@ class _Job:
         if self.divide:
             flags |= self._divide(result, level, marks)
         flat = marks.reshape(-1)[: self.rows.shape[0]]
-        return result, Flags(flags), flat
+        return result, flags, flat
 
     def _run_program(self, level: int, marks: Marks) -> tuple[Carrier, int]:
         program, result = _program(self.order, self.n, self.block)

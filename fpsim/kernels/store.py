@@ -5,15 +5,25 @@ Source    docs/semantics.md §2 (layout of sums and products).
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numba import njit
 
 from fpsim.kernels.lanes import (
-    U32, as_bits, iota, load_float, load_word, or_lanes, select, splat, store,
-    store_byte, store_float, width_of,
+    U32,
+    as_bits,
+    iota,
+    load_float,
+    load_word,
+    or_lanes,
+    select,
+    splat,
+    store,
+    store_byte,
+    store_float,
+    width_of,
 )  # fmt: skip
 from fpsim.kernels.philox import philox
 from fpsim.kernels.round import RTN, RTP, SR, SR_EQUAL, round_fixed, round_random, round_residual
@@ -104,7 +114,7 @@ def fill_places(words, first, block, seed, operation, wide):  # type: ignore[no-
             store(flat, 7 * n + i, w[3])
 
 
-@lru_cache(maxsize=None)
+@cache
 def store_kernel(mode: int, low: bool, residual: int) -> Any:
     """Compiled: rounds values (n,) in place and collects each one's flags in marks.
 
