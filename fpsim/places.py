@@ -52,7 +52,7 @@ class Places:
         return self._given is not None
 
     def words(self, place: int, first: int, n: int, kept: dict[int, Words] | None = None) -> Words:
-        """Words of outputs first … first + n - 1 at one place; `kept` remembers those made with it."""
+        """Words of outputs first … first + n - 1 at one place; `kept` remembers what was made."""
         if not self.active:
             return NO_WORDS
         if self._given is not None:

@@ -83,7 +83,7 @@ def _pairwise(n: int, block: int) -> tuple[Program, int]:
 
 
 def _kahan(n: int, block: int) -> tuple[Program, int]:
-    """s and t change places, so that s = t costs nothing; c, y and t - s have slots of their own."""
+    """s and t change places, so that s = t costs nothing; c, y, t - s have slots of their own."""
     sums, c, y, lost = (0, n), n + 1, n + 2, n + 3
     program = []
     for j in range(1, n):
@@ -112,7 +112,7 @@ def _program(order: str, n: int, block: int) -> tuple[Program, int]:
     return ORDERS[order](n, block)
 
 
-def sum(
+def sum(  # noqa: A001  (numpy's name)
     x: Array, axis: Axis = None, order: str = "sequential", *, context: Context | None = None,
     block: int = 256, out: Array | Carrier | None = None,
 ) -> Array:  # fmt: skip

@@ -8,13 +8,14 @@ record; the ones here are NVIDIA's tensor cores, those of the IPU are in `ipu.ma
 Modelled               source
 V100, A100, Ada        recorded results of the parts (MATLAB-tensor-core, model_validation, commit
                        b12b5a7): bit-equal in 5000 of 5000 rows each
-T4, H100, B200, L40S   the same model with other constants (MMA-Sim, commit c785138; Khattak & Mikaitis)
+T4, H100, B200, L40S   the same model with other constants (MMA-Sim, commit c785138; Khattak &
+                       Mikaitis)
 H100, B200 with FP8 and separate addition of c    our inference from their recordings
 
 Where sources disagree: MMA-Sim has TF32 calls of 8 terms on H100, the recordings hold 4; the
 recordings are followed. T4 was not measured with 8 terms and follows MMA-Sim's Turing row.
 
-Source    docs/semantics.md §5; Fasi, Higham, Mikaitis & Pranesh 2021 (properties of the V100, T4, A100).
+Source    docs/semantics.md §5; Fasi, Higham, Mikaitis & Pranesh 2021 (V100, T4, A100).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _ORDERS = ("ascending", "pairs")
 class MatrixUnit:
     """One matrix instruction.
 
-    name            <MACHINE>_<INPUT>_<PARTIALS>, with the preset as a suffix if it is not the default.
+    name            <MACHINE>_<INPUT>_<PARTIALS>; a preset that is not the default is a suffix.
     instruction     what is modelled.
     inputs          formats that either operand may have.
     partials        format in which a pass takes its partial result and leaves it.
@@ -55,8 +56,8 @@ class MatrixUnit:
     cut             what happens to the digits below: `truncate`, or `sticky` (rounded to odd).
     accumulator     format and rounding of the sum of each call.
     order           `ascending`, or `pairs`: in a pass the terms with bit 1 of k clear come first.
-    join            None: the partial enters the first call. A format: a pass starts from zero and its
-                    partial is added afterwards, rounded to nearest even in this format.
+    join            None: the partial enters the first call. A format: a pass starts from zero and
+                    its partial is added afterwards, rounded to nearest even in this format.
     product_rounded products are rounded to the accumulator's format before they are added.
     evidence        for each constant, how it is known and from where.
     """

@@ -118,8 +118,8 @@ def fill_places(words, first, block, seed, operation, wide):  # type: ignore[no-
 def store_kernel(mode: int, low: bool, residual: int) -> Any:
     """Compiled: rounds values (n,) in place and collects each one's flags in marks.
 
-    Call    flags = loop(values, marks, words, constants); words (n,) where the mode takes them, R in
-            the low bits if `low`, else in the top ones
+    Call    flags = loop(values, marks, words, constants); words (n,) where the mode takes
+            them, R in the low bits if `low`, else in the top ones
     """
     MODE, LOW, RESIDUAL = mode, low, residual
 

@@ -131,7 +131,7 @@ _LIMBS, _LOWEST = 70, -1088
 
 @njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[misc]
 def exact_sums(codes, sums):  # type: ignore[no-untyped-def]
-    """sums (rows,) = sums of the rows of finite binary64 codes, rounded to odd, as codes; 0 is +0."""
+    """sums (rows,) = codes of the rows' sums, rounded to odd; codes (rows, n) finite binary64."""
     limbs = np.zeros(_LIMBS, np.int64)
     for row in range(codes.shape[0]):
         limbs[:] = 0

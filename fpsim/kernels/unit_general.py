@@ -24,7 +24,7 @@ from fpsim.kernels.rule import INLINE
 
 __all__ = ["SPECIAL", "Call", "run_pass", "split_operand"]
 
-#: Exponent of what is no number; the significand tells which: ±1 infinity, 2 quiet, 3 signalling NaN.
+#: Exponent of what is no number; its significand: ±1 infinity, 2 quiet NaN, 3 signalling NaN.
 SPECIAL = 1 << 20
 QUIET, SIGNALLING = 2, 3
 
@@ -76,7 +76,7 @@ def _digits(typingctx, m):  # type: ignore[no-untyped-def]
 
 @njit(**_COMPILE)  # type: ignore[misc]
 def split_operand(bits, significands, exponents, precision, emin, flush):  # type: ignore[no-untyped-def]
-    """binary32 codes (R, K) of values of a format as significands and exponents; pads with zeros."""
+    """binary32 codes (R, K) of a format as significands and exponents, padded with zeros."""
     rows, n = bits.shape
     for i in range(rows):
         for k in range(significands.shape[1]):
@@ -158,7 +158,7 @@ def _carry(limbs, reach):  # type: ignore[no-untyped-def]
 
 @njit(**INLINE)  # type: ignore[misc]
 def _take(limbs, reach):  # type: ignore[no-untyped-def]
-    """Empties the limbs: sign, leading digits with an odd last digit for the rest, and its place."""
+    """Empties the limbs: sign, leading digits (odd last digit for the rest), its place."""
     _carry(limbs, reach)
     last = reach[1] + 2
     negative = limbs[last] < 0

@@ -1,8 +1,8 @@
 """The AMP unit: accumulating matrix product, sixteen channels (f8: thirty-two) per pass.
 
 Modelled                                     evidence
-instructions, order of terms, calls          DOCUMENTED  instruction set, cycle tables of f16v4hihoamp
-                                             and f16v4sisoamp; poplibs inlineAssemblerConv.hpp (f8)
+instructions, order of terms, calls          DOCUMENTED  instruction set, cycle tables of
+                                             f16v4hihoamp and f16v4sisoamp; poplibs (f8)
 window of 31 fraction digits                 INFERRED    adder input of 33 bits, 2 before the point
                                              (reverse-engineered constants TAMP_*)
 cut of the digits below the window           ASSUMED     truncated; presets `sticky` and `exact`
