@@ -256,10 +256,11 @@ def _run_chunks(
     marks = marks.reshape(-1)
     flags, first = 0, 0
     arrays: list[NDArray[Any]] = [*(np.broadcast_to(o, out.shape) for o in operands), out]
-    with np.nditer(
+    modes = [*(("readonly",) for _ in operands), ("writeonly",)]
+    with np.nditer(  # type: ignore[call-overload]
         arrays,
         flags=["external_loop", "buffered"],
-        op_flags=[*([["readonly"]] * len(operands)), ["writeonly"]],
+        op_flags=modes,
         order="C",
         buffersize=size,
     ) as chunks:

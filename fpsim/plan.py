@@ -247,7 +247,8 @@ def _rule(operation: str, settings: Settings, lane: Lane) -> Rule:
         daz=lane.bits(fmt.smallest_normal) if settings.subnormals == "flush_both" else 0,
         largest=lane.bits(fmt.max),
         random_bits=settings.random_bits,
-        random_most=settings.random_most,
+        # Whole numbers are not subnormals, so they look at no more digits than others.
+        random_most=settings.random_bits if integral else settings.random_most,
         **values,
     )
 
