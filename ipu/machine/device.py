@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fpsim import elementary, linalg
+from fpsim import elementary, linalg, sums
 from fpsim.array import Array
 from fpsim.bits import Philox
 from fpsim.context import Clock, Context
@@ -251,16 +251,10 @@ class Device:
         Source    poplibs, Reduction.cpp: half sums accumulate in float; the order over workers and
                   tiles depends on the layout there and is ascending here (ASSUMED).
         """
-        context = self.context(BINARY32)
         axes = tuple(a % x.ndim for a in ((axis,) if isinstance(axis, int) else axis))
-        kept = [a for a in range(x.ndim) if a not in axes]
-        shape = [1 if a in axes else n for a, n in enumerate(x.shape)]
-        terms = self.cast(x, BINARY32).transpose(*axes, *kept)
-        terms = terms.reshape(-1, int(np.prod([x.shape[a] for a in kept], dtype=int)))
-        # fma(1, x, sum), term after term, is the addition itself.
-        ones = Array(np.ones((1, len(terms)), np.float32), context)
-        total = linalg.matmul(ones, terms, self._amp(BINARY32, None), context=context)
-        return self.cast(total.reshape(shape), fmt or x.format)
+        kept = [1 if a in axes else n for a, n in enumerate(x.shape)]
+        total = sums.sum(self.cast(x, BINARY32), axes, context=self.context(BINARY32))
+        return self.cast(total.reshape(kept), fmt or x.format)
 
     def reduce_max(self, x: Array, axis: int) -> Array:
         """The largest along an axis; INV when a NaN is read, which wins only if so switched."""
