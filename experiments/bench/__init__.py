@@ -1,0 +1,12 @@
+"""Benchmarks: one file per topic, `timing` for all of them.
+
+A topic's `cases(size, quick)` yields `timing.Case` records: what is measured, a call, and a
+reference call that is timed in the same run.
+"""
+
+#: Topic -> what it measures; the module of that name has `cases`.
+TOPICS = {
+    "round": "rounding binary32 into every format, mode and kind of data",
+    "arith": "+ - * / sqrt fma of arrays",
+    "startup": "import, first call, small arrays",
+}

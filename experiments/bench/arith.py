@@ -1,0 +1,73 @@
+"""How fast arrays of low-precision numbers are added, multiplied, …: against one np.copyto.
+
+The reference copies one float32 array; an operation of two operands reads twice as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from experiments.bench.data import DATA, make
+from experiments.bench.peers import arithmetic_peers
+from experiments.bench.round import bits_of, stochastic
+from experiments.bench.timing import Call, Case, Size, copy
+from fpsim.arithmetic import apply
+from fpsim.context import Context
+from fpsim.convenience import round_to
+from fpsim.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, Format
+from fpsim.rounding import RNE, RTP, RTZ, SR, Rounding
+
+__all__ = ["cases"]
+
+OPERANDS = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "sqrt": 1, "fma": 3}
+
+
+def _choices(quick: bool) -> tuple[list[str], list[Format], list[Rounding]]:
+    if quick:
+        return ["add", "multiply"], [BINARY16], [RNE, SR(4)]
+    formats = [BINARY16, BFLOAT16, E4M3FN, BINARY32]
+    return list(OPERANDS), formats, [RNE, RTZ, RTP, *stochastic()]
+
+
+def _call(
+    operation: str, fmt: Format, rounding: Rounding, flags: bool, carriers: Any, out: Any
+) -> Call:
+    context = Context(fmt, rounding=rounding)
+    if not flags:
+        return lambda: apply(operation, carriers, context.settings, out=out, track=False)
+    method, operands = getattr(context, operation), [context.wrap(x) for x in carriers]
+    return lambda: method(*operands, out=out)
+
+
+def cases(size: Size, quick: bool) -> Iterator[Case]:
+    """Operations x formats x modes x data, without and with flags; then other tools."""
+    operations, formats, roundings = _choices(quick)
+    out = np.empty(size.n, np.float32)
+    for data in DATA:
+        raw = [make(data, size.n, seed) for seed in range(3)]
+        reference = copy(raw[0], out)
+        for fmt in formats:
+            held = [round_to(x, fmt) for x in raw]
+            for operation in operations:
+                carriers = held[: OPERANDS[operation]]
+                if operation == "sqrt":
+                    carriers = [np.abs(carriers[0])]
+                for rounding in roundings:
+                    for flags in (False, True):
+                        yield Case(
+                            f"arith {operation}", fmt.name,
+                            partial(_call, operation, fmt, rounding, flags, carriers, out),
+                            reference, size.n, size.repeats, rounding.name,
+                            bits_of(rounding, fmt), flags, data,
+                        )  # fmt: skip
+                part = size.peer()
+                for peer, prepare in arithmetic_peers(operation, fmt):
+                    yield Case(
+                        f"arith {operation}", fmt.name,
+                        partial(prepare, [x[: part.n] for x in carriers]), reference, part.n,
+                        part.repeats, data=data, peer=peer, reference_n=size.n,
+                    )  # fmt: skip

@@ -1,0 +1,145 @@
+"""What a benchmark record holds, and how its time is taken.
+
+The call and its reference (np.copyto of the same amount of data, unless a topic says otherwise) run
+in turn; the medians of both and their ratio come from the same seconds of the same machine.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.parallel import get_threads, run_blocks, set_threads
+
+__all__ = ["Case", "Record", "Size", "copy", "measure", "run", "to_json"]
+
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much work: elements, and timed repetitions of each call."""
+
+    n: int = 10_000_000
+    repeats: int = 7
+
+    def peer(self) -> Size:
+        """Slower tools get fewer elements; times are per element."""
+        return Size(min(self.n, 1_000_000), min(self.repeats, 3))
+
+
+def _seconds(call: Call) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to measure. `prepare` makes the call, so arrays exist only while it is measured."""
+
+    topic: str
+    format: str
+    prepare: Callable[[], Call]
+    reference: Call | None
+    n: int
+    repeats: int
+    rounding: str = "RNE"
+    bits: int | None = None
+    flags: bool = False
+    data: str = "mixed"
+    peer: str | None = None
+    reference_n: int = 0  # elements of the reference, where they are not n
+    warm: bool = True  # call once before the clock starts
+    clock: Callable[[Call], float] = _seconds
+
+
+@dataclass(frozen=True)
+class Record:
+    """A case measured: `reference` is the reference's time in the same unit, ratio = own / it."""
+
+    topic: str
+    format: str
+    rounding: str
+    bits: int | None
+    flags: bool
+    data: str
+    n: int
+    threads: int
+    ns_per_element: float
+    reference: float | None
+    ratio: float | None
+    peer: str | None
+
+    def __str__(self) -> str:
+        mode = self.rounding if self.bits is None else f"{self.rounding}({self.bits})"
+        flags = "flags" if self.flags else "-"
+        ratio = "" if self.ratio is None else f"{self.ratio:8.2f}"
+        return (
+            f"{self.topic:16} {self.format:9} {mode:9} {flags:6}{self.data:7}"
+            f"{in_words(self.ns_per_element):>13} {ratio:8}  {self.peer or ''}"
+        ).rstrip()
+
+
+def in_words(ns: float) -> str:
+    """A time with a unit that suits it.
+
+    >>> in_words(0.21), in_words(4_300.0), in_words(2.5e9)
+    ('0.210 ns', '4.300 us', '2.500 s')
+    """
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= size:
+            return f"{ns / size:.3f} {unit}"
+    return f"{ns:.3f} ns"
+
+
+def copy(source: NDArray[np.generic], target: NDArray[np.generic]) -> Call:
+    """np.copyto by as many threads as kernels use."""
+
+    def part(a: int, b: int) -> int:
+        np.copyto(target[a:b], source[a:b])
+        return 0
+
+    return lambda: run_blocks(part, 0, source.size, 1 << 20)
+
+
+def measure(case: Case) -> Record:
+    """Warm up (which compiles), then time the call and its reference in turn; medians."""
+    call = case.prepare()
+    if case.warm:
+        call()
+    own, other = [], []
+    for _ in range(case.repeats):
+        if case.reference is not None:
+            other.append(_seconds(case.reference))
+        own.append(case.clock(call))
+    ns = statistics.median(own) / case.n * 1e9
+    reference = None
+    if case.reference is not None:
+        reference = statistics.median(other) / (case.reference_n or case.n) * 1e9
+    return Record(
+        case.topic, case.format, case.rounding, case.bits, case.flags, case.data, case.n,
+        get_threads(), ns, reference, None if reference is None else ns / reference, case.peer,
+    )  # fmt: skip
+
+
+def run(cases: Iterable[Case], threads: int) -> Iterator[Record]:
+    """Records of the cases in turn, with that many threads for kernels and reference."""
+    before = get_threads()
+    set_threads(threads)
+    try:
+        for case in cases:
+            yield measure(case)
+    finally:
+        set_threads(before)
+
+
+def to_json(records: Iterable[Record]) -> str:
+    """A list of objects, one line each."""
+    return "[\n" + ",\n".join(json.dumps(asdict(record)) for record in records) + "\n]\n"

@@ -1,0 +1,57 @@
+"""fpsim bench: how fast the arithmetic is on this machine, beside np.copyto and other tools."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from experiments.bench import TOPICS
+from experiments.commands.options import bad_input
+
+if TYPE_CHECKING:
+    from experiments.bench.timing import Record
+
+
+@click.command("bench")
+@click.argument("topic", metavar="|".join(TOPICS))
+@click.option("--threads", type=click.IntRange(1, 1024), default=1, show_default=True,
+              help="Threads for kernels and for the reference.")  # fmt: skip
+@click.option("--n", type=click.IntRange(1), default=None, help="Elements (default 10000000).")
+@click.option("--quick", is_flag=True, help="Seconds instead of minutes; fewer rows and elements.")
+@click.option("--json", "file", type=click.Path(path_type=Path, dir_okay=False), default=None,
+              help="Write the records there as well, a JSON list.")  # fmt: skip
+def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | None) -> None:
+    """Time per element (on startup per call), and the ratio to np.copyto of the same run.
+
+    Small arrays stay in the cache, where ratios mean something else: say n with every number.
+    """
+    with bad_input():
+        check(topic, file)
+    from experiments.bench.timing import Size, run, to_json
+    from experiments.progress import progress
+    from experiments.store import write_whole
+
+    usual = Size(n=1_000_000, repeats=3) if quick else Size()
+    size = Size(n or usual.n, usual.repeats)
+    cases = importlib.import_module(f"experiments.bench.{topic}").cases(size, quick)
+    records: list[Record] = []
+    try:
+        for record in progress(run(cases, threads), f"bench {topic}"):
+            records.append(record)
+            click.echo(record)
+    finally:
+        if file is not None:
+            write_whole(file, to_json(records).encode())
+
+
+def check(topic: str, file: Path | None) -> None:
+    """Refuse an unknown topic or an unwritable file before any work."""
+    from experiments.store import check_writable
+
+    if topic not in TOPICS:
+        raise ValueError(f"topic={topic!r} is not known; use one of {', '.join(TOPICS)}")
+    if file is not None:
+        check_writable(file.parent)
