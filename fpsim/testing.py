@@ -68,6 +68,7 @@ def near_tie(fmt: Format) -> st.SearchStrategy[float]:
     nudges = st.one_of(st.just(0.0), tails, tails.map(lambda t: -t))
 
     def build(m: int, e: int, nudge: float, sign: float) -> float:
+        e = e if m >> fmt.nmant else fmt.emin  # a short significand is a subnormal one
         return sign * math.ldexp(m + 0.5 + nudge, e - fmt.nmant)
 
     return st.builds(

@@ -50,7 +50,7 @@ def test_close_operands_have_exact_differences(context: Context, data: st.DataOb
     y = data.draw(testing.numbers(fmt).filter(lambda v: 0 < v <= fmt.max / 2))
     unit = fmt.ulp(y / 2)
     x = y / 2 + unit * data.draw(st.integers(0, math.floor(1.5 * y / unit)))
-    if is_held(np.asarray(x, fmt.carrier), fmt):
+    if float(np.asarray(x, fmt.carrier)) == x and is_held(np.asarray(x, fmt.carrier), fmt):
         testing.sterbenz(context, x, y)
 
 
@@ -112,8 +112,8 @@ class Broken(Context):
         context.spoil = self.spoil  # type: ignore[attr-defined]
         return context
 
-    def _rounded(self, *arguments: Any) -> Array:
-        good = super()._rounded(*arguments)
+    def publish(self, *arguments: Any) -> Array:
+        good = super().publish(*arguments)
         return Array(np.asarray(self.spoil(good.values), np.float32), self)
 
 
