@@ -15,9 +15,10 @@ import numpy as np
 from fpsim.arithmetic import Carrier
 from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.engines import Product, run
+from fpsim.engines import run
 from fpsim.formats import Format
 from fpsim.places import Places
+from fpsim.product import find_product
 from fpsim.publish import checked_target, fold_flags, published, wants_marks
 from fpsim.sums import mean, sum  # noqa: A004  (numpy's name)
 from fpsim.units import UNITS, MatrixUnit, find_unit
@@ -65,7 +66,7 @@ def matmul(
     _check_inputs(unit, a, b)
     context = _result_context(unit, a, context)
     shape = _result_shape(a, b)
-    product = Product(unit, a.format, b.format, context.settings, scale, subnormals)
+    product = find_product(unit, a.format, b.format, context.settings, scale, subnormals)
     start = _start(unit, accumulator, shape)
     target = checked_target(context, out, shape)
     places = Places(context, product.places(a.shape[-1]), shape)

@@ -23,6 +23,9 @@ __all__ = ["Places"]
 
 Words = NDArray[np.uint32]
 
+#: Words that vector code may read beyond the last output.
+_SPARE = 32
+
 
 class Places:
     """The random words that one operation of a context takes.
@@ -72,6 +75,25 @@ class Places:
                 kept.clear()
                 kept[block] = made
         return made[row, :n]
+
+    def block(self, n_places: int, first: int, n: int) -> Words:
+        """Words (places, n and some more) of outputs first … at the places 0 … n_places - 1."""
+        wide = -(-(n + _SPARE) // 16) * 16
+        if self._given is not None:
+            words = np.zeros((n_places, wide), np.uint32)
+            given = self._given.reshape(-1, self._count)[:n_places, first : first + n]
+            words[:, :n] = given
+            return words
+        per_block = 4 if self._wide else 8
+        words = np.empty((-(-n_places // per_block) * per_block, wide), np.uint32)
+        assert isinstance(self._context.source, Philox)
+        for i in range(0, n_places, per_block):
+            fill_places(
+                words[i : i + per_block], first, i // per_block,
+                np.uint64(self._context.source.seed), np.uint64(self._context.operation),
+                self._wide,
+            )  # fmt: skip
+        return words
 
     def advance(self) -> None:
         """The operation was published."""

@@ -3,6 +3,7 @@
 Source    docs/semantics.md §2 (layout of sums and products).
 """
 
+# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from functools import cache

@@ -7,6 +7,7 @@ summation is such a list. The arithmetic of a step is that of the elementwise op
 Source    docs/semantics.md §2 and §4.
 """
 
+# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from functools import cache

@@ -10,6 +10,7 @@ no spread of exponents and no cancellation loses a digit.
 Source    docs/semantics.md §5.
 """
 
+# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -1,0 +1,126 @@
+"""Lane operations that products need: broadcasts from memory, cutting to whole numbers, fused
+multiply-add, and the processor's sticky inexact flag.
+
+Source    Intel SDM vol. 1 §10.2.3 (MXCSR); LLVM language reference (llvm.trunc, llvm.fma).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import binding, ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from fpsim.kernels.lanes import Lanes, _broadcast, _unary
+
+__all__ = [
+    "HAS_FMA",
+    "HAS_INEXACT_FLAG",
+    "clear_inexact",
+    "fused",
+    "inexact",
+    "spread_item",
+    "trunc",
+]
+
+
+def _host_has(feature: str) -> bool:
+    try:
+        return bool(binding.get_host_cpu_features().get(feature))
+    except RuntimeError:  # an architecture LLVM cannot ask about
+        return False
+
+
+#: Whether the processor fuses multiply and add (else a call would do it, slowly).
+HAS_FMA = _host_has("fma")
+#: Whether it is an x86 whose status register tells that an operation was inexact.
+HAS_INEXACT_FLAG = _host_has("sse2")
+
+_INEXACT_BIT = 0x20
+
+
+@intrinsic  # type: ignore[misc]
+def spread_item(typingctx: Any, pointer: Any, index: Any) -> Any:
+    """pointer[index] in all lanes of 512 bits: floats of a float array, else unsigned lanes."""
+    kind = "f" if isinstance(pointer.dtype, types.Float) else "u"
+    lanes = Lanes(kind, pointer.dtype.bitwidth, 512 // pointer.dtype.bitwidth)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _broadcast(builder, builder.load(builder.gep(args[0], [args[1]])), lanes)
+
+    return lanes(pointer, types.intp), codegen
+
+
+def _math(name: str) -> Any:
+    def build(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
+        fn = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(a.vector, [a.vector]), f"llvm.{name}.v{a.n}f{a.width}"
+        )
+        return builder.call(fn, [value])
+
+    return build
+
+
+#: Toward zero to a whole number, as a float.
+trunc = _unary(lambda a: a, _math("trunc"))
+
+
+@intrinsic  # type: ignore[misc]
+def fused(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
+    """x * y + z, rounded once by the processor; only where `HAS_FMA`."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        fn = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(x.vector, [x.vector] * 3), f"llvm.fma.v{x.n}f{x.width}"
+        )
+        return builder.call(fn, args)
+
+    return x(x, x, x), codegen
+
+
+def _control_word(builder: Any) -> Any:
+    """MXCSR in memory, and its address as the instructions take it."""
+    word = cgutils.alloca_once(builder, ir.IntType(32))
+    return word, builder.bitcast(word, ir.IntType(8).as_pointer())
+
+
+def _call(builder: Any, name: str, place: Any) -> None:
+    fn = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(ir.VoidType(), [place.type]), name
+    )
+    builder.call(fn, [place])
+
+
+@intrinsic  # type: ignore[misc]
+def inexact(typingctx: Any) -> Any:
+    """Whether an operation was inexact since `clear_inexact`. Store its results first.
+
+    LLVM does not know that arithmetic writes this flag; a store that the read cannot pass pins it.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        word, place = _control_word(builder)
+        _call(builder, "llvm.x86.sse.stmxcsr", place)
+        return builder.trunc(
+            builder.lshr(builder.load(word), ir.Constant(ir.IntType(32), 5)), ir.IntType(1)
+        )
+
+    return types.boolean(), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def clear_inexact(typingctx: Any) -> Any:
+    """Lower the inexact flag and leave every other bit of the status register. Returns 0."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        word, place = _control_word(builder)
+        _call(builder, "llvm.x86.sse.stmxcsr", place)
+        kept = builder.and_(
+            builder.load(word), ir.Constant(ir.IntType(32), ~_INEXACT_BIT & 0xFFFFFFFF)
+        )
+        builder.store(kept, word)
+        _call(builder, "llvm.x86.sse.ldmxcsr", place)
+        return context.get_constant(types.int64, 0)
+
+    return types.int64(), codegen

@@ -1,0 +1,146 @@
+"""A product: a unit with the formats and policies of one call, and what it asks of the kernels.
+
+Source    docs/semantics.md §5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.arithmetic import Carrier
+from fpsim.formats import BINARY32, Format
+from fpsim.kernels.store import store_kernel
+from fpsim.kernels.unit_general import Call
+from fpsim.plan import Plan, exact_width, plan
+from fpsim.rounding import RTZ
+from fpsim.settings import Settings
+from fpsim.units import MatrixUnit
+
+__all__ = ["Marks", "Product", "Store", "find_product"]
+
+Marks = NDArray[np.uint8]
+
+
+Words = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Store:
+    """One rounding of partials or of the result, as constants for lanes of 32 and of 64 bits."""
+
+    chosen: Plan
+    wide: Plan
+
+    def __call__(self, values: Carrier, marks: Marks, words: Words, low: bool) -> int:
+        loop = store_kernel(self.chosen.mode, low, self.chosen.residual)
+        return int(loop(values, marks, words, self.chosen.constants))
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A unit with the formats and policies of one product."""
+
+    unit: MatrixUnit
+    a: Format
+    b: Format
+    settings: Settings
+    scale: int = 0
+    subnormals: str | None = None
+
+    @cached_property
+    def policy(self) -> str:
+        """What happens to binary32 subnormals of the unit."""
+        if self.subnormals is not None:
+            return self.subnormals
+        return self.settings.subnormals if self.settings.format == BINARY32 else "keep"
+
+    @cached_property
+    def call(self) -> Call:
+        """The record as the general kernel reads it."""
+        unit = self.unit
+        short = unit.accumulator.emin == BINARY32.emin
+        join = unit.join
+        return Call(
+            terms=unit.terms,
+            calls=unit.calls,
+            window=-1 if unit.window is None else unit.window,
+            sticky=int(unit.cut == "sticky"),
+            fraction=self.a.precision + self.b.precision - 2,
+            scale=self.scale,
+            precision=unit.accumulator.precision,
+            emin=unit.accumulator.emin,
+            emax=unit.accumulator.emax,
+            to_zero=int(unit.rounding is RTZ),
+            join=join.precision if join else 0,
+            join_emin=join.emin if join else 0,
+            join_emax=join.emax if join else 0,
+            product_rounded=int(unit.product_rounded),
+            flush_in=int(short and self.policy == "flush_both"),
+            flush_out=int(short and self.policy != "keep"),
+            tiny_before=int(self.settings.tininess == "before"),
+            loud_nan=int(self.settings.quiet_nan_raises),
+        )
+
+    @cached_property
+    def store(self) -> Store | None:
+        """The rounding of partials narrower than the sums."""
+        narrower = self.unit.partials.precision < self.unit.emitted.precision
+        return _store(self.settings, self.unit.partials) if narrower else None
+
+    @cached_property
+    def final(self) -> Store | None:
+        """The last rounding, into a result narrower than the partials."""
+        fmt = self.settings.format
+        return _store(self.settings, fmt) if fmt != self.unit.partials else None
+
+    def passes(self, k: int) -> int:
+        """Passes over k products."""
+        return -(-k // self.unit.channels)
+
+    def places(self, k: int) -> range:
+        """Rounding places by the context: the stores of an output, then the last rounding."""
+        n = self.passes(k)
+        return range(0 if self.store else n, n + 1 if self.final else n)
+
+
+@lru_cache(maxsize=256)
+def _store(settings: Settings, fmt: Format) -> Store:
+    """Partials read out follow the overflow policy also where the accumulator is infinite."""
+    chosen = settings if settings.format == fmt else None
+    overflow = chosen.overflow if chosen else None
+    rule = Settings(
+        fmt,
+        settings.rounding,
+        overflow=overflow,
+        subnormals=chosen.subnormals if chosen else "keep",
+        tininess=settings.tininess,
+        quiet_nan_raises=settings.quiet_nan_raises,
+    )
+    infinite = "keep" if rule.overflow == "infinity" else rule.overflow
+    rule = Settings(
+        fmt, rule.rounding, overflow=rule.overflow, subnormals=rule.subnormals,
+        tininess=rule.tininess, infinite_input=infinite, quiet_nan_raises=rule.quiet_nan_raises,
+    )  # fmt: skip
+    width = exact_width("convert", rule, 4)
+    return Store(plan("convert", rule, width), plan("convert", rule, 64))
+
+
+_PRODUCTS: dict[tuple[object, ...], Product] = {}
+
+
+def find_product(
+    unit: MatrixUnit, a: Format, b: Format, settings: Settings, scale: int, subnormals: str | None
+) -> Product:
+    """The product of these choices, made once (told apart by identity, which is fast)."""
+    key = (id(unit), id(a), id(b), id(settings), scale, subnormals)
+    product = _PRODUCTS.get(key)
+    if product is None:
+        if len(_PRODUCTS) >= 256:
+            _PRODUCTS.clear()
+        # The product keeps what it was made of, so no other object takes these identities.
+        product = _PRODUCTS[key] = Product(unit, a, b, settings, scale, subnormals)
+    return product
