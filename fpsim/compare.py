@@ -45,6 +45,7 @@ def _read(x: Carrier, settings: Settings) -> Carrier:
     return np.where(np.abs(x) < settings.format.smallest_normal, zero, x)
 
 
+@np.errstate(invalid="ignore")
 def compare(
     name: str, x: Carrier, y: Carrier, settings: Settings, signalling: bool
 ) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
@@ -60,6 +61,7 @@ def compare(
     return truth, nan.astype(np.uint8) * np.uint8(Flags.INVALID)
 
 
+@np.errstate(invalid="ignore")
 def extreme(
     name: str, x: Carrier, y: Carrier, settings: Settings
 ) -> tuple[Carrier, NDArray[np.uint8]]:

@@ -24,6 +24,7 @@ def _read(x: Carrier, settings: Settings) -> NDArray[np.float64]:
     return wide
 
 
+@np.errstate(invalid="ignore")
 def remainder(
     x: Carrier,
     y: Carrier,
