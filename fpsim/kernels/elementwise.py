@@ -16,8 +16,22 @@ from numba import njit
 
 from fpsim.kernels.exact import divide_to_odd, root_to_odd, sum_to_odd
 from fpsim.kernels.lanes import (
-    any_lane, as_bits, as_float, copy_item, load_float, load_raw, load_word, or_lanes, pointer, room,
-    select, store_byte, store_float, stream_float, umax, width_of,
+    any_lane,
+    as_bits,
+    as_float,
+    copy_item,
+    load_float,
+    load_raw,
+    load_word,
+    or_lanes,
+    pointer,
+    room,
+    select,
+    store_byte,
+    store_float,
+    stream_float,
+    umax,
+    width_of,
 )  # fmt: skip
 from fpsim.kernels.philox import GROUP_HALF, fill_words
 from fpsim.kernels.round import RTN, RTP, SR, SR_EQUAL, round_fixed, round_random, round_residual
@@ -286,10 +300,13 @@ def kernel(variant: Variant) -> Any:
                 rows = (wi + m + GROUP_HALF - 1) // GROUP_HALF * GROUP_HALF
                 fill_words(room_words, first + b - wi, rows, seed, operation, WORDS == WORDS_WHOLE)
                 pw = room_words
-            what = (OP, MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, streaming and not filled)
+            step_choices = (
+                np.int64(OP), np.int64(MODE), np.int64(FLAGS), np.int64(FLUSH), np.int64(ONE_ZERO),
+                np.int64(GIVEN), np.int64(RESIDUAL), np.int64(streaming and not filled),
+            )  # fmt: skip
             for i in range(0, m, lanes):
                 seen = _step(
-                    what, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pm, mi + i, pw, wi + i,
+                    step_choices, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pm, mi + i, pw, wi + i,
                     rule, seen,
                 )  # fmt: skip
             if filled:
