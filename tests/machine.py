@@ -1,0 +1,92 @@
+"""Hashes of what each kernel gives on 10^5 inputs, as a program: one JSON object on stdout.
+
+`tests.test_machine_independence` runs it on this processor and on a plain x86-64-v2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim import compare, integers
+from fpsim.arithmetic import apply
+from fpsim.codes import from_codes, to_codes
+from fpsim.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, F143, Format
+from fpsim.kernels.random import xoroshiro_lanes
+from fpsim.remainder import remainder
+from fpsim.rounding import RNE, RTN, RTO, RTP, SR, SR_EQUAL, Rounding
+from fpsim.settings import Settings
+
+N = 100_000
+OPERANDS = {"convert": 1, "round_to_integral": 1, "sqrt": 1, "fma": 3}
+
+#: What the quick tier runs: every operation, both widths of lanes, both layouts of random words.
+QUICK: list[tuple[str, Format, Rounding]] = [
+    ("convert", BINARY16, RNE), ("convert", BINARY32, RNE), ("convert", F143, SR(13)),
+    ("add", BINARY16, RNE), ("add", BINARY16, SR(13)), ("multiply", BFLOAT16, RTN),
+    ("divide", BINARY16, RTO), ("sqrt", BINARY32, RNE), ("fma", BINARY32, RNE),
+    ("subtract", BINARY32, SR()),
+]  # fmt: skip
+
+FULL = [
+    (operation, fmt, rounding)
+    for operation in ("convert", "add", "subtract", "multiply", "divide", "sqrt", "fma")
+    for fmt in (BINARY16, BINARY32, BFLOAT16, E4M3FN)
+    for rounding in (RNE, RTP, RTO, SR_EQUAL, SR(4), SR(13, "even"), SR())
+]
+
+
+def digest(*arrays: NDArray[Any]) -> str:
+    """Hash of the bytes of arrays."""
+    total = hashlib.sha256()
+    for array in arrays:
+        total.update(np.ascontiguousarray(array).view(np.uint8).tobytes())
+    return total.hexdigest()
+
+
+def values(fmt: Format, seed: int) -> NDArray[Any]:
+    """Codes at random: every exponent, subnormals, infinities, NaN payloads."""
+    codes = np.random.default_rng([1, seed]).integers(0, fmt.n_codes, N)
+    return from_codes(codes, fmt)
+
+
+def inputs(operation: str, fmt: Format) -> list[NDArray[Any]]:
+    """Operands; those of a conversion are any binary64 near the format's range."""
+    if operation == "convert":
+        rng = np.random.default_rng(2)
+        exponents = rng.integers(fmt.emin - fmt.precision - 3, fmt.emax + 3, N)
+        return [np.ldexp(rng.uniform(-2, 2, N), exponents)]
+    return [values(fmt, seed) for seed in range(OPERANDS.get(operation, 2))]
+
+
+def hashes(everything: bool) -> Iterator[tuple[str, str]]:
+    """Name of a kernel and the hash of its values and flags."""
+    for operation, fmt, rounding in FULL if everything else QUICK:
+        operands, marks = inputs(operation, fmt), np.zeros(N, np.uint8)
+        settings = Settings(fmt, rounding)
+        out, _ = apply(operation, operands, settings, element_flags=marks, seed=5, number=3)
+        fast, flags = apply(operation, operands, settings, seed=5, number=3)
+        found = digest(out, marks, fast, np.array([flags]))
+        yield f"{operation} {fmt} {rounding}", found
+    x, y = values(BINARY32, 0), values(BINARY32, 1)
+    marks = np.zeros(N, np.uint8)
+    settings = Settings(BINARY32)
+    out, _ = remainder(x, y, settings, nearest=True, element_flags=marks)
+    yield "ieee_remainder binary32", digest(out, marks)
+    yield "less binary32", digest(*compare.compare("less", x, y, settings, False))
+    whole, _ = apply("round_to_integral", (x,), settings)
+    yield "to int32 binary32", digest(*integers.to_integers(x, whole, np.dtype(np.int32)))
+    wide = np.random.default_rng(3).integers(-(2**63), 2**63, N)
+    yield "from int64", digest(integers.to_binary64(wide))
+    yield "xoroshiro128aox", digest(xoroshiro_lanes(1, 2, N)[0])
+    yield "codes binary16", digest(to_codes(values(BINARY16, 0), BINARY16))
+
+
+if __name__ == "__main__":
+    json.dump(dict(hashes("full" in sys.argv)), sys.stdout)
