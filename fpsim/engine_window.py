@@ -5,7 +5,9 @@ Source    docs/semantics.md §5; the bounds are derived at `_fits`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -19,14 +21,28 @@ from fpsim.places import Places
 from fpsim.product import Marks, Product
 from fpsim.rounding import RTZ
 
-__all__ = ["run_window"]
+__all__ = ["NO_CONSTANTS", "Packed", "packed", "run_tiles", "run_window"]
 
 #: Random words of a block of rows, at most, and products below which one thread is enough.
 _WORDS, _SMALLEST = 1 << 20, 1 << 19
 
-_NO_CONSTANTS = np.zeros(64, np.uint64)
+NO_CONSTANTS = np.zeros(64, np.uint64)
 
-Packed = tuple[Carrier, NDArray[np.uint64]]
+Words = NDArray[np.uint32]
+
+#: Largest exponent of an operand that is not finite.
+_INFINITE = 1 << 16
+
+_NO_WORDS = NO_WORDS.reshape(1, -1)
+
+
+class Packed(NamedTuple):
+    """An operand in panels, and the smallest and largest exponent of its numbers."""
+
+    values: Carrier
+    exponents: NDArray[np.uint64]
+    low: int
+    high: int
 
 
 @lru_cache(maxsize=256)
@@ -46,7 +62,7 @@ def _kernel(product: Product) -> tuple[WindowVariant, NDArray[np.uint64], int] |
     variant = WindowVariant(
         unit.terms, unit.calls, unit.rounding is RTZ, int(store is not None), *how
     )
-    constants = store.wide.constants if store else _NO_CONSTANTS
+    constants = store.wide.constants if store else NO_CONSTANTS
     return variant, constants, unit.window
 
 
@@ -61,12 +77,31 @@ def run_window(
     variant, constants, window = found
     loop = window_kernel(variant._replace(low=places.low))
     depth = product.passes(a.shape[1]) * product.unit.channels
-    columns, low_b, high_b = _pack(b.T, COLUMNS, depth, product.b, np.float32, 0, 0)
-    n, k = values.shape[1], a.shape[1]
-    rows, low_a, high_a = _pack(a, ROWS, depth, product.a, np.float64, 1023, product.scale)
-    if not _fits(low_a + low_b + product.scale, high_a + high_b + product.scale, k, window, values):
+    columns = packed(b.T, COLUMNS, depth, product.b, np.float32)
+    rows = packed(a, ROWS, depth, product.a, np.float64, bias=1023, scale=product.scale)
+    low = rows.low + columns.low + product.scale
+    high = rows.high + columns.high + product.scale
+    if not _fits(low, high, a.shape[1], window, values):
         return False
-    passes = depth // product.unit.channels if places.active and product.store else 0
+
+    def call(tiles: slice, out: Carrier, out_marks: Marks, words: Words) -> int:
+        flags: int = loop(
+            rows.values[tiles], rows.exponents[tiles], columns.values, columns.exponents, out,
+            out_marks, words, constants, window,
+        )  # fmt: skip
+        return flags
+
+    run_tiles(product, call, rows, values, marks, places, first, a.shape[1])
+    return True
+
+
+def run_tiles(
+    product: Product, call: Callable[[slice, Carrier, Marks, Words], int], rows: Packed,
+    values: Carrier, marks: Marks, places: Places, first: int, k: int,
+) -> None:  # fmt: skip
+    """Blocks of rows on several threads, each with the random words of its stores."""
+    n = values.shape[1]
+    passes = product.passes(k) if places.active and product.store else 0
     step = max(1, _WORDS // (passes * n * ROWS)) if passes else values.shape[0]
 
     def work(begin: int, end: int) -> int:
@@ -76,46 +111,29 @@ def run_window(
             part = slice(t * ROWS, min(stop * ROWS, values.shape[0]))
             out = values[part]
             words = places.block(passes, first + part.start * n, out.size) if passes else _NO_WORDS
-            flags |= loop(
-                rows[0][t:stop],
-                rows[1][t:stop],
-                *columns,
-                out,
-                marks[part],
-                words,
-                constants,
-                window,
-            )
+            flags |= call(slice(t, stop), out, marks[part], words)
         return flags
 
-    tiles = rows[0].shape[0]
-    run_blocks(work, 0, tiles, max(1, _SMALLEST // max(1, n * k * ROWS)))
-    return True
+    run_blocks(work, 0, rows.values.shape[0], max(1, _SMALLEST // max(1, n * k * ROWS)))
 
 
-_NO_WORDS = NO_WORDS.reshape(1, -1)
-
-
-def _pack(
-    operand: Carrier, width: int, depth: int, fmt: Format, dtype: DTypeLike, bias: int, scale: int
-) -> tuple[Packed, int, int]:
-    """Rows of an operand as panels; smallest and largest exponent (huge if not finite)."""
+def packed(
+    operand: Carrier, width: int, depth: int, fmt: Format, dtype: DTypeLike, *, bias: int = 0,
+    scale: int = 0, tables: bool = True, even: bool = False,
+) -> Packed:  # fmt: skip
+    """Rows of an operand as panels (tiles, depth, width), padded with zeros."""
     rows, k = operand.shape
-    tiles = -(-rows // width)
-    panels = np.zeros((tiles, depth, width), np.float32)
-    whole = rows // width
+    tiles, whole = -(-rows // width), rows // width
+    panels = np.zeros((tiles + (tiles % 2 if even else 0), depth, width), np.float32)
     panels[:whole, :k] = operand[: whole * width].reshape(whole, width, k).swapaxes(1, 2)
     if whole < tiles:
         panels[whole, :k, : rows - whole * width] = operand[whole * width :].T
     values: Carrier = np.empty(panels.shape, dtype)
-    exponents = np.empty(panels.shape, np.uint64)
+    exponents = np.empty(panels.shape if tables else (0,), np.uint64)
     low, high, finite = pack(
         panels.view(np.uint32), values, exponents, bias + scale, fmt.emin, 2.0**scale
     )
-    return (values, exponents), low, high if finite else _INFINITE
-
-
-_INFINITE = 1 << 16
+    return Packed(values, exponents, low, high if finite else _INFINITE)
 
 
 def _fits(low: int, high: int, k: int, window: int, start: Carrier) -> bool:
@@ -124,10 +142,9 @@ def _fits(low: int, high: int, k: int, window: int, start: Carrier) -> bool:
     A product is below 2**(high + 2), and all sums are multiples of 2**(low - window) or of what the
     start is a multiple of.
     """
-    most = float(np.abs(start).max(initial=0.0))
-    if not most < 2.0**120 or high + 2 + k.bit_length() > 120 or low - window < -126:
+    if high + 2 + k.bit_length() > 120 or low - window < -126:
         return False
-    if most == 0:
+    if not start.any():
         return True
-    least = float(np.abs(start[start != 0]).min())
-    return least >= 2.0 ** (window - 126)
+    size = np.abs(start[start != 0])
+    return bool(size.max() < 2.0**120 and size.min() >= 2.0 ** (window - 126))

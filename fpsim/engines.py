@@ -12,6 +12,8 @@ import math
 import numpy as np
 
 from fpsim.arithmetic import Carrier
+from fpsim.engine_exact import run_exact
+from fpsim.engine_fused import run_fused
 from fpsim.engine_general import run_general
 from fpsim.engine_window import run_window
 from fpsim.places import Places
@@ -20,7 +22,7 @@ from fpsim.product import Marks, Product
 __all__ = ["ENGINES", "run"]
 
 #: Fast kernels, tried in this order; each returns False for what it must not run.
-ENGINES = [run_window]
+ENGINES = [run_window, run_exact, run_fused]
 
 #: Results that get their last rounding at a time.
 _CHUNK = 1 << 16

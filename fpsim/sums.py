@@ -230,7 +230,7 @@ class _Job:
     def _exact(self, level: int, marks: Marks) -> tuple[Carrier, int]:
         """The exact sum rounded to odd in binary64, then once into the format."""
         wide = self.rows.astype(np.float64)
-        finite: NDArray[np.bool_] = np.isfinite(wide).all(axis=1)
+        finite = np.asarray(np.isfinite(wide).all(axis=1))
         sums = np.empty(len(wide), np.int64)
         exact_sums(np.where(finite[:, None], wide, 0.0).view(np.int64), sums)
         slots = _slots(sums.view(np.float64)[:, None], 1)

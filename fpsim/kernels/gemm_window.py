@@ -47,13 +47,18 @@ from fpsim.kernels.round import SR, SR_EQUAL
 from fpsim.kernels.rule import INLINE, spread
 from fpsim.kernels.store import store_lanes
 
-__all__ = ["COLUMNS", "ROWS", "WindowVariant", "pack", "window_kernel"]
+__all__ = [
+    "COLUMNS", "ROWS", "WindowVariant", "fetch", "keep", "pack", "stored", "window_kernel",
+]  # fmt: skip
 
 #: Outputs of a tile.
 ROWS, COLUMNS = 4, 8
 
 #: Exponent that stands for zero, far below every other.
 _NOTHING = -400
+
+#: Operand elements of a group of rows (16 bytes each).
+_GROUP = 1 << 14
 
 _FIELD = 0x7FF0000000000000
 _ONE = 1 << 52
@@ -75,6 +80,8 @@ class WindowVariant(NamedTuple):
 def pack(panels, values, exponents, bias, emin, factor):  # type: ignore[no-untyped-def]
     """Values times a factor, and exponents plus bias as fields, of binary32 codes in panels.
 
+    An empty `exponents` is left alone.
+
     Returns the smallest and the largest exponent of a number (0 and -1 where all are zero), and
     whether all are finite.
     """
@@ -93,7 +100,8 @@ def pack(panels, values, exponents, bias, emin, factor):  # type: ignore[no-unty
         high = umax(high, select(number, field, none))
         special = special | (magnitude >= 0x7F800000)
         field = select(number, field, none + np.uint64(127 + _NOTHING))
-        store(fields, i, (field + np.uint64(bias - 127)) << 52)
+        if exponents.size:
+            store(fields, i, (field + np.uint64(bias - 127)) << 52)
         store_float(target, i, as_bits(load_float(source, i, none) * factors))
     least, most = np.int64(1 << 20), np.int64(-1)
     room_low, room_high = np.empty(8, np.uint64), np.empty(8, np.uint64)
@@ -125,7 +133,7 @@ def _one_call(terms, to_zero, acc, a, ea, i, b, eb, j, up, down):  # type: ignor
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def _stored(how, acc, words, w, rule):  # type: ignore[no-untyped-def]
+def stored(how, acc, words, w, rule):  # type: ignore[no-untyped-def]
     """Partials rounded as they are stored, and flags."""
     bits = as_bits(acc)
     word = bits
@@ -189,8 +197,11 @@ def window_kernel(variant: WindowVariant) -> Any:
         up = none + np.uint64((2046 + window) * _ONE)
         down = none + np.uint64(window * _ONE)
         tile, tile_marks = room(out, 32), room(marks, 32)
-        for panel in range(b.shape[0]):
-            for block in range(a.shape[0]):
+        # A group of rows stays in the second-level cache while the panels pass by.
+        group = max(1, _GROUP // (depth * ROWS))
+        for turn in range((a.shape[0] + group - 1) // group * b.shape[0]):
+            panel, begin = turn % b.shape[0], turn // b.shape[0] * group
+            for block in range(begin, min(begin + group, a.shape[0])):
                 i, j = block * depth * ROWS, panel * depth * COLUMNS
                 first = block * ROWS * columns + panel * COLUMNS
                 m, n = min(ROWS, rows - block * ROWS), min(COLUMNS, columns - panel * COLUMNS)
@@ -208,10 +219,10 @@ def window_kernel(variant: WindowVariant) -> Any:
                         c3 = _one_call(TERMS, TO_ZERO, c3, pa, pea, x + 3, pb, peb, y, up, down)
                     if STORE:
                         w = place * words.shape[1] + first
-                        c0, f0 = _stored(how, c0, pw, w, rule)
-                        c1, f1 = _stored(how, c1, pw, w + min(1, m - 1) * columns, rule)
-                        c2, f2 = _stored(how, c2, pw, w + min(2, m - 1) * columns, rule)
-                        c3, f3 = _stored(how, c3, pw, w + min(3, m - 1) * columns, rule)
+                        c0, f0 = stored(how, c0, pw, w, rule)
+                        c1, f1 = stored(how, c1, pw, w + min(1, m - 1) * columns, rule)
+                        c2, f2 = stored(how, c2, pw, w + min(2, m - 1) * columns, rule)
+                        c3, f3 = stored(how, c3, pw, w + min(3, m - 1) * columns, rule)
                         g0, g1, g2, g3 = g0 | f0, g1 | f1, g2 | f2, g3 | f3
                         place += 1
                 # A sum of zero is +0, also where it was cut away.
