@@ -20,16 +20,26 @@ from ipu.learn.tensor import Tensor, gradients
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 
-__all__ = ["SGD", "Slots", "Update", "compute_gradients"]
+__all__ = ["SGD", "Slots", "Step", "Update", "compute_gradients"]
 
 #: The optimiser's memory of each variable, by the variable's name.
 Slots = Mapping[str, tuple[Array, ...]]
 
 
+class Step(NamedTuple):
+    """What a rule makes of one variable: direction times rate is the change subtracted from it."""
+
+    direction: Array
+    change: Array
+    values: Array
+    slots: tuple[Array, ...]
+
+
 class Update(NamedTuple):
-    """What a rule did to one variable: the change that was to be subtracted, and the new values."""
+    """A variable's step: what was meant to happen, and what the format made of it."""
 
     variable: Variable
+    direction: Array
     change: Array
     before: Array
     after: Array
@@ -73,15 +83,15 @@ class SGD:
 
     def rule(
         self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
-    ) -> tuple[Array, Array, tuple[Array, ...]]:
-        """The new w, the change subtracted from it, and the new slots."""
+    ) -> Step:
+        """One step from w, with gradient g."""
         v = g
         if self.momentum:
             if slots:
                 v = device.add(device.multiply(slots[0], self.momentum), g)
             slots = (v,)
         change = device.multiply(v, rate)
-        return device.subtract(w, change), change, slots
+        return Step(v, change, device.subtract(w, change), slots)
 
     def apply_gradients(
         self,
@@ -104,12 +114,13 @@ class SGD:
                 _warn_of_underflow(rate, fmt)
             device = variable.device
             with device.naming(f"{variable.layer}/update"):
-                w, change, after[variable.name] = self.rule(
+                step = self.rule(
                     device, device.cast(variable.array, fmt), device.cast(gradient, fmt),
                     slots.get(variable.name, ()), rate,
                 )  # fmt: skip
-                new = device.cast(w, variable.dtype)
-            updates.append(Update(variable, change, variable.array, new))
+                new = device.cast(step.values, variable.dtype)
+            after[variable.name] = step.slots
+            updates.append(Update(variable, step.direction, step.change, variable.array, new))
         for update in updates:
             update.variable.assign(update.after)
             if observe is not None:

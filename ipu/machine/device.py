@@ -56,8 +56,9 @@ class MachineContext(Context):
         return super().replace(**changes)
 
     def dump(self) -> str:
-        """$FP_CTL and $FP_STS, as a tile exception prints them."""
-        return self.device.registers()
+        """$FP_CTL and $FP_STS, as a tile exception prints them, and the tensor worked on."""
+        tensor = self.device.tensor
+        return self.device.registers() + (f"\nin {tensor}" if tensor else "")
 
 
 class Device:
@@ -110,6 +111,8 @@ class Device:
         self.source = Philox(seed)
         self.clock = Clock()
         self.counts: Counts | None = Counts() if count else None
+        #: Name of the tensor that operations work on now; see `naming`.
+        self.tensor = ""
         self.units_used: dict[str, MatrixUnit] = {}
         self._contexts: dict[Format, MachineContext] = {}
         self._units: dict[tuple[Format, Format], MatrixUnit] = {}
@@ -147,22 +150,20 @@ class Device:
         """$FP_CTL and $FP_STS as text."""
         return dump(self.control, self.status)
 
-    @property
-    def tensor(self) -> str:
-        """Name under which operations are counted now."""
-        return "" if self.counts is None else self.counts.tensor
-
     @contextmanager
     def naming(self, tensor: str) -> Iterator[None]:
-        """Count the operations inside under that tensor's name."""
-        if self.counts is None:
-            yield
-            return
-        before, self.counts.tensor = self.counts.tensor, tensor
+        """The operations inside work on that tensor: counters and traps name it."""
+        before = self.tensor
+        self._name(tensor)
         try:
             yield
         finally:
-            self.counts.tensor = before
+            self._name(before)
+
+    def _name(self, tensor: str) -> None:
+        self.tensor = tensor
+        if self.counts is not None:
+            self.counts.tensor = tensor
 
     @property
     def facts(self) -> dict[str, Fact]:
