@@ -1,0 +1,355 @@
+"""Context and its state: corners of the interface, error sentences, golden values.
+
+Kinds: **corners** (shapes, scalars, outputs, traps), **golden** (textbook sums), **law** (layout of
+memory, chunks and threads never show in a result).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fpsim as fp
+
+HALF = fp.BINARY16
+
+
+def half(**choices: object) -> fp.Context:
+    return fp.Context(HALF, **choices)  # type: ignore[arg-type]
+
+
+# Golden ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.source("S4-08")
+def test_the_textbook_example_gives_the_corrected_digits() -> None:
+    x = half().array([0.0004])
+    assert float((x + 0.25 - 0.25)[0]) == 2.0**-11
+
+
+@pytest.mark.source("S4-09")
+@pytest.mark.parametrize(
+    ("small", "left"),
+    [(0.2, 0.199951171875), (0.02, 0.02001953125), (0.002, 0.001953125), (0.0002, 0.000244140625)],
+)
+def test_small_addends_lose_digits(small: float, left: float) -> None:
+    x = half().array(small)
+    assert float(x + 0.25 - 0.25) == left
+
+
+@pytest.mark.source("S4-11")
+def test_ten_thousand_small_additions_stall_at_a_quarter() -> None:
+    total = half().zeros(1)
+    for step in range(1, 10_001):
+        before = float(total[0])
+        total += 1e-4
+        if float(total[0]) == before:
+            break
+    assert (float(total[0]), step) == (0.25, 2182)
+
+
+@pytest.mark.parametrize(
+    ("fmt", "stalled", "at"), [(fp.BFLOAT16, 5.0625, 65), (fp.BINARY16, 7.0859375, 513)]
+)
+def test_the_harmonic_series_converges_in_few_digits(
+    fmt: fp.Format, stalled: float, at: int
+) -> None:
+    context = fp.Context(fmt)
+    total, n = context.zeros(()), 0
+    while True:
+        n += 1
+        more = total + 1.0 / context.array(n)
+        if float(more) == float(total):
+            break
+        total = more
+    assert (float(total), n) == (stalled, at)
+
+
+def test_one_random_bit_does_not_rescue_the_sum() -> None:
+    context = half(rounding=fp.SR(bits=1), seed=7)
+    total = context.zeros(64)
+    for _ in range(10_000):
+        total += 1e-4
+    assert set(total.values.tolist()) == {0.25}
+
+
+@pytest.mark.source("S4-42")
+def test_half_of_the_smallest_subnormal_and_below_is_zero() -> None:
+    values = half().array([1e-8, 2.0**-25, np.nextafter(2.0**-25, 1), 3.0e-8])
+    assert values.values.tolist() == [0.0, 0.0, 2.0**-24, 2.0**-24]
+
+
+def test_an_update_below_half_an_ulp_is_lost() -> None:
+    one = half().array(1.0)
+    assert float(one + 2.0**-10) == 1 + 2.0**-10
+    assert float(one + 2.0**-11) == 1.0
+
+
+# Scalars and operands -------------------------------------------------------------------------
+
+
+def test_python_numbers_are_constants_without_flags_or_draws() -> None:
+    context = half(rounding=fp.SR(), seed=1)
+    x = context.array([1.0])
+    context.clear_flags()
+    number = context.operation
+    assert (x * 0.1).values.tolist() != []
+    assert context.operation == number + 1
+    assert context.constant(0.1).values == np.float32(np.float16(0.1))
+
+
+def test_zeros_of_both_signs_are_different_constants() -> None:
+    context = half()
+    x = context.array([-0.0])
+    assert not np.signbit((x + 0.0).values[0])
+    assert np.signbit((x + -0.0).values[0])
+
+
+@pytest.mark.source("S4-04")
+def test_formats_never_mix() -> None:
+    x, y = fp.Context(fp.BINARY32).array([1.0]), half().array([1.0])
+    with pytest.raises(TypeError, match="x is binary32 and y is binary16; fpsim never promotes"):
+        _ = x + y
+    with pytest.raises(TypeError, match=r"Convert one: y\.to\(BINARY32\)\."):
+        _ = x + y
+
+
+@pytest.mark.parametrize("other", [np.float32(1), np.ones(2), np.float16(1), 1j, "1", None])
+def test_other_operands_are_refused(other: object) -> None:
+    with pytest.raises(TypeError, match=r"convert with ctx\.array\(y\)"):
+        _ = half().array([1.0]) + other
+
+
+@pytest.mark.parametrize(
+    "values",
+    [np.ones(2, complex), np.ones(2, object), np.array(["1"]), np.ones(2, np.longdouble), [None]],
+)
+def test_unsuitable_values_are_refused_and_nothing_is_drawn(values: object) -> None:
+    context = half(rounding=fp.SR(), seed=3)
+    with pytest.raises(TypeError, match="values have dtype"):
+        context.array(values)
+    assert context.operation == 0
+    assert context.flags == fp.Flags.NONE
+
+
+def test_large_integers_are_rounded_once() -> None:
+    context = fp.Context(fp.BINARY32)
+    assert float(context.array(2**24 + 1)) == 2.0**24
+    assert float(context.array([2**63 + 2**39 + 1])[0]) == 2.0**63 + 2.0**40
+    assert float(context.array(10**30)) == float(np.float32(10.0**30))
+
+
+def test_decimal_strings_are_rounded_once() -> None:
+    # Between the tie and the tie plus 2**-60: by way of binary64 it would round down.
+    text = "1.00048828125000000086736173798840354720596224069595336914062500"
+    assert float(half().decimal(text)) == 1 + 2.0**-10
+
+
+# Outputs --------------------------------------------------------------------------------------
+
+
+def test_out_takes_the_result_in_place_and_elsewhere() -> None:
+    context = half()
+    x = context.array(np.arange(100.0))
+    out = context.zeros(100)
+    assert context.add(x, x, out=out) is out
+    x += x
+    assert np.array_equal(x.values, out.values)
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (np.zeros(4, np.float64), "dtype float64"),
+        (np.zeros(5, np.float32), r"shape \(5,\)"),
+        ([0.0] * 4, "is not an ndarray"),
+    ],
+)
+def test_an_unsuitable_out_is_refused(out: object, message: str) -> None:
+    context = half(rounding=fp.SR())
+    x = context.zeros(4)
+    with pytest.raises((TypeError, ValueError), match=message):
+        context.add(x, 1.0, out=out)  # type: ignore[arg-type]
+    assert context.operation == 0
+
+
+def test_a_read_only_or_overlapping_out_is_refused() -> None:
+    context = half()
+    locked = np.zeros(4, np.float32)
+    locked.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        context.add(context.zeros(4), 1.0, out=locked)
+    memory = context.zeros(5)
+    with pytest.raises(ValueError, match="overlaps"):
+        context.add(memory[:4], 1.0, out=memory[1:])
+    assert not memory.values.any()
+
+
+# Traps ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.source("S4-39")
+def test_a_trap_publishes_nothing_and_names_the_first_guilty_element() -> None:
+    context = half(traps=fp.Flags.OVERFLOW, rounding=fp.SR(), seed=5)
+    x = context.wrap(np.float32([[1.0, 2.0], [60000.0, 49984.0]]))
+    out = context.zeros((2, 2))
+    with pytest.raises(fp.FloatingPointTrap) as caught:
+        context.multiply(x, 2.0, out=out)
+    trap = caught.value
+    assert (trap.operation, trap.index, trap.operands) == ("multiply", (1, 0), (60000.0, 2.0))
+    assert fp.Flags.OVERFLOW in trap.flags
+    assert not out.values.any()
+    assert context.operation == 0
+    assert fp.Flags.OVERFLOW in context.flags
+
+
+def test_comparisons_trap_too() -> None:
+    context = half(traps=fp.Flags.INVALID)
+    with pytest.raises(fp.FloatingPointTrap, match="less raised INVALID"):
+        context.less(context.array([1.0, np.nan]), 2.0)
+    assert not context.equal(context.array([np.nan]), 2.0).any()
+
+
+def test_counts_tell_flags_zeros_and_subnormals_of_each_operation() -> None:
+    context = half(count=True)
+    x = context.array([1e-7, 1e-9, 1.0, 70000.0])
+    x * 0.5
+    assert context.counts is not None
+    assert context.counts["", "convert"]["UNDERFLOW"] == 2
+    assert context.counts["", "convert"]["OVERFLOW"] == 1
+    assert context.counts["", "convert"]["zeros"] == 1
+    assert context.counts["", "convert"]["subnormals"] == 1
+    assert context.counts["", "multiply"]["results"] == 4
+
+
+# Random bits ----------------------------------------------------------------------------------
+
+
+def test_only_published_stochastic_operations_are_numbered() -> None:
+    context = half(rounding=fp.SR(), seed=9)
+    x = context.array([1.0, 2.0])
+    assert context.operation == 1
+    _ = x < 2.0, -x, abs(x)
+    assert context.operation == 1
+    _ = x / 3.0
+    assert context.operation == 2
+
+
+def test_children_are_independent_and_reproducible() -> None:
+    parent = half(rounding=fp.SR(), seed=11)
+    x = np.linspace(1, 2, 1000) + 1e-4
+    first, again, other = (parent.spawn(k).array(x).values for k in (0, 0, 1))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_replay_is_checked() -> None:
+    def context(bits: object) -> fp.Context:
+        return half(rounding=fp.SR(bits=3), bits=fp.Replay([bits]))
+
+    exact = context([7, 0]).array([1.0, 1.0])
+    assert exact.values.tolist() == [1.0, 1.0]
+    for bits, message in (([1], "shape"), ([8, 0], "must lie in"), ([0.5, 0.5], "dtype")):
+        drawn = context(bits)
+        with pytest.raises((TypeError, ValueError), match=message):
+            drawn.array([1.0, 1.1])
+        assert drawn.operation == 0
+
+
+def test_the_device_generator_owns_sixteen_bits() -> None:
+    with pytest.raises(ValueError, match="fewer"):
+        half(rounding=fp.SR(bits=17), bits=fp.Xoroshiro128aox(1)).array([1.1])
+
+
+@pytest.mark.parametrize("bits", [0, 33, -1])
+def test_impossible_numbers_of_bits_are_refused(bits: int) -> None:
+    with pytest.raises(ValueError, match="1 to 32"):
+        fp.SR(bits=bits)
+
+
+def test_the_limit_of_bits_is_in_the_sentence() -> None:
+    with pytest.raises(ValueError, match=r"min\(32, 51 - precision\) = 27"):
+        fp.Context(fp.BINARY32, rounding=fp.SR(bits=28))
+
+
+# Memory layout --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rounding", [fp.RNE, fp.RTN, fp.SR(bits=5), fp.SR(bits=20)])
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 127, 129, 1023, 1025, 5000])
+def test_layout_never_shows_in_the_result(rounding: fp.Rounding, n: int) -> None:
+    values = np.random.default_rng(n).standard_normal(n)
+    values[:: n // 7 + 1] = np.inf
+
+    def result(x: np.ndarray) -> tuple[list[int], fp.Flags]:
+        context = half(rounding=rounding, seed=4)
+        return context.convert(x).values.view(np.uint32).tolist(), context.flags
+
+    plain = result(values)
+    spaced = np.zeros((n, 3))
+    spaced[:, 1] = values
+    locked = values.copy()
+    locked.flags.writeable = False
+    assert result(spaced[:, 1]) == plain
+    assert result(locked) == plain
+    assert result(values[::-1][::-1]) == plain
+    if n > 200:
+        parts = [values[:130], values[130:]]
+        whole = half(rounding=rounding, seed=4)
+        assert whole.convert(np.concatenate(parts)).values.view(np.uint32).tolist() == plain[0]
+
+
+def test_empty_arrays_have_no_flags() -> None:
+    context = half()
+    assert (context.zeros((0, 3)) + 1.0).shape == (0, 3)
+    assert context.flags == fp.Flags.NONE
+
+
+def test_broadcasting_follows_numpy() -> None:
+    context = half()
+    x, y = context.array(np.arange(3.0)), context.array([[1.0], [2.0]])
+    assert np.array_equal((x + y).values, x.values + y.values)
+    assert np.array_equal((y - x).values, y.values - x.values)
+    with pytest.raises(ValueError, match="broadcast"):
+        _ = x + context.zeros(2)
+
+
+# Choices --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"rounding": "nearest"}, "rounding='nearest' is not a Rounding; use one of RNE"),
+        ({"overflow": "wrap"}, "overflow='wrap' is not known; use one of infinity"),
+        ({"subnormals": "flush"}, "use one of keep, flush_results, flush_both"),
+        ({"seed": -1}, r"0 to 2\*\*64 - 1"),
+    ],
+)
+def test_unknown_choices_are_named(choice: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        half(**choice)
+
+
+def test_a_format_offers_only_what_it_can_hold() -> None:
+    with pytest.raises(ValueError, match="overflow='infinity' is not in e4m3fn"):
+        fp.Context(fp.E4M3FN, overflow="infinity")
+    with pytest.raises(TypeError, match="scale format"):
+        fp.Context(fp.E8M0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="binary64 computes natively"):
+        fp.Context(fp.BINARY64, rounding="RTZ")
+
+
+def test_binary64_is_the_processors_own_arithmetic() -> None:
+    context = fp.Context(fp.BINARY64)
+    x = context.array([0.1, 1e308])
+    assert (x * 10.0).values.tolist() == [1.0, np.inf]
+    assert context.flags == fp.Flags.NONE
+    with pytest.raises(TypeError, match="fma is not offered in binary64"):
+        context.fma(x, x, x)
+
+
+def test_habits_of_a_format_do_not_follow_to_another() -> None:
+    context = half().replace(format=fp.E4M3FN)
+    assert context.settings.overflow == "nan"
+    assert half(overflow="saturate").replace(format=fp.E4M3FN).settings.overflow == "saturate"
