@@ -54,13 +54,26 @@ def unit_lines() -> Iterator[str]:
     yield "evidence: the weakest of a unit's constants; each one: fpsim.units.find_unit(NAME).facts"
 
 
-KINDS = {"experiments": experiment_lines, "formats": format_lines, "units": unit_lines}
+def bench_lines() -> Iterator[str]:
+    """Topics of benchmarks."""
+    from experiments.bench import TOPICS
+
+    for name, line in TOPICS.items():
+        yield f"{name:8} {line}"
+    yield ""
+    yield "run one with: fpsim bench TOPIC"
+
+
+KINDS = {
+    "experiments": experiment_lines, "formats": format_lines, "units": unit_lines,
+    "bench": bench_lines,
+}  # fmt: skip
 
 
 @click.command("list")
 @click.argument("kind", default="experiments", metavar=f"[{'|'.join(KINDS)}]")
 def command(kind: str) -> None:
-    """Show what there is: experiments (default), formats or matrix units."""
+    """Show what there is: experiments (default), formats, matrix units or benchmarks."""
     if kind not in KINDS:
         raise click.UsageError(f"kind={kind!r} is not known; use one of {', '.join(KINDS)}")
     for line in KINDS[kind]():
