@@ -31,7 +31,7 @@ from tests.tiers import reaches
 
 ROOT = Path(__file__).parents[1]
 PLAIN = "x86-64-v2"
-FEATURES = "+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16"
+FEATURES = "+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16"
 X86 = platform.machine() in ("x86_64", "AMD64")
 
 #: A symbol that calls a platform's fused multiply-add, as compilers leave it in an object file.

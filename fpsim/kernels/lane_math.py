@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import binding, ir
-from numba.core import cgutils, types
+from numba.core import cgutils, config, types
 from numba.extending import intrinsic
 
 from fpsim.kernels.lanes import Lanes, _broadcast, _unary
@@ -25,7 +25,10 @@ __all__ = [
 ]
 
 
-def _host_has(feature: str) -> bool:
+def _target_has(feature: str) -> bool:
+    """Whether code is compiled for a processor with it: the host, or what numba was told."""
+    if config.CPU_FEATURES is not None:
+        return f"+{feature}" in config.CPU_FEATURES.split(",")
     try:
         return bool(binding.get_host_cpu_features().get(feature))
     except RuntimeError:  # an architecture LLVM cannot ask about
@@ -33,9 +36,9 @@ def _host_has(feature: str) -> bool:
 
 
 #: Whether the processor fuses multiply and add (else a call would do it, slowly).
-HAS_FMA = _host_has("fma")
+HAS_FMA = _target_has("fma")
 #: Whether it is an x86 whose status register tells that an operation was inexact.
-HAS_INEXACT_FLAG = _host_has("sse2")
+HAS_INEXACT_FLAG = _target_has("sse2")
 
 _INEXACT_BIT = 0x20
 
