@@ -1,0 +1,316 @@
+"""Digits learnt in FP32, in FP16 to nearest and stochastically, and with FP32 parameters.
+
+The learning rate is small on purpose, as at the end of a long training: a single update is then
+smaller than half the distance between neighbouring FP16 values of most weights, and rounding to
+nearest swallows it. Every matrix product and every update runs through the simulated machine.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from experiments import digits
+from experiments.machine import units_of
+from experiments.processes import in_processes
+from experiments.progress import progress
+from experiments.result import Result, Row, UnitUsed, summary
+from ipu.learn.loss_scale import LEARNING_RATE, LossScale, NoLossScale, StaticLossScale
+from ipu.learn.optim import SGD, Update
+from ipu.learn.policy import FP16, FP32, MIXED, Policy
+from ipu.learn.train import Trainer
+from ipu.machine import FpCtl
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+QUESTION = "Does stochastic rounding rescue training in pure FP16?"
+BUDGET = 95
+DEFAULT = True
+
+RATE, MOMENTUM, BATCH, SCALE = 3e-4, 0.9, 32, 256.0
+EPOCHS, SEEDS = 40, 5
+FLAGS = {"OVERFLOW": "OFLO", "INVALID": "INV", "DIVBYZERO": "DIV0", "UNDERFLOW": "underflow"}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way of training: formats, stochastic rounding, loss scale."""
+
+    name: str
+    policy: Policy
+    stochastic: bool = False
+    loss_scale: LossScale = NoLossScale()  # noqa: RUF009  (an immutable value)
+
+    def __str__(self) -> str:
+        rounding = "SR" if self.stochastic else "RNE"
+        return f"{self.policy},rounding={rounding},loss_scale={self.loss_scale.value:g}"
+
+
+#: FP16 parameters: the learning rate is divided, as FP16 gradients would underflow again.
+_LINEAR = StaticLossScale(SCALE, LEARNING_RATE)
+VARIANTS = (
+    Variant("FP32", FP32),
+    Variant("FP16", FP16),
+    Variant("FP16, loss × 256", FP16, loss_scale=_LINEAR),
+    Variant("FP16 + SR", FP16, stochastic=True),
+    Variant("FP16 + SR, loss × 256", FP16, stochastic=True, loss_scale=_LINEAR),
+    Variant("mixed", MIXED),
+    Variant("mixed, loss × 256", MIXED, loss_scale=StaticLossScale(SCALE)),
+)
+
+
+class Job(NamedTuple):
+    """One training; `steps` cuts its epochs short."""
+
+    variant: int
+    seed: int
+    epochs: int
+    counted: bool
+    steps: int | None = None
+
+
+class Found(NamedTuple):
+    """What one training gave."""
+
+    rows: list[Row]
+    units: tuple[UnitUsed, ...]
+
+
+def run(quick: bool, seed: int) -> Result:
+    epochs, seeds = (2, 2) if quick else (EPOCHS, SEEDS)
+    first = range(seed, seed + seeds)
+    # Kernels are compiled here, once, before there are two processes.
+    warm = [Job(v, seed, 1, count, 2) for v in range(len(VARIANTS)) for count in (True, False)]
+    for job in progress(warm, "kernels"):
+        _train(job)
+    jobs = [Job(v, s, epochs, s == seed) for s in first for v in range(len(VARIANTS))]
+    rows: list[Row] = []
+    units: dict[UnitUsed, None] = {}
+    for found in in_processes(_train, jobs, "trainings"):
+        rows += found.rows
+        units |= dict.fromkeys(found.units)
+    parameters = {
+        "network": "64-64-10 dense, relu", "learning rate": RATE, "momentum": MOMENTUM,
+        "batch": BATCH, "epochs": epochs, "seeds": list(first), "loss scale": SCALE,
+        "test digits": digits.HELD_BACK,
+    }  # fmt: skip
+    policy = "; ".join(f"{v.name}: {v}" for v in VARIANTS)
+    return Result(rows, _answer(rows), policy, parameters, tuple(units))
+
+
+def _train(job: Job) -> Found:
+    variant, data = VARIANTS[job.variant], digits.load()
+    watch = Watch()
+    with warnings.catch_warnings():
+        # A learning rate divided by the loss scale is subnormal in FP16: part of what is shown.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        trainer = Trainer(
+            digits.network, SGD(RATE, MOMENTUM), policy=variant.policy,
+            control=FpCtl(esr=variant.stochastic), loss_scale=variant.loss_scale, seed=job.seed,
+            observe=watch, count=job.counted,
+        )  # fmt: skip
+        learn, test = data.split(job.seed)
+        images = trainer.device.from_host(data.images, variant.policy.compute)
+        losses = []
+        for epoch in range(1, job.epochs + 1):
+            chosen = islice(digits.batches(learn, BATCH, job.seed, epoch), job.steps)
+            losses.append(np.mean([trainer.step(images[b], data.labels[b]) for b in chosen]))
+        exceptions = list(_exceptions(trainer)) if job.counted else []
+        accuracy = trainer.accuracy(images[test], data.labels[test])
+    found: list[Row] = [
+        {"part": "loss", "epoch": e, "loss": float(x)} for e, x in enumerate(losses, 1)
+    ]
+    found += [{"part": "test", "accuracy": accuracy}, *watch.rows(), *exceptions]
+    label: Row = {"policy": variant.name, "seed": job.seed}
+    return Found([{**label, **row} for row in found], units_of(trainer.device))
+
+
+class Watch:
+    """Follows the updates: what was meant, and what arrived."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, np.ndarray] = {}
+
+    def __call__(self, update: Update) -> None:
+        moved = update.before.values - update.after.values
+        meant = update.change.values.astype(np.float64)
+        wanted = update.direction.values != 0
+        found = (
+            np.count_nonzero(wanted), np.count_nonzero(wanted & (moved == 0)),
+            (meant * meant).sum(), (meant * moved).sum(),
+        )  # fmt: skip
+        layer = update.variable.layer.rpartition("/")[2]
+        self.sums[layer] = self.sums.get(layer, 0.0) + np.array(found, np.float64)
+
+    def rows(self) -> Iterator[Row]:
+        """Per layer: the share of updates without effect, and of the movement that is missing."""
+        for layer, (wanted, without, meant, made) in self.sums.items():
+            yield {"part": "updates", "layer": layer, "without_effect": float(without / wanted),
+                   "movement_lost": float(1 - made / meant)}  # fmt: skip
+
+
+def _exceptions(trainer: Trainer) -> Iterator[Row]:
+    """Per layer and phase: results, and how many raised each exception."""
+    totals: dict[tuple[str, str], Counter[str]] = {}
+    for (tensor, _), row in (trainer.device.counts or {}).items():
+        layer, _, phase = tensor.removeprefix("all_vars/").partition("/")
+        totals.setdefault((layer, phase or "forward"), Counter()).update(row)
+    for (layer, phase), row in totals.items():
+        raised = {name: row[flag] for flag, name in FLAGS.items()}
+        yield {"part": "exceptions", "layer": layer, "phase": phase, "results": row["results"],
+               **raised}  # fmt: skip
+
+
+def _final(rows: list[Row], policy: str) -> tuple[float, float]:
+    """Mean and standard deviation of the test accuracy over the seeds."""
+    return summary(Result(rows, "", "").column("accuracy", part="test", policy=policy))
+
+
+def _answer(rows: list[Row]) -> str:
+    points = {v.name: 100 * _final(rows, v.name)[0] for v in VARIANTS}
+    spread = {v.name: 100 * _final(rows, v.name)[1] for v in VARIANTS}
+    gap, gained = points["FP32"] - points["FP16"], points["FP16 + SR"] - points["FP16"]
+    lost = Result(rows, "", "")
+    missing = {
+        p: 100 * lost.column("movement_lost", part="updates", policy=p, layer="hidden").mean()
+        for p in ("FP16", "FP16 + SR")
+    }
+    said = "Yes" if gap > 0 and gained > 0.8 * gap else "In part" if gained > 0 else "No"
+    return (
+        f"{said}. FP32 reaches {_points(points, spread, 'FP32')} test accuracy, pure FP16 "
+        f"{_points(points, spread, 'FP16')}, as rounding to nearest swallows {missing['FP16']:.0f} "
+        f"% of the hidden layer's movement; stochastic rounding loses {missing['FP16 + SR']:.1f} % "
+        f"and reaches {_points(points, spread, 'FP16 + SR')} ({gained:+.1f} of {gap:.1f} points), "
+        f"FP32 parameters {_points(points, spread, 'mixed')}; a loss scale of 256 alone changes "
+        f"FP16 by {points['FP16, loss × 256'] - points['FP16']:+.1f} points."
+    )
+
+
+def _points(mean: dict[str, float], sd: dict[str, float], name: str) -> str:
+    return f"{mean[name]:.1f} ± {sd[name]:.1f} %"
+
+
+def plot(result: Result) -> Figure:
+    from experiments.drawing import new_figure
+
+    figure, (curves, ends, updates, counters) = new_figure(
+        13, 8.6, mosaic="AB;CD", caption=result.answer, width_ratios=[1, 1.2],
+        height_ratios=[1.1, 1],
+    )  # fmt: skip
+    _plot_losses(curves, result)
+    _plot_accuracy(ends, result)
+    _plot_updates(updates, result)
+    _plot_exceptions(counters, result)
+    return figure
+
+
+def _looks() -> dict[str, dict[str, str]]:
+    """Colour by arithmetic; with a loss scale dashed and hollow."""
+    from experiments import drawing
+
+    base = {"FP32": drawing.GREY, "FP16": drawing.BLUE, "FP16 + SR": drawing.GREEN,
+            "mixed": drawing.PURPLE}  # fmt: skip
+    return {
+        v.name: {
+            "color": base[v.name.partition(",")[0]],
+            "linestyle": "-" if isinstance(v.loss_scale, NoLossScale) else "--",
+        }
+        for v in VARIANTS
+    }
+
+
+def _plot_losses(axes: Axes, result: Result) -> None:
+    for name, look in _looks().items():
+        rows = result.select(part="loss", policy=name)
+        epochs = sorted({int(str(row["epoch"])) for row in rows})
+        each = np.array([[r["loss"] for r in rows if r["epoch"] == e] for e in epochs])
+        axes.plot(epochs, each.mean(axis=1), label=name, **look)
+        if name in ("FP32", "FP16"):
+            low, high = each.min(axis=1), each.max(axis=1)
+            axes.fill_between(epochs, low, high, color=look["color"], alpha=0.12, linewidth=0)
+    axes.set(title="Training loss (bands: all seeds)", xlabel="epoch",
+             ylabel="cross-entropy (nats)", xlim=(1, max(epochs)))  # fmt: skip
+    axes.legend(fontsize=9, loc="lower left")
+
+
+def _plot_accuracy(axes: Axes, result: Result) -> None:
+    for place, (name, look) in enumerate(_looks().items()):
+        each = 100 * result.column("accuracy", part="test", policy=name)
+        filled = look["color"] if look["linestyle"] == "-" else "white"
+        axes.plot(each, [place] * each.size, "o", color=look["color"], markerfacecolor=filled,
+                  markersize=6, alpha=0.75)  # fmt: skip
+        mean, sd = summary(each)
+        axes.plot([mean, mean], [place - 0.28, place + 0.28], color="#222222", linewidth=2)
+        axes.annotate(f"{mean:.1f} ± {sd:.1f} %", (1.02, place), fontsize=9.5, va="center",
+                      xycoords=("axes fraction", "data"))  # fmt: skip
+    _name_rows(axes)
+    axes.set(title="Test accuracy: one point per seed, and the mean",
+             xlabel="digits recognised (%)")  # fmt: skip
+
+
+def _name_rows(axes: Axes) -> None:
+    """Policies as the rows of a panel, the first on top."""
+    names = list(_looks())
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+
+
+def _plot_updates(axes: Axes, result: Result) -> None:
+    for place, (name, look) in enumerate(_looks().items()):
+        for k, layer in enumerate(digits.LAYERS):
+            where = {"part": "updates", "policy": name, "layer": layer}
+            height, strong = place + (k - 0.5) * 0.4, k == 0
+            lost = 100 * result.column("movement_lost", **where).mean()
+            still = 100 * result.column("without_effect", **where).mean()
+            bar = f"movement lost, {layer} layer" if name == "FP16" else None
+            tick = "updates without effect" if place + k == 0 else None
+            alpha = 0.95 if strong else 0.5
+            axes.barh(height, lost, 0.36, color=look["color"], alpha=alpha, label=bar)
+            axes.plot([still], [height], "|", color="#222222", markersize=10, markeredgewidth=1.8,
+                      label=tick)  # fmt: skip
+    _name_rows(axes)
+    axes.set(title="What swamping takes from the updates", xlim=(-2, 102),
+             xlabel="share of the intended movement, and of updates (%)")  # fmt: skip
+    axes.legend(fontsize=9, loc="lower right")
+
+
+def _plot_exceptions(axes: Axes, result: Result) -> None:
+    axes.axis("off")
+    axes.set_title("Exceptions by layer and phase (first seed)")
+    rows = result.select(part="exceptions")
+    loud = [r for r in rows if any(r[name] for name in FLAGS.values())]
+    places = list(dict.fromkeys((r["layer"], r["phase"]) for r in loud))
+    cells = []
+    for layer, phase in places:
+        found = {r["policy"]: r for r in rows if (r["layer"], r["phase"]) == (layer, phase)}
+        cells.append([f"{layer}, {phase}", *(_cell(found.get(name)) for name in _looks())])
+    heads = ["", *(n.replace(", loss × ", ",\n× ").replace(" + SR", "\n+ SR") for n in _looks())]
+    table = axes.table(cells, colLabels=heads, cellLoc="center", bbox=[0, 0.14, 1, 0.84],
+                       colWidths=[0.24] + [0.109] * len(_looks()))  # fmt: skip
+    table.auto_set_font_size(False)
+    table.set_fontsize(8.5)
+    for (line, _), cell in table.get_celld().items():
+        cell.set(edgecolor="#DDDDDD", facecolor="#F4F7FA" if line == 0 else "white")
+        cell.set_height(cell.get_height() * (1.7 if line == 0 else 1))
+    note = (
+        "Share of results that underflowed (became inexact and subnormal or zero).\n"
+        "OFLO, INV and DIV0 stand below it with their number, if they were raised."
+    )
+    axes.text(0, 0.02, note, fontsize=8.5, transform=axes.transAxes)
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return ""
+    share = float(row["underflow"]) / max(float(row["results"]), 1)  # type: ignore[arg-type]
+    text = "–" if not share else "< 0.1%" if share < 0.001 else f"{share:.1%}"
+    loud = [f"{name} {row[name]}" for name in ("OFLO", "INV", "DIV0") if row[name]]
+    return "\n".join([text, *loud])

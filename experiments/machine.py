@@ -1,0 +1,25 @@
+"""What a device's results rest on, as a report prints it."""
+
+from __future__ import annotations
+
+from experiments.result import UnitUsed
+from fpsim.formats import BINARY16
+from ipu.machine import Device
+
+
+def units_of(device: Device) -> tuple[UnitUsed, ...]:
+    """The matrix units that ran, each with the weakest evidence among its constants, and the rules
+    of the registers that the results depend on."""
+    units = [
+        UnitUsed(unit.name, str(unit.weakest_evidence), unit.instruction)
+        for unit in device.units_used.values()
+    ]
+    names = ["f16 overflow", "f32 denormals"]
+    if device.context(BINARY16).rounding.stochastic:
+        names.append("random bits")
+    rules = [
+        UnitUsed(f"{name}: {fact.value}", str(fact.evidence), fact.source)
+        for name, fact in device.facts.items()
+        if name in names
+    ]
+    return (*units, *rules)
