@@ -53,8 +53,8 @@ def test_in_place_operators_keep_the_memory(x: fp.Array) -> None:
 
 
 def test_reflected_operators_keep_the_order(x: fp.Array) -> None:
-    assert float((1.0 - HALF.array(0.25))) == 0.75
-    assert float((1.0 / HALF.array(4.0))) == 0.25
+    assert float(1.0 - HALF.array(0.25)) == 0.75
+    assert float(1.0 / HALF.array(4.0)) == 0.25
 
 
 @pytest.mark.parametrize("call", [lambda x: x % 2.0, lambda x: np.remainder(x, 2.0)])

@@ -40,7 +40,7 @@ def test_small_addends_lose_digits(small: float, left: float) -> None:
 @pytest.mark.source("S4-11")
 def test_ten_thousand_small_additions_stall_at_a_quarter() -> None:
     total = half().zeros(1)
-    for step in range(1, 10_001):
+    for step in range(1, 10_001):  # noqa: B007 (read after the loop)
         before = float(total[0])
         total += 1e-4
         if float(total[0]) == before:
