@@ -201,11 +201,12 @@ def exact_kernel(variant: ExactVariant) -> Any:
                 seen = clean
                 for k in range(0, depth, stretch_length):
                     length = min(stretch_length, depth - k)
+                    # A start of -0 would survive products of -0; a sum of zero is +0.
                     c = (
-                        load_float(left, 0, none), load_float(left, 8, none),
-                        load_float(left, 16, none), load_float(left, 24, none),
-                        load_float(right, 0, none), load_float(right, 8, none),
-                        load_float(right, 16, none), load_float(right, 24, none),
+                        load_float(left, 0, none) + 0.0, load_float(left, 8, none) + 0.0,
+                        load_float(left, 16, none) + 0.0, load_float(left, 24, none) + 0.0,
+                        load_float(right, 0, none) + 0.0, load_float(right, 8, none) + 0.0,
+                        load_float(right, 16, none) + 0.0, load_float(right, 24, none) + 0.0,
                     )  # fmt: skip
                     w = k // PASS * words.shape[1] + first
                     x, y, z = i + k * ROWS, j0 + k * 8, j1 + k * 8

@@ -134,8 +134,8 @@ def _one_call(terms, to_zero, acc, a, ea, i, b, eb, j, up, down):  # type: ignor
 
 @njit(**INLINE)  # type: ignore[misc]
 def stored(how, acc, words, w, rule):  # type: ignore[no-untyped-def]
-    """Partials rounded as they are stored, and flags."""
-    bits = as_bits(acc)
+    """Partials rounded as they are stored, and flags. A sum of zero is +0 before it is rounded."""
+    bits = as_bits(acc + 0.0)
     word = bits
     if how[0] == SR or how[0] == SR_EQUAL:
         word = load_word(words, w, bits)
@@ -225,11 +225,13 @@ def window_kernel(variant: WindowVariant) -> Any:
                         c3, f3 = stored(how, c3, pw, w + min(3, m - 1) * columns, rule)
                         g0, g1, g2, g3 = g0 | f0, g1 | f1, g2 | f2, g3 | f3
                         place += 1
-                # A sum of zero is +0, also where it was cut away.
-                store_float(tile, 0, as_bits(c0 + 0.0))
-                store_float(tile, 8, as_bits(c1 + 0.0))
-                store_float(tile, 16, as_bits(c2 + 0.0))
-                store_float(tile, 24, as_bits(c3 + 0.0))
+                if not STORE:
+                    # A sum of zero is +0, also where it was cut away.
+                    c0, c1, c2, c3 = c0 + 0.0, c1 + 0.0, c2 + 0.0, c3 + 0.0
+                store_float(tile, 0, as_bits(c0))
+                store_float(tile, 8, as_bits(c1))
+                store_float(tile, 16, as_bits(c2))
+                store_float(tile, 24, as_bits(c3))
                 keep(po, tile, first, columns, m, n, none)
                 if STORE and any_lane((g0 | g1 | g2 | g3) != 0):
                     raised = raised | g0 | g1 | g2 | g3
