@@ -14,14 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import ipu.machine  # noqa: F401  (registers the units of the IPU)
 from fpsim import compare, integers
 from fpsim.arithmetic import apply
 from fpsim.codes import from_codes, to_codes
+from fpsim.context import Context
 from fpsim.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, F143, Format
 from fpsim.kernels.random import xoroshiro_lanes
+from fpsim.linalg import matmul
 from fpsim.remainder import remainder
 from fpsim.rounding import RNE, RTN, RTO, RTP, SR, SR_EQUAL, Rounding
 from fpsim.settings import Settings
+from fpsim.units import find_unit
 
 N = 100_000
 OPERANDS = {"convert": 1, "round_to_integral": 1, "sqrt": 1, "fma": 3}
@@ -88,5 +92,27 @@ def hashes(everything: bool) -> Iterator[tuple[str, str]]:
     yield "codes binary16", digest(to_codes(values(BINARY16, 0), BINARY16))
 
 
+#: Engines of matrix units: windowed, exact with one rounding per call, fused per term.
+QUICK_UNITS = ["AMP_F16_F32", "AMP_F16_F32.exact", "AMP_F32_F32"]
+FULL_UNITS = [
+    *QUICK_UNITS, "AMP_F16_F16", "AMP_F16_F32.sticky", "AMP_F16_F32.sequential_f32", "AMP_F8_F16",
+    "V100_F16_F32", "A100_TF32_F32", "ADA_E4M3_F16",
+]  # fmt: skip
+
+
+def products(everything: bool) -> Iterator[tuple[str, str]]:
+    """Name of a matrix unit and the hash of two products: ordinary numbers, and all codes."""
+    for name in FULL_UNITS if everything else QUICK_UNITS:
+        fmt = find_unit(name).inputs[0]
+        rng, context = np.random.default_rng(4), Context(fmt)
+        operands = [rng.standard_normal(shape) for shape in ((61, 96), (96, 75))]
+        first = matmul(*(context.array(x) for x in operands), name)
+        codes = [rng.integers(0, fmt.n_codes, x.shape) for x in operands]
+        second = matmul(*(context.wrap(from_codes(c, fmt)) for c in codes), name)
+        flags = np.array([int(context.flags | first.context.flags | second.context.flags)])
+        yield name, digest(first.values, second.values, flags)
+
+
 if __name__ == "__main__":
-    json.dump(dict(hashes("full" in sys.argv)), sys.stdout)
+    chosen = "full" in sys.argv
+    json.dump(dict([*hashes(chosen), *products(chosen)]), sys.stdout)
