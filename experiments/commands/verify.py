@@ -94,6 +94,21 @@ def exhaustive(operation: str, rounding: str, tininess: str, stride: int) -> int
     return status
 
 
+@command.command("matrix-unit")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--unit", required=True, metavar="NAME", help="See: fpsim list units.")
+@click.option("--result", type=click.Choice(["fp32", "fp16"]), default=None,
+              help="Which recorded results; default: those of the unit's partials.")  # fmt: skip
+def matrix_unit(file: Path, unit: str, result: str | None) -> int:
+    """Recorded results of a matrix unit: FILE is an .npz with a, b, c, d_fp32 or d_fp16."""
+    import ipu.machine  # noqa: F401  (registers the units of the IPU)
+    from fpsim.verify.units import read, verify
+
+    with bad_input():
+        report = verify(read(file), unit, result)
+    return tell([report])
+
+
 def streams(files: tuple[Path, ...]) -> Iterator[tuple[str, BinaryIO]]:
     """(name, binary stream) of each file; standard input for none, or for -."""
     for path in files or (Path("-"),):
