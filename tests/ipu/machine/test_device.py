@@ -1,0 +1,316 @@
+"""The device: the hardware's measured behaviour (golden), traps, numbering, counters, targets."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fpsim import BFLOAT16, BINARY16, BINARY32, F143, Context, FloatingPointTrap, Flags
+from ipu.machine import ALL_ON, MK1, MK2, MK2_FP8, Device, FpCtl, FpSts
+from ipu.machine.control import STOCHASTIC
+
+MEASURED = pytest.mark.source("TensorFlow plugin: floating_point_control_bits_test.py")
+INT_MIN = -2147483648
+
+
+def half(device, *values):
+    return device.from_host(list(values), BINARY16)
+
+
+def single(device, *values):
+    return device.from_host(list(values), BINARY32)
+
+
+# What the framework's tests found on hardware -------------------------------------------------
+
+
+@MEASURED
+def test_nan_becomes_the_smallest_integer_or_stops():
+    device = Device()
+    assert device.to_integers(half(device, math.nan), "int32").tolist() == [INT_MIN]
+    assert device.status == FpSts(inv=True)
+    strict = Device(control=FpCtl(inv=True))
+    with pytest.raises(FloatingPointTrap):
+        strict.to_integers(half(strict, math.nan), "int32")
+
+
+@MEASURED
+@pytest.mark.source("S4-39")
+@pytest.mark.parametrize("x", [10000.0, 8.0])
+def test_half_divided_by_zero_is_nan_with_div0_alone(x):
+    device = Device()
+    result = device.divide(half(device, x), half(device, 0.0))
+    assert math.isnan(result.values[0])
+    assert device.status == FpSts(div0=True)
+    strict = Device(control=FpCtl(div0=True))
+    with pytest.raises(FloatingPointTrap, match="DIVBYZERO"):
+        strict.divide(half(strict, x), half(strict, 0.0))
+
+
+@MEASURED
+def test_single_divided_by_zero_is_infinity_with_div0_alone():
+    device = Device()
+    assert device.divide(single(device, 8.0), single(device, 0.0)).values.tolist() == [math.inf]
+    assert device.status == FpSts(div0=True)
+    strict = Device(control=FpCtl(div0=True))
+    with pytest.raises(FloatingPointTrap, match="DIVBYZERO"):
+        strict.divide(single(strict, 8.0), single(strict, 0.0))
+
+
+@MEASURED
+@pytest.mark.source("S4-38")
+def test_half_overflow_saturates_or_is_nan_or_stops():
+    for control, expected, raised in (
+        (FpCtl(), 65504.0, FpSts(oflo=True)),
+        (FpCtl(nanoo=True), math.nan, FpSts(inv=True, oflo=True)),
+    ):
+        device = Device(control=control)
+        big = half(device, 10000.0)
+        np.testing.assert_array_equal(device.multiply(big, big).values, [expected])
+        assert device.status == raised
+    strict = Device(control=FpCtl(oflo=True))
+    with pytest.raises(FloatingPointTrap, match="OVERFLOW"):
+        strict.multiply(half(strict, 10000.0), half(strict, 10000.0))
+
+
+@pytest.mark.source("poplibs: FloatPointBehaviour.cpp")
+def test_single_overflow_is_infinity_and_stops_if_armed():
+    device = Device()
+    huge = single(device, 1e30)
+    assert device.multiply(huge, huge).values.tolist() == [math.inf]
+    assert device.status == FpSts(oflo=True)
+    strict = Device(control=FpCtl(oflo=True))
+    with pytest.raises(FloatingPointTrap):
+        strict.multiply(single(strict, 1e30), single(strict, 1e30))
+
+
+@MEASURED
+@pytest.mark.source("S4-13")
+def test_one_and_a_thousandth_in_4096_lanes():
+    """P(up) is 0.0244, so 100 of 4096 are expected with standard deviation 9.9; the band of ±60 is
+    six of them (false alarm below 1e-8)."""
+    for esr, distinct in ((False, 1), (True, 2)):
+        device = Device(control=FpCtl(esr=esr))
+        ones = device.from_host(np.ones(4096), BINARY16)
+        found = device.add(ones, half(device, 1e-3)).values
+        assert len(set(found.tolist())) == distinct
+    neighbours = {1.0009765625, 1.001953125}
+    assert set(found.tolist()) == neighbours
+    assert abs(int((found == max(neighbours)).sum()) - 0.0244 * 4096) < 60
+
+
+@MEASURED
+@pytest.mark.source("S4-12")
+def test_a_weight_of_1000_does_not_feel_250_small_steps():
+    device = Device()
+    w, step = half(device, 1000.0), half(device, 1e-3)
+    for _ in range(250):
+        w = device.subtract(w, step)
+    assert w.values.tolist() == [1000.0]
+
+
+# Rules of the machine -------------------------------------------------------------------------
+
+
+def test_single_subnormals_are_flushed_unless_switched():
+    tiny = 2.0**-130
+    assert Device().add(single(Device(), tiny), 0.0).values.tolist() == [0.0]
+    ieee = Device(f32_denormals="ieee")
+    assert ieee.add(single(ieee, tiny), 0.0).values.tolist() == [tiny]
+
+
+def test_half_subnormals_are_kept():
+    device = Device()
+    assert device.multiply(half(device, 2.0**-14), 0.5).values.tolist() == [2.0**-15]
+
+
+def test_an_infinite_single_stays_infinite_as_half():
+    device = Device()
+    assert device.cast(single(device, math.inf), BINARY16).values.tolist() == [math.inf]
+    assert device.status == FpSts()
+
+
+def test_quarter_casts_saturate_or_are_nan_and_infinity_is_always_nan():
+    for nanoo, expected in ((False, 240.0), (True, math.nan)):
+        device = Device(MK2_FP8, FpCtl(nanoo=nanoo))
+        found = device.cast(half(device, 1000.0, math.inf), F143).values
+        np.testing.assert_array_equal(found, np.float32([expected, math.nan]))
+
+
+def test_reading_a_nan_raises_inv_and_max_returns_the_number():
+    device = Device()
+    x, y = half(device, math.nan), half(device, 2.0)
+    assert device.maximum(x, y).values.tolist() == [2.0]
+    assert device.status == FpSts(inv=True)
+    propagating = Device(max_nan="propagate")
+    assert math.isnan(propagating.maximum(x, y).values[0])
+
+
+def test_relu_passes_nan_on():
+    device = Device()
+    found = device.relu(half(device, math.nan, -1.0, 3.0)).values
+    np.testing.assert_array_equal(found, np.float32([math.nan, 0.0, 3.0]))
+
+
+def test_sums_of_halves_accumulate_in_single():
+    """4096 ones and a half: binary16 would stop at 2048."""
+    device = Device()
+    x = device.from_host([[1.0]] * 4096, BINARY16)
+    assert device.reduce_sum(x, axis=0).values.tolist() == [[4096.0]]
+
+
+def test_reduce_max_of_nan_raises_inv():
+    device = Device()
+    x = device.from_host([[1.0, math.nan, 3.0]], BINARY32)
+    assert device.reduce_max(x, axis=1).values.tolist() == [[3.0]]
+    assert device.status == FpSts(inv=True)
+
+
+# Traps, numbering, counters -------------------------------------------------------------------
+
+
+@pytest.mark.source("S4-39")
+def test_a_trap_names_the_first_guilty_element_and_publishes_nothing():
+    device = Device(control=FpCtl(oflo=True), count=True)
+    x = device.from_host([[1.0, 300.0], [400.0, 2.0]], BINARY16)
+    out = device.zeros((2, 2), BINARY16)
+    with device.naming("layer/update"), pytest.raises(FloatingPointTrap) as caught:
+        device.multiply(x, x, out=out)
+    trap = caught.value
+    assert (trap.index, trap.operands) == ((0, 1), (300.0, 300.0))
+    assert "OFLO 0x1" in trap.dump.splitlines()[1]
+    assert trap.dump.splitlines()[2] == "in layer/update"
+    assert not out.values.any()
+    assert device.counts == {}
+    assert device.status == FpSts(oflo=True)
+
+
+def test_matmul_traps_with_the_registers_too():
+    device = Device(control=FpCtl(oflo=True))
+    x = device.from_host([[60000.0, 60000.0]], BINARY16)
+    with pytest.raises(FloatingPointTrap, match=r"\$FP_STS"):
+        device.matmul(x, x.T)
+
+
+def test_status_is_sticky_until_cleared():
+    device = Device()
+    device.divide(half(device, 1.0), half(device, 0.0))
+    device.add(half(device, 1.0), half(device, 1.0))
+    assert device.status == FpSts(div0=True)
+    device.clear_status()
+    assert device.status == FpSts()
+
+
+def test_stochastic_operations_are_numbered_over_the_whole_device():
+    device = Device(MK2_FP8, FpCtl(esr=True), seed=7)
+    x = device.from_host(np.linspace(0, 1, 50), BINARY16)
+    device.add(x, 1e-3)
+    device.add(device.cast(x, BINARY32), 1e-3)
+    assert device.clock.operation == 1
+    device.cast(x, F143)
+    found = device.add(x, 1e-3)
+    assert device.clock.operation == 3
+    alone = Context(BINARY16, rounding=STOCHASTIC[BINARY16], seed=7, overflow="saturate")
+    alone.operation = 2
+    assert (found.codes() == alone.add(alone.wrap(x.values), 1e-3).codes()).all()
+
+
+def test_a_trap_leaves_the_number_alone():
+    device = Device(control=ALL_ON)
+    with pytest.raises(FloatingPointTrap):
+        device.multiply(half(device, 60000.0), 2.0)
+    assert device.clock.operation == 0
+
+
+def test_operators_and_conversions_of_device_arrays_are_the_device_s():
+    device = Device(control=FpCtl(nanoo=True))
+    x = half(device, 60000.0)
+    assert math.isnan((x + x).values[0])
+    assert device.status == FpSts(inv=True, oflo=True)
+    assert x.to(BINARY32).context is device.context(BINARY32)
+
+
+@pytest.mark.source("S4-28")
+def test_counters_tell_tensors_and_operations_apart():
+    device = Device(count=True)
+    gradient = half(device, 2.0**-24, 1.0)
+    with device.naming("dense/gradient"):
+        device.multiply(gradient, 0.25)
+    device.add(gradient, 1.0)
+    row = device.counts["dense/gradient", "multiply"]
+    assert (row["results"], row["zeros"], row["UNDERFLOW"]) == (2, 1, 1)
+    assert device.counts["", "add"]["zeros"] == 0
+
+
+def test_counting_changes_no_bit():
+    x = np.linspace(-3, 3, 200)
+    found = []
+    for count in (False, True):
+        device = Device(control=FpCtl(esr=True), count=count, seed=3)
+        a = device.from_host(x, BINARY16)
+        found.append(device.divide(device.multiply(a, a), 3.0).codes())
+    assert (found[0] == found[1]).all()
+
+
+# Targets --------------------------------------------------------------------------------------
+
+
+def test_bfloat16_is_for_the_hypothetical_target():
+    with pytest.raises(ValueError, match="target=mk2 computes in binary16, binary32, not in bf"):
+        Device().from_host([1.0], BFLOAT16)
+    assert Device("hypothetical").from_host([1.0], BFLOAT16).values.tolist() == [1.0]
+
+
+@pytest.mark.source("S4-02")
+def test_half_peak_is_four_times_single_peak():
+    for target in (MK1, MK2):
+        assert target.peak("binary16") == 4 * target.peak("binary32")
+
+
+@pytest.mark.source("Jia et al., arXiv 1912.03413; thecharlieblake.co.uk/ipus")
+def test_published_peaks():
+    assert MK1.peak("binary16") == pytest.approx(124.5e12, rel=1e-3)
+    assert MK2.peak("binary16") == pytest.approx(250e12, rel=2e-3)
+
+
+def test_unknown_switches_are_answered_with_the_known_ones():
+    with pytest.raises(ValueError, match="target='mk3' is not known; use one of mk1, mk2"):
+        Device("mk3")
+    with pytest.raises(ValueError, match="preset='fast' is not known; use one of window"):
+        Device(preset="fast")
+    with pytest.raises(ValueError, match="max_nan='first' is not known"):
+        Device(max_nan="first")
+
+
+def test_matrix_units_follow_inputs_partials_and_preset():
+    device = Device(preset="exact", partials=BINARY16)
+    x = device.from_host(np.eye(4), BINARY16)
+    device.matmul(x, x)
+    device.matmul(x, x, partials=BINARY32)
+    y = device.cast(x, BINARY32)
+    device.matmul(y, y)
+    assert set(device.units_used) == {"AMP_F16_F16.exact", "AMP_F16_F32.exact", "AMP_F32_F32"}
+
+
+def test_half_partials_lose_what_single_partials_keep():
+    """2048 + 1 over two passes: a half partial cannot hold 2049."""
+    x = np.zeros((1, 32))
+    x[0, 0], x[0, 16] = 2048.0, 1.0
+    found = {}
+    for partials in (BINARY16, BINARY32):
+        device = Device()
+        a = device.from_host(x, BINARY16)
+        ones = device.from_host(np.ones((32, 1)), BINARY16)
+        found[partials] = device.matmul(a, ones, partials=partials).values.item()
+        wide = device.matmul(a, ones, partials=BINARY32, out=BINARY32)
+    assert found == {BINARY16: 2048.0, BINARY32: 2048.0}
+    assert wide.values.item() == 2049.0
+
+
+def test_flags_of_operations_are_ieee_s_underneath():
+    device = Device()
+    device.multiply(half(device, 2.0**-24), 0.5)
+    assert device.context(BINARY16).flags == Flags.UNDERFLOW | Flags.INEXACT
+    assert device.status == FpSts()
