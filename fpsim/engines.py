@@ -37,7 +37,8 @@ def run(
     marks = np.zeros(shape, np.uint8)
     size = math.prod(shape[-2:])
     if b.ndim == 2:
-        a, rows = a.reshape(-1, a.shape[-1]), math.prod(shape[:-1])
+        rows = math.prod(shape[:-1])
+        a = a.reshape(rows, a.shape[-1])
         matrix = (rows, shape[-1])
         _run_matrix(product, a, b, values.reshape(matrix), marks.reshape(matrix), places, 0)
     else:

@@ -48,6 +48,9 @@ Axis = int | tuple[int, ...] | None
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 _NO_WORDS = np.zeros((1, LANES), np.uint32)
 
+#: Elements of a mean: their number is divided by exactly.
+_MOST = 1 << 26
+
 #: Additions of sixteen outputs below which a second thread costs more than it gives.
 _SMALLEST = 1 << 15
 
@@ -155,6 +158,8 @@ def _reduce(
         raise ValueError(f"block={block} is not a number of elements; use 1 or more")
     (values,) = context.carriers((x,))
     rows, shape = _rows(values, axis)
+    if divide and rows.shape[1] > _MOST:
+        raise ValueError(f"x has {rows.shape[1]} elements; a mean takes at most 2**26, split it")
     target = checked_target(context, out, shape)
     job = _Job(context, order, rows, block, divide)
     watched = wants_marks(context)
@@ -248,8 +253,10 @@ class _Job:
 
     def _divide(self, result: Carrier, level: int, marks: Marks) -> int:
         """result /= n, with the last place."""
-        pair = np.stack([result, np.full_like(result, self.n)], axis=1).astype(np.float64)
+        pair = np.empty((len(result), 2), np.float64)
+        pair[:, 0], pair[:, 1] = result, self.n
         slots = _slots(pair, 2)
+        slots[:, 1] = self.n  # also beside the last output
         program = np.array([[0, 0, 0, 1, self.places - 1]], np.int64)
         flags = self._run("divide", slots, program, marks, level)
         result[...] = _outputs(slots, 0, len(result))
