@@ -56,7 +56,7 @@ def python(*arguments: str, **environment: str) -> str:
 @pytest.fixture(scope="module")
 def plain() -> tuple[dict[str, str], Path]:
     """Hashes from a plain processor, and the folder of its compiled kernels (kept between runs)."""
-    folder = cache_folder().parent.parent / PLAIN
+    folder = cache_folder().parent / PLAIN
     out = python(
         "-m", "tests.machine", *(["full"] if reaches("full") else []),
         NUMBA_CPU_NAME=PLAIN, NUMBA_CPU_FEATURES=FEATURES, FPSIM_CACHE_DIR=str(folder),
