@@ -21,7 +21,8 @@ from fpsim.settings import Settings
 __all__ = ["Carrier", "apply", "check_out", "fold", "into"]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
-_CODES["round_to_integral"] = _CODES["convert"]
+# One kernel, three plans: from another format, within one format, to whole numbers.
+_CODES["copy"] = _CODES["round_to_integral"] = _CODES["convert"]
 
 #: Below these numbers of elements a second thread costs more than it gives.
 _SMALLEST_STREAMING, _SMALLEST_COMPUTING = 1 << 20, 1 << 17
@@ -192,7 +193,7 @@ def apply(
 
 #: binary64 is the reference and computes with the processor's own arithmetic.
 _NATIVE: dict[str, Any] = {
-    "convert": np.positive, "add": np.add, "subtract": np.subtract, "multiply": np.multiply,
+    "convert": np.positive, "copy": np.positive, "add": np.add, "subtract": np.subtract, "multiply": np.multiply,
     "divide": np.divide, "sqrt": np.sqrt, "round_to_integral": np.rint,
 }  # fmt: skip
 

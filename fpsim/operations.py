@@ -248,8 +248,10 @@ class Operations(ABC):
         Raises    TypeError for complex, object, string and longdouble input.
         Source    IEEE 754-2019 §5.4.2 convertFormat, convertFromInt.
         """
-        carrier = x.values if isinstance(x, Array) else floats(x)
-        return self.rounded("convert", [carrier], out)
+        if isinstance(x, Array):
+            own = x.format == self.settings.format
+            return self.rounded("copy" if own else "convert", [x.values], out)
+        return self.rounded("convert", [floats(x)], out)
 
     def to_integers(self, x: Operand, dtype: DTypeLike) -> NDArray[Any]:
         """x as int32, int64, uint32 or uint64, rounded to whole numbers by this context's rounding.

@@ -89,7 +89,7 @@ def exact_width(operation: str, settings: Settings, input_size: int) -> int:
         or getattr(settings.rounding, "residual", "truncate") != "truncate"
     ):
         return 64
-    if operation in ("convert", "round_to_integral"):
+    if operation in ("convert", "copy", "round_to_integral"):
         return 32
     if operation in ("add", "subtract"):
         return 32 if settings.random_most <= 22 - fmt.precision else 64
@@ -197,10 +197,14 @@ def _edges(settings: Settings, lane: Lane, integral: bool) -> dict[str, int]:
     """Overflow, tininess and special values, for both signs."""
     fmt, mode = settings.format, settings.rounding.name
     nan = _nan_rule(settings, lane)
-    overflow, infinite = settings.overflow, settings.infinite_input
+    overflow = settings.overflow
+    # The choice is for conversions; an infinity rounded to a whole number stays one.
+    infinite = "keep" if integral and fmt.has_infinity else settings.infinite_input
     assert overflow is not None
     assert infinite is not None
     pole = settings.divide_by_zero
+    # Asked for, the NaN of x / 0 is made from numbers; where infinity is missing it is overflow's.
+    pole_nan = nan["nan_made"] if pole == "nan" else nan["nan_set"]
     if pole == "infinity" and not fmt.has_infinity:
         pole = overflow
     end = _brink(fmt, lane, integral and fmt.max < 2 ** (fmt.precision - 1))
@@ -216,7 +220,7 @@ def _edges(settings: Settings, lane: Lane, integral: bool) -> dict[str, int]:
         edges[f"over_value_{name}"] = _value_bits(beyond, fmt, lane, negative, made)
         edges[f"tiny_{name}"] = 0 if integral else _tiny_threshold(settings, lane, negative)
         edges[f"infinite_{name}"] = _value_bits(infinite, fmt, lane, negative, made)
-        edges[f"zero_divide_{name}"] = _value_bits(pole, fmt, lane, negative, made)
+        edges[f"zero_divide_{name}"] = _value_bits(pole, fmt, lane, negative, pole_nan)
     return edges
 
 
@@ -242,9 +246,11 @@ def _rule(operation: str, settings: Settings, lane: Lane) -> Rule:
     emin = fmt.precision - 1 if integral else fmt.emin
     values = _grid(fmt, emin, mode, lane) | _edges(settings, lane, integral)
     everything = lane.sign | (lane.sign - 1)
+    flush_operands = settings.subnormals == "flush_both" and operation != "convert"
     return Rule(
         flush=0 if settings.subnormals == "keep" else everything,
-        daz=lane.bits(fmt.smallest_normal) if settings.subnormals == "flush_both" else 0,
+        # The operand of a conversion is of another format and need not be subnormal there.
+        daz=lane.bits(fmt.smallest_normal) if flush_operands else 0,
         largest=lane.bits(fmt.max),
         random_bits=settings.random_bits,
         # Whole numbers are not subnormals, so they look at no more digits than others.

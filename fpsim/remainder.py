@@ -43,7 +43,9 @@ def remainder(
     shape = x.shape
     x, y = x.ravel(), y.ravel()
     a, b = _read(x, settings), _read(y, settings)
-    settings = settings.replace(rounding=RNE)
+    # Operands are read already; what is tiny from here on is a result.
+    flushing = "flush_results" if settings.subnormals == "flush_both" else settings.subnormals
+    settings = settings.replace(rounding=RNE, subnormals=flushing)
     exact = a.copy()  # where only y is infinite, x is the answer
     ordinary = np.isfinite(a) & np.isfinite(b) & (b != 0)
     some = np.empty(int(ordinary.sum()), np.float64)

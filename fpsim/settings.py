@@ -105,6 +105,11 @@ class Settings:
                 f"overflow={self.overflow!r} is not in {fmt.name}, which has no such value; "
                 f"use {' or '.join(offered)}"
             )
+        if self.divide_by_zero == "nan" and not fmt.has_nan:
+            raise ValueError(
+                f"divide_by_zero='nan' is not in {fmt.name}, which has no NaN; use infinity, "
+                "which stands for what overflow gives there"
+            )
         if self.infinite_input is None:
             self._set("infinite_input", "keep" if fmt.has_infinity else self.overflow)
         elif not holds[self.infinite_input]:
