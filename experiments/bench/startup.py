@@ -40,9 +40,11 @@ start = time.perf_counter(); x + x; print(time.perf_counter() - start)
 
 def _in_process(code: str, cache: str | None = None) -> float:
     """Seconds that a fresh interpreter prints; compiled code is in `cache`, or in a new folder."""
+    # Importing fpsim has named this process's own cache folder; a child shall name its own.
+    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
     with tempfile.TemporaryDirectory() as empty:
         done = subprocess.run(
-            [sys.executable, "-c", code], env={**os.environ, "FPSIM_CACHE_DIR": cache or empty},
+            [sys.executable, "-c", code], env={**environment, "FPSIM_CACHE_DIR": cache or empty},
             check=True, capture_output=True, text=True,
         )  # fmt: skip
     return float(done.stdout)
