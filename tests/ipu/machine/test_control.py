@@ -47,7 +47,7 @@ def test_bits_stand_where_the_machine_has_them():
 def test_presets():
     assert FRAMEWORK_DEFAULT.word == 0
     assert POPLAR_STRUCT_DEFAULT.word == 7
-    assert POPART_CHECKS == FpCtl(inv=True, div0=True, oflo=True, nanoo=True)
+    assert FpCtl(inv=True, div0=True, oflo=True, nanoo=True) == POPART_CHECKS
     assert ALL_ON.word == 7 | 1 << 19 | 1 << 20
 
 

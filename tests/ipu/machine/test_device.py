@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fpsim import BFLOAT16, BINARY16, BINARY32, F143, Context, FloatingPointTrap, Flags
+from fpsim import BFLOAT16, BINARY16, BINARY32, F143, Context, Flags, FloatingPointTrap
 from ipu.machine import ALL_ON, MK1, MK2, MK2_FP8, Device, FpCtl, FpSts
 from ipu.machine.control import STOCHASTIC
 
