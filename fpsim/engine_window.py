@@ -15,11 +15,20 @@ from numpy.typing import DTypeLike, NDArray
 from fpsim.arithmetic import Carrier
 from fpsim.formats import BINARY32, Format
 from fpsim.kernels.elementwise import NO_WORDS
-from fpsim.kernels.gemm_window import COLUMNS, ROWS, WindowVariant, pack, window_kernel
+from fpsim.kernels.gemm_window import (
+    COLUMNS,
+    CUT,
+    NEAREST,
+    ROWS,
+    WHOLE,
+    WindowVariant,
+    pack,
+    window_kernel,
+)  # fmt: skip
 from fpsim.parallel import run_blocks
 from fpsim.places import Places
-from fpsim.product import Marks, Product
-from fpsim.rounding import RTZ
+from fpsim.product import Marks, Product, nearest
+from fpsim.rounding import RNE, RTZ
 
 __all__ = ["NO_CONSTANTS", "Packed", "packed", "run_tiles", "run_window"]
 
@@ -45,25 +54,40 @@ class Packed(NamedTuple):
     high: int
 
 
+class Plan(NamedTuple):
+    """A record as the kernel takes it."""
+
+    variant: WindowVariant
+    constants: NDArray[np.uint64]
+    window: int
+    edge: np.uint64
+
+
 @lru_cache(maxsize=256)
-def _kernel(product: Product) -> tuple[WindowVariant, NDArray[np.uint64], int] | None:
-    """Compiled kernel, constants of the stores and window; None for records it does not know."""
+def _plan(product: Product) -> Plan | None:
+    """How the kernel runs a product; None for records it does not know."""
     unit, store = product.unit, product.store
     if (
         unit.window is None
         or unit.cut != "truncate"
         or unit.join is not None
         or unit.order != "ascending"
-        or unit.accumulator != BINARY32
         or unit.window + (unit.terms + 1).bit_length() > 50
     ):
         return None
+    accumulator, edge, sums = unit.accumulator, 0, NEAREST
+    if accumulator.emin == BINARY32.emin and unit.rounding is RTZ:
+        sums, edge = CUT, (1 << 64) - (1 << (53 - accumulator.precision))
+    elif accumulator == unit.partials and unit.calls == 1 and unit.rounding is RNE:
+        if accumulator != BINARY32:
+            sums, edge = WHOLE, (1023 + accumulator.emin) << 52
+            store = nearest(accumulator)
+    elif accumulator != BINARY32:
+        return None
     how = (store.wide.mode, False, store.wide.residual) if store else (0, False, 0)
-    variant = WindowVariant(
-        unit.terms, unit.calls, unit.rounding is RTZ, int(store is not None), *how
-    )
+    variant = WindowVariant(unit.terms, unit.calls, sums, int(store is not None), *how)
     constants = store.wide.constants if store else NO_CONSTANTS
-    return variant, constants, unit.window
+    return Plan(variant, constants, unit.window, np.uint64(edge))
 
 
 def run_window(
@@ -71,11 +95,11 @@ def run_window(
     first: int,
 ) -> bool:  # fmt: skip
     """One matrix product into values and marks; False if this kernel must not run it."""
-    found = _kernel(product)
+    found = _plan(product)
     if found is None:
         return False
-    variant, constants, window = found
-    loop = window_kernel(variant._replace(low=places.low))
+    variant, constants, window, edge = found
+    loop = window_kernel(variant._replace(low=places.low and product.store is not None))
     depth = product.passes(a.shape[1]) * product.unit.channels
     columns = packed(b.T, COLUMNS, depth, product.b, np.float32)
     rows = packed(a, ROWS, depth, product.a, np.float64, bias=1023, scale=product.scale)
@@ -87,7 +111,7 @@ def run_window(
     def call(tiles: slice, out: Carrier, out_marks: Marks, words: Words) -> int:
         flags: int = loop(
             rows.values[tiles], rows.exponents[tiles], columns.values, columns.exponents, out,
-            out_marks, words, constants, window,
+            out_marks, words, constants, window, edge,
         )  # fmt: skip
         return flags
 

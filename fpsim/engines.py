@@ -63,7 +63,40 @@ def _run_matrix(
     """One matrix product: values hold the partials and receive the sums, marks their flags."""
     if values.size == 0 or a.shape[1] == 0:
         return
-    for engine in ENGINES:
-        if engine(product, a, b, values, marks, places, first):
-            return
-    run_general(product, a, b, values, marks, places, first)
+    whole = (product, a, b, values, marks, places, first)
+    if not (_run_fast(*whole) or _run_around_specials(*whole)):
+        run_general(*whole)
+
+
+def _run_fast(
+    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places,
+    first: int,
+) -> bool:  # fmt: skip
+    return any(engine(product, a, b, values, marks, places, first) for engine in ENGINES)
+
+
+def _run_around_specials(
+    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places,
+    first: int,
+) -> bool:  # fmt: skip
+    """Rows and columns with infinities or NaN by the general kernel, the rest by a fast one."""
+    rows = ~(np.isfinite(a).all(axis=1) & np.isfinite(values).all(axis=1))
+    columns = ~np.isfinite(b).all(axis=0)
+    if rows.all() or columns.all() or not (rows.any() or columns.any()):
+        return False
+    if places.active and product.store:
+        return False  # scattered outputs would need their own random words
+    start = values.copy()
+    values[rows] = 0
+    clean_a, clean_b = a.copy(), b.copy()
+    clean_a[rows], clean_b[:, columns] = 0, 0
+    if not _run_fast(product, clean_a, clean_b, values, marks, places, first):
+        values[...] = start
+        return False
+    of_rows, of_columns = np.ix_(rows, columns | True), np.ix_(rows | True, columns)
+    for some, x, y in ((of_rows, a[rows], b), (of_columns, a, b[:, columns])):
+        part, part_marks = start[some], np.zeros(start[some].shape, np.uint8)
+        if part.size:
+            run_general(product, x, y, part, part_marks, places, 0)
+        values[some], marks[some] = part, part_marks
+    return True

@@ -20,7 +20,7 @@ from fpsim.rounding import RTZ
 from fpsim.settings import Settings
 from fpsim.units import MatrixUnit
 
-__all__ = ["Marks", "Product", "Store", "find_product"]
+__all__ = ["Marks", "Product", "Store", "find_product", "nearest"]
 
 Marks = NDArray[np.uint8]
 
@@ -127,6 +127,12 @@ def _store(settings: Settings, fmt: Format) -> Store:
     )  # fmt: skip
     width = exact_width("convert", rule, 4)
     return Store(plan("convert", rule, width), plan("convert", rule, 64))
+
+
+@lru_cache(maxsize=16)
+def nearest(fmt: Format) -> Store:
+    """The rounding of a unit's own accumulator: to nearest even, infinity on overflow."""
+    return _store(Settings(fmt), fmt)
 
 
 _PRODUCTS: dict[tuple[object, ...], Product] = {}

@@ -183,10 +183,15 @@ def general_only(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", DATA)
-@pytest.mark.parametrize(
-    "name", ["AMP_F16_F32", "AMP_F16_F16", "AMP_F16_F32.exact", "AMP_F16_F16.exact", "AMP_F32_F32",
-             "AMP_F8_F16", "AMP_BF16_F32.exact", "V100_F16_F32", "H100_BF16_F32"],
-)  # fmt: skip
+FAST = [
+    "AMP_F16_F32", "AMP_F16_F16", "AMP_F16_F32.exact", "AMP_F16_F16.exact", "AMP_F32_F32",
+    "AMP_F8_F16", "AMP_BF16_F32.exact", "V100_F16_F32", "H100_BF16_F32", "V100_F16_F16",
+    "ADA_E4M3_F32", "ADA_E5M2_F16",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DATA)
+@pytest.mark.parametrize("name", FAST)
 def test_fast_engines_give_what_the_general_one_gives(name, kind, general_only):
     rng = np.random.default_rng([DATA.index(kind), 77])
     unit = find_unit(name)

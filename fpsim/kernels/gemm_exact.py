@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.exact import sum_to_odd
 from fpsim.kernels.gemm_window import ROWS, fetch, keep, stored
 from fpsim.kernels.lane_math import clear_inexact, fused, inexact, spread_item
@@ -38,7 +39,7 @@ from fpsim.kernels.lanes import (
     store_byte,
     store_float,
 )  # fmt: skip
-from fpsim.kernels.rule import INLINE, spread
+from fpsim.kernels.rule import spread
 
 __all__ = ["COLUMNS", "ExactVariant", "exact_kernel"]
 
@@ -166,7 +167,7 @@ def exact_kernel(variant: ExactVariant) -> Any:
     TERMS, CALLS, STORE, MODE, LOW, RESIDUAL, FLAGGED, FMA = variant
     PASS = TERMS * CALLS
 
-    @njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[misc]
+    @compiled
     def loop(a, b, out, marks, words, constants, unit):  # type: ignore[no-untyped-def]
         what = (TERMS, CALLS, STORE, FMA, MODE, LOW, RESIDUAL)
         rule = spread(constants)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.exact import sum_to_odd
 from fpsim.kernels.lane_math import fused, spread_item
 from fpsim.kernels.lanes import (
@@ -34,7 +35,6 @@ from fpsim.kernels.lanes import (
     store_float,
     widen,
 )  # fmt: skip
-from fpsim.kernels.rule import INLINE
 
 __all__ = ["COLUMNS", "ROWS", "fused_kernel"]
 
@@ -102,7 +102,7 @@ def fused_kernel(has_fma: bool, checked: bool) -> Any:
     """
     FMA, CHECKED = has_fma, checked
 
-    @njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[misc]
+    @compiled
     def loop(a, b, out, limit):  # type: ignore[no-untyped-def]
         depth = a.shape[1]
         rows, columns = out.shape

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lane_math import spread_item, trunc
 from fpsim.kernels.lanes import (
     F64,
@@ -44,11 +45,12 @@ from fpsim.kernels.lanes import (
     widen,
 )  # fmt: skip
 from fpsim.kernels.round import SR, SR_EQUAL
-from fpsim.kernels.rule import INLINE, spread
+from fpsim.kernels.rule import spread
 from fpsim.kernels.store import store_lanes
 
 __all__ = [
-    "COLUMNS", "ROWS", "WindowVariant", "fetch", "keep", "pack", "stored", "window_kernel",
+    "COLUMNS", "CUT", "NEAREST", "ROWS", "WHOLE", "WindowVariant", "fetch", "keep", "pack", "stored",
+    "window_kernel",
 ]  # fmt: skip
 
 #: Outputs of a tile.
@@ -64,19 +66,22 @@ _FIELD = 0x7FF0000000000000
 _ONE = 1 << 52
 
 
+NEAREST, CUT, WHOLE = range(3)
+
+
 class WindowVariant(NamedTuple):
     """What is compiled in."""
 
     terms: int
     calls: int  # of a pass, after which partials are stored
-    to_zero: bool  # sums go to binary32 toward zero, else to nearest even
+    sums: int  # NEAREST or CUT to binary32; WHOLE: each is rounded where it is stored
     store: int  # 0: partials stay as they are, 1: rounded by the mode below
     mode: int
     low: bool
     residual: int
 
 
-@njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[misc]
+@compiled
 def pack(panels, values, exponents, bias, emin, factor):  # type: ignore[no-untyped-def]
     """Values times a factor, and exponents plus bias as fields, of binary32 codes in panels.
 
@@ -115,9 +120,15 @@ def pack(panels, values, exponents, bias, emin, factor):  # type: ignore[no-unty
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def _one_call(terms, to_zero, acc, a, ea, i, b, eb, j, up, down):  # type: ignore[no-untyped-def]
-    """The accumulator of one row after `terms` products; `up` and `down` undo the window."""
+def _one_call(terms, sums, acc, a, ea, i, b, eb, j, up, down, edge):  # type: ignore[no-untyped-def]
+    """The accumulator of one row after `terms` products; `up` and `down` undo the window.
+
+    `edge` holds the digits that stay of a sum that is CUT; for WHOLE sums the exponent field that
+    subnormal accumulators count with.
+    """
     top = as_bits(acc) & _FIELD
+    if sums == WHOLE:
+        top = select(top != 0, umax(top, edge), top)
     for t in range(terms):
         e = spread_item(ea, i + ROWS * t) + load(eb, j + COLUMNS * t)
         top = umax(top, e)
@@ -127,8 +138,10 @@ def _one_call(terms, to_zero, acc, a, ea, i, b, eb, j, up, down):  # type: ignor
         product = spread_item(a, i + ROWS * t) * load_float(b, j + COLUMNS * t, acc)
         total = total + trunc(product * scale)
     total = total * as_float(top - down)
-    if to_zero:
-        total = as_float(as_bits(total) & ~np.uint64((1 << 29) - 1))
+    if sums == WHOLE:
+        return total
+    if sums == CUT:
+        total = as_float(as_bits(total) & edge)
     return widen(narrow(total))
 
 
@@ -170,15 +183,15 @@ def keep(array, tile, first, stride, m, n, none):  # type: ignore[no-untyped-def
 def window_kernel(variant: WindowVariant) -> Any:
     """The compiled product of packed operands.
 
-    Call    flags = loop(a, ea, b, eb, out, marks, words, constants, window)
+    Call    flags = loop(a, ea, b, eb, out, marks, words, constants, window, edge)
             a (tiles, K, 4) binary64, ea uint64, b (panels, K, 8) binary32, eb uint64; out (M, N)
             binary32 holds the partials and receives the result, marks (M, N) its flags; words
             (places, M * N and 32 more)
     """
-    TERMS, CALLS, TO_ZERO, STORE, MODE, LOW, RESIDUAL = variant
+    TERMS, CALLS, SUMS, STORE, MODE, LOW, RESIDUAL = variant
 
-    @njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[misc]
-    def loop(a, ea, b, eb, out, marks, words, constants, window):  # type: ignore[no-untyped-def]
+    @compiled
+    def loop(a, ea, b, eb, out, marks, words, constants, window, edge):  # type: ignore[no-untyped-def]
         rule = spread(constants)
         none = rule.drop ^ rule.drop
         raised = none
@@ -196,6 +209,7 @@ def window_kernel(variant: WindowVariant) -> Any:
         how = (MODE, LOW, RESIDUAL)
         up = none + np.uint64((2046 + window) * _ONE)
         down = none + np.uint64(window * _ONE)
+        edges = none + np.uint64(edge)
         tile, tile_marks = room(out, 32), room(marks, 32)
         # A group of rows stays in the second-level cache while the panels pass by.
         group = max(1, _GROUP // (depth * ROWS))
@@ -213,10 +227,10 @@ def window_kernel(variant: WindowVariant) -> Any:
                 for k in range(0, depth, TERMS * CALLS):
                     for q in range(k, k + TERMS * CALLS, TERMS):
                         x, y = i + q * ROWS, j + q * COLUMNS
-                        c0 = _one_call(TERMS, TO_ZERO, c0, pa, pea, x, pb, peb, y, up, down)
-                        c1 = _one_call(TERMS, TO_ZERO, c1, pa, pea, x + 1, pb, peb, y, up, down)
-                        c2 = _one_call(TERMS, TO_ZERO, c2, pa, pea, x + 2, pb, peb, y, up, down)
-                        c3 = _one_call(TERMS, TO_ZERO, c3, pa, pea, x + 3, pb, peb, y, up, down)
+                        c0 = _one_call(TERMS, SUMS, c0, pa, pea, x, pb, peb, y, up, down, edges)
+                        c1 = _one_call(TERMS, SUMS, c1, pa, pea, x + 1, pb, peb, y, up, down, edges)
+                        c2 = _one_call(TERMS, SUMS, c2, pa, pea, x + 2, pb, peb, y, up, down, edges)
+                        c3 = _one_call(TERMS, SUMS, c3, pa, pea, x + 3, pb, peb, y, up, down, edges)
                     if STORE:
                         w = place * words.shape[1] + first
                         c0, f0 = stored(how, c0, pw, w, rule)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes import (
     U32,
     as_bits,
@@ -28,7 +29,7 @@ from fpsim.kernels.lanes import (
 )  # fmt: skip
 from fpsim.kernels.philox import philox
 from fpsim.kernels.round import RTN, RTP, SR, SR_EQUAL, round_fixed, round_random, round_residual
-from fpsim.kernels.rule import INLINE, spread
+from fpsim.kernels.rule import spread
 
 __all__ = ["fill_places", "store_kernel", "store_lanes"]
 
@@ -84,7 +85,7 @@ def _step(what, values, i, words, rule):  # type: ignore[no-untyped-def]
     return flags
 
 
-@njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[misc]
+@compiled
 def fill_places(words, first, block, seed, operation, wide):  # type: ignore[no-untyped-def]
     """words (places, n): random words of outputs first …, R in their top bits.
 
@@ -124,7 +125,7 @@ def store_kernel(mode: int, low: bool, residual: int) -> Any:
     """
     MODE, LOW, RESIDUAL = mode, low, residual
 
-    @njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[misc]
+    @compiled
     def loop(values, marks, words, constants):  # type: ignore[no-untyped-def]
         rule = spread(constants)
         lanes = 512 // width_of(rule.drop)

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.elementwise import FLAGS_EACH, _step, _summary
 from fpsim.kernels.lanes import U32, iota, pointer, room, splat, store, width_of
 from fpsim.kernels.philox import philox
 from fpsim.kernels.round import SR, SR_EQUAL
-from fpsim.kernels.rule import INLINE, spread
+from fpsim.kernels.rule import spread
 from fpsim.kernels.special import ADD, SUBTRACT
 
 __all__ = ["LANES", "SumVariant", "WORDS_GIVEN", "WORDS_HALF", "WORDS_NONE", "WORDS_WHOLE"]
@@ -78,7 +79,7 @@ def sum_kernel(variant: SumVariant) -> Any:
     GIVEN, EACH = WORDS == WORDS_GIVEN, FLAGS == FLAGS_EACH
     PER_BLOCK = 4 if WORDS == WORDS_WHOLE else 8
 
-    @njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[misc]
+    @compiled
     def loop(slots, program, marks, words, constants, first, seed, operation):  # type: ignore[no-untyped-def]
         rule = spread(constants)
         lanes = 512 // width_of(rule.drop)
@@ -130,7 +131,7 @@ def sum_kernel(variant: SumVariant) -> Any:
 _LIMBS, _LOWEST = 70, -1088
 
 
-@njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[misc]
+@compiled
 def exact_sums(codes, sums):  # type: ignore[no-untyped-def]
     """sums (rows,) = codes of the rows' sums, rounded to odd; codes (rows, n) finite binary64."""
     limbs = np.zeros(_LIMBS, np.int64)

@@ -21,7 +21,8 @@ from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
-from fpsim.kernels.rule import INLINE
+from fpsim.kernels.compiling import INLINE, compiled
+from fpsim.kernels.lanes import pointer
 
 __all__ = ["SPECIAL", "Call", "run_pass", "split_operand"]
 
@@ -37,8 +38,6 @@ LIMBS, LOW = 30, -416
 
 NOTHING = -(1 << 30)
 CANONICAL_NAN, INFINITY, SIGN = 0x7FC00000, 0x7F800000, 0x80000000
-
-_COMPILE = {"nogil": True, "cache": True, "error_model": "numpy"}
 
 
 class Call(NamedTuple):
@@ -75,7 +74,7 @@ def _digits(typingctx, m):  # type: ignore[no-untyped-def]
     return types.int64(types.int64), codegen
 
 
-@njit(**_COMPILE)  # type: ignore[misc]
+@compiled
 def split_operand(bits, significands, exponents, precision, emin, flush):  # type: ignore[no-untyped-def]
     """binary32 codes (R, K) of a format as significands and exponents, padded with zeros."""
     rows, n = bits.shape
@@ -274,15 +273,16 @@ def _settle(seen):  # type: ignore[no-untyped-def]
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def _one_call(sa, ea, sb, eb, k, code, call, limbs):  # type: ignore[no-untyped-def]
-    """The accumulator after products k … k + terms - 1 of a row and a column, and flags."""
+def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):  # type: ignore[no-untyped-def]
+    """The accumulator after the products that begin at i of a row, at j of a column; and flags."""
     c, ec = _read(code, call.emin, call.flush_in)
     seen = Seen(False, False, False, 0)
     emax, special = ec, ec == SPECIAL
     if special:
         seen = _see(seen, c, np.int64(1), ec, np.int64(0), call.loud_nan)
-    for t in range(k, k + call.terms):
-        x, y, ex, ey = np.int64(sa[t]), np.int64(sb[t]), np.int64(ea[t]), np.int64(eb[t])
+    for t in range(call.terms):
+        x, y = np.int64(sa[i + t]), np.int64(sb[j + t])
+        ex, ey = np.int64(ea[i + t]), np.int64(eb[j + t])
         if ex == SPECIAL or ey == SPECIAL:
             seen = _see(seen, x, y, ex, ey, call.loud_nan)
             special = True
@@ -298,21 +298,21 @@ def _one_call(sa, ea, sb, eb, k, code, call, limbs):  # type: ignore[no-untyped-
         total = np.int64(0)
         if c != 0:
             total = _cut(c, ec - 23 - q, call.sticky)
-        for t in range(k, k + call.terms):
-            p = np.int64(sa[t]) * np.int64(sb[t])
+        for t in range(call.terms):
+            p = np.int64(sa[i + t]) * np.int64(sb[j + t])
             if p != 0:
-                lsb = np.int64(ea[t]) + np.int64(eb[t]) + call.scale - call.fraction
+                lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
                 total += _cut(p, lsb - q, call.sticky)
         negative, m = total < 0, abs(total)
     else:
         reach = (LIMBS, 0)
         if c != 0:
             reach = _put(limbs, reach, c, ec - 23)
-        for t in range(k, k + call.terms):
-            p = np.int64(sa[t]) * np.int64(sb[t])
+        for t in range(call.terms):
+            p = np.int64(sa[i + t]) * np.int64(sb[j + t])
             if p == 0:
                 continue
-            lsb = np.int64(ea[t]) + np.int64(eb[t]) + call.scale - call.fraction
+            lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
             if call.product_rounded:
                 n, lsb, over = _round(
                     abs(p), lsb, call.precision, call.emin, call.emax, call.to_zero,
@@ -368,29 +368,35 @@ def _join(code, other, call, limbs):  # type: ignore[no-untyped-def]
     return _code(negative, n, unit), OVERFLOW if over else 0
 
 
-@njit(**_COMPILE)  # type: ignore[misc]
+@compiled
 def run_pass(sa, ea, sb, eb, k, partials, marks, call):  # type: ignore[no-untyped-def]
     """One pass over products k … of every row and column; partials (rows, columns) are codes.
 
     sa, ea (rows, K) and sb, eb (columns, K) are the operands as `split_operand` leaves them;
     marks uint8 (rows, columns) collects the flags of each output. Returns the flags of all.
     """
-    limbs = np.zeros(LIMBS, np.int64)
+    room = np.zeros(LIMBS, np.int64)
+    limbs = pointer(room)
+    psa, pea = pointer(sa.reshape(-1)), pointer(ea.reshape(-1))
+    psb, peb = pointer(sb.reshape(-1)), pointer(eb.reshape(-1))
+    depth = sa.shape[1]
     raised = 0
-    for i in range(sa.shape[0]):
-        for j in range(sb.shape[0]):
-            partial = np.int64(partials[i, j])
+    for row in range(sa.shape[0]):
+        for column in range(sb.shape[0]):
+            partial = np.int64(partials[row, column])
             code = np.int64(0) if call.join else partial
             flags = 0
             for n in range(call.calls):
+                q = k + n * call.terms
                 code, more = _one_call(
-                    sa[i], ea[i], sb[j], eb[j], k + n * call.terms, code, call, limbs
+                    psa, pea, row * depth + q, psb, peb, column * depth + q, code, call, limbs
                 )
                 flags |= more
             if call.join:
                 code, more = _join(partial, code, call, limbs)
                 flags |= more
-            partials[i, j] = np.uint32(code)
-            marks[i, j] |= np.uint8(flags)
+            partials[row, column] = np.uint32(code)
+            marks[row, column] |= np.uint8(flags)
             raised |= flags
-    return raised
+    # The room is named once more so that it outlives its pointer.
+    return raised | (room[0] & 0)
