@@ -7,7 +7,6 @@
 [0.00048828125]
 """
 
-import fpsim.kernels  # noqa: F401  (names the compilation cache before numba is imported)
 from fpsim.array import Array
 from fpsim.bits import Philox, Replay, Xoroshiro128aox
 from fpsim.codes import decode, encode

@@ -36,7 +36,7 @@ by_policy = pytest.mark.parametrize("policy", POLICIES, ids=str)
 
 
 def operands(fmt: Format, arity: int) -> tuple[list[Codes], list[np.ndarray]]:
-    rows = sample(fmt, arity, pick(600, 1 << 16, 1 << 16), seed=1)
+    rows = sample(fmt, arity, pick(200, 1 << 16, 1 << 16), seed=1)
     columns = zip(*rows, strict=True)
     return rows, [from_codes(np.array(c, fmt.code_dtype), fmt) for c in columns]
 

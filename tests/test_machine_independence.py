@@ -22,7 +22,7 @@ from llvmlite import binding, ir
 from fpsim.arithmetic import apply
 from fpsim.bits import Philox
 from fpsim.formats import BINARY16, BINARY32
-from fpsim.kernels import cache_folder
+from fpsim.kernels.compiling import cache_folder
 from fpsim.parallel import get_threads, set_threads
 from fpsim.rounding import RNE, SR
 from fpsim.settings import Settings
@@ -163,7 +163,7 @@ def test_short_arrays_begin_like_long_ones():
 
 SPAWN = """
 import fpsim
-print(fpsim.Philox(42).spawn(0).seed, fpsim.kernels.cache_folder().name)
+print(fpsim.Philox(42).spawn(0).seed, fpsim.kernels.compiling.cache_folder().name)
 """
 
 

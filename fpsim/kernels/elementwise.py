@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.exact import divide_to_odd, root_to_odd, sum_to_odd
 from fpsim.kernels.lanes import (
     any_lane,
@@ -35,7 +36,7 @@ from fpsim.kernels.lanes import (
 )  # fmt: skip
 from fpsim.kernels.philox import GROUP_HALF, fill_words
 from fpsim.kernels.round import RTN, RTP, SR, SR_EQUAL, round_fixed, round_random, round_residual
-from fpsim.kernels.rule import INLINE, spread
+from fpsim.kernels.rule import spread
 from fpsim.kernels.special import (
     CONVERT,
     DIVIDE,
@@ -254,7 +255,7 @@ def kernel(variant: Variant) -> Any:
     HAS_Y = OP not in (CONVERT, SQRT)
     GIVEN, MADE_HERE = WORDS == WORDS_GIVEN, WORDS in (WORDS_HALF, WORDS_WHOLE)
 
-    @njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[misc]
+    @compiled
     def loop(x, y, z, out, marks, words, constants, first, seed, operation, streaming):  # type: ignore[no-untyped-def]
         n = out.shape[0]
         rule = spread(constants)

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from numba import njit
 
+from fpsim.kernels.compiling import INLINE
 from fpsim.kernels.lanes import as_bits, as_float, select, sqrt
-from fpsim.kernels.rule import INLINE
 
 __all__ = ["divide_to_odd", "root_to_odd", "sum_to_odd"]
 

@@ -49,8 +49,8 @@ from fpsim.kernels.rule import spread
 from fpsim.kernels.store import store_lanes
 
 __all__ = [
-    "COLUMNS", "CUT", "NEAREST", "ROWS", "WHOLE", "WindowVariant", "fetch", "keep", "pack", "stored",
-    "window_kernel",
+    "COLUMNS", "CUT", "NEAREST", "ROWS", "WHOLE", "WindowVariant", "fetch", "keep", "pack",
+    "stored", "window_kernel",
 ]  # fmt: skip
 
 #: Outputs of a tile.

@@ -6,14 +6,13 @@ Source    IEEE 754-2019 §5.4.1, §5.8; docs/semantics.md §3.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from fpsim.kernels.compiling import compiled
 
 __all__ = ["magnitudes_to_odd", "whole_numbers"]
 
-_COMPILE = {"nogil": True, "cache": True, "error_model": "numpy"}
 
-
-@njit(**_COMPILE)  # type: ignore[misc]
+@compiled
 def magnitudes_to_odd(magnitudes, negative, out):  # type: ignore[no-untyped-def]
     """binary64 values of 64-bit magnitudes, rounded to odd where they have more than 53 digits."""
     low = np.uint64(0x7FF)
@@ -30,7 +29,7 @@ def magnitudes_to_odd(magnitudes, negative, out):  # type: ignore[no-untyped-def
         out[i] = -value if negative[i] else value
 
 
-@njit(**_COMPILE)  # type: ignore[misc]
+@compiled
 def whole_numbers(x, whole, low, high, invalid, out, marks):  # type: ignore[no-untyped-def]
     """out = the whole numbers as integers of out's type; marks = INVALID alone, or INEXACT.
 

@@ -26,7 +26,6 @@ from numba.core import cgutils, types
 from numba.core.imputils import lower_constant
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model, typeof_impl
-from numba.np import arrayobj
 
 __all__ = [
     "F32", "F64", "U32", "U64",

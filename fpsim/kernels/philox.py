@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from fpsim.kernels.compiling import INLINE
 from fpsim.kernels.lanes import U32, iota, pairs_apart, pairs_joined, splat, store
-from fpsim.kernels.rule import INLINE
 
 __all__ = ["GROUP_HALF", "GROUP_WORD", "fill_words", "philox", "philox_one"]
 

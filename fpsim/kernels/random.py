@@ -9,15 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.philox import philox_one
-from fpsim.kernels.rule import INLINE
 
 __all__ = ["philox_block", "xoroshiro_lanes"]
 
-_COMPILE = {"nogil": True, "cache": True, "error_model": "numpy"}
 
-
-@njit(**_COMPILE)  # type: ignore[misc]
+@compiled
 def _philox_block(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     return philox_one(c0, c1, c2, c3, k0, k1)
 
@@ -33,7 +31,7 @@ def _rotate(x, k):  # type: ignore[no-untyped-def]
     return (x << np.uint64(k)) | (x >> np.uint64(64 - k))
 
 
-@njit(**_COMPILE)  # type: ignore[misc]
+@compiled
 def _xoroshiro(s0, s1, lanes):  # type: ignore[no-untyped-def]
     for i in range(0, lanes.shape[0], 4):
         x, both = s0 ^ s1, s0 & s1

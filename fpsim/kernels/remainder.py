@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from fpsim.kernels.rule import INLINE
+from fpsim.kernels.compiling import INLINE, compiled
 
 __all__ = ["remainders"]
 
@@ -30,7 +30,7 @@ def _modulo(significand, divisor, places):  # type: ignore[no-untyped-def]
     return r, quotient & np.uint64(1)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[misc]
+@compiled
 def remainders(x_bits, y_bits, out_bits, nearest):  # type: ignore[no-untyped-def]
     """Remainders of finite binary64 x and nonzero y that are normal there or zero, as bits.
 

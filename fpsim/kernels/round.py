@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from numba import njit
 
+from fpsim.kernels.compiling import INLINE
 from fpsim.kernels.lanes import select, umax, umin
-from fpsim.kernels.rule import INLINE, MODE_CODES
+from fpsim.kernels.rule import MODE_CODES
 
 RNE, RNA, RNZ, RTZ, RTP, RTN, RAZ, RTO, SR, SR_EQUAL = range(len(MODE_CODES))
 

@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 from numba import njit
 
+from fpsim.kernels.compiling import INLINE
 from fpsim.kernels.lanes import splat_item
 
-__all__ = ["FIELDS", "INLINE", "MODE_CODES", "Rule", "spread"]
-
-#: Options of every function that a kernel calls: no call is left in the compiled loop.
-INLINE = {"forceinline": True, "nogil": True, "error_model": "numpy"}
+__all__ = ["FIELDS", "MODE_CODES", "Rule", "spread"]
 
 #: Modes as the kernels number them. They are constants to the compiler, never tested at run time.
 MODE_CODES = {

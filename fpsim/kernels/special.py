@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from numba import njit
 
+from fpsim.kernels.compiling import INLINE
 from fpsim.kernels.lanes import as_bits, select, sqrt
-from fpsim.kernels.rule import INLINE
 
 __all__ = [
     "ADD",

@@ -1,0 +1,45 @@
+"""How kernels are compiled, and where the result is kept.
+
+Numba's disk cache notices an edit in the file of a kernel but not in a file that it calls into, so
+stale code could run. Kernels are therefore kept in a folder named by a hash of every source here;
+numba is told so only while it looks at one of them, and a user's own functions stay where they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+from numba.core import config
+
+__all__ = ["INLINE", "cache_folder", "compiled"]
+
+#: Options of every function that a kernel calls: no call is left in the compiled loop.
+INLINE = {"forceinline": True, "nogil": True, "error_model": "numpy"}
+
+
+@cache
+def cache_folder() -> Path:
+    """Where compiled kernels of exactly these sources are kept (FPSIM_CACHE_DIR moves it)."""
+    digest = hashlib.sha256()
+    here = Path(__file__).resolve().parent
+    for source in sorted(here.glob("*.py")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    root = os.environ.get("FPSIM_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    base = Path(root) if root else Path.home() / ".cache"
+    return base / "fpsim" / f"kernels-{digest.hexdigest()[:16]}"
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """A kernel: compiled at its first call, without the interpreter lock, kept on disk."""
+    usual = config.CACHE_DIR
+    config.CACHE_DIR = usual or str(cache_folder())
+    try:
+        return njit(nogil=True, cache=True, error_model="numpy")(function)
+    finally:
+        config.CACHE_DIR = usual
