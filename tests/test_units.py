@@ -182,7 +182,6 @@ def general_only(monkeypatch):
     return use
 
 
-@pytest.mark.parametrize("kind", DATA)
 FAST = [
     "AMP_F16_F32", "AMP_F16_F16", "AMP_F16_F32.exact", "AMP_F16_F16.exact", "AMP_F32_F32",
     "AMP_F8_F16", "AMP_BF16_F32.exact", "V100_F16_F32", "H100_BF16_F32", "V100_F16_F16",
