@@ -193,8 +193,8 @@ def apply(
 
 #: binary64 is the reference and computes with the processor's own arithmetic.
 _NATIVE: dict[str, Any] = {
-    "convert": np.positive, "copy": np.positive, "add": np.add, "subtract": np.subtract, "multiply": np.multiply,
-    "divide": np.divide, "sqrt": np.sqrt, "round_to_integral": np.rint,
+    "convert": np.positive, "copy": np.positive, "add": np.add, "subtract": np.subtract,
+    "multiply": np.multiply, "divide": np.divide, "sqrt": np.sqrt, "round_to_integral": np.rint,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Context: the object that holds everything an operation depends on, and what operations left behind.
+"""Context: everything that an operation depends on, and what operations left behind.
 
 A `Context` joins `Settings` (format, rounding, policies) with state: sticky flags, armed traps,
 counts, and the source of random bits. As in `decimal`, there is no hidden global mode.
@@ -76,8 +76,8 @@ class Context(Operations):
         count: bool = False,
     ) -> None:
         self.settings = Settings(
-            format, find_rounding(rounding), overflow, subnormals, tininess, nan, infinite_input, divide_by_zero,
-            quiet_nan_raises,
+            format, find_rounding(rounding), overflow, subnormals, tininess, nan, infinite_input,
+            divide_by_zero, quiet_nan_raises,
         )  # fmt: skip
         if self.settings.native and (traps or count):
             raise ValueError(
@@ -202,7 +202,7 @@ class Context(Operations):
         return Array(array, self)
 
     def constant(self, value: Scalar) -> Array:
-        """A Python number in this format: nearest even, no flags, no random bits, always the same."""
+        """A Python number in this format, to nearest even: no flags, no random bits."""
         # 0.0 and -0.0 are equal, their texts are not.
         key = (type(value), value or repr(value))
         made = self._constants.get(key)

@@ -1,4 +1,4 @@
-"""What people hand in, as native floats from which every later rounding is that of the number itself.
+"""What people hand in, as native floats that every later rounding treats as the number itself.
 
 A float array stays as it is; integers and rationals with more digits than binary64 has are rounded
 to odd at 53, which leaves room for two digits beyond any format.

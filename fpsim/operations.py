@@ -42,7 +42,7 @@ class Operations(ABC):
 
     @abstractmethod
     def draw(self, shape: tuple[int, ...], settings: Settings) -> dict[str, Any]:
-        """The random bits of the next operation, as `apply` takes them; asking twice is harmless."""
+        """Random bits of the next operation, as `apply` takes them; asking twice is harmless."""
 
     @abstractmethod
     def advance(self, settings: Settings) -> None:

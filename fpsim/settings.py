@@ -141,7 +141,7 @@ class Settings:
         return Settings(**(self.choices() | changes))
 
     def with_format(self, fmt: Format) -> Settings:
-        """The same choices for another format; what was the old one's habit becomes the new one's."""
+        """The same choices for another format; habits of the old one become those of the new."""
         if fmt == self.format:
             return self
         usual = Settings(self.format)

@@ -17,8 +17,8 @@ import fpsim as fp
 from tests.tiers import pick
 
 FORMATS = [
-    fp.BINARY16, fp.BFLOAT16, fp.E4M3FN, fp.F143, fp.F152, fp.E2M1FN, fp.E3M2FN, fp.TF32, fp.BINARY32,
-    fp.Format.custom(6, 26),
+    fp.BINARY16, fp.BFLOAT16, fp.E4M3FN, fp.F143, fp.F152, fp.E2M1FN, fp.E3M2FN, fp.TF32,
+    fp.BINARY32, fp.Format.custom(6, 26),
 ]  # fmt: skip
 EVERY = tuple(range(1, 9))
 BITS = pick((1, 3, 8), EVERY, EVERY)

@@ -16,24 +16,18 @@ from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.exact import divide_to_odd, root_to_odd, sum_to_odd
-from fpsim.kernels.lanes import (
-    any_lane,
-    as_bits,
-    as_float,
+from fpsim.kernels.lanes import any_lane, as_bits, as_float, or_lanes, select, umax, width_of
+from fpsim.kernels.memory import (
     copy_item,
     load_float,
     load_raw,
     load_word,
-    or_lanes,
     pointer,
     room,
-    select,
     store_byte,
     store_float,
     stream_float,
-    umax,
-    width_of,
-)  # fmt: skip
+)
 from fpsim.kernels.philox import GROUP_HALF, fill_words
 from fpsim.kernels.round import RTN, RTP, SR, SR_EQUAL, round_fixed, round_random, round_residual
 from fpsim.kernels.rule import spread
@@ -179,7 +173,7 @@ def _operand(flush, array, i, sign, rule):  # type: ignore[no-untyped-def]
 
 @njit(**INLINE)  # type: ignore[misc]
 def _step(what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):  # type: ignore[no-untyped-def]
-    """One vector of results. Returns what has been seen so far: changed, tiny, over, special flags."""
+    """One vector of results; returns what was seen so far: changed, tiny, over, special flags."""
     op, mode, flags, flush, one_zero, given, residual, streaming = what
     none = rule.drop ^ rule.drop
     sign = none | np.uint64(1 << (width_of(none) - 1))
@@ -301,13 +295,14 @@ def kernel(variant: Variant) -> Any:
                 rows = (wi + m + GROUP_HALF - 1) // GROUP_HALF * GROUP_HALF
                 fill_words(room_words, first + b - wi, rows, seed, operation, WORDS == WORDS_WHOLE)
                 pw = room_words
-            step_choices = (
+            # Not as literals: the functions below are compiled once, not once for each choice.
+            choices = (
                 np.int64(OP), np.int64(MODE), np.int64(FLAGS), np.int64(FLUSH), np.int64(ONE_ZERO),
                 np.int64(GIVEN), np.int64(RESIDUAL), np.int64(streaming and not filled),
             )  # fmt: skip
             for i in range(0, m, lanes):
                 seen = _step(
-                    step_choices, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pm, mi + i, pw, wi + i,
+                    choices, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pm, mi + i, pw, wi + i,
                     rule, seen,
                 )  # fmt: skip
             if filled:

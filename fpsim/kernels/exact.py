@@ -9,7 +9,8 @@ No fused multiply-add is needed: products of 26 digits are exact in binary64, an
 division and square root are short enough that splitting the result in two halves makes the
 residual exact. So every processor computes the same thing in the same way.
 
-Source    Boldo & Melquiond 2008 (round to odd); Moller, Knuth (TwoSum); Sterbenz; docs/semantics.md §3.
+Source    Boldo & Melquiond 2008 (round to odd); Moller, Knuth (TwoSum); Sterbenz;
+          docs/semantics.md §3.
 """
 
 from __future__ import annotations

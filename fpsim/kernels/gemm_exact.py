@@ -24,21 +24,8 @@ from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.exact import sum_to_odd
 from fpsim.kernels.gemm_window import ROWS, fetch, keep, stored
 from fpsim.kernels.lane_math import clear_inexact, fused, inexact, spread_item
-from fpsim.kernels.lanes import (
-    F64,
-    any_lane,
-    as_bits,
-    as_float,
-    copy_item,
-    load_float,
-    or_lanes,
-    pointer,
-    room,
-    select,
-    splat,
-    store_byte,
-    store_float,
-)  # fmt: skip
+from fpsim.kernels.lanes import F64, any_lane, as_bits, as_float, or_lanes, select, splat
+from fpsim.kernels.memory import copy_item, load_float, pointer, room, store_byte, store_float
 from fpsim.kernels.rule import spread
 
 __all__ = ["COLUMNS", "ExactVariant", "exact_kernel"]

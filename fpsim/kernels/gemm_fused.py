@@ -24,17 +24,13 @@ from fpsim.kernels.lanes import (
     as_bits,
     as_float,
     concat,
-    copy_item,
     high_half,
-    load_float,
     low_half,
     narrow,
-    pointer,
-    room,
     splat,
-    store_float,
     widen,
-)  # fmt: skip
+)
+from fpsim.kernels.memory import copy_item, load_float, pointer, room, store_float
 
 __all__ = ["COLUMNS", "ROWS", "fused_kernel"]
 

@@ -27,23 +27,25 @@ from fpsim.kernels.lanes import (
     any_lane,
     as_bits,
     as_float,
+    narrow,
+    or_lanes,
+    select,
+    splat,
+    umax,
+    umin,
+    widen,
+)
+from fpsim.kernels.memory import (
     copy_item,
     load,
     load_float,
     load_word,
-    narrow,
-    or_lanes,
     pointer,
     room,
-    select,
-    splat,
     store,
     store_byte,
     store_float,
-    umax,
-    umin,
-    widen,
-)  # fmt: skip
+)
 from fpsim.kernels.round import SR, SR_EQUAL
 from fpsim.kernels.rule import spread
 from fpsim.kernels.store import store_lanes

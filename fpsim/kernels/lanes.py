@@ -5,13 +5,10 @@ the compiler splits where the processor has narrower registers. One source there
 machine, and nothing depends on the auto-vectoriser (it computes 32-bit integers in 64 bits).
 
 Inside compiled code
-    u = load(array, i)               512 bits of a contiguous array from index i, as unsigned lanes
-    f = load_float(array, i, like)   as many floats as `like` has lanes, widened to its width
-    p = pointer(array)               what inner loops pass on instead of the array
-    store(array, i, u)               the bits; store_float narrows, store_byte keeps the low bytes
     splat(x, U32)                    a scalar in every lane; operators also take scalars directly
     + - * / & | ^ << >> ~ < <= > >= == !=      lane by lane; comparisons give a mask
     select(mask, a, b), umin, umax, as_float, as_bits, widen, narrow, sqrt, any_lane, or_lanes
+Loads and stores are in `fpsim.kernels.memory`.
 
 Shifts by the lane width or more are undefined: clamp the counts.
 """
@@ -28,10 +25,9 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from numba.extending import intrinsic, lower_builtin, models, register_model, typeof_impl
 
 __all__ = [
-    "F32", "F64", "U32", "U64",
-    "any_lane", "as_bits", "as_float", "concat", "copy_item", "high_half", "iota", "load", "load_float", "load_raw",
-    "load_word", "low_half", "narrow", "or_lanes", "pairs_apart", "pairs_joined", "pointer", "room", "select", "splat", "splat_item", "sqrt", "store",
-    "store_byte", "store_float", "stream_float", "to_float", "to_int", "umax", "umin", "widen", "width_of",
+    "F32", "F64", "U32", "U64", "Lanes", "any_lane", "as_bits", "as_float", "broadcast", "concat",
+    "high_half", "iota", "low_half", "narrow", "or_lanes", "pairs_apart", "pairs_joined",
+    "select", "splat", "sqrt", "umax", "umin", "widen", "width_of",
 ]  # fmt: skip
 
 
@@ -98,11 +94,7 @@ U64, F64 = LaneKind(Lanes("u", 64, 8)), LaneKind(Lanes("f", 64, 8))
 # Building blocks ------------------------------------------------------------------------------
 
 
-def _constant(lanes: Lanes, value: int) -> ir.Constant:
-    return ir.Constant(lanes.vector, [ir.Constant(lanes.element, value)] * lanes.n)
-
-
-def _broadcast(builder: Any, scalar: Any, lanes: Lanes) -> Any:
+def broadcast(builder: Any, scalar: Any, lanes: Lanes) -> Any:
     """A scalar of the lanes' element type in every lane."""
     if isinstance(scalar, ir.Constant):
         return ir.Constant(lanes.vector, [scalar] * lanes.n)
@@ -118,7 +110,7 @@ def _scalar_to_lanes(context: Any, builder: Any, value: Any, ty: Any, lanes: Lan
         wide = context.cast(builder, value, ty, types.float64)
         if lanes.width == 32:
             wide = builder.fptrunc(wide, ir.FloatType())
-        return _broadcast(builder, wide, lanes)
+        return broadcast(builder, wide, lanes)
     if isinstance(ty, types.Boolean):
         value = context.cast(builder, value, ty, types.uint64)
         ty = types.uint64
@@ -128,7 +120,7 @@ def _scalar_to_lanes(context: Any, builder: Any, value: Any, ty: Any, lanes: Lan
         bits = 64
     if bits > lanes.width:
         value = builder.trunc(value, lanes.element)
-    return _broadcast(builder, value, lanes)
+    return broadcast(builder, value, lanes)
 
 
 # Operators ------------------------------------------------------------------------------------
@@ -209,175 +201,6 @@ def _lower_invert(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
     return builder.not_(args[0])
 
 
-# Memory ---------------------------------------------------------------------------------------
-
-
-def _address(context: Any, builder: Any, ty: Any, array: Any, index: Any, vector: Any) -> Any:
-    data = array
-    if isinstance(ty, types.Array):
-        data = context.make_array(ty)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
-
-
-@intrinsic  # type: ignore[misc]
-def pointer(typingctx: Any, array: Any) -> Any:
-    """Where an array's elements begin; `load` and `store` take it in the array's place.
-
-    An array handed to a function is a counted reference: two calls for each vector, many times the
-    cost of the arithmetic. Inner loops therefore work on pointers.
-    """
-    made = types.CPointer(array.dtype)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return context.make_array(sig.args[0])(context, builder, args[0]).data
-
-    return made(array), codegen
-
-
-def _loader(array: Any, lanes: Lanes) -> Any:
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        place = _address(context, builder, sig.args[0], args[0], args[1], lanes.vector)
-        value = builder.load(place)
-        value.align = array.dtype.bitwidth // 8
-        return value
-
-    return codegen
-
-
-@intrinsic  # type: ignore[misc]
-def load(typingctx: Any, array: Any, index: Any) -> Any:
-    """512 bits from array[index] on, as unsigned lanes of the array's own width."""
-    width = array.dtype.bitwidth
-    lanes = Lanes("u", width, 512 // width)
-    return lanes(array, types.intp), _loader(array, lanes)
-
-
-@intrinsic  # type: ignore[misc]
-def load_raw(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
-    """As many elements as `like` has lanes, as unsigned lanes of the array's own width."""
-    lanes = Lanes("u", array.dtype.bitwidth, like.n)
-    return lanes(array, types.intp, like), _loader(array, lanes)
-
-
-@intrinsic  # type: ignore[misc]
-def load_float(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
-    """As many floats as `like` has lanes, in lanes of its width (widening is exact)."""
-    raw = Lanes("f", array.dtype.bitwidth, like.n)
-    lanes = like.of("f")
-    load_lanes = _loader(array, raw)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = load_lanes(context, builder, sig, args)
-        return value if raw == lanes else builder.fpext(value, lanes.vector)
-
-    return lanes(array, types.intp, like), codegen
-
-
-@intrinsic  # type: ignore[misc]
-def load_word(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
-    """As many unsigned words as `like` has lanes, in lanes of its width (zeros above)."""
-    raw = Lanes("u", array.dtype.bitwidth, like.n)
-    lanes = like.of("u")
-    load_lanes = _loader(array, raw)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = load_lanes(context, builder, sig, args)
-        return value if raw == lanes else builder.zext(value, lanes.vector)
-
-    return lanes(array, types.intp, like), codegen
-
-
-def _keep(builder: Any, context: Any, sig: Any, args: Any, align: int) -> Any:
-    place = _address(context, builder, sig.args[0], args[0], args[1], args[2].type)
-    written = builder.store(args[2], place)
-    written.align = align
-    return written
-
-
-def _float_keeper(array: Any, bits: Lanes, stream: bool) -> Any:
-    width = array.dtype.bitwidth
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if width < bits.width:
-            value = builder.bitcast(args[2], bits.of("f").vector)
-            args = (*args[:2], builder.fptrunc(value, bits.of("f", width).vector))
-        written = _keep(builder, context, sig, args, width * bits.n // 8 if stream else width // 8)
-        if stream:
-            one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
-            written.set_metadata("nontemporal", one)
-        return context.get_constant(types.int64, 0)
-
-    return codegen
-
-
-@intrinsic  # type: ignore[misc]
-def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
-    """array[index:index + n] = lanes of the array's own width, as bits. Returns 0."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        _keep(builder, context, sig, args, array.dtype.bitwidth // 8)
-        return context.get_constant(types.int64, 0)
-
-    return types.int64(array, types.intp, value), codegen
-
-
-@intrinsic  # type: ignore[misc]
-def store_float(typingctx: Any, array: Any, index: Any, bits: Any) -> Any:
-    """array[index:index + n] = the floats with these bits, narrowed where the array is; returns 0."""
-    codegen = _float_keeper(array, bits, stream=False)
-    return types.int64(array, types.intp, bits), codegen
-
-
-@intrinsic  # type: ignore[misc]
-def stream_float(typingctx: Any, array: Any, index: Any, bits: Any) -> Any:
-    """As `store_float`, past the caches: the line is not read first. The address must be aligned."""
-    codegen = _float_keeper(array, bits, stream=True)
-    return types.int64(array, types.intp, bits), codegen
-
-
-@intrinsic  # type: ignore[misc]
-def store_byte(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
-    """array[index:index + n] = the low bytes of the lanes. Returns 0."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        _keep(
-            builder, context, sig, (*args[:2], builder.trunc(args[2], value.of("u", 8).vector)), 1
-        )
-        return context.get_constant(types.int64, 0)
-
-    return types.int64(array, types.intp, value), codegen
-
-
-@intrinsic  # type: ignore[misc]
-def room(typingctx: Any, array: Any, n: Any) -> Any:
-    """A pointer to n elements of an array's type on the stack (n a literal), not initialised."""
-    if not isinstance(n, types.IntegerLiteral):
-        return None  # numba asks again with the literal
-    made = types.CPointer(array.dtype)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        with builder.goto_entry_block():
-            data = builder.alloca(
-                context.get_data_type(array.dtype), ir.Constant(ir.IntType(64), n.literal_value)
-            )
-            data.align = 64
-        return data
-
-    return made(array, n), codegen
-
-
-@intrinsic  # type: ignore[misc]
-def copy_item(typingctx: Any, target: Any, i: Any, source: Any, k: Any) -> Any:
-    """target[i] = source[k] by pointers to elements of one type, as bits. Returns 0."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = builder.load(builder.gep(args[2], [args[3]]))
-        builder.store(value, builder.gep(args[0], [args[1]]))
-        return context.get_constant(types.int64, 0)
-
-    return types.int64(target, types.intp, source, types.intp), codegen
-
-
 # Making and choosing --------------------------------------------------------------------------
 
 
@@ -389,19 +212,6 @@ def splat(typingctx: Any, scalar: Any, kind: Any) -> Any:
         return _scalar_to_lanes(context, builder, args[0], sig.args[0], kind.lanes)
 
     return kind.lanes(types.unliteral(scalar), kind), codegen
-
-
-@intrinsic  # type: ignore[misc]
-def splat_item(typingctx: Any, array: Any, index: Any) -> Any:
-    """array[index] in all lanes of 512 bits; the array's type says how wide a lane is."""
-    width = array.dtype.bitwidth
-    lanes = Lanes("u", width, 512 // width)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        data = context.make_array(sig.args[0])(context, builder, args[0]).data
-        return _broadcast(builder, builder.load(builder.gep(data, [args[1]])), lanes)
-
-    return lanes(array, types.intp), codegen
 
 
 @intrinsic  # type: ignore[misc]
@@ -493,9 +303,6 @@ def _sqrt(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
 
 
 sqrt = _unary(lambda a: a, _sqrt)
-#: Two's complement integers to the nearest float, and floats to integers toward zero.
-to_float = _unary(lambda a: a.of("f"), lambda b, v, a, r: b.sitofp(v, r.vector))
-to_int = _unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptosi(v, r.vector))
 
 
 def _rebit(width: int) -> Any:

@@ -12,7 +12,8 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE
-from fpsim.kernels.lanes import U32, iota, pairs_apart, pairs_joined, splat, store
+from fpsim.kernels.lanes import U32, iota, pairs_apart, pairs_joined, splat
+from fpsim.kernels.memory import store
 
 __all__ = ["GROUP_HALF", "GROUP_WORD", "fill_words", "philox", "philox_one"]
 

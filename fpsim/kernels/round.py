@@ -76,7 +76,7 @@ def _top_bits(word, low, s, rule, width):  # type: ignore[no-untyped-def]
 
 @njit(**INLINE)  # type: ignore[misc]
 def round_random(mode, a, word, low, rule, width):  # type: ignore[no-untyped-def]
-    """Round finite magnitudes stochastically; R is the low, else the top r bits of the 32 in `word`.
+    """Round finite magnitudes stochastically; R is the low or the top r bits of the 32 in `word`.
 
     The magnitude goes up iff the first r digits of the tail, plus R, carry. Below the quantum the
     whole significand is tail, so there the carry is a comparison.
@@ -117,7 +117,7 @@ def round_residual(a, nearest_even, rule):  # type: ignore[no-untyped-def]
         odd = ((a & (rule.hidden - 1) | rule.hidden) >> kept) & 1
         half = ((below >> 1) + odd) & below
     main = (a + half) & ~below
-    # Here the grid is quantum * 2**-r, and a power of two is one more or less in the exponent field.
+    # Here the grid is quantum * 2**-r; a power of two is one more or less in the exponent field.
     grid = rule.quantum - (r << 52)
     middle = grid - (zero + 1 << 52)
     up = (a > middle) if nearest_even else (a >= middle)

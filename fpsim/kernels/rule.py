@@ -12,7 +12,7 @@ from typing import NamedTuple
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE
-from fpsim.kernels.lanes import splat_item
+from fpsim.kernels.memory import splat_item
 
 __all__ = ["FIELDS", "MODE_CODES", "Rule", "spread"]
 

@@ -13,20 +13,8 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.lanes import (
-    U32,
-    as_bits,
-    iota,
-    load_float,
-    load_word,
-    or_lanes,
-    select,
-    splat,
-    store,
-    store_byte,
-    store_float,
-    width_of,
-)  # fmt: skip
+from fpsim.kernels.lanes import U32, as_bits, iota, or_lanes, select, splat, width_of
+from fpsim.kernels.memory import load_float, load_word, store, store_byte, store_float
 from fpsim.kernels.philox import philox
 from fpsim.kernels.round import RTN, RTP, SR, SR_EQUAL, round_fixed, round_random, round_residual
 from fpsim.kernels.rule import spread

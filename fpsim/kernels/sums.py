@@ -18,7 +18,8 @@ from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.elementwise import FLAGS_EACH, _step, _summary
-from fpsim.kernels.lanes import U32, iota, pointer, room, splat, store, width_of
+from fpsim.kernels.lanes import U32, iota, splat, width_of
+from fpsim.kernels.memory import pointer, room, store
 from fpsim.kernels.philox import philox
 from fpsim.kernels.round import SR, SR_EQUAL
 from fpsim.kernels.rule import spread

@@ -22,7 +22,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.lanes import pointer
+from fpsim.kernels.memory import pointer
 
 __all__ = ["SPECIAL", "Call", "run_pass", "split_operand"]
 

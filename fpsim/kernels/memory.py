@@ -1,0 +1,199 @@
+"""Lanes in memory: pointers, loads that widen, stores that narrow, room on the stack.
+
+`load` and `store` take an array or a pointer, and move bits: the array's type says how wide an
+element is. Inner loops pass pointers (see `pointer`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from fpsim.kernels.lanes import Lanes, broadcast
+
+__all__ = [
+    "copy_item", "load", "load_float", "load_raw", "load_word", "pointer", "room", "splat_item",
+    "store", "store_byte", "store_float", "stream_float",
+]  # fmt: skip
+
+
+def _address(context: Any, builder: Any, ty: Any, array: Any, index: Any, vector: Any) -> Any:
+    data = array
+    if isinstance(ty, types.Array):
+        data = context.make_array(ty)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
+
+
+@intrinsic  # type: ignore[misc]
+def pointer(typingctx: Any, array: Any) -> Any:
+    """Where an array's elements begin; `load` and `store` take it in the array's place.
+
+    An array handed to a function is a counted reference: two calls for each vector, many times the
+    cost of the arithmetic. Inner loops therefore work on pointers.
+    """
+    made = types.CPointer(array.dtype)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return context.make_array(sig.args[0])(context, builder, args[0]).data
+
+    return made(array), codegen
+
+
+def _loader(array: Any, lanes: Lanes) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = _address(context, builder, sig.args[0], args[0], args[1], lanes.vector)
+        value = builder.load(place)
+        value.align = array.dtype.bitwidth // 8
+        return value
+
+    return codegen
+
+
+@intrinsic  # type: ignore[misc]
+def load(typingctx: Any, array: Any, index: Any) -> Any:
+    """512 bits from array[index] on, as unsigned lanes of the array's own width."""
+    width = array.dtype.bitwidth
+    lanes = Lanes("u", width, 512 // width)
+    return lanes(array, types.intp), _loader(array, lanes)
+
+
+@intrinsic  # type: ignore[misc]
+def load_raw(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
+    """As many elements as `like` has lanes, as unsigned lanes of the array's own width."""
+    lanes = Lanes("u", array.dtype.bitwidth, like.n)
+    return lanes(array, types.intp, like), _loader(array, lanes)
+
+
+@intrinsic  # type: ignore[misc]
+def load_float(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
+    """As many floats as `like` has lanes, in lanes of its width (widening is exact)."""
+    raw = Lanes("f", array.dtype.bitwidth, like.n)
+    lanes = like.of("f")
+    load_lanes = _loader(array, raw)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = load_lanes(context, builder, sig, args)
+        return value if raw == lanes else builder.fpext(value, lanes.vector)
+
+    return lanes(array, types.intp, like), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def load_word(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
+    """As many unsigned words as `like` has lanes, in lanes of its width (zeros above)."""
+    raw = Lanes("u", array.dtype.bitwidth, like.n)
+    lanes = like.of("u")
+    load_lanes = _loader(array, raw)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = load_lanes(context, builder, sig, args)
+        return value if raw == lanes else builder.zext(value, lanes.vector)
+
+    return lanes(array, types.intp, like), codegen
+
+
+def _keep(builder: Any, context: Any, sig: Any, args: Any, align: int) -> Any:
+    place = _address(context, builder, sig.args[0], args[0], args[1], args[2].type)
+    written = builder.store(args[2], place)
+    written.align = align
+    return written
+
+
+def _float_keeper(array: Any, bits: Lanes, stream: bool) -> Any:
+    width = array.dtype.bitwidth
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if width < bits.width:
+            value = builder.bitcast(args[2], bits.of("f").vector)
+            args = (*args[:2], builder.fptrunc(value, bits.of("f", width).vector))
+        written = _keep(builder, context, sig, args, width * bits.n // 8 if stream else width // 8)
+        if stream:
+            one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+            written.set_metadata("nontemporal", one)
+        return context.get_constant(types.int64, 0)
+
+    return codegen
+
+
+@intrinsic  # type: ignore[misc]
+def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """array[index:index + n] = lanes of the array's own width, as bits. Returns 0."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _keep(builder, context, sig, args, array.dtype.bitwidth // 8)
+        return context.get_constant(types.int64, 0)
+
+    return types.int64(array, types.intp, value), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def store_float(typingctx: Any, array: Any, index: Any, bits: Any) -> Any:
+    """array[index:index + n] = the floats with these bits, narrowed to fit; returns 0."""
+    codegen = _float_keeper(array, bits, stream=False)
+    return types.int64(array, types.intp, bits), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def stream_float(typingctx: Any, array: Any, index: Any, bits: Any) -> Any:
+    """As `store_float`, past the caches: no line is read first. The address must be aligned."""
+    codegen = _float_keeper(array, bits, stream=True)
+    return types.int64(array, types.intp, bits), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def store_byte(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """array[index:index + n] = the low bytes of the lanes. Returns 0."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _keep(
+            builder, context, sig, (*args[:2], builder.trunc(args[2], value.of("u", 8).vector)), 1
+        )
+        return context.get_constant(types.int64, 0)
+
+    return types.int64(array, types.intp, value), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def room(typingctx: Any, array: Any, n: Any) -> Any:
+    """A pointer to n elements of an array's type on the stack (n a literal), not initialised."""
+    if not isinstance(n, types.IntegerLiteral):
+        return None  # numba asks again with the literal
+    made = types.CPointer(array.dtype)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        with builder.goto_entry_block():
+            data = builder.alloca(
+                context.get_data_type(array.dtype), ir.Constant(ir.IntType(64), n.literal_value)
+            )
+            data.align = 64
+        return data
+
+    return made(array, n), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def copy_item(typingctx: Any, target: Any, i: Any, source: Any, k: Any) -> Any:
+    """target[i] = source[k] by pointers to elements of one type, as bits. Returns 0."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = builder.load(builder.gep(args[2], [args[3]]))
+        builder.store(value, builder.gep(args[0], [args[1]]))
+        return context.get_constant(types.int64, 0)
+
+    return types.int64(target, types.intp, source, types.intp), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def splat_item(typingctx: Any, array: Any, index: Any) -> Any:
+    """array[index] in all lanes of 512 bits; the array's type says how wide a lane is."""
+    width = array.dtype.bitwidth
+    lanes = Lanes("u", width, 512 // width)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        return broadcast(builder, builder.load(builder.gep(data, [args[1]])), lanes)
+
+    return lanes(array, types.intp), codegen
