@@ -12,7 +12,7 @@ from llvmlite import binding, ir
 from numba.core import cgutils, config, types
 from numba.extending import intrinsic
 
-from fpsim.kernels.lanes import Lanes, _broadcast, _unary
+from fpsim.kernels.lanes import Lanes, broadcast, unary
 
 __all__ = [
     "HAS_FMA",
@@ -50,7 +50,7 @@ def spread_item(typingctx: Any, pointer: Any, index: Any) -> Any:
     lanes = Lanes(kind, pointer.dtype.bitwidth, 512 // pointer.dtype.bitwidth)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _broadcast(builder, builder.load(builder.gep(args[0], [args[1]])), lanes)
+        return broadcast(builder, builder.load(builder.gep(args[0], [args[1]])), lanes)
 
     return lanes(pointer, types.intp), codegen
 
@@ -66,7 +66,7 @@ def _math(name: str) -> Any:
 
 
 #: Toward zero to a whole number, as a float.
-trunc = _unary(lambda a: a, _math("trunc"))
+trunc = unary(lambda a: a, _math("trunc"))
 
 
 @intrinsic  # type: ignore[misc]

@@ -27,7 +27,7 @@ from numba.extending import intrinsic, lower_builtin, models, register_model, ty
 __all__ = [
     "F32", "F64", "U32", "U64", "Lanes", "any_lane", "as_bits", "as_float", "broadcast", "concat",
     "high_half", "iota", "low_half", "narrow", "or_lanes", "pairs_apart", "pairs_joined",
-    "select", "splat", "sqrt", "umax", "umin", "widen", "width_of",
+    "select", "splat", "sqrt", "umax", "umin", "unary", "widen", "width_of",
 ]  # fmt: skip
 
 
@@ -263,7 +263,7 @@ umax = intrinsic(_min_max(">"))
 # Reinterpreting and converting ----------------------------------------------------------------
 
 
-def _unary(typer_result: Any, build: Any) -> Any:
+def unary(typer_result: Any, build: Any) -> Any:
     def typer(typingctx: Any, a: Any) -> Any:
         result = typer_result(a)
 
@@ -276,8 +276,8 @@ def _unary(typer_result: Any, build: Any) -> Any:
 
 
 #: The same bits read as floats, as unsigned integers.
-as_float = _unary(lambda a: a.of("f"), lambda b, v, a, r: b.bitcast(v, r.vector))
-as_bits = _unary(lambda a: a.of("u"), lambda b, v, a, r: b.bitcast(v, r.vector))
+as_float = unary(lambda a: a.of("f"), lambda b, v, a, r: b.bitcast(v, r.vector))
+as_bits = unary(lambda a: a.of("u"), lambda b, v, a, r: b.bitcast(v, r.vector))
 
 
 def _widen(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
@@ -289,8 +289,8 @@ def _narrow(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
 
 
 #: 32 to 64 bits (floats exactly), and back (floats to nearest even; integers keep the low half).
-widen = _unary(lambda a: a.of(a.kind, 64), _widen)
-narrow = _unary(lambda a: a.of(a.kind, 32), _narrow)
+widen = unary(lambda a: a.of(a.kind, 64), _widen)
+narrow = unary(lambda a: a.of(a.kind, 32), _narrow)
 
 
 def _sqrt(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
@@ -302,14 +302,14 @@ def _sqrt(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
     return builder.call(fn, [value])
 
 
-sqrt = _unary(lambda a: a, _sqrt)
+sqrt = unary(lambda a: a, _sqrt)
 
 
 def _rebit(width: int) -> Any:
     def result(a: Lanes) -> Lanes:
         return Lanes("u", width, a.width * a.n // width)
 
-    return _unary(result, lambda b, v, a, r: b.bitcast(v, r.vector))
+    return unary(result, lambda b, v, a, r: b.bitcast(v, r.vector))
 
 
 #: The same 512 bits as pairs joined to 64-bit lanes, and taken apart again.
@@ -324,10 +324,10 @@ def _shuffle(builder: Any, value: Any, a: Lanes, result: Lanes, first: int) -> A
     return builder.shuffle_vector(value, ir.Constant(a.vector, ir.Undefined), order)
 
 
-low_half = _unary(
+low_half = unary(
     lambda a: Lanes(a.kind, a.width, a.n // 2), lambda b, v, a, r: _shuffle(b, v, a, r, 0)
 )
-high_half = _unary(
+high_half = unary(
     lambda a: Lanes(a.kind, a.width, a.n // 2), lambda b, v, a, r: _shuffle(b, v, a, r, r.n)
 )
 

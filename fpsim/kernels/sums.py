@@ -47,23 +47,23 @@ class SumVariant(NamedTuple):
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def place_words(words, first, block, seed, operation, wide):  # type: ignore[no-untyped-def]
-    """Words of sixteen outputs for the places of one counter, R in the top bits, row by row."""
+def place_words(words, at, first, block, seed, operation, wide):  # type: ignore[no-untyped-def]
+    """words[at:] = those of sixteen outputs at the places of one counter, R in the top bits."""
     k0, k1 = np.uint32(seed & np.uint64(0xFFFFFFFF)), np.uint32(seed >> np.uint64(32))
     n0, n1 = np.uint32(operation & np.uint64(0xFFFFFFFF)), np.uint32(operation >> np.uint64(32))
     zero = splat(np.uint32(0), U32)
     c0, c1 = iota(U32) + np.uint32(first), zero + np.uint32(block + 1)
     w0, w1, w2, w3 = philox(c0, c1, zero + n0, zero + n1, k0, k1)
     if not wide:
-        store(words, 64, w0)
-        store(words, 80, w1)
-        store(words, 96, w2)
-        store(words, 112, w3)
+        store(words, at + 64, w0)
+        store(words, at + 80, w1)
+        store(words, at + 96, w2)
+        store(words, at + 112, w3)
         w0, w1, w2, w3 = w0 << 16, w1 << 16, w2 << 16, w3 << 16
-    store(words, 0, w0)
-    store(words, 16, w1)
-    store(words, 32, w2)
-    store(words, 48, w3)
+    store(words, at, w0)
+    store(words, at + 16, w1)
+    store(words, at + 32, w2)
+    store(words, at + 48, w3)
 
 
 @cache
@@ -105,7 +105,7 @@ def sum_kernel(variant: SumVariant) -> Any:
                     block = place // PER_BLOCK
                     if block != held:
                         place_words(
-                            room_words, first + g * LANES, block, seed, operation, PER_BLOCK == 4
+                            room_words, 0, first + g * LANES, block, seed, operation, PER_BLOCK == 4
                         )
                         held = block
                     wi = (place - block * PER_BLOCK) * LANES
