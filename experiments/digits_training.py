@@ -293,7 +293,7 @@ def _plot_exceptions(axes: Axes, result: Result) -> None:
         found = {r["policy"]: r for r in rows if (r["layer"], r["phase"]) == (layer, phase)}
         cells.append([f"{layer}, {phase}", *(_cell(found.get(name)) for name in _looks())])
     heads = ["", *(n.replace(", loss × ", ",\n× ").replace(" + SR", "\n+ SR") for n in _looks())]
-    table = axes.table(cells, colLabels=heads, cellLoc="center", bbox=[0, 0.14, 1, 0.84],
+    table = axes.table(cells, colLabels=heads, cellLoc="center", bbox=[0, 0.19, 1, 0.8],
                        colWidths=[0.24] + [0.109] * len(_looks()))  # fmt: skip
     table.auto_set_font_size(False)
     table.set_fontsize(8.5)
@@ -302,7 +302,8 @@ def _plot_exceptions(axes: Axes, result: Result) -> None:
         cell.set_height(cell.get_height() * (1.7 if line == 0 else 1))
     note = (
         "Share of results that underflowed (became inexact and subnormal or zero).\n"
-        "OFLO, INV and DIV0 stand below it with their number, if they were raised."
+        "OFLO, INV and DIV0 stand below it with their number, if they were raised.\n"
+        "Matrix products: OFLO and INV only; underflow inside a unit is not modelled."
     )
     axes.text(0, 0.02, note, fontsize=8.5, transform=axes.transAxes)
 

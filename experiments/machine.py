@@ -8,8 +8,7 @@ from ipu.machine import Device
 
 
 def units_of(device: Device) -> tuple[UnitUsed, ...]:
-    """The matrix units that ran, each with the weakest evidence among its constants, and the rules
-    of the registers that the results depend on."""
+    """Its matrix units, each with the weakest evidence among its constants, and register rules."""
     units = [
         UnitUsed(unit.name, str(unit.weakest_evidence), unit.instruction)
         for unit in device.units_used.values()
@@ -22,4 +21,6 @@ def units_of(device: Device) -> tuple[UnitUsed, ...]:
         for name, fact in device.facts.items()
         if name in names
     ]
+    if device.target.note:
+        rules.append(UnitUsed(f"target {device.target.name}", "ASSUMED", device.target.note))
     return (*units, *rules)
