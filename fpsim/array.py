@@ -28,11 +28,13 @@ _UFUNCS: dict[np.ufunc, str] = {
     np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide",
     np.sqrt: "sqrt", np.negative: "negative", np.absolute: "absolute", np.rint: "rint",
     np.maximum: "maximum", np.minimum: "minimum", np.fmax: "fmax", np.fmin: "fmin", np.fmod: "fmod",
+    np.matmul: "matmul",
 }  # fmt: skip
 _RELATIONS: dict[np.ufunc, str] = {
     np.equal: "equal", np.not_equal: "not_equal", np.less: "less", np.less_equal: "less_equal",
     np.greater: "greater", np.greater_equal: "greater_equal",
 }  # fmt: skip
+_FUNCTIONS: dict[Callable[..., Any], str] = {np.sum: "sum", np.mean: "mean", np.dot: "dot"}
 _QUESTIONS = (np.isnan, np.isfinite, np.isinf, np.signbit)
 
 
@@ -160,6 +162,17 @@ class Array:
     def __rtruediv__(self, y: Any) -> Array:
         return self.context.divide(y, self)
 
+    def __matmul__(self, y: Any) -> Array:
+        return self.context.matmul(self, y)
+
+    def sum(self, axis: Any = None, order: str = "sequential") -> Array:
+        """Sum over axes in this array's context."""
+        return self.context.sum(self, axis, order)
+
+    def mean(self, axis: Any = None, order: str = "sequential") -> Array:
+        """Mean over axes in this array's context."""
+        return self.context.mean(self, axis, order)
+
     def __iadd__(self, y: Any) -> Array:
         return self.context.add(self, y, out=self)
 
@@ -231,6 +244,17 @@ class Array:
             )
         operation: Callable[..., Array] = getattr(context, _UFUNCS[ufunc])
         return operation(*inputs, out=out[0] if out else None)
+
+    def __array_function__(
+        self, function: Any, kinds: Any, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        if function not in _FUNCTIONS:
+            raise TypeError(
+                f"np.{function.__name__} is not offered for Array; there are "
+                f"{', '.join(f.__name__ for f in _FUNCTIONS)}"
+            )
+        context = next(x for x in arguments if isinstance(x, Array)).context
+        return getattr(context, _FUNCTIONS[function])(*arguments, **options)
 
 
 _WHICH_REMAINDER = (

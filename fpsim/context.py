@@ -24,6 +24,7 @@ from fpsim.flags import Flags, FloatingPointTrap
 from fpsim.formats import Format
 from fpsim.inputs import Scalar, scalar, to_odd
 from fpsim.operations import Compute, Operand, Operations, Out
+from fpsim.reductions import Reductions
 from fpsim.rounding import RNE, Rounding, find_rounding
 from fpsim.settings import Settings
 
@@ -39,7 +40,7 @@ class Clock:
         self.operation = 0
 
 
-class Context(Operations):
+class Context(Operations, Reductions):
     """Arithmetic in one format: rounding, policies, flags, traps and random bits.
 
     format, rounding, overflow, subnormals, tininess, nan, infinite_input, divide_by_zero,

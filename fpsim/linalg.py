@@ -10,20 +10,25 @@ Source    docs/semantics.md §2 (random bits) and §5.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from fpsim.arithmetic import Carrier
 from fpsim.array import Array
-from fpsim.context import Context
 from fpsim.engines import run
 from fpsim.formats import Format
 from fpsim.places import Places
 from fpsim.product import find_product
 from fpsim.publish import checked_target, fold_flags, published, wants_marks
+from fpsim.rounded import dot, rounded_matmul
 from fpsim.sums import mean, sum  # noqa: A004  (numpy's name)
 from fpsim.units import UNITS, MatrixUnit, find_unit
 
-__all__ = ["matmul", "mean", "sum"]
+if TYPE_CHECKING:
+    from fpsim.context import Context
+
+__all__ = ["dot", "matmul", "mean", "rounded_matmul", "sum"]
 
 
 def matmul(

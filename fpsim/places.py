@@ -10,16 +10,19 @@ Source    docs/semantics.md §2.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.bits import Philox
-from fpsim.context import Context
 from fpsim.kernels.elementwise import NO_WORDS
 from fpsim.kernels.store import fill_places
 
 __all__ = ["Places"]
+
+if TYPE_CHECKING:
+    from fpsim.context import Context
 
 Words = NDArray[np.uint32]
 

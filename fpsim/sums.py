@@ -161,7 +161,7 @@ def _reduce(
     if divide and rows.shape[1] > _MOST:
         raise ValueError(f"x has {rows.shape[1]} elements; a mean takes at most 2**26, split it")
     target = checked_target(context, out, shape)
-    job = _Job(context, order, rows, block, divide)
+    job = _Job(context, order, rows, block, divide, shape)
     watched = wants_marks(context)
     result, flags, marks = job.run(FLAGS_EACH if watched else FLAGS_STICKY)
     result = result.reshape(shape)
@@ -184,16 +184,19 @@ def _rows(values: Carrier, axis: Axis) -> tuple[Carrier, tuple[int, ...]]:
 
 
 class _Job:
-    """One sum over the rows of a matrix, and the division of a mean."""
+    """One sum over the rows of a matrix, and the division of a mean.
+
+    `shape` is that of the outputs; without one nothing is drawn, since nothing is rounded.
+    """
 
     def __init__(
         self, context: Context, order: str, rows: Carrier, block: int, divide: bool,
-        draws: bool = True,
+        shape: tuple[int, ...] | None,
     ) -> None:  # fmt: skip
         self.context, self.order, self.rows, self.divide = context, order, rows, divide
         self.block = block
         self.n = rows.shape[1]
-        stochastic = context.rounding.stochastic and draws
+        stochastic = context.rounding.stochastic and shape is not None
         additions = 1 if order == "exact" else max(0, self.n - 1)
         if order == "kahan":
             additions *= 4
@@ -201,7 +204,7 @@ class _Job:
         self.words: NDArray[np.uint32] | None = None
         if self.places:
             bits = context.settings.random_most
-            drawn = context.source.draw(context.operation, (self.places, rows.shape[0]), bits)
+            drawn = context.source.draw(context.operation, (self.places, *(shape or ())), bits)
             if drawn is not None:
                 wide = -(-rows.shape[0] // LANES) * LANES
                 self.words = np.zeros((self.places, wide), np.uint32)
@@ -244,7 +247,7 @@ class _Job:
         if not finite.all():
             # Infinities and NaN: their sum in any order, which rounds nothing.
             special = np.where(np.isfinite(self.rows), 0, self.rows)[~finite]
-            job = _Job(self.context, "sequential", special, self.block, divide=False, draws=False)
+            job = _Job(self.context, "sequential", special, self.block, divide=False, shape=None)
             found = np.zeros((_groups(len(special)), LANES), np.uint8)
             result[~finite], more = job._run_program(FLAGS_EACH, found)
             marks.reshape(-1)[: len(wide)][~finite] |= found.reshape(-1)[: len(special)]
