@@ -165,8 +165,9 @@ def verify(
 
     Raises    ValueError for an operation or a mode that has no definition here.
 
-    >>> [str(report) for report in verify("sqrt", "RTZ")]
-    ['sqrt binary16 RTZ: 65536 results, 0 mismatches']
+    >>> print(*verify("sqrt", "RTZ"), sep="\\n")
+    sqrt binary16 RTZ: 65536 results, 0 mismatches
+    sqrt bfloat16 RTZ: 65536 results, 0 mismatches
     """
     check(operation, rounding)
     make = partial(Settings, rounding=rounding, tininess=tininess)  # type: ignore[arg-type]
