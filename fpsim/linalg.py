@@ -76,7 +76,7 @@ def matmul(
     target = checked_target(context, out, shape)
     places = Places(context, product.places(a.shape[-1]), shape)
     values, marks = run(product, a.values, b.values, start, shape, places)
-    raised = int(np.bitwise_or.reduce(marks, axis=None)) if marks.size else 0
+    raised = int(np.bitwise_or.reduce(marks, axis=None)) if marks.any() else 0
     fold_flags(context, "matmul", raised, values, marks if wants_marks(context) else None)
     places.advance()
     return published(context, values, target, out)
@@ -132,6 +132,8 @@ def _result_shape(a: Array, b: Array) -> tuple[int, ...]:
             f"a has shape {a.shape}, b has shape {b.shape}; the last dimension of a must equal "
             "the last but one of b"
         )
+    if a.ndim == b.ndim == 2:
+        return (a.shape[0], b.shape[1])
     try:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:

@@ -49,6 +49,8 @@ def fold_flags(
 
     Raises    FloatingPointTrap at the first element in C order that raised an armed flag.
     """
+    if marks is None and not flags:
+        return
     raised = Flags(flags)
     context.flags |= raised
     if marks is None:

@@ -113,7 +113,7 @@ def test_half_partials_are_rounded_by_the_context(name, overflow, kind):
     rng = np.random.default_rng([DATA.index(kind), len(overflow)])
     unit = find_unit(name)
     for rounding in ("RTZ", fp.SR(13, subnormal_bits=16), fp.SR(20)):
-        a, b, c = operands(kind, unit, ROWS // 4, 3 * unit.channels, rng)
+        a, b, c = operands(kind, unit, ROWS // 6, 9 * unit.channels, rng)
         context = fp.Context(fp.BINARY16, rounding=rounding, overflow=overflow, seed=7)
         check(unit, a, b, c, context)
         assert context.operation == int(context.rounding.stochastic)
@@ -125,6 +125,29 @@ def test_the_last_rounding_has_the_place_after_the_stores(kind):
     a, b, c = operands(kind, find_unit("AMP_F16_F32"), ROWS // 2, 40, rng)
     context = fp.Context(fp.BINARY16, rounding=fp.SR(8), overflow="saturate", seed=1 << 40)
     check(find_unit("AMP_F16_F32"), a, b, c, context)
+
+
+@pytest.mark.parametrize("engine", ["fast", "general"])
+def test_presets_differ_where_digits_are_cut_off(engine, general_only):
+    """1 + 2**-24 is a tie; what lies below the window decides it, or is not seen."""
+    general_only(engine == "general")
+    terms = [1.0, 2.0**-12, 2.0**-20], [1.0, 2.0**-12, 2.0**-20]
+    results = [probe(f"AMP_F16_F32.{p}", *terms) for p in ipu.machine.amp.PRESETS]
+    assert results == [1.0, 1 + 2.0**-23, 1 + 2.0**-23, 1.0]
+
+
+@pytest.mark.parametrize("engine", ["fast", "general"])
+def test_a_sum_of_zero_is_positive_also_after_an_underflow(engine, general_only):
+    general_only(engine == "general")
+    tiny = 2.0**-100
+    zero = probe("AMP_F32_F32", [-tiny] + [0.0] * 7, [tiny] + [-1.0] * 7)
+    assert zero == 0
+    assert not np.signbit(zero)
+    underflow = probe("AMP_F32_F32", [0.0] * 7 + [-tiny], [-1.0] * 7 + [tiny])
+    assert underflow == 0
+    assert np.signbit(underflow)
+    for unit in ("AMP_F16_F32", "AMP_F16_F32.exact", "AMP_F16_F16", "V100_F16_F32", "V100_F16_F16"):
+        assert not np.signbit(probe(unit, [0.0] * 16, [-1.0] * 16, -0.0))
 
 
 @pytest.mark.parametrize("kind", DATA)
