@@ -51,12 +51,12 @@ class Experiment:
 
 
 def catalogue() -> dict[str, Experiment]:
-    """All experiments by name, the default report's first, each group in alphabetical order.
+    """All experiments by name, the default report's first, the quick before the slow.
 
     >>> "swamping" in catalogue()
     True
     """
-    found = sorted(_find(experiments.__path__), key=lambda e: (not e.default, e.name))
+    found = sorted(_find(experiments.__path__), key=lambda e: (not e.default, e.budget, e.name))
     return {experiment.name: experiment for experiment in found}
 
 
