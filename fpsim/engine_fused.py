@@ -17,7 +17,7 @@ from fpsim.places import Places
 from fpsim.product import Marks, Product
 from fpsim.rounding import RNE
 
-__all__ = ["run_fused"]
+__all__ = ["panels", "run_fused"]
 
 #: Products below which one thread is enough.
 _SMALLEST = 1 << 21
@@ -48,8 +48,8 @@ def run_fused(
         return False
     depth = product.passes(a.shape[1]) * product.unit.channels
     flush = product.policy == "flush_both"
-    rows, low_a, high_a = _panels(a, ROWS, depth, flush)
-    columns, low_b, high_b = _panels(b.T, COLUMNS, depth, flush)
+    rows, low_a, high_a = panels(a, ROWS, depth, flush)
+    columns, low_b, high_b = panels(b.T, COLUMNS, depth, flush)
     start = values.any()
     if not (high_a < np.inf and high_b < np.inf) or (start and not np.isfinite(values).all()):
         return False
@@ -76,18 +76,18 @@ def run_fused(
     return True
 
 
-def _panels(operand: Carrier, width: int, depth: int, flush: bool) -> tuple[Carrier, float, float]:
+def panels(operand: Carrier, width: int, depth: int, flush: bool) -> tuple[Carrier, float, float]:
     """Rows of an operand as panels padded with zeros; bounds below and above its numbers."""
     rows, k = operand.shape
     tiles, whole = -(-rows // width), rows // width
-    panels = np.zeros((tiles, depth, width), np.float32)
-    panels[:whole, :k] = operand[: whole * width].reshape(whole, width, k).swapaxes(1, 2)
+    packed = np.zeros((tiles, depth, width), np.float32)
+    packed[:whole, :k] = operand[: whole * width].reshape(whole, width, k).swapaxes(1, 2)
     if whole < tiles:
-        panels[whole, :k, : rows - whole * width] = operand[whole * width :].T
-    size = np.abs(panels)
+        packed[whole, :k, : rows - whole * width] = operand[whole * width :].T
+    size = np.abs(packed)
     if flush:
-        panels[size < 2.0**-126] = 0.0
+        packed[size < 2.0**-126] = 0.0
     most = float(size.max())
-    least = float(size.min(where=panels != 0, initial=np.inf))
+    least = float(size.min(where=packed != 0, initial=np.inf))
     low = 2.0 ** (np.frexp(least)[1] - 1) if least < np.inf else 1.0
-    return panels, float(low), 2.0 * most if most == most else np.inf
+    return packed, float(low), 2.0 * most if most == most else np.inf

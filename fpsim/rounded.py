@@ -5,7 +5,7 @@ Source    docs/semantics.md §2 (places) and §4 (order).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,19 @@ from numpy.typing import NDArray
 from fpsim.arithmetic import Carrier
 from fpsim.array import Array
 from fpsim.bits import Philox
+from fpsim.engine_fused import panels
+from fpsim.flags import Flags
 from fpsim.formats import BINARY64
 from fpsim.kernels.elementwise import FLAGS_EACH, FLAGS_STICKY
+from fpsim.kernels.gemm_fused import COLUMNS, ROWS
+from fpsim.kernels.gemm_nearest import nearest_matmul
 from fpsim.kernels.gemm_rounded import CHAINS, RoundedVariant, rounded_kernel
 from fpsim.kernels.sums import LANES, WORDS_GIVEN, WORDS_HALF, WORDS_NONE, WORDS_WHOLE
 from fpsim.parallel import run_blocks
 from fpsim.plan import exact_width, plan
 from fpsim.publish import Marks, checked_target, fold_flags, published, wants_marks
+from fpsim.rounding import RNE
+from fpsim.settings import Settings
 
 if TYPE_CHECKING:
     from fpsim.context import Context
@@ -124,6 +130,9 @@ def _run(
     )  # fmt: skip
     seed = np.uint64(source.seed if isinstance(source, Philox) else 0)
     number = np.uint64(context.operation)
+    nearest = None
+    if chain == "separate" and level == FLAGS_STICKY:
+        nearest = _nearest(settings, a, b)
 
     def work(begin: int, end: int) -> int:
         flags: int = kernel(
@@ -132,8 +141,64 @@ def _run(
         )  # fmt: skip
         return flags
 
-    flags = run_blocks(work, 0, m, max(1, _SMALLEST // (n * k)), 4)
+    smallest = max(1, _SMALLEST // (n * k))
+    if nearest is None:
+        flags = run_blocks(work, 0, m, smallest, 4)
+    else:
+        # The first rows tell which flags there are; the fast kernel does not look at them.
+        head = min(m, ROWS)
+        flags = work(0, head)
+        result = out[:, :n].copy()
+        if nearest.possible & ~(flags | int(context.flags)):
+            flags |= run_blocks(work, head, m, smallest, 4)
+        elif m > head:
+            nearest(result)
+            return result, flags, marks[:, :n]
     return out[:, :n].copy(), flags, marks[:, :n]
+
+
+class _Nearest(NamedTuple):
+    """A product that the kernel for nearest even may run, and the flags it can raise."""
+
+    a: Carrier
+    b: Carrier
+    precision: int
+    emin: int
+    possible: int
+
+    def __call__(self, result: Carrier) -> None:
+        def work(begin: int, end: int) -> int:
+            part = slice(begin * ROWS, end * ROWS)
+            return int(
+                nearest_matmul(self.a[begin:end], self.b, result[part], self.precision, self.emin)
+            )
+
+        run_blocks(work, 0, len(self.a), max(1, _SMALLEST * 16 // self.b.size))
+
+
+def _nearest(settings: Settings, a: Carrier, b: Carrier) -> _Nearest | None:
+    """None where something could be infinite, NaN, overflow, or leave binary32's normal range."""
+    fmt, k = settings.format, a.shape[1]
+    p = fmt.precision
+    if settings.rounding is not RNE or settings.subnormals != "keep":
+        return None
+    if p > 11 or fmt.carrier != np.float32 or not fmt.has_negative_zero:
+        return None
+    rows, low_a, high_a = panels(a, ROWS, k, flush=False)
+    columns, low_b, high_b = panels(b.T, COLUMNS, k, flush=False)
+    # Each of 2 k roundings makes a magnitude at most 1 + 2**-p times larger.
+    with np.errstate(over="ignore", invalid="ignore"):
+        most = np.abs(a).max() * np.abs(b).sum(axis=0, dtype=np.float64).max()
+        most *= np.exp(2.0 * k * 2.0**-p) * 1.01
+    if not most < min(fmt.max, 2.0 ** (100 + p)):
+        return None
+    last = low_a * low_b * 2.0 ** (2 - 2 * p)
+    if last < 2.0**-126:
+        return None
+    possible = Flags.INEXACT
+    if last < fmt.smallest_subnormal:
+        possible |= Flags.UNDERFLOW
+    return _Nearest(rows, columns, p, fmt.emin, int(possible))
 
 
 def _given(context: Context, places: int, m: int, n: int) -> Words:

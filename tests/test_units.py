@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fpsim as fp
-import ipu.machine.amp  # noqa: F401  (registers the units of the IPU)
+import ipu.machine.amp
 from fpsim import engines
 from fpsim.bits import Replay
 from fpsim.codes import from_codes, to_codes

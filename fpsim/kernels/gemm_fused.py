@@ -32,7 +32,7 @@ from fpsim.kernels.lanes import (
 )
 from fpsim.kernels.memory import copy_item, load_float, pointer, room, store_float
 
-__all__ = ["COLUMNS", "ROWS", "fused_kernel"]
+__all__ = ["COLUMNS", "ROWS", "fused_kernel", "keep_wide"]
 
 ROWS, COLUMNS = 4, 32
 
@@ -77,7 +77,7 @@ def _fetch(tile, array, first, stride, m, n, zero):  # type: ignore[no-untyped-d
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def _keep(array, tile, first, stride, m, n, zero):  # type: ignore[no-untyped-def]
+def keep_wide(array, tile, first, stride, m, n, zero):  # type: ignore[no-untyped-def]
     for r in range(m):
         for c in range(0, COLUMNS, 16):
             if n >= c + 16:
@@ -141,7 +141,7 @@ def fused_kernel(has_fma: bool, checked: bool) -> Any:
                 store_float(tile, 80, as_bits(d2))
                 store_float(tile, 96, as_bits(c3))
                 store_float(tile, 112, as_bits(d3))
-                _keep(po, tile, first, columns, m, n, zero)
+                keep_wide(po, tile, first, columns, m, n, zero)
         return any_lane(seen)
 
     return loop
