@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["FloatingPointTrap", "Flags"]
 
@@ -36,7 +40,8 @@ class FloatingPointTrap(FloatingPointError):  # noqa: N818  (named as decimal na
     """A simulated exception whose trap is armed; nothing of the operation was published.
 
     Attributes    operation, flags (raised by the operation), index (C order, of the first guilty
-                  element), operands (its values), dump (the status register as text).
+                  element), operands (its values; of a matrix product its
+                  row and column), dump (the status register as text).
     """
 
     def __init__(
@@ -44,7 +49,7 @@ class FloatingPointTrap(FloatingPointError):  # noqa: N818  (named as decimal na
         operation: str,
         flags: Flags,
         index: tuple[int, ...],
-        operands: Sequence[float],
+        operands: Sequence[float | NDArray[Any]],
         dump: str,
     ) -> None:
         self.operation = operation
@@ -53,5 +58,5 @@ class FloatingPointTrap(FloatingPointError):  # noqa: N818  (named as decimal na
         self.operands = tuple(operands)
         self.dump = dump
         names = "|".join(flags.names)
-        values = ", ".join(repr(float(v)) for v in self.operands)
+        values = ", ".join(np.array2string(np.asarray(v), threshold=8) for v in self.operands)
         super().__init__(f"{operation} raised {names} at {index}: ({values})\n{dump}")

@@ -20,7 +20,7 @@ from fpsim.engines import run
 from fpsim.formats import Format
 from fpsim.places import Places
 from fpsim.product import find_product
-from fpsim.publish import checked_target, fold_flags, published, wants_marks
+from fpsim.publish import checked_target, fold_flags, published, row_and_column, wants_marks
 from fpsim.rounded import dot, rounded_matmul
 from fpsim.sums import mean, sum  # noqa: A004  (numpy's name)
 from fpsim.units import UNITS, MatrixUnit, find_unit
@@ -77,7 +77,10 @@ def matmul(
     places = Places(context, product.places(a.shape[-1]), shape)
     values, marks = run(product, a.values, b.values, start, shape, places)
     raised = int(np.bitwise_or.reduce(marks, axis=None)) if marks.any() else 0
-    fold_flags(context, "matmul", raised, values, marks if wants_marks(context) else None)
+    fold_flags(
+        context, "matmul", raised, values, marks if wants_marks(context) else None,
+        lambda index: row_and_column(a.values, b.values, index),
+    )  # fmt: skip
     places.advance()
     return published(context, values, target, out)
 

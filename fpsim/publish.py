@@ -8,6 +8,7 @@ Source    docs/semantics.md §3.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from fpsim.flags import Flags, FloatingPointTrap
 if TYPE_CHECKING:
     from fpsim.context import Context
 
-__all__ = ["checked_target", "fold_flags", "published", "wants_marks"]
+__all__ = ["checked_target", "fold_flags", "published", "row_and_column", "wants_marks"]
 
 Marks = NDArray[np.uint8]
 Out = Array | Carrier | None
@@ -43,9 +44,16 @@ def wants_marks(context: Context) -> bool:
 
 
 def fold_flags(
-    context: Context, name: str, flags: int, values: Carrier, marks: Marks | None
+    context: Context,
+    name: str,
+    flags: int,
+    values: Carrier,
+    marks: Marks | None,
+    operands: Callable[[tuple[int, ...]], Sequence[Carrier]] = lambda index: (),
 ) -> None:
     """Flags and counts of an operation into its context; `marks` as `wants_marks` says.
+
+    A trap shows the `operands` of the element at its index.
 
     Raises    FloatingPointTrap at the first element in C order that raised an armed flag.
     """
@@ -58,9 +66,18 @@ def fold_flags(
     if raised & context.traps:
         first = int(np.argmax((marks.reshape(-1) & int(context.traps)) != 0))
         index = tuple(int(i) for i in np.unravel_index(first, values.shape)) if values.ndim else ()
-        raise FloatingPointTrap(name, raised, index, (), context.dump())
+        raise FloatingPointTrap(name, raised, index, operands(index), context.dump())
     if context.counts is not None:
         context.counts.add(name, values, marks, context.format)
+
+
+def row_and_column(a: Carrier, b: Carrier, index: tuple[int, ...]) -> tuple[Carrier, Carrier]:
+    """What one element of a product is made of: a row of a and a column of b."""
+    *batch, i, j = index
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    rows = np.broadcast_to(a, (*lead, *a.shape[-2:]))
+    columns = np.broadcast_to(b, (*lead, *b.shape[-2:]))
+    return rows[(*batch, i)], columns[tuple(batch)][:, j]
 
 
 def published(context: Context, values: Carrier, target: Carrier | None, out: Out) -> Array:

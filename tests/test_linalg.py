@@ -163,3 +163,16 @@ def test_wrong_operands_are_refused_with_advice():
         matmul(a, b, "AMP_F16_F32", accumulator=HALF.zeros((3, 3)))
     with pytest.raises(ValueError, match="accumulator has shape"):
         matmul(a, b, "AMP_F16_F32", accumulator=SINGLE.zeros((3, 4)))
+
+
+@pytest.mark.source("S4-39")
+def test_a_trap_shows_the_row_and_the_column_of_the_first_guilty_element() -> None:
+    context = fp.Context(fp.BINARY16, traps=fp.Flags.OVERFLOW)
+    half = fp.Context(fp.BINARY16)
+    a = half.array([[[1.0, 2.0], [300.0, 400.0]]] * 2)
+    b = half.array([[1.0, 3.0], [2.0, 200.0]])
+    with pytest.raises(fp.FloatingPointTrap) as caught:
+        matmul(a, b, unit="AMP_F16_F32", context=context)
+    trap = caught.value
+    assert trap.index == (0, 1, 1)
+    assert [operand.tolist() for operand in trap.operands] == [[300.0, 400.0], [3.0, 200.0]]
