@@ -9,9 +9,8 @@
 
 from fpsim.array import Array
 from fpsim.bits import Philox, Replay, Xoroshiro128aox
-from fpsim.codes import decode, encode
 from fpsim.context import Context
-from fpsim.convenience import round_to
+from fpsim.convenience import decode, encode, round_to
 from fpsim.flags import Flags, FloatingPointTrap
 from fpsim.formats import (
     BFLOAT16,

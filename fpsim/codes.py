@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fpsim.formats import Format, ScaleFormat
-from fpsim.rounding import RNE, Rounding
+from fpsim.formats import Format
 
-__all__ = ["decode", "encode", "from_codes", "is_held", "pack", "to_codes", "unpack"]
+__all__ = ["from_codes", "is_held", "pack", "to_codes", "unpack"]
 
 Bits = NDArray[np.unsignedinteger[Any]]
 Values = NDArray[np.floating[Any]]
@@ -238,35 +237,3 @@ def unpack(packed: ArrayLike, fmt: Format) -> Values:
         raise TypeError(f"packed has dtype {array.dtype}; {fmt.name} is stored as {fmt.packed}")
     codes = np.ascontiguousarray(array).view(fmt.code_dtype).reshape(array.shape)
     return from_codes(codes, fmt)
-
-
-def encode(x: Any, fmt: Format | ScaleFormat, rounding: Rounding = RNE) -> Any:
-    """Code of a number, rounded once: an int for a scalar, an array of codes for an array.
-
-    >>> from fpsim.formats import BINARY16, E8M0
-    >>> hex(encode(1.0, BINARY16)), hex(encode(0.1, BINARY16)), encode(1.0, E8M0)
-    ('0x3c00', '0x2e66', 127)
-    """
-    if isinstance(fmt, ScaleFormat):
-        if np.ndim(x) == 0:
-            return fmt.encode(x)
-        return np.array([fmt.encode(v) for v in np.ravel(x)], np.uint8).reshape(np.shape(x))
-    from fpsim.context import Context  # rounding knows codes; only this helper knows rounding
-
-    codes = to_codes(Context(fmt, rounding=rounding).array(x).values, fmt)
-    return int(codes[()]) if np.ndim(x) == 0 else codes
-
-
-def decode(code: Any, fmt: Format | ScaleFormat) -> Any:
-    """Value of a code: a float for an int, a carrier array for an array.
-
-    >>> from fpsim.formats import BINARY16, E2M1FN
-    >>> decode(0x7BFF, BINARY16), decode(0xF, E2M1FN)
-    (65504.0, -6.0)
-    """
-    if isinstance(fmt, ScaleFormat):
-        if np.ndim(code) == 0:
-            return fmt.decode(int(code))
-        return np.array([fmt.decode(int(k)) for k in np.ravel(code)]).reshape(np.shape(code))
-    values = from_codes(code, fmt)
-    return float(values[()]) if np.ndim(code) == 0 else values

@@ -1,4 +1,4 @@
-"""round_to: one rounding of numbers, without keeping a Context.
+"""Round, encode and decode numbers without keeping a Context.
 
 >>> import math, fpsim as fp
 >>> round_to(math.pi, fp.F143)
@@ -14,12 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpsim.arithmetic import apply
 from fpsim.bits import Philox, Replay
+from fpsim.codes import from_codes, to_codes
 from fpsim.context import Context
-from fpsim.formats import Format
+from fpsim.formats import Format, ScaleFormat
 from fpsim.inputs import floats
 from fpsim.rounding import RNE, Rounding
 
-__all__ = ["round_to"]
+__all__ = ["decode", "encode", "round_to"]
 
 
 def round_to(
@@ -49,3 +50,33 @@ def round_to(
     bits = context.draw(values.shape, context.settings)
     result, _ = apply("convert", (values,), context.settings, out=out, track=False, **bits)
     return float(result) if result.ndim == 0 and out is None else result
+
+
+def encode(x: Any, fmt: Format | ScaleFormat, rounding: Rounding = RNE) -> Any:
+    """Code of a number, rounded once: an int for a scalar, an array of codes for an array.
+
+    >>> from fpsim.formats import BINARY16, E8M0
+    >>> hex(encode(1.0, BINARY16)), hex(encode(0.1, BINARY16)), encode(1.0, E8M0)
+    ('0x3c00', '0x2e66', 127)
+    """
+    if isinstance(fmt, ScaleFormat):
+        if np.ndim(x) == 0:
+            return fmt.encode(x)
+        return np.array([fmt.encode(v) for v in np.ravel(x)], np.uint8).reshape(np.shape(x))
+    codes = to_codes(Context(fmt, rounding=rounding).array(x).values, fmt)
+    return int(codes[()]) if np.ndim(x) == 0 else codes
+
+
+def decode(code: Any, fmt: Format | ScaleFormat) -> Any:
+    """Value of a code: a float for an int, a carrier array for an array.
+
+    >>> from fpsim.formats import BINARY16, E2M1FN
+    >>> decode(0x7BFF, BINARY16), decode(0xF, E2M1FN)
+    (65504.0, -6.0)
+    """
+    if isinstance(fmt, ScaleFormat):
+        if np.ndim(code) == 0:
+            return fmt.decode(int(code))
+        return np.array([fmt.decode(int(k)) for k in np.ravel(code)]).reshape(np.shape(code))
+    values = from_codes(code, fmt)
+    return float(values[()]) if np.ndim(code) == 0 else values

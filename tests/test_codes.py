@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fpsim import oracle
-from fpsim.codes import decode, from_codes, is_held, pack, to_codes, unpack
+from fpsim.codes import from_codes, is_held, pack, to_codes, unpack
+from fpsim.convenience import decode
 from fpsim.formats import (
     BFLOAT16,
     BINARY16,

@@ -45,7 +45,7 @@ def command(numbers: tuple[str, ...], formats: str, rounding: str) -> None:
 
 def show(number: str, fmt: Format, rounding: Rounding) -> Iterator[str]:
     """The lines about one number or code in one format."""
-    from fpsim.codes import encode
+    from fpsim.convenience import encode
 
     yield f"{number} in {fmt.name}"
     if _is_code(number):
