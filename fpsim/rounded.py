@@ -184,8 +184,8 @@ def _nearest(settings: Settings, a: Carrier, b: Carrier) -> _Nearest | None:
         return None
     if p > 11 or fmt.carrier != np.float32 or not fmt.has_negative_zero:
         return None
-    rows, low_a, high_a = panels(a, ROWS, k, flush=False)
-    columns, low_b, high_b = panels(b.T, COLUMNS, k, flush=False)
+    rows, low_a, _ = panels(a, ROWS, k, flush=False)
+    columns, low_b, _ = panels(b.T, COLUMNS, k, flush=False)
     # Each of 2 k roundings makes a magnitude at most 1 + 2**-p times larger.
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.abs(a).max() * np.abs(b).sum(axis=0, dtype=np.float64).max()

@@ -5,12 +5,15 @@ digits below the largest exponent (or not cut), the sum is exact and is rounded 
 chained, a pass of several calls ends with a store of the partial result. `fpsim.linalg` runs any
 record; the ones here are NVIDIA's tensor cores, those of the IPU are in `ipu.machine`.
 
-Modelled               source
-V100, A100, Ada        recorded results of the parts (MATLAB-tensor-core, model_validation, commit
-                       b12b5a7): bit-equal in 5000 of 5000 rows each
-T4, H100, B200, L40S   the same model with other constants (MMA-Sim, commit c785138; Khattak &
-                       Mikaitis)
-H100, B200 with FP8 and separate addition of c    our inference from their recordings
+Modelled                       source
+V100 F16, A100 BF16, Ada E4M3  recorded results (MATLAB-tensor-core, model_validation, commit
+                               b12b5a7): bit-equal in 5000 of 5000 rows of each set
+A100 and Ada with other 16-bit the same constants; recordings of the same collection, which are not
+inputs and TF32, A2, L40S      among the vectors that tests read
+T4, H100, H200, B200, E5M2     the same model with other constants (MMA-Sim, commit c785138; Khattak
+                               & Mikaitis)
+H100, H200, B200 with FP8 and  our inference from their recordings
+separate addition of c
 
 Where sources disagree: MMA-Sim has TF32 calls of 8 terms on H100, the recordings hold 4; the
 recordings are followed. T4 was not measured with 8 terms and follows MMA-Sim's Turing row.

@@ -1,9 +1,9 @@
 """Products rounded to nearest even after every multiplication and addition, in binary32 lanes.
 
-For formats of at most 11 digits: a product is exact in binary32, and a sum rounded to 24 digits first
-is rounded to p digits as the exact one would be, since 24 >= 2 p + 2. Adding and subtracting
-1.5 * 2**(24 - p + e), e the exponent of the number, rounds it to p digits; products look at the
-smallest normal exponent at least, sums below that are exact.
+For formats of at most 11 digits: a product is exact in binary32, and a sum that is rounded to 24
+digits first is rounded to p digits as the exact one would be, since 24 >= 2 p + 2. Adding and
+subtracting 1.5 * 2**(24 - p + e), e the exponent of the number, rounds it to p digits; products
+look at the smallest normal exponent at least, sums below that are exact.
 
 The caller guarantees that nothing is infinite or NaN, overflows or leaves binary32's normal range
 (see `fpsim.rounded`); flags are not looked at.

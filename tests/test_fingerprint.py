@@ -1,0 +1,53 @@
+"""Fingerprints rediscover the records they do not read (golden: Fasi et al. 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import ipu.machine.amp  # noqa: F401  (registers the units of the IPU)
+from fpsim.fingerprint import fingerprint
+from fpsim.rounding import RNE
+from fpsim.units import UNITS, find_unit
+
+#: Paired passes are not neighbours; jammed half partials hide what a call sums.
+PLAIN = [
+    name for name, unit in UNITS.items()
+    if unit.order == "ascending" and not (unit.cut == "sticky" and unit.partials.precision < 24)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_record_is_found_again(name):
+    unit = find_unit(name)
+    found = fingerprint(unit)
+    assert found.terms == unit.terms
+    assert found.exact
+    assert found.subnormals
+    narrower = min(unit.accumulator.precision, unit.partials.precision)
+    assert found.digits == narrower
+    assert found.rounding == ("RNE" if unit.partials.precision < 24 else unit.rounding.name)
+    if unit.terms == 1:
+        # Each addition is rounded, which shows as a window of the sum's own digits.
+        assert found.window == 23
+    else:
+        assert found.window == unit.window
+        assert found.cut == (unit.cut if unit.window else None)
+
+
+@pytest.mark.source("Fasi et al. 2021, commit 9dae3fc")
+def test_the_v100_is_not_monotone_and_its_successors_are():
+    names = ("V100_F16_F32", "A100_F16_F32", "H100_F16_F32")
+    assert [fingerprint(name).monotone for name in names] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [({"window": 30}, "window"), ({"terms": 8}, "terms"), ({"cut": "sticky"}, "cut")],
+)
+def test_a_changed_record_has_another_fingerprint(change, field):
+    unit = find_unit("AMP_F16_F32")
+    assert unit.rounding is RNE
+    changed, usual = fingerprint(replace(unit, **change)), fingerprint(unit)
+    assert getattr(changed, field) == change[field] != getattr(usual, field)
