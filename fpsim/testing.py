@@ -2,7 +2,7 @@
 
 A law takes a Context and plain numbers and raises AssertionError with the numbers where it is
 broken. Operands are values of the context's format (`numbers`, `codes`); arguments named `real`
-may be any float. Needs hypothesis: `pip install fpsim[testing]`.
+may be any float. Needs hypothesis (the extra `testing`).
 
 Source    Sterbenz 1974; Dekker 1971; Knuth, TAOCP 2 §4.2.2; Boldo & Daumas 2003 (product error);
           IEEE 754-2019 §4.3, §6.3, §7.4; Croci et al. 2022 (stochastic rounding).
