@@ -21,6 +21,7 @@ COMMANDS = {
     "show": ("show", "Take a number or a code apart in a format."),
     "profile": ("profile", "Say what formats would do to your arrays."),
     "verify": ("verify", "Check the arithmetic against vectors and definitions."),
+    "fingerprint": ("fingerprint", "Find out from outside what matrix units do."),
     "bench": ("bench", "Time the arithmetic, beside np.copyto and other tools."),
 }
 

@@ -62,7 +62,7 @@ class Fingerprint:
 
     terms        neighbouring products that are summed before anything is rounded.
     window       fraction digits kept below the largest exponent; None: all that the probes reach.
-    cut          truncate, sticky or nearest: what becomes of the digits below; None if nothing is cut.
+    cut          truncate, sticky or nearest: what becomes of the digits below; None: all stay.
     rounding     of the sum: RNE or RTZ.
     digits       of the sum.
     exact        products are exact.
@@ -193,7 +193,7 @@ def _digits(probe: Probe) -> int:
 
 
 def _rounding(probe: Probe, digits: int) -> str:
-    """4 and three quarters of a unit: three ones, and an accumulator with the digits they push out."""
+    """4 and three quarters of a unit: three ones, and an accumulator whose digits they push out."""
     unit = 2.0 ** (1 - digits)
     got = probe.sum([(1, 0)] * 3, 1 + 3 * unit)
     return "RNE" if got == 4 + 4 * unit else "RTZ"
