@@ -16,7 +16,18 @@ from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.exact import divide_to_odd, root_to_odd, sum_to_odd
-from fpsim.kernels.lanes import any_lane, as_bits, as_float, or_lanes, select, umax, width_of
+from fpsim.kernels.lanes import (
+    any_lane,
+    as_bits,
+    as_float,
+    infinity_like,
+    or_lanes,
+    quiet_like,
+    select,
+    sign_like,
+    umax,
+    width_of,
+)
 from fpsim.kernels.memory import (
     copy_item,
     load_float,
@@ -130,15 +141,9 @@ def _finish(mode, flush, one_zero, t, r, sign, rule):  # type: ignore[no-untyped
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def _infinity(like):  # type: ignore[no-untyped-def]
-    """Bits of infinity in lanes as wide as `like`."""
-    return (like ^ like) | np.uint64(0x7F800000 if width_of(like) == 32 else 0x7FF0000000000000)
-
-
-@njit(**INLINE)  # type: ignore[misc]
 def _is_special(op, x, y, z, sign):  # type: ignore[no-untyped-def]
     """Where an operand is not finite, a divisor zero or a radicand negative."""
-    infinity = _infinity(sign)
+    infinity = infinity_like(sign)
     if op == SQRT:
         return as_bits(x) >= infinity  # with its sign bit, every negative number is larger
     top = as_bits(x) & ~sign
@@ -156,9 +161,7 @@ def _is_special(op, x, y, z, sign):  # type: ignore[no-untyped-def]
 def _signalling(array, i, like):  # type: ignore[no-untyped-def]
     """Where an operand as stored is a signalling NaN (widening would have made it quiet)."""
     raw = load_raw(array, i, like)
-    sign = (raw ^ raw) | np.uint64(1 << (width_of(raw) - 1))
-    quiet = raw & np.uint64(1 << (22 if width_of(raw) == 32 else 51))
-    return ((raw & ~sign) > _infinity(raw)) & (quiet == 0)
+    return ((raw & ~sign_like(raw)) > infinity_like(raw)) & ((raw & quiet_like(raw)) == 0)
 
 
 @njit(**INLINE)  # type: ignore[misc]
@@ -176,7 +179,7 @@ def _step(what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):
     """One vector of results; returns what was seen so far: changed, tiny, over, special flags."""
     op, mode, flags, flush, one_zero, given, residual, streaming = what
     none = rule.drop ^ rule.drop
-    sign = none | np.uint64(1 << (width_of(none) - 1))
+    sign = sign_like(none)
     u = _operand(flush, x, xi, sign, rule)
     v = _operand(flush, y, yi, sign, rule) if op != CONVERT and op != SQRT else u
     w = _operand(flush, z, zi, sign, rule) if op == FMA else u
@@ -191,7 +194,7 @@ def _step(what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):
             loud = loud | _signalling(y, yi, none)
         if op == FMA:
             loud = loud | _signalling(z, zi, none)
-        rule_says = resolve(op, u, v, w, loud, _infinity(none), sign, rule)
+        rule_says = resolve(op, u, v, w, loud, rule)
         bits = select(rule_says.where, rule_says.bits, bits)
         changed = select(rule_says.where, none, changed)
         over = over & ~rule_says.where

@@ -25,9 +25,10 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from numba.extending import intrinsic, lower_builtin, models, register_model, typeof_impl
 
 __all__ = [
-    "F32", "F64", "U32", "U64", "Lanes", "any_lane", "as_bits", "as_float", "broadcast", "concat",
-    "high_half", "iota", "low_half", "narrow", "or_lanes", "pairs_apart", "pairs_joined",
-    "select", "splat", "sqrt", "umax", "umin", "unary", "widen", "width_of",
+    "F32", "F64", "Lanes", "U32", "U64", "any_lane", "as_bits", "as_float", "broadcast", "concat",
+    "high_half", "infinity_like", "iota", "is_nan", "low_half", "narrow", "or_lanes",
+    "pairs_apart", "pairs_joined", "quiet_like", "select", "sign_like", "splat", "sqrt", "umax",
+    "umin", "unary", "widen", "width_of",
 ]  # fmt: skip
 
 
@@ -342,6 +343,25 @@ def concat(typingctx: Any, a: Any, b: Any) -> Any:
         return builder.shuffle_vector(args[0], args[1], order)
 
     return result(a, a), codegen
+
+
+# Landmarks of the floats --------------------------------------------------------------------
+
+
+def _pattern(value_of: Any) -> Any:
+    """One constant in all lanes, as wide as those given."""
+
+    def build(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
+        return ir.Constant(result.vector, [ir.Constant(result.element, value_of(a.width))] * a.n)
+
+    return unary(lambda a: a.of("u"), build)
+
+
+sign_like = _pattern(lambda width: 1 << (width - 1))
+infinity_like = _pattern(lambda width: 0x7F800000 if width == 32 else 0x7FF0000000000000)
+#: The top fraction bit, which quiet NaNs have set.
+quiet_like = _pattern(lambda width: 1 << (22 if width == 32 else 51))
+is_nan = unary(lambda a: a.of("m"), lambda b, v, a, r: b.fcmp_unordered("uno", v, v))
 
 
 # Across lanes ---------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE
-from fpsim.kernels.lanes import as_bits, select, sqrt
+from fpsim.kernels.lanes import as_bits, infinity_like, is_nan, select, sign_like, sqrt
 
 __all__ = [
     "ADD",
@@ -59,11 +59,6 @@ def _native(op, x, y, z):  # type: ignore[no-untyped-def]
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def is_nan(x):  # type: ignore[no-untyped-def]
-    return ~(x == x)
-
-
-@njit(**INLINE)  # type: ignore[misc]
 def _first_nan(op, x, y, z, made, rule):  # type: ignore[no-untyped-def]
     """Bits of the NaN that a NaN result descends from."""
     bits = rule.nan_made
@@ -77,9 +72,10 @@ def _first_nan(op, x, y, z, made, rule):  # type: ignore[no-untyped-def]
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def resolve(op, x, y, z, signalling, infinity, sign, rule):  # type: ignore[no-untyped-def]
+def resolve(op, x, y, z, signalling, rule):  # type: ignore[no-untyped-def]
     """What the rules say of operands x, y, z; `signalling` marks lanes with a signalling NaN."""
     zero = rule.drop ^ rule.drop
+    sign, infinity = sign_like(zero), infinity_like(zero)
     native = _native(op, x, y, z)
     bits = as_bits(native)
     result_nan = is_nan(native)
