@@ -18,7 +18,7 @@ from fpsim.parallel import run_blocks
 from fpsim.plan import exact_width, plan
 from fpsim.settings import Settings
 
-__all__ = ["Carrier", "apply", "check_out", "fold", "into"]
+__all__ = ["Carrier", "apply", "as_read", "check_out", "fold", "into"]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 # One kernel, three plans: from another format, within one format, to whole numbers.
@@ -78,6 +78,14 @@ def into(
     check_out(out, values.shape, values.dtype, operands)
     out[...] = values
     return out, flags
+
+
+def as_read(x: Carrier, settings: Settings) -> Carrier:
+    """Operands as the subnormal policy sees them."""
+    if settings.subnormals != "flush_both":
+        return x
+    zero = np.copysign(x.dtype.type(0), x)
+    return np.where(np.abs(x) < settings.format.smallest_normal, zero, x)
 
 
 class _Call:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.arithmetic import Carrier, apply
+from fpsim.arithmetic import Carrier, apply, as_read
 from fpsim.flags import Flags
 from fpsim.settings import Settings
 
@@ -37,14 +37,6 @@ def is_signalling(x: Carrier) -> NDArray[np.bool_]:
     return result
 
 
-def _read(x: Carrier, settings: Settings) -> Carrier:
-    """Operands as the subnormal policy sees them."""
-    if settings.subnormals != "flush_both":
-        return x
-    zero = np.copysign(x.dtype.type(0), x)
-    return np.where(np.abs(x) < settings.format.smallest_normal, zero, x)
-
-
 @np.errstate(invalid="ignore")
 def compare(
     name: str, x: Carrier, y: Carrier, settings: Settings, signalling: bool
@@ -53,7 +45,7 @@ def compare(
 
     Flags     INVALID for a signalling NaN; if `signalling`, for every NaN.
     """
-    x, y = np.broadcast_arrays(_read(x, settings), _read(y, settings))
+    x, y = np.broadcast_arrays(as_read(x, settings), as_read(y, settings))
     truth = _RELATIONS[name](x, y)
     nan = np.isnan(x) | np.isnan(y)
     if not (signalling or settings.quiet_nan_raises):
@@ -66,7 +58,7 @@ def extreme(
     name: str, x: Carrier, y: Carrier, settings: Settings
 ) -> tuple[Carrier, NDArray[np.uint8]]:
     """maximum, minimum (a NaN wins), fmax, fmin (the number wins); -0 < +0. With element flags."""
-    x, y = np.broadcast_arrays(_read(x, settings), _read(y, settings))
+    x, y = np.broadcast_arrays(as_read(x, settings), as_read(y, settings))
     x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
     largest = name in ("maximum", "fmax")
     before = (x < y) | ((x == y) & np.signbit(x) & ~np.signbit(y))

@@ -58,5 +58,11 @@ class FloatingPointTrap(FloatingPointError):  # noqa: N818  (named as decimal na
         self.operands = tuple(operands)
         self.dump = dump
         names = "|".join(flags.names)
-        values = ", ".join(np.array2string(np.asarray(v), threshold=8) for v in self.operands)
+        values = ", ".join(map(_shown, self.operands))
         super().__init__(f"{operation} raised {names} at {index}: ({values})\n{dump}")
+
+
+def _shown(operand: float | NDArray[Any]) -> str:
+    if np.ndim(operand) == 0:
+        return repr(float(operand))
+    return np.array2string(np.asarray(operand, np.float64), threshold=8, separator=", ")

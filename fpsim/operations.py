@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fpsim import compare, integers
-from fpsim.arithmetic import Carrier, apply, fold, into
+from fpsim.arithmetic import Carrier, apply, as_read, fold, into
 from fpsim.array import Array
 from fpsim.inputs import Scalar, floats
 from fpsim.remainder import remainder
@@ -265,7 +265,7 @@ class Operations(ABC):
         array([ 2,  4, -7], dtype=int32)
         """
         kind = integers.integer_type(dtype)
-        (a,) = self.carriers((x,))
+        a = as_read(self.carriers((x,))[0], self.settings)
         settings = self.settings.with_format(integers.whole_format(self.settings.format))
         bits = self.draw(a.shape, settings)
         whole, _ = apply(

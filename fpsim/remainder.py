@@ -8,20 +8,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.arithmetic import Carrier, apply, fold
+from fpsim.arithmetic import Carrier, apply, as_read, fold
 from fpsim.kernels.remainder import remainders
 from fpsim.rounding import RNE
 from fpsim.settings import Settings
 
 __all__ = ["remainder"]
-
-
-def _read(x: Carrier, settings: Settings) -> NDArray[np.float64]:
-    """Operands as the subnormal policy sees them, in binary64."""
-    wide = x.astype(np.float64)
-    if settings.subnormals == "flush_both":
-        wide[np.abs(wide) < settings.format.smallest_normal] *= 0.0
-    return wide
 
 
 @np.errstate(invalid="ignore")
@@ -42,7 +34,7 @@ def remainder(
     x, y = np.broadcast_arrays(x, y)
     shape = x.shape
     x, y = x.ravel(), y.ravel()
-    a, b = _read(x, settings), _read(y, settings)
+    a, b = (as_read(v, settings).astype(np.float64) for v in (x, y))
     # Operands are read already; what is tiny from here on is a result.
     flushing = "flush_results" if settings.subnormals == "flush_both" else settings.subnormals
     settings = settings.replace(rounding=RNE, subnormals=flushing)

@@ -353,3 +353,10 @@ def test_habits_of_a_format_do_not_follow_to_another() -> None:
     context = half().replace(format=fp.E4M3FN)
     assert context.settings.overflow == "nan"
     assert half(overflow="saturate").replace(format=fp.E4M3FN).settings.overflow == "saturate"
+
+
+def test_flushed_operands_are_zeros_to_integers_too() -> None:
+    context = half(subnormals="flush_both")
+    x = context.wrap(np.float32([2.0**-20, 1.0]))
+    assert context.to_integers(x, np.int32).tolist() == [0, 1]
+    assert context.flags == fp.Flags.NONE

@@ -52,7 +52,10 @@ from fpsim.kernels.special import (
     resolve,
 )  # fmt: skip
 
-__all__ = ["BLOCK", "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "NO_WORDS", "Variant", "kernel"]
+__all__ = [
+    "BLOCK", "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "NO_WORDS", "Variant", "kernel", "summary",
+    "vector_step",
+]  # fmt: skip
 
 #: Elements per block: three operands, a result and the random words fit the first-level cache.
 BLOCK = 1024
@@ -175,7 +178,7 @@ def _operand(flush, array, i, sign, rule):  # type: ignore[no-untyped-def]
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def _step(what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):  # type: ignore[no-untyped-def]
+def vector_step(what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):  # type: ignore[no-untyped-def]
     """One vector of results; returns what was seen so far: changed, tiny, over, special flags."""
     op, mode, flags, flush, one_zero, given, residual, streaming = what
     none = rule.drop ^ rule.drop
@@ -217,7 +220,7 @@ def _step(what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def _summary(seen):  # type: ignore[no-untyped-def]
+def summary(seen):  # type: ignore[no-untyped-def]
     """Flags of the whole call."""
     flags = or_lanes(seen[3])
     if or_lanes(seen[0]) != 0:
@@ -304,7 +307,7 @@ def kernel(variant: Variant) -> Any:
                 np.int64(GIVEN), np.int64(RESIDUAL), np.int64(streaming and not filled),
             )  # fmt: skip
             for i in range(0, m, lanes):
-                seen = _step(
+                seen = vector_step(
                     choices, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pm, mi + i, pw, wi + i,
                     rule, seen,
                 )  # fmt: skip
@@ -313,6 +316,6 @@ def kernel(variant: Variant) -> Any:
                     copy_item(all_out, b + i, room_out, i)
                     if FLAGS == FLAGS_EACH:
                         copy_item(all_marks, b + i, room_marks, i)
-        return np.int64(_summary(seen))
+        return np.int64(summary(seen))
 
     return loop

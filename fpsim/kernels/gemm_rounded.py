@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.elementwise import FLAGS_EACH, _step, _summary
+from fpsim.kernels.elementwise import FLAGS_EACH, summary, vector_step
 from fpsim.kernels.lane_math import spread_item
 from fpsim.kernels.lanes import as_bits, width_of
 from fpsim.kernels.memory import copy_item, pointer, room, store_float
@@ -50,7 +50,7 @@ class RoundedVariant(NamedTuple):
 def _vector(what, op, x, xi, y, yi, z, zi, out, oi, marks, words, wi, rule, seen):  # type: ignore[no-untyped-def]
     """One operation on sixteen outputs."""
     for i in range(0, LANES, 512 // width_of(rule.drop)):
-        seen = _step(
+        seen = vector_step(
             (op, *what), x, xi + i, y, yi + i, z, zi + i, out, oi + i, marks, i, words, wi + i,
             rule, seen,
         )  # fmt: skip
@@ -162,6 +162,6 @@ def rounded_kernel(variant: RoundedVariant) -> Any:
                             if EACH:
                                 for q in range(LANES):
                                     flat_marks[o + q] |= some_marks[q]
-        return np.int64(_summary(seen_p) | _summary(seen_s))
+        return np.int64(summary(seen_p) | summary(seen_s))
 
     return loop

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.elementwise import FLAGS_EACH, _step, _summary
+from fpsim.kernels.elementwise import FLAGS_EACH, summary, vector_step
 from fpsim.kernels.lanes import U32, iota, splat, width_of
 from fpsim.kernels.memory import pointer, room, store
 from fpsim.kernels.philox import philox
@@ -111,19 +111,19 @@ def sum_kernel(variant: SumVariant) -> Any:
                     wi = (place - block * PER_BLOCK) * LANES
                 for i in range(0, LANES, lanes):
                     if OP == ADD and program[step, 0]:
-                        seen = _step(
+                        seen = vector_step(
                             (SUBTRACT, *what), all_slots, left + i, all_slots, right + i, all_slots,
                             0, all_slots, target + i, room_marks, i, pw, wi + i, rule, seen,
                         )  # fmt: skip
                     else:
-                        seen = _step(
+                        seen = vector_step(
                             (OP, *what), all_slots, left + i, all_slots, right + i, all_slots, 0,
                             all_slots, target + i, room_marks, i, pw, wi + i, rule, seen,
                         )  # fmt: skip
                 if EACH:
                     for i in range(LANES):
                         flat_marks[g * LANES + i] |= room_marks[i]
-        return np.int64(_summary(seen))
+        return np.int64(summary(seen))
 
     return loop
 

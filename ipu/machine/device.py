@@ -276,7 +276,10 @@ class Device:
         """
         chosen = self._amp(x.format, partials) if unit is None else find_unit(unit)
         self.units_used[chosen.name] = chosen
-        return linalg.matmul(x, y, unit=chosen, context=self.context(out or x.format))
+        # The unit's binary32 partials and accumulators follow the device, whatever the result is.
+        inside = "flush_both" if self.f32_denormals == "flush" else "keep"
+        result = self.context(out or x.format)
+        return linalg.matmul(x, y, unit=chosen, context=result, subnormals=inside)
 
     def partials_for(self, inputs: Format) -> Format:
         """Format of the partials of a product with these inputs: the device's where it is free."""
