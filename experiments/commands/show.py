@@ -62,8 +62,8 @@ def _is_code(number: str) -> bool:
 
 
 def _real(number: str, fmt: Format, rounding: Rounding) -> Iterator[str]:
-    from fpsim.convenience import decode
     from fpsim.context import Context
+    from fpsim.convenience import decode
     from fpsim.probe import neighbours, probability_up, real
     from fpsim.rounding import SR
 
