@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUESTION = "What is left of a small number that is added to a large one in FP16?"
-BUDGET = 10
+BUDGET = 14
 DEFAULT = True
 
 BIG = 0.25
