@@ -67,31 +67,31 @@ def load_raw(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
     return lanes(array, types.intp, like), _loader(array, lanes)
 
 
-@intrinsic  # type: ignore[misc]
-def load_float(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
-    """As many floats as `like` has lanes, in lanes of its width (widening is exact)."""
-    raw = Lanes("f", array.dtype.bitwidth, like.n)
-    lanes = like.of("f")
+def _widening_load(array: Any, like: Lanes, kind: str) -> tuple[Lanes, Any]:
+    """Elements of an array in lanes as wide as `like`: the lanes, and the code that loads them."""
+    raw, lanes = Lanes(kind, array.dtype.bitwidth, like.n), like.of(kind)
     load_lanes = _loader(array, raw)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         value = load_lanes(context, builder, sig, args)
-        return value if raw == lanes else builder.fpext(value, lanes.vector)
+        if raw == lanes:
+            return value
+        return (builder.fpext if kind == "f" else builder.zext)(value, lanes.vector)
 
+    return lanes, codegen
+
+
+@intrinsic  # type: ignore[misc]
+def load_float(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
+    """As many floats as `like` has lanes, in lanes of its width (widening is exact)."""
+    lanes, codegen = _widening_load(array, like, "f")
     return lanes(array, types.intp, like), codegen
 
 
 @intrinsic  # type: ignore[misc]
 def load_word(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
     """As many unsigned words as `like` has lanes, in lanes of its width (zeros above)."""
-    raw = Lanes("u", array.dtype.bitwidth, like.n)
-    lanes = like.of("u")
-    load_lanes = _loader(array, raw)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = load_lanes(context, builder, sig, args)
-        return value if raw == lanes else builder.zext(value, lanes.vector)
-
+    lanes, codegen = _widening_load(array, like, "u")
     return lanes(array, types.intp, like), codegen
 
 
