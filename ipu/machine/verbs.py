@@ -1,0 +1,121 @@
+"""The elementwise and reducing operations of a device, by the names its programs call them.
+
+Each computes in its operand's format, in the device's context for it; `Device` inherits them.
+
+Source    docs/semantics.md §6.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from fpsim import elementary, sums
+from fpsim.array import Array
+from fpsim.context import Context
+from fpsim.formats import BINARY32, Format
+from fpsim.operations import Operand
+
+__all__ = ["MAXIMUM", "Verbs"]
+
+#: Which of two is larger if one is NaN, by the switch `max_nan`: the Context's method.
+MAXIMUM = {"number": "fmax", "propagate": "maximum"}
+
+
+class Verbs(ABC):
+    """Operations on arrays; the abstract method says which context computes in a format."""
+
+    max_nan: str
+
+    @abstractmethod
+    def context(self, fmt: Format) -> Context:
+        """The context that computes in fmt on this device."""
+
+    def _of(self, *operands: Operand) -> Context:
+        for operand in operands:
+            if isinstance(operand, Array):
+                return self.context(operand.format)
+        raise TypeError("no operand is an Array; make one with device.from_host(values, format)")
+
+    # Formats --------------------------------------------------------------------------------
+
+    def cast(self, x: Array, fmt: Format) -> Array:
+        """x in another format, rounded once; itself if it is in that format."""
+        return x if x.format == fmt else self.context(fmt).convert(x)
+
+    def to_integers(self, x: Array, dtype: DTypeLike) -> NDArray[Any]:
+        """x as integers; NaN gives INV and, in int32, -2147483648."""
+        return self._of(x).to_integers(x, dtype)
+
+    # Element by element ---------------------------------------------------------------------
+
+    def add(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
+        """x + y, rounded once."""
+        return self._of(x, y).add(x, y, out)
+
+    def subtract(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
+        """x - y, rounded once."""
+        return self._of(x, y).subtract(x, y, out)
+
+    def multiply(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
+        """x * y, rounded once."""
+        return self._of(x, y).multiply(x, y, out)
+
+    def divide(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
+        """x / y, rounded once; in binary16 finite / 0 is NaN with DIV0."""
+        return self._of(x, y).divide(x, y, out)
+
+    def sqrt(self, x: Array) -> Array:
+        """The square root, rounded once."""
+        return self._of(x).sqrt(x)
+
+    def exp(self, x: Array) -> Array:
+        """e**x, rounded once (modelled as correctly rounded: the IPU's last digit is unknown)."""
+        return elementary.exp(self._mine(x))
+
+    def log(self, x: Array) -> Array:
+        """The natural logarithm, rounded once (modelled as `exp` is)."""
+        return elementary.log(self._mine(x))
+
+    def maximum(self, x: Operand, y: Operand) -> Array:
+        """The larger; INV when a NaN is read, which wins only with max_nan="propagate"."""
+        larger: Array = getattr(self._of(x, y), MAXIMUM[self.max_nan])(x, y)
+        return larger
+
+    def relu(self, x: Array) -> Array:
+        """max(x, 0) that passes NaN on."""
+        return self._of(x).maximum(x, 0.0)
+
+    def select(self, where: NDArray[np.bool_], x: Array) -> Array:
+        """x where true, +0 elsewhere; no arithmetic."""
+        return Array(np.where(where, x.values, x.values.dtype.type(0)), self._of(x))
+
+    def _mine(self, x: Array) -> Array:
+        context = self._of(x)
+        return x if x.context is context else Array(x.values, context)
+
+    # Many to one ----------------------------------------------------------------------------
+
+    def reduce_sum(self, x: Array, axis: int | tuple[int, ...], fmt: Format | None = None) -> Array:
+        """Sum over axes, accumulated in binary32 in index order, rounded once to fmt.
+
+        Shapes    the axes stay, with length 1.
+        Rounding  each addition in binary32, then once from binary32 to fmt (default: x's format).
+        Source    poplibs, Reduction.cpp: half sums accumulate in float; the order over workers and
+                  tiles depends on the layout there and is ascending here (ASSUMED).
+        """
+        axes = tuple(a % x.ndim for a in ((axis,) if isinstance(axis, int) else axis))
+        kept = [1 if a in axes else n for a, n in enumerate(x.shape)]
+        total = sums.sum(self.cast(x, BINARY32), axes, context=self.context(BINARY32))
+        return self.cast(total.reshape(kept), fmt or x.format)
+
+    def reduce_max(self, x: Array, axis: int) -> Array:
+        """The largest along an axis; INV when a NaN is read, which wins only if so switched."""
+        context = self._of(x)
+        if np.isnan(x.values).any():
+            context.fmax(x, x)  # raises what reading a NaN raises
+        largest = np.fmax if self.max_nan == "number" else np.maximum
+        return Array(largest.reduce(x.values, axis=axis, keepdims=True), context)
