@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from experiments.bench import TOPICS, arith, startup
+from experiments.bench import TOPICS, arith, gemm, startup
+from experiments.bench import compile as compiling
 from experiments.bench import round as rounding
 from experiments.bench.data import make
 from experiments.bench.timing import Case, Size, measure, run
@@ -25,7 +26,7 @@ FIELDS = [
 TINY = Size(n=300, repeats=1)
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("topic", sorted(TOPICS.keys() - {"gemm", "compile"}))
 def test_records_have_the_promised_fields(topic, tmp_path, capsys):
     file = tmp_path / "records.json"
     assert main(["bench", topic, "--quick", "--n", "300", "--json", str(file)]) == 0
@@ -38,6 +39,53 @@ def test_records_have_the_promised_fields(topic, tmp_path, capsys):
         if record["reference"] is not None:
             assert record["ratio"] == pytest.approx(record["ns_per_element"] / record["reference"])
     assert {r["peer"] is None for r in records} >= {True}
+
+
+PRODUCT_FIELDS = ["gmac_per_s" if f == "ns_per_element" else f for f in FIELDS] + ["kind"]
+KINDS = {
+    "fp16-mac", "any-mac", "sr-fma", "sr-mac", "amp-exact", "amp-exact-worst", "amp-window",
+    "tensor-core", "blas-f32", "blas-f64",
+}  # fmt: skip
+
+
+def test_products_have_a_rate_and_a_kind(tmp_path, capsys):
+    file = tmp_path / "records.json"
+    assert (
+        main(["bench", "gemm", "--quick", "--n", "20", "--threads", "2", "--json", str(file)]) == 0
+    )
+    records = json.loads(file.read_text())
+    for record in records:
+        assert list(record) == PRODUCT_FIELDS
+        assert record["threads"] == 2
+        assert record["ratio"] == pytest.approx(record["gmac_per_s"] / record["reference"])
+    assert {r["kind"] for r in records} >= KINDS
+    assert capsys.readouterr().out.count("GMAC/s") == len(records)
+
+
+def test_every_family_of_units_and_any_mode_has_a_row():
+    rows = list(gemm.cases(TINY, quick=False))
+    units = [c.topic.split()[1] for c in rows if c.kind == "tensor-core"]
+    assert [u.split("_")[0] for u in units] == ["V100", "A100", "ADA", "H100", "B200"]
+    assert {(c.rounding, c.bits) for c in rows if c.kind == "sr-mac"} >= {("SR", 16), ("SR", 24)}
+    assert {c.data for c in rows if c.kind == "any-mac"} == {"normal", "small", "large"}
+
+
+def test_a_rate_is_multiply_adds_by_time():
+    ticks = iter([2.0, 1.0, 4.0])
+    case = Case(
+        "t", "f", lambda: lambda: None, None, 1000, 3, clock=lambda _: next(ticks), kind="k"
+    )
+    assert measure(case).gmac_per_s == 0.5
+
+
+def test_compilation_is_timed_in_processes_of_its_own(monkeypatch):
+    monkeypatch.setattr(compiling, "PRODUCT", "print({call})")
+    monkeypatch.setattr(compiling, "FAMILIES", {"none": ("binary16", "RNE", "2.5")})
+    records = list(run(compiling.cases(Size(1, 1), quick=True), 1))
+    assert [(r.topic, r.data, r.ns_per_element) for r in records] == [
+        ("cold none", "0 kernels", 2.5e9),
+        ("warm none", "0 kernels", 2.5e9),
+    ]
 
 
 def described(cases):
@@ -102,7 +150,7 @@ def test_threads_are_set_and_given_back():
 
 
 BAD = {
-    "rounds": "topic='rounds' is not known; use one of round, arith, startup",
+    "rounds": "topic='rounds' is not known; use one of round, arith, gemm, compile, startup",
     "round --threads 0": "threads",
     "round --n 0": "--n",
     "round --json /dev/null/x.json": "cannot be written to",

@@ -8,5 +8,7 @@ reference call that is timed in the same run.
 TOPICS = {
     "round": "rounding binary32 into every format, mode and kind of data",
     "arith": "+ - * / sqrt fma of arrays",
+    "gemm": "matrix products: rounded per operation, through units, by BLAS",
+    "compile": "how long each kernel of products takes to compile",
     "startup": "import, first call, small arrays",
 }

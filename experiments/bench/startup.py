@@ -21,7 +21,7 @@ from fpsim.context import Context
 from fpsim.formats import BINARY16
 from fpsim.rounding import RNE, SR
 
-__all__ = ["cases"]
+__all__ = ["cases", "in_process"]
 
 #: Calls between two looks at the clock.
 OFTEN = 1000
@@ -38,7 +38,7 @@ start = time.perf_counter(); x + x; print(time.perf_counter() - start)
 """
 
 
-def _in_process(code: str, cache: str | None = None) -> float:
+def in_process(code: str, cache: str | None = None) -> float:
     """Seconds that a fresh interpreter prints; compiled code is in `cache`, or in a new folder."""
     # Importing fpsim has named this process's own cache folder; a child shall name its own.
     environment = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
@@ -73,9 +73,9 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
 def _processes(repeats: int, quick: bool) -> Iterator[Case]:
     with tempfile.TemporaryDirectory() as cache:
         calls = {
-            "startup import": partial(_in_process, IMPORT, cache),
-            "startup cold": partial(_in_process, FIRST),
-            "startup warm": partial(_in_process, FIRST, cache),
+            "startup import": partial(in_process, IMPORT, cache),
+            "startup cold": partial(in_process, FIRST),
+            "startup warm": partial(in_process, FIRST, cache),
         }
         if quick:
             calls = {"startup import": calls["startup import"]}

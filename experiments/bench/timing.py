@@ -1,7 +1,8 @@
 """What a benchmark record holds, and how its time is taken.
 
 The call and its reference (np.copyto of the same amount of data, unless a topic says otherwise) run
-in turn; the medians of both and their ratio come from the same seconds of the same machine.
+in turn; the medians of both and their ratio come from the same seconds of the same machine. Matrix
+products have a kind, and a rate instead of a time.
 """
 
 from __future__ import annotations
@@ -57,12 +58,13 @@ class Case:
     peer: str | None = None
     reference_n: int = 0  # elements of the reference, where they are not n
     warm: bool = True  # call once before the clock starts
+    kind: str | None = None  # of a product of two n x n matrices
     clock: Callable[[Call], float] = _seconds
 
 
 @dataclass(frozen=True)
 class Record:
-    """A case measured: `reference` is the reference's time in the same unit, ratio = own / it."""
+    """A case measured: `reference` is the reference's figure in the same unit, ratio = own / it."""
 
     topic: str
     format: str
@@ -72,10 +74,17 @@ class Record:
     data: str
     n: int
     threads: int
-    ns_per_element: float
+    ns_per_element: float | None
+    gmac_per_s: float | None
     reference: float | None
     ratio: float | None
     peer: str | None
+    kind: str | None
+
+    def fields(self) -> dict[str, object]:
+        """What is written: an elementwise case has no rate, a product has no time per element."""
+        unused = ("ns_per_element",) if self.kind else ("gmac_per_s", "kind")
+        return {k: v for k, v in asdict(self).items() if k not in unused}
 
     def __str__(self) -> str:
         mode = self.rounding if self.bits is None else f"{self.rounding}({self.bits})"
@@ -83,8 +92,13 @@ class Record:
         ratio = "" if self.ratio is None else f"{self.ratio:8.2f}"
         return (
             f"{self.topic:16} {self.format:9} {mode:9} {flags:6}{self.data:7}"
-            f"{in_words(self.ns_per_element):>13} {ratio:8}  {self.peer or ''}"
+            f"{self._figure():>13} {ratio:8}  {self.peer or self.kind or ''}"
         ).rstrip()
+
+    def _figure(self) -> str:
+        if self.ns_per_element is not None:
+            return in_words(self.ns_per_element)
+        return f"{self.gmac_per_s:.2f} GMAC/s"
 
 
 def in_words(ns: float) -> str:
@@ -119,14 +133,21 @@ def measure(case: Case) -> Record:
         if case.reference is not None:
             other.append(_seconds(case.reference))
         own.append(case.clock(call))
-    ns = statistics.median(own) / case.n * 1e9
+    figure = _figure(case, statistics.median(own), case.n)
     reference = None
     if case.reference is not None:
-        reference = statistics.median(other) / (case.reference_n or case.n) * 1e9
+        reference = _figure(case, statistics.median(other), case.reference_n or case.n)
+    time_, rate = (None, figure) if case.kind else (figure, None)
     return Record(
         case.topic, case.format, case.rounding, case.bits, case.flags, case.data, case.n,
-        get_threads(), ns, reference, None if reference is None else ns / reference, case.peer,
+        get_threads(), time_, rate, reference, None if reference is None else figure / reference,
+        case.peer, case.kind,
     )  # fmt: skip
+
+
+def _figure(case: Case, seconds: float, n: int) -> float:
+    """GMAC/s of a product of n x n matrices, else nanoseconds per element."""
+    return float(n) ** 3 / seconds / 1e9 if case.kind else seconds / n * 1e9
 
 
 def run(cases: Iterable[Case], threads: int) -> Iterator[Record]:
@@ -142,4 +163,4 @@ def run(cases: Iterable[Case], threads: int) -> Iterator[Record]:
 
 def to_json(records: Iterable[Record]) -> str:
     """A list of objects, one line each."""
-    return "[\n" + ",\n".join(json.dumps(asdict(record)) for record in records) + "\n]\n"
+    return "[\n" + ",\n".join(json.dumps(record.fields()) for record in records) + "\n]\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,31 +13,39 @@ from experiments.bench import TOPICS
 from experiments.commands.options import bad_input
 
 if TYPE_CHECKING:
-    from experiments.bench.timing import Record
+    from types import ModuleType
+
+    from experiments.bench.timing import Record, Size
 
 
 @click.command("bench")
 @click.argument("topic", metavar="|".join(TOPICS))
 @click.option("--threads", type=click.IntRange(1, 1024), default=1, show_default=True,
               help="Threads for kernels and for the reference.")  # fmt: skip
-@click.option("--n", type=click.IntRange(1), default=None, help="Elements (default 10000000).")
+@click.option(
+    "--n",
+    type=click.IntRange(1),
+    default=None,
+    help="Elements (default 10000000); rows of a matrix (default 512).",
+)
 @click.option("--quick", is_flag=True, help="Seconds instead of minutes; fewer rows and elements.")
 @click.option("--json", "file", type=click.Path(path_type=Path, dir_okay=False), default=None,
               help="Write the records there as well, a JSON list.")  # fmt: skip
 def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | None) -> None:
     """Time per element (on startup per call), and the ratio to np.copyto of the same run.
 
-    Small arrays stay in the cache, where ratios mean something else: say n with every number.
+    gemm gives billions of multiply-adds per second, and the ratio to BLAS in binary32. Small arrays
+    stay in the cache, where ratios mean something else: say n with every number.
     """
     with bad_input():
         check(topic, file)
-    from experiments.bench.timing import Size, run, to_json
+    from experiments.bench.timing import run, to_json
     from experiments.progress import progress
     from experiments.store import write_whole
 
-    usual = Size(n=1_000_000, repeats=3) if quick else Size()
-    size = Size(n or usual.n, usual.repeats)
-    cases = importlib.import_module(f"experiments.bench.{topic}").cases(size, quick)
+    module = importlib.import_module(f"experiments.bench.{topic}")
+    size = usual_size(module, quick)
+    cases = module.cases(replace(size, n=n or size.n), quick)
     records: list[Record] = []
     try:
         for record in progress(run(cases, threads), f"bench {topic}"):
@@ -45,6 +54,14 @@ def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | N
     finally:
         if file is not None:
             write_whole(file, to_json(records).encode())
+
+
+def usual_size(module: ModuleType, quick: bool) -> Size:
+    """The amount of work of a topic: its own `SIZES` (whole, quick), or that of arrays."""
+    from experiments.bench.timing import Size
+
+    whole, small = getattr(module, "SIZES", (Size(), Size(n=1_000_000, repeats=3)))
+    return small if quick else whole
 
 
 def check(topic: str, file: Path | None) -> None:
