@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from fpsim.convenience import round_to
 from fpsim.counts import Counts
 from fpsim.evidence import Fact
 from fpsim.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
+from fpsim.settings import Settings
 from fpsim.units import MatrixUnit, find_unit
 from ipu.machine import amp
 from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, choices, dump, status
@@ -45,6 +47,16 @@ class MachineContext(Context):
         self.device = device
         self.clock = device.clock
         self.counts = device.counts
+        self._obeyed = {device.control: (self.settings, self.traps)}
+
+    def obey(self, control: FpCtl) -> None:
+        """Compute under these control bits from now on; flags, constants and arrays stay."""
+        found = self._obeyed.get(control)
+        if found is None:
+            chosen = choices(control, self.format, self.device.f32_denormals)
+            armed = chosen.pop("traps")
+            found = self._obeyed[control] = (Settings(self.format, **chosen), armed)
+        self.settings, self.traps = found
 
     def replace(self, **changes: Any) -> Context:
         """Another format stays on the device; any other change leaves it."""
@@ -100,7 +112,7 @@ class Device(Verbs):
         if preset not in amp.PRESETS:
             raise ValueError(f"preset={preset!r} is not known; use one of {', '.join(amp.PRESETS)}")
         self.target = find_target(target)
-        self.control = control
+        self._control = control
         self.f32_denormals = f32_denormals
         self.max_nan = max_nan
         self.partials = partials
@@ -129,6 +141,29 @@ class Device(Verbs):
                 )
             found = self._contexts[fmt] = MachineContext(self, fmt)
         return found
+
+    @property
+    def control(self) -> FpCtl:
+        """$FP_CTL; assign to write it."""
+        return self._control
+
+    @control.setter
+    def control(self, control: FpCtl) -> None:
+        self._control = control
+        for context in self._contexts.values():
+            context.obey(control)
+
+    @contextmanager
+    def rounding(self, stochastic: bool) -> Iterator[None]:
+        """ESR is on or off for the operations inside, and as it was afterwards."""
+        before = self.control
+        if before.esr != stochastic:
+            self.control = replace(before, esr=stochastic)
+        try:
+            yield
+        finally:
+            if self.control is not before:
+                self.control = before
 
     @property
     def status(self) -> FpSts:

@@ -314,3 +314,29 @@ def test_flags_of_operations_are_ieee_s_underneath():
     device.multiply(half(device, 2.0**-24), 0.5)
     assert device.context(BINARY16).flags == Flags.UNDERFLOW | Flags.INEXACT
     assert device.status == FpSts()
+
+
+def test_rounding_is_switched_for_what_is_inside_and_back():
+    device = Device(control=FpCtl(nanoo=True), seed=4)
+    x = half(device, *[1.0] * 64)
+    with device.rounding(True):
+        assert device.control == FpCtl(nanoo=True, esr=True)
+        assert len(set(device.add(x, 1e-3).values.tolist())) == 2
+        with device.rounding(False):
+            assert len(set((x + 1e-3).values.tolist())) == 1
+        assert len(set((x + 1e-3).values.tolist())) == 2
+    assert device.control == FpCtl(nanoo=True)
+    assert len(set(device.add(x, 1e-3).values.tolist())) == 1
+    assert device.clock.operation == 2
+    with pytest.raises(RuntimeError), device.rounding(True):
+        raise RuntimeError
+    assert not device.control.esr
+
+
+def test_a_written_control_register_arms_the_contexts_that_are_there():
+    device = Device()
+    big = half(device, 60000.0)
+    assert (big + big).values.tolist() == [65504.0]
+    device.control = FpCtl(oflo=True)
+    with pytest.raises(FloatingPointTrap, match="OVERFLOW"):
+        big + big
