@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ipu.learn.initialisers import uniforms
+from ipu.feed.batches import shuffled
 from ipu.learn.nn import dense, relu
 from ipu.learn.tensor import Tensor
 
@@ -48,15 +48,6 @@ def load() -> Digits:
 
     found = load_digits()
     return Digits(found.data / 16, found.target.astype(np.int64))
-
-
-def shuffled(n: int, seed: int, name: str) -> NDArray[np.int64]:
-    """0 … n - 1 in an order that depends on the seed and the name.
-
-    >>> sorted(shuffled(4, 0, "epoch 1").tolist())
-    [0, 1, 2, 3]
-    """
-    return np.argsort(uniforms((n,), seed, name), kind="stable")
 
 
 def batches(
