@@ -44,8 +44,7 @@ def _kernel(product: Product) -> tuple[ExactVariant, NDArray[np.uint64]] | None:
 
 
 def run_exact(
-    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places,
-    first: int,
+    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places
 ) -> bool:  # fmt: skip
     """One matrix product into values and marks; False if this kernel must not run it."""
     found = _kernel(product)
@@ -66,7 +65,7 @@ def run_exact(
         )
         return flags
 
-    run_tiles(product, call, rows, values, marks, places, first, a.shape[1])
+    run_tiles(product, call, rows, values, marks, places, a.shape[1])
     return True
 
 

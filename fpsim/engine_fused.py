@@ -40,8 +40,7 @@ def _knows(product: Product) -> bool:
 
 
 def run_fused(
-    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places,
-    first: int,
+    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places
 ) -> bool:  # fmt: skip
     """One matrix product into values and marks; False if this kernel must not run it."""
     if not _knows(product):

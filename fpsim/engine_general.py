@@ -29,8 +29,7 @@ _SMALLEST = 1 << 12
 
 
 def run_general(
-    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places,
-    first: int,
+    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places
 ) -> None:  # fmt: skip
     """One matrix product: values hold the partials and receive the result, marks its flags."""
     columns = _split(product, b.T, product.b)
@@ -40,7 +39,7 @@ def run_general(
         for r in range(begin, end, _ROWS):
             part = slice(r, min(r + _ROWS, end))
             rows = _split(product, a[part], product.a)
-            _run_rows(product, rows, columns, values[part], marks[part], places, first + r * n)
+            _run_rows(product, rows, columns, values[part], marks[part], places.part(r))
         return 0
 
     if values.size:
@@ -73,8 +72,7 @@ def _pairs(channels: int, k: int) -> NDArray[np.intp]:
 
 
 def _run_rows(
-    product: Product, rows: Split, columns: Split, values: Carrier, marks: Marks, places: Places,
-    first: int,
+    product: Product, rows: Split, columns: Split, values: Carrier, marks: Marks, places: Places
 ) -> None:  # fmt: skip
     flat, flat_marks = values.reshape(-1), marks.reshape(-1)
     kept: dict[int, Words] = {}
@@ -82,5 +80,5 @@ def _run_rows(
     for number in range(k // channels):
         run_pass(*rows, *columns, number * channels, values.view(np.uint32), marks, product.call)
         if product.store:
-            words = places.words(number, first, flat.size, kept)
+            words = places.words(number, values.shape, kept)
             product.store(flat, flat_marks, words, places.low)

@@ -91,8 +91,7 @@ def _plan(product: Product) -> Plan | None:
 
 
 def run_window(
-    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places,
-    first: int,
+    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places
 ) -> bool:  # fmt: skip
     """One matrix product into values and marks; False if this kernel must not run it."""
     found = _plan(product)
@@ -115,13 +114,13 @@ def run_window(
         )  # fmt: skip
         return flags
 
-    run_tiles(product, call, rows, values, marks, places, first, a.shape[1])
+    run_tiles(product, call, rows, values, marks, places, a.shape[1])
     return True
 
 
 def run_tiles(
     product: Product, call: Callable[[slice, Carrier, Marks, Words], int], rows: Packed,
-    values: Carrier, marks: Marks, places: Places, first: int, k: int,
+    values: Carrier, marks: Marks, places: Places, k: int,
 ) -> None:  # fmt: skip
     """Blocks of rows on several threads, each with the random words of its stores."""
     n = values.shape[1]
@@ -134,7 +133,7 @@ def run_tiles(
             stop = min(t + step, end)
             part = slice(t * ROWS, min(stop * ROWS, values.shape[0]))
             out = values[part]
-            words = places.block(passes, first + part.start * n, out.size) if passes else _NO_WORDS
+            words = places.part(part.start).block(passes, out.shape) if passes else _NO_WORDS
             flags |= call(slice(t, stop), out, marks[part], words)
         return flags
 

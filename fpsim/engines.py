@@ -16,69 +16,89 @@ from fpsim.engine_exact import run_exact
 from fpsim.engine_fused import run_fused
 from fpsim.engine_general import run_general
 from fpsim.engine_window import run_window
+from fpsim.operand import Rows
 from fpsim.places import Places
-from fpsim.product import Marks, Product
+from fpsim.product import Marks, Product, Store
 
 __all__ = ["ENGINES", "run"]
 
 #: Fast kernels, tried in this order; each returns False for what it must not run.
 ENGINES = [run_window, run_exact, run_fused]
 
-#: Results that get their last rounding at a time.
-_CHUNK = 1 << 16
+#: Results that get their last rounding at a time, and elements of unfolded rows written out.
+_CHUNK, _UNFOLDED = 1 << 16, 1 << 20
 
 
 def run(
-    product: Product, a: Carrier, b: Carrier, start: Carrier | None, shape: tuple[int, ...],
+    product: Product, a: Carrier | Rows, b: Carrier, start: Carrier | None, shape: tuple[int, ...],
     places: Places,
 ) -> tuple[Carrier, Marks]:  # fmt: skip
-    """Values of the result and the flags of each."""
+    """Values of the result and the flags of each.
+
+    Shapes    a (..., M, K) or Rows of that matrix, then with b (K, N) and all rows of the result in
+              one; b (..., K, N), shape (..., M, N). The result may be some columns of a wider one,
+              whose numbers `places` knows.
+    """
     values = np.zeros(shape, np.float32) if start is None else start.copy()
     marks = np.zeros(shape, np.uint8)
-    size = math.prod(shape[-2:])
-    if b.ndim == 2:
-        rows = math.prod(shape[:-1])
-        a = a.reshape(rows, a.shape[-1])
-        matrix = (rows, shape[-1])
-        _run_matrix(product, a, b, values.reshape(matrix), marks.reshape(matrix), places, 0)
+    matrix = (math.prod(shape[:-1]), shape[-1])
+    flat, flat_marks = values.reshape(matrix), marks.reshape(matrix)
+    if isinstance(a, Rows):
+        _run_unfolded(product, a, b, flat, flat_marks, places)
+    elif b.ndim == 2:
+        a = a.reshape(matrix[0], a.shape[-1])
+        _run_matrix(product, a, b, flat, flat_marks, places)
     else:
         batch = shape[:-2]
         a, b = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, b))
         for i, index in enumerate(np.ndindex(*batch)):
-            _run_matrix(product, a[index], b[index], values[index], marks[index], places, i * size)
+            part = places.part(i * shape[-2])
+            _run_matrix(product, a[index], b[index], values[index], marks[index], part)
     if product.final:
-        place = product.passes(a.shape[-1])
-        flat, flat_marks = values.reshape(-1), marks.reshape(-1)
-        for i in range(0, flat.size, _CHUNK):
-            part = slice(i, i + _CHUNK)
-            words = places.words(place, i, flat[part].size)
-            product.final(flat[part], flat_marks[part], words, places.low)
+        _round(product.final, product.passes(a.shape[-1]), flat, flat_marks, places)
     return values, marks
 
 
+def _run_unfolded(
+    product: Product, a: Rows, b: Carrier, values: Carrier, marks: Marks, places: Places
+) -> None:
+    """Some rows after the other."""
+    step = max(1, _UNFOLDED // max(1, a.shape[1]))
+    for begin in range(0, len(values), step):
+        rows = slice(begin, begin + step)
+        some = a.part(rows).matrix()
+        _run_matrix(product, some, b, values[rows], marks[rows], places.part(begin))
+
+
+def _round(final: Store, place: int, values: Carrier, marks: Marks, places: Places) -> None:
+    """The last rounding of every output."""
+    step = max(1, _CHUNK // max(1, values.shape[1]))
+    for begin in range(0, len(values), step):
+        rows = slice(begin, begin + step)
+        words = places.part(begin).words(place, values[rows].shape)
+        final(values[rows].reshape(-1), marks[rows].reshape(-1), words, places.low)
+
+
 def _run_matrix(
-    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places,
-    first: int,
-) -> None:  # fmt: skip
+    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places
+) -> None:
     """One matrix product: values hold the partials and receive the sums, marks their flags."""
     if values.size == 0 or a.shape[1] == 0:
         return
-    whole = (product, a, b, values, marks, places, first)
+    whole = (product, a, b, values, marks, places)
     if not (_run_fast(*whole) or _run_around_specials(*whole)):
         run_general(*whole)
 
 
 def _run_fast(
-    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places,
-    first: int,
-) -> bool:  # fmt: skip
-    return any(engine(product, a, b, values, marks, places, first) for engine in ENGINES)
+    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places
+) -> bool:
+    return any(engine(product, a, b, values, marks, places) for engine in ENGINES)
 
 
 def _run_around_specials(
-    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places,
-    first: int,
-) -> bool:  # fmt: skip
+    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places
+) -> bool:
     """Rows and columns with infinities or NaN by the general kernel, the rest by a fast one."""
     rows = ~(np.isfinite(a).all(axis=1) & np.isfinite(values).all(axis=1))
     columns = ~np.isfinite(b).all(axis=0)
@@ -90,13 +110,13 @@ def _run_around_specials(
     values[rows] = 0
     clean_a, clean_b = a.copy(), b.copy()
     clean_a[rows], clean_b[:, columns] = 0, 0
-    if not _run_fast(product, clean_a, clean_b, values, marks, places, first):
+    if not _run_fast(product, clean_a, clean_b, values, marks, places):
         values[...] = start
         return False
     of_rows, of_columns = np.ix_(rows, columns | True), np.ix_(rows | True, columns)
     for some, x, y in ((of_rows, a[rows], b), (of_columns, a, b[:, columns])):
         part, part_marks = start[some], np.zeros(start[some].shape, np.uint8)
         if part.size:
-            run_general(product, x, y, part, part_marks, places, 0)
+            run_general(product, x, y, part, part_marks, places)
         values[some], marks[some] = part, part_marks
     return True

@@ -10,6 +10,7 @@ Source    docs/semantics.md §2.
 from __future__ import annotations
 
 import math
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,7 +35,8 @@ class Places:
     """The random words that one operation of a context takes.
 
     `rounding` lists the places that round stochastically, in order: another source than Philox is
-    asked for these alone. Nothing moves on before `advance`.
+    asked for these alone. Nothing moves on before `advance`. Outputs are named by row and column:
+    the result is a matrix of as many columns as its last dimension has (see `part`).
     """
 
     def __init__(self, context: Context, rounding: range, shape: tuple[int, ...]) -> None:
@@ -46,6 +48,8 @@ class Places:
             size = (len(self._rounding), *shape)
             self._given = context.source.draw(context.operation, size, context.settings.random_most)
         self._count = math.prod(shape)
+        self._stride = shape[-1] if shape else 1
+        self._first = 0
 
     @property
     def active(self) -> bool:
@@ -57,46 +61,63 @@ class Places:
         """Whether R stands in the low bits of the words, else in the top ones."""
         return self._given is not None
 
-    def words(self, place: int, first: int, n: int, kept: dict[int, Words] | None = None) -> Words:
-        """Words of outputs first … first + n - 1 at one place; `kept` remembers what was made."""
+    def part(self, row: int = 0, column: int = 0) -> Places:
+        """The same words where output (0, 0) is the one at this row and column of the result."""
+        moved = copy(self)
+        moved._first += row * self._stride + column
+        return moved
+
+    def words(
+        self, place: int, shape: tuple[int, int], kept: dict[int, Words] | None = None
+    ) -> Words:
+        """Words of rows and columns of outputs, flat, at one place; `kept` holds what was made."""
+        n = math.prod(shape)
         if not self.active:
             return NO_WORDS
         if self._given is not None:
-            row = self._rounding.index(place) * self._count + first
-            return self._given[row : row + n]
-        per_block = 4 if self._wide else 8
-        block, row = divmod(place, per_block)
+            row = self._rounding.index(place) * self._count
+            return self._given[row + self._numbers(shape)[:n].astype(np.intp)]
+        block, row = divmod(place, self._per_block)
         made = None if kept is None else kept.get(block)
         if made is None:
-            made = np.empty((per_block, -(-n // 16) * 16), np.uint32)
-            assert isinstance(self._context.source, Philox)
-            fill_places(
-                made, first, block, np.uint64(self._context.source.seed),
-                np.uint64(self._context.operation), self._wide,
-            )  # fmt: skip
+            made = np.empty((self._per_block, -(-n // 16) * 16), np.uint32)
+            self._fill(made, self._numbers(shape), block)
             if kept is not None:
                 kept.clear()
                 kept[block] = made
         return made[row, :n]
 
-    def block(self, n_places: int, first: int, n: int) -> Words:
-        """Words (places, n and some more) of outputs first … at the places 0 … n_places - 1."""
-        wide = -(-(n + _SPARE) // 16) * 16
+    def block(self, n_places: int, shape: tuple[int, int]) -> Words:
+        """Words (places, outputs and some more) of the places 0 … n_places - 1."""
+        n = math.prod(shape)
+        numbers = self._numbers(shape, _SPARE)
         if self._given is not None:
-            words = np.zeros((n_places, wide), np.uint32)
-            given = self._given.reshape(-1, self._count)[:n_places, first : first + n]
-            words[:, :n] = given
+            words = np.zeros((n_places, len(numbers)), np.uint32)
+            words[:, :n] = self._given.reshape(-1, self._count)[:n_places, numbers[:n]]
             return words
-        per_block = 4 if self._wide else 8
-        words = np.empty((-(-n_places // per_block) * per_block, wide), np.uint32)
-        assert isinstance(self._context.source, Philox)
-        for i in range(0, n_places, per_block):
-            fill_places(
-                words[i : i + per_block], first, i // per_block,
-                np.uint64(self._context.source.seed), np.uint64(self._context.operation),
-                self._wide,
-            )  # fmt: skip
+        count = self._per_block
+        words = np.empty((-(-n_places // count) * count, len(numbers)), np.uint32)
+        for i in range(0, n_places, count):
+            self._fill(words[i : i + count], numbers, i // count)
         return words
+
+    @property
+    def _per_block(self) -> int:
+        """Places that share a counter."""
+        return 4 if self._wide else 8
+
+    def _numbers(self, shape: tuple[int, int], spare: int = 0) -> Words:
+        """Numbers of the outputs, and some more up to whole vectors."""
+        rows, columns = np.arange(shape[0]) * self._stride, np.arange(shape[1])
+        numbers = np.add.outer(rows, columns).reshape(-1) + self._first
+        made = np.zeros(-(-(numbers.size + spare) // 16) * 16, np.uint32)
+        made[: numbers.size] = numbers
+        return made
+
+    def _fill(self, words: Words, numbers: Words, block: int) -> None:
+        assert isinstance(self._context.source, Philox)
+        seed, operation = self._context.source.seed, self._context.operation
+        fill_places(words, numbers, block, np.uint64(seed), np.uint64(operation), self._wide)
 
     def advance(self) -> None:
         """The operation was published."""

@@ -13,8 +13,8 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.lanes import U32, as_bits, iota, or_lanes, select, splat, width_of
-from fpsim.kernels.memory import load_float, load_word, store, store_byte, store_float
+from fpsim.kernels.lanes import U32, as_bits, or_lanes, select, splat, width_of
+from fpsim.kernels.memory import load, load_float, load_word, store, store_byte, store_float
 from fpsim.kernels.philox import philox
 from fpsim.kernels.round import RTN, RTP, SR, SR_EQUAL, round_fixed, round_random, round_residual
 from fpsim.kernels.rule import spread
@@ -74,8 +74,8 @@ def _step(what, values, i, words, rule):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def fill_places(words, first, block, seed, operation, wide):  # type: ignore[no-untyped-def]
-    """words (places, n): random words of outputs first …, R in their top bits.
+def fill_places(words, numbers, block, seed, operation, wide):  # type: ignore[no-untyped-def]
+    """words (places, n): random words of the outputs with these numbers, R in their top bits.
 
     The places are those of one counter: 8 halves, or 4 whole words where `wide`; `block` is the
     place div 8 (or 4). n is a multiple of 16.
@@ -86,8 +86,7 @@ def fill_places(words, first, block, seed, operation, wide):  # type: ignore[no-
     n = words.shape[1]
     flat = words.reshape(-1)
     for i in range(0, n, 16):
-        c0 = iota(U32) + np.uint32(first + i)
-        w = philox(c0, zero + np.uint32(block + 1), zero + n0, zero + n1, k0, k1)
+        w = philox(load(numbers, i), zero + np.uint32(block + 1), zero + n0, zero + n1, k0, k1)
         if wide:
             store(flat, i, w[0])
             store(flat, n + i, w[1])
