@@ -118,7 +118,7 @@ def _train(job: Job) -> Found:
             observe=watch, count=job.counted,
         )  # fmt: skip
         learn, test = data.split(job.seed)
-        images = trainer.device.from_host(data.images, variant.policy.compute)
+        images = trainer.device.from_host(data.images, variant.policy.activations)
         losses = []
         for epoch in range(1, job.epochs + 1):
             chosen = islice(digits.batches(learn, BATCH, job.seed, epoch), job.steps)

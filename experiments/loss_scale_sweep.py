@@ -102,7 +102,7 @@ class Probe:
 
         factor = NoLossScale() if scale == 1 else StaticLossScale(scale)
         trainer = Trainer(network, SGD(RATE), policy=policy, control=control, loss_scale=factor)
-        images = trainer.device.from_host(self.data.images, policy.compute)
+        images = trainer.device.from_host(self.data.images, policy.activations)
         self._load(trainer, images)
         found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in TENSORS}
         for batch in self.batches:

@@ -1,11 +1,15 @@
-"""Layers. They compute in the format of their input and know no other."""
+"""Layers. They compute in the format of their input and know no other.
+
+`in_layer` gives each the formats of its policy, and `products` the unit for its products.
+"""
 
 from __future__ import annotations
 
-from ipu.learn import ops
+from ipu.learn import ops, products
 from ipu.learn.initialisers import Initialiser, zeros
+from ipu.learn.scopes import in_layer
 from ipu.learn.tensor import Tensor
-from ipu.learn.variables import get_variable, variable_scope
+from ipu.learn.variables import get_variable
 
 __all__ = ["dense", "relu"]
 
@@ -20,7 +24,10 @@ def dense(x: Tensor, units: int, op_name: str, *, initializer: Initialiser | Non
     """
     if len(x.shape) != 2:
         raise ValueError(f"dense takes a matrix (batch, n), got shape {x.shape}; reshape it")
-    with variable_scope(op_name, use_resource=True):
+
+    def body(x: Tensor) -> Tensor:
         weights = get_variable("weights", [x.shape[1], units], x.dtype, initializer)
         biases = get_variable("biases", [units], x.dtype, zeros)
-        return ops.bias(ops.matmul(x, weights), biases)
+        return ops.bias(products.matmul(x, weights), biases)
+
+    return in_layer(op_name, x, body)

@@ -1,63 +1,124 @@
-"""Policy: which format parameters, computation and partial sums have."""
+"""Policy: which format parameters, computation, partial and accumulated sums, and results have.
+
+A policy holds for a model; `override` gives layers whose names match a pattern another one. Layers
+know none of this: `ipu.learn.scopes.in_layer` brings their input into the right format.
+
+Source    poplibs, convolution options (partials narrower than the output are ignored; products of
+          quarters keep half partials); docs/semantics.md §6.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from fnmatch import fnmatchcase
+from typing import Protocol
 
-from fpsim.formats import BFLOAT16, BINARY16, BINARY32, Format
-from ipu.learn.variables import fp32_parameter_getter
+from fpsim.formats import BFLOAT16, BINARY16, BINARY32, F143, Format
 
-__all__ = ["FP16", "FP32", "MIXED", "Policy"]
+__all__ = ["FP8", "FP16", "FP32", "MIXED", "LayerPolicies", "Policy", "PolicyLike"]
 
-_SHORT = {BINARY16: "f16", BINARY32: "f32", BFLOAT16: "bf16"}
+_SHORT = {BINARY16: "f16", BINARY32: "f32", BFLOAT16: "bf16", F143: "f8"}
 _LONG = {short: fmt for fmt, short in _SHORT.items()}
-_KEYS = {"p": "param", "c": "compute", "part": "partials"}
+_KEYS = {"p": "param", "c": "compute", "part": "partials", "acc": "accumulator", "out": "output"}
+_WIDE = ("f16", "f32", "bf16")
+#: What each may be. F143 stands for quarters: F143 forward, F152 backward.
+_ALLOWED = {
+    "param": _WIDE, "compute": tuple(_LONG), "partials": ("f16", "f32"), "accumulator": _WIDE,
+    "output": _WIDE,
+}  # fmt: skip
+
+
+class PolicyLike(Protocol):
+    """One policy for all layers, or one for each."""
+
+    @property
+    def default(self) -> Policy:
+        """What holds where nothing else is said."""
+
+    def of(self, layer: str) -> Policy:
+        """The policy of the layer of that name."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Formats of a training run.
+    """Formats of a training run; what is None follows from the others.
 
-    param      in which parameters are stored and updated.
-    compute    of activations and gradients.
-    partials   of the partial sums inside matrix products with binary16 inputs.
+    param        in which parameters are stored and updated.
+    compute      of matrix products, and of activations and gradients; F143 means quarters: products
+                 of F143 forward and of F152 with F143 backward, everything else in binary16.
+    partials     of the partial sums inside matrix products (None: binary16 for quarters, else
+                 binary32). Partials narrower than the output are not used; a warning says so.
+    accumulator  of gradient accumulation (None: param).
+    output       in which a layer hands on its result (None: the format of activations).
 
     >>> print(Policy(param=BINARY32, compute=BINARY16))
     p=f32,c=f16,part=f32
-    >>> Policy.parse("p=f32,c=f16,part=f32") == Policy(BINARY32, BINARY16)
+    >>> Policy.parse("p=f16,c=f16,acc=f32").accumulator == BINARY32
     True
     """
 
     param: Format = BINARY32
     compute: Format = BINARY32
-    partials: Format = BINARY32
+    partials: Format = None  # type: ignore[assignment]
+    accumulator: Format = None  # type: ignore[assignment]
+    output: Format = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        quarters = self.compute == F143
+        usual = {
+            "partials": BINARY16 if quarters else BINARY32,
+            "accumulator": self.param,
+            "output": self.activations,
+        }
+        for name, fmt in usual.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, fmt)
+        self._check_formats()
+        if self.param not in (self.activations, BINARY32):
+            raise ValueError(
+                f"param={self.param}, compute={self.compute}: parameters are kept in the format of "
+                "activations or in binary32; change one"
+            )
+        if quarters and self.partials != BINARY16:
+            raise ValueError(
+                f"partials={self.partials}: products of quarters keep binary16 partials; use those"
+            )
+        if not quarters and self.partials == BINARY16:
+            self._half_partials()
+
+    def _check_formats(self) -> None:
         for key, name in _KEYS.items():
-            if getattr(self, name) not in _SHORT:
+            if _SHORT.get(getattr(self, name)) not in _ALLOWED[name]:
                 raise ValueError(
                     f"{name}={getattr(self, name)} is not a policy's format; "
-                    f"use {key}={'|'.join(_LONG)}"
+                    f"use {key}={'|'.join(_ALLOWED[name])}"
                 )
-        if self.param not in (self.compute, BINARY32):
-            raise ValueError(
-                f"param={self.param}, compute={self.compute}: parameters are kept in the compute "
-                "format or in binary32; change one"
-            )
-        if self.partials != BINARY32 and self.compute != BINARY16:
+
+    def _half_partials(self) -> None:
+        """Kept where they can be; raised to a wider output's type, with a warning."""
+        if self.compute == BFLOAT16:
             raise ValueError(
                 f"partials={self.partials} go with binary16 inputs only, got {self.compute}; "
                 "use binary32"
             )
+        if BINARY32 in (self.compute, self.output):
+            warnings.warn(
+                f"partials={self.partials} are narrower than the output; products keep binary32 "
+                "partials. Leave them at binary32, or choose output=binary16",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+            object.__setattr__(self, "partials", BINARY32)
 
     @classmethod
     def parse(cls, text: str) -> Policy:
-        """A policy from its string form; what is not mentioned is f32."""
+        """A policy from its string form; param and compute are f32 where they are not mentioned."""
         chosen: dict[str, Format] = {}
         for item in text.split(","):
             key, _, short = item.partition("=")
-            if key not in _KEYS or short not in _LONG:
+            if key not in _KEYS or short not in _ALLOWED[_KEYS[key]]:
                 raise ValueError(
                     f"policy item {item!r} is not known; use {', '.join(_KEYS)} with "
                     f"{'|'.join(_LONG)}, as in p=f32,c=f16,part=f32"
@@ -66,14 +127,85 @@ class Policy:
         return cls(**chosen)
 
     @property
-    def getter(self) -> Any:
-        """The custom getter that keeps parameters as this policy says; None for plain variables."""
-        return None if self.param == self.compute else fp32_parameter_getter
+    def activations(self) -> Format:
+        """In which layers hold values and gradients."""
+        return BINARY16 if self.compute == F143 else self.compute
+
+    @property
+    def default(self) -> Policy:
+        return self
+
+    def of(self, layer: str) -> Policy:
+        """This policy, whatever the layer."""
+        return self
+
+    def override(self, layers: Mapping[str, Policy]) -> LayerPolicies:
+        """This policy, and others for the layers whose names match these patterns.
+
+        >>> FP16.override({"output": FP32}).of("output") == FP32
+        True
+        """
+        return LayerPolicies(self, tuple(layers.items()))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a report has to say about these formats."""
+        said = []
+        if BFLOAT16 in (self.param, self.compute, self.accumulator, self.output):
+            said.append("bfloat16 is not an IPU feature: it runs on the hypothetical target")
+        if self.compute == F143:
+            said.append(
+                "products take F143 forward and F152 backward, each tensor times a power of two "
+                "chosen from its largest magnitude (ASSUMED)"
+            )
+        return tuple(said)
 
     def __str__(self) -> str:
-        return ",".join(f"{key}={_SHORT[getattr(self, name)]}" for key, name in _KEYS.items())
+        usual = {"accumulator": self.param, "output": self.activations}
+        return ",".join(
+            f"{key}={_SHORT[getattr(self, name)]}"
+            for key, name in _KEYS.items()
+            if usual.get(name) != getattr(self, name)
+        )
+
+
+@dataclass(frozen=True)
+class LayerPolicies:
+    """A policy, and others for the layers whose names match a pattern; the first match holds.
+
+    A layer's name is its scope inside the model, as block1/conv; patterns are those of file names.
+
+    >>> print(FP16.override({"block1/*": MIXED, "output": FP32}))
+    p=f16,c=f16,part=f32;block1/*:p=f32,c=f16,part=f32;output:p=f32,c=f32,part=f32
+    """
+
+    default: Policy
+    layers: tuple[tuple[str, Policy], ...]
+
+    def __post_init__(self) -> None:
+        for pattern, policy in self.layers:
+            if not (isinstance(pattern, str) and isinstance(policy, Policy)):
+                raise TypeError(
+                    f"layers={pattern!r}: {policy!r} is no layer's policy; map patterns of names "
+                    "to policies"
+                )
+
+    def of(self, layer: str) -> Policy:
+        """The policy of the layer of that name."""
+        matching = (policy for pattern, policy in self.layers if fnmatchcase(layer, pattern))
+        return next(matching, self.default)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a report has to say about these formats."""
+        policies = (self.default, *(policy for _, policy in self.layers))
+        return tuple(dict.fromkeys(remark for p in policies for remark in p.remarks))
+
+    def __str__(self) -> str:
+        return ";".join([str(self.default), *(f"{name}:{p}" for name, p in self.layers)])
 
 
 FP32 = Policy()
 FP16 = Policy(param=BINARY16, compute=BINARY16)
 MIXED = Policy(param=BINARY32, compute=BINARY16)
+FP8 = Policy(param=BINARY32, compute=F143)

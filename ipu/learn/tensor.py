@@ -62,7 +62,10 @@ class Primitive:
         node = None
         if any(x.needs_gradient for x in inputs):
             cost = self.cost(arrays, output)
-            node = Node(self, inputs, saved, options, device.tensor, cost, next(_numbers))
+            node = Node(
+                self, inputs, saved, options, device.tensor, device.control.esr, cost,
+                next(_numbers),
+            )  # fmt: skip
         return Tensor(output, device, name or self.name, node)
 
 
@@ -75,8 +78,14 @@ class Node(NamedTuple):
     options: dict[str, Any]
     #: Name under which its operations are counted.
     layer: str
+    #: Whether it rounded stochastically; so do its backward rules.
+    stochastic: bool
     cost: Work
     number: int
+
+
+#: Is told of a gradient as it is computed: the operation it came through, and the values.
+Watch = Callable[[Node, Array], None]
 
 
 class Tensor:
@@ -128,8 +137,12 @@ def nodes(target: Tensor) -> list[tuple[Tensor, Node]]:
     return [found[number] for number in sorted(found, reverse=True)]
 
 
-def gradients(target: Tensor, sources: Sequence[Tensor], seed: Array) -> list[Array | None]:
+def gradients(
+    target: Tensor, sources: Sequence[Tensor], seed: Array, watch: Watch | None = None
+) -> list[Array | None]:
     """Gradients of target, weighted by seed, for each source; None where it does not depend.
+
+    watch     is told of every gradient that a backward rule computes, and by which operation.
 
     Rounding  each backward rule through the device; contributions to one tensor are added in the
               order in which the tape is read, latest first.
@@ -139,10 +152,13 @@ def gradients(target: Tensor, sources: Sequence[Tensor], seed: Array) -> list[Ar
         gradient = found.get(id(tensor))
         if gradient is None:
             continue
-        with tensor.device.naming(f"{node.layer}/gradient"):
-            for parent, part in _pull_back(tensor.device, node, gradient):
+        device = tensor.device
+        with device.naming(f"{node.layer}/gradient"), device.rounding(node.stochastic):
+            for parent, part in _pull_back(device, node, gradient):
+                if watch is not None:
+                    watch(node, part)
                 before = found.get(id(parent))
-                found[id(parent)] = part if before is None else tensor.device.add(before, part)
+                found[id(parent)] = part if before is None else device.add(before, part)
     return [found.get(id(source)) for source in sources]
 
 

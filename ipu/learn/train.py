@@ -15,9 +15,9 @@ from fpsim.array import Array
 from ipu.learn import losses
 from ipu.learn.loss_scale import LossScale, NoLossScale
 from ipu.learn.optim import SGD, Observer, compute_gradients
-from ipu.learn.policy import FP32, Policy
+from ipu.learn.policy import FP32, PolicyLike
 from ipu.learn.tensor import Tensor
-from ipu.learn.variables import Variable, Variables, variable_scope
+from ipu.learn.variables import Variable, Variables, policy_getter, variable_scope
 from ipu.machine.control import POWER_ON, FpCtl
 from ipu.machine.device import Device
 
@@ -51,7 +51,7 @@ class Trainer:
         model: Model,
         optimizer: SGD,
         *,
-        policy: Policy = FP32,
+        policy: PolicyLike = FP32,
         control: FpCtl = POWER_ON,
         loss_scale: LossScale | None = None,
         seed: int = 0,
@@ -63,25 +63,25 @@ class Trainer:
         self.policy = policy
         self.loss_scale = loss_scale or NoLossScale()
         self.observe = observe
-        self.device = Device(control=control, seed=seed, partials=policy.partials, **machine)
-        self.variables = Variables(self.device, seed)
+        partials = policy.default.partials
+        self.device = Device(control=control, seed=seed, partials=partials, **machine)
+        self.variables = Variables(self.device, seed, policy)
         self.slots: dict[str, tuple[Array, ...]] = {}
 
     def forward(self, x: ArrayLike | Array) -> Tensor:
         """Logits of a batch; the first call creates the variables."""
         reuse = len(self.variables) > 0
-        getter = self.policy.getter
         inputs = Tensor(self._input(x), self.device, "input")
         with (
             self.variables,
-            variable_scope(SCOPE, use_resource=True, custom_getter=getter, reuse=reuse),
+            variable_scope(SCOPE, use_resource=True, custom_getter=policy_getter, reuse=reuse),
         ):
             return self.model(inputs)
 
     def _input(self, x: ArrayLike | Array) -> Array:
         if isinstance(x, Array):
-            return self.device.cast(x, self.policy.compute)
-        return self.device.from_host(x, self.policy.compute)
+            return self.device.cast(x, self.policy.default.activations)
+        return self.device.from_host(x, self.policy.default.activations)
 
     def loss(self, x: ArrayLike | Array, labels: Labels) -> Tensor:
         """Mean cross-entropy of a batch, unscaled."""

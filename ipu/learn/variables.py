@@ -23,12 +23,13 @@ from fpsim.array import Array
 from fpsim.formats import BINARY32, Format
 from ipu.learn import ops
 from ipu.learn.initialisers import Initialiser, glorot_uniform
+from ipu.learn.policy import Policy, PolicyLike
 from ipu.learn.tensor import Tensor
 from ipu.machine.device import Device
 
 __all__ = [
-    "AUTO_REUSE", "Variable", "Variables", "fp32_parameter_getter", "get_variable",
-    "variable_scope",
+    "AUTO_REUSE", "Variable", "Variables", "current_device", "current_policy",
+    "fp32_parameter_getter", "get_variable", "is_overridden", "policy_getter", "variable_scope",
 ]  # fmt: skip
 
 #: `reuse` value: create on first use, share afterwards.
@@ -71,10 +72,15 @@ class _Scope:
 
     path: str
     getter: Getter
-    device: Device
+    variables: Variables
     initializer: Initialiser = glorot_uniform
     use_resource: bool = False
     reuse: bool | str = False
+
+    @property
+    def layer(self) -> str:
+        """The path inside the model, without the scope that holds all of it."""
+        return self.path.partition("/")[2] or self.path
 
 
 _current: ContextVar[_Scope] = ContextVar("variable_scope")
@@ -89,8 +95,28 @@ def _scope() -> _Scope:
         ) from None
 
 
+def current_device() -> Device:
+    """The device whose variables are in use."""
+    return _scope().variables.device
+
+
+def current_policy() -> Policy | None:
+    """The policy of the layer whose scope this is; None where the variables know none."""
+    scope = _scope()
+    policy = scope.variables.policy
+    return None if policy is None else policy.of(scope.layer)
+
+
+def is_overridden() -> bool:
+    """Whether the layer has another policy than the model."""
+    policy = _scope().variables.policy
+    return policy is not None and current_policy() != policy.default
+
+
 class Variables(dict[str, Variable]):
     """The variables of a model, by full name; as a context manager, the ones that layers use.
+
+    policy    formats of the layers; None: each computes in the format of its input.
 
     >>> with Variables(Device()) as variables, variable_scope("dense", use_resource=True):
     ...     weights = get_variable("weights", [4, 2])
@@ -98,14 +124,15 @@ class Variables(dict[str, Variable]):
     Variables(dense/weights: binary32 (4, 2))
     """
 
-    def __init__(self, device: Device, seed: int = 0) -> None:
+    def __init__(self, device: Device, seed: int = 0, policy: PolicyLike | None = None) -> None:
         super().__init__()
         self.device = device
         self.seed = seed
+        self.policy = policy
         self._tokens: list[Token[_Scope]] = []
 
     def __enter__(self) -> Variables:
-        self._tokens.append(_current.set(_Scope("", self._get, self.device)))
+        self._tokens.append(_current.set(_Scope("", self._get, self)))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -192,7 +219,7 @@ def variable_scope(
     token = _current.set(replace(outer, **chosen))
     with ExitStack() as stack:
         stack.callback(_current.reset, token)
-        stack.enter_context(outer.device.naming(path))
+        stack.enter_context(outer.variables.device.naming(path))
         yield path
 
 
@@ -244,3 +271,16 @@ def fp32_parameter_getter(
         return getter(name, shape, dtype, *args, trainable=trainable, **kwargs)
     parameter = getter(name, shape, BINARY32, *args, trainable=trainable, **kwargs)
     return ops.cast(parameter, dtype=dtype, name=name + "_cast")
+
+
+def policy_getter(getter: Getter, name: str, dtype: Format, *args: Any, **kwargs: Any) -> Tensor:
+    """Custom getter: parameters in the format in which the policy of their layer keeps them.
+
+    Raises    RuntimeError where the variables know no policy.
+    """
+    policy = current_policy()
+    if policy is None:
+        raise RuntimeError("these variables know no policy; give one: Variables(device, policy=…)")
+    if policy.param == BINARY32:
+        return fp32_parameter_getter(getter, name, dtype, *args, **kwargs)
+    return getter(name, *args, dtype=dtype, **kwargs)

@@ -217,9 +217,11 @@ class Device(Verbs):
 
     def matmul(
         self, x: Array, y: Array, *, partials: Format | None = None, out: Format | None = None,
-        unit: MatrixUnit | str | None = None,
+        unit: MatrixUnit | str | None = None, scale: int = 0,
     ) -> Array:  # fmt: skip
         """The matrix product through the AMP unit for these inputs and partials.
+
+        scale     of quarters: the product is multiplied by 2**scale, the sum of both metadata.
 
         Rounding  inside as the unit's record says; once into `out` (default: the inputs' format).
         Raises    ValueError where no such unit exists.
@@ -229,7 +231,7 @@ class Device(Verbs):
         # The unit's binary32 partials and accumulators follow the device, whatever the result is.
         inside = "flush_both" if self.f32_denormals == "flush" else "keep"
         result = self.context(out or x.format)
-        return linalg.matmul(x, y, unit=chosen, context=result, subnormals=inside)
+        return linalg.matmul(x, y, unit=chosen, context=result, scale=scale, subnormals=inside)
 
     def partials_for(self, inputs: Format) -> Format:
         """Format of the partials of a product with these inputs: the device's where it is free."""

@@ -1,4 +1,4 @@
-"""Policies, loss scales, SGD and the training step; differential against numpy's float16/32."""
+"""Loss scales, SGD and the training step; differential against numpy's float16/32."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from fpsim import BFLOAT16, BINARY16, BINARY32, FloatingPointTrap
+from fpsim import BINARY16, BINARY32, FloatingPointTrap
 from ipu.learn.loss_scale import (
     LEARNING_RATE,
     NoLossScale,
@@ -16,7 +16,7 @@ from ipu.learn.loss_scale import (
 )
 from ipu.learn.nn import dense, relu
 from ipu.learn.optim import SGD
-from ipu.learn.policy import FP16, FP32, MIXED, Policy
+from ipu.learn.policy import FP16, FP32, MIXED
 from ipu.learn.train import Trainer
 from ipu.learn.variables import Variable
 from ipu.machine import POPLAR_STRUCT_DEFAULT, Device, FpCtl
@@ -43,27 +43,6 @@ def codes(made):
     return {name: v.array.codes().tolist() for name, v in made.variables.items()}
 
 
-# Policy ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("text", ["p=f32,c=f32,part=f32", "p=f16,c=f16,part=f16",
-                                  "p=f32,c=bf16,part=f32"])  # fmt: skip
-def test_policies_are_their_string(text):
-    assert str(Policy.parse(text)) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [("p=f16,c=f32", "parameters are kept in the compute format or in binary32"),
-     ("p=f32,c=f32,part=f16", "partials=binary16 go with binary16 inputs only"),
-     ("weights=f16", "policy item 'weights=f16' is not known"),
-     ("p=f8", "policy item 'p=f8' is not known")],
-)  # fmt: skip
-def test_impossible_policies_are_refused(text, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        Policy.parse(text)
-
-
 @pytest.mark.source("S4-18")
 def test_formats_of_parameters_and_gradients_follow_the_policy():
     for policy, param in ((FP32, BINARY32), (FP16, BINARY16), (MIXED, BINARY32)):
@@ -82,21 +61,6 @@ def test_half_parameters_take_half_the_bytes():
         made, _ = trained(1, policy=policy)
         size[policy] = sum(v.array.nbytes for v in made.variables.values())
     assert size[MIXED] == 2 * size[FP16]
-
-
-def test_bfloat16_trains_on_the_hypothetical_target_only():
-    policy = Policy(BINARY32, BFLOAT16)
-    _, losses = trained(policy=policy, target="hypothetical")
-    assert losses[-1] < losses[0]
-    with pytest.raises(ValueError, match="hypothetical has bfloat16"):
-        trained(policy=policy)
-
-
-@pytest.mark.source("S4-49")
-def test_half_partials_are_a_choice_of_the_policy():
-    made, _ = trained(policy=Policy.parse("p=f16,c=f16,part=f16"))
-    assert "AMP_F16_F16" in made.device.units_used
-    assert "AMP_F16_F32" not in made.device.units_used
 
 
 # Optimiser ------------------------------------------------------------------------------------

@@ -1,0 +1,94 @@
+"""Products of quarters: F143 forward, F152 with F143 backward, a power of two per tensor.
+
+A tensor of quarters holds q with value q · 2**scale. The scale is the smallest for which the
+largest finite magnitude of the tensor does not overflow (ASSUMED: the frameworks leave the choice
+to the user); it is chosen from the tensor as it is, step by step. The unit adds both scales to the
+exponents of the products, and the result is binary16.
+
+Source    Graphcore, QuarterFloat (metadata: scale from -32 to 31, value q · 2**scale; -32 has no
+          negation and is left out); poplibs, Cast.cpp (one rounding) and ConvVertexType.cpp (half
+          partials); Noune et al. 2022 (F143 forward, F152 for gradients).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fpsim.array import Array
+from fpsim.formats import BINARY16, BINARY32, F143, F152, Format
+from ipu.learn.tensor import Primitive, Work
+from ipu.machine.device import Device
+
+__all__ = ["Quarters", "matmul", "quarters", "scale_for"]
+
+_LOWEST, _HIGHEST = -31, 31
+
+
+class Quarters(NamedTuple):
+    """A tensor of eight-bit numbers: its value is values · 2**scale."""
+
+    values: Array
+    scale: int
+
+    @property
+    def T(self) -> Quarters:
+        """Transposed."""
+        return Quarters(self.values.T, self.scale)
+
+
+def scale_for(x: Array, fmt: Format) -> int:
+    """The smallest scale from -31 to 31 at which no finite element of x overflows fmt.
+
+    >>> x = Device("mk2-fp8").from_host([3.0, -240.0], BINARY16)
+    >>> scale_for(x, F143), scale_for(x, F152)
+    (0, -7)
+    """
+    finite = np.abs(x.values[np.isfinite(x.values)])
+    largest = float(finite.max()) if finite.size else 0.0
+    if largest == 0:
+        return 0
+    scale = math.frexp(largest)[1] - math.frexp(float(fmt.max))[1]
+    if math.ldexp(largest, -scale) > float(fmt.max):
+        scale += 1
+    return min(max(scale, _LOWEST), _HIGHEST)
+
+
+def quarters(device: Device, x: Array, fmt: Format) -> Quarters:
+    """x in quarters of that format.
+
+    Rounding  once: x · 2**-scale, which is exact, into the format.
+    """
+    scale = scale_for(x, fmt)
+    moved = np.ldexp(x.values.astype(np.float32), -scale)
+    return Quarters(device.cast(Array(moved, device.context(BINARY32)), fmt), scale)
+
+
+def _product(device: Device, x: Quarters, y: Quarters) -> Array:
+    return device.matmul(x.values, y.values, out=BINARY16, scale=x.scale + y.scale)
+
+
+def _matmul(device: Device, x: Array, y: Array) -> tuple[Array, tuple[Any, ...]]:
+    if x.ndim != 2 or y.ndim != 2:
+        raise ValueError(f"matmul takes matrices, got shapes {x.shape} and {y.shape}; reshape them")
+    a, b = quarters(device, x, F143), quarters(device, y, F143)
+    return _product(device, a, b), (a.values, a.scale, b.values, b.scale)
+
+
+def _matmul_x(device: Device, gradient: Array, saved: tuple[Any, ...]) -> Array:
+    return _product(device, quarters(device, gradient, F152), Quarters(*saved[2:]).T)
+
+
+def _matmul_y(device: Device, gradient: Array, saved: tuple[Any, ...]) -> Array:
+    return _product(device, Quarters(*saved[:2]).T, quarters(device, gradient, F152))
+
+
+def _matmul_cost(arrays: Sequence[Array], output: Array) -> Work:
+    return Work(macs=output.size * arrays[0].shape[1])
+
+
+#: x @ y for binary16 matrices, through quarters.
+matmul = Primitive("fp8_matmul", _matmul, (_matmul_x, _matmul_y), "AMP", _matmul_cost)

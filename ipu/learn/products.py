@@ -1,0 +1,22 @@
+"""Products of a layer, by the policy that holds where it is called: in quarters, or as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fpsim.formats import F143
+from ipu.learn import fp8, ops
+from ipu.learn.tensor import Tensor
+from ipu.learn.variables import current_policy
+
+__all__ = ["matmul"]
+
+
+def matmul(x: Tensor, y: Tensor, **options: Any) -> Tensor:
+    """x @ y, of quarters where the policy says so."""
+    return (fp8.matmul if _in_quarters() else ops.matmul)(x, y, **options)
+
+
+def _in_quarters() -> bool:
+    policy = current_policy()
+    return policy is not None and policy.compute == F143
