@@ -45,7 +45,7 @@ def run_fused(
     """One matrix product into values and marks; False if this kernel must not run it."""
     if not _knows(product):
         return False
-    depth = product.passes(a.shape[1]) * product.unit.channels
+    depth = product.depth(a.shape[1])
     flush = product.policy == "flush_both"
     rows, low_a, high_a = panels(a, ROWS, depth, flush)
     columns, low_b, high_b = panels(b.T, COLUMNS, depth, flush)

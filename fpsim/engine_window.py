@@ -78,14 +78,14 @@ def _plan(product: Product) -> Plan | None:
     accumulator, edge, sums = unit.accumulator, 0, NEAREST
     if accumulator.emin == BINARY32.emin and unit.rounding is RTZ:
         sums, edge = CUT, (1 << 64) - (1 << (53 - accumulator.precision))
-    elif accumulator == unit.partials and unit.calls == 1 and unit.rounding is RNE:
+    elif accumulator == unit.partials and unit.chain == 1 and unit.rounding is RNE:
         if accumulator != BINARY32:
             sums, edge = WHOLE, (1023 + accumulator.emin) << 52
             store = nearest(accumulator)
     elif accumulator != BINARY32:
         return None
     how = (store.wide.mode, False, store.wide.residual) if store else (0, False, 0)
-    variant = WindowVariant(unit.terms, unit.calls, sums, int(store is not None), *how)
+    variant = WindowVariant(unit.terms, unit.chain, sums, int(store is not None), *how)
     constants = store.wide.constants if store else NO_CONSTANTS
     return Plan(variant, constants, unit.window, np.uint64(edge))
 
@@ -99,7 +99,7 @@ def run_window(
         return False
     variant, constants, window, edge = found
     loop = window_kernel(variant._replace(low=places.low and product.store is not None))
-    depth = product.passes(a.shape[1]) * product.unit.channels
+    depth = product.depth(a.shape[1])
     columns = packed(b.T, COLUMNS, depth, product.b, np.float32)
     rows = packed(a, ROWS, depth, product.a, np.float64, bias=1023, scale=product.scale)
     low = rows.low + columns.low + product.scale
