@@ -78,6 +78,8 @@ def _unit(product: Product, low: int, high: int, k: int, start: Carrier) -> floa
     """
     last = low + product.scale - (product.a.precision - 1) - (product.b.precision - 1)
     top = high + product.scale + 2 + k.bit_length()
+    if not np.isfinite(start).all():
+        return None
     if start.any():
         most = float(np.abs(start).max())
         if not most < 2.0**120:

@@ -147,7 +147,10 @@ def packed(
     """Rows of an operand as panels (tiles, depth, width), padded with zeros."""
     rows, k = operand.shape
     tiles, whole = -(-rows // width), rows // width
-    panels = np.zeros((tiles + (tiles % 2 if even else 0), depth, width), np.float32)
+    kept = tiles + tiles % 2 if even else tiles
+    # Eight elements are packed at a time, which four rows of an odd depth may end in the middle of.
+    made = kept + kept % 2 if depth * width % 8 else kept
+    panels = np.zeros((made, depth, width), np.float32)
     panels[:whole, :k] = operand[: whole * width].reshape(whole, width, k).swapaxes(1, 2)
     if whole < tiles:
         panels[whole, :k, : rows - whole * width] = operand[whole * width :].T
@@ -156,7 +159,7 @@ def packed(
     low, high, finite = pack(
         panels.view(np.uint32), values, exponents, bias + scale, fmt.emin, 2.0**scale
     )
-    return Packed(values, exponents, low, high if finite else _INFINITE)
+    return Packed(values[:kept], exponents[:kept], low, high if finite else _INFINITE)
 
 
 def _fits(low: int, high: int, k: int, window: int, start: Carrier) -> bool:
@@ -165,7 +168,7 @@ def _fits(low: int, high: int, k: int, window: int, start: Carrier) -> bool:
     A product is below 2**(high + 2), and all sums are multiples of 2**(low - window) or of what the
     start is a multiple of.
     """
-    if high + 2 + k.bit_length() > 120 or low - window < -126:
+    if high + 2 + k.bit_length() > 120 or low - window < -126 or not np.isfinite(start).all():
         return False
     if not start.any():
         return True

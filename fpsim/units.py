@@ -93,7 +93,9 @@ class MatrixUnit:
                 f"taps={self.taps} do not divide the {self.channels} products of a pass"
             )
         if self.calls is None and self.join is not None:
-            raise ValueError("calls=None has one pass, whose partial enters the first call; no join")
+            raise ValueError(
+                "calls=None has one pass, whose partial enters the first call; no join"
+            )
         if self.cut not in _CUTS:
             raise ValueError(f"cut={self.cut!r} is not known; use one of {', '.join(_CUTS)}")
         if self.order not in _ORDERS:

@@ -260,8 +260,13 @@ def test_a_name_is_given_once():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"terms": 0}, {"window": 0}, {"cut": "jam"}, {"order": "random"}, {"rounding": fp.RTP},
-        {"taps": 3}, {"calls": None, "join": fp.BINARY32},
+        {"terms": 0},
+        {"window": 0},
+        {"cut": "jam"},
+        {"order": "random"},
+        {"rounding": fp.RTP},
+        {"taps": 3},
+        {"calls": None, "join": fp.BINARY32},
     ],
 )
 def test_impossible_records_are_refused(wrong):
