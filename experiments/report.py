@@ -12,7 +12,6 @@ from experiments import store
 from experiments.catalogue import Experiment, catalogue
 from experiments.result import Result
 from experiments.versions import versions
-from fpsim.files import write_whole
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -65,5 +64,5 @@ def write_report(out: Path) -> Path:
     content = {"pages": pages(out), "versions": versions()}
     for kind in ("md", "html"):
         text = templates.get_template(f"report.{kind}.jinja").render(content)
-        write_whole(out / f"index.{kind}", text.encode())
+        store.write_whole(out / f"index.{kind}", text.encode())
     return out / "index.html"

@@ -28,7 +28,7 @@ from fpsim.units import UNITS, MatrixUnit, find_unit
 if TYPE_CHECKING:
     from fpsim.context import Context
 
-__all__ = ["dot", "matmul", "mean", "rounded_matmul", "sum"]
+__all__ = ["dot", "matmul", "mean", "rounded_matmul", "sum", "with_partials"]
 
 
 def matmul(
@@ -67,7 +67,7 @@ def matmul(
     >>> [matmul(a, b, unit).values.tolist() for unit in ("AMP_F16_F32", "AMP_F16_F16")]
     [[[90002.0]], [[inf]]]
     """
-    unit = _with_partials(find_unit(unit), partials)
+    unit = with_partials(find_unit(unit), partials)
     _check_inputs(unit, a, b)
     context = _result_context(unit, a, context)
     shape = _result_shape(a, b)
@@ -85,7 +85,8 @@ def matmul(
     return published(context, values, target, out)
 
 
-def _with_partials(unit: MatrixUnit, partials: Format | None) -> MatrixUnit:
+def with_partials(unit: MatrixUnit, partials: Format | None) -> MatrixUnit:
+    """The member of a unit's family with these partials and the same preset; None: the unit."""
     if partials is None or partials == unit.partials:
         return unit
     family = [u for u in UNITS.values() if u.family == unit.family and u.preset == unit.preset]

@@ -17,25 +17,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fpsim import linalg
 from fpsim.array import Array
 from fpsim.bits import Philox
 from fpsim.context import Clock, Context
 from fpsim.convenience import round_to
 from fpsim.counts import Counts
 from fpsim.evidence import Fact
-from fpsim.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
+from fpsim.formats import BINARY32, Format
 from fpsim.settings import Settings
-from fpsim.units import MatrixUnit, find_unit
 from ipu.machine import amp
+from ipu.machine.choice import RULE
 from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, choices, dump, status
+from ipu.machine.cost import Planner
+from ipu.machine.products import Products
 from ipu.machine.target import MK2, Target, find_target
-from ipu.machine.verbs import MAXIMUM, Verbs
+from ipu.machine.verbs import MAXIMUM
 
 __all__ = ["Device", "MachineContext"]
-
-#: Formats as the names of units write them.
-_SHORT = {BINARY16: "F16", BINARY32: "F32", BFLOAT16: "BF16", F143: "F8", F152: "F8"}
 
 
 class MachineContext(Context):
@@ -70,7 +68,7 @@ class MachineContext(Context):
         return self.device.registers() + (f"\nin {tensor}" if tensor else "")
 
 
-class Device(Verbs):
+class Device(Products):
     """A target with control bits, status, seed and counters, and the verbs of its arithmetic.
 
     target          a `Target` or its name.
@@ -79,8 +77,12 @@ class Device(Verbs):
     f32_denormals   "flush" (INFERRED) or "ieee".
     max_nan         "number" (ASSUMED) or "propagate": what max gives for a number and a NaN.
     partials        of matrix products with binary16 inputs, where the call does not say.
+    conv_partials   the same for convolutions; None: as `partials`.
     preset          of the matrix units: "window" (default), "exact", "sticky", "sequential_f32".
+    planner         choices of the cost model, which change the ledger and no bit.
     count           count flags, zeros and subnormals per tensor and operation in `counts`.
+    disable_sr_for_amp_vertices    stochastic rounding stops at the matrix units: their stores and
+                    results go to nearest, as with poplibs' option of that name.
 
     >>> from fpsim import BINARY16
     >>> device = Device()
@@ -104,9 +106,13 @@ class Device(Verbs):
         f32_denormals: str = "flush",
         max_nan: str = "number",
         partials: Format = BINARY32,
+        conv_partials: Format | None = None,
         preset: str = "window",
+        planner: Planner | None = None,
         count: bool = False,
+        disable_sr_for_amp_vertices: bool = False,
     ) -> None:
+        super().__init__()
         if max_nan not in MAXIMUM:
             raise ValueError(f"max_nan={max_nan!r} is not known; use number or propagate")
         if preset not in amp.PRESETS:
@@ -116,15 +122,16 @@ class Device(Verbs):
         self.f32_denormals = f32_denormals
         self.max_nan = max_nan
         self.partials = partials
+        self.conv_partials = conv_partials
         self.preset = preset
+        self.planner = planner or Planner()
+        self.disable_sr_for_amp_vertices = disable_sr_for_amp_vertices
         self.source = Philox(seed)
         self.clock = Clock()
         self.counts: Counts | None = Counts() if count else None
         #: Name of the tensor that operations work on now; see `naming`.
         self.tensor = ""
-        self.units_used: dict[str, MatrixUnit] = {}
         self._contexts: dict[Format, MachineContext] = {}
-        self._units: dict[tuple[Format, Format], MatrixUnit] = {}
         choices(control, BINARY32, f32_denormals)  # refuses a wrong switch now, not at first use
 
     # State ----------------------------------------------------------------------------------
@@ -200,7 +207,7 @@ class Device(Verbs):
     @property
     def facts(self) -> dict[str, Fact]:
         """What the results of this device rest on."""
-        return RULES
+        return RULES | {"choice of the unit": RULE}
 
     # Values ---------------------------------------------------------------------------------
 
@@ -212,38 +219,3 @@ class Device(Verbs):
     def zeros(self, shape: int | tuple[int, ...], fmt: Format) -> Array:
         """+0 in every element."""
         return self.context(fmt).zeros(shape)
-
-    # Matrix products ------------------------------------------------------------------------
-
-    def matmul(
-        self, x: Array, y: Array, *, partials: Format | None = None, out: Format | None = None,
-        unit: MatrixUnit | str | None = None, scale: int = 0,
-    ) -> Array:  # fmt: skip
-        """The matrix product through the AMP unit for these inputs and partials.
-
-        scale     of quarters: the product is multiplied by 2**scale, the sum of both metadata.
-
-        Rounding  inside as the unit's record says; once into `out` (default: the inputs' format).
-        Raises    ValueError where no such unit exists.
-        """
-        chosen = self._amp(x.format, partials) if unit is None else find_unit(unit)
-        self.units_used[chosen.name] = chosen
-        # The unit's binary32 partials and accumulators follow the device, whatever the result is.
-        inside = "flush_both" if self.f32_denormals == "flush" else "keep"
-        result = self.context(out or x.format)
-        return linalg.matmul(x, y, unit=chosen, context=result, scale=scale, subnormals=inside)
-
-    def partials_for(self, inputs: Format) -> Format:
-        """Format of the partials of a product with these inputs: the device's where it is free."""
-        if inputs == BINARY16:
-            return self.partials
-        return BINARY16 if inputs in (F143, F152) else BINARY32
-
-    def _amp(self, inputs: Format, partials: Format | None) -> MatrixUnit:
-        key = (inputs, partials or self.partials_for(inputs))
-        unit = self._units.get(key)
-        if unit is None:
-            preset = "" if inputs == BINARY32 else f".{self.preset}"
-            name = f"AMP_{_SHORT[key[0]]}_{_SHORT[key[1]]}{preset}"
-            unit = self._units[key] = find_unit(name)
-        return unit

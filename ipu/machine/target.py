@@ -10,16 +10,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fpsim.evidence import Evidence, Fact
-from fpsim.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
+from fpsim.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format, find_format
+from fpsim.units import MatrixUnit
+from ipu.machine.instructions import (
+    BFLOAT16_ONLY,
+    EIGHT_UNITS,
+    QUARTERS,
+    SIXTEEN_UNITS,
+    Instruction,
+)
 
 __all__ = ["BOW", "HYPOTHETICAL", "MK1", "MK2", "MK2_FP8", "TARGETS", "Target", "find_target"]
 
 
 @dataclass(frozen=True)
 class Target:
-    """A machine: tiles, worker threads, clock, memory, and the formats it computes in.
+    """A machine: tiles, worker threads, clock, memory, matrix instructions, formats.
 
-    Units     clock in Hz, memory in bytes per tile, macs in multiply-adds per cycle and tile.
+    Units     clock in Hz, memory in bytes per tile, exchange in bytes per cycle and tile.
 
     >>> round(MK2.peak("binary16") / 1e12, 1), round(MK2.peak("binary32") / 1e12, 1)
     (249.7, 62.4)
@@ -30,20 +38,57 @@ class Target:
     workers: Fact
     clock: Fact
     tile_memory: Fact
-    macs: dict[str, Fact]
+    exchange: Fact
+    instructions: tuple[Instruction, ...]
     formats: tuple[Format, ...]
     note: str = ""
 
-    def peak(self, inputs: str) -> float:
-        """Floating-point operations per second of the matrix unit for inputs of that format."""
-        rate: float = 2 * self.tiles.value * self.clock.value * self.macs[inputs].value
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Names of the matrix units, without presets."""
+        return tuple(dict.fromkeys(i.unit.name for i in self.instructions))
+
+    def peak(self, inputs: Format | str, partials: Format | None = None) -> float:
+        """Floating-point operations per second for inputs of that format, partials as given.
+
+        >>> MK2.peak("binary16") / MK2.peak("binary16", BINARY32)
+        2.0
+        """
+        fmt = find_format(inputs)
+        fitting = [i for i in self.instructions if fmt in i.unit.inputs]
+        rates = [i.macs.value for i in fitting if partials in (None, i.unit.partials)]
+        if not rates:
+            with_partials = f" with {partials} partials" if partials else ""
+            raise ValueError(
+                f"target={self.name} has no unit for {fmt}{with_partials}; "
+                f"it has {', '.join(self.units)}"
+            )
+        rate: float = 2 * self.tiles.value * self.clock.value * max(rates)
         return rate
 
+    def instruction(self, unit: MatrixUnit, leaves: Format | None = None) -> Instruction:
+        """The fastest instruction of a unit, and of those one that leaves this format if any does.
 
-_DOC, _INF, _ASSUMED = Evidence.DOCUMENTED, Evidence.INFERRED, Evidence.ASSUMED
+        Raises    ValueError that says which units there are, and who has this one.
+        """
+        base = unit.name.partition(".")[0]
+        fitting = [i for i in self.instructions if i.unit.name == base]
+        if not fitting:
+            raise ValueError(f"target={self.name} has no unit {base}; {self._instead(base)}")
+        wanted = leaves or unit.partials
+        return max(fitting, key=lambda i: (i.leaves == wanted, i.macs.value))
+
+    def _instead(self, base: str) -> str:
+        others = [t.name for t in TARGETS.values() if base in t.units]
+        advice = f"choose target {' or '.join(others)}" if others else (
+            "units of other machines run with fpsim.linalg.matmul"
+        )  # fmt: skip
+        return f"use one of {', '.join(self.units)}, or {advice}"
+
+
+_DOC, _INF = Evidence.DOCUMENTED, Evidence.INFERRED
 _WORKERS = Fact(6, _INF, "poplibs; Saghetti0/graphcore-ipu-research (CTXT_WORKERS)")
-_ASM = "poplibs, assembly of the convolution partials"
-_RATIO = "units × multiply-adds per unit and cycle"
+_EXCHANGE = Fact(4, _INF, "8 TB/s over the tiles; 32-bit exchange bus (reverse-engineered)")
 
 MK1 = Target(
     name="mk1",
@@ -51,10 +96,8 @@ MK1 = Target(
     workers=_WORKERS,
     clock=Fact(1.6e9, _INF, "Jia et al., arXiv 1912.03413, as cited by others"),
     tile_memory=Fact(256 * 1024, _DOC, "Jia et al., arXiv 1912.03413"),
-    macs={
-        "binary16": Fact(32, _DOC, "Tile Vertex ISA: f16v4hihoamp"),
-        "binary32": Fact(8, _DOC, "Tile Vertex ISA: f32sisoamp"),
-    },
+    exchange=_EXCHANGE,
+    instructions=EIGHT_UNITS,
     formats=(BINARY16, BINARY32),
 )
 MK2 = Target(
@@ -63,26 +106,25 @@ MK2 = Target(
     workers=_WORKERS,
     clock=Fact(1.325e9, _INF, "reproduces the published 249.7 TFLOPS"),
     tile_memory=Fact(624 * 1024, _INF, "about 900 MB over 1472 tiles"),
-    macs={
-        "binary16": Fact(64, _DOC, f"{_ASM}: f16v4hihov4amp; 32 with binary32 partials"),
-        "binary32": Fact(16, _DOC, f"{_ASM}: f32sisov2amp"),
-    },
+    exchange=_EXCHANGE,
+    instructions=(*EIGHT_UNITS, *SIXTEEN_UNITS),
     formats=(BINARY16, BINARY32),
 )
 BOW = replace(MK2, name="bow", clock=Fact(1.85e9, _DOC, "poplibs, tools/sparse_matmul.cpp"))
 MK2_FP8 = replace(
     MK2,
     name="mk2-fp8",
-    macs=MK2.macs | {f.name: Fact(128, _INF, f"f8v8hihov4amp: {_RATIO}") for f in (F143, F152)},
+    instructions=(*MK2.instructions, *QUARTERS),
     formats=(BINARY16, BINARY32, F143, F152),
 )
 HYPOTHETICAL = replace(
     MK2,
     name="hypothetical",
-    macs=MK2.macs | {"bfloat16": Fact(64, _ASSUMED, "as binary16; not an IPU feature")},
+    instructions=(*MK2.instructions, *BFLOAT16_ONLY),
     formats=(BINARY16, BINARY32, BFLOAT16),
     note="not an IPU feature: bfloat16 in the AMP",
 )
+
 
 #: Every target by name.
 TARGETS: dict[str, Target] = {t.name: t for t in (MK1, MK2, BOW, MK2_FP8, HYPOTHETICAL)}

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from fpsim import BFLOAT16, BINARY16, BINARY32, F143, Context, Flags, FloatingPointTrap
-from ipu.machine import ALL_ON, MK1, MK2, MK2_FP8, Device, FpCtl, FpSts
+from fpsim import BINARY16, BINARY32, F143, Context, Flags, FloatingPointTrap
+from ipu.machine import ALL_ON, MK2_FP8, Device, FpCtl, FpSts
 from ipu.machine.control import STOCHASTIC
 
 MEASURED = pytest.mark.source("TensorFlow plugin: floating_point_control_bits_test.py")
@@ -154,7 +154,6 @@ def test_relu_passes_nan_on():
     np.testing.assert_array_equal(found, np.float32([math.nan, 0.0, 3.0]))
 
 
-@pytest.mark.source("S4-43")
 def test_sums_of_halves_accumulate_in_single():
     """4096 ones and a half: binary16 would stop at 2048."""
     device = Device()
@@ -255,30 +254,10 @@ def test_counting_changes_no_bit():
     assert (found[0] == found[1]).all()
 
 
-# Targets --------------------------------------------------------------------------------------
-
-
-def test_bfloat16_is_for_the_hypothetical_target():
-    with pytest.raises(ValueError, match="target=mk2 computes in binary16, binary32, not in bf"):
-        Device().from_host([1.0], BFLOAT16)
-    assert Device("hypothetical").from_host([1.0], BFLOAT16).values.tolist() == [1.0]
-
-
-@pytest.mark.source("S4-02")
-def test_half_peak_is_four_times_single_peak():
-    for target in (MK1, MK2):
-        assert target.peak("binary16") == 4 * target.peak("binary32")
-
-
-@pytest.mark.source("Jia et al., arXiv 1912.03413; thecharlieblake.co.uk/ipus")
-def test_published_peaks():
-    assert MK1.peak("binary16") == pytest.approx(124.5e12, rel=1e-3)
-    assert MK2.peak("binary16") == pytest.approx(250e12, rel=2e-3)
+# Products -------------------------------------------------------------------------------------
 
 
 def test_unknown_switches_are_answered_with_the_known_ones():
-    with pytest.raises(ValueError, match="target='mk3' is not known; use one of mk1, mk2"):
-        Device("mk3")
     with pytest.raises(ValueError, match="preset='fast' is not known; use one of window"):
         Device(preset="fast")
     with pytest.raises(ValueError, match="max_nan='first' is not known"):
@@ -308,6 +287,47 @@ def test_half_partials_lose_what_single_partials_keep():
         wide = device.matmul(a, ones, partials=BINARY32, out=BINARY32)
     assert found == {BINARY16: 2048.0, BINARY32: 2048.0}
     assert wide.values.item() == 2049.0
+
+
+@pytest.mark.source("S4-49")
+def test_partials_of_matmuls_and_of_convolutions_are_options_of_their_own():
+    device = Device(partials=BINARY16, conv_partials=BINARY32)
+    assert device.partials_for(BINARY16) == BINARY16
+    assert device.partials_for(BINARY16, "conv2d") == BINARY32
+    assert Device(partials=BINARY16).partials_for(BINARY16, "conv2d") == BINARY16
+    assert device.partials_for(BINARY32) == BINARY32
+    assert device.partials_for(BINARY16, wanted=BINARY32) == BINARY32
+
+
+@pytest.mark.source("S4-50")
+def test_an_option_narrower_than_the_result_keeps_the_result_s_type_and_says_so_once():
+    device = Device(partials=BINARY16)
+    x = half(device, 1.0).reshape((1, 1))
+    with pytest.warns(RuntimeWarning, match="partials=binary16 are narrower than results in bin"):
+        assert device.matmul(x, x, out=BINARY32).format == BINARY32
+    assert device.ledger.last.unit == "AMP_F16_F32"
+    device.matmul(x, x, out=BINARY32)
+    with pytest.raises(
+        ValueError, match="partials=binary16 are narrower than the result in binary"
+    ):
+        device.matmul(x, x, partials=BINARY16, out=BINARY32)
+
+
+@pytest.mark.source("poplibs: disableSRForAMPVertices")
+def test_stochastic_rounding_can_stop_at_the_units():
+    x = np.full((64, 32), 0.3)
+    found = {}
+    for control, disable in ((FpCtl(esr=True), True), (FpCtl(), False), (FpCtl(esr=True), False)):
+        device = Device(control=control, disable_sr_for_amp_vertices=disable, partials=BINARY16)
+        a = device.from_host(x, BINARY16)
+        found[control.esr, disable] = device.matmul(a, a.T)
+        assert device.clock.operation == int(control.esr and not disable)
+        assert device.control == control
+    quiet = found[True, True]
+    assert (quiet.codes() == found[False, False].codes()).all()
+    assert (quiet.codes() != found[True, False].codes()).any()
+    # What follows outside the units is stochastic again.
+    assert len(set((quiet + 1e-3).values.ravel().tolist())) == 2
 
 
 def test_flags_of_operations_are_ieee_s_underneath():

@@ -1,0 +1,103 @@
+"""Which unit computes a product, where the call does not say.
+
+By the K-channels of the product, that is input channels forward and output channels for the
+gradient to the input. Products of matrices and gradients to weights take the AMP.
+
+Source    docs/semantics.md §5. The rule is ours (ASSUMED): Graphcore's planner weighs costs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fpsim.evidence import Evidence, Fact
+from fpsim.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
+from fpsim.units import MatrixUnit, find_unit
+from ipu.machine.target import Target
+
+__all__ = ["RULE", "Field", "choose", "fitting_partials", "kinds"]
+
+RULE = Fact(
+    "AMP from 4 channels on in one group; SLIC up to 4 per group and stride 2; else vector MAC",
+    Evidence.ASSUMED, "docs/semantics.md §5; override with unit=",
+)  # fmt: skip
+
+#: Formats as the names of units write them.
+_SHORT = {BINARY16: "F16", BINARY32: "F32", BFLOAT16: "BF16", F143: "F8", F152: "F8"}
+
+
+class Field(NamedTuple):
+    """What the rule asks of a convolution: K-channels per group, groups, the larger stride."""
+
+    channels: int
+    groups: int
+    stride: int
+
+
+def kinds(field: Field | None) -> tuple[str, ...]:
+    """Units for a product in order of preference; the first that the target has for its inputs.
+
+    >>> kinds(Field(channels=16, groups=1, stride=1)), kinds(Field(3, 1, 2))
+    (('AMP',), ('SLIC', 'VMAC', 'AMP'))
+    """
+    if field is None or (field.channels >= 4 and field.groups == 1):
+        return ("AMP",)
+    if field.channels <= 4 and field.stride <= 2:
+        return ("SLIC", "VMAC", "AMP")
+    return ("VMAC", "AMP")
+
+
+def fitting_partials(inputs: Format, wanted: Format, out: Format) -> Format:
+    """The partials nearest to those wanted: as the inputs allow, and no narrower than the result.
+
+    >>> print(fitting_partials(BINARY16, BINARY16, out=BINARY16))
+    binary16
+    >>> print(fitting_partials(BINARY16, BINARY16, out=BINARY32))
+    binary32
+    """
+    if inputs in (F143, F152):
+        return BINARY16
+    if inputs != BINARY16:
+        return BINARY32
+    return BINARY32 if wanted.precision < out.precision else wanted
+
+
+def choose(
+    target: Target, inputs: Format, partials: Format, preset: str, field: Field | None = None
+) -> MatrixUnit:
+    """The record for these inputs and partials; field None: a product of matrices.
+
+    Raises    ValueError for partials or inputs that no unit of the target has.
+
+    >>> from ipu.machine.target import MK2
+    >>> choose(MK2, BINARY16, BINARY16, "exact").name
+    'AMP_F16_F16.exact'
+    """
+    if inputs not in _SHORT or partials not in _SHORT:
+        wrong = inputs if inputs not in _SHORT else partials
+        raise ValueError(f"{wrong} goes into no unit of an IPU; use {', '.join(target.units)}")
+    for kind in kinds(field):
+        offered = [u for u in target.units if u.startswith(f"{kind}_{_SHORT[inputs]}_")]
+        if offered:
+            return _with_preset(_with_partials(offered, partials), preset)
+    raise ValueError(
+        f"target={target.name} has no unit for {inputs}; use {', '.join(target.units)}"
+    )
+
+
+def _with_partials(offered: list[str], partials: Format) -> str:
+    """The one with these partials; a unit that never stores before the end has but one."""
+    wanted = [u for u in offered if u.endswith(f"_{_SHORT[partials]}")]
+    if wanted:
+        return wanted[0]
+    if offered[0].startswith("VMAC"):
+        return offered[0]
+    family = find_unit(offered[0]).family
+    known = " or ".join(str(find_unit(u).partials) for u in offered)
+    raise ValueError(f"partials={partials} is not offered by {family}; use {known}")
+
+
+def _with_preset(name: str, preset: str) -> MatrixUnit:
+    """A preset that the unit does not have changes nothing: its arithmetic has no unknown."""
+    unit = find_unit(name)
+    return find_unit(f"{name}.{preset}") if unit.window is not None else unit

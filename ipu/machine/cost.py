@@ -1,0 +1,135 @@
+"""Cost of a product: tiles, weight loads, steps, cycles. A declared model, never promised time.
+
+Modelled                                     evidence
+multiply-adds per cycle and tile             DOCUMENTED  of the instruction
+a load of weights before each pass           DOCUMENTED  poplibs, PerformanceEstimation.hpp
+split over tiles, the cheapest one           ASSUMED     positions × columns; K stays on a tile
+steps when temporary memory is short         ASSUMED     each step loads the weights again
+exchange, 4 bytes per cycle and tile         INFERRED    of the target
+
+A product is `positions` × `blocks` of columns that share weights × `passes` over K; every pass of
+a block takes the instruction's cycles at every position. Left out: the start of workers, the
+pipeline's depth, rearrangement, the cast of a result, addition in a reduction over tiles.
+
+Source    docs/semantics.md §5; poplibs, PerformanceEstimation.hpp and ConvPlan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fpsim.evidence import Evidence, Fact
+from ipu.machine.instructions import Instruction
+from ipu.machine.target import Target
+from ipu.machine.work import Work
+
+__all__ = ["LOAD_BYTES", "SPLIT", "Exchange", "Memory", "Planner", "Price", "exchanged", "price"]
+
+#: Bytes of weights that a tile loads per cycle, by the option use_128bit_conv_unit_load.
+LOAD_BYTES = {
+    False: Fact(8, Evidence.DOCUMENTED, "Tile Vertex Instruction Set: ld64putcs"),
+    True: Fact(16, Evidence.DOCUMENTED, "Tile Vertex Instruction Set: ld128putcs"),
+}
+SPLIT = Fact(
+    "positions × columns over the tiles, fewest cycles", Evidence.ASSUMED, "docs/semantics.md §5"
+)
+
+
+class Memory(NamedTuple):
+    """Bytes that a product works on."""
+
+    left: int
+    right: int
+    partials: int
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Choices of the cost model, named as poplibs names them.
+
+    available_memory_proportion   of a tile's memory, for the temporary data of a product: with
+                                  less of it the product runs in more steps, one after the other.
+    use_128bit_conv_unit_load     weights are loaded 16 bytes at a time, not 8.
+    """
+
+    available_memory_proportion: float = 0.6
+    use_128bit_conv_unit_load: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.available_memory_proportion <= 1:
+            raise ValueError(
+                f"available_memory_proportion={self.available_memory_proportion!r} is out of "
+                "range; use more than 0 and at most 1"
+            )
+
+
+class Price(NamedTuple):
+    """What a product costs; weight loads and steps are those of the busiest tile.
+
+    macs    multiply-adds of whole passes over whole blocks, on all tiles.
+    """
+
+    tiles: int
+    weight_loads: int
+    steps: int
+    macs: int
+    cycles: int
+
+
+def price(
+    work: Work, memory: Memory, instruction: Instruction, target: Target,
+    planner: Planner = Planner(), tiles: int | None = None,
+) -> Price:  # fmt: skip
+    """The cheapest split of a product over at most so many tiles (default: all of the target).
+
+    >>> from ipu.machine.target import MK2
+    >>> instruction = MK2.instructions[4]  # f16v4hihov4amp: 64 cycles to load, 4 per position
+    >>> price(Work(100, 2, 1, 100 * 32 * 16), Memory(6400, 1024, 3200), instruction, MK2, tiles=1)
+    Price(tiles=1, weight_loads=2, steps=1, macs=51200, cycles=928)
+    """
+    macs = work.positions * work.passes * work.blocks * instruction.columns
+    macs *= instruction.unit.channels
+    if macs == 0:
+        return Price(0, 0, 0, 0, 0)
+    most = min(tiles or target.tiles.value, work.positions * work.blocks)
+    across = np.arange(1, min(most, work.blocks) + 1)
+    down = np.minimum(most // across, work.positions)
+    positions, blocks = -(-work.positions // down), -(-work.blocks // across)
+    # The split over what is used, not over what is there: 5 in 4 parts are 2, 2 and 1.
+    down, across = -(-work.positions // positions), -(-work.blocks // blocks)
+    temporary = (memory.left + memory.partials / across) / down + memory.right / across
+    budget = planner.available_memory_proportion * target.tile_memory.value
+    steps = np.clip(np.ceil(temporary / budget), 1, positions)
+    loads = blocks * work.passes * steps
+    rate = LOAD_BYTES[planner.use_128bit_conv_unit_load].value
+    cycles = blocks * work.passes * positions * instruction.cycles
+    cycles = np.ceil(cycles + loads * (instruction.weights.value / rate))
+    best = np.lexsort((down * across, cycles))[0]
+    return Price(
+        int(down[best] * across[best]), int(loads[best]), int(steps[best]), macs, int(cycles[best])
+    )
+
+
+class Exchange(NamedTuple):
+    """Bytes over the wires between tiles, and the cycles of the tile that receives most."""
+
+    bytes: int
+    cycles: int
+
+
+def exchanged(result_bytes: int, parts: int, target: Target) -> Exchange:
+    """Reduction of partial results that lie on `parts` groups of tiles.
+
+    Each group adds its share of the outputs and receives it from all the others.
+
+    >>> from ipu.machine.target import MK2
+    >>> exchanged(4096, 4, MK2)
+    Exchange(bytes=12288, cycles=768)
+    """
+    if parts < 2:
+        return Exchange(0, 0)
+    received = (parts - 1) * -(-result_bytes // parts)
+    return Exchange((parts - 1) * result_bytes, -(-received // target.exchange.value))

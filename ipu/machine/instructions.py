@@ -1,0 +1,92 @@
+"""Matrix instructions: which record computes them, how wide they are, what a weight load takes.
+
+Modelled                                     evidence
+outputs side by side, multiply-adds          DOCUMENTED  instruction set (8 units); poplibs,
+                                             assembly of the convolution partials (v4)
+rates of f8 and bfloat16                     INFERRED    units × terms; bfloat16 ASSUMED
+weights of a unit, 32 bytes                  DOCUMENTED  poplibs, PerformanceEstimation.hpp
+
+An instruction and its v4 form give the same bits: one record, two costs. f16v4sihoamp is the single
+pass whose result leaves as binary16, rounded once: the record AMP_F16_F32 with a binary16 result.
+
+Source    Graphcore, Tile Vertex Instruction Set; poplibs; docs/semantics.md §5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ipu.machine.amp  # noqa: F401  (registers the units)
+from fpsim.evidence import Evidence, Fact
+from fpsim.formats import BINARY16, Format
+from fpsim.units import MatrixUnit, find_unit
+
+__all__ = ["BFLOAT16_ONLY", "EIGHT_UNITS", "QUARTERS", "SIXTEEN_UNITS", "Instruction"]
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One matrix instruction.
+
+    unit      record of its arithmetic, whose presets have the same cost.
+    columns   outputs that share a load of weights.
+    macs      multiply-adds per cycle and tile.
+    weights   bytes of one load of weights.
+    leaves    format of the results.
+
+    >>> EIGHT_UNITS[0].name, EIGHT_UNITS[0].macs.value, EIGHT_UNITS[0].cycles
+    ('f16v4hihoamp', 32, 4.0)
+    """
+
+    name: str
+    unit: MatrixUnit
+    columns: int
+    macs: Fact
+    weights: Fact
+    leaves: Format
+
+    @property
+    def cycles(self) -> float:
+        """Cycles for one pass of its columns at one position."""
+        cycles: float = self.columns * self.unit.channels / self.macs.value
+        return cycles
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """The constants of its cost."""
+        return {f"{self.name}, multiply-adds per cycle": self.macs,
+                f"{self.name}, bytes per load of weights": self.weights}  # fmt: skip
+
+
+_ISA = (Evidence.DOCUMENTED, "Tile Vertex Instruction Set")
+_ASM = (Evidence.DOCUMENTED, "poplibs, assembly of the convolution partials, PerformanceEstimation")
+_LOAD = (Evidence.DOCUMENTED, "poplibs, PerformanceEstimation.hpp: units × 32 bytes")
+_PRODUCT = (Evidence.INFERRED, "units × terms; poplibs inlineAssemblerConv.hpp")
+_FICTION = (Evidence.ASSUMED, "as the f16 form; not an IPU feature")
+
+
+def _amp(
+    name: str, unit: str, columns: int, known: tuple[Evidence, str], leaves: Format | None = None
+) -> Instruction:
+    """As many units as columns, each adding one call's terms per cycle."""
+    record = find_unit(unit)
+    return Instruction(
+        name, record, columns, Fact(columns * record.terms, *known), Fact(32 * columns, *_LOAD),
+        leaves or record.partials,
+    )  # fmt: skip
+
+
+#: Every target has these.
+EIGHT_UNITS = (
+    _amp("f16v4hihoamp", "AMP_F16_F16", 8, _ISA),
+    _amp("f16v4sisoamp", "AMP_F16_F32", 8, _ISA),
+    _amp("f16v4sihoamp", "AMP_F16_F32", 8, _ISA, BINARY16),
+    _amp("f32sisoamp", "AMP_F32_F32", 8, _ISA),
+)
+#: The second set of units came with Mk2; binary32 partials of f16 inputs still use one.
+SIXTEEN_UNITS = (
+    _amp("f16v4hihov4amp", "AMP_F16_F16", 16, _ASM),
+    _amp("f32sisov2amp", "AMP_F32_F32", 16, _ASM),
+)
+QUARTERS = (_amp("f8v8hihov4amp", "AMP_F8_F16", 16, _PRODUCT),)
+BFLOAT16_ONLY = (_amp("f16v4sisoamp of bfloat16", "AMP_BF16_F32", 8, _FICTION),)

@@ -1,0 +1,73 @@
+"""A product's row in the ledger: its arrays, its unit's instruction, its price.
+
+Source    docs/semantics.md §5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from fpsim.array import Array
+from fpsim.evidence import Evidence, Fact
+from fpsim.units import MatrixUnit
+from ipu.machine.choice import RULE
+from ipu.machine.cost import LOAD_BYTES, SPLIT, Memory, Planner, price
+from ipu.machine.instructions import Instruction
+from ipu.machine.ledger import Row
+from ipu.machine.target import Target
+from ipu.machine.work import Work
+
+__all__ = ["WorkOf", "row"]
+
+#: A product's work, once it is known on which instruction.
+WorkOf = Callable[[Instruction], Work]
+
+
+def row(
+    verb: str, unit: MatrixUnit, operands: tuple[Array, Array], product: Array, work_of: WorkOf,
+    target: Target, planner: Planner,
+) -> Row:  # fmt: skip
+    """What the product costs on the target."""
+    instruction = target.instruction(unit)
+    work = work_of(instruction)
+    if work.passes == 1:
+        # The only pass may leave the result's format; else the last partial is cast afterwards.
+        instruction = target.instruction(unit, product.format)
+    left, right = map(_bytes, operands)
+    memory = Memory(left, right, product.size * unit.partials.bits // 8)
+    cost = price(work, memory, instruction, target, planner)
+    return Row(
+        verb=verb, unit=unit.name, instruction=instruction.name,
+        shape=" · ".join(_shape(x) for x in operands) + " → " + _shape(product),
+        tiles=cost.tiles, passes=work.passes, weight_loads=cost.weight_loads, steps=cost.steps,
+        macs=cost.macs, useful=work.useful, cycles=cost.cycles, operand_bytes=left + right,
+        result_bytes=_bytes(product), partial_bytes=memory.partials, exchange_bytes=0,
+        facts=tuple(_facts(instruction, target, planner)),
+    )  # fmt: skip
+
+
+def _bytes(x: Array) -> int:
+    return x.size * x.format.bits // 8
+
+
+def _shape(x: Array) -> str:
+    return "×".join(map(str, x.shape))
+
+
+def _facts(
+    instruction: Instruction, target: Target, planner: Planner
+) -> Iterator[tuple[str, Fact]]:
+    yield from instruction.facts.items()
+    yield "bytes of weights loaded per cycle", LOAD_BYTES[planner.use_128bit_conv_unit_load]
+    yield f"{target.name}, tiles", target.tiles
+    yield f"{target.name}, bytes of memory per tile", target.tile_memory
+    yield (
+        "memory for temporary data",
+        Fact(
+            planner.available_memory_proportion,
+            Evidence.ASSUMED,
+            "the option's meaning is our model",
+        ),
+    )
+    yield "split over tiles", SPLIT
+    yield "choice of the unit", RULE

@@ -1,0 +1,153 @@
+"""The matrix products of a device: which unit, in which partials, and what they cost.
+
+Each picks its unit, computes through it under the device's registers, and writes a row into the
+ledger. Quarters leave the AMP as halves, so that a result in quarters is a product and a cast.
+
+Source    docs/semantics.md §5 and §6.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from fpsim import linalg
+from fpsim.array import Array
+from fpsim.context import Context
+from fpsim.formats import BINARY16, F143, F152, Format
+from fpsim.units import MatrixUnit, find_unit
+from ipu.machine.choice import Field, choose, fitting_partials
+from ipu.machine.control import DENORMALS
+from ipu.machine.cost import Planner
+from ipu.machine.ledger import Ledger, Row
+from ipu.machine.pricing import WorkOf, row
+from ipu.machine.target import Target
+from ipu.machine.verbs import Verbs
+from ipu.machine.work import of_matmul
+
+__all__ = ["Products"]
+
+#: A product in the context of its result.
+Compute = Callable[[Context], Array]
+
+
+class Products(Verbs):
+    """Products of arrays; what they need of a device stands in its attributes."""
+
+    target: Target
+    partials: Format
+    conv_partials: Format | None
+    preset: str
+    f32_denormals: str
+    disable_sr_for_amp_vertices: bool
+    planner: Planner
+    tensor: str
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.units_used: dict[str, MatrixUnit] = {}
+        self._rows: dict[tuple[object, ...], Row] = {}
+        self._told = False
+
+    @abstractmethod
+    def rounding(self, stochastic: bool) -> AbstractContextManager[None]:
+        """ESR is on or off for the operations inside."""
+
+    # Partials -------------------------------------------------------------------------------
+
+    def partials_for(
+        self, inputs: Format, verb: str = "matmul", *, out: Format | None = None,
+        wanted: Format | None = None,
+    ) -> Format:  # fmt: skip
+        """Partials of a product with these inputs, by the option for matmuls or convolutions.
+
+        wanted    instead of the option, as a policy or a scope asks for it. An option is not an
+                  order: where the inputs go with other partials, and where it is narrower than the
+                  result, the product keeps what fits. The second is said once.
+        """
+        option = (self.conv_partials if verb.startswith("conv") else None) or self.partials
+        asked = wanted or option
+        fitting = fitting_partials(inputs, asked, out or inputs)
+        if fitting.precision > asked.precision and fitting == out and not self._told:
+            self._told = True
+            warnings.warn(
+                f"partials={asked} are narrower than results in {out}, which keep {out} partials; "
+                "this is said once",
+                RuntimeWarning, stacklevel=3,
+            )  # fmt: skip
+        return fitting
+
+    # Products -------------------------------------------------------------------------------
+
+    def matmul(
+        self, x: Array, y: Array, *, partials: Format | None = None, out: Format | None = None,
+        unit: MatrixUnit | str | None = None, scale: int = 0,
+    ) -> Array:  # fmt: skip
+        """The matrix product through the AMP unit for these inputs and partials.
+
+        scale     of quarters: the product is multiplied by 2**scale, the sum of both metadata.
+
+        Rounding  inside as the unit's record says; once into `out` (default: the inputs' format).
+        Raises    ValueError where no such unit exists, and for partials narrower than `out`.
+        """
+        chosen = self._unit("matmul", x, partials, out, unit)
+
+        def compute(context: Context) -> Array:
+            return linalg.matmul(
+                x, y, chosen, context=context, scale=scale, subnormals=self._inside
+            )
+
+        return self._product(
+            "matmul", chosen, (x, y), out, compute,
+            lambda instruction: of_matmul(x.shape, y.shape, instruction),
+        )  # fmt: skip
+
+    # How ------------------------------------------------------------------------------------
+
+    @property
+    def _inside(self) -> str:
+        """Binary32 partials and accumulators follow the device, whatever the result is."""
+        return DENORMALS[self.f32_denormals]
+
+    def _unit(
+        self, verb: str, x: Array, partials: Format | None, out: Format | None,
+        unit: MatrixUnit | str | None, field: Field | None = None,
+    ) -> MatrixUnit:  # fmt: skip
+        """The unit that the call names, or that the rule chooses, if the target has it."""
+        inputs = self._of(x).format
+        if unit is None:
+            asked = partials or self.partials_for(inputs, verb, out=out)
+            return choose(self.target, inputs, asked, self.preset, field)
+        found = linalg.with_partials(find_unit(unit), partials)
+        self.target.instruction(found)
+        return found
+
+    def _product(
+        self, verb: str, unit: MatrixUnit, operands: tuple[Array, Array], out: Format | None,
+        compute: Compute, work_of: WorkOf, options: tuple[object, ...] = (),
+    ) -> Array:  # fmt: skip
+        """Compute, then publish into the ledger what was not trapped."""
+        wanted = out or operands[0].format
+        # Quarters are no results of a unit: its halves are cast, as the machine does it.
+        leaves = BINARY16 if wanted in (F143, F152) else wanted
+        quiet = self.disable_sr_for_amp_vertices
+        with self.rounding(False) if quiet else nullcontext():
+            product = compute(self.context(leaves))
+        result = self.cast(product, wanted)
+        self._enter(verb, unit, operands, product, work_of, options)
+        return result
+
+    def _enter(
+        self, verb: str, unit: MatrixUnit, operands: tuple[Array, Array], product: Array,
+        work_of: WorkOf, options: tuple[object, ...],
+    ) -> None:  # fmt: skip
+        shapes = (*(x.shape for x in operands), product.shape)
+        key = (verb, unit.name, unit.channels, operands[0].format, product.format, *shapes, options)
+        found = self._rows.get(key)
+        if found is None:
+            made = row(verb, unit, operands, product, work_of, self.target, self.planner)
+            found = self._rows[key] = made
+        self.units_used[unit.name] = unit
+        self.ledger.add(self.tensor, found)

@@ -1,0 +1,94 @@
+"""What a product asks of its unit: positions × blocks of columns × passes over K.
+
+A block is the columns that share one load of weights. A convolution's positions are the elements of
+its field; its passes go over kernel positions and K-channels. The gradient to the weights is a
+product of matrices for every kernel position, with K over batch and field.
+
+SLIC          a pass is four taps of one kernel row and four channels, which hold as many whole
+              groups as fit; each field element is fed once, so a stride of 2 feeds twice as many.
+Source    docs/semantics.md §5; Tile Vertex Instruction Set; poplibs, ConvPartial1xNSLIC.cpp.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ipu.machine.instructions import Instruction
+
+__all__ = ["Convolution", "Work", "of_convolution", "of_matmul", "of_weight_gradient"]
+
+#: Channels and taps of a SLIC window.
+_LANES = 4
+
+Shape = tuple[int, ...]
+
+
+class Work(NamedTuple):
+    """A product as a unit sees it; `useful` counts the multiply-adds that were asked for."""
+
+    positions: int
+    passes: int
+    blocks: int
+    useful: int
+
+
+class Convolution(NamedTuple):
+    """A convolution to outputs (batch, height, width, columns of all groups), K over `depth`."""
+
+    output: Shape
+    kernel: tuple[int, int]
+    depth: int
+    groups: int
+    stride: int
+
+
+def of_matmul(a: Shape, b: Shape, instruction: Instruction) -> Work:
+    """Rows are positions; a stack of right operands is so many groups.
+
+    >>> from ipu.machine.instructions import EIGHT_UNITS
+    >>> of_matmul((5, 20), (20, 9), EIGHT_UNITS[0])
+    Work(positions=5, passes=2, blocks=2, useful=900)
+    """
+    k, columns = b[-2:]
+    stack = math.prod(_broadcast(a[:-2], b[:-2])) if len(b) > 2 else 1
+    rows = a[-2] if len(b) > 2 else math.prod(a[:-1])
+    blocks = stack * -(-columns // instruction.columns)
+    passes = -(-k // instruction.unit.channels)
+    return Work(rows, passes, blocks, stack * rows * k * columns)
+
+
+def _broadcast(a: Shape, b: Shape) -> Shape:
+    longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
+    shorter = (1,) * (len(longer) - len(shorter)) + shorter
+    return tuple(max(m, n) if m and n else 0 for m, n in zip(longer, shorter, strict=True))
+
+
+def of_convolution(convolution: Convolution, instruction: Instruction) -> Work:
+    """Forward, and the gradient to the input with output channels as K."""
+    positions = math.prod(convolution.output[:-1])
+    columns = convolution.output[-1] // convolution.groups
+    taps = math.prod(convolution.kernel)
+    useful = positions * convolution.output[-1] * taps * convolution.depth
+    if instruction.unit.name.startswith("SLIC"):
+        return _slim(convolution, positions, columns, useful)
+    blocks = convolution.groups * -(-columns // instruction.columns)
+    channels = instruction.unit.channels
+    return Work(positions, taps * -(-convolution.depth // channels), blocks, useful)
+
+
+def _slim(convolution: Convolution, positions: int, columns: int, useful: int) -> Work:
+    height, width = convolution.kernel
+    depth = 1 << (convolution.depth - 1).bit_length()  # 3 channels take the lanes of 4
+    together = max(_LANES // depth, 1)
+    blocks = -(-convolution.groups // together) * -(-columns // (_LANES // together))
+    passes = height * -(-width // _LANES) * -(-depth // _LANES)
+    return Work(positions * convolution.stride, passes, blocks, useful)
+
+
+def of_weight_gradient(fields: int, weights: Shape, groups: int, instruction: Instruction) -> Work:
+    """K is batch × field; weights have shape (height, width, channels of a group, columns)."""
+    rows, columns = math.prod(weights[:-1]), weights[-1] // groups
+    blocks = groups * -(-columns // instruction.columns)
+    passes = -(-fields // instruction.unit.channels)
+    return Work(rows, passes, blocks, fields * rows * weights[-1])

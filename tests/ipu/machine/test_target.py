@@ -1,0 +1,102 @@
+"""Targets: published peaks (golden), and which machine has which instruction."""
+
+from __future__ import annotations
+
+import pytest
+
+from fpsim import BFLOAT16, BINARY16, BINARY32, F143
+from fpsim.units import find_unit
+from ipu.machine import BOW, HYPOTHETICAL, MK1, MK2, MK2_FP8, TARGETS, Device
+
+
+@pytest.mark.source("S4-02")
+def test_half_peak_is_four_times_single_peak():
+    for target in (MK1, MK2, BOW):
+        assert target.peak(BINARY16) == 4 * target.peak(BINARY32)
+
+
+@pytest.mark.source("Jia et al., arXiv 1912.03413; thecharlieblake.co.uk/ipus")
+@pytest.mark.parametrize(
+    ("target", "inputs", "teraflops"),
+    [(MK1, "f16", 124.5), (MK1, "f32", 31.1), (MK2, "f16", 249.6), (MK2, "f32", 62.4),
+     (BOW, "f16", 348.6), (BOW, "f32", 87.1)],
+)  # fmt: skip
+def test_published_peaks(target, inputs, teraflops):
+    assert target.peak(inputs) == pytest.approx(teraflops * 1e12, rel=1e-3)
+
+
+def test_peaks_by_partials():
+    assert MK2.peak(BINARY16, BINARY32) == MK2.peak(BINARY16) / 2
+    assert MK1.peak(BINARY16, BINARY32) == MK1.peak(BINARY16)
+    per_cycle = MK2_FP8.peak(F143) / MK2_FP8.tiles.value / MK2_FP8.clock.value
+    assert per_cycle == 256
+    with pytest.raises(ValueError, match="target=mk1 has no unit for f143; it has AMP_F16_F16"):
+        MK1.peak(F143)
+    with pytest.raises(ValueError, match="no unit for binary32 with binary16 partials"):
+        MK1.peak(BINARY32, BINARY16)
+
+
+#: The instructions of the AMP by target, as the instruction sets list them.
+AMP = {
+    "mk1": "f16v4hihoamp f16v4sihoamp f16v4sisoamp f32sisoamp",
+    "mk2": "f16v4hihoamp f16v4sihoamp f16v4sisoamp f32sisoamp f16v4hihov4amp f32sisov2amp",
+}
+
+
+def test_every_instruction_of_the_amp_is_somewhere():
+    names = {t.name: {i.name for i in t.instructions if "amp" in i.name} for t in TARGETS.values()}
+    assert names["mk1"] == set(AMP["mk1"].split())
+    assert names["mk2"] == names["bow"] == set(AMP["mk2"].split())
+    assert names["mk2-fp8"] == names["mk2"] | {"f8v8hihov4amp"}
+    assert names["hypothetical"] == names["mk2"] | {"f16v4sisoamp of bfloat16"}
+
+
+def test_records_name_their_instructions():
+    for target in TARGETS.values():
+        for instruction in target.instructions:
+            if target is not HYPOTHETICAL:
+                assert instruction.name in instruction.unit.instruction, instruction.name
+
+
+def test_a_machine_does_its_units_times_terms_per_cycle():
+    """Eight or sixteen units with the terms of one call each; weights of 32 bytes per unit."""
+    for target in TARGETS.values():
+        for i in target.instructions:
+            if "amp" in i.name:
+                assert i.macs.value == i.columns * i.unit.terms
+                assert i.weights.value == 32 * i.columns
+                assert i.unit.channels * i.unit.inputs[0].bits == 8 * 32
+
+
+def test_the_fastest_instruction_is_taken_and_single_passes_may_leave_halves():
+    half, single = find_unit("AMP_F16_F16"), find_unit("AMP_F16_F32.exact")
+    assert MK1.instruction(half).name == "f16v4hihoamp"
+    assert MK2.instruction(half).name == "f16v4hihov4amp"
+    assert MK2.instruction(single).name == "f16v4sisoamp"
+    assert MK2.instruction(single, BINARY16).name == "f16v4sihoamp"
+    assert MK1.instruction(find_unit("AMP_F32_F32")).macs.value == 8
+
+
+def test_a_unit_that_the_target_lacks_is_refused_with_the_others():
+    quarters = find_unit("AMP_F8_F16")
+    with pytest.raises(ValueError, match=r"target=mk2 has no unit AMP_F8_F16; use one of "
+                       r"AMP_F16_F16.*, or choose target mk2-fp8"):  # fmt: skip
+        MK2.instruction(quarters)
+    device = Device()
+    x = device.from_host([[1.0]], BINARY16)
+    with pytest.raises(ValueError, match=r"no unit V100_F16_F32.*run with fpsim.linalg.matmul"):
+        device.matmul(x, x, unit="V100_F16_F32")
+    with pytest.raises(ValueError, match="partials=binary16 is not offered by AMP_F32"):
+        device.matmul(device.cast(x, BINARY32), device.cast(x, BINARY32), partials=BINARY16)
+
+
+def test_bfloat16_is_for_the_hypothetical_target():
+    with pytest.raises(ValueError, match="target=mk2 computes in binary16, binary32, not in bf"):
+        Device().from_host([1.0], BFLOAT16)
+    assert Device("hypothetical").from_host([1.0], BFLOAT16).values.tolist() == [1.0]
+    assert HYPOTHETICAL.peak(BFLOAT16) == MK2.peak(BINARY16, BINARY32)
+
+
+def test_unknown_targets_are_answered_with_the_known_ones():
+    with pytest.raises(ValueError, match="target='mk3' is not known; use one of mk1, mk2"):
+        Device("mk3")
