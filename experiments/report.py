@@ -12,6 +12,7 @@ from experiments import store
 from experiments.catalogue import Experiment, catalogue
 from experiments.result import Result
 from experiments.versions import versions
+from fpsim.files import write_whole
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -64,5 +65,5 @@ def write_report(out: Path) -> Path:
     content = {"pages": pages(out), "versions": versions()}
     for kind in ("md", "html"):
         text = templates.get_template(f"report.{kind}.jinja").render(content)
-        store.write_whole(out / f"index.{kind}", text.encode())
+        write_whole(out / f"index.{kind}", text.encode())
     return out / "index.html"

@@ -10,6 +10,7 @@ from experiments.catalogue import Experiment
 from experiments.progress import clock
 from experiments.result import Result
 from experiments.versions import versions
+from fpsim.files import write_whole
 
 
 def run(experiment: Experiment, out: Path, *, quick: bool, seed: int) -> Result:
@@ -36,4 +37,4 @@ def draw(experiment: Experiment, out: Path, result: Result) -> None:
     from experiments.drawing import to_png
 
     image = to_png(experiment.plot(result))
-    store.write_whole(out / experiment.name / store.FIGURE, image)
+    write_whole(out / experiment.name / store.FIGURE, image)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO
 
 from experiments.result import Result, UnitUsed, rows_from_csv
+from fpsim.files import write_whole
 
 DATA, META, FIGURE = "data.csv", "meta.json", "figure.png"
 
@@ -34,26 +33,6 @@ def check_writable(folder: Path) -> None:
         raise ValueError(
             f"out={str(folder)!r} cannot be written to ({reason}); choose another"
         ) from None
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that readers, and an interruption, see the old content or the new."""
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            _write(file, content)
-        os.replace(draft, path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
-
-
-def _write(file: IO[bytes], content: bytes) -> None:
-    file.write(content)
-    # mkstemp makes files private; results are as readable as the user's others.
-    mask = os.umask(0)
-    os.umask(mask)
-    os.fchmod(file.fileno(), 0o666 & ~mask)
 
 
 def save_data(folder: Path, result: Result, about: Mapping[str, object]) -> None:

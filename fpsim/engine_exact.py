@@ -38,7 +38,7 @@ def _kernel(product: Product) -> tuple[ExactVariant, NDArray[np.uint64]] | None:
         return None
     how = (store.wide.mode, False, store.wide.residual) if store else (0, False, 0)
     variant = ExactVariant(
-        unit.terms, unit.calls, int(store is not None), *how, HAS_INEXACT_FLAG, HAS_FMA
+        unit.terms, unit.chain, int(store is not None), *how, HAS_INEXACT_FLAG, HAS_FMA
     )
     return variant, store.wide.constants if store else NO_CONSTANTS
 
@@ -52,7 +52,7 @@ def run_exact(
         return False
     variant, constants = found
     loop = exact_kernel(variant._replace(low=places.low))
-    depth = product.passes(a.shape[1]) * product.unit.channels
+    depth = product.depth(a.shape[1])
     columns = packed(b.T, 8, depth, product.b, np.float64, tables=False, even=True)
     rows = packed(a, ROWS, depth, product.a, np.float64, scale=product.scale, tables=False)
     unit = _unit(product, columns.low + rows.low, columns.high + rows.high, a.shape[1], values)
@@ -78,6 +78,8 @@ def _unit(product: Product, low: int, high: int, k: int, start: Carrier) -> floa
     """
     last = low + product.scale - (product.a.precision - 1) - (product.b.precision - 1)
     top = high + product.scale + 2 + k.bit_length()
+    if not np.isfinite(start).all():
+        return None
     if start.any():
         most = float(np.abs(start).max())
         if not most < 2.0**120:

@@ -45,13 +45,13 @@ def run_fused(
     """One matrix product into values and marks; False if this kernel must not run it."""
     if not _knows(product):
         return False
-    depth = product.passes(a.shape[1]) * product.unit.channels
+    depth = product.depth(a.shape[1])
     flush = product.policy == "flush_both"
     rows, low_a, high_a = panels(a, ROWS, depth, flush)
     columns, low_b, high_b = panels(b.T, COLUMNS, depth, flush)
-    start = values.any()
-    if not (high_a < np.inf and high_b < np.inf) or (start and not np.isfinite(values).all()):
+    if not (high_a < np.inf and high_b < np.inf and np.isfinite(values).all()):
         return False
+    start = values.any()
     # Sums are multiples of the last digit of the smallest product: normal, or exactly zero.
     checked = bool(start) or low_a * low_b * 2.0**-46 < 2.0**-126
     limit = 0 if product.policy == "keep" else _NORMAL

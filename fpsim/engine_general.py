@@ -51,7 +51,7 @@ Split = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 def _split(product: Product, operand: Carrier, fmt: Format) -> Split:
     """Significands and exponents, padded to whole passes, in the order the unit takes them."""
-    k = product.passes(operand.shape[1]) * product.unit.channels
+    k = product.depth(operand.shape[1])
     shape = (operand.shape[0], k)
     significands, exponents = np.empty(shape, np.int32), np.empty(shape, np.int32)
     flush = product.policy == "flush_both" and fmt == BINARY32

@@ -78,14 +78,14 @@ def _plan(product: Product) -> Plan | None:
     accumulator, edge, sums = unit.accumulator, 0, NEAREST
     if accumulator.emin == BINARY32.emin and unit.rounding is RTZ:
         sums, edge = CUT, (1 << 64) - (1 << (53 - accumulator.precision))
-    elif accumulator == unit.partials and unit.calls == 1 and unit.rounding is RNE:
+    elif accumulator == unit.partials and unit.chain == 1 and unit.rounding is RNE:
         if accumulator != BINARY32:
             sums, edge = WHOLE, (1023 + accumulator.emin) << 52
             store = nearest(accumulator)
     elif accumulator != BINARY32:
         return None
     how = (store.wide.mode, False, store.wide.residual) if store else (0, False, 0)
-    variant = WindowVariant(unit.terms, unit.calls, sums, int(store is not None), *how)
+    variant = WindowVariant(unit.terms, unit.chain, sums, int(store is not None), *how)
     constants = store.wide.constants if store else NO_CONSTANTS
     return Plan(variant, constants, unit.window, np.uint64(edge))
 
@@ -99,7 +99,7 @@ def run_window(
         return False
     variant, constants, window, edge = found
     loop = window_kernel(variant._replace(low=places.low and product.store is not None))
-    depth = product.passes(a.shape[1]) * product.unit.channels
+    depth = product.depth(a.shape[1])
     columns = packed(b.T, COLUMNS, depth, product.b, np.float32)
     rows = packed(a, ROWS, depth, product.a, np.float64, bias=1023, scale=product.scale)
     low = rows.low + columns.low + product.scale
@@ -147,7 +147,10 @@ def packed(
     """Rows of an operand as panels (tiles, depth, width), padded with zeros."""
     rows, k = operand.shape
     tiles, whole = -(-rows // width), rows // width
-    panels = np.zeros((tiles + (tiles % 2 if even else 0), depth, width), np.float32)
+    kept = tiles + tiles % 2 if even else tiles
+    # Eight elements are packed at a time, which four rows of an odd depth may end in the middle of.
+    made = kept + kept % 2 if depth * width % 8 else kept
+    panels = np.zeros((made, depth, width), np.float32)
     panels[:whole, :k] = operand[: whole * width].reshape(whole, width, k).swapaxes(1, 2)
     if whole < tiles:
         panels[whole, :k, : rows - whole * width] = operand[whole * width :].T
@@ -156,7 +159,7 @@ def packed(
     low, high, finite = pack(
         panels.view(np.uint32), values, exponents, bias + scale, fmt.emin, 2.0**scale
     )
-    return Packed(values, exponents, low, high if finite else _INFINITE)
+    return Packed(values[:kept], exponents[:kept], low, high if finite else _INFINITE)
 
 
 def _fits(low: int, high: int, k: int, window: int, start: Carrier) -> bool:
@@ -165,7 +168,7 @@ def _fits(low: int, high: int, k: int, window: int, start: Carrier) -> bool:
     A product is below 2**(high + 2), and all sums are multiples of 2**(low - window) or of what the
     start is a multiple of.
     """
-    if high + 2 + k.bit_length() > 120 or low - window < -126:
+    if high + 2 + k.bit_length() > 120 or low - window < -126 or not np.isfinite(start).all():
         return False
     if not start.any():
         return True

@@ -54,8 +54,8 @@ def run(
         for i, index in enumerate(np.ndindex(*batch)):
             part = places.part(i * shape[-2])
             _run_matrix(product, a[index], b[index], values[index], marks[index], part)
-    if product.final:
-        _round(product.final, product.passes(a.shape[-1]), flat, flat_marks, places)
+    for place, rounding in product.endings(a.shape[-1]):
+        _round(rounding, place, flat, flat_marks, places)
     return values, marks
 
 
@@ -70,13 +70,13 @@ def _run_unfolded(
         _run_matrix(product, some, b, values[rows], marks[rows], places.part(begin))
 
 
-def _round(final: Store, place: int, values: Carrier, marks: Marks, places: Places) -> None:
-    """The last rounding of every output."""
+def _round(rounding: Store, place: int, values: Carrier, marks: Marks, places: Places) -> None:
+    """A rounding of every output."""
     step = max(1, _CHUNK // max(1, values.shape[1]))
     for begin in range(0, len(values), step):
         rows = slice(begin, begin + step)
         words = places.part(begin).words(place, values[rows].shape)
-        final(values[rows].reshape(-1), marks[rows].reshape(-1), words, places.low)
+        rounding(values[rows].reshape(-1), marks[rows].reshape(-1), words, places.low)
 
 
 def _run_matrix(

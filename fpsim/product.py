@@ -66,7 +66,7 @@ class Product:
         join = unit.join
         return Call(
             terms=unit.terms,
-            calls=unit.calls,
+            calls=unit.chain,
             window=-1 if unit.window is None else unit.window,
             sticky=int(unit.cut == "sticky"),
             fraction=self.a.precision + self.b.precision - 2,
@@ -87,7 +87,11 @@ class Product:
 
     @cached_property
     def store(self) -> Store | None:
-        """The rounding of partials narrower than the sums."""
+        """The rounding of partials narrower than the sums, after every pass."""
+        return None if self.unit.calls is None else self._narrowing
+
+    @cached_property
+    def _narrowing(self) -> Store | None:
         narrower = self.unit.partials.precision < self.unit.emitted.precision
         return _store(self.settings, self.unit.partials) if narrower else None
 
@@ -97,14 +101,24 @@ class Product:
         fmt = self.settings.format
         return _store(self.settings, fmt) if fmt != self.unit.partials else None
 
+    def depth(self, k: int) -> int:
+        """k products and the zeros that make them whole passes."""
+        return -(-k // self.unit.channels) * self.unit.channels
+
     def passes(self, k: int) -> int:
         """Passes over k products."""
-        return -(-k // self.unit.channels)
+        return min(k, 1) if self.unit.calls is None else self.depth(k) // self.unit.channels
+
+    def endings(self, k: int) -> list[tuple[int, Store]]:
+        """Roundings after all calls, with their places: the store of a whole K, the last one."""
+        n = self.passes(k)
+        whole = self._narrowing if self.unit.calls is None and k else None
+        return [(place, rounding) for place, rounding in ((0, whole), (n, self.final)) if rounding]
 
     def places(self, k: int) -> range:
         """Rounding places by the context: the stores of an output, then the last rounding."""
         n = self.passes(k)
-        return range(0 if self.store else n, n + 1 if self.final else n)
+        return range(0 if self._narrowing else n, n + 1 if self.final else n)
 
 
 @lru_cache(maxsize=256)

@@ -54,7 +54,8 @@ class MatrixUnit:
     instruction     what is modelled.
     inputs          formats that either operand may have.
     partials        format in which a pass takes its partial result and leaves it.
-    terms, calls    products of one call, calls of one pass.
+    terms, calls    products of one call, calls of one pass; calls=None: a pass is the whole of K.
+    taps            neighbours along a row of a convolution's kernel that a pass takes in.
     window          fraction digits kept of every addend below the largest exponent; None: all.
     cut             what happens to the digits below: `truncate`, or `sticky` (rounded to odd).
     accumulator     format and rounding of the sum of each call.
@@ -71,7 +72,8 @@ class MatrixUnit:
     partials: Format
     terms: int
     window: int | None
-    calls: int = 1
+    calls: int | None = 1
+    taps: int = 1
     cut: str = "truncate"
     accumulator: Format = BINARY32
     rounding: Rounding = RNE
@@ -82,9 +84,17 @@ class MatrixUnit:
     evidence: Mapping[str, tuple[Evidence, str]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        if self.terms < 1 or self.calls < 1:
+        if self.terms < 1 or self.chain < 1:
             raise ValueError(
                 f"terms={self.terms}, calls={self.calls}; a pass has at least one each"
+            )
+        if self.taps < 1 or self.channels % self.taps:
+            raise ValueError(
+                f"taps={self.taps} do not divide the {self.channels} products of a pass"
+            )
+        if self.calls is None and self.join is not None:
+            raise ValueError(
+                "calls=None has one pass, whose partial enters the first call; no join"
             )
         if self.cut not in _CUTS:
             raise ValueError(f"cut={self.cut!r} is not known; use one of {', '.join(_CUTS)}")
@@ -97,9 +107,14 @@ class MatrixUnit:
         object.__setattr__(self, "evidence", MappingProxyType(dict(self.evidence)))
 
     @property
+    def chain(self) -> int:
+        """Calls between which nothing is stored and that K is padded to a multiple of."""
+        return 1 if self.calls is None else self.calls
+
+    @property
     def channels(self) -> int:
         """Products of one pass; K is padded with zeros to a multiple."""
-        return self.terms * self.calls
+        return self.terms * self.chain
 
     @property
     def emitted(self) -> Format:

@@ -86,6 +86,7 @@ def test_faces_of_the_same_values(x: fp.Array) -> None:
     assert repr(x.to(fp.BFLOAT16)).endswith("bfloat16)")
 
 
+@pytest.mark.source("S4-03")
 def test_conversions_round_in_the_target(x: fp.Array) -> None:
     wide = fp.Context(fp.BINARY32).array([1 + 2.0**-11 + 2.0**-20])
     assert float(wide.to(fp.BINARY16)[0]) == 1 + 2.0**-10

@@ -21,6 +21,7 @@ def half(**choices: object) -> fp.Context:
 # Golden ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.source("X-03")
 @pytest.mark.source("S4-08")
 def test_the_textbook_example_gives_the_corrected_digits() -> None:
     x = half().array([0.0004])

@@ -54,6 +54,9 @@ def test_published_ranges(
     assert fmt.smallest_subnormal == smallest_subnormal
 
 
+@pytest.mark.source("X-04")
+@pytest.mark.source("S4-07")
+@pytest.mark.source("S4-01")
 @pytest.mark.parametrize("fmt", [f for f in NAMED if f.storage is not None], ids=str)
 def test_ranges_agree_with_finfo(fmt: Format) -> None:
     native = fmt in (BINARY16, BINARY32, BINARY64)

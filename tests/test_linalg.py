@@ -78,6 +78,16 @@ def test_empty_products():
     assert matmul(HALF.zeros((2, 0, 4)), HALF.zeros((2, 4, 3)), "AMP_F16_F16").shape == (2, 0, 3)
 
 
+@pytest.mark.parametrize("unit", ["AMP_F16_F32", "AMP_F16_F32.exact", "AMP_F32_F32"])
+def test_an_accumulator_may_signal(unit):
+    inputs = SINGLE if unit == "AMP_F32_F32" else HALF
+    start = SINGLE.wrap(np.array([[0x7F800001]], np.uint32).view(np.float32))
+    a, b = inputs.array([[1.0]]), inputs.array([[2.0]])
+    context = fp.Context(fp.BINARY32)
+    assert np.isnan(matmul(a, b, unit, context=context, accumulator=start).values).all()
+    assert context.flags == fp.Flags.INVALID
+
+
 def test_partials_pick_the_member_of_the_family():
     a, b = normal((4, 64)), normal((64, 4), 1)
     by_name = matmul(a, b, "AMP_F16_F16.exact").values

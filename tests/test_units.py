@@ -28,7 +28,8 @@ SOME = [
     "AMP_F16_F32", "AMP_F16_F32.sticky", "AMP_F16_F32.exact", "AMP_F16_F32.sequential_f32",
     "AMP_F16_F16", "AMP_F16_F16.exact", "AMP_F32_F32", "AMP_F8_F16", "AMP_BF16_F32.exact",
     "V100_F16_F32", "V100_F16_F16", "A100_BF16_F32", "A100_TF32_F32", "H100_F16_F32",
-    "ADA_E4M3_F32", "ADA_E5M2_F16", "H100_E4M3_F16", "B200_E5M2_F32",
+    "ADA_E4M3_F32", "ADA_E5M2_F16", "H100_E4M3_F16", "B200_E5M2_F32", "SLIC_F8_F16",
+    "VMAC_F16_F16", "VMAC_F32_F32", "VMAC_F16_F32.sequential_f32",
 ]  # fmt: skip
 
 
@@ -108,7 +109,7 @@ def test_units_agree_with_the_oracle(name, kind):
 
 @pytest.mark.parametrize("kind", DATA)
 @pytest.mark.parametrize("overflow", ["infinity", "saturate", "nan"])
-@pytest.mark.parametrize("name", ["AMP_F16_F16", "AMP_F16_F16.exact", "AMP_F8_F16"])
+@pytest.mark.parametrize("name", ["AMP_F16_F16", "AMP_F16_F16.exact", "AMP_F8_F16", "VMAC_F16_F16"])
 def test_half_partials_are_rounded_by_the_context(name, overflow, kind):
     rng = np.random.default_rng([DATA.index(kind), len(overflow)])
     unit = find_unit(name)
@@ -258,7 +259,15 @@ def test_a_name_is_given_once():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"terms": 0}, {"window": 0}, {"cut": "jam"}, {"order": "random"}, {"rounding": fp.RTP}],
+    [
+        {"terms": 0},
+        {"window": 0},
+        {"cut": "jam"},
+        {"order": "random"},
+        {"rounding": fp.RTP},
+        {"taps": 3},
+        {"calls": None, "join": fp.BINARY32},
+    ],
 )
 def test_impossible_records_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):

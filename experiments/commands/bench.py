@@ -41,7 +41,7 @@ def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | N
         check(topic, file)
     from experiments.bench.timing import run, to_json
     from experiments.progress import progress
-    from experiments.store import write_whole
+    from fpsim.files import write_whole
 
     module = importlib.import_module(f"experiments.bench.{topic}")
     size = usual_size(module, quick)

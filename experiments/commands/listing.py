@@ -45,7 +45,7 @@ def unit_lines() -> Iterator[str]:
     yield row("name", "inputs", "terms", "window", "cut", "accumulator", "evidence", "instruction")
     for name, unit in sorted(UNITS.items()):
         inputs = ",".join(fmt.name for fmt in unit.inputs)
-        terms = f"{unit.calls}x{unit.terms}" if unit.calls > 1 else unit.terms
+        terms = f"{unit.chain}x{unit.terms}" if unit.chain > 1 else unit.terms
         window, cut = ("exact", "none") if unit.window is None else (unit.window, unit.cut)
         sums = f"{unit.accumulator} {unit.rounding}"
         evidence = str(unit.weakest_evidence)

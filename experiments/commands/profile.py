@@ -91,7 +91,7 @@ def write(found: list[tuple[str, Profile]], stem: Path) -> list[Path]:
     from experiments.drawing import to_png
     from experiments.exponents import exponent_figure
     from experiments.result import Result
-    from experiments.store import write_whole
+    from fpsim.files import write_whole
 
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("csv", "png")]
     text = Result([row for name, p in found for row in _rows(name, p)], "", "").to_csv()

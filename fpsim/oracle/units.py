@@ -55,9 +55,10 @@ def one_output(
     missing = -len(x) % unit.channels
     x, y = x + [zero] * missing, y + [zero] * missing
     partial, flags = start, nan_flags(ask, [start])
-    passes = len(x) // unit.channels
+    of_pass = len(x) if unit.calls is None else unit.channels
+    passes = len(x) // of_pass
     for p in range(passes):
-        part = slice(p * unit.channels, (p + 1) * unit.channels)
+        part = slice(p * of_pass, (p + 1) * of_pass)
         partial, raised = one_pass(ask, x[part], y[part], partial)
         flags |= raised
         if unit.partials.precision < unit.emitted.precision:
@@ -84,12 +85,12 @@ def nan_flags(ask: Ask, data: Sequence[Datum]) -> Flags:
 def one_pass(ask: Ask, x: list[Datum], y: list[Datum], partial: Datum) -> tuple[Datum, Flags]:
     """The calls of a pass; with a join the partial is added after them."""
     unit = ask.unit
-    order = list(range(unit.channels))
+    order = list(range(len(x)))
     if unit.order == "pairs":
         order.sort(key=lambda k: k >> 1 & 1)
     value = Datum("finite", 0) if unit.join else partial
     flags = Flags.NONE
-    for first in range(0, unit.channels, unit.terms):
+    for first in range(0, len(x), unit.terms):
         taken = order[first : first + unit.terms]
         value, raised = one_call(ask, [x[k] for k in taken], [y[k] for k in taken], value)
         flags |= raised

@@ -5,7 +5,7 @@ cast to the compute format → forward → loss × scale → backward → unscal
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from ipu.learn import losses
 from ipu.learn.loss_scale import LossScale, NoLossScale
 from ipu.learn.optim import SGD, Observer, compute_gradients
 from ipu.learn.policy import FP32, PolicyLike
+from ipu.learn.state import Number, Positioned, State, restore, take
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import Variable, Variables, policy_getter, variable_scope
 from ipu.machine.control import POWER_ON, FpCtl
@@ -115,3 +116,13 @@ class Trainer:
     def accuracy(self, x: ArrayLike | Array, labels: Labels) -> float:
         """Share of a batch that the model gets right."""
         return losses.accuracy(self.forward(x).array, labels)
+
+    def state(
+        self, source: Positioned | None = None, progress: Mapping[str, Number] | None = None
+    ) -> State:
+        """Everything that the next step depends on, and the numbers of `progress`."""
+        return take(self, source, progress)
+
+    def restore(self, state: State, source: Positioned | None = None) -> None:
+        """Go on from a state; see `ipu.learn.state.restore`."""
+        restore(self, state, source)

@@ -1,5 +1,6 @@
 """The simulated machine: targets, control registers, and the device that computes."""
 
+from ipu.machine import slic, vmac  # noqa: F401  (registers their units)
 from ipu.machine.control import (
     ALL_ON,
     FRAMEWORK_DEFAULT,

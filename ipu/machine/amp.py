@@ -18,21 +18,15 @@ Source    Graphcore, Tile Vertex Instruction Set; poplibs; docs/semantics.md §5
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fpsim.evidence import Evidence
 from fpsim.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
 from fpsim.units import MatrixUnit, register
+from ipu.machine.presets import NEAREST, PRESETS, UNKNOWN, WIDTHS, with_presets
 
 __all__ = ["AMP_UNITS", "PRESETS"]
 
-PRESETS = ("window", "sticky", "exact", "sequential_f32")
-
 _DOCUMENTED = (Evidence.DOCUMENTED, "instruction set, cycle tables of f16v4hihoamp and sisoamp")
 _POPLIBS = (Evidence.DOCUMENTED, "poplibs inlineAssemblerConv.hpp, ConvVertexType.cpp")
-_WIDTHS = (Evidence.INFERRED, "adder input of 33 bits, 2 before the point (TAMP_* constants)")
-_UNKNOWN = (Evidence.ASSUMED, "not found; presets window, sticky, exact")
-_NEAREST = (Evidence.ASSUMED, "nearest even into the binary32 accumulator after every call")
 _FICTION = (Evidence.ASSUMED, "not an IPU feature; the f16 unit with other inputs")
 
 
@@ -43,8 +37,8 @@ def _sixteen_bit(name: str, instruction: str, inputs: Format, partials: Format) 
         window=31,
         evidence={
             "terms": shape, "calls": shape, "order": shape,
-            "window": _WIDTHS if inputs == BINARY16 else _FICTION,
-            "cut": _UNKNOWN, "accumulator": shape, "rounding": _NEAREST,
+            "window": WIDTHS if inputs == BINARY16 else _FICTION,
+            "cut": UNKNOWN, "accumulator": shape, "rounding": NEAREST,
         },
     )  # fmt: skip
 
@@ -54,8 +48,8 @@ def _eight_bit(name: str, instruction: str) -> MatrixUnit:
         name=name, instruction=instruction, inputs=(F143, F152), partials=BINARY16, terms=8,
         calls=4, window=31,
         evidence={
-            "terms": _POPLIBS, "calls": _POPLIBS, "order": _POPLIBS, "window": _WIDTHS,
-            "cut": _UNKNOWN, "accumulator": _POPLIBS, "rounding": _NEAREST,
+            "terms": _POPLIBS, "calls": _POPLIBS, "order": _POPLIBS, "window": WIDTHS,
+            "cut": UNKNOWN, "accumulator": _POPLIBS, "rounding": NEAREST,
         },
     )  # fmt: skip
 
@@ -65,21 +59,8 @@ def _fused(name: str, instruction: str) -> MatrixUnit:
     return MatrixUnit(
         name=name, instruction=instruction, inputs=(BINARY32,), partials=BINARY32, terms=1,
         calls=8, window=None,
-        evidence={"terms": known, "calls": _DOCUMENTED, "order": known, "rounding": _NEAREST},
+        evidence={"terms": known, "calls": _DOCUMENTED, "order": known, "rounding": NEAREST},
     )  # fmt: skip
-
-
-def _presets(unit: MatrixUnit) -> list[MatrixUnit]:
-    """The unit and the other readings of what is not known."""
-    return [
-        unit,
-        replace(unit, name=f"{unit.name}.sticky", cut="sticky", preset="sticky"),
-        replace(unit, name=f"{unit.name}.exact", window=None, preset="exact"),
-        replace(
-            unit, name=f"{unit.name}.sequential_f32", terms=1, calls=unit.channels, window=None,
-            join=BINARY32, product_rounded=True, preset="sequential_f32",
-        ),
-    ]  # fmt: skip
 
 
 _WINDOWED = (
@@ -91,8 +72,5 @@ _WINDOWED = (
 _PLAIN = (_fused("AMP_F32_F32", "f32sisoamp, f32sisov2amp"),)
 
 #: Every AMP record with its presets.
-AMP_UNITS: tuple[MatrixUnit, ...] = (
-    *(preset for unit in _WINDOWED for preset in _presets(unit)),
-    *_PLAIN,
-)
+AMP_UNITS: tuple[MatrixUnit, ...] = (*with_presets(_WINDOWED), *_PLAIN)
 register(AMP_UNITS)

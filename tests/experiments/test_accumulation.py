@@ -46,6 +46,7 @@ def test_relative_errors_of_the_table(swamped):
     assert printed == "-0.0% +0.1% -2.3% +22.1% +22.1% -100.0%"
 
 
+@pytest.mark.source("S4-10")
 def test_additions_stop_having_an_effect(swamped):
     ends = {r["arithmetic"]: (r["n"], r["sum"]) for r in swamped.select(part="end")}
     assert ends["FP16"] == (2181, 0.25)
@@ -72,6 +73,7 @@ def test_rounding_to_nearest_stops_at_a_quarter():
     assert ends_of(RNE, 3).tolist() == [0.25] * 3
 
 
+@pytest.mark.source("S4-15")
 def test_stochastic_lanes_have_the_exact_expectation_and_spread():
     ends = ends_of(SR(), 2_000)
     assert looks_unbiased(ends)

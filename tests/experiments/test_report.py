@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 
 import pytest
@@ -83,13 +82,3 @@ def test_a_failing_experiment_leaves_the_others_and_status_one(out, monkeypatch,
     assert main(["run", "dice", "--out", str(out)]) == 1
     assert "failed: dice" in capsys.readouterr().err
     assert store.load(out / "dice") is not None
-
-
-def test_files_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    target = tmp_path / "file"
-    store.write_whole(target, b"old")
-    monkeypatch.setattr(store, "_write", lambda file, content: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        store.write_whole(target, b"new")
-    assert target.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["file"]

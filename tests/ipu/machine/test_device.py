@@ -154,6 +154,7 @@ def test_relu_passes_nan_on():
     np.testing.assert_array_equal(found, np.float32([math.nan, 0.0, 3.0]))
 
 
+@pytest.mark.source("S4-43")
 def test_sums_of_halves_accumulate_in_single():
     """4096 ones and a half: binary16 would stop at 2048."""
     device = Device()

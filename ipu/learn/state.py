@@ -1,0 +1,198 @@
+"""State: everything that the next training step depends on, as plain data in one record.
+
+Values are kept with the name of their format and in its carrier, so they come back bit for bit.
+What a training was built from (policy, optimiser, target, control bits, seeds …) is not restored
+but compared: a state fits a training that was built as the one it was taken from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from numpy.typing import NDArray
+
+from fpsim.array import Array
+from fpsim.flags import Flags
+from fpsim.formats import Format, find_format
+from ipu.learn.loss_scale import LossScale
+
+if TYPE_CHECKING:
+    from ipu.learn.train import Trainer
+    from ipu.machine.device import Device
+
+__all__ = ["Kept", "Number", "Positioned", "State", "restore", "take"]
+
+Number = bool | int | float | str | None
+
+
+class Kept(NamedTuple):
+    """Values of a format in its carrier."""
+
+    format: str
+    values: NDArray[Any]
+
+
+class Positioned(Protocol):
+    """A data source that knows where it is."""
+
+    position: int
+
+
+@dataclass(frozen=True)
+class State:
+    """What a training goes on from.
+
+    built        what the training was built from, in words; compared when it is restored.
+    parameters   every variable, by its full name.
+    slots        the optimiser's memory, by the variable's name: values or numbers.
+    loss_scale   the fields of the loss scale.
+    operation    number of the next stochastic operation.
+    flags        flags raised so far, by format.
+    counts       exception counters: [tensor, operation, {counter: n}]; None if nothing is counted.
+    position     batches that the data source has given.
+    progress     numbers that the caller keeps beside, by name.
+    """
+
+    built: Mapping[str, str]
+    parameters: Mapping[str, Kept]
+    slots: Mapping[str, tuple[Kept | Number, ...]]
+    loss_scale: Mapping[str, Any]
+    operation: int
+    flags: Mapping[str, int]
+    counts: list[tuple[str, str, dict[str, int]]] | None = None
+    position: int = 0
+    progress: Mapping[str, Number] | None = None
+
+
+# Taking ---------------------------------------------------------------------------------------
+
+
+def take(
+    trainer: Trainer, source: Positioned | None = None, progress: Mapping[str, Number] | None = None
+) -> State:
+    """The state after the last whole step."""
+    device = trainer.device
+    contexts = {fmt.name: device.context(fmt) for fmt in device.target.formats}
+    counts = None
+    if device.counts is not None:
+        counts = [(tensor, name, dict(row)) for (tensor, name), row in device.counts.items()]
+    return State(
+        built=_built(trainer),
+        parameters={name: _kept(v.array) for name, v in trainer.variables.items()},
+        slots={name: tuple(map(_slot, kept)) for name, kept in trainer.slots.items()},
+        loss_scale=_numbers(trainer.loss_scale),
+        operation=device.clock.operation,
+        flags={name: int(context.flags) for name, context in contexts.items()},
+        counts=counts,
+        position=source.position if source is not None else 0,
+        progress=dict(progress or {}),
+    )
+
+
+def _built(trainer: Trainer) -> dict[str, str]:
+    device = trainer.device
+    return {
+        "policy": str(trainer.policy),
+        "optimizer": str(trainer.optimizer),
+        "loss_scale": type(trainer.loss_scale).__name__,
+        "target": device.target.name,
+        "control": f"{device.control.word:#010x}",
+        "preset": device.preset,
+        "f32_denormals": device.f32_denormals,
+        "max_nan": device.max_nan,
+        "seed": str(trainer.variables.seed),
+        "bits": repr(device.source),
+    }
+
+
+def _numbers(scale: LossScale) -> dict[str, Any]:
+    """The fields that are numbers, or tuples of numbers: those that successors change."""
+    found = {f.name: getattr(scale, f.name) for f in fields(scale)}
+    return {name: value for name, value in found.items() if _is_number(value)}
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_number, value))
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _kept(array: Array) -> Kept:
+    return Kept(array.format.name, array.values.copy())
+
+
+def _slot(item: Any) -> Kept | Number:
+    return _kept(item) if isinstance(item, Array) else item
+
+
+# Giving back ----------------------------------------------------------------------------------
+
+
+def restore(trainer: Trainer, state: State, source: Positioned | None = None) -> None:
+    """Put a training, and its data source, where the state was taken.
+
+    Raises    ValueError for the state of another model or another kind of training;
+              RuntimeError before the model has variables. Nothing has changed then.
+    """
+    if not trainer.variables:
+        raise RuntimeError("the model has no variables yet; call trainer.forward(batch) once first")
+    _check(trainer, state)
+    device = trainer.device
+    for name, kept in state.parameters.items():
+        trainer.variables[name].assign(_given(device, kept))
+    trainer.slots = {
+        name: tuple(_given(device, item) for item in slots) for name, slots in state.slots.items()
+    }
+    trainer.loss_scale = _loss_scale(trainer.loss_scale, state.loss_scale)
+    device.clock.operation = state.operation
+    for name, flags in state.flags.items():
+        device.context(_format(name)).flags = Flags(flags)
+    if device.counts is not None:
+        device.counts.clear()
+        for tensor, operation, row in state.counts or []:
+            device.counts[tensor, operation] = Counter(row)
+    if source is not None:
+        source.position = state.position
+
+
+def _check(trainer: Trainer, state: State) -> None:
+    for name, here in _built(trainer).items():
+        there = state.built.get(name)
+        if there != here:
+            raise ValueError(
+                f"the state is of another training: {name} is {there} there and {here} here; "
+                "build the training as it was, or start anew"
+            )
+    there_all = {n: (k.format, k.values.shape) for n, k in state.parameters.items()}
+    here_all = {n: (v.dtype.name, v.shape) for n, v in trainer.variables.items()}
+    for name in sorted(there_all.keys() | here_all.keys()):
+        if there_all.get(name) != here_all.get(name):
+            raise ValueError(
+                f"the state is of another model: variable {name} is {_words(there_all.get(name))} "
+                f"there and {_words(here_all.get(name))} here; start anew"
+            )
+
+
+def _words(found: tuple[str, tuple[int, ...]] | None) -> str:
+    return "missing" if found is None else f"{found[0]} of shape {found[1]}"
+
+
+def _format(name: str) -> Format:
+    found = find_format(name)
+    assert isinstance(found, Format)
+    return found
+
+
+def _given(device: Device, item: Kept | Number) -> Any:
+    if not isinstance(item, Kept):
+        return item
+    return device.context(_format(item.format)).wrap(item.values.copy())
+
+
+def _loss_scale(template: LossScale, values: Mapping[str, Any]) -> LossScale:
+    return replace(
+        template, **{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    )
