@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -63,72 +61,6 @@ def test_half_parameters_take_half_the_bytes():
     assert size[MIXED] == 2 * size[FP16]
 
 
-# Optimiser ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("fmt", "native"), [(BINARY16, np.float16), (BINARY32, np.float32)])
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_sgd_is_numpy_s_arithmetic_bit_for_bit(fmt, native, momentum):
-    device = Device(f32_denormals="ieee")
-    rng = np.random.default_rng(2)
-    start = rng.normal(size=50)
-    w = Variable(device.from_host(start, fmt), device, "layer/w")
-    expected, v = start.astype(native), np.zeros(50, native)
-    optimizer, slots = SGD(0.03, momentum), {}
-    for _ in range(10):
-        g = device.from_host(rng.normal(size=50), fmt)
-        slots = optimizer.apply_gradients([(g, w)], slots)
-        v = native(momentum) * v + g.to_numpy() if momentum else g.to_numpy()
-        expected = expected - native(0.03) * v
-        assert (w.array.to_numpy() == expected).all()
-
-
-def test_the_rule_may_compute_in_a_wider_format_than_the_variable():
-    device = Device()
-    start, slope = np.linspace(-2, 2, 40).astype(np.float16), np.linspace(0, 3, 40)
-    w = Variable(device.from_host(start, BINARY16), device, "layer/w")
-    g = device.from_host(slope, BINARY16)
-    slots = SGD(0.1, 0.5, BINARY32).apply_gradients([(g, w)], {})
-    expected = start.astype(np.float32) - np.float32(0.1) * g.values
-    assert (w.array.to_numpy() == expected.astype(np.float16)).all()
-    assert slots["layer/w"][0].format == BINARY32
-
-
-def test_nothing_is_half_done_when_a_trap_fires_in_the_update():
-    device = Device(control=FpCtl(oflo=True))
-    small, big = (
-        Variable(device.from_host([x], BINARY16), device, f"layer/{x:g}") for x in (1.0, 60000.0)
-    )
-    pairs = [(device.from_host([1.0], BINARY16), small), (device.from_host([-6e4], BINARY16), big)]
-    with pytest.raises(FloatingPointTrap):
-        SGD(1.0).apply_gradients(pairs, {})
-    assert small.array.values.tolist() == [1.0]
-
-
-def test_an_update_can_be_watched():
-    seen = []
-    made = trainer(policy=FP16, observe=seen.append)
-    made.step(X, LABELS)
-    assert [u.variable for u in seen] == made.variables.trainable
-    for u in seen:
-        expected = made.device.subtract(u.before, u.change)
-        assert (u.after.values == expected.values).all()
-
-
-@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
-def test_impossible_learning_rates_are_refused(bad):
-    with pytest.raises(ValueError, match="is no learning rate"):
-        SGD(bad)
-
-
-def test_a_variable_that_the_loss_does_not_use_is_named():
-    made, _ = trained(1)
-    unused = Variable(made.device.zeros((1,), BINARY32), made.device, "unused")
-    made.variables["unused"] = unused
-    with pytest.raises(ValueError, match="the loss does not depend on unused"):
-        made.step(X, LABELS)
-
-
 # Loss scaling ---------------------------------------------------------------------------------
 
 
@@ -168,18 +100,6 @@ def test_dividing_half_gradients_underflows_again_and_single_ones_do_not():
     assert [g.values.tolist() for g, _ in scale.unscale(device, [(half, w)])] == [[0.0]]
     single = device.cast(half, BINARY32)
     assert [g.values.tolist() for g, _ in scale.unscale(device, [(single, w)])] == [[2.0**-26]]
-
-
-@pytest.mark.source("S4-35")
-def test_a_learning_rate_that_underflows_is_warned_of():
-    scale = StaticLossScale(256.0, LEARNING_RATE)
-    with pytest.warns(RuntimeWarning, match=r"learning rate 3.90625e-05 is subnormal in binary16"):
-        trained(1, policy=FP16, optimizer=SGD(0.01), loss_scale=scale)
-    with pytest.warns(RuntimeWarning, match="rounds to 0 in binary16"):
-        trained(1, policy=FP16, optimizer=SGD(1e-8))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        trained(1, policy=MIXED, optimizer=SGD(0.01), loss_scale=scale)
 
 
 @pytest.mark.source("S4-35")

@@ -1,0 +1,111 @@
+"""Adam as TensorFlow computes it, AdamW as PopART does.
+
+Both divide by a root of the mean square plus epsilon; TensorFlow folds the corrections of the
+moments into the learning rate, PopART corrects the moments, so their epsilons are not the same.
+
+Source    tf.train.AdamOptimizer as TensorFlow compiles it (tf2xla, ResourceApplyAdam), its powers
+          of beta in binary32; PopART, accumulatex.cpp (moments) and adamupdaterx.cpp (update).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fpsim.array import Array
+from fpsim.formats import BINARY32, Format
+from ipu.learn.optim.base import Optimizer, Step, check_positive, check_rate, check_share
+from ipu.machine.device import Device
+
+__all__ = ["Adam", "AdamW"]
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Adaptive moments: the mean of gradients over the root of their mean square.
+
+    alpha = (rate · sqrt(1 - p2)) / (1 - p1), p = beta to the power of the step
+    m = m + (g - m) · (1 - beta1)
+    v = v + (g² - v) · (1 - beta2)
+    w = w - (m · alpha) / (sqrt(v) + epsilon)
+
+    The powers are kept in binary32 and cast to the rule's format.
+
+    Rounding  each operation once, in the order written.
+    """
+
+    rate: float = 0.001
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    format: Format | None = None
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate)
+        check_share("beta1", self.beta1)
+        check_share("beta2", self.beta2)
+        check_positive("epsilon", self.epsilon)
+
+    def constants(self, rate: float) -> dict[str, float]:
+        return {"learning rate": rate, "epsilon": self.epsilon}
+
+    def rule(
+        self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
+    ) -> Step:
+        m, v, *powers = slots or self._start(device, g)
+        one = device.context(g.format).constant(1.0)
+        rest1, rest2 = device.subtract(one, self.beta1), device.subtract(one, self.beta2)
+        left1, left2 = (device.subtract(one, device.cast(p, g.format)) for p in powers)
+        alpha = device.divide(device.multiply(device.sqrt(left2), rate), left1)
+        m = device.add(m, device.multiply(device.subtract(g, m), rest1))
+        v = device.add(v, device.multiply(device.subtract(device.multiply(g, g), v), rest2))
+        root = device.add(device.sqrt(v), self.epsilon)
+        change = device.divide(device.multiply(m, alpha), root)
+        return Step(m, change, device.subtract(w, change), (m, v, *self._next(device, powers)))
+
+    def _start(self, device: Device, g: Array) -> tuple[Array, ...]:
+        """No moments yet; the powers of the first step."""
+        none, single = device.zeros(g.shape, g.format), device.context(BINARY32)
+        return none, none, single.constant(self.beta1), single.constant(self.beta2)
+
+    def _next(self, device: Device, powers: list[Array]) -> list[Array]:
+        betas = (self.beta1, self.beta2)
+        return [device.multiply(p, beta) for p, beta in zip(powers, betas, strict=True)]
+
+
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """Adam whose weights also decay, by themselves and not through the gradient.
+
+    m = m · beta1 + (1 - beta1) · g
+    v = v · beta2 + ((1 - beta2) · g) · g
+    u = (m / (1 - p1)) / (sqrt(v / (1 - p2)) + epsilon) + weight_decay · w
+    w = w - rate · u
+
+    The powers and the differences from one are taken in binary32 and cast to the rule's format;
+    1 - beta is a constant.
+
+    Rounding  each operation once, in the order written.
+    """
+
+    weight_decay: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("weight_decay", self.weight_decay)
+
+    def rule(
+        self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
+    ) -> Step:
+        m, v, *powers = slots or self._start(device, g)
+        one = device.context(BINARY32).constant(1.0)
+        left1, left2 = (device.cast(device.subtract(one, p), g.format) for p in powers)
+        fresh = device.multiply(g, 1 - self.beta1)
+        m = device.add(device.multiply(m, self.beta1), fresh)
+        fresh = device.multiply(device.multiply(g, 1 - self.beta2), g)
+        v = device.add(device.multiply(v, self.beta2), fresh)
+        root = device.add(device.sqrt(device.divide(v, left2)), self.epsilon)
+        u = device.divide(device.divide(m, left1), root)
+        if self.weight_decay:
+            u = device.add(u, device.multiply(w, self.weight_decay))
+        change = device.multiply(u, rate)
+        return Step(u, change, device.subtract(w, change), (m, v, *self._next(device, powers)))

@@ -1,0 +1,204 @@
+"""What all optimisers share: gradients of a loss, and their application by a pure rule.
+
+A rule computes in one format, by default the variable's own; every operation in it is a device
+operation with one rounding, so stochastic rounding of parameters happens here. Constants (rates,
+decays) are rounded to nearest into that format.
+
+Source    tf.train.Optimizer: compute_gradients, apply_gradients, minimize.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from fpsim.array import Array
+from fpsim.formats import Format
+from ipu.learn.tensor import Tensor, Watch, gradients
+from ipu.learn.variables import Variable
+from ipu.machine.device import Device
+
+__all__ = [
+    "Observer", "Optimizer", "Pairs", "Slots", "Step", "Update", "check_positive", "check_rate",
+    "check_share", "compute_gradients",
+]  # fmt: skip
+
+#: Gradients with the variables that they are of.
+Pairs = Sequence[tuple[Array, Variable]]
+#: The optimiser's memory of each variable, by the variable's name.
+Slots = Mapping[str, tuple[Array, ...]]
+
+
+class Step(NamedTuple):
+    """What a rule makes of one variable.
+
+    direction    what it follows, before the learning rate.
+    change       what is subtracted from the variable.
+    """
+
+    direction: Array
+    change: Array
+    values: Array
+    slots: tuple[Array, ...]
+
+
+class Update(NamedTuple):
+    """A variable's step: what was meant to happen, and what the format made of it."""
+
+    variable: Variable
+    direction: Array
+    change: Array
+    before: Array
+    after: Array
+
+
+class Observer(Protocol):
+    """Is told of every update of a variable, after all variables have changed."""
+
+    def __call__(self, update: Update, /) -> Any: ...
+
+
+def compute_gradients(
+    loss: Tensor, variables: Sequence[Variable], watch: Watch | None = None
+) -> list[tuple[Array, Variable]]:
+    """(gradient, variable) for each variable, in the variable's format.
+
+    watch     is told of every gradient on the way.
+    Raises    ValueError for a variable that the loss does not depend on.
+    """
+    one = loss.device.context(loss.dtype).constant(1.0)
+    pairs = []
+    for gradient, variable in zip(gradients(loss, variables, one, watch), variables, strict=True):
+        if gradient is None:
+            raise ValueError(f"the loss does not depend on {variable.name}; leave it out")
+        pairs.append((gradient, variable))
+    return pairs
+
+
+class Optimizer(ABC):
+    """A pure rule, and its application to variables.
+
+    rate      the learning rate.
+    format    in which the rule computes and keeps its slots; None: the variable's.
+    """
+
+    rate: float
+    format: Format | None
+    #: Whether the change is linear in the gradients: the learning rate can undo a loss scale.
+    linear: ClassVar[bool] = False
+
+    @abstractmethod
+    def rule(
+        self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
+    ) -> Step:
+        """One step from w with gradient g, both in the rule's format; no slots at first."""
+
+    def constants(self, rate: float) -> dict[str, float]:
+        """Small numbers by which the rule divides or multiplies; they should not underflow."""
+        return {"learning rate": rate}
+
+    def compute_gradients(
+        self, loss: Tensor, variables: Sequence[Variable]
+    ) -> list[tuple[Array, Variable]]:
+        """(gradient, variable) for each variable, in the variable's format."""
+        return compute_gradients(loss, variables)
+
+    def apply_gradients(
+        self, pairs: Pairs, slots: Slots, *, rate: float | None = None,
+        observe: Observer | None = None,
+    ) -> dict[str, tuple[Array, ...]]:  # fmt: skip
+        """Change each variable by its gradient; the new slots.
+
+        Nothing changes if a trap fires: variables take their values after all rules have run.
+
+        Raises    TypeError for a gradient that is neither in its variable's format nor in the
+                  rule's.
+        """
+        rate = self.rate if rate is None else rate
+        self._warn(rate, {self.format or v.dtype for _, v in pairs if v.name not in slots})
+        after = dict(slots)
+        updates = []
+        for gradient, variable in pairs:
+            update, after[variable.name] = self._step(
+                gradient, variable, slots.get(variable.name, ()), rate
+            )
+            updates.append(update)
+        for update in updates:
+            update.variable.assign(update.after)
+            if observe is not None:
+                observe(update)
+        return after
+
+    def _step(
+        self, gradient: Array, variable: Variable, slots: tuple[Array, ...], rate: float
+    ) -> tuple[Update, tuple[Array, ...]]:
+        fmt = self.format or variable.dtype
+        if gradient.format not in (variable.dtype, fmt):
+            raise TypeError(
+                f"the gradient of {variable.name} is {gradient.format}, the variable "
+                f"{variable.dtype}; cast it in apply_gradients (as CastGradientsSGD does), or let "
+                f"the rule compute in its format: format={gradient.format.name.upper()}"
+            )
+        device = variable.device
+        with device.naming(f"{variable.layer}/update"):
+            w, g = device.cast(variable.array, fmt), device.cast(gradient, fmt)
+            step = self.rule(device, w, g, slots, rate)
+            new = device.cast(step.values, variable.dtype)
+        return Update(variable, step.direction, step.change, variable.array, new), step.slots
+
+    def _warn(self, rate: float, formats: set[Format]) -> None:
+        """A constant that is subnormal has lost digits; one that is zero does nothing."""
+        for fmt in sorted(formats, key=lambda f: f.name):
+            for name, value in self.constants(rate).items():
+                if 0 < value < fmt.smallest_normal:
+                    zero = value <= fmt.smallest_subnormal / 2
+                    warnings.warn(
+                        f"{name} {value:g} {'rounds to 0' if zero else 'is subnormal'} in "
+                        f"{fmt.name}; {_ADVICE[name]}, or keep the parameters in binary32",
+                        RuntimeWarning,
+                        stacklevel=3,
+                    )
+
+    def __str__(self) -> str:
+        """Its name and every choice that is not the usual one."""
+        shown = []
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if field.default is MISSING or value != field.default:
+                number = isinstance(value, float)
+                shown.append(f"{field.name}={f'{value:g}' if number else value}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def minimize(
+        self, loss: Tensor, variables: Sequence[Variable], slots: Slots
+    ) -> dict[str, tuple[Array, ...]]:
+        """compute_gradients, then apply_gradients."""
+        return self.apply_gradients(self.compute_gradients(loss, variables), slots)
+
+
+_ADVICE = {
+    "learning rate": "divide the gradients instead",
+    "epsilon": "choose a larger one (the half-precision tutorial takes 1e-4)",
+}
+
+
+def check_rate(rate: float) -> None:
+    """Refuse what is no learning rate."""
+    if not (math.isfinite(rate) and rate > 0):
+        raise ValueError(f"rate={rate} is no learning rate; use a finite positive number")
+
+
+def check_share(name: str, value: float) -> None:
+    """Refuse what is no decay of a moving average."""
+    if not 0 <= value < 1:
+        raise ValueError(f"{name}={value} is out of range; use 0 up to below 1")
+
+
+def check_positive(name: str, value: float) -> None:
+    """Refuse what is negative or not finite."""
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name}={value} is out of range; use a finite number from 0 on")

@@ -1,0 +1,66 @@
+"""RMSProp, with epsilon inside the root as TensorFlow has it.
+
+Source    tf.keras.optimizers.RMSprop as TensorFlow compiles it (tf2xla, ResourceApplyRMSProp); the
+          reciprocal root there is a root and a division here. tf.train.RMSPropOptimizer starts the
+          mean square at one; that is `initial=1`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpsim.array import Array
+from fpsim.formats import Format
+from ipu.learn.optim.base import Optimizer, Step, check_positive, check_rate, check_share
+from ipu.machine.device import Device
+
+__all__ = ["RMSProp"]
+
+
+@dataclass(frozen=True)
+class RMSProp(Optimizer):
+    """Gradients divided by the root of their mean square.
+
+    ms = g² · (1 - decay) + ms · decay
+    v = v · momentum + (g · rate) / sqrt(ms + epsilon)
+    w = w - v
+
+    initial   mean square before the first step.
+
+    Rounding  each operation once, in the order written; 1 - decay too.
+    """
+
+    rate: float
+    decay: float = 0.9
+    momentum: float = 0.0
+    epsilon: float = 1e-7
+    format: Format | None = None
+    initial: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate)
+        check_share("decay", self.decay)
+        check_share("momentum", self.momentum)
+        check_positive("epsilon", self.epsilon)
+        check_positive("initial", self.initial)
+
+    def constants(self, rate: float) -> dict[str, float]:
+        return {"learning rate": rate, "epsilon": self.epsilon}
+
+    def rule(
+        self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
+    ) -> Step:
+        ms, v = slots or self._start(device, g)
+        rest = device.subtract(device.context(g.format).constant(1.0), self.decay)
+        fresh = device.multiply(device.multiply(g, g), rest)
+        ms = device.add(fresh, device.multiply(ms, self.decay))
+        root = device.sqrt(device.add(ms, self.epsilon))
+        moved = device.divide(device.multiply(g, rate), root)
+        v = device.add(device.multiply(v, self.momentum), moved)
+        return Step(g, v, device.subtract(w, v), (ms, v))
+
+    def _start(self, device: Device, g: Array) -> tuple[Array, Array]:
+        ms = device.from_host(np.full(g.shape, self.initial), g.format)
+        return ms, device.zeros(g.shape, g.format)
