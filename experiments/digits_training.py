@@ -8,9 +8,7 @@ nearest swallows it. Every matrix product and every update runs through the simu
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,9 +19,18 @@ from experiments.machine import units_of
 from experiments.processes import in_processes
 from experiments.progress import progress
 from experiments.result import Result, Row, UnitUsed, summary
-from ipu.learn.loss_scale import LEARNING_RATE, LossScale, NoLossScale, StaticLossScale
+from experiments.training import (
+    Looks,
+    Variant,
+    exceptions,
+    name_rows,
+    plot_accuracy,
+    plot_exceptions,
+    plot_losses,
+)  # fmt: skip
+from ipu.learn.loss_scale import LEARNING_RATE, NoLossScale, StaticLossScale
 from ipu.learn.optim import SGD, Update
-from ipu.learn.policy import FP16, FP32, MIXED, Policy
+from ipu.learn.policy import FP16, FP32, MIXED
 from ipu.learn.train import Trainer
 from ipu.machine import FpCtl
 
@@ -37,21 +44,6 @@ DEFAULT = True
 
 RATE, MOMENTUM, BATCH, SCALE = 3e-4, 0.9, 32, 256.0
 EPOCHS, SEEDS = 40, 5
-FLAGS = {"OVERFLOW": "OFLO", "INVALID": "INV", "DIVBYZERO": "DIV0", "UNDERFLOW": "underflow"}
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One way of training: formats, stochastic rounding, loss scale."""
-
-    name: str
-    policy: Policy
-    stochastic: bool = False
-    loss_scale: LossScale = NoLossScale()  # noqa: RUF009  (an immutable value)
-
-    def __str__(self) -> str:
-        rounding = "SR" if self.stochastic else "RNE"
-        return f"{self.policy},rounding={rounding},loss_scale={self.loss_scale.value:g}"
 
 
 #: FP16 parameters: the learning rate is divided, as FP16 gradients would underflow again.
@@ -123,12 +115,12 @@ def _train(job: Job) -> Found:
         for epoch in range(1, job.epochs + 1):
             chosen = islice(digits.batches(learn, BATCH, job.seed, epoch), job.steps)
             losses.append(np.mean([trainer.step(images[b], data.labels[b]) for b in chosen]))
-        exceptions = list(_exceptions(trainer)) if job.counted else []
+        raised = list(exceptions(trainer)) if job.counted else []
         accuracy = trainer.accuracy(images[test], data.labels[test])
     found: list[Row] = [
         {"part": "loss", "epoch": e, "loss": float(x)} for e, x in enumerate(losses, 1)
     ]
-    found += [{"part": "test", "accuracy": accuracy}, *watch.rows(), *exceptions]
+    found += [{"part": "test", "accuracy": accuracy}, *watch.rows(), *raised]
     label: Row = {"policy": variant.name, "seed": job.seed}
     return Found([{**label, **row} for row in found], units_of(trainer.device))
 
@@ -155,18 +147,6 @@ class Watch:
         for layer, (wanted, without, meant, made) in self.sums.items():
             yield {"part": "updates", "layer": layer, "without_effect": float(without / wanted),
                    "movement_lost": float(1 - made / meant)}  # fmt: skip
-
-
-def _exceptions(trainer: Trainer) -> Iterator[Row]:
-    """Per layer and phase: results, and how many raised each exception."""
-    totals: dict[tuple[str, str], Counter[str]] = {}
-    for (tensor, _), row in (trainer.device.counts or {}).items():
-        layer, _, phase = tensor.removeprefix("all_vars/").partition("/")
-        totals.setdefault((layer, phase or "forward"), Counter()).update(row)
-    for (layer, phase), row in totals.items():
-        raised = {name: row[flag] for flag, name in FLAGS.items()}
-        yield {"part": "exceptions", "layer": layer, "phase": phase, "results": row["results"],
-               **raised}  # fmt: skip
 
 
 def _final(rows: list[Row], policy: str) -> tuple[float, float]:
@@ -205,14 +185,15 @@ def plot(result: Result) -> Figure:
         13, 8.6, mosaic="AB;CD", caption=result.answer, width_ratios=[1, 1.2],
         height_ratios=[1.1, 1],
     )  # fmt: skip
-    _plot_losses(curves, result)
-    _plot_accuracy(ends, result)
-    _plot_updates(updates, result)
-    _plot_exceptions(counters, result)
+    looks = _looks()
+    plot_losses(curves, result, looks, bands=("FP32", "FP16"))
+    plot_accuracy(ends, result, looks)
+    _plot_updates(updates, result, looks)
+    plot_exceptions(counters, result, looks)
     return figure
 
 
-def _looks() -> dict[str, dict[str, str]]:
+def _looks() -> Looks:
     """Colour by arithmetic; with a loss scale dashed and hollow."""
     from experiments import drawing
 
@@ -227,44 +208,8 @@ def _looks() -> dict[str, dict[str, str]]:
     }
 
 
-def _plot_losses(axes: Axes, result: Result) -> None:
-    for name, look in _looks().items():
-        rows = result.select(part="loss", policy=name)
-        epochs = sorted({int(str(row["epoch"])) for row in rows})
-        each = np.array([[r["loss"] for r in rows if r["epoch"] == e] for e in epochs])
-        axes.plot(epochs, each.mean(axis=1), label=name, **look)
-        if name in ("FP32", "FP16"):
-            low, high = each.min(axis=1), each.max(axis=1)
-            axes.fill_between(epochs, low, high, color=look["color"], alpha=0.12, linewidth=0)
-    axes.set(title="Training loss (bands: all seeds)", xlabel="epoch",
-             ylabel="cross-entropy (nats)", xlim=(1, max(epochs)))  # fmt: skip
-    axes.legend(fontsize=9, loc="lower left")
-
-
-def _plot_accuracy(axes: Axes, result: Result) -> None:
-    for place, (name, look) in enumerate(_looks().items()):
-        each = 100 * result.column("accuracy", part="test", policy=name)
-        filled = look["color"] if look["linestyle"] == "-" else "white"
-        axes.plot(each, [place] * each.size, "o", color=look["color"], markerfacecolor=filled,
-                  markersize=6, alpha=0.75)  # fmt: skip
-        mean, sd = summary(each)
-        axes.plot([mean, mean], [place - 0.28, place + 0.28], color="#222222", linewidth=2)
-        axes.annotate(f"{mean:.1f} ± {sd:.1f} %", (1.02, place), fontsize=9.5, va="center",
-                      xycoords=("axes fraction", "data"))  # fmt: skip
-    _name_rows(axes)
-    axes.set(title="Test accuracy: one point per seed, and the mean",
-             xlabel="digits recognised (%)")  # fmt: skip
-
-
-def _name_rows(axes: Axes) -> None:
-    """Policies as the rows of a panel, the first on top."""
-    names = list(_looks())
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-
-
-def _plot_updates(axes: Axes, result: Result) -> None:
-    for place, (name, look) in enumerate(_looks().items()):
+def _plot_updates(axes: Axes, result: Result, looks: Looks) -> None:
+    for place, (name, look) in enumerate(looks.items()):
         for k, layer in enumerate(digits.LAYERS):
             where = {"part": "updates", "policy": name, "layer": layer}
             height, strong = place + (k - 0.5) * 0.4, k == 0
@@ -276,42 +221,7 @@ def _plot_updates(axes: Axes, result: Result) -> None:
             axes.barh(height, lost, 0.36, color=look["color"], alpha=alpha, label=bar)
             axes.plot([still], [height], "|", color="#222222", markersize=10, markeredgewidth=1.8,
                       label=tick)  # fmt: skip
-    _name_rows(axes)
+    name_rows(axes, looks)
     axes.set(title="What swamping takes from the updates", xlim=(-2, 102),
              xlabel="share of the intended movement, and of updates (%)")  # fmt: skip
     axes.legend(fontsize=9, loc="lower right")
-
-
-def _plot_exceptions(axes: Axes, result: Result) -> None:
-    axes.axis("off")
-    axes.set_title("Exceptions by layer and phase (first seed)")
-    rows = result.select(part="exceptions")
-    loud = [r for r in rows if any(r[name] for name in FLAGS.values())]
-    places = list(dict.fromkeys((r["layer"], r["phase"]) for r in loud))
-    cells = []
-    for layer, phase in places:
-        found = {r["policy"]: r for r in rows if (r["layer"], r["phase"]) == (layer, phase)}
-        cells.append([f"{layer}, {phase}", *(_cell(found.get(name)) for name in _looks())])
-    heads = ["", *(n.replace(", loss × ", ",\n× ").replace(" + SR", "\n+ SR") for n in _looks())]
-    table = axes.table(cells, colLabels=heads, cellLoc="center", bbox=[0, 0.19, 1, 0.8],
-                       colWidths=[0.24] + [0.109] * len(_looks()))  # fmt: skip
-    table.auto_set_font_size(False)
-    table.set_fontsize(8.5)
-    for (line, _), cell in table.get_celld().items():
-        cell.set(edgecolor="#DDDDDD", facecolor="#F4F7FA" if line == 0 else "white")
-        cell.set_height(cell.get_height() * (1.7 if line == 0 else 1))
-    note = (
-        "Share of results that underflowed (became inexact and subnormal or zero).\n"
-        "OFLO, INV and DIV0 stand below it with their number, if they were raised.\n"
-        "Matrix products: OFLO and INV only; underflow inside a unit is not modelled."
-    )
-    axes.text(0, 0.02, note, fontsize=8.5, transform=axes.transAxes)
-
-
-def _cell(row: Row | None) -> str:
-    if row is None:
-        return ""
-    share = float(row["underflow"]) / max(float(row["results"]), 1)  # type: ignore[arg-type]
-    text = "–" if not share else "< 0.1%" if share < 0.001 else f"{share:.1%}"
-    loud = [f"{name} {row[name]}" for name in ("OFLO", "INV", "DIV0") if row[name]]
-    return "\n".join([text, *loud])

@@ -40,20 +40,27 @@ class Page:
 
 def pages(out: Path) -> list[Page]:
     """The complete results below a folder, in the catalogue's order."""
-    found = []
-    for experiment in catalogue().values():
-        folder = out / experiment.name
-        stored = store.load(folder)
-        if stored is not None:
-            figure = folder / store.FIGURE
-            found.append(
-                Page(experiment, *stored, figure.read_bytes() if figure.exists() else None)
-            )
-    return found
+    found = (page(experiment, out) for experiment in catalogue().values())
+    return [one for one in found if one is not None]
 
 
 def write_report(out: Path) -> Path:
     """Write index.html and index.md for what lies below `out`; returns the page's path."""
+    return write_pages(out / "index", pages(out))
+
+
+def page(experiment: Experiment, out: Path) -> Page | None:
+    """The complete result of one experiment below a folder; None if there is none."""
+    folder = out / experiment.name
+    stored = store.load(folder)
+    if stored is None:
+        return None
+    figure = folder / store.FIGURE
+    return Page(experiment, *stored, figure.read_bytes() if figure.exists() else None)
+
+
+def write_pages(path: Path, found: list[Page]) -> Path:
+    """Write path.html and path.md with these results; returns the page's path."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=lambda name: name is not None and ".html" in name,
@@ -62,8 +69,8 @@ def write_report(out: Path) -> Path:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    content = {"pages": pages(out), "versions": versions()}
+    content = {"pages": found, "versions": versions()}
     for kind in ("md", "html"):
         text = templates.get_template(f"report.{kind}.jinja").render(content)
-        write_whole(out / f"index.{kind}", text.encode())
-    return out / "index.html"
+        write_whole(path.with_name(f"{path.name}.{kind}"), text.encode())
+    return path.with_name(f"{path.name}.html")
