@@ -127,7 +127,7 @@ def _answer(rows: list[Row]) -> str:
         f"error {of(kind, half, 'mean'):+.1e}), with stochastic rounding "
         f"{of(kind, stochastic):.1e} (mean {of(kind, stochastic, 'mean'):+.1e}), float partials "
         f"{of(kind, single):.1e}. Where signs are mixed it is {of('both signs', half):.1e}, "
-        f"{of('both signs', stochastic):.1e} and {of('both signs', single):.1e}: there the partials "
+        f"{of('both signs', stochastic):.1e} and {of('both signs', single):.1e}: there partials "
         "stay small, and stochastic rounding only adds noise."
     )
 

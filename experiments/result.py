@@ -52,6 +52,8 @@ def unit_used(unit: MatrixUnit) -> tuple[UnitUsed, ...]:
 class Result:
     """Rows, parameters, the answer in one sentence with its number, policy and evidence.
 
+    local    rows that another machine would not repeat (BLAS, times): drawn, but not in data.csv.
+
     >>> result = Result([{"n": 1, "sum": 0.25}], answer="It stalls at 0.25.", policy="c=f16")
     >>> print(result.to_csv(), end="")
     n,sum
@@ -65,6 +67,7 @@ class Result:
     policy: str
     parameters: Mapping[str, object] = field(default_factory=dict)
     units: tuple[UnitUsed, ...] = ()
+    local: Sequence[Row] = ()
 
     def select(self, **where: Value) -> list[Row]:
         """The rows in which every named column has the given value."""
@@ -75,17 +78,22 @@ class Result:
         return np.array([row[name] for row in self.select(**where)])
 
     def to_csv(self) -> str:
-        """The rows as CSV: shortest digits that give the same number back, LF line ends."""
-        names = list(dict.fromkeys(name for row in self.rows for name in row))
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows([_cell(row.get(name)) for name in names] for row in self.rows)
-        return text.getvalue()
+        """The rows as CSV."""
+        return to_csv(self.rows)
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """Rows as CSV: shortest digits that give the same number back, LF line ends."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
+    return text.getvalue()
 
 
 def rows_from_csv(text: str) -> list[Row]:
-    """Rows of a file that `Result.to_csv` wrote; empty cells are left out."""
+    """Rows of a file that `to_csv` wrote; empty cells are left out."""
     names, *lines = csv.reader(io.StringIO(text))
     pairs = ((zip(names, map(_value, line), strict=True)) for line in lines)
     return [{name: value for name, value in row if value is not None} for row in pairs]

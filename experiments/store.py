@@ -1,5 +1,8 @@
 """Where results live: FOLDER/NAME/{data.csv, meta.json, figure.png}, each whole or not there.
 
+machine.csv stands beside them where an experiment has rows that another machine would not repeat;
+data.csv holds the others, so it is the same everywhere.
+
 meta.json is written after data.csv and carries its SHA-256, so a run that was interrupted between
 the two is seen as unfinished, and one that was interrupted while drawing can be drawn again.
 """
@@ -13,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments.result import Result, UnitUsed, rows_from_csv
+from experiments.result import Result, Row, UnitUsed, rows_from_csv, to_csv
 from fpsim.files import write_whole
 
-DATA, META, FIGURE = "data.csv", "meta.json", "figure.png"
+DATA, LOCAL, META, FIGURE = "data.csv", "machine.csv", "meta.json", "figure.png"
 
 
 def check_writable(folder: Path) -> None:
@@ -38,7 +41,7 @@ def check_writable(folder: Path) -> None:
 def save_data(folder: Path, result: Result, about: Mapping[str, object]) -> None:
     """Publish rows and description; a figure of an older result goes away first."""
     folder.mkdir(parents=True, exist_ok=True)
-    data = result.to_csv().encode()
+    data, local = to_csv(result.rows).encode(), to_csv(result.local).encode()
     meta = {
         **about,
         "answer": result.answer,
@@ -48,8 +51,11 @@ def save_data(folder: Path, result: Result, about: Mapping[str, object]) -> None
         "data_sha256": hashlib.sha256(data).hexdigest(),
     }
     text = json.dumps(meta, indent=2, ensure_ascii=False, default=str) + "\n"
-    (folder / FIGURE).unlink(missing_ok=True)
+    for old in (FIGURE, LOCAL):
+        (folder / old).unlink(missing_ok=True)
     write_whole(folder / DATA, data)
+    if result.local:
+        write_whole(folder / LOCAL, local)
     write_whole(folder / META, text.encode())
 
 
@@ -68,5 +74,13 @@ def load(folder: Path) -> tuple[Result, dict[str, object]] | None:
         meta["policy"],
         meta["parameters"],
         tuple(UnitUsed(**unit) for unit in meta["units"]),
+        _local(folder),
     )
     return result, meta
+
+
+def _local(folder: Path) -> list[Row]:
+    try:
+        return rows_from_csv((folder / LOCAL).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []

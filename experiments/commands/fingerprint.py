@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from experiments.commands.options import bad_input
@@ -11,18 +13,22 @@ from experiments.commands.options import bad_input
 @click.option("--unit", default="all", show_default=True, metavar="NAME|all",
               help="See: fpsim list units.")  # fmt: skip
 def command(unit: str) -> None:
-    """Probe matrix units: terms, window, cut, rounding, digits, monotone or not."""
+    """Probe matrix units: terms, order, window, cut, digits, rounding, stores, monotone or not."""
     import ipu.machine  # noqa: F401  (registers the units of the IPU)
     from fpsim.fingerprint import fingerprint
     from fpsim.units import UNITS, find_unit
 
     with bad_input():
         units = sorted(UNITS) if unit == "all" else [find_unit(unit).name]
-    row = "{:<26} {:>5} {:>6}  {:<9} {:<8} {:>6}  {:<5}  {:<10}  {}".format
-    click.echo(row("unit", "terms", "window", "cut", "rounding", "digits", "exact", "subnormals",
-                   "monotone"))  # fmt: skip
+    row = "{:<27} {:>5}  {:<9} {:>6}  {:<8}  {:>6}  {:<8} {:>6}  {:>8}  {:<6}  {:<5}  {:<10}  {}"
+    click.echo(row.format("unit", "terms", "order", "window", "cut", "digits", "rounding", "stored",
+                          "channels", "joined", "exact", "subnormals", "monotone"))  # fmt: skip
     for name in units:
-        f = fingerprint(name)
-        window = "all" if f.window is None else f.window
-        truths = ("yes" if t else "no" for t in (f.exact, f.subnormals, f.monotone))
-        click.echo(row(name, f.terms, window, f.cut or "none", f.rounding, f.digits, *truths))
+        f = asdict(fingerprint(name))
+        click.echo(row.format(name, *(_word(key, value) for key, value in f.items())))
+
+
+def _word(key: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ("all" if key == "window" else "-") if value is None else str(value)

@@ -1,0 +1,79 @@
+"""Experiments on matrix units: bounds hold, orderings show, files keep what they must (law)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from experiments import accumulation_order, fingerprints, partials, store
+from fpsim import BINARY16, Context
+from fpsim.units import UNITS
+
+
+@pytest.fixture(scope="module")
+def sums():
+    return partials.run(quick=True, seed=0)
+
+
+def test_errors_of_partials_stay_below_their_bounds(sums):
+    for kind in partials.DATA:
+        for way in ("half partials", "half partials, SR", "float partials"):
+            terms = sums.column("terms", data=kind, way=way)
+            _, linear = partials.bounds(way, terms)
+            assert (sums.column("largest", data=kind, way=way) <= linear).all()
+
+
+def test_one_pass_of_half_partials_is_the_rounded_float_pass(sums):
+    """With 16 terms there is one store either way; SR has another."""
+    for kind in partials.DATA:
+        rms = {row["way"]: row["rms"] for row in sums.select(data=kind, terms=16)}
+        assert rms["half partials"] == rms["float partials, FP16 result"]
+        assert rms["half partials"] < rms["half partials, SR"]
+        assert rms["float partials"] < rms["half partials"] / 1000
+
+
+def test_exact_sums_are_exact():
+    half = Context(BINARY16)
+    a = half.array([[2.0**15, 2.0**-24, -(2.0**15)]])
+    exact, size = partials._exact(a, half.array([[2.0**15], [2.0**-24], [2.0**15]]))
+    assert exact[0, 0] == 2.0**-48
+    assert size[0, 0] == 2.0**31
+
+
+@pytest.fixture(scope="module")
+def orders():
+    return accumulation_order.run(quick=True, seed=0)
+
+
+def test_cancelling_sums_set_units_apart(orders):
+    spread = {kind: np.median(orders.column("ulps", part="spread", data=kind))
+              for kind in accumulation_order.DATA}  # fmt: skip
+    assert spread["cancelling"] > 50 * spread["ordinary"] > 0
+
+
+def test_cut_sums_are_worse_than_rounded_ones(orders):
+    """Truncation of V100 beside rounding to nearest of the AMP, on the same products."""
+    off = {unit: np.median(np.abs(orders.column("ulps", part="error", unit=unit, data="ordinary")))
+           for unit in ("AMP_F16_F32", "V100_F16_F32")}  # fmt: skip
+    assert off["AMP_F16_F32"] < off["V100_F16_F32"]
+
+
+def test_blas_is_kept_apart_and_read_back(orders, tmp_path):
+    assert {row["unit"] for row in orders.local} == {accumulation_order.BLAS}
+    store.save_data(tmp_path, orders, {})
+    assert accumulation_order.BLAS not in (tmp_path / store.DATA).read_text()
+    result, _ = store.load(tmp_path)
+    assert result.local == list(orders.local)
+    assert accumulation_order.plot(result)
+    store.save_data(tmp_path, partials.run(quick=True, seed=0), {})
+    assert not (tmp_path / store.LOCAL).exists()
+
+
+def test_units_that_answer_alike_stand_in_one_line():
+    result = fingerprints.run(quick=True, seed=0)
+    groups = [names for names, _ in fingerprints.kinds(result)]
+    assert sorted(name for names in groups for name in names) == sorted(fingerprints.FEW)
+    assert len(groups) == len(fingerprints.FEW)
+    assert set(fingerprints.FEW) <= set(UNITS)
+    assert "1 of them" in result.answer  # V100
+    assert fingerprints.plot(result)
