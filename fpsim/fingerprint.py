@@ -82,7 +82,7 @@ class Fingerprint:
     digits       kept of the sum from one call to the next.
     rounding     of that sum: RNE or RTZ.
     stored       digits of a partial result.
-    channels     products between two stores; None where a store loses nothing.
+    channels     products between two stores; None where they lose nothing, or there is one.
     joined       the partial result is added after the calls of a pass, not in the first.
     exact        products are exact.
     subnormals   subnormal inputs count.
