@@ -20,7 +20,7 @@ from fpsim.operand import Rows
 from fpsim.places import Places
 from fpsim.product import Marks, Product, Store
 
-__all__ = ["ENGINES", "run"]
+__all__ = ["ENGINES", "accumulate", "finish", "round_outputs", "run"]
 
 #: Fast kernels, tried in this order; each returns False for what it must not run.
 ENGINES = [run_window, run_exact, run_fused]
@@ -41,6 +41,19 @@ def run(
     """
     values = np.zeros(shape, np.float32) if start is None else start.copy()
     marks = np.zeros(shape, np.uint8)
+    accumulate(product, a, b, values, marks, places)
+    finish(product, a.shape[-1], values, marks, places)
+    return values, marks
+
+
+def accumulate(
+    product: Product, a: Carrier | Rows, b: Carrier, values: Carrier, marks: Marks, places: Places
+) -> None:
+    """The passes with their stores: values hold the partials and receive the sums.
+
+    Shapes    as for `run`; values and marks, as the result, in C order.
+    """
+    shape = values.shape
     matrix = (math.prod(shape[:-1]), shape[-1])
     flat, flat_marks = values.reshape(matrix), marks.reshape(matrix)
     if isinstance(a, Rows):
@@ -54,9 +67,27 @@ def run(
         for i, index in enumerate(np.ndindex(*batch)):
             part = places.part(i * shape[-2])
             _run_matrix(product, a[index], b[index], values[index], marks[index], part)
-    for place, rounding in product.endings(a.shape[-1]):
-        _round(rounding, place, flat, flat_marks, places)
-    return values, marks
+
+
+def finish(product: Product, k: int, values: Carrier, marks: Marks, places: Places) -> None:
+    """The roundings after all calls: of a K stored whole, and into the result's format."""
+    if product.whole and k:
+        round_outputs(product.whole, 0, values, marks, places)
+    if product.final:
+        round_outputs(product.final, product.passes(k), values, marks, places)
+
+
+def round_outputs(
+    rounding: Store, place: int, values: Carrier, marks: Marks, places: Places
+) -> None:
+    """Every output rounded at one place."""
+    matrix = (math.prod(values.shape[:-1]), values.shape[-1])
+    flat, flat_marks = values.reshape(matrix), marks.reshape(matrix)
+    step = max(1, _CHUNK // max(1, matrix[1]))
+    for begin in range(0, matrix[0], step):
+        rows = slice(begin, begin + step)
+        words = places.part(begin).words(place, flat[rows].shape)
+        rounding(flat[rows].reshape(-1), flat_marks[rows].reshape(-1), words, places.low)
 
 
 def _run_unfolded(
@@ -68,15 +99,6 @@ def _run_unfolded(
         rows = slice(begin, begin + step)
         some = a.part(rows).matrix()
         _run_matrix(product, some, b, values[rows], marks[rows], places.part(begin))
-
-
-def _round(rounding: Store, place: int, values: Carrier, marks: Marks, places: Places) -> None:
-    """A rounding of every output."""
-    step = max(1, _CHUNK // max(1, values.shape[1]))
-    for begin in range(0, len(values), step):
-        rows = slice(begin, begin + step)
-        words = places.part(begin).words(place, values[rows].shape)
-        rounding(values[rows].reshape(-1), marks[rows].reshape(-1), words, places.low)
 
 
 def _run_matrix(

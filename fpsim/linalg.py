@@ -18,17 +18,16 @@ from fpsim.arithmetic import Carrier
 from fpsim.array import Array
 from fpsim.engines import run
 from fpsim.formats import Format
-from fpsim.places import Places
-from fpsim.product import find_product
-from fpsim.publish import checked_target, fold_flags, published, row_and_column, wants_marks
+from fpsim.publish import row_and_column
+from fpsim.request import Request
 from fpsim.rounded import dot, rounded_matmul
 from fpsim.sums import mean, sum  # noqa: A004  (numpy's name)
-from fpsim.units import UNITS, MatrixUnit, find_unit
+from fpsim.units import MatrixUnit
 
 if TYPE_CHECKING:
     from fpsim.context import Context
 
-__all__ = ["dot", "matmul", "mean", "rounded_matmul", "sum", "with_partials"]
+__all__ = ["dot", "matmul", "mean", "result_shape", "rounded_matmul", "sum"]
 
 
 def matmul(
@@ -67,65 +66,19 @@ def matmul(
     >>> [matmul(a, b, unit).values.tolist() for unit in ("AMP_F16_F32", "AMP_F16_F16")]
     [[[90002.0]], [[inf]]]
     """
-    unit = with_partials(find_unit(unit), partials)
-    _check_inputs(unit, a, b)
-    context = _result_context(unit, a, context)
-    shape = _result_shape(a, b)
-    product = find_product(unit, a.format, b.format, context.settings, scale, subnormals)
-    start = _start(unit, accumulator, shape)
-    target = checked_target(context, out, shape)
-    places = Places(context, product.places(a.shape[-1]), shape)
-    values, marks = run(product, a.values, b.values, start, shape, places)
-    raised = int(np.bitwise_or.reduce(marks, axis=None)) if marks.any() else 0
-    fold_flags(
-        context, "matmul", raised, values, marks if wants_marks(context) else None,
-        lambda index: row_and_column(a.values, b.values, index),
+    request = Request(
+        "matmul", unit, {"a": a, "b": b}, context=context, partials=partials, scale=scale,
+        subnormals=subnormals, out=out,
     )  # fmt: skip
-    places.advance()
-    return published(context, values, target, out)
+    shape = result_shape(a, b)
+    start = _start(request.unit, accumulator, shape)
+    places = request.open(shape, request.product.places(a.shape[-1]))
+    values, marks = run(request.product, a.values, b.values, start, shape, places)
+    return request.publish(values, marks, lambda index: row_and_column(a.values, b.values, index))
 
 
-def with_partials(unit: MatrixUnit, partials: Format | None) -> MatrixUnit:
-    """The member of a unit's family with these partials and the same preset; None: the unit."""
-    if partials is None or partials == unit.partials:
-        return unit
-    family = [u for u in UNITS.values() if u.family == unit.family and u.preset == unit.preset]
-    for member in family:
-        if member.partials == partials:
-            return member
-    raise ValueError(
-        f"partials={partials} is not offered by {unit.family}; "
-        f"use {' or '.join(str(u.partials) for u in family)}"
-    )
-
-
-def _check_inputs(unit: MatrixUnit, a: Array, b: Array) -> None:
-    for name, operand in (("a", a), ("b", b)):
-        if not isinstance(operand, Array):
-            raise TypeError(
-                f"{name} is {type(operand).__name__}, not an Array; convert with ctx.array({name})"
-            )
-        if operand.format not in unit.inputs:
-            names = " or ".join(str(f) for f in unit.inputs)
-            raise TypeError(
-                f"unit {unit} takes {names} inputs, got {operand.format} for {name}. "
-                f"Convert it: {name}.to({unit.inputs[0].name.upper()})."
-            )
-
-
-def _result_context(unit: MatrixUnit, a: Array, context: Context | None) -> Context:
-    if context is None:
-        same = a.format == unit.partials
-        return a.context if same else a.context.replace(format=unit.partials)
-    if unit.partials.precision < context.format.precision:
-        raise ValueError(
-            f"partials={unit.partials} are narrower than the result in {context.format}; "
-            f"use partials={context.format} or a {unit.partials} context"
-        )
-    return context
-
-
-def _result_shape(a: Array, b: Array) -> tuple[int, ...]:
+def result_shape(a: Array, b: Array) -> tuple[int, ...]:
+    """Of a product of matrices, leading dimensions broadcast."""
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(
             f"a has shape {a.shape}, b has shape {b.shape}; give matrices (..., M, K) and "

@@ -49,7 +49,7 @@ class Places:
             self._given = context.source.draw(context.operation, size, context.settings.random_most)
         self._count = math.prod(shape)
         self._stride = shape[-1] if shape else 1
-        self._first = 0
+        self._first = self._passed = 0
 
     @property
     def active(self) -> bool:
@@ -61,10 +61,14 @@ class Places:
         """Whether R stands in the low bits of the words, else in the top ones."""
         return self._given is not None
 
-    def part(self, row: int = 0, column: int = 0) -> Places:
-        """The same words where output (0, 0) is the one at this row and column of the result."""
+    def part(self, row: int = 0, column: int = 0, place: int = 0) -> Places:
+        """The same words where output (0, 0) is the one at this row and column of the result.
+
+        Places are counted from `place` on: they belong to the rest of K.
+        """
         moved = copy(self)
         moved._first += row * self._stride + column
+        moved._passed += place
         return moved
 
     def words(
@@ -74,6 +78,7 @@ class Places:
         n = math.prod(shape)
         if not self.active:
             return NO_WORDS
+        place += self._passed
         if self._given is not None:
             row = self._rounding.index(place) * self._count
             return self._given[row + self._numbers(shape)[:n].astype(np.intp)]
@@ -93,13 +98,16 @@ class Places:
         numbers = self._numbers(shape, _SPARE)
         if self._given is not None:
             words = np.zeros((n_places, len(numbers)), np.uint32)
-            words[:, :n] = self._given.reshape(-1, self._count)[:n_places, numbers[:n]]
+            begin = self._rounding.index(self._passed)
+            given = self._given.reshape(-1, self._count)[begin : begin + n_places]
+            words[:, :n] = given[:, numbers[:n]]
             return words
         count = self._per_block
-        words = np.empty((-(-n_places // count) * count, len(numbers)), np.uint32)
-        for i in range(0, n_places, count):
-            self._fill(words[i : i + count], numbers, i // count)
-        return words
+        first, skipped = divmod(self._passed, count)
+        words = np.empty((-(-(skipped + n_places) // count) * count, len(numbers)), np.uint32)
+        for i in range(0, len(words), count):
+            self._fill(words[i : i + count], numbers, first + i // count)
+        return words[skipped:]
 
     @property
     def _per_block(self) -> int:

@@ -91,6 +91,11 @@ class Product:
         return None if self.unit.calls is None else self._narrowing
 
     @cached_property
+    def whole(self) -> Store | None:
+        """The same where a pass is the whole of K: after the last call."""
+        return self._narrowing if self.unit.calls is None else None
+
+    @cached_property
     def _narrowing(self) -> Store | None:
         narrower = self.unit.partials.precision < self.unit.emitted.precision
         return _store(self.settings, self.unit.partials) if narrower else None
@@ -108,12 +113,6 @@ class Product:
     def passes(self, k: int) -> int:
         """Passes over k products."""
         return min(k, 1) if self.unit.calls is None else self.depth(k) // self.unit.channels
-
-    def endings(self, k: int) -> list[tuple[int, Store]]:
-        """Roundings after all calls, with their places: the store of a whole K, the last one."""
-        n = self.passes(k)
-        whole = self._narrowing if self.unit.calls is None and k else None
-        return [(place, rounding) for place, rounding in ((0, whole), (n, self.final)) if rounding]
 
     def places(self, k: int) -> range:
         """Rounding places by the context: the stores of an output, then the last rounding."""

@@ -21,7 +21,7 @@ from fpsim.flags import Flags, FloatingPointTrap
 if TYPE_CHECKING:
     from fpsim.context import Context
 
-__all__ = ["checked_target", "fold_flags", "published", "row_and_column", "wants_marks"]
+__all__ = ["Out", "checked_target", "fold_flags", "published", "row_and_column", "wants_marks"]
 
 Marks = NDArray[np.uint8]
 Out = Array | Carrier | None

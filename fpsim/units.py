@@ -40,7 +40,7 @@ from fpsim.formats import (
 )  # fmt: skip
 from fpsim.rounding import RNE, RTZ, Rounding
 
-__all__ = ["UNITS", "MatrixUnit", "find_unit", "register"]
+__all__ = ["UNITS", "MatrixUnit", "find_unit", "register", "with_partials"]
 
 _CUTS = ("truncate", "sticky")
 _ORDERS = ("ascending", "pairs")
@@ -177,6 +177,20 @@ def find_unit(unit: str | MatrixUnit) -> MatrixUnit:
     close = difflib.get_close_matches(key, UNITS, 1, 0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise ValueError(f"unit={unit!r} is not known.{hint} See: fpsim list units")
+
+
+def with_partials(unit: MatrixUnit, partials: Format | None) -> MatrixUnit:
+    """The member of a unit's family with these partials and the same preset; None: the unit."""
+    if partials is None or partials == unit.partials:
+        return unit
+    family = [u for u in UNITS.values() if u.family == unit.family and u.preset == unit.preset]
+    for member in family:
+        if member.partials == partials:
+            return member
+    raise ValueError(
+        f"partials={partials} is not offered by {unit.family}; "
+        f"use {' or '.join(str(u.partials) for u in family)}"
+    )
 
 
 # NVIDIA ---------------------------------------------------------------------------------------

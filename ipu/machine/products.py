@@ -17,7 +17,7 @@ from fpsim import linalg
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.formats import BINARY16, F143, F152, Format
-from fpsim.units import MatrixUnit, find_unit
+from fpsim.units import MatrixUnit, find_unit, with_partials
 from ipu.machine.choice import Field, choose, fitting_partials
 from ipu.machine.control import DENORMALS
 from ipu.machine.cost import Planner
@@ -120,7 +120,7 @@ class Products(Verbs):
         if unit is None:
             asked = partials or self.partials_for(inputs, verb, out=out)
             return choose(self.target, inputs, asked, self.preset, field)
-        found = linalg.with_partials(find_unit(unit), partials)
+        found = with_partials(find_unit(unit), partials)
         self.target.instruction(found)
         return found
 
