@@ -36,22 +36,33 @@ def format_lines() -> Iterator[str]:
         )
 
 
+#: Constants of a unit whose evidence is listed, one letter each.
+_JUDGED = ("terms", "window", "cut", "rounding")
+
+
 def unit_lines() -> Iterator[str]:
     """The catalogue of matrix units: what they align, cut, add and round, and how we know."""
     import ipu.machine  # noqa: F401  (registers the units of the IPU)
     from fpsim.units import UNITS
 
-    row = "{:<26} {:<10} {:>6} {:>6}  {:<9} {:<16} {:<11} {}".format
-    yield row("name", "inputs", "terms", "window", "cut", "accumulator", "evidence", "instruction")
+    row = "{:<27} {:<9} {:<8} {:>6} {:>6}  {:<8} {:<15} {:<8} {}".format
+    head = ("name", "inputs", "partials", "terms", "window", "cut", "accumulator", "evidence")
+    yield row(*head, "instruction")
     for name, unit in sorted(UNITS.items()):
         inputs = ",".join(fmt.name for fmt in unit.inputs)
-        terms = f"{unit.chain}x{unit.terms}" if unit.chain > 1 else unit.terms
+        calls = "K" if unit.calls is None else unit.calls
+        terms = f"{calls}x{unit.terms}" if calls != 1 else unit.terms
         window, cut = ("exact", "none") if unit.window is None else (unit.window, unit.cut)
         sums = f"{unit.accumulator} {unit.rounding}"
-        evidence = str(unit.weakest_evidence)
-        yield row(name, inputs, terms, window, cut, sums, evidence, unit.instruction)
+        known = " ".join(
+            str(unit.facts[c].evidence)[0] if c in unit.facts else "-" for c in _JUDGED
+        )
+        partials = unit.partials.name
+        yield row(name, inputs, partials, terms, window, cut, sums, known, unit.instruction)
     yield ""
-    yield "evidence: the weakest of a unit's constants; each one: fpsim.units.find_unit(NAME).facts"
+    yield "terms: calls x products of a call in one pass, after which partials are stored"
+    yield f"evidence: of {', '.join(_JUDGED)}; Documented, Measured, Inferred, Assumed, - no such"
+    yield "source of each one: fpsim.units.find_unit(NAME).facts"
 
 
 def bench_lines() -> Iterator[str]:

@@ -1,6 +1,5 @@
 """The simulated machine: targets, control registers, and the device that computes."""
 
-from ipu.machine import slic, vmac  # noqa: F401  (registers their units)
 from ipu.machine.control import (
     ALL_ON,
     FRAMEWORK_DEFAULT,
@@ -10,11 +9,14 @@ from ipu.machine.control import (
     FpCtl,
     FpSts,
 )  # fmt: skip
+from ipu.machine.cost import Planner
 from ipu.machine.device import Device
+from ipu.machine.instructions import Instruction
+from ipu.machine.ledger import Ledger, Row
 from ipu.machine.target import BOW, HYPOTHETICAL, MK1, MK2, MK2_FP8, TARGETS, Target, find_target
 
 __all__ = [
     "ALL_ON", "BOW", "FRAMEWORK_DEFAULT", "HYPOTHETICAL", "MK1", "MK2", "MK2_FP8", "POPART_CHECKS",
-    "POPLAR_STRUCT_DEFAULT", "POWER_ON", "TARGETS", "Device", "FpCtl", "FpSts", "Target",
-    "find_target",
+    "POPLAR_STRUCT_DEFAULT", "POWER_ON", "TARGETS", "Device", "FpCtl", "FpSts", "Instruction",
+    "Ledger", "Planner", "Row", "Target", "find_target",
 ]  # fmt: skip

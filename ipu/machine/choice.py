@@ -34,15 +34,15 @@ class Field(NamedTuple):
     stride: int
 
 
-def kinds(field: Field | None) -> tuple[str, ...]:
-    """Units for a product in order of preference; the first that the target has for its inputs.
+def kinds(inputs: Format, field: Field | None) -> tuple[str, ...]:
+    """Units for a product in order of preference; the first that the target has is taken.
 
-    >>> kinds(Field(channels=16, groups=1, stride=1)), kinds(Field(3, 1, 2))
+    >>> kinds(BINARY16, Field(channels=16, groups=1, stride=1)), kinds(BINARY16, Field(3, 1, 2))
     (('AMP',), ('SLIC', 'VMAC', 'AMP'))
     """
     if field is None or (field.channels >= 4 and field.groups == 1):
         return ("AMP",)
-    if field.channels <= 4 and field.stride <= 2:
+    if field.channels <= 4 and field.stride <= 2 and inputs != BINARY32:
         return ("SLIC", "VMAC", "AMP")
     return ("VMAC", "AMP")
 
@@ -76,7 +76,7 @@ def choose(
     if inputs not in _SHORT or partials not in _SHORT:
         wrong = inputs if inputs not in _SHORT else partials
         raise ValueError(f"{wrong} goes into no unit of an IPU; use {', '.join(target.units)}")
-    for kind in kinds(field):
+    for kind in kinds(inputs, field):
         offered = [u for u in target.units if u.startswith(f"{kind}_{_SHORT[inputs]}_")]
         if offered:
             return _with_preset(_with_partials(offered, partials), preset)
@@ -86,12 +86,10 @@ def choose(
 
 
 def _with_partials(offered: list[str], partials: Format) -> str:
-    """The one with these partials; a unit that never stores before the end has but one."""
+    """The one with these partials."""
     wanted = [u for u in offered if u.endswith(f"_{_SHORT[partials]}")]
     if wanted:
         return wanted[0]
-    if offered[0].startswith("VMAC"):
-        return offered[0]
     family = find_unit(offered[0]).family
     known = " or ".join(str(find_unit(u).partials) for u in offered)
     raise ValueError(f"partials={partials} is not offered by {family}; use {known}")

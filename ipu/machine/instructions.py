@@ -5,6 +5,9 @@ outputs side by side, multiply-adds          DOCUMENTED  instruction set (8 unit
                                              assembly of the convolution partials (v4)
 rates of f8 and bfloat16                     INFERRED    units × terms; bfloat16 ASSUMED
 weights of a unit, 32 bytes                  DOCUMENTED  poplibs, PerformanceEstimation.hpp
+SLIC: 2 outputs per instruction, 4 in v4     DOCUMENTED  instruction set; poplibs; f32 INFERRED
+SLIC: 16 cycles of 8 bytes to load           DOCUMENTED  poplibs, PerformanceEstimation.hpp
+vector MAC: an instruction per cycle         INFERRED    six workers take turns
 
 An instruction and its v4 form give the same bits: one record, two costs. f16v4sihoamp is the single
 pass whose result leaves as binary16, rounded once: the record AMP_F16_F32 with a binary16 result.
@@ -16,10 +19,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import ipu.machine.amp  # noqa: F401  (registers the units)
 from fpsim.evidence import Evidence, Fact
 from fpsim.formats import BINARY16, Format
 from fpsim.units import MatrixUnit, find_unit
+from ipu.machine import amp, slic, vmac  # noqa: F401  (registers their units)
 
 __all__ = ["BFLOAT16_ONLY", "EIGHT_UNITS", "QUARTERS", "SIXTEEN_UNITS", "Instruction"]
 
@@ -29,7 +32,7 @@ class Instruction:
     """One matrix instruction.
 
     unit      record of its arithmetic, whose presets have the same cost.
-    columns   outputs that share a load of weights.
+    columns   outputs that are computed side by side, from one load of weights.
     macs      multiply-adds per cycle and tile.
     weights   bytes of one load of weights.
     leaves    format of the results.
@@ -62,6 +65,9 @@ _ISA = (Evidence.DOCUMENTED, "Tile Vertex Instruction Set")
 _ASM = (Evidence.DOCUMENTED, "poplibs, assembly of the convolution partials, PerformanceEstimation")
 _LOAD = (Evidence.DOCUMENTED, "poplibs, PerformanceEstimation.hpp: units × 32 bytes")
 _PRODUCT = (Evidence.INFERRED, "units × terms; poplibs inlineAssemblerConv.hpp")
+_WINDOW = (Evidence.DOCUMENTED, "poplibs, PerformanceEstimation.hpp: 16 cycles of 8 bytes")
+_AS_AMP = (Evidence.INFERRED, "as f32sisoamp: one term per unit and cycle")
+_WORKERS = (Evidence.INFERRED, "one instruction per cycle, as six workers take turns")
 _FICTION = (Evidence.ASSUMED, "as the f16 form; not an IPU feature")
 
 
@@ -76,17 +82,46 @@ def _amp(
     )  # fmt: skip
 
 
+def _slic(
+    name: str, unit: str, macs: int, known: tuple[Evidence, str], leaves: Format | None = None
+) -> Instruction:
+    """Four outputs of a window, in two turns where an instruction makes two."""
+    record = find_unit(unit)
+    return Instruction(
+        name, record, 4, Fact(macs, *known), Fact(128, *_WINDOW), leaves or record.partials
+    )
+
+
+def _vmac(name: str, unit: str, columns: int, macs: int) -> Instruction:
+    """Weights come with the operands, none are loaded before."""
+    record = find_unit(unit)
+    return Instruction(
+        name, record, columns, Fact(macs, *_WORKERS), Fact(0, *_WORKERS), record.partials
+    )
+
+
 #: Every target has these.
 EIGHT_UNITS = (
     _amp("f16v4hihoamp", "AMP_F16_F16", 8, _ISA),
     _amp("f16v4sisoamp", "AMP_F16_F32", 8, _ISA),
     _amp("f16v4sihoamp", "AMP_F16_F32", 8, _ISA, BINARY16),
     _amp("f32sisoamp", "AMP_F32_F32", 8, _ISA),
+    _slic("f16v4hihoslic", "SLIC_F16_F16", 32, _ISA),
+    _slic("f16v4sisoslic", "SLIC_F16_F32", 32, _ISA),
+    _slic("f16v4sihoslic", "SLIC_F16_F32", 32, _ISA, BINARY16),
+    _slic("f32sisoslic", "SLIC_F32_F32", 8, _AS_AMP),
+    _vmac("f16v4cmac", "VMAC_F16_F32", 1, 4),
+    _vmac("f16v4cmac", "VMAC_F16_F16", 1, 4),
+    _vmac("f32v2mac", "VMAC_F32_F32", 2, 2),
 )
 #: The second set of units came with Mk2; binary32 partials of f16 inputs still use one.
 SIXTEEN_UNITS = (
     _amp("f16v4hihov4amp", "AMP_F16_F16", 16, _ASM),
     _amp("f32sisov2amp", "AMP_F32_F32", 16, _ASM),
+    _slic("f16v4hihov4slic", "SLIC_F16_F16", 64, _ASM),
 )
-QUARTERS = (_amp("f8v8hihov4amp", "AMP_F8_F16", 16, _PRODUCT),)
+QUARTERS = (
+    _amp("f8v8hihov4amp", "AMP_F8_F16", 16, _PRODUCT),
+    _slic("f8v8hihov4slic", "SLIC_F8_F16", 128, _PRODUCT),
+)
 BFLOAT16_ONLY = (_amp("f16v4sisoamp of bfloat16", "AMP_BF16_F32", 8, _FICTION),)

@@ -23,6 +23,9 @@ PRESETS = ("window", "sticky", "exact", "sequential_f32")
 WIDTHS = (Evidence.INFERRED, "adder input of 33 bits, 2 before the point (TAMP_* constants)")
 UNKNOWN = (Evidence.ASSUMED, "not found; presets window, sticky, exact")
 NEAREST = (Evidence.ASSUMED, "nearest even into the binary32 accumulator after every call")
+#: What the readings that are not the default rest on.
+_UNCUT = (Evidence.ASSUMED, "a reading to compare with: nothing is cut")
+_REFERENCE = (Evidence.ASSUMED, "poplibs' CPU reference; the hardware's widths say otherwise")
 
 
 def with_presets(units: Iterable[MatrixUnit]) -> tuple[MatrixUnit, ...]:
@@ -35,10 +38,14 @@ def _readings(unit: MatrixUnit) -> list[MatrixUnit]:
     return [
         unit,
         replace(unit, name=f"{unit.name}.sticky", cut="sticky", preset="sticky"),
-        replace(unit, name=f"{unit.name}.exact", window=None, preset="exact"),
+        replace(
+            unit, name=f"{unit.name}.exact", window=None, preset="exact",
+            evidence={**unit.evidence, "window": _UNCUT},
+        ),
         replace(
             unit, name=f"{unit.name}.sequential_f32", terms=1,
             calls=None if whole else unit.channels, window=None,
             join=None if whole else BINARY32, product_rounded=True, preset="sequential_f32",
+            evidence={**unit.evidence, **dict.fromkeys(("terms", "calls", "window"), _REFERENCE)},
         ),
     ]  # fmt: skip

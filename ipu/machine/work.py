@@ -14,12 +14,14 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from fpsim.units import MatrixUnit
 from ipu.machine.instructions import Instruction
+from ipu.machine.slic import grouping
 
 __all__ = ["Convolution", "Work", "of_convolution", "of_matmul", "of_weight_gradient"]
 
-#: Channels and taps of a SLIC window.
-_LANES = 4
+#: Channels per group with which groups share a window of the SLIC.
+_MOST = 4
 
 Shape = tuple[int, ...]
 
@@ -67,22 +69,31 @@ def _broadcast(a: Shape, b: Shape) -> Shape:
 def of_convolution(convolution: Convolution, instruction: Instruction) -> Work:
     """Forward, and the gradient to the input with output channels as K."""
     positions = math.prod(convolution.output[:-1])
-    columns = convolution.output[-1] // convolution.groups
     taps = math.prod(convolution.kernel)
     useful = positions * convolution.output[-1] * taps * convolution.depth
-    if instruction.unit.name.startswith("SLIC"):
-        return _slim(convolution, positions, columns, useful)
+    if instruction.unit.taps > 1:
+        return _slim(convolution, instruction, positions, useful)
+    columns = convolution.output[-1] // convolution.groups
     blocks = convolution.groups * -(-columns // instruction.columns)
-    channels = instruction.unit.channels
-    return Work(positions, taps * -(-convolution.depth // channels), blocks, useful)
+    return Work(positions, _passes(convolution, taps, instruction.unit), blocks, useful)
 
 
-def _slim(convolution: Convolution, positions: int, columns: int, useful: int) -> Work:
-    height, width = convolution.kernel
-    depth = 1 << (convolution.depth - 1).bit_length()  # 3 channels take the lanes of 4
-    together = max(_LANES // depth, 1)
-    blocks = -(-convolution.groups // together) * -(-columns // (_LANES // together))
-    passes = height * -(-width // _LANES) * -(-depth // _LANES)
+def _passes(convolution: Convolution, taps: int, unit: MatrixUnit) -> int:
+    """A pass holds channels of one kernel position; a unit without passes pads the whole K."""
+    if unit.calls is None:
+        return -(-taps * convolution.depth // unit.channels)
+    return taps * -(-convolution.depth // unit.channels)
+
+
+def _slim(
+    convolution: Convolution, instruction: Instruction, positions: int, useful: int
+) -> Work:  # fmt: skip
+    unit, (height, width) = instruction.unit, convolution.kernel
+    lanes = unit.channels // unit.taps
+    together = 1 if convolution.depth > _MOST else grouping(convolution.depth)[0]
+    columns = convolution.output[-1] // convolution.groups
+    blocks = -(-convolution.groups // together) * -(-columns * together // instruction.columns)
+    passes = height * -(-width // unit.taps) * -(-convolution.depth // lanes)
     return Work(positions * convolution.stride, passes, blocks, useful)
 
 

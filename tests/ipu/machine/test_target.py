@@ -51,6 +51,24 @@ def test_every_instruction_of_the_amp_is_somewhere():
     assert names["hypothetical"] == names["mk2"] | {"f16v4sisoamp of bfloat16"}
 
 
+def test_slic_and_vector_mac_come_in_all_forms():
+    names = {
+        t.name: {i.name for i in t.instructions if "amp" not in i.name} for t in (MK1, MK2, MK2_FP8)
+    }
+    slim = {f"f16v4{form}slic" for form in ("hiho", "siho", "siso")} | {"f32sisoslic"}
+    assert names["mk1"] == slim | {"f16v4cmac", "f32v2mac"}
+    assert names["mk2"] == names["mk1"] | {"f16v4hihov4slic"}
+    assert names["mk2-fp8"] == names["mk2"] | {"f8v8hihov4slic"}
+
+
+@pytest.mark.source("S4-02")
+def test_a_slic_makes_two_or_four_outputs_of_sixteen_products_per_instruction():
+    rates = {i.name: i.macs.value for i in MK2_FP8.instructions}
+    assert (rates["f16v4hihoslic"], rates["f16v4hihov4slic"]) == (2 * 16, 4 * 16)
+    assert rates["f8v8hihov4slic"] == 4 * 32
+    assert rates["f16v4hihov4amp"] == rates["f16v4hihov4slic"]
+
+
 def test_records_name_their_instructions():
     for target in TARGETS.values():
         for instruction in target.instructions:
