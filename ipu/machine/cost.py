@@ -86,8 +86,9 @@ def price(
     """The cheapest split of a product over at most so many tiles (default: all of the target).
 
     >>> from ipu.machine.target import MK2
-    >>> instruction = MK2.instructions[4]  # f16v4hihov4amp: 64 cycles to load, 4 per position
-    >>> price(Work(100, 2, 1, 100 * 32 * 16), Memory(6400, 1024, 3200), instruction, MK2, tiles=1)
+    >>> from fpsim.units import find_unit
+    >>> wide = MK2.instruction(find_unit("AMP_F16_F16"))  # 64 cycles to load, 4 per position
+    >>> price(Work(100, 2, 1, 51200), Memory(6400, 1024, 3200), wide, MK2, tiles=1)
     Price(tiles=1, weight_loads=2, steps=1, macs=51200, cycles=928)
     """
     macs = work.positions * work.passes * work.blocks * instruction.columns
