@@ -1,117 +1,245 @@
-"""Elementary functions, rounded once into the format of their argument.
+"""Elementary functions, correctly rounded into the format of their argument, in every mode.
 
-Values are made in binary64 from + - * / and exact scalings alone, so they are the same on every
-machine: no platform library is called. The last digit of the binary64 value is jammed to odd, as
-no result but those listed is exact.
+A value is first rounded to odd at 53 digits; that decides every later rounding. It comes from an
+enclosure in binary64 (`enclosures`) unless a place where some rounding changes its mind lies inside
+that enclosure: then from as many digits as it takes (`hard_cases`).
 
-Error     The binary64 values are within 2**-51 of the function, relative; so results in formats of
-          precision <= 24 are correctly rounded unless the function lies that close to a rounding
-          boundary (for binary32 one argument in about 2**26).
-Source    Tang, ACM TOMS 15 (1989) and 16 (1990): table of 2**(j/32); atanh series.
+Rounding  once, in the argument's context; a stochastic one with the digits it asks for.
+Flags     INVALID where the function is not defined, DIVBYZERO at a pole, which has the value that
+          x / 0 has in the context; the rest from the rounding.
+Source    IEEE 754-2019 §9.2; Ziv, ACM TOMS 17 (1991); Boldo & Melquiond 2008 (round to odd).
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.arithmetic import Carrier
+from fpsim import hard_cases
+from fpsim.arithmetic import Carrier, apply, as_read, fold
 from fpsim.array import Array
+from fpsim.compare import is_signalling
+from fpsim.enclosures import FUNCTIONS
 from fpsim.flags import Flags
+from fpsim.rounding import RNE
+from fpsim.settings import Settings
 
-__all__ = ["exp", "log"]
+__all__ = ["erf", "exp", "log", "rsqrt", "sigmoid", "tanh"]
 
 Wide = NDArray[np.float64]
+Out = Array | Carrier | None
 
-#: ln 2 to 160 bits, from its series sum 1/(k 2**k).
-_LN2 = sum((Fraction(1, k << k) for k in range(1, 161)), Fraction(0))
-
-
-def _power_of_two(j: int) -> float:
-    """2**(j/32), correctly rounded, by integer bisection of the 32nd power."""
-    low, high = 1 << 60, 1 << 61
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if middle**32 <= 1 << (60 * 32 + j) else (low, middle)
-    return float(Fraction(low, 1 << 60))
+#: Elements worked on at a time: their intermediate results stay in the cache.
+_BLOCK = 1 << 13
 
 
-_TABLE = np.array([_power_of_two(j) for j in range(32)])
-_STEPS = float(32 / _LN2)
-#: ln 2 / 32 in two parts: multiples of the first up to 2**16 are exact.
-_STEP_HIGH = float(Fraction(int(_LN2 * (1 << 32)), 1 << 37))
-_STEP_LOW = float(_LN2 / 32 - Fraction(_STEP_HIGH))
-_LN2_HIGH = _STEP_HIGH * 32
-_LN2_LOW = _STEP_LOW * 32
-_EXP = [1.0 / f for f in (720, 120, 24, 6, 2)]
-_ATANH = [2.0 / k for k in range(23, 2, -2)]
+@dataclass(frozen=True)
+class _Edges:
+    """Where a function has simple values.
+
+    infinities  values at -infinity and +infinity.
+    at_zero     value at ±0; None where that is the zero itself, or a pole.
+    exact       argument and value, beside zero's.
+    negative    whether it is defined below zero.
+    pole        what over ±0 the pole is: "-1/|0|" or "1/0"; "" where there is none.
+    """
+
+    infinities: tuple[float, float]
+    at_zero: float | None = None
+    exact: tuple[float, float] | None = None
+    negative: bool = True
+    pole: str = ""
 
 
-def exp(x: Array, out: Array | Carrier | None = None) -> Array:
+_EDGES = {
+    "exp": _Edges((0.0, np.inf), at_zero=1.0),
+    "log": _Edges((np.nan, np.inf), exact=(1.0, 0.0), negative=False, pole="-1/|0|"),
+    "tanh": _Edges((-1.0, 1.0)),
+    "sigmoid": _Edges((0.0, 1.0), at_zero=0.5),
+    "rsqrt": _Edges((np.nan, 0.0), negative=False, pole="1/0"),
+    "erf": _Edges((-1.0, 1.0)),
+}
+
+
+def exp(x: Array, out: Out = None) -> Array:
     """e**x, rounded once; exp(0) = 1 is exact.
-
-    Flags     from the rounding: OVERFLOW above the range, UNDERFLOW below it.
 
     >>> import fpsim as fp
     >>> exp(fp.Context(fp.BINARY32).array([0.0, 1.0]))
     Array([1.        , 2.71828175], binary32)
     """
-    wide = x.values.astype(np.float64)
-    values = _jammed(_exp(wide), np.isfinite(wide) & (wide != 0))
-    return x.context.rounded("exp", [x.values], out, wide=values)
+    return _rounded("exp", x, out)
 
 
-def log(x: Array, out: Array | Carrier | None = None) -> Array:
-    """The natural logarithm, rounded once; log(1) = 0 is exact.
-
-    Flags     DIVBYZERO for 0 (the result is -infinity), INVALID for x < 0.
+def log(x: Array, out: Out = None) -> Array:
+    """The natural logarithm, rounded once; log(1) = 0 is exact, log(0) a pole.
 
     >>> import fpsim as fp
     >>> log(fp.Context(fp.BINARY32).array([1.0, 10.0]))
     Array([0.        , 2.30258512], binary32)
     """
-    wide = x.values.astype(np.float64)
-    found = (wide == 0) * np.uint8(Flags.DIVBYZERO) + (wide < 0) * np.uint8(Flags.INVALID)
-    values = _jammed(_log(wide), np.isfinite(wide) & (wide > 0) & (wide != 1))
-    return x.context.rounded("log", [x.values], out, wide=values, found=found)
+    return _rounded("log", x, out)
 
 
-def _exp(x: Wide) -> Wide:
-    """exp in binary64; beyond the range of every narrower format it stops growing."""
-    x = np.clip(x, -700.0, 700.0, where=np.isfinite(x), out=x.copy())
-    finite = np.where(np.isfinite(x), x, 0.0)
-    n = np.rint(finite * _STEPS)
-    r = (finite - n * _STEP_HIGH) - n * _STEP_LOW
-    tail = _horner(_EXP, r)
-    steps = n.astype(np.int64)
-    base = _TABLE[steps & 31]
-    values: Wide = np.ldexp(base + base * (r + r * r * tail), (steps >> 5).astype(np.int32))
-    return np.where(np.isfinite(x), values, np.where(x < 0, 0.0, x))
+def tanh(x: Array, out: Out = None) -> Array:
+    """The hyperbolic tangent, rounded once; tanh(±0) = ±0 is exact.
+
+    >>> import fpsim as fp
+    >>> tanh(fp.Context(fp.BINARY16).array([0.5, -20.0]))
+    Array([ 0.4621582, -1.       ], binary16)
+    """
+    return _rounded("tanh", x, out)
 
 
-def _log(x: Wide) -> Wide:
-    positive = np.isfinite(x) & (x > 0)
-    m, e = np.frexp(np.where(positive, x, 1.0))
-    low = m < 0.7071067811865476
-    m, e = np.where(low, 2 * m, m), e - low
-    f = (m - 1) / (m + 1)
-    square = f * f
-    values: Wide = (f * square * _horner(_ATANH, square) + e * _LN2_LOW + 2 * f) + e * _LN2_HIGH
-    beyond = np.where(x == 0, -np.inf, np.where(x < 0, np.nan, x))
-    return np.where(positive, values, beyond)
+def sigmoid(x: Array, out: Out = None) -> Array:
+    """1 / (1 + e**-x), rounded once; sigmoid(0) = 1/2 is exact.
+
+    >>> import fpsim as fp
+    >>> sigmoid(fp.Context(fp.BINARY16).array([0.0, 1.0]))
+    Array([0.5       , 0.73095703], binary16)
+    """
+    return _rounded("sigmoid", x, out)
 
 
-def _horner(coefficients: list[float], x: Wide) -> Wide:
-    value: Any = coefficients[0]
-    for c in coefficients[1:]:
-        value = value * x + c
-    result: Wide = value
+def rsqrt(x: Array, out: Out = None) -> Array:
+    """1 / sqrt(x), rounded once; a pole at ±0, whose sign the value has.
+
+    >>> import fpsim as fp
+    >>> rsqrt(fp.Context(fp.BINARY16).array([4.0, 3.0]))
+    Array([0.5       , 0.57714844], binary16)
+    """
+    return _rounded("rsqrt", x, out)
+
+
+def erf(x: Array, out: Out = None) -> Array:
+    """2/sqrt(pi) times the integral of e**(-t*t) from 0 to x, rounded once; erf(±0) = ±0.
+
+    >>> import fpsim as fp
+    >>> erf(fp.Context(fp.BINARY16).array([0.5, 1.0]))
+    Array([0.52050781, 0.84277344], binary16)
+    """
+    return _rounded("erf", x, out)
+
+
+# Values ---------------------------------------------------------------------------------------
+
+
+@np.errstate(all="ignore")
+def _wide(name: str, x: Carrier, settings: Settings) -> Wide:
+    """Values of which every rounding these settings know is that of f(x)."""
+    flat, result = x.reshape(-1), np.empty(x.size)
+    for start in range(0, x.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        result[part] = _block(name, flat[part].astype(np.float64), settings)
+    return result.reshape(x.shape)
+
+
+def _block(name: str, x: Wide, settings: Settings) -> Wide:
+    edges = _EDGES[name]
+    special = ~np.isfinite(x) | (x == 0)
+    if not edges.negative:
+        special |= x < 0
+    if edges.exact is not None:
+        special |= x == edges.exact[0]
+    if not special.any():
+        return _ordinary(name, x, settings)
+    values = _special(edges, x, -np.nan if settings.nan == "x86" else np.nan)
+    values[~special] = _ordinary(name, x[~special], settings)
+    return values
+
+
+def _special(edges: _Edges, x: Wide, made: float) -> Wide:
+    """Values where they are simple; `made` is the NaN outside the domain."""
+    low, high = edges.infinities
+    values = np.where(x == np.inf, high, np.where(x == -np.inf, low, x))
+    if not edges.negative:
+        values = np.where(x < 0, made, values)
+    if edges.exact is not None:
+        values = np.where(x == edges.exact[0], edges.exact[1], values)
+    if edges.at_zero is not None:
+        values = np.where(x == 0, edges.at_zero, values)
+    return values
+
+
+def _ordinary(name: str, x: Wide, settings: Settings) -> Wide:
+    high, low, error = FUNCTIONS[name](x)
+    nearest = high + low
+    rest = (high - nearest) + low
+    bits = nearest.view(np.int64)
+    # Places where a rounding changes its mind are multiples of this many last digits.
+    step = 1 << _free_digits(settings)
+    place = ((bits + step // 2) & -step).view(np.float64)
+    values = _to_odd(nearest, bits, rest)
+    for index in np.flatnonzero(np.abs((nearest - place) + rest) < error):
+        values[index] = hard_cases.to_odd(name, float(x[index]))
+    return values
+
+
+def _free_digits(settings: Settings) -> int:
+    """Of 53 digits, those behind the last that a rounding looks at: midpoints, or residuals."""
+    return 53 - (settings.format.precision + 1 + settings.random_most)
+
+
+def _to_odd(nearest: Wide, bits: NDArray[np.int64], rest: Wide) -> Wide:
+    """nearest + rest rounded to odd: toward zero, then the last digit set where inexact."""
+    beyond = (rest != 0) & (np.signbit(rest) != np.signbit(nearest))
+    odd: Wide = ((bits - beyond) | (rest != 0)).view(np.float64)
+    return odd
+
+
+# Flags ----------------------------------------------------------------------------------------
+
+
+def _rounded(name: str, x: Array, out: Out) -> Array:
+    context = x.context
+    if context.settings.native:
+        raise TypeError(
+            f"{name} is not offered in binary64, the native reference; use a narrower format"
+        )
+    (given,) = context.carriers((x,))
+    edges, settings = _EDGES[name], _keeping_infinities(context.settings)
+    read = as_read(given, settings)
+    wide = _wide(name, read, settings)
+    found = _found(edges, read)
+    pole = read == 0 if edges.pole else None
+    poles = None if pole is None or not pole.any() else _poles(edges, read[pole], settings)
+    bits = context.draw(wide.shape, settings)
+
+    def compute(target: Carrier | None, marks: NDArray[np.uint8] | None) -> tuple[Carrier, int]:
+        values, flags = apply("convert", [wide], settings, out=target, element_flags=marks, **bits)
+        if poles is not None:
+            values[pole] = poles
+        if found is not None:
+            flags |= fold(found if marks is None else marks | found, marks)
+        return values, flags
+
+    result = context.publish(name, [given], compute, out)
+    context.advance(settings)
     return result
 
 
-def _jammed(values: Wide, inexact: NDArray[np.bool_]) -> Wide:
-    """The last digit set where the value is not exact: never a tie, never mistaken for exact."""
-    return (values.view(np.int64) | inexact).view(np.float64)
+@lru_cache(maxsize=64)
+def _keeping_infinities(settings: Settings) -> Settings:
+    """What becomes of an infinite operand of a conversion is no matter of a function's value."""
+    return settings.replace(infinite_input="keep") if settings.format.has_infinity else settings
+
+
+def _found(edges: _Edges, x: Carrier) -> NDArray[np.uint8] | None:
+    """Flags that no rounding raises; None if there are none."""
+    invalid = is_signalling(x)
+    if not edges.negative:
+        invalid |= x < 0
+    found = invalid * np.uint8(Flags.INVALID)
+    if edges.pole:
+        found |= (x == 0) * np.uint8(Flags.DIVBYZERO)
+    return found if found.any() else None
+
+
+def _poles(edges: _Edges, zeros: Carrier, settings: Settings) -> Carrier:
+    above, below = (-1, np.abs(zeros)) if edges.pole == "-1/|0|" else (1, zeros)
+    plain = settings.replace(rounding=RNE, subnormals="keep")
+    values, _ = apply("divide", [np.full_like(zeros, above), below], plain)
+    return values

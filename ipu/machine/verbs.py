@@ -80,6 +80,22 @@ class Verbs(ABC):
         """The natural logarithm, rounded once (modelled as `exp` is)."""
         return elementary.log(self._mine(x))
 
+    def tanh(self, x: Array) -> Array:
+        """The hyperbolic tangent, rounded once (modelled as `exp` is)."""
+        return elementary.tanh(self._mine(x))
+
+    def sigmoid(self, x: Array) -> Array:
+        """1 / (1 + e**-x), rounded once (modelled as `exp` is)."""
+        return elementary.sigmoid(self._mine(x))
+
+    def rsqrt(self, x: Array) -> Array:
+        """1 / sqrt(x), rounded once (modelled as `exp` is)."""
+        return elementary.rsqrt(self._mine(x))
+
+    def erf(self, x: Array) -> Array:
+        """The error function, rounded once (modelled as `exp` is)."""
+        return elementary.erf(self._mine(x))
+
     def maximum(self, x: Operand, y: Operand) -> Array:
         """The larger; INV when a NaN is read, which wins only with max_nan="propagate"."""
         larger: Array = getattr(self._of(x, y), MAXIMUM[self.max_nan])(x, y)
