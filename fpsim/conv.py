@@ -148,8 +148,9 @@ def _weight_gradient(
     for begin, end, windows in blocks(x, extents, request.unit.channels):
         for g in range(groups):
             left, weights = windows.columns(positions, g * channels), right[begin:end]
-            part = places.part(0, g * n, product.passes(begin))
-            accumulate(product, left, weights[:, g * n : (g + 1) * n], sums[g], marks[g], part)
+            part, found = places.part(0, g * n, product.passes(begin)), np.zeros_like(marks[g])
+            accumulate(product, left, weights[:, g * n : (g + 1) * n], sums[g], found, part)
+            marks[g] |= found
     for g in range(groups):
         finish(product, len(right), sums[g], marks[g], places.part(0, g * n))
 

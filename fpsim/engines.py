@@ -51,7 +51,7 @@ def accumulate(
 ) -> None:
     """The passes with their stores: values hold the partials and receive the sums.
 
-    Shapes    as for `run`; values and marks, as the result, in C order.
+    Shapes    as for `run`; values and marks, as the result, in C order; marks are zero before.
     """
     shape = values.shape
     matrix = (math.prod(shape[:-1]), shape[-1])

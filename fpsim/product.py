@@ -106,6 +106,12 @@ class Product:
         fmt = self.settings.format
         return _store(self.settings, fmt) if fmt != self.unit.partials else None
 
+    @cached_property
+    def reduced(self) -> Store | None:
+        """The rounding of a binary32 sum of partials into the result."""
+        fmt = self.settings.format
+        return _store(self.settings, fmt) if fmt != BINARY32 else None
+
     def depth(self, k: int) -> int:
         """k products and the zeros that make them whole passes."""
         return -(-k // self.unit.channels) * self.unit.channels
