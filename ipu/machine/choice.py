@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fpsim.evidence import Evidence, Fact
 from fpsim.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
-from fpsim.units import MatrixUnit, find_unit
+from fpsim.units import MatrixUnit, find_unit, with_partials
 from ipu.machine.target import Target
 
 __all__ = ["RULE", "Field", "choose", "fitting_partials", "kinds"]
@@ -79,23 +79,12 @@ def choose(
     for kind in kinds(inputs, field):
         offered = [u for u in target.units if u.startswith(f"{kind}_{_SHORT[inputs]}_")]
         if offered:
-            return _with_preset(_with_partials(offered, partials), preset)
+            return _with_preset(with_partials(find_unit(offered[0]), partials), preset)
     raise ValueError(
         f"target={target.name} has no unit for {inputs}; use {', '.join(target.units)}"
     )
 
 
-def _with_partials(offered: list[str], partials: Format) -> str:
-    """The one with these partials."""
-    wanted = [u for u in offered if u.endswith(f"_{_SHORT[partials]}")]
-    if wanted:
-        return wanted[0]
-    family = find_unit(offered[0]).family
-    known = " or ".join(str(find_unit(u).partials) for u in offered)
-    raise ValueError(f"partials={partials} is not offered by {family}; use {known}")
-
-
-def _with_preset(name: str, preset: str) -> MatrixUnit:
+def _with_preset(unit: MatrixUnit, preset: str) -> MatrixUnit:
     """A preset that the unit does not have changes nothing: its arithmetic has no unknown."""
-    unit = find_unit(name)
-    return find_unit(f"{name}.{preset}") if unit.window is not None else unit
+    return find_unit(f"{unit.name}.{preset}") if unit.window is not None else unit

@@ -104,7 +104,7 @@ def price(
     temporary = (memory.left + memory.partials / across) / down + memory.right / across
     budget = planner.available_memory_proportion * target.tile_memory.value
     steps = np.clip(np.ceil(temporary / budget), 1, positions)
-    loads = blocks * work.passes * steps
+    loads = blocks * work.passes * steps * (instruction.weights.value > 0)
     rate = LOAD_BYTES[planner.use_128bit_conv_unit_load].value
     cycles = blocks * work.passes * positions * instruction.cycles
     cycles = np.ceil(cycles + loads * (instruction.weights.value / rate))

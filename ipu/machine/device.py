@@ -28,8 +28,8 @@ from fpsim.settings import Settings
 from ipu.machine import amp
 from ipu.machine.choice import RULE
 from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, choices, dump, status
+from ipu.machine.convolutions import Convolutions
 from ipu.machine.cost import Planner
-from ipu.machine.products import Products
 from ipu.machine.target import MK2, Target, find_target
 from ipu.machine.verbs import MAXIMUM
 
@@ -68,7 +68,7 @@ class MachineContext(Context):
         return self.device.registers() + (f"\nin {tensor}" if tensor else "")
 
 
-class Device(Products):
+class Device(Convolutions):
     """A target with control bits, status, seed and counters, and the verbs of its arithmetic.
 
     target          a `Target` or its name.

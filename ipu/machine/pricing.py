@@ -19,8 +19,8 @@ from ipu.machine.work import Work
 
 __all__ = ["WorkOf", "row"]
 
-#: A product's work, once it is known on which instruction.
-WorkOf = Callable[[Instruction], Work]
+#: A product's work, once its instruction and the shape of the result are known.
+WorkOf = Callable[[Instruction, tuple[int, ...]], Work]
 
 
 def row(
@@ -29,7 +29,7 @@ def row(
 ) -> Row:  # fmt: skip
     """What the product costs on the target."""
     instruction = target.instruction(unit)
-    work = work_of(instruction)
+    work = work_of(instruction, product.shape)
     if work.passes == 1:
         # The only pass may leave the result's format; else the last partial is cast afterwards.
         instruction = target.instruction(unit, product.format)

@@ -101,7 +101,7 @@ class Products(Verbs):
 
         return self._product(
             "matmul", chosen, (x, y), out, compute,
-            lambda instruction: of_matmul(x.shape, y.shape, instruction),
+            lambda instruction, _: of_matmul(x.shape, y.shape, instruction),
         )  # fmt: skip
 
     # How ------------------------------------------------------------------------------------

@@ -14,13 +14,15 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from fpsim.units import MatrixUnit
 from ipu.machine.instructions import Instruction
 from ipu.machine.slic import grouping
 
 __all__ = ["Convolution", "Work", "of_convolution", "of_matmul", "of_weight_gradient"]
 
-#: Channels per group with which groups share a window of the SLIC.
+#: Channels per group up to which groups share a vector of the SLIC.
 _MOST = 4
 
 Shape = tuple[int, ...]
@@ -39,7 +41,7 @@ class Convolution(NamedTuple):
     """A convolution to outputs (batch, height, width, columns of all groups), K over `depth`."""
 
     output: Shape
-    kernel: tuple[int, int]
+    kernel: Shape
     depth: int
     groups: int
     stride: int
@@ -53,17 +55,11 @@ def of_matmul(a: Shape, b: Shape, instruction: Instruction) -> Work:
     Work(positions=5, passes=2, blocks=2, useful=900)
     """
     k, columns = b[-2:]
-    stack = math.prod(_broadcast(a[:-2], b[:-2])) if len(b) > 2 else 1
+    stack = math.prod(np.broadcast_shapes(a[:-2], b[:-2])) if len(b) > 2 else 1
     rows = a[-2] if len(b) > 2 else math.prod(a[:-1])
     blocks = stack * -(-columns // instruction.columns)
     passes = -(-k // instruction.unit.channels)
     return Work(rows, passes, blocks, stack * rows * k * columns)
-
-
-def _broadcast(a: Shape, b: Shape) -> Shape:
-    longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
-    shorter = (1,) * (len(longer) - len(shorter)) + shorter
-    return tuple(max(m, n) if m and n else 0 for m, n in zip(longer, shorter, strict=True))
 
 
 def of_convolution(convolution: Convolution, instruction: Instruction) -> Work:
@@ -90,16 +86,26 @@ def _slim(
 ) -> Work:  # fmt: skip
     unit, (height, width) = instruction.unit, convolution.kernel
     lanes = unit.channels // unit.taps
-    together = 1 if convolution.depth > _MOST else grouping(convolution.depth)[0]
+    together = _groups_in(lanes, convolution.depth)
     columns = convolution.output[-1] // convolution.groups
     blocks = -(-convolution.groups // together) * -(-columns * together // instruction.columns)
     passes = height * -(-width // unit.taps) * -(-convolution.depth // lanes)
     return Work(positions * convolution.stride, passes, blocks, useful)
 
 
-def of_weight_gradient(fields: int, weights: Shape, groups: int, instruction: Instruction) -> Work:
-    """K is batch × field; weights have shape (height, width, channels of a group, columns)."""
-    rows, columns = math.prod(weights[:-1]), weights[-1] // groups
+def _groups_in(lanes: int, depth: int) -> int:
+    """Groups of so many channels that share a vector of so many lanes."""
+    if depth > _MOST:
+        return 1
+    groups, channels = grouping(depth)
+    return max(1, min(groups, lanes // channels))
+
+
+def of_weight_gradient(
+    gradient: Shape, weights: Shape, groups: int, instruction: Instruction
+) -> Work:
+    """K is batch × field of the gradient; weights are (height, width, channels, columns)."""
+    fields, rows, columns = math.prod(gradient[:-1]), math.prod(weights[:-1]), weights[-1] // groups
     blocks = groups * -(-columns // instruction.columns)
     passes = -(-fields // instruction.unit.channels)
     return Work(rows, passes, blocks, fields * rows * weights[-1])

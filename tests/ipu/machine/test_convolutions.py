@@ -1,0 +1,142 @@
+"""Convolutions of a device: the unit's own result (differential), the rule, ledger, registers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fpsim import BINARY16, BINARY32, F143, FloatingPointTrap, conv
+from fpsim.unfold import order
+from fpsim.units import find_unit
+from ipu.machine import MK1, MK2, MK2_FP8, Device, FpCtl
+from ipu.machine.work import Convolution, of_convolution, of_weight_gradient
+
+
+def arrays(device, x, w, fmt=BINARY16, seed=1):
+    rng = np.random.default_rng(seed)
+    return [device.from_host(rng.standard_normal(shape), fmt) for shape in (x, w)]
+
+
+@pytest.mark.parametrize("partials", [BINARY16, BINARY32])
+@pytest.mark.parametrize(
+    ("channels", "outputs", "groups", "units"),
+    [(8, 5, 1, ("AMP", "AMP", "AMP")), (3, 8, 1, ("SLIC", "AMP", "AMP")),
+     (4, 4, 2, ("SLIC", "SLIC", "AMP")), (12, 2, 2, ("VMAC", "SLIC", "AMP"))],
+)  # fmt: skip
+def test_each_product_takes_the_unit_of_its_k_channels(channels, outputs, groups, units, partials):
+    device = Device(conv_partials=partials, preset="exact")
+    x, w = arrays(device, (2, 5, 6, channels), (3, 2, channels // groups, outputs))
+    options = {"stride": (2, 1), "groups": groups}
+    short = "F16" if partials == BINARY16 else "F32"
+    chosen = [f"{unit}_F16_{short}.exact" for unit in units]
+    y = device.conv2d(x, w, **options)
+    same = {"context": device.context(BINARY16), "subnormals": "flush_both", **options}
+    found = [y, device.conv2d_input_gradient(y, w, x.shape, **options),
+             device.conv2d_weight_gradient(x, y, w.shape, **options)]  # fmt: skip
+    assert [unit for _, _, unit in device.ledger.rows] == chosen
+    wanted = [conv.conv2d(x, w, chosen[0], **same),
+              conv.conv2d_input_gradient(y, w, chosen[1], x.shape, **same),
+              conv.conv2d_weight_gradient(x, y, chosen[2], w.shape, **same)]  # fmt: skip
+    for got, want in zip(found, wanted, strict=True):
+        assert (got.codes() == want.codes()).all()
+        assert got.context is device.context(BINARY16)
+
+
+def test_a_stride_of_three_is_not_for_the_slic():
+    device = Device()
+    x, w = arrays(device, (1, 7, 7, 3), (3, 3, 3, 2))
+    device.conv2d(x, w, stride=(1, 3))
+    assert device.ledger.last.unit == "VMAC_F16_F32"
+    device.conv2d(x, w, stride=(1, 3), unit="slic_f16_f32.sticky", partials=BINARY16)
+    assert device.ledger.last.unit == "SLIC_F16_F16.sticky"
+    with pytest.raises(ValueError, match="stride=0 is no step"):
+        device.conv2d(x, w, stride=0)
+    with pytest.raises(ValueError, match="target=mk2 has no unit SLIC_F8_F16; use one of"):
+        device.conv2d(x, w, unit="SLIC_F8_F16")
+    with pytest.raises(ValueError, match="give images"):
+        device.conv2d(x, x.reshape((7, 21)))
+
+
+def test_single_convolutions_with_few_channels_go_to_the_vector_mac():
+    device = Device()
+    x, w = arrays(device, (1, 4, 4, 1), (3, 3, 1, 2), BINARY32)
+    device.conv2d(x, w)
+    assert device.ledger.last.unit == "VMAC_F32_F32"
+    assert device.ledger.last.weight_loads == 0
+
+
+def test_quarters_convolve_into_halves():
+    device = Device(MK2_FP8)
+    x, w = arrays(device, (1, 4, 4, 32), (1, 1, 32, 16), F143)
+    y = device.conv2d(x, w, out=BINARY16, scale=3)
+    assert y.format == BINARY16
+    same = {"context": device.context(BINARY16), "subnormals": "flush_both"}
+    assert (y.codes() == conv.conv2d(x, w, "AMP_F8_F16", scale=3, **same).codes()).all()
+    assert device.ledger.last.macs == device.ledger.last.useful
+
+
+def test_convolutions_trap_and_name_the_tensor():
+    device = Device(control=FpCtl(oflo=True))
+    x = device.from_host(np.full((1, 1, 2, 4), 300.0), BINARY16)
+    w = device.from_host(np.full((1, 1, 4, 1), 300.0), BINARY16)
+    with device.naming("stem"), pytest.raises(FloatingPointTrap, match="in stem") as caught:
+        device.conv2d(x, w)
+    assert caught.value.index == (0, 0, 0, 0)
+    assert device.ledger.last is None
+
+
+def test_stochastic_convolutions_can_be_kept_out():
+    x, w = (np.full(shape, 0.3) for shape in ((2, 4, 4, 16), (3, 3, 16, 8)))
+    for disable, operations in ((False, 1), (True, 0)):
+        device = Device(control=FpCtl(esr=True), disable_sr_for_amp_vertices=disable)
+        device.conv2d(device.from_host(x, BINARY16), device.from_host(w, BINARY16))
+        assert device.clock.operation == operations
+
+
+# Cost -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["AMP_F16_F16", "AMP_F32_F32", "SLIC_F16_F32", "SLIC_F32_F32"])
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (2, 5)])
+@pytest.mark.parametrize("depth", [1, 3, 4, 20])
+def test_passes_are_those_of_the_order_of_k(unit, kernel, depth):
+    instruction = MK2.instruction(find_unit(unit))
+    work = of_convolution(Convolution((2, 5, 5, 8), kernel, depth, 1, 1), instruction)
+    assert work.passes * instruction.unit.channels == len(order(kernel, depth, instruction.unit))
+    assert work.useful == 2 * 25 * 8 * depth * math.prod(kernel)
+
+
+def test_the_vector_mac_pads_the_whole_k():
+    instruction = MK2.instruction(find_unit("VMAC_F16_F32"))
+    work = of_convolution(Convolution((1, 4, 4, 6), (3, 3), 5, 1, 1), instruction)
+    assert work == (16, 12, 6, 16 * 6 * 45)
+
+
+@pytest.mark.source("poplibs: ConvVertexType.cpp")
+@pytest.mark.parametrize(
+    ("depth", "groups", "outputs", "blocks"),
+    [(4, 1, 8, 2), (3, 1, 8, 2), (4, 2, 8, 2), (2, 8, 16, 4), (1, 8, 8, 2), (1, 6, 12, 4),
+     (1, 3, 3, 1)],
+)  # fmt: skip
+def test_groups_share_the_four_channels_of_a_slic(depth, groups, outputs, blocks):
+    instruction = MK2.instruction(find_unit("SLIC_F16_F16"))
+    shape = Convolution((1, 6, 6, outputs), (3, 3), depth, groups, 1)
+    assert of_convolution(shape, instruction).blocks == blocks
+
+
+def test_a_slic_feeds_each_element_of_the_field_once():
+    """Stride 2 halves the outputs of a row but not the elements that go by, half of them for nothing."""
+    instruction = MK1.instruction(find_unit("SLIC_F16_F16"))
+    plain, wide = (
+        of_convolution(Convolution((1, 8, 8 // s, 4), (3, 3), 4, 1, s), instruction) for s in (1, 2)
+    )
+    assert (plain.positions, wide.positions) == (64, 64)
+    assert wide.useful * 2 == plain.useful
+
+
+def test_the_gradient_to_the_weights_has_the_field_as_k():
+    instruction = MK2.instruction(find_unit("AMP_F16_F16"))
+    work = of_weight_gradient((2, 5, 6, 40), (3, 3, 8, 40), 2, instruction)
+    assert work == (3 * 3 * 8, 4, 2 * 2, 60 * 72 * 40)
