@@ -127,7 +127,7 @@ def test_groups_share_the_four_channels_of_a_slic(depth, groups, outputs, blocks
 
 
 def test_a_slic_feeds_each_element_of_the_field_once():
-    """Stride 2 halves the outputs of a row but not the elements that go by, half of them for nothing."""
+    """Stride 2 halves the outputs of a row, not the elements that go by."""
     instruction = MK1.instruction(find_unit("SLIC_F16_F16"))
     plain, wide = (
         of_convolution(Convolution((1, 8, 8 // s, 4), (3, 3), 4, 1, s), instruction) for s in (1, 2)
