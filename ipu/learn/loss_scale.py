@@ -1,30 +1,48 @@
 """Loss scaling: immutable values that scale the loss, undo it, and return their successor.
 
-Two ways back (routes): the gradients are divided before they are applied, or, where the update is
-linear in the gradient (SGD with or without momentum), the learning rate is divided instead.
+Three ways back (routes): the gradients are divided before they are applied; or, where the update is
+linear in the gradient (SGD with or without momentum), the learning rate is divided instead; or,
+where it hardly depends on the gradient's size (RMSProp, Adam), only epsilon is scaled. In the
+last two the optimiser's slots are kept scaled, and rescaled when the scale changes.
 
-Source    Micikevicius et al. 2018; Graphcore's TensorFlow 1 tutorial on half precision.
+Source    Micikevicius et al. 2018; Graphcore's TensorFlow 1 tutorial on half precision; PyTorch,
+          torch.amp.GradScaler (dynamic); Graphcore's Keras, parameter_unscaling_optimizer.py.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from fpsim.array import Array
 from fpsim.flags import Flags, FloatingPointTrap
+from fpsim.formats import BINARY32
 from ipu.learn import ops
-from ipu.learn.tensor import Tensor
-from ipu.learn.variables import Variable
+from ipu.learn.optim.base import Optimizer, Pairs
+from ipu.learn.tensor import Node, Tensor
 from ipu.machine.device import Device
 
-__all__ = ["GRADIENTS", "LEARNING_RATE", "LossScale", "NoLossScale", "StaticLossScale",
-           "find_loss_scale"]  # fmt: skip
+__all__ = [
+    "EPSILON", "GRADIENTS", "LEARNING_RATE", "DynamicLossScale", "LossScale", "NoLossScale",
+    "Scaling", "Statistic", "StaticLossScale", "find_loss_scale",
+]  # fmt: skip
 
-GRADIENTS, LEARNING_RATE = "gradients", "learning_rate"
+GRADIENTS, LEARNING_RATE, EPSILON = "gradients", "learning_rate", "epsilon"
+_LEAST, _MOST = float(BINARY32.smallest_normal), float(BINARY32.max)
+_ROUTES = (GRADIENTS, LEARNING_RATE, EPSILON)
 
-Pairs = Sequence[tuple[Array, Variable]]
+
+class Statistic:
+    """What a loss scale looks at during one step; by default nothing."""
+
+    def watch(self, node: Node, gradient: Array) -> None:
+        """Told of every gradient of the backward passes."""
+
+    def collect(self, pairs: Pairs) -> None:
+        """Told of the scaled gradients of each mini-batch."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +54,9 @@ class LossScale:
         """The factor in use now."""
         return 1.0
 
+    def check(self, optimizer: Optimizer, *, saturates: bool) -> None:
+        """Refuse an optimiser, or a machine whose overflows saturate, that it cannot work with."""
+
     def scale(self, loss: Tensor) -> Tensor:
         """The loss, multiplied; binary32."""
         return loss
@@ -44,12 +65,25 @@ class LossScale:
         """The gradients that the optimiser shall see."""
         return pairs
 
-    def learning_rate(self, rate: float) -> float:
-        """The learning rate that the optimiser shall use."""
-        return rate
+    def optimizer(self, optimizer: Optimizer) -> Optimizer:
+        """The optimiser that shall see them."""
+        return optimizer
 
-    def successor(self, pairs: Pairs) -> LossScale:
-        """The loss scale of the next step, after seeing these gradients."""
+    @property
+    def scales_slots(self) -> bool:
+        """Whether the optimiser's slots are those of scaled gradients."""
+        return False
+
+    def statistic(self) -> Statistic:
+        """An observer for the next step."""
+        return Statistic()
+
+    def applies(self, pairs: Pairs) -> bool:
+        """Whether these scaled gradients are good enough to be applied."""
+        return True
+
+    def successor(self, pairs: Pairs, statistic: Statistic) -> LossScale:
+        """The loss scale of the next step, after seeing these scaled gradients."""
         return self
 
 
@@ -62,16 +96,13 @@ class NoLossScale(LossScale):
 
 
 @dataclass(frozen=True)
-class StaticLossScale(LossScale):
-    """A constant factor.
+class Scaling(LossScale):
+    """A factor in use and a route back: what all real loss scales share.
 
     factor    finite and positive; a power of two scales without rounding.
     route     "gradients": each gradient is divided, in its own format, so a binary16 gradient may
               underflow again; "learning_rate": the learning rate is divided, for optimisers whose
-              update is linear in the gradient; momentum is then kept scaled.
-
-    >>> StaticLossScale(256.0, route="learning_rate").learning_rate(0.01)
-    3.90625e-05
+              update is linear in the gradient; "epsilon": epsilon is scaled, for RMSProp and Adam.
     """
 
     factor: float
@@ -80,22 +111,32 @@ class StaticLossScale(LossScale):
     def __post_init__(self) -> None:
         if isinstance(self.factor, bool) or not isinstance(self.factor, (int, float)):
             raise TypeError(f"factor={self.factor!r} is not a number; give one, for instance 256")
-        if not (math.isfinite(self.factor) and self.factor > 0):
-            raise ValueError(f"factor={self.factor} is no loss scale; use a finite positive number")
-        if self.route not in (GRADIENTS, LEARNING_RATE):
+        if not _LEAST <= self.factor <= _MOST:
             raise ValueError(
-                f"route={self.route!r} is not known; use {GRADIENTS} or {LEARNING_RATE}"
+                f"factor={self.factor} is no loss scale; use a finite positive number, normal in "
+                "binary32"
             )
+        if self.route not in _ROUTES:
+            raise ValueError(f"route={self.route!r} is not known; use {', '.join(_ROUTES)}")
 
     @property
     def value(self) -> float:
         return float(self.factor)
 
+    def check(self, optimizer: Optimizer, *, saturates: bool) -> None:
+        wanted = {LEARNING_RATE: True, EPSILON: False}.get(self.route, optimizer.linear)
+        if optimizer.linear != wanted:
+            other = EPSILON if wanted else LEARNING_RATE
+            raise ValueError(
+                f"route={self.route!r} does not undo a loss scale for {optimizer}; "
+                f"use route={other!r} or {GRADIENTS!r}"
+            )
+
     def scale(self, loss: Tensor) -> Tensor:
         return ops.scale(loss, factor=self.value)
 
     def unscale(self, device: Device, pairs: Pairs) -> Pairs:
-        if self.route != GRADIENTS:
+        if self.scales_slots:
             return pairs
         unscaled = []
         for gradient, variable in pairs:
@@ -103,11 +144,88 @@ class StaticLossScale(LossScale):
                 unscaled.append((device.divide(gradient, self.value), variable))
         return unscaled
 
-    def learning_rate(self, rate: float) -> float:
-        return rate / self.value if self.route == LEARNING_RATE else rate
+    def optimizer(self, optimizer: Optimizer) -> Optimizer:
+        return optimizer.for_scaled(self.value) if self.scales_slots else optimizer
+
+    @property
+    def scales_slots(self) -> bool:
+        return self.route != GRADIENTS
 
     def __str__(self) -> str:
-        return f"{self.value:g} ({self.route.replace('_', ' ')} divided)"
+        undone = "epsilon scaled" if self.route == EPSILON else f"{self.route} divided"
+        return f"{self.value:g} ({undone.replace('_', ' ')})"
+
+
+@dataclass(frozen=True)
+class StaticLossScale(Scaling):
+    """A constant factor.
+
+    >>> print(StaticLossScale(256.0, route="learning_rate"))
+    256 (learning rate divided)
+    >>> from ipu.learn.optim import SGD
+    >>> StaticLossScale(256.0, "learning_rate").optimizer(SGD(0.01)).rate
+    3.90625e-05
+    """
+
+
+@dataclass(frozen=True)
+class DynamicLossScale(Scaling):
+    """Up after many clean steps, down at once: a step with a non-finite gradient is not applied.
+
+    growth     factor after `interval` clean steps in a row; not applied where it would overflow.
+    backoff    factor after a step with an infinite or NaN gradient.
+    clean      clean steps since the last change.
+
+    Overflows must show as infinity or NaN, so a device whose binary16 saturates is refused.
+
+    >>> scale = DynamicLossScale(interval=1)
+    >>> scale.successor([], Statistic()).value
+    131072.0
+    """
+
+    factor: float = 65536.0
+    route: str = GRADIENTS
+    growth: float = 2.0
+    backoff: float = 0.5
+    interval: int = 2000
+    clean: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 < self.growth < math.inf:
+            raise ValueError(f"growth={self.growth} is no growth; use a finite number above 1")
+        if not 0 < self.backoff < 1:
+            raise ValueError(
+                f"backoff={self.backoff} is out of range; use a number between 0 and 1"
+            )
+        if self.interval < 1:
+            raise ValueError(f"interval={self.interval} is out of range; use 1 or more steps")
+
+    def check(self, optimizer: Optimizer, *, saturates: bool) -> None:
+        super().check(optimizer, saturates=saturates)
+        if saturates:
+            raise ValueError(
+                "dynamic loss scaling looks for infinite and NaN gradients, and with nanoo=False "
+                "an overflow saturates; use FpCtl(nanoo=True), or an automatic loss scale"
+            )
+
+    def applies(self, pairs: Pairs) -> bool:
+        return all(np.isfinite(gradient.values).all() for gradient, _ in pairs)
+
+    def successor(self, pairs: Pairs, statistic: Statistic) -> DynamicLossScale:
+        if not self.applies(pairs):
+            lower = self.value * self.backoff
+            if lower < _LEAST:
+                raise RuntimeError(
+                    f"loss scale {self.value:g} cannot fall any further and gradients are still "
+                    "not finite; the model itself overflows: look at its counters by layer"
+                )
+            return replace(self, factor=lower, clean=0)
+        if self.clean + 1 < self.interval:
+            return replace(self, clean=self.clean + 1)
+        higher = self.value * self.growth
+        grown = higher if higher <= _MOST else self.value
+        return replace(self, factor=grown, clean=0)
 
 
 def find_loss_scale(

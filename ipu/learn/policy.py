@@ -37,6 +37,10 @@ class PolicyLike(Protocol):
     def default(self) -> Policy:
         """What holds where nothing else is said."""
 
+    @property
+    def all(self) -> tuple[Policy, ...]:
+        """Every policy that some layer may have."""
+
     def of(self, layer: str) -> Policy:
         """The policy of the layer of that name."""
 
@@ -135,6 +139,10 @@ class Policy:
     def default(self) -> Policy:
         return self
 
+    @property
+    def all(self) -> tuple[Policy, ...]:
+        return (self,)
+
     def of(self, layer: str) -> Policy:
         """This policy, whatever the layer."""
         return self
@@ -190,6 +198,10 @@ class LayerPolicies:
                     "to policies"
                 )
 
+    @property
+    def all(self) -> tuple[Policy, ...]:
+        return (self.default, *(policy for _, policy in self.layers))
+
     def of(self, layer: str) -> Policy:
         """The policy of the layer of that name."""
         matching = (policy for pattern, policy in self.layers if fnmatchcase(layer, pattern))
@@ -198,8 +210,7 @@ class LayerPolicies:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What a report has to say about these formats."""
-        policies = (self.default, *(policy for _, policy in self.layers))
-        return tuple(dict.fromkeys(remark for p in policies for remark in p.remarks))
+        return tuple(dict.fromkeys(remark for p in self.all for remark in p.remarks))
 
     def __str__(self) -> str:
         return ";".join([str(self.default), *(f"{name}:{p}" for name, p in self.layers)])

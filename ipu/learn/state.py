@@ -98,6 +98,7 @@ def _built(trainer: Trainer) -> dict[str, str]:
         "policy": str(trainer.policy),
         "optimizer": str(trainer.optimizer),
         "loss_scale": type(trainer.loss_scale).__name__,
+        "accumulation": str(trainer.accumulation),
         "target": device.target.name,
         "control": f"{device.control.word:#010x}",
         "preset": device.preset,

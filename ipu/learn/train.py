@@ -1,20 +1,24 @@
 """The order of a training step, which nothing else knows.
 
-cast to the compute format → forward → loss × scale → backward → unscale → optimiser.
+cast to the compute format → forward → loss × scale → backward, for each mini-batch → accumulate →
+finite? → unscale → optimiser → the next loss scale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
+from fpsim.formats import Format
 from ipu.learn import losses
-from ipu.learn.loss_scale import LossScale, NoLossScale
-from ipu.learn.optim import SGD, Observer, compute_gradients
+from ipu.learn.accumulate import Accumulation, Accumulator
+from ipu.learn.loss_scale import LossScale, NoLossScale, Statistic
+from ipu.learn.optim import Observer, Optimizer, compute_gradients
 from ipu.learn.policy import FP32, PolicyLike
 from ipu.learn.state import Number, Positioned, State, restore, take
 from ipu.learn.tensor import Tensor
@@ -34,13 +38,16 @@ class Trainer:
     """A model, its variables on a device, and everything a step needs.
 
     model        maps a batch to logits; creates its variables with `get_variable`.
-    policy       formats of parameters, computation and partials.
+    policy       formats of parameters, computation and sums; one for all layers or one for each.
     loss_scale   with its route back.
+    accumulation of the gradients of several mini-batches: a batch is then cut into that many.
+                 Where it leaves the format open, the policy's accumulator is taken.
     seed         of the initial values and of the device's random bits.
     observe      is told of every update of a variable.
     machine      further arguments of the `Device`: target, preset, f32_denormals, count …
 
     >>> from ipu.learn.nn import dense
+    >>> from ipu.learn.optim import SGD
     >>> trainer = Trainer(lambda x: dense(x, 2, "only"), SGD(0.5))
     >>> x, labels = np.eye(2), np.array([0, 1])
     >>> [round(trainer.step(x, labels), 3) for _ in range(3)][-1] < 0.8
@@ -50,11 +57,12 @@ class Trainer:
     def __init__(
         self,
         model: Model,
-        optimizer: SGD,
+        optimizer: Optimizer,
         *,
         policy: PolicyLike = FP32,
         control: FpCtl = POWER_ON,
         loss_scale: LossScale | None = None,
+        accumulation: Accumulation | None = None,
         seed: int = 0,
         observe: Observer | None = None,
         **machine: Any,
@@ -63,9 +71,13 @@ class Trainer:
         self.optimizer = optimizer
         self.policy = policy
         self.loss_scale = loss_scale or NoLossScale()
+        self.accumulation = accumulation and _by_policy(accumulation, policy)
+        #: Whether the last step's gradients were applied; a dynamic loss scale skips some.
+        self.applied = True
         self.observe = observe
         partials = policy.default.partials
         self.device = Device(control=control, seed=seed, partials=partials, **machine)
+        self.loss_scale.check(optimizer, saturates=self._saturates())
         self.variables = Variables(self.device, seed, policy)
         self.slots: dict[str, tuple[Array, ...]] = {}
 
@@ -90,28 +102,59 @@ class Trainer:
         with self.device.naming("loss"):
             return losses.sparse_softmax_cross_entropy(logits, labels)
 
-    def scaled_gradients(self, loss: Tensor) -> list[tuple[Array, Variable]]:
+    def scaled_gradients(
+        self, loss: Tensor, statistic: Statistic | None = None
+    ) -> list[tuple[Array, Variable]]:
         """Gradients of loss × scale, as the backward pass leaves them."""
         with self.device.naming("loss"):
             scaled = self.loss_scale.scale(loss)
-        return compute_gradients(scaled, self.variables.trainable)
+        watch = statistic.watch if statistic is not None else None
+        pairs = compute_gradients(scaled, self.variables.trainable, watch)
+        if statistic is not None:
+            statistic.collect(pairs)
+        return pairs
 
     def step(self, x: ArrayLike | Array, labels: Labels) -> float:
         """One step of training; the loss of the batch before it.
 
         Raises    FloatingPointTrap where the control register arms one; no variable has changed.
         """
-        loss = self.loss(x, labels)
-        pairs = self.scaled_gradients(loss)
-        unscaled = self.loss_scale.unscale(self.device, pairs)
-        self.slots = self.optimizer.apply_gradients(
-            unscaled,
-            self.slots,
-            rate=self.loss_scale.learning_rate(self.optimizer.rate),
-            observe=self.observe,
-        )
-        self.loss_scale = self.loss_scale.successor(pairs)
-        return float(loss.array)
+        scale, statistic = self.loss_scale, self.loss_scale.statistic()
+        loss, pairs = self._gradients(x, labels, statistic)
+        following = scale.successor(pairs, statistic)
+        applied = scale.applies(pairs)
+        if applied:
+            self.slots = scale.optimizer(self.optimizer).apply_gradients(
+                scale.unscale(self.device, pairs), self.slots, observe=self.observe
+            )
+        if scale.scales_slots and following.value != scale.value:
+            ratio = following.value / scale.value
+            self.slots = self.optimizer.rescaled(self.device, self.slots, ratio)
+        self.loss_scale, self.applied = following, applied
+        return loss
+
+    def _gradients(
+        self, x: ArrayLike | Array, labels: Labels, statistic: Statistic
+    ) -> tuple[float, list[tuple[Array, Variable]]]:
+        """Loss and scaled gradients of a batch, whole or in mini-batches."""
+        if self.accumulation is None:
+            loss = self.loss(x, labels)
+            return float(loss.array), self.scaled_gradients(loss, statistic)
+        accumulator: Accumulator | None = None
+        losses_seen = []
+        for part, marks in _cut(x, labels, self.accumulation.count):
+            loss = self.loss(part, marks)
+            if accumulator is None:
+                accumulator = self.accumulation.start(self.variables.trainable)
+            accumulator = accumulator.add(self.scaled_gradients(loss, statistic))
+            losses_seen.append(float(loss.array))
+        assert accumulator is not None
+        return float(np.mean(losses_seen)), accumulator.pairs
+
+    def _saturates(self) -> bool:
+        """Whether overflow in some format of the policy gives the largest finite value."""
+        formats = {policy.activations for policy in self.policy.all}
+        return any(self.device.context(f).settings.overflow == "saturate" for f in formats)
 
     def accuracy(self, x: ArrayLike | Array, labels: Labels) -> float:
         """Share of a batch that the model gets right."""
@@ -126,3 +169,30 @@ class Trainer:
     def restore(self, state: State, source: Positioned | None = None) -> None:
         """Go on from a state; see `ipu.learn.state.restore`."""
         restore(self, state, source)
+
+
+def _by_policy(accumulation: Accumulation, policy: PolicyLike) -> Accumulation:
+    """With the format that the policy of a variable's layer gives its accumulator, if one does."""
+    if accumulation.dtype is not None or all(p.accumulator == p.param for p in policy.all):
+        return accumulation
+
+    def fmt(variable: Variable) -> Format:
+        said = policy.of(variable.layer.partition("/")[2])
+        return variable.dtype if said.accumulator == said.param else said.accumulator
+
+    return replace(accumulation, dtype=fmt)
+
+
+def _cut(
+    x: ArrayLike | Array, labels: Labels, count: int
+) -> Iterator[tuple[ArrayLike | Array, Labels]]:
+    """The batch in `count` mini-batches of equal size."""
+    batch = x if isinstance(x, Array) else np.asarray(x)
+    if not len(batch) or len(batch) % count:
+        raise ValueError(
+            f"a batch of {len(batch)} does not make {count} equal mini-batches; "
+            f"use a multiple of {count}"
+        )
+    size = len(batch) // count
+    for start in range(0, len(batch), size):
+        yield batch[start : start + size], labels[start : start + size]

@@ -9,7 +9,8 @@ Source    tf.train.AdamOptimizer as TensorFlow compiles it (tf2xla, ResourceAppl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from fpsim.array import Array
 from fpsim.formats import BINARY32, Format
@@ -39,11 +40,16 @@ class Adam(Optimizer):
     epsilon: float = 1e-8
     format: Format | None = None
 
+    powers: ClassVar[tuple[int, ...]] = (1, 2, 0, 0)
+
     def __post_init__(self) -> None:
         check_rate(self.rate)
         check_share("beta1", self.beta1)
         check_share("beta2", self.beta2)
         check_positive("epsilon", self.epsilon)
+
+    def for_scaled(self, scale: float) -> Adam:
+        return replace(self, epsilon=self.epsilon * scale)
 
     def constants(self, rate: float) -> dict[str, float]:
         return {"learning rate": rate, "epsilon": self.epsilon}

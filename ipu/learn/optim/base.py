@@ -90,12 +90,28 @@ class Optimizer(ABC):
     format: Format | None
     #: Whether the change is linear in the gradients: the learning rate can undo a loss scale.
     linear: ClassVar[bool] = False
+    #: By which power of the gradients' scale each slot grows.
+    powers: ClassVar[tuple[int, ...]] = ()
 
     @abstractmethod
     def rule(
         self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
     ) -> Step:
         """One step from w with gradient g, both in the rule's format; no slots at first."""
+
+    @abstractmethod
+    def for_scaled(self, scale: float) -> Optimizer:
+        """The one that makes of gradients times scale what this one makes of gradients."""
+
+    def rescaled(self, device: Device, slots: Slots, ratio: float) -> dict[str, tuple[Array, ...]]:
+        """Slots of scaled gradients, after their scale has changed by that ratio."""
+        return {
+            name: tuple(
+                device.multiply(slot, ratio**power) if power else slot
+                for slot, power in zip(kept, self.powers, strict=False)
+            )
+            for name, kept in slots.items()
+        }
 
     def constants(self, rate: float) -> dict[str, float]:
         """Small numbers by which the rule divides or multiplies; they should not underflow."""

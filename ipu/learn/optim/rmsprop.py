@@ -7,7 +7,8 @@ Source    tf.keras.optimizers.RMSprop as TensorFlow compiles it (tf2xla, Resourc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,12 +40,17 @@ class RMSProp(Optimizer):
     format: Format | None = None
     initial: float = 0.0
 
+    powers: ClassVar[tuple[int, ...]] = (2, 0)
+
     def __post_init__(self) -> None:
         check_rate(self.rate)
         check_share("decay", self.decay)
         check_share("momentum", self.momentum)
         check_positive("epsilon", self.epsilon)
         check_positive("initial", self.initial)
+
+    def for_scaled(self, scale: float) -> RMSProp:
+        return replace(self, epsilon=self.epsilon * scale * scale)
 
     def constants(self, rate: float) -> dict[str, float]:
         return {"learning rate": rate, "epsilon": self.epsilon}

@@ -6,7 +6,7 @@ Source    tf.train.GradientDescentOptimizer, tf.train.MomentumOptimizer as Tenso
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from fpsim.array import Array
@@ -42,12 +42,16 @@ class SGD(Optimizer):
     nesterov: bool = False
 
     linear: ClassVar[bool] = True
+    powers: ClassVar[tuple[int, ...]] = (1,)
 
     def __post_init__(self) -> None:
         check_rate(self.rate)
         check_share("momentum", self.momentum)
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov=True needs momentum; give one, for instance momentum=0.9")
+
+    def for_scaled(self, scale: float) -> SGD:
+        return replace(self, rate=self.rate / scale)
 
     def rule(
         self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float

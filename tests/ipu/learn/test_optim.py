@@ -9,21 +9,15 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32, FloatingPointTrap
-from ipu.learn.nn import dense, relu
 from ipu.learn.optim import SGD, Adam, AdamW, CastGradientsSGD, RMSProp
 from ipu.learn.policy import FP16
 from ipu.learn.train import Trainer
 from ipu.learn.variables import Variable
 from ipu.machine import Device, FpCtl
+from tests.ipu.learn.small import LABELS, X, network
 
-RNG = np.random.default_rng(1)
-X, LABELS = RNG.integers(0, 17, (24, 8)) / 16, RNG.integers(0, 3, 24)
 NATIVE = {BINARY16: np.float16, BINARY32: np.float32}
 single = np.float32
-
-
-def network(x):
-    return dense(relu(dense(x, 6, "hidden")), 3, "output")
 
 
 # The equations in numpy: rule(number type, w, gradients) -> w after each of them -----------------

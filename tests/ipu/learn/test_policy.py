@@ -11,7 +11,7 @@ from fpsim import BFLOAT16, BINARY16, BINARY32, F143, F152, round_to
 from fpsim.oracle.units import Ask, one_output
 from fpsim.units import find_unit
 from ipu.learn import fp8
-from ipu.learn.nn import dense, relu
+from ipu.learn.nn import dense
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP8, FP16, FP32, MIXED, LayerPolicies, Policy
 from ipu.learn.scopes import partials_type, stochastic_rounding
@@ -19,19 +19,9 @@ from ipu.learn.tensor import Tensor, gradients
 from ipu.learn.train import Trainer
 from ipu.learn.variables import Variable, Variables, variable_scope
 from ipu.machine import Device, FpCtl
+from tests.ipu.learn.small import LABELS, X, trained
 
-RNG = np.random.default_rng(1)
-X, LABELS = RNG.integers(0, 17, (24, 8)) / 16, RNG.integers(0, 3, 24)
 BF16 = Policy(BINARY32, BFLOAT16)
-
-
-def network(x):
-    return dense(relu(dense(x, 6, "hidden")), 3, "output")
-
-
-def trained(steps=6, **choices):
-    made = Trainer(network, SGD(0.05, 0.9), **choices)
-    return made, [made.step(X, LABELS) for _ in range(steps)]
 
 
 # Formats --------------------------------------------------------------------------------------

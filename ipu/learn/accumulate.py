@@ -1,0 +1,183 @@
+"""Gradient accumulation: the gradients of G mini-batches become one, in a chosen format.
+
+The accumulator starts at zero; each gradient is scaled in its own format, then added:
+accumulator = accumulator · kept + (gradient · share). SUM: no scaling. MEAN: share 1/G.
+RUNNING_MEAN: kept n/(n+1), share 1/(n+1) for the n-th mini-batch from 0, both computed in binary32.
+Factors are rounded to nearest into the format that they multiply, so a binary16 1/G is a rounded
+one.
+
+Source    Graphcore's TensorFlow, gradient_accumulation.py, pipelining_ops.py (arithmetic) and
+          pipeline_visitor.cc (slots).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from fpsim.array import Array
+from fpsim.formats import Format
+from ipu.learn.optim.base import Pairs
+from ipu.learn.variables import Variable
+
+__all__ = ["Accumulation", "Accumulator", "Reduction", "ramp_share"]
+
+#: Format of an accumulator: of its variable (None), this one, or what the function says.
+Dtype = Format | Callable[[Variable], Format] | None
+
+
+class Reduction(Enum):
+    """What the accumulated gradient is of the gradients."""
+
+    SUM = 0
+    MEAN = 1
+    RUNNING_MEAN = 2
+
+    @classmethod
+    def parse(cls, value: Reduction | str) -> Reduction:
+        """A member, or its name in any case.
+
+        >>> Reduction.parse("running_mean")
+        <Reduction.RUNNING_MEAN: 2>
+        """
+        if isinstance(value, str) and value.upper() in cls.__members__:
+            return cls[value.upper()]
+        if not isinstance(value, cls):
+            raise ValueError(
+                f"Cannot parse {value!r} as one of {cls.__name__}; use {', '.join(cls.__members__)}"
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class Accumulation:
+    """How many mini-batches make one update, and how.
+
+    count       G, the number of mini-batches.
+    reduction   a `Reduction` or its name.
+    dtype       format of the accumulators: None (each variable's), a Format, or a function of the
+                variable. The optimiser sees gradients in it.
+
+    >>> Accumulation(8, "mean").effective_batch(32)
+    256
+    """
+
+    count: int
+    reduction: Reduction | str = Reduction.SUM
+    dtype: Dtype = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.count, bool) or not isinstance(self.count, int):
+            raise TypeError(
+                f"count={self.count!r} is not a number of mini-batches; give an integer"
+            )
+        if self.count < 1:
+            raise ValueError(f"count={self.count} is no number of mini-batches; use 1 or more")
+        object.__setattr__(self, "reduction", Reduction.parse(self.reduction))
+        if not (self.dtype is None or isinstance(self.dtype, Format) or callable(self.dtype)):
+            raise TypeError(
+                f"dtype={self.dtype!r} is no accumulator's format; use None, a Format, or a "
+                "function of the variable"
+            )
+
+    def format_for(self, variable: Variable) -> Format:
+        """Format of that variable's accumulator."""
+        chosen = self.dtype
+        if chosen is None or isinstance(chosen, Format):
+            return chosen or variable.dtype
+        found = chosen(variable)
+        if not isinstance(found, Format):
+            raise TypeError(f"dtype({variable.name}) gave {found!r}; return a Format")
+        return found
+
+    def effective_batch(self, batch: int) -> int:
+        """Samples per update."""
+        return batch * self.count
+
+    def start(self, variables: Sequence[Variable]) -> Accumulator:
+        """Accumulators of zeros."""
+        zeros = tuple(v.device.zeros(v.shape, self.format_for(v)) for v in variables)
+        return Accumulator(self, tuple(variables), zeros)
+
+    def factors(self, n: int) -> tuple[float, float]:
+        """What the accumulator, and the gradient of mini-batch n, are multiplied by."""
+        if self.reduction is Reduction.RUNNING_MEAN:
+            done, one = np.float32(n), np.float32(1)
+            return float(done / (done + one)), float(one / (done + one))
+        return 1.0, 1 / self.count if self.reduction is Reduction.MEAN else 1.0
+
+    def __str__(self) -> str:
+        assert isinstance(self.reduction, Reduction)
+        if isinstance(self.dtype, Format):
+            kept = self.dtype.name
+        else:
+            kept = "the variable's" if self.dtype is None else "by variable"
+        return f"{self.reduction.name} of {self.count} in {kept}"
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """The gradients so far; adding returns a successor.
+
+    seen    mini-batches that are in it.
+    """
+
+    how: Accumulation
+    variables: tuple[Variable, ...]
+    values: tuple[Array, ...]
+    seen: int = 0
+
+    def add(self, pairs: Pairs) -> Accumulator:
+        """With the gradients of one more mini-batch.
+
+        Rounding  the gradient times its share once in its own format; the cast into the
+                  accumulator's format, the product there and the sum once each.
+        Raises    RuntimeError when all mini-batches are there already.
+        """
+        if self.is_full:
+            raise RuntimeError(
+                f"all {self.how.count} mini-batches have been accumulated; apply them, then start "
+                "again"
+            )
+        kept, share = self.how.factors(self.seen)
+        values = []
+        for value, variable, (gradient, _) in zip(self.values, self.variables, pairs, strict=True):
+            values.append(_added(value, variable, gradient, kept, share))
+        return replace(self, values=tuple(values), seen=self.seen + 1)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every mini-batch is in it."""
+        return self.seen == self.how.count
+
+    @property
+    def pairs(self) -> list[tuple[Array, Variable]]:
+        """(accumulated gradient, variable), in the accumulators' formats."""
+        return list(zip(self.values, self.variables, strict=True))
+
+
+def _added(value: Array, variable: Variable, gradient: Array, kept: float, share: float) -> Array:
+    device = variable.device
+    with device.naming(f"{variable.layer}/accumulate"):
+        if share != 1:
+            gradient = device.multiply(gradient, share)
+        if kept != 1:
+            value = device.multiply(value, kept)
+        return device.add(value, device.cast(gradient, value.format))
+
+
+def ramp_share(count: int, stages: int) -> float:
+    """Share of a pipeline's slots in which it fills or drains, with G = count mini-batches.
+
+    A grouped schedule of N stages takes G + 2N - 1 slots, 2N - 1 more than there are mini-batches.
+
+    >>> [round(ramp_share(count, 4), 2) for count in (8, 64, 512)]
+    [0.47, 0.1, 0.01]
+    """
+    if count < 1 or stages < 1:
+        raise ValueError(f"count={count}, stages={stages}: use 1 or more of each")
+    ramps = 2 * stages - 1
+    return ramps / (count + ramps)
