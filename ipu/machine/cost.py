@@ -26,7 +26,17 @@ from ipu.machine.instructions import Instruction
 from ipu.machine.target import Target
 from ipu.machine.work import Work
 
-__all__ = ["LOAD_BYTES", "SPLIT", "Exchange", "Memory", "Planner", "Price", "exchanged", "price"]
+__all__ = [
+    "LOAD_BYTES",
+    "SPLIT",
+    "Exchange",
+    "Memory",
+    "Planner",
+    "Price",
+    "exchanged",
+    "multiply_adds",
+    "price",
+]
 
 #: Bytes of weights that a tile loads per cycle, by the option use_128bit_conv_unit_load.
 LOAD_BYTES = {
@@ -44,6 +54,10 @@ class Memory(NamedTuple):
     left: int
     right: int
     partials: int
+
+    def part(self, parts: int) -> Memory:
+        """Of one of so many ranges of K: its operands, and all partials."""
+        return Memory(-(-self.left // parts), -(-self.right // parts), self.partials)
 
 
 @dataclass(frozen=True)
@@ -65,17 +79,21 @@ class Planner:
                 "range; use more than 0 and at most 1"
             )
 
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """What the share of memory means is our model."""
+        known = Evidence.ASSUMED, "less of it, more steps: docs/semantics.md §5"
+        return {
+            "share of memory for temporary data": Fact(self.available_memory_proportion, *known)
+        }
+
 
 class Price(NamedTuple):
-    """What a product costs; weight loads and steps are those of the busiest tile.
-
-    macs    multiply-adds of whole passes over whole blocks, on all tiles.
-    """
+    """What a product costs; all but the tiles are those of the busiest one."""
 
     tiles: int
     weight_loads: int
     steps: int
-    macs: int
     cycles: int
 
 
@@ -89,12 +107,10 @@ def price(
     >>> from fpsim.units import find_unit
     >>> wide = MK2.instruction(find_unit("AMP_F16_F16"))  # 64 cycles to load, 4 per position
     >>> price(Work(100, 2, 1, 51200), Memory(6400, 1024, 3200), wide, MK2, tiles=1)
-    Price(tiles=1, weight_loads=2, steps=1, macs=51200, cycles=928)
+    Price(tiles=1, weight_loads=2, steps=1, cycles=928)
     """
-    macs = work.positions * work.passes * work.blocks * instruction.columns
-    macs *= instruction.unit.channels
-    if macs == 0:
-        return Price(0, 0, 0, 0, 0)
+    if multiply_adds(work, instruction) == 0:
+        return Price(0, 0, 0, 0)
     most = min(tiles or target.tiles.value, work.positions * work.blocks)
     across = np.arange(1, min(most, work.blocks) + 1)
     down = np.minimum(most // across, work.positions)
@@ -109,9 +125,14 @@ def price(
     cycles = blocks * work.passes * positions * instruction.cycles
     cycles = np.ceil(cycles + loads * (instruction.weights.value / rate))
     best = np.lexsort((down * across, cycles))[0]
-    return Price(
-        int(down[best] * across[best]), int(loads[best]), int(steps[best]), macs, int(cycles[best])
-    )
+    tiles = int(down[best] * across[best])
+    return Price(tiles, int(loads[best]), int(steps[best]), int(cycles[best]))
+
+
+def multiply_adds(work: Work, instruction: Instruction) -> int:
+    """Of whole passes over whole blocks, on all tiles."""
+    lanes = instruction.columns * instruction.unit.channels
+    return work.positions * work.passes * work.blocks * lanes
 
 
 class Exchange(NamedTuple):

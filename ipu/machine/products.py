@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from fpsim import linalg
+from fpsim import linalg, split
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.formats import BINARY16, F143, F152, Format
@@ -83,25 +83,36 @@ class Products(Verbs):
 
     def matmul(
         self, x: Array, y: Array, *, partials: Format | None = None, out: Format | None = None,
-        unit: MatrixUnit | str | None = None, scale: int = 0,
+        unit: MatrixUnit | str | None = None, scale: int = 0, k_split: int = 1,
     ) -> Array:  # fmt: skip
         """The matrix product through the AMP unit for these inputs and partials.
 
         scale     of quarters: the product is multiplied by 2**scale, the sum of both metadata.
+        k_split   parts of the tiles that K is split over; their partials are added in binary32 in
+                  index order and rounded once.
 
         Rounding  inside as the unit's record says; once into `out` (default: the inputs' format).
         Raises    ValueError where no such unit exists, and for partials narrower than `out`.
         """
         chosen = self._unit("matmul", x, partials, out, unit)
+        if k_split > self.target.tiles.value:
+            raise ValueError(
+                f"k_split={k_split} is more than the {self.target.tiles.value} tiles of "
+                f"{self.target.name}; use fewer parts"
+            )
 
         def compute(context: Context) -> Array:
-            return linalg.matmul(
-                x, y, chosen, context=context, scale=scale, subnormals=self._inside
+            if k_split == 1:
+                return linalg.matmul(
+                    x, y, chosen, context=context, scale=scale, subnormals=self._inside
+                )
+            return split.k_split(
+                x, y, chosen, k_split, context=context, scale=scale, subnormals=self._inside
             )
 
         return self._product(
             "matmul", chosen, (x, y), out, compute,
-            lambda instruction, _: of_matmul(x.shape, y.shape, instruction),
+            lambda instruction, _: of_matmul(x.shape, y.shape, instruction), parts=k_split,
         )  # fmt: skip
 
     # How ------------------------------------------------------------------------------------
@@ -126,7 +137,7 @@ class Products(Verbs):
 
     def _product(
         self, verb: str, unit: MatrixUnit, operands: tuple[Array, Array], out: Format | None,
-        compute: Compute, work_of: WorkOf, options: tuple[object, ...] = (),
+        compute: Compute, work_of: WorkOf, options: tuple[object, ...] = (), parts: int = 1,
     ) -> Array:  # fmt: skip
         """Compute, then publish into the ledger what was not trapped."""
         wanted = out or operands[0].format
@@ -136,18 +147,19 @@ class Products(Verbs):
         with self.rounding(False) if quiet else nullcontext():
             product = compute(self.context(leaves))
         result = self.cast(product, wanted)
-        self._enter(verb, unit, operands, product, work_of, options)
+        self._enter(verb, unit, operands, product, work_of, options, parts)
         return result
 
     def _enter(
         self, verb: str, unit: MatrixUnit, operands: tuple[Array, Array], product: Array,
-        work_of: WorkOf, options: tuple[object, ...],
+        work_of: WorkOf, options: tuple[object, ...], parts: int,
     ) -> None:  # fmt: skip
         shapes = (*(x.shape for x in operands), product.shape)
-        key = (verb, unit.name, unit.channels, operands[0].format, product.format, *shapes, options)
+        formats = (operands[0].format, product.format)
+        key = (verb, unit.name, unit.channels, *formats, *shapes, options, parts)
         found = self._rows.get(key)
         if found is None:
-            made = row(verb, unit, operands, product, work_of, self.target, self.planner)
+            made = row(verb, unit, operands, product, work_of, self.target, self.planner, parts)
             found = self._rows[key] = made
         self.units_used[unit.name] = unit
         self.ledger.add(self.tensor, found)

@@ -69,7 +69,7 @@ def test_the_table_says_what_it_rests_on():
     assert "not time" in text
     assert "multiply-adds per cycle: 32 (DOCUMENTED: Tile Vertex Instruction Set)" in text
     assert "bytes of weights loaded per cycle: 16" in text
-    assert device.ledger.facts["memory for temporary data"].value == 0.5
+    assert device.ledger.facts["share of memory for temporary data"].value == 0.5
     assert device.ledger.facts["choice of the unit"].evidence is Evidence.ASSUMED
 
 
@@ -98,3 +98,45 @@ def test_half_partials_of_quarters_follow_nanoo(nanoo, expected):
     device = Device(MK2_FP8, FpCtl(nanoo=nanoo))
     x = device.from_host([[240.0] * 40], F143)
     np.testing.assert_array_equal(device.matmul(x, x.T).values, np.float32([[expected]]))
+
+
+# K split over tiles ---------------------------------------------------------------------------
+
+
+def test_a_split_k_goes_over_the_wires_and_is_added_in_single():
+    """Six passes in four parts: two for the busiest; three parts of 5x9 halves travel."""
+    device = Device(partials=BINARY16)
+    x, y = ones(device, 5, 96), ones(device, 96, 9)
+    whole = device.matmul(x, y)
+    row = device.ledger.last
+    parts = device.matmul(x, y, k_split=4)
+    split = device.ledger.last
+    assert (whole.codes() == parts.codes()).all()
+    assert (split.tiles, split.passes, split.weight_loads) == (20, 6, 2)
+    assert (split.macs, split.useful) == (row.macs, row.useful)
+    assert (split.partial_bytes, split.exchange_bytes) == (4 * 90, 3 * 90)
+    # Each of four parts receives 23 of the 90 bytes from three others, four per cycle.
+    assert split.cycles == 2 * (4 + 64) + -(-3 * 23 // 4)
+    assert row.exchange_bytes == 0
+    assert "bytes of exchange per cycle and tile: 4 (INFERRED" in device.ledger.table()
+
+
+def test_a_split_k_rounds_elsewhere():
+    """4096 halves of 1 + 2**-8: half partials lose less of shorter sums."""
+    device = Device(partials=BINARY16)
+    x = ones(device, 1, 4096)
+    y = device.from_host(np.full((4096, 1), 1 + 2.0**-8), BINARY16)
+    found = [device.matmul(x, y, k_split=parts).values.item() for parts in (1, 64)]
+    assert found == [4100.0, 4112.0]
+    total = device.ledger.rows["", "matmul", "AMP_F16_F16"]
+    assert total.exchange_bytes == 63 * 2
+
+
+def test_a_split_k_has_its_bounds():
+    device = Device()
+    with pytest.raises(
+        ValueError, match="k_split=2000 is more than the 1472 tiles of mk2; use few"
+    ):
+        device.matmul(ones(device, 1, 16), ones(device, 16, 1), k_split=2000)
+    with pytest.raises(ValueError, match="parts=3 of a K of 32"):
+        device.matmul(ones(device, 1, 32), ones(device, 32, 1), k_split=3)
