@@ -23,7 +23,7 @@ from fpsim.formats import BINARY16, BINARY32, F143, F152, Format
 from ipu.learn.tensor import Primitive, Work
 from ipu.machine.device import Device
 
-__all__ = ["Quarters", "matmul", "quarters", "scale_for"]
+__all__ = ["Quarters", "conv2d", "matmul", "quarters", "scale_for"]
 
 _LOWEST, _HIGHEST = -31, 31
 
@@ -90,5 +90,33 @@ def _matmul_cost(arrays: Sequence[Array], output: Array) -> Work:
     return Work(macs=output.size * arrays[0].shape[1])
 
 
+def _conv2d(device: Device, x: Array, w: Array, **how: Any) -> tuple[Array, tuple[Any, ...]]:
+    a, b = quarters(device, x, F143), quarters(device, w, F143)
+    y = device.conv2d(a.values, b.values, out=BINARY16, scale=a.scale + b.scale, **how)
+    return y, (a.values, a.scale, b.values, b.scale)
+
+
+def _conv2d_x(device: Device, gradient: Array, saved: tuple[Any, ...], **how: Any) -> Array:
+    x, _, w, scale = saved
+    g = quarters(device, gradient, F152)
+    return device.conv2d_input_gradient(
+        g.values, w, x.shape, out=BINARY16, scale=g.scale + scale, **how
+    )
+
+
+def _conv2d_w(device: Device, gradient: Array, saved: tuple[Any, ...], **how: Any) -> Array:
+    x, scale, w, _ = saved
+    g = quarters(device, gradient, F152)
+    return device.conv2d_weight_gradient(
+        x, g.values, w.shape, out=BINARY16, scale=scale + g.scale, **how
+    )
+
+
+def _conv2d_cost(arrays: Sequence[Array], output: Array) -> Work:
+    return Work(macs=output.size * math.prod(arrays[1].shape[:3]))
+
+
 #: x @ y for binary16 matrices, through quarters.
 matmul = Primitive("fp8_matmul", _matmul, (_matmul_x, _matmul_y), "AMP", _matmul_cost)
+#: Images NHWC with kernels HWIO through quarters; options `stride`, `padding`, `groups`.
+conv2d = Primitive("fp8_conv2d", _conv2d, (_conv2d_x, _conv2d_w), "by rule", _conv2d_cost)

@@ -36,19 +36,19 @@ def stochastic_rounding(override: bool, device: Device | None = None) -> Iterato
 
 @contextmanager
 def partials_type(dtype: Format, device: Device | None = None) -> Iterator[None]:
-    """Products of binary16 inputs inside keep their partial sums in that format.
+    """Products and convolutions of binary16 inputs inside keep their partial sums in that format.
 
     device    whose operations; default: the one whose variables are in use.
     """
     if dtype not in (BINARY16, BINARY32):
         raise ValueError(f"dtype={dtype} is not a format of partials; use BINARY16 or BINARY32")
     machine = device or current_device()
-    before = machine.partials
-    machine.partials = dtype
+    before = machine.partials, machine.conv_partials
+    machine.partials, machine.conv_partials = dtype, None
     try:
         yield
     finally:
-        machine.partials = before
+        machine.partials, machine.conv_partials = before
 
 
 def in_layer(op_name: str, x: Tensor, body: Callable[[Tensor], Tensor]) -> Tensor:

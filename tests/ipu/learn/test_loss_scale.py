@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32, FloatingPointTrap
+from ipu.learn.accumulate import Accumulation
 from ipu.learn.automatic_loss_scale import (
     PRODUCTS,
     AutomaticLossScale,
@@ -56,8 +57,15 @@ def test_both_ways_back_give_the_weights_of_no_scaling():
 
 
 @pytest.mark.source("S4-32")
-def test_the_reported_loss_is_unscaled():
-    assert trained(loss_scale=StaticLossScale(256.0))[1] == trained()[1]
+@pytest.mark.parametrize("optimizer", [SGD(0.05, 0.9), Adam(0.01, epsilon=1e-4)], ids=str)
+def test_the_mixed_training_loop_reports_the_unscaled_loss(optimizer):
+    plain, scaled = (
+        trained(optimizer=optimizer, policy=MIXED, loss_scale=s)
+        for s in (NoLossScale(), StaticLossScale(256.0))
+    )
+    assert scaled[1][0] == plain[1][0]
+    assert scaled[1] == pytest.approx(plain[1], rel=1e-3)
+    assert {v.dtype for v in scaled[0].variables.values()} == {BINARY32}
 
 
 @pytest.mark.source("S4-33")
@@ -90,6 +98,21 @@ def test_the_highest_loss_scale_is_found_with_the_traps_armed():
     with pytest.raises(FloatingPointTrap, match="OVERFLOW"):
         step(2 * best)
     assert find_loss_scale(step, range(24, 25)) is None
+
+
+@pytest.mark.source("S4-30")
+def test_wide_accumulators_let_the_loss_scale_be_higher():
+    def highest(dtype):
+        def step(scale):
+            made = trainer(
+                policy=FP16, loss_scale=StaticLossScale(scale), control=POPLAR_STRUCT_DEFAULT,
+                accumulation=Accumulation(8, dtype=dtype), optimizer=SGD(1e-3, format=BINARY32),
+            )  # fmt: skip
+            made.step(X, LABELS)
+
+        return find_loss_scale(step, range(13, 20))
+
+    assert highest(BINARY32) > highest(None)
 
 
 def test_other_exceptions_are_not_taken_for_a_scale_too_high():

@@ -10,14 +10,15 @@ import pytest
 from fpsim import BFLOAT16, BINARY16, BINARY32, F143, F152, round_to
 from fpsim.oracle.units import Ask, one_output
 from fpsim.units import find_unit
-from ipu.learn import fp8
+from ipu.learn import fp8, ops
+from ipu.learn.accumulate import Accumulation
 from ipu.learn.nn import dense
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP8, FP16, FP32, MIXED, LayerPolicies, Policy
 from ipu.learn.scopes import partials_type, stochastic_rounding
 from ipu.learn.tensor import Tensor, gradients
 from ipu.learn.train import Trainer
-from ipu.learn.variables import Variable, Variables, variable_scope
+from ipu.learn.variables import Variable, Variables, get_variable, variable_scope
 from ipu.machine import Device, FpCtl
 from tests.ipu.learn.small import LABELS, X, trained
 
@@ -118,6 +119,20 @@ def test_a_layer_s_partials_hold_in_it_alone():
     made, _ = trained(1, policy=FP16.override({"hidden": half}))
     assert set(made.device.units_used) == {"AMP_F16_F32", "AMP_F16_F16"}
     assert made.device.partials == BINARY32
+
+
+@pytest.mark.source("S4-50")
+def test_weights_partials_and_accumulators_have_formats_of_their_own():
+    """As arguments of one operation, and as one layer's policy."""
+    with Variables(Device()) as made, variable_scope("model", use_resource=True):
+        w = get_variable("weights", [8, 3], BINARY16)
+        x = Tensor(made.device.from_host(X, BINARY16), made.device)
+        ops.matmul(x, w, partials=BINARY16)
+        how = Accumulation(2, dtype=BINARY32)
+    assert set(made.device.units_used) == {"AMP_F16_F16"}
+    assert [a.format for a in how.start(made.trainable).values] == [BINARY32]
+    said = Policy.parse("p=f16,c=f16,part=f16,acc=f32,out=f16")
+    assert [said.param, said.partials, said.accumulator] == [BINARY16, BINARY16, BINARY32]
 
 
 def test_no_policies_of_layers_that_are_none():
@@ -242,3 +257,49 @@ def test_a_product_of_quarters_and_its_gradients_are_the_unit_s_dot_products():
     for array, (left, right) in zip(found, ((a, b), (c, b.T), (a.T, c)), strict=True):
         assert array.format == BINARY16
         assert array.values.tolist() == oracle(device, left, right)
+
+
+@pytest.mark.parametrize(("channels", "stride"), [(8, 1), (3, 2)])
+def test_a_convolution_of_quarters_and_its_gradients_are_those_of_the_scaled_values(
+    channels, stride
+):
+    """Small integers: every product and sum is exact, so the numbers are those of binary64."""
+    device = Device("mk2-fp8")
+    rng = np.random.default_rng(5)
+    images = rng.integers(-3, 4, (2, 4, 4, channels))
+    kernels = rng.integers(-3, 4, (3, 3, channels, 4))
+    x, w = (
+        Variable(device.from_host(values * size, BINARY16), device, name)
+        for name, values, size in (("x", images, 2.0**-9), ("w", kernels, 2.0**6))
+    )
+    y = fp8.conv2d(x, w, stride=stride)
+    g = rng.integers(-2, 3, y.shape)
+    by_x, by_w = gradients(y, [x, w], device.from_host(g * 2.0**-4, BINARY16))
+    assert (y.array.values == convolved(images, kernels, stride) * 2.0**-3).all()
+    # <g, J v> for unit tensors v: each gradient element is a convolution with one of them.
+    for gradient, shape, size, moved in (
+        (by_x, images.shape, 2.0**2, lambda v: convolved(v, kernels, stride)),
+        (by_w, kernels.shape, 2.0**-13, lambda v: convolved(images, v, stride)),
+    ):
+        for index in rng.integers(0, np.prod(shape), 12):
+            v = np.zeros(shape)
+            v.flat[index] = 1
+            assert gradient.values.flat[index] == (g * moved(v)).sum() * size
+
+
+def convolved(x, w, stride):
+    """The definition, padded as TensorFlow's SAME."""
+    n, sizes, kernel = len(x), x.shape[1:3], w.shape[:2]
+    steps = [-(-size // stride) for size in sizes]
+    total = [
+        max((m - 1) * stride + k - size, 0) for m, k, size in zip(steps, kernel, sizes, strict=True)
+    ]
+    around = [(0, 0), *((t // 2, t - t // 2) for t in total), (0, 0)]
+    padded = np.pad(x, around)
+    y = np.zeros((n, *steps, w.shape[3]))
+    for i in range(steps[0]):
+        for j in range(steps[1]):
+            top, left = i * stride, j * stride
+            window = padded[:, top : top + kernel[0], left : left + kernel[1]]
+            y[:, i, j] = np.tensordot(window, w, 3)
+    return y
