@@ -14,6 +14,8 @@ def units_of(device: Device) -> tuple[UnitUsed, ...]:
         for unit in device.units_used.values()
     ]
     names = ["f16 overflow", "f32 denormals"]
+    if any(verb.startswith("conv") for _, verb, _ in device.ledger.rows):
+        names.append("choice of the unit")
     if device.context(BINARY16).rounding.stochastic:
         names.append("random bits")
     rules = [
@@ -24,3 +26,11 @@ def units_of(device: Device) -> tuple[UnitUsed, ...]:
     if device.target.note:
         rules.append(UnitUsed(f"target {device.target.name}", "ASSUMED", device.target.note))
     return (*units, *rules)
+
+
+def costs_of(device: Device) -> tuple[UnitUsed, ...]:
+    """What the cycles and bytes of its ledger rest on."""
+    return tuple(
+        UnitUsed(f"{name} = {fact.value}", str(fact.evidence), fact.source)
+        for name, fact in device.ledger.facts.items()
+    )
