@@ -49,6 +49,7 @@ class Products(Verbs):
         self.ledger = Ledger()
         self.units_used: dict[str, MatrixUnit] = {}
         self._rows: dict[tuple[object, ...], Row] = {}
+        self._choices: dict[tuple[object, ...], MatrixUnit] = {}
         self._told = False
 
     @abstractmethod
@@ -129,10 +130,17 @@ class Products(Verbs):
         """The unit that the call names, or that the rule chooses, if the target has it."""
         inputs = self._of(x).format
         if unit is None:
-            asked = partials or self.partials_for(inputs, verb, out=out)
-            return choose(self.target, inputs, asked, self.preset, field)
+            return self._chosen(inputs, partials or self.partials_for(inputs, verb, out=out), field)
         found = with_partials(find_unit(unit), partials)
         self.target.instruction(found)
+        return found
+
+    def _chosen(self, inputs: Format, partials: Format, field: Field | None) -> MatrixUnit:
+        key = (inputs.name, partials.name, self.preset, field)
+        found = self._choices.get(key)
+        if found is None:
+            found = choose(self.target, inputs, partials, self.preset, field)
+            self._choices[key] = found
         return found
 
     def _product(
@@ -155,7 +163,7 @@ class Products(Verbs):
         work_of: WorkOf, options: tuple[object, ...], parts: int,
     ) -> None:  # fmt: skip
         shapes = (*(x.shape for x in operands), product.shape)
-        formats = (operands[0].format, product.format)
+        formats = (operands[0].format.name, product.format.name)
         key = (verb, unit.name, unit.channels, *formats, *shapes, options, parts)
         found = self._rows.get(key)
         if found is None:

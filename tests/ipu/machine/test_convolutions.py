@@ -10,7 +10,7 @@ import pytest
 from fpsim import BINARY16, BINARY32, F143, FloatingPointTrap, conv
 from fpsim.unfold import order
 from fpsim.units import find_unit
-from ipu.machine import MK1, MK2, MK2_FP8, Device, FpCtl
+from ipu.machine import MK1, MK2, MK2_FP8, Device, FpCtl, FpSts
 from ipu.machine.work import Convolution, of_convolution, of_weight_gradient
 
 
@@ -85,6 +85,19 @@ def test_convolutions_trap_and_name_the_tensor():
         device.conv2d(x, w)
     assert caught.value.index == (0, 0, 0, 0)
     assert device.ledger.last is None
+
+
+def test_convolutions_are_counted_by_tensor():
+    device = Device(count=True)
+    x = device.from_host(np.full((1, 1, 2, 4), 300.0), BINARY16)
+    w = device.from_host(np.full((1, 1, 4, 1), 300.0), BINARY16)
+    with device.naming("stem"):
+        y = device.conv2d(x, w)
+    with device.naming("stem/gradient"):
+        device.conv2d_weight_gradient(x, y, w.shape)
+    assert device.status == FpSts(oflo=True)
+    assert device.counts["stem", "conv2d"]["OVERFLOW"] == 2
+    assert device.counts["stem/gradient", "conv2d_weight_gradient"]["results"] == 4
 
 
 def test_stochastic_convolutions_can_be_kept_out():

@@ -314,6 +314,26 @@ def test_an_option_narrower_than_the_result_keeps_the_result_s_type_and_says_so_
         device.matmul(x, x, partials=BINARY16, out=BINARY32)
 
 
+@pytest.mark.source("S4-05")
+@pytest.mark.parametrize("fmt", [BINARY16, BINARY32, F143])
+def test_products_have_the_format_of_their_inputs_unless_told_otherwise(fmt):
+    device = Device(MK2_FP8)
+    x = device.from_host(np.eye(3), fmt)
+    images = x.reshape((1, 3, 3, 1))
+    for found in (device.matmul(x, x), device.conv2d(images, x.reshape((3, 3, 1, 1)))):
+        assert found.context is device.context(fmt)
+
+
+@pytest.mark.source("S4-17")
+def test_a_result_in_single_holds_what_overflows_in_half():
+    device = Device()
+    x = device.from_host([[300.0] * 4], BINARY16)
+    assert device.matmul(x, x.T).values.tolist() == [[65504.0]]
+    device.clear_status()
+    assert device.matmul(x, x.T, out=BINARY32).values.tolist() == [[360000.0]]
+    assert device.status == FpSts()
+
+
 @pytest.mark.source("poplibs: disableSRForAMPVertices")
 def test_stochastic_rounding_can_stop_at_the_units():
     x = np.full((64, 32), 0.3)
