@@ -63,13 +63,18 @@ def commands() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    return run(commands, arguments or ["--help"], "fpsim")
+
+
+def run(command: click.Command, arguments: Sequence[str], name: str) -> int:
+    """Run a command of that name; errors are one line, and the exit status tells them apart."""
     try:
-        status = commands.main(arguments or ["--help"], prog_name="fpsim", standalone_mode=False)
+        status = command.main(list(arguments), prog_name=name, standalone_mode=False)
     except click.ClickException as error:
-        print(f"fpsim: {error.format_message()}", file=sys.stderr)
+        print(f"{name}: {error.format_message()}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, click.Abort):
-        print("fpsim: interrupted; what had finished is kept", file=sys.stderr)
+        print(f"{name}: interrupted; what had finished is kept", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # The reader (head, less) has left: nothing more to say, also not at exit.

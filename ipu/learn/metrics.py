@@ -8,6 +8,8 @@ Source    Graphcore's TensorFlow 1 tutorial on half precision (the loop's carrie
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from fpsim.array import Array
@@ -53,6 +55,21 @@ class RunningLoss:
     def float32_mean(self) -> float:
         """The binary32 total over the number of batches."""
         return float(self._single) / self.n if self.n else float("nan")
+
+    def clear(self) -> None:
+        """A new epoch."""
+        self.restore({"total": 0.0, "single": 0.0, "n": 0})
+
+    @property
+    def numbers(self) -> dict[str, float | int]:
+        """What a checkpoint keeps."""
+        return {"total": float(self.total), "single": float(self._single), "n": self.n}
+
+    def restore(self, numbers: Mapping[str, float | int]) -> None:
+        """Go on from what `numbers` gave."""
+        self.total = self.device.from_host(numbers["total"], self.total.format)
+        self._single = np.float32(numbers["single"])
+        self.n = int(numbers["n"])
 
     def __str__(self) -> str:
         if self.total.format == BINARY32:

@@ -8,31 +8,42 @@ from __future__ import annotations
 import sys
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from experiments.digits import network
+import numpy as np
+
 from ipu.feed.batches import Batches
-from ipu.feed.data import digits
-from ipu.learn import ops
+from ipu.feed.data import Images
 from ipu.learn.checkpoint import NAME, load, save
 from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale
-from ipu.learn.optim import SGD
+from ipu.learn.nn import dense, relu
+from ipu.learn.optim import SGD, Optimizer
 from ipu.learn.policy import FP16
 from ipu.learn.tensor import Tensor
 from ipu.learn.train import Trainer
 from ipu.machine import FpCtl
 
-
-def flat(x: Tensor) -> Tensor:
-    return network(ops.reshape(x, shape=(x.shape[0], 64)))
+USUAL = SGD(0.5, 0.9)
 
 
-def build(seed: int = 0) -> tuple[Trainer, Batches]:
+def network(x: Tensor) -> Tensor:
+    """Logits of two dense layers."""
+    return dense(relu(dense(x, 16, "hidden")), 10, "output")
+
+
+def build(optimizer: Optimizer = USUAL, **changes: Any) -> tuple[Trainer, Batches]:
     """FP16 with stochastic rounding, momentum and a loss scale; nothing trained yet."""
-    trainer = Trainer(
-        flat, SGD(0.5, 0.9), policy=FP16, control=FpCtl(esr=True), seed=seed, count=True,
-        loss_scale=StaticLossScale(8.0, LEARNING_RATE),
-    )  # fmt: skip
-    return trainer, Batches(digits().learn, 16, seed=seed)
+    chosen: dict[str, Any] = {
+        "policy": FP16, "control": FpCtl(esr=True), "count": True,
+        "loss_scale": StaticLossScale(8.0, LEARNING_RATE),
+    }  # fmt: skip
+    return Trainer(network, optimizer, **chosen | changes), Batches(images(), 16)
+
+
+def images() -> Images:
+    """Noise with labels: bits are compared here, nothing is learnt."""
+    rng = np.random.default_rng(0)
+    return Images(rng.integers(0, 256, (200, 64), np.uint8), rng.integers(0, 10, 200))
 
 
 def resumed(folder: Path) -> tuple[Trainer, Batches]:

@@ -17,16 +17,34 @@ import pytest
 from fpsim.codes import from_codes
 from fpsim.formats import BINARY16, BINARY32, F143, Format
 from ipu.learn import checkpoint
+from ipu.learn.accumulate import Accumulation
+from ipu.learn.automatic_loss_scale import AutomaticLossScale, KerasLossScale
 from ipu.learn.checkpoint import NAME, Keeper, interrupt_later, load, save
-from ipu.learn.loss_scale import StaticLossScale
+from ipu.learn.loss_scale import DynamicLossScale, NoLossScale, StaticLossScale
 from ipu.learn.nn import dense
-from ipu.learn.optim import SGD
+from ipu.learn.optim import SGD, Adam, RMSProp
 from ipu.learn.policy import MIXED
 from ipu.learn.state import Kept, State
 from ipu.learn.train import Trainer
 from ipu.machine import FpCtl
 from tests.ipu.learn import resuming
 from tests.tiers import pick
+
+#: Optimisers and loss scales with something to remember.
+KINDS = {
+    "Adam": (Adam(0.01), {"loss_scale": StaticLossScale(8.0), "policy": MIXED}),
+    "RMSProp": (RMSProp(0.01), {"loss_scale": StaticLossScale(8.0), "policy": MIXED}),
+    "dynamic": (
+        SGD(0.5, 0.9),
+        {"loss_scale": DynamicLossScale(2.0**14, interval=2), "control": FpCtl(nanoo=True)},
+    ),
+    "PopART": (SGD(0.5), {"loss_scale": AutomaticLossScale(64.0)}),
+    "Keras": (SGD(0.5), {"loss_scale": KerasLossScale(64.0, frequency=2)}),
+    "accumulated": (
+        SGD(0.5),
+        {"accumulation": Accumulation(4, "mean"), "loss_scale": NoLossScale()},
+    ),
+}
 
 EMPTY = State({}, {}, {}, {}, 0, {})
 
@@ -179,6 +197,21 @@ def test_resumed_at_any_step_is_never_interrupted(whole, tmp_path):
         again, batches = resuming.resumed(tmp_path)
         resuming.train(again, batches, 12)
         assert bits(again.state(batches)) == whole
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_training_goes_on_as_it_would_have(kind, tmp_path):
+    optimizer, changes = KINDS[kind]
+    whole, batches = resuming.build(optimizer, count=False, **changes)
+    resuming.train(whole, batches, 3)
+    save(tmp_path / NAME, whole.state(batches))
+    again, position = resuming.build(optimizer, count=False, **changes)
+    again.forward(batches.images[:1].values)
+    again.restore(load(tmp_path / NAME), position)
+    for trainer, source in ((whole, batches), (again, position)):
+        resuming.train(trainer, source, 6)
+    assert bits(again.state(position)) == bits(whole.state(batches))
+    assert again.loss_scale == whole.loss_scale
 
 
 def test_killed_at_any_moment_and_resumed_is_never_killed(whole, tmp_path):

@@ -34,3 +34,17 @@ def test_a_single_total_is_shown_alone_and_an_empty_one_is_nan():
     total.add(device.from_host(0.5, BINARY32))
     assert str(total) == "loss 0.500"
     assert total.mean == total.float32_mean == 0.5
+
+
+def test_totals_go_on_from_their_numbers():
+    device = Device()
+    whole, part = RunningLoss(device, BINARY16), RunningLoss(device, BINARY16)
+    for k in range(6):
+        whole.add(device.from_host(0.1 * k, BINARY32))
+        part.add(device.from_host(0.1 * k, BINARY32))
+        again = RunningLoss(device, BINARY16)
+        again.restore(part.numbers)
+        part = again
+    assert part.numbers == whole.numbers
+    whole.clear()
+    assert whole.numbers == RunningLoss(device, BINARY16).numbers
