@@ -15,7 +15,7 @@ from fpsim.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
 from fpsim.units import MatrixUnit, find_unit, with_partials
 from ipu.machine.target import Target
 
-__all__ = ["RULE", "Field", "choose", "fitting_partials", "kinds"]
+__all__ = ["PARTIALS", "RULE", "Field", "choose", "find_partials", "fitting_partials", "kinds"]
 
 RULE = Fact(
     "AMP from 4 channels on in one group; SLIC up to 4 per group and stride 2; else vector MAC",
@@ -24,6 +24,9 @@ RULE = Fact(
 
 #: Formats as the names of units write them.
 _SHORT = {BINARY16: "F16", BINARY32: "F32", BFLOAT16: "BF16", F143: "F8", F152: "F8"}
+
+#: Formats of partials by the words of poplibs' options.
+PARTIALS = {"half": BINARY16, "float": BINARY32}
 
 
 class Field(NamedTuple):
@@ -45,6 +48,22 @@ def kinds(inputs: Format, field: Field | None) -> tuple[str, ...]:
     if field.channels <= 4 and field.stride <= 2 and inputs != BINARY32:
         return ("SLIC", "VMAC", "AMP")
     return ("VMAC", "AMP")
+
+
+def find_partials(option: Format | str) -> Format:
+    """A format of partials, or what poplibs' option partialsType calls it: half or float.
+
+    >>> print(find_partials("half"))
+    binary16
+    """
+    found = PARTIALS.get(option, option) if isinstance(option, str) else option
+    if found not in PARTIALS.values():
+        raise ValueError(
+            f"partials={option} is not a format of partials; use BINARY16 or BINARY32, or the "
+            "words half and float"
+        )
+    assert isinstance(found, Format)
+    return found
 
 
 def fitting_partials(inputs: Format, wanted: Format, out: Format) -> Format:

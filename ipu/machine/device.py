@@ -26,7 +26,7 @@ from fpsim.evidence import Fact
 from fpsim.formats import BINARY32, Format
 from fpsim.settings import Settings
 from ipu.machine import amp
-from ipu.machine.choice import RULE
+from ipu.machine.choice import RULE, find_partials
 from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, choices, dump, status
 from ipu.machine.convolutions import Convolutions
 from ipu.machine.cost import Planner
@@ -76,7 +76,8 @@ class Device(Convolutions):
     seed            of the random bits of stochastic rounding.
     f32_denormals   "flush" (INFERRED) or "ieee".
     max_nan         "number" (ASSUMED) or "propagate": what max gives for a number and a NaN.
-    partials        of matrix products with binary16 inputs, where the call does not say.
+    partials        of matrix products with binary16 inputs, where the call does not say: BINARY32
+                    or BINARY16, or poplibs' words "float" and "half".
     conv_partials   the same for convolutions; None: as `partials`.
     preset          of the matrix units: "window" (default), "exact", "sticky", "sequential_f32".
     planner         choices of the cost model, which change the ledger and no bit.
@@ -105,8 +106,8 @@ class Device(Convolutions):
         seed: int = 0,
         f32_denormals: str = "flush",
         max_nan: str = "number",
-        partials: Format = BINARY32,
-        conv_partials: Format | None = None,
+        partials: Format | str = BINARY32,
+        conv_partials: Format | str | None = None,
         preset: str = "window",
         planner: Planner | None = None,
         count: bool = False,
@@ -121,8 +122,8 @@ class Device(Convolutions):
         self._control = control
         self.f32_denormals = f32_denormals
         self.max_nan = max_nan
-        self.partials = partials
-        self.conv_partials = conv_partials
+        self.partials = find_partials(partials)
+        self.conv_partials = None if conv_partials is None else find_partials(conv_partials)
         self.preset = preset
         self.planner = planner or Planner()
         self.disable_sr_for_amp_vertices = disable_sr_for_amp_vertices

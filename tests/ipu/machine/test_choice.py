@@ -6,7 +6,7 @@ import pytest
 
 from fpsim import BFLOAT16, BINARY16, BINARY32, E4M3FN, F143
 from fpsim.units import UNITS
-from ipu.machine import HYPOTHETICAL, MK2, MK2_FP8
+from ipu.machine import HYPOTHETICAL, MK2, MK2_FP8, Device
 from ipu.machine.choice import Field, choose, fitting_partials
 
 #: Inputs, K-channels per group, groups, stride: the unit.
@@ -63,3 +63,14 @@ def test_what_no_unit_takes_is_refused_with_those_there_are():
 )  # fmt: skip
 def test_options_for_partials_are_fitted_to_inputs_and_result(inputs, wanted, out, partials):
     assert fitting_partials(inputs, wanted, out) == partials
+
+
+@pytest.mark.source("S4-49")
+def test_options_take_the_words_of_poplibs():
+    device = Device(partials="half", conv_partials="float")
+    assert (device.partials, device.conv_partials) == (BINARY16, BINARY32)
+    for wrong in ("double", F143):
+        with pytest.raises(
+            ValueError, match="is not a format of partials; use BINARY16 or BINARY32"
+        ):
+            Device(conv_partials=wrong)
