@@ -7,14 +7,13 @@ nearest swallows it. Every matrix product and every update runs through the simu
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from experiments import digits
+from experiments.digit_runs import BATCH, NETWORK, train
 from experiments.machine import units_of
 from experiments.processes import in_processes
 from experiments.progress import progress
@@ -31,8 +30,6 @@ from experiments.training import (
 from ipu.learn.loss_scale import LEARNING_RATE, NoLossScale, StaticLossScale
 from ipu.learn.optim import SGD, Update
 from ipu.learn.policy import FP16, FP32, MIXED
-from ipu.learn.train import Trainer
-from ipu.machine import FpCtl
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +39,7 @@ QUESTION = "Does stochastic rounding rescue training in pure FP16?"
 BUDGET = 95
 DEFAULT = True
 
-RATE, MOMENTUM, BATCH, SCALE = 3e-4, 0.9, 32, 256.0
+RATE, MOMENTUM, SCALE = 3e-4, 0.9, 256.0
 EPOCHS, SEEDS = 40, 5
 
 
@@ -90,7 +87,7 @@ def run(quick: bool, seed: int) -> Result:
         rows += found.rows
         units |= dict.fromkeys(found.units)
     parameters = {
-        "network": "64-64-10 dense, relu", "learning rate": RATE, "momentum": MOMENTUM,
+        "network": NETWORK, "learning rate": RATE, "momentum": MOMENTUM,
         "batch": BATCH, "epochs": epochs, "seeds": list(first), "loss scale": SCALE,
         "test digits": digits.HELD_BACK,
     }  # fmt: skip
@@ -99,26 +96,14 @@ def run(quick: bool, seed: int) -> Result:
 
 
 def _train(job: Job) -> Found:
-    variant, data = VARIANTS[job.variant], digits.load()
-    watch = Watch()
-    with warnings.catch_warnings():
-        # A learning rate divided by the loss scale is subnormal in FP16: part of what is shown.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        trainer = Trainer(
-            digits.network, SGD(RATE, MOMENTUM), policy=variant.policy,
-            control=FpCtl(esr=variant.stochastic), loss_scale=variant.loss_scale, seed=job.seed,
-            observe=watch, count=job.counted,
-        )  # fmt: skip
-        learn, test = data.split(job.seed)
-        images = trainer.device.from_host(data.images, variant.policy.activations)
-        losses = []
-        for epoch in range(1, job.epochs + 1):
-            chosen = islice(digits.batches(learn, BATCH, job.seed, epoch), job.steps)
-            losses.append(np.mean([trainer.step(images[b], data.labels[b]) for b in chosen]))
-        raised = list(exceptions(trainer)) if job.counted else []
-        accuracy = trainer.accuracy(images[test], data.labels[test])
+    variant, watch = VARIANTS[job.variant], Watch()
+    trainer, losses, accuracy = train(
+        variant, SGD(RATE, MOMENTUM), job.seed, job.epochs, steps=job.steps, observe=watch,
+        counted=job.counted,
+    )  # fmt: skip
+    raised = list(exceptions(trainer)) if job.counted else []
     found: list[Row] = [
-        {"part": "loss", "epoch": e, "loss": float(x)} for e, x in enumerate(losses, 1)
+        {"part": "loss", "epoch": e, "loss": float(x)} for e, x in enumerate(losses.mean(axis=1), 1)
     ]
     found += [{"part": "test", "accuracy": accuracy}, *watch.rows(), *raised]
     label: Row = {"policy": variant.name, "seed": job.seed}

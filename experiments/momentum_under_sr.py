@@ -1,0 +1,150 @@
+"""What stochastic rounding scatters, with and without momentum.
+
+The same training in FP16 with stochastic rounding, again and again with other random bits: data,
+first weights and batches are the same, so parameters differ by rounding alone. A step of size d
+that is rounded to a spacing u leaves a variance of d·(u - d): large single steps scatter more than
+their average would. Momentum averages the gradients of about 1/(1 - m) batches before the parameter
+is touched. Plain descent gets the learning rate, momentum the rate times 1 - m, so both move as far.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from experiments.digit_runs import BATCH, NETWORK, train
+from experiments.machine import units_of
+from experiments.processes import in_processes
+from experiments.progress import progress
+from experiments.result import Result, Row, UnitUsed
+from experiments.training import Variant
+from ipu.learn.optim import SGD
+from ipu.learn.policy import FP16, FP32
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+QUESTION = "Does momentum average out the noise of stochastic rounding?"
+BUDGET = 240
+DEFAULT = False
+
+MOMENTUM = 0.9
+METHODS = {"SGD": 0.0, "SGD with momentum": MOMENTUM}
+RATES = (0.1, 0.03, 0.01, 0.003, 0.001, 3e-4)
+EPOCHS, DRAWS = 4, 10
+STOCHASTIC, REFERENCE = Variant("FP16 + SR", FP16, stochastic=True), Variant("FP32", FP32)
+
+
+class Job(NamedTuple):
+    """One training; draw 0 is the FP32 reference."""
+
+    method: str
+    rate: float
+    draw: int
+    seed: int
+    epochs: int
+
+
+class Found(NamedTuple):
+    """All parameters in the end, the loss of the last epoch, and the units."""
+
+    weights: np.ndarray
+    loss: float
+    units: tuple[UnitUsed, ...]
+
+
+def run(quick: bool, seed: int) -> Result:
+    rates, epochs, draws = ((0.03, 0.001), 1, 3) if quick else (RATES, EPOCHS, DRAWS)
+    for draw in progress(range(2), "kernels"):
+        _train(Job("SGD with momentum", rates[0], draw, seed, 1))
+    jobs = [Job(method, rate, draw, seed, epochs)
+            for rate in rates for method in METHODS for draw in range(draws + 1)]  # fmt: skip
+    rows: list[Row] = []
+    units: dict[UnitUsed, None] = {}
+    group: list[Found] = []
+    for job, found in zip(jobs, in_processes(_train, jobs, "trainings"), strict=True):
+        units |= dict.fromkeys(found.units)
+        group.append(found)
+        if len(group) == draws + 1:
+            rows.append({"method": job.method, "rate": job.rate, **_summary(group)})
+            group = []
+    parameters = {"network": NETWORK, "momentum": MOMENTUM, "batch": BATCH, "epochs": epochs,
+                  "trainings of each kind": draws, "seed": seed}  # fmt: skip
+    return Result(rows, _answer(rows), f"{STOCHASTIC}; {REFERENCE}", parameters, tuple(units))
+
+
+def _train(job: Job) -> Found:
+    momentum = METHODS[job.method]
+    trainer, losses, _ = train(
+        STOCHASTIC if job.draw else REFERENCE, SGD(job.rate * (1 - momentum), momentum), job.seed,
+        job.epochs, draws=job.draw,
+    )  # fmt: skip
+    weights = [v.array.values.reshape(-1) for v in trainer.variables.values()]
+    return Found(np.concatenate(weights), float(losses[-1].mean()), units_of(trainer.device))
+
+
+def _summary(group: list[Found]) -> Row:
+    """Spread of the parameters over the trainings, and their distance from the FP32 ones."""
+    reference, *scattered = (found.weights.astype(np.float64) for found in group)
+    every = np.stack(scattered)
+    return {
+        "spread": float(np.sqrt(every.var(axis=0, ddof=1).mean())),
+        "off": float(np.sqrt(((every.mean(axis=0) - reference) ** 2).mean())),
+        "loss": float(np.mean([found.loss for found in group[1:]])),
+        "loss_spread": float(np.std([found.loss for found in group[1:]], ddof=1)),
+        "loss_fp32": group[0].loss,
+    }
+
+
+def ratios(result: Result) -> list[tuple[float, float]]:
+    """Rates, and by what factor momentum makes the variance smaller."""
+    found = []
+    for rate in sorted({float(str(row["rate"])) for row in result.rows}):
+        plain, averaged = (result.column("spread", method=m, rate=rate)[0] for m in METHODS)
+        found.append((rate, float((plain / averaged) ** 2)))
+    return found
+
+
+def _answer(rows: list[Row]) -> str:
+    factors = ratios(Result(rows, "", ""))
+    smallest, largest = min(f for _, f in factors), max(f for _, f in factors)
+    said = "Yes" if smallest > 1 else "In part" if largest > 1 else "No"
+    where = next(rate for rate, factor in factors if factor == largest)
+    return (
+        f"{said}. Momentum of {MOMENTUM:g} changes the variance that stochastic rounding gives the "
+        f"parameters by factors of 1/{smallest:.2f} to 1/{largest:.1f} (at a learning rate of "
+        f"{where:g}), with the same movement in all."
+    )
+
+
+def plot(result: Result) -> Figure:
+    from experiments.drawing import BLUE, GREEN, new_figure
+
+    figure, (spread, ratio) = new_figure(11, 4.6, mosaic="AB", caption=result.answer)
+    for method, color in zip(METHODS, (BLUE, GREEN), strict=True):
+        rates = result.column("rate", method=method)
+        spread.loglog(rates, result.column("spread", method=method), "o-", color=color,
+                      label=f"{method}: spread")  # fmt: skip
+        spread.loglog(rates, result.column("off", method=method), "x:", color=color, linewidth=1,
+                      label=f"{method}: mean − FP32")  # fmt: skip
+    spread.set(title="Scatter of the parameters", xlabel="learning rate (times 1 − m)",
+               ylabel="root mean square over parameters")  # fmt: skip
+    spread.legend(fontsize=9)
+    _plot_ratio(ratio, result)
+    return figure
+
+
+def _plot_ratio(axes: Axes, result: Result) -> None:
+    from experiments.drawing import GREEN, THEORY
+
+    rates, factors = zip(*ratios(result), strict=True)
+    axes.semilogx(rates, factors, "o-", color=GREEN)
+    bound = (1 + MOMENTUM) / (1 - MOMENTUM)
+    axes.axhline(np.sqrt(bound), **THEORY)
+    axes.annotate("√((1+m)/(1−m)): steps that are only noise", (rates[0], np.sqrt(bound)), (0, 4),
+                  fontsize=9, textcoords="offset points")  # fmt: skip
+    axes.axhline(1.0, color="#888888", linewidth=0.8)
+    axes.set(title="What momentum takes from the variance", xlabel="learning rate",
+             ylabel="variance of SGD / with momentum", ylim=(0, np.sqrt(bound) * 1.3))  # fmt: skip

@@ -1,0 +1,172 @@
+"""Three ways to keep small updates from being lost, over learning rates.
+
+The same network, batches and epochs of plain gradient descent. A parameter in FP16 that is updated
+to nearest takes no step below half its spacing; with stochastic rounding it takes the right step on
+average; in FP32, from which FP16 copies are cast for each batch, it takes nearly every step. What
+has been learnt is the loss that was lost on the training digits, looked at by an FP32 machine, as a
+share of what FP32 training gains at the same rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from experiments import digits
+from experiments.digit_runs import BATCH, NETWORK, train
+from experiments.machine import units_of
+from experiments.processes import in_processes
+from experiments.progress import progress
+from experiments.result import Result, Row, UnitUsed
+from experiments.training import Variant
+from fpsim import BINARY32
+from ipu.learn.optim import SGD, Update
+from ipu.learn.policy import FP16, FP32, MIXED
+from ipu.learn.train import Trainer
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+QUESTION = "Which way of updating parameters still learns when the learning rate is small?"
+BUDGET = 240
+DEFAULT = False
+
+VARIANTS = (
+    Variant("FP32", FP32),
+    Variant("FP16 parameters", FP16),
+    Variant("FP16 parameters + SR", FP16, stochastic=True),
+    Variant("FP32 parameters, FP16 compute", MIXED),
+)
+RATES = (0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5, 1e-5)
+EPOCHS, SEEDS = 8, 3
+
+
+class Job(NamedTuple):
+    """One training; `steps` cuts its epochs short."""
+
+    variant: int
+    rate: float
+    seed: int
+    epochs: int
+    steps: int | None = None
+
+
+class Found(NamedTuple):
+    """What one training gave."""
+
+    row: Row
+    units: tuple[UnitUsed, ...]
+
+
+def run(quick: bool, seed: int) -> Result:
+    rates, epochs, seeds = ((0.03, 1e-4), 1, 1) if quick else (RATES, EPOCHS, SEEDS)
+    for v in progress(range(len(VARIANTS)), "kernels"):
+        _train(Job(v, rates[0], seed, 1, 2))
+    jobs = [
+        Job(v, rate, s, epochs)
+        for s in range(seed, seed + seeds)
+        for rate in rates
+        for v in range(len(VARIANTS))
+    ]
+    rows: list[Row] = []
+    units: dict[UnitUsed, None] = {}
+    for found in in_processes(_train, jobs, "trainings"):
+        rows.append(found.row)
+        units |= dict.fromkeys(found.units)
+    parameters = {"network": NETWORK, "optimizer": "SGD, no momentum", "batch": BATCH,
+                  "epochs": epochs,
+                  "seeds": list(range(seed, seed + seeds))}  # fmt: skip
+    policy = "; ".join(f"{v.name}: {v}" for v in VARIANTS)
+    return Result(rows, _answer(rows), policy, parameters, tuple(units))
+
+
+def _train(job: Job) -> Found:
+    variant, watch = VARIANTS[job.variant], Lost()
+    trainer, _, accuracy = train(
+        variant, SGD(job.rate), job.seed, job.epochs, steps=job.steps, observe=watch
+    )
+    before = loss_of(train(variant, SGD(job.rate), job.seed, 0).trainer, job.seed)
+    row: Row = {
+        "method": variant.name, "rate": job.rate, "seed": job.seed, "accuracy": accuracy,
+        "gain": before - loss_of(trainer, job.seed), "lost": watch.share,
+    }  # fmt: skip
+    return Found(row, units_of(trainer.device))
+
+
+def loss_of(trainer: Trainer, seed: int) -> float:
+    """Mean loss over the training digits of these parameters on an FP32 machine."""
+    data = digits.load()
+    learn, _ = data.split(seed)
+    judge = Trainer(digits.network, SGD(1.0))
+    judge.forward(data.images[learn[:1]])
+    for name, variable in judge.variables.items():
+        variable.assign(judge.device.from_host(trainer.variables[name].array.values, BINARY32))
+    return float(judge.loss(data.images[learn], data.labels[learn]).array)
+
+
+class Lost:
+    """Follows the updates: how many left their parameter as it was."""
+
+    def __init__(self) -> None:
+        self.wanted = self.without = 0
+
+    def __call__(self, update: Update) -> None:
+        wanted = update.direction.values != 0
+        still = update.before.values == update.after.values
+        self.wanted += np.count_nonzero(wanted)
+        self.without += np.count_nonzero(wanted & still)
+
+    @property
+    def share(self) -> float:
+        return self.without / max(self.wanted, 1)
+
+
+def gained(result: Result, method: str, rate: float) -> np.ndarray:
+    """Loss lost, as a share of what FP32 loses at the same rate; one number per seed."""
+    reference = result.column("gain", method=VARIANTS[0].name, rate=rate)
+    return np.asarray(result.column("gain", method=method, rate=rate) / reference)
+
+
+def _answer(rows: list[Row]) -> str:
+    found = Result(rows, "", "")
+    rate = min(float(str(row["rate"])) for row in rows if float(str(row["rate"])) >= 1e-4)
+    _, plain, stochastic, mixed = (v.name for v in VARIANTS)
+    lost = float(found.column("lost", method=plain, rate=rate).mean())
+    share = {name: gained(found, name, rate).mean() for name in (plain, stochastic, mixed)}
+    return (
+        f"At a learning rate of {rate:g} plain FP16 parameters ignore {lost:.0%} of their updates "
+        f"and learn {share[plain]:.0%} of what FP32 learns; FP16 parameters with stochastic "
+        f"rounding learn {share[stochastic]:.0%}, FP32 parameters with FP16 compute "
+        f"{share[mixed]:.0%}."
+    )
+
+
+def plot(result: Result) -> Figure:
+    from experiments.drawing import BLUE, GREEN, GREY, PURPLE, new_figure
+
+    figure, (gains, lost) = new_figure(11, 4.6, mosaic="AB", caption=result.answer)
+    for variant, color in zip(VARIANTS, (GREY, BLUE, GREEN, PURPLE), strict=True):
+        name = variant.name
+        _line(gains, result, name, color, lambda rate, n=name: 100 * gained(result, n, rate))
+        _line(lost, result, name, color,
+              lambda rate, n=name: 100 * result.column("lost", method=n, rate=rate))  # fmt: skip
+    gains.set(title="Learnt, compared with FP32", xlabel="learning rate",
+              ylabel="gain of the loss (% of FP32's)", ylim=(-15, 130))  # fmt: skip
+    lost.set(title="Updates without effect", xlabel="learning rate", ylim=(-3, 103),
+             ylabel="share of the updates (%)")  # fmt: skip
+    gains.legend(fontsize=9, loc="lower right")
+    return figure
+
+
+def _line(
+    axes: Axes, result: Result, name: str, color: str, of: Callable[[float], np.ndarray]
+) -> None:
+    """Mean over the seeds as a line, each seed as a point."""
+    rates = sorted({float(str(row["rate"])) for row in result.rows})
+    each = [of(rate) for rate in rates]
+    axes.semilogx(rates, [values.mean() for values in each], color=color, label=name)
+    for rate, values in zip(rates, each, strict=True):
+        axes.plot([rate] * values.size, values, "o", color=color, markersize=3.5, alpha=0.7)
