@@ -96,13 +96,14 @@ def _answer(rows: list[Row]) -> str:
     def error(way: str, kind: int) -> float:
         return float(found.column("error", way=way, gradients=list(SIZES)[kind], count=count)[0])
 
+    sums, stochastic = error("SUM in FP16", 0), error("SUM in FP16 + SR", 0)
     return (
-        f"Over {count} mini-batches the mean of small FP16 gradients is off by "
-        f"{error('SUM in FP16', 0):.1%} with SUM in FP16 ({error('SUM in FP16 + SR', 0):.1%} with "
-        f"stochastic rounding), {error('MEAN in FP16', 0):.0%} with MEAN, whose shares underflow, "
-        f"{error('RUNNING_MEAN in FP16', 0):.1%} with RUNNING_MEAN, and {error('SUM in FP32', 0):.0e}"
-        f" with SUM in FP32; of large ones {error('SUM in FP16', 1):.0%} is lost with SUM in FP16, "
-        f"which saturates, and {error('SUM in FP32', 1):.0e} in FP32."
+        f"Over {count} mini-batches the mean of small FP16 gradients is off by {sums:.1%} with SUM "
+        f"in FP16 ({stochastic:.1%} with stochastic rounding), {error('MEAN in FP16', 0):.0%} with "
+        f"MEAN, whose shares underflow, {error('RUNNING_MEAN in FP16', 0):.1%} with RUNNING_MEAN, "
+        f"and {error('SUM in FP32', 0):.0e} with SUM in FP32; of large ones "
+        f"{error('SUM in FP16', 1):.0%} is lost with SUM in FP16, which saturates, and "
+        f"{error('SUM in FP32', 1):.0e} in FP32."
     )
 
 

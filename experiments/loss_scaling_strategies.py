@@ -1,15 +1,15 @@
 """Loss scales that stay, and loss scales that follow the gradients: what they do over time.
 
-The digits network with FP16 activations and gradients and FP32 parameters, small images so that
-gradients are small. The dynamic scale (GradScaler's rule) needs overflow to be seen, so its machine
-makes NaN of it; the others saturate. Gradients that are zero though the FP32 machine finds them
-different from zero would be the better measure, but the scales themselves can only look at what is
-large.
+The digits network with FP16 activations and gradients and FP32 parameters, on images so dark that
+the gradients are small. The dynamic scale (GradScaler's rule) waits for overflow and skips that
+step, so its machine makes NaN of an overflow; on the others overflow saturates, and the automatic
+rules look at how many gradients are large. What a scale is for is measured beside it: gradients of
+the first layer's weights that arrive as zero.
 """
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,12 +19,10 @@ from experiments.digit_runs import BATCH, NETWORK
 from experiments.machine import units_of
 from experiments.progress import progress
 from experiments.result import Result, Row, UnitUsed
-from fpsim.flags import Flags
 from ipu.learn.automatic_loss_scale import AutomaticLossScale, KerasLossScale
 from ipu.learn.loss_scale import DynamicLossScale, LossScale, NoLossScale, StaticLossScale
-from ipu.learn.optim import SGD, compute_gradients
+from ipu.learn.optim import SGD, Update
 from ipu.learn.policy import MIXED
-from ipu.learn.tensor import Tensor
 from ipu.learn.train import Trainer
 from ipu.machine import FpCtl
 
@@ -36,7 +34,7 @@ QUESTION = "Which loss scale do the strategies find, and what does finding it co
 BUDGET = 90
 DEFAULT = False
 
-RATE, MOMENTUM, EPOCHS = 0.05, 0.9, 8
+RATE, EPOCHS = 0.05, 8
 #: Images are made this much darker, which makes the first layer's gradients small.
 DARK = 2.0**-8
 
@@ -55,3 +53,85 @@ STRATEGIES = {
     "automatic (PopART)": Strategy(AutomaticLossScale(256.0)),
     "automatic (Keras)": Strategy(KerasLossScale(256.0)),
 }
+
+
+def run(quick: bool, seed: int) -> Result:
+    epochs = 1 if quick else EPOCHS
+    rows: list[Row] = []
+    units: dict[UnitUsed, None] = {}
+    for name, strategy in STRATEGIES.items():
+        trained = Watched(strategy, seed)
+        rows += [{"strategy": name, **row} for row in trained.steps(epochs, seed, name)]
+        units |= dict.fromkeys(units_of(trained.trainer.device))
+    parameters = {"network": NETWORK, "optimizer": f"SGD, rate {RATE:g}", "batch": BATCH,
+                  "epochs": epochs, "images times": DARK, "seed": seed}  # fmt: skip
+    return Result(rows, _answer(rows), f"{MIXED},rounding=RNE", parameters, tuple(units))
+
+
+class Watched:
+    """A training, and the zeros among its gradients."""
+
+    def __init__(self, strategy: Strategy, seed: int) -> None:
+        self.trainer = Trainer(
+            digits.network, SGD(RATE), policy=MIXED, loss_scale=strategy.scale, seed=seed,
+            control=FpCtl(nanoo=strategy.nanoo), observe=self._look,
+        )  # fmt: skip
+        self.zeros = 0.0
+
+    def _look(self, update: Update) -> None:
+        if "hidden" in update.variable.name and update.direction.ndim == 2:
+            self.zeros = float(np.mean(update.direction.values == 0))
+
+    def steps(self, epochs: int, seed: int, label: str) -> Iterator[Row]:
+        """Per step: the scale it was made with, whether it overflowed, was skipped, and zeros."""
+        data, trainer = digits.load(), self.trainer
+        learn, _ = data.split(seed)
+        images = trainer.device.from_host(data.images * DARK, MIXED.activations)
+        batches = [b for e in range(1, epochs + 1) for b in digits.batches(learn, BATCH, seed, e)]
+        for step, batch in enumerate(progress(batches, label), 1):
+            scale = trainer.loss_scale.value
+            trainer.device.clear_status()
+            loss = trainer.step(images[batch], data.labels[batch])
+            yield {
+                "step": step, "scale": scale, "loss": loss, "skipped": not trainer.applied,
+                "overflow": trainer.device.status.oflo, "zeros": self.zeros,
+            }  # fmt: skip
+
+
+def _answer(rows: list[Row]) -> str:
+    found = Result(rows, "", "")
+    parts = []
+    for name in STRATEGIES:
+        scale = np.median(found.column("scale", strategy=name)[-100:])
+        overflowed = int(found.column("overflow", strategy=name).sum())
+        skipped = int(found.column("skipped", strategy=name).sum())
+        zeros = found.column("zeros", strategy=name)[-100:].mean()
+        parts.append(f"{name}: scale {scale:g}, {overflowed} steps overflow, {skipped} are skipped,"
+                     f" {zeros:.0%} of the gradients are zero")  # fmt: skip
+    return f"After {int(found.column('step').max())} steps, " + "; ".join(parts) + "."
+
+
+def plot(result: Result) -> Figure:
+    from experiments.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, new_figure
+
+    figure, (scales, zeros) = new_figure(
+        11.5, 6.2, mosaic="A;B", caption=result.answer, sharex=True, height_ratios=[1.4, 1]
+    )
+    colors = (GREY, BLUE, GREEN, PURPLE, ORANGE)
+    for name, color in zip(STRATEGIES, colors, strict=True):
+        _plot_strategy(scales, zeros, result, name, color)
+    scales.set(title="Loss scale, and steps that overflowed", ylabel="loss scale")
+    scales.set_yscale("log", base=2)
+    scales.legend(fontsize=9, ncols=2)
+    zeros.set(title="Zeros among the gradients of the hidden layer's weights", xlabel="step",
+              ylabel="share (%)")  # fmt: skip
+    return figure
+
+
+def _plot_strategy(scales: Axes, zeros: Axes, result: Result, name: str, color: str) -> None:
+    step = result.column("step", strategy=name)
+    scale = result.column("scale", strategy=name)
+    over = result.column("overflow", strategy=name).astype(bool)
+    scales.step(step, scale, where="mid", color=color, label=name, linewidth=1.2)
+    scales.plot(step[over], scale[over], "x", color=color, markersize=5)
+    zeros.plot(step, 100 * result.column("zeros", strategy=name), color=color, linewidth=1.0)

@@ -3,8 +3,8 @@
 The same training in FP16 with stochastic rounding, again and again with other random bits: data,
 first weights and batches are the same, so parameters differ by rounding alone. A step of size d
 that is rounded to a spacing u leaves a variance of d·(u - d): large single steps scatter more than
-their average would. Momentum averages the gradients of about 1/(1 - m) batches before the parameter
-is touched. Plain descent gets the learning rate, momentum the rate times 1 - m, so both move as far.
+their average would. Momentum averages the gradients of about 1/(1 - m) batches before it touches a
+parameter. Plain descent gets the learning rate, momentum that times 1 - m, so both move as far.
 """
 
 from __future__ import annotations

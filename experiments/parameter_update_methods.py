@@ -9,7 +9,6 @@ share of what FP32 training gains at the same rate.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -116,8 +115,8 @@ class Lost:
     def __call__(self, update: Update) -> None:
         wanted = update.direction.values != 0
         still = update.before.values == update.after.values
-        self.wanted += np.count_nonzero(wanted)
-        self.without += np.count_nonzero(wanted & still)
+        self.wanted += int(np.count_nonzero(wanted))
+        self.without += int(np.count_nonzero(wanted & still))
 
     @property
     def share(self) -> float:
@@ -148,11 +147,12 @@ def plot(result: Result) -> Figure:
     from experiments.drawing import BLUE, GREEN, GREY, PURPLE, new_figure
 
     figure, (gains, lost) = new_figure(11, 4.6, mosaic="AB", caption=result.answer)
+    rates = sorted({float(str(row["rate"])) for row in result.rows})
     for variant, color in zip(VARIANTS, (GREY, BLUE, GREEN, PURPLE), strict=True):
         name = variant.name
-        _line(gains, result, name, color, lambda rate, n=name: 100 * gained(result, n, rate))
-        _line(lost, result, name, color,
-              lambda rate, n=name: 100 * result.column("lost", method=n, rate=rate))  # fmt: skip
+        _line(gains, rates, [gained(result, name, rate) for rate in rates], name, color)
+        shares = [result.column("lost", method=name, rate=rate) for rate in rates]
+        _line(lost, rates, shares, name, color)
     gains.set(title="Learnt, compared with FP32", xlabel="learning rate",
               ylabel="gain of the loss (% of FP32's)", ylim=(-15, 130))  # fmt: skip
     lost.set(title="Updates without effect", xlabel="learning rate", ylim=(-3, 103),
@@ -161,12 +161,8 @@ def plot(result: Result) -> Figure:
     return figure
 
 
-def _line(
-    axes: Axes, result: Result, name: str, color: str, of: Callable[[float], np.ndarray]
-) -> None:
-    """Mean over the seeds as a line, each seed as a point."""
-    rates = sorted({float(str(row["rate"])) for row in result.rows})
-    each = [of(rate) for rate in rates]
-    axes.semilogx(rates, [values.mean() for values in each], color=color, label=name)
+def _line(axes: Axes, rates: list[float], each: list[np.ndarray], name: str, color: str) -> None:
+    """Shares in %: the mean over the seeds as a line, each seed as a point."""
+    axes.semilogx(rates, [100 * values.mean() for values in each], color=color, label=name)
     for rate, values in zip(rates, each, strict=True):
-        axes.plot([rate] * values.size, values, "o", color=color, markersize=3.5, alpha=0.7)
+        axes.plot([rate] * values.size, 100 * values, "o", color=color, markersize=3.5, alpha=0.7)

@@ -1,0 +1,90 @@
+"""Experiments on updates, accumulators and totals find what is known (golden, law)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from experiments import (
+    accumulation_dtype,
+    k_split,
+    momentum_under_sr,
+    parameter_update_methods,
+    running_loss,
+)
+from fpsim import BINARY16, Context
+from ipu.learn.accumulate import Reduction
+
+
+@pytest.mark.source("X-08")
+@pytest.mark.parametrize(
+    ("loss", "batches", "reported"),
+    [(0.4, 1875, "0.458"), (0.3, 1875, "0.263"), (2.3, 1562, "2.104"), (0.9, 1562, "0.978")],
+)
+def test_totals_in_fp16_report_what_was_worked_out(loss, batches, reported):
+    totals = running_loss._totals(Context(BINARY16), np.array([loss]), batches, "")
+    assert f"{totals[-1, 0] / batches:.3f}" == reported
+    # numpy's own binary16 additions, one by one
+    total = np.float16(0)
+    for _ in range(batches):
+        total += np.float16(loss)
+    assert totals[-1, 0] == total
+
+
+@pytest.fixture(scope="module")
+def accumulated():
+    return accumulation_dtype.run(quick=True, seed=0)
+
+
+def test_one_mini_batch_is_its_own_mean(accumulated):
+    """Only the cast into the gradient's format could round, and there is none."""
+    assert (accumulated.column("error", count=1) == 0).all()
+
+
+def test_sums_of_large_gradients_saturate_in_fp16_alone():
+    way, wide = accumulation_dtype.WAYS["SUM in FP16"], accumulation_dtype.WAYS["SUM in FP32"]
+    error, saturated = accumulation_dtype._accumulate(way, 30.0, 4096, 20, 0)
+    assert saturated > 0.9  # noise takes some back from the limit
+    assert error > 0.4
+    error, saturated = accumulation_dtype._accumulate(wide, 30.0, 4096, 20, 0)
+    assert (saturated, wide.reduction) == (0.0, Reduction.SUM)
+    assert error < 1e-5
+
+
+def test_shares_of_small_gradients_underflow(accumulated):
+    small = next(iter(accumulation_dtype.SIZES))
+    errors = {row["way"]: row["error"] for row in accumulated.select(gradients=small, count=64)}
+    assert errors["MEAN in FP16"] > 5 * errors["SUM in FP16"] > errors["SUM in FP32"]
+
+
+def test_splitting_k_shortens_the_chain_of_half_partials():
+    result = k_split.run(quick=True, seed=0)
+    error = result.column("rms", partials="half partials")
+    cycles = result.column("cycles", partials="half partials")
+    assert error[0] > 2 * error[-1]
+    assert cycles[0] > 10 * cycles.min()
+    assert result.column("exchange_bytes", tiles=1).tolist() == [0, 0]
+    assert k_split.plot(result)
+
+
+@pytest.mark.source("S4-12")
+@pytest.mark.tier("full")
+def test_updates_to_nearest_are_lost_and_others_are_not():
+    result = parameter_update_methods.run(quick=True, seed=0)
+    _, plain, stochastic, mixed = (v.name for v in parameter_update_methods.VARIANTS)
+
+    def share(name):
+        return parameter_update_methods.gained(result, name, 1e-4).mean()
+
+    assert share(plain) < 0.25
+    assert abs(share(stochastic) - 1) < 0.1
+    assert abs(share(mixed) - 1) < 0.01
+
+
+@pytest.mark.source("S4-47")
+@pytest.mark.tier("full")
+def test_scatter_of_stochastic_rounding_shrinks_with_momentum():
+    result = momentum_under_sr.run(quick=True, seed=0)
+    (_, factor) = momentum_under_sr.ratios(result)[0]
+    assert factor > 1
+    assert momentum_under_sr.plot(result)
