@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.evidence import Evidence, Fact
 from ipu.machine.instructions import Instruction
@@ -27,16 +28,9 @@ from ipu.machine.target import Target
 from ipu.machine.work import Work
 
 __all__ = [
-    "LOAD_BYTES",
-    "SPLIT",
-    "Exchange",
-    "Memory",
-    "Planner",
-    "Price",
-    "exchanged",
-    "multiply_adds",
+    "LOAD_BYTES", "SPLIT", "Exchange", "Memory", "Planner", "Price", "exchanged", "multiply_adds",
     "price",
-]
+]  # fmt: skip
 
 #: Bytes of weights that a tile loads per cycle, by the option use_128bit_conv_unit_load.
 LOAD_BYTES = {
@@ -111,22 +105,25 @@ def price(
     """
     if multiply_adds(work, instruction) == 0:
         return Price(0, 0, 0, 0)
-    most = min(tiles or target.tiles.value, work.positions * work.blocks)
-    across = np.arange(1, min(most, work.blocks) + 1)
-    down = np.minimum(most // across, work.positions)
-    positions, blocks = -(-work.positions // down), -(-work.blocks // across)
-    # The split over what is used, not over what is there: 5 in 4 parts are 2, 2 and 1.
+    positions, blocks = _splits(work, tiles or target.tiles.value)
     down, across = -(-work.positions // positions), -(-work.blocks // blocks)
     temporary = (memory.left + memory.partials / across) / down + memory.right / across
     budget = planner.available_memory_proportion * target.tile_memory.value
     steps = np.clip(np.ceil(temporary / budget), 1, positions)
     loads = blocks * work.passes * steps * (instruction.weights.value > 0)
-    rate = LOAD_BYTES[planner.use_128bit_conv_unit_load].value
-    cycles = blocks * work.passes * positions * instruction.cycles
-    cycles = np.ceil(cycles + loads * (instruction.weights.value / rate))
-    best = np.lexsort((down * across, cycles))[0]
-    tiles = int(down[best] * across[best])
-    return Price(tiles, int(loads[best]), int(steps[best]), int(cycles[best]))
+    load = instruction.weights.value / LOAD_BYTES[planner.use_128bit_conv_unit_load].value
+    cycles = np.ceil(blocks * work.passes * positions * instruction.cycles + loads * load)
+    used = down * across
+    best = np.lexsort((used, cycles))[0]
+    return Price(*(int(of_split[best]) for of_split in (used, loads, steps, cycles)))
+
+
+def _splits(work: Work, tiles: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions and blocks of the busiest tile, for every number of tiles side by side."""
+    most = min(tiles, work.positions * work.blocks)
+    across = np.arange(1, min(most, work.blocks) + 1)
+    down = np.minimum(most // across, work.positions)
+    return -(-work.positions // down), -(-work.blocks // across)
 
 
 def multiply_adds(work: Work, instruction: Instruction) -> int:
@@ -142,16 +139,16 @@ class Exchange(NamedTuple):
     cycles: int
 
 
-def exchanged(result_bytes: int, parts: int, target: Target) -> Exchange:
-    """Reduction of partial results that lie on `parts` groups of tiles.
+def exchanged(partials: int, parts: int, tiles: int, target: Target) -> Exchange:
+    """Reduction of so many bytes of partials that lie in `parts` copies on `tiles` tiles.
 
-    Each group adds its share of the outputs and receives it from all the others.
+    Every tile adds its share of the outputs; one copy of it is at home.
 
     >>> from ipu.machine.target import MK2
-    >>> exchanged(4096, 4, MK2)
-    Exchange(bytes=12288, cycles=768)
+    >>> exchanged(4096, 4, 64, MK2)
+    Exchange(bytes=12288, cycles=48)
     """
-    if parts < 2:
+    if parts < 2 or tiles == 0:
         return Exchange(0, 0)
-    received = (parts - 1) * -(-result_bytes // parts)
-    return Exchange((parts - 1) * result_bytes, -(-received // target.exchange.value))
+    received = (parts - 1) * -(-partials // tiles)
+    return Exchange((parts - 1) * partials, -(-received // target.exchange.value))

@@ -38,7 +38,7 @@ def row(
     part = work._replace(passes=-(-work.passes // parts))
     tiles = target.tiles.value // parts
     cost = price(part, memory.part(parts), instruction, target, planner, tiles)
-    wires = exchanged(memory.partials, parts, target)
+    wires = exchanged(memory.partials, parts, parts * cost.tiles, target)
     return Row(
         verb=verb, unit=unit.name, instruction=instruction.name,
         shape=" · ".join(_shape(x) for x in operands) + " → " + _shape(product),

@@ -89,9 +89,11 @@ def test_stacks_of_matrices_are_groups():
     assert of_matmul((1, 4, 20), (0, 20, 30), WIDE) == (4, 2, 0, 0)
 
 
-def test_parts_of_a_reduction_travel_once():
-    assert exchanged(1024, 1, MK2) == (0, 0)
-    assert exchanged(1024, 8, MK2) == (7 * 1024, 7 * 128 / 4)
+def test_parts_of_a_reduction_travel_once_and_are_added_everywhere():
+    """Eight copies of 1024 bytes on 32 tiles: each adds 32 bytes and gets them seven times."""
+    assert exchanged(1024, 1, 32, MK2) == (0, 0)
+    assert exchanged(1024, 8, 32, MK2) == (7 * 1024, 7 * 32 / 4)
+    assert exchanged(1000, 8, 32, MK2) == (7 * 1000, 7 * 32 / 4)
 
 
 @pytest.mark.source("S4-02")

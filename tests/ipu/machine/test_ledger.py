@@ -115,8 +115,8 @@ def test_a_split_k_goes_over_the_wires_and_is_added_in_single():
     assert (split.tiles, split.passes, split.weight_loads) == (20, 6, 2)
     assert (split.macs, split.useful) == (row.macs, row.useful)
     assert (split.partial_bytes, split.exchange_bytes) == (4 * 90, 3 * 90)
-    # Each of four parts receives 23 of the 90 bytes from three others, four per cycle.
-    assert split.cycles == 2 * (4 + 64) + -(-3 * 23 // 4)
+    # Each of twenty tiles receives 5 of the 90 bytes from three others, four per cycle.
+    assert split.cycles == 2 * (4 + 64) + -(-3 * 5 // 4)
     assert row.exchange_bytes == 0
     assert "bytes of exchange per cycle and tile: 4 (INFERRED" in device.ledger.table()
 
