@@ -144,7 +144,11 @@ class KerasLossScale(Scaling):
     count, histogram   steps since the last look; (lower, upper) counts.
 
     The counter is tested before it is raised: the first change comes with step `frequency` + 1
-    (with a frequency of 1 at every step). A change that would leave the range is not made.
+    (with a frequency of 1 at every step). A change that would leave the range is not made. Without
+    binary16 gradients the scale only rises.
+
+    The specialised optimisers of Keras, which keep the moments of scaled gradients, are the routes
+    "learning_rate" (SGD) and "epsilon" (Adam, RMSProp) with rules that compute in binary32.
     """
 
     factor: float = 1.0

@@ -202,6 +202,20 @@ class LayerPolicies:
     def all(self) -> tuple[Policy, ...]:
         return (self.default, *(policy for _, policy in self.layers))
 
+    @classmethod
+    def parse(cls, text: str) -> LayerPolicies:
+        """Policies from their string form.
+
+        >>> LayerPolicies.parse("p=f16,c=f16;output:p=f32").of("output") == FP32
+        True
+        """
+        first, *others = text.split(";")
+        layers = []
+        for other in others:
+            pattern, _, said = other.partition(":")
+            layers.append((pattern, Policy.parse(said)))
+        return cls(Policy.parse(first), tuple(layers))
+
     def of(self, layer: str) -> Policy:
         """The policy of the layer of that name."""
         matching = (policy for pattern, policy in self.layers if fnmatchcase(layer, pattern))

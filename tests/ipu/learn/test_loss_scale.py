@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32, FloatingPointTrap
+from ipu.learn import ops
 from ipu.learn.accumulate import Accumulation
 from ipu.learn.automatic_loss_scale import (
     PRODUCTS,
@@ -24,6 +25,7 @@ from ipu.learn.loss_scale import (
 )
 from ipu.learn.optim import SGD, Adam, AdamW, RMSProp
 from ipu.learn.policy import FP16, FP32, MIXED
+from ipu.learn.tensor import gradients
 from ipu.learn.variables import Variable
 from ipu.machine import POPLAR_STRUCT_DEFAULT, Device, FpCtl
 from tests.ipu.learn.small import LABELS, X, codes, trained, trainer
@@ -256,6 +258,26 @@ def test_slots_follow_a_changing_scale(optimizer, route):
     assert codes(plain) == codes(scaled)
 
 
+@pytest.mark.source("Graphcore Keras: optimizers/gradient_descent.py, ALSOptimizerSGD")
+def test_momentum_of_scaled_gradients_is_the_keras_specialisation_s():
+    """m = alpha · (sigma / sigma before) · m + g, w = w - (eta / sigma) · m, all in binary32."""
+    single, rng = np.float32, np.random.default_rng(6)
+    device = Device(f32_denormals="ieee")
+    start = rng.normal(size=20).astype(single)
+    w = Variable(device.from_host(start, BINARY32), device, "layer/w")
+    optimizer, slots, before = SGD(0.03, 0.9), {}, 64.0
+    expected, m = start, np.zeros(20, single)
+    for sigma in (64.0, 64.0, 128.0, 32.0, 1024.0):
+        g = (rng.normal(size=20) * sigma).astype(single)
+        slots = optimizer.rescaled(device, slots, sigma / before)
+        pairs = [(device.from_host(g, BINARY32), w)]
+        slots = optimizer.for_scaled(sigma).apply_gradients(pairs, slots)
+        m = single(0.9) * single(sigma / before) * m + g
+        expected = expected - single(0.03) / single(sigma) * m
+        before = sigma
+        assert (w.array.values == expected).all()
+
+
 # PopART's rule ----------------------------------------------------------------------------------
 
 
@@ -279,7 +301,7 @@ def test_the_scale_is_halved_above_the_threshold_and_else_doubled():
 def test_the_edge_is_an_eighth_of_the_largest_half():
     statistic = AutomaticLossScale().statistic()
     assert statistic.edge == 8188
-    values = [8184.0, -8184.0, 8192.0, -65504.0, 0.0, np.nan, np.inf]
+    values = [8184.0, -8184.0, 8188.0, -65504.0, 0.0, np.nan, np.inf]
     statistic.add(Gradients(*values).pairs[0][0])
     statistic.add(Device().from_host([1e30], BINARY32))
     assert (statistic.lower, statistic.upper) == (3, 4)
@@ -320,6 +342,15 @@ def test_gradients_of_the_backward_pass_are_counted(tracked):
     large = sum(int((np.abs(g) >= 8188).sum()) for g in halves)
     assert (statistic.upper, statistic.lower) == (large, sum(g.size for g in halves) - large)
     assert bool(large) == bool(halves)
+
+
+def test_views_are_not_counted_again():
+    device = Device()
+    x = Variable(device.zeros((4,), BINARY16), device, "layer/x")
+    y = ops.reshape(ops.relu(x), shape=(2, 2))
+    statistic = AutomaticLossScale().statistic()
+    gradients(y, [x], device.zeros((2, 2), BINARY16), statistic.watch)
+    assert (statistic.lower, statistic.upper) == (4, 0)
 
 
 @pytest.mark.parametrize("control", [FpCtl(), NANOO])

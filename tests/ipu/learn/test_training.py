@@ -8,8 +8,9 @@ import pytest
 from fpsim import BINARY16, BINARY32, FloatingPointTrap
 from fpsim.parallel import get_threads, set_threads
 from ipu.learn.accumulate import Accumulation
-from ipu.learn.loss_scale import StaticLossScale
-from ipu.learn.optim import SGD, Adam
+from ipu.learn.automatic_loss_scale import AutomaticLossScale, KerasLossScale
+from ipu.learn.loss_scale import LEARNING_RATE, DynamicLossScale, StaticLossScale
+from ipu.learn.optim import SGD, Adam, RMSProp
 from ipu.learn.policy import FP16, FP32, MIXED
 from ipu.machine import FpCtl
 from tests.ipu.learn.small import LABELS, X, codes, trained, trainer
@@ -93,3 +94,30 @@ def test_a_trap_in_the_backward_pass_changes_no_variable():
         made.step(X, LABELS)
     assert codes(made) == before
     assert made.slots == {}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "loss_scale"),
+    [(Adam(0.01, epsilon=1e-4), KerasLossScale(64.0, frequency=2)),
+     (SGD(0.05, 0.9, BINARY32), DynamicLossScale(2.0**14, LEARNING_RATE, interval=2)),
+     (RMSProp(0.01, epsilon=1e-4), AutomaticLossScale(64.0, period=2))],
+    ids=lambda made: type(made).__name__,
+)  # fmt: skip
+def test_a_state_goes_on_with_the_same_bits(optimizer, loss_scale):
+    def made():
+        return trainer(
+            optimizer=optimizer, loss_scale=loss_scale, policy=FP16, seed=3,
+            control=FpCtl(esr=True, nanoo=True), accumulation=Accumulation(2, "mean"),
+        )  # fmt: skip
+
+    whole, first, second = made(), made(), made()
+    for step in range(5):
+        whole.step(X, LABELS)
+        if step < 3:
+            first.step(X, LABELS)
+    second.forward(X)
+    second.restore(first.state())
+    for _ in range(2):
+        second.step(X, LABELS)
+    assert codes(whole) == codes(second)
+    assert whole.loss_scale == second.loss_scale
