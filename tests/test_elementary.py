@@ -67,9 +67,9 @@ def judge(name: str, x: np.ndarray, digits: int) -> np.ndarray:
         values = NUMPY[name](x)
     bits, step = values.view(np.int64), 1 << (53 - digits)
     near = np.abs(((bits + step // 2) & (step - 1)) - step // 2) < 1 << 8
-    if name in ("exp", "sigmoid"):  # below every format
-        values = np.where(np.isfinite(x), np.maximum(values, 2.0**-1000), values)
-    near &= np.isfinite(values) & (np.abs(values) > 2.0**-1000) & (x != 0)
+    if name in ("exp", "sigmoid"):  # beyond every format
+        values = np.clip(values, 2.0**-1000, 2.0**1000)
+    near &= (np.abs(values) > 2.0**-1000) & (np.abs(values) < 2.0**1000)
     for i in np.flatnonzero(near):
         values[i] = to_odd(exactly(name, float(x[i])))
     return values

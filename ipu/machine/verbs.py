@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fpsim import elementary, sums
+from fpsim.arithmetic import as_read
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.formats import BINARY32, Format
 from fpsim.operations import Operand
+from fpsim.rounding import SR
 
 __all__ = ["MAXIMUM", "Verbs"]
 
@@ -68,6 +70,10 @@ class Verbs(ABC):
         """x / y, rounded once; in binary16 finite / 0 is NaN with DIV0."""
         return self._of(x, y).divide(x, y, out)
 
+    def negative(self, x: Array) -> Array:
+        """-x: the sign bit flipped, no flags."""
+        return self._of(x).negative(x)
+
     def sqrt(self, x: Array) -> Array:
         """The square root, rounded once."""
         return self._of(x).sqrt(x)
@@ -115,23 +121,55 @@ class Verbs(ABC):
 
     # Many to one ----------------------------------------------------------------------------
 
-    def reduce_sum(self, x: Array, axis: int | tuple[int, ...], fmt: Format | None = None) -> Array:
-        """Sum over axes, accumulated in binary32 in index order, rounded once to fmt.
+    def reduce_sum(
+        self, x: Array, axis: int | tuple[int, ...], fmt: Format | None = None, scale: float = 1.0
+    ) -> Array:
+        """Sum over axes times a scale, in binary32 in index order, rounded once to fmt.
 
         Shapes    the axes stay, with length 1.
-        Rounding  each addition in binary32, then once from binary32 to fmt (default: x's format).
-        Source    poplibs, Reduction.cpp: half sums accumulate in float; the order over workers and
-                  tiles depends on the layout there and is ascending here (ASSUMED).
+        Rounding  each addition and the multiplication by fl(scale) in binary32, then once from
+                  binary32 to fmt (default: x's format).
+        Source    poplibs, Reduction.cpp: half sums accumulate in float, the scale is a float; the
+                  order over workers and tiles depends on the layout there and is ascending here
+                  (ASSUMED).
         """
         axes = tuple(a % x.ndim for a in ((axis,) if isinstance(axis, int) else axis))
         kept = [1 if a in axes else n for a, n in enumerate(x.shape)]
         total = sums.sum(self.cast(x, BINARY32), axes, context=self.context(BINARY32))
+        if scale != 1:
+            total = self.multiply(total, scale)
         return self.cast(total.reshape(kept), fmt or x.format)
 
     def reduce_max(self, x: Array, axis: int) -> Array:
-        """The largest along an axis; INV when a NaN is read, which wins only if so switched."""
+        """The largest along an axis, -0 < +0; INV when a NaN is read, which wins only if switched.
+
+        Shapes    the axis stays, with length 1.
+        """
         context = self._of(x)
         if np.isnan(x.values).any():
             context.fmax(x, x)  # raises what reading a NaN raises
-        largest = np.fmax if self.max_nan == "number" else np.maximum
-        return Array(largest.reduce(x.values, axis=axis, keepdims=True), context)
+        values = as_read(x.values, context.settings)
+        ufunc = np.fmax if self.max_nan == "number" else np.maximum
+        largest = ufunc.reduce(values, axis=axis, keepdims=True)
+        zeros = largest == 0
+        if zeros.any():  # numpy leaves open which of two zeros is the larger
+            positive = np.any((values == 0) & ~np.signbit(values), axis=axis, keepdims=True)
+            largest[zeros] = np.where(positive[zeros], 0.0, -0.0)
+        return Array(largest, context)
+
+    # Random bits ----------------------------------------------------------------------------
+
+    def random_mask(self, shape: tuple[int, ...], keep: float) -> NDArray[np.bool_]:
+        """True with probability floor(65536 fl(keep)) / 65536, whatever the control register says.
+
+        One operation of the device: `keep`, in binary32, is rounded to 0 or 1 with 16 random bits.
+
+        Source    the instruction rmask keeps an element by 16 random bits (its comparison is
+                  ASSUMED); docs/semantics.md §2 (layout).
+        """
+        machine = self.context(BINARY32)
+        coin = Context(BINARY32, rounding=SR(bits=16), bits=machine.source)
+        coin.clock = machine.clock
+        share = np.full(shape, coin.constant(keep).values)
+        kept: NDArray[np.bool_] = coin.round_to_integral(Array(share, coin)).values == 1
+        return kept

@@ -1,0 +1,45 @@
+"""The table of primitives: forward rule, one backward rule per argument, unit and cost.
+
+A new primitive is one more `Primitive`, and one more name here. Backward rules run through the same
+device verbs and the same units as the forward pass, in the format of the forward pass.
+
+Source    docs/semantics.md §5 (units), §6 (the machine) and §9 (orders and roundings).
+"""
+
+from ipu.learn.ops.activations import dropout, gelu, relu, sigmoid, tanh
+from ipu.learn.ops.elementwise import add, bias, divide, multiply, scale, sqrt, square, subtract
+from ipu.learn.ops.forms import cast, concat, pad, reshape, strided_slice, transpose
+from ipu.learn.ops.norms import batch_norm, group_norm, layer_norm, normalise
+from ipu.learn.ops.pooling import average_pool, max_pool
+from ipu.learn.ops.products import conv2d, matmul
+from ipu.learn.ops.reductions import reduce_max, reduce_mean, reduce_sum
+from ipu.learn.ops.softmax import (
+    log_softmax,
+    softmax,
+    softmax_cross_entropy,
+    softmax_cross_entropy_dense,
+)
+from ipu.learn.tensor import Primitive
+
+__all__ = [
+    "PRIMITIVES", "add", "average_pool", "batch_norm", "bias", "cast", "concat", "conv2d",
+    "divide", "dropout", "gelu", "group_norm", "layer_norm", "log_softmax", "matmul", "max_pool",
+    "multiply", "normalise", "pad", "reduce_max", "reduce_mean", "reduce_sum", "relu", "reshape",
+    "scale", "sigmoid", "softmax", "softmax_cross_entropy", "softmax_cross_entropy_dense", "sqrt",
+    "square", "strided_slice", "subtract", "tanh", "transpose",
+]  # fmt: skip
+
+#: Every primitive by name.
+PRIMITIVES: dict[str, Primitive] = {
+    p.name: p
+    for p in (
+        matmul, conv2d,
+        add, bias, subtract, multiply, divide, square, sqrt, scale,
+        relu, tanh, sigmoid, gelu, dropout,
+        softmax, log_softmax, softmax_cross_entropy, softmax_cross_entropy_dense,
+        reduce_sum, reduce_mean, reduce_max,
+        max_pool, average_pool,
+        batch_norm, normalise, group_norm, layer_norm,
+        cast, reshape, transpose, concat, pad, strided_slice,
+    )
+}  # fmt: skip

@@ -1,0 +1,100 @@
+"""Formats and shapes: casts round once, everything else moves values and computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fpsim.array import Array
+from fpsim.formats import Format
+from ipu.learn.ops.rules import Saved, free
+from ipu.learn.tensor import Primitive
+from ipu.machine.device import Device
+
+__all__ = ["cast", "concat", "pad", "reshape", "strided_slice", "transpose"]
+
+Paddings = Sequence[tuple[int, int]]
+
+
+def _cast(device: Device, x: Array, *, dtype: Format) -> tuple[Array, Saved]:
+    return device.cast(x, dtype), (x.format,)
+
+
+def _cast_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    """The cast reversed: the gradient goes back to the format that was cast."""
+    return device.cast(gradient, saved[0])
+
+
+def _reshape(device: Device, x: Array, *, shape: tuple[int, ...]) -> tuple[Array, Saved]:
+    return x.reshape(shape), (x.shape,)
+
+
+def _reshape_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    return gradient.reshape(saved[0])
+
+
+def _transpose(device: Device, x: Array, *, axes: tuple[int, ...] | None = None) -> Any:
+    return x.transpose(axes), ()
+
+
+def _transpose_x(
+    device: Device, gradient: Array, saved: Saved, *, axes: tuple[int, ...] | None = None
+) -> Array:
+    return gradient.transpose(None if axes is None else tuple(np.argsort(axes)))
+
+
+def _concat(device: Device, x: Array, y: Array, *, axis: int) -> tuple[Array, Saved]:
+    x.context.carriers((x, y))  # refuses two formats
+    joined = np.concatenate([x.values, y.values], axis)
+    return Array(joined, device.context(x.format)), (x.shape[axis],)
+
+
+def _concat_x(device: Device, gradient: Array, saved: Saved, *, axis: int) -> Array:
+    return _split(gradient, saved[0], axis)[0]
+
+
+def _concat_y(device: Device, gradient: Array, saved: Saved, *, axis: int) -> Array:
+    return _split(gradient, saved[0], axis)[1]
+
+
+def _split(gradient: Array, at: int, axis: int) -> list[Array]:
+    return [Array(part, gradient.context) for part in np.split(gradient.values, [at], axis)]
+
+
+def _pad(device: Device, x: Array, *, paddings: Paddings) -> tuple[Array, Saved]:
+    return Array(np.pad(x.values, paddings), device.context(x.format)), (x.shape,)
+
+
+def _pad_x(device: Device, gradient: Array, saved: Saved, *, paddings: Paddings) -> Array:
+    (shape,) = saved
+    return gradient[tuple(slice(b, b + n) for (b, _), n in zip(paddings, shape, strict=True))]
+
+
+def _strided_slice(device: Device, x: Array, *, index: tuple[slice, ...]) -> tuple[Array, Saved]:
+    if not all(isinstance(part, slice) for part in index):
+        raise TypeError(f"index={index!r} is not made of slices; use np.s_[:, ::2]")
+    return x[index], (x.shape,)
+
+
+def _strided_slice_x(
+    device: Device, gradient: Array, saved: Saved, *, index: tuple[slice, ...]
+) -> Array:
+    spread = device.zeros(saved[0], gradient.format)
+    spread.values[index] = gradient.values
+    return spread
+
+
+#: x in the format `dtype`.
+cast = Primitive("cast", _cast, (_cast_x,))
+#: x in another `shape`.
+reshape = Primitive("reshape", _reshape, (_reshape_x,), "none", free)
+#: x with its axes in another order (default: reversed).
+transpose = Primitive("transpose", _transpose, (_transpose_x,), "none", free)
+#: x and y one after the other along `axis`.
+concat = Primitive("concat", _concat, (_concat_x, _concat_y), "none", free)
+#: x with zeros around it: `paddings`, (before, after) for each axis.
+pad = Primitive("pad", _pad, (_pad_x,), "none", free)
+#: The part of x at `index`, a tuple of slices.
+strided_slice = Primitive("strided_slice", _strided_slice, (_strided_slice_x,), "none", free)

@@ -1,0 +1,148 @@
+"""Maximum and average over windows of images NHWC.
+
+Positions of a window come in field order: rows, then columns. A maximum follows the device's rule
+for NaN; among equals the first position has it, and the gradient goes there (`ties="first"`, ours,
+as in TensorFlow; `ties="all"` as poplibs does: to every position that equals the maximum). An
+average adds fl(x · fl(1/n)) in the format of x, position after position, n counting what is no
+padding. Gradients of overlapping windows are added in the same order, each sum rounded.
+
+Source    poplibs, MaxPoolingGrad.cpp and SumPooling.cpp (arithmetic in the activations' type; the
+          order of positions depends on the layout there and is ASSUMED).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.array import Array
+from fpsim.geometry import Geometry, Padding, Pair, Stride, geometry
+from ipu.learn.ops.rules import Saved, results_each
+from ipu.learn.tensor import Primitive
+from ipu.machine.device import Device
+
+__all__ = ["average_pool", "max_pool"]
+
+Size = int | Pair
+Field = NDArray[Any]
+
+
+def _windows(x: Array, size: Size, stride: Stride | None, padding: Padding) -> Geometry:
+    """The extents; stride: by default, windows side by side."""
+    if x.ndim != 4:
+        raise ValueError(f"pooling takes images (batch, y, x, channels), got shape {x.shape}")
+    kernel = (size, size) if isinstance(size, int) else size
+    _, height, width, _ = x.shape
+    return geometry((height, width), kernel, kernel if stride is None else stride, padding)
+
+
+def _padded(shape: tuple[int, ...], g: Geometry) -> tuple[tuple[int, ...], tuple[slice, ...]]:
+    """Shape of the field that all windows cover, and where in it the image lies."""
+    (top, left), (batch, height, width, channels) = g.before, shape
+    reach = [(n - 1) * s + k for n, s, k in zip(g.output, g.stride, g.kernel, strict=True)]
+    whole = max(reach[0], top + height), max(reach[1], left + width)
+    image = np.s_[:, top : top + height, left : left + width, :]
+    return (batch, *whole, channels), image
+
+
+def _positions(g: Geometry) -> Iterator[tuple[slice, ...]]:
+    """For each position of a window, where all windows have it."""
+    (rows, columns), (down, across) = g.output, g.stride
+    for ky in range(g.kernel[0]):
+        for kx in range(g.kernel[1]):
+            y = slice(ky, ky + (rows - 1) * down + 1, down)
+            yield (slice(None), y, slice(kx, kx + (columns - 1) * across + 1, across))
+
+
+def _overlap(g: Geometry) -> bool:
+    return any(k > s for k, s in zip(g.kernel, g.stride, strict=True))
+
+
+def _spread(device: Device, parts: Iterator[Array], shape: tuple[int, ...], g: Geometry) -> Array:
+    """The gradient of every element: what each position of the windows says, added in order."""
+    whole, image = _padded(shape, g)
+    field: Array | None = None
+    for place, part in zip(_positions(g), parts, strict=True):
+        if field is None:
+            field = device.zeros(whole, part.format)
+        if _overlap(g):
+            part = device.add(field[place], part)
+        field.values[place] = part.values
+    assert field is not None
+    return field[image]
+
+
+# Maximum --------------------------------------------------------------------------------------
+
+
+def _max_pool(
+    device: Device, x: Array, *, size: Size, stride: Stride | None = None,
+    padding: Padding = "VALID", ties: str = "first",
+) -> tuple[Array, Saved]:  # fmt: skip
+    if ties not in ("first", "all"):
+        raise ValueError(f"ties={ties!r} is not known; use first or all")
+    g = _windows(x, size, stride, padding)
+    whole, image = _padded(x.shape, g)
+    field = np.full(whole, -np.inf, x.values.dtype)
+    field[image] = x.values
+    windows = [field[place] for place in _positions(g)]
+    largest = device.reduce_max(Array(np.stack(windows), x.context), axis=0)[0]
+    chosen = _chosen(windows, largest.values, first=ties == "first")
+    return largest, (chosen, x.shape, g)
+
+
+def _chosen(windows: list[Field], largest: Field, first: bool) -> list[NDArray[np.bool_]]:
+    """For each position, the windows whose maximum is there."""
+    taken = np.zeros(largest.shape, np.bool_)
+    chosen = []
+    for window in windows:
+        equal = (window == largest) | (np.isnan(window) & np.isnan(largest))
+        chosen.append(equal & ~taken if first else equal)
+        taken |= equal
+    return chosen
+
+
+def _max_pool_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    chosen, shape, g = saved
+    return _spread(device, (device.select(where, gradient) for where in chosen), shape, g)
+
+
+# Average --------------------------------------------------------------------------------------
+
+
+def _average_pool(
+    device: Device, x: Array, *, size: Size, stride: Stride | None = None,
+    padding: Padding = "VALID",
+) -> tuple[Array, Saved]:  # fmt: skip
+    g = _windows(x, size, stride, padding)
+    whole, image = _padded(x.shape, g)
+    field = device.zeros(whole, x.format)
+    field.values[image] = x.values
+    share = device.from_host(1 / _counts(whole, image, g), x.format)
+    y = device.zeros((len(x), *g.output, x.shape[3]), x.format)
+    for place in _positions(g):
+        y = device.add(y, device.multiply(field[place], share))
+    return y, (x.shape, g, share)
+
+
+def _counts(whole: tuple[int, ...], image: tuple[slice, ...], g: Geometry) -> Field:
+    """Elements of each window that are no padding: (output height, output width, 1)."""
+    field = np.zeros((1, *whole[1:3], 1))
+    field[image] = 1.0
+    counts: Field = np.sum([field[0][place[1:]] for place in _positions(g)], axis=0)
+    return counts
+
+
+def _average_pool_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    shape, g, share = saved
+    part = device.multiply(gradient, share)
+    return _spread(device, (part for _ in _positions(g)), shape, g)
+
+
+#: Largest of each window of `size`; options `stride` (default: size), `padding`, `ties`.
+max_pool = Primitive("max_pool", _max_pool, (_max_pool_x,), cost=results_each(1))
+#: Average of each window of `size`; options `stride` (default: size) and `padding`.
+average_pool = Primitive("average_pool", _average_pool, (_average_pool_x,), cost=results_each(2))

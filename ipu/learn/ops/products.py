@@ -1,0 +1,72 @@
+"""Matrix product and convolution: backward rules are products of the same kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fpsim.array import Array
+from fpsim.formats import Format
+from fpsim.geometry import Padding, Stride
+from ipu.learn.ops.rules import Saved
+from ipu.learn.tensor import Primitive, Work
+from ipu.machine.device import Device
+
+__all__ = ["conv2d", "matmul"]
+
+
+def _matmul(
+    device: Device, x: Array, y: Array, *, partials: Format | None = None
+) -> tuple[Array, Saved]:
+    if x.ndim != 2 or y.ndim != 2:
+        raise ValueError(f"matmul takes matrices, got shapes {x.shape} and {y.shape}; reshape them")
+    partials = partials or device.partials_for(x.format)
+    return device.matmul(x, y, partials=partials), (x, y, partials)
+
+
+def _matmul_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    _, y, partials = saved
+    return device.matmul(gradient, y.T, partials=partials)
+
+
+def _matmul_y(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    x, _, partials = saved
+    return device.matmul(x.T, gradient, partials=partials)
+
+
+def _matmul_cost(arrays: Sequence[Array], output: Array) -> Work:
+    return Work(macs=output.size * arrays[0].shape[1])
+
+
+def _conv2d(
+    device: Device, x: Array, w: Array, *, stride: Stride = 1, padding: Padding = "SAME",
+    groups: int = 1, partials: Format | None = None,
+) -> tuple[Array, Saved]:  # fmt: skip
+    partials = partials or device.partials_for(x.format, "conv2d")
+    y = device.conv2d(x, w, stride=stride, padding=padding, groups=groups, partials=partials)
+    return y, (x, w, partials)
+
+
+def _conv2d_x(
+    device: Device, gradient: Array, saved: Saved, *, partials: Format | None = None, **how: Any
+) -> Array:
+    x, w, used = saved
+    return device.conv2d_input_gradient(gradient, w, x.shape, partials=used, **how)
+
+
+def _conv2d_w(
+    device: Device, gradient: Array, saved: Saved, *, partials: Format | None = None, **how: Any
+) -> Array:
+    x, w, used = saved
+    return device.conv2d_weight_gradient(x, gradient, w.shape, partials=used, **how)
+
+
+def _conv2d_cost(arrays: Sequence[Array], output: Array) -> Work:
+    return Work(macs=output.size * math.prod(arrays[1].shape[:3]))
+
+
+#: x @ y for matrices; option `partials` (default: the device's).
+matmul = Primitive("matmul", _matmul, (_matmul_x, _matmul_y), "AMP", _matmul_cost)
+#: Images NHWC with kernels HWIO; options `stride`, `padding`, `groups`, `partials`.
+conv2d = Primitive("conv2d", _conv2d, (_conv2d_x, _conv2d_w), "by rule", _conv2d_cost)
