@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Initialiser", "glorot_uniform", "he_uniform", "uniforms", "zeros"]
+__all__ = ["Initialiser", "glorot_uniform", "he_uniform", "ones", "uniforms", "zeros"]
 
 Shape = tuple[int, ...]
 #: initialiser(shape, seed, name) -> binary64 values
@@ -38,6 +38,11 @@ def uniforms(shape: Shape, seed: int, name: str) -> NDArray[np.float64]:
 def zeros(shape: Shape, seed: int, name: str) -> NDArray[np.float64]:
     """All zero."""
     return np.zeros(shape)
+
+
+def ones(shape: Shape, seed: int, name: str) -> NDArray[np.float64]:
+    """All one."""
+    return np.ones(shape)
 
 
 def glorot_uniform(shape: Shape, seed: int, name: str) -> NDArray[np.float64]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
+from fpsim.formats import BINARY32
 from ipu.learn import ops
 from ipu.learn.tensor import Tensor
 
-__all__ = ["accuracy", "sparse_softmax_cross_entropy"]
+__all__ = ["accuracy", "softmax_cross_entropy", "sparse_softmax_cross_entropy"]
 
 Labels = NDArray[np.integer[Any]]
 
@@ -23,9 +24,7 @@ def sparse_softmax_cross_entropy(logits: Tensor, labels: Labels) -> Tensor:
     Rounding  binary32 inside; the gradient is rounded once into the logits' format.
     Raises    ValueError for labels that are not whole numbers from 0 to classes - 1.
     """
-    if len(logits.shape) != 2:
-        raise ValueError(f"logits have shape {logits.shape}; give (batch, classes)")
-    batch, classes = logits.shape
+    batch, classes = _extents(logits)
     labels = np.asarray(labels)
     if labels.shape != (batch,) or labels.dtype.kind not in "iu":
         raise ValueError(
@@ -34,6 +33,31 @@ def sparse_softmax_cross_entropy(logits: Tensor, labels: Labels) -> Tensor:
     if labels.size and not 0 <= labels.min() <= labels.max() < classes:
         raise ValueError(f"labels lie in {labels.min()} … {labels.max()}; use 0 to {classes - 1}")
     return ops.softmax_cross_entropy(logits, labels=labels)
+
+
+def softmax_cross_entropy(logits: Tensor, labels: ArrayLike) -> Tensor:
+    """Mean cross-entropy of softmax(logits) against rows of probabilities, that sum to 1.
+
+    Shapes    logits (batch, classes), labels the same: a scalar.
+    Rounding  binary32 inside, labels to nearest; the gradient is rounded once into the logits'
+              format.
+    Raises    ValueError for rows that are no probabilities.
+    """
+    _extents(logits)
+    shares = np.asarray(labels, np.float64)
+    if shares.shape != logits.shape:
+        raise ValueError(f"labels have shape {shares.shape}; give that of logits: {logits.shape}")
+    if not ((shares >= 0).all() and np.allclose(shares.sum(axis=1), 1)):
+        raise ValueError("labels have rows that are no probabilities; give shares that sum to 1")
+    wanted = logits.device.from_host(shares, BINARY32)
+    return ops.softmax_cross_entropy_dense(logits, labels=wanted)
+
+
+def _extents(logits: Tensor) -> tuple[int, int]:
+    if len(logits.shape) != 2:
+        raise ValueError(f"logits have shape {logits.shape}; give (batch, classes)")
+    batch, classes = logits.shape
+    return batch, classes
 
 
 def accuracy(logits: Array, labels: Labels) -> float:

@@ -1,19 +1,29 @@
 """Layers. They compute in the format of their input and know no other.
 
-`in_layer` gives each the formats of its policy, and `products` the unit for its products.
+`in_layer` gives each the formats of its policy, and `products` the unit for its products. Batch
+norm and dropout ask `mode` whether they train.
 """
 
 from __future__ import annotations
 
+import math
+
+from fpsim.formats import BINARY32
+from fpsim.geometry import Padding, Pair, Stride
 from ipu.learn import ops, products
-from ipu.learn.initialisers import Initialiser, zeros
+from ipu.learn.initialisers import Initialiser, ones, zeros
+from ipu.learn.mode import Updates, current_updates
+from ipu.learn.ops import norms
 from ipu.learn.scopes import in_layer
 from ipu.learn.tensor import Tensor
-from ipu.learn.variables import get_variable
+from ipu.learn.variables import Variable, get_variable
 
-__all__ = ["dense", "relu"]
+__all__ = [
+    "average_pool", "batch_norm", "conv", "dense", "dropout", "flatten", "gelu", "group_norm",
+    "layer_norm", "max_pool", "relu", "sigmoid", "softmax", "tanh",
+]  # fmt: skip
 
-relu = ops.relu
+relu, gelu, tanh, sigmoid, softmax = ops.relu, ops.gelu, ops.tanh, ops.sigmoid, ops.softmax
 
 
 def dense(x: Tensor, units: int, op_name: str, *, initializer: Initialiser | None = None) -> Tensor:
@@ -31,3 +41,142 @@ def dense(x: Tensor, units: int, op_name: str, *, initializer: Initialiser | Non
         return ops.bias(products.matmul(x, weights), biases)
 
     return in_layer(op_name, x, body)
+
+
+def conv(
+    x: Tensor, filters: int, kernel_size: int | Pair, op_name: str, *, stride: Stride = 1,
+    padding: Padding = "SAME", groups: int = 1, use_bias: bool = True,
+    initializer: Initialiser | None = None,
+) -> Tensor:  # fmt: skip
+    """The convolution of images with kernels, plus biases, with variables in the scope `op_name`.
+
+    Shapes    x (batch, height, width, channels): result (batch, …, filters).
+    Rounding  the product as the unit of the rule does, once into the format; the sum once.
+    """
+    _check_images("conv", x)
+    size = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
+
+    def body(x: Tensor) -> Tensor:
+        shape = [*size, x.shape[3] // groups, filters]
+        weights = get_variable("weights", shape, x.dtype, initializer)
+        y = products.conv2d(x, weights, stride=stride, padding=padding, groups=groups)
+        return ops.bias(y, get_variable("biases", [filters], x.dtype, zeros)) if use_bias else y
+
+    return in_layer(op_name, x, body)
+
+
+def max_pool(
+    x: Tensor, size: int | Pair, *, stride: Stride | None = None, padding: Padding = "VALID"
+) -> Tensor:
+    """The largest of every window; stride: by default, windows side by side."""
+    return ops.max_pool(x, size=size, stride=stride, padding=padding)
+
+
+def average_pool(
+    x: Tensor, size: int | Pair, *, stride: Stride | None = None, padding: Padding = "VALID"
+) -> Tensor:
+    """The average of every window; stride: by default, windows side by side."""
+    return ops.average_pool(x, size=size, stride=stride, padding=padding)
+
+
+def dropout(x: Tensor, rate: float) -> Tensor:
+    """In training, elements are dropped with this probability and the rest grows by 1/(1 - rate).
+
+    Raises    ValueError for a rate outside 0 to 1, also where nothing is dropped.
+    """
+    if not 0 <= rate < 1:
+        raise ValueError(f"rate={rate} is no share of what is dropped; use 0 to less than 1")
+    if current_updates() is None or rate == 0:
+        return x
+    return ops.dropout(x, keep=1 - rate)
+
+
+def flatten(x: Tensor) -> Tensor:
+    """Everything but the batch in one axis."""
+    return ops.reshape(x, shape=(x.shape[0], math.prod(x.shape[1:])))
+
+
+def _check_images(name: str, x: Tensor) -> None:
+    if len(x.shape) != 4:
+        raise ValueError(f"{name} takes images (batch, y, x, channels), got shape {x.shape}")
+
+
+# Norms ----------------------------------------------------------------------------------------
+
+
+def batch_norm(
+    x: Tensor, op_name: str, *, epsilon: float = 1e-3, momentum: float = 0.99,
+    use_stable_statistics: bool = False,
+) -> Tensor:  # fmt: skip
+    """Normalised by the statistics of the batch in training, by moving ones otherwise.
+
+    Shapes    x (…, channels), as the result.
+    Rounding  as `ipu.learn.ops.norms` says. Moving statistics are binary32 variables, which take
+              moving + (of the batch - moving) · fl(1 - momentum), each step rounded.
+    """
+
+    def body(x: Tensor) -> Tensor:
+        gamma, beta = _gamma_and_beta(x)
+        moving = [_moving("moving_mean", x, zeros), _moving("moving_variance", x, ones)]
+        updates = current_updates()
+        if updates is None:
+            mean, variance = (v.array for v in moving)
+            deviation = norms.inverse_deviation(x.device, variance, epsilon)
+            mean, inverse = (x.device.cast(a, x.dtype) for a in (mean, deviation))
+            return ops.normalise(x, gamma, beta, mean=mean, inverse=inverse)
+        found = norms.batch_statistics(x.device, x.array, epsilon, use_stable_statistics)
+        _note(updates, moving, found, 1 - momentum)
+        return ops.batch_norm(x, gamma, beta, epsilon=epsilon, statistics=found)
+
+    return in_layer(op_name, x, body)
+
+
+def group_norm(
+    x: Tensor, groups: int, op_name: str, *, epsilon: float = 1e-3, strided: bool = True,
+    use_stable_statistics: bool = False,
+) -> Tensor:  # fmt: skip
+    """Normalised in each image over groups of channels: every `groups`-th, or neighbours."""
+
+    def body(x: Tensor) -> Tensor:
+        return ops.group_norm(
+            x, *_gamma_and_beta(x), groups=groups, strided=strided, epsilon=epsilon,
+            stable=use_stable_statistics,
+        )  # fmt: skip
+
+    return in_layer(op_name, x, body)
+
+
+def layer_norm(
+    x: Tensor, op_name: str, *, epsilon: float = 1e-3, use_stable_statistics: bool = False
+) -> Tensor:
+    """Normalised in each image over all of it."""
+
+    def body(x: Tensor) -> Tensor:
+        scaling = _gamma_and_beta(x)
+        return ops.layer_norm(x, *scaling, epsilon=epsilon, stable=use_stable_statistics)
+
+    return in_layer(op_name, x, body)
+
+
+def _gamma_and_beta(x: Tensor) -> tuple[Tensor, Tensor]:
+    channels = [x.shape[-1]]
+    gamma = get_variable("gamma", channels, x.dtype, ones)
+    return gamma, get_variable("beta", channels, x.dtype, zeros)
+
+
+def _moving(name: str, x: Tensor, initializer: Initialiser) -> Variable:
+    found = get_variable(name, [x.shape[-1]], BINARY32, initializer, trainable=False)
+    if not isinstance(found, Variable):
+        raise TypeError(
+            f"{name} came as a {type(found).__name__} from a custom getter; "
+            "leave variables that are not trainable as they are"
+        )
+    return found
+
+
+def _note(updates: Updates, moving: list[Variable], found: norms.Statistics, weight: float) -> None:
+    device = moving[0].device
+    for variable, now in zip(moving, (found.mean, found.variance), strict=True):
+        before = updates.value(variable)
+        distance = device.subtract(device.cast(now.reshape(-1), BINARY32), before)
+        updates.note(variable, device.add(before, device.multiply(distance, weight)))

@@ -9,12 +9,17 @@ from ipu.learn import fp8, ops
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import current_policy
 
-__all__ = ["matmul"]
+__all__ = ["conv2d", "matmul"]
 
 
 def matmul(x: Tensor, y: Tensor, **options: Any) -> Tensor:
     """x @ y, of quarters where the policy says so."""
     return (fp8.matmul if _in_quarters() else ops.matmul)(x, y, **options)
+
+
+def conv2d(x: Tensor, w: Tensor, **options: Any) -> Tensor:
+    """Images with kernels, of quarters where the policy says so."""
+    return (fp8.conv2d if _in_quarters() else ops.conv2d)(x, w, **options)
 
 
 def _in_quarters() -> bool:

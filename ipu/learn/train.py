@@ -18,6 +18,7 @@ from fpsim.formats import Format
 from ipu.learn import losses
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.loss_scale import LossScale, NoLossScale, Statistic
+from ipu.learn.mode import training
 from ipu.learn.optim import Observer, Optimizer, compute_gradients
 from ipu.learn.policy import FP32, PolicyLike
 from ipu.learn.state import Number, Positioned, State, restore, take
@@ -120,7 +121,8 @@ class Trainer:
         Raises    FloatingPointTrap where the control register arms one; no variable has changed.
         """
         scale, statistic = self.loss_scale, self.loss_scale.statistic()
-        loss, pairs = self._gradients(x, labels, statistic)
+        with training() as updates:
+            loss, pairs = self._gradients(x, labels, statistic)
         following = scale.successor(pairs, statistic)
         applied = scale.applies(pairs)
         if applied:
@@ -130,6 +132,7 @@ class Trainer:
         if scale.scales_slots and following.value != scale.value:
             ratio = following.value / scale.value
             self.slots = self.optimizer.rescaled(self.device, self.slots, ratio)
+        updates.apply()
         self.loss_scale, self.applied = following, applied
         return loss
 

@@ -1,0 +1,57 @@
+"""Mode: whether layers train, and what training changes beside the parameters.
+
+Inside `with training() as updates:` batch norm takes the statistics of its batch and notes the
+moving ones, and dropout drops. Outside, layers infer. What was noted is published by
+`updates.apply()`, so that a step which a trap stops changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from fpsim.array import Array
+from ipu.learn.variables import Variable
+
+__all__ = ["Updates", "current_updates", "training"]
+
+
+class Updates:
+    """New values of variables, noted but not published."""
+
+    def __init__(self) -> None:
+        self._noted: dict[int, tuple[Variable, Array]] = {}
+
+    def value(self, variable: Variable) -> Array:
+        """What the variable will be."""
+        return self._noted.get(id(variable), (variable, variable.array))[1]
+
+    def note(self, variable: Variable, array: Array) -> None:
+        """The variable is to take these values."""
+        self._noted[id(variable)] = (variable, array)
+
+    def apply(self) -> None:
+        """Publish what was noted."""
+        for variable, array in self._noted.values():
+            variable.assign(array)
+        self._noted.clear()
+
+
+_current: ContextVar[Updates | None] = ContextVar("updates", default=None)
+
+
+def current_updates() -> Updates | None:
+    """Where layers note what training changes; None where they infer."""
+    return _current.get()
+
+
+@contextmanager
+def training() -> Iterator[Updates]:
+    """Layers inside train."""
+    updates = Updates()
+    token = _current.set(updates)
+    try:
+        yield updates
+    finally:
+        _current.reset(token)

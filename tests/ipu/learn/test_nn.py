@@ -1,0 +1,130 @@
+"""Layers: every one under every policy, variables and their formats, training and inference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim import BFLOAT16, BINARY16, BINARY32, FloatingPointTrap
+from ipu.learn import losses, nn, ops
+from ipu.learn.mode import training
+from ipu.learn.optim import SGD
+from ipu.learn.policy import FP8, FP16, FP32, MIXED, Policy
+from ipu.learn.tensor import Tensor
+from ipu.learn.train import Trainer
+from ipu.learn.variables import Variables, variable_scope
+from ipu.machine import Device, FpCtl
+
+BF16 = Policy(BFLOAT16, BFLOAT16)
+TARGETS = {FP8: "mk2-fp8", BF16: "hypothetical"}
+
+
+def network(x: Tensor) -> Tensor:
+    """One of every layer."""
+    x = nn.relu(nn.batch_norm(nn.conv(x, 8, 3, "first", use_bias=False), "batch"))
+    x = nn.max_pool(nn.gelu(nn.group_norm(nn.conv(x, 8, 3, "second"), 2, "group")), 2)
+    x = nn.average_pool(nn.tanh(nn.layer_norm(x, "layer")), 2, padding="SAME")
+    x = nn.dropout(nn.sigmoid(nn.dense(nn.flatten(x), 8, "wide")), 0.25)
+    return nn.dense(x, 3, "last")
+
+
+def batch(n=4):
+    rng = np.random.default_rng(0)
+    return rng.uniform(-1, 1, (n, 6, 6, 2)), np.arange(n) % 3
+
+
+@pytest.mark.source("S4-27")
+@pytest.mark.parametrize("policy", [FP32, FP16, MIXED, FP8, BF16], ids=str)
+def test_the_same_network_trains_under_every_policy(policy):
+    target = TARGETS.get(policy, "mk2")
+    trainer = Trainer(network, SGD(0.5), policy=policy, target=target)
+    seen = [trainer.step(*batch()) for _ in range(6)]
+    assert seen[-1] < seen[0]
+    kept = {v.dtype for v in trainer.variables.trainable}
+    assert kept == {policy.param}
+    assert trainer.forward(batch()[0]).dtype == policy.output
+    assert {name.rpartition("/")[2] for name in trainer.variables} == {
+        "weights", "biases", "gamma", "beta", "moving_mean", "moving_variance"
+    }  # fmt: skip
+
+
+def test_images_and_rates_are_checked():
+    device = Device()
+    x = Tensor(device.zeros((2, 4), BINARY32), device)
+    with pytest.raises(ValueError, match="conv takes images"):
+        nn.conv(x, 4, 3, "c")
+    with pytest.raises(ValueError, match="pooling takes images"):
+        nn.max_pool(x, 2)
+    with pytest.raises(ValueError, match="rate=1"):
+        nn.dropout(x, 1)
+    with pytest.raises(ValueError, match="rows that are no probabilities"):
+        losses.softmax_cross_entropy(x, np.ones((2, 4)))
+    with pytest.raises(ValueError, match="give that of logits"):
+        losses.softmax_cross_entropy(x, np.ones((2, 3)))
+
+
+def test_a_dense_loss_of_certain_labels_is_the_sparse_one():
+    device = Device()
+    x = Tensor(device.from_host(np.arange(6.0).reshape(2, 3) / 4, BINARY16), device)
+    dense = losses.softmax_cross_entropy(x, np.eye(3)[[2, 0]])
+    sparse = losses.sparse_softmax_cross_entropy(x, np.array([2, 0]))
+    assert float(dense.array) == pytest.approx(float(sparse.array), rel=1e-6)
+
+
+# Training and inference -----------------------------------------------------------------------
+
+
+def normed(x: Tensor) -> Tensor:
+    return nn.batch_norm(x, "norm", momentum=0.75)
+
+
+def run(variables, x, fmt=BINARY16):
+    device = variables.device
+    reuse = len(variables) > 0
+    with variables, variable_scope("net", use_resource=True, reuse=reuse):
+        return normed(Tensor(device.from_host(x, fmt), device))
+
+
+def test_moving_statistics_follow_in_training_and_serve_afterwards():
+    variables = Variables(Device(f32_denormals="ieee"))
+    x = np.array([[1.0, -2.0], [3.0, 6.0], [2.0, 2.0], [6.0, -6.0]])
+    with training() as updates:
+        run(variables, x)
+        mean, variance = (variables[f"net/norm/moving_{k}"] for k in ("mean", "variance"))
+        assert mean.array.values.tolist() == [0.0, 0.0]  # not before the step is done
+        run(variables, x)  # a second mini-batch goes on from what is noted
+        updates.apply()
+    assert (mean.dtype, mean.trainable) == (BINARY32, False)
+    f = np.float32
+    expected = f(0)
+    for _ in range(2):
+        expected += f(f(3) - expected) * f(0.25)
+    assert mean.array.values[0] == expected
+    assert variance.array.values[0] == 1 + (3.5 - 1) * (0.25 + 0.1875)
+    y = run(variables, x)
+    inverse = f(1) / np.sqrt(variance.array.values + f(1e-3), dtype=f)
+    h = np.float16
+    assert y.array.values.tolist() == ((h(x) - h(mean.array.values)) * h(inverse)).tolist()
+
+
+def test_a_trap_leaves_moving_statistics_alone():
+    trainer = Trainer(normed, SGD(0.5), policy=FP16, control=FpCtl(oflo=True))
+    x, labels = np.array([[1.0, 2.0], [3.0, -4.0]]), np.array([0, 1])
+    moving = "all_vars/norm/moving_mean"
+    trainer.model = lambda x: ops.scale(normed(x), factor=60000.0)
+    trainer.step(x, labels)
+    before = trainer.variables[moving].array.values.tolist()
+    trainer.model = lambda x: ops.square(ops.scale(normed(x), factor=60000.0))
+    with pytest.raises(FloatingPointTrap):
+        trainer.step(x, labels)
+    assert trainer.variables[moving].array.values.tolist() == before != [0.0, 0.0]
+
+
+def test_dropout_drops_in_training_only():
+    device = Device()
+    x = Tensor(device.from_host(np.ones(64), BINARY16), device)
+    assert nn.dropout(x, 0.5) is x
+    with training():
+        found = nn.dropout(x, 0.5).array.values
+        assert nn.dropout(x, 0.0) is x
+    assert set(found.tolist()) == {0.0, 2.0}
