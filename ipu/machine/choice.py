@@ -3,7 +3,10 @@
 By the K-channels of the product, that is input channels forward and output channels for the
 gradient to the input. Products of matrices and gradients to weights take the AMP.
 
-Source    docs/semantics.md §5. The rule is ours (ASSUMED): Graphcore's planner weighs costs.
+The rule is ours (ASSUMED): Graphcore's planner weighs costs. Its further methods, dot products of
+halves and outer products, are not modelled.
+
+Source    docs/semantics.md §5; poplibs, ConvVertexType.cpp.
 """
 
 from __future__ import annotations

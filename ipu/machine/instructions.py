@@ -66,7 +66,7 @@ _ASM = (Evidence.DOCUMENTED, "poplibs, assembly of the convolution partials, Per
 _LOAD = (Evidence.DOCUMENTED, "poplibs, PerformanceEstimation.hpp: units × 32 bytes")
 _PRODUCT = (Evidence.INFERRED, "units × terms; poplibs inlineAssemblerConv.hpp")
 _WINDOW = (Evidence.DOCUMENTED, "poplibs, PerformanceEstimation.hpp: 16 cycles of 8 bytes")
-_AS_AMP = (Evidence.INFERRED, "as f32sisoamp: one term per unit and cycle")
+_AS_AMP = (Evidence.INFERRED, "as f32sisoamp, one term per unit and cycle; weights as the f16 form")
 _WORKERS = (Evidence.INFERRED, "one instruction per cycle, as six workers take turns")
 _FICTION = (Evidence.ASSUMED, "as the f16 form; not an IPU feature")
 
@@ -87,8 +87,9 @@ def _slic(
 ) -> Instruction:
     """Four outputs of a window, in two turns where an instruction makes two."""
     record = find_unit(unit)
+    load = _AS_AMP if known is _AS_AMP else _WINDOW
     return Instruction(
-        name, record, 4, Fact(macs, *known), Fact(128, *_WINDOW), leaves or record.partials
+        name, record, 4, Fact(macs, *known), Fact(128, *load), leaves or record.partials
     )
 
 
