@@ -7,7 +7,7 @@ contiguous go to the kernel as they are; others pass through it block by block.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,10 @@ from fpsim.kernels import elementwise
 from fpsim.kernels.special import OPERATIONS
 from fpsim.parallel import run_blocks
 from fpsim.plan import exact_width, plan
+from fpsim.processor import usual_arithmetic
 from fpsim.settings import Settings
 
-__all__ = ["Carrier", "apply", "as_read", "check_out", "fold", "into"]
+__all__ = ["Carrier", "apply", "as_read", "broadcast", "check_out", "common_shape", "fold", "into"]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 # One kernel, three plans: from another format, within one format, to whole numbers.
@@ -53,7 +54,9 @@ def check_out(
     if not out.flags.writeable:
         raise ValueError("out is read-only; give an array that can be written")
     for operand in operands:
-        if operand is out or not np.may_share_memory(out, operand):
+        # Two arrays with memory of their own share none: no need to ask numpy, which takes longer.
+        own = out.flags.owndata and operand.flags.owndata
+        if operand is out or own or not np.may_share_memory(out, operand):
             continue
         same = operand.ctypes.data == out.ctypes.data and operand.strides == out.strides
         if not same and np.shares_memory(out, operand):
@@ -112,16 +115,10 @@ class _Call:
         self.computing = width == 64 or chosen.stochastic
 
 
-class _Bits(NamedTuple):
-    """Where random bits come from: a Philox counter, or words given."""
+#: Where random bits come from: seed and number of a Philox counter, or words given.
+_Bits = tuple[np.uint64, np.uint64, NDArray[np.uint32]]
 
-    seed: np.uint64
-    number: np.uint64
-    words: NDArray[np.uint32]
-
-
-_ZERO = np.uint64(0)
-_NO_BITS = _Bits(_ZERO, _ZERO, elementwise.NO_WORDS)
+_NO_BITS = (np.uint64(0), np.uint64(0), elementwise.NO_WORDS)
 
 
 def _run(
@@ -129,18 +126,40 @@ def _run(
     first: int, streaming: bool,
 ) -> int:  # fmt: skip
     """The kernel on flat contiguous arrays."""
+    n = len(operands)
     x = operands[0]
-    y = operands[1] if len(operands) > 1 else x
-    z = operands[2] if len(operands) > 2 else x
+    seed, number, words = bits
     flags: int = call.loop(
-        x, y, z, out, marks, bits.words, call.constants, first, bits.seed, bits.number, streaming
-    )
+        x, operands[1] if n > 1 else x, operands[2] if n > 2 else x, out, marks, words,
+        call.constants, first, seed, number, streaming,
+    )  # fmt: skip
     return flags
 
 
-def _is_plain(array: NDArray[Any]) -> bool:
-    flags = array.flags
-    return flags.c_contiguous and flags.aligned and flags.writeable
+def common_shape(operands: Sequence[Carrier]) -> tuple[int, ...]:
+    """The shape that operands broadcast to; most are of that shape already, or numbers."""
+    shape: tuple[int, ...] = ()
+    for operand in operands:
+        if operand.shape != shape and operand.shape:
+            shape = _joint(operands) if shape else operand.shape
+    return shape
+
+
+def _joint(operands: Sequence[Carrier]) -> tuple[int, ...]:
+    shapes = [operand.shape for operand in operands]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        said = " and ".join(str(shape) for shape in shapes)
+        raise ValueError(
+            f"operands have shapes {said}, which do not broadcast; give shapes that agree or are 1"
+        ) from None
+
+
+def broadcast(x: Carrier, y: Carrier) -> tuple[Carrier, Carrier]:
+    """Both operands in the shape of the result (views)."""
+    shape = common_shape((x, y))
+    return np.broadcast_to(x, shape), np.broadcast_to(y, shape)
 
 
 def apply(
@@ -167,12 +186,8 @@ def apply(
     >>> third, flags
     (array([0.33325195], dtype=float32), 1)
     """
-    shape = operands[0].shape
-    input_size = operands[0].itemsize
-    for operand in operands[1:]:
-        input_size = max(input_size, operand.itemsize)
-        if operand.shape != shape:
-            shape = np.broadcast_shapes(shape, operand.shape)
+    shape = common_shape(operands)
+    input_size = max([operand.itemsize for operand in operands])
     dtype = settings.format.carrier
     if out is None:
         out = np.empty(shape, dtype)
@@ -193,7 +208,7 @@ def apply(
     bits = _NO_BITS
     if settings.rounding.stochastic:
         words = elementwise.NO_WORDS if random is None else random
-        bits = _Bits(np.uint64(seed), np.uint64(number), words)
+        bits = (np.uint64(seed), np.uint64(number), words)
     if _is_direct(operands, out, shape):
         return out, _run_direct(call, operands, out, marks, bits)
     return out, _run_chunks(call, operands, out, marks, bits)
@@ -206,6 +221,7 @@ _NATIVE: dict[str, Any] = {
 }  # fmt: skip
 
 
+@usual_arithmetic
 def _native(operation: str, operands: Sequence[Carrier], out: Carrier) -> Carrier:
     with np.errstate(all="ignore"):
         _NATIVE[operation](*operands, out=out)
@@ -214,13 +230,12 @@ def _native(operation: str, operands: Sequence[Carrier], out: Carrier) -> Carrie
 
 def _is_direct(operands: Sequence[Carrier], out: Carrier, shape: tuple[int, ...]) -> bool:
     """Whether the kernel can work on these arrays as they lie in memory."""
-    if not out.flags.c_contiguous or not out.flags.aligned:
+    if not out.flags.carray:
         return False
-    for k, operand in enumerate(operands):
-        flags = operand.flags
-        if not (flags.c_contiguous and flags.aligned and flags.writeable):
+    for operand in operands:
+        if not operand.flags.carray:  # contiguous, aligned and writeable
             return False
-        if operand.shape != shape and (k == 0 or operand.size != 1):
+        if operand.shape != shape and (operand is operands[0] or operand.size != 1):
             return False
     return True
 
@@ -242,12 +257,13 @@ def _run_direct(
     smallest = _SMALLEST_COMPUTING if call.computing else _SMALLEST_STREAMING
     if target.size < 2 * smallest:
         return _run(call, flat, target, marks, bits, 0, False)
+    seed, number, words = bits
     # Vectors that begin at a multiple of 64 bytes can be written past the caches.
     head = -out.ctypes.data % 64 // out.itemsize
     streaming = out.nbytes >= _STREAMING_BYTES
 
     def work(a: int, b: int) -> int:
-        some = _Bits(bits.seed, bits.number, _part(bits.words, a, b))
+        some = (seed, number, _part(words, a, b))
         parts = [_part(o, a, b) for o in flat]
         return _run(call, parts, target[a:b], _part(marks, a, b), some, a, streaming and a >= head)
 
@@ -263,6 +279,7 @@ def _run_chunks(
     rooms = [np.empty(size, o.dtype) for o in operands]
     result = np.empty(size, out.dtype)
     marks = marks.reshape(-1)
+    seed, number, words = bits
     flags, first = 0, 0
     arrays: list[NDArray[Any]] = [*(np.broadcast_to(o, out.shape) for o in operands), out]
     modes = [*(("readonly",) for _ in operands), ("writeonly",)]
@@ -277,7 +294,7 @@ def _run_chunks(
             m = target.size
             for room, source in zip(rooms, sources, strict=True):
                 room[:m] = source
-            some = _Bits(bits.seed, bits.number, _part(bits.words, first, first + m))
+            some = (seed, number, _part(words, first, first + m))
             part = _part(marks, first, first + m)
             flags |= _run(call, [r[:m] for r in rooms], result[:m], part, some, first, False)
             target[...] = result[:m]

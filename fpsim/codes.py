@@ -1,7 +1,7 @@
 """Values in their carrier, integer codes, and packed storage: three faces of the same number.
 
-`to_codes` and `from_codes` take carrier bits apart with integer operations, so no rounding and no
-processor switch takes part, and every code of every format survives the way there and back. A NaN
+`to_codes` and `from_codes` take carrier bits apart with integer operations (`fpsim.kernels.codes`),
+so no rounding takes part, and every code of every format survives the way there and back. A NaN
 is carried with its payload top-aligned. FP8 NaNs are all quiet and are carried as quiet ones; where
 that sets the top fraction bit of an IEEE-like 8-bit code, the carrier's lowest bit remembers it.
 
@@ -10,36 +10,27 @@ Source    IEEE 754-2019 §3.4 (encodings), §6.2.1 (NaN payloads).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpsim.formats import Format
+from fpsim.kernels.codes import CHECK, DECODE, ENCODE, Coding, codec
+from fpsim.parallel import run_blocks
+from fpsim.plan import LANES
 
 __all__ = ["from_codes", "is_held", "pack", "to_codes", "unpack"]
 
 Bits = NDArray[np.unsignedinteger[Any]]
 Values = NDArray[np.floating[Any]]
 
+#: Stands for marks that are not asked for.
+_NONE = np.zeros(1, np.uint8)
 
-class _Carrier:
-    """Layout of binary32 or binary64 as unsigned integers."""
-
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self.float = dtype
-        self.uint = np.dtype(f"u{dtype.itemsize}")
-        self.width = 8 * dtype.itemsize
-        self.digits = 24 if self.width == 32 else 53
-        self.fraction_bits = self.digits - 1
-        self.emin = -126 if self.width == 32 else -1022
-        self.top = (1 << (self.width - self.digits)) - 1
-        self.hidden = 1 << self.fraction_bits
-        self.infinity = self.top << self.fraction_bits
-        self.quiet = self.hidden >> 1
-
-
-_CARRIERS = {np.dtype(t): _Carrier(np.dtype(t)) for t in (np.float32, np.float64)}
+#: Elements for which a second thread is worth its while.
+_SMALLEST = 1 << 20
 
 
 def to_codes(values: ArrayLike, fmt: Format) -> Bits:
@@ -53,15 +44,14 @@ def to_codes(values: ArrayLike, fmt: Format) -> Bits:
     ['0x3c00', '0x8000', '0x7c00']
     """
     array = _as_carrier(values, fmt)
-    codes = _codes_of(array.ravel(), fmt)
-    held = _same_bits(_values_of(codes, fmt), array.ravel(), fmt)
-    if not held.all():
-        first = array.ravel()[~held][0]
+    codes = np.empty(array.shape, fmt.code_dtype)
+    if _run(ENCODE, array, codes, fmt):
+        first = array[~is_held(array, fmt)][0]
         raise ValueError(
             f"values hold {first!s}, which is no value of {fmt.name}; round first: "
             f"Context({fmt.name}).array(values)"
         )
-    return codes.reshape(array.shape)
+    return codes
 
 
 def is_held(values: ArrayLike, fmt: Format) -> NDArray[np.bool_]:
@@ -72,8 +62,9 @@ def is_held(values: ArrayLike, fmt: Format) -> NDArray[np.bool_]:
     array([ True, False, False,  True])
     """
     array = _as_carrier(values, fmt)
-    flat = array.ravel()
-    return _same_bits(_values_of(_codes_of(flat, fmt), fmt), flat, fmt).reshape(array.shape)
+    held = np.empty(array.shape, np.uint8)
+    _run(CHECK, array, np.empty(array.shape, fmt.code_dtype), fmt, held)
+    return held.view(np.bool_)
 
 
 def _as_carrier(values: ArrayLike, fmt: Format) -> Values:
@@ -86,62 +77,6 @@ def _as_carrier(values: ArrayLike, fmt: Format) -> Values:
     return array
 
 
-def _same_bits(found: Values, wanted: Values, fmt: Format) -> NDArray[np.bool_]:
-    """Equal as values; any two NaNs agree, and so do zeros where the format has one zero."""
-    c = _CARRIERS[fmt.carrier]
-    same = found.view(c.uint) == wanted.view(c.uint)
-    if fmt.has_nan:
-        same |= np.isnan(found) & np.isnan(wanted)
-    if not fmt.has_negative_zero:
-        same |= (found == 0) & (wanted == 0)
-    return np.asarray(same)
-
-
-def _codes_of(flat: Values, fmt: Format) -> Bits:
-    """Codes where `flat` holds values of the format; anything elsewhere."""
-    c = _CARRIERS[fmt.carrier]
-    bits = flat.view(c.uint)
-    magnitude = bits & (bits.dtype.type(1 << (c.width - 1)) - 1)
-    body = _number_body(magnitude, c, fmt)
-    body = np.where(magnitude >= c.infinity, _special_body(magnitude, c, fmt), body)
-    sign = (bits >> (c.width - 1)) << (fmt.bits - 1)
-    code = body | sign
-    if fmt.specials == "fnuz":
-        code = np.where(magnitude == 0, 0, code)
-        code = np.where(magnitude > c.infinity, 1 << (fmt.bits - 1), code)
-    return np.asarray(code.astype(fmt.code_dtype))
-
-
-def _number_body(magnitude: Bits, c: _Carrier, fmt: Format) -> Bits:
-    """Exponent field and fraction: the significand added to the field below its own."""
-    field = magnitude >> c.fraction_bits
-    significand = magnitude & (c.hidden - 1)
-    significand = np.where(field > 0, significand | c.hidden, significand)
-    # The exponent fields of the carrier and of the format differ by a constant.
-    smallest = fmt.emin - c.emin + 1
-    shortfall = np.maximum(smallest, np.maximum(field, 1)) - np.maximum(field, 1)
-    shift = np.minimum(shortfall + (c.digits - fmt.precision), c.width - 1)
-    target = np.maximum(field, smallest) - smallest
-    code: Bits = (target << (fmt.precision - 1)) + (significand >> shift.astype(c.uint))
-    return code & (magnitude.dtype.type(1 << (fmt.bits - 1)) - 1)
-
-
-def _special_body(magnitude: Bits, c: _Carrier, fmt: Format) -> Bits:
-    """Infinities and NaNs without their sign."""
-    if fmt.specials == "ieee":
-        infinity = ((1 << fmt.exponent_bits) - 1) << (fmt.precision - 1)
-        payload = (magnitude & (c.hidden - 1)) >> (c.digits - fmt.precision)
-        lost = (magnitude > c.infinity) & (payload == 0)
-        payload = np.where(lost, 1 << (fmt.precision - 2), payload)
-        if not fmt.has_signalling_nan and fmt.precision > 2:
-            marked = (magnitude > c.infinity) & (magnitude & 1 == 1)
-            payload = np.where(marked, payload & ((1 << (fmt.precision - 2)) - 1), payload)
-        return np.asarray(payload | infinity)
-    all_ones = (1 << (fmt.bits - 1)) - 1
-    # No infinity to hold: the largest number, which is not what came in.
-    return np.where(magnitude > c.infinity, all_ones, 0).astype(c.uint)
-
-
 def from_codes(codes: ArrayLike, fmt: Format) -> Values:
     """Carrier values of codes, exactly.
 
@@ -152,20 +87,8 @@ def from_codes(codes: ArrayLike, fmt: Format) -> Values:
     [0.0, 0.0009765625, 240.0, nan]
     """
     array = _checked_codes(codes, fmt)
-    return _values_of(array.ravel(), fmt).reshape(array.shape)
-
-
-def _values_of(codes: Bits, fmt: Format) -> Values:
-    c = _CARRIERS[fmt.carrier]
-    code: Bits = codes.astype(c.uint)
-    body: Bits = code & c.uint.type((1 << (fmt.bits - 1)) - 1)
-    is_normal = body >> (fmt.precision - 1) > 0
-    bits = np.where(is_normal, _normal_bits(body, c, fmt), _subnormal_bits(body, c, fmt))
-    bits = _with_specials(bits, body, code, c, fmt)
-    sign = (code >> (fmt.bits - 1)) << (c.width - 1)
-    if fmt.specials == "fnuz":
-        sign = np.where(body == 0, 0, sign)
-    values: Values = (bits | sign).astype(c.uint).view(c.float)
+    values = np.empty(array.shape, fmt.carrier)
+    _run(DECODE, array, values, fmt)
     return values
 
 
@@ -173,45 +96,66 @@ def _checked_codes(codes: ArrayLike, fmt: Format) -> Bits:
     array = np.asarray(codes)
     if array.dtype.kind not in "ui":
         raise TypeError(f"codes have dtype {array.dtype}; give integers (pack, unpack for storage)")
-    if array.size and (array.min() < 0 or array.max() > fmt.n_codes - 1):
+    full = array.dtype == fmt.code_dtype and fmt.bits == 8 * array.itemsize
+    if not full and array.size and (array.min() < 0 or array.max() > fmt.n_codes - 1):
         raise ValueError(f"codes are out of range; {fmt.name} has codes 0 to {fmt.n_codes - 1:#x}")
-    return array
+    return array.astype(fmt.code_dtype, copy=False)
 
 
-def _normal_bits(body: Bits, c: _Carrier, fmt: Format) -> Bits:
-    shift = c.digits - fmt.precision
-    offset = (fmt.emin - c.emin) << c.fraction_bits
-    return np.asarray((body << shift) + body.dtype.type(offset))
+def _run(
+    what: int, source: NDArray[Any], target: NDArray[Any], fmt: Format, held: Any = _NONE
+) -> int:
+    """The kernel on arrays of any layout; tells whether a value is not held."""
+    words = [
+        np.ascontiguousarray(a).reshape(-1).view(f"u{a.itemsize}") for a in (source, target, held)
+    ]
+    loop, constants = codec(what), _coding(fmt)
+
+    def work(a: int, b: int) -> int:
+        bad: int = loop(*(w[a:b] for w in words), constants)
+        return bad
+
+    return run_blocks(work, 0, source.size, _SMALLEST, 16)
 
 
-def _subnormal_bits(body: Bits, c: _Carrier, fmt: Format) -> Bits:
-    """m quanta: normalised for the carrier, or one of the carrier's own subnormals."""
-    m = body & ((1 << (fmt.precision - 1)) - 1)
-    leading = (m.astype(np.float64).view(np.uint64) >> 52).astype(np.int64) - 1023
-    quantum = fmt.emin - fmt.precision + 1
-    exponent = leading + quantum
-    shift = np.clip(c.fraction_bits - leading, 0, c.width - 1).astype(c.uint)
-    field = np.maximum(exponent - c.emin, 0).astype(c.uint)
-    normal = (field << c.fraction_bits) + (m << shift)
-    own = m << max(quantum - (c.emin - c.fraction_bits), 0)
-    bits = np.where(exponent >= c.emin, normal, own)
-    return np.where(m == 0, 0, bits).astype(c.uint)
-
-
-def _with_specials(bits: Bits, body: Bits, code: Bits, c: _Carrier, fmt: Format) -> Bits:
-    """Put infinities and NaNs over the numbers that their codes would be."""
-    if fmt.specials == "ieee":
-        infinity = ((1 << fmt.exponent_bits) - 1) << (fmt.precision - 1)
-        payload = (body & ((1 << (fmt.precision - 1)) - 1)) << (c.digits - fmt.precision)
-        if not fmt.has_signalling_nan:
-            hidden_quiet = (payload != 0) & (payload & c.quiet == 0)
-            payload = np.where(hidden_quiet, payload | c.quiet | 1, payload)
-        return np.where(body >= infinity, payload | c.infinity, bits)
-    if fmt.specials == "fn":
-        return np.where(body == (1 << (fmt.bits - 1)) - 1, c.infinity | c.quiet, bits)
-    if fmt.specials == "fnuz":
-        return np.where(code == 1 << (fmt.bits - 1), c.infinity | c.quiet, bits)
-    return bits
+@lru_cache(maxsize=256)
+def _coding(fmt: Format) -> NDArray[np.unsignedinteger[Any]]:
+    """The constants of the kernels for a format."""
+    lane = LANES[8 * fmt.carrier.itemsize]
+    digits, p = lane.digits, fmt.precision
+    everything, body = lane.sign | (lane.sign - 1), (1 << (fmt.bits - 1)) - 1
+    smallest = fmt.emin + lane.bias
+    quantum = fmt.emin - p + 1
+    ieee = fmt.specials == "ieee"
+    infinity = ((1 << fmt.exponent_bits) - 1) << (p - 1)
+    nan = {"ieee": infinity, "fn": body, "fnuz": body + 1, "finite": 0}[fmt.specials]
+    marks = ieee and not fmt.has_signalling_nan
+    coding = Coding(
+        drop=digits - p,
+        hidden=1 << (digits - 1),
+        smallest=smallest,
+        offset=(smallest - 1) << (digits - 1),
+        normal=lane.bits(fmt.smallest_normal),
+        largest=lane.bits(fmt.max),
+        nan_above=lane.infinity if fmt.has_nan else everything,
+        infinity_held=lane.infinity if fmt.has_infinity else everything,
+        infinity_code=infinity if ieee else 0,
+        nan_code=nan,
+        payload=(1 << (p - 1)) - 1 if ieee else 0,
+        lost_payload=1 << (p - 2),
+        mark_cleared=1 << (p - 2) if marks and p > 2 else 0,
+        mark=lane.quiet | 1 if marks else 0,
+        sign_shift=lane.width - fmt.bits,
+        zero_sign=everything if fmt.has_negative_zero else 0,
+        body=body,
+        first_normal=1 << (p - 1),
+        special={"ieee": infinity, "fn": body}.get(fmt.specials, body + 1),
+        special_bits=lane.infinity | (0 if ieee else lane.quiet),
+        quantum=(quantum << (digits - 1)) & everything,
+        quantum_field=max(0, -quantum),
+        own_shift=min(max(quantum + lane.bias + digits - 2, 0), lane.width - 1),
+    )
+    return np.array(coding, fmt.carrier.str.replace("f", "u"))
 
 
 # Storage and people --------------------------------------------------------------------------

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.arithmetic import Carrier, apply, as_read
+from fpsim.arithmetic import Carrier, apply, as_read, broadcast
 from fpsim.flags import Flags
+from fpsim.processor import usual_arithmetic
 from fpsim.settings import Settings
 
 __all__ = ["SIGNALLING", "compare", "extreme", "is_signalling", "with_sign"]
@@ -37,6 +38,7 @@ def is_signalling(x: Carrier) -> NDArray[np.bool_]:
     return result
 
 
+@usual_arithmetic
 @np.errstate(invalid="ignore")
 def compare(
     name: str, x: Carrier, y: Carrier, settings: Settings, signalling: bool
@@ -45,7 +47,7 @@ def compare(
 
     Flags     INVALID for a signalling NaN; if `signalling`, for every NaN.
     """
-    x, y = np.broadcast_arrays(as_read(x, settings), as_read(y, settings))
+    x, y = broadcast(as_read(x, settings), as_read(y, settings))
     truth = _RELATIONS[name](x, y)
     nan = np.isnan(x) | np.isnan(y)
     if not (signalling or settings.quiet_nan_raises):
@@ -53,12 +55,13 @@ def compare(
     return truth, nan.astype(np.uint8) * np.uint8(Flags.INVALID)
 
 
+@usual_arithmetic
 @np.errstate(invalid="ignore")
 def extreme(
     name: str, x: Carrier, y: Carrier, settings: Settings
 ) -> tuple[Carrier, NDArray[np.uint8]]:
     """maximum, minimum (a NaN wins), fmax, fmin (the number wins); -0 < +0. With element flags."""
-    x, y = np.broadcast_arrays(as_read(x, settings), as_read(y, settings))
+    x, y = broadcast(as_read(x, settings), as_read(y, settings))
     x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
     largest = name in ("maximum", "fmax")
     before = (x < y) | ((x == y) & np.signbit(x) & ~np.signbit(y))
@@ -76,6 +79,7 @@ def extreme(
     return result, loud.astype(np.uint8) * np.uint8(Flags.INVALID)
 
 
+@usual_arithmetic
 def with_sign(name: str, x: Carrier, settings: Settings) -> Carrier:
     """negative or absolute: the sign bit alone, also of a NaN; no flags (IEEE 754 §5.5.1)."""
     sign = 1 << (8 * x.dtype.itemsize - 1)

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpsim import codes
-from fpsim.arithmetic import Carrier, apply, check_out, fold
+from fpsim.arithmetic import Carrier, apply, check_out, common_shape, fold
 from fpsim.array import Array
 from fpsim.bits import BitSource, Philox
 from fpsim.counts import Counts
-from fpsim.flags import Flags, FloatingPointTrap
+from fpsim.flags import Flags, FloatingPointTrap, as_integer
 from fpsim.formats import Format
 from fpsim.inputs import Scalar, scalar, to_odd
 from fpsim.operations import Compute, Operand, Operations, Out
@@ -86,7 +86,7 @@ class Context(Operations, Reductions):
             )
         self.source: BitSource = Philox(seed) if bits is None else bits
         # Plain integers inside: an operation on sixteen elements takes less time than one on enums.
-        self._traps, self._flags = int(traps), 0
+        self._traps, self._flags = as_integer("traps", traps), 0
         self.counts: Counts | None = Counts() if count else None
         self.clock = Clock()
         self._constants: dict[tuple[type, Scalar | str], Array] = {}
@@ -108,7 +108,7 @@ class Context(Operations, Reductions):
 
     @flags.setter
     def flags(self, flags: Flags) -> None:
-        self._flags = int(flags)
+        self._flags = as_integer("flags", flags)
 
     def clear_flags(self) -> None:
         """Lower every flag."""
@@ -121,7 +121,7 @@ class Context(Operations, Reductions):
 
     @traps.setter
     def traps(self, traps: Flags) -> None:
-        self._traps = int(traps)
+        self._traps = as_integer("traps", traps)
 
     @property
     def operation(self) -> int:
@@ -239,9 +239,9 @@ class Context(Operations, Reductions):
         if not settings.rounding.stochastic:
             return {}
         number = self.clock.operation
-        random = self.source.draw(number, shape, settings.random_most)
-        seed = self.source.seed if isinstance(self.source, Philox) else 0
-        return {"seed": seed, "number": number, "random": random}
+        if isinstance(self.source, Philox):
+            return {"seed": self.source.seed, "number": number}
+        return {"random": self.source.draw(number, shape, settings.random_most)}
 
     def advance(self, settings: Settings) -> None:
         if settings.rounding.stochastic:
@@ -261,7 +261,7 @@ class Context(Operations, Reductions):
         kernel, given = (name, carriers) if wide is None else ("convert", [wide])
         bits = {}
         if settings.rounding.stochastic:
-            bits = self.draw(np.broadcast_shapes(*(c.shape for c in given)), settings)
+            bits = self.draw(common_shape(given), settings)
 
         def compute(target: Carrier | None, marks: NDArray[np.uint8] | None) -> tuple[Carrier, int]:
             values, flags = apply(kernel, given, settings, out=target, element_flags=marks, **bits)

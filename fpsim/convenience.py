@@ -46,6 +46,10 @@ def round_to(
     """
     source = Philox(seed) if random is None else Replay([np.asarray(random)])
     context = Context(fmt, rounding=rounding, bits=source, **policies)
+    if random is not None and not context.rounding.stochastic:
+        raise ValueError(
+            f"random= is for stochastic modes; rounding={context.rounding} has no bits"
+        )
     values = floats(x)
     bits = context.draw(values.shape, context.settings)
     result, _ = apply("convert", (values,), context.settings, out=out, track=False, **bits)

@@ -24,6 +24,7 @@ from fpsim.array import Array
 from fpsim.compare import is_signalling
 from fpsim.enclosures import FUNCTIONS
 from fpsim.flags import Flags
+from fpsim.processor import usual_arithmetic
 from fpsim.rounding import RNE
 from fpsim.settings import Settings
 
@@ -193,6 +194,7 @@ def _to_odd(nearest: Wide, bits: NDArray[np.int64], rest: Wide) -> Wide:
 # Flags ----------------------------------------------------------------------------------------
 
 
+@usual_arithmetic
 def _rounded(name: str, x: Array, out: Out) -> Array:
     context = x.context
     if context.settings.native:

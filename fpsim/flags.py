@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FloatingPointTrap", "Flags"]
+__all__ = ["FloatingPointTrap", "Flags", "as_integer"]
 
 
 class Flags(enum.IntFlag):
@@ -34,6 +34,19 @@ class Flags(enum.IntFlag):
     def names(self) -> list[str]:
         """Names of the flags that are set, most severe first."""
         return [flag.name for flag in reversed(Flags) if flag in self and flag.name]
+
+
+def as_integer(name: str, flags: Flags) -> int:
+    """Flags as a plain integer, checked.
+
+    >>> as_integer("traps", Flags.INVALID)
+    16
+    """
+    if isinstance(flags, bool) or not isinstance(flags, (int, np.integer)) or flags >> 5:
+        raise TypeError(
+            f"{name}={flags!r} is not a Flags; join members, as in Flags.INVALID | Flags.OVERFLOW"
+        )
+    return int(flags)
 
 
 class FloatingPointTrap(FloatingPointError):  # noqa: N818  (named as decimal names its traps)

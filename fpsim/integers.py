@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from fpsim.formats import TF32, Format
 from fpsim.kernels.integers import magnitudes_to_odd, whole_numbers
+from fpsim.processor import usual_arithmetic
 
 __all__ = ["INTEGERS", "to_binary64", "to_integers", "whole_format"]
 
@@ -46,18 +47,22 @@ def to_binary64(x: NDArray[Any]) -> NDArray[np.float64]:
 
 def whole_format(fmt: Format) -> Format:
     """A format that holds every value of fmt rounded to a whole number."""
-    return TF32 if fmt.max < 2.0 ** (fmt.precision - 1) else fmt
+    return TF32 if fmt.max < 1 << (fmt.precision - 1) else fmt
 
 
 def integer_type(dtype: DTypeLike) -> np.dtype[Any]:
     """The integer type, checked."""
-    made = np.dtype(dtype)
-    if made not in INTEGERS:
+    try:
+        made = np.dtype(dtype)
+    except TypeError:
+        made = None
+    if made is None or made not in INTEGERS:
         names = ", ".join(str(d) for d in INTEGERS)
-        raise TypeError(f"dtype={made} is not an integer type of conversions; use {names}")
+        raise TypeError(f"dtype={dtype} is not an integer type of conversions; use {names}")
     return made
 
 
+@usual_arithmetic
 def to_integers(
     x: NDArray[Any], whole: NDArray[Any], dtype: np.dtype[Any]
 ) -> tuple[NDArray[Any], NDArray[np.uint8]]:

@@ -10,7 +10,6 @@ Source    docs/semantics.md §1 and §3; the tests compare every constant's effe
 from __future__ import annotations
 
 import math
-import struct
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from fpsim.kernels.rule import MODE_CODES, Rule
 from fpsim.rounding import SR, Rounding
 from fpsim.settings import Settings
 
-__all__ = ["Plan", "exact_width", "plan"]
+__all__ = ["LANES", "Plan", "exact_width", "plan"]
 
 _RESIDUALS = {"truncate": 0, "half": 1, "even": 2}
 
@@ -48,12 +47,16 @@ class Lane(NamedTuple):
         return 1 << (self.digits - 2)
 
     def bits(self, value: float) -> int:
-        """Bit pattern of a value that the lane holds exactly."""
-        code = "<f" if self.width == 32 else "<d"
-        return int.from_bytes(struct.pack(code, value), "little")
+        """Bit pattern of a value >= 0 that the lane holds exactly (no conversion may flush it)."""
+        fraction, exponent = math.frexp(value)
+        significand = int(math.ldexp(fraction, self.digits))
+        field = exponent - 1 + self.bias
+        if field < 1 or significand == 0:
+            return significand >> max(1 - field, 0)
+        return (field << (self.digits - 1)) + significand - (1 << (self.digits - 1))
 
 
-_LANES = {32: Lane(32, 24, 127), 64: Lane(64, 53, 1023)}
+LANES = {32: Lane(32, 24, 127), 64: Lane(64, 53, 1023)}
 
 
 class Plan(NamedTuple):
@@ -227,8 +230,9 @@ def _edges(settings: Settings, lane: Lane, integral: bool) -> dict[str, int]:
 def _grid(fmt: Format, emin: int, mode: str, lane: Lane) -> dict[str, int]:
     """The spacing of results: the format's own, or that of whole numbers."""
     field = emin + lane.bias
-    quantum = lane.bits(2.0 ** (emin - fmt.precision + 1))
-    half = lane.bits(2.0 ** (emin - fmt.precision))
+    # Powers by ldexp: pow is exact only where the processor rounds to nearest.
+    quantum = lane.bits(math.ldexp(1.0, emin - fmt.precision + 1))
+    half = lane.bits(math.ldexp(1.0, emin - fmt.precision))
     return {
         "drop": lane.digits - fmt.precision,
         "emin": 0 if field == 1 else field,
@@ -262,7 +266,7 @@ def _rule(operation: str, settings: Settings, lane: Lane) -> Rule:
 @lru_cache(maxsize=4096)
 def plan(operation: str, settings: Settings, width: int) -> Plan:
     """Constants and compile-time choices of an operation under these settings."""
-    rule = _rule(operation, settings, _LANES[width])
+    rule = _rule(operation, settings, LANES[width])
     rounding: Rounding = settings.rounding
     return Plan(
         constants=np.array(rule, np.uint32 if width == 32 else np.uint64),

@@ -8,14 +8,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.arithmetic import Carrier, apply, as_read, fold
+from fpsim.arithmetic import Carrier, apply, as_read, broadcast, fold
 from fpsim.kernels.remainder import remainders
+from fpsim.processor import usual_arithmetic
 from fpsim.rounding import RNE
 from fpsim.settings import Settings
 
 __all__ = ["remainder"]
 
 
+@usual_arithmetic
 @np.errstate(invalid="ignore")
 def remainder(
     x: Carrier,
@@ -31,7 +33,7 @@ def remainder(
     Flags     INVALID for infinite x, zero y and signalling NaN.
     Source    IEEE 754-2019 §5.3.1.
     """
-    x, y = np.broadcast_arrays(x, y)
+    x, y = broadcast(x, y)
     shape = x.shape
     x, y = x.ravel(), y.ravel()
     a, b = (as_read(v, settings).astype(np.float64) for v in (x, y))

@@ -25,6 +25,8 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
+import numpy as np
+
 from fpsim.formats import Format
 
 __all__ = [
@@ -87,7 +89,7 @@ class SR(Rounding):
         for label, value in (("bits", bits), ("subnormal_bits", subnormal_bits)):
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
                 raise TypeError(
                     f"{label}={value!r} is not a number of bits; give an integer or None"
                 )
@@ -104,8 +106,8 @@ class SR(Rounding):
                 f"subnormal_bits={subnormal_bits} needs bits at most as large, got bits={bits}"
             )
         fields = {
-            "name": "SR", "stochastic": True, "bits": bits, "residual": residual,
-            "subnormal_bits": subnormal_bits,
+            "name": "SR", "stochastic": True, "bits": bits and int(bits), "residual": residual,
+            "subnormal_bits": subnormal_bits and int(subnormal_bits),
         }  # fmt: skip
         for label, setting in fields.items():
             object.__setattr__(self, label, setting)

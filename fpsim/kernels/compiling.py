@@ -16,6 +16,9 @@ from typing import Any
 
 from numba import njit
 from numba.core import config
+from numba.core.compiler import Compiler
+
+from fpsim.kernels.guard import KernelCompiler
 
 __all__ = ["INLINE", "cache_folder", "compiled"]
 
@@ -35,11 +38,15 @@ def cache_folder() -> Path:
     return base / "fpsim" / f"kernels-{digest.hexdigest()[:16]}"
 
 
-def compiled(function: Callable[..., Any]) -> Any:
-    """A kernel: compiled at its first call, without the interpreter lock, kept on disk."""
+def compiled(function: Callable[..., Any], guarded: bool = True) -> Any:
+    """A kernel: compiled at its first call, without the interpreter lock, kept on disk.
+
+    If `guarded`, it runs under the processor's usual status and leaves it as found.
+    """
     usual = config.CACHE_DIR
     config.CACHE_DIR = usual or str(cache_folder())
     try:
-        return njit(nogil=True, cache=True, error_model="numpy")(function)
+        options = {"nogil": True, "cache": True, "error_model": "numpy"}
+        return njit(**options, pipeline_class=KernelCompiler if guarded else Compiler)(function)
     finally:
         config.CACHE_DIR = usual

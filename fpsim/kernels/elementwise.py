@@ -12,10 +12,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
-from fpsim.kernels.compiling import INLINE, compiled
+from fpsim.kernels.compiling import compiled
 from fpsim.kernels.exact import divide_to_odd, root_to_odd, sum_to_odd
+from fpsim.kernels.formula import formula, when
 from fpsim.kernels.lanes import (
     any_lane,
     as_bits,
@@ -30,13 +30,13 @@ from fpsim.kernels.lanes import (
 )
 from fpsim.kernels.memory import (
     copy_item,
+    copy_items,
     load_float,
     load_raw,
     load_word,
     pointer,
     room,
     store_byte,
-    store_float,
     stream_float,
 )
 from fpsim.kernels.philox import GROUP_HALF, fill_words
@@ -83,7 +83,6 @@ class Variant(NamedTuple):
     residual: int
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def _exact(op, mode, x, y, z, sign):  # type: ignore[no-untyped-def]
     """Bits of the exact result of finite operands, rounded to odd."""
     if op == CONVERT:
@@ -107,7 +106,6 @@ def _exact(op, mode, x, y, z, sign):  # type: ignore[no-untyped-def]
     return s
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def _rounded(mode, given, residual, t, words, i, sign, rule):  # type: ignore[no-untyped-def]
     """Magnitude of the rounded result, before overflow."""
     width = width_of(t)
@@ -119,7 +117,6 @@ def _rounded(mode, given, residual, t, words, i, sign, rule):  # type: ignore[no
     return round_random(mode, a, load_word(words, i, t), given, rule, width)
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def _finish(mode, flush, one_zero, t, r, sign, rule):  # type: ignore[no-untyped-def]
     """Overflow, tininess and sign: result bits, changed bits, and where it overflowed, was tiny."""
     a = t & ~sign
@@ -143,7 +140,6 @@ def _finish(mode, flush, one_zero, t, r, sign, rule):  # type: ignore[no-untyped
     return select(over, beyond, bits), r ^ a, over, tiny
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def _is_special(op, x, y, z, sign):  # type: ignore[no-untyped-def]
     """Where an operand is not finite, a divisor zero or a radicand negative."""
     infinity = infinity_like(sign)
@@ -160,14 +156,12 @@ def _is_special(op, x, y, z, sign):  # type: ignore[no-untyped-def]
     return top >= infinity
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def _signalling(array, i, like):  # type: ignore[no-untyped-def]
     """Where an operand as stored is a signalling NaN (widening would have made it quiet)."""
     raw = load_raw(array, i, like)
     return ((raw & ~sign_like(raw)) > infinity_like(raw)) & ((raw & quiet_like(raw)) == 0)
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def _operand(flush, array, i, sign, rule):  # type: ignore[no-untyped-def]
     """An operand as the subnormal policy reads it."""
     x = load_float(array, i, rule.drop)
@@ -177,10 +171,10 @@ def _operand(flush, array, i, sign, rule):  # type: ignore[no-untyped-def]
     return as_float(select((bits & ~sign) < rule.daz, bits & sign, bits))
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def vector_step(what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):  # type: ignore[no-untyped-def]
+@formula
+def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):  # type: ignore[no-untyped-def]
     """One vector of results; returns what was seen so far: changed, tiny, over, special flags."""
-    op, mode, flags, flush, one_zero, given, residual, streaming = what
+    mode, flags, flush, one_zero, given, residual, streaming = what
     none = rule.drop ^ rule.drop
     sign = sign_like(none)
     u = _operand(flush, x, xi, sign, rule)
@@ -190,22 +184,22 @@ def vector_step(what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, 
     r = _rounded(mode, given, residual, t, words, wi, sign, rule)
     bits, changed, over, tiny = _finish(mode, flush, one_zero, t, r, sign, rule)
     raised = none
-    special = _is_special(op, u, v, w, sign)
-    if any_lane(special):
+
+    def special(bits, changed, over, raised):  # type: ignore[no-untyped-def]
         loud = _signalling(x, xi, none)
         if op != CONVERT and op != SQRT:
             loud = loud | _signalling(y, yi, none)
         if op == FMA:
             loud = loud | _signalling(z, zi, none)
-        rule_says = resolve(op, u, v, w, loud, rule)
-        bits = select(rule_says.where, rule_says.bits, bits)
-        changed = select(rule_says.where, none, changed)
-        over = over & ~rule_says.where
-        raised = select(rule_says.where, rule_says.flags, none)
-    if streaming:
-        stream_float(out, oi, bits)
-    else:
-        store_float(out, oi, bits)
+        says = resolve(op, u, v, w, loud, rule)
+        return (
+            select(says.where, says.bits, bits), select(says.where, none, changed),
+            over & ~says.where, select(says.where, says.flags, none),
+        )  # fmt: skip
+
+    rare = any_lane(_is_special(op, u, v, w, sign))
+    bits, changed, over, raised = when(rare, special, bits, changed, over, raised)
+    stream_float(out, oi, bits, streaming)
     if flags == FLAGS_EACH:
         mark = select(changed != 0, select(tiny, none + 3, none + 1), none) | raised
         store_byte(marks, mi, select(over, mark | 5, mark))
@@ -219,24 +213,14 @@ def vector_step(what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, 
     )
 
 
-@njit(**INLINE)  # type: ignore[misc]
+@formula
 def summary(seen):  # type: ignore[no-untyped-def]
     """Flags of the whole call."""
-    flags = or_lanes(seen[3])
-    if or_lanes(seen[0]) != 0:
-        flags |= np.uint64(1)
-    if or_lanes(seen[1]) != 0:
-        flags |= np.uint64(3)
-    if or_lanes(seen[2]) != 0:
-        flags |= np.uint64(5)
-    return flags
-
-
-@njit(**INLINE)  # type: ignore[misc]
-def _fill(target, source, first, last, m):  # type: ignore[no-untyped-def]
-    """target[:m] = source[first:], the last element repeated: repetition raises no new flag."""
-    for i in range(m):
-        copy_item(target, i, source, min(first + i, last))
+    changed, tiny, over, raised = seen
+    none = changed ^ changed
+    flags = raised | (over & 5)
+    flags = flags | select(changed != 0, none | 1, none) | select(tiny != 0, none | 3, none)
+    return or_lanes(flags)
 
 
 @cache
@@ -271,11 +255,11 @@ def kernel(variant: Variant) -> Any:
         room_x, room_y, room_z = room(x, BLOCK), room(y, BLOCK), room(z, BLOCK)
         room_out, room_marks, room_words = room(out, BLOCK), room(marks, BLOCK), room(words, ROOM)
         if one_y:
-            _fill(room_y, all_y, 0, 0, min(BLOCK, n + 15))
+            copy_items(room_y, all_y, 0, 0, BLOCK)
         if one_z:
-            _fill(room_z, all_z, 0, 0, min(BLOCK, n + 15))
+            copy_items(room_z, all_z, 0, 0, BLOCK)
         for b in range(0, n, BLOCK):
-            m = min(BLOCK, n - b)
+            m = n - b if n - b < BLOCK else BLOCK
             px, py, pz, po, pm, pw = all_x, all_y, all_z, all_out, all_marks, all_words
             xi = yi = zi = oi = mi = wi = b
             if one_y:
@@ -285,31 +269,27 @@ def kernel(variant: Variant) -> Any:
             filled = m % 16 != 0
             if filled:
                 m = (m + 15) // 16 * 16
-                _fill(room_x, all_x, b, n - 1, m)
+                copy_items(room_x, all_x, b, n - 1, m)
                 px, xi, po, oi, pm, mi = room_x, 0, room_out, 0, room_marks, 0
                 if HAS_Y and not one_y:
-                    _fill(room_y, all_y, b, n - 1, m)
+                    copy_items(room_y, all_y, b, n - 1, m)
                     py, yi = room_y, 0
                 if OP == FMA and not one_z:
-                    _fill(room_z, all_z, b, n - 1, m)
+                    copy_items(room_z, all_z, b, n - 1, m)
                     pz, zi = room_z, 0
                 if WORDS == WORDS_GIVEN:
-                    _fill(room_words, all_words, b, n - 1, m)
+                    copy_items(room_words, all_words, b, n - 1, m)
                     pw, wi = room_words, 0
             if MADE_HERE:
                 wi = (first + b) % GROUP_HALF
                 rows = (wi + m + GROUP_HALF - 1) // GROUP_HALF * GROUP_HALF
                 fill_words(room_words, first + b - wi, rows, seed, operation, WORDS == WORDS_WHOLE)
                 pw = room_words
-            # Not as literals: the functions below are compiled once, not once for each choice.
-            choices = (
-                np.int64(OP), np.int64(MODE), np.int64(FLAGS), np.int64(FLUSH), np.int64(ONE_ZERO),
-                np.int64(GIVEN), np.int64(RESIDUAL), np.int64(streaming and not filled),
-            )  # fmt: skip
+            choices = MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, streaming and not filled
             for i in range(0, m, lanes):
                 seen = vector_step(
-                    choices, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pm, mi + i, pw, wi + i,
-                    rule, seen,
+                    OP, choices, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pm, mi + i, pw,
+                    wi + i, rule, seen,
                 )  # fmt: skip
             if filled:
                 for i in range(n - b):

@@ -15,9 +15,7 @@ Source    Boldo & Melquiond 2008 (round to odd); Moller, Knuth (TwoSum); Sterben
 
 from __future__ import annotations
 
-from numba import njit
-
-from fpsim.kernels.compiling import INLINE
+from fpsim.kernels.formula import formula
 from fpsim.kernels.lanes import as_bits, as_float, select, sqrt
 
 __all__ = ["divide_to_odd", "root_to_odd", "sum_to_odd"]
@@ -26,7 +24,6 @@ __all__ = ["divide_to_odd", "root_to_odd", "sum_to_odd"]
 HIGH = 0xFFFFFFFFF8000000
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def _to_odd(rounded, error, against, width):  # type: ignore[no-untyped-def]
     """Bits of the nearest value, moved to the odd neighbour if something was lost.
 
@@ -35,7 +32,7 @@ def _to_odd(rounded, error, against, width):  # type: ignore[no-untyped-def]
     return select(error != 0.0, (rounded - (against >> (width - 1))) | 1, rounded)
 
 
-@njit(**INLINE)  # type: ignore[misc]
+@formula
 def sum_to_odd(x, y, width):  # type: ignore[no-untyped-def]
     """x + y in the lanes' own precision, as bits."""
     s = x + y
@@ -45,7 +42,6 @@ def sum_to_odd(x, y, width):  # type: ignore[no-untyped-def]
     return _to_odd(bits, error, bits ^ as_bits(error), width)
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def divide_to_odd(x, y):  # type: ignore[no-untyped-def]
     """x / y in binary64 lanes.
 
@@ -59,7 +55,6 @@ def divide_to_odd(x, y):  # type: ignore[no-untyped-def]
     return _to_odd(bits, residual, as_bits(residual) ^ as_bits(x), 64)
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def root_to_odd(x):  # type: ignore[no-untyped-def]
     """sqrt(x) in binary64 lanes, x >= 0.
 

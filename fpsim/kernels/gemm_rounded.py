@@ -51,7 +51,7 @@ def _vector(what, op, x, xi, y, yi, z, zi, out, oi, marks, words, wi, rule, seen
     """One operation on sixteen outputs."""
     for i in range(0, LANES, 512 // width_of(rule.drop)):
         seen = vector_step(
-            (op, *what), x, xi + i, y, yi + i, z, zi + i, out, oi + i, marks, i, words, wi + i,
+            op, what, x, xi + i, y, yi + i, z, zi + i, out, oi + i, marks, i, words, wi + i,
             rule, seen,
         )  # fmt: skip
     return seen

@@ -154,7 +154,7 @@ def stored(how, acc, words, w, rule):  # type: ignore[no-untyped-def]
     word = bits
     if how[0] == SR or how[0] == SR_EQUAL:
         word = load_word(words, w, bits)
-    bits, flags = store_lanes(*how, bits, word, rule)
+    bits, flags = store_lanes(how, bits, word, rule)
     return as_float(bits), flags
 
 

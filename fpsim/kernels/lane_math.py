@@ -12,6 +12,7 @@ from llvmlite import binding, ir
 from numba.core import cgutils, config, types
 from numba.extending import intrinsic
 
+from fpsim.kernels.guard import load_status, store_status
 from fpsim.kernels.lanes import Lanes, broadcast, unary
 
 __all__ = [
@@ -82,19 +83,6 @@ def fused(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
     return x(x, x, x), codegen
 
 
-def _control_word(builder: Any) -> Any:
-    """MXCSR in memory, and its address as the instructions take it."""
-    word = cgutils.alloca_once(builder, ir.IntType(32))
-    return word, builder.bitcast(word, ir.IntType(8).as_pointer())
-
-
-def _call(builder: Any, name: str, place: Any) -> None:
-    fn = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(ir.VoidType(), [place.type]), name
-    )
-    builder.call(fn, [place])
-
-
 @intrinsic  # type: ignore[misc]
 def inexact(typingctx: Any) -> Any:
     """Whether an operation was inexact since `clear_inexact`. Store its results first.
@@ -103,11 +91,8 @@ def inexact(typingctx: Any) -> Any:
     """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        word, place = _control_word(builder)
-        _call(builder, "llvm.x86.sse.stmxcsr", place)
-        return builder.trunc(
-            builder.lshr(builder.load(word), ir.Constant(ir.IntType(32), 5)), ir.IntType(1)
-        )
+        shift = ir.Constant(ir.IntType(32), 5)
+        return builder.trunc(builder.lshr(store_status(builder), shift), ir.IntType(1))
 
     return types.boolean(), codegen
 
@@ -117,13 +102,8 @@ def clear_inexact(typingctx: Any) -> Any:
     """Lower the inexact flag and leave every other bit of the status register. Returns 0."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        word, place = _control_word(builder)
-        _call(builder, "llvm.x86.sse.stmxcsr", place)
-        kept = builder.and_(
-            builder.load(word), ir.Constant(ir.IntType(32), ~_INEXACT_BIT & 0xFFFFFFFF)
-        )
-        builder.store(kept, word)
-        _call(builder, "llvm.x86.sse.ldmxcsr", place)
+        others = ir.Constant(ir.IntType(32), ~_INEXACT_BIT & 0xFFFFFFFF)
+        load_status(builder, builder.and_(store_status(builder), others))
         return context.get_constant(types.int64, 0)
 
     return types.int64(), codegen

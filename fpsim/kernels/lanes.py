@@ -8,7 +8,7 @@ Inside compiled code
     splat(x, U32)                    a scalar in every lane; operators also take scalars directly
     + - * / & | ^ << >> ~ < <= > >= == !=      lane by lane; comparisons give a mask
     select(mask, a, b), umin, umax, as_float, as_bits, widen, narrow, sqrt, any_lane, or_lanes
-Loads and stores are in `fpsim.kernels.memory`.
+Loads and stores are in `fpsim.kernels.memory`; a `formula` (`fpsim.kernels.formula`) joins several.
 
 Shifts by the lane width or more are undefined: clamp the counts.
 """
@@ -22,7 +22,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.imputils import lower_constant
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, register_model, typeof_impl
+from numba.extending import lower_builtin, models, register_model, typeof_impl
+
+from fpsim.kernels.formula import OPERATORS, Instruction, Place, Term, instruction
 
 __all__ = [
     "F32", "F64", "Lanes", "U32", "U64", "any_lane", "as_bits", "as_float", "broadcast", "concat",
@@ -151,61 +153,64 @@ def _common(args: Any) -> Lanes | None:
     return None
 
 
-def _register(op: Any) -> None:
+def _result(op: Any, args: Any) -> Lanes | None:
+    """Lanes that an operator gives, or None where it has no meaning."""
+    if op is operator.invert:
+        return args[0] if isinstance(args[0], Lanes) and args[0].kind in "um" else None
+    lanes = _common(args)
+    if lanes is None:
+        return None
+    if op in _COMPARE and lanes.kind != "m":
+        return lanes.of("m")
+    return lanes if op in _TABLES[lanes.kind] else None
+
+
+def _emit(op: Any, place: Place, kinds: Any, values: Any) -> Any:
+    context, builder = place
+    if op is operator.invert:
+        return builder.not_(values[0])
+    lanes = _common(kinds)
+    assert lanes is not None
+    a, b = (
+        v if isinstance(t, Lanes) else _scalar_to_lanes(context, builder, v, t, lanes)
+        for v, t in zip(values, kinds, strict=True)
+    )
+    if op in _COMPARE:
+        compare = builder.icmp_unsigned if lanes.kind == "u" else builder.fcmp_ordered
+        return compare(_COMPARE[op], a, b)
+    return getattr(builder, _TABLES[lanes.kind][op])(a, b)
+
+
+def _register(op: Any, *operands: tuple[Any, ...]) -> None:
+    OPERATORS[op] = _result, _emit
+
     @infer_global(op)
     class Template(AbstractTemplate):  # type: ignore[misc]
         def generic(self, args: Any, kws: Any) -> Any:
-            if kws or len(args) != 2:
+            if kws or len(args) != len(operands[0]):
                 return None
-            lanes = _common(args)
-            if lanes is None:
-                return None
-            if op in _COMPARE and lanes.kind != "m":
-                return signature(lanes.of("m"), *args)
-            return signature(lanes, *args) if op in _TABLES[lanes.kind] else None
+            lanes = _result(op, args)
+            return lanes and signature(lanes, *args)
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lanes = _common(sig.args)
-        assert lanes is not None
-        a, b = (
-            v if isinstance(t, Lanes) else _scalar_to_lanes(context, builder, v, t, lanes)
-            for v, t in zip(args, sig.args, strict=True)
-        )
-        if op in _COMPARE:
-            compare = builder.icmp_unsigned if lanes.kind == "u" else builder.fcmp_ordered
-            return compare(_COMPARE[op], a, b)
-        return getattr(builder, _TABLES[lanes.kind][op])(a, b)
+        return _emit(op, Place(context, builder), sig.args, args)
 
-    for pair in (
-        (Lanes, Lanes),
-        (Lanes, types.Number),
-        (types.Number, Lanes),
-        (Lanes, types.Boolean),
-    ):
-        lower_builtin(op, *pair)(lower)
+    for kinds in operands:
+        lower_builtin(op, *kinds)(lower)
 
 
+_PAIRS = (
+    (Lanes, Lanes), (Lanes, types.Number), (types.Number, Lanes), (Lanes, types.Boolean)
+)  # fmt: skip
 for _op in {*_INTEGER, *_FLOAT, *_COMPARE}:
-    _register(_op)
-
-
-@infer_global(operator.invert)
-class _Invert(AbstractTemplate):  # type: ignore[misc]
-    def generic(self, args: Any, kws: Any) -> Any:
-        if len(args) == 1 and isinstance(args[0], Lanes) and args[0].kind in "um":
-            return signature(args[0], *args)
-        return None
-
-
-@lower_builtin(operator.invert, Lanes)
-def _lower_invert(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
-    return builder.not_(args[0])
+    _register(_op, *_PAIRS)
+_register(operator.invert, (Lanes,))
 
 
 # Making and choosing --------------------------------------------------------------------------
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def splat(typingctx: Any, scalar: Any, kind: Any) -> Any:
     """A scalar in every lane (integers modulo the lane width)."""
 
@@ -215,17 +220,26 @@ def splat(typingctx: Any, scalar: Any, kind: Any) -> Any:
     return kind.lanes(types.unliteral(scalar), kind), codegen
 
 
-@intrinsic  # type: ignore[misc]
-def width_of(typingctx: Any, value: Any) -> Any:
-    """Bits of a lane, a constant to the compiler."""
-
+def _width(typingctx: Any, value: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return context.get_constant(types.int64, value.width)
 
     return types.int64(value), codegen
 
 
-@intrinsic  # type: ignore[misc]
+class _Width(Instruction):
+    """Bits of a lane, a constant to the compiler and a plain number in a formula."""
+
+    def __call__(self, value: Term) -> int:
+        width: int = value.type.width
+        return width
+
+
+width_of = _Width("width_of", _width)
+width_of._register()
+
+
+@instruction
 def iota(typingctx: Any, kind: Any) -> Any:
     """0, 1, 2, … in the lanes."""
     lanes = kind.lanes
@@ -236,7 +250,7 @@ def iota(typingctx: Any, kind: Any) -> Any:
     return lanes(kind), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def select(typingctx: Any, mask: Any, a: Any, b: Any) -> Any:
     """a where mask, else b."""
 
@@ -257,8 +271,8 @@ def _min_max(relation: str) -> Any:
     return typer
 
 
-umin = intrinsic(_min_max("<"))
-umax = intrinsic(_min_max(">"))
+umin = instruction(_min_max("<"))
+umax = instruction(_min_max(">"))
 
 
 # Reinterpreting and converting ----------------------------------------------------------------
@@ -273,7 +287,7 @@ def unary(typer_result: Any, build: Any) -> Any:
 
         return result(a), codegen
 
-    return intrinsic(typer)
+    return instruction(typer)
 
 
 #: The same bits read as floats, as unsigned integers.
@@ -333,7 +347,7 @@ high_half = unary(
 )
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def concat(typingctx: Any, a: Any, b: Any) -> Any:
     """The lanes of a, then those of b."""
     result = Lanes(a.kind, a.width, 2 * a.n)
@@ -367,7 +381,7 @@ is_nan = unary(lambda a: a.of("m"), lambda b, v, a, r: b.fcmp_unordered("uno", v
 # Across lanes ---------------------------------------------------------------------------------
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def any_lane(typingctx: Any, mask: Any) -> Any:
     """Whether the mask holds in any lane."""
 
@@ -378,7 +392,7 @@ def any_lane(typingctx: Any, mask: Any) -> Any:
     return types.boolean(mask), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def or_lanes(typingctx: Any, a: Any) -> Any:
     """Bitwise or of all lanes, as uint64."""
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
+from numba.core import cgutils, types
 
+from fpsim.kernels.formula import instruction
 from fpsim.kernels.lanes import Lanes, broadcast
 
 __all__ = [
-    "copy_item", "load", "load_float", "load_raw", "load_word", "pointer", "room", "splat_item",
-    "store", "store_byte", "store_float", "stream_float",
+    "copy_item", "copy_items", "load", "load_float", "load_raw", "load_word", "pointer", "room",
+    "splat_item", "store", "store_byte", "store_float", "store_low", "stream_float",
 ]  # fmt: skip
 
 
@@ -27,7 +27,7 @@ def _address(context: Any, builder: Any, ty: Any, array: Any, index: Any, vector
     return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def pointer(typingctx: Any, array: Any) -> Any:
     """Where an array's elements begin; `load` and `store` take it in the array's place.
 
@@ -52,7 +52,7 @@ def _loader(array: Any, lanes: Lanes) -> Any:
     return codegen
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def load(typingctx: Any, array: Any, index: Any) -> Any:
     """512 bits from array[index] on, as unsigned lanes of the array's own width."""
     width = array.dtype.bitwidth
@@ -60,7 +60,7 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
     return lanes(array, types.intp), _loader(array, lanes)
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def load_raw(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
     """As many elements as `like` has lanes, as unsigned lanes of the array's own width."""
     lanes = Lanes("u", array.dtype.bitwidth, like.n)
@@ -81,14 +81,14 @@ def _widening_load(array: Any, like: Lanes, kind: str) -> tuple[Lanes, Any]:
     return lanes, codegen
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def load_float(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
     """As many floats as `like` has lanes, in lanes of its width (widening is exact)."""
     lanes, codegen = _widening_load(array, like, "f")
     return lanes(array, types.intp, like), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def load_word(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
     """As many unsigned words as `like` has lanes, in lanes of its width (zeros above)."""
     lanes, codegen = _widening_load(array, like, "u")
@@ -118,7 +118,7 @@ def _float_keeper(array: Any, bits: Lanes, stream: bool) -> Any:
     return codegen
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
     """array[index:index + n] = lanes of the array's own width, as bits. Returns 0."""
 
@@ -129,34 +129,51 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
     return types.int64(array, types.intp, value), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def store_float(typingctx: Any, array: Any, index: Any, bits: Any) -> Any:
     """array[index:index + n] = the floats with these bits, narrowed to fit; returns 0."""
     codegen = _float_keeper(array, bits, stream=False)
     return types.int64(array, types.intp, bits), codegen
 
 
-@intrinsic  # type: ignore[misc]
-def stream_float(typingctx: Any, array: Any, index: Any, bits: Any) -> Any:
-    """As `store_float`, past the caches: no line is read first. The address must be aligned."""
-    codegen = _float_keeper(array, bits, stream=True)
-    return types.int64(array, types.intp, bits), codegen
+@instruction
+def stream_float(typingctx: Any, array: Any, index: Any, bits: Any, streaming: Any) -> Any:
+    """As `store_float`; where `streaming`, past the caches: no line is read first.
 
-
-@intrinsic  # type: ignore[misc]
-def store_byte(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
-    """array[index:index + n] = the low bytes of the lanes. Returns 0."""
+    A streamed address must be a multiple of the vector's bytes.
+    """
+    past, usual = (_float_keeper(array, bits, stream=stream) for stream in (True, False))
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        _keep(
-            builder, context, sig, (*args[:2], builder.trunc(args[2], value.of("u", 8).vector)), 1
-        )
+        with builder.if_else(args[3]) as (then, otherwise):
+            with then:
+                past(context, builder, sig, args[:3])
+            with otherwise:
+                usual(context, builder, sig, args[:3])
+        return context.get_constant(types.int64, 0)
+
+    return types.int64(array, types.intp, bits, types.boolean), codegen
+
+
+@instruction
+def store_low(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """array[index:index + n] = the low bits of the lanes, as many as an element has. Returns 0."""
+    width = array.dtype.bitwidth
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if width < value.width:
+            args = (*args[:2], builder.trunc(args[2], value.of("u", width).vector))
+        _keep(builder, context, sig, args, width // 8)
         return context.get_constant(types.int64, 0)
 
     return types.int64(array, types.intp, value), codegen
 
 
-@intrinsic  # type: ignore[misc]
+#: Flags of elements are bytes.
+store_byte = store_low
+
+
+@instruction
 def room(typingctx: Any, array: Any, n: Any) -> Any:
     """A pointer to n elements of an array's type on the stack (n a literal), not initialised."""
     if not isinstance(n, types.IntegerLiteral):
@@ -174,7 +191,7 @@ def room(typingctx: Any, array: Any, n: Any) -> Any:
     return made(array, n), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def copy_item(typingctx: Any, target: Any, i: Any, source: Any, k: Any) -> Any:
     """target[i] = source[k] by pointers to elements of one type, as bits. Returns 0."""
 
@@ -186,7 +203,22 @@ def copy_item(typingctx: Any, target: Any, i: Any, source: Any, k: Any) -> Any:
     return types.int64(target, types.intp, source, types.intp), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
+def copy_items(typingctx: Any, target: Any, source: Any, first: Any, last: Any, n: Any) -> Any:
+    """target[:n] = source[first:] by pointers, source[last] being repeated. Returns 0."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        to, come, begin, end, count = args
+        with cgutils.for_range(builder, count) as loop:
+            at = builder.add(begin, loop.index)
+            at = builder.select(builder.icmp_signed("<", at, end), at, end)
+            builder.store(builder.load(builder.gep(come, [at])), builder.gep(to, [loop.index]))
+        return context.get_constant(types.int64, 0)
+
+    return types.int64(target, source, types.intp, types.intp, types.intp), codegen
+
+
+@instruction
 def splat_item(typingctx: Any, array: Any, index: Any) -> Any:
     """array[index] in all lanes of 512 bits; the array's type says how wide a lane is."""
     width = array.dtype.bitwidth

@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE
+from fpsim.kernels.formula import formula
 from fpsim.kernels.lanes import U32, iota, pairs_apart, pairs_joined, splat
 from fpsim.kernels.memory import store
 
@@ -24,28 +25,27 @@ W0, W1 = 0x9E3779B9, 0xBB67AE85
 GROUP_HALF, GROUP_WORD = 128, 64
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def _product(a, multiplier):  # type: ignore[no-untyped-def]
     """High and low words of the 64-bit products of 32-bit lanes with a constant.
 
     The processor multiplies the even words of a vector; the odd ones are shifted into their place.
     """
-    low = np.uint64(0xFFFFFFFF)
+    low = 0xFFFFFFFF
     joined = pairs_joined(a)
     even = (joined & low) * multiplier
     odd = (joined >> 32) * multiplier
     return pairs_apart((even >> 32) | (odd & ~low)), pairs_apart((even & low) | (odd << 32))
 
 
-@njit(**INLINE)  # type: ignore[misc]
+@formula
 def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     """Ten rounds on lanes of counters; k0 and k1 are scalars."""
-    for r in range(10):
+    k0, k1 = (c0 ^ c0) + k0, (c0 ^ c0) + k1
+    for _ in range(10):
         high0, low0 = _product(c0, M0)
         high1, low1 = _product(c2, M1)
         c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
-        k0 = np.uint32(k0 + W0)
-        k1 = np.uint32(k1 + W1)
+        k0, k1 = k0 + W0, k1 + W1
     return c0, c1, c2, c3
 
 

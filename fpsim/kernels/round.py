@@ -7,28 +7,25 @@ normal. Under the quantum nothing is left to add to, so there the answer is the 
 one comparison. No floating-point operation takes part: the processor's flush-to-zero switches,
 its rounding mode and its handling of NaN cannot interfere.
 
+These are the texts of formulas (see `fpsim.kernels.formula`): mode, width and flags are choices.
+
 Source    docs/semantics.md §1.
 """
 
 from __future__ import annotations
 
-from numba import njit
-
-from fpsim.kernels.compiling import INLINE
 from fpsim.kernels.lanes import select, umax, umin
 from fpsim.kernels.rule import MODE_CODES
 
 RNE, RNA, RNZ, RTZ, RTP, RTN, RAZ, RTO, SR, SR_EQUAL = range(len(MODE_CODES))
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def _dropped(a, rule, width):  # type: ignore[no-untyped-def]
     """Number of dropped digits of each lane."""
     field = a >> (23 if width == 32 else 52)
     return rule.drop + (rule.emin - umin(rule.emin, field))
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def _step(mode, a, negative, unit, d, rule):  # type: ignore[no-untyped-def]
     """What to add before the digits under d are cleared."""
     below = unit - 1
@@ -51,7 +48,6 @@ def _step(mode, a, negative, unit, d, rule):  # type: ignore[no-untyped-def]
     return select(odd, half + 1, half)
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def round_fixed(mode, a, negative, rule, width):  # type: ignore[no-untyped-def]
     """Round finite magnitudes by a deterministic mode; the grid goes on above the largest value."""
     d = umin(_dropped(a, rule, width), (a ^ a) + (24 if width == 32 else 53))
@@ -64,7 +60,6 @@ def round_fixed(mode, a, negative, rule, width):  # type: ignore[no-untyped-def]
     return select(a < rule.quantum, select(up, rule.quantum, a ^ a), main)
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def _top_bits(word, low, s, rule, width):  # type: ignore[no-untyped-def]
     """The random digits, at the top of the lane: R * 2**(width - r)."""
     r = umin(rule.random_bits + s, rule.random_most)
@@ -74,7 +69,6 @@ def _top_bits(word, low, s, rule, width):  # type: ignore[no-untyped-def]
     return aligned & ((word ^ word) - (((word ^ word) + 1) << (width - r)))
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def round_random(mode, a, word, low, rule, width):  # type: ignore[no-untyped-def]
     """Round finite magnitudes stochastically; R is the low or the top r bits of the 32 in `word`.
 
@@ -99,7 +93,6 @@ def round_random(mode, a, word, low, rule, width):  # type: ignore[no-untyped-de
     return select(small, select(tail > ~random, rule.quantum, zero), main)
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def round_residual(a, nearest_even, rule):  # type: ignore[no-untyped-def]
     """Round 64-bit magnitudes to the digits that SR looks at, to nearest (ties even or up).
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from numba import njit
-
-from fpsim.kernels.compiling import INLINE
+from fpsim.kernels.formula import formula
 from fpsim.kernels.memory import splat_item
 
 __all__ = ["FIELDS", "MODE_CODES", "Rule", "spread"]
@@ -64,15 +62,7 @@ class Rule(NamedTuple):
 FIELDS = Rule._fields
 
 
-@njit(**INLINE)  # type: ignore[misc]
+@formula
 def spread(k):  # type: ignore[no-untyped-def]
     """The rule with every constant in all lanes; uint32 constants mean lanes of 32 bits."""
-    return Rule(
-        splat_item(k, 0), splat_item(k, 1), splat_item(k, 2), splat_item(k, 3),
-        splat_item(k, 4), splat_item(k, 5), splat_item(k, 6), splat_item(k, 7),
-        splat_item(k, 8), splat_item(k, 9), splat_item(k, 10), splat_item(k, 11),
-        splat_item(k, 12), splat_item(k, 13), splat_item(k, 14), splat_item(k, 15),
-        splat_item(k, 16), splat_item(k, 17), splat_item(k, 18), splat_item(k, 19),
-        splat_item(k, 20), splat_item(k, 21), splat_item(k, 22), splat_item(k, 23),
-        splat_item(k, 24), splat_item(k, 25), splat_item(k, 26), splat_item(k, 27),
-    )  # fmt: skip
+    return Rule(*(splat_item(k, i) for i in range(len(FIELDS))))

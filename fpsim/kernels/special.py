@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from numba import njit
-
-from fpsim.kernels.compiling import INLINE
 from fpsim.kernels.lanes import as_bits, infinity_like, is_nan, select, sign_like, sqrt
 
 __all__ = [
@@ -40,7 +37,6 @@ class Special(NamedTuple):
     flags: int
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def _native(op, x, y, z):  # type: ignore[no-untyped-def]
     """The processor's answer: right about which of NaN, infinity or number it is."""
     if op == ADD:
@@ -58,7 +54,6 @@ def _native(op, x, y, z):  # type: ignore[no-untyped-def]
     return x
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def _first_nan(op, x, y, z, made, rule):  # type: ignore[no-untyped-def]
     """Bits of the NaN that a NaN result descends from."""
     bits = rule.nan_made
@@ -71,7 +66,6 @@ def _first_nan(op, x, y, z, made, rule):  # type: ignore[no-untyped-def]
     return select(is_nan(x), (as_bits(x) & carry[0]) | carry[1], bits)
 
 
-@njit(**INLINE)  # type: ignore[misc]
 def resolve(op, x, y, z, signalling, rule):  # type: ignore[no-untyped-def]
     """What the rules say of operands x, y, z; `signalling` marks lanes with a signalling NaN."""
     zero = rule.drop ^ rule.drop

@@ -13,7 +13,17 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.lanes import U32, as_bits, or_lanes, select, splat, width_of
+from fpsim.kernels.formula import formula
+from fpsim.kernels.lanes import (
+    U32,
+    as_bits,
+    infinity_like,
+    or_lanes,
+    select,
+    sign_like,
+    splat,
+    width_of,
+)
 from fpsim.kernels.memory import load, load_float, load_word, store, store_byte, store_float
 from fpsim.kernels.philox import philox
 from fpsim.kernels.round import RTN, RTP, SR, SR_EQUAL, round_fixed, round_random, round_residual
@@ -26,17 +36,17 @@ _OVERFLOW, _INVALID = 4, 16
 _TRUNCATED, _EVEN = 0, 2
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def store_lanes(mode, low, residual, bits, word, rule):  # type: ignore[no-untyped-def]
+@formula
+def store_lanes(what, bits, word, rule):  # type: ignore[no-untyped-def]
     """Bits of partials rounded as they are stored, and their flags OVERFLOW and INVALID.
 
     `word` holds R in its low bits if `low`, else in the top ones; deterministic modes ignore it.
     NaN is made canonical, and infinity is what the rule says of an infinite operand.
     """
+    mode, low, residual = what
     width = width_of(bits)
     none = bits ^ bits
-    sign = none | np.uint64(1 << (width - 1))
-    infinity = none | np.uint64(0x7F800000 if width == 32 else 0x7FF0000000000000)
+    sign, infinity = sign_like(bits), infinity_like(bits)
     a = bits & ~sign
     negative = bits >= sign
     if mode == SR or mode == SR_EQUAL:
@@ -68,7 +78,7 @@ def _step(what, values, i, words, rule):  # type: ignore[no-untyped-def]
     word = bits
     if what[0] == SR or what[0] == SR_EQUAL:
         word = load_word(words, i, bits)
-    bits, flags = store_lanes(*what, bits, word, rule)
+    bits, flags = store_lanes(what, bits, word, rule)
     store_float(values, i, bits)
     return flags
 

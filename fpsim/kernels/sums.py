@@ -112,12 +112,12 @@ def sum_kernel(variant: SumVariant) -> Any:
                 for i in range(0, LANES, lanes):
                     if OP == ADD and program[step, 0]:
                         seen = vector_step(
-                            (SUBTRACT, *what), all_slots, left + i, all_slots, right + i, all_slots,
+                            SUBTRACT, what, all_slots, left + i, all_slots, right + i, all_slots,
                             0, all_slots, target + i, room_marks, i, pw, wi + i, rule, seen,
                         )  # fmt: skip
                     else:
                         seen = vector_step(
-                            (OP, *what), all_slots, left + i, all_slots, right + i, all_slots, 0,
+                            OP, what, all_slots, left + i, all_slots, right + i, all_slots, 0,
                             all_slots, target + i, room_marks, i, pw, wi + i, rule, seen,
                         )  # fmt: skip
                 if EACH:

@@ -1,0 +1,99 @@
+"""The processor's floating-point status register, as kernels find it and as they leave it.
+
+Another library may have set flush-to-zero, denormals-are-zero, a directed rounding mode or trapped
+exceptions in the thread (torch.set_flush_denormal, code compiled with -ffast-math). A kernel runs
+under the usual setting whatever it finds, and puts back exactly what it found: modes and flags. Two
+instructions at entry and one at exit do it, where the processor is an x86; elsewhere kernels take
+the setting as it is.
+
+Source    Intel SDM vol. 1 §10.2.3 (MXCSR).
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import register_pass
+from numba.core.lowering import Lower
+from numba.core.typed_passes import BaseNativeLowering, NativeLowering
+
+__all__ = ["HAS_STATUS", "KernelCompiler", "USUAL", "load_status", "store_status"]
+
+#: Whether the processor has this register.
+HAS_STATUS = platform.machine().lower() in ("x86_64", "amd64")
+
+#: No exception traps, to nearest even, subnormals are numbers, no flag is up.
+USUAL = 0x1F80
+
+_WORD = ir.IntType(32)
+
+
+def _call(builder: Any, name: str, word: Any) -> None:
+    place = builder.bitcast(word, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [place.type])
+    builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [place])
+
+
+def store_status(builder: Any) -> Any:
+    """Emit a read of the register; gives its 32 bits."""
+    word = cgutils.alloca_once(builder, _WORD)
+    _call(builder, "llvm.x86.sse.stmxcsr", word)
+    return builder.load(word)
+
+
+def load_status(builder: Any, bits: Any) -> None:
+    """Emit a write of the register."""
+    word = cgutils.alloca_once(builder, _WORD)
+    builder.store(bits, word)
+    _call(builder, "llvm.x86.sse.ldmxcsr", word)
+
+
+class _Lower(Lower):  # type: ignore[misc]
+    """Lowering of a kernel: the status register is set at its entry, put back at every exit."""
+
+    def pre_lower(self) -> None:
+        super().pre_lower()
+        if HAS_STATUS:
+            self._found = cgutils.alloca_once(self.builder, _WORD)
+            _call(self.builder, "llvm.x86.sse.stmxcsr", self._found)
+            load_status(self.builder, ir.Constant(_WORD, USUAL))
+            self._fence()
+
+    def post_lower(self) -> None:
+        if HAS_STATUS:
+            for block in self.function.blocks:
+                if isinstance(block.terminator, ir.Ret):
+                    self.builder.position_before(block.terminator)
+                    self._fence()
+                    _call(self.builder, "llvm.x86.sse.ldmxcsr", self._found)
+        super().post_lower()
+
+    def _fence(self) -> None:
+        """Loads and stores, and the arithmetic between them, stay on their side; costs nothing."""
+        self.builder.fence("seq_cst", "singlethread")
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[misc]
+class _Lowering(BaseNativeLowering):  # type: ignore[misc]
+    _name = "kernel_lowering"
+
+    @property
+    def lowering_class(self) -> Any:
+        return _Lower
+
+
+class KernelCompiler(CompilerBase):  # type: ignore[misc]
+    """Numba's compiler with this lowering."""
+
+    def define_pipelines(self) -> list[Any]:
+        manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        manager.passes = [
+            (_Lowering, text) if kind is NativeLowering else (kind, text)
+            for kind, text in manager.passes
+        ]
+        manager.finalize()
+        return [manager]
