@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from experiments.result import UnitUsed
-from fpsim.formats import BINARY16
+from fpsim.formats import BINARY16, F143
+from ipu.learn.fp8 import RULE
 from ipu.machine import Device
 
 
@@ -23,6 +24,8 @@ def units_of(device: Device) -> tuple[UnitUsed, ...]:
         for name, fact in device.facts.items()
         if name in names
     ]
+    if any(F143 in unit.inputs for unit in device.units_used.values()):
+        rules.append(UnitUsed(f"quarters: {RULE.value}", str(RULE.evidence), RULE.source))
     if device.target.note:
         rules.append(UnitUsed(f"target {device.target.name}", "ASSUMED", device.target.note))
     return (*units, *rules)

@@ -19,13 +19,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fpsim.array import Array
+from fpsim.evidence import Evidence, Fact
 from fpsim.formats import BINARY16, BINARY32, F143, F152, Format
 from ipu.learn.tensor import Primitive, Work
 from ipu.machine.device import Device
 
-__all__ = ["Quarters", "conv2d", "matmul", "quarters", "scale_for"]
+__all__ = ["RULE", "Quarters", "conv2d", "matmul", "quarters", "scale_for"]
 
 _LOWEST, _HIGHEST = -31, 31
+
+RULE = Fact(
+    "smallest power of two at which the largest magnitude does not overflow", Evidence.ASSUMED,
+    "the frameworks leave the scale of a tensor of quarters to the user",
+)  # fmt: skip
 
 
 class Quarters(NamedTuple):

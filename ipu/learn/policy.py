@@ -155,19 +155,6 @@ class Policy:
         """
         return LayerPolicies(self, tuple(layers.items()))
 
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What a report has to say about these formats."""
-        said = []
-        if BFLOAT16 in (self.param, self.compute, self.accumulator, self.output):
-            said.append("bfloat16 is not an IPU feature: it runs on the hypothetical target")
-        if self.compute == F143:
-            said.append(
-                "products take F143 forward and F152 backward, each tensor times a power of two "
-                "chosen from its largest magnitude (ASSUMED)"
-            )
-        return tuple(said)
-
     def __str__(self) -> str:
         usual = {"accumulator": self.param, "output": self.activations}
         return ",".join(
@@ -220,11 +207,6 @@ class LayerPolicies:
         """The policy of the layer of that name."""
         matching = (policy for pattern, policy in self.layers if fnmatchcase(layer, pattern))
         return next(matching, self.default)
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What a report has to say about these formats."""
-        return tuple(dict.fromkeys(remark for p in self.all for remark in p.remarks))
 
     def __str__(self) -> str:
         return ";".join([str(self.default), *(f"{name}:{p}" for name, p in self.layers)])

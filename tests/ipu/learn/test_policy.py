@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from experiments.machine import units_of
 from fpsim import BFLOAT16, BINARY16, BINARY32, F143, F152, round_to
 from fpsim.oracle.units import Ask, one_output
 from fpsim.units import find_unit
@@ -84,10 +85,14 @@ def test_the_same_model_runs_in_every_format():
         assert {v.dtype for v in made.variables.values()} == {policy.param}
 
 
-def test_what_is_no_ipu_feature_is_said():
-    assert BF16.remarks == ("bfloat16 is not an IPU feature: it runs on the hypothetical target",)
-    assert not FP16.remarks
-    assert FP32.override({"hidden": BF16, "output": BF16}).remarks == BF16.remarks
+def test_reports_say_what_is_no_ipu_feature_and_what_is_assumed():
+    rests = {}
+    for policy, target in ((FP16, "mk2"), (BF16, "hypothetical"), (FP8, "mk2-fp8")):
+        made, _ = trained(1, policy=policy, target=target)
+        rests[policy] = " ".join(map(str, units_of(made.device)))
+    assert "not an IPU feature: bfloat16" in rests[BF16]
+    assert "quarters: smallest power of two" in rests[FP8]
+    assert not any(word in rests[FP16] for word in ("not an IPU feature", "quarters"))
     with pytest.raises(ValueError, match="hypothetical has bfloat16"):
         trained(policy=BF16)
     with pytest.raises(ValueError, match="mk2-fp8 has quarters"):
