@@ -3,7 +3,7 @@
 A new primitive is one more `Primitive`, and one more name here. Backward rules run through the same
 device verbs and the same units as the forward pass, in the format of the forward pass.
 
-Source    docs/semantics.md §5 (units), §6 (the machine) and §9 (orders and roundings).
+Source    docs/semantics.md §5 (units) and §6 (orders and roundings of primitives).
 """
 
 from ipu.learn.ops.activations import dropout, gelu, relu, sigmoid, tanh

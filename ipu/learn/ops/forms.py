@@ -16,6 +16,7 @@ from ipu.machine.device import Device
 __all__ = ["cast", "concat", "pad", "reshape", "strided_slice", "transpose"]
 
 Paddings = Sequence[tuple[int, int]]
+Index = slice | tuple[slice, ...]
 
 
 def _cast(device: Device, x: Array, *, dtype: Format) -> tuple[Array, Saved]:
@@ -72,15 +73,14 @@ def _pad_x(device: Device, gradient: Array, saved: Saved, *, paddings: Paddings)
     return gradient[tuple(slice(b, b + n) for (b, _), n in zip(paddings, shape, strict=True))]
 
 
-def _strided_slice(device: Device, x: Array, *, index: tuple[slice, ...]) -> tuple[Array, Saved]:
-    if not all(isinstance(part, slice) for part in index):
+def _strided_slice(device: Device, x: Array, *, index: Index) -> tuple[Array, Saved]:
+    parts = index if isinstance(index, tuple) else (index,)
+    if not all(isinstance(part, slice) for part in parts):
         raise TypeError(f"index={index!r} is not made of slices; use np.s_[:, ::2]")
-    return x[index], (x.shape,)
+    return x[parts], (x.shape,)
 
 
-def _strided_slice_x(
-    device: Device, gradient: Array, saved: Saved, *, index: tuple[slice, ...]
-) -> Array:
+def _strided_slice_x(device: Device, gradient: Array, saved: Saved, *, index: Index) -> Array:
     spread = device.zeros(saved[0], gradient.format)
     spread.values[index] = gradient.values
     return spread
@@ -96,5 +96,5 @@ transpose = Primitive("transpose", _transpose, (_transpose_x,), "none", free)
 concat = Primitive("concat", _concat, (_concat_x, _concat_y), "none", free)
 #: x with zeros around it: `paddings`, (before, after) for each axis.
 pad = Primitive("pad", _pad, (_pad_x,), "none", free)
-#: The part of x at `index`, a tuple of slices.
+#: The part of x at `index`: a slice for each of the first axes.
 strided_slice = Primitive("strided_slice", _strided_slice, (_strided_slice_x,), "none", free)
