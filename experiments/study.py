@@ -6,10 +6,11 @@ A study is an experiment that is not in the catalogue: it takes the network as a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from experiments.catalogue import Experiment
 from experiments.machine import units_of
 from experiments.progress import progress
 from experiments.report import page, write_pages
-from experiments.result import Result, Row, UnitUsed
+from experiments.result import Result, Row, UnitUsed, summary
 from experiments.store import check_writable
 from experiments.training import (
     Looks,
@@ -61,9 +62,13 @@ def study(
     epochs: int = 3,
     batch: int = 32,
     seed: int = 0,
+    seeds: int = 1,
     out: str | Path = "reports",
+    **machine: Any,
 ) -> Path:
-    """Train a model in each of these ways; the path of the page that compares them.
+    """Train a model in each of these ways, with each of so many seeds from `seed` on.
+
+    The result is the path of the page that compares them; `machine` goes to the devices (preset …).
 
     The page, OUT/NAME.html, and the data below OUT/NAME hold loss by epoch, test accuracy, and by
     layer the exceptions, underflow and overflow among them.
@@ -72,7 +77,7 @@ def study(
     check_writable(out)
     chosen = Study(
         name, f"How does {name} train in these formats?", 0.0, False,
-        model, data, optimizer, tuple(variants), epochs, batch,
+        model, data, optimizer, tuple(variants), epochs, batch, seeds, machine,
     )  # fmt: skip
     runner.run(chosen, out, quick=False, seed=seed)
     found = page(chosen, out)
@@ -90,26 +95,28 @@ class Study(Experiment):
     variants: tuple[Variant, ...]
     epochs: int
     batch: int
+    seeds: int
+    machine: Mapping[str, Any]
 
     def run(self, quick: bool, seed: int) -> Result:
         rows: list[Row] = []
         units: dict[UnitUsed, None] = {}
-        for variant in self.variants:
-            trainer = self._trainer(variant, seed)
-            found = list(self._train(variant, trainer, seed))
-            rows += [{"policy": variant.name, "seed": seed, **row} for row in found]
+        for one, variant in product(range(seed, seed + self.seeds), self.variants):
+            trainer = self._trainer(variant, one, count=one == seed)
+            found = list(self._train(variant, trainer, one))
+            rows += [{"policy": variant.name, "seed": one, **row} for row in found]
             units |= dict.fromkeys(units_of(trainer.device))
         parameters = {
             "data": self.data.source, "optimizer": str(self.optimizer), "epochs": self.epochs,
-            "batch": self.batch,
+            "batch": self.batch, "seeds": self.seeds, **self.machine,
         }  # fmt: skip
         policy = "; ".join(f"{v.name}: {v}" for v in self.variants)
         return Result(rows, _answer(rows), policy, parameters, tuple(units))
 
-    def _trainer(self, variant: Variant, seed: int) -> Trainer:
+    def _trainer(self, variant: Variant, seed: int, count: bool) -> Trainer:
         return Trainer(
             self.model, self.optimizer, policy=variant.policy, loss_scale=variant.loss_scale,
-            control=FpCtl(esr=variant.stochastic), seed=seed, count=True,
+            control=FpCtl(esr=variant.stochastic), seed=seed, count=count, **self.machine,
         )  # fmt: skip
 
     def _train(self, variant: Variant, trainer: Trainer, seed: int) -> Iterator[Row]:
@@ -148,8 +155,8 @@ class Study(Experiment):
 def _answer(rows: list[Row]) -> str:
     """Accuracy of each way, and where most results underflowed."""
     tested = [row for row in rows if row["part"] == "test"]
-    points = ", ".join(f"{row['policy']} {100 * float(str(row['accuracy'])):.1f} %"
-                       for row in tested)  # fmt: skip
+    names = dict.fromkeys(str(row["policy"]) for row in tested)
+    points = ", ".join(f"{name} {_points(tested, name)}" for name in names)
     worst = max((row for row in rows if row["part"] == "exceptions"), key=_underflow)
     if not _underflow(worst):
         return f"Test accuracy: {points}. Nothing underflowed."
@@ -157,6 +164,13 @@ def _answer(rows: list[Row]) -> str:
         f"Test accuracy: {points}. Underflow is highest with {worst['policy']} in "
         f"{worst['layer']}, {worst['phase']}: {100 * _underflow(worst):.2g} % of the results."
     )
+
+
+def _points(tested: list[Row], name: str) -> str:
+    """Mean accuracy, and its deviation over seeds."""
+    each = [100 * float(str(row["accuracy"])) for row in tested if row["policy"] == name]
+    mean, sd = summary(each)
+    return f"{mean:.1f} ± {sd:.1f} %" if len(each) > 1 else f"{mean:.1f} %"
 
 
 def _underflow(row: Row) -> float:

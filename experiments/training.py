@@ -12,7 +12,7 @@ import numpy as np
 from experiments.result import Result, Row, summary
 from ipu.learn.loss_scale import LossScale, NoLossScale
 from ipu.learn.policy import Policy
-from ipu.learn.train import Trainer
+from ipu.learn.train import SCOPE, Trainer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,16 +46,18 @@ def exceptions(trainer: Trainer) -> Iterator[Row]:
     """Per layer and phase: results, and how many raised each exception."""
     totals: dict[tuple[str, str], Counter[str]] = {}
     for (tensor, _), row in (trainer.device.counts or {}).items():
-        totals.setdefault(_place(tensor.removeprefix("all_vars/")), Counter()).update(row)
+        totals.setdefault(_place(tensor), Counter()).update(row)
     for (layer, phase), row in totals.items():
         raised = {name: row[flag] for flag, name in FLAGS.items()}
         yield {"part": "exceptions", "layer": layer, "phase": phase, "results": row["results"],
                **raised}  # fmt: skip
 
 
-def _place(name: str) -> tuple[str, str]:
-    layer, _, phase = name.rpartition("/")
-    return (layer, phase) if phase in PHASES else (name, "forward")
+def _place(tensor: str) -> tuple[str, str]:
+    """Layer and phase of a tensor's name; what no layer does is the model's."""
+    layer, _, phase = tensor.rpartition("/")
+    layer, phase = (layer, phase) if phase in PHASES else (tensor, "forward")
+    return layer.removeprefix(SCOPE).removeprefix("/") or "model", phase
 
 
 # Panels ---------------------------------------------------------------------------------------

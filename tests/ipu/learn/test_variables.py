@@ -88,6 +88,15 @@ def test_the_copy_cannot_be_assigned_to(variables):
         copy.assign(copy.array)
 
 
+@pytest.mark.source("S4-23")
+def test_a_layer_that_makes_its_own_variable_is_out_of_the_getter_s_reach(variables):
+    device = variables.device
+    with variable_scope("all", use_resource=True, custom_getter=fp32_parameter_getter):
+        own = Variable(device.zeros(4, BINARY16), device, "all/own")
+    assert own.dtype == BINARY16
+    assert "all/own" not in variables
+
+
 @pytest.mark.source("S4-25")
 def test_only_resource_variables_run(variables):
     with (
