@@ -4,7 +4,7 @@ The accumulator starts at zero; each gradient is scaled in its own format, then 
 accumulator = accumulator · kept + (gradient · share). SUM: no scaling. MEAN: share 1/G.
 RUNNING_MEAN: kept n/(n+1), share 1/(n+1) for the n-th mini-batch from 0, both computed in binary32.
 Factors are rounded to nearest into the format that they multiply, so a binary16 1/G is a rounded
-one.
+one. Where a gradient is a sum of several, each summand is scaled first.
 
 Source    Graphcore's TensorFlow, gradient_accumulation.py, pipelining_ops.py (arithmetic) and
           pipeline_visitor.cc (slots).
@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import reduce
 
 import numpy as np
 
 from fpsim.array import Array
 from fpsim.formats import Format
-from ipu.learn.optim.base import Pairs
 from ipu.learn.variables import Variable
 
 __all__ = ["Accumulation", "Accumulator", "Reduction", "ramp_share"]
@@ -130,11 +130,11 @@ class Accumulator:
     values: tuple[Array, ...]
     seen: int = 0
 
-    def add(self, pairs: Pairs) -> Accumulator:
-        """With the gradients of one more mini-batch.
+    def add(self, pairs: Sequence[tuple[Array | Sequence[Array], Variable]]) -> Accumulator:
+        """With the gradients of one more mini-batch, each whole or as its summands.
 
-        Rounding  the gradient times its share once in its own format; the cast into the
-                  accumulator's format, the product there and the sum once each.
+        Rounding  a summand times its share once in its own format, and their sum once for each;
+                  the cast into the accumulator's format, the product there and the sum once each.
         Raises    RuntimeError when all mini-batches are there already.
         """
         if self.is_full:
@@ -145,7 +145,8 @@ class Accumulator:
         kept, share = self.how.factors(self.seen)
         values = []
         for value, variable, (gradient, _) in zip(self.values, self.variables, pairs, strict=True):
-            values.append(_added(value, variable, gradient, kept, share))
+            parts = [gradient] if isinstance(gradient, Array) else gradient
+            values.append(_added(value, variable, parts, kept, share))
         return replace(self, values=tuple(values), seen=self.seen + 1)
 
     @property
@@ -159,11 +160,13 @@ class Accumulator:
         return list(zip(self.values, self.variables, strict=True))
 
 
-def _added(value: Array, variable: Variable, gradient: Array, kept: float, share: float) -> Array:
+def _added(
+    value: Array, variable: Variable, parts: Sequence[Array], kept: float, share: float
+) -> Array:
     device = variable.device
     with device.naming(f"{variable.layer}/accumulate"):
-        if share != 1:
-            gradient = device.multiply(gradient, share)
+        scaled = [device.multiply(part, share) if share != 1 else part for part in parts]
+        gradient = reduce(device.add, scaled)
         if kept != 1:
             value = device.multiply(value, kept)
         return device.add(value, device.cast(gradient, value.format))

@@ -16,7 +16,10 @@ from fpsim.array import Array
 from fpsim.formats import Format
 from ipu.machine.device import Device
 
-__all__ = ["Node", "Primitive", "Tensor", "Work", "gradients", "nodes", "saved_bytes", "work"]
+__all__ = [
+    "Node", "Primitive", "Tensor", "Watch", "Work", "contributions", "gradients", "nodes",
+    "saved_bytes", "work",
+]  # fmt: skip
 
 #: forward(device, *arrays, **options) -> (output, what backward needs)
 Forward = Callable[..., tuple[Array, tuple[Any, ...]]]
@@ -147,9 +150,24 @@ def gradients(
     Rounding  each backward rule through the device; contributions to one tensor are added in the
               order in which the tape is read, latest first.
     """
+    found = contributions(target, sources, seed, watch)
+    return [_sum_of(s, parts) for s, parts in zip(sources, found, strict=True)]
+
+
+def contributions(
+    target: Tensor, sources: Sequence[Tensor], seed: Array, watch: Watch | None = None
+) -> list[list[Array]]:
+    """The summands of each source's gradient, latest first; more than one where it is used again.
+
+    Rounding  as in `gradients`; only the sums of the sources themselves are left out.
+    """
+    asked = {id(source) for source in sources}
+    leaves: dict[int, list[Array]] = {id(s): [] for s in sources if s.node is None}
     found: dict[int, Array] = {id(target): seed}
     for tensor, node in nodes(target):
-        gradient = found.get(id(tensor))
+        # What is not asked for is forgotten as soon as it has been passed on.
+        take = found.get if id(tensor) in asked else found.pop
+        gradient = take(id(tensor), None)
         if gradient is None:
             continue
         device = tensor.device
@@ -157,9 +175,20 @@ def gradients(
             for parent, part in _pull_back(device, node, gradient):
                 if watch is not None:
                     watch(node, part)
-                before = found.get(id(parent))
-                found[id(parent)] = part if before is None else device.add(before, part)
-    return [found.get(id(source)) for source in sources]
+                if id(parent) in leaves:
+                    leaves[id(parent)].append(part)
+                else:
+                    before = found.get(id(parent))
+                    found[id(parent)] = part if before is None else device.add(before, part)
+    return [leaves.get(id(s)) or ([found[id(s)]] if id(s) in found else []) for s in sources]
+
+
+def _sum_of(source: Tensor, parts: Sequence[Array]) -> Array | None:
+    total = None
+    with source.device.naming(f"{source.name}/gradient"):
+        for part in parts:
+            total = part if total is None else source.device.add(total, part)
+    return total
 
 
 def _pull_back(device: Device, node: Node, gradient: Array) -> Iterator[tuple[Tensor, Array]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +19,7 @@ from ipu.learn import losses
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.loss_scale import LossScale, NoLossScale, Statistic
 from ipu.learn.mode import training
-from ipu.learn.optim import Observer, Optimizer, compute_gradients
+from ipu.learn.optim import Observer, Optimizer, compute_contributions, compute_gradients
 from ipu.learn.policy import FP32, PolicyLike
 from ipu.learn.state import Number, Positioned, State, restore, take
 from ipu.learn.tensor import Tensor
@@ -30,6 +30,7 @@ from ipu.machine.device import Device
 __all__ = ["Trainer"]
 
 Model = Callable[[Tensor], Tensor]
+T = TypeVar("T")
 Labels = NDArray[np.integer[Any]]
 
 SCOPE = "all_vars"
@@ -107,13 +108,16 @@ class Trainer:
         self, loss: Tensor, statistic: Statistic | None = None
     ) -> list[tuple[Array, Variable]]:
         """Gradients of loss × scale, as the backward pass leaves them."""
+        statistic = statistic or Statistic()
+        pairs = self._scaled(compute_gradients, loss, statistic)
+        statistic.collect(pairs)
+        return pairs
+
+    def _scaled(self, compute: Callable[..., T], loss: Tensor, statistic: Statistic) -> T:
+        """What `compute` makes of loss × scale, with the statistic watching."""
         with self.device.naming("loss"):
             scaled = self.loss_scale.scale(loss)
-        watch = statistic.watch if statistic is not None else None
-        pairs = compute_gradients(scaled, self.variables.trainable, watch)
-        if statistic is not None:
-            statistic.collect(pairs)
-        return pairs
+        return compute(scaled, self.variables.trainable, statistic.watch)
 
     def step(self, x: ArrayLike | Array, labels: Labels) -> float:
         """One step of training; the loss of the batch before it.
@@ -147,9 +151,10 @@ class Trainer:
         losses_seen = []
         for part, marks in _cut(x, labels, self.accumulation.count):
             loss = self.loss(part, marks)
-            if accumulator is None:
-                accumulator = self.accumulation.start(self.variables.trainable)
-            accumulator = accumulator.add(self.scaled_gradients(loss, statistic))
+            found = self._scaled(compute_contributions, loss, statistic)
+            statistic.collect([(g, v) for parts, v in found for g in parts])
+            start = accumulator or self.accumulation.start(self.variables.trainable)
+            accumulator = start.add(found)
             losses_seen.append(float(loss.array))
         assert accumulator is not None
         return float(np.mean(losses_seen)), accumulator.pairs

@@ -8,6 +8,7 @@ from ipu.learn.optim.base import (
     Slots,
     Step,
     Update,
+    compute_contributions,
     compute_gradients,
 )
 from ipu.learn.optim.rmsprop import RMSProp
@@ -15,5 +16,5 @@ from ipu.learn.optim.sgd import SGD, CastGradientsSGD
 
 __all__ = [
     "SGD", "Adam", "AdamW", "CastGradientsSGD", "Observer", "Optimizer", "Pairs", "RMSProp",
-    "Slots", "Step", "Update", "compute_gradients",
+    "Slots", "Step", "Update", "compute_contributions", "compute_gradients",
 ]  # fmt: skip

@@ -12,20 +12,22 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from fpsim.array import Array
 from fpsim.formats import Format
-from ipu.learn.tensor import Tensor, Watch, gradients
+from ipu.learn.tensor import Tensor, Watch, contributions, gradients
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 
 __all__ = [
     "Observer", "Optimizer", "Pairs", "Slots", "Step", "Update", "check_positive", "check_rate",
-    "check_share", "compute_gradients",
+    "check_share", "compute_contributions", "compute_gradients",
 ]  # fmt: skip
+
+T = TypeVar("T")
 
 #: Gradients with the variables that they are of.
 Pairs = Sequence[tuple[Array, Variable]]
@@ -70,13 +72,27 @@ def compute_gradients(
     watch     is told of every gradient on the way.
     Raises    ValueError for a variable that the loss does not depend on.
     """
+    return [(_known(g, v), v) for g, v in _backward(gradients, loss, variables, watch)]
+
+
+def compute_contributions(
+    loss: Tensor, variables: Sequence[Variable], watch: Watch | None = None
+) -> list[tuple[list[Array], Variable]]:
+    """As `compute_gradients`, with the summands of each gradient instead of their sum."""
+    return [(_known(g, v), v) for g, v in _backward(contributions, loss, variables, watch)]
+
+
+def _backward(
+    rule: Callable[..., list[T]], loss: Tensor, variables: Sequence[Variable], watch: Watch | None
+) -> Iterator[tuple[T, Variable]]:
     one = loss.device.context(loss.dtype).constant(1.0)
-    pairs = []
-    for gradient, variable in zip(gradients(loss, variables, one, watch), variables, strict=True):
-        if gradient is None:
-            raise ValueError(f"the loss does not depend on {variable.name}; leave it out")
-        pairs.append((gradient, variable))
-    return pairs
+    return zip(rule(loss, variables, one, watch), variables, strict=True)
+
+
+def _known(found: T | None, variable: Variable) -> T:
+    if found is None or (isinstance(found, list) and not found):
+        raise ValueError(f"the loss does not depend on {variable.name}; leave it out")
+    return found
 
 
 class Optimizer(ABC):

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32, F143
+from ipu.learn import ops
 from ipu.learn.accumulate import Accumulation, Accumulator, Reduction, ramp_share
+from ipu.learn.nn import dense
 from ipu.learn.optim import SGD, CastGradientsSGD
 from ipu.learn.policy import FP16, FP32, MIXED, Policy
-from ipu.learn.variables import Variable
+from ipu.learn.tensor import contributions, gradients
+from ipu.learn.train import Trainer
+from ipu.learn.variables import AUTO_REUSE, Variable, get_variable, variable_scope
 from ipu.machine import Device, FpCtl
 from tests.ipu.learn.small import LABELS, X, codes, trained, trainer
 
@@ -124,6 +128,38 @@ def test_sums_round_stochastically_with_the_device():
     w = variable(BINARY16, 64, device)
     parts = [device.from_host(np.full(64, v), BINARY16) for v in (1.0, 1e-3)]
     assert len(set(accumulated(Accumulation(2), w, parts).values.tolist())) == 2
+
+
+def test_each_summand_of_a_gradient_is_scaled_before_they_are_added():
+    """Two uses of w give 7 and 2: in binary16 7·fl(1/3) + 2·fl(1/3) is not 9·fl(1/3)."""
+    w = variable(BINARY16, 1)
+    y = ops.add(ops.scale(w, factor=2.0), ops.scale(w, factor=7.0))
+    one = w.device.from_host([1.0], BINARY16)
+    (parts,) = contributions(y, [w], one)
+    (whole,) = gradients(y, [w], one)
+    assert [p.values.tolist() for p in parts] == [[7.0], [2.0]]
+    third = np.float16(1 / 3)
+    found = [
+        Accumulation(3, "mean").start([w]).add([(g, w)]).values[0].to_numpy()[0]
+        for g in (parts, whole)
+    ]
+    assert found == [np.float16(7) * third + np.float16(2) * third, np.float16(9) * third]
+    assert found[0] != found[1]
+
+
+def test_a_variable_used_twice_trains_in_mini_batches():
+    """One mini-batch: the summands add up to the whole gradient, bit for bit."""
+
+    def tied(x):
+        with variable_scope("tied", use_resource=True, reuse=AUTO_REUSE):
+            w = get_variable("w", [8, 8], x.dtype)
+        return dense(ops.matmul(ops.relu(ops.matmul(x, w)), w), 3, "output")
+
+    whole, parts = (
+        Trainer(tied, SGD(0.1), accumulation=how) for how in (None, Accumulation(1, "mean"))
+    )
+    assert whole.step(X, LABELS) == parts.step(X, LABELS)
+    assert codes(whole) == codes(parts)
 
 
 # In training ------------------------------------------------------------------------------------
