@@ -59,7 +59,7 @@ class Update(NamedTuple):
 
 
 class Observer(Protocol):
-    """Is told of every update of a variable, after all variables have changed."""
+    """Is told of every update of a variable, when all rules have run."""
 
     def __call__(self, update: Update, /) -> Any: ...
 
