@@ -5,39 +5,27 @@ Source    docs/semantics.md §2 (places) and §4 (order).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fpsim.arithmetic import Carrier
 from fpsim.array import Array
 from fpsim.bits import Philox
-from fpsim.engine_fused import panels
-from fpsim.flags import Flags
 from fpsim.formats import BINARY64
-from fpsim.kernels.elementwise import FLAGS_EACH, FLAGS_STICKY
-from fpsim.kernels.gemm_fused import COLUMNS, ROWS
-from fpsim.kernels.gemm_nearest import nearest_matmul
-from fpsim.kernels.gemm_rounded import CHAINS, RoundedVariant, rounded_kernel
-from fpsim.kernels.sums import LANES, WORDS_GIVEN, WORDS_HALF, WORDS_NONE, WORDS_WHOLE
-from fpsim.parallel import run_blocks
-from fpsim.plan import exact_width, plan
+from fpsim.mac_calls import Bits
+from fpsim.mac_general import GeneralProduct
+from fpsim.macs import run_macs
 from fpsim.publish import Marks, checked_target, fold_flags, published, wants_marks
-from fpsim.rounding import RNE
-from fpsim.settings import Settings
 
 if TYPE_CHECKING:
     from fpsim.context import Context
 
 __all__ = ["dot", "rounded_matmul"]
 
-Words = NDArray[np.uint32]
 
-#: Multiply-adds below which a second thread costs more than it gives.
-_SMALLEST = 1 << 16
-
-_NO_WORDS = np.zeros((1, LANES), np.uint32)
+#: Share of rows and columns with infinities or NaN above which all goes the slow way.
+_MOST_SPECIAL = 0.5
 
 
 def rounded_matmul(
@@ -76,7 +64,7 @@ def rounded_matmul(
     target = checked_target(context, out, shape)
     chain = "fused" if fused else "kahan" if kahan else "separate"
     watched = wants_marks(context)
-    values, flags, marks = _run(context, chain, x, y, FLAGS_EACH if watched else FLAGS_STICKY)
+    values, flags, marks = _run(context, chain, x, y, watched)
     fold_flags(context, "matmul", flags, values, marks if watched else None)
     context.advance(context.settings)
     return published(context, values, target, out)
@@ -99,112 +87,42 @@ def dot(
 
 
 def _run(
-    context: Context, chain: str, a: Carrier, b: Carrier, level: int
+    context: Context, chain: str, a: Carrier, b: Carrier, marks: bool
 ) -> tuple[Carrier, int, Marks]:
-    """Values, flags, and the flags of each element where `level` asks for them."""
-    (m, k), n = a.shape, b.shape[1]
-    panels = -(-n // LANES)
-    out, marks = np.zeros((m, panels * LANES), a.dtype), np.zeros((m, panels * LANES), np.uint8)
-    if k == 0 or out.size == 0:
-        return out[:, :n].copy(), 0, marks[:, :n]
-    wide = np.zeros((k, panels * LANES), a.dtype)
-    wide[:, :n] = b
-    packed = np.ascontiguousarray(wide.reshape(k, panels, LANES).swapaxes(0, 1))
-    a = np.ascontiguousarray(a)
-    settings = context.settings
-    product, total = (
-        plan(name, settings, exact_width(name, settings, a.itemsize))
-        for name in ("multiply", "fma" if chain == "fused" else "add")
-    )
-    words, given = WORDS_NONE, _NO_WORDS
-    source = context.source
-    if settings.rounding.stochastic:
-        words = WORDS_WHOLE if product.whole_words else WORDS_HALF
-        if not isinstance(source, Philox):
-            words, given = WORDS_GIVEN, _given(context, CHAINS[chain] * k, m, n)
-    kernel = rounded_kernel(
-        RoundedVariant(
-            list(CHAINS).index(chain), product.mode, level, product.flush, product.one_zero, words,
-            product.residual,
-        )
-    )  # fmt: skip
-    seed = np.uint64(source.seed if isinstance(source, Philox) else 0)
-    number = np.uint64(context.operation)
-    nearest = None
-    if chain == "separate" and level == FLAGS_STICKY:
-        nearest = _nearest(settings, a, b)
-
-    def work(begin: int, end: int) -> int:
-        flags: int = kernel(
-            a[begin:end], packed, out[begin:end], marks[begin:end], given, product.constants,
-            total.constants, begin * n, n, seed, number,
-        )  # fmt: skip
-        return flags
-
-    smallest = max(1, _SMALLEST // (n * k))
-    if nearest is None:
-        flags = run_blocks(work, 0, m, smallest, 4)
-    else:
-        # The first rows tell which flags there are; the fast kernel does not look at them.
-        head = min(m, ROWS)
-        flags = work(0, head)
-        result = out[:, :n].copy()
-        if nearest.possible & ~(flags | int(context.flags)):
-            flags |= run_blocks(work, head, m, smallest, 4)
-        elif m > head:
-            nearest(result)
-            return result, flags, marks[:, :n]
-    return out[:, :n].copy(), flags, marks[:, :n]
+    """Values, flags, and the flags of each element if `marks` are wanted."""
+    shape = (a.shape[0], b.shape[1])
+    if a.size == 0 or b.size == 0:
+        return np.zeros(shape, a.dtype), 0, np.zeros(shape, np.uint8)
+    if not marks and chain != "kahan":
+        found = _fast(context, chain, a, b) or _around_specials(context, chain, a, b)
+        if found:
+            return *found, np.zeros((0, 0), np.uint8)
+    return GeneralProduct(context, chain, a, b, marks).run()
 
 
-class _Nearest(NamedTuple):
-    """A product that the kernel for nearest even may run, and the flags it can raise."""
-
-    a: Carrier
-    b: Carrier
-    precision: int
-    emin: int
-    possible: int
-
-    def __call__(self, result: Carrier) -> None:
-        def work(begin: int, end: int) -> int:
-            part = slice(begin * ROWS, end * ROWS)
-            return int(
-                nearest_matmul(self.a[begin:end], self.b, result[part], self.precision, self.emin)
-            )
-
-        run_blocks(work, 0, len(self.a), max(1, _SMALLEST * 16 // self.b.size))
+def _fast(context: Context, chain: str, a: Carrier, b: Carrier) -> tuple[Carrier, int] | None:
+    bits = None
+    if isinstance(context.source, Philox) and context.rounding.stochastic:
+        bits = Bits(context.source.seed, context.operation)
+    return run_macs(context.settings, chain == "fused", a, b, bits, context.flags)
 
 
-def _nearest(settings: Settings, a: Carrier, b: Carrier) -> _Nearest | None:
-    """None where something could be infinite, NaN, overflow, or leave binary32's normal range."""
-    fmt, k = settings.format, a.shape[1]
-    p = fmt.precision
-    if settings.rounding is not RNE or settings.subnormals != "keep":
+def _around_specials(
+    context: Context, chain: str, a: Carrier, b: Carrier
+) -> tuple[Carrier, int] | None:
+    """Rows and columns with infinities or NaN by the general kernel, the rest by a fast one."""
+    rows = np.flatnonzero(~np.isfinite(a).all(axis=1))
+    columns = np.flatnonzero(~np.isfinite(b).all(axis=0))
+    bad = rows.size / len(a) + columns.size / b.shape[1]
+    if not 0 < bad <= _MOST_SPECIAL:
         return None
-    if p > 11 or fmt.carrier != np.float32 or not fmt.has_negative_zero:
+    x, y = a.copy(), b.copy()
+    x[rows], y[:, columns] = 0, 0
+    clean = _fast(context, chain, x, y)
+    if clean is None:
         return None
-    rows, low_a, _ = panels(a, ROWS, k, flush=False)
-    columns, low_b, _ = panels(b.T, COLUMNS, k, flush=False)
-    # Each of 2 k roundings makes a magnitude at most 1 + 2**-p times larger.
-    with np.errstate(over="ignore", invalid="ignore"):
-        most = np.abs(a).max() * np.abs(b).sum(axis=0, dtype=np.float64).max()
-        most *= np.exp(2.0 * k * 2.0**-p) * 1.01
-    if not most < min(fmt.max, 2.0 ** (100 + p)):
-        return None
-    last = low_a * low_b * 2.0 ** (2 - 2 * p)
-    if last < 2.0**-126:
-        return None
-    possible = Flags.INEXACT
-    if last < fmt.smallest_subnormal:
-        possible |= Flags.UNDERFLOW
-    return _Nearest(rows, columns, p, fmt.emin, int(possible))
-
-
-def _given(context: Context, places: int, m: int, n: int) -> Words:
-    """The integers R of every place, with room for vectors that reach over the last output."""
-    drawn = context.source.draw(context.operation, (places, m, n), context.settings.random_most)
-    words = np.zeros((places, m * n + LANES), np.uint32)
-    if drawn is not None:
-        words[:, : m * n] = drawn.reshape(places, m * n)
-    return words
+    values, flags = clean
+    general = GeneralProduct(context, chain, a, b, marks=False)
+    flags |= general.rows(rows, values)
+    flags |= general.columns(columns, values)
+    return values, flags

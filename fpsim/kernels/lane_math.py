@@ -12,6 +12,7 @@ from llvmlite import binding, ir
 from numba.core import cgutils, config, types
 from numba.extending import intrinsic
 
+from fpsim.kernels.formula import instruction
 from fpsim.kernels.guard import load_status, store_status
 from fpsim.kernels.lanes import Lanes, broadcast, unary
 
@@ -44,7 +45,7 @@ HAS_INEXACT_FLAG = _target_has("sse2")
 _INEXACT_BIT = 0x20
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def spread_item(typingctx: Any, pointer: Any, index: Any) -> Any:
     """pointer[index] in all lanes of 512 bits: floats of a float array, else unsigned lanes."""
     kind = "f" if isinstance(pointer.dtype, types.Float) else "u"
@@ -70,7 +71,7 @@ def _math(name: str) -> Any:
 trunc = unary(lambda a: a, _math("trunc"))
 
 
-@intrinsic  # type: ignore[misc]
+@instruction
 def fused(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
     """x * y + z, rounded once by the processor; only where `HAS_FMA`."""
 

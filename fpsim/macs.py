@@ -1,0 +1,121 @@
+"""Which fast kernel runs a product that is rounded after every operation.
+
+They want exact products and sums in range, so the magnitudes of the operands decide: lanes of 32
+bits where products of theirs are exact and normal there, else lanes of 64. Whether anything can
+overflow is bounded beforehand; if it can, the kernels look at every step. The flags INEXACT,
+UNDERFLOW and OVERFLOW are looked for until all that are possible have been seen.
+
+Source    docs/semantics.md §1, §2 and §4.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from fpsim.arithmetic import Carrier
+from fpsim.flags import Flags
+from fpsim.formats import BINARY32
+from fpsim.kernels.direction import HAS_STATUS
+from fpsim.kernels.gemm_macs import INFINITE, LOOK_FOR_ALL, NAN, ROWS
+from fpsim.kernels.lane_math import HAS_FMA
+from fpsim.mac_calls import Bits, Call, deterministic_call, native_call, random_call
+from fpsim.mac_range import DIRECTIONS, Product, find_lane, measure
+from fpsim.parallel import run_blocks
+from fpsim.settings import Settings
+
+__all__ = ["run_macs"]
+
+#: Multiply-adds below which a second thread costs more than it gives.
+_SMALLEST = 1 << 20
+
+#: Flags of the processor, from its lowest bit on (the second one is not a flag of ours).
+_NATIVE_FLAGS = (
+    Flags.INVALID, Flags.NONE, Flags.DIVBYZERO, Flags.OVERFLOW, Flags.UNDERFLOW, Flags.INEXACT
+)  # fmt: skip
+
+#: What a kernel reports in the places of our flags.
+_SEEN = int(Flags.INEXACT | Flags.UNDERFLOW | Flags.OVERFLOW)
+
+
+def run_macs(
+    settings: Settings, fused: bool, a: Carrier, b: Carrier, bits: Bits | None, known: Flags
+) -> tuple[Carrier, int] | None:
+    """The product and its flags (those that are `known` may be missing); None if no kernel fits."""
+    if not _is_ordinary(settings, fused, bits):
+        return None
+    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    if _is_native(settings, fused):
+        return _run_native(settings, fused, a, b)
+    product = measure(settings, fused, a, b)
+    lane = find_lane(product) if product else None
+    if product is None or lane is None:
+        return None
+    call = random_call(product, lane, bits) if bits else deterministic_call(product, lane)
+    return _run_staged(product, call, known)
+
+
+def _is_ordinary(settings: Settings, fused: bool, bits: Bits | None) -> bool:
+    rounding = settings.rounding
+    return (
+        HAS_STATUS
+        and rounding.name in DIRECTIONS
+        and rounding.stochastic == (bits is not None)
+        and getattr(rounding, "residual", "truncate") == "truncate"
+        and settings.subnormals == "keep"
+        and settings.nan == "canonical"
+        and not settings.quiet_nan_raises
+        # Sums to odd, of which products are part, have no middle to move away from.
+        and not (fused and rounding.name in ("RNA", "RNZ"))
+    )
+
+
+def _run_staged(product: Product, call: Call, known: Flags) -> tuple[Carrier, int]:
+    """The rows of the result; flags are looked for until all possible ones have been seen."""
+    rows, n = len(product.a), product.b.shape[1]
+    out = np.empty((rows, n), product.a.dtype)
+    smallest = max(ROWS, _SMALLEST // max(1, product.b.size))
+    flags, first, size = int(product.certain), 0, ROWS
+    possible = product.possible & ~known
+    while first < rows:
+        unknown = possible & ~Flags(flags & _SEEN)
+        watched = LOOK_FOR_ALL if unknown & ~Flags.OVERFLOW else int(bool(unknown))
+        last = min(rows, first + size) if watched else rows
+        flags |= run_blocks(partial(call, out, watched=watched), first, last, smallest, ROWS)
+        first, size = last, 4 * size
+    return out, _as_flags(product, flags)
+
+
+def _as_flags(product: Product, seen: int) -> int:
+    flags = Flags(seen & _SEEN)
+    if seen & (NAN | INFINITE) and product.shows_overflow:
+        flags |= Flags.OVERFLOW
+    if flags & Flags.OVERFLOW:
+        flags |= Flags.INEXACT
+    if seen & NAN and product.settings.overflow == "infinity":
+        flags |= Flags.INVALID  # infinities have met; else NaN is what overflow gives
+    return int(flags)
+
+
+def _is_native(settings: Settings, fused: bool) -> bool:
+    """Whether the processor itself has the format, the mode and the policies."""
+    return (
+        settings.format == BINARY32
+        and settings.rounding.name in ("RNE", "RTZ", "RTP", "RTN")
+        and settings.overflow == "infinity"
+        and settings.tininess == "after"
+        and (HAS_FMA or not fused)
+    )
+
+
+def _run_native(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> tuple[Carrier, int]:
+    """binary32 by the processor's own operations and flags."""
+    out = np.empty((len(a), b.shape[1]), np.float32)
+    call = partial(native_call(settings, fused, a, b), out, watched=0)
+    raised = run_blocks(call, 0, len(a), max(ROWS, _SMALLEST // b.size), ROWS) >> 8
+    flags = Flags.NONE
+    for i, flag in enumerate(_NATIVE_FLAGS):
+        if raised >> i & 1:
+            flags |= flag
+    return out, int(flags)
