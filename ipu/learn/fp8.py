@@ -73,6 +73,29 @@ def quarters(device: Device, x: Array, fmt: Format) -> Quarters:
     return Quarters(device.cast(Array(moved, device.context(BINARY32)), fmt), scale)
 
 
+class _Once:
+    """Converts a gradient once for both backward rules, which ask one after the other."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Array, Quarters] | None = None
+
+    def __call__(self, device: Device, gradient: Array) -> Quarters:
+        if self._last is not None and self._last[0] is gradient:
+            found, self._last = self._last[1], None
+            return found
+        self._last = (gradient, quarters(device, gradient, F152))
+        return self._last[1]
+
+
+def _operands(device: Device, x: Array, y: Array) -> tuple[Quarters, Quarters]:
+    return quarters(device, x, F143), quarters(device, y, F143)
+
+
+def _saved(x: Quarters, y: Quarters) -> tuple[Any, ...]:
+    """What backward needs, arrays apart from numbers: their bytes are what the tape keeps."""
+    return x.values, x.scale, y.values, y.scale, _Once()
+
+
 def _product(device: Device, x: Quarters, y: Quarters) -> Array:
     return device.matmul(x.values, y.values, out=BINARY16, scale=x.scale + y.scale)
 
@@ -80,16 +103,18 @@ def _product(device: Device, x: Quarters, y: Quarters) -> Array:
 def _matmul(device: Device, x: Array, y: Array) -> tuple[Array, tuple[Any, ...]]:
     if x.ndim != 2 or y.ndim != 2:
         raise ValueError(f"matmul takes matrices, got shapes {x.shape} and {y.shape}; reshape them")
-    a, b = quarters(device, x, F143), quarters(device, y, F143)
-    return _product(device, a, b), (a.values, a.scale, b.values, b.scale)
+    a, b = _operands(device, x, y)
+    return _product(device, a, b), _saved(a, b)
 
 
 def _matmul_x(device: Device, gradient: Array, saved: tuple[Any, ...]) -> Array:
-    return _product(device, quarters(device, gradient, F152), Quarters(*saved[2:]).T)
+    *_, y, scale, once = saved
+    return _product(device, once(device, gradient), Quarters(y, scale).T)
 
 
 def _matmul_y(device: Device, gradient: Array, saved: tuple[Any, ...]) -> Array:
-    return _product(device, Quarters(*saved[:2]).T, quarters(device, gradient, F152))
+    x, scale, *_, once = saved
+    return _product(device, Quarters(x, scale).T, once(device, gradient))
 
 
 def _matmul_cost(arrays: Sequence[Array], output: Array) -> Work:
@@ -97,22 +122,22 @@ def _matmul_cost(arrays: Sequence[Array], output: Array) -> Work:
 
 
 def _conv2d(device: Device, x: Array, w: Array, **how: Any) -> tuple[Array, tuple[Any, ...]]:
-    a, b = quarters(device, x, F143), quarters(device, w, F143)
+    a, b = _operands(device, x, w)
     y = device.conv2d(a.values, b.values, out=BINARY16, scale=a.scale + b.scale, **how)
-    return y, (a.values, a.scale, b.values, b.scale)
+    return y, _saved(a, b)
 
 
 def _conv2d_x(device: Device, gradient: Array, saved: tuple[Any, ...], **how: Any) -> Array:
-    x, _, w, scale = saved
-    g = quarters(device, gradient, F152)
+    x, _, w, scale, once = saved
+    g = once(device, gradient)
     return device.conv2d_input_gradient(
         g.values, w, x.shape, out=BINARY16, scale=g.scale + scale, **how
     )
 
 
 def _conv2d_w(device: Device, gradient: Array, saved: tuple[Any, ...], **how: Any) -> Array:
-    x, scale, w, _ = saved
-    g = quarters(device, gradient, F152)
+    x, scale, w, _, once = saved
+    g = once(device, gradient)
     return device.conv2d_weight_gradient(
         x, g.values, w.shape, out=BINARY16, scale=scale + g.scale, **how
     )

@@ -265,6 +265,18 @@ def test_a_product_of_quarters_and_its_gradients_are_the_unit_s_dot_products():
         assert array.values.tolist() == oracle(device, left, right)
 
 
+def test_a_gradient_is_converted_once_for_both_backward_rules():
+    """Every stochastic operation draws: two conversions and a product, then one and two."""
+    device = Device("mk2-fp8", FpCtl(esr=True))
+    values = device.from_host(np.linspace(-1, 1, 32).reshape(4, 8), BINARY16)
+    y = fp8.matmul(Variable(values, device, "x"), Variable(values.T, device, "y"))
+    assert device.clock.operation == 3
+    for _ in range(2):
+        before = device.clock.operation
+        gradients(y, list(y.node.inputs), y.array)
+        assert device.clock.operation == before + 3
+
+
 @pytest.mark.parametrize(("channels", "stride"), [(8, 1), (3, 2)])
 def test_a_convolution_of_quarters_and_its_gradients_are_those_of_the_scaled_values(
     channels, stride
