@@ -37,11 +37,13 @@ def train(
     draws: int = 0,
     observe: Observer | None = None,
     counted: bool = False,
+    target: str = "mk2",
 ) -> Trained:
     """Train on the split and the batches of a seed.
 
-    steps    cuts the epochs short.
-    draws    another stretch of random bits, with everything else the same.
+    steps     cuts the epochs short.
+    draws     another stretch of random bits, with everything else the same.
+    counted   exceptions are counted by layer.
     """
     data = digits.load()
     with warnings.catch_warnings():
@@ -50,6 +52,7 @@ def train(
         trainer = Trainer(
             digits.network, optimizer, policy=variant.policy, loss_scale=variant.loss_scale,
             control=FpCtl(esr=variant.stochastic), seed=seed, observe=observe, count=counted,
+            target=target,
         )  # fmt: skip
         trainer.device.clock.operation = draws << 40
         learn, test = data.split(seed)

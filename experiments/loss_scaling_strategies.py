@@ -1,10 +1,10 @@
 """Loss scales that stay, and loss scales that follow the gradients: what they do over time.
 
-The digits network with FP16 activations and gradients and FP32 parameters, on images so dark that
-the gradients are small. The dynamic scale (GradScaler's rule) waits for overflow and skips that
-step, so its machine makes NaN of an overflow; on the others overflow saturates, and the automatic
-rules look at how many gradients are large. What a scale is for is measured beside it: gradients of
-the first layer's weights that arrive as zero.
+A deep network of sigmoids on the digits, FP16 activations and gradients, FP32 parameters: from
+layer to layer gradients shrink, until FP16 has no number for them. The dynamic scale (GradScaler's
+rule) waits for overflow and skips that step, so its machine makes NaN of an overflow; on the others
+overflow saturates, and the automatic rules look at how many gradients are large. What a scale is
+for is measured beside it: gradients of the first layers' weights that arrive as zero.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from experiments import digits
-from experiments.digit_runs import BATCH, NETWORK
+from experiments.digit_runs import BATCH
 from experiments.machine import units_of
 from experiments.progress import progress
 from experiments.result import Result, Row, UnitUsed
+from ipu.learn import nn
 from ipu.learn.automatic_loss_scale import AutomaticLossScale, KerasLossScale
 from ipu.learn.loss_scale import DynamicLossScale, LossScale, NoLossScale, StaticLossScale
 from ipu.learn.optim import SGD, Update
 from ipu.learn.policy import MIXED
+from ipu.learn.tensor import Tensor
 from ipu.learn.train import Trainer
 from ipu.machine import FpCtl
 
@@ -34,9 +36,17 @@ QUESTION = "Which loss scale do the strategies find, and what does finding it co
 BUDGET = 90
 DEFAULT = False
 
-RATE, EPOCHS = 0.05, 8
-#: Images are made this much darker, which makes the first layer's gradients small.
-DARK = 2.0**-8
+RATE, EPOCHS = 0.5, 8
+DEPTH, WIDTH = 9, 32
+#: Sigmoids have no dead units and this layer no dark inputs: its zeros are underflow.
+LOOKED_AT = "hidden_2"
+
+
+def network(x: Tensor) -> Tensor:
+    """Logits after DEPTH layers of sigmoids."""
+    for number in range(1, DEPTH + 1):
+        x = nn.sigmoid(nn.dense(x, WIDTH, f"hidden_{number}"))
+    return nn.dense(x, digits.CLASSES, "output")
 
 
 class Strategy(NamedTuple):
@@ -63,8 +73,8 @@ def run(quick: bool, seed: int) -> Result:
         trained = Watched(strategy, seed)
         rows += [{"strategy": name, **row} for row in trained.steps(epochs, seed, name)]
         units |= dict.fromkeys(units_of(trained.trainer.device))
-    parameters = {"network": NETWORK, "optimizer": f"SGD, rate {RATE:g}", "batch": BATCH,
-                  "epochs": epochs, "images times": DARK, "seed": seed}  # fmt: skip
+    parameters = {"network": f"{DEPTH} × {WIDTH} sigmoids", "optimizer": f"SGD, rate {RATE:g}",
+                  "batch": BATCH, "epochs": epochs, "seed": seed}  # fmt: skip
     return Result(rows, _answer(rows), f"{MIXED},rounding=RNE", parameters, tuple(units))
 
 
@@ -73,20 +83,20 @@ class Watched:
 
     def __init__(self, strategy: Strategy, seed: int) -> None:
         self.trainer = Trainer(
-            digits.network, SGD(RATE), policy=MIXED, loss_scale=strategy.scale, seed=seed,
+            network, SGD(RATE), policy=MIXED, loss_scale=strategy.scale, seed=seed,
             control=FpCtl(nanoo=strategy.nanoo), observe=self._look,
         )  # fmt: skip
         self.zeros = 0.0
 
     def _look(self, update: Update) -> None:
-        if "hidden" in update.variable.name and update.direction.ndim == 2:
+        if LOOKED_AT in update.variable.name and update.direction.ndim == 2:
             self.zeros = float(np.mean(update.direction.values == 0))
 
     def steps(self, epochs: int, seed: int, label: str) -> Iterator[Row]:
         """Per step: the scale it was made with, whether it overflowed, was skipped, and zeros."""
         data, trainer = digits.load(), self.trainer
         learn, _ = data.split(seed)
-        images = trainer.device.from_host(data.images * DARK, MIXED.activations)
+        images = trainer.device.from_host(data.images, MIXED.activations)
         batches = [b for e in range(1, epochs + 1) for b in digits.batches(learn, BATCH, seed, e)]
         for step, batch in enumerate(progress(batches, label), 1):
             scale = trainer.loss_scale.value
@@ -123,7 +133,7 @@ def plot(result: Result) -> Figure:
     scales.set(title="Loss scale, and steps that overflowed", ylabel="loss scale")
     scales.set_yscale("log", base=2)
     scales.legend(fontsize=9, ncols=2)
-    zeros.set(title="Zeros among the gradients of the hidden layer's weights", xlabel="step",
+    zeros.set(title="Zeros among the gradients of the second layer's weights", xlabel="step",
               ylabel="share (%)")  # fmt: skip
     return figure
 

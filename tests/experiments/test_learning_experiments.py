@@ -7,10 +7,13 @@ import pytest
 
 from experiments import (
     accumulation_dtype,
+    fp8_training,
     k_split,
+    loss_scaling_strategies,
     momentum_under_sr,
     parameter_update_methods,
     running_loss,
+    stable_statistics,
 )
 from fpsim import BINARY16, Context
 from ipu.learn.accumulate import Reduction
@@ -88,3 +91,36 @@ def test_scatter_of_stochastic_rounding_shrinks_with_momentum():
     (_, factor) = momentum_under_sr.ratios(result)[0]
     assert factor > 1
     assert momentum_under_sr.plot(result)
+
+
+@pytest.mark.source("S4-44")
+def test_variance_far_from_zero_needs_stable_statistics():
+    result = stable_statistics.run(quick=True, seed=0)
+    assert stable_statistics.lost_from(result, "FP16", False) <= 32
+    assert stable_statistics.lost_from(result, "FP32", False) > 100
+    assert stable_statistics.lost_from(result, "FP16", True) is None
+    assert stable_statistics.plot(result)
+
+
+@pytest.mark.tier("full")
+def test_loss_scales_move_as_their_rules_say():
+    result = loss_scaling_strategies.run(quick=True, seed=0)
+    scales = {name: result.column("scale", strategy=name) for name in
+              loss_scaling_strategies.STRATEGIES}  # fmt: skip
+    assert set(scales["static 256"]) == {256.0}
+    assert set(scales["none"]) == {1.0}
+    steps = np.abs(np.diff(np.log2(scales["automatic (PopART)"])))
+    assert set(steps) == {1.0}  # every step, up or down
+    assert np.flatnonzero(np.diff(scales["automatic (Keras)"]))[:2].tolist() == [8, 17]
+    zeros = {name: result.column("zeros", strategy=name).mean() for name in scales}
+    assert zeros["none"] > 10 * zeros["static 256"]
+    assert loss_scaling_strategies.plot(result)
+
+
+@pytest.mark.tier("full")
+def test_digits_are_learnt_in_quarters():
+    result = fp8_training.run(quick=True, seed=0)
+    losses = {row["policy"]: row["loss"] for row in result.select(part="loss")}
+    assert abs(losses["FP8, loss × 256"] / losses["FP32"] - 1) < 0.05
+    assert {unit.name for unit in result.units} > {"AMP_F8_F16"}
+    assert fp8_training.plot(result)
