@@ -211,6 +211,8 @@ def apply(
         bits = (np.uint64(seed), np.uint64(number), words)
     if _is_direct(operands, out, shape):
         return out, _run_direct(call, operands, out, marks, bits)
+    if _is_repeating(operands, out):
+        return out, _run_repeating(call, operands, out, marks, bits)
     return out, _run_chunks(call, operands, out, marks, bits)
 
 
@@ -269,6 +271,47 @@ def _run_direct(
 
     flags = work(0, head) if head else 0
     return flags | run_blocks(work, head, target.size, smallest, elementwise.BLOCK)
+
+
+def _is_repeating(operands: Sequence[Carrier], out: Carrier) -> bool:
+    """Whether operands lie whole in memory, or are the same along all the first axes."""
+    if not out.flags.carray:
+        return False
+    for operand in operands:
+        own = operand.shape
+        while own and own[0] == 1:
+            own = own[1:]
+        if not operand.flags.carray or own != out.shape[out.ndim - len(own) :]:
+            return False
+    return True
+
+
+def _run_repeating(
+    call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8], bits: _Bits
+) -> int:
+    """Blocks of as many periods as fit into a chunk; what repeats is written out for one block."""
+    target, marks = _flat(out), _flat(marks)
+    seed, number, words = bits
+    # Trailing shapes nest: the longest period is a multiple of the others.
+    period = max([o.size for o in operands if o.size < target.size], default=target.size)
+    size = max(1, _CHUNK // period) * period
+    whole = [o.size == target.size for o in operands]
+    ready = [
+        _flat(o) if w else np.tile(_flat(o), size // o.size)
+        for o, w in zip(operands, whole, strict=True)
+    ]
+
+    def work(begin: int, end: int) -> int:
+        flags = 0
+        for a in range(begin, end, size):
+            b = min(a + size, end)
+            parts = [r[a:b] if w else r[: b - a] for r, w in zip(ready, whole, strict=True)]
+            some = (seed, number, _part(words, a, b))
+            flags |= _run(call, parts, target[a:b], _part(marks, a, b), some, a, False)
+        return flags
+
+    smallest = _SMALLEST_COMPUTING if call.computing else _SMALLEST_STREAMING
+    return run_blocks(work, 0, target.size, smallest, size)
 
 
 def _run_chunks(

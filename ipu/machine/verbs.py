@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fpsim import elementary, sums
-from fpsim.arithmetic import as_read
+from fpsim.arithmetic import Carrier, as_read
 from fpsim.array import Array
 from fpsim.context import Context
+from fpsim.flags import Flags
 from fpsim.formats import BINARY32, Format
+from fpsim.native_sums import outer_sums
 from fpsim.operations import Operand
 from fpsim.rounding import SR
 
@@ -46,7 +48,12 @@ class Verbs(ABC):
 
     def cast(self, x: Array, fmt: Format) -> Array:
         """x in another format, rounded once; itself if it is in that format."""
-        return x if x.format == fmt else self.context(fmt).convert(x)
+        if x.format == fmt:
+            return x
+        context = self.context(fmt)
+        if fmt == BINARY32 and _is_far_from_tiny(x.format) and _is_plain(context, x):
+            return Array(x.values, context)  # they are normal numbers there, as they stand
+        return context.convert(x)
 
     def to_integers(self, x: Array, dtype: DTypeLike) -> NDArray[Any]:
         """x as integers; NaN gives INV and, in int32, -2147483648."""
@@ -109,11 +116,16 @@ class Verbs(ABC):
 
     def relu(self, x: Array) -> Array:
         """max(x, 0) that passes NaN on."""
-        return self._of(x).maximum(x, 0.0)
+        context = self._of(x)
+        if not _is_plain(context, x):
+            return context.maximum(x, 0.0)
+        flushing = context.settings.subnormals == "flush_both"
+        least = x.format.smallest_normal if flushing else x.format.smallest_subnormal
+        return Array(_kept(x.values >= least, x.values), context)
 
     def select(self, where: NDArray[np.bool_], x: Array) -> Array:
         """x where true, +0 elsewhere; no arithmetic."""
-        return Array(np.where(where, x.values, x.values.dtype.type(0)), self._of(x))
+        return Array(_kept(where, x.values), self._of(x))
 
     def _mine(self, x: Array) -> Array:
         context = self._of(x)
@@ -135,10 +147,20 @@ class Verbs(ABC):
         """
         axes = tuple(a % x.ndim for a in ((axis,) if isinstance(axis, int) else axis))
         kept = [1 if a in axes else n for a, n in enumerate(x.shape)]
-        total = sums.sum(self.cast(x, BINARY32), axes, context=self.context(BINARY32))
+        total = self._sum(x, axes)
         if scale != 1:
             total = self.multiply(total, scale)
         return self.cast(total.reshape(kept), fmt or x.format)
+
+    def _sum(self, x: Array, axes: tuple[int, ...]) -> Array:
+        """By the processor, if no flag but INEXACT can come and that one stands already."""
+        context, wide = self.context(BINARY32), self.cast(x, BINARY32)
+        if context.flags & Flags.INEXACT and context.counts is None and not context.traps:
+            keeps = context.settings.subnormals == "keep" or _is_far_from_tiny(x.format)
+            quick = outer_sums(wide.values, axes, flush=not keeps)
+            if quick is not None:
+                return Array(quick, context)
+        return sums.sum(wide, axes, context=context)
 
     def reduce_max(self, x: Array, axis: int) -> Array:
         """The largest along an axis, -0 < +0; INV when a NaN is read, which wins only if switched.
@@ -173,3 +195,21 @@ class Verbs(ABC):
         share = np.full(shape, coin.constant(keep).values)
         kept: NDArray[np.bool_] = coin.round_to_integral(Array(share, coin)).values == 1
         return kept
+
+
+def _is_far_from_tiny(fmt: Format) -> bool:
+    """Whether its numbers, and sums of them, are normal ones or zero in binary32."""
+    return fmt.precision < 24 and fmt.smallest_subnormal >= BINARY32.smallest_normal
+
+
+def _is_plain(context: Context, x: Array) -> bool:
+    """Whether nothing is counted and there is no NaN, whose reading raises a flag."""
+    return context.counts is None and x.size > 0 and not np.isnan(x.values.max())
+
+
+def _kept(where: NDArray[np.bool_], values: Carrier) -> Carrier:
+    """Values where true, +0 elsewhere: masks of all ones and all zeros."""
+    integers = np.dtype(f"i{values.dtype.itemsize}")
+    masks = (-where.view(np.int8)).astype(integers)
+    kept: Carrier = (values.view(integers) & masks).view(values.dtype)
+    return kept
