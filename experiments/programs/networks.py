@@ -1,17 +1,17 @@
-"""The networks of the tutorial's programs. They know no format.
+"""The networks of the tutorials. They know no format.
 
 Source    Graphcore's TensorFlow 1 tutorial on half precision; He et al. 2015, arXiv 1512.03385
-          (ResNet of 6N + 2 layers for CIFAR-10).
+          (ResNet of 6N + 2 layers for CIFAR-10); Graphcore's PopTorch tutorial on pipelining.
 """
 
 from __future__ import annotations
 
 from ipu.learn import ops
-from ipu.learn.nn import batch_norm, conv, dense, flatten, relu
+from ipu.learn.nn import batch_norm, conv, dense, flatten, max_pool, relu
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import variable_scope
 
-__all__ = ["fashion", "resnet"]
+__all__ = ["fashion", "mnist", "resnet"]
 
 CLASSES = 10
 
@@ -44,3 +44,11 @@ def fashion(images: Tensor) -> Tensor:
     x = relu(conv(images, 32, 3, "conv1", use_bias=False))
     x = conv(x, 32, 3, "conv2", use_bias=False)
     return dense(flatten(x), CLASSES, "dense")
+
+
+def mnist(images: Tensor) -> Tensor:
+    """Two convolutions, each pooled and then cut at zero, and two dense layers."""
+    x = relu(max_pool(conv(images, 10, 5, "conv1", padding="VALID"), 2))
+    x = relu(max_pool(conv(x, 20, 5, "conv2", padding="VALID"), 2))
+    x = relu(dense(flatten(x), 256, "hidden"))
+    return dense(x, CLASSES, "output")
