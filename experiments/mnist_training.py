@@ -1,8 +1,8 @@
 """A convolutional network on MNIST in FP32, with FP16 compute, and in FP16 with SR.
 
 The network of Graphcore's tutorial on pipelining. Where only the test files of MNIST are there,
-8 000 of their images are learnt from and 2 000 tested with, and the report names that split; without
-any, scikit-learn's digits are enlarged to the shape. Every product runs through the AMP's window.
+8 000 of their images are learnt from and 2 000 tested with, as the report says; without any file
+scikit-learn's digits are enlarged to the shape. Every product runs through the AMP's window.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUESTION = "Does a convolutional network learn MNIST as well in FP16 as in FP32?"
-BUDGET = 1500
+BUDGET = 1000
 DEFAULT = False
 
 RATE, MOMENTUM, BATCH, EPOCHS, SEEDS = 0.02, 0.9, 32, 4, 3

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUESTION = "Does momentum average out the noise of stochastic rounding?"
-BUDGET = 240
+BUDGET = 120
 DEFAULT = False
 
 MOMENTUM = 0.9

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUESTION = "Which way of updating parameters still learns when the learning rate is small?"
-BUDGET = 240
+BUDGET = 120
 DEFAULT = False
 
 VARIANTS = (
