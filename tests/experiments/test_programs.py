@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -241,6 +243,9 @@ def test_bad_input_is_one_line_and_status_two(program, line, said, capsys):
 
 def test_programs_are_launched_by_the_tutorial_s_names_and_are_no_experiments():
     folder = Path(stochastic_rounding.__file__).parents[1]
+    environment = os.environ | {"PYTHONPATH": str(folder.parent)}
     for name in PROGRAMS:
-        assert (folder / f"{name}.py").exists()
         assert name not in catalogue()
+        command = [sys.executable, str(folder / f"{name}.py"), "--help"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert f"Usage: {name} " in done.stdout

@@ -16,7 +16,7 @@ from ipu.feed.batches import Batches
 from ipu.feed.data import Images
 from ipu.learn.checkpoint import NAME, load, save
 from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale
-from ipu.learn.nn import dense, relu
+from ipu.learn.nn import batch_norm, dense, dropout, relu
 from ipu.learn.optim import SGD, Optimizer
 from ipu.learn.policy import FP16
 from ipu.learn.tensor import Tensor
@@ -27,8 +27,9 @@ USUAL = SGD(0.5, 0.9)
 
 
 def network(x: Tensor) -> Tensor:
-    """Logits of two dense layers."""
-    return dense(relu(dense(x, 16, "hidden")), 10, "output")
+    """Logits of two dense layers, with moving statistics and random bits between them."""
+    x = relu(batch_norm(dense(x, 16, "hidden"), "norm"))
+    return dense(dropout(x, 0.25), 10, "output")
 
 
 def build(optimizer: Optimizer = USUAL, **changes: Any) -> tuple[Trainer, Batches]:
