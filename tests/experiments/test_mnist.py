@@ -26,7 +26,7 @@ def network(x):
 @pytest.mark.tier("full")
 def test_three_ways_of_training_recognise_97_percent(tmp_path):
     data_path("mnist/t10k-images-idx3-ubyte.gz")
-    study("mnist", network, mnist("t10k:8000/2000"), SGD(0.05, 0.9), USUAL, epochs=5, batch=40,
+    study("mnist", network, mnist("t10k:8000/2000"), SGD(0.03, 0.9), USUAL, epochs=4, batch=20,
           seeds=3, out=tmp_path, preset="exact")  # fmt: skip
     result, _ = store.load(tmp_path / "mnist")
     for variant in USUAL:
