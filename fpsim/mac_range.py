@@ -21,7 +21,8 @@ __all__ = ["DIRECTIONS", "Product", "find_lane", "measure"]
 
 #: How the processor rounds for each mode; the other modes are left to the general kernel.
 DIRECTIONS = {
-    "RNE": NEAREST, "RNA": NEAREST, "RNZ": NEAREST, "RTZ": ZERO, "RTP": UP, "RTN": DOWN, "SR": ZERO
+    "RNE": NEAREST, "RNA": NEAREST, "RNZ": NEAREST, "RTZ": ZERO, "RTP": UP, "RTN": DOWN,
+    "RAZ": ZERO, "RTO": ZERO, "SR": ZERO,
 }  # fmt: skip
 
 
@@ -57,12 +58,17 @@ class Product(NamedTuple):
 
     @property
     def certain(self) -> Flags:
-        """Flags that are raised for sure: a product is not on the grid of the subnormals."""
+        """Flags that are raised for sure: one of these products is not in the format."""
         fmt = self.settings.format
-        tiny = self.lows[self.lows < fmt.smallest_normal / 2]
-        if self.fused or not (tiny / fmt.smallest_subnormal % 1).any():
-            return Flags.NONE
-        return Flags.UNDERFLOW | Flags.INEXACT
+        rounded = self.lows[: 1 if self.fused else None]  # of a fused sum only the first one
+        rounded = rounded[rounded < math.inf]
+        flags = Flags.NONE
+        if (np.frexp(rounded)[0] * 2.0**fmt.precision % 1).any():
+            flags |= Flags.INEXACT
+        tiny = rounded[rounded < fmt.smallest_normal / 2]
+        if (tiny / fmt.smallest_subnormal % 1).any():
+            flags |= Flags.UNDERFLOW | Flags.INEXACT
+        return flags
 
     @property
     def possible(self) -> Flags:
@@ -77,7 +83,7 @@ class Product(NamedTuple):
     def shows_overflow(self) -> bool:
         """Whether overflow leaves an infinity or NaN behind, which no later term removes."""
         name = self.settings.rounding.name
-        return self.settings.overflow != "saturate" and name in ("RNE", "RNA", "RNZ", "SR")
+        return self.settings.overflow != "saturate" and name in ("RNE", "RNA", "RNZ", "RAZ", "SR")
 
 
 def measure(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Product | None:

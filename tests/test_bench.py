@@ -80,7 +80,8 @@ def test_a_rate_is_multiply_adds_by_time():
 
 def test_compilation_is_timed_in_processes_of_its_own(monkeypatch):
     monkeypatch.setattr(compiling, "PRODUCT", "print({call})")
-    monkeypatch.setattr(compiling, "FAMILIES", {"none": ("binary16", "RNE", "2.5")})
+    family = compiling.Family("BINARY16", "RNE", "2.5")
+    monkeypatch.setattr(compiling, "FAMILIES", {"none": family})
     records = list(run(compiling.cases(Size(1, 1), quick=True), 1))
     assert [(r.topic, r.data, r.ns_per_element) for r in records] == [
         ("cold none", "0 kernels", 2.5e9),

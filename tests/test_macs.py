@@ -21,7 +21,7 @@ from tests.tiers import pick
 
 WIDE = fp.Format.custom(9, 26, name="wide")
 IPU = fp.SR(13, subnormal_bits=16)
-DIRECTED = (fp.RTZ, fp.RTP, fp.RTN)
+DIRECTED = (fp.RTZ, fp.RTP, fp.RTN, fp.RAZ, fp.RTO)
 
 #: Format, rounding, policies: compiled once each, so the quick tier takes those that differ most.
 CASES = pick(

@@ -33,6 +33,10 @@ def _choices(quick: bool) -> tuple[list[str], list[Format], list[Rounding]]:
     return list(OPERANDS), formats, [RNE, RTZ, RTP, *stochastic()]
 
 
+#: A format of float64 carriers.
+WIDE = Format.custom(9, 26)
+
+
 def _call(
     operation: str, fmt: Format, rounding: Rounding, flags: bool, carriers: Any, out: Any
 ) -> Call:
@@ -71,3 +75,18 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
                         partial(prepare, [x[: part.n] for x in carriers]), reference, part.n,
                         part.repeats, data=data, peer=peer, reference_n=size.n,
                     )  # fmt: skip
+    yield from _wide(size)
+
+
+def _wide(size: Size) -> Iterator[Case]:
+    """Operands in float64, against a copy of float64."""
+    raw = [make("mixed", size.n, seed).astype(np.float64) for seed in range(2)]
+    out = np.empty_like(raw[0])
+    held = [round_to(x, WIDE) for x in raw]
+    for operation in ("add", "multiply"):
+        for flags in (False, True):
+            yield Case(
+                f"arith64 {operation}", WIDE.name,
+                partial(_call, operation, WIDE, RNE, flags, held, out), copy(raw[0], out), size.n,
+                size.repeats, flags=flags,
+            )  # fmt: skip

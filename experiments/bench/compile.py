@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from experiments.bench.startup import in_process
 from experiments.bench.timing import Call, Case, Size
@@ -19,52 +20,80 @@ __all__ = ["SIZES", "cases"]
 #: One call each; there is nothing to repeat.
 SIZES = Size(n=1, repeats=1), Size(n=1, repeats=1)
 
+
+class Family(NamedTuple):
+    """What a process multiplies."""
+
+    format: str
+    rounding: str
+    call: str
+    size: float = 1.0
+
+
 PRODUCT = """
 import time, numpy as np, fpsim as fp, ipu.machine.amp
 from fpsim.linalg import matmul, rounded_matmul
-def operand(fmt, value=1.0):
-    return fp.Context(fmt).wrap(np.full((32, 32), value, fmt.carrier))
+def operand(fmt, size=1.0):
+    x = np.random.default_rng(0).standard_normal((32, 32)) * size
+    return fp.Context(fmt, overflow="saturate").array(x)
+a = operand(fp.{fmt}, {size})
 start = time.perf_counter()
 {call}
 print(time.perf_counter() - start)
 """
 
-ROUNDED = "rounded_matmul(*[operand(fp.{fmt}, {value})] * 2, context=fp.Context(fp.{fmt}, {more}))"
-UNIT = "matmul(*[operand(fp.{fmt})] * 2, unit='{unit}')"
+ROUNDED = "rounded_matmul(a, a, context=fp.Context(a.format, rounding=fp.{rounding}){more})"
+UNIT = "matmul(a, a, unit='{unit}')"
 
 
-def _rounded(fmt: str, more: str = "", value: float = 1.0) -> str:
-    return ROUNDED.format(fmt=fmt, more=more, value=value)
+def _rounded(fmt: str, rounding: str = "RNE", more: str = "", size: float = 1.0) -> Family:
+    call = ROUNDED.format(rounding=rounding, more=more)
+    return Family(fmt, rounding.partition("(")[0], call, size)
 
 
-#: Family -> format, rounding and the call that compiles it.
+def _through(unit: str, fmt: str = "BINARY16") -> Family:
+    return Family(fmt, "RNE", UNIT.format(unit=unit))
+
+
+#: Family -> the call that compiles it.
 FAMILIES = {
-    "nearest": ("binary16", "RNE", _rounded("BINARY16")),
-    "overflow": ("binary16", "RNE", _rounded("BINARY16", value=2.0**14)),
-    "general": ("binary32", "RTN", _rounded("BINARY32", "rounding=fp.RTN")),
-    "stochastic": ("binary16", "SR", _rounded("BINARY16", "rounding=fp.SR(16)")),
-    "exact": ("binary16", "RNE", UNIT.format(fmt="BINARY16", unit="AMP_F16_F32.exact")),
-    "window": ("binary16", "RNE", UNIT.format(fmt="BINARY16", unit="AMP_F16_F32")),
-    "half partials": ("binary16", "RNE", UNIT.format(fmt="BINARY16", unit="AMP_F16_F16")),
-    "tensor core": ("binary16", "RTZ", UNIT.format(fmt="BINARY16", unit="V100_F16_F32")),
-    "fused": ("binary32", "RNE", UNIT.format(fmt="BINARY32", unit="AMP_F32_F32")),
-}  # fmt: skip
+    "nearest": _rounded("BINARY16"),
+    "overflow": _rounded("BINARY16", size=2.0**14),
+    "directed": _rounded("BINARY16", "RTP"),
+    "wide lanes": _rounded("BFLOAT16", size=2.0**60),
+    "processor": _rounded("BINARY32"),
+    "stochastic": _rounded("BINARY16", "SR(13)"),
+    "stochastic 16": _rounded("BINARY16", "SR(16)"),
+    "fused": _rounded("BINARY16", more=", fused=True"),
+    "kahan": _rounded("BINARY16", more=", kahan=True"),
+    "exact unit": _through("AMP_F16_F32.exact"),
+    "window unit": _through("AMP_F16_F32"),
+    "half partials": _through("AMP_F16_F16"),
+    "tensor core": _through("V100_F16_F32"),
+    "binary32 unit": _through("AMP_F32_F32", "BINARY32"),
+}
 
 
 def cases(size: Size, quick: bool) -> Iterator[Case]:
     """First calls of each family, cold and warm."""
     for name in list(FAMILIES)[: 1 if quick else None]:
-        fmt, rounding, call = FAMILIES[name]
+        family = FAMILIES[name]
         with tempfile.TemporaryDirectory() as cache:
-            code = PRODUCT.format(call=call)
+            code = PRODUCT.format(fmt=family.format, size=family.size, call=family.call)
             times = {"cold": in_process(code, cache), "warm": in_process(code, cache)}
-            kernels = len(list(Path(cache).rglob("*.nbc")))
+            kernels = _products(Path(cache))
         for state, seconds in times.items():
             yield Case(
-                f"{state} {name}", fmt, _known, None, size.n, size.repeats, rounding,
-                flags=True, data=f"{kernels} kernels", warm=False,
+                f"{state} {name}", family.format.lower(), _known, None, size.n, size.repeats,
+                family.rounding, flags=True, data=f"{kernels} kernels", warm=False,
                 clock=partial(_told, seconds),
             )  # fmt: skip
+
+
+def _products(cache: Path) -> int:
+    """Compiled kernels of products; the operands have theirs."""
+    files = [p for p in cache.rglob("*.nbc") if p.name.startswith(("gemm_", "unit_", "store"))]
+    return len(files)
 
 
 def _known() -> Call:

@@ -16,6 +16,7 @@ import numpy as np
 
 from experiments.bench.timing import Call
 from fpsim.formats import Format
+from fpsim.parallel import get_threads
 from fpsim.rounding import RNA, RNE, RTN, RTP, RTZ, SR, SR_EQUAL, Rounding
 
 __all__ = ["arithmetic_peers", "rounding_peers"]
@@ -38,6 +39,13 @@ def _installed(package: str) -> bool:
 
 def _name(package: str, distribution: str | None = None) -> str:
     return f"{package} {version(distribution or package)}"
+
+
+def _torch_here() -> Any:
+    """torch with as many threads as our kernels use."""
+    torch: Any = importlib.import_module("torch")
+    torch.set_num_threads(get_threads())
+    return torch
 
 
 def rounding_peers(fmt: Format, rounding: Rounding) -> Iterator[Peer]:
@@ -69,7 +77,7 @@ def _torch(fmt: Format, rounding: Rounding) -> Iterator[Peer]:
         return
 
     def prepare(x: Any, out: Any) -> Call:
-        torch: Any = importlib.import_module("torch")
+        torch = _torch_here()
         dtype, source, target = getattr(torch, TORCH[fmt.name]), *map(torch.from_numpy, (x, out))
         return lambda: target.copy_(source.to(dtype))
 
@@ -121,7 +129,7 @@ def _qtorch(fmt: Format, rounding: Rounding) -> Iterator[Peer]:
         return
 
     def prepare(x: Any, out: Any) -> Call:
-        torch: Any = importlib.import_module("torch")
+        torch = _torch_here()
         quant: Any = importlib.import_module("qtorch.quant")
         source = torch.from_numpy(x)
         return lambda: quant.float_quantize(
@@ -166,7 +174,7 @@ def arithmetic_peers(operation: str, fmt: Format) -> Iterator[tuple[str, Callabl
     if fmt.name in ("binary16", "bfloat16") and operation != "fma" and _installed("torch"):
 
         def prepare_torch(carriers: Any) -> Call:
-            torch: Any = importlib.import_module("torch")
+            torch = _torch_here()
             dtype = getattr(torch, TORCH[fmt.name])
             operands = [torch.from_numpy(x).to(dtype) for x in carriers]
             room = torch.empty_like(operands[0])

@@ -31,7 +31,7 @@ from fpsim.kernels.lanes import (
     umax,
     width_of,
 )
-from fpsim.kernels.macs import beyond, not_sum, round_product, round_sum, spread_macs
+from fpsim.kernels.macs import beyond, not_sum, round_product, round_sum, spread_macs, with_odd
 from fpsim.kernels.memory import copy_item, load_float, pointer, room, store_float
 from fpsim.kernels.round import RNE
 
@@ -99,7 +99,7 @@ def _separate(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
         seen = _look(product, p, product != product, rule, seen)
     if checked:
         p, seen = _edge(watched, product, p, rule, seen)
-    total = acc + p
+    total = with_odd(mode, acc + p, acc, p)
     result = round_sum(mode, total, rule)
     if watched == LOOK_FOR_ALL:
         seen = _look(total, result, not_sum(total, acc, p), rule, seen)
@@ -112,7 +112,7 @@ def _fused(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
     """acc = fl(acc + x y), and what was seen so far. A directed sum needs no odd digit."""
     mode, checked, watched = what
     product = x * y
-    total = acc + product
+    total = with_odd(mode, acc + product, acc, product)
     lost = total != total
     if mode == RNE:
         total = as_float(sum_to_odd(acc, product, width_of(total)))

@@ -9,7 +9,8 @@ RNA and RNZ), and its 24 or 53 digits are at least 2 p + 2. Then
 Products look at the smallest normal exponent at least; sums below it are exact.
 
 RNA and RNZ move x by one unit of the lanes away from or toward zero, and round to nearest: only
-middles change sides, all others are two units or more away from one.
+middles change sides, all others are two units or more away from one. RAZ and RTO cut to p digits,
+and go one unit further where that changed x; a sum that the processor cut is made odd before.
 
 Source    docs/semantics.md §1; Figueroa 1995 (double rounding is innocuous).
 """
@@ -21,9 +22,12 @@ from typing import NamedTuple
 from fpsim.kernels.formula import formula
 from fpsim.kernels.lanes import as_bits, as_float, infinity_like, select, sign_like, umax
 from fpsim.kernels.memory import splat_item
-from fpsim.kernels.round import RNA, RNZ, RTZ
+from fpsim.kernels.round import RAZ, RNA, RNZ, RTO, RTZ
 
-__all__ = ["FIELDS", "MacRule", "beyond", "not_sum", "round_product", "round_sum", "spread_macs"]
+__all__ = [
+    "FIELDS", "MacRule", "beyond", "not_sum", "round_product", "round_sum", "spread_macs",
+    "with_odd",
+]  # fmt: skip
 
 
 class MacRule(NamedTuple):
@@ -31,6 +35,7 @@ class MacRule(NamedTuple):
 
     floor: int  # exponent field of the smallest normal number
     step: int  # 1.5 * 2**(digits - p), as what it adds to the bits of a power of two
+    unit: int  # 2**(p - 1), likewise
     over_pos: int  # smallest positive number that overflows, …
     over_neg: int  # … and the largest negative one, with its sign
     value_pos: int  # what it becomes
@@ -55,15 +60,21 @@ def _to_grid(mode, bits, field, rule):  # type: ignore[no-untyped-def]
     """x rounded by the grid of numbers with this exponent field; its sign stays, also of zero."""
     sign = bits & sign_like(bits)
     magic = field + rule.step
-    if mode == RTZ:
+    if mode in (RTZ, RAZ, RTO):
         magic = magic | sign
     if mode == RNA:
         bits = bits + 1
     if mode == RNZ:
         bits = bits - select(bits == sign, bits ^ bits, (bits ^ bits) + 1)
     magic = as_float(magic)
-    rounded = as_bits((as_float(bits) + magic) - magic)
-    return as_float((rounded & ~sign_like(bits)) | sign)
+    shifted = as_float(bits) + magic
+    rounded = shifted - magic
+    if mode in (RAZ, RTO):
+        further = rounded != as_float(bits)
+        if mode == RTO:
+            further = further & ((as_bits(shifted) & 1) == 0)
+        rounded = select(further, rounded + as_float((field - rule.unit) | sign), rounded)
+    return as_float((as_bits(rounded) & ~sign_like(bits)) | sign)
 
 
 def round_product(mode, x, rule):  # type: ignore[no-untyped-def]
@@ -91,3 +102,14 @@ def not_sum(s, x, y):  # type: ignore[no-untyped-def]
     It lies between half and twice the larger one, so the difference to that one is exact.
     """
     return ((s - x) != y) | ((s - y) != x)
+
+
+def with_odd(mode, s, x, y):  # type: ignore[no-untyped-def]
+    """The sum s of x and y, cut by the processor, with an odd last digit where something was lost.
+
+    Only for the modes that need it.
+    """
+    if mode not in (RAZ, RTO):
+        return s
+    bits = as_bits(s)
+    return as_float(select(not_sum(s, x, y), bits | 1, bits))
