@@ -6,6 +6,7 @@ Kinds: differential (oracle, matmul of unfolded data), law (inner products), cor
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import NamedTuple
 
 import numpy as np
@@ -275,6 +276,50 @@ def test_more_taps_than_a_window_are_stored_again():
     w[0, :, 0, 0] = 2048.0, 0.0, 0.0, 1.0, 1.0, 1.0
     got = conv2d(x, half.array(w), "SLIC_F16_F16", padding="VALID").values.item()
     assert got == 2050.0  # 2049 stored as 2048, then 2050
+
+
+def test_zeros_around_an_image_meet_the_weights_and_zeros_of_a_pass_meet_zeros():
+    x, w = HALF.array(np.ones((1, 1, 2, 3))), np.ones((1, 3, 3, 1))
+    w[0, 2] = np.inf
+    context = fp.Context(fp.BINARY32)
+    got = conv2d(x, HALF.array(w), "SLIC_F16_F32", context=context).values.ravel()
+    assert np.isinf(got[0])
+    assert np.isnan(got[1])  # an infinity times the zero to the right of the image
+    assert context.flags == fp.Flags.INVALID
+    x.values[...] = np.inf
+    context = fp.Context(fp.BINARY32)
+    w = HALF.array(np.ones((1, 1, 3, 1)))
+    assert np.isinf(conv2d(x, w, "SLIC_F16_F32", context=context).values).all()
+    assert context.flags == fp.Flags.NONE  # three channels of four, one tap of four
+
+
+@pytest.mark.source("S4-49")
+def test_half_partials_lose_more_than_float_ones():
+    rng = np.random.default_rng(3)
+    x, w = HALF.array(rng.random((1, 8, 8, 64))), HALF.array(rng.random((3, 3, 64, 4)))
+    exact = conv2d(x.to(fp.BINARY32), w.to(fp.BINARY32), "AMP_F32_F32").values
+    errors = [
+        np.abs(conv2d(x, w, "AMP_F16_F32", context=HALF, partials=p).values - exact).max()
+        for p in (fp.BINARY32, fp.BINARY16)
+    ]
+    assert 2 * errors[0] < errors[1]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_batch_is_unfolded_as_a_whole(way):
+    """The windows of this one are 72 MiB; what is held besides the result is far less."""
+    case = Case((64, 64), 64, (3, 3), 64, batch=8)
+    x, w, y = (HALF.zeros(shape) for shape in case.shapes())
+    a, b, result = {
+        "forward": (x, w[..., :1], (8, 64, 64, 1)),
+        "input_gradient": (y, w[:, :, :1], (8, 64, 64, 1)),
+        "weight_gradient": (x, y[..., :1], (3, 3, 64, 1)),
+    }[way]
+    tracemalloc.start()
+    case.run(way, a, b, "AMP_F16_F16", result)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40 << 20
 
 
 @pytest.mark.parametrize("way", WAYS)
