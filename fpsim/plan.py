@@ -89,6 +89,8 @@ def exact_width(operation: str, settings: Settings, input_size: int) -> int:
     if (
         input_size == 8
         or not _fits_32(fmt)
+        # Where the lanes' own subnormals are the format's, their depth does not show.
+        or (fmt.emin == -126 and settings.random_most > settings.random_bits)
         or getattr(settings.rounding, "residual", "truncate") != "truncate"
     ):
         return 64

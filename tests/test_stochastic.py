@@ -90,6 +90,19 @@ def test_overflow_is_raised_by_the_patterns_that_overflow(fmt: fp.Format) -> Non
         assert (value == fmt.max) == (not goes_up)
 
 
+@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.BFLOAT16, fp.E4M3FN, fp.BINARY32], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_no_digit_sees_never_goes_up(fmt: fp.Format, dtype: type) -> None:
+    """R of all ones with the most bits: 0, and less than 2**-bits of the quantum, stay."""
+    bits = fmt.sr_bits_max
+    quantum = fmt.smallest_subnormal
+    x = np.array([0.0, -0.0, quantum * 2.0**-bits / 2, quantum * 2.0**-bits], dtype)
+    ones = np.full(x.size, (1 << bits) - 1)
+    seen = [0, 0, 0, float(x[3] > 0)]  # the last is lost where the input type has no such number
+    got = fp.round_to(x, fmt, fp.SR(bits), random=ones)
+    np.testing.assert_array_equal(got / quantum, seen)
+
+
 def test_one_fair_bit_moves_only_what_is_not_exact() -> None:
     values = [1.0, 1 + 2.0**-30, -(1 + 2.0**-30), 2.0**-40]
     for pattern, expected in (
@@ -100,16 +113,20 @@ def test_one_fair_bit_moves_only_what_is_not_exact() -> None:
         assert context.array(values).values.tolist() == expected
 
 
-def test_the_devices_rule_looks_at_more_digits_below_the_normals() -> None:
+@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.BFLOAT16], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_devices_rule_looks_at_more_digits_below_the_normals(
+    fmt: fp.Format, dtype: type
+) -> None:
     """A result k binades below the smallest normal uses min(13 + k, 16) digits."""
     rule = fp.SR(bits=13, subnormal_bits=16)
     for k in range(8):
-        digits = 13 if k == 0 else min(13 + k, 16)
-        value = 2.0 ** (-14 - k) + 2.0**-24 * (2.0**-digits if k else 2.0**-13)
+        digits = min(13 + k, 16)
+        value = 2.0 ** (fmt.emin - k) + fmt.smallest_subnormal * 2.0**-digits
         patterns = np.array([(1 << digits) - 1, (1 << digits) - 2])
-        context = fp.Context(fp.BINARY16, rounding=rule, bits=fp.Replay([patterns]))
-        up, stays = context.array([value, value]).values.tolist()
-        assert up > stays == 2.0 ** (-14 - k), k
+        context = fp.Context(fmt, rounding=rule, bits=fp.Replay([patterns]))
+        up, stays = context.array(np.array([value, value], dtype)).values.tolist()
+        assert up > stays == 2.0 ** (fmt.emin - k), k
 
 
 @pytest.mark.parametrize("operation", ["add", "multiply", "divide", "sqrt", "fma"])

@@ -33,7 +33,7 @@ start = time.perf_counter(); import fpsim; print(time.perf_counter() - start)
 
 FIRST = """
 import time, numpy as np, fpsim
-x = fpsim.Context(fpsim.BINARY16).wrap(np.ones(16, np.float32))
+x = fpsim.Array(np.ones(16, np.float32), fpsim.Context(fpsim.BINARY16))  # no kernel yet
 start = time.perf_counter(); x + x; print(time.perf_counter() - start)
 """
 

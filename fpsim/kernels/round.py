@@ -88,8 +88,9 @@ def round_random(mode, a, word, low, rule, width):  # type: ignore[no-untyped-de
     random = _top_bits(word, low, d - rule.drop, rule, width)
     main = (a + (random >> (width - kept))) & ~below
     significand = (a & (rule.hidden - 1)) | rule.hidden
-    shift = umin(umax(d, zero + digits) - digits, zero + (width - 1))
-    tail = (significand << (width - digits)) >> shift
+    shift = umax(d, zero + digits) - digits
+    tail = (significand << (width - digits)) >> umin(shift, zero + (width - 1))
+    tail = select(shift < width, tail, zero)  # 0 and what lies below every digit never go up
     return select(small, select(tail > ~random, rule.quantum, zero), main)
 
 
