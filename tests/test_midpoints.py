@@ -9,6 +9,7 @@ Quick tier: a stride of codes, fewer modes and policies.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ class Grid:
         return cls(fmt, np.append(values, 2 * values[-1] - values[-2]))
 
 
+@lru_cache
 def largest(fmt: Format) -> int:
     """Code of the largest finite number."""
     return max(c for c in range(fmt.n_codes // 2) if oracle.decode(c, fmt).kind == "finite")
