@@ -182,7 +182,9 @@ def _looks(variants: Sequence[Variant]) -> Looks:
 
     colours = [drawing.GREY, drawing.PURPLE, drawing.GREEN, drawing.BLUE, drawing.ORANGE,
                drawing.SKY, drawing.RED, drawing.BLACK]  # fmt: skip
+    # The first lines are the widest, so that coinciding ones are all seen.
+    widths = np.linspace(4.0, 1.4, len(variants))
     return {
-        variant.name: {"color": colours[i % len(colours)], "linestyle": "-"}
-        for i, variant in enumerate(variants)
+        variant.name: {"color": colours[i % len(colours)], "linestyle": "-", "linewidth": width}
+        for i, (variant, width) in enumerate(zip(variants, widths, strict=True))
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -63,21 +63,25 @@ def _place(tensor: str) -> tuple[str, str]:
 # Panels ---------------------------------------------------------------------------------------
 
 #: Colour, line style … of each variant, by its name, in the order of the panels' rows.
-Looks = Mapping[str, Mapping[str, str]]
+Looks = Mapping[str, Mapping[str, Any]]
 
 
 def plot_losses(axes: Axes, result: Result, looks: Looks, bands: Iterable[str] = ()) -> None:
     """Mean loss per epoch; a band over all seeds for those named."""
+    from matplotlib.ticker import MaxNLocator
+
     for name, look in looks.items():
         rows = result.select(part="loss", policy=name)
         epochs = sorted({int(str(row["epoch"])) for row in rows})
         each = np.array([[r["loss"] for r in rows if r["epoch"] == e] for e in epochs])
-        axes.plot(epochs, each.mean(axis=1), label=name, **look)
+        marker = "o" if len(epochs) < 10 else ""
+        axes.plot(epochs, each.mean(axis=1), label=name, marker=marker, **look)
         if name in bands:
             low, high = each.min(axis=1), each.max(axis=1)
             axes.fill_between(epochs, low, high, color=look["color"], alpha=0.12, linewidth=0)
     axes.set(title="Training loss" + (" (bands: all seeds)" if bands else ""), xlabel="epoch",
              ylabel="cross-entropy (nats)", xlim=(1, max(2, *epochs)))  # fmt: skip
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize=9, loc="lower left")
 
 

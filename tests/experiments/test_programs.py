@@ -142,9 +142,13 @@ def test_a_trap_stops_with_the_registers(capsys):
 TINY = ["--batch-size", "2", "--limit", "4", "--epochs", "1", "--no-warm-up"]
 RUNS = {
     "stochastic_rounding": pick(
-        ["float16 8"], ["float16 8", "float32 8", "float16 14"], ["float16 20"]
+        ["float16 8"],
+        ["float16 8 --use-float16-partials", "float32 8", "float16 14"],
+        ["float16 20"],
     ),
-    "float32_parameter_updates": pick(["mixed"], ["mixed", "float32"], ["mixed"]),
+    "float32_parameter_updates": pick(
+        ["mixed"], ["mixed --use-float16-partials", "float32"], ["mixed"]
+    ),
 }
 
 
