@@ -16,6 +16,7 @@ from experiments.cli import run as command_line
 from experiments.programs import float32_parameter_updates, stochastic_rounding
 from experiments.programs.loop import Loop, run
 from experiments.programs.options import Options, options
+from fpsim import get_threads, set_threads
 from ipu.feed.data import digits
 from ipu.learn import ops
 from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale
@@ -192,6 +193,21 @@ def test_mixed_keeps_single_parameters_and_arms_every_exception():
     assert trainer.optimizer == Adam(0.01, epsilon=1e-4)
     single = float32_parameter_updates.build("float32", asked("--use-float16-partials"))
     assert str(single.policy) == "p=f32,c=f32,part=f32"
+
+
+def test_one_thread_or_two_train_the_same_bits():
+    found = []
+    before = get_threads()
+    for threads in (1, 2):
+        set_threads(threads)
+        try:
+            trainer = stochastic_rounding.build("float16", 8, True, asked("--learning-rate", "1"))
+            some = digits((32, 32, 3)).learn[:2]
+            trainer.step(some.values, some.labels)
+        finally:
+            set_threads(before)
+        found.append(bits(trainer))
+    assert found[0] == found[1]
 
 
 def test_the_resnet_has_the_layers_that_its_depth_says():
