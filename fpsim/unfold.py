@@ -9,6 +9,7 @@ Source    docs/semantics.md §5 (orders).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -102,27 +103,34 @@ def field(x: Carrier, shape: Geometry, first: int, last: int) -> Field:
     """The windows of outputs first … last - 1, counted in C order over images, rows, columns."""
     rows, columns = shape.output
     begin, end = first // columns, -(-last // columns)
-    line = (columns - 1) * shape.stride[1] + shape.kernel[1]
-    channels = x.shape[3]
-    pieces = []
-    for images, lines in _pieces(begin, end, rows):
-        height = (len(lines) - 1) * shape.stride[0] + shape.kernel[0]
-        pieces.append((images, lines, height))
-    size = sum(len(images) * height for images, _, height in pieces) * line * channels
-    values: Carrier = np.zeros(2 * size, x.dtype)
-    across = np.arange(columns) * shape.stride[1]
+    line = _extent(columns, 1, shape)
+    pieces = [
+        (images, lines, (len(images), _extent(len(lines), 0, shape), line, x.shape[3]))
+        for images, lines in _pieces(begin, end, rows)
+    ]
+    values: Carrier = np.zeros(2 * sum(math.prod(size) for *_, size in pieces), x.dtype)
     windows, at = [], 0
-    for images, lines, height in pieces:
-        part = values[at : at + len(images) * height * line * channels]
-        part = part.reshape(len(images), height, line, channels)
+    for images, lines, size in pieces:
+        part = values[at : at + math.prod(size)].reshape(size)
         _place(part, x[images.start : images.stop], shape, lines.start)
-        down = np.add.outer(
-            np.arange(len(images)) * height, np.arange(len(lines)) * shape.stride[0]
-        )
-        windows.append(at + (np.add.outer(down.reshape(-1) * line, across) * channels).reshape(-1))
+        windows.append(at + _starts(size, len(lines), shape))
         at += part.size
-    kept = np.concatenate(windows)[first - begin * columns : last - begin * columns]
-    return Field(values, kept, line, channels)
+    seen = np.concatenate(windows)[first - begin * columns : last - begin * columns]
+    return Field(values, seen, line, x.shape[3])
+
+
+def _extent(windows: int, axis: int, shape: Geometry) -> int:
+    """What so many windows span, down (axis 0) or across."""
+    return (windows - 1) * shape.stride[axis] + shape.kernel[axis]
+
+
+def _starts(size: tuple[int, ...], lines: int, shape: Geometry) -> Table:
+    """Where the windows of a piece (images, height, width, channels) begin in it."""
+    images, height, width, channels = size
+    down = np.add.outer(np.arange(images) * height, np.arange(lines) * shape.stride[0])
+    across = np.arange(shape.output[1]) * shape.stride[1]
+    starts: Table = np.add.outer(down.reshape(-1) * width, across).reshape(-1) * channels
+    return starts
 
 
 def _pieces(begin: int, end: int, rows: int) -> Iterator[tuple[range, range]]:
@@ -163,7 +171,7 @@ def blocks(x: Carrier, shape: Geometry, multiple: int = 1) -> Iterator[tuple[int
     Every block but the last has a multiple of so many outputs.
     """
     rows, columns = shape.output
-    line = ((columns - 1) * shape.stride[1] + shape.kernel[1]) * x.shape[3]
+    line = _extent(columns, 1, shape) * x.shape[3]
     # The window's own height comes once more with every image.
     lines = max(1, _PIECE // max(1, line) * rows // (rows * shape.stride[0] + shape.kernel[0]))
     step = max(1, lines * columns // multiple) * multiple
