@@ -149,6 +149,23 @@ def test_hard_cases_agree_with_the_enclosures(name, monkeypatch):
     np.testing.assert_array_equal(found.values, usual.values)
 
 
+@pytest.mark.parametrize(
+    ("rounding", "digits"), [(RNE, 11), (RTP, 11), (SR(13), 24), (SR(13, "half"), 24), (SR(), 51)]
+)
+def test_places_where_a_rounding_changes_its_mind_are_looked_at_closely(
+    rounding, digits, monkeypatch
+):
+    """1 + 2^-d is one of them for the d up to the last digit that the rounding looks at."""
+    asked = []
+    monkeypatch.setattr(hard_cases, "to_odd", lambda name, x: asked.append(x) or 1.0)
+    for d in range(1, 53):
+        near = enclosures.Enclosure(*(np.array([v]) for v in (1 + 2.0**-d, 0.0, 2.0**-60)))
+        monkeypatch.setitem(elementary.FUNCTIONS, "exp", lambda x, near=near: near)
+        asked.clear()
+        elementary.exp(Context(BINARY16, rounding=rounding).array([0.5]))
+        assert len(asked) == (d <= digits)
+
+
 EDGES = [
     ("exp", [0.0, -0.0, np.inf, -np.inf], [1.0, 1.0, np.inf, 0.0], Flags.NONE),
     ("log", [1.0, np.inf], [0.0, np.inf], Flags.NONE),

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 
-from fpsim import BINARY16, BINARY32
+from fpsim import BINARY16, BINARY32, Replay
 from fpsim.geometry import geometry
 from fpsim.oracle import elementwise_R
 from ipu.learn import ops
@@ -275,6 +275,13 @@ def test_dropout_keeps_by_the_device_s_bits(esr):
     assert device.clock.operation == 6
     np.testing.assert_array_equal(gradient_of(y, [x], np.ones(shape))[0], np.where(kept, share, 0))
     assert device.clock.operation == 6
+
+
+def test_dropout_takes_sixteen_bits():
+    device = machine()
+    device.source = Replay([[0, 32767, 65534, 65535]])
+    x = leaf(device, np.ones(4), BINARY32)
+    assert ops.dropout(x, keep=2.0**-16).array.values.tolist() == [0, 0, 0, 65536]
 
 
 def test_dropout_keeps_everything_or_refuses():

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from fpsim import BFLOAT16, BINARY16, BINARY32
+from fpsim import BFLOAT16, BINARY16, BINARY32, Flags
 from fpsim.codes import from_codes
 from ipu.machine import Device, FpCtl
 
@@ -74,16 +74,19 @@ def test_sums(fmt, denormals, axes, tiny):
 
 @pytest.mark.parametrize("esr", [False, True])
 @pytest.mark.parametrize("first", [False, True])
-@pytest.mark.parametrize("shape", [(12,), (1, 12), (7, 12), (1,), (50, 1, 1), (1, 1, 12)])
+@pytest.mark.parametrize("shape", [(12,), (1, 12), (7, 12), (1,), (150, 1, 1), (1, 1, 12)])
 def test_what_repeats_is_read_as_if_written_out(esr, first, shape):
     device = Device(control=FpCtl(esr=esr), seed=3)
     rng = np.random.default_rng(4)
-    x, y = (device.from_host(rng.standard_normal(s), BINARY16) for s in ((50, 7, 12), shape))
+    x, y = (device.from_host(rng.standard_normal(s), BINARY16) for s in ((150, 7, 12), shape))
     wide = device.from_host(np.broadcast_to(y.values, x.shape), BINARY16)
-    found = []
+    found, raised = [], []
     for other in (y, wide):
         device.clock.operation = 9
+        device.context(BINARY16).clear_flags()
         found.append(device.multiply(other, x) if first else device.multiply(x, other))
+        raised.append(device.context(BINARY16).flags)
+    assert raised[0] == raised[1] != Flags.NONE
     np.testing.assert_array_equal(found[0].values, found[1].values)
 
 
