@@ -32,14 +32,17 @@ SAVE_SECONDS = 30.0
 def run(loop: Loop) -> int:
     """Train to the end; the exit status.
 
-    A trap ends the run with the registers and status 1, ^C after the step with status 130. Where a
-    checkpoint folder is given, the same command goes on from there.
+    A trap ends the run with the registers and status 1, a full disk with status 1, ^C after the
+    step with status 130. Where a checkpoint folder is given, the same command goes on from there.
     """
     with _notes(), interrupt_later() as interrupted:
         try:
             finished = loop.train(interrupted)
         except FloatingPointTrap as trap:
             print(f"stopped by an exception in batch {loop.batches.position}: {trap}")
+            return 1
+        except OSError as error:
+            print(f"stopped after batch {loop.batches.position}: {error}", file=sys.stderr)
             return 1
     if not finished:
         kept = f"; the state is in {loop.keeper.path}" if loop.keeper else "; nothing was saved"

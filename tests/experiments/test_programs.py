@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -127,6 +128,23 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     assert run(loop("--no-warm-up", "--checkpoint", str(tmp_path))) == 0
     with pytest.raises(ValueError, match=r"is of another run: .* limit=40.* asked for: .*seed=1"):
         loop("--no-warm-up", "--checkpoint", str(tmp_path), "--seed", "1")
+
+
+def test_a_full_disk_stops_with_one_sentence(tmp_path, monkeypatch, capsys):
+    assert run(loop("--epochs", "1", "--checkpoint", str(tmp_path), "--no-warm-up")) == 0
+    capsys.readouterr()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert run(loop("--checkpoint", str(tmp_path), "--no-warm-up")) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("stopped after batch 8: checkpoint=")
+    assert "could not be written (No space left on device)" in error
+    monkeypatch.undo()
+    assert run(loop("--checkpoint", str(tmp_path), "--no-warm-up")) == 0
+    assert "resumed after batch 4" in capsys.readouterr().out
 
 
 def test_a_trap_stops_with_the_registers(capsys):
