@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from fpsim.codes import from_codes, to_codes
 from fpsim.files import write_whole
-from fpsim.formats import Format, find_format
-from ipu.learn.state import Kept, State
+from ipu.learn.state import Kept, State, format_named
 
 __all__ = ["VERSION", "Keeper", "interrupt_later", "load", "save"]
 
@@ -85,20 +84,14 @@ def _packed(key: str, item: Any, arrays: Codes) -> Any:
     """Numbers as they are; the codes of values go to the arrays, their key and format stay."""
     if not isinstance(item, Kept):
         return item
-    arrays[key] = to_codes(item.values, _format(item.format))
+    arrays[key] = to_codes(item.values, item.record)
     return {"key": key, "format": item.format}
 
 
 def _unpacked(path: Path, item: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     if not isinstance(item, dict):
         return item
-    return Kept(item["format"], from_codes(arrays[item["key"]], _format(item["format"])))
-
-
-def _format(name: str) -> Format:
-    found = find_format(name)
-    assert isinstance(found, Format)
-    return found
+    return Kept(item["format"], from_codes(arrays[item["key"]], format_named(item["format"])))
 
 
 def _read(path: Path) -> tuple[dict[str, Any], Codes]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ipu.learn.train import Trainer
     from ipu.machine.device import Device
 
-__all__ = ["Kept", "Number", "Positioned", "State", "restore", "take"]
+__all__ = ["Kept", "Number", "Positioned", "State", "format_named", "restore", "take"]
 
 Number = bool | int | float | str | None
 
@@ -33,6 +33,18 @@ class Kept(NamedTuple):
 
     format: str
     values: NDArray[Any]
+
+    @property
+    def record(self) -> Format:
+        """The format."""
+        return format_named(self.format)
+
+
+def format_named(name: str) -> Format:
+    """A format of numbers, by the name that `Kept` keeps."""
+    found = find_format(name)
+    assert isinstance(found, Format)
+    return found
 
 
 class Positioned(Protocol):
@@ -150,7 +162,7 @@ def restore(trainer: Trainer, state: State, source: Positioned | None = None) ->
     trainer.loss_scale = _loss_scale(trainer.loss_scale, state.loss_scale)
     device.clock.operation = state.operation
     for name, flags in state.flags.items():
-        device.context(_format(name)).flags = Flags(flags)
+        device.context(format_named(name)).flags = Flags(flags)
     if device.counts is not None:
         device.counts.clear()
         for tensor, operation, row in state.counts or []:
@@ -181,16 +193,10 @@ def _words(found: tuple[str, tuple[int, ...]] | None) -> str:
     return "missing" if found is None else f"{found[0]} of shape {found[1]}"
 
 
-def _format(name: str) -> Format:
-    found = find_format(name)
-    assert isinstance(found, Format)
-    return found
-
-
 def _given(device: Device, item: Kept | Number) -> Any:
     if not isinstance(item, Kept):
         return item
-    return device.context(_format(item.format)).wrap(item.values.copy())
+    return device.context(item.record).wrap(item.values.copy())
 
 
 def _loss_scale(template: LossScale, values: Mapping[str, Any]) -> LossScale:
