@@ -7,18 +7,20 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpsim.arithmetic import apply
-from fpsim.bits import Philox, Replay
+from fpsim.bits import Replay, check_seed
 from fpsim.codes import from_codes, to_codes
 from fpsim.context import Context
 from fpsim.formats import Format, ScaleFormat
 from fpsim.inputs import floats
 from fpsim.rounding import RNE, Rounding
+from fpsim.settings import Settings
 
 __all__ = ["decode", "encode", "round_to"]
 
@@ -44,16 +46,22 @@ def round_to(
     >>> round_to([0.1, 70000.0], fp.BINARY16, overflow="saturate")
     array([9.9975586e-02, 6.5504000e+04], dtype=float32)
     """
-    source = Philox(seed) if random is None else Replay([np.asarray(random)])
-    context = Context(fmt, rounding=rounding, bits=source, **policies)
-    if random is not None and not context.rounding.stochastic:
-        raise ValueError(
-            f"random= is for stochastic modes; rounding={context.rounding} has no bits"
-        )
+    settings = _settings(fmt, rounding, **policies)
     values = floats(x)
-    bits = context.draw(values.shape, context.settings)
-    result, _ = apply("convert", (values,), context.settings, out=out, track=False, **bits)
+    bits: dict[str, Any] = {"seed": check_seed(seed)}
+    if random is not None:
+        if not settings.rounding.stochastic:
+            raise ValueError(f"random= is for stochastic modes; rounding={rounding} has no bits")
+        given = Replay([np.asarray(random)])
+        bits["random"] = given.draw(0, values.shape, settings.random_most)
+    result, _ = apply("convert", (values,), settings, out=out, track=False, **bits)
     return float(result) if result.ndim == 0 and out is None else result
+
+
+@lru_cache(maxsize=256)
+def _settings(fmt: Format, rounding: Rounding | str, **policies: Any) -> Settings:
+    """Made once: the choices are checked there, and kernels that they found stay with them."""
+    return Context(fmt, rounding=rounding, **policies).settings
 
 
 def encode(x: Any, fmt: Format | ScaleFormat, rounding: Rounding = RNE) -> Any:
