@@ -5,12 +5,11 @@ Source    docs/semantics.md §5.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.arithmetic import Carrier
+from fpsim.engine_tiles import pairs
 from fpsim.formats import BINARY32, Format
 from fpsim.kernels.unit_general import run_pass, split_operand
 from fpsim.parallel import run_blocks
@@ -59,16 +58,9 @@ def _split(product: Product, operand: Carrier, fmt: Format) -> Split:
         operand.view(np.uint32), significands, exponents, fmt.precision, fmt.emin, int(flush)
     )
     if product.unit.order == "pairs":
-        order = _pairs(product.unit.channels, k)
+        order = pairs(product.unit.channels, k)
         return significands[:, order], exponents[:, order]
     return significands, exponents
-
-
-@lru_cache(maxsize=64)
-def _pairs(channels: int, k: int) -> NDArray[np.intp]:
-    """Of each pass the terms with bit 1 of their number clear, then the others."""
-    number = np.arange(k)
-    return np.argsort(number // channels * 2 + (number >> 1 & 1), kind="stable")
 
 
 def _run_rows(

@@ -1,72 +1,52 @@
-"""Products through windowed units by the kernel in binary64 lanes, where its conditions hold.
+"""Products through windowed units by the loop of tiles, where its conditions hold.
 
-Source    docs/semantics.md §5; the bounds are derived at `_fits`.
+In 32-bit lanes twice as many outputs stand side by side; they serve windows of few digits and
+exponents that are not far apart.
+
+Source    docs/semantics.md §5; the bounds are derived at `_fits` and `_narrow`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
 
 from fpsim.arithmetic import Carrier
-from fpsim.formats import BINARY32, Format
-from fpsim.kernels.elementwise import NO_WORDS
-from fpsim.kernels.gemm_window import (
-    COLUMNS,
-    CUT,
-    NEAREST,
-    ROWS,
-    WHOLE,
-    WindowVariant,
-    pack,
-    window_kernel,
-)  # fmt: skip
-from fpsim.parallel import run_blocks
+from fpsim.engine_tiles import Table, Task, run_tiles, variant
+from fpsim.formats import BINARY32
+from fpsim.kernels.gemm_window import CUT, NEAREST, WHOLE
+from fpsim.kernels.panels import Shift
+from fpsim.kernels.tiles import WINDOW_32, WINDOW_64
+from fpsim.operand import Operands
 from fpsim.places import Places
-from fpsim.product import Marks, Product, nearest
+from fpsim.product import Marks, Product, Store, nearest
 from fpsim.rounding import RNE, RTZ
 
-__all__ = ["NO_CONSTANTS", "Packed", "packed", "run_tiles", "run_window"]
+__all__ = ["run_window"]
 
-#: Random words of a block of rows, at most, and products below which one thread is enough.
-_WORDS, _SMALLEST = 1 << 20, 1 << 19
+#: Exponent fields of lanes: bits below them, bias, and what a zero of the left and of the right
+#: operand counts with: below every other, alone or together with a number.
+_FIELDS = {32: (23, 127, -60, -190), 64: (52, 1023, 623, -400)}
 
-NO_CONSTANTS = np.zeros(64, np.uint64)
-
-Words = NDArray[np.uint32]
-
-#: Largest exponent of an operand that is not finite.
-_INFINITE = 1 << 16
-
-_NO_WORDS = NO_WORDS.reshape(1, -1)
+#: Largest exponent of a number in lanes of 32 bits.
+_FAR = 60
 
 
-class Packed(NamedTuple):
-    """An operand in panels, and the smallest and largest exponent of its numbers."""
+class Sums(NamedTuple):
+    """How the sums of a unit's calls are rounded."""
 
-    values: Carrier
-    exponents: NDArray[np.uint64]
-    low: int
-    high: int
-
-
-class Plan(NamedTuple):
-    """A record as the kernel takes it."""
-
-    variant: WindowVariant
-    constants: NDArray[np.uint64]
-    window: int
-    edge: np.uint64
+    how: int
+    precision: int  # CUT: digits that stay
+    emin: int  # WHOLE: of subnormal accumulators
+    store: Store | None
 
 
 @lru_cache(maxsize=256)
-def _plan(product: Product) -> Plan | None:
-    """How the kernel runs a product; None for records it does not know."""
-    unit, store = product.unit, product.store
+def _sums(product: Product) -> Sums | None:
+    """None for records that the loop does not know."""
+    unit, accumulator = product.unit, product.unit.accumulator
     if (
         unit.window is None
         or unit.cut != "truncate"
@@ -75,102 +55,89 @@ def _plan(product: Product) -> Plan | None:
         or unit.window + (unit.terms + 1).bit_length() > 50
     ):
         return None
-    accumulator, edge, sums = unit.accumulator, 0, NEAREST
     if accumulator.emin == BINARY32.emin and unit.rounding is RTZ:
-        sums, edge = CUT, (1 << 64) - (1 << (53 - accumulator.precision))
-    elif accumulator == unit.partials and unit.chain == 1 and unit.rounding is RNE:
-        if accumulator != BINARY32:
-            sums, edge = WHOLE, (1023 + accumulator.emin) << 52
-            store = nearest(accumulator)
-    elif accumulator != BINARY32:
-        return None
-    how = (store.wide.mode, False, store.wide.residual) if store else (0, False, 0)
-    variant = WindowVariant(unit.terms, unit.chain, sums, int(store is not None), *how)
-    constants = store.wide.constants if store else NO_CONSTANTS
-    return Plan(variant, constants, unit.window, np.uint64(edge))
+        return Sums(CUT, accumulator.precision, 0, product.store)
+    if accumulator == BINARY32:
+        return Sums(NEAREST, 24, 0, product.store)
+    if accumulator == unit.partials and unit.chain == 1 and unit.rounding is RNE:
+        return Sums(WHOLE, 24, accumulator.emin, nearest(accumulator))
+    return None
 
 
 def run_window(
-    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places
-) -> bool:  # fmt: skip
+    product: Product, operands: Operands, values: Carrier, marks: Marks, places: Places
+) -> bool:
     """One matrix product into values and marks; False if this kernel must not run it."""
-    found = _plan(product)
-    if found is None:
+    sums = _sums(product)
+    if sums is None or not _fits(product, operands):
         return False
-    variant, constants, window, edge = found
-    loop = window_kernel(variant._replace(low=places.low and product.store is not None))
-    depth = product.depth(a.shape[1])
-    columns = packed(b.T, COLUMNS, depth, product.b, np.float32)
-    rows = packed(a, ROWS, depth, product.a, np.float64, bias=1023, scale=product.scale)
-    low = rows.low + columns.low + product.scale
-    high = rows.high + columns.high + product.scale
-    if not _fits(low, high, a.shape[1], window, values):
-        return False
-
-    def call(tiles: slice, out: Carrier, out_marks: Marks, words: Words) -> int:
-        flags: int = loop(
-            rows.values[tiles], rows.exponents[tiles], columns.values, columns.exponents, out,
-            out_marks, words, constants, window, edge,
-        )  # fmt: skip
-        return flags
-
-    run_tiles(product, call, rows, values, marks, places, a.shape[1])
-    return True
+    width = 32 if _narrow(product, operands, sums) else 64
+    kind = WINDOW_32 if width == 32 else WINDOW_64
+    made, constants = variant(kind, product, sums.store, places, width, sums=sums.how)
+    own = width == 32 and product.scale == 0
+    task = Task(
+        made, width, constants, _numbers(product, sums, width),
+        Table(0 if own else width, width, _shift(product, width, left=True)),
+        Table(32, width, _shift(product, width, left=False)),
+    )  # fmt: skip
+    return run_tiles(product, task, operands, values, marks, places) is not None
 
 
-def run_tiles(
-    product: Product, call: Callable[[slice, Carrier, Marks, Words], int], rows: Packed,
-    values: Carrier, marks: Marks, places: Places, k: int,
-) -> None:  # fmt: skip
-    """Blocks of rows on several threads, each with the random words of its stores."""
-    n = values.shape[1]
-    passes = product.passes(k) if places.active and product.store else 0
-    step = max(1, _WORDS // (passes * n * ROWS)) if passes else values.shape[0]
-
-    def work(begin: int, end: int) -> int:
-        flags = 0
-        for t in range(begin, end, step):
-            stop = min(t + step, end)
-            part = slice(t * ROWS, min(stop * ROWS, values.shape[0]))
-            out = values[part]
-            words = places.part(part.start).block(passes, out.shape) if passes else _NO_WORDS
-            flags |= call(slice(t, stop), out, marks[part], words)
-        return flags
-
-    run_blocks(work, 0, rows.values.shape[0], max(1, _SMALLEST // max(1, n * k * ROWS)))
+def _numbers(product: Product, sums: Sums, width: int) -> Carrier:
+    """The fields that undo the window, up and down, and the edge of the sums."""
+    assert product.unit.window is not None
+    place, bias, _, _ = _FIELDS[width]
+    all_ones, down = (1 << width) - 1, product.unit.window << place
+    edge = all_ones >> (place + 1 - sums.precision) << (place + 1 - sums.precision)
+    if sums.how == WHOLE:
+        edge = (bias + sums.emin) << place
+    up = (2 * bias << place) + down
+    return np.array([n & all_ones for n in (up, down, edge)], f"u{width // 8}")
 
 
-def packed(
-    operand: Carrier, width: int, depth: int, fmt: Format, dtype: DTypeLike, *, bias: int = 0,
-    scale: int = 0, tables: bool = True, even: bool = False,
-) -> Packed:  # fmt: skip
-    """Rows of an operand as panels (tiles, depth, width), padded with zeros."""
-    rows, k = operand.shape
-    tiles, whole = -(-rows // width), rows // width
-    kept = tiles + tiles % 2 if even else tiles
-    # Eight elements are packed at a time, which four rows of an odd depth may end in the middle of.
-    made = kept + kept % 2 if depth * width % 8 else kept
-    panels = np.zeros((made, depth, width), np.float32)
-    panels[:whole, :k] = operand[: whole * width].reshape(whole, width, k).swapaxes(1, 2)
-    if whole < tiles:
-        panels[whole, :k, : rows - whole * width] = operand[whole * width :].T
-    values: Carrier = np.empty(panels.shape, dtype)
-    exponents = np.empty(panels.shape if tables else (0,), np.uint64)
-    low, high, finite = pack(
-        panels.view(np.uint32), values, exponents, bias + scale, fmt.emin, 2.0**scale
-    )
-    return Packed(values[:kept], exponents[:kept], low, high if finite else _INFINITE)
+def _shift(product: Product, width: int, *, left: bool) -> Shift:
+    """Exponents as the lanes count them; those of the left operand carry bias and scale."""
+    _, bias, zero_left, zero_right = _FIELDS[width]
+    if left:
+        return Shift(bias + product.scale, zero_left, product.a.emin, 2.0**product.scale, False)
+    return Shift(0, zero_right, product.b.emin, 1.0, False)
 
 
-def _fits(low: int, high: int, k: int, window: int, start: Carrier) -> bool:
-    """Whether no sum can overflow or be subnormal, the operands being finite.
+def _fits(product: Product, operands: Operands) -> bool:
+    """Whether all is finite and no sum can overflow or be subnormal.
 
     A product is below 2**(high + 2), and all sums are multiples of 2**(low - window) or of what the
     start is a multiple of.
     """
-    if high + 2 + k.bit_length() > 120 or low - window < -126 or not np.isfinite(start).all():
+    window = product.unit.window
+    assert window is not None
+    if not operands.finite:
         return False
-    if not start.any():
-        return True
-    size = np.abs(start[start != 0])
-    return bool(size.max() < 2.0**120 and size.min() >= 2.0 ** (window - 126))
+    low, high = operands.exponents(product)
+    if high + 2 + len(operands.a.offsets).bit_length() > 120 or low - window < -126:
+        return False
+    start = operands.reach_start
+    return not start.most or (start.most < 2.0**120 and start.least >= 2.0 ** (window - 126))
+
+
+def _narrow(product: Product, operands: Operands, sums: Sums) -> bool:
+    """Whether lanes of 32 bits serve: products exact, their sums below 2**31, exponents in a field.
+
+    A product has a significand below 4, cut to `window` digits. The
+    scale 2**(window - emax) must be a normal number; emax is at least low - window.
+    """
+    unit, window = product.unit, product.unit.window
+    assert window is not None
+    if product.a.precision + product.b.precision > 24 or 4 * unit.terms > 2 ** (31 - window):
+        return False
+    if sums.store is not None and sums.store.chosen.constants.dtype != np.uint32:
+        return False
+    high = max(
+        operands.reach_a.exponents(product.a.emin)[1] + product.scale,
+        operands.reach_b.exponents(product.b.emin)[1],
+    )
+    low, _ = operands.exponents(product)
+    least = low - window
+    if operands.reach_start.most:
+        least = min(least, int(np.frexp(operands.reach_start.least)[1]) - 1)
+    return high <= _FAR and window > 1 and least + 126 > window

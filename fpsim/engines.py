@@ -16,7 +16,7 @@ from fpsim.engine_exact import run_exact
 from fpsim.engine_fused import run_fused
 from fpsim.engine_general import run_general
 from fpsim.engine_window import run_window
-from fpsim.operand import Rows
+from fpsim.operand import Operands, Rows
 from fpsim.places import Places
 from fpsim.product import Marks, Product, Store
 
@@ -93,8 +93,10 @@ def round_outputs(
 def _run_unfolded(
     product: Product, a: Rows, b: Carrier, values: Carrier, marks: Marks, places: Places
 ) -> None:
-    """Some rows after the other."""
-    step = max(1, _UNFOLDED // max(1, a.shape[1]))
+    """Where no fast engine takes them as they are: some rows written out after the other."""
+    if _is_empty(values, b) or _run_fast(product, a, b, values, marks, places):
+        return
+    step = max(1, _UNFOLDED // a.shape[1])
     for begin in range(0, len(values), step):
         rows = slice(begin, begin + step)
         some = a.part(rows).matrix()
@@ -105,17 +107,20 @@ def _run_matrix(
     product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places
 ) -> None:
     """One matrix product: values hold the partials and receive the sums, marks their flags."""
-    if values.size == 0 or a.shape[1] == 0:
-        return
     whole = (product, a, b, values, marks, places)
-    if not (_run_fast(*whole) or _run_around_specials(*whole)):
+    if not (_is_empty(values, b) or _run_fast(*whole) or _run_around_specials(*whole)):
         run_general(*whole)
 
 
+def _is_empty(values: Carrier, b: Carrier) -> bool:
+    return values.size == 0 or len(b) == 0
+
+
 def _run_fast(
-    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places
+    product: Product, a: Carrier | Rows, b: Carrier, values: Carrier, marks: Marks, places: Places
 ) -> bool:
-    return any(engine(product, a, b, values, marks, places) for engine in ENGINES)
+    operands = Operands.of(a, b, values)
+    return any(engine(product, operands, values, marks, places) for engine in ENGINES)
 
 
 def _run_around_specials(

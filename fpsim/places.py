@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 Words = NDArray[np.uint32]
 
-#: Words that vector code may read beyond the last output.
-_SPARE = 32
+_NONE = np.zeros((1, 1), np.uint32)
 
 
 class Places:
@@ -55,6 +54,11 @@ class Places:
     def active(self) -> bool:
         """Whether anything is rounded stochastically."""
         return len(self._rounding) > 0
+
+    @property
+    def wide(self) -> bool:
+        """Whether R takes a whole word."""
+        return self._wide
 
     @property
     def low(self) -> bool:
@@ -92,33 +96,29 @@ class Places:
                 kept[block] = made
         return made[row, :n]
 
-    def block(self, n_places: int, shape: tuple[int, int]) -> Words:
-        """Words (places, outputs and some more) of the places 0 … n_places - 1."""
-        n = math.prod(shape)
-        numbers = self._numbers(shape, _SPARE)
+    @property
+    def random(self) -> tuple[Words, int, np.uint64, np.uint64, int, int]:
+        """For kernels that make their own words: words (places, outputs) of another source, the
+        step from row to row, seed, operation, the number of output (0, 0), and the first place.
+        """
+        given, place = _NONE, self._passed
         if self._given is not None:
-            words = np.zeros((n_places, len(numbers)), np.uint32)
-            begin = self._rounding.index(self._passed)
-            given = self._given.reshape(-1, self._count)[begin : begin + n_places]
-            words[:, :n] = given[:, numbers[:n]]
-            return words
-        count = self._per_block
-        first, skipped = divmod(self._passed, count)
-        words = np.empty((-(-(skipped + n_places) // count) * count, len(numbers)), np.uint32)
-        for i in range(0, len(words), count):
-            self._fill(words[i : i + count], numbers, first + i // count)
-        return words[skipped:]
+            given, place = self._given.reshape(-1, self._count), place - self._rounding.start
+        source = self._context.source
+        seed = np.uint64(source.seed if isinstance(source, Philox) else 0)
+        number = np.uint64(self._context.operation)
+        return given, self._stride, seed, number, self._first, place
 
     @property
     def _per_block(self) -> int:
         """Places that share a counter."""
         return 4 if self._wide else 8
 
-    def _numbers(self, shape: tuple[int, int], spare: int = 0) -> Words:
+    def _numbers(self, shape: tuple[int, int]) -> Words:
         """Numbers of the outputs, and some more up to whole vectors."""
         rows, columns = np.arange(shape[0]) * self._stride, np.arange(shape[1])
         numbers = np.add.outer(rows, columns).reshape(-1) + self._first
-        made = np.zeros(-(-(numbers.size + spare) // 16) * 16, np.uint32)
+        made = np.zeros(-(-numbers.size // 16) * 16, np.uint32)
         made[: numbers.size] = numbers
         return made
 

@@ -1,11 +1,15 @@
-"""Windowed units in binary64 lanes: eight outputs side by side, four rows at a time.
+"""Windowed units: how one call aligns, cuts, sums and rounds.
 
 The products of two short significands are exact. Scaled by 2**(window - emax) and cut to whole
-numbers they are the aligned addends, whose sum has fewer than 53 digits; scaled back it is rounded
-to the accumulator in one conversion. Exponents stand in tables, in the place of the exponent field;
-a zero operand has one so low that it never takes part in emax.
+numbers they are the aligned addends; their sum is exact, and scaled back it is rounded to the
+accumulator in one conversion. Exponents stand in tables, in the place of the exponent field; a zero
+operand has one so low that it never takes part in emax. `numbers` are the fields that undo the
+window, up and down, and an edge: for CUT the digits that stay, for WHOLE the field that subnormal
+accumulators count with.
 
-The caller guarantees finite operands, no overflow and no subnormal sums (see `fpsim.engines`).
+In lanes of 64 bits whole numbers are floats, whose sums have fewer than 53 digits. In lanes of 32
+bits they are integers: sums of products below 2**31 is what the caller guarantees, with finite
+operands, no overflow and no subnormal sums (see `fpsim.engine_window`).
 
 Source    docs/semantics.md §5.
 """
@@ -13,132 +17,47 @@ Source    docs/semantics.md §5.
 # mypy: no-check-untyped-defs
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, NamedTuple
-
-import numpy as np
-from numba import njit
-
-from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.lane_math import spread_item, trunc
+from fpsim.kernels.formula import formula
+from fpsim.kernels.lane_math import smax, to_whole, to_word, trunc, word_to_float, word_to_float_cut
 from fpsim.kernels.lanes import (
-    F64,
-    U64,
-    any_lane,
     as_bits,
     as_float,
+    infinity_like,
     narrow,
-    or_lanes,
     select,
-    splat,
+    sign_like,
     umax,
-    umin,
     widen,
 )
-from fpsim.kernels.memory import (
-    copy_item,
-    load,
-    load_float,
-    load_word,
-    pointer,
-    room,
-    store,
-    store_byte,
-    store_float,
-)
-from fpsim.kernels.round import SR, SR_EQUAL
-from fpsim.kernels.rule import spread
-from fpsim.kernels.store import store_lanes
+from fpsim.kernels.store import QUIET
+from fpsim.kernels.terms import each, exponents, values
 
-__all__ = [
-    "COLUMNS", "CUT", "NEAREST", "ROWS", "WHOLE", "WindowVariant", "fetch", "keep", "pack",
-    "stored", "window_kernel",
-]  # fmt: skip
+__all__ = ["CUT", "NEAREST", "WHOLE", "any_calls_32", "calls_32", "calls_64"]
 
-#: Outputs of a tile.
-ROWS, COLUMNS = 4, 8
-
-#: Exponent that stands for zero, far below every other.
-_NOTHING = -400
-
-#: Operand elements of a group of rows (16 bytes each).
-_GROUP = 1 << 14
-
-_FIELD = 0x7FF0000000000000
-_ONE = 1 << 52
-
-
+#: Sums: to nearest or cut into binary32; left whole, since each is rounded where it is stored.
 NEAREST, CUT, WHOLE = range(3)
 
 
-class WindowVariant(NamedTuple):
-    """What is compiled in."""
-
-    terms: int
-    calls: int  # of a pass, after which partials are stored
-    sums: int  # NEAREST or CUT to binary32; WHOLE: each is rounded where it is stored
-    store: int  # 0: partials stay as they are, 1: rounded by the mode below
-    mode: int
-    low: bool
-    residual: int
-
-
-@compiled
-def pack(panels, values, exponents, bias, emin, factor):  # type: ignore[no-untyped-def]
-    """Values times a factor, and exponents plus bias as fields, of binary32 codes in panels.
-
-    An empty `exponents` is left alone.
-
-    Returns the smallest and the largest exponent of a number (0 and -1 where all are zero), and
-    whether all are finite.
-    """
-    source, target = pointer(panels.reshape(-1)), pointer(values.reshape(-1))
-    fields = pointer(exponents.reshape(-1))
-    none = splat(np.uint64(0), U64)
-    factors = splat(factor, F64)
-    low, high = none + 255, none
-    special = none != none
-    for i in range(0, panels.size, 8):
-        code = load_word(source, i, none)
-        magnitude = code & 0x7FFFFFFF
-        number = magnitude != 0
-        field = umax(magnitude >> 23, none + np.uint64(emin + 127))
-        low = umin(low, select(number, field, none + 255))
-        high = umax(high, select(number, field, none))
-        special = special | (magnitude >= 0x7F800000)
-        field = select(number, field, none + np.uint64(127 + _NOTHING))
-        if exponents.size:
-            store(fields, i, (field + np.uint64(bias - 127)) << 52)
-        store_float(target, i, as_bits(load_float(source, i, none) * factors))
-    least, most = np.int64(1 << 20), np.int64(-1)
-    room_low, room_high = np.empty(8, np.uint64), np.empty(8, np.uint64)
-    store(pointer(room_low), 0, low)
-    store(pointer(room_high), 0, high)
-    for lane in range(8):
-        least, most = min(least, np.int64(room_low[lane])), max(most, np.int64(room_high[lane]))
-    if most == 0:
-        return np.int64(0), np.int64(-1), True
-    return least - 127, most - 127, not any_lane(special)
-
-
-@njit(**INLINE)  # type: ignore[misc]
-def _one_call(terms, sums, acc, a, ea, i, b, eb, j, up, down, edge):  # type: ignore[no-untyped-def]
-    """The accumulator of one row after `terms` products; `up` and `down` undo the window.
-
-    `edge` holds the digits that stay of a sum that is CUT; for WHOLE sums the exponent field that
-    subnormal accumulators count with.
-    """
-    top = as_bits(acc) & _FIELD
+def _top(what, acc, a, x, o, b, y, edge):  # type: ignore[no-untyped-def]
+    """The largest exponent of a call, as a field."""
+    terms, sums, _, _ = what
+    top = as_bits(acc) & infinity_like(edge)
     if sums == WHOLE:
         top = select(top != 0, umax(top, edge), top)
-    for t in range(terms):
-        e = spread_item(ea, i + ROWS * t) + load(eb, j + COLUMNS * t)
-        top = umax(top, e)
+    for field in exponents(terms, a, x, o, b, y):
+        top = smax(top, field)
+    return top
+
+
+def _in_64(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """One call in binary64 lanes."""
+    terms, sums, _, _ = what
+    up, down, edge = numbers
+    top = _top(what, acc, a, x, o, b, y, edge)
     scale = as_float(up - top)
     total = trunc(acc * scale)
-    for t in range(terms):
-        product = spread_item(a, i + ROWS * t) * load_float(b, j + COLUMNS * t, acc)
-        total = total + trunc(product * scale)
+    for u, v in values(terms, acc, a, x, o, b, y):
+        total = total + trunc(u * v * scale)
     total = total * as_float(top - down)
     if sums == WHOLE:
         return total
@@ -147,117 +66,63 @@ def _one_call(terms, sums, acc, a, ea, i, b, eb, j, up, down, edge):  # type: ig
     return widen(narrow(total))
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def stored(how, acc, words, w, rule):  # type: ignore[no-untyped-def]
-    """Partials rounded as they are stored, and flags. A sum of zero is +0 before it is rounded."""
-    bits = as_bits(acc + 0.0)
-    word = bits
-    if how[0] == SR or how[0] == SR_EQUAL:
-        word = load_word(words, w, bits)
-    bits, flags = store_lanes(how, bits, word, rule)
-    return as_float(bits), flags
+def _cut_float(size, quiet):  # type: ignore[no-untyped-def]
+    """Words as binary32, cut to 24 digits."""
+    if quiet == QUIET:
+        return word_to_float_cut(size)
+    # All ones below the leading one of the digits above 24.
+    more = size >> 24
+    more = more | more >> 1
+    more = more | more >> 2
+    more = more | more >> 4
+    return word_to_float(size & ~more)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def fetch(tile, array, first, stride, m, n, none):  # type: ignore[no-untyped-def]
-    """tile (4, 8) = m rows of n numbers of an array, zeros around them."""
-    for r in range(ROWS):
-        if r < m and n == COLUMNS:
-            store_float(tile, r * COLUMNS, as_bits(load_float(array, first + r * stride, none)))
-            continue
-        store_float(tile, r * COLUMNS, none)
-        for c in range(n if r < m else 0):
-            copy_item(tile, r * COLUMNS + c, array, first + r * stride + c)
+def _in_32(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """One call in binary32 lanes."""
+    terms, sums, quiet, _ = what
+    up, down, edge = numbers
+    top = _top(what, acc, a, x, o, b, y, edge)
+    scale = as_float(up - top)
+    start = to_whole(acc * scale)
+    products = start ^ start
+    for u, v in values(terms, acc, a, x, o, b, y):
+        products = products + to_whole(u * v * scale)
+    # Each is below 2**31, the sum below 2**32: its sign is lost where it differs from both.
+    total = products + start
+    sign = (total ^ ((products ^ total) & (start ^ total))) & sign_like(total)
+    size = select(sign != 0, (sign ^ sign) - total, total)
+    undo = as_float(top - down)
+    if sums == NEAREST:
+        return as_float(as_bits(word_to_float(size) * undo) | sign)
+    cut = _cut_float(size, quiet)
+    if sums == CUT:
+        return as_float((as_bits(cut * undo) & edge) | sign)
+    # An odd last digit stands for what was cut off, until the sum is rounded.
+    odd = select(to_word(cut) != size, as_bits(cut) | 1, as_bits(cut))
+    return as_float(as_bits(as_float(odd) * undo) | sign)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def keep(array, tile, first, stride, m, n, none):  # type: ignore[no-untyped-def]
-    """The other way."""
-    for r in range(m):
-        if n == COLUMNS:
-            store_float(array, first + r * stride, as_bits(load_float(tile, r * COLUMNS, none)))
-            continue
-        for c in range(n):
-            copy_item(array, first + r * stride + c, tile, r * COLUMNS + c)
+def _any_in_32(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """The same for accumulators that may be infinite or NaN, and stay what they are."""
+    bits = as_bits(acc)
+    finite = (bits & infinity_like(bits)) != infinity_like(bits)
+    return select(finite, _in_32(what, acc, a, x, o, b, y, numbers), acc)
 
 
-@cache
-def window_kernel(variant: WindowVariant) -> Any:
-    """The compiled product of packed operands.
+@formula
+def calls_64(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """One call of every output of a tile, in binary64 lanes."""
+    return each(_in_64, what, c, a, x, o, b, y, numbers)
 
-    Call    flags = loop(a, ea, b, eb, out, marks, words, constants, window, edge)
-            a (tiles, K, 4) binary64, ea uint64, b (panels, K, 8) binary32, eb uint64; out (M, N)
-            binary32 holds the partials and receives the result, marks (M, N) its flags; words
-            (places, M * N and 32 more)
-    """
-    TERMS, CALLS, SUMS, STORE, MODE, LOW, RESIDUAL = variant
 
-    @compiled
-    def loop(a, ea, b, eb, out, marks, words, constants, window, edge):  # type: ignore[no-untyped-def]
-        rule = spread(constants)
-        none = rule.drop ^ rule.drop
-        raised = none
-        depth = a.shape[1]
-        rows, columns = out.shape
-        pa, pea, pb, peb = (
-            pointer(a.reshape(-1)), pointer(ea.reshape(-1)), pointer(b.reshape(-1)),
-            pointer(eb.reshape(-1)),
-        )  # fmt: skip
-        po, pm, pw = (
-            pointer(out.reshape(-1)),
-            pointer(marks.reshape(-1)),
-            pointer(words.reshape(-1)),
-        )
-        how = (MODE, LOW, RESIDUAL)
-        up = none + np.uint64((2046 + window) * _ONE)
-        down = none + np.uint64(window * _ONE)
-        edges = none + np.uint64(edge)
-        tile, tile_marks = room(out, 32), room(marks, 32)
-        # A group of rows stays in the second-level cache while the panels pass by.
-        group = max(1, _GROUP // (depth * ROWS))
-        for turn in range((a.shape[0] + group - 1) // group * b.shape[0]):
-            panel, begin = turn % b.shape[0], turn // b.shape[0] * group
-            for block in range(begin, min(begin + group, a.shape[0])):
-                i, j = block * depth * ROWS, panel * depth * COLUMNS
-                first = block * ROWS * columns + panel * COLUMNS
-                m, n = min(ROWS, rows - block * ROWS), min(COLUMNS, columns - panel * COLUMNS)
-                fetch(tile, po, first, columns, m, n, none)
-                c0, c1 = load_float(tile, 0, none), load_float(tile, 8, none)
-                c2, c3 = load_float(tile, 16, none), load_float(tile, 24, none)
-                place = 0
-                g0 = g1 = g2 = g3 = none
-                for k in range(0, depth, TERMS * CALLS):
-                    for q in range(k, k + TERMS * CALLS, TERMS):
-                        x, y = i + q * ROWS, j + q * COLUMNS
-                        c0 = _one_call(TERMS, SUMS, c0, pa, pea, x, pb, peb, y, up, down, edges)
-                        c1 = _one_call(TERMS, SUMS, c1, pa, pea, x + 1, pb, peb, y, up, down, edges)
-                        c2 = _one_call(TERMS, SUMS, c2, pa, pea, x + 2, pb, peb, y, up, down, edges)
-                        c3 = _one_call(TERMS, SUMS, c3, pa, pea, x + 3, pb, peb, y, up, down, edges)
-                    if STORE:
-                        w = place * words.shape[1] + first
-                        c0, f0 = stored(how, c0, pw, w, rule)
-                        c1, f1 = stored(how, c1, pw, w + min(1, m - 1) * columns, rule)
-                        c2, f2 = stored(how, c2, pw, w + min(2, m - 1) * columns, rule)
-                        c3, f3 = stored(how, c3, pw, w + min(3, m - 1) * columns, rule)
-                        g0, g1, g2, g3 = g0 | f0, g1 | f1, g2 | f2, g3 | f3
-                        place += 1
-                if not STORE:
-                    # A sum of zero is +0, also where it was cut away.
-                    c0, c1, c2, c3 = c0 + 0.0, c1 + 0.0, c2 + 0.0, c3 + 0.0
-                store_float(tile, 0, as_bits(c0))
-                store_float(tile, 8, as_bits(c1))
-                store_float(tile, 16, as_bits(c2))
-                store_float(tile, 24, as_bits(c3))
-                keep(po, tile, first, columns, m, n, none)
-                if STORE and any_lane((g0 | g1 | g2 | g3) != 0):
-                    raised = raised | g0 | g1 | g2 | g3
-                    store_byte(tile_marks, 0, g0)
-                    store_byte(tile_marks, 8, g1)
-                    store_byte(tile_marks, 16, g2)
-                    store_byte(tile_marks, 24, g3)
-                    for r in range(m):
-                        for c in range(n):
-                            copy_item(pm, first + r * columns + c, tile_marks, r * COLUMNS + c)
-        return np.int64(or_lanes(raised))
+@formula
+def calls_32(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """One call of every output of a tile, in binary32 lanes."""
+    return each(_in_32, what, c, a, x, o, b, y, numbers)
 
-    return loop
+
+@formula
+def any_calls_32(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """The same where partials may have overflowed."""
+    return each(_any_in_32, what, c, a, x, o, b, y, numbers)

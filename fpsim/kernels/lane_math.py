@@ -19,11 +19,21 @@ from fpsim.kernels.lanes import Lanes, broadcast, unary
 __all__ = [
     "HAS_FMA",
     "HAS_INEXACT_FLAG",
+    "HAS_QUIET_ADD",
     "clear_inexact",
     "fused",
     "inexact",
+    "item",
+    "plus",
+    "quiet_add",
+    "quiet_subtract",
+    "smax",
     "spread_item",
+    "to_whole",
+    "to_word",
     "trunc",
+    "word_to_float",
+    "word_to_float_cut",
 ]
 
 
@@ -41,6 +51,8 @@ def _target_has(feature: str) -> bool:
 HAS_FMA = _target_has("fma")
 #: Whether it is an x86 whose status register tells that an operation was inexact.
 HAS_INEXACT_FLAG = _target_has("sse2")
+#: Whether it can add without raising that flag, and convert toward zero.
+HAS_QUIET_ADD = _target_has("avx512f")
 
 _INEXACT_BIT = 0x20
 
@@ -69,6 +81,74 @@ def _math(name: str) -> Any:
 
 #: Toward zero to a whole number, as a float.
 trunc = unary(lambda a: a, _math("trunc"))
+
+
+#: Toward zero to a signed integer, to an unsigned one, and from there to nearest even.
+to_whole = unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptosi(v, r.vector))
+to_word = unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptoui(v, r.vector))
+word_to_float = unary(lambda a: a.of("f"), lambda b, v, a, r: b.uitofp(v, r.vector))
+
+
+@instruction
+def smax(typingctx: Any, a: Any, b: Any) -> Any:
+    """The larger of signed integers."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        x, y = args
+        return builder.select(builder.icmp_signed(">", x, y), x, y)
+
+    return a(a, a), codegen
+
+
+def _rounded(builder: Any, name: str, result: ir.Type, args: list[Any], how: int) -> Any:
+    """An AVX-512 instruction with its own rounding, silent in the status register."""
+    kinds = [*(v.type for v in args), ir.IntType(32)]
+    fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, kinds), name)
+    return builder.call(fn, [*args, ir.Constant(ir.IntType(32), how)])
+
+
+def _quiet(name: str) -> Any:
+    def typer(typingctx: Any, x: Any, y: Any) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            short = "ps" if x.width == 32 else "pd"
+            return _rounded(builder, f"llvm.x86.avx512.{name}.{short}.512", x.vector, args, 8)
+
+        return x(x, x), codegen
+
+    return instruction(typer)
+
+
+#: Sum and difference that leave the inexact flag alone; only where `HAS_QUIET_ADD`.
+quiet_add, quiet_subtract = _quiet("add"), _quiet("sub")
+
+
+def _cut(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
+    name = f"llvm.x86.avx512.uitofp.round.v{a.n}f{a.width}.v{a.n}i{a.width}"
+    return _rounded(builder, name, result.vector, [value], 11)
+
+
+#: An unsigned integer toward zero to binary32; only where `HAS_QUIET_ADD`.
+word_to_float_cut = unary(lambda a: a.of("f"), _cut)
+
+
+@instruction
+def item(typingctx: Any, pointer: Any, index: Any) -> Any:
+    """pointer[index]."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.load(builder.gep(args[0], [args[1]]))
+
+    return pointer.dtype(pointer, types.intp), codegen
+
+
+@instruction
+def plus(typingctx: Any, i: Any, k: Any) -> Any:
+    """The sum of two indices."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.add(*args)
+
+    return types.intp(types.intp, types.intp), codegen
 
 
 @instruction

@@ -14,26 +14,42 @@ from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.formula import formula
+from fpsim.kernels.lane_math import quiet_add, quiet_subtract
 from fpsim.kernels.lanes import (
     U32,
     as_bits,
+    as_float,
     infinity_like,
     or_lanes,
     select,
     sign_like,
     splat,
+    umax,
     width_of,
 )
 from fpsim.kernels.memory import load, load_float, load_word, store, store_byte, store_float
 from fpsim.kernels.philox import philox
-from fpsim.kernels.round import RTN, RTP, SR, SR_EQUAL, round_fixed, round_random, round_residual
+from fpsim.kernels.round import (
+    RNE,
+    RTN,
+    RTP,
+    SR,
+    SR_EQUAL,
+    round_fixed,
+    round_random,
+    round_residual,
+)
 from fpsim.kernels.rule import spread
 
-__all__ = ["fill_places", "store_kernel", "store_lanes"]
+__all__ = ["BY_INTEGERS", "LOUD", "QUIET", "fill_places", "store_kernel", "store_lanes"]
+__all__ += ["store_ordinary"]
 
 #: Flags that units raise; residuals of SR as the plan numbers them.
 _OVERFLOW, _INVALID = 4, 16
 _TRUNCATED, _EVEN = 0, 2
+
+#: Ways to round to nearest: may raise the inexact flag; by instructions that do not; by integers.
+LOUD, QUIET, BY_INTEGERS = range(3)
 
 
 @formula
@@ -69,6 +85,32 @@ def store_lanes(what, bits, word, rule):  # type: ignore[no-untyped-def]
     flags = select(infinite, rule.infinite_flags & _OVERFLOW, flags)
     nan = a > infinity
     return select(nan, rule.nan_set, r), select(nan, rule.nan_flags & _INVALID, flags)
+
+
+@formula
+def store_ordinary(how, bits, field, word, rule):  # type: ignore[no-untyped-def]
+    """Bits of finite partials that cannot overflow, rounded as they are stored.
+
+    `how` is the mode, whether R stands in the low bits of the words, the residual, and the care
+    taken of the inexact flag; `field` holds the exponent fields. To nearest, 1.5 * 2**drop units of
+    the last digit are added and taken away again; below the smallest normal number the unit stays.
+    """
+    mode, low, residual, quiet = how
+    width = width_of(bits)
+    sign = bits & sign_like(bits)
+    if mode == RNE and quiet != BY_INTEGERS:
+        place = 23 if width == 32 else 52
+        magic = as_float(
+            umax(field, rule.emin << place) + ((rule.drop << place) | (rule.hidden >> 1))
+        )
+        if quiet == QUIET:
+            return as_bits(quiet_subtract(quiet_add(as_float(bits), magic), magic)) | sign
+        return as_bits((as_float(bits) + magic) - magic) | sign
+    a = bits ^ sign
+    if mode == SR or mode == SR_EQUAL:
+        exact = a if residual == _TRUNCATED else round_residual(a, residual == _EVEN, rule)
+        return round_random(mode, exact, word, low, rule, width) | sign
+    return round_fixed(mode, a, sign != 0, rule, width) | sign
 
 
 @njit(**INLINE)  # type: ignore[misc]

@@ -1,0 +1,318 @@
+"""The fast engines' common half: operands into tables and panels, tiles over the threads.
+
+An engine says what its unit calls need; here is where the operands come from and go. All is done in
+blocks of terms, columns and rows, so that tables and panels stay within a bounded workspace. Blocks
+of terms leave their partials in the result, as the unit itself does between passes: no bit depends
+on where a block ends.
+
+Source    docs/semantics.md §5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.arithmetic import Carrier
+from fpsim.kernels.lane_math import HAS_FMA, HAS_QUIET_ADD
+from fpsim.kernels.panels import Shift, fill_panels, fill_table
+from fpsim.kernels.store import BY_INTEGERS, LOUD, QUIET
+from fpsim.kernels.tiles import COLUMNS, FLAG, PARTIALS, UNGUARDED, TileVariant, tile_kernel
+from fpsim.operand import Offsets, Operands
+from fpsim.parallel import run_blocks
+from fpsim.places import Places
+from fpsim.product import Marks, Product, Store
+
+__all__ = ["NO_STORE", "Constants", "Table", "Task", "pairs", "run_tiles", "variant"]
+
+#: Bytes of the table of a block, and of its panels.
+_BYTES = 24 << 20
+
+#: Products and numbers below which one thread is enough.
+_SMALLEST, _FEW = 1 << 20, 1 << 15
+
+#: Passes whose random words may share a counter: blocks of terms end after so many.
+_TOGETHER = 8
+
+Constants = NDArray[Any]
+
+#: Stores' constants of a kernel that has none, by the width of its lanes.
+NO_STORE: dict[int, Constants] = {
+    32: np.zeros(64, np.uint32),
+    64: np.zeros(64, np.uint64),
+}
+
+_FLOAT = {0: np.float32, 32: np.float32, 64: np.float64}
+_WORD = {0: np.uint32, 32: np.uint32, 64: np.uint64}
+
+
+class Table(NamedTuple):
+    """How an operand is prepared."""
+
+    values: int  # bits of each; 0: the operand's own serve
+    exponents: int  # bits of each, or 0
+    shift: Shift
+
+    @property
+    def bytes(self) -> int:
+        """Of one number."""
+        return (self.values + self.exponents) // 8
+
+    def room(self, shape: tuple[int, ...]) -> tuple[Carrier, Constants]:
+        """For values and exponents."""
+        none = (0,) * len(shape)
+        values: Carrier = np.empty(shape if self.values else none, _FLOAT[self.values])
+        return values, np.empty(shape if self.exponents else none, _WORD[self.exponents])
+
+
+class Task(NamedTuple):
+    """A product as the loop of tiles takes it."""
+
+    variant: TileVariant
+    width: int  # of the lanes
+    store: Constants
+    numbers: Constants
+    left: Table
+    right: Table
+
+    @property
+    def height(self) -> int:
+        """Rows of a tile."""
+        return 256 // self.width
+
+    @property
+    def zero(self) -> Constants:
+        """One zero as wide as a lane."""
+        return NO_STORE[self.width][:1]
+
+
+def variant(
+    kind: int, product: Product, store: Store | None, places: Places, width: int, *,
+    guard: int = UNGUARDED, sums: int = 0,
+) -> tuple[TileVariant, Constants]:  # fmt: skip
+    """What is compiled in, and the constants of the stores.
+
+    Stores that cannot overflow take fewer steps; a guard sees the others.
+    """
+    unit, quiet = product.unit, QUIET if HAS_QUIET_ADD else LOUD
+    if guard & FLAG and not HAS_QUIET_ADD:
+        quiet = BY_INTEGERS
+    made = TileVariant(
+        kind, unit.terms, unit.chain, guard, False, 0, 0, False, False, quiet, sums, HAS_FMA
+    )
+    if store is None:
+        return made, NO_STORE[width]
+    plan = store.wide if width == 64 else store.chosen
+    guard |= 0 if plan.flush else PARTIALS
+    given, wide = plan.stochastic and places.low, plan.stochastic and plan.whole_words
+    made = made._replace(
+        guard=guard, store=True, mode=plan.mode, residual=plan.residual, given=given, wide=wide
+    )
+    return made, plan.constants
+
+
+class _Terms(NamedTuple):
+    """Some terms of a product: their offsets in the left operand, their rows of the right one."""
+
+    offsets: Offsets
+    rows: Offsets  # -1 where there is none
+    first: int  # number of the first
+
+
+#: Something done for a range of parts, and how many parts there are.
+_Job = tuple[Callable[[int, int], int], int]
+
+
+def run_tiles(
+    product: Product, task: Task, operands: Operands, values: Carrier, marks: Marks, places: Places
+) -> int | None:
+    """One product into values and marks: its flags, or None where its rows do not fit a table."""
+    blocks = _blocks(product, task, operands)
+    if blocks is None:
+        return None
+    flags = 0
+    for terms, rows in blocks:
+        step = max(1, _BYTES // (task.right.bytes * COLUMNS * len(terms.rows))) * COLUMNS
+        for column in range(0, values.shape[1], step):
+            columns = slice(column, min(column + step, values.shape[1]))
+            part = _Part(product, task, operands, terms, columns)
+            flags |= part.run(rows, values, marks, places)
+    return flags
+
+
+def _blocks(
+    product: Product, task: Task, operands: Operands
+) -> list[tuple[_Terms, list[slice]]] | None:
+    """Terms, and rows for each of them, whose panels and tables are small enough."""
+    a = operands.a
+    everything = _all_terms(product, operands)
+    unit = _TOGETHER * product.unit.channels
+    deepest = _BYTES // (task.right.bytes * COLUMNS)
+    span = _BYTES // task.left.bytes if task.left.bytes else a.values.size
+    blocks = []
+    for part in _halved(
+        slice(0, len(everything.rows)), unit,
+        lambda s: s.stop - s.start <= deepest and _span(everything.offsets[s]) <= span // 2,
+    ):  # fmt: skip
+        terms = _Terms(everything.offsets[part], everything.rows[part], part.start)
+        room = span - _span(terms.offsets)
+        fits = partial(_fits, a.bases, room)
+        rows = list(_halved(slice(0, len(a.bases)), task.height, fits))
+        if not all(map(fits, rows)):
+            return None
+        blocks.append((terms, rows))
+    return blocks
+
+
+def _fits(places: Offsets, room: int, part: slice) -> bool:
+    return _span(places[part]) <= room
+
+
+def _span(places: Offsets) -> int:
+    return int(places.max() - places.min()) + 1
+
+
+def _halved(whole: slice, unit: int, fits: Callable[[slice], bool]) -> Iterator[slice]:
+    """Parts that fit or cannot be halved: all but the last are multiples of a unit."""
+    half = (whole.stop - whole.start) // 2 // unit * unit
+    if half == 0 or fits(whole):
+        yield whole
+        return
+    middle = whole.start + half
+    yield from _halved(slice(whole.start, middle), unit, fits)
+    yield from _halved(slice(middle, whole.stop), unit, fits)
+
+
+def _all_terms(product: Product, operands: Operands) -> _Terms:
+    """Every term in the order the unit takes them, zeros at the end."""
+    k, channels = len(operands.a.offsets), product.unit.channels
+    rows = np.arange(product.depth(k))
+    if product.unit.order == "pairs":
+        rows = rows[pairs(channels, len(rows))]
+    rows[rows >= k] = -1
+    return _Terms(operands.a.offsets[np.maximum(rows, 0)], rows, 0)
+
+
+@lru_cache(maxsize=64)
+def pairs(channels: int, k: int) -> NDArray[np.intp]:
+    """Of each pass the terms with bit 1 of their number clear, then the others."""
+    number = np.arange(k)
+    return np.argsort(number // channels * 2 + (number >> 1 & 1), kind="stable")
+
+
+class _Part:
+    """Some terms of some columns: their panels, and the table of some rows at a time."""
+
+    def __init__(
+        self, product: Product, task: Task, operands: Operands, terms: _Terms, columns: slice
+    ) -> None:
+        self.task, self.a, self.terms, self.columns = task, operands.a, terms, columns
+        self.place = terms.first // product.unit.channels
+        n_panels = -(-(columns.stop - columns.start) // COLUMNS)
+        self.panels = task.right.room((n_panels, len(terms.rows), COLUMNS))
+        self.fill = self._panel_filler(operands.b)
+
+    def run(self, blocks: list[slice], values: Carrier, marks: Marks, places: Places) -> int:
+        """All rows; the flags of all."""
+        jobs, flags = [(self.fill, len(self.panels[0]))], 0
+        for rows in blocks:
+            table, bases, more = self._table(self.a.bases[rows])
+            _run_jobs(jobs + more, len(self.terms.rows) * COLUMNS)
+            jobs = []
+            flags |= self._multiply(
+                table, bases, values[rows], marks[rows], places.part(rows.start)
+            )
+        return flags
+
+    def _panel_filler(self, b: Carrier) -> Callable[[int, int], int]:
+        if not (b.flags.c_contiguous or b.T.flags.c_contiguous):
+            b = np.ascontiguousarray(b)
+        steps = tuple(step // b.itemsize for step in b.strides)
+        codes, shape = b.ravel("K").view(np.uint32), self.columns
+        values, exponents = self.panels
+        shift, zero = self.task.right.shift, self.task.zero
+
+        def fill(begin: int, end: int) -> int:
+            fill_panels(
+                codes, self.terms.rows, steps, shape.start, shape.stop, begin, end, values,
+                exponents, zero, shift,
+            )  # fmt: skip
+            return 0
+
+        return fill
+
+    def _table(self, bases: Offsets) -> tuple[tuple[Carrier, Constants], Offsets, list[_Job]]:
+        """The numbers that some rows reach, the rows' places in them, and how they are made."""
+        first = int(bases.min() + self.terms.offsets.min())
+        last = int(bases.max() + self.terms.offsets.max()) + 1
+        numbers = self.a.values[first:last]
+        height = self.task.height
+        places: Offsets = np.empty(-(-len(bases) // height) * height, np.int64)
+        places[: len(bases)], places[len(bases) :] = bases - first, bases[-1] - first
+        left, zero = self.task.left, self.task.zero
+        size = -(-len(numbers) // COLUMNS) * COLUMNS
+        values, exponents = left.room((size,))
+        codes = numbers.view(np.uint32)
+        part = len(self.terms.rows) * COLUMNS
+
+        def fill(begin: int, end: int) -> int:
+            stop = min(end * part, len(codes))
+            fill_table(codes, begin * part, stop, values, exponents, zero, left.shift)
+            return 0
+
+        jobs: list[_Job] = [(fill, -(-len(codes) // part))] if left.bytes else []
+        return (values if left.values else numbers, exponents), places, jobs
+
+    def _multiply(
+        self, table: tuple[Carrier, Constants], bases: Offsets, values: Carrier, marks: Marks,
+        places: Places,
+    ) -> int:  # fmt: skip
+        """Tiles of rows on the threads, or panels where there are more of them."""
+        height, task = self.task.height, self.task
+        loop = tile_kernel(task.variant)
+        panels, exponents = self.panels
+        columns, offsets = self.columns, self.terms.offsets
+        n_tiles, n_panels = len(bases) // height, panels.shape[0]
+
+        def work(tiles: slice, begin: int, end: int) -> int:
+            rows = slice(tiles.start * height, tiles.stop * height)
+            first = columns.start + begin * COLUMNS
+            right = (
+                panels[begin:end],
+                exponents[begin:end],
+                first,
+                min(first + (end - begin) * COLUMNS, columns.stop),
+            )
+            flags: int = loop(
+                (*table, bases[rows], offsets), right, values[rows], marks[rows],
+                places.part(rows.start, place=self.place).random, task.store, task.numbers,
+            )  # fmt: skip
+            return flags
+
+        smallest = max(1, _SMALLEST // (len(offsets) * COLUMNS * height))
+        if n_tiles >= n_panels:
+            some = max(1, smallest // n_panels)
+            return run_blocks(lambda i, j: work(slice(i, j), 0, n_panels), 0, n_tiles, some)
+        some = max(1, smallest // n_tiles)
+        return run_blocks(lambda i, j: work(slice(0, n_tiles), i, j), 0, n_panels, some)
+
+
+def _run_jobs(jobs: list[_Job], numbers: int) -> None:
+    """Parts of all jobs on the threads; each part has so many numbers."""
+
+    def work(begin: int, end: int) -> int:
+        first = 0
+        for job, parts in jobs:
+            some = slice(max(begin - first, 0), min(end - first, parts))
+            if some.start < some.stop:
+                job(some.start, some.stop)
+            first += parts
+        return 0
+
+    total = sum(parts for _, parts in jobs)
+    if total:
+        run_blocks(work, 0, total, max(1, _FEW // numbers))
