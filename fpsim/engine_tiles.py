@@ -10,12 +10,14 @@ Source    docs/semantics.md §5.
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from fpsim.arithmetic import Carrier
 from fpsim.kernels.lane_math import HAS_FMA, HAS_QUIET_ADD
@@ -32,6 +34,9 @@ __all__ = ["NO_STORE", "Constants", "Table", "Task", "pairs", "run_tiles", "vari
 #: Bytes of the table of a block, and of its panels.
 _BYTES = 24 << 20
 
+#: Bytes of each of their arrays that a thread keeps from product to product, at most.
+_KEPT = 8 << 20
+
 #: Products and numbers below which one thread is enough.
 _SMALLEST, _FEW = 1 << 20, 1 << 15
 
@@ -46,8 +51,8 @@ NO_STORE: dict[int, Constants] = {
     64: np.zeros(64, np.uint64),
 }
 
-_FLOAT = {0: np.float32, 32: np.float32, 64: np.float64}
-_WORD = {0: np.uint32, 32: np.uint32, 64: np.uint64}
+_FLOAT: dict[int, DTypeLike] = {0: np.float32, 32: np.float32, 64: np.float64}
+_WORD: dict[int, DTypeLike] = {0: np.uint32, 32: np.uint32, 64: np.uint64}
 
 
 class Table(NamedTuple):
@@ -62,11 +67,27 @@ class Table(NamedTuple):
         """Of one number."""
         return (self.values + self.exponents) // 8
 
-    def room(self, shape: tuple[int, ...]) -> tuple[Carrier, Constants]:
+    def room(self, name: str, shape: tuple[int, ...]) -> tuple[Carrier, Constants]:
         """For values and exponents."""
         none = (0,) * len(shape)
-        values: Carrier = np.empty(shape if self.values else none, _FLOAT[self.values])
-        return values, np.empty(shape if self.exponents else none, _WORD[self.exponents])
+        values = _room(f"{name} values", shape if self.values else none, _FLOAT[self.values])
+        fields = _room(f"{name} fields", shape if self.exponents else none, _WORD[self.exponents])
+        return values, fields
+
+
+_rooms = threading.local()
+
+
+def _room(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Memory that is not initialised, the same again if it is not much: its pages are there."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if size > _KEPT:
+        return np.empty(shape, dtype)
+    kept: NDArray[np.uint8] | None = getattr(_rooms, name, None)
+    if kept is None or kept.size < size:
+        kept = np.empty(size, np.uint8)
+        setattr(_rooms, name, kept)
+    return kept[:size].view(dtype).reshape(shape)
 
 
 class Task(NamedTuple):
@@ -213,7 +234,7 @@ class _Part:
         self.task, self.a, self.terms, self.columns = task, operands.a, terms, columns
         self.place = terms.first // product.unit.channels
         n_panels = -(-(columns.stop - columns.start) // COLUMNS)
-        self.panels = task.right.room((n_panels, len(terms.rows), COLUMNS))
+        self.panels = task.right.room("right", (n_panels, len(terms.rows), COLUMNS))
         self.fill = self._panel_filler(operands.b)
 
     def run(self, blocks: list[slice], values: Carrier, marks: Marks, places: Places) -> int:
@@ -255,7 +276,7 @@ class _Part:
         places[: len(bases)], places[len(bases) :] = bases - first, bases[-1] - first
         left, zero = self.task.left, self.task.zero
         size = -(-len(numbers) // COLUMNS) * COLUMNS
-        values, exponents = left.room((size,))
+        values, exponents = left.room("left", (size,))
         codes = numbers.view(np.uint32)
         part = len(self.terms.rows) * COLUMNS
 

@@ -93,19 +93,21 @@ def store_ordinary(how, bits, field, word, rule):  # type: ignore[no-untyped-def
 
     `how` is the mode, whether R stands in the low bits of the words, the residual, and the care
     taken of the inexact flag; `field` holds the exponent fields. To nearest, 1.5 * 2**drop units of
-    the last digit are added and taken away again; below the smallest normal number the unit stays.
+    the last digit are added and taken away again; below the smallest normal number the unit stays,
+    and what becomes zero is +0.
     """
     mode, low, residual, quiet = how
     width = width_of(bits)
-    sign = bits & sign_like(bits)
     if mode == RNE and quiet != BY_INTEGERS:
         place = 23 if width == 32 else 52
         magic = as_float(
             umax(field, rule.emin << place) + ((rule.drop << place) | (rule.hidden >> 1))
         )
         if quiet == QUIET:
-            return as_bits(quiet_subtract(quiet_add(as_float(bits), magic), magic)) | sign
-        return as_bits((as_float(bits) + magic) - magic) | sign
+            return as_bits(quiet_subtract(quiet_add(as_float(bits), magic), magic))
+        return as_bits((as_float(bits) + magic) - magic)
+    bits = as_bits(as_float(bits) + 0.0)
+    sign = bits & sign_like(bits)
     a = bits ^ sign
     if mode == SR or mode == SR_EQUAL:
         exact = a if residual == _TRUNCATED else round_residual(a, residual == _EVEN, rule)

@@ -34,16 +34,19 @@ from fpsim.kernels.lanes import (
     infinity_like,
     or_lanes,
     select,
+    sign_like,
     umax,
     width_of,
 )
 from fpsim.kernels.memory import (
     copy_item,
+    load,
     load_float,
     load_word,
     pointer,
     room,
     splat_item,
+    store,
     store_byte,
     store_float,
 )
@@ -137,6 +140,26 @@ def _put(tile, c):  # type: ignore[no-untyped-def]
 
 
 @formula
+def _remember(before, c):  # type: ignore[no-untyped-def]
+    """Sums before they are rounded."""
+    lanes = 512 // width_of(c[0])
+    for i, acc in enumerate(c):
+        store(before, i * lanes, as_bits(acc))
+    return c[0]
+
+
+@formula
+def _signed(c, before):  # type: ignore[no-untyped-def]
+    """Partials with the sign of the sums; a sum of zero is +0."""
+    lanes = 512 // width_of(c[0])
+    signed = []
+    for i, acc in enumerate(c):
+        bits = as_bits(as_float(load(before, i * lanes)) + 0.0)
+        signed.append(as_float(as_bits(acc) | (bits & sign_like(bits))))
+    return tuple(signed)
+
+
+@formula
 def _places(bases, block, none):  # type: ignore[no-untyped-def]
     """Where the row of each vector begins."""
     lanes = 512 // width_of(none)
@@ -153,10 +176,13 @@ def _largest(c, none):  # type: ignore[no-untyped-def]
 
 @formula
 def _store_ordinary(how, c, seen, words, w, rule):  # type: ignore[no-untyped-def]
-    """Partials rounded where they cannot overflow, and the largest exponent field so far."""
+    """Partials rounded where they cannot overflow, and the largest exponent field so far.
+
+    The sign of a zero is settled after the last pass (see `_signed`).
+    """
     lanes, rounded = 512 // width_of(seen), []
     for i, acc in enumerate(c):
-        bits = as_bits(acc + 0.0)
+        bits = as_bits(acc)
         field = bits & infinity_like(bits)
         word = bits
         if how[0] == SR or how[0] == SR_EQUAL:
@@ -257,7 +283,7 @@ def tile_kernel(variant: TileVariant) -> Any:
         words = pointer(given.reshape(-1)), given.shape[0], given.shape[1], stride, seed, operation
         po, pm = pointer(out.reshape(-1)), pointer(marks.reshape(-1))
         tile, trial, tile_marks = room(out, 128), room(out, 128), room(marks, 128)
-        made = room(given, 1024)
+        made, before = room(given, 1024), room(constants, 128)
         rows, columns = out.shape
         left_edge, right_edge = right[2], right[3]
         depth = left[3].shape[0]
@@ -310,7 +336,10 @@ def tile_kernel(variant: TileVariant) -> Any:
                                         if s % COUNT == 0 or k == k0:
                                             _draw(drawn, made, words, number, m, n, s - s % COUNT)
                                         w = s % COUNT * COLUMNS
+                                    _remember(before, c)
                                     c, seen = _store_ordinary(how, c, seen, made, w, rule)
+                            if ROUNDED:
+                                c = _signed(c, before)
                             if not STORE:
                                 c = _positive(c)
                             _put(trial, c)
