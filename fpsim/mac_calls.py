@@ -129,10 +129,8 @@ def random_call(product: Product, lane: Lane, bits: Bits) -> Call:
     terms = (4 if wide else 8) // (1 if product.fused else 2)
     k, n = product.b.shape
     depth = -(-k // terms) * terms
-    # A fused sum may cancel to its last digit; other sums below the smallest normal are exact.
-    small = product.last < fmt.smallest_subnormal
-    if not product.fused:
-        small = small and product.least < fmt.smallest_normal
+    # The lanes' own subnormal numbers are spaced as the format's.
+    small = fmt.smallest_subnormal >= 2.0 ** (1 - lane.bias)
     constants = _random_constants(settings, lane, small)
     variant = RandomVariant(
         product.fused, wide, small, settings.random_most > settings.random_bits, product.checked,

@@ -21,7 +21,7 @@ from fpsim.codes import from_codes, to_codes
 from fpsim.context import Context
 from fpsim.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, F143, Format
 from fpsim.kernels.random import xoroshiro_lanes
-from fpsim.linalg import matmul
+from fpsim.linalg import matmul, rounded_matmul
 from fpsim.remainder import remainder
 from fpsim.rounding import RNE, RTN, RTO, RTP, SR, SR_EQUAL, Rounding
 from fpsim.settings import Settings
@@ -117,6 +117,24 @@ def products(everything: bool) -> Iterator[tuple[str, str]]:
         yield name, digest(first.values, second.values, flags)
 
 
+def rounded(everything: bool) -> Iterator[tuple[str, str]]:
+    """Name and hash of products rounded after every operation."""
+    modes = [RNE, RTN, SR(13, subnormal_bits=16)] if everything else [RTN]
+    for fmt in (BINARY16, BFLOAT16, BINARY32) if everything else (BINARY16,):
+        for mode in modes:
+            for fused in (False, True) if everything else (False,):
+                context = Context(fmt, rounding=mode, seed=3)
+                rng = np.random.default_rng(5)
+                a, b = (context.array(rng.standard_normal(s)) for s in ((21, 40), (40, 45)))
+                found = rounded_matmul(a, b, context=context, fused=fused)
+                flags = np.array([int(context.flags)])
+                yield f"rounded {fmt} {mode!r} {fused}", digest(found.values, flags)
+
+
+def everything_here(chosen: bool) -> dict[str, str]:
+    """All of the above."""
+    return dict([*hashes(chosen), *products(chosen), *rounded(chosen)])
+
+
 if __name__ == "__main__":
-    chosen = "full" in sys.argv
-    json.dump(dict([*hashes(chosen), *products(chosen)]), sys.stdout)
+    json.dump(everything_here("full" in sys.argv), sys.stdout)

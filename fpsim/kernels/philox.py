@@ -34,7 +34,7 @@ def _product(a, multiplier):  # type: ignore[no-untyped-def]
     joined = pairs_joined(a)
     even = (joined & low) * multiplier
     odd = (joined >> 32) * multiplier
-    return pairs_apart((even >> 32) | (odd & ~low)), pairs_apart((even & low) | (odd << 32))
+    return pairs_apart((even >> 32) | (odd & ~low)), a * multiplier
 
 
 @formula
