@@ -30,10 +30,14 @@ _numbers = itertools.count()
 
 
 class Work(NamedTuple):
-    """Cost of an operation: multiply-adds of a matrix unit, results of the vector unit."""
+    """Cost of an operation: multiply-adds of a matrix unit, results of the vector unit.
+
+    cycles    of a thread for these results; see `ipu.machine.vector`.
+    """
 
     macs: int = 0
     results: int = 0
+    cycles: int = 0
 
 
 def one_result_each(arrays: Sequence[Array], output: Array) -> Work:
@@ -200,7 +204,7 @@ def _pull_back(device: Device, node: Node, gradient: Array) -> Iterator[tuple[Te
 def work(target: Tensor) -> Work:
     """Cost of the forward pass that led to target."""
     costs = [node.cost for _, node in nodes(target)]
-    return Work(sum(c.macs for c in costs), sum(c.results for c in costs))
+    return Work(*(sum(column) for column in zip(Work(), *costs, strict=True)))
 
 
 def saved_bytes(target: Tensor) -> int:

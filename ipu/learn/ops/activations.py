@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from fpsim.array import Array
-from ipu.learn.ops.rules import Saved, results_each
+from ipu.learn.ops.rules import Saved, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 
@@ -101,12 +101,12 @@ def _dropout_x(device: Device, gradient: Array, saved: Saved, *, keep: float) ->
 
 
 #: max(x, 0); NaN passes.
-relu = Primitive("relu", _relu, (_relu_x,))
+relu = Primitive("relu", _relu, (_relu_x,), cost=steps(relu=1))
 #: The hyperbolic tangent.
-tanh = Primitive("tanh", _tanh, (_tanh_x,))
+tanh = Primitive("tanh", _tanh, (_tanh_x,), cost=steps(tanh=1))
 #: 1 / (1 + exp(-x)).
-sigmoid = Primitive("sigmoid", _sigmoid, (_sigmoid_x,))
+sigmoid = Primitive("sigmoid", _sigmoid, (_sigmoid_x,), cost=steps(sigmoid=1))
 #: x · Phi(x), Phi by tanh.
-gelu = Primitive("gelu", _gelu, (_gelu_x,), cost=results_each(9))
+gelu = Primitive("gelu", _gelu, (_gelu_x,), cost=steps(multiply=6, add=2, tanh=1))
 #: x / keep with probability `keep`, else 0; the backward rule has the same mask.
-dropout = Primitive("dropout", _dropout, (_dropout_x,), cost=results_each(2))
+dropout = Primitive("dropout", _dropout, (_dropout_x,), cost=steps(select=1, multiply=1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fpsim.array import Array
-from ipu.learn.ops.rules import Saved, check_broadcast, results_each, same, sum_to
+from ipu.learn.ops.rules import Saved, check_broadcast, same, steps, sum_to
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 
@@ -97,18 +97,18 @@ def _scale_x(device: Device, gradient: Array, saved: Saved, *, factor: float) ->
 
 
 #: x + y of equal shapes.
-add = Primitive("add", _add, (same, same))
+add = Primitive("add", _add, (same, same), cost=steps(add=1))
 #: x + b, b broadcast to x.
-bias = Primitive("bias", _bias, (same, _bias_b))
+bias = Primitive("bias", _bias, (same, _bias_b), cost=steps(add=1))
 #: x - y, y broadcast to x.
-subtract = Primitive("subtract", _subtract, (same, _subtract_y))
+subtract = Primitive("subtract", _subtract, (same, _subtract_y), cost=steps(subtract=1))
 #: x · y, y broadcast to x.
-multiply = Primitive("multiply", _multiply, (_multiply_x, _multiply_y))
+multiply = Primitive("multiply", _multiply, (_multiply_x, _multiply_y), cost=steps(multiply=1))
 #: x / y, y broadcast to x.
-divide = Primitive("divide", _divide, (_divide_x, _divide_y))
+divide = Primitive("divide", _divide, (_divide_x, _divide_y), cost=steps(divide=1))
 #: x · x.
-square = Primitive("square", _square, (_square_x,))
+square = Primitive("square", _square, (_square_x,), cost=steps(multiply=1))
 #: The square root.
-sqrt = Primitive("sqrt", _sqrt, (_sqrt_x,))
+sqrt = Primitive("sqrt", _sqrt, (_sqrt_x,), cost=steps(sqrt=1))
 #: x times the constant `factor`.
-scale = Primitive("scale", _scale, (_scale_x,), cost=results_each(1))
+scale = Primitive("scale", _scale, (_scale_x,), cost=steps(multiply=1))

@@ -9,7 +9,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.formats import Format
-from ipu.learn.ops.rules import Saved, free
+from ipu.learn.ops.rules import Saved, free, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 
@@ -87,7 +87,7 @@ def _strided_slice_x(device: Device, gradient: Array, saved: Saved, *, index: In
 
 
 #: x in the format `dtype`.
-cast = Primitive("cast", _cast, (_cast_x,))
+cast = Primitive("cast", _cast, (_cast_x,), cost=steps(cast=1))
 #: x in another `shape`.
 reshape = Primitive("reshape", _reshape, (_reshape_x,), "none", free)
 #: x with its axes in another order (default: reversed).

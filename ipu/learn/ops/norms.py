@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from fpsim.array import Array
 from fpsim.formats import BINARY32
-from ipu.learn.ops.rules import Saved, count, results_each
+from ipu.learn.ops.rules import Saved, count, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 
@@ -189,18 +189,18 @@ def _layer_norm_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Ar
     return _group_norm_x(device, gradient, saved, groups=1)
 
 
+_SCALING = {"subtract": 1, "multiply": 2, "add": 1}
+#: The steps for every element: sums of x and of its squares, then as with given statistics.
+_NORMING = steps({"cast": 1, "add": 2, "multiply": 1}, **_SCALING)
+
 #: Over all axes but the last; options `epsilon`, `stable`, `unbiased`, `statistics` (computed
 #: already, by `batch_statistics`).
-batch_norm = Primitive(
-    "batch_norm", _batch_norm, (_batch_norm_x, _gamma, _beta), cost=results_each(9)
-)
+batch_norm = Primitive("batch_norm", _batch_norm, (_batch_norm_x, _gamma, _beta), cost=_NORMING)
 #: With a given `mean` and `inverse` deviation: batch norm after training.
-normalise = Primitive("normalise", _normalise, (_normalise_x, _gamma, _beta), cost=results_each(4))
+normalise = Primitive(
+    "normalise", _normalise, (_normalise_x, _gamma, _beta), cost=steps(**_SCALING)
+)
 #: Within each image over `groups` of channels; options `strided`, `epsilon`, `stable`, `unbiased`.
-group_norm = Primitive(
-    "group_norm", _group_norm, (_group_norm_x, _gamma, _beta), cost=results_each(9)
-)
+group_norm = Primitive("group_norm", _group_norm, (_group_norm_x, _gamma, _beta), cost=_NORMING)
 #: Group norm with one group; options `epsilon`, `stable`, `unbiased`.
-layer_norm = Primitive(
-    "layer_norm", _layer_norm, (_layer_norm_x, _gamma, _beta), cost=results_each(9)
-)
+layer_norm = Primitive("layer_norm", _layer_norm, (_layer_norm_x, _gamma, _beta), cost=_NORMING)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.geometry import Geometry, Padding, Pair, Stride, geometry
-from ipu.learn.ops.rules import Saved, results_each
+from ipu.learn.ops.rules import Saved, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 
@@ -142,7 +142,11 @@ def _average_pool_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> 
     return _spread(device, (part for _ in _positions(g)), shape, g)
 
 
+# Costs are those of windows side by side, where each element is read once.
+
 #: Largest of each window of `size`; options `stride` (default: size), `padding`, `ties`.
-max_pool = Primitive("max_pool", _max_pool, (_max_pool_x,), cost=results_each(1))
+max_pool = Primitive("max_pool", _max_pool, (_max_pool_x,), cost=steps(maximum=1))
 #: Average of each window of `size`; options `stride` (default: size) and `padding`.
-average_pool = Primitive("average_pool", _average_pool, (_average_pool_x,), cost=results_each(2))
+average_pool = Primitive(
+    "average_pool", _average_pool, (_average_pool_x,), cost=steps(multiply=1, add=1)
+)

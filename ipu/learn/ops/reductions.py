@@ -16,7 +16,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.formats import BINARY32
-from ipu.learn.ops.rules import Saved, count, results_each
+from ipu.learn.ops.rules import Saved, count, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 
@@ -95,9 +95,11 @@ def _last(values: Any, axes: tuple[int, ...]) -> Any:
     return moved.reshape([*moved.shape[: len(rest)], -1])
 
 
+_ADDING = steps({"cast": 1, "add": 1})
+
 #: Sum over `axis` (default: all); option `keepdims`.
-reduce_sum = Primitive("reduce_sum", _sum, (_sum_x,), cost=results_each(1))
+reduce_sum = Primitive("reduce_sum", _sum, (_sum_x,), cost=_ADDING)
 #: Mean over `axis` (default: all); option `keepdims`.
-reduce_mean = Primitive("reduce_mean", _mean, (_mean_x,), cost=results_each(1))
+reduce_mean = Primitive("reduce_mean", _mean, (_mean_x,), cost=_ADDING)
 #: Maximum over `axis` (default: all); option `keepdims`.
-reduce_max = Primitive("reduce_max", _max, (_max_x,), cost=results_each(1))
+reduce_max = Primitive("reduce_max", _max, (_max_x,), cost=steps(maximum=1))

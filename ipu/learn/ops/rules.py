@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.formats import Format
+from fpsim.formats import BINARY32, Format
 from ipu.learn.tensor import Work
 from ipu.machine.device import Device
+from ipu.machine.vector import thread_cycles
 
-__all__ = ["Saved", "check_broadcast", "free", "results_each", "same", "sum_to"]
+__all__ = ["Saved", "check_broadcast", "free", "same", "steps", "sum_to"]
 
 Saved = tuple[Any, ...]
+Cost = Callable[[Sequence[Array], Array], Work]
 
 
 def same(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
@@ -28,14 +30,20 @@ def free(arrays: Sequence[Array], output: Array) -> Work:
     return Work()
 
 
-class results_each:  # noqa: N801  (reads as a function)
-    """The cost of a rule with so many vector results for each element of its first argument."""
+def steps(wide: Mapping[str, int] | None = None, /, **verbs: int) -> Cost:
+    """The cost of so many operations of each kind for every element of the first argument.
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    wide      of them in binary32, whatever the format of that argument.
+    """
 
-    def __call__(self, arrays: Sequence[Array], output: Array) -> Work:
-        return Work(results=self.number * arrays[0].size)
+    def cost(arrays: Sequence[Array], output: Array) -> Work:
+        x = arrays[0]
+        counted = [(verb, x.format, times) for verb, times in verbs.items()]
+        counted += [(verb, BINARY32, times) for verb, times in (wide or {}).items()]
+        cycles = sum(times * thread_cycles(verb, fmt, x.size) for verb, fmt, times in counted)
+        return Work(results=x.size * sum(times for *_, times in counted), cycles=cycles)
+
+    return cost
 
 
 def check_broadcast(name: str, x: Array, y: Array) -> None:

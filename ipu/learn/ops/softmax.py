@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.formats import BINARY32
-from ipu.learn.ops.rules import Saved, results_each
+from ipu.learn.ops.rules import Saved, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 
@@ -100,15 +100,20 @@ def _distance(device: Device, gradient: Array, saved: Saved, wanted: Array) -> A
     return device.cast(device.multiply(distance, share), fmt)
 
 
+_PARTS = {"cast": 1, "maximum": 1, "subtract": 1, "exp": 1, "add": 1}
+
 #: exp(x) / sum exp(x) along the last axis.
-softmax = Primitive("softmax", _softmax, (_softmax_x,), cost=results_each(5))
+softmax = Primitive("softmax", _softmax, (_softmax_x,), cost=steps(_PARTS | {"divide": 1}, cast=1))
 #: x - log sum exp(x) along the last axis.
-log_softmax = Primitive("log_softmax", _log_softmax, (_log_softmax_x,), cost=results_each(5))
+log_softmax = Primitive(
+    "log_softmax", _log_softmax, (_log_softmax_x,), cost=steps(_PARTS | {"subtract": 2}, cast=1)
+)
 #: Mean cross-entropy of the softmax of logits against integer `labels`: a binary32 scalar.
 softmax_cross_entropy = Primitive(
-    "softmax_cross_entropy", _sparse, (_sparse_logits,), cost=results_each(5)
+    "softmax_cross_entropy", _sparse, (_sparse_logits,), cost=steps(_PARTS | {"divide": 1})
 )
 #: The same against rows of probabilities: `labels`, a binary32 array whose rows sum to 1.
 softmax_cross_entropy_dense = Primitive(
-    "softmax_cross_entropy_dense", _dense, (_dense_logits,), cost=results_each(7)
-)
+    "softmax_cross_entropy_dense", _dense, (_dense_logits,),
+    cost=steps(_PARTS | {"divide": 1, "subtract": 2, "multiply": 1, "add": 2}),
+)  # fmt: skip

@@ -220,7 +220,29 @@ def test_the_tape_keeps_what_backward_needs_and_knows_the_cost():
     x, w = leaves(device, [np.ones((4, 8)), np.ones((8, 2))], BINARY16)
     y = ops.relu(ops.matmul(x, w))
     assert saved_bytes(y) == 2 * (4 * 8 + 8 * 2 + 4 * 2)
-    assert work(y) == Work(macs=4 * 8 * 2, results=4 * 2)
+    assert work(y) == Work(macs=4 * 8 * 2, results=4 * 2, cycles=3 * 2)
+
+
+def test_vector_work_counts_the_cycles_of_each_step():
+    device = machine()
+    x, gamma, beta = leaves(device, [np.ones((5, 12)), np.ones(12), np.ones(12)], BINARY16)
+    # binary16: subtract, two products, add; binary32: cast, two sums, squares; 4 and 2 per vector.
+    assert work(ops.layer_norm(x, gamma, beta)) == Work(results=8 * 60, cycles=4 * 15 + 4 * 30)
+    assert work(ops.divide(x, gamma)) == Work(results=60, cycles=21 * 15)
+    assert work(ops.softmax(ops.cast(x, dtype=BINARY32))) == Work(
+        results=60 + 7 * 60, cycles=15 + (1 + 3 + 1 + 6 + 1 + 10 + 1) * 30
+    )
+    assert work(ops.reshape(x, shape=(60,))) == Work()
+
+
+def test_every_primitive_has_a_cost():
+    for name, calls in CALLS.items():
+        rng = np.random.default_rng(0)
+        _, y = called(name, [apart(rng, s, True) for s in calls[0][0]], calls[0][1])
+        cost = y.node.cost
+        unit = PRIMITIVES[name].unit
+        assert (cost.macs > 0) == (unit in ("AMP", "by rule"))
+        assert (cost.cycles > 0) == (unit == "vector")
 
 
 def test_nothing_is_taped_without_variables():

@@ -1,0 +1,47 @@
+"""Thread cycles of operations element by element: a declared model, not a promise of time.
+
+A loop of an operation takes so many cycles of a thread for a vector of binary32 (2) or of 16-bit
+numbers (4). Loads, stores and the start of a loop are left out: 1 or 2 cycles per loop in assembly,
+5 in C++. bfloat16 counts as binary16 (ASSUMED, not an IPU feature).
+
+Source    poplibs, popopsCycleEstimators.hpp; `cast` and `select` are ASSUMED to take one cycle.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fpsim.formats import BINARY32, Format
+
+__all__ = ["RATES", "Rate", "thread_cycles"]
+
+
+class Rate(NamedTuple):
+    """Cycles of one loop, for vectors of binary32 and of 16-bit numbers."""
+
+    single: int
+    half: int
+
+
+_SINGLES, _HALVES = 2, 4
+
+#: Rates by the name of the device's verb; a sum adds.
+RATES: dict[str, Rate] = {
+    "add": Rate(1, 1), "subtract": Rate(1, 1), "multiply": Rate(1, 1), "divide": Rate(10, 21),
+    "sqrt": Rate(10, 23), "rsqrt": Rate(8, 19), "exp": Rate(6, 4), "log": Rate(12, 4),
+    "tanh": Rate(12, 4), "sigmoid": Rate(12, 6), "relu": Rate(3, 3), "maximum": Rate(3, 4),
+    "cast": Rate(1, 1), "select": Rate(1, 1),
+}  # fmt: skip
+
+
+def thread_cycles(verb: str, fmt: Format, elements: int) -> int:
+    """Cycles of a thread for so many elements.
+
+    >>> from fpsim import BINARY16
+    >>> thread_cycles("tanh", BINARY32, 1000), thread_cycles("tanh", BINARY16, 1000)
+    (6000, 1000)
+    """
+    rate = RATES[verb]
+    if fmt == BINARY32:
+        return rate.single * -(-elements // _SINGLES)
+    return rate.half * -(-elements // _HALVES)
