@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from fpsim.codes import from_codes
+from fpsim.flags import Flags
 from fpsim.formats import BINARY16, BINARY32, F143, Format
 from ipu.learn import checkpoint
 from ipu.learn.accumulate import Accumulation
@@ -197,6 +198,14 @@ def test_resumed_at_any_step_is_never_interrupted(whole, tmp_path):
         again, batches = resuming.resumed(tmp_path)
         resuming.train(again, batches, 12)
         assert bits(again.state(batches)) == whole
+
+
+def test_flags_are_those_of_the_state_and_no_others():
+    state = made().state()
+    for flags in (Flags.NONE, Flags.INVALID | Flags.OVERFLOW):
+        trainer = made()
+        trainer.restore(replace(state, flags={"binary16": int(flags)}))
+        assert trainer.device.context(BINARY16).flags == flags
 
 
 @pytest.mark.parametrize("kind", KINDS)
