@@ -25,6 +25,9 @@ DIRECTIONS = {
     "RAZ": ZERO, "RTO": ZERO, "SR": ZERO,
 }  # fmt: skip
 
+#: Numbers of an operand that are looked at together; they stay in the cache.
+_CHUNK = 1 << 16
+
 
 class Product(NamedTuple):
     """A product of finite matrices and the range of what it is made of.
@@ -106,12 +109,20 @@ def measure(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Product 
 
 def _bounds(x: Carrier, axis: int) -> tuple[NDArray[np.float64], float]:
     """The smallest magnitudes along an axis that are not zero, else infinity; the largest."""
+    step = max(1, _CHUNK // x.shape[1])
+    parts = [_bounds_of(x[i : i + step], axis) for i in range(0, len(x), step)]
+    lows = [low for low, _ in parts]
+    low = np.minimum.reduce(lows) if axis == 0 else np.concatenate(lows)
+    return low.astype(np.float64), float(np.max([high for _, high in parts]))  # NaN wins
+
+
+def _bounds_of(x: Carrier, axis: int) -> tuple[Carrier, float]:
     size = np.abs(x)
     codes = size.view(f"u{x.itemsize}")
     least = (codes - 1).min(axis=axis)  # zero wraps around to the largest code
     infinity = np.array(math.inf, x.dtype).view(codes.dtype)
-    low = np.minimum(least, infinity - 1) + 1
-    return low.view(x.dtype).astype(np.float64), float(size.max())
+    low: Carrier = (np.minimum(least, infinity - 1) + 1).view(x.dtype)
+    return low, float(size.max())
 
 
 def find_lane(product: Product) -> Lane | None:

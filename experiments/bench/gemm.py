@@ -23,7 +23,7 @@ from fpsim.context import Context
 from fpsim.formats import BFLOAT16, BINARY16, BINARY32, BINARY64, E4M3FN, Format
 from fpsim.linalg import matmul, rounded_matmul
 from fpsim.parallel import get_threads
-from fpsim.rounding import RNE, RTZ, SR, Rounding
+from fpsim.rounding import RNA, RNE, RTO, RTZ, SR, Rounding
 from fpsim.units import find_unit
 
 __all__ = ["SIZES", "cases"]
@@ -49,7 +49,8 @@ ROWS = [
     Row("fp16-mac", BINARY16),
     Row("any-mac", BFLOAT16),
     Row("any-mac", E6M9),
-    Row("any-mac", E6M9, RTZ),
+    *(Row("any-mac", E6M9, mode) for mode in (RTZ, RNA, RTO)),
+    Row("any-mac", BINARY32),
     Row("any-mac", E4M3FN, data="small"),
     Row("any-mac", BINARY16, data="large"),
     Row("any-mac", E4M3FN),
