@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
-from fpsim import compare, integers
+from fpsim import compare, elementary, integers
 from fpsim.arithmetic import apply
 from fpsim.codes import from_codes, to_codes
 from fpsim.context import Context
+from fpsim.enclosures import FUNCTIONS
 from fpsim.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, F143, Format
 from fpsim.kernels.random import xoroshiro_lanes
 from fpsim.linalg import matmul, rounded_matmul
@@ -92,6 +93,10 @@ def hashes(everything: bool) -> Iterator[tuple[str, str]]:
     yield "to int32 binary32", digest(*integers.to_integers(x, whole, np.dtype(np.int32)))
     wide = np.random.default_rng(3).integers(-(2**63), 2**63, N)
     yield "from int64", digest(integers.to_binary64(wide))
+    for name in FUNCTIONS:
+        context = Context(BINARY32)
+        found = getattr(elementary, name)(context.wrap(x))
+        yield f"{name} binary32", digest(found.values, np.array([int(context.flags)]))
     yield "xoroshiro128aox", digest(xoroshiro_lanes(1, 2, N)[0])
     yield "codes binary16", digest(to_codes(values(BINARY16, 0), BINARY16))
 
