@@ -230,7 +230,7 @@ def test_one_thread_or_two_train_the_same_bits():
 
 def test_the_resnet_has_the_layers_that_its_depth_says():
     for depth, blocks in ((8, 1), (14, 2)):
-        trainer = stochastic_rounding.build("float32", depth, False, asked())
+        trainer = stochastic_rounding.build("float16", depth, True, asked())
         trainer.forward(digits((32, 32, 3)).learn[:1].values)
         kernels = [n for n, v in trainer.variables.items() if len(v.shape) == 4]
         assert len([n for n in kernels if "skip" not in n]) + 1 == depth
