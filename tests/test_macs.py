@@ -97,7 +97,9 @@ def test_fast_kernels_give_what_the_general_one_gives(case, fused, monkeypatch):
             assert taken or not is_taken(fmt, rounding, fused)
 
 
-@pytest.mark.parametrize("rounding", pick([fp.RNE, IPU], *[[fp.RNE, fp.RTP, IPU, fp.SR(16)]] * 2))
+@pytest.mark.parametrize(
+    "rounding", pick([fp.RNE, IPU, fp.SR(16)], *[[fp.RNE, fp.RTP, IPU, fp.SR(16), fp.SR(20)]] * 2)
+)
 def test_flags_are_equal_on_data_of_any_range(rounding, monkeypatch):
     rng = np.random.default_rng(11)
     seen = set()
@@ -127,6 +129,14 @@ def test_a_flag_of_the_last_row_alone_is_seen(value, flag):
     half.matmul(half.array(x), half.array([[1.0], [1.0], [factor]]))
     assert half.flags & flag == flag
     assert bool(half.flags) == bool(flag)
+
+
+@pytest.mark.parametrize("terms", [(2.0**-14, 2048.0), (2048.0, 2.0**-14)])
+@pytest.mark.parametrize("rounding", [fp.RNE, IPU], ids=repr)
+def test_what_the_processor_itself_loses_is_inexact(terms, rounding):
+    half = fp.Context(fp.BINARY16, rounding=rounding)
+    half.matmul(half.array([terms]), half.array([[1.0], [1.0]]))
+    assert half.flags == fp.Flags.INEXACT
 
 
 def test_flags_of_infinities_that_meet():
@@ -165,6 +175,14 @@ def test_the_bounds_hold_what_they_say():
         assert product.largest >= positive.max()
         assert not (positive / product.last < 1).any()
         assert product.most >= np.abs(a.astype(float) @ b).max()
+
+
+def test_the_bound_holds_what_roundings_add():
+    away = fp.Context(fp.BINARY16, rounding=fp.RAZ)
+    a, b = away.array(np.full((1, 4096), 1 + 2.0**-10)), away.array(np.ones((4096, 1)))
+    found = float(rounded_matmul(a, b).values[0, 0])
+    assert found > 8000
+    assert measure(away.settings, False, a.values, b.values).most >= found
 
 
 def test_numbers_out_of_the_narrow_lanes_take_the_wide_ones():
