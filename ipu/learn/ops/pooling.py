@@ -1,10 +1,10 @@
 """Maximum and average over windows of images NHWC.
 
 Positions of a window come in field order: rows, then columns. A maximum follows the device's rule
-for NaN; among equals the first position has it, and the gradient goes there (`ties="first"`, ours,
-as in TensorFlow; `ties="all"` as poplibs does: to every position that equals the maximum). An
-average adds fl(x · fl(1/n)) in the format of x, position after position, n counting what is no
-padding. Gradients of overlapping windows are added in the same order, each sum rounded.
+for NaN. Its gradient goes whole to every position that equals it, as poplibs does; `ties="first"`
+gives it to the first of them alone, as TensorFlow does elsewhere. An average adds fl(x · fl(1/n)) in
+the format of x, position after position, n counting what is no padding. Gradients of overlapping
+windows are added in the same order, each sum rounded.
 
 Source    poplibs, MaxPoolingGrad.cpp and SumPooling.cpp (arithmetic in the activations' type; the
           order of positions depends on the layout there and is ASSUMED).
@@ -80,7 +80,7 @@ def _spread(device: Device, parts: Iterator[Array], shape: tuple[int, ...], g: G
 
 def _max_pool(
     device: Device, x: Array, *, size: Size, stride: Stride | None = None,
-    padding: Padding = "VALID", ties: str = "first",
+    padding: Padding = "VALID", ties: str = "all",
 ) -> tuple[Array, Saved]:  # fmt: skip
     if ties not in ("first", "all"):
         raise ValueError(f"ties={ties!r} is not known; use first or all")

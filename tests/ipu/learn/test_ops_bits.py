@@ -237,7 +237,7 @@ def test_numbers_win_over_nan_in_pooling_and_invalid_is_raised():
         np.testing.assert_array_equal(y.array.values.ravel(), expected)
         assert device.status == FpSts(inv=True)
         chosen = gradient_of(y, [x], np.ones((1, 1, 2, 1)))[0].ravel().tolist()
-        assert chosen == ([0, 1, 1, 0] if rule == "number" else [1, 0, 1, 0])
+        assert chosen == ([0, 1, 1, 1] if rule == "number" else [1, 0, 1, 1])
 
 
 def test_relu_passes_nan_and_its_gradient_does_not():
