@@ -44,12 +44,13 @@ def run_exact(
         return False
     scaled = PLAIN._replace(factor=2.0**product.scale)
     guard = FLAG if HAS_INEXACT_FLAG else UNGUARDED
-    made, constants = variant(EXACT, product, product.store, places, 64, guard=guard)
+    made, constants = variant(EXACT, product, product.store, places.low, 64, guard=guard)
     task = Task(
         made, 64, constants, np.array([unit] * 3).view(np.uint64), Table(64, 0, scaled),
         Table(64, 0, PLAIN),
     )  # fmt: skip
-    return run_tiles(product, task, operands, values, marks, places) is not None
+    run_tiles(product, task, operands, values, marks, places)
+    return True
 
 
 def _unit(product: Product, operands: Operands) -> float | None:

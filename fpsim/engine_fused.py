@@ -51,7 +51,7 @@ def run_fused(
     (low_a, _), (low_b, _) = operands.reach_a, operands.reach_b
     # Sums are multiples of the last digit of the smallest product: normal, or exactly zero.
     checked = start or _last(low_a, flush) * _last(low_b, flush) < 2.0**-126
-    made, constants = variant(FUSED, product, None, places, 32, guard=SUMS if checked else 0)
+    made, constants = variant(FUSED, product, None, places.low, 32, guard=SUMS if checked else 0)
     limit = 0 if product.policy == "keep" else _NORMAL
     shift = PLAIN._replace(flush=flush)
     task = Task(
@@ -61,8 +61,7 @@ def run_fused(
     result = values.copy() if checked else values
     if flush and start:
         result[np.abs(result) < 2.0**-126] = 0.0
-    flags = run_tiles(product, task, operands, result, marks, places)
-    if flags is None or flags:
+    if run_tiles(product, task, operands, result, marks, places):
         return False
     if checked:
         values[...] = result

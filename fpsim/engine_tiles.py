@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from fpsim.kernels.lane_math import HAS_FMA, HAS_QUIET_ADD
 from fpsim.kernels.panels import Shift, fill_panels, fill_table
 from fpsim.kernels.store import BY_INTEGERS, LOUD, QUIET
 from fpsim.kernels.tiles import COLUMNS, FLAG, PARTIALS, UNGUARDED, TileVariant, tile_kernel
-from fpsim.operand import Offsets, Operands
+from fpsim.operand import Offsets, Operands, Rows
 from fpsim.parallel import run_blocks
 from fpsim.places import Places
 from fpsim.product import Marks, Product, Store
@@ -32,7 +32,7 @@ from fpsim.product import Marks, Product, Store
 __all__ = ["NO_STORE", "Constants", "Table", "Task", "pairs", "run_tiles", "variant"]
 
 #: Bytes of the table of a block, and of its panels.
-_BYTES = 24 << 20
+_BYTES = 16 << 20
 
 #: Bytes of each of their arrays that a thread keeps from product to product, at most.
 _KEPT = 8 << 20
@@ -80,7 +80,7 @@ _rooms = threading.local()
 
 def _room(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """Memory that is not initialised, the same again if it is not much: its pages are there."""
-    size = math.prod(shape) * np.dtype(dtype).itemsize
+    size: int = math.prod(shape) * np.dtype(dtype).itemsize
     if size > _KEPT:
         return np.empty(shape, dtype)
     kept: NDArray[np.uint8] | None = getattr(_rooms, name, None)
@@ -112,7 +112,7 @@ class Task(NamedTuple):
 
 
 def variant(
-    kind: int, product: Product, store: Store | None, places: Places, width: int, *,
+    kind: int, product: Product, store: Store | None, low: bool, width: int, *,
     guard: int = UNGUARDED, sums: int = 0,
 ) -> tuple[TileVariant, Constants]:  # fmt: skip
     """What is compiled in, and the constants of the stores.
@@ -129,7 +129,7 @@ def variant(
         return made, NO_STORE[width]
     plan = store.wide if width == 64 else store.chosen
     guard |= 0 if plan.flush else PARTIALS
-    given, wide = plan.stochastic and places.low, plan.stochastic and plan.whole_words
+    given, wide = plan.stochastic and low, plan.stochastic and plan.whole_words
     made = made._replace(
         guard=guard, store=True, mode=plan.mode, residual=plan.residual, given=given, wide=wide
     )
@@ -150,47 +150,42 @@ _Job = tuple[Callable[[int, int], int], int]
 
 def run_tiles(
     product: Product, task: Task, operands: Operands, values: Carrier, marks: Marks, places: Places
-) -> int | None:
-    """One product into values and marks: its flags, or None where its rows do not fit a table."""
-    blocks = _blocks(product, task, operands)
-    if blocks is None:
-        return None
-    flags = 0
-    for terms, rows in blocks:
+) -> int:
+    """One product into values and marks; its flags."""
+    flags, columns = 0, values.shape[1]
+    for terms, rows in _blocks(product, task, operands):
         step = max(1, _BYTES // (task.right.bytes * COLUMNS * len(terms.rows))) * COLUMNS
-        for column in range(0, values.shape[1], step):
-            columns = slice(column, min(column + step, values.shape[1]))
-            part = _Part(product, task, operands, terms, columns)
-            flags |= part.run(rows, values, marks, places)
+        for first in range(0, columns, step):
+            some = slice(first, min(first + step, columns))
+            # Not named: its panels are gone before the next ones are made.
+            flags |= _Part(product, task, operands, terms, some).run(rows, values, marks, places)
     return flags
 
 
 def _blocks(
     product: Product, task: Task, operands: Operands
-) -> list[tuple[_Terms, list[slice]]] | None:
+) -> Iterator[tuple[_Terms, list[slice]]]:
     """Terms, and rows for each of them, whose panels and tables are small enough."""
-    a = operands.a
-    everything = _all_terms(product, operands)
-    unit = _TOGETHER * product.unit.channels
+    a, everything = operands.a, _all_terms(product, operands)
     deepest = _BYTES // (task.right.bytes * COLUMNS)
-    span = _BYTES // task.left.bytes if task.left.bytes else a.values.size
-    blocks = []
-    for part in _halved(
-        slice(0, len(everything.rows)), unit,
-        lambda s: s.stop - s.start <= deepest and _span(everything.offsets[s]) <= span // 2,
-    ):  # fmt: skip
+    numbers = _BYTES // max(1, task.left.bytes)
+    whole, rows = slice(0, len(everything.rows)), slice(0, len(a.bases))
+    if whole.stop <= deepest and a.values.size <= numbers:
+        yield everything, [rows]
+        return
+
+    def shallow(part: slice) -> bool:
+        return part.stop - part.start <= deepest and _span(everything.offsets[part]) <= numbers // 2
+
+    for part in _halved(whole, _TOGETHER * product.unit.channels, shallow):
         terms = _Terms(everything.offsets[part], everything.rows[part], part.start)
-        room = span - _span(terms.offsets)
-        fits = partial(_fits, a.bases, room)
-        rows = list(_halved(slice(0, len(a.bases)), task.height, fits))
-        if not all(map(fits, rows)):
-            return None
-        blocks.append((terms, rows))
-    return blocks
+        spread = _span(terms.offsets)
 
+        def near(some: slice, spread: int = spread, n: int = len(terms.rows)) -> bool:
+            written_out = (some.stop - some.start) * n
+            return bool(min(_span(a.bases[some]) + spread, written_out) <= numbers)
 
-def _fits(places: Offsets, room: int, part: slice) -> bool:
-    return _span(places[part]) <= room
+        yield terms, list(_halved(rows, task.height, near))
 
 
 def _span(places: Offsets) -> int:
@@ -211,11 +206,18 @@ def _halved(whole: slice, unit: int, fits: Callable[[slice], bool]) -> Iterator[
 def _all_terms(product: Product, operands: Operands) -> _Terms:
     """Every term in the order the unit takes them, zeros at the end."""
     k, channels = len(operands.a.offsets), product.unit.channels
+    if product.depth(k) == k and product.unit.order == "ascending":
+        return _Terms(operands.a.offsets, _ascending(k), 0)
     rows = np.arange(product.depth(k))
     if product.unit.order == "pairs":
         rows = rows[pairs(channels, len(rows))]
     rows[rows >= k] = -1
     return _Terms(operands.a.offsets[np.maximum(rows, 0)], rows, 0)
+
+
+@lru_cache(maxsize=8)
+def _ascending(n: int) -> Offsets:
+    return np.arange(n)
 
 
 @lru_cache(maxsize=64)
@@ -241,13 +243,41 @@ class _Part:
         """All rows; the flags of all."""
         jobs, flags = [(self.fill, len(self.panels[0]))], 0
         for rows in blocks:
-            table, bases, more = self._table(self.a.bases[rows])
-            _run_jobs(jobs + more, len(self.terms.rows) * COLUMNS)
+            some = values[rows], marks[rows], places.part(rows.start)
+            flags |= self._rows(self._near(self.a.part(rows)), jobs, *some)
             jobs = []
-            flags |= self._multiply(
-                table, bases, values[rows], marks[rows], places.part(rows.start)
-            )
         return flags
+
+    def _near(self, rows: Rows) -> Rows:
+        """Some rows with the numbers they reach, written out where these are too far apart."""
+        rows = rows._replace(offsets=self.terms.offsets)
+        if len(rows.values) * self.task.left.bytes <= _BYTES:
+            return rows
+        first = int(rows.bases.min() + rows.offsets.min())
+        last = int(rows.bases.max() + rows.offsets.max()) + 1
+        if (last - first) * self.task.left.bytes > _BYTES:
+            return Rows.of(rows.matrix())
+        return rows._replace(values=rows.values[first:last], bases=rows.bases - first)
+
+    def _rows(
+        self, rows: Rows, jobs: list[_Job], values: Carrier, marks: Marks, places: Places
+    ) -> int:
+        """Some rows: their table, and whatever else is to be done before the products."""
+        left, zero = self.task.left, self.task.zero
+        codes = rows.values.view(np.uint32)
+        table, fields = left.room("left", (-(-len(codes) // COLUMNS) * COLUMNS,))
+        part = len(rows.offsets) * COLUMNS
+
+        def fill(begin: int, end: int) -> int:
+            stop = min(end * part, len(codes))
+            fill_table(codes, begin * part, stop, table, fields, zero, left.shift)
+            return 0
+
+        if left.bytes:
+            jobs = [*jobs, (fill, -(-len(codes) // part))]
+        _run_jobs(jobs, part)
+        numbers = table if left.values else rows.values
+        return self._multiply((numbers, fields, rows.bases, rows.offsets), values, marks, places)
 
     def _panel_filler(self, b: Carrier) -> Callable[[int, int], int]:
         if not (b.flags.c_contiguous or b.T.flags.c_contiguous):
@@ -266,50 +296,26 @@ class _Part:
 
         return fill
 
-    def _table(self, bases: Offsets) -> tuple[tuple[Carrier, Constants], Offsets, list[_Job]]:
-        """The numbers that some rows reach, the rows' places in them, and how they are made."""
-        first = int(bases.min() + self.terms.offsets.min())
-        last = int(bases.max() + self.terms.offsets.max()) + 1
-        numbers = self.a.values[first:last]
-        height = self.task.height
-        places: Offsets = np.empty(-(-len(bases) // height) * height, np.int64)
-        places[: len(bases)], places[len(bases) :] = bases - first, bases[-1] - first
-        left, zero = self.task.left, self.task.zero
-        size = -(-len(numbers) // COLUMNS) * COLUMNS
-        values, exponents = left.room("left", (size,))
-        codes = numbers.view(np.uint32)
-        part = len(self.terms.rows) * COLUMNS
-
-        def fill(begin: int, end: int) -> int:
-            stop = min(end * part, len(codes))
-            fill_table(codes, begin * part, stop, values, exponents, zero, left.shift)
-            return 0
-
-        jobs: list[_Job] = [(fill, -(-len(codes) // part))] if left.bytes else []
-        return (values if left.values else numbers, exponents), places, jobs
-
     def _multiply(
-        self, table: tuple[Carrier, Constants], bases: Offsets, values: Carrier, marks: Marks,
+        self, left: tuple[Carrier, Constants, Offsets, Offsets], values: Carrier, marks: Marks,
         places: Places,
     ) -> int:  # fmt: skip
         """Tiles of rows on the threads, or panels where there are more of them."""
         height, task = self.task.height, self.task
         loop = tile_kernel(task.variant)
-        panels, exponents = self.panels
-        columns, offsets = self.columns, self.terms.offsets
-        n_tiles, n_panels = len(bases) // height, panels.shape[0]
+        numbers, fields, bases, offsets = left
+        n_tiles, n_panels = -(-len(bases) // height), len(self.panels[0])
+        whole = np.full(n_tiles * height, bases[-1], np.int64)
+        whole[: len(bases)] = bases
 
-        def work(tiles: slice, begin: int, end: int) -> int:
-            rows = slice(tiles.start * height, tiles.stop * height)
-            first = columns.start + begin * COLUMNS
-            right = (
-                panels[begin:end],
-                exponents[begin:end],
-                first,
-                min(first + (end - begin) * COLUMNS, columns.stop),
-            )
+        def work(begin: int, end: int, first: int, last: int) -> int:
+            rows = slice(begin * height, end * height)
+            at = self.columns.start + first * COLUMNS
+            stop = min(self.columns.start + last * COLUMNS, self.columns.stop)
+            panels, exponents = self.panels
             flags: int = loop(
-                (*table, bases[rows], offsets), right, values[rows], marks[rows],
+                (numbers, fields, whole[rows], offsets),
+                (panels[first:last], exponents[first:last], at, stop), values[rows], marks[rows],
                 places.part(rows.start, place=self.place).random, task.store, task.numbers,
             )  # fmt: skip
             return flags
@@ -317,9 +323,9 @@ class _Part:
         smallest = max(1, _SMALLEST // (len(offsets) * COLUMNS * height))
         if n_tiles >= n_panels:
             some = max(1, smallest // n_panels)
-            return run_blocks(lambda i, j: work(slice(i, j), 0, n_panels), 0, n_tiles, some)
+            return run_blocks(lambda i, j: work(i, j, 0, n_panels), 0, n_tiles, some)
         some = max(1, smallest // n_tiles)
-        return run_blocks(lambda i, j: work(slice(0, n_tiles), i, j), 0, n_panels, some)
+        return run_blocks(lambda i, j: work(0, n_tiles, i, j), 0, n_panels, some)
 
 
 def _run_jobs(jobs: list[_Job], numbers: int) -> None:

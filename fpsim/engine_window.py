@@ -72,15 +72,23 @@ def run_window(
     if sums is None or not _fits(product, operands):
         return False
     width = 32 if _narrow(product, operands, sums) else 64
+    run_tiles(product, _task(product, width, places.low), operands, values, marks, places)
+    return True
+
+
+@lru_cache(maxsize=256)
+def _task(product: Product, width: int, low: bool) -> Task:
+    """What the loop of tiles is given; R stands in the `low` bits of random words."""
+    sums = _sums(product)
+    assert sums is not None
     kind = WINDOW_32 if width == 32 else WINDOW_64
-    made, constants = variant(kind, product, sums.store, places, width, sums=sums.how)
+    made, constants = variant(kind, product, sums.store, low, width, sums=sums.how)
     own = width == 32 and product.scale == 0
-    task = Task(
+    return Task(
         made, width, constants, _numbers(product, sums, width),
         Table(0 if own else width, width, _shift(product, width, left=True)),
         Table(32, width, _shift(product, width, left=False)),
     )  # fmt: skip
-    return run_tiles(product, task, operands, values, marks, places) is not None
 
 
 def _numbers(product: Product, sums: Sums, width: int) -> Carrier:

@@ -40,6 +40,7 @@ def matmul(
     accumulator: Array | None = None,
     scale: int = 0,
     subnormals: str | None = None,
+    stochastic_stores: bool = True,
     out: Array | Carrier | None = None,
 ) -> Array:
     """The matrix product a @ b through a matrix unit.
@@ -51,6 +52,8 @@ def matmul(
     scale        added to the exponent of every product (the sum of two FP8 metadata scales).
     subnormals   policy for binary32 operands, partials and accumulators; default: the context's
                  where the result is binary32, else keep.
+    stochastic_stores    False: the unit stores partials to nearest even where the context rounds
+                 stochastically (poplibs' disableSRForAMPVertices); the last rounding is unchanged.
 
     Shapes    a (..., M, K), b (..., K, N), leading dimensions broadcast: result (..., M, N). K is
               padded with zeros to whole passes; with K = 0 the result is the accumulator, else +0.
@@ -68,7 +71,7 @@ def matmul(
     """
     request = Request(
         "matmul", unit, {"a": a, "b": b}, context=context, partials=partials, scale=scale,
-        subnormals=subnormals, out=out,
+        subnormals=subnormals, out=out, stochastic_stores=stochastic_stores,
     )  # fmt: skip
     shape = result_shape(a, b)
     start = _start(request.unit, accumulator, shape)

@@ -6,6 +6,7 @@ left operand is the numbers once, a place for each row and an offset for each co
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -68,7 +69,7 @@ class Extent(NamedTuple):
         """Of the smallest and the largest number, none below emin; 0 and -1 where all are zero."""
         if not self.most:
             return 0, -1
-        low, high = (int(np.frexp(x)[1]) - 1 for x in self)
+        low, high = math.frexp(self.least)[1] - 1, math.frexp(self.most)[1] - 1
         return max(low, emin), max(high, emin)
 
 

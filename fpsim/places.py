@@ -70,6 +70,8 @@ class Places:
 
         Places are counted from `place` on: they belong to the rest of K.
         """
+        if row == column == place == 0:
+            return self
         moved = copy(self)
         moved._first += row * self._stride + column
         moved._passed += place
@@ -80,9 +82,9 @@ class Places:
     ) -> Words:
         """Words of rows and columns of outputs, flat, at one place; `kept` holds what was made."""
         n = math.prod(shape)
-        if not self.active:
-            return NO_WORDS
         place += self._passed
+        if place not in self._rounding:
+            return NO_WORDS
         if self._given is not None:
             row = self._rounding.index(place) * self._count
             return self._given[row + self._numbers(shape)[:n].astype(np.intp)]

@@ -16,7 +16,7 @@ from fpsim.formats import BINARY32, Format
 from fpsim.kernels.store import store_kernel
 from fpsim.kernels.unit_general import Call
 from fpsim.plan import Plan, exact_width, plan
-from fpsim.rounding import RTZ
+from fpsim.rounding import RNE, RTZ
 from fpsim.settings import Settings
 from fpsim.units import MatrixUnit
 
@@ -42,7 +42,11 @@ class Store:
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """A unit with the formats and policies of one product."""
+    """A unit with the formats and policies of one product.
+
+    Without `stochastic_stores` partials are stored to nearest even where the context rounds
+    stochastically; the last rounding is the context's in any case.
+    """
 
     unit: MatrixUnit
     a: Format
@@ -50,6 +54,7 @@ class Product:
     settings: Settings
     scale: int = 0
     subnormals: str | None = None
+    stochastic_stores: bool = True
 
     @cached_property
     def policy(self) -> str:
@@ -97,8 +102,12 @@ class Product:
 
     @cached_property
     def _narrowing(self) -> Store | None:
-        narrower = self.unit.partials.precision < self.unit.emitted.precision
-        return _store(self.settings, self.unit.partials) if narrower else None
+        if self.unit.partials.precision >= self.unit.emitted.precision:
+            return None
+        settings = self.settings
+        if settings.rounding.stochastic and not self.stochastic_stores:
+            settings = settings.replace(rounding=RNE)
+        return _store(settings, self.unit.partials)
 
     @cached_property
     def final(self) -> Store | None:
@@ -123,7 +132,8 @@ class Product:
     def places(self, k: int) -> range:
         """Rounding places by the context: the stores of an output, then the last rounding."""
         n = self.passes(k)
-        return range(0 if self._narrowing else n, n + 1 if self.final else n)
+        stores = self._narrowing and self.stochastic_stores
+        return range(0 if stores else n, n + 1 if self.final else n)
 
 
 @lru_cache(maxsize=256)
@@ -158,14 +168,16 @@ _PRODUCTS: dict[tuple[object, ...], Product] = {}
 
 
 def find_product(
-    unit: MatrixUnit, a: Format, b: Format, settings: Settings, scale: int, subnormals: str | None
-) -> Product:
+    unit: MatrixUnit, a: Format, b: Format, settings: Settings, scale: int,
+    subnormals: str | None, stochastic_stores: bool = True,
+) -> Product:  # fmt: skip
     """The product of these choices, made once (told apart by identity, which is fast)."""
-    key = (id(unit), id(a), id(b), id(settings), scale, subnormals)
+    choices = (scale, subnormals, stochastic_stores)
+    key = (id(unit), id(a), id(b), id(settings), *choices)
     product = _PRODUCTS.get(key)
     if product is None:
         if len(_PRODUCTS) >= 256:
             _PRODUCTS.clear()
         # The product keeps what it was made of, so no other object takes these identities.
-        product = _PRODUCTS[key] = Product(unit, a, b, settings, scale, subnormals)
+        product = _PRODUCTS[key] = Product(unit, a, b, settings, *choices)
     return product

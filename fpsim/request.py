@@ -34,7 +34,7 @@ class Request:
     def __init__(
         self, name: str, unit: str | MatrixUnit, operands: dict[str, Array], *,
         context: Context | None, partials: Format | None, scale: int, subnormals: str | None,
-        out: Out,
+        out: Out, stochastic_stores: bool = True,
     ) -> None:  # fmt: skip
         self.name, self.out = name, out
         self.unit = with_partials(find_unit(unit), partials)
@@ -42,8 +42,9 @@ class Request:
         left, right = operands.values()
         self.context = _result_context(self.unit, left, context)
         self.product = find_product(
-            self.unit, left.format, right.format, self.context.settings, scale, subnormals
-        )
+            self.unit, left.format, right.format, self.context.settings, scale, subnormals,
+            stochastic_stores,
+        )  # fmt: skip
 
     def open(self, shape: tuple[int, ...], rounding: range) -> Places:
         """Memory of the result is checked; the random words of these rounding places."""

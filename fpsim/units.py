@@ -144,6 +144,9 @@ class MatrixUnit:
         return self.name
 
 
+#: How names of units begin that another package registers.
+_OF_THE_IPU = ("AMP_", "SLIC_", "VMAC_")
+
 #: Every registered unit, by name.
 UNITS: dict[str, MatrixUnit] = {}
 
@@ -174,6 +177,10 @@ def find_unit(unit: str | MatrixUnit) -> MatrixUnit:
     key = key.removesuffix(".window")
     if key in UNITS:
         return UNITS[key]
+    if key.startswith(_OF_THE_IPU) and not any(n.startswith(_OF_THE_IPU) for n in UNITS):
+        raise ValueError(
+            f"unit={unit!r} is not known yet. Units of the IPU come with: import ipu.machine"
+        )
     close = difflib.get_close_matches(key, UNITS, 1, 0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise ValueError(f"unit={unit!r} is not known.{hint} See: fpsim list units")

@@ -102,10 +102,11 @@ def hashes(everything: bool) -> Iterator[tuple[str, str]]:
 
 
 #: Engines of matrix units: windowed, exact with one rounding per call, fused per term.
-QUICK_UNITS = ["AMP_F16_F32", "AMP_F16_F32.exact", "AMP_F32_F32"]
+QUICK_UNITS = ["AMP_F16_F32", "AMP_F16_F16.exact", "AMP_F32_F32", "H100_F16_F16"]
 FULL_UNITS = [
-    *QUICK_UNITS, "AMP_F16_F16", "AMP_F16_F32.sticky", "AMP_F16_F32.sequential_f32", "AMP_F8_F16",
-    "V100_F16_F32", "A100_TF32_F32", "ADA_E4M3_F16",
+    *QUICK_UNITS, "AMP_F16_F16", "AMP_F16_F32.exact", "AMP_F16_F32.sticky",
+    "AMP_F16_F32.sequential_f32", "AMP_F8_F16", "V100_F16_F32", "A100_TF32_F32", "ADA_E4M3_F16",
+    "H100_F16_F32", "SLIC_F16_F16", "VMAC_F16_F32",
 ]  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +23,7 @@ from fpsim.rounding import RNE
 from fpsim.units import UNITS, MatrixUnit, find_unit, register
 from tests.tiers import pick
 
-ROWS = pick(24, 2_000, 10_000)
+ROWS = pick(24, 1_700, 10_000)
 DATA = ("normal", "wide", "cancelling", "subnormal", "overflowing", "special")
 #: One of each kind of record; the full tier takes all of them.
 SOME = [
@@ -326,3 +328,16 @@ def test_other_sources_hand_out_the_bits_of_the_stores_place_by_place():
     # 16 products of 2**-12 are 2**-8, four units: exact, so no bit moves them.
     assert got.values.tolist() == [[1 + 2.0**-7, 1 + 2.0**-7]]
     assert context.operation == 1
+
+
+def test_units_of_the_ipu_come_with_its_package():
+    """A name that would be known after one more import says so."""
+    code = (
+        "from fpsim.units import find_unit\n"
+        "try: find_unit('AMP_F16_F32')\n"
+        "except ValueError as error: print(error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True)
+    assert said.stdout == (
+        "unit='AMP_F16_F32' is not known yet. Units of the IPU come with: import ipu.machine\n"
+    )
