@@ -2,8 +2,8 @@
 
 Positions of a window come in field order: rows, then columns. A maximum follows the device's rule
 for NaN. Its gradient goes whole to every position that equals it, as poplibs does; `ties="first"`
-gives it to the first of them alone, as TensorFlow does elsewhere. An average adds fl(x · fl(1/n)) in
-the format of x, position after position, n counting what is no padding. Gradients of overlapping
+gives it to the first of them alone, as TensorFlow does elsewhere. An average adds fl(x · fl(1/n))
+in the format of x, position after position, n counting what is no padding. Gradients of overlapping
 windows are added in the same order, each sum rounded.
 
 Source    poplibs, MaxPoolingGrad.cpp and SumPooling.cpp (arithmetic in the activations' type; the
