@@ -10,5 +10,6 @@ TOPICS = {
     "arith": "+ - * / sqrt fma of arrays",
     "gemm": "matrix products: rounded per operation, through units, by BLAS",
     "compile": "how long each kernel of products takes to compile",
+    "train": "training a network, beside what its matrix products would allow",
     "startup": "import, first call, small arrays",
 }

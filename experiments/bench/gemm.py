@@ -26,7 +26,7 @@ from fpsim.parallel import get_threads
 from fpsim.rounding import RNA, RNE, RTO, RTZ, SR, Rounding
 from fpsim.units import find_unit
 
-__all__ = ["SIZES", "cases"]
+__all__ = ["SIZES", "Row", "call", "cases"]
 
 #: Rows and columns of the matrices, as a rule and with --quick.
 SIZES = Size(n=512, repeats=7), Size(n=128, repeats=3)
@@ -92,7 +92,7 @@ def _rows(quick: bool) -> Iterator[Row]:
             yield Row(kind, fmt, data="range" if "worst" in kind else "normal", unit=name)
 
 
-def _call(row: Row, n: int) -> Call:
+def call(row: Row, n: int) -> Call:
     context = Context(row.format, rounding=row.rounding, overflow="saturate")
     a, b = (context.array(_matrix(row.data, n, seed)) for seed in (0, 1))
     if row.unit is not None:
@@ -127,7 +127,7 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
         for row in _rows(quick):
             yield Case(
                 f"gemm {row.unit}" if row.unit else "gemm", row.format.name,
-                partial(_call, row, size.n), reference, size.n, size.repeats, row.rounding.name,
+                partial(call, row, size.n), reference, size.n, size.repeats, row.rounding.name,
                 bits_of(row.rounding, row.format), True, row.data, kind=row.kind,
             )  # fmt: skip
         for kind, fmt in (("blas-f32", BINARY32), ("blas-f64", BINARY64)):

@@ -12,13 +12,14 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.parallel import get_threads, run_blocks, set_threads
 
-__all__ = ["Case", "Record", "Size", "copy", "measure", "run", "to_json"]
+__all__ = ["Case", "Record", "Size", "Written", "copy", "measure", "run", "to_json"]
 
 Call = Callable[[], object]
 
@@ -101,6 +102,13 @@ class Record:
         return f"{self.gmac_per_s:.2f} GMAC/s"
 
 
+class Written(Protocol):
+    """What every record can do; its text is a line."""
+
+    def fields(self) -> dict[str, object]:
+        """What is written."""
+
+
 def in_words(ns: float) -> str:
     """A time with a unit that suits it.
 
@@ -150,17 +158,20 @@ def _figure(case: Case, seconds: float, n: int) -> float:
     return float(n) ** 3 / seconds / 1e9 if case.kind else seconds / n * 1e9
 
 
-def run(cases: Iterable[Case], threads: int) -> Iterator[Record]:
-    """Records of the cases in turn, with that many threads for kernels and reference."""
+def run(cases: Iterable[Case | Callable[[], Written]], threads: int) -> Iterator[Written]:
+    """Records of the cases in turn, with that many threads for kernels and reference.
+
+    A case that is no call beside a reference makes its own record.
+    """
     before = get_threads()
     set_threads(threads)
     try:
         for case in cases:
-            yield measure(case)
+            yield measure(case) if isinstance(case, Case) else case()
     finally:
         set_threads(before)
 
 
-def to_json(records: Iterable[Record]) -> str:
+def to_json(records: Iterable[Written]) -> str:
     """A list of objects, one line each."""
     return "[\n" + ",\n".join(json.dumps(record.fields()) for record in records) + "\n]\n"

@@ -15,7 +15,7 @@ from experiments.commands.options import bad_input
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from experiments.bench.timing import Record, Size
+    from experiments.bench.timing import Size, Written
 
 
 @click.command("bench")
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--n",
     type=click.IntRange(1),
     default=None,
-    help="Elements (default 10000000); rows of a matrix (default 512).",
+    help="Elements (default 10000000); rows of a matrix (default 512); images (default 32).",
 )
 @click.option("--quick", is_flag=True, help="Seconds instead of minutes; fewer rows and elements.")
 @click.option("--json", "file", type=click.Path(path_type=Path, dir_okay=False), default=None,
@@ -35,7 +35,8 @@ def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | N
     """Time per element (on startup per call), and the ratio to np.copyto of the same run.
 
     gemm gives billions of multiply-adds per second, and the ratio to BLAS in binary32. Small arrays
-    stay in the cache, where ratios mean something else: say n with every number.
+    stay in the cache, where ratios mean something else: say n with every number. train gives images
+    per second of training steps, and their ratio to what the rate of gemm would allow.
     """
     with bad_input():
         check(topic, file)
@@ -46,7 +47,7 @@ def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | N
     module = importlib.import_module(f"experiments.bench.{topic}")
     size = usual_size(module, quick)
     cases = module.cases(replace(size, n=n or size.n), quick)
-    records: list[Record] = []
+    records: list[Written] = []
     try:
         for record in progress(run(cases, threads), f"bench {topic}"):
             records.append(record)

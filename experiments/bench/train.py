@@ -1,0 +1,190 @@
+"""How fast a network trains on the simulated machine, beside what the matrix products would allow.
+
+A step is forward, both gradients and the update, in binary16 with stochastic rounding. The products'
+rate, as `gemm` measures it, predicts its images per second from the multiply-adds that the device's
+ledger counts as asked for; both are timed in turn, as is torch in binary32 where it is installed.
+
+Memory is the most that one step allocates at a time, by tracemalloc, over what liveness asks for:
+values saved for the backward pass, parameters and slots, each in its own format.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.bench import gemm
+from experiments.bench.phases import shares
+from experiments.bench.torch_networks import torch_step
+from experiments.bench.timing import Call, Size
+from experiments.programs.networks import resnet
+from fpsim.formats import BINARY16
+from fpsim.parallel import get_threads
+from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale
+from ipu.learn.mode import training
+from ipu.learn.nn import conv, dense, flatten, max_pool, relu
+from ipu.learn.optim import SGD
+from ipu.learn.policy import Policy
+from ipu.learn.tensor import Tensor, saved_bytes
+from ipu.learn.train import Model, Trainer
+from ipu.machine import FpCtl
+
+__all__ = ["SIZES", "cases", "digits"]
+
+#: Images of a batch.
+SIZES = Size(n=32, repeats=5), Size(n=4, repeats=1)
+
+#: Rows and columns of the product whose rate is taken, as a rule and with --quick.
+_ROWS = 512, 128
+
+
+def digits(images: Tensor) -> Tensor:
+    """Two convolutions with pooling and two dense layers.
+
+    Source    Graphcore's PopTorch tutorial on pipelining (convolution, pooling, relu).
+    """
+    x = relu(max_pool(conv(images, 10, 5, "conv1", padding="VALID"), 2))
+    x = relu(max_pool(conv(x, 20, 5, "conv2", padding="VALID"), 2))
+    return dense(relu(dense(flatten(x), 256, "dense1")), 10, "dense2")
+
+
+class Network(NamedTuple):
+    """A model and the shape of its images."""
+
+    model: Model
+    image: tuple[int, int, int]
+
+
+NETWORKS = {
+    "ResNet-8": Network(partial(resnet, depth=8), (32, 32, 3)),
+    "MNIST CNN": Network(digits, (28, 28, 1)),
+}
+
+
+@dataclass(frozen=True)
+class Training:
+    """A network measured: `predicted` and `ratio` by the products' rate, shares by phase.
+
+    macs      multiply-adds of a step, for each image.
+    memory    most bytes of a step, over the bytes that are alive by the ledger.
+    """
+
+    topic: str
+    network: str
+    preset: str
+    format: str
+    rounding: str
+    n: int
+    threads: int
+    images_per_s: float
+    macs: int
+    gmac_per_s: float
+    predicted: float
+    ratio: float
+    shares: dict[str, float]
+    peak_bytes: int
+    live_bytes: int
+    memory: float
+    peer: str | None
+    peer_images_per_s: float | None
+
+    def fields(self) -> dict[str, object]:
+        """What is written."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        spent = ", ".join(f"{phase} {share:.0%}" for phase, share in self.shares.items())
+        peer = f"; {self.peer}: {self.peer_images_per_s:.0f}" if self.peer else ""
+        return (
+            f"{self.network:10} {self.preset:7}{self.images_per_s:8.1f} images/s, "
+            f"{self.ratio:4.0%} of {self.predicted:.1f} ({self.gmac_per_s:.2f} GMAC/s); {spent}; "
+            f"memory {self.memory:.1f} x{peer}"
+        )
+
+
+def cases(size: Size, quick: bool) -> Iterator[Callable[[], Training]]:
+    """Each network with the sums of the matrix units exact, and in their window."""
+    for network in list(NETWORKS)[: 1 if quick else None]:
+        for preset in ("exact", "window"):
+            yield partial(_measure, network, preset, size, _ROWS[quick])
+
+
+def _measure(name: str, preset: str, size: Size, rows: int) -> Training:
+    network = NETWORKS[name]
+    trainer = _trainer(network, preset)
+    images, labels = _batch(network, size.n)
+    step = partial(trainer.step, images, labels)
+    unit = "AMP_F16_F32" + ("" if preset == "window" else f".{preset}")
+    product = gemm.call(gemm.Row(preset, BINARY16, unit=unit), rows)
+    peer = torch_step(name, images, labels)
+    calls = [step, product, *([peer.call] if peer else [])]
+    _warm(calls)
+    macs = _macs(trainer, step) // size.n
+    seconds = _in_turn(calls, size.repeats)
+    rate, images_per_s = rows**3 / seconds[1], size.n / seconds[0]
+    peak, live = _memory(trainer, images, labels)
+    return Training(
+        "train", name, preset, BINARY16.name, "SR", size.n, get_threads(), images_per_s, macs,
+        rate / 1e9, rate / macs, images_per_s * macs / rate, shares(step, trainer.device),
+        peak, live, peak / live, peer and peer.name, size.n / seconds[2] if peer else None,
+    )  # fmt: skip
+
+
+def _trainer(network: Network, preset: str) -> Trainer:
+    """As the tutorial trains: momentum, and a loss scale that the learning rate undoes."""
+    return Trainer(
+        network.model, SGD(0.01, momentum=0.9), policy=Policy(BINARY16, BINARY16),
+        control=FpCtl(esr=True), loss_scale=StaticLossScale(256.0, LEARNING_RATE), preset=preset,
+    )  # fmt: skip
+
+
+def _batch(network: Network, n: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    rng = np.random.default_rng(n)
+    return rng.standard_normal((n, *network.image), np.float32), rng.integers(0, 10, n)
+
+
+def _warm(calls: list[Call]) -> None:
+    """Compile; the tutorial's rate over its loss scale is subnormal, which the optimiser tells."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for call in calls:
+            call()
+
+
+def _in_turn(calls: list[Call], repeats: int) -> list[float]:
+    """Median seconds of each."""
+    taken: list[list[float]] = [[] for _ in calls]
+    for _ in range(repeats):
+        for call, times in zip(calls, taken, strict=True):
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+    return [statistics.median(times) for times in taken]
+
+
+def _macs(trainer: Trainer, step: Call) -> int:
+    trainer.device.ledger.clear()
+    step()
+    return trainer.device.ledger.useful
+
+
+def _memory(trainer: Trainer, images: NDArray[Any], labels: NDArray[Any]) -> tuple[int, int]:
+    """Most bytes of a step, and those that liveness asks for."""
+    kept = [v.array for v in trainer.variables.values()]
+    kept += [slot for slots in trainer.slots.values() for slot in slots]
+    tracemalloc.start()
+    trainer.step(images, labels)
+    peak = tracemalloc.get_traced_memory()[1] + sum(a.values.nbytes for a in kept)
+    tracemalloc.stop()
+    with training():
+        saved = saved_bytes(trainer.loss(images, labels))
+    return peak, saved + sum(a.nbytes for a in kept)
