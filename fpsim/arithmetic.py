@@ -34,6 +34,9 @@ _STREAMING_BYTES = 1 << 24
 #: Elements that pass through scratch memory at a time where an array is not contiguous.
 _CHUNK = 8192
 
+#: Elements of a block in which rows repeat: long enough that a call costs little beside it.
+_BLOCK = 1 << 15
+
 _NO_MARKS = np.zeros(1, np.uint8)
 
 Carrier = NDArray[np.floating[Any]]
@@ -289,12 +292,12 @@ def _is_repeating(operands: Sequence[Carrier], out: Carrier) -> bool:
 def _run_repeating(
     call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8], bits: _Bits
 ) -> int:
-    """Blocks of as many periods as fit into a chunk; what repeats is written out for one block."""
+    """Blocks of some whole periods; what repeats is written out for one block."""
     target, marks = _flat(out), _flat(marks)
     seed, number, words = bits
     # Trailing shapes nest: the longest period is a multiple of the others.
     period = max([o.size for o in operands if o.size < target.size], default=target.size)
-    size = max(1, _CHUNK // period) * period
+    size = max(1, _BLOCK // period) * period
     whole = [o.size == target.size for o in operands]
     ready = [
         _flat(o) if w else np.tile(_flat(o), size // o.size)

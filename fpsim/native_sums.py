@@ -1,7 +1,7 @@
 """Sequential sums of binary32 by the processor's own additions, where they are the same.
 
-The context's sum rounds every addition to nearest even; so does the processor. Left to the caller
-are results that are not finite, which may hide flags, and the flag INEXACT.
+A context's sum rounds every addition to nearest even; so does the processor. The kernel sees what
+could make a difference (see `fpsim.kernels.native_sums`) and then has no result.
 
 Source    docs/semantics.md §4 (order); IEEE 754-2019 §4.3.1.
 """
@@ -9,46 +9,57 @@ Source    docs/semantics.md §4 (order); IEEE 754-2019 §4.3.1.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.arithmetic import Carrier
-from fpsim.processor import usual_arithmetic
+from fpsim.formats import BINARY32
+from fpsim.kernels.native_sums import LANES
+from fpsim.kernels.native_sums import outer_sums as sum_rows
+from fpsim.rounding import RNE
 
-__all__ = ["outer_sums"]
+if TYPE_CHECKING:
+    from fpsim.settings import Settings
 
-#: Sums of numbers from here on are no subnormal numbers: they are multiples of 2**-126.
-_SAFE = 2.0**-103
+__all__ = ["is_native", "outer_sums"]
 
 
-@usual_arithmetic
-def outer_sums(x: Carrier, axes: tuple[int, ...], *, flush: bool) -> Carrier | None:
+def is_native(settings: Settings, order: str) -> bool:
+    """Whether the processor's additions are those of this context, numbers permitting."""
+    return order == "sequential" and settings.format == BINARY32 and settings.rounding is RNE
+
+
+def outer_sums(x: Carrier, axes: tuple[int, ...]) -> tuple[Carrier, NDArray[np.uint8]] | None:
     """Sums over neighbouring axes that are not the last, in C order; None where they may differ.
 
     Shapes    the axes vanish.
-    flush     whether subnormal numbers count as zeros; then x must hold none, and no number from
-              which a sum could become one.
+    Flags     INEXACT of each sum; those that would raise others have no result here.
 
-    >>> outer_sums(np.float32([[1, 2], [3, 4]]), (0,), flush=True)
-    array([4., 6.], dtype=float32)
+    >>> outer_sums(np.float32([[1, 2**24], [3, 1]]), (0,))
+    (array([4.0000000e+00, 1.6777216e+07], dtype=float32), array([0, 1], dtype=uint8))
     """
     first, last = min(axes, default=-1), max(axes, default=-1)
     if x.size == 0 or last in (-1, x.ndim - 1) or len(axes) != last - first + 1:
         return None
-    rest = math.prod(x.shape[last + 1 :])
-    if rest == 1 or (flush and _smallest(x) < _SAFE):
+    outer, n, inner = (math.prod(x.shape[a:b]) for a, b in ((0, first), (first, last + 1),
+                                                           (last + 1, None)))  # fmt: skip
+    if inner == 1:
         return None
-    rows = np.ascontiguousarray(x).reshape(-1, math.prod(x.shape[first : last + 1]), rest)
-    with np.errstate(all="ignore"):
-        # Along what is not contiguous numpy adds row after row, else in pairs; -0 changes nothing.
-        sums: Carrier = np.add.reduce(rows, axis=1, initial=np.float32(-0.0))
-    if not np.isfinite(sums).all():
+    rows = _filled(x.reshape(outer, n, inner))
+    sums, marks = (np.empty((outer, rows.shape[2]), d) for d in (np.float32, np.uint8))
+    if sum_rows(rows, sums, marks):
         return None
-    return sums.reshape(x.shape[:first] + x.shape[last + 1 :])
+    shape = x.shape[:first] + x.shape[last + 1 :]
+    return sums[:, :inner].reshape(shape), marks[:, :inner].reshape(shape)
 
 
-def _smallest(x: Carrier) -> float:
-    """The smallest magnitude but zero; infinity where all are zero."""
-    magnitudes = x.view(np.uint32) & np.uint32(0x7FFFFFFF)
-    below = int((magnitudes - np.uint32(1)).min())  # zero turns into the largest
-    return math.inf if below == 0xFFFFFFFF else float(np.uint32(below + 1).view(np.float32))
+def _filled(rows: Carrier) -> Carrier:
+    """In memory of its own shape, with zeros beside columns that are too few for the kernel."""
+    outer, n, inner = rows.shape
+    if inner >= LANES:
+        return rows if rows.flags.carray else rows.copy()
+    filled = np.zeros((outer, n, LANES), rows.dtype)
+    filled[:, :, :inner] = rows
+    return filled

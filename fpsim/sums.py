@@ -32,6 +32,7 @@ from fpsim.kernels.sums import (
     exact_sums,
     sum_kernel,
 )  # fmt: skip
+from fpsim.native_sums import is_native, outer_sums
 from fpsim.parallel import run_blocks
 from fpsim.plan import exact_width, plan
 from fpsim.publish import checked_target, fold_flags, published, wants_marks
@@ -157,30 +158,40 @@ def _reduce(
     if block < 1:
         raise ValueError(f"block={block} is not a number of elements; use 1 or more")
     (values,) = context.carriers((x,))
-    rows, shape = _rows(values, axis)
-    if divide and rows.shape[1] > _MOST:
-        raise ValueError(f"x has {rows.shape[1]} elements; a mean takes at most 2**26, split it")
+    axes = _axes(values, axis)
+    n = math.prod(values.shape[i] for i in axes)
+    if divide and n > _MOST:
+        raise ValueError(f"x has {n} elements; a mean takes at most 2**26, split it")
+    shape = tuple(extent for i, extent in enumerate(values.shape) if i not in axes)
     target = checked_target(context, out, shape)
-    job = _Job(context, order, rows, block, divide, shape)
-    watched = wants_marks(context)
+    name, watched = "mean" if divide else "sum", wants_marks(context)
+    if not divide and is_native(context.settings, order):
+        native = outer_sums(values, axes)
+        if native is not None:
+            result, marks = native
+            fold_flags(context, name, int(marks.max()), result, marks if watched else None)
+            return published(context, result, target, out)
+    job = _Job(context, order, _rows(values, axes), block, divide, shape)
     result, flags, marks = job.run(FLAGS_EACH if watched else FLAGS_STICKY)
     result = result.reshape(shape)
-    name = "mean" if divide else "sum"
     fold_flags(context, name, flags, result, marks if watched else None)
     job.advance()
     return published(context, result, target, out)
 
 
-def _rows(values: Carrier, axis: Axis) -> tuple[Carrier, tuple[int, ...]]:
-    """Values as (outputs, elements) and the shape of the outputs."""
-    axes = (
-        tuple(range(values.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    )
-    axes = np.lib.array_utils.normalize_axis_tuple(axes, values.ndim, "axis")
+def _axes(values: Carrier, axis: Axis) -> tuple[int, ...]:
+    """Axes from the first on, each once; default: all."""
+    if axis is None:
+        return tuple(range(values.ndim))
+    return np.lib.array_utils.normalize_axis_tuple(axis, values.ndim, "axis")
+
+
+def _rows(values: Carrier, axes: tuple[int, ...]) -> Carrier:
+    """Values as (outputs, elements)."""
     kept = tuple(i for i in range(values.ndim) if i not in axes)
-    shape = tuple(values.shape[i] for i in kept)
     moved = values.transpose((*kept, *sorted(axes)))
-    return moved.reshape(math.prod(shape), math.prod(values.shape[i] for i in axes)), shape
+    outputs, elements = (math.prod(values.shape[i] for i in some) for some in (kept, axes))
+    return moved.reshape(outputs, elements)
 
 
 class _Job:

@@ -1,7 +1,7 @@
-"""How fast a network trains on the simulated machine, beside what the matrix products would allow.
+"""How fast a network trains on the simulated machine, beside what its products would allow.
 
-A step is forward, both gradients and the update, in binary16 with stochastic rounding. The products'
-rate, as `gemm` measures it, predicts its images per second from the multiply-adds that the device's
+A step is forward, both gradients and the update, in binary16 with stochastic rounding. The rate of
+products, as `gemm` measures it, predicts its images per second from the multiply-adds that the
 ledger counts as asked for; both are timed in turn, as is torch in binary32 where it is installed.
 
 Memory is the most that one step allocates at a time, by tracemalloc, over what liveness asks for:
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from experiments.bench import gemm
 from experiments.bench.phases import shares
-from experiments.bench.torch_networks import torch_step
 from experiments.bench.timing import Call, Size
+from experiments.bench.torch_networks import torch_step
 from experiments.programs.networks import resnet
 from fpsim.formats import BINARY16
 from fpsim.parallel import get_threads
@@ -126,7 +126,7 @@ def _measure(name: str, preset: str, size: Size, rows: int) -> Training:
     unit = "AMP_F16_F32" + ("" if preset == "window" else f".{preset}")
     product = gemm.call(gemm.Row(preset, BINARY16, unit=unit), rows)
     peer = torch_step(name, images, labels)
-    calls = [step, product, *([peer.call] if peer else [])]
+    calls: list[Call] = [step, product, *([peer.call] if peer else [])]
     _warm(calls)
     macs = _macs(trainer, step) // size.n
     seconds = _in_turn(calls, size.repeats)

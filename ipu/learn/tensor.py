@@ -52,6 +52,7 @@ class Primitive:
     vjps    one per argument, or None where no gradient flows.
     unit    what runs it: "AMP", "vector", or "none" (no arithmetic).
     cost    of the forward rule, from its arrays and its output.
+    passing options of the forward rule that no backward rule reads: the tape does not keep them.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Primitive:
     vjps: tuple[Vjp | None, ...]
     unit: str = "vector"
     cost: Callable[[Sequence[Array], Array], Work] = field(default=one_result_each)
+    passing: tuple[str, ...] = ()
 
     def __call__(self, *inputs: Tensor, name: str | None = None, **options: Any) -> Tensor:
         if len(inputs) != len(self.vjps):
@@ -69,9 +71,10 @@ class Primitive:
         node = None
         if any(x.needs_gradient for x in inputs):
             cost = self.cost(arrays, output)
+            kept = {k: v for k, v in options.items() if k not in self.passing}
             node = Node(
-                self, inputs, saved, options, device.tensor, device.control.esr, cost,
-                next(_numbers),
+                self, tuple(map(_origin, inputs)), saved, kept, device.tensor, device.control.esr,
+                cost, next(_numbers),
             )  # fmt: skip
         return Tensor(output, device, name or self.name, node)
 
@@ -80,7 +83,8 @@ class Node(NamedTuple):
     """How a tensor was computed: an entry of the tape."""
 
     primitive: Primitive
-    inputs: tuple[Tensor, ...]
+    #: Where each input comes from; computed values that no rule has saved are not kept.
+    inputs: tuple[Node | Tensor, ...]
     saved: tuple[Any, ...]
     options: dict[str, Any]
     #: Name under which its operations are counted.
@@ -132,15 +136,20 @@ class Tensor:
         return f"{type(self).__name__}({label}shape={self.shape}, {self.dtype.name})"
 
 
-def nodes(target: Tensor) -> list[tuple[Tensor, Node]]:
-    """Every computed tensor that target depends on, with its tape entry, latest first."""
-    found: dict[int, tuple[Tensor, Node]] = {}
-    waiting = [target]
+def _origin(tensor: Tensor) -> Node | Tensor:
+    """The tape entry of a computed tensor; a variable or a constant itself."""
+    return tensor if tensor.node is None else tensor.node
+
+
+def nodes(target: Tensor) -> list[Node]:
+    """The tape entries of all that target depends on, latest first."""
+    found: dict[int, Node] = {}
+    waiting = [_origin(target)]
     while waiting:
-        tensor = waiting.pop()
-        if tensor.node is not None and tensor.node.number not in found:
-            found[tensor.node.number] = (tensor, tensor.node)
-            waiting.extend(tensor.node.inputs)
+        node = waiting.pop()
+        if isinstance(node, Node) and node.number not in found:
+            found[node.number] = node
+            waiting.extend(node.inputs)
     return [found[number] for number in sorted(found, reverse=True)]
 
 
@@ -165,26 +174,26 @@ def contributions(
 
     Rounding  as in `gradients`; only the sums of the sources themselves are left out.
     """
-    asked = {id(source) for source in sources}
+    asked = [id(_origin(source)) for source in sources]
     leaves: dict[int, list[Array]] = {id(s): [] for s in sources if s.node is None}
-    found: dict[int, Array] = {id(target): seed}
-    for tensor, node in nodes(target):
+    found: dict[int, Array] = {id(_origin(target)): seed}
+    device = target.device
+    for node in nodes(target):
         # What is not asked for is forgotten as soon as it has been passed on.
-        take = found.get if id(tensor) in asked else found.pop
-        gradient = take(id(tensor), None)
+        take = found.get if id(node) in asked else found.pop
+        gradient = take(id(node), None)
         if gradient is None:
             continue
-        device = tensor.device
         with device.naming(f"{node.layer}/gradient"), device.rounding(node.stochastic):
-            for parent, part in _pull_back(device, node, gradient):
+            for origin, part in _pull_back(device, node, gradient):
                 if watch is not None:
                     watch(node, part)
-                if id(parent) in leaves:
-                    leaves[id(parent)].append(part)
+                if id(origin) in leaves:
+                    leaves[id(origin)].append(part)
                 else:
-                    before = found.get(id(parent))
-                    found[id(parent)] = part if before is None else device.add(before, part)
-    return [leaves.get(id(s)) or ([found[id(s)]] if id(s) in found else []) for s in sources]
+                    before = found.get(id(origin))
+                    found[id(origin)] = part if before is None else device.add(before, part)
+    return [leaves.get(key) or ([found[key]] if key in found else []) for key in asked]
 
 
 def _sum_of(source: Tensor, parts: Sequence[Array]) -> Array | None:
@@ -195,23 +204,25 @@ def _sum_of(source: Tensor, parts: Sequence[Array]) -> Array | None:
     return total
 
 
-def _pull_back(device: Device, node: Node, gradient: Array) -> Iterator[tuple[Tensor, Array]]:
-    for parent, vjp in zip(node.inputs, node.primitive.vjps, strict=True):
-        if vjp is not None and parent.needs_gradient:
-            yield parent, vjp(device, gradient, node.saved, **node.options)
+def _pull_back(
+    device: Device, node: Node, gradient: Array
+) -> Iterator[tuple[Node | Tensor, Array]]:
+    for origin, vjp in zip(node.inputs, node.primitive.vjps, strict=True):
+        if vjp is not None and (isinstance(origin, Node) or origin.needs_gradient):
+            yield origin, vjp(device, gradient, node.saved, **node.options)
 
 
 def work(target: Tensor) -> Work:
     """Cost of the forward pass that led to target."""
-    costs = [node.cost for _, node in nodes(target)]
+    costs = [node.cost for node in nodes(target)]
     return Work(*(sum(column) for column in zip(Work(), *costs, strict=True)))
 
 
 def saved_bytes(target: Tensor) -> int:
     """Bytes that the tape keeps for the backward pass; an array saved twice counts once."""
     kept = {
-        id(item.values): item.nbytes
-        for _, node in nodes(target)
+        (id(item.values), item.format): item.nbytes
+        for node in nodes(target)
         for item in node.saved
         if isinstance(item, Array)
     }

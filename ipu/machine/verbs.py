@@ -17,9 +17,7 @@ from fpsim import elementary, sums
 from fpsim.arithmetic import Carrier, as_read
 from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.flags import Flags
 from fpsim.formats import BINARY32, Format
-from fpsim.native_sums import outer_sums
 from fpsim.operations import Operand
 from fpsim.rounding import SR
 
@@ -147,20 +145,10 @@ class Verbs(ABC):
         """
         axes = tuple(a % x.ndim for a in ((axis,) if isinstance(axis, int) else axis))
         kept = [1 if a in axes else n for a, n in enumerate(x.shape)]
-        total = self._sum(x, axes)
+        total = sums.sum(self.cast(x, BINARY32), axes, context=self.context(BINARY32))
         if scale != 1:
             total = self.multiply(total, scale)
         return self.cast(total.reshape(kept), fmt or x.format)
-
-    def _sum(self, x: Array, axes: tuple[int, ...]) -> Array:
-        """By the processor, if no flag but INEXACT can come and that one stands already."""
-        context, wide = self.context(BINARY32), self.cast(x, BINARY32)
-        if context.flags & Flags.INEXACT and context.counts is None and not context.traps:
-            keeps = context.settings.subnormals == "keep" or _is_far_from_tiny(x.format)
-            quick = outer_sums(wide.values, axes, flush=not keeps)
-            if quick is not None:
-                return Array(quick, context)
-        return sums.sum(wide, axes, context=context)
 
     def reduce_max(self, x: Array, axis: int) -> Array:
         """The largest along an axis, -0 < +0; INV when a NaN is read, which wins only if switched.

@@ -195,7 +195,10 @@ _NORMING = steps({"cast": 1, "add": 2, "multiply": 1}, **_SCALING)
 
 #: Over all axes but the last; options `epsilon`, `stable`, `unbiased`, `statistics` (computed
 #: already, by `batch_statistics`).
-batch_norm = Primitive("batch_norm", _batch_norm, (_batch_norm_x, _gamma, _beta), cost=_NORMING)
+batch_norm = Primitive(
+    "batch_norm", _batch_norm, (_batch_norm_x, _gamma, _beta), cost=_NORMING,
+    passing=("statistics",),
+)  # fmt: skip
 #: With a given `mean` and `inverse` deviation: batch norm after training.
 normalise = Primitive(
     "normalise", _normalise, (_normalise_x, _gamma, _beta), cost=steps(**_SCALING)
