@@ -47,6 +47,7 @@ def _mac_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger
             floor=fmt.emin + lane.bias << lane.digits - 1,
             step=drop << lane.digits - 1 | 1 << lane.digits - 2,
             unit=fmt.precision - 1 << lane.digits - 1,
+            below=(1 << drop) - 1,
             over_pos=rule.over_pos,
             over_neg=rule.over_neg | lane.sign,
             value_pos=rule.over_value_pos,

@@ -6,7 +6,8 @@ RNA and RNZ), and its 24 or 53 digits are at least 2 p + 2. Then
 - a sum, rounded to the lanes' digits and again to p, is the exact sum rounded once: directed
   roundings compose, and a nearest one meets the middle between two p-digit numbers only exactly;
 - adding 1.5 * 2**(digits - p + e), e the exponent of x, and subtracting it rounds x to p digits.
-Products look at the smallest normal exponent at least; sums below it are exact.
+Products look at the smallest normal exponent at least; sums below it are exact, so their digits
+beyond p are zero, and other modes than RNE, RTP and RTN may treat them as those of any number.
 
 RNA and RNZ move x by one unit of the lanes away from or toward zero, and round to nearest: only
 middles change sides, all others are two units or more away from one. RAZ and RTO cut to p digits,
@@ -36,6 +37,7 @@ class MacRule(NamedTuple):
     floor: int  # exponent field of the smallest normal number
     step: int  # 1.5 * 2**(digits - p), as what it adds to the bits of a power of two
     unit: int  # 2**(p - 1), likewise
+    below: int  # the digits of a normal number beyond p
     over_pos: int  # smallest positive number that overflows, …
     over_neg: int  # … and the largest negative one, with its sign
     value_pos: int  # what it becomes
@@ -84,8 +86,19 @@ def round_product(mode, x, rule):  # type: ignore[no-untyped-def]
 
 
 def round_sum(mode, x, rule):  # type: ignore[no-untyped-def]
-    """x to p digits."""
-    bits = as_bits(x)
+    """x to p digits: in the integers of its bits, where that takes fewer steps."""
+    bits, below = as_bits(x), rule.below
+    half = (below >> 1) + 1
+    if mode == RTZ:
+        return as_float(bits & ~below)
+    if mode == RAZ:
+        return as_float((bits + below) & ~below)
+    if mode == RNA:
+        return as_float((bits + half) & ~below)
+    if mode == RNZ:
+        return as_float((bits + (half - 1)) & ~below)
+    if mode == RTO:
+        return as_float((bits & ~below) | (((bits & below) + below) & (below + 1)))
     return _to_grid(mode, bits, bits & infinity_like(bits), rule)
 
 
