@@ -26,35 +26,24 @@ from experiments.bench import gemm
 from experiments.bench.phases import shares
 from experiments.bench.timing import Call, Size
 from experiments.bench.torch_networks import torch_step
-from experiments.programs.networks import resnet
+from experiments.programs.networks import mnist, resnet
 from fpsim.formats import BINARY16
 from fpsim.parallel import get_threads
 from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale
 from ipu.learn.mode import training
-from ipu.learn.nn import conv, dense, flatten, max_pool, relu
 from ipu.learn.optim import SGD
 from ipu.learn.policy import Policy
-from ipu.learn.tensor import Tensor, saved_bytes
+from ipu.learn.tensor import saved_bytes
 from ipu.learn.train import Model, Trainer
 from ipu.machine import FpCtl
 
-__all__ = ["SIZES", "cases", "digits"]
+__all__ = ["SIZES", "cases"]
 
 #: Images of a batch.
 SIZES = Size(n=32, repeats=5), Size(n=4, repeats=1)
 
 #: Rows and columns of the product whose rate is taken, as a rule and with --quick.
 _ROWS = 512, 128
-
-
-def digits(images: Tensor) -> Tensor:
-    """Two convolutions with pooling and two dense layers.
-
-    Source    Graphcore's PopTorch tutorial on pipelining (convolution, pooling, relu).
-    """
-    x = relu(max_pool(conv(images, 10, 5, "conv1", padding="VALID"), 2))
-    x = relu(max_pool(conv(x, 20, 5, "conv2", padding="VALID"), 2))
-    return dense(relu(dense(flatten(x), 256, "dense1")), 10, "dense2")
 
 
 class Network(NamedTuple):
@@ -66,7 +55,7 @@ class Network(NamedTuple):
 
 NETWORKS = {
     "ResNet-8": Network(partial(resnet, depth=8), (32, 32, 3)),
-    "MNIST CNN": Network(digits, (28, 28, 1)),
+    "MNIST CNN": Network(mnist, (28, 28, 1)),
 }
 
 
