@@ -151,7 +151,7 @@ def test_threads_are_set_and_given_back():
 
 
 BAD = {
-    "rounds": "topic='rounds' is not known; use one of round, arith, gemm, compile, startup",
+    "rounds": f"topic='rounds' is not known; use one of {', '.join(TOPICS)}",
     "round --threads 0": "threads",
     "round --n 0": "--n",
     "round --json /dev/null/x.json": "cannot be written to",

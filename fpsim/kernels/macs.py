@@ -23,7 +23,7 @@ from typing import NamedTuple
 from fpsim.kernels.formula import formula
 from fpsim.kernels.lanes import as_bits, as_float, infinity_like, select, sign_like, umax
 from fpsim.kernels.memory import splat_item
-from fpsim.kernels.round import RAZ, RNA, RNZ, RTO, RTZ
+from fpsim.kernels.round import RAZ, RNA, RNE, RNZ, RTO, RTZ
 
 __all__ = [
     "FIELDS", "MacRule", "beyond", "not_sum", "round_product", "round_sum", "spread_macs",
@@ -97,6 +97,9 @@ def round_sum(mode, x, rule):  # type: ignore[no-untyped-def]
         return as_float((bits + half) & ~below)
     if mode == RNZ:
         return as_float((bits + (half - 1)) & ~below)
+    if mode == RNE:
+        odd = select((bits & (below + 1)) != 0, half, half - 1)
+        return as_float((bits + odd) & ~below)
     if mode == RTO:
         return as_float((bits & ~below) | (((bits & below) + below) & (below + 1)))
     return _to_grid(mode, bits, bits & infinity_like(bits), rule)
