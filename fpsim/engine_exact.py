@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from fpsim.arithmetic import Carrier
-from fpsim.engine_tiles import Table, Task, run_tiles, variant
+from fpsim.engine_task import Table, Task, variant
+from fpsim.engine_tiles import run_tiles
 from fpsim.formats import BINARY32
 from fpsim.kernels.lane_math import HAS_INEXACT_FLAG
 from fpsim.kernels.panels import PLAIN

@@ -10,130 +10,32 @@ Source    docs/semantics.md §5.
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from fpsim.arithmetic import Carrier
-from fpsim.kernels.lane_math import HAS_FMA, HAS_QUIET_ADD
-from fpsim.kernels.panels import Shift, fill_panels, fill_table
-from fpsim.kernels.store import BY_INTEGERS, LOUD, QUIET
-from fpsim.kernels.tiles import COLUMNS, FLAG, PARTIALS, UNGUARDED, TileVariant, tile_kernel
+from fpsim.engine_task import Constants, Task
+from fpsim.kernels.panels import fill_panels, fill_table
+from fpsim.kernels.tiles import COLUMNS, tile_kernel
 from fpsim.operand import Offsets, Operands, Rows
 from fpsim.parallel import run_blocks
 from fpsim.places import Places
-from fpsim.product import Marks, Product, Store
+from fpsim.product import Marks, Product
 
-__all__ = ["NO_STORE", "Constants", "Table", "Task", "pairs", "run_tiles", "variant"]
+__all__ = ["pairs", "run_tiles"]
 
 #: Bytes of the table of a block, and of its panels.
 _BYTES = 16 << 20
-
-#: Bytes of each of their arrays that a thread keeps from product to product, at most.
-_KEPT = 8 << 20
 
 #: Products and numbers below which one thread is enough.
 _SMALLEST, _FEW = 1 << 20, 1 << 15
 
 #: Passes whose random words may share a counter: blocks of terms end after so many.
 _TOGETHER = 8
-
-Constants = NDArray[Any]
-
-#: Stores' constants of a kernel that has none, by the width of its lanes.
-NO_STORE: dict[int, Constants] = {
-    32: np.zeros(64, np.uint32),
-    64: np.zeros(64, np.uint64),
-}
-
-_FLOAT: dict[int, DTypeLike] = {0: np.float32, 32: np.float32, 64: np.float64}
-_WORD: dict[int, DTypeLike] = {0: np.uint32, 32: np.uint32, 64: np.uint64}
-
-
-class Table(NamedTuple):
-    """How an operand is prepared."""
-
-    values: int  # bits of each; 0: the operand's own serve
-    exponents: int  # bits of each, or 0
-    shift: Shift
-
-    @property
-    def bytes(self) -> int:
-        """Of one number."""
-        return (self.values + self.exponents) // 8
-
-    def room(self, name: str, shape: tuple[int, ...]) -> tuple[Carrier, Constants]:
-        """For values and exponents."""
-        none = (0,) * len(shape)
-        values = _room(f"{name} values", shape if self.values else none, _FLOAT[self.values])
-        fields = _room(f"{name} fields", shape if self.exponents else none, _WORD[self.exponents])
-        return values, fields
-
-
-_rooms = threading.local()
-
-
-def _room(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """Memory that is not initialised, the same again if it is not much: its pages are there."""
-    size: int = math.prod(shape) * np.dtype(dtype).itemsize
-    if size > _KEPT:
-        return np.empty(shape, dtype)
-    kept: NDArray[np.uint8] | None = getattr(_rooms, name, None)
-    if kept is None or kept.size < size:
-        kept = np.empty(size, np.uint8)
-        setattr(_rooms, name, kept)
-    return kept[:size].view(dtype).reshape(shape)
-
-
-class Task(NamedTuple):
-    """A product as the loop of tiles takes it."""
-
-    variant: TileVariant
-    width: int  # of the lanes
-    store: Constants
-    numbers: Constants
-    left: Table
-    right: Table
-
-    @property
-    def height(self) -> int:
-        """Rows of a tile."""
-        return 256 // self.width
-
-    @property
-    def zero(self) -> Constants:
-        """One zero as wide as a lane."""
-        return NO_STORE[self.width][:1]
-
-
-def variant(
-    kind: int, product: Product, store: Store | None, low: bool, width: int, *,
-    guard: int = UNGUARDED, sums: int = 0,
-) -> tuple[TileVariant, Constants]:  # fmt: skip
-    """What is compiled in, and the constants of the stores.
-
-    Stores that cannot overflow take fewer steps; a guard sees the others.
-    """
-    unit, quiet = product.unit, QUIET if HAS_QUIET_ADD else LOUD
-    if guard & FLAG and not HAS_QUIET_ADD:
-        quiet = BY_INTEGERS
-    made = TileVariant(
-        kind, unit.terms, unit.chain, guard, False, 0, 0, False, False, quiet, sums, HAS_FMA
-    )
-    if store is None:
-        return made, NO_STORE[width]
-    plan = store.wide if width == 64 else store.chosen
-    guard |= 0 if plan.flush else PARTIALS
-    given, wide = plan.stochastic and low, plan.stochastic and plan.whole_words
-    made = made._replace(
-        guard=guard, store=True, mode=plan.mode, residual=plan.residual, given=given, wide=wide
-    )
-    return made, plan.constants
 
 
 class _Terms(NamedTuple):

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fpsim.arithmetic import Carrier
-from fpsim.engine_tiles import Table, Task, run_tiles, variant
+from fpsim.engine_task import Table, Task, variant
+from fpsim.engine_tiles import run_tiles
 from fpsim.formats import BINARY32
 from fpsim.kernels.gemm_window import CUT, NEAREST, WHOLE
 from fpsim.kernels.panels import Shift

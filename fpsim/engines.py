@@ -41,15 +41,18 @@ def run(
     """
     values = np.zeros(shape, np.float32) if start is None else start.copy()
     marks = np.zeros(shape, np.uint8)
-    accumulate(product, a, b, values, marks, places)
+    accumulate(product, a, b, values, marks, places, fresh=start is None)
     finish(product, a.shape[-1], values, marks, places)
     return values, marks
 
 
 def accumulate(
-    product: Product, a: Carrier | Rows, b: Carrier, values: Carrier, marks: Marks, places: Places
-) -> None:
+    product: Product, a: Carrier | Rows, b: Carrier, values: Carrier, marks: Marks, places: Places,
+    *, fresh: bool = False,
+) -> None:  # fmt: skip
     """The passes with their stores: values hold the partials and receive the sums.
+
+    If `fresh`, all partials are zeros, and nobody need look.
 
     Shapes    as for `run`; values and marks, as the result, in C order; marks are zero before.
     """
@@ -57,16 +60,16 @@ def accumulate(
     matrix = (math.prod(shape[:-1]), shape[-1])
     flat, flat_marks = values.reshape(matrix), marks.reshape(matrix)
     if isinstance(a, Rows):
-        _run_unfolded(product, a, b, flat, flat_marks, places)
+        _run_unfolded(product, a, b, flat, flat_marks, places, fresh)
     elif b.ndim == 2:
         a = a.reshape(matrix[0], a.shape[-1])
-        _run_matrix(product, a, b, flat, flat_marks, places)
+        _run_matrix(product, a, b, flat, flat_marks, places, fresh)
     else:
         batch = shape[:-2]
         a, b = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, b))
         for i, index in enumerate(np.ndindex(*batch)):
             part = places.part(i * shape[-2])
-            _run_matrix(product, a[index], b[index], values[index], marks[index], part)
+            _run_matrix(product, a[index], b[index], values[index], marks[index], part, fresh)
 
 
 def finish(product: Product, k: int, values: Carrier, marks: Marks, places: Places) -> None:
@@ -91,24 +94,26 @@ def round_outputs(
 
 
 def _run_unfolded(
-    product: Product, a: Rows, b: Carrier, values: Carrier, marks: Marks, places: Places
-) -> None:
+    product: Product, a: Rows, b: Carrier, values: Carrier, marks: Marks, places: Places,
+    fresh: bool,
+) -> None:  # fmt: skip
     """Where no fast engine takes them as they are: some rows written out after the other."""
-    if _is_empty(values, b) or _run_fast(product, a, b, values, marks, places):
+    if _is_empty(values, b) or _run_fast(product, a, b, values, marks, places, fresh):
         return
     step = max(1, _UNFOLDED // a.shape[1])
     for begin in range(0, len(values), step):
         rows = slice(begin, begin + step)
         some = a.part(rows).matrix()
-        _run_matrix(product, some, b, values[rows], marks[rows], places.part(begin))
+        _run_matrix(product, some, b, values[rows], marks[rows], places.part(begin), fresh)
 
 
 def _run_matrix(
-    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places
-) -> None:
+    product: Product, a: Carrier, b: Carrier, values: Carrier, marks: Marks, places: Places,
+    fresh: bool,
+) -> None:  # fmt: skip
     """One matrix product: values hold the partials and receive the sums, marks their flags."""
     whole = (product, a, b, values, marks, places)
-    if not (_is_empty(values, b) or _run_fast(*whole) or _run_around_specials(*whole)):
+    if not (_is_empty(values, b) or _run_fast(*whole, fresh) or _run_around_specials(*whole)):
         run_general(*whole)
 
 
@@ -117,9 +122,10 @@ def _is_empty(values: Carrier, b: Carrier) -> bool:
 
 
 def _run_fast(
-    product: Product, a: Carrier | Rows, b: Carrier, values: Carrier, marks: Marks, places: Places
-) -> bool:
-    operands = Operands.of(a, b, values)
+    product: Product, a: Carrier | Rows, b: Carrier, values: Carrier, marks: Marks, places: Places,
+    fresh: bool = False,
+) -> bool:  # fmt: skip
+    operands = Operands.of(a, b, None if fresh else values)
     return any(engine(product, operands, values, marks, places) for engine in ENGINES)
 
 

@@ -73,6 +73,9 @@ class Extent(NamedTuple):
         return max(low, emin), max(high, emin)
 
 
+_ZEROS = Extent(np.inf, 0.0)
+
+
 def reach(values: Carrier) -> Extent:
     """How far the numbers of a binary32 array reach.
 
@@ -95,10 +98,11 @@ class Operands(NamedTuple):
     reach_start: Extent
 
     @classmethod
-    def of(cls, a: Carrier | Rows, b: Carrier, start: Carrier) -> Operands:
-        """Operands with what is known of them."""
+    def of(cls, a: Carrier | Rows, b: Carrier, start: Carrier | None) -> Operands:
+        """Operands with what is known of them; no start is zeros."""
         rows = a if isinstance(a, Rows) else Rows.of(a)
-        return cls(rows, b, reach(rows.values), reach(b), reach(start))
+        begun = _ZEROS if start is None else reach(start)
+        return cls(rows, b, reach(rows.values), reach(b), begun)
 
     @property
     def finite(self) -> bool:

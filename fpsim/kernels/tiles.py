@@ -26,7 +26,7 @@ from fpsim.kernels.formula import formula
 from fpsim.kernels.gemm_exact import long_calls, short_calls
 from fpsim.kernels.gemm_fused import fused_terms, suspects
 from fpsim.kernels.gemm_window import any_calls_32, calls_32, calls_64
-from fpsim.kernels.lane_math import clear_inexact, inexact, item, plus
+from fpsim.kernels.lane_math import clear_inexact, inexact, plus
 from fpsim.kernels.lanes import (
     any_lane,
     as_bits,
@@ -34,19 +34,16 @@ from fpsim.kernels.lanes import (
     infinity_like,
     or_lanes,
     select,
-    sign_like,
     umax,
     width_of,
 )
 from fpsim.kernels.memory import (
     copy_item,
-    load,
     load_float,
     load_word,
     pointer,
     room,
     splat_item,
-    store,
     store_byte,
     store_float,
 )
@@ -55,6 +52,19 @@ from fpsim.kernels.rule import spread
 from fpsim.kernels.store import store_lanes, store_ordinary
 from fpsim.kernels.sums import place_words
 from fpsim.kernels.terms import COLUMNS
+from fpsim.kernels.tile_memory import (
+    clear_marks,
+    fetch,
+    keep,
+    largest_field,
+    load_tile,
+    positive,
+    put_tile,
+    raise_marks,
+    remember,
+    row_places,
+    signed,
+)
 
 __all__ = [
     "COLUMNS", "EXACT", "FLAG", "FUSED", "PARTIALS", "SUMS", "UNGUARDED", "WINDOW_32", "WINDOW_64",
@@ -89,96 +99,11 @@ class TileVariant(NamedTuple):
     has_fma: bool
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _fetch(tile, array, first, stride, m, n, none):  # type: ignore[no-untyped-def]
-    """tile = m rows of n numbers of an array, zeros around them."""
-    lanes = 512 // width_of(none)
-    for r in range(lanes // 2):
-        for c in range(0, COLUMNS, lanes):
-            if r < m and n >= c + lanes:
-                x = load_float(array, first + r * stride + c, none)
-                store_float(tile, r * COLUMNS + c, as_bits(x))
-                continue
-            store_float(tile, r * COLUMNS + c, none)
-            for i in range(c, min(n, c + lanes) if r < m else 0):
-                copy_item(tile, r * COLUMNS + i, array, first + r * stride + i)
-
-
-@njit(**INLINE)  # type: ignore[misc]
-def _keep(array, tile, first, stride, m, n, none):  # type: ignore[no-untyped-def]
-    """The other way."""
-    lanes = 512 // width_of(none)
-    for r in range(m):
-        for c in range(0, COLUMNS, lanes):
-            if n >= c + lanes:
-                x = load_float(tile, r * COLUMNS + c, none)
-                store_float(array, first + r * stride + c, as_bits(x))
-                continue
-            for i in range(c, min(n, c + lanes)):
-                copy_item(array, first + r * stride + i, tile, r * COLUMNS + i)
-
-
-@formula
-def _positive(c):  # type: ignore[no-untyped-def]
-    """A tile with +0 for -0: a sum of zero is +0."""
-    return tuple(acc + 0.0 for acc in c)
-
-
-@formula
-def _load(tile, none):  # type: ignore[no-untyped-def]
-    """A tile out of memory, with +0 for -0."""
-    lanes = 512 // width_of(none)
-    return tuple(load_float(tile, i * lanes, none) + 0.0 for i in range(8))
-
-
-@formula
-def _put(tile, c):  # type: ignore[no-untyped-def]
-    lanes = 512 // width_of(c[0])
-    for i, acc in enumerate(c):
-        store_float(tile, i * lanes, as_bits(acc))
-    return c[0]
-
-
-@formula
-def _remember(before, c):  # type: ignore[no-untyped-def]
-    """Sums before they are rounded."""
-    lanes = 512 // width_of(c[0])
-    for i, acc in enumerate(c):
-        store(before, i * lanes, as_bits(acc))
-    return c[0]
-
-
-@formula
-def _signed(c, before):  # type: ignore[no-untyped-def]
-    """Partials with the sign of the sums; a sum of zero is +0."""
-    lanes = 512 // width_of(c[0])
-    signed = []
-    for i, acc in enumerate(c):
-        bits = as_bits(as_float(load(before, i * lanes)) + 0.0)
-        signed.append(as_float(as_bits(acc) | (bits & sign_like(bits))))
-    return tuple(signed)
-
-
-@formula
-def _places(bases, block, none):  # type: ignore[no-untyped-def]
-    """Where the row of each vector begins."""
-    lanes = 512 // width_of(none)
-    return tuple(item(bases, plus(block, i * lanes // COLUMNS)) for i in range(8))
-
-
-@formula
-def _largest(c, none):  # type: ignore[no-untyped-def]
-    """At least as large as every exponent field of a tile."""
-    for acc in c:
-        none = umax(none, as_bits(acc) & infinity_like(none))
-    return none
-
-
 @formula
 def _store_ordinary(how, c, seen, words, w, rule):  # type: ignore[no-untyped-def]
     """Partials rounded where they cannot overflow, and the largest exponent field so far.
 
-    The sign of a zero is settled after the last pass (see `_signed`).
+    The sign of a zero is settled after the last pass (see `signed`).
     """
     lanes, rounded = 512 // width_of(seen), []
     for i, acc in enumerate(c):
@@ -225,22 +150,6 @@ def _draw(drawn, made, words, number, m, n, place):  # type: ignore[no-untyped-d
                     copy_item(made, r * 128 + i * COLUMNS + c, given, at)
         else:
             place_words(made, r * 128, first, place // count, seed, operation, drawn[1])
-
-
-@njit(**INLINE)  # type: ignore[misc]
-def _clear(marks):  # type: ignore[no-untyped-def]
-    """No flags in a tile."""
-    for i in range(128):
-        marks[i] = 0
-
-
-@njit(**INLINE)  # type: ignore[misc]
-def _raise(marks, tile, first, stride, m, n):  # type: ignore[no-untyped-def]
-    """Flags of a tile into the marks of its outputs."""
-    for r in range(m):
-        for c in range(n):
-            at = first + r * stride + c
-            marks[at] = marks[at] | tile[r * COLUMNS + c]
 
 
 @cache
@@ -296,25 +205,25 @@ def tile_kernel(variant: TileVariant) -> Any:
             panel, top = turn % panels, turn // panels % ((blocks + group - 1) // group) * group
             begin = turn // panels // ((blocks + group - 1) // group) * CHUNK
             for block in range(top, min(top + group, blocks)):
-                x, j = _places(places, block * height, none), panel * depth * COLUMNS
+                x, j = row_places(places, block * height, none), panel * depth * COLUMNS
                 column = left_edge + panel * COLUMNS
                 first = block * height * columns + column
                 m, n = min(height, rows - block * height), min(COLUMNS, right_edge - column)
                 number = origin + block * height * stride + column
-                _fetch(tile, po, first, columns, m, n, none)
+                fetch(tile, po, first, columns, m, n, none)
                 merged = none
                 if LONG:
-                    _clear(tile_marks)
+                    clear_marks(tile_marks)
                 for k0 in range(begin, min(begin + CHUNK, depth), TOGETHER):
                     k1 = min(k0 + TOGETHER, depth)
                     doubt = True
                     if SHORT:
                         turns += 1
                         if OPEN or failures < 2 or turns % 16 == 0:
-                            c = _load(tile, none)
+                            c = load_tile(tile, none)
                             seen, doubtful = none, none != none
                             if ROUNDED:
-                                seen = _largest(c, none)
+                                seen = largest_field(c, none)
                             if FLAGGED:
                                 clear_inexact()
                             for k in range(k0, k1, PASS):
@@ -336,13 +245,13 @@ def tile_kernel(variant: TileVariant) -> Any:
                                         if s % COUNT == 0 or k == k0:
                                             _draw(drawn, made, words, number, m, n, s - s % COUNT)
                                         w = s % COUNT * COLUMNS
-                                    _remember(before, c)
+                                    remember(before, c)
                                     c, seen = _store_ordinary(how, c, seen, made, w, rule)
                             if ROUNDED:
-                                c = _signed(c, before)
+                                c = signed(c, before)
                             if not STORE:
-                                c = _positive(c)
-                            _put(trial, c)
+                                c = positive(c)
+                            put_tile(trial, c)
                             doubt = False
                             if FLAGGED:
                                 doubt = inexact()
@@ -354,7 +263,7 @@ def tile_kernel(variant: TileVariant) -> Any:
                             if not doubt:
                                 tile, trial = trial, tile
                     if LONG and doubt:
-                        c = _load(tile, none)
+                        c = load_tile(tile, none)
                         for k in range(k0, k1, PASS):
                             for q in range(k, k + PASS, TERMS):
                                 y, o = j + q * COLUMNS, (offsets, q)
@@ -370,14 +279,14 @@ def tile_kernel(variant: TileVariant) -> Any:
                                     if s % COUNT == 0 or k == k0:
                                         _draw(drawn, made, words, number, m, n, s - s % COUNT)
                                     w = s % COUNT * COLUMNS
-                                _put(tile, c)
+                                put_tile(tile, c)
                                 merged = merged | _store_any(how, tile, tile_marks, made, w, rule)
-                                c = _load(tile, none)
-                        _put(tile, c)
-                _keep(po, tile, first, columns, m, n, none)
+                                c = load_tile(tile, none)
+                        put_tile(tile, c)
+                keep(po, tile, first, columns, m, n, none)
                 if LONG and any_lane(merged != 0):
                     raised = raised | merged
-                    _raise(pm, tile_marks, first, columns, m, n)
+                    raise_marks(pm, tile_marks, first, columns, m, n)
         return np.int64(or_lanes(raised))
 
     return loop
