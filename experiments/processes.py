@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from experiments.progress import progress
 from fpsim import get_threads, set_threads
+from ipu.learn.heap import keep_freed_memory
 
 Job = TypeVar("Job")
 Found = TypeVar("Found")
@@ -36,5 +37,6 @@ def in_processes(
 
 def _be_quiet() -> None:
     """One thread each, and ^C is the parent's business."""
+    keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     set_threads(1)

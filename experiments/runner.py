@@ -11,10 +11,12 @@ from experiments.progress import clock
 from experiments.result import Result
 from experiments.versions import versions
 from fpsim.files import write_whole
+from ipu.learn.heap import keep_freed_memory
 
 
 def run(experiment: Experiment, out: Path, *, quick: bool, seed: int) -> Result:
     """Run one experiment into out/NAME; what was there stays until the new result is complete."""
+    keep_freed_memory()
     started = time.perf_counter()
     with clock(experiment.name, experiment.budget):
         result = experiment.run(quick, seed)

@@ -29,6 +29,7 @@ from experiments.bench.torch_networks import torch_step
 from experiments.programs.networks import mnist, resnet
 from fpsim.formats import BINARY16
 from fpsim.parallel import get_threads
+from ipu.learn.heap import keep_freed_memory
 from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale
 from ipu.learn.mode import training
 from ipu.learn.optim import SGD
@@ -116,6 +117,7 @@ def _measure(name: str, preset: str, size: Size, rows: int) -> Training:
     product = gemm.call(gemm.Row(preset, BINARY16, unit=unit), rows)
     peer = torch_step(name, images, labels)
     calls: list[Call] = [step, product, *([peer.call] if peer else [])]
+    keep_freed_memory()
     _warm(calls)
     macs = _macs(trainer, step) // size.n
     seconds = _in_turn(calls, size.repeats)

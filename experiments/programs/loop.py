@@ -21,6 +21,7 @@ from fpsim.formats import BINARY32
 from ipu.feed.batches import Batches
 from ipu.feed.data import Data
 from ipu.learn.checkpoint import Keeper, interrupt_later
+from ipu.learn.heap import keep_freed_memory
 from ipu.learn.metrics import RunningLoss
 from ipu.learn.train import Trainer
 
@@ -35,6 +36,7 @@ def run(loop: Loop) -> int:
     A trap ends the run with the registers and status 1, a full disk with status 1, ^C after the
     step with status 130. Where a checkpoint folder is given, the same command goes on from there.
     """
+    keep_freed_memory()
     with _notes(), interrupt_later() as interrupted:
         try:
             finished = loop.train(interrupted)

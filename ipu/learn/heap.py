@@ -3,6 +3,7 @@
 The C library gives large freed blocks back to the system, which hands out and clears new pages at
 the next step: a third of the time of a training step of a small network. The limits are those of
 glibc's `mallopt`; elsewhere, and where MALLOC_ variables say something else, nothing is changed.
+They hold for the whole process, so programs set them, and nothing in the library does.
 
 Source    mallopt(3).
 """

@@ -17,7 +17,6 @@ from fpsim.array import Array
 from fpsim.formats import Format
 from ipu.learn import losses
 from ipu.learn.accumulate import Accumulation, Accumulator
-from ipu.learn.heap import keep_freed_memory
 from ipu.learn.loss_scale import LossScale, NoLossScale, Statistic
 from ipu.learn.mode import training
 from ipu.learn.optim import Observer, Optimizer, compute_contributions, compute_gradients
@@ -70,7 +69,6 @@ class Trainer:
         observe: Observer | None = None,
         **machine: Any,
     ) -> None:
-        keep_freed_memory()
         self.model = model
         self.optimizer = optimizer
         self.policy = policy
