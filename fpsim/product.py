@@ -139,20 +139,12 @@ class Product:
 @lru_cache(maxsize=256)
 def _store(settings: Settings, fmt: Format) -> Store:
     """Partials read out follow the overflow policy also where the accumulator is infinite."""
-    chosen = settings if settings.format == fmt else None
-    overflow = chosen.overflow if chosen else None
+    overflow = settings.overflow
     rule = Settings(
-        fmt,
-        settings.rounding,
-        overflow=overflow,
-        subnormals=chosen.subnormals if chosen else "keep",
-        tininess=settings.tininess,
+        fmt, settings.rounding, overflow=overflow,
+        subnormals=settings.subnormals if settings.format == fmt else "keep",
+        tininess=settings.tininess, infinite_input="keep" if overflow == "infinity" else overflow,
         quiet_nan_raises=settings.quiet_nan_raises,
-    )
-    infinite = "keep" if rule.overflow == "infinity" else rule.overflow
-    rule = Settings(
-        fmt, rule.rounding, overflow=rule.overflow, subnormals=rule.subnormals,
-        tininess=rule.tininess, infinite_input=infinite, quiet_nan_raises=rule.quiet_nan_raises,
     )  # fmt: skip
     width = exact_width("convert", rule, 4)
     return Store(plan("convert", rule, width), plan("convert", rule, 64))

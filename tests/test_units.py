@@ -341,3 +341,14 @@ def test_units_of_the_ipu_come_with_its_package():
     assert said.stdout == (
         "unit='AMP_F16_F32' is not known yet. Units of the IPU come with: import ipu.machine\n"
     )
+
+
+@pytest.mark.parametrize(("overflow", "expected"), [("saturate", 240.0), ("nan", np.nan)])
+def test_half_partials_of_a_quarter_result_overflow_as_its_context_says(overflow, expected):
+    """A first pass of 2**19, saturated at 65504, is taken far below zero by the second."""
+    quarter = fp.Context(fp.F143, overflow=overflow)
+    a = quarter.wrap(np.array([[128.0] * 32 + [-64.0] * 32], np.float32))
+    b = quarter.wrap(np.full((64, 1), 128.0, np.float32))
+    got = matmul(a, b, "AMP_F8_F16", context=quarter)
+    assert 65504.0 - 32 * 64 * 128.0 < -240
+    np.testing.assert_array_equal(got.values, [[-expected]])
