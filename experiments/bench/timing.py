@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from fpsim.parallel import get_threads, run_blocks, set_threads
 
-__all__ = ["Case", "Record", "Size", "Written", "copy", "measure", "run", "to_json"]
+__all__ = [
+    "Case", "Record", "Size", "Written", "copy", "measure", "rest", "run", "seconds", "to_json",
+]  # fmt: skip
 
 Call = Callable[[], object]
 
@@ -36,7 +38,11 @@ class Size:
         return Size(min(self.n, 1_000_000), min(self.repeats, 3))
 
 
-def _seconds(call: Call) -> float:
+#: Threads of BLAS and of OpenMP wait for more work in a loop, and hold a core meanwhile.
+_REST = 0.2
+
+
+def seconds(call: Call) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
@@ -60,7 +66,7 @@ class Case:
     reference_n: int = 0  # elements of the reference, where they are not n
     warm: bool = True  # call once before the clock starts
     kind: str | None = None  # of a product of two n x n matrices
-    clock: Callable[[Call], float] = _seconds
+    clock: Callable[[Call], float] = seconds
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,12 @@ def copy(source: NDArray[np.generic], target: NDArray[np.generic]) -> Call:
     return lambda: run_blocks(part, 0, source.size, 1 << 20)
 
 
+def rest() -> None:
+    """After a call to somebody else's threads: until they have gone to sleep."""
+    if get_threads() > 1:
+        time.sleep(_REST)
+
+
 def measure(case: Case) -> Record:
     """Warm up (which compiles), then time the call and its reference in turn; medians."""
     call = case.prepare()
@@ -139,7 +151,8 @@ def measure(case: Case) -> Record:
     own, other = [], []
     for _ in range(case.repeats):
         if case.reference is not None:
-            other.append(_seconds(case.reference))
+            other.append(seconds(case.reference))
+            rest()
         own.append(case.clock(call))
     figure = _figure(case, statistics.median(own), case.n)
     reference = None

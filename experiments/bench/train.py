@@ -11,7 +11,6 @@ values saved for the backward pass, parameters and slots, each in its own format
 from __future__ import annotations
 
 import statistics
-import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
@@ -24,7 +23,8 @@ from numpy.typing import NDArray
 
 from experiments.bench import gemm
 from experiments.bench.phases import shares
-from experiments.bench.timing import Call, Size
+from experiments.bench.timing import Call, Size, rest
+from experiments.bench.timing import seconds as measured
 from experiments.bench.torch_networks import torch_step
 from experiments.programs.networks import mnist, resnet
 from fpsim.formats import BINARY16
@@ -156,9 +156,8 @@ def _in_turn(calls: list[Call], repeats: int) -> list[float]:
     taken: list[list[float]] = [[] for _ in calls]
     for _ in range(repeats):
         for call, times in zip(calls, taken, strict=True):
-            start = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - start)
+            times.append(measured(call))
+            rest()
     return [statistics.median(times) for times in taken]
 
 
