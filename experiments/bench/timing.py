@@ -1,8 +1,8 @@
 """What a benchmark record holds, and how its time is taken.
 
 The call and its reference (np.copyto of the same amount of data, unless a topic says otherwise) run
-in turn; the medians of both and their ratio come from the same seconds of the same machine. Matrix
-products have a kind, and a rate instead of a time.
+in turn (see `in_turn`); the medians of both and their ratio come from the same seconds of the same
+machine. Matrix products have a kind, and a rate instead of a time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fpsim.parallel import get_threads, run_blocks, set_threads
 
 __all__ = [
-    "Case", "Record", "Size", "Written", "copy", "measure", "rest", "run", "seconds", "to_json",
+    "Case", "Record", "Size", "Written", "copy", "in_turn", "measure", "run", "seconds", "to_json",
 ]  # fmt: skip
 
 Call = Callable[[], object]
@@ -38,7 +38,10 @@ class Size:
         return Size(min(self.n, 1_000_000), min(self.repeats, 3))
 
 
-#: Threads of BLAS and of OpenMP wait for more work in a loop, and hold a core meanwhile.
+#: A call and the clock that takes its time.
+Timed = tuple[Call, Callable[[Call], float]]
+
+#: Seconds after which threads that have nothing to do have gone to sleep.
 _REST = 0.2
 
 
@@ -137,10 +140,24 @@ def copy(source: NDArray[np.generic], target: NDArray[np.generic]) -> Call:
     return lambda: run_blocks(part, 0, source.size, 1 << 20)
 
 
-def rest() -> None:
-    """After a call to somebody else's threads: until they have gone to sleep."""
-    if get_threads() > 1:
+def in_turn(calls: Sequence[Timed], repeats: int) -> list[list[float]]:
+    """Seconds of each call, `repeats` times.
+
+    One after the other in each round with one thread. With more, each call has its rounds to
+    itself, after a rest: threads of BLAS and of OpenMP hold a core for a while when they are done,
+    and two threads that were asleep begin on the same core.
+    """
+    if get_threads() == 1:
+        rounds = [[clock(call) for call, clock in calls] for _ in range(repeats)]
+        return [list(times) for times in zip(*rounds, strict=True)]
+    taken = []
+    for call, clock in calls:
         time.sleep(_REST)
+        awake = time.perf_counter() + _REST
+        while time.perf_counter() < awake:
+            clock(call)
+        taken.append([clock(call) for _ in range(repeats)])
+    return taken
 
 
 def measure(case: Case) -> Record:
@@ -148,16 +165,12 @@ def measure(case: Case) -> Record:
     call = case.prepare()
     if case.warm:
         call()
-    own, other = [], []
-    for _ in range(case.repeats):
-        if case.reference is not None:
-            other.append(seconds(case.reference))
-            rest()
-        own.append(case.clock(call))
-    figure = _figure(case, statistics.median(own), case.n)
-    reference = None
+    calls: list[Timed] = [(call, case.clock)]
     if case.reference is not None:
-        reference = _figure(case, statistics.median(other), case.reference_n or case.n)
+        calls.append((case.reference, seconds))
+    own, *other = map(statistics.median, in_turn(calls, case.repeats))
+    figure = _figure(case, own, case.n)
+    reference = _figure(case, other[0], case.reference_n or case.n) if other else None
     time_, rate = (None, figure) if case.kind else (figure, None)
     return Record(
         case.topic, case.format, case.rounding, case.bits, case.flags, case.data, case.n,

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from experiments.bench import gemm
 from experiments.bench.phases import shares
-from experiments.bench.timing import Call, Size, rest
-from experiments.bench.timing import seconds as measured
+from experiments.bench.timing import Call, Size, Timed, in_turn
+from experiments.bench.timing import seconds as clock
 from experiments.bench.torch_networks import torch_step
 from experiments.programs.networks import mnist, resnet
 from fpsim.formats import BINARY16
@@ -120,7 +120,8 @@ def _measure(name: str, preset: str, size: Size, rows: int) -> Training:
     keep_freed_memory()
     _warm(calls)
     macs = _macs(trainer, step) // size.n
-    seconds = _in_turn(calls, size.repeats)
+    timed: list[Timed] = [(call, clock) for call in calls]
+    seconds = [statistics.median(times) for times in in_turn(timed, size.repeats)]
     rate, images_per_s = rows**3 / seconds[1], size.n / seconds[0]
     peak, live = _memory(trainer, images, labels)
     return Training(
@@ -149,16 +150,6 @@ def _warm(calls: list[Call]) -> None:
         warnings.simplefilter("ignore", RuntimeWarning)
         for call in calls:
             call()
-
-
-def _in_turn(calls: list[Call], repeats: int) -> list[float]:
-    """Median seconds of each."""
-    taken: list[list[float]] = [[] for _ in calls]
-    for _ in range(repeats):
-        for call, times in zip(calls, taken, strict=True):
-            times.append(measured(call))
-            rest()
-    return [statistics.median(times) for times in taken]
 
 
 def _macs(trainer: Trainer, step: Call) -> int:
