@@ -37,7 +37,6 @@ def train(
     draws: int = 0,
     observe: Observer | None = None,
     counted: bool = False,
-    target: str = "mk2",
 ) -> Trained:
     """Train on the split and the batches of a seed.
 
@@ -52,7 +51,6 @@ def train(
         trainer = Trainer(
             digits.network, optimizer, policy=variant.policy, loss_scale=variant.loss_scale,
             control=FpCtl(esr=variant.stochastic), seed=seed, observe=observe, count=counted,
-            target=target,
         )  # fmt: skip
         trainer.device.clock.operation = draws << 40
         learn, test = data.split(seed)
