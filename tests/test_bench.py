@@ -11,12 +11,13 @@ from experiments.bench import TOPICS, arith, gemm, startup
 from experiments.bench import compile as compiling
 from experiments.bench import round as rounding
 from experiments.bench.data import make
+from experiments.bench.peers import rounding_peers
 from experiments.bench.timing import Case, Size, run
 from experiments.cli import main
 from fpsim.arithmetic import apply
 from fpsim.formats import BINARY16
 from fpsim.parallel import get_threads
-from fpsim.rounding import RNE
+from fpsim.rounding import RNE, RTP, RTZ, SR
 from fpsim.settings import Settings
 
 FIELDS = [
@@ -177,3 +178,11 @@ def test_what_was_measured_is_kept_when_a_run_is_interrupted(tmp_path, monkeypat
     file = tmp_path / "part.json"
     assert main(["bench", "round", "--json", str(file)]) == 130
     assert [r["topic"] for r in json.loads(file.read_text())] == ["first"]
+
+
+@pytest.mark.parametrize("fmt", rounding.FORMATS, ids=str)
+def test_every_tool_that_is_installed_takes_what_it_is_given(fmt):
+    x, out = make("normal", 100), np.empty(100, np.float32)
+    for mode in (RNE, RTZ, RTP, SR(13)):
+        for _, prepare in rounding_peers(fmt, mode):
+            prepare(x, out)()

@@ -103,7 +103,8 @@ def _gfloat(fmt: Format, rounding: Rounding) -> Iterator[Peer]:
             r = rounding.random_bits(fmt)
             words = np.random.default_rng(0).integers(0, 1 << r, x.shape)
             more = {"srbits": words, "srnumbits": r}
-        return lambda: gfloat.round_ndarray(info, x, mode, sat=False, **more)
+        saturate = not (fmt.has_infinity or fmt.has_nan)
+        return lambda: gfloat.round_ndarray(info, x, mode, sat=saturate, **more)
 
     yield _name("gfloat"), prepare
 
