@@ -352,3 +352,16 @@ def test_half_partials_of_a_quarter_result_overflow_as_its_context_says(overflow
     got = matmul(a, b, "AMP_F8_F16", context=quarter)
     assert 65504.0 - 32 * 64 * 128.0 < -240
     np.testing.assert_array_equal(got.values, [[-expected]])
+
+
+@pytest.mark.parametrize("start", [0.0, np.inf])
+def test_products_that_overflow_are_infinities_like_others(start):
+    """fl32(2**140) and fl32(-2**140) of a sequential sum: inf - inf, also beside an infinite c."""
+    wide = fp.Context(fp.BFLOAT16)
+    a = wide.array([[2.0**70, -(2.0**70)]])
+    b = wide.array([[2.0**70], [2.0**70]])
+    context = fp.Context(fp.BINARY32)
+    c = context.wrap(np.full((1, 1), start, np.float32))
+    got = matmul(a, b, "AMP_BF16_F32.sequential_f32", context=context, accumulator=c)
+    assert np.isnan(got.values).all()
+    assert context.flags == fp.Flags.OVERFLOW | fp.Flags.INVALID

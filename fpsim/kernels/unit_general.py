@@ -273,6 +273,15 @@ def _settle(seen):  # type: ignore[no-untyped-def]
 
 
 @njit(**INLINE)  # type: ignore[misc]
+def _round_product(p, exponent, call):  # type: ignore[no-untyped-def]
+    """A product of that exponent rounded as the accumulator is; see `_round`."""
+    return _round(
+        abs(p), exponent + call.scale - call.fraction, call.precision, call.emin, call.emax,
+        call.to_zero, call.flush_out, call.tiny_before,
+    )  # fmt: skip
+
+
+@njit(**INLINE)  # type: ignore[misc]
 def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):  # type: ignore[no-untyped-def]
     """The accumulator after the products that begin at i of a row, at j of a column; and flags."""
     c, ec = _read(code, call.emin, call.flush_in)
@@ -288,11 +297,19 @@ def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):  # type: ignore[no-untyp
             special = True
         elif x != 0 and y != 0:
             emax = max(emax, ex + ey + call.scale)
+            if call.product_rounded:
+                _, last, over = _round_product(x * y, ex + ey, call)
+                if over:
+                    seen = Seen(seen.nan, seen.up, seen.down, seen.flags | OVERFLOW)
+                if last == SPECIAL:
+                    sign = np.int64(1 if (x > 0) == (y > 0) else -1)
+                    seen = _see(seen, sign, np.int64(1), last, np.int64(0), call.loud_nan)
+                    special = True
     if special:
         return _settle(seen)
     if emax == NOTHING:
         return np.int64(0), 0
-    flags = 0
+    flags = seen.flags
     if call.window >= 0:
         q = emax - call.window
         total = np.int64(0)
@@ -314,16 +331,7 @@ def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):  # type: ignore[no-untyp
                 continue
             lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
             if call.product_rounded:
-                n, lsb, over = _round(
-                    abs(p), lsb, call.precision, call.emin, call.emax, call.to_zero,
-                    call.flush_out, call.tiny_before,
-                )  # fmt: skip
-                if over:
-                    flags |= OVERFLOW
-                    if lsb == SPECIAL:
-                        if c != 0:
-                            _take(limbs, reach)
-                        return np.int64(INFINITY | (SIGN if p < 0 else 0)), flags
+                n, lsb, _ = _round_product(p, np.int64(ea[i + t]) + np.int64(eb[j + t]), call)
                 p = n if p > 0 else -n
                 if p == 0:
                     continue
