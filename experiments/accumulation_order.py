@@ -10,12 +10,12 @@ beside the data, not in it.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.exact import inner_products
 from experiments.result import Result, Row, unit_used
 from fpsim import BINARY16, BINARY32, Array, Context
 from fpsim.linalg import matmul
@@ -49,7 +49,7 @@ def run(quick: bool, seed: int) -> Result:
     local: list[Row] = []
     for kind in DATA:
         a, b = operands(kind, side, seed)
-        exact = _exact(a, b)
+        exact, _ = inner_products(a.values, b.values)
         results = {name: _through(name, a, b) for name in UNITS}
         for name, values in results.items():
             rows += _errors(kind, name, values, exact)
@@ -83,14 +83,6 @@ def operands(kind: str, side: int, seed: int) -> tuple[Array, Array]:
 def _through(name: str, a: Array, b: Array) -> NDArray[np.float32]:
     values: NDArray[np.float32] = matmul(a, b, name, context=Context(BINARY32)).values
     return values
-
-
-def _exact(a: Array, b: Array) -> NDArray[np.float64]:
-    """Correctly rounded to binary64, in which each product is exact."""
-    exact = np.empty((a.shape[0], b.shape[1]))
-    for i, j in np.ndindex(exact.shape):
-        exact[i, j] = math.fsum(a.values[i].astype(np.float64) * b.values[:, j])
-    return exact
 
 
 def _ulps(values: NDArray[np.floating], exact: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,11 +8,11 @@ busiest tile, never promised time.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from experiments.exact import inner_products
 from experiments.machine import units_of
 from experiments.progress import progress
 from experiments.result import Result, Row, UnitUsed
@@ -57,7 +57,7 @@ def _product(
     """Error beside the exact sums, and the row of the ledger."""
     x, y = device.from_host(a, BINARY16), device.from_host(b, BINARY16)
     found = device.matmul(x, y, k_split=split, out=partials).values.astype(np.float64)
-    exact = _exact(x.values, y.values)
+    exact, _ = inner_products(x.values, y.values)
     row = device.ledger.last
     assert row is not None
     return {
@@ -65,14 +65,6 @@ def _product(
         "mean": float((found / exact - 1).mean()),
         "cycles": row.cycles, "exchange_bytes": row.exchange_bytes, "passes": row.passes,
     }  # fmt: skip
-
-
-def _exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Correctly rounded to binary64, in which each product is exact."""
-    exact = np.empty((a.shape[0], b.shape[1]))
-    for i, j in np.ndindex(exact.shape):
-        exact[i, j] = math.fsum(a[i].astype(np.float64) * b[:, j])
-    return exact
 
 
 def _answer(rows: list[Row]) -> str:

@@ -9,12 +9,12 @@ partial loses the same way.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from experiments.exact import inner_products
 from experiments.progress import progress
 from experiments.result import STOCHASTIC, Result, Row, unit_used
 from fpsim import BINARY16, BINARY32, RNE, SR, Array, Context
@@ -80,7 +80,7 @@ def _operands(kind: str, k: int, side: int, seed: int) -> tuple[Array, Array]:
 
 
 def _errors(a: Array, b: Array, seed: int) -> Iterator[Row]:
-    exact, size = _exact(a, b)
+    exact, size = inner_products(a.values, b.values)
     for name, way in WAYS.items():
         context = Context(way.result, rounding=way.rounding, seed=seed)
         values = matmul(a, b, UNITS[way.partials], context=context).values.astype(np.float64)
@@ -89,16 +89,6 @@ def _errors(a: Array, b: Array, seed: int) -> Iterator[Row]:
             "way": name, "rms": float(np.sqrt((error**2).mean())),
             "largest": float(np.abs(error).max()), "mean": float(error.mean()),
         }  # fmt: skip
-
-
-def _exact(a: Array, b: Array) -> tuple[np.ndarray, np.ndarray]:
-    """Inner products, and Σ|a·b|, correctly rounded to binary64: each product is exact there."""
-    shape = (a.shape[0], b.shape[1])
-    exact, size = np.empty(shape), np.empty(shape)
-    for i, j in np.ndindex(shape):
-        products = a.values[i].astype(np.float64) * b.values[:, j].astype(np.float64)
-        exact[i, j], size[i, j] = math.fsum(products), math.fsum(np.abs(products))
-    return exact, size
 
 
 def bounds(name: str, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
