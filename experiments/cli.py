@@ -73,7 +73,10 @@ def run(command: click.Command, arguments: Sequence[str], name: str) -> int:
     except click.ClickException as error:
         print(f"{name}: {error.format_message()}", file=sys.stderr)
         return 2
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as error:
+        # click takes any EOFError for a prompt that was left; nothing here asks, so it is a fault.
+        if isinstance(error.__cause__, EOFError):
+            raise error.__cause__ from None
         print(f"{name}: interrupted; what had finished is kept", file=sys.stderr)
         return 130
     except BrokenPipeError:

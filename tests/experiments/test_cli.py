@@ -5,9 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import click
 import pytest
 
-from experiments.cli import COMMANDS, commands, main
+from experiments.cli import COMMANDS, commands, main, run
 
 BAD = {
     "rn": "Did you mean 'run'",
@@ -61,3 +62,15 @@ def test_help_imports_no_numerics():
         "sys.exit(bool({'numpy', 'numba', 'matplotlib'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_only_an_interruption_is_called_one(capsys):
+    @click.command()
+    @click.argument("error")
+    def fails(error):
+        raise {"^C": KeyboardInterrupt, "short": EOFError}[error]
+
+    assert run(fails, ["^C"], "fpsim") == 130
+    assert "fpsim: interrupted" in capsys.readouterr().err
+    with pytest.raises(EOFError):
+        run(fails, ["short"], "fpsim")
