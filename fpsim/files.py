@@ -1,12 +1,36 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and arrays read from files of others."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
-__all__ = ["write_whole"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["read_arrays", "write_whole"]
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Arrays of an .npz file by name; that of an .npy file has the name "".
+
+    Raises    OSError where it cannot be read; ValueError, with the reason as one line, where it is
+              damaged, cut short, or holds objects.
+    """
+    with path.open("rb") as stream:
+        try:
+            content = np.load(stream, allow_pickle=False)
+            if isinstance(content, np.ndarray):
+                return {"": content}
+            return {name: content[name] for name in content.files}
+        except OSError:
+            raise
+        except Exception as error:
+            # One wrong bit can be an error of zipfile, zlib, numpy or the parser of its headers.
+            reason = str(error) or type(error).__name__
+            raise ValueError(reason.splitlines()[0]) from None
 
 
 def write_whole(path: Path, content: bytes) -> None:

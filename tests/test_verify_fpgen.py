@@ -101,5 +101,32 @@ def test_the_command(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("b.fptest.gz: 1 vectors, 0 mismatches, 0 skipped, 0 ignored")
     assert lines[2].startswith("  line 18: b32*+")
-    packed.write_bytes(b"\x1f\x8bno")
-    assert main(["verify", "fpgen", str(packed)]) == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\x1f\x8bno", gzip.compress(FILE.encode())[:-9],
+     gzip.compress(FILE.encode())[:20] + b"\xff" * 20],
+    ids=["a head alone", "cut short", "damaged"],
+)  # fmt: skip
+def test_damaged_files_are_refused_in_one_line(content, tmp_path, capsys):
+    path = tmp_path / "a.fptest.gz"
+    path.write_bytes(content)
+    assert main(["verify", "fpgen", str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "a.fptest.gz is no text of vectors" in err
+
+
+@pytest.mark.parametrize(
+    "text", ["", "3C00 3C00 4000 00\n", "b32* =0 o +1.7FFFFFP127 +1.000000P1 -> +1.7FFFFFP-64 o\n"]
+)
+def test_files_without_a_vector_to_compare_are_refused(text, tmp_path, capsys):
+    none, some = tmp_path / "none.fptest", tmp_path / "some.fptest"
+    none.write_text(text)
+    some.write_text(FILE.splitlines()[1])
+    assert main(["verify", "fpgen", str(none)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "none.fptest" in err
+    assert main(["verify", "fpgen", str(none), str(some)]) == 0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fpsim as fp
+from experiments.cli import main
 from fpsim.units import find_unit
 from fpsim.verify.units import read, verify
 from tests.vectors import vector_path
@@ -46,10 +47,10 @@ def test_neighbouring_models_do_not_reproduce_them(file, unit, change):
     assert "recorded" in report.failures[0]
 
 
-def write(tmp_path, **arrays):
+def write(tmp_path, rows=2, **arrays):
     path = tmp_path / "x.npz"
-    usual = {"a": np.zeros((2, 4), np.uint32), "b": np.zeros((2, 4), np.uint32),
-             "c": np.zeros(2, np.uint32), "d_fp32": np.zeros(2, np.uint32)}  # fmt: skip
+    usual = {"a": np.zeros((rows, 4), np.uint32), "b": np.zeros((rows, 4), np.uint32),
+             "c": np.zeros(rows, np.uint32), "d_fp32": np.zeros(rows, np.uint32)}  # fmt: skip
     np.savez(path, **{k: v for k, v in (usual | arrays).items() if v is not None})
     return path
 
@@ -65,6 +66,7 @@ def test_a_row_of_zeros_agrees(tmp_path):
         ({"d_fp32": None}, "holds no results"),
         ({"a": np.zeros((3, 4), np.uint32)}, "expected uint32 codes of 2 rows"),
         ({"a": np.zeros((2, 3), np.uint32)}, "of one shape"),
+        ({"rows": 0}, "holds no rows"),
     ],
 )
 def test_files_of_another_layout_are_refused(tmp_path, arrays, said):
@@ -80,3 +82,16 @@ def test_what_the_unit_cannot_have_made_is_refused(tmp_path):
         verify(recorded, "V100_F16_F32", "fp16")
     with pytest.raises(ValueError, match=r"is no \.npz"):
         read(tmp_path / "missing.npz")
+
+
+def test_the_command_refuses_files_that_hold_nothing_in_one_line(tmp_path, capsys):
+    whole = write(tmp_path).read_bytes()
+    np.save(tmp_path / "a.npy", np.zeros(2, np.uint32))
+    contents = {"empty.npz": b"", "cut.npz": whole[:-9], "a.npy": (tmp_path / "a.npy").read_bytes()}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        path = str(tmp_path / name)
+        assert main(["verify", "matrix-unit", path, "--unit", "V100_F16_F32"]) == 2, name
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1), name
+        assert f"file={path!r}" in err

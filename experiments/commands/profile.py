@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,23 +53,19 @@ def command(file: Path, formats: str, out: Path) -> None:
 def load(file: Path) -> dict[str, np.ndarray]:
     """Arrays of a .npy or .npz file: FILE.npy, or FILE.npz:NAME for each.
 
-    Raises    ValueError for a file that is missing, cut short, or holds objects.
+    Raises    ValueError for a file that is missing, damaged, cut short, or holds objects.
     """
-    import numpy as np
+    from fpsim.files import read_arrays
 
     try:
-        with file.open("rb") as stream:
-            content = np.load(stream, allow_pickle=False)
-            if isinstance(content, np.ndarray):
-                return {file.name: content}
-            return {f"{file.name}:{name}": content[name] for name in content.files}
+        found = read_arrays(file)
     except OSError as error:
         raise ValueError(f"file={str(file)!r} cannot be read ({error.strerror or error})") from None
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        reason = str(error).splitlines()[0] if str(error) else "no data"
+    except ValueError as error:
         raise ValueError(
-            f"file={str(file)!r} is no complete .npy or .npz file of numbers ({reason})"
+            f"file={str(file)!r} is no complete .npy or .npz file of numbers ({error})"
         ) from None
+    return {f"{file.name}:{name}" if name else file.name: array for name, array in found.items()}
 
 
 def table(found: list[tuple[str, Profile]]) -> Iterator[str]:

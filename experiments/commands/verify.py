@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,10 +58,15 @@ def testfloat(
 @FILES
 def fpgen(files: tuple[Path, ...]) -> int:
     """IBM FPgen's .fptest files, binary32, from FILES (.gz too) or standard input."""
-    from fpsim.verify.fpgen import verify
+    from fpsim.verify.fpgen import OPERATIONS, verify
 
     with bad_input():
         reports = [verify(name, text_lines(name, stream)) for name, stream in streams(files)]
+        if not any(report.checked for report in reports):
+            names = ", ".join(report.label for report in reports)
+            raise ValueError(
+                f"no vectors to compare in {names}; give FPgen's lines of {' '.join(OPERATIONS)}"
+            )
     return tell(reports)
 
 
@@ -129,7 +135,7 @@ def text_lines(name: str, stream: BinaryIO) -> list[str]:
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
         return data.decode("ascii").splitlines()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise ValueError(f"{name} is no text of vectors ({error})") from None
 
 

@@ -9,7 +9,6 @@ Source    MATLAB-tensor-core, model_validation, commit b12b5a7 (BSD-2-Clause).
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from fpsim.array import Array
 from fpsim.codes import is_held
 from fpsim.context import Context
+from fpsim.files import read_arrays
 from fpsim.formats import BINARY16, BINARY32, Format
 from fpsim.linalg import matmul
 from fpsim.units import MatrixUnit, find_unit
@@ -44,13 +44,12 @@ class Recorded:
 def read(path: str | Path) -> Recorded:
     """A file of recorded results.
 
-    Raises    ValueError that says what is missing or of the wrong shape.
+    Raises    ValueError that says what is damaged, missing or of the wrong shape.
     """
     name = str(path)
     try:
-        with np.load(path) as file:
-            found = {key: file[key] for key in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        found = read_arrays(Path(path))
+    except (OSError, ValueError) as error:
         raise ValueError(f"file={name!r} is no .npz of recorded results ({error})") from None
     results = {key: found[f"d_{key}"] for key in _RESULTS if f"d_{key}" in found}
     missing = [key for key in "abc" if key not in found]
@@ -67,6 +66,8 @@ def read(path: str | Path) -> Recorded:
             )
     if found["a"].shape != found["b"].shape or found["a"].ndim != 2:
         raise ValueError(f"file={name!r}: a and b must be matrices (rows, K) of one shape")
+    if not found["c"].size:
+        raise ValueError(f"file={name!r} holds no rows; nothing would be compared")
     return Recorded(name, found["a"], found["b"], found["c"], results)
 
 

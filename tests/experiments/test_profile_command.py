@@ -37,7 +37,19 @@ def test_profile_refuses_what_it_cannot_read(saved, tmp_path, capsys, monkeypatc
     (tmp_path / "cut.npy").write_bytes((tmp_path / "whole.npy").read_bytes()[:700])
     (tmp_path / "cut.npz").write_bytes(saved.read_bytes()[:300])
     (tmp_path / "nothing.npy").write_bytes(b"")
-    names = ["objects.npy", "cut.npy", "cut.npz", "nothing.npy", "missing.npy", ".", "words.npy"]
+    np.savez_compressed("packed.npz", whole)
+    packed = (tmp_path / "packed.npz").read_bytes()
+    (tmp_path / "packed.npz").write_bytes(packed[:70] + b"\xff" * 9 + packed[79:])
+    names = [
+        "objects.npy",
+        "cut.npy",
+        "cut.npz",
+        "packed.npz",
+        "nothing.npy",
+        "missing.npy",
+        ".",
+        "words.npy",
+    ]
     for name in names:
         assert main(["profile", name]) == 2, name
         out, err = capsys.readouterr()
