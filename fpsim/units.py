@@ -8,14 +8,13 @@ record; the ones here are NVIDIA's tensor cores, those of the IPU are in `ipu.ma
 Modelled                       source
 V100 F16, A100 BF16, Ada E4M3  recorded results (MATLAB-tensor-core, model_validation, commit
                                b12b5a7): bit-equal in 5000 of 5000 rows of each set
-A100 and Ada with other 16-bit the same constants; recordings of the same collection, which are not
-inputs and TF32, A2, L40S      among the vectors that tests read
-T4, H100, H200, B200, E5M2     the same model with other constants (MMA-Sim, commit c785138; Khattak
-                               & Mikaitis)
+other inputs of A100 and Ada;  the same model with the constants of the family (MMA-Sim, commit
+T4, A2, L40S, H100, H200, B200 c785138; Khattak & Mikaitis); no recordings among the vectors that
+                               tests read
 H100, H200, B200 with FP8 and  our inference from their recordings
 separate addition of c
 
-Where sources disagree: MMA-Sim has TF32 calls of 8 terms on H100, the recordings hold 4; the
+Where sources disagree: MMA-Sim has TF32 calls of 8 terms from H100 on, the recordings hold 4; the
 recordings are followed. T4 was not measured with 8 terms and follows MMA-Sim's Turing row.
 
 Source    docs/semantics.md §5; Fasi, Higham, Mikaitis & Pranesh 2021 (V100, T4, A100).
@@ -206,6 +205,7 @@ _RECORDED = (Evidence.MEASURED, "recorded results, MATLAB-tensor-core b12b5a7")
 _PUBLISHED = (Evidence.INFERRED, "MMA-Sim c785138 and Khattak & Mikaitis, not recorded here")
 _TURING = (Evidence.INFERRED, "MMA-Sim c785138, Turing; Fasi et al. 2021 measured 4 terms or more")
 _GUESSED = (Evidence.INFERRED, "our reading of recordings: even pairs, odd pairs, then c")
+_DISPUTED = (Evidence.INFERRED, "4 in recordings, not read here; 8 in MMA-Sim c785138")
 _CONSTANTS = ("terms", "window", "cut", "accumulator", "rounding", "order", "join")
 
 #: The result of FP8 instructions whose binary32 results keep 13 fraction digits.
@@ -214,10 +214,22 @@ BINARY32_SHORT = Format.custom(8, 14, name="binary32/13")
 _INPUTS = {"F16": BINARY16, "BF16": BFLOAT16, "TF32": TF32, "E4M3": E4M3FN, "E5M2": E5M2}
 _SHORT = {BINARY32: "F32", BINARY16: "F16"}
 
+#: Machine and inputs of the recorded sets that tests reproduce.
+_REPRODUCED = {("V100", "F16"), ("A100", "BF16"), ("ADA", "E4M3")}
+_HOPPER_AND_LATER = ("H100", "H200", "B200")
+
+
+def _evidence(machine: str, inputs: str) -> dict[str, tuple[Evidence, str]]:
+    """What each constant of a row rests on."""
+    known = _TURING if machine == "T4" else _PUBLISHED
+    found = dict.fromkeys(_CONSTANTS, _RECORDED if (machine, inputs) in _REPRODUCED else known)
+    if inputs == "TF32" and machine in _HOPPER_AND_LATER:
+        found["terms"] = _DISPUTED
+    return found
+
 
 def _tensor_core(
-    machine: str, inputs: str, partials: Format, terms: int, window: int,
-    known: tuple[Evidence, str], instruction: str = "mma",
+    machine: str, inputs: str, partials: Format, terms: int, window: int, instruction: str = "mma"
 ) -> MatrixUnit:  # fmt: skip
     """A row of the table: toward zero into binary32, to nearest even into binary16."""
     return MatrixUnit(
@@ -229,7 +241,7 @@ def _tensor_core(
         window=window,
         accumulator=partials,
         rounding=RNE if partials == BINARY16 else RTZ,
-        evidence=dict.fromkeys(_CONSTANTS, known),
+        evidence=_evidence(machine, inputs),
     )
 
 
@@ -241,17 +253,16 @@ def _short(unit: MatrixUnit) -> MatrixUnit:
 def _paired(unit: MatrixUnit) -> MatrixUnit:
     """Two calls chained from zero over the even and the odd pairs of terms, then c added."""
     return replace(
-        unit, calls=2, accumulator=BINARY32, rounding=RTZ, order="pairs", join=unit.partials
-    )
+        unit, calls=2, accumulator=BINARY32, rounding=RTZ, order="pairs", join=unit.partials,
+        evidence=dict.fromkeys(_CONSTANTS, _GUESSED),
+    )  # fmt: skip
 
 
-def _half_inputs(
-    machine: str, terms: int, window: int, known: tuple[Evidence, str], wide: bool = True
-) -> list[MatrixUnit]:
-    rows = [_tensor_core(machine, "F16", p, terms, window, known) for p in (BINARY32, BINARY16)]
+def _half_inputs(machine: str, terms: int, window: int, wide: bool = True) -> list[MatrixUnit]:
+    rows = [_tensor_core(machine, "F16", p, terms, window) for p in (BINARY32, BINARY16)]
     if wide:
-        rows.append(_tensor_core(machine, "BF16", BINARY32, terms, window, known))
-        rows.append(_tensor_core(machine, "TF32", BINARY32, 4, window, known))
+        rows.append(_tensor_core(machine, "BF16", BINARY32, terms, window))
+        rows.append(_tensor_core(machine, "TF32", BINARY32, 4, window))
     return rows
 
 
@@ -260,21 +271,20 @@ def _eight_bit_inputs(machine: str) -> list[MatrixUnit]:
     for inputs in ("E4M3", "E5M2"):
         for partials in (BINARY32, BINARY16):
             if machine in ("ADA", "L40S"):
-                known = _RECORDED if inputs == "E4M3" else _PUBLISHED
-                row = _short(_tensor_core(machine, inputs, partials, 16, 13, known))
+                row = _short(_tensor_core(machine, inputs, partials, 16, 13))
             elif machine != "B200" and partials == BINARY32:
-                row = _short(_tensor_core(machine, inputs, partials, 32, 13, _PUBLISHED, "wgmma"))
+                row = _short(_tensor_core(machine, inputs, partials, 32, 13, "wgmma"))
             else:
-                row = _paired(_tensor_core(machine, inputs, partials, 16, 25, _GUESSED))
+                row = _paired(_tensor_core(machine, inputs, partials, 16, 25))
             rows.append(row)
     return rows
 
 
-register(_half_inputs("V100", 4, 23, _RECORDED, wide=False))
-register(_half_inputs("T4", 8, 24, _TURING, wide=False))
+register(_half_inputs("V100", 4, 23, wide=False))
+register(_half_inputs("T4", 8, 24, wide=False))
 for _machine in ("A100", "A2", "ADA", "L40S"):
-    register(_half_inputs(_machine, 8, 24, _RECORDED))
-for _machine in ("H100", "H200", "B200"):
-    register(_half_inputs(_machine, 16, 25, _PUBLISHED))
-for _machine in ("ADA", "L40S", "H100", "H200", "B200"):
+    register(_half_inputs(_machine, 8, 24))
+for _machine in _HOPPER_AND_LATER:
+    register(_half_inputs(_machine, 16, 25))
+for _machine in ("ADA", "L40S", *_HOPPER_AND_LATER):
     register(_eight_bit_inputs(_machine))

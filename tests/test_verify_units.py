@@ -9,7 +9,8 @@ import pytest
 
 import fpsim as fp
 from experiments.cli import main
-from fpsim.units import find_unit
+from fpsim.evidence import Evidence
+from fpsim.units import UNITS, find_unit
 from fpsim.verify.units import read, verify
 from tests.vectors import vector_path
 
@@ -45,6 +46,15 @@ def test_neighbouring_models_do_not_reproduce_them(file, unit, change):
     assert report.mismatches > 200
     assert len(report.failures) == 10
     assert "recorded" in report.failures[0]
+
+
+def test_units_are_measured_where_a_recorded_set_is_reproduced():
+    measured = {
+        name
+        for name, unit in UNITS.items()
+        if Evidence.MEASURED in {fact.evidence for fact in unit.facts.values()}
+    }
+    assert measured == {unit for _, unit in RECORDED}
 
 
 def write(tmp_path, rows=2, **arrays):
