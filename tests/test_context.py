@@ -66,6 +66,28 @@ def test_the_harmonic_series_converges_in_few_digits(
     assert (float(total), n) == (stalled, at)
 
 
+@pytest.mark.source("Higham 2018; Malone 2013")
+def test_the_harmonic_series_converges_in_binary32_too() -> None:
+    """Terms shrink while the sum grows: where one more has an effect, every earlier one had."""
+    context = fp.Context(fp.BINARY32)
+    total = context.zeros(())
+    for numbers in np.array_split(np.arange(1, 2_097_151), 100):
+        terms = (1.0 / context.array(numbers)).values
+        total = context.sum(context.wrap(np.append(total.values, terms)))
+    last = total + 1.0 / context.array(2_097_151)
+    assert float(last) == float(last + 1.0 / context.array(2_097_152)) == 15.403682708740234
+    assert float(total) < float(last)
+
+
+@pytest.mark.source("facts: S6")
+def test_bfloat16_loses_a_thousand_thousandths() -> None:
+    total = fp.Context(fp.BFLOAT16).array([1.0, 0.0])
+    for additions in range(1, 4_001):
+        total += 0.001
+        if additions in (1_000, 4_000):
+            assert total.values.tolist() == [1.0, 0.5]
+
+
 def test_one_random_bit_does_not_rescue_the_sum() -> None:
     context = half(rounding=fp.SR(bits=1), seed=7)
     total = context.zeros(64)
