@@ -61,7 +61,7 @@ from fpsim.rounding import (
     Rounding,
 )
 from tests.tiers import pick
-from tests.vectors import vector_path
+from tests.vectors import TESTFLOAT, recorded_lines
 
 X, U, O, D, V = Flags.INEXACT, Flags.UNDERFLOW, Flags.OVERFLOW, Flags.DIVBYZERO, Flags.INVALID  # noqa: E741
 NONE = Flags.NONE
@@ -527,20 +527,18 @@ TESTFLOAT_OPS = {
     "le": "less_equal_signalling", "lt": "less_signalling",
 }  # fmt: skip
 FLOATS = {"f16": BINARY16, "f32": BINARY32, "f64": BINARY64, "bf16": BFLOAT16}
-FUNCTIONS = [f"{f}_{op}" for f in ("f16", "f32") for op in TESTFLOAT_OPS]
-FUNCTIONS += ["f16_to_f32", "f32_to_f16", "f64_to_f16", "f64_to_f32", "f16_to_i32", "f32_to_i32",
-              "i32_to_f16", "i32_to_f32"]  # fmt: skip
 
 
 @pytest.mark.vectors
 @pytest.mark.source("Berkeley TestFloat 3e, level 1, seed 1")
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", TESTFLOAT)
 def test_testfloat_vectors(function: str) -> None:
-    for path in sorted(vector_path("testfloat").glob(f"{function}.*.txt.gz")):
-        mode = TESTFLOAT_MODES[path.name.split(".")[1]]
-        for line in sampled_lines(path, pick(150, 3000, 50_000)):
+    for mode in TESTFLOAT[function]:
+        settings = Settings(TESTFLOAT_MODES[mode], nan="x86")
+        lines = list(sampled_lines(recorded_lines(function, mode), pick(150, 3000, 50_000)))
+        assert lines
+        for line in lines:
             *operands, expected, flags = (int(field, 16) for field in line.split())
-            settings = Settings(mode, nan="x86")
             assert testfloat(function, operands, settings) == (expected, flags), line
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 from itertools import product
 from pathlib import Path
 
@@ -23,22 +22,18 @@ from fpsim.rounding import find_rounding
 from fpsim.verify import testfloat
 from fpsim.verify.lines import parse
 from tests.tiers import pick, reaches
-from tests.vectors import vector_path
+from tests.vectors import TESTFLOAT, recorded_lines
 
 #: Prime, so that a stride meets every kind of operand; files of up to 2000 lines are read whole.
 STRIDE = pick(97, 1, 1)
 LONG = 20_000  # bytes of a compressed file
 
-FOLDER = Path(os.environ.get("FPSIM_VECTORS", "")) / "testfloat"
-NAMES = sorted(path.name for path in FOLDER.glob("*.txt.gz")) or ["f16_add.near_even.txt.gz"]
 
-
-def check(name: str, nan: str) -> testfloat.Report:
-    path = vector_path(f"testfloat/{name}")
-    function, rounding, *_ = name.split(".")
+def check(function: str, rounding: str, nan: str) -> testfloat.Report:
+    path = recorded_lines(function, rounding)
     stride = STRIDE if path.stat().st_size > LONG else 1
     with path.open("rb") as stream:
-        return testfloat.verify(function, rounding, [(name, stream)], nan=nan, stride=stride)
+        return testfloat.verify(function, rounding, [(path.name, stream)], nan=nan, stride=stride)
 
 
 def run(function: str, text: str, rounding: str = "near_even", **choices: str) -> testfloat.Report:
@@ -48,12 +43,12 @@ def run(function: str, text: str, rounding: str = "near_even", **choices: str) -
 
 @pytest.mark.vectors
 @pytest.mark.source("Berkeley TestFloat 3e, level 1, seed 1")
-@pytest.mark.parametrize("name", NAMES)
-def test_every_recorded_vector_agrees(name):
+@pytest.mark.parametrize(("function", "mode"), [(f, m) for f in TESTFLOAT for m in TESTFLOAT[f]])
+def test_every_recorded_vector_agrees(function, mode):
     for nan in ("class", "x86"):
-        if nan == "x86" and name.split(".")[0] in testfloat.SHIFTED_PAYLOADS:
+        if nan == "x86" and function in testfloat.SHIFTED_PAYLOADS:
             continue
-        report = check(name, nan)
+        report = check(function, mode, nan)
         assert report.checked > 100
         assert report.mismatches == 0, "\n".join([str(report), *report.failures])
 

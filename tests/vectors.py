@@ -7,6 +7,25 @@ from pathlib import Path
 
 import pytest
 
+_MODES = ("near_even", "minMag", "min", "max")
+_EXACT = ("eq", "le", "lt")
+_ROUNDED = ("add", "sub", "mul", "div", "sqrt", "mulAdd", "rem", "roundToInt", "to_i32")
+_CONVERSIONS = (
+    "i32_to_f16", "i32_to_f32", "f32_to_f16", "f32_to_bf16", "f64_to_f16", "f64_to_f32"
+)  # fmt: skip
+#: The functions of TestFloat that are recorded, and in which modes; a missing file is a skip.
+TESTFLOAT = {
+    **{f"{f}_{name}": ("near_even",) for f in ("f16", "f32") for name in _EXACT},
+    **dict.fromkeys(("f16_to_f32", "bf16_to_f32"), ("near_even",)),
+    **{f"{f}_{name}": _MODES for f in ("f16", "f32") for name in _ROUNDED},
+    **dict.fromkeys(_CONVERSIONS, _MODES),
+}
+
+
+def recorded_lines(function: str, mode: str) -> Path:
+    """The file of a function in a mode."""
+    return vector_path(f"testfloat/{function}.{mode}.txt.gz")
+
 
 def vector_path(relative: str) -> Path:
     """A file or folder below FPSIM_VECTORS; the calling test carries `@pytest.mark.vectors`."""
