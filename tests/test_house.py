@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fpsim
-from tests.tiers import TIERS, pick, reaches
+from tests import tiers
 
 ROOT = Path(__file__).parents[1]
 SUITE = """
@@ -71,8 +71,15 @@ def test_a_skipped_vector_test_fails_where_vectors_are_required(tmp_path):
 def test_a_higher_tier_runs_more(tmp_path):
     assert any("2 skipped, 1 deselected" in line for line in run_suite(tmp_path)[1])
     assert run_suite(tmp_path, FPSIM_TIER="deep")[0] == 1
-    assert pick(*TIERS) in TIERS
-    assert reaches("quick")
+
+
+@pytest.mark.parametrize("tier", tiers.TIERS)
+def test_a_tier_picks_its_own_and_reaches_what_lies_below(tier, monkeypatch):
+    monkeypatch.setattr(tiers, "TIER", tier)
+    assert tiers.pick(*tiers.TIERS) == tier
+    reached = [other for other in tiers.TIERS if tiers.reaches(other)]
+    assert reached[-1] == tier
+    assert "quick" in reached
 
 
 def test_an_unknown_tier_is_refused(tmp_path):
