@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
 def command(precision: str, options: Options) -> int:
     """Train a convolutional network on Fashion-MNIST; mixed computes in binary16."""
     from experiments.programs.loop import Loop, run
-    from ipu.feed.data import fashion_mnist, or_digits
+    from ipu.feed.data import fashion_mnist
 
     with bad_input():
-        data = or_digits(partial(fashion_mnist, data_dir=options.data_dir), (28, 28, 1))
+        data = options.data(fashion_mnist, (28, 28, 1))
         trainer = build(precision, options)
         loop = Loop(f"Fashion-MNIST network in {precision}", trainer, data, options)
     return run(loop)

@@ -43,7 +43,7 @@ def run(loop: Loop) -> int:
         except FloatingPointTrap as trap:
             print(f"stopped by an exception in batch {loop.batches.position}: {trap}")
             return 1
-        except OSError as error:
+        except NotSavedError as error:
             print(f"stopped after batch {loop.batches.position}: {error}", file=sys.stderr)
             return 1
     if not finished:
@@ -64,6 +64,10 @@ def _notes() -> Iterator[None]:
         yield
 
 
+class NotSavedError(Exception):
+    """The checkpoint could not be written."""
+
+
 class Loop:
     """A training and where it is.
 
@@ -76,7 +80,7 @@ class Loop:
         self.loss = RunningLoss(trainer.device, trainer.policy.default.activations)
         self.keeper = Keeper(options.checkpoint, SAVE_SECONDS) if options.checkpoint else None
         self.about = f"{name}, {options.numbers}, {data.source}"
-        print(f"data: {data.source}")
+        print(f"data: {data}")
         self._resume()
         self._time()
 
@@ -97,9 +101,13 @@ class Loop:
         print(f"resumed after batch {state.position}")
 
     def _save(self) -> None:
-        if self.keeper:
-            progress = {"about": self.about, **self.loss.numbers}
+        if not self.keeper:
+            return
+        progress = {"about": self.about, **self.loss.numbers}
+        try:
             self.keeper.save(self.trainer.state(self.batches, progress))
+        except OSError as error:
+            raise NotSavedError(str(error)) from error
 
     def train(self, interrupted: Callable[[], bool]) -> bool:
         """The epochs that are left; False if it was interrupted before their end."""

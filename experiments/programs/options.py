@@ -14,6 +14,7 @@ from experiments.commands.options import Seed
 
 if TYPE_CHECKING:
     from fpsim.formats import Format
+    from ipu.feed.data import Data
 
 __all__ = ["Options", "options"]
 
@@ -38,6 +39,17 @@ class Options:
         from fpsim.formats import BINARY16, BINARY32
 
         return BINARY16 if self.use_float16_partials and inputs == BINARY16 else BINARY32
+
+    def data(self, load: Callable[..., Data], shape: tuple[int, int, int]) -> Data:
+        """What `load` finds in the folder asked for; without one, in FPSIM_DATA or else digits.
+
+        Raises    ValueError where the folder was asked for and the files are not in it.
+        """
+        from ipu.feed.data import or_digits
+
+        if self.data_dir is None:
+            return or_digits(load, shape)
+        return load(data_dir=self.data_dir)
 
     @property
     def numbers(self) -> str:

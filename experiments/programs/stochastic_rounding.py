@@ -36,10 +36,10 @@ def command(precision: str, depth: int, disable_stochastic_rounding: bool, optio
         print(BAD_DEPTH)
         return 1
     from experiments.programs.loop import Loop, run
-    from ipu.feed.data import cifar10, or_digits
+    from ipu.feed.data import cifar10
 
     with bad_input():
-        data = or_digits(partial(cifar10, data_dir=options.data_dir), (32, 32, 3))
+        data = options.data(cifar10, (32, 32, 3))
         trainer = build(precision, depth, not disable_stochastic_rounding, options)
         loop = Loop(f"ResNet-{depth} in {precision}", trainer, data, options)
     return run(loop)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +74,19 @@ class Images:
 
 @dataclass(frozen=True)
 class Data:
-    """What to learn from and what to test with; `source` says in words what they are."""
+    """What to learn from and what to test with.
+
+    source     what they are, in words.
+    because    why they stand in for others; `str` says both.
+    """
 
     learn: Images
     test: Images
     source: str
+    because: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source}, because {self.because}" if self.because else self.source
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -140,8 +148,7 @@ def or_digits(load: Callable[[], Data], shape: tuple[int, int, int]) -> Data:
     try:
         return load()
     except MissingError as missing:
-        found = digits(shape)
-        return Data(found.learn, found.test, f"{found.source}, because {missing}")
+        return replace(digits(shape), because=str(missing))
 
 
 # Files ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from tests.vectors import data_path
 
 def test_without_data_digits_are_learnt_and_the_report_says_so(monkeypatch):
     monkeypatch.delenv("FPSIM_DATA", raising=False)
-    source = mnist_training.data().source
+    source = str(mnist_training.data())
     assert source.startswith("scikit-learn's handwritten digits, 28 × 28")
     assert "no data folder is given" in source
 

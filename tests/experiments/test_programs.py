@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -49,12 +50,12 @@ def flat(x):
 SMALL = ("--batch-size", "10", "--limit", "40", "--epochs", "2")
 
 
-def loop(*arguments, **changes):
+def loop(*arguments, because="", **changes):
     """A small training in place of the programs' networks: 40 digits, 4 steps per epoch."""
     trainer = Trainer(flat, SGD(0.1), policy=FP16, count=True,
                       **{"control": FpCtl(esr=True)} | changes)  # fmt: skip
     given = asked(*SMALL, *arguments)
-    return Loop("test", trainer, digits(), given)
+    return Loop("test", trainer, replace(digits(), because=because), given)
 
 
 def bits(trainer):
@@ -130,6 +131,22 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         loop("--no-warm-up", "--checkpoint", str(tmp_path), "--seed", "1")
 
 
+def test_the_same_digits_are_the_same_run_whatever_they_stand_in_for(tmp_path):
+    assert run(loop("--no-warm-up", "--checkpoint", str(tmp_path))) == 0
+    again = loop("--no-warm-up", "--checkpoint", str(tmp_path), because="the files are gone")
+    assert again.batches.position == 8
+
+
+def test_a_reader_who_leaves_is_the_command_line_s_business(monkeypatch):
+    def left(*_, **__):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    chosen = loop("--no-warm-up")
+    monkeypatch.setattr("builtins.print", left)
+    with pytest.raises(BrokenPipeError):
+        run(chosen)
+
+
 def test_a_full_disk_stops_with_one_sentence(tmp_path, monkeypatch, capsys):
     assert run(loop("--epochs", "1", "--checkpoint", str(tmp_path), "--no-warm-up")) == 0
     capsys.readouterr()
@@ -177,8 +194,9 @@ RUNS = {
 @pytest.mark.parametrize(
     ("name", "line"), [(name, line) for name, lines in RUNS.items() for line in lines]
 )
-def test_programs_train_without_data_and_say_so(name, line, tmp_path, capsys):
-    assert PROGRAMS[name].main([*line.split(), *TINY, "--data-dir", str(tmp_path)]) == 0
+def test_programs_train_without_data_and_say_so(name, line, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FPSIM_DATA", str(tmp_path))
+    assert PROGRAMS[name].main([*line.split(), *TINY]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "handwritten digits" in lines[0]
     assert "holds no" in lines[0]
@@ -268,6 +286,8 @@ def test_a_depth_that_is_not_6n_and_2_ends_with_the_tutorial_s_message(depth, ca
         ("float32_parameter_updates", "float16", "'float16' is not one of"),
         ("float32_parameter_updates", "mixed --loss-scaling-factor inf", "is no loss scale"),
         ("float32_parameter_updates", "mixed --learning-rate -1", "is no learning rate"),
+        ("stochastic_rounding", "float16 8 --data-dir /there/is/none", "holds no cifar10/"),
+        ("float32_parameter_updates", "mixed --data-dir /there/is/none", "holds no fashion-mnist/"),
         ("float32_parameter_updates", "mixed --disable-stochastic-rounding", "No such option"),
     ],
 )
