@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ipu.feed.batches import shuffled
+from ipu.feed.batches import shuffled, whole_batches
 from ipu.learn.nn import dense, relu
 from ipu.learn.tensor import Tensor
 
@@ -54,6 +54,4 @@ def batches(
     positions: NDArray[np.int64], size: int, seed: int, epoch: int
 ) -> Iterator[NDArray[np.int64]]:
     """Whole batches of one epoch, the rest is dropped."""
-    order = positions[shuffled(len(positions), seed, f"epoch {epoch}")]
-    for start in range(0, len(order) - size + 1, size):
-        yield order[start : start + size]
+    yield from positions[whole_batches(len(positions), size, seed, epoch)]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ipu.feed.data import Images
 from ipu.learn.initialisers import uniforms
 
-__all__ = ["Batches", "shuffled"]
+__all__ = ["Batches", "shuffled", "whole_batches"]
 
 Batch = tuple[NDArray[np.float64], NDArray[np.integer[Any]]]
 
@@ -29,6 +29,15 @@ def shuffled(n: int, seed: int, name: str) -> NDArray[np.int64]:
     [0, 1, 2, 3]
     """
     return np.argsort(uniforms((n,), seed, name), kind="stable")
+
+
+def whole_batches(n: int, size: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """The rows 0 … n - 1 in the order of an epoch, one batch to a line; the rest is dropped.
+
+    Shapes    (n // size, size)
+    """
+    count = n // size
+    return shuffled(n, seed, f"epoch {epoch}")[: count * size].reshape(count, size)
 
 
 class Batches:
@@ -81,5 +90,6 @@ class Batches:
             return np.arange(start, start + self.size) % len(self.images)
         epoch, batch = divmod(self.position, self.per_epoch)
         if self._order[0] != epoch:
-            self._order = (epoch, shuffled(len(self.images), self.seed, f"epoch {epoch}"))
-        return self._order[1][batch * self.size : (batch + 1) * self.size]
+            self._order = (epoch, whole_batches(len(self.images), self.size, self.seed, epoch))
+        rows: NDArray[np.int64] = self._order[1][batch]
+        return rows
