@@ -2,8 +2,8 @@
 from data whose mean has been taken off first (`use_stable_statistics`).
 
 The data are N(0, 1) plus an offset, rounded to FP16; the exact deviation is that of the rounded
-data. The mean is stored in the format of the activations. Beyond an offset of a few hundred the
-spacing of FP16 itself is as large as the deviation, which neither way can undo.
+data. The mean is stored in the format of the activations. From an offset of 1024 on the spacing of
+FP16 itself is as large as the deviation, which neither way can undo.
 """
 
 from __future__ import annotations
