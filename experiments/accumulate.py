@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments.progress import progress
 from fpsim import Context
 
 
 def running_sums(
-    context: Context, term: float, additions: int, lanes: int, label: str
+    context: Context, terms: NDArray[np.float64], additions: int, label: str
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """(n, sums) after each addition of the same term to every lane, starting at zero.
+    """(n, sums) after each addition of its term to every lane, starting at zero.
 
-    The term is first rounded to nearest, as a constant is. The yielded values change with the next
-    addition; copy what is kept.
+    The terms are first rounded to nearest, as constants are. The yielded values change with the
+    next addition; copy what is kept.
     """
-    total = context.zeros(lanes)
-    step = context.constant(term)
+    total = context.zeros(terms.size)
+    each = context.wrap(Context(context.format).array(terms).values)
     for n in progress(range(1, additions + 1), label, additions):
-        context.add(total, step, out=total)
+        context.add(total, each, out=total)
         yield n, total.values

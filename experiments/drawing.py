@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -71,6 +72,28 @@ def new_figure(
     figure.set_layout_engine("constrained", rect=(0, share, 1, 1 - share), w_pad=0.12, h_pad=0.1)
     figure.text(0.12 / width, 0.1 / (height + room), "\n".join(lines), fontsize=10, va="bottom")
     return figure, list(axes.values())
+
+
+def table(
+    axes: Axes, heads: Sequence[str], lines: Sequence[Sequence[str]], widths: Sequence[float], *,
+    align: str = "left", size: float = 8.5, bottom: float = 0.0,
+) -> None:  # fmt: skip
+    """A table in place of axes, from `bottom` up; lines are as high as their text."""
+    axes.axis("off")
+    drawn = axes.table(
+        lines, colLabels=heads, cellLoc=align, colWidths=widths, bbox=[0, bottom, 1, 1 - bottom]
+    )
+    drawn.auto_set_font_size(False)
+    drawn.set_fontsize(size)
+    heights = [text_height(line) for line in (heads, *lines)]
+    for (line, _), cell in drawn.get_celld().items():
+        cell.set_height(heights[line])
+        cell.set(edgecolor="#DDDDDD", facecolor="#F4F7FA" if line == 0 else "white")
+
+
+def text_height(cells: Sequence[str]) -> float:
+    """Of a table's line, in lines of text with half a one around them."""
+    return 1.5 + max(text.count("\n") for text in cells)
 
 
 def to_png(figure: Figure) -> bytes:

@@ -79,21 +79,13 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.drawing import new_figure
+    from experiments.drawing import new_figure, table, text_height
 
+    heads = ["units", *FOUND.values()]
     lines = [[_names(names), *cells] for names, cells in kinds(result)]
-    heights = [2] + [line[0].count("\n") + 1 for line in lines]
-    figure, (axes,) = new_figure(13.5, 0.2 * sum(heights) + 0.4, caption=result.answer)
-    axes.axis("off")
-    table = axes.table(
-        lines, colLabels=["units", *FOUND.values()], cellLoc="left", bbox=[0, 0, 1, 1],
-        colWidths=[4.6, 0.8, 0.95, 1.35, 0.85, 0.85, 0.85, 0.75, 0.9, 1, 0.9],
-    )  # fmt: skip
-    table.auto_set_font_size(False)
-    table.set_fontsize(8.5)
-    for (line, _), cell in table.get_celld().items():
-        cell.set_height(heights[line])
-        cell.set(edgecolor="#DDDDDD", facecolor="#F4F7FA" if line == 0 else "white")
+    height = 0.16 * sum(map(text_height, [heads, *lines])) + 0.4
+    figure, (axes,) = new_figure(13.5, height, caption=result.answer)
+    table(axes, heads, lines, [4.6, 0.8, 0.95, 1.35, 0.85, 0.85, 0.85, 0.75, 0.9, 1, 0.9])
     return figure
 
 

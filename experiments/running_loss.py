@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.progress import progress
+from experiments.accumulate import running_sums
 from experiments.result import ELEMENTWISE, STOCHASTIC, Result, Row
 from fpsim import BINARY16, BINARY32, SR, Context
 
@@ -30,6 +30,8 @@ BATCHES = 1875
 CASES = ((0.4, 1875), (0.3, 1875), (2.3, 1562), (0.9, 1562))
 SHOWN = (0.3, 0.4, 2.3)
 EVERY = 5
+#: A report this far off, relative, is wrong in the digits that people compare.
+ARTEFACT = 0.01
 
 
 def run(quick: bool, seed: int) -> Result:
@@ -68,13 +70,8 @@ def _totals(
     context: Context, losses: NDArray[np.float64], batches: int, label: str
 ) -> NDArray[np.float64]:
     """(batches, losses): the running totals; each loss is a value of the total's format."""
-    loss = Context(context.format).array(losses).values
-    each, total = context.wrap(loss), context.zeros(losses.size)
-    totals = np.empty((batches, losses.size))
-    for n in progress(range(batches), f"total in {label}", batches):
-        context.add(total, each, out=total)
-        totals[n] = total.values
-    return totals
+    totals = running_sums(context, losses, batches, f"total in {label}")
+    return np.array([total.astype(np.float64) for _, total in totals])
 
 
 def _answer(rows: list[Row]) -> str:
@@ -86,11 +83,12 @@ def _answer(rows: list[Row]) -> str:
                      / found.column("loss", part="reported", total=name) - 1)
         for name in ("FP16", "FP16 + SR", "FP32")
     }  # fmt: skip
+    said = "Yes" if off["FP16"].max() > ARTEFACT else "No"
     return (
-        f"Yes. Over {BATCHES} batches a constant loss of 0.4 is reported as {case['reported']:.3f} "
-        f"and one of 0.3 as {low['reported']:.3f} when the total is FP16; over losses up to 3 the "
-        f"report is off by up to {off['FP16'].max():.0%}, with stochastic rounding by "
-        f"{off['FP16 + SR'].max():.1%}, with an FP32 total by {off['FP32'].max():.0e}."
+        f"{said}. Over {BATCHES} batches a constant loss of 0.4 is reported as "
+        f"{case['reported']:.3f} and one of 0.3 as {low['reported']:.3f} when the total is FP16; "
+        f"over losses up to 3 the report is off by up to {off['FP16'].max():.0%}, with stochastic "
+        f"rounding by {off['FP16 + SR'].max():.1%}, with an FP32 total by {off['FP32'].max():.0e}."
     )
 
 

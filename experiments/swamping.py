@@ -85,7 +85,7 @@ def _curve(name: str, context: Context, points: int, lanes: int) -> list[Row]:
 def _sums(name: str, context: Context) -> list[Row]:
     rows: list[Row] = [{"part": "sum", "arithmetic": name, "n": 0, "sum": 0.0}]
     before, effective = 0.0, 0
-    for n, sums in running_sums(context, TERM, ADDITIONS, 1, f"sum in {name}"):
+    for n, sums in running_sums(context, np.array([TERM]), ADDITIONS, f"sum in {name}"):
         total = float(sums[0])
         if total != before:
             before, effective = total, n
@@ -96,12 +96,14 @@ def _sums(name: str, context: Context) -> list[Row]:
 
 def _answer(rows: list[Row]) -> str:
     found = Result(rows, "", "")
-    small = found.select(part="table", arithmetic="FP16", small=0.0002)[0]
-    lost = found.select(part="table", arithmetic="FP16", small=0.0001)[0]
+    small = found.select(part="table", arithmetic="FP16", small=2 * TERM)[0]
+    lost = found.select(part="table", arithmetic="FP16", small=TERM)[0]
     end = {r["arithmetic"]: r for r in found.select(part="end")}
+    additions = f"{ADDITIONS:_}".replace("_", " ")
     return (
-        f"Beside 0.25, FP16 turns 0.0002 into {small['kept']:.7f} ({small['relative_error']:+.1%}) "
-        f"and 0.0001 into {lost['kept']:g}. So of 10 000 additions of 0.0001 only the first "
+        f"Beside {BIG:g}, FP16 turns {2 * TERM:g} into {small['kept']:.7f} "
+        f"({small['relative_error']:+.1%}) and {TERM:g} into {lost['kept']:g}. So of "
+        f"{additions} additions of {TERM:g} only the first "
         f"{end['FP16']['n']} have an effect and the sum stays at {end['FP16']['sum']:g} (BF16: "
         f"{end['BF16']['sum']:g}); FP32 reaches {end['FP32']['sum']:.5f}, FP16 with stochastic "
         f"rounding {end['FP16 + SR']['sum']:.4f}."
@@ -136,7 +138,7 @@ def _plot_curve(axes: Axes, result: Result) -> None:
         axes.loglog(small, np.maximum(error, FLOOR), color=color, linewidth=1.1)
     limit = BINARY16.ulp(BIG) / 2
     axes.loglog(small, limit / small, **THEORY)
-    axes.annotate("half an FP16 ulp of 0.25", (4e-5, limit / 4e-5), (6, 4), fontsize=9,
+    axes.annotate(f"half an FP16 ulp of {BIG:g}", (4e-5, limit / 4e-5), (6, 4), fontsize=9,
                   textcoords="offset points")  # fmt: skip
     axes.set(
         title=f"What small + {BIG} − {BIG} loses", xlabel="small number",
@@ -164,22 +166,13 @@ def _plot_sums(axes: Axes, result: Result) -> None:
 
 
 def _plot_table(axes: Axes, result: Result) -> None:
-    axes.axis("off")
+    from experiments.drawing import table
+
     names = list(_looks())
     cells = [[str(small), printed] for small, printed in TUTORIAL.items()]
     for row in cells:
         for name in names:
             (found,) = result.select(part="table", arithmetic=name, small=float(row[0]))
             row.append(f"{found['kept']:.7f}  ({found['relative_error']:+.1%})".replace("-", "−"))
-    head = ["small", "tutorial prints (FP16)", *names[:-1], "FP16 + SR, mean"]
-    table = axes.table(
-        cells,
-        colLabels=head,
-        cellLoc="right",
-        bbox=[0, 0, 1, 1],
-        colWidths=[2, 3, *[4] * len(names)],
-    )
-    table.auto_set_font_size(False)
-    table.set_fontsize(9.5)
-    for (line, _), cell in table.get_celld().items():
-        cell.set(edgecolor="#DDDDDD", facecolor="#F4F7FA" if line == 0 else "white")
+    heads = ["small", "tutorial prints (FP16)", *names[:-1], "FP16 + SR, mean"]
+    table(axes, heads, cells, [2, 3, *[4] * len(names)], align="right", size=9.5)

@@ -11,6 +11,7 @@ import numpy as np
 
 from experiments.result import Result, Row, summary
 from ipu.learn.loss_scale import LossScale, NoLossScale
+from ipu.learn.optim import Update
 from ipu.learn.policy import Policy
 from ipu.learn.train import SCOPE, Trainer
 
@@ -42,6 +43,11 @@ class Variant:
         return f"{self.policy},rounding={rounding},loss_scale={self.loss_scale.value:g}"
 
 
+def described(variants: Iterable[Variant]) -> str:
+    """Variants by name, as the policy of a result."""
+    return "; ".join(f"{variant.name}: {variant}" for variant in variants)
+
+
 def exceptions(trainer: Trainer) -> Iterator[Row]:
     """Per layer and phase: results, and how many raised each exception."""
     totals: dict[tuple[str, str], Counter[str]] = {}
@@ -58,6 +64,36 @@ def _place(tensor: str) -> tuple[str, str]:
     layer, _, phase = tensor.rpartition("/")
     layer, phase = (layer, phase) if phase in PHASES else (tensor, "forward")
     return layer.removeprefix(SCOPE).removeprefix("/") or "model", phase
+
+
+class Watch:
+    """Follows the updates of an optimiser, layer by layer: what was meant, and what arrived."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, np.ndarray] = {}
+
+    def __call__(self, update: Update) -> None:
+        moved = update.before.values - update.after.values
+        meant = update.change.values.astype(np.float64)
+        wanted = update.direction.values != 0
+        found = (
+            np.count_nonzero(wanted), np.count_nonzero(wanted & (moved == 0)),
+            (meant * meant).sum(), (meant * moved).sum(),
+        )  # fmt: skip
+        layer = update.variable.layer.rpartition("/")[2]
+        self._sums[layer] = self._sums.get(layer, 0.0) + np.array(found, np.float64)
+
+    def rows(self) -> Iterator[Row]:
+        """Per layer: the share of updates without effect, and of the movement that is missing."""
+        for layer, (wanted, without, meant, made) in self._sums.items():
+            yield {"part": "updates", "layer": layer, "without_effect": float(without / wanted),
+                   "movement_lost": float(1 - made / meant)}  # fmt: skip
+
+    @property
+    def without_effect(self) -> float:
+        """The share of all updates that left their parameter as it was."""
+        wanted, without, *_ = np.sum(list(self._sums.values()), axis=0)
+        return float(without / max(wanted, 1.0))
 
 
 # Panels ---------------------------------------------------------------------------------------
@@ -110,7 +146,8 @@ def name_rows(axes: Axes, looks: Looks) -> None:
 
 def plot_exceptions(axes: Axes, result: Result, looks: Looks) -> None:
     """A table: layer and phase by variant, where anything was raised."""
-    axes.axis("off")
+    from experiments.drawing import table
+
     axes.set_title("Exceptions by layer and phase (first seed)")
     rows = result.select(part="exceptions")
     loud = [r for r in rows if any(r[name] for name in FLAGS.values())]
@@ -120,14 +157,8 @@ def plot_exceptions(axes: Axes, result: Result, looks: Looks) -> None:
         found = {r["policy"]: r for r in rows if (r["layer"], r["phase"]) == (layer, phase)}
         cells.append([f"{layer}, {phase}", *(_cell(found.get(name)) for name in looks)])
     heads = ["", *(n.replace(", loss × ", ",\n× ").replace(" + SR", "\n+ SR") for n in looks)]
-    table = axes.table(cells or [["nothing raised", *("" for _ in looks)]], colLabels=heads,
-                       cellLoc="center", bbox=[0, 0.19, 1, 0.8],
-                       colWidths=[0.24] + [0.76 / len(looks)] * len(looks))  # fmt: skip
-    table.auto_set_font_size(False)
-    table.set_fontsize(8.5)
-    for (line, _), cell in table.get_celld().items():
-        cell.set(edgecolor="#DDDDDD", facecolor="#F4F7FA" if line == 0 else "white")
-        cell.set_height(cell.get_height() * (1.7 if line == 0 else 1))
+    table(axes, heads, cells or [["nothing raised", *("" for _ in looks)]],
+          [0.24] + [0.76 / len(looks)] * len(looks), align="center", bottom=0.19)  # fmt: skip
     axes.text(0, 0.02, NOTE, fontsize=8.5, transform=axes.transAxes)
 
 

@@ -14,7 +14,7 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import swamping
+from experiments import stochastic_accumulation, swamping
 from experiments.accumulate import running_sums
 from experiments.catalogue import find
 from experiments.stochastic_accumulation import ADDITIONS, TERM, exact_law, law_moments
@@ -59,7 +59,7 @@ def test_additions_stop_having_an_effect(swamped):
 
 def ends_of(rounding, lanes, seed=0):
     *_, (_, sums) = running_sums(
-        Context(BINARY16, rounding=rounding, seed=seed), TERM, ADDITIONS, lanes, ""
+        Context(BINARY16, rounding=rounding, seed=seed), np.full(lanes, TERM), ADDITIONS, ""
     )
     return np.asarray(sums, np.float64)
 
@@ -91,12 +91,24 @@ def test_exact_law_has_the_exact_expectation():
     assert sum(x * p for x, p in law) == pytest.approx(EXPECTATION, rel=1e-8)
 
 
-def test_caption_of_the_accumulation_is_its_data():
-    result = find("stochastic_accumulation").run(quick=True, seed=1)
-    mean, sd = law_moments(result)
-    (measured,) = result.select(part="summary")
+@pytest.fixture(scope="module")
+def accumulated():
+    return stochastic_accumulation.run(quick=True, seed=1)
+
+
+def test_caption_of_the_accumulation_is_its_data(accumulated):
+    mean, sd = law_moments(accumulated)
+    (measured,) = accumulated.select(part="summary")
     for number in (f"{mean:.7f}", f"{sd:.4f}", f"{measured['mean']:.5f}", f"{measured['sd']:.4f}"):
-        assert number in result.answer
+        assert number in accumulated.answer
+
+
+def test_a_mean_that_is_off_is_not_called_unbiased(accumulated):
+    assert accumulated.answer.startswith("Yes.")
+    off = [{**row, "mean": 1.1} if row["part"] == "summary" else row for row in accumulated.rows]
+    said = stochastic_accumulation._answer(off, 200)
+    assert said.startswith("No.")
+    assert ": biased" in said
 
 
 def data_of(name, folder, seed, threads):
