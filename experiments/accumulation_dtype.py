@@ -32,6 +32,9 @@ DEFAULT = False
 COUNTS = [2**e for e in range(13)]
 SIZES = {"small gradients, about 1e-5": 1e-5, "large gradients, about 30": 30.0}
 
+#: Smaller relative errors are drawn here.
+FLOOR = 1e-9
+
 
 class Way(NamedTuple):
     """How the gradients are accumulated."""
@@ -93,41 +96,45 @@ def _answer(rows: list[Row]) -> str:
     found = Result(rows, "", "")
     count = int(found.column("count").max())
 
-    def error(way: str, kind: int) -> float:
-        return float(found.column("error", way=way, gradients=list(SIZES)[kind], count=count)[0])
+    def of(way: str, kind: int, what: str = "error") -> float:
+        return float(found.column(what, way=way, gradients=list(SIZES)[kind], count=count)[0])
 
-    sums, stochastic = error("SUM in FP16", 0), error("SUM in FP16 + SR", 0)
+    sums, stochastic = of("SUM in FP16", 0), of("SUM in FP16 + SR", 0)
     return (
         f"Over {count} mini-batches the mean of small FP16 gradients is off by {sums:.1%} with SUM "
-        f"in FP16 ({stochastic:.1%} with stochastic rounding), {error('MEAN in FP16', 0):.0%} with "
-        f"MEAN, whose shares underflow, {error('RUNNING_MEAN in FP16', 0):.1%} with RUNNING_MEAN, "
-        f"and {error('SUM in FP32', 0):.0e} with SUM in FP32; of large ones "
-        f"{error('SUM in FP16', 1):.0%} is lost with SUM in FP16, which saturates, and "
-        f"{error('SUM in FP32', 1):.0e} in FP32."
+        f"in FP16 ({stochastic:.1%} with stochastic rounding), {of('MEAN in FP16', 0):.0%} with "
+        f"MEAN, whose shares underflow, {of('RUNNING_MEAN in FP16', 0):.1%} with RUNNING_MEAN, and "
+        f"{of('SUM in FP32', 0):.1g} with SUM in FP32; that of large ones by "
+        f"{of('SUM in FP16', 1):.1%} with SUM in FP16, where "
+        f"{of('SUM in FP16', 1, 'saturated'):.0%} of the sums end at the largest value, and "
+        f"{of('SUM in FP32', 1):.1g} in FP32."
     )
 
 
 def plot(result: Result) -> Figure:
     from experiments.drawing import new_figure
 
-    figure, axes = new_figure(11.5, 4.8, mosaic="AB", caption=result.answer, sharey=True)
+    figure, axes = new_figure(13, 4.8, mosaic="AB", caption=result.answer, sharey=True)
     for panel, kind in zip(axes, SIZES, strict=True):
         _plot_kind(panel, result, kind)
     axes[0].set_ylabel("relative error of the mean, root mean square")
-    axes[0].legend(fontsize=8.5, loc="center left")
+    axes[0].set_yticks([FLOOR, *10.0 ** np.arange(-8, 1)])
+    axes[0].set_yticklabels(["exact", *(f"$10^{{{e}}}$" for e in range(-8, 1))])
     axes[1].tick_params(labelleft=True)
+    axes[1].legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
 def _plot_kind(axes: Axes, result: Result, kind: str) -> None:
     from experiments.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, THEORY
 
-    for name, color in zip(WAYS, (BLUE, GREEN, ORANGE, PURPLE, SKY, GREY), strict=True):
+    colors = (BLUE, GREEN, ORANGE, PURPLE, SKY, GREY)
+    # The first lines are the widest, so that coinciding ones are all seen.
+    for name, color, width in zip(WAYS, colors, np.linspace(5.0, 1.0, len(WAYS)), strict=True):
         counts = result.column("count", way=name, gradients=kind)
-        error = np.maximum(result.column("error", way=name, gradients=kind), 1e-9)
-        axes.loglog(counts, error, "o-", markersize=3, color=color, label=name, base=2)
+        error = np.maximum(result.column("error", way=name, gradients=kind), FLOOR)
+        axes.loglog(counts, error, "o-", markersize=width + 1.5, color=color, linewidth=width,
+                    label=name, base=2)  # fmt: skip
     axes.set_yscale("log", base=10)
-    axes.axhline(BINARY16.eps / 2, **THEORY)
-    axes.annotate("FP16 unit roundoff", (1, BINARY16.eps / 2), (2, 3), fontsize=8.5,
-                  textcoords="offset points")  # fmt: skip
-    axes.set(title=kind.capitalize(), xlabel="mini-batches G", ylim=(5e-10, 3))
+    axes.axhline(BINARY16.eps / 2, label="unit roundoff of FP16", **THEORY)
+    axes.set(title=kind.capitalize(), xlabel="mini-batches G", ylim=(FLOOR / 2, 3))

@@ -7,20 +7,19 @@ nearest swallows it. Every matrix product and every update runs through the simu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
 
 from experiments import digits
 from experiments.digit_runs import BATCH, NETWORK, train
 from experiments.machine import units_of
 from experiments.processes import in_processes
 from experiments.progress import progress
-from experiments.result import Result, Row, UnitUsed, summary
+from experiments.result import Found, Result, Row, UnitUsed, summary
 from experiments.training import (
     Looks,
     Variant,
+    Watch,
+    described,
     exceptions,
     name_rows,
     plot_accuracy,
@@ -28,7 +27,7 @@ from experiments.training import (
     plot_losses,
 )  # fmt: skip
 from ipu.learn.loss_scale import LEARNING_RATE, NoLossScale, StaticLossScale
-from ipu.learn.optim import SGD, Update
+from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16, FP32, MIXED
 
 if TYPE_CHECKING:
@@ -45,14 +44,15 @@ EPOCHS, SEEDS = 40, 5
 
 #: FP16 parameters: the learning rate is divided, as FP16 gradients would underflow again.
 _LINEAR = StaticLossScale(SCALE, LEARNING_RATE)
+_TIMES = f"loss × {SCALE:g}"
 VARIANTS = (
     Variant("FP32", FP32),
     Variant("FP16", FP16),
-    Variant("FP16, loss × 256", FP16, loss_scale=_LINEAR),
+    Variant(f"FP16, {_TIMES}", FP16, loss_scale=_LINEAR),
     Variant("FP16 + SR", FP16, stochastic=True),
-    Variant("FP16 + SR, loss × 256", FP16, stochastic=True, loss_scale=_LINEAR),
+    Variant(f"FP16 + SR, {_TIMES}", FP16, stochastic=True, loss_scale=_LINEAR),
     Variant("mixed", MIXED),
-    Variant("mixed, loss × 256", MIXED, loss_scale=StaticLossScale(SCALE)),
+    Variant(f"mixed, {_TIMES}", MIXED, loss_scale=StaticLossScale(SCALE)),
 )
 
 
@@ -66,13 +66,6 @@ class Job(NamedTuple):
     steps: int | None = None
 
 
-class Found(NamedTuple):
-    """What one training gave."""
-
-    rows: list[Row]
-    units: tuple[UnitUsed, ...]
-
-
 def run(quick: bool, seed: int) -> Result:
     epochs, seeds = (2, 2) if quick else (EPOCHS, SEEDS)
     first = range(seed, seed + seeds)
@@ -81,21 +74,18 @@ def run(quick: bool, seed: int) -> Result:
     for job in progress(warm, "kernels"):
         _train(job)
     jobs = [Job(v, s, epochs, s == seed) for s in first for v in range(len(VARIANTS))]
-    rows: list[Row] = []
-    units: dict[UnitUsed, None] = {}
-    for found in in_processes(_train, jobs, "trainings"):
-        rows += found.rows
-        units |= dict.fromkeys(found.units)
+    found = Found()
+    for job, (rows, units) in zip(jobs, in_processes(_train, jobs, "trainings"), strict=True):
+        found.add(rows, units, policy=VARIANTS[job.variant].name, seed=job.seed)
     parameters = {
         "network": NETWORK, "learning rate": RATE, "momentum": MOMENTUM,
         "batch": BATCH, "epochs": epochs, "seeds": list(first), "loss scale": SCALE,
         "test digits": digits.HELD_BACK,
     }  # fmt: skip
-    policy = "; ".join(f"{v.name}: {v}" for v in VARIANTS)
-    return Result(rows, _answer(rows), policy, parameters, tuple(units))
+    return Result(found.rows, _answer(found.rows), described(VARIANTS), parameters, found.units)
 
 
-def _train(job: Job) -> Found:
+def _train(job: Job) -> tuple[list[Row], tuple[UnitUsed, ...]]:
     variant, watch = VARIANTS[job.variant], Watch()
     trainer, losses, accuracy = train(
         variant, SGD(RATE, MOMENTUM), job.seed, job.epochs, steps=job.steps, observe=watch,
@@ -106,32 +96,7 @@ def _train(job: Job) -> Found:
         {"part": "loss", "epoch": e, "loss": float(x)} for e, x in enumerate(losses.mean(axis=1), 1)
     ]
     found += [{"part": "test", "accuracy": accuracy}, *watch.rows(), *raised]
-    label: Row = {"policy": variant.name, "seed": job.seed}
-    return Found([{**label, **row} for row in found], units_of(trainer.device))
-
-
-class Watch:
-    """Follows the updates: what was meant, and what arrived."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, np.ndarray] = {}
-
-    def __call__(self, update: Update) -> None:
-        moved = update.before.values - update.after.values
-        meant = update.change.values.astype(np.float64)
-        wanted = update.direction.values != 0
-        found = (
-            np.count_nonzero(wanted), np.count_nonzero(wanted & (moved == 0)),
-            (meant * meant).sum(), (meant * moved).sum(),
-        )  # fmt: skip
-        layer = update.variable.layer.rpartition("/")[2]
-        self.sums[layer] = self.sums.get(layer, 0.0) + np.array(found, np.float64)
-
-    def rows(self) -> Iterator[Row]:
-        """Per layer: the share of updates without effect, and of the movement that is missing."""
-        for layer, (wanted, without, meant, made) in self.sums.items():
-            yield {"part": "updates", "layer": layer, "without_effect": float(without / wanted),
-                   "movement_lost": float(1 - made / meant)}  # fmt: skip
+    return found, units_of(trainer.device)
 
 
 def _final(rows: list[Row], policy: str) -> tuple[float, float]:
@@ -154,8 +119,8 @@ def _answer(rows: list[Row]) -> str:
         f"{_points(points, spread, 'FP16')}, as rounding to nearest swallows {missing['FP16']:.0f} "
         f"% of the hidden layer's movement; stochastic rounding loses {missing['FP16 + SR']:.1f} % "
         f"and reaches {_points(points, spread, 'FP16 + SR')} ({gained:+.1f} of {gap:.1f} points), "
-        f"FP32 parameters {_points(points, spread, 'mixed')}; a loss scale of 256 alone changes "
-        f"FP16 by {points['FP16, loss × 256'] - points['FP16']:+.1f} points."
+        f"FP32 parameters {_points(points, spread, 'mixed')}; a loss scale of {SCALE:g} alone "
+        f"changes FP16 by {points[f'FP16, {_TIMES}'] - points['FP16']:+.1f} points."
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from experiments.exact import inner_products
 from experiments.machine import units_of
 from experiments.progress import progress
-from experiments.result import Result, Row, UnitUsed
+from experiments.result import Found, Result, Row
 from fpsim import BINARY16, BINARY32
 from fpsim.formats import Format
 from ipu.machine import Device
@@ -38,22 +38,18 @@ def run(quick: bool, seed: int) -> Result:
     splits = [s for s in SPLITS if s <= terms // 16]
     draw = np.random.default_rng([seed, terms])
     a, b = np.abs(draw.standard_normal((side, terms))), np.abs(draw.standard_normal((terms, side)))
-    rows: list[Row] = []
-    units: dict[UnitUsed, None] = {}
+    found = Found()
     for name, partials in PARTIALS.items():
         for split in progress(splits, name):
             device = Device(partials=partials, seed=seed)
-            rows.append({"partials": name, "tiles": split,
-                         **_product(device, a / 4, b / 4, split, partials)})  # fmt: skip
-            units |= dict.fromkeys(units_of(device))
+            row = _product(device, a / 4, b / 4, split, partials)
+            found.add([row], units_of(device), partials=name, tiles=split)
     parameters = {"terms": terms, "products": side * side, "operands": "|N(0, 1)|/4 in FP16"}
-    return Result(rows, _answer(rows), "c=f16, part=f16|f32, out=f16|f32, rounding=RNE",
-                  parameters, tuple(units))  # fmt: skip
+    policy = "c=f16, part=f16|f32, out=f16|f32, rounding=RNE"
+    return Result(found.rows, _answer(found.rows), policy, parameters, found.units)
 
 
-def _product(
-    device: Device, a: np.ndarray, b: np.ndarray, split: int, partials: Format
-) -> dict[str, float | int]:
+def _product(device: Device, a: np.ndarray, b: np.ndarray, split: int, partials: Format) -> Row:
     """Error beside the exact sums, and the row of the ledger."""
     x, y = device.from_host(a, BINARY16), device.from_host(b, BINARY16)
     found = device.matmul(x, y, k_split=split, out=partials).values.astype(np.float64)

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import digits
+from experiments.digit_runs import BATCH, NETWORK
 from experiments.machine import units_of
 from experiments.progress import progress
-from experiments.result import Result, Row, UnitUsed
+from experiments.result import Found, Result, Row, UnitUsed
 from fpsim import BINARY16, Array, FloatingPointTrap
 from ipu.learn.loss_scale import NoLossScale, StaticLossScale, find_loss_scale
 from ipu.learn.nn import dense, relu
@@ -36,7 +37,7 @@ BUDGET = 20
 DEFAULT = True
 
 EXPONENTS = range(25)
-BATCH, RATE, MOMENTUM = 32, 0.05, 0.9
+RATE, MOMENTUM = 0.05, 0.9
 #: Gradients along the backward pass, the last layer's first.
 TENSORS = ("logits", "output weights", "output biases", "activations", "hidden weights",
            "hidden biases")  # fmt: skip
@@ -47,18 +48,16 @@ Values = dict[str, NDArray[np.float64]]
 
 def run(quick: bool, seed: int) -> Result:
     epochs, n_batches = (1, 2) if quick else (20, 8)
-    rows: list[Row] = []
-    units: dict[UnitUsed, None] = {}
+    found = Found()
     for state, weights in _states(seed, epochs):
         probe = Probe(weights, seed, n_batches)
-        rows += [{"state": state, **row} for row in probe.sweep(state)]
-        rows.append({"state": state, "part": "limit", **probe.limit()})
-        units |= dict.fromkeys(probe.units)
-    parameters = {"network": "64-64-10 dense, relu", "batch": BATCH, "batches": n_batches,
+        rows = [*probe.sweep(state), {"part": "limit", **probe.limit()}]
+        found.add(rows, probe.units, state=state)
+    parameters = {"network": NETWORK, "batch": BATCH, "batches": n_batches,
                   "epochs of mixed training": epochs, "learning rate": RATE,
                   "momentum": MOMENTUM}  # fmt: skip
     policy = f"{FP16},rounding=RNE,loss_scale=1…2^24"
-    return Result(rows, _answer(rows), policy, parameters, tuple(units))
+    return Result(found.rows, _answer(found.rows), policy, parameters, found.units)
 
 
 def _states(seed: int, epochs: int) -> Iterator[tuple[str, Values]]:

@@ -18,7 +18,7 @@ from experiments import digits
 from experiments.digit_runs import BATCH
 from experiments.machine import units_of
 from experiments.progress import progress
-from experiments.result import Result, Row, UnitUsed
+from experiments.result import Found, Result, Row
 from ipu.learn import nn
 from ipu.learn.automatic_loss_scale import AutomaticLossScale, KerasLossScale
 from ipu.learn.loss_scale import DynamicLossScale, LossScale, NoLossScale, StaticLossScale
@@ -40,6 +40,8 @@ RATE, EPOCHS = 0.5, 8
 DEPTH, WIDTH = 9, 32
 #: Sigmoids have no dead units and this layer no dark inputs: its zeros are underflow.
 LOOKED_AT = "hidden_2"
+#: Steps at the end that the answer looks at.
+LAST = 100
 
 
 def network(x: Tensor) -> Tensor:
@@ -55,10 +57,14 @@ class Strategy(NamedTuple):
     scale: LossScale
     nanoo: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.scale!r}, overflow {'gives NaN' if self.nanoo else 'saturates'}"
+
 
 STRATEGIES = {
     "none": Strategy(NoLossScale()),
     "static 256": Strategy(StaticLossScale(256.0)),
+    # GradScaler's own interval, 2000, is longer than this training.
     "dynamic (GradScaler)": Strategy(DynamicLossScale(interval=50), nanoo=True),
     "automatic (PopART)": Strategy(AutomaticLossScale(256.0)),
     "automatic (Keras)": Strategy(KerasLossScale(256.0)),
@@ -67,15 +73,15 @@ STRATEGIES = {
 
 def run(quick: bool, seed: int) -> Result:
     epochs = 1 if quick else EPOCHS
-    rows: list[Row] = []
-    units: dict[UnitUsed, None] = {}
+    found = Found()
     for name, strategy in STRATEGIES.items():
         trained = Watched(strategy, seed)
-        rows += [{"strategy": name, **row} for row in trained.steps(epochs, seed, name)]
-        units |= dict.fromkeys(units_of(trained.trainer.device))
+        rows = list(trained.steps(epochs, seed, name))
+        found.add(rows, units_of(trained.trainer.device), strategy=name)
     parameters = {"network": f"{DEPTH} × {WIDTH} sigmoids", "optimizer": f"SGD, rate {RATE:g}",
-                  "batch": BATCH, "epochs": epochs, "seed": seed}  # fmt: skip
-    return Result(rows, _answer(rows), f"{MIXED},rounding=RNE", parameters, tuple(units))
+                  "batch": BATCH, "epochs": epochs, "seed": seed,
+                  "strategies": {name: str(s) for name, s in STRATEGIES.items()}}  # fmt: skip
+    return Result(found.rows, _answer(found.rows), f"{MIXED},rounding=RNE", parameters, found.units)
 
 
 class Watched:
@@ -86,7 +92,7 @@ class Watched:
             network, SGD(RATE), policy=MIXED, loss_scale=strategy.scale, seed=seed,
             control=FpCtl(nanoo=strategy.nanoo), observe=self._look,
         )  # fmt: skip
-        self.zeros = 0.0
+        self.zeros: float | None = None
 
     def _look(self, update: Update) -> None:
         if LOOKED_AT in update.variable.name and update.direction.ndim == 2:
@@ -101,6 +107,7 @@ class Watched:
         for step, batch in enumerate(progress(batches, label), 1):
             scale = trainer.loss_scale.value
             trainer.device.clear_status()
+            self.zeros = None  # a skipped step shows no gradients
             loss = trainer.step(images[batch], data.labels[batch])
             yield {
                 "step": step, "scale": scale, "loss": loss, "skipped": not trainer.applied,
@@ -110,30 +117,34 @@ class Watched:
 
 def _answer(rows: list[Row]) -> str:
     found = Result(rows, "", "")
+    n = int(found.column("step").max())
     parts = []
     for name in STRATEGIES:
-        scale = np.median(found.column("scale", strategy=name)[-100:])
+        scale = np.median(found.column("scale", strategy=name)[-LAST:])
+        zeros = found.column("zeros", strategy=name, skipped=False)[-LAST:].mean()
         overflowed = int(found.column("overflow", strategy=name).sum())
         skipped = int(found.column("skipped", strategy=name).sum())
-        zeros = found.column("zeros", strategy=name)[-100:].mean()
-        parts.append(f"{name}: scale {scale:g}, {overflowed} steps overflow, {skipped} are skipped,"
-                     f" {zeros:.0%} of the gradients are zero")  # fmt: skip
-    return f"After {int(found.column('step').max())} steps, " + "; ".join(parts) + "."
+        parts.append(f"{name}: scale {scale:g}, {zeros:.0%} zeros, {overflowed} steps overflowed, "
+                     f"{skipped} skipped")  # fmt: skip
+    return (
+        f"In {n} steps (scale: median of the last {min(LAST, n)}; zeros: among the gradients of "
+        f"{LOOKED_AT}'s weights, mean of as many applied steps), " + "; ".join(parts) + "."
+    )
 
 
 def plot(result: Result) -> Figure:
     from experiments.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, new_figure
 
     figure, (scales, zeros) = new_figure(
-        11.5, 6.2, mosaic="A;B", caption=result.answer, sharex=True, height_ratios=[1.4, 1]
+        13, 6.2, mosaic="A;B", caption=result.answer, sharex=True, height_ratios=[1.4, 1]
     )
     colors = (GREY, BLUE, GREEN, PURPLE, ORANGE)
     for name, color in zip(STRATEGIES, colors, strict=True):
         _plot_strategy(scales, zeros, result, name, color)
     scales.set(title="Loss scale, and steps that overflowed", ylabel="loss scale")
     scales.set_yscale("log", base=2)
-    scales.legend(fontsize=9, ncols=2)
-    zeros.set(title="Zeros among the gradients of the second layer's weights", xlabel="step",
+    scales.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    zeros.set(title=f"Zeros among the gradients of {LOOKED_AT}'s weights", xlabel="step",
               ylabel="share (%)")  # fmt: skip
     return figure
 
@@ -144,4 +155,6 @@ def _plot_strategy(scales: Axes, zeros: Axes, result: Result, name: str, color: 
     over = result.column("overflow", strategy=name).astype(bool)
     scales.step(step, scale, where="mid", color=color, label=name, linewidth=1.2)
     scales.plot(step[over], scale[over], "x", color=color, markersize=5)
-    zeros.plot(step, 100 * result.column("zeros", strategy=name), color=color, linewidth=1.0)
+    applied = result.column("step", strategy=name, skipped=False)
+    share = 100 * result.column("zeros", strategy=name, skipped=False)
+    zeros.plot(applied, share, color=color, linewidth=1.0)

@@ -4,11 +4,13 @@ The same training in FP16 with stochastic rounding, again and again with other r
 first weights and batches are the same, so parameters differ by rounding alone. A step of size d
 that is rounded to a spacing u leaves a variance of d·(u - d): large single steps scatter more than
 their average would. Momentum averages the gradients of about 1/(1 - m) batches before it touches a
-parameter. Plain descent gets the learning rate, momentum that times 1 - m, so both move as far.
+parameter. Plain descent gets the learning rate, momentum that times 1 - m: under a gradient that
+stays the same, both would move as far.
 """
 
 from __future__ import annotations
 
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,7 +19,7 @@ from experiments.digit_runs import BATCH, NETWORK, train
 from experiments.machine import units_of
 from experiments.processes import in_processes
 from experiments.progress import progress
-from experiments.result import Result, Row, UnitUsed
+from experiments.result import Found, Result, Row, UnitUsed
 from experiments.training import Variant
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16, FP32
@@ -34,6 +36,7 @@ MOMENTUM = 0.9
 METHODS = {"SGD": 0.0, "SGD with momentum": MOMENTUM}
 RATES = (0.1, 0.03, 0.01, 0.003, 0.001, 3e-4)
 EPOCHS, DRAWS = 4, 10
+RATE_LABEL = f"learning rate of SGD (with momentum {1 - MOMENTUM:.2g} of it)"
 STOCHASTIC, REFERENCE = Variant("FP16 + SR", FP16, stochastic=True), Variant("FP32", FP32)
 
 
@@ -47,7 +50,7 @@ class Job(NamedTuple):
     epochs: int
 
 
-class Found(NamedTuple):
+class Trained(NamedTuple):
     """All parameters in the end, the loss of the last epoch, and the units."""
 
     weights: np.ndarray
@@ -61,39 +64,38 @@ def run(quick: bool, seed: int) -> Result:
         _train(Job("SGD with momentum", rates[0], draw, seed, 1))
     jobs = [Job(method, rate, draw, seed, epochs)
             for rate in rates for method in METHODS for draw in range(draws + 1)]  # fmt: skip
-    rows: list[Row] = []
-    units: dict[UnitUsed, None] = {}
-    group: list[Found] = []
-    for job, found in zip(jobs, in_processes(_train, jobs, "trainings"), strict=True):
-        units |= dict.fromkeys(found.units)
-        group.append(found)
-        if len(group) == draws + 1:
-            rows.append({"method": job.method, "rate": job.rate, **_summary(group)})
-            group = []
+    found = Found()
+    trained = zip(jobs, in_processes(_train, jobs, "trainings"), strict=True)
+    for (method, rate), group in groupby(trained, key=lambda pair: pair[0][:2]):
+        kind = [one for _, one in group]
+        found.add([_summary(kind)], chain(*(k.units for k in kind)), method=method, rate=rate)
     parameters = {"network": NETWORK, "momentum": MOMENTUM, "batch": BATCH, "epochs": epochs,
                   "trainings of each kind": draws, "seed": seed}  # fmt: skip
-    return Result(rows, _answer(rows), f"{STOCHASTIC}; {REFERENCE}", parameters, tuple(units))
+    return Result(
+        found.rows, _answer(found.rows), f"{STOCHASTIC}; {REFERENCE}", parameters, found.units
+    )
 
 
-def _train(job: Job) -> Found:
+def _train(job: Job) -> Trained:
     momentum = METHODS[job.method]
     trainer, losses, _ = train(
         STOCHASTIC if job.draw else REFERENCE, SGD(job.rate * (1 - momentum), momentum), job.seed,
         job.epochs, draws=job.draw,
     )  # fmt: skip
     weights = [v.array.values.reshape(-1) for v in trainer.variables.values()]
-    return Found(np.concatenate(weights), float(losses[-1].mean()), units_of(trainer.device))
+    return Trained(np.concatenate(weights), float(losses[-1].mean()), units_of(trainer.device))
 
 
-def _summary(group: list[Found]) -> Row:
+def _summary(group: list[Trained]) -> Row:
     """Spread of the parameters over the trainings, and their distance from the FP32 ones."""
-    reference, *scattered = (found.weights.astype(np.float64) for found in group)
+    reference, *scattered = (one.weights.astype(np.float64) for one in group)
     every = np.stack(scattered)
+    losses = [one.loss for one in group[1:]]
     return {
         "spread": float(np.sqrt(every.var(axis=0, ddof=1).mean())),
         "off": float(np.sqrt(((every.mean(axis=0) - reference) ** 2).mean())),
-        "loss": float(np.mean([found.loss for found in group[1:]])),
-        "loss_spread": float(np.std([found.loss for found in group[1:]], ddof=1)),
+        "loss": float(np.mean(losses)),
+        "loss_spread": float(np.std(losses, ddof=1)),
         "loss_fp32": group[0].loss,
     }
 
@@ -113,9 +115,9 @@ def _answer(rows: list[Row]) -> str:
     said = "Yes" if smallest > 1 else "In part" if largest > 1 else "No"
     where = next(rate for rate, factor in factors if factor == largest)
     return (
-        f"{said}. Momentum of {MOMENTUM:g} changes the variance that stochastic rounding gives the "
-        f"parameters by factors of 1/{smallest:.2f} to 1/{largest:.1f} (at a learning rate of "
-        f"{where:g}), with the same movement in all."
+        f"{said}. Momentum of {MOMENTUM:g} divides the variance that stochastic rounding gives the "
+        f"parameters by {smallest:.2f} to {largest:.2f} (at a learning rate of {where:g}); its own "
+        f"rate is {1 - MOMENTUM:.2g} of plain descent's."
     )
 
 
@@ -128,8 +130,8 @@ def plot(result: Result) -> Figure:
         spread.loglog(rates, result.column("spread", method=method), "o-", color=color,
                       label=f"{method}: spread")  # fmt: skip
         spread.loglog(rates, result.column("off", method=method), "x:", color=color, linewidth=1,
-                      label=f"{method}: mean − FP32")  # fmt: skip
-    spread.set(title="Scatter of the parameters", xlabel="learning rate (times 1 − m)",
+                      label=f"{method}: their mean − FP32")  # fmt: skip
+    spread.set(title="Scatter of the parameters", xlabel=RATE_LABEL,
                ylabel="root mean square over parameters")  # fmt: skip
     spread.legend(fontsize=9)
     _plot_ratio(ratio, result)
@@ -146,5 +148,5 @@ def _plot_ratio(axes: Axes, result: Result) -> None:
     axes.annotate("√((1+m)/(1−m)): steps that are only noise", (rates[0], np.sqrt(bound)), (0, 4),
                   fontsize=9, textcoords="offset points")  # fmt: skip
     axes.axhline(1.0, color="#888888", linewidth=0.8)
-    axes.set(title="What momentum takes from the variance", xlabel="learning rate",
-             ylabel="variance of SGD / with momentum", ylim=(0, np.sqrt(bound) * 1.3))  # fmt: skip
+    axes.set(title="What momentum takes from the variance", xlabel=RATE_LABEL,
+             ylabel="variance without / with momentum", ylim=(0, np.sqrt(bound) * 1.3))  # fmt: skip

@@ -9,7 +9,7 @@ share of what FP32 training gains at the same rate.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,10 +18,10 @@ from experiments.digit_runs import BATCH, NETWORK, train
 from experiments.machine import units_of
 from experiments.processes import in_processes
 from experiments.progress import progress
-from experiments.result import Result, Row, UnitUsed
-from experiments.training import Variant
+from experiments.result import Found, Result, Row, UnitUsed
+from experiments.training import Variant, Watch, described
 from fpsim import BINARY32
-from ipu.learn.optim import SGD, Update
+from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16, FP32, MIXED
 from ipu.learn.train import Trainer
 
@@ -53,13 +53,6 @@ class Job(NamedTuple):
     steps: int | None = None
 
 
-class Found(NamedTuple):
-    """What one training gave."""
-
-    row: Row
-    units: tuple[UnitUsed, ...]
-
-
 def run(quick: bool, seed: int) -> Result:
     rates, epochs, seeds = ((0.03, 1e-4), 1, 1) if quick else (RATES, EPOCHS, SEEDS)
     for v in progress(range(len(VARIANTS)), "kernels"):
@@ -70,29 +63,26 @@ def run(quick: bool, seed: int) -> Result:
         for rate in rates
         for v in range(len(VARIANTS))
     ]
-    rows: list[Row] = []
-    units: dict[UnitUsed, None] = {}
-    for found in in_processes(_train, jobs, "trainings"):
-        rows.append(found.row)
-        units |= dict.fromkeys(found.units)
+    found = Found()
+    for job, (row, units) in zip(jobs, in_processes(_train, jobs, "trainings"), strict=True):
+        found.add([row], units, method=VARIANTS[job.variant].name, rate=job.rate, seed=job.seed)
     parameters = {"network": NETWORK, "optimizer": "SGD, no momentum", "batch": BATCH,
                   "epochs": epochs,
                   "seeds": list(range(seed, seed + seeds))}  # fmt: skip
-    policy = "; ".join(f"{v.name}: {v}" for v in VARIANTS)
-    return Result(rows, _answer(rows), policy, parameters, tuple(units))
+    return Result(found.rows, _answer(found.rows), described(VARIANTS), parameters, found.units)
 
 
-def _train(job: Job) -> Found:
-    variant, watch = VARIANTS[job.variant], Lost()
+def _train(job: Job) -> tuple[Row, tuple[UnitUsed, ...]]:
+    variant, watch = VARIANTS[job.variant], Watch()
     trainer, _, accuracy = train(
         variant, SGD(job.rate), job.seed, job.epochs, steps=job.steps, observe=watch
     )
     before = loss_of(train(variant, SGD(job.rate), job.seed, 0).trainer, job.seed)
     row: Row = {
-        "method": variant.name, "rate": job.rate, "seed": job.seed, "accuracy": accuracy,
-        "gain": before - loss_of(trainer, job.seed), "lost": watch.share,
+        "accuracy": accuracy, "gain": before - loss_of(trainer, job.seed),
+        "lost": watch.without_effect,
     }  # fmt: skip
-    return Found(row, units_of(trainer.device))
+    return row, units_of(trainer.device)
 
 
 def loss_of(trainer: Trainer, seed: int) -> float:
@@ -104,23 +94,6 @@ def loss_of(trainer: Trainer, seed: int) -> float:
     for name, variable in judge.variables.items():
         variable.assign(judge.device.from_host(trainer.variables[name].array.values, BINARY32))
     return float(judge.loss(data.images[learn], data.labels[learn]).array)
-
-
-class Lost:
-    """Follows the updates: how many left their parameter as it was."""
-
-    def __init__(self) -> None:
-        self.wanted = self.without = 0
-
-    def __call__(self, update: Update) -> None:
-        wanted = update.direction.values != 0
-        still = update.before.values == update.after.values
-        self.wanted += int(np.count_nonzero(wanted))
-        self.without += int(np.count_nonzero(wanted & still))
-
-    @property
-    def share(self) -> float:
-        return self.without / max(self.wanted, 1)
 
 
 def gained(result: Result, method: str, rate: float) -> np.ndarray:
@@ -148,21 +121,23 @@ def plot(result: Result) -> Figure:
 
     figure, (gains, lost) = new_figure(11, 4.6, mosaic="AB", caption=result.answer)
     rates = sorted({float(str(row["rate"])) for row in result.rows})
-    for variant, color in zip(VARIANTS, (GREY, BLUE, GREEN, PURPLE), strict=True):
-        name = variant.name
-        _line(gains, rates, [gained(result, name, rate) for rate in rates], name, color)
-        shares = [result.column("lost", method=name, rate=rate) for rate in rates]
-        _line(lost, rates, shares, name, color)
+    # The first lines are the widest, so that coinciding ones are all seen.
+    looks = zip((GREY, BLUE, GREEN, PURPLE), (4.5, 3.0, 2.2, 1.4), strict=True)
+    for variant, (color, width) in zip(VARIANTS, looks, strict=True):
+        name, look = variant.name, {"color": color, "linewidth": width, "label": variant.name}
+        _line(gains, rates, [gained(result, name, rate) for rate in rates], look)
+        _line(lost, rates, [result.column("lost", method=name, rate=rate) for rate in rates], look)
     gains.set(title="Learnt, compared with FP32", xlabel="learning rate",
-              ylabel="gain of the loss (% of FP32's)", ylim=(-15, 130))  # fmt: skip
+              ylabel="loss taken off (% of what FP32 takes off)", ylim=(-15, 130))  # fmt: skip
     lost.set(title="Updates without effect", xlabel="learning rate", ylim=(-3, 103),
              ylabel="share of the updates (%)")  # fmt: skip
     gains.legend(fontsize=9, loc="lower right")
     return figure
 
 
-def _line(axes: Axes, rates: list[float], each: list[np.ndarray], name: str, color: str) -> None:
+def _line(axes: Axes, rates: list[float], each: list[np.ndarray], look: dict[str, Any]) -> None:
     """Shares in %: the mean over the seeds as a line, each seed as a point."""
-    axes.semilogx(rates, [100 * values.mean() for values in each], color=color, label=name)
+    axes.semilogx(rates, [100 * values.mean() for values in each], **look)
     for rate, values in zip(rates, each, strict=True):
-        axes.plot([rate] * values.size, 100 * values, "o", color=color, markersize=3.5, alpha=0.7)
+        axes.plot([rate] * values.size, 100 * values, "o", color=look["color"],
+                  markersize=look["linewidth"] + 2, alpha=0.7)  # fmt: skip

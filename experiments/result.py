@@ -82,6 +82,31 @@ class Result:
         return to_csv(self.rows)
 
 
+class Found:
+    """Collects what the parts of an experiment find: rows, and each unit once.
+
+    >>> found = Found()
+    >>> found.add([{"sum": 0.25}], (ELEMENTWISE,), format="binary16")
+    >>> found.add([{"sum": 1.0}], (ELEMENTWISE,), format="binary32")
+    >>> found.rows[1], len(found.units)
+    ({'format': 'binary32', 'sum': 1.0}, 1)
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self._units: dict[UnitUsed, None] = {}
+
+    def add(self, rows: Iterable[Row], units: Iterable[UnitUsed], **label: Value) -> None:
+        """Rows, labelled, and the units behind them."""
+        self.rows += [{**label, **row} for row in rows]
+        self._units |= dict.fromkeys(units)
+
+    @property
+    def units(self) -> tuple[UnitUsed, ...]:
+        """Every unit so far, in the order of first use."""
+        return tuple(self._units)
+
+
 def to_csv(rows: Sequence[Row]) -> str:
     """Rows as CSV: shortest digits that give the same number back, LF line ends."""
     names = list(dict.fromkeys(name for row in rows for name in row))

@@ -19,11 +19,12 @@ from experiments.catalogue import Experiment
 from experiments.machine import units_of
 from experiments.progress import progress
 from experiments.report import page, write_pages
-from experiments.result import Result, Row, UnitUsed, summary
+from experiments.result import Found, Result, Row, summary
 from experiments.store import check_writable
 from experiments.training import (
     Looks,
     Variant,
+    described,
     exceptions,
     plot_accuracy,
     plot_exceptions,
@@ -99,19 +100,17 @@ class Study(Experiment):
     machine: Mapping[str, Any]
 
     def run(self, quick: bool, seed: int) -> Result:
-        rows: list[Row] = []
-        units: dict[UnitUsed, None] = {}
+        found = Found()
         for one, variant in product(range(seed, seed + self.seeds), self.variants):
             trainer = self._trainer(variant, one, count=one == seed)
-            found = list(self._train(variant, trainer, one))
-            rows += [{"policy": variant.name, "seed": one, **row} for row in found]
-            units |= dict.fromkeys(units_of(trainer.device))
+            rows = list(self._train(variant, trainer, one))
+            found.add(rows, units_of(trainer.device), policy=variant.name, seed=one)
         parameters = {
-            "data": self.data.source, "optimizer": str(self.optimizer), "epochs": self.epochs,
+            "data": str(self.data), "optimizer": str(self.optimizer), "epochs": self.epochs,
             "batch": self.batch, "seeds": self.seeds, **self.machine,
         }  # fmt: skip
-        policy = "; ".join(f"{v.name}: {v}" for v in self.variants)
-        return Result(rows, _answer(rows), policy, parameters, tuple(units))
+        policy = described(self.variants)
+        return Result(found.rows, _answer(found.rows), policy, parameters, found.units)
 
     def _trainer(self, variant: Variant, seed: int, count: bool) -> Trainer:
         return Trainer(
