@@ -110,14 +110,13 @@ def ratios(result: Result) -> list[tuple[float, float]]:
 
 
 def _answer(rows: list[Row]) -> str:
-    factors = ratios(Result(rows, "", ""))
-    smallest, largest = min(f for _, f in factors), max(f for _, f in factors)
+    by_factor = sorted((factor, rate) for rate, factor in ratios(Result(rows, "", "")))
+    (smallest, here), (largest, there) = by_factor[0], by_factor[-1]
     said = "Yes" if smallest > 1 else "In part" if largest > 1 else "No"
-    where = next(rate for rate, factor in factors if factor == largest)
     return (
         f"{said}. Momentum of {MOMENTUM:g} divides the variance that stochastic rounding gives the "
-        f"parameters by {smallest:.2f} to {largest:.2f} (at a learning rate of {where:g}); its own "
-        f"rate is {1 - MOMENTUM:.2g} of plain descent's."
+        f"parameters by {smallest:.2f} (at a learning rate of {here:g}) to {largest:.2f} (at "
+        f"{there:g}); its own rate is {1 - MOMENTUM:.2g} of plain descent's."
     )
 
 
@@ -130,7 +129,7 @@ def plot(result: Result) -> Figure:
         spread.loglog(rates, result.column("spread", method=method), "o-", color=color,
                       label=f"{method}: spread")  # fmt: skip
         spread.loglog(rates, result.column("off", method=method), "x:", color=color, linewidth=1,
-                      label=f"{method}: their mean − FP32")  # fmt: skip
+                      label=f"{method}: mean − FP32")  # fmt: skip
     spread.set(title="Scatter of the parameters", xlabel=RATE_LABEL,
                ylabel="root mean square over parameters")  # fmt: skip
     spread.legend(fontsize=9)
