@@ -50,6 +50,10 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="fpsim")
 
 
+if hasattr(os, "register_at_fork"):  # a forked process inherits the pool, but none of its threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
 def run_blocks(
     work: Callable[[int, int], int], first: int, last: int, smallest: int, step: int = 1
 ) -> int:
