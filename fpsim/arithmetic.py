@@ -61,7 +61,11 @@ def check_out(
         own = out.flags.owndata and operand.flags.owndata
         if operand is out or own or not np.may_share_memory(out, operand):
             continue
-        same = operand.ctypes.data == out.ctypes.data and operand.strides == out.strides
+        same = (
+            operand.ctypes.data == out.ctypes.data
+            and operand.strides == out.strides
+            and operand.shape == out.shape
+        )
         if not same and np.shares_memory(out, operand):
             raise ValueError(
                 "out overlaps an operand in part; give the operand itself or other memory"

@@ -208,6 +208,18 @@ def test_a_read_only_or_overlapping_out_is_refused() -> None:
     assert not memory.values.any()
 
 
+@pytest.mark.parametrize(
+    ("whole", "part"),
+    [((4, 8), np.s_[:, :1]), ((4, 8), np.s_[:1]), ((8,), np.s_[:1]), ((1, 8), np.s_[:, :1])],
+)
+def test_a_broadcast_operand_inside_out_is_refused(whole: tuple[int, ...], part: object) -> None:
+    x = half().array(np.arange(1.0, 1 + np.prod(whole)).reshape(whole))
+    before = x.values.copy()
+    with pytest.raises(ValueError, match="overlaps"):
+        x -= x[part]
+    assert np.array_equal(x.values, before)
+
+
 # Traps ----------------------------------------------------------------------------------------
 
 
