@@ -51,7 +51,7 @@ def compare(
     truth = _RELATIONS[name](x, y)
     nan = np.isnan(x) | np.isnan(y)
     if not (signalling or settings.quiet_nan_raises):
-        nan = is_signalling(np.ascontiguousarray(x)) | is_signalling(np.ascontiguousarray(y))
+        nan = is_signalling(x) | is_signalling(y)
     return truth, nan.astype(np.uint8) * np.uint8(Flags.INVALID)
 
 
@@ -62,7 +62,6 @@ def extreme(
 ) -> tuple[Carrier, NDArray[np.uint8]]:
     """maximum, minimum (a NaN wins), fmax, fmin (the number wins); -0 < +0. With element flags."""
     x, y = broadcast(as_read(x, settings), as_read(y, settings))
-    x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
     largest = name in ("maximum", "fmax")
     before = (x < y) | ((x == y) & np.signbit(x) & ~np.signbit(y))
     result = np.where(before == largest, y, x)
@@ -82,14 +81,13 @@ def extreme(
 @usual_arithmetic
 def with_sign(name: str, x: Carrier, settings: Settings) -> Carrier:
     """negative or absolute: the sign bit alone, also of a NaN; no flags (IEEE 754 §5.5.1)."""
-    sign = 1 << (8 * x.dtype.itemsize - 1)
-    bits = _bits(np.ascontiguousarray(x))
+    sign, bits = 1 << (8 * x.dtype.itemsize - 1), _bits(x)
     if name == "absolute":
-        bits = bits & (sign - 1)
-        positive: Carrier = bits.view(x.dtype)
-        return positive
-    flipped = bits ^ bits.dtype.type(sign)
-    if not settings.format.has_negative_zero:
-        flipped = np.where((x == 0) | np.isnan(x), bits, flipped)
-    result: Carrier = flipped.view(x.dtype)
+        changed = bits & bits.dtype.type(sign - 1)
+    else:
+        changed = bits ^ bits.dtype.type(sign)
+        if not settings.format.has_negative_zero:
+            changed = np.where((x == 0) | np.isnan(x), bits, changed)
+    # numpy makes scalars of arrays without dimensions.
+    result: Carrier = np.asarray(changed).view(x.dtype)
     return result

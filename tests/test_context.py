@@ -334,6 +334,25 @@ def test_layout_never_shows_in_the_result(rounding: fp.Rounding, n: int) -> None
         assert whole.convert(np.concatenate(parts)).values.view(np.uint32).tolist() == plain[0]
 
 
+@pytest.mark.parametrize("fmt", [HALF, fp.F143, fp.BINARY64])
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [
+        ("negative", 1), ("absolute", 1), ("sqrt", 1), ("maximum", 2), ("minimum", 2), ("fmax", 2),
+        ("fmin", 2), ("add", 2), ("ieee_remainder", 2), ("fmod", 2),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("value", [2.0, float("nan")])
+def test_a_number_without_dimensions_stays_one(
+    fmt: fp.Format, name: str, n: int, value: float
+) -> None:
+    context = fp.Context(fmt)
+    x, out = context.array(value), context.zeros(())
+    result = getattr(context, name)(*[x] * n, out=out)
+    assert result is out
+    assert getattr(context, name)(*[x] * n).shape == ()
+
+
 def test_empty_arrays_have_no_flags() -> None:
     context = half()
     assert (context.zeros((0, 3)) + 1.0).shape == (0, 3)
