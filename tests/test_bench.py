@@ -17,7 +17,7 @@ from experiments.cli import main
 from fpsim.arithmetic import apply
 from fpsim.formats import BINARY16
 from fpsim.parallel import get_threads
-from fpsim.rounding import RNE, RTP, RTZ, SR
+from fpsim.rounding import MODES, RNE, RTP, RTZ, SR
 from fpsim.settings import Settings
 
 FIELDS = [
@@ -107,6 +107,8 @@ def test_the_table_has_every_format_mode_and_kind_of_data():
     assert ("round float64", "binary32", "RTP", None, False, "mixed", None) in mine
     theirs = described(arith.cases(TINY, quick=False))
     assert ("arith fma", "binary32", "SR", 27, True, "normal", None) in theirs
+    assert len({c[1] for c in theirs if c[0] == "arith divide"}) == 13
+    assert {c[2] for c in theirs if c[:2] == ("arith divide", "binary16")} == {*MODES, "SR"}
     assert any(c[-1] and c[-1].startswith("numpy ") for c in theirs)
 
 
@@ -150,6 +152,22 @@ def test_threads_are_set_and_given_back():
     assert record.threads == 3
     assert set(seen) == {3}
     assert get_threads() == before
+
+
+def test_a_tool_of_one_thread_is_measured_beside_one_thread():
+    seen = []
+
+    def call():
+        seen.append(get_threads())
+
+    (record,) = run([Case("t", "f", lambda: call, call, 1, 1, alone=True)], 3)
+    assert record.threads == 1
+    assert set(seen) == {1}
+    cases = [*rounding.cases(TINY, quick=True), *arith.cases(TINY, quick=True)]
+    alone = {c.peer.split()[0] for c in cases if c.peer and c.alone}
+    assert alone >= {"numpy", "ml_dtypes", "gfloat"}
+    assert "torch" not in alone
+    assert not any(c.alone for c in cases if c.peer is None)
 
 
 BAD = {

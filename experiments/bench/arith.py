@@ -12,25 +12,32 @@ from typing import Any
 import numpy as np
 
 from experiments.bench.data import DATA, make
-from experiments.bench.peers import arithmetic_peers
-from experiments.bench.round import bits_of, stochastic
+from experiments.bench.peers import arithmetic_peers, is_alone
+from experiments.bench.round import FORMATS, bits_of, stochastic
 from experiments.bench.timing import Call, Case, Size, copy
 from fpsim.arithmetic import apply
 from fpsim.context import Context
 from fpsim.convenience import round_to
 from fpsim.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, Format
-from fpsim.rounding import RNE, RTP, RTZ, SR, Rounding
+from fpsim.rounding import MODES, RNE, RTP, RTZ, SR, Rounding
 
 __all__ = ["cases"]
 
 OPERANDS = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "sqrt": 1, "fma": 3}
 
 
-def _choices(quick: bool) -> tuple[list[str], list[Format], list[Rounding]]:
+def _choices(quick: bool) -> tuple[list[str], dict[Format, list[Rounding]]]:
+    """Operations, and the modes of each format: all in binary16, nearest even in every format.
+
+    All formats in all modes would be four times as many rows.
+    """
     if quick:
-        return ["add", "multiply"], [BINARY16], [RNE, SR(4)]
-    formats = [BINARY16, BFLOAT16, E4M3FN, BINARY32]
-    return list(OPERANDS), formats, [RNE, RTZ, RTP, *stochastic()]
+        return ["add", "multiply"], {BINARY16: [RNE, SR(4)]}
+    modes: dict[Format, list[Rounding]] = {fmt: [RNE] for fmt in FORMATS}
+    for fmt in (BFLOAT16, E4M3FN, BINARY32):
+        modes[fmt] = [RNE, RTZ, RTP, *stochastic()]
+    modes[BINARY16] = [*MODES.values(), *stochastic()]
+    return list(OPERANDS), modes
 
 
 #: A format of float64 carriers.
@@ -49,12 +56,12 @@ def _call(
 
 def cases(size: Size, quick: bool) -> Iterator[Case]:
     """Operations x formats x modes x data, without and with flags; then other tools."""
-    operations, formats, roundings = _choices(quick)
+    operations, modes = _choices(quick)
     out = np.empty(size.n, np.float32)
     for data in DATA:
         raw = [make(data, size.n, seed) for seed in range(3)]
         reference = copy(raw[0], out)
-        for fmt in formats:
+        for fmt, roundings in modes.items():
             held = [round_to(x, fmt) for x in raw]
             for operation in operations:
                 carriers = held[: OPERANDS[operation]]
@@ -74,6 +81,7 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
                         f"arith {operation}", fmt.name,
                         partial(prepare, [x[: part.n] for x in carriers]), reference, part.n,
                         part.repeats, data=data, peer=peer, reference_n=size.n,
+                        alone=is_alone(peer),
                     )  # fmt: skip
     yield from _wide(size)
 

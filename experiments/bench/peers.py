@@ -19,7 +19,7 @@ from fpsim.formats import Format
 from fpsim.parallel import get_threads
 from fpsim.rounding import RNA, RNE, RTN, RTP, RTZ, SR, SR_EQUAL, Rounding
 
-__all__ = ["arithmetic_peers", "rounding_peers"]
+__all__ = ["arithmetic_peers", "is_alone", "rounding_peers"]
 
 Prepare = Callable[..., Call]
 Peer = tuple[str, Prepare]
@@ -46,6 +46,11 @@ def _torch_here() -> Any:
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(get_threads())
     return torch
+
+
+def is_alone(peer: str) -> bool:
+    """Whether a tool computes element by element on one thread; torch takes as many as we do."""
+    return not peer.startswith("torch ")
 
 
 def rounding_peers(fmt: Format, rounding: Rounding) -> Iterator[Peer]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.bench.data import DATA, make
-from experiments.bench.peers import rounding_peers
+from experiments.bench.peers import is_alone, rounding_peers
 from experiments.bench.timing import Call, Case, Size, copy
 from fpsim.codes import pack
 from fpsim.context import Context
@@ -101,7 +101,7 @@ def _peers(
                 yield Case(
                     "round", fmt.name, partial(prepare, x[: part.n], out[: part.n]), copy(x, out),
                     part.n, part.repeats, rounding.name, bits, data=data, peer=peer,
-                    reference_n=size.n,
+                    reference_n=size.n, alone=is_alone(peer),
                 )  # fmt: skip
 
 

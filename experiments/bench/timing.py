@@ -11,6 +11,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
@@ -69,6 +70,7 @@ class Case:
     reference_n: int = 0  # elements of the reference, where they are not n
     warm: bool = True  # call once before the clock starts
     kind: str | None = None  # of a product of two n x n matrices
+    alone: bool = False  # the call knows one thread, and its reference gets one as well
     clock: Callable[[Call], float] = seconds
 
 
@@ -160,8 +162,24 @@ def in_turn(calls: Sequence[Timed], repeats: int) -> list[list[float]]:
     return taken
 
 
+@contextmanager
+def _threads(n: int) -> Iterator[None]:
+    """Inside, that many threads for kernels and for copies."""
+    before = get_threads()
+    set_threads(n)
+    try:
+        yield
+    finally:
+        set_threads(before)
+
+
 def measure(case: Case) -> Record:
     """Warm up (which compiles), then time the call and its reference in turn; medians."""
+    with _threads(1 if case.alone else get_threads()):
+        return _measure(case)
+
+
+def _measure(case: Case) -> Record:
     call = case.prepare()
     if case.warm:
         call()
@@ -189,13 +207,9 @@ def run(cases: Iterable[Case | Callable[[], Written]], threads: int) -> Iterator
 
     A case that is no call beside a reference makes its own record.
     """
-    before = get_threads()
-    set_threads(threads)
-    try:
+    with _threads(threads):
         for case in cases:
             yield measure(case) if isinstance(case, Case) else case()
-    finally:
-        set_threads(before)
 
 
 def to_json(records: Iterable[Written]) -> str:
