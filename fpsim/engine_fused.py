@@ -21,9 +21,6 @@ from fpsim.rounding import RNE
 
 __all__ = ["run_fused"]
 
-#: Products below which one thread is enough.
-_SMALLEST = 1 << 21
-
 #: Code of the smallest normal number, and of -0's magnitude.
 _NORMAL = 0x00800000
 

@@ -24,6 +24,7 @@ from fpsim.oracle.random import product_word
 from fpsim.oracle.units import Ask, one_output
 from fpsim.units import find_unit
 from tests.test_units import DATA, number, operand
+from tests.threads import on_threads
 from tests.tiers import pick
 
 HALF, SINGLE = fp.Context(fp.BINARY16), fp.Context(fp.BINARY32)
@@ -235,15 +236,17 @@ def test_results_do_not_depend_on_threads_or_blocks(name, way, monkeypatch):
     unit = find_unit(name)
     a, b, result = case.operands(way, "normal", unit, np.random.default_rng(1))
     b = HALF.multiply(b, 4_000.0)  # some partials overflow
-    threads, results = fp.get_threads(), []
-    for n, piece in ((1, 1 << 18), (3, 1 << 18), (2, 1), (1, 700), (2, 5_000)):
-        fp.set_threads(n)
-        monkeypatch.setattr(unfold, "_PIECE", piece)
+
+    def convolved():
         choices = {"overflow": "saturate", "count": True}
         context = fp.Context(fp.BINARY16, rounding=fp.SR(12), seed=9, **choices)
         values = case.run(way, a, b, unit, result, context=context).values
-        results.append((values.tolist(), context.flags, context.counts.total("OVERFLOW")))
-    fp.set_threads(threads)
+        return values.tolist(), context.flags, context.counts.total("OVERFLOW")
+
+    results = []
+    for n, piece in ((1, 1 << 18), (3, 1 << 18), (2, 1), (1, 700), (2, 5_000)):
+        monkeypatch.setattr(unfold, "_PIECE", piece)
+        results.append(on_threads(n, convolved))
     assert all(r == results[0] for r in results)
 
 

@@ -11,6 +11,7 @@ from fpsim.codes import to_codes
 from fpsim.linalg import dot, rounded_matmul
 from fpsim.oracle import operate, product_word
 from fpsim.oracle.rounding import Settings
+from tests.threads import on_threads
 from tests.tiers import pick, reaches
 
 FORMATS = pick((fp.BINARY16, fp.E4M3FN), *[(fp.BINARY16, fp.BFLOAT16, fp.E4M3FN, fp.BINARY32)] * 2)
@@ -92,15 +93,17 @@ def test_products_are_what_their_definition_says(fmt, rounding, chain):
     assert context.operation == int(rounding.stochastic)
 
 
-def test_results_do_not_depend_on_threads():
-    a, b = values(fp.BINARY16, (70, 40), 1), values(fp.BINARY16, (40, 33), 2)
-    before, results = fp.get_threads(), []
-    for threads in (1, 2, 3):
-        fp.set_threads(threads)
+@pytest.mark.parametrize("chain", ["separate", "kahan"])
+def test_results_do_not_depend_on_threads(chain):
+    """In the kernels of the processor's own rounding and in the general one."""
+    a, b = values(fp.BINARY16, (70, 9), 1), values(fp.BINARY16, (9, 33), 2)
+
+    def product():
         context = fp.Context(fp.BINARY16, rounding=fp.SR(10), seed=2)
-        results.append(to_codes(rounded_matmul(a, b, context=context).values, fp.BINARY16))
-    fp.set_threads(before)
-    assert all(np.array_equal(r, results[0]) for r in results)
+        return to_codes(rounded_matmul(a, b, context=context, **CHAINS[chain]).values, fp.BINARY16)
+
+    one, *more = (on_threads(n, product) for n in (1, 2, 3))
+    assert all(np.array_equal(r, one) for r in more)
 
 
 def test_given_bits_go_place_by_place():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32, FloatingPointTrap
-from fpsim.parallel import get_threads, set_threads
 from ipu.learn.accumulate import Accumulation
 from ipu.learn.automatic_loss_scale import AutomaticLossScale, KerasLossScale
 from ipu.learn.loss_scale import LEARNING_RATE, DynamicLossScale, StaticLossScale
@@ -15,6 +14,7 @@ from ipu.learn.policy import FP16, FP32, MIXED
 from ipu.machine import FpCtl
 from tests.ipu.learn.small import LABELS, X, codes, trained, trainer
 from tests.ipu.learn.twin import Twin
+from tests.threads import on_threads
 
 
 @pytest.mark.source("S4-18")
@@ -59,16 +59,12 @@ def test_single_training_is_numpy_s_bit_for_bit(momentum):
 
 
 def test_threads_do_not_show():
-    before, found = get_threads(), []
-    try:
-        for threads in (1, 2):
-            set_threads(threads)
-            made, _ = trained(3, policy=FP16, control=FpCtl(esr=True), optimizer=Adam(0.01,
-                              epsilon=1e-4), accumulation=Accumulation(2, "mean"))  # fmt: skip
-            found.append(codes(made))
-    finally:
-        set_threads(before)
-    assert found[0] == found[1]
+    def bits():
+        made, _ = trained(3, policy=FP16, control=FpCtl(esr=True), optimizer=Adam(0.01,
+                          epsilon=1e-4), accumulation=Accumulation(2, "mean"))  # fmt: skip
+        return codes(made)
+
+    assert on_threads(1, bits) == on_threads(2, bits)
 
 
 @pytest.mark.parametrize("esr", [False, True])
