@@ -24,15 +24,7 @@ def sparse_softmax_cross_entropy(logits: Tensor, labels: Labels) -> Tensor:
     Rounding  binary32 inside; the gradient is rounded once into the logits' format.
     Raises    ValueError for labels that are not whole numbers from 0 to classes - 1.
     """
-    batch, classes = _extents(logits)
-    labels = np.asarray(labels)
-    if labels.shape != (batch,) or labels.dtype.kind not in "iu":
-        raise ValueError(
-            f"labels are {labels.dtype} of shape {labels.shape}; give integers of shape ({batch},)"
-        )
-    if labels.size and not 0 <= labels.min() <= labels.max() < classes:
-        raise ValueError(f"labels lie in {labels.min()} … {labels.max()}; use 0 to {classes - 1}")
-    return ops.softmax_cross_entropy(logits, labels=labels)
+    return ops.softmax_cross_entropy(logits, labels=_checked(logits, labels))
 
 
 def softmax_cross_entropy(logits: Tensor, labels: ArrayLike) -> Tensor:
@@ -53,13 +45,30 @@ def softmax_cross_entropy(logits: Tensor, labels: ArrayLike) -> Tensor:
     return ops.softmax_cross_entropy_dense(logits, labels=wanted)
 
 
-def _extents(logits: Tensor) -> tuple[int, int]:
-    if len(logits.shape) != 2:
-        raise ValueError(f"logits have shape {logits.shape}; give (batch, classes)")
+def accuracy(logits: Array, labels: Labels) -> float:
+    """Share of rows whose largest logit is the label's.
+
+    Shapes    logits (batch, classes), labels (batch).
+    Raises    ValueError for labels that are not whole numbers from 0 to classes - 1.
+    """
+    return float(np.mean(logits.values.argmax(axis=1) == _checked(logits, labels)))
+
+
+def _extents(logits: Tensor | Array) -> tuple[int, int]:
+    if len(logits.shape) != 2 or 0 in logits.shape:
+        raise ValueError(f"logits have shape {logits.shape}; give (batch, classes), 1 or more each")
     batch, classes = logits.shape
     return batch, classes
 
 
-def accuracy(logits: Array, labels: Labels) -> float:
-    """Share of rows whose largest logit is the label's."""
-    return float(np.mean(logits.values.argmax(axis=1) == labels))
+def _checked(logits: Tensor | Array, labels: Labels) -> Labels:
+    """Labels, one for each row of the logits."""
+    batch, classes = _extents(logits)
+    labels = np.asarray(labels)
+    if labels.shape != (batch,) or labels.dtype.kind not in "iu":
+        raise ValueError(
+            f"labels are {labels.dtype} of shape {labels.shape}; give integers of shape ({batch},)"
+        )
+    if not 0 <= labels.min() <= labels.max() < classes:
+        raise ValueError(f"labels lie in {labels.min()} … {labels.max()}; use 0 to {classes - 1}")
+    return labels

@@ -43,7 +43,11 @@ def _transpose(device: Device, x: Array, *, axes: tuple[int, ...] | None = None)
 def _transpose_x(
     device: Device, gradient: Array, saved: Saved, *, axes: tuple[int, ...] | None = None
 ) -> Array:
-    return gradient.transpose(None if axes is None else tuple(np.argsort(axes)))
+    """The inverse permutation; sorting gives it where no axis is counted from the end."""
+    if axes is None:
+        return gradient.transpose(None)
+    axes = np.lib.array_utils.normalize_axis_tuple(axes, gradient.ndim, "axes")
+    return gradient.transpose(tuple(np.argsort(axes)))
 
 
 def _concat(device: Device, x: Array, y: Array, *, axis: int) -> tuple[Array, Saved]:

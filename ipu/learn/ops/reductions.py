@@ -28,7 +28,7 @@ Axes = int | tuple[int, ...] | None
 def _axes(x: Array, axis: Axes) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(x.ndim))
-    return tuple(a % x.ndim for a in ((axis,) if isinstance(axis, int) else axis))
+    return np.lib.array_utils.normalize_axis_tuple(axis, x.ndim, "axis")
 
 
 def _shaped(x: Array, reduced: Array, axes: tuple[int, ...], keepdims: bool) -> Array:

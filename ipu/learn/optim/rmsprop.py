@@ -50,7 +50,8 @@ class RMSProp(Optimizer):
         check_positive("initial", self.initial)
 
     def for_scaled(self, scale: float) -> RMSProp:
-        return replace(self, epsilon=self.epsilon * scale * scale)
+        squared = scale * scale
+        return replace(self, epsilon=self.epsilon * squared, initial=self.initial * squared)
 
     def constants(self, rate: float) -> dict[str, float]:
         return {"learning rate": rate, "epsilon": self.epsilon}

@@ -240,7 +240,8 @@ def test_impossible_dynamic_scales_are_refused(choices, sentence):
 @pytest.mark.parametrize(
     ("optimizer", "route"),
     [(SGD(0.05, 0.9), LEARNING_RATE), (SGD(0.05, 0.9, nesterov=True), LEARNING_RATE),
-     (Adam(0.01), EPSILON), (AdamW(0.01), EPSILON), (RMSProp(0.01, momentum=0.5), EPSILON)],
+     (Adam(0.01), EPSILON), (AdamW(0.01), EPSILON), (RMSProp(0.01, momentum=0.5), EPSILON),
+     (RMSProp(0.01, epsilon=1e-4, initial=1.0), EPSILON)],
     ids=str,
 )  # fmt: skip
 def test_slots_follow_a_changing_scale(optimizer, route):

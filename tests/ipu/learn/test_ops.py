@@ -80,7 +80,9 @@ CALLS = {
     "layer_norm": [(NORMED, {}), ([(4, 6), (6,), (6,)], {"stable": True})],
     "cast": [([(5, 3)], {"dtype": BINARY32})],
     "reshape": [([(5, 4)], {"shape": (2, 10)})],
-    "transpose": [([(5, 4)], {}), ([(2, 3, 4)], {"axes": (1, 2, 0)})],
+    "transpose": [
+        ([(5, 4)], {}), ([(2, 3, 4)], {"axes": (1, 2, 0)}), ([(2, 3, 4)], {"axes": (-1, 0, 1)})
+    ],
     "concat": [([(5, 4), (5, 2)], {"axis": 1})],
     "pad": [([(5, 4)], {"paddings": [(1, 0), (0, 2)]})],
     "strided_slice": [([(5, 4)], {"index": np.s_[::2, 1:]})],
@@ -280,6 +282,9 @@ def test_formats_do_not_mix():
         (lambda x: ops.add(x, ops.reshape(x, shape=(1, 2))), "add takes equal shapes"),
         (lambda x: ops.bias(x, ops.reshape(x, shape=(2, 1))), "does not broadcast"),
         (lambda x: sparse_softmax_cross_entropy(x, np.array([0])), "give \\(batch, classes\\)"),
+        (lambda x: ops.reduce_sum(x, axis=1), "axis: axis 1 is out of bounds"),
+        (lambda x: ops.reduce_mean(x, axis=-2), "axis: axis -2 is out of bounds"),
+        (lambda x: ops.reduce_max(x, axis=(0, -1)), "repeated axis in `axis`"),
     ],
 )
 def test_wrong_shapes_are_refused(call, sentence):
@@ -301,3 +306,5 @@ def test_wrong_labels_are_refused():
 def test_accuracy_is_the_share_of_right_rows():
     logits = machine().from_host([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0], [0.0, 1.0]], BINARY32)
     assert accuracy(logits, np.array([1, 0, 1, 0])) == 0.75
+    with pytest.raises(ValueError, match=r"int64 of shape \(4, 1\); give integers of shape \(4,\)"):
+        accuracy(logits, np.array([[1], [0], [1], [0]]))
