@@ -110,7 +110,7 @@ def fashion_mnist(split: str = "train/t10k", data_dir: str | Path | None = None)
 
 
 def cifar10(split: str = "data_batch/test_batch", data_dir: str | Path | None = None) -> Data:
-    """CIFAR-10, 32 × 32 × 3: every data_batch_* that is there, in their order, and test_batch."""
+    """CIFAR-10, 32 × 32 × 3: data_batch_1 to 9, those that are there, and test_batch."""
     return _read("cifar10", split, data_dir, _cifar, "data_batch/test_batch")
 
 
@@ -182,10 +182,9 @@ def _idx(folder: Path, stem: str) -> Images:
 def _cifar(folder: Path, stem: str) -> Images:
     if stem != "data_batch":
         return _images(*read_cifar(_find(folder, f"{stem}.bin")))
-    found = {path.name.removesuffix(".gz"): path for path in folder.glob("data_batch_?.bin*")}
-    if not found:
-        _find(folder, "data_batch_1.bin")
-    parts = [read_cifar(found[name]) for name in sorted(found)]
+    found = [_there(folder, f"data_batch_{number}.bin") for number in range(1, 10)]
+    files = list(filter(None, found)) or [_find(folder, "data_batch_1.bin")]
+    parts = map(read_cifar, files)
     return _images(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
@@ -193,10 +192,16 @@ def _images(pixels: NDArray[np.uint8], labels: NDArray[np.uint8]) -> Images:
     return Images(pixels, labels.astype(np.int64))
 
 
+def _there(folder: Path, name: str) -> Path | None:
+    """The file, else the packed one."""
+    both = (folder / name, folder / f"{name}.gz")
+    return next((path for path in both if path.exists()), None)
+
+
 def _find(folder: Path, name: str) -> Path:
-    for path in (folder / name, folder / f"{name}.gz"):
-        if path.exists():
-            return path
+    found = _there(folder, name)
+    if found is not None:
+        return found
     raise MissingError(
         f"data_dir={str(folder.parent)!r} holds no {folder.name}/{name}(.gz); "
         f"download with: fpsim data {folder.name} --to {folder.parent}"

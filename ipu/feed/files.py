@@ -28,17 +28,22 @@ _STEP = 1 << 16
 
 
 def unpacked(path: Path) -> bytes:
-    """The bytes of a file, unpacked where its name ends in .gz.
+    """The bytes of a file, unpacked where its name ends in .gz; members follow each other.
 
-    Raises    ValueError for packed data that are cut short or damaged.
+    Raises    ValueError for packed data that are cut short, damaged, or followed by others.
     """
     packed = path.read_bytes()
     if path.suffix != ".gz":
         return packed
     unpacker, parts = zlib.decompressobj(wbits=31), []
     for start in range(0, len(packed), _STEP):
+        piece = packed[start : start + _STEP]
         try:
-            parts.append(unpacker.decompress(packed[start : start + _STEP]))
+            while piece:
+                if unpacker.eof:
+                    unpacker = zlib.decompressobj(wbits=31)
+                parts.append(unpacker.decompress(piece))
+                piece = unpacker.unused_data
         except zlib.error as error:
             raise ValueError(
                 f"{path} is corrupt: packed data after offset {start} do not unpack ({error}); "

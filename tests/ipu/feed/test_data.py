@@ -59,6 +59,8 @@ def test_cifar_planes_become_channels_and_batches_are_joined_in_order(tmp_path):
     for name, part in {"data_batch_2": rows[2:3], "data_batch_1": rows[:2]}.items():
         (tmp_path / "cifar10" / f"{name}.bin.gz").write_bytes(gzip.compress(part.tobytes()))
     (tmp_path / "cifar10" / "test_batch.bin").write_bytes(rows[3:].tobytes())
+    for name in ("data_batch_1.bin.bak", "data_batch_2.bin~", "data_batch_x.bin"):
+        (tmp_path / "cifar10" / name).write_bytes(b"no data")
     data = cifar10(data_dir=tmp_path)
     assert data.learn.labels.tolist() == [1, 2, 3]
     assert data.test.labels.tolist() == [4]
@@ -124,10 +126,13 @@ def test_packed_data_are_checked(tmp_path):
         packed[:-20]: f"packed data end at offset {len(packed) - 20}",
         bytes(wrong): "packed data after offset 0 do not unpack",
         b"plain": "do not unpack",
+        packed + b"more": "packed data after offset 0 do not unpack",
     }.items():
         path.write_bytes(content)
         with pytest.raises(ValueError, match=said):
             unpacked(path)
+    path.write_bytes(gzip.compress(b"one ") + gzip.compress(b"two"))
+    assert unpacked(path) == b"one two"
 
 
 def test_files_that_do_not_belong_together_are_refused(folder):
