@@ -135,13 +135,18 @@ class Accumulator:
 
         Rounding  a summand times its share once in its own format, and their sum once for each;
                   the cast into the accumulator's format, the product there and the sum once each.
-        Raises    RuntimeError when all mini-batches are there already.
+        Raises    RuntimeError when all mini-batches are there already; ValueError for gradients of
+                  other variables, or in another order.
         """
         if self.is_full:
             raise RuntimeError(
                 f"all {self.how.count} mini-batches have been accumulated; apply them, then start "
                 "again"
             )
+        if [variable for _, variable in pairs] != list(self.variables):
+            given = ", ".join(variable.name for _, variable in pairs)
+            wanted = ", ".join(variable.name for variable in self.variables)
+            raise ValueError(f"pairs hold gradients of {given}; give those of {wanted}, in order")
         kept, share = self.how.factors(self.seen)
         values = []
         for value, variable, (gradient, _) in zip(self.values, self.variables, pairs, strict=True):

@@ -9,8 +9,9 @@ Source    poplibs, convolution options (partials narrower than the output are ig
 
 from __future__ import annotations
 
+import difflib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Protocol
@@ -43,6 +44,9 @@ class PolicyLike(Protocol):
 
     def of(self, layer: str) -> Policy:
         """The policy of the layer of that name."""
+
+    def check(self, layers: Collection[str]) -> None:
+        """Refuse what is said of layers that a model with these does not have."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,9 @@ class Policy:
         """This policy, whatever the layer."""
         return self
 
+    def check(self, layers: Collection[str]) -> None:
+        """Nothing is said of single layers."""
+
     def override(self, layers: Mapping[str, Policy]) -> LayerPolicies:
         """This policy, and others for the layers whose names match these patterns.
 
@@ -169,6 +176,7 @@ class LayerPolicies:
     """A policy, and others for the layers whose names match a pattern; the first match holds.
 
     A layer's name is its scope inside the model, as block1/conv; patterns are those of file names.
+    One that matches no layer is refused at the first forward pass.
 
     >>> print(FP16.override({"block1/*": MIXED, "output": FP32}))
     p=f16,c=f16,part=f32;block1/*:p=f32,c=f16,part=f32;output:p=f32,c=f32,part=f32
@@ -207,6 +215,21 @@ class LayerPolicies:
         """The policy of the layer of that name."""
         matching = (policy for pattern, policy in self.layers if fnmatchcase(layer, pattern))
         return next(matching, self.default)
+
+    def check(self, layers: Collection[str]) -> None:
+        """Refuse a pattern that no layer matches.
+
+        >>> FP16.override({"ouput": FP32}).check(["hidden", "output"])
+        Traceback (most recent call last):
+        ...
+        ValueError: layers='ouput' matches no layer; did you mean 'output'? There are hidden, output
+        """
+        for pattern, _ in self.layers:
+            if not any(fnmatchcase(layer, pattern) for layer in layers):
+                close = difflib.get_close_matches(pattern, layers, 1)
+                hint = f"did you mean {close[0]!r}? There are" if close else "use one of"
+                known = ", ".join(sorted(layers))
+                raise ValueError(f"layers={pattern!r} matches no layer; {hint} {known}")
 
     def __str__(self) -> str:
         return ";".join([str(self.default), *(f"{name}:{p}" for name, p in self.layers)])

@@ -7,6 +7,7 @@ finite? → unscale → optimiser → the next loss scale.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -80,23 +81,33 @@ class Trainer:
         partials = policy.default.partials
         self.device = Device(control=control, seed=seed, partials=partials, **machine)
         self.loss_scale.check(optimizer, saturates=self._saturates())
-        self.variables = Variables(self.device, seed, policy)
+        self.variables = Variables(self.device, seed, policy, SCOPE)
         self.slots: dict[str, tuple[Array, ...]] = {}
 
     def forward(self, x: ArrayLike | Array) -> Tensor:
-        """Logits of a batch; the first call creates the variables."""
+        """Logits of a batch; the first call creates the variables.
+
+        Raises    ValueError at the first call for a policy of layers that are not there. What a
+                  call has created that fails is forgotten.
+        """
         reuse = len(self.variables) > 0
         inputs = Tensor(self._input(x), self.device, "input")
         with (
+            _whole(self.variables),
             self.variables,
             variable_scope(SCOPE, use_resource=True, custom_getter=policy_getter, reuse=reuse),
         ):
-            return self.model(inputs)
+            logits = self.model(inputs)
+            if not reuse:
+                self.policy.check(self.variables.layers)
+            return logits
 
     def _input(self, x: ArrayLike | Array) -> Array:
-        if isinstance(x, Array):
-            return self.device.cast(x, self.policy.default.activations)
-        return self.device.from_host(x, self.policy.default.activations)
+        fmt = self.policy.default.activations
+        inputs = self.device.cast(x, fmt) if isinstance(x, Array) else self.device.from_host(x, fmt)
+        if inputs.size == 0:
+            raise ValueError(f"a batch of shape {inputs.shape} holds nothing; give some samples")
+        return inputs
 
     def loss(self, x: ArrayLike | Array, labels: Labels) -> Tensor:
         """Mean cross-entropy of a batch, unscaled."""
@@ -122,22 +133,24 @@ class Trainer:
     def step(self, x: ArrayLike | Array, labels: Labels) -> float:
         """One step of training; the loss of the batch before it.
 
-        Raises    FloatingPointTrap where the control register arms one; no variable has changed.
+        Raises    FloatingPointTrap where the control register arms one. After any error variables,
+                  slots and loss scale are those of before.
         """
         scale, statistic = self.loss_scale, self.loss_scale.statistic()
         with training() as updates:
             loss, pairs = self._gradients(x, labels, statistic)
-        following = scale.successor(pairs, statistic)
-        applied = scale.applies(pairs)
-        if applied:
-            self.slots = scale.optimizer(self.optimizer).apply_gradients(
-                scale.unscale(self.device, pairs), self.slots, observe=self.observe
-            )
-        if scale.scales_slots and following.value != scale.value:
-            ratio = following.value / scale.value
-            self.slots = self.optimizer.rescaled(self.device, self.slots, ratio)
-        updates.apply()
-        self.loss_scale, self.applied = following, applied
+        following, applied = scale.successor(pairs, statistic), scale.applies(pairs)
+        slots = self.slots
+        with _whole(self.variables):
+            if applied:
+                slots = scale.optimizer(self.optimizer).apply_gradients(
+                    scale.unscale(self.device, pairs), slots, observe=self.observe
+                )
+            if scale.scales_slots and following.value != scale.value:
+                ratio = following.value / scale.value
+                slots = self.optimizer.rescaled(self.device, slots, ratio)
+            updates.apply()
+        self.slots, self.loss_scale, self.applied = slots, following, applied
         return loss
 
     def _gradients(
@@ -179,13 +192,28 @@ class Trainer:
         restore(self, state, source)
 
 
+@contextmanager
+def _whole(variables: Variables) -> Iterator[None]:
+    """What happens inside happens to all variables, or after an error to none."""
+    before = {name: variable.array for name, variable in variables.items()}
+    try:
+        yield
+    except BaseException:
+        for name, variable in list(variables.items()):
+            if name in before:
+                variable.array = before[name]
+            else:
+                del variables[name]
+        raise
+
+
 def _by_policy(accumulation: Accumulation, policy: PolicyLike) -> Accumulation:
     """With the format that the policy of a variable's layer gives its accumulator, if one does."""
     if accumulation.dtype is not None or all(p.accumulator == p.param for p in policy.all):
         return accumulation
 
     def fmt(variable: Variable) -> Format:
-        said = policy.of(variable.layer.partition("/")[2])
+        said = policy.of(variable.layer.removeprefix(f"{SCOPE}/"))
         return variable.dtype if said.accumulator == said.param else said.accumulator
 
     return replace(accumulation, dtype=fmt)
@@ -201,6 +229,8 @@ def _cut(
             f"a batch of {len(batch)} does not make {count} equal mini-batches; "
             f"use a multiple of {count}"
         )
+    if len(labels) != len(batch):
+        raise ValueError(f"{len(batch)} samples and {len(labels)} labels; give one label each")
     size = len(batch) // count
     for start in range(0, len(batch), size):
         yield batch[start : start + size], labels[start : start + size]

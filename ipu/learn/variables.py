@@ -80,7 +80,7 @@ class _Scope:
     @property
     def layer(self) -> str:
         """The path inside the model, without the scope that holds all of it."""
-        return self.path.partition("/")[2] or self.path
+        return self.path.removeprefix(f"{self.variables.scope}/")
 
 
 _current: ContextVar[_Scope] = ContextVar("variable_scope")
@@ -103,8 +103,7 @@ def current_device() -> Device:
 def current_policy() -> Policy | None:
     """The policy of the layer whose scope this is; None where the variables know none."""
     scope = _scope()
-    policy = scope.variables.policy
-    return None if policy is None else policy.of(scope.layer)
+    return scope.variables.policy_of(scope.layer)
 
 
 def is_overridden() -> bool:
@@ -117,6 +116,8 @@ class Variables(dict[str, Variable]):
     """The variables of a model, by full name; as a context manager, the ones that layers use.
 
     policy    formats of the layers; None: each computes in the format of its input.
+    scope     the scope that holds all of the model: no part of the names that policies know.
+    layers    names of the layers that have asked for their policy.
 
     >>> with Variables(Device()) as variables, variable_scope("dense", use_resource=True):
     ...     weights = get_variable("weights", [4, 2])
@@ -124,11 +125,15 @@ class Variables(dict[str, Variable]):
     Variables(dense/weights: binary32 (4, 2))
     """
 
-    def __init__(self, device: Device, seed: int = 0, policy: PolicyLike | None = None) -> None:
+    def __init__(
+        self, device: Device, seed: int = 0, policy: PolicyLike | None = None, scope: str = ""
+    ) -> None:
         super().__init__()
         self.device = device
         self.seed = seed
         self.policy = policy
+        self.scope = scope
+        self.layers: set[str] = set()
         self._tokens: list[Token[_Scope]] = []
 
     def __enter__(self) -> Variables:
@@ -137,6 +142,11 @@ class Variables(dict[str, Variable]):
 
     def __exit__(self, *_: object) -> None:
         _current.reset(self._tokens.pop())
+
+    def policy_of(self, layer: str) -> Policy | None:
+        """The policy of the layer of that name; None where there is none at all."""
+        self.layers.add(layer)
+        return None if self.policy is None else self.policy.of(layer)
 
     @property
     def trainable(self) -> list[Variable]:
@@ -201,19 +211,19 @@ def variable_scope(
     """Names, getter and rules for the variables created inside; operations inside count under it.
 
     What is None is inherited. Custom getters nest: the inner one is called first and receives the
-    outer one as its getter. Once True, reuse stays True inside.
+    outer one as its getter, which takes what `get_variable` takes.
+
+    reuse     True: what is there is shared; AUTO_REUSE: shared or created; False: as outside.
     """
     outer = _scope()
     if not name or not isinstance(name, str):
         raise ValueError(f"name={name!r} is not a scope's name; give a string")
     path = f"{outer.path}/{name}" if outer.path else name
-    chosen: dict[str, Any] = {"path": path}
+    chosen: dict[str, Any] = {"path": path, "reuse": reuse or outer.reuse}
     if custom_getter is not None:
         chosen["getter"] = partial(custom_getter, outer.getter)
     if use_resource is not None:
         chosen["use_resource"] = use_resource
-    if reuse is not None and outer.reuse is not True:
-        chosen["reuse"] = reuse
     if initializer is not None:
         chosen["initializer"] = initializer
     token = _current.set(replace(outer, **chosen))
@@ -248,11 +258,10 @@ def get_variable(
 def fp32_parameter_getter(
     getter: Getter,
     name: str,
-    dtype: Format,
-    trainable: bool,
     shape: Any = None,
-    *args: Any,
-    **kwargs: Any,
+    dtype: Format = BINARY32,
+    initializer: Initialiser | None = None,
+    trainable: bool = True,
 ) -> Tensor:
     """Custom getter: parameters are binary32, the layer gets a copy in its own format.
 
@@ -267,13 +276,12 @@ def fp32_parameter_getter(
     >>> variables["all_vars/weights"].dtype
     <Format binary32: 8 exponent bits, precision 24>
     """
-    if not trainable or dtype == BINARY32:
-        return getter(name, shape, dtype, *args, trainable=trainable, **kwargs)
-    parameter = getter(name, shape, BINARY32, *args, trainable=trainable, **kwargs)
-    return ops.cast(parameter, dtype=dtype, name=name + "_cast")
+    kept = BINARY32 if trainable else dtype
+    found = getter(name, shape=shape, dtype=kept, initializer=initializer, trainable=trainable)
+    return found if kept == dtype else ops.cast(found, dtype=dtype, name=name + "_cast")
 
 
-def policy_getter(getter: Getter, name: str, dtype: Format, *args: Any, **kwargs: Any) -> Tensor:
+def policy_getter(getter: Getter, name: str, *args: Any, **kwargs: Any) -> Tensor:
     """Custom getter: parameters in the format in which the policy of their layer keeps them.
 
     Raises    RuntimeError where the variables know no policy.
@@ -282,5 +290,5 @@ def policy_getter(getter: Getter, name: str, dtype: Format, *args: Any, **kwargs
     if policy is None:
         raise RuntimeError("these variables know no policy; give one: Variables(device, policy=…)")
     if policy.param == BINARY32:
-        return fp32_parameter_getter(getter, name, dtype, *args, **kwargs)
-    return getter(name, *args, dtype=dtype, **kwargs)
+        return fp32_parameter_getter(getter, name, *args, **kwargs)
+    return getter(name, *args, **kwargs)

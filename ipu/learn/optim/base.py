@@ -59,7 +59,7 @@ class Update(NamedTuple):
 
 
 class Observer(Protocol):
-    """Is told of every update of a variable, when all rules have run."""
+    """Is told of every update of a variable, when all rules have run and none has changed."""
 
     def __call__(self, update: Update, /) -> Any: ...
 
@@ -145,7 +145,8 @@ class Optimizer(ABC):
     ) -> dict[str, tuple[Array, ...]]:  # fmt: skip
         """Change each variable by its gradient; the new slots.
 
-        Nothing changes if a trap fires: variables take their values after all rules have run.
+        Nothing changes if a trap fires or the observer raises: variables take their values after
+        all rules have run and all updates have been seen.
 
         Raises    TypeError for a gradient that is neither in its variable's format nor in the
                   rule's.
@@ -159,10 +160,11 @@ class Optimizer(ABC):
                 gradient, variable, slots.get(variable.name, ()), rate
             )
             updates.append(update)
+        if observe is not None:
+            for update in updates:
+                observe(update)
         for update in updates:
             update.variable.assign(update.after)
-            if observe is not None:
-                observe(update)
         return after
 
     def _step(
@@ -201,8 +203,7 @@ class Optimizer(ABC):
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             if field.default is MISSING or value != field.default:
-                number = isinstance(value, float)
-                shown.append(f"{field.name}={f'{value:g}' if number else value}")
+                shown.append(f"{field.name}={value}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def minimize(

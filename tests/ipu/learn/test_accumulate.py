@@ -123,6 +123,15 @@ def test_one_more_mini_batch_than_there_are_is_refused():
         total.add([(w.array, w)])
 
 
+def test_gradients_of_other_variables_or_in_another_order_are_refused():
+    device = Device()
+    a, b = (Variable(device.zeros((2,), BINARY32), device, f"layer/{n}") for n in "ab")
+    total = Accumulation(1).start([a, b])
+    for wrong in ([(b.array, b), (a.array, a)], [(a.array, a)]):
+        with pytest.raises(ValueError, match="give those of layer/a, layer/b, in order"):
+            total.add(wrong)
+
+
 def test_sums_round_stochastically_with_the_device():
     device = Device(control=FpCtl(esr=True))
     w = variable(BINARY16, 64, device)

@@ -267,6 +267,19 @@ def test_nothing_is_half_done_when_a_trap_fires_in_the_update():
     assert small.array.values.tolist() == [1.0]
 
 
+def test_nothing_is_half_done_when_an_observer_raises():
+    device = Device()
+    ws = [Variable(device.from_host([1.0], BINARY32), device, f"layer/{n}") for n in range(2)]
+
+    def observe(update):
+        if update.variable is ws[1]:
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        SGD(1.0).apply_gradients([(w.array, w) for w in ws], {}, observe=observe)
+    assert [w.array.values.tolist() for w in ws] == [[1.0], [1.0]]
+
+
 def test_an_update_can_be_watched():
     seen = []
     made = Trainer(network, SGD(0.05, 0.9), policy=FP16, observe=seen.append)
@@ -302,6 +315,7 @@ def test_impossible_choices_are_refused(make, sentence):
 
 def test_optimisers_are_named_with_what_is_not_usual():
     assert str(SGD(3e-4, 0.9)) == "SGD(rate=0.0003, momentum=0.9)"
+    assert str(SGD(0.1000001)) == "SGD(rate=0.1000001)"
     assert str(Adam(0.01, epsilon=1e-4, format=BINARY32)) == (
         "Adam(rate=0.01, epsilon=0.0001, format=binary32)"
     )

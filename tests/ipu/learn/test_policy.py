@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from fractions import Fraction
 
 import numpy as np
@@ -19,9 +20,15 @@ from ipu.learn.policy import FP8, FP16, FP32, MIXED, LayerPolicies, Policy
 from ipu.learn.scopes import partials_type, stochastic_rounding
 from ipu.learn.tensor import Tensor, gradients
 from ipu.learn.train import Trainer
-from ipu.learn.variables import Variable, Variables, get_variable, variable_scope
+from ipu.learn.variables import (
+    Variable,
+    Variables,
+    get_variable,
+    policy_getter,
+    variable_scope,
+)
 from ipu.machine import Device, FpCtl
-from tests.ipu.learn.small import LABELS, X, trained
+from tests.ipu.learn.small import LABELS, X, trained, trainer
 
 BF16 = Policy(BINARY32, BFLOAT16)
 
@@ -112,6 +119,28 @@ def test_a_layer_can_have_another_policy():
     assert set(made.device.units_used) == {"AMP_F16_F32", "AMP_F32_F32"}
     assert str(policy) == f"{FP16};out*:{FP32};hidden:{MIXED}"
     assert LayerPolicies.parse(str(policy)) == policy
+
+
+def test_policies_of_layers_that_are_not_there_are_refused():
+    made = trainer(policy=FP16.override({"out*": FP32, "hiden": MIXED}))
+    said = "layers='hiden' matches no layer; did you mean 'hidden'. There are hidden, output"
+    for _ in range(2):
+        with pytest.raises(ValueError, match=said):
+            made.forward(X)
+        assert not made.variables
+
+
+@pytest.mark.parametrize("scope", ["", "model"])
+def test_layers_are_known_by_their_name_inside_the_scope_that_holds_the_model(scope):
+    device = Device()
+    variables = Variables(device, policy=FP32.override({"block/*": FP16}), scope=scope)
+    with (
+        variables,
+        variable_scope(scope) if scope else nullcontext(),
+        variable_scope("block", use_resource=True, custom_getter=policy_getter),
+    ):
+        y = dense(Tensor(device.from_host(X, BINARY32), device), 3, "layer")
+    assert y.dtype == BINARY16
 
 
 def test_a_layer_can_hand_on_a_wider_result():

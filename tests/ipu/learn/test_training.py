@@ -9,8 +9,10 @@ from fpsim import BINARY16, BINARY32, FloatingPointTrap
 from ipu.learn.accumulate import Accumulation
 from ipu.learn.automatic_loss_scale import AutomaticLossScale, KerasLossScale
 from ipu.learn.loss_scale import LEARNING_RATE, DynamicLossScale, StaticLossScale
+from ipu.learn.nn import batch_norm, dense
 from ipu.learn.optim import SGD, Adam, RMSProp
 from ipu.learn.policy import FP16, FP32, MIXED
+from ipu.learn.train import Trainer
 from ipu.machine import FpCtl
 from tests.ipu.learn.small import LABELS, X, codes, trained, trainer
 from tests.ipu.learn.twin import Twin
@@ -90,6 +92,62 @@ def test_a_trap_in_the_backward_pass_changes_no_variable():
         made.step(X, LABELS)
     assert codes(made) == before
     assert made.slots == {}
+
+
+def test_a_first_step_that_fails_leaves_the_model_to_be_built():
+    made = trainer(policy=FP16, control=FpCtl(oflo=True))
+    with pytest.raises(FloatingPointTrap, match="in all_vars/hidden"):
+        made.step(np.full_like(X, 60000.0), LABELS)
+    assert not made.variables
+    made.step(X, LABELS)
+    assert codes(made) == codes(trained(1, policy=FP16)[0])
+
+
+def normed(x):
+    return dense(batch_norm(x, "norm"), 3, "output")
+
+
+def memory(made):
+    """Bits of all that a step changes."""
+    slots = {name: [s.codes().tolist() for s in kept] for name, kept in made.slots.items()}
+    return codes(made), slots, made.loss_scale, made.applied
+
+
+@pytest.mark.filterwarnings("ignore:learning rate")
+def test_a_trap_while_slots_are_rescaled_changes_nothing():
+    scale = AutomaticLossScale(16384.0, LEARNING_RATE, bin_edge=1.0)
+    made = Trainer(
+        lambda x: dense(x, 2, "only"), SGD(0.05, 0.9), policy=FP16, control=FpCtl(oflo=True),
+        loss_scale=scale,
+    )  # fmt: skip
+    x, labels = np.ones((2, 4)), np.zeros(2, int)
+    made.step(x, labels)
+    before = memory(made)
+    with pytest.raises(FloatingPointTrap, match="multiply raised OVERFLOW"):
+        made.step(x, labels)
+    assert memory(made) == before
+
+
+def test_an_observer_that_raises_changes_nothing():
+    def observe(update):
+        if update.variable.name.endswith("output/biases"):
+            raise RuntimeError("stop")
+
+    made = Trainer(normed, SGD(0.05, 0.9), observe=observe)
+    made.forward(X)
+    before = memory(made)
+    with pytest.raises(RuntimeError, match="stop"):
+        made.step(X, LABELS)
+    assert memory(made) == before
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_batches_are_not_empty_and_have_a_label_each(count):
+    made = trainer(accumulation=Accumulation(count) if count > 1 else None)
+    with pytest.raises(ValueError, match=r"batch of (shape .0, 8. holds nothing|0 does not make)"):
+        made.step(X[:0], LABELS[:0])
+    with pytest.raises(ValueError, match=r"24 samples and 25 labels|of shape .25,.; give"):
+        made.step(X, np.append(LABELS, 0))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,10 @@ import pytest
 from fpsim import BINARY16, BINARY32, round_to
 from ipu.learn.initialisers import glorot_uniform, he_uniform, uniforms, zeros
 from ipu.learn.nn import dense
+from ipu.learn.optim import SGD
+from ipu.learn.policy import FP16, FP32, MIXED
 from ipu.learn.tensor import Tensor
+from ipu.learn.train import Trainer
 from ipu.learn.variables import (
     AUTO_REUSE,
     Variable,
@@ -58,6 +61,28 @@ def test_getters_nest_the_inner_one_first(variables):
         get_variable("w", [1])
     assert order == ["inner", "outer"]
     assert list(variables) == ["a/b/w"]
+
+
+def positional(getter, name, shape, dtype, *rest, **named):
+    """A getter as users write it, in the order of `get_variable`."""
+    return getter(name, shape, dtype, *rest, **named)
+
+
+@pytest.mark.source("S4-21")
+@pytest.mark.source("S4-22")
+@pytest.mark.parametrize("policy", [FP32, FP16, MIXED], ids=str)
+@pytest.mark.parametrize("inner", [fp32_parameter_getter, positional])
+def test_getters_nest_in_themselves_and_in_the_policy_s(policy, inner):
+    def model(x):
+        with (
+            variable_scope("s", custom_getter=fp32_parameter_getter),
+            variable_scope("t", custom_getter=inner),
+        ):
+            return dense(x, 3, "layer")
+
+    made = Trainer(model, SGD(0.1), policy=policy)
+    assert made.forward(np.eye(4)).dtype == policy.activations
+    assert {v.dtype for v in made.variables.values()} == {BINARY32}
 
 
 @pytest.mark.source("S4-22")
@@ -151,6 +176,20 @@ def test_reuse_holds_in_inner_scopes(variables):
         pytest.raises(ValueError, match="does not exist"),
     ):
         get_variable("w", [1])
+
+
+def test_reuse_is_inherited_unless_a_scope_chooses_to_reuse(variables):
+    """TensorFlow 1: reuse = reuse or that of the outer scope."""
+    with variable_scope("a", use_resource=True, reuse=AUTO_REUSE):
+        for _ in range(2):
+            with variable_scope("b", reuse=False):
+                get_variable("w", [1])
+    with (
+        variable_scope("a", use_resource=True, reuse=True),
+        variable_scope("c", reuse=AUTO_REUSE),
+    ):
+        get_variable("w", [1])
+    assert list(variables) == ["a/b/w", "a/c/w"]
 
 
 def test_scopes_end_also_when_an_error_leaves_them(variables):
