@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import ClassVar
 
 import numpy as np
 
@@ -81,9 +82,11 @@ class AutomaticLossScale(Scaling):
                 and convolutions, or patterns of layer names.
     step        optimiser steps so far.
 
-    A step's statistic, summed over its mini-batches, changes the scale of the step after it.
+    A step's statistic, summed over its mini-batches, changes the scale of the step after it. A
+    scale that would leave binary32 upwards stays (ASSUMED: PopART's rule shows no limit).
 
-    Raises    ValueError at a step in which no binary16 gradient was seen.
+    Raises    ValueError at a step in which no binary16 gradient was seen; RuntimeError where the
+              scale cannot fall any further.
     """
 
     factor: float = 1.0
@@ -93,6 +96,8 @@ class AutomaticLossScale(Scaling):
     period: int = 1
     tracked: str | tuple[str, ...] = ALL_GRADIENTS
     step: int = 0
+
+    moving: ClassVar[tuple[str, ...]] = ("factor", "step")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,7 +133,7 @@ class AutomaticLossScale(Scaling):
             )
         allowed = np.float32(self.threshold / (1 - self.threshold)) * np.float32(statistic.lower)
         factor = 0.5 if np.float32(statistic.upper) > allowed else 2.0
-        return replace(later, factor=self.value * factor)
+        return replace(later, factor=self.moved(factor))
 
 
 @dataclass(frozen=True)
@@ -139,7 +144,7 @@ class KerasLossScale(Scaling):
                  initial scale and `largest` are.
     accumulate   count at every step, else only at those that change the scale.
     threshold    share of large gradients above which the scale falls.
-    filter       of old counts that stay: counts = filter · old + (1 - filter) · new.
+    filter       share of new counts that is left out: counts = old + (1 - filter) · new.
     edge         from which a gradient counts as large.
     count, histogram   steps since the last look; (lower, upper) counts.
 
@@ -163,6 +168,8 @@ class KerasLossScale(Scaling):
     initial: float | None = None
     count: int = 0
     histogram: tuple[float, float] = (0.0, 0.0)
+
+    moving: ClassVar[tuple[str, ...]] = ("factor", "count", "histogram")
 
     def __post_init__(self) -> None:
         super().__post_init__()

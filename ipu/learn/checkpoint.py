@@ -12,6 +12,7 @@ import json
 import signal
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -31,6 +32,10 @@ KIND, VERSION = "fpsim checkpoint", 1
 NAME = "checkpoint.npz"
 
 Codes = dict[str, NDArray[Any]]
+
+#: What the readers of the container and the header say of one wrong bit or another; a zip file that
+#: seems encrypted, or of a later version, is a RuntimeError.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, KeyError, RuntimeError)
 
 
 # One file -------------------------------------------------------------------------------------
@@ -104,7 +109,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Codes]:
         version = header["version"] if header["kind"] == KIND else None
     except OSError as error:
         raise ValueError(f"checkpoint={str(path)!r} cannot be read ({error.strerror})") from None
-    except (zipfile.BadZipFile, EOFError, ValueError, TypeError, KeyError) as error:
+    except _DAMAGE as error:
         raise ValueError(
             f"checkpoint={str(path)!r} is cut short, damaged or no checkpoint ({error}); "
             "use another one, or start anew"
@@ -114,7 +119,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Codes]:
             f"checkpoint={str(path)!r} has version {version}, this fpsim reads {VERSION}; "
             "use the fpsim that wrote it, or start anew"
         )
-    if header.pop("sha256") != _digest(header, arrays):
+    if header.pop("sha256", None) != _digest(header, arrays):
         raise ValueError(f"checkpoint={str(path)!r} is damaged: its checksum differs; start anew")
     return header, arrays
 

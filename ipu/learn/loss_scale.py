@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -48,6 +49,9 @@ class Statistic:
 @dataclass(frozen=True)
 class LossScale:
     """The interface: by default no scaling at all."""
+
+    #: Fields that successors change; a state keeps these, and compares the others.
+    moving: ClassVar[tuple[str, ...]] = ()
 
     @property
     def value(self) -> float:
@@ -151,6 +155,19 @@ class Scaling(LossScale):
     def scales_slots(self) -> bool:
         return self.route != GRADIENTS
 
+    def moved(self, by: float) -> float:
+        """The factor times that; it stays where it would overflow.
+
+        Raises    RuntimeError where it would fall below the normal numbers of binary32.
+        """
+        moved = self.value * by
+        if moved < _LEAST:
+            raise RuntimeError(
+                f"loss scale {self.value:g} cannot fall any further and gradients are still too "
+                "large; the model itself overflows: look at its counters by layer"
+            )
+        return moved if moved <= _MOST else self.value
+
     def __str__(self) -> str:
         undone = "epsilon scaled" if self.route == EPSILON else f"{self.route} divided"
         return f"{self.value:g} ({undone.replace('_', ' ')})"
@@ -190,6 +207,8 @@ class DynamicLossScale(Scaling):
     interval: int = 2000
     clean: int = 0
 
+    moving: ClassVar[tuple[str, ...]] = ("factor", "clean")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 1 < self.growth < math.inf:
@@ -214,18 +233,10 @@ class DynamicLossScale(Scaling):
 
     def successor(self, pairs: Pairs, statistic: Statistic) -> DynamicLossScale:
         if not self.applies(pairs):
-            lower = self.value * self.backoff
-            if lower < _LEAST:
-                raise RuntimeError(
-                    f"loss scale {self.value:g} cannot fall any further and gradients are still "
-                    "not finite; the model itself overflows: look at its counters by layer"
-                )
-            return replace(self, factor=lower, clean=0)
+            return replace(self, factor=self.moved(self.backoff), clean=0)
         if self.clean + 1 < self.interval:
             return replace(self, clean=self.clean + 1)
-        higher = self.value * self.growth
-        grown = higher if higher <= _MOST else self.value
-        return replace(self, factor=grown, clean=0)
+        return replace(self, factor=self.moved(self.growth), clean=0)
 
 
 def find_loss_scale(
@@ -234,7 +245,8 @@ def find_loss_scale(
     """The highest power of two that a step survives with the overflow trap armed.
 
     `step(scale)` runs on a device whose traps are armed; the scale is raised until it stops with
-    an overflow. None if the first scale does already.
+    an overflow. None if the first scale does already; the last of `exponents` where nothing stops
+    it, as with traps that are not armed.
 
     Raises    FloatingPointTrap as it is, for any other exception.
     """

@@ -60,7 +60,7 @@ class State:
     built        what the training was built from, in words; compared when it is restored.
     parameters   every variable, by its full name.
     slots        the optimiser's memory, by the variable's name: values or numbers.
-    loss_scale   the fields of the loss scale.
+    loss_scale   the fields of the loss scale that move from step to step.
     operation    number of the next stochastic operation.
     flags        flags raised so far, by format.
     counts       exception counters: [tensor, operation, {counter: n}]; None if nothing is counted.
@@ -95,7 +95,7 @@ def take(
         built=_built(trainer),
         parameters={name: _kept(v.array) for name, v in trainer.variables.items()},
         slots={name: tuple(map(_slot, kept)) for name, kept in trainer.slots.items()},
-        loss_scale=_numbers(trainer.loss_scale),
+        loss_scale={name: getattr(trainer.loss_scale, name) for name in trainer.loss_scale.moving},
         operation=device.clock.operation,
         flags={name: int(context.flags) for name, context in contexts.items()},
         counts=counts,
@@ -109,28 +109,34 @@ def _built(trainer: Trainer) -> dict[str, str]:
     return {
         "policy": str(trainer.policy),
         "optimizer": str(trainer.optimizer),
-        "loss_scale": type(trainer.loss_scale).__name__,
+        "loss_scale": _chosen(trainer.loss_scale),
         "accumulation": str(trainer.accumulation),
+        **_accumulators(trainer),
         "target": device.target.name,
         "control": f"{device.control.word:#010x}",
         "preset": device.preset,
         "f32_denormals": device.f32_denormals,
         "max_nan": device.max_nan,
+        "conv_partials": str(device.conv_partials),
+        "disable_sr_for_amp_vertices": str(device.disable_sr_for_amp_vertices),
         "seed": str(trainer.variables.seed),
         "bits": repr(device.source),
     }
 
 
-def _numbers(scale: LossScale) -> dict[str, Any]:
-    """The fields that are numbers, or tuples of numbers: those that successors change."""
-    found = {f.name: getattr(scale, f.name) for f in fields(scale)}
-    return {name: value for name, value in found.items() if _is_number(value)}
+def _accumulators(trainer: Trainer) -> dict[str, str]:
+    """The formats that a function may have chosen, which has no words of its own."""
+    how = trainer.accumulation
+    if how is None:
+        return {}
+    return {f"accumulator of {v.name}": how.format_for(v).name for v in trainer.variables.trainable}
 
 
-def _is_number(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(map(_is_number, value))
-    return value is None or isinstance(value, (bool, int, float, str))
+def _chosen(scale: LossScale) -> str:
+    """The loss scale without what moves."""
+    stay = [f.name for f in fields(scale) if f.name not in scale.moving]
+    said = ", ".join(f"{name}={getattr(scale, name)!r}" for name in stay)
+    return f"{type(scale).__name__}({said})"
 
 
 def _kept(array: Array) -> Kept:
@@ -154,19 +160,24 @@ def restore(trainer: Trainer, state: State, source: Positioned | None = None) ->
         raise RuntimeError("the model has no variables yet; call trainer.forward(batch) once first")
     _check(trainer, state)
     device = trainer.device
-    for name, kept in state.parameters.items():
-        trainer.variables[name].assign(_given(device, kept))
-    trainer.slots = {
-        name: tuple(_given(device, item) for item in slots) for name, slots in state.slots.items()
+    # All is made before anything is put in its place.
+    values = {name: _given(device, kept) for name, kept in state.parameters.items()}
+    slots = {
+        name: tuple(_given(device, item) for item in kept) for name, kept in state.slots.items()
     }
-    trainer.loss_scale = _loss_scale(trainer.loss_scale, state.loss_scale)
+    loss_scale = _loss_scale(trainer.loss_scale, state.loss_scale)
+    raised = {device.context(format_named(name)): Flags(f) for name, f in state.flags.items()}
+    counts = {(tensor, operation): Counter(row) for tensor, operation, row in state.counts or []}
+
+    for name, array in values.items():
+        trainer.variables[name].assign(array)
+    trainer.slots, trainer.loss_scale = slots, loss_scale
     device.clock.operation = state.operation
-    for name, flags in state.flags.items():
-        device.context(format_named(name)).flags = Flags(flags)
+    for context, flags in raised.items():
+        context.flags = flags
     if device.counts is not None:
         device.counts.clear()
-        for tensor, operation, row in state.counts or []:
-            device.counts[tensor, operation] = Counter(row)
+        device.counts.update(counts)
     if source is not None:
         source.position = state.position
 

@@ -42,6 +42,12 @@ def test_the_scale_is_halved_above_the_threshold_and_else_doubled():
     assert usual.successor([], seen(10_000_100, 1)).value == 128
 
 
+def test_the_scale_stays_in_binary32_and_a_hopeless_model_is_told():
+    assert AutomaticLossScale(2.0**127).successor([], seen(1, 0)).value == 2.0**127
+    with pytest.raises(RuntimeError, match="cannot fall any further and gradients are still too"):
+        AutomaticLossScale(2.0**-126).successor([], seen(0, 1))
+
+
 @pytest.mark.source("PopART: automaticlossscaling.cpp")
 def test_the_edge_is_an_eighth_of_the_largest_half():
     statistic = AutomaticLossScale().statistic()
@@ -198,7 +204,7 @@ def test_the_scale_stays_from_one_to_below_the_largest():
 
 
 @pytest.mark.source("Graphcore Keras: als_optimizer.py")
-def test_the_filter_keeps_a_share_of_the_old_counts():
+def test_the_filter_leaves_out_a_share_of_the_new_counts():
     scale = KerasLossScale(frequency=4, filter=0.75)
     scale, _ = followed(scale, seen(16, 8))
     assert scale.histogram == (4, 2)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -95,20 +97,45 @@ def test_equal_states_give_equal_bytes(tmp_path):
     assert len({(tmp_path / name).read_bytes() for name in "abc"}) == 1
 
 
+def flipped(content, place, bit):
+    return content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :]
+
+
 def test_damaged_files_are_refused_with_one_sentence(tmp_path):
     path = tmp_path / NAME
     values = Kept("binary32", np.arange(100, dtype=np.float32))
     save(path, replace(EMPTY, parameters={"w": values}))
     good = path.read_bytes()
     place = good.index(np.arange(50, 60, dtype=np.float32).tobytes())
-    flipped = good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :]
-    for content in (good[:-1], good[: len(good) // 2], b"", b"PK", flipped):
+    entry = good.index(b"PK\x01\x02")  # of the container's list; then what it needs to be unpacked
+    flips = [flipped(good, *at) for at in ((place, 0), (entry + 6, 6), (entry + 8, 0))]
+    for content in (good[:-1], good[: len(good) // 2], b"", b"PK", *flips):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"is cut short, damaged or no checkpoint") as error:
             load(path)
         assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match="cannot be read"):
         load(tmp_path / "none")
+
+
+@pytest.mark.tier("full")
+def test_every_wrong_bit_of_a_file_is_refused_or_means_nothing(tmp_path):
+    path = tmp_path / NAME
+    save(path, replace(EMPTY, parameters={"w": Kept("binary16", np.ones(2, np.float32))}))
+    good = path.read_bytes()
+    for place, bit in itertools.product(range(len(good)), range(8)):
+        path.write_bytes(flipped(good, place, bit))
+        # Times and attributes in the container mean nothing.
+        with suppress(ValueError):
+            assert load(path).parameters["w"].values.tolist() == [1, 1]
+
+
+def test_a_header_without_a_checksum_is_damaged(tmp_path):
+    header = json.dumps({"kind": checkpoint.KIND, "version": checkpoint.VERSION, "state": {}})
+    with (tmp_path / "c").open("wb") as file:
+        np.savez(file, header=np.frombuffer(header.encode(), np.uint8))
+    with pytest.raises(ValueError, match="its checksum differs"):
+        load(tmp_path / "c")
 
 
 def test_the_checksum_sees_what_the_container_does_not(tmp_path, monkeypatch):
@@ -156,7 +183,7 @@ def test_a_keeper_saves_when_it_is_due(tmp_path):
 
 def made(units=2, **options):
     options = {"policy": MIXED, "control": FpCtl(esr=True)} | options
-    trainer = Trainer(lambda x: dense(x, units, "only"), SGD(0.5), **options)
+    trainer = Trainer(lambda x: dense(x, units, "only"), **{"optimizer": SGD(0.5)} | options)
     trainer.forward(np.eye(2))
     return trainer
 
@@ -169,16 +196,62 @@ def made(units=2, **options):
         "binary32 of shape .3,. here",
         "control": "control is 0x00080000 there and 0x00000000 here",
         "policy": "policy is p=f32,c=f16",
-        "loss_scale": "loss_scale is NoLossScale there and StaticLossScale here",
+        "loss_scale": r"loss_scale is NoLossScale\(\) there and StaticLossScale\(factor=2.0, ",
+        "optimizer": "optimizer is SGD.rate=0.5. there and SGD.rate=0.5000001. here",
+        "conv_partials": "conv_partials is None there and binary16 here",
+        "disable_sr_for_amp_vertices": "disable_sr_for_amp_vertices is False there and True here",
     }.items(),
 )
 def test_a_state_fits_the_training_it_was_taken_from(other, said):
     changes = {"seed": 1, "units": 3, "control": FpCtl(), "loss_scale": StaticLossScale(2.0)}
     changes["policy"] = replace(MIXED, compute=BINARY32)
+    changes |= {"optimizer": SGD(0.5000001), "conv_partials": "half"}
+    changes["disable_sr_for_amp_vertices"] = True
     state, trainer = made().state(), made(**{other: changes[other]})
     before = bits(trainer.state())
     with pytest.raises(ValueError, match=said):
         trainer.restore(state)
+    assert bits(trainer.state()) == before
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "said"),
+    [(StaticLossScale(256.0), StaticLossScale(1024.0), "factor=256.0, .* here"),
+     (AutomaticLossScale(), AutomaticLossScale(period=2), "period=1, .* there .*period=2"),
+     (KerasLossScale(2.0), KerasLossScale(4.0), "initial=2.0.* there and .*initial=4.0")],
+)  # fmt: skip
+def test_a_loss_scale_goes_on_as_it_was_chosen(there, here, said):
+    trainer = made(loss_scale=here)
+    with pytest.raises(ValueError, match=said):
+        trainer.restore(made(loss_scale=there).state())
+    assert trainer.loss_scale == here
+
+
+def test_what_a_loss_scale_has_moved_comes_back():
+    moved = DynamicLossScale(512.0, interval=5, clean=3)
+    control = FpCtl(nanoo=True)
+    trainer = made(loss_scale=DynamicLossScale(64.0, interval=5), control=control)
+    trainer.restore(made(loss_scale=moved, control=control).state())
+    assert trainer.loss_scale == moved
+
+
+def test_accumulators_by_variable_are_compared():
+    half, single = (Accumulation(2, dtype=lambda v, f=f: f) for f in (BINARY16, BINARY32))
+    with pytest.raises(ValueError, match=r"accumulator of .*weights is binary16 there"):
+        made(accumulation=single).restore(made(accumulation=half).state())
+
+
+@pytest.mark.parametrize("wrong", [{"loss_scale": {"factor": 0.0}}, {"flags": {"binary16": "x"}},
+                                   {"slots": {"w": (Kept("f143", np.ones(1)),)}}])  # fmt: skip
+def test_a_state_that_cannot_be_given_back_changes_nothing(wrong):
+    def fresh():
+        return made(loss_scale=AutomaticLossScale())
+
+    trained, trainer = fresh(), fresh()
+    trained.step(np.eye(2), np.array([0, 1]))
+    before = bits(trainer.state())
+    with pytest.raises(ValueError, match=r"no loss scale|computes in|x"):
+        trainer.restore(replace(trained.state(), **wrong))
     assert bits(trainer.state()) == before
 
 
