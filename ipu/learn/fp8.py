@@ -1,8 +1,8 @@
 """Products of quarters: F143 forward, F152 with F143 backward, a power of two per tensor.
 
-A tensor of quarters holds q with value q · 2**scale. The scale is the smallest for which the
-largest finite magnitude of the tensor does not overflow (ASSUMED: the frameworks leave the choice
-to the user); it is chosen from the tensor as it is, step by step. The unit adds both scales to the
+A tensor of quarters holds q with value q · 2**scale. The scale is the smallest for which no finite
+magnitude of the tensor exceeds the largest value (ASSUMED: the frameworks leave the choice to the
+user); it is chosen from the tensor as it is, step by step. The unit adds both scales to the
 exponents of the products, and the result is binary16.
 
 Source    Graphcore, QuarterFloat (metadata: scale from -32 to 31, value q · 2**scale; -32 has no
@@ -13,7 +13,6 @@ Source    Graphcore, QuarterFloat (metadata: scale from -32 to 31, value q · 2*
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,8 @@ import numpy as np
 from fpsim.array import Array
 from fpsim.evidence import Evidence, Fact
 from fpsim.formats import BINARY16, BINARY32, F143, F152, Format
-from ipu.learn.tensor import Primitive, Work
+from ipu.learn.ops.products import check_matrices, conv2d_cost, matmul_cost
+from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 
 __all__ = ["RULE", "Quarters", "conv2d", "matmul", "quarters", "scale_for"]
@@ -29,7 +29,7 @@ __all__ = ["RULE", "Quarters", "conv2d", "matmul", "quarters", "scale_for"]
 _LOWEST, _HIGHEST = -31, 31
 
 RULE = Fact(
-    "smallest power of two at which the largest magnitude does not overflow", Evidence.ASSUMED,
+    "smallest power of two at which no magnitude exceeds the largest value", Evidence.ASSUMED,
     "the frameworks leave the scale of a tensor of quarters to the user",
 )  # fmt: skip
 
@@ -47,7 +47,9 @@ class Quarters(NamedTuple):
 
 
 def scale_for(x: Array, fmt: Format) -> int:
-    """The smallest scale from -31 to 31 at which no finite element of x overflows fmt.
+    """The smallest scale from -31 to 31 at which no finite element of x exceeds the largest of fmt.
+
+    An element less than half a step above it raises the scale too, although it would round down.
 
     >>> x = Device("mk2-fp8").from_host([3.0, -240.0], BINARY16)
     >>> scale_for(x, F143), scale_for(x, F152)
@@ -101,8 +103,7 @@ def _product(device: Device, x: Quarters, y: Quarters) -> Array:
 
 
 def _matmul(device: Device, x: Array, y: Array) -> tuple[Array, tuple[Any, ...]]:
-    if x.ndim != 2 or y.ndim != 2:
-        raise ValueError(f"matmul takes matrices, got shapes {x.shape} and {y.shape}; reshape them")
+    check_matrices(x, y)
     a, b = _operands(device, x, y)
     return _product(device, a, b), _saved(a, b)
 
@@ -115,10 +116,6 @@ def _matmul_x(device: Device, gradient: Array, saved: tuple[Any, ...]) -> Array:
 def _matmul_y(device: Device, gradient: Array, saved: tuple[Any, ...]) -> Array:
     x, scale, *_, once = saved
     return _product(device, Quarters(x, scale).T, once(device, gradient))
-
-
-def _matmul_cost(arrays: Sequence[Array], output: Array) -> Work:
-    return Work(macs=output.size * arrays[0].shape[1])
 
 
 def _conv2d(device: Device, x: Array, w: Array, **how: Any) -> tuple[Array, tuple[Any, ...]]:
@@ -143,11 +140,7 @@ def _conv2d_w(device: Device, gradient: Array, saved: tuple[Any, ...], **how: An
     )
 
 
-def _conv2d_cost(arrays: Sequence[Array], output: Array) -> Work:
-    return Work(macs=output.size * math.prod(arrays[1].shape[:3]))
-
-
 #: x @ y for binary16 matrices, through quarters.
-matmul = Primitive("fp8_matmul", _matmul, (_matmul_x, _matmul_y), "AMP", _matmul_cost)
+matmul = Primitive("fp8_matmul", _matmul, (_matmul_x, _matmul_y), "AMP", matmul_cost)
 #: Images NHWC with kernels HWIO through quarters; options `stride`, `padding`, `groups`.
-conv2d = Primitive("fp8_conv2d", _conv2d, (_conv2d_x, _conv2d_w), "by rule", _conv2d_cost)
+conv2d = Primitive("fp8_conv2d", _conv2d, (_conv2d_x, _conv2d_w), "by rule", conv2d_cost)

@@ -156,7 +156,9 @@ def nodes(target: Tensor) -> list[Node]:
 def gradients(
     target: Tensor, sources: Sequence[Tensor], seed: Array, watch: Watch | None = None
 ) -> list[Array | None]:
-    """Gradients of target, weighted by seed, for each source; None where it does not depend.
+    """Gradients of target, weighted by seed, for each source; None where the tape does not lead.
+
+    The tape leads to variables, and to what was computed from them; not to other inputs.
 
     watch     is told of every gradient that a backward rule computes, and by which operation.
 

@@ -1,4 +1,7 @@
-"""Matrix product and convolution: backward rules are products of the same kind."""
+"""Matrix product and convolution: backward rules are products of the same kind.
+
+What they ask of shapes and cost in multiply-adds holds for products of quarters too.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,19 @@ from ipu.learn.ops.rules import Saved
 from ipu.learn.tensor import Primitive, Work
 from ipu.machine.device import Device
 
-__all__ = ["conv2d", "matmul"]
+__all__ = ["check_matrices", "conv2d", "conv2d_cost", "matmul", "matmul_cost"]
+
+
+def check_matrices(x: Array, y: Array) -> None:
+    """Refuse what are no matrices."""
+    if x.ndim != 2 or y.ndim != 2:
+        raise ValueError(f"matmul takes matrices, got shapes {x.shape} and {y.shape}; reshape them")
 
 
 def _matmul(
     device: Device, x: Array, y: Array, *, partials: Format | None = None
 ) -> tuple[Array, Saved]:
-    if x.ndim != 2 or y.ndim != 2:
-        raise ValueError(f"matmul takes matrices, got shapes {x.shape} and {y.shape}; reshape them")
+    check_matrices(x, y)
     partials = partials or device.partials_for(x.format)
     return device.matmul(x, y, partials=partials), (x, y, partials)
 
@@ -35,7 +43,8 @@ def _matmul_y(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     return device.matmul(x.T, gradient, partials=partials)
 
 
-def _matmul_cost(arrays: Sequence[Array], output: Array) -> Work:
+def matmul_cost(arrays: Sequence[Array], output: Array) -> Work:
+    """A multiply-add for each column of x, for each result."""
     return Work(macs=output.size * arrays[0].shape[1])
 
 
@@ -62,11 +71,12 @@ def _conv2d_w(
     return device.conv2d_weight_gradient(x, gradient, w.shape, partials=used, **how)
 
 
-def _conv2d_cost(arrays: Sequence[Array], output: Array) -> Work:
+def conv2d_cost(arrays: Sequence[Array], output: Array) -> Work:
+    """A multiply-add for each element of a kernel, for each result."""
     return Work(macs=output.size * math.prod(arrays[1].shape[:3]))
 
 
 #: x @ y for matrices; option `partials` (default: the device's).
-matmul = Primitive("matmul", _matmul, (_matmul_x, _matmul_y), "AMP", _matmul_cost)
+matmul = Primitive("matmul", _matmul, (_matmul_x, _matmul_y), "AMP", matmul_cost)
 #: Images NHWC with kernels HWIO; options `stride`, `padding`, `groups`, `partials`.
-conv2d = Primitive("conv2d", _conv2d, (_conv2d_x, _conv2d_w), "by rule", _conv2d_cost)
+conv2d = Primitive("conv2d", _conv2d, (_conv2d_x, _conv2d_w), "by rule", conv2d_cost)

@@ -239,7 +239,7 @@ def test_layers_without_a_policy_compute_in_the_format_of_their_input():
 
 @pytest.mark.parametrize("fmt", [F143, F152])
 @pytest.mark.parametrize("largest", [240.0, 241.0, 1.0, 1e-3, 57344.0, 60000.0, 2.0**-24, 0.0])
-def test_the_scale_is_the_smallest_that_does_not_overflow(fmt, largest):
+def test_the_scale_is_the_smallest_at_which_nothing_exceeds_the_largest_value(fmt, largest):
     device = Device("mk2-fp8")
     x = device.from_host([0.0, -largest, largest / 2], BINARY32)
     scale = fp8.scale_for(x, fmt)
