@@ -130,7 +130,7 @@ class Optimizer(ABC):
         }
 
     def constants(self, rate: float) -> dict[str, float]:
-        """Small numbers by which the rule divides or multiplies; they should not underflow."""
+        """Numbers that the rule works with; they should be normal in its format."""
         return {"learning rate": rate}
 
     def compute_gradients(
@@ -185,14 +185,15 @@ class Optimizer(ABC):
         return Update(variable, step.direction, step.change, variable.array, new), step.slots
 
     def _warn(self, rate: float, formats: set[Format]) -> None:
-        """A constant that is subnormal has lost digits; one that is zero does nothing."""
+        """A constant that is subnormal has lost digits; zero does nothing, infinity too much."""
         for fmt in sorted(formats, key=lambda f: f.name):
             for name, value in self.constants(rate).items():
-                if 0 < value < fmt.smallest_normal:
-                    zero = value <= fmt.smallest_subnormal / 2
+                lost = _lost(value, fmt)
+                if lost:
+                    advice = "scale the loss less" if value > 1 else _ADVICE[name]
                     warnings.warn(
-                        f"{name} {value:g} {'rounds to 0' if zero else 'is subnormal'} in "
-                        f"{fmt.name}; {_ADVICE[name]}, or keep the parameters in binary32",
+                        f"{name} {value:g} {lost} in {fmt.name}; {advice}, or keep the parameters "
+                        "in binary32",
                         RuntimeWarning,
                         stacklevel=3,
                     )
@@ -216,7 +217,17 @@ class Optimizer(ABC):
 _ADVICE = {
     "learning rate": "divide the gradients instead",
     "epsilon": "choose a larger one (the half-precision tutorial takes 1e-4)",
+    "initial": "start from 0",
 }
+
+
+def _lost(value: float, fmt: Format) -> str:
+    """What becomes of a constant in the format, if it is harmed."""
+    if value > fmt.max:
+        return "overflows"
+    if not 0 < value < fmt.smallest_normal:
+        return ""
+    return "rounds to 0" if value <= fmt.smallest_subnormal / 2 else "is subnormal"
 
 
 def check_rate(rate: float) -> None:

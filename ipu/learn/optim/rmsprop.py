@@ -54,7 +54,7 @@ class RMSProp(Optimizer):
         return replace(self, epsilon=self.epsilon * squared, initial=self.initial * squared)
 
     def constants(self, rate: float) -> dict[str, float]:
-        return {"learning rate": rate, "epsilon": self.epsilon}
+        return {"learning rate": rate, "epsilon": self.epsilon, "initial": self.initial}
 
     def rule(
         self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float

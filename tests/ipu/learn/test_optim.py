@@ -236,6 +236,11 @@ def test_a_learning_rate_that_underflows_is_warned_of(rate, said):
         stepped(SGD(rate))
 
 
+def test_a_start_that_overflows_with_the_loss_scale_is_warned_of():
+    with pytest.warns(RuntimeWarning, match="initial 65536 overflows in binary16; scale the loss"):
+        stepped(RMSProp(0.01, epsilon=1e-4, initial=1.0).for_scaled(256.0))
+
+
 @pytest.mark.parametrize("optimizer", [SGD(1e-5), Adam(1e-5), RMSProp(1e-5)])
 def test_nothing_is_said_where_nothing_underflows(optimizer):
     with warnings.catch_warnings():
