@@ -9,7 +9,6 @@ Source    IEEE 754-2019 §4 and §7; docs/semantics.md §2 and §3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from fpsim.bits import BitSource, Philox
 from fpsim.counts import Counts
 from fpsim.flags import Flags, FloatingPointTrap, as_integer
 from fpsim.formats import Format
-from fpsim.inputs import Scalar, scalar, to_odd
+from fpsim.inputs import Scalar, decimal, scalar
 from fpsim.operations import Compute, Operand, Operations, Out
 from fpsim.reductions import Reductions
 from fpsim.rounding import RNE, Rounding, find_rounding
@@ -183,7 +182,8 @@ class Context(Operations, Reductions):
         array(0.09997559, dtype=float32)
         """
         shape = () if isinstance(text, str) else (len(text),)
-        exact = [to_odd(Fraction(t)) for t in ([text] if isinstance(text, str) else text)]
+        texts = [text] if isinstance(text, str) else text
+        exact = [decimal(t, self.settings.native) for t in texts]
         return self.convert(np.array(exact, np.float64).reshape(shape))
 
     def zeros(self, shape: int | tuple[int, ...]) -> Array:
@@ -209,7 +209,7 @@ class Context(Operations, Reductions):
         made = self._constants.get(key)
         if made is None:
             settings = self.settings.replace(rounding=RNE)
-            carrier, _ = apply("convert", (scalar(value),), settings, track=False)
+            carrier, _ = apply("convert", (scalar(value, settings.native),), settings, track=False)
             made = Array(carrier, self)
             if len(self._constants) < 256:
                 self._constants[key] = made

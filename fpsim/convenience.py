@@ -47,7 +47,7 @@ def round_to(
     array([9.9975586e-02, 6.5504000e+04], dtype=float32)
     """
     settings = _settings(fmt, rounding, **policies)
-    values = floats(x)
+    values = floats(x, settings.native)
     bits: dict[str, Any] = {"seed": check_seed(seed)}
     if random is not None:
         if not settings.rounding.stochastic:

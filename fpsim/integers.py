@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fpsim.formats import TF32, Format
+from fpsim.formats import Format
 from fpsim.kernels.integers import magnitudes_to_odd, whole_numbers
 from fpsim.processor import usual_arithmetic
 
@@ -33,6 +33,8 @@ def to_binary64(x: NDArray[Any]) -> NDArray[np.float64]:
 
     >>> int(to_binary64(np.array([2**63 + 1], np.uint64))[0]) - 2**63
     2048
+    >>> int(to_binary64(np.array([2**53 + 2], np.uint64))[0]) - 2**53
+    2
     """
     if x.dtype.itemsize < 8:
         return x.astype(np.float64)
@@ -46,8 +48,8 @@ def to_binary64(x: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def whole_format(fmt: Format) -> Format:
-    """A format that holds every value of fmt rounded to a whole number."""
-    return TF32 if fmt.max < 1 << (fmt.precision - 1) else fmt
+    """A format of fmt's precision that holds its values, and each rounded to a whole number."""
+    return Format.custom(9, fmt.precision) if fmt.max < 1 << (fmt.precision - 1) else fmt
 
 
 def integer_type(dtype: DTypeLike) -> np.dtype[Any]:

@@ -251,7 +251,7 @@ class Operations(ABC):
         if isinstance(x, Array):
             own = x.format == self.settings.format
             return self.rounded("copy" if own else "convert", [x.values], out)
-        return self.rounded("convert", [floats(x)], out)
+        return self.rounded("convert", [floats(x, self.settings.native)], out)
 
     def to_integers(self, x: Operand, dtype: DTypeLike) -> NDArray[Any]:
         """x as int32, int64, uint32 or uint64, rounded to whole numbers by this context's rounding.
@@ -268,9 +268,7 @@ class Operations(ABC):
         a = as_read(self.carriers((x,))[0], self.settings)
         settings = self.settings.with_format(integers.whole_format(self.settings.format))
         bits = self.draw(a.shape, settings)
-        whole, _ = apply(
-            "round_to_integral", (a.astype(settings.format.carrier),), settings, track=False, **bits
-        )
+        whole, _ = apply("round_to_integral", (a,), settings, track=False, **bits)
         result, marks = integers.to_integers(a, whole, kind)
         self.raise_flags("to_integers", marks, [a])
         self.advance(settings)

@@ -97,7 +97,9 @@ def exact_width(operation: str, settings: Settings, input_size: int) -> int:
     if operation in ("convert", "copy", "round_to_integral"):
         return 32
     if operation in ("add", "subtract"):
-        return 32 if settings.random_most <= 22 - fmt.precision else 64
+        # Just below 2**128 a sum of more digits would become infinite in the lanes already.
+        short = fmt.emax < 127 or 2 * fmt.precision <= 24
+        return 32 if short and settings.random_most <= 22 - fmt.precision else 64
     if operation == "multiply":
         small = 2 * (fmt.emin - fmt.precision + 1) >= -149
         return 32 if 2 * fmt.precision <= 24 and small and 2 * (fmt.emax + 1) <= 127 else 64

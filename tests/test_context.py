@@ -6,6 +6,8 @@ memory, chunks and threads never show in a result).
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -160,6 +162,54 @@ def test_large_integers_are_rounded_once() -> None:
     assert float(context.array(2**24 + 1)) == 2.0**24
     assert float(context.array([2**63 + 2**39 + 1])[0]) == 2.0**63 + 2.0**40
     assert float(context.array(10**30)) == float(np.float32(10.0**30))
+
+
+def test_integers_among_floats_are_rounded_once() -> None:
+    long = 2**63 + 2**39 + 1
+    for values in ([long, -1], [long, 0.5], [[np.int64(1), long]]):
+        assert 2.0**63 + 2.0**40 in fp.Context(fp.BINARY32).array(values).values
+
+
+@pytest.mark.parametrize("number", [2**53 + 2**10, 2**54 - 2, 2**63 + 2**10 + 2])
+def test_integers_keep_every_digit_that_binary64_has(number: int) -> None:
+    # SR sees 27 digits of the tail: one lost digit would show in what these random bits make of it.
+    for r in (2**27 - 200, 2**27 - 128, 2**27 - 127, 2**27 - 1):
+
+        def rounded(x: object, r: int = r) -> float:
+            bits = fp.Replay([np.array([r])])
+            return float(fp.Context(fp.BINARY32, rounding=fp.SR(27), bits=bits).array(x)[0])
+
+        tail = number % 2 ** (number.bit_length() - 24) << 27 >> number.bit_length() - 24
+        cut = number >> number.bit_length() - 24
+        expected = (cut + (tail + r >= 2**27)) * 2.0 ** (number.bit_length() - 24)
+        assert rounded(np.array([number], np.uint64)) == rounded([number]) == expected
+
+
+def test_the_reference_takes_numbers_to_nearest() -> None:
+    reference = fp.Context(fp.BINARY64)
+    assert float(reference.array(2**53 + 1)) == 2.0**53
+    assert reference.array(np.array([2**53 + 1, 2**53 + 3])).values.tolist() == [
+        2.0**53,
+        2.0**53 + 4,
+    ]
+    assert float(reference.array([2**63 + 2**10 + 1, 0])[0]) == 2.0**63 + 2.0**11
+    assert float(reference.array(1.0) * (2**53 + 1)) == 2.0**53
+    for text in ("0.1", "1e-305", "1e309", "-1e309", "4e-324", "1e-330"):
+        assert float(reference.decimal(text)) == float(text)
+
+
+@pytest.mark.parametrize("text", ["-0", "0.0", "-0e5", "inf", "-Infinity", "nan"])
+def test_decimal_strings_have_signed_zeros_and_infinities(text: str) -> None:
+    made = float(half().decimal(text))
+    assert math.isnan(made) if text == "nan" else repr(made) == repr(float(text))
+
+
+@pytest.mark.parametrize("text", ["1/0", "", "0x10", "1,5", ["1", "zwei"]])
+def test_what_is_no_number_is_named(text: str | list[str]) -> None:
+    with pytest.raises(ValueError, match="is no number; give digits as in"):
+        half().decimal(text)
+    with pytest.raises(TypeError, match="is no string; give digits"):
+        half().decimal([0.5])
 
 
 def test_decimal_strings_are_rounded_once() -> None:

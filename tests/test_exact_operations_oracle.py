@@ -103,7 +103,11 @@ def test_sign_operations(fmt: Format, operation: str) -> None:
 KINDS = {"i32": np.int32, "i64": np.int64, "ui32": np.uint32, "ui64": np.uint64}
 
 
-@by_format
+#: Formats whose values have fewer digits before the point than behind it, or a scale of their own.
+SHORT = [Format.custom(2, 26), Format.custom(5, 20), Format.custom(4, 9, bias=300)]
+
+
+@pytest.mark.parametrize("fmt", [*FORMATS, *SHORT], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_conversions_to_integers(fmt: Format, kind: str) -> None:
     rows, (x,) = operands(fmt, 1)

@@ -15,17 +15,14 @@ __all__ = ["magnitudes_to_odd", "whole_numbers"]
 @compiled
 def magnitudes_to_odd(magnitudes, negative, out):  # type: ignore[no-untyped-def]
     """binary64 values of 64-bit magnitudes, rounded to odd where they have more than 53 digits."""
-    low = np.uint64(0x7FF)
+    one = np.uint64(1)
     for i in range(out.shape[0]):
-        m = magnitudes[i]
-        value = 0.0
-        if m >> np.uint64(53):
-            # Eleven digits go; together they are one sticky digit, which 53 more leave room for.
-            kept = m >> np.uint64(11)
-            lost = np.uint64((m & low) != 0)
-            value = np.float64(kept | lost) * 2048.0
-        else:
-            value = np.float64(m)
+        kept, unit = magnitudes[i], one
+        while kept >> np.uint64(53):
+            # What goes is one sticky digit, in place of the last one that stays.
+            kept = kept >> one | kept & one
+            unit <<= one
+        value = np.float64(kept) * np.float64(unit)
         out[i] = -value if negative[i] else value
 
 
