@@ -86,11 +86,14 @@ class Array:
     def to(self, target: Format | Context) -> Array:
         """Converted to another format (by this context's other choices) or context.
 
+        Rounding  a format: an operation of this context, whose flags, counts and random bits the
+                  result's context shares (`Context.in_format`); a context: one of that context.
+
         >>> import fpsim as fp
         >>> fp.Context(fp.BINARY32).array([0.1]).to(fp.BINARY16)
         Array([0.09997559], binary16)
         """
-        context = self.context.replace(format=target) if isinstance(target, Format) else target
+        context = self.context.in_format(target) if isinstance(target, Format) else target
         return context.convert(self)
 
     def to_numpy(self) -> NDArray[Any]:

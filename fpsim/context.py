@@ -39,6 +39,15 @@ class Clock:
         self.operation = 0
 
 
+class _Status:
+    """Flags that are up; a context and those `in_format` makes from it share them."""
+
+    __slots__ = ("flags",)
+
+    def __init__(self) -> None:
+        self.flags = 0
+
+
 class Context(Operations, Reductions):
     """Arithmetic in one format: rounding, policies, flags, traps and random bits.
 
@@ -85,7 +94,7 @@ class Context(Operations, Reductions):
             )
         self.source: BitSource = Philox(seed) if bits is None else bits
         # Plain integers inside: an operation on sixteen elements takes less time than one on enums.
-        self._traps, self._flags = as_integer("traps", traps), 0
+        self._traps, self._status = as_integer("traps", traps), _Status()
         self.counts: Counts | None = Counts() if count else None
         self.clock = Clock()
         self._constants: dict[tuple[type, Scalar | str], Array] = {}
@@ -103,15 +112,15 @@ class Context(Operations, Reductions):
     @property
     def flags(self) -> Flags:
         """Flags raised since they were last lowered; assign to set or lower them."""
-        return Flags(self._flags)
+        return Flags(self._status.flags)
 
     @flags.setter
     def flags(self, flags: Flags) -> None:
-        self._flags = as_integer("flags", flags)
+        self._status.flags = as_integer("flags", flags)
 
     def clear_flags(self) -> None:
         """Lower every flag."""
-        self._flags = 0
+        self._status.flags = 0
 
     @property
     def traps(self) -> Flags:
@@ -159,6 +168,20 @@ class Context(Operations, Reductions):
                 f"use one of {', '.join([*choices, 'seed'])}"
             )
         return Context(**(choices | changes))
+
+    def in_format(self, fmt: Format) -> Context:
+        """This context in another format: flags, counts and random bits are one and the same.
+
+        >>> from fpsim.formats import BFLOAT16, BINARY16
+        >>> half = Context(BINARY16, rounding="SR")
+        >>> x = half.in_format(BFLOAT16).array([0.1]); half.flags, half.operation
+        (<Flags.INEXACT: 1>, 1)
+        """
+        if fmt == self.format:
+            return self
+        other = self.replace(format=fmt)
+        other._status, other.counts, other.clock = self._status, self.counts, self.clock
+        return other
 
     def spawn(self, k: int) -> Context:
         """The k-th child: the same choices, independent random bits."""
@@ -287,14 +310,14 @@ class Context(Operations, Reductions):
             values, flags = self._watched(name, operands, compute, target)
         else:
             values, flags = compute(target, None)
-        self._flags |= flags
+        self._status.flags |= flags
         return out if isinstance(out, Array) else Array(values, self)
 
     def raise_flags(self, name: str, marks: NDArray[np.uint8], operands: list[Carrier]) -> None:
         if self.settings.native:
             return
         flags = fold(marks)
-        self._flags |= flags
+        self._status.flags |= flags
         if flags & self._traps:
             raise self._trap(name, flags, marks, operands)
 

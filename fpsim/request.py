@@ -80,8 +80,7 @@ def _check_inputs(unit: MatrixUnit, operands: dict[str, Array]) -> None:
 
 def _result_context(unit: MatrixUnit, left: Array, context: Context | None) -> Context:
     if context is None:
-        same = left.format == unit.partials
-        return left.context if same else left.context.replace(format=unit.partials)
+        return left.context.in_format(unit.partials)
     if unit.partials.precision < context.format.precision:
         raise ValueError(
             f"partials={unit.partials} are narrower than the result in {context.format}; "

@@ -93,6 +93,24 @@ def test_conversions_round_in_the_target(x: fp.Array) -> None:
     assert float(wide.to(fp.Context(fp.BINARY16, rounding="RTZ"))[0]) == 1.0
 
 
+def test_a_conversion_is_an_operation_of_the_context_it_starts_from() -> None:
+    context = fp.Context(fp.BINARY32, rounding=fp.SR(8), seed=3, count=True)
+    half = fp.Context(fp.BINARY16, rounding=fp.SR(8), seed=3)
+    x = context.wrap(np.full(512, 1.0 + 2.0**-11, np.float32))
+    for k in range(1, 4):
+        y = x.to(fp.BINARY16)
+        assert np.array_equal(y.values, half.convert(x).values)
+        assert context.operation == y.context.operation == k
+    assert context.flags == y.context.flags == fp.Flags.INEXACT
+    assert context.counts is not None
+    assert context.counts["", "convert"]["INEXACT"] == 3 * 512
+    context.traps = fp.Flags.INEXACT
+    context.clear_flags()
+    with pytest.raises(fp.FloatingPointTrap):
+        x.to(fp.BINARY16)
+    assert (context.flags, context.operation) == (fp.Flags.INEXACT, 3)
+
+
 @pytest.mark.parametrize("question", [np.isnan, np.isfinite, np.isinf, np.signbit])
 def test_questions_go_to_the_values(question: np.ufunc, x: fp.Array) -> None:
     assert np.array_equal(question(x), question(x.values))

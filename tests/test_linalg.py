@@ -116,6 +116,14 @@ def test_the_result_context_keeps_the_flags():
     assert got.context is context
 
 
+def test_a_product_in_the_partials_format_belongs_to_the_context_of_its_left_operand():
+    context = fp.Context(fp.BINARY16, rounding=fp.SR(4))
+    big = context.wrap(np.array([[np.inf, -np.inf]], np.float32))
+    wide = matmul(big, context.wrap(np.ones((2, 1), np.float32)), "AMP_F16_F32")
+    assert wide.format == fp.BINARY32
+    assert context.flags == wide.context.flags == fp.Flags.INVALID
+
+
 def test_a_trap_publishes_nothing_and_names_the_first_output():
     context = fp.Context(fp.BINARY16, traps=fp.Flags.OVERFLOW, rounding=fp.SR(4), count=True)
     a, b = normal((5, 30)), normal((30, 9), 1)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -56,11 +55,9 @@ class MachineContext(Context):
             found = self._obeyed[control] = (Settings(self.format, **chosen), armed)
         self.settings, self.traps = found
 
-    def replace(self, **changes: Any) -> Context:
-        """Another format stays on the device; any other change leaves it."""
-        if changes.keys() == {"format"}:
-            return self.device.context(changes["format"])
-        return super().replace(**changes)
+    def in_format(self, fmt: Format) -> Context:
+        """The device's own: each format has its flags there, as `status` reads them apart."""
+        return self.device.context(fmt)
 
     def dump(self) -> str:
         """$FP_CTL and $FP_STS, as a tile exception prints them, and the tensor worked on."""
