@@ -70,6 +70,7 @@ def run(command: click.Command, arguments: Sequence[str], name: str) -> int:
     """Run a command of that name; errors are one line, and the exit status tells them apart."""
     try:
         status = command.main(list(arguments), prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         print(f"{name}: {error.format_message()}", file=sys.stderr)
         return 2
@@ -79,8 +80,9 @@ def run(command: click.Command, arguments: Sequence[str], name: str) -> int:
             raise error.__cause__ from None
         print(f"{name}: interrupted; what had finished is kept", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # The reader (head, less) has left: nothing more to say, also not at exit.
+    except (BrokenPipeError, SystemExit):
+        # The reader (head, less) has left, at which click exits: nothing more to say, also not at
+        # the end of the process.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return int(status or 0)

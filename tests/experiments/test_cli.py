@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -54,6 +55,16 @@ def test_help_and_lists_are_answered(capsys):
     assert "bfloat16" in out
     assert "V100_F16_F32" in out
     assert "AMP_F16_F32.exact" in out
+
+
+@pytest.mark.parametrize("buffering", [[], ["-u"]])
+def test_a_reader_who_has_left_is_no_error(buffering):
+    there, here = os.pipe()
+    os.close(there)
+    command = [sys.executable, *buffering, "-m", "experiments.cli", "list"]
+    done = subprocess.run(command, stdout=here, stderr=subprocess.PIPE)
+    os.close(here)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_help_imports_no_numerics():
