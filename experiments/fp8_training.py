@@ -7,6 +7,7 @@ FP32. The formats are those of the Mk2 with FP8; the choice of the scales is thi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from experiments import digits
@@ -50,7 +51,18 @@ def _study(quick: bool) -> Study:
 
 
 def run(quick: bool, seed: int) -> Result:
-    return _study(quick).run(quick, seed)
+    result = _study(quick).run(quick, seed)
+    return replace(result, answer=f"{_lost(result)} {result.answer}")
+
+
+def _lost(result: Result) -> str:
+    """What each way of training in quarters loses."""
+
+    def reached(name: str) -> float:
+        return 100 * float(result.column("accuracy", part="test", policy=name).mean())
+
+    lost = [f"{v.name}: {reached('FP32') - reached(v.name):.1f}" for v in VARIANTS[2:]]
+    return f"Points of test accuracy lost beside FP32: {'; '.join(lost)}."
 
 
 def plot(result: Result) -> Figure:

@@ -155,7 +155,7 @@ def _answer(rows: list[Row]) -> str:
     """Accuracy of each way, and where most results underflowed."""
     tested = [row for row in rows if row["part"] == "test"]
     names = dict.fromkeys(str(row["policy"]) for row in tested)
-    points = ", ".join(f"{name} {_points(tested, name)}" for name in names)
+    points = "; ".join(f"{name}: {_points(tested, name)}" for name in names)
     worst = max((row for row in rows if row["part"] == "exceptions"), key=_underflow)
     if not _underflow(worst):
         return f"Test accuracy: {points}. Nothing underflowed."

@@ -111,7 +111,7 @@ def plot_losses(axes: Axes, result: Result, looks: Looks, bands: Iterable[str] =
         epochs = sorted({int(str(row["epoch"])) for row in rows})
         each = np.array([[r["loss"] for r in rows if r["epoch"] == e] for e in epochs])
         marker = "o" if len(epochs) < 10 else ""
-        axes.plot(epochs, each.mean(axis=1), label=name, marker=marker, **look)
+        axes.plot(epochs, each.mean(axis=1), label=name, marker=marker, clip_on=False, **look)
         if name in bands:
             low, high = each.min(axis=1), each.max(axis=1)
             axes.fill_between(epochs, low, high, color=look["color"], alpha=0.12, linewidth=0)
@@ -146,7 +146,7 @@ def name_rows(axes: Axes, looks: Looks) -> None:
 
 def plot_exceptions(axes: Axes, result: Result, looks: Looks) -> None:
     """A table: layer and phase by variant, where anything was raised."""
-    from experiments.drawing import table
+    from experiments.drawing import table, text_height
 
     axes.set_title("Exceptions by layer and phase (first seed)")
     rows = result.select(part="exceptions")
@@ -157,9 +157,12 @@ def plot_exceptions(axes: Axes, result: Result, looks: Looks) -> None:
         found = {r["policy"]: r for r in rows if (r["layer"], r["phase"]) == (layer, phase)}
         cells.append([f"{layer}, {phase}", *(_cell(found.get(name)) for name in looks)])
     heads = ["", *(n.replace(", loss × ", ",\n× ").replace(" + SR", "\n+ SR") for n in looks)]
-    table(axes, heads, cells or [["nothing raised", *("" for _ in looks)]],
-          [0.24] + [0.76 / len(looks)] * len(looks), align="center", bottom=0.19)  # fmt: skip
-    axes.text(0, 0.02, NOTE, fontsize=8.5, transform=axes.transAxes)
+    lines = cells or [["nothing raised", *("" for _ in looks)]]
+    # A line of text takes about 0.06 of the panel; the note below needs 0.19.
+    bottom = max(0.19, 1 - 0.06 * sum(map(text_height, [heads, *lines])))
+    table(axes, heads, lines, [0.24] + [0.76 / len(looks)] * len(looks), align="center",
+          bottom=bottom)  # fmt: skip
+    axes.text(0, bottom - 0.03, NOTE, fontsize=8.5, va="top", transform=axes.transAxes)
 
 
 def _cell(row: Row | None) -> str:
