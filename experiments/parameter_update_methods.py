@@ -127,8 +127,8 @@ def plot(result: Result) -> Figure:
         name, look = variant.name, {"color": color, "linewidth": width, "label": variant.name}
         _line(gains, rates, [gained(result, name, rate) for rate in rates], look)
         _line(lost, rates, [result.column("lost", method=name, rate=rate) for rate in rates], look)
-    gains.set(title="Learnt, compared with FP32", xlabel="learning rate",
-              ylabel="loss taken off (% of what FP32 takes off)", ylim=(-15, 130))  # fmt: skip
+    gains.set(title="Learnt beside FP32; one point per seed", xlabel="learning rate",
+              ylabel="loss taken off (% of what FP32 takes off)", ylim=(-15, 118))  # fmt: skip
     lost.set(title="Updates without effect", xlabel="learning rate", ylim=(-3, 103),
              ylabel="share of the updates (%)")  # fmt: skip
     gains.legend(fontsize=9, loc="lower right")
