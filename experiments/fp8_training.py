@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from experiments import digits
-from experiments.result import Result
+from experiments.result import Result, summary
 from experiments.study import Study
 from experiments.training import Variant
 from ipu.feed.data import digits as images
@@ -56,13 +56,17 @@ def run(quick: bool, seed: int) -> Result:
 
 
 def _lost(result: Result) -> str:
-    """What each way of training in quarters loses."""
+    """What each way of training in quarters loses: mean and deviation over the seeds."""
 
-    def reached(name: str) -> float:
-        return 100 * float(result.column("accuracy", part="test", policy=name).mean())
+    def lost(name: str) -> str:
+        whole, other = (
+            result.column("accuracy", part="test", policy=policy) for policy in ("FP32", name)
+        )
+        mean, sd = summary(100 * (whole - other))
+        return f"{name}: {mean:.1f}" + (f" ± {sd:.1f}" if whole.size > 1 else "")
 
-    lost = [f"{v.name}: {reached('FP32') - reached(v.name):.1f}" for v in VARIANTS[2:]]
-    return f"Points of test accuracy lost beside FP32: {'; '.join(lost)}."
+    said = "; ".join(lost(variant.name) for variant in VARIANTS[2:])
+    return f"Points of test accuracy lost beside FP32: {said}."
 
 
 def plot(result: Result) -> Figure:

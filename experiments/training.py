@@ -118,7 +118,7 @@ def plot_losses(axes: Axes, result: Result, looks: Looks, bands: Iterable[str] =
     axes.set(title="Training loss" + (" (bands: all seeds)" if bands else ""), xlabel="epoch",
              ylabel="cross-entropy (nats)", xlim=(1, max(2, *epochs)))  # fmt: skip
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(fontsize=9, loc="lower left")
+    axes.legend(fontsize=9)
 
 
 def plot_accuracy(axes: Axes, result: Result, looks: Looks) -> None:
