@@ -1,4 +1,5 @@
-"""Hashes of what each kernel gives on 10^5 inputs, as a program: one JSON object on stdout.
+"""Hashes of what each kernel gives on 10^5 inputs, as a program: the processor that it is compiled
+for and the hashes as JSON on stdout.
 
 `tests.test_machine_independence` runs it on this processor and on a plain x86-64-v2.
 """
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
@@ -143,4 +145,5 @@ def everything_here(chosen: bool) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    json.dump(everything_here("full" in sys.argv), sys.stdout)
+    _, processor, features = cpu_target.target_context.codegen().magic_tuple()
+    json.dump([processor, features, everything_here("full" in sys.argv)], sys.stdout)

@@ -61,7 +61,9 @@ def plain() -> tuple[dict[str, str], Path]:
         "-m", "tests.machine", *(["full"] if reaches("full") else []),
         NUMBA_CPU_NAME=PLAIN, NUMBA_CPU_FEATURES=FEATURES, FPSIM_CACHE_DIR=str(folder),
     )  # fmt: skip
-    return json.loads(out), folder / "fpsim" / cache_folder().name
+    processor, features, hashes = json.loads(out)
+    assert (processor, features) == (PLAIN, FEATURES)
+    return hashes, folder / "fpsim" / cache_folder().name
 
 
 @pytest.mark.skipif(not X86, reason="this machine is no x86-64")
