@@ -115,7 +115,7 @@ def test_a_mean_that_is_off_is_not_called_unbiased(accumulated):
 def test_threads_do_not_show_in_the_sums():
     def sums():
         context = Context(BINARY16, rounding=SR(), seed=5)
-        *_, (_, totals) = running_sums(context, TERM, additions=50, lanes=5_000, label="")
+        *_, (_, totals) = running_sums(context, np.full(5_000, TERM), 50, "")
         return totals.tolist()
 
     assert on_threads(1, sums) == on_threads(2, sums) == on_threads(3, sums)
