@@ -17,6 +17,7 @@ import pytest
 from experiments import stochastic_accumulation, swamping
 from experiments.accumulate import running_sums
 from experiments.catalogue import find
+from experiments.drawing import to_png
 from experiments.stochastic_accumulation import ADDITIONS, TERM, exact_law, law_moments
 from fpsim import BINARY16, RNE, SR, Context
 from tests.threads import on_threads
@@ -56,6 +57,10 @@ def test_additions_stop_having_an_effect(swamped):
     assert abs(ends["FP16 + SR"][1] - EXPECTATION) < 5 * 0.0154
     assert "0.25" in swamped.answer
     assert "2181" in swamped.answer
+
+
+def test_the_figure_of_swamping_is_drawn(swamped):
+    assert to_png(swamping.plot(swamped))
 
 
 def ends_of(rounding, lanes, seed=0):

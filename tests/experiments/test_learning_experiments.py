@@ -15,6 +15,7 @@ from experiments import (
     running_loss,
     stable_statistics,
 )
+from experiments.drawing import to_png
 from fpsim import BINARY16, Context
 from ipu.learn.accumulate import Reduction
 from ipu.learn.loss_scale import DynamicLossScale
@@ -35,9 +36,20 @@ def test_totals_in_fp16_report_what_was_worked_out(loss, batches, reported):
     assert totals[-1, 0] == total
 
 
+def test_the_caption_of_running_loss_is_its_data_and_its_figure_is_drawn():
+    result = running_loss.run(quick=True, seed=0)
+    for row in result.select(part="case")[:2]:
+        assert f"{row['reported']:.3f}" in result.answer
+    assert to_png(running_loss.plot(result))
+
+
 @pytest.fixture(scope="module")
 def accumulated():
     return accumulation_dtype.run(quick=True, seed=0)
+
+
+def test_the_errors_of_accumulation_are_drawn(accumulated):
+    assert to_png(accumulation_dtype.plot(accumulated))
 
 
 def test_one_mini_batch_is_its_own_mean(accumulated):
