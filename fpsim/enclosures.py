@@ -2,8 +2,8 @@
 
 A value f(x) is enclosed by `high + low ± error`, where `low` holds what makes f(x) differ from a
 simple number near it: 1 + x for exp of a small x, x - x**3/3 for tanh. So a small `error` decides
-every rounding of such a value too. Where `error` is 0 the sum is the value itself, but for exp,
-which beyond ±700 no longer grows: no narrower format reaches that far.
+every rounding of such a value too. Where `error` is 0 the sum is the value itself, but for exp
+beyond ±700 and sigmoid below -700, which no longer change: no narrower format reaches that far.
 
 Only + - * / and exact scalings are used, so the numbers are the same on every machine: no platform
 library is called. Arguments are values of precision <= 26.
@@ -164,7 +164,9 @@ def _sigmoid(x: Wide) -> Enclosure:
     return Enclosure(
         np.where(low, e.high, high),
         np.where(low, e.low - whole * (whole / (1 + whole)), rest + half.low / 2),
-        np.where(low, whole * 2.0**-50, half.error / 2 + np.abs(rest) * 2.0**-52),
+        np.where(
+            low, whole * 2.0**-50 * (x > -_EXP_LIMIT), half.error / 2 + np.abs(rest) * 2.0**-52
+        ),
     )
 
 

@@ -142,6 +142,17 @@ def test_enclosures_hold_the_function(name):
         assert abs(miss) <= error[i]
 
 
+@pytest.mark.parametrize("name", ["exp", "sigmoid"])
+@pytest.mark.parametrize("rounding", [RNE, RTP, RTZ, SR(), SR(13), SR(20, "even")], ids=str)
+def test_far_below_every_format_no_digits_are_asked_for(name, rounding, monkeypatch):
+    monkeypatch.setattr(hard_cases, "to_odd", lambda name, x: pytest.fail(f"{name}({x}) is asked"))
+    x = -np.float32([701, 750, 6e4, 1e9, 1e35])
+    found = getattr(elementary, name)(Context(BINARY32, rounding=rounding).wrap(x))
+    expected = Context(BINARY32, rounding=rounding).array(np.full(x.shape, 2.0**-900))
+    np.testing.assert_array_equal(found.values, expected.values)
+    assert found.context.flags == expected.context.flags == Flags.UNDERFLOW | Flags.INEXACT
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_hard_cases_agree_with_the_enclosures(name, monkeypatch):
     """With an error of everything each element takes the long way."""
