@@ -157,8 +157,7 @@ class Context(Operations, Reductions):
         >>> Context(BINARY16).replace(rounding="RTZ")
         Context(binary16, rounding=RTZ)
         """
-        choices = self.settings.with_format(changes.get("format", self.format)).choices()
-        choices |= {"traps": self.traps, "count": self.counts is not None}
+        choices = self.settings.choices() | {"traps": self.traps, "count": self.counts is not None}
         if "seed" not in changes:
             choices["bits"] = self.source
         unknown = sorted(set(changes) - {*choices, "seed", "bits"})

@@ -457,6 +457,21 @@ def test_habits_of_a_format_do_not_follow_to_another() -> None:
     context = half().replace(format=fp.E4M3FN)
     assert context.settings.overflow == "nan"
     assert half(overflow="saturate").replace(format=fp.E4M3FN).settings.overflow == "saturate"
+    with pytest.raises(ValueError, match="'infinity' is not in e4m3fn"):
+        half(overflow="infinity").replace(format=fp.E4M3FN)
+
+
+@pytest.mark.parametrize("start", [fp.BINARY16, fp.BINARY64, fp.E4M3FN, fp.F143, fp.E2M1FN])
+@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.E4M3FN, fp.F143, fp.E2M1FN])
+@pytest.mark.parametrize("choice", [{}, {"overflow": "saturate"}, {"infinite_input": "saturate"}])
+def test_choices_made_later_are_those_made_at_once(
+    start: fp.Format, fmt: fp.Format, choice: dict[str, str]
+) -> None:
+    wanted = fp.Context(fmt, **choice).settings  # type: ignore[arg-type]
+    assert fp.Context(start).replace(format=fmt, **choice).settings == wanted
+    assert fp.Context(start).replace(format=fmt).replace(**choice).settings == wanted
+    if start != fp.BINARY64:
+        assert fp.Context(start, **choice).replace(format=fmt).settings == wanted  # type: ignore[arg-type]
 
 
 def test_flushed_operands_are_zeros_to_integers_too() -> None:
