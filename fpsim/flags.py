@@ -74,6 +74,10 @@ class FloatingPointTrap(FloatingPointError):  # noqa: N818  (named as decimal na
         values = ", ".join(map(_shown, self.operands))
         super().__init__(f"{operation} raised {names} at {index}: ({values})\n{dump}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What makes it again in another process; an exception's own would give its text alone."""
+        return type(self), (self.operation, self.flags, self.index, self.operands, self.dump)
+
 
 def _shown(operand: float | NDArray[Any]) -> str:
     if np.ndim(operand) == 0:
