@@ -312,13 +312,21 @@ class Context(Operations, Reductions):
         self._status.flags |= flags
         return out if isinstance(out, Array) else Array(values, self)
 
-    def raise_flags(self, name: str, marks: NDArray[np.uint8], operands: list[Carrier]) -> None:
+    def raise_flags(
+        self,
+        name: str,
+        marks: NDArray[np.uint8],
+        operands: list[Carrier],
+        values: Carrier | None = None,
+    ) -> None:
         if self.settings.native:
             return
         flags = fold(marks)
         self._status.flags |= flags
         if flags & self._traps:
             raise self._trap(name, flags, marks, operands)
+        if self.counts is not None:
+            self.counts.add(name, values, marks, self.format)
 
     def _watched(
         self, name: str, operands: list[Carrier], compute: Compute, target: Any
@@ -329,9 +337,7 @@ class Context(Operations, Reductions):
             check_out(target, shape, self.format.carrier, operands)
         marks = np.zeros(shape, np.uint8)
         values, _ = compute(None, marks)
-        self.raise_flags(name, marks, operands)
-        if self.counts is not None:
-            self.counts.add(name, values, marks, self.format)
+        self.raise_flags(name, marks, operands, values)
         if target is not None:
             target[...] = values
             values = target

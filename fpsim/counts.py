@@ -22,7 +22,8 @@ class Counts(dict[tuple[str, str], Counter[str]]):
     """Per tensor and operation: results, zeros, subnormals, and each flag by its name.
 
     Zeros and subnormals are results, exact ones too; a flag counts the elements that raised it.
-    Operations count under the name that `tensor` has when they run.
+    Truth values and integers are results that are neither. Operations count under the name that
+    `tensor` has when they run.
 
     >>> import fpsim as fp
     >>> half = fp.Context(fp.BINARY16, count=True)
@@ -37,18 +38,19 @@ class Counts(dict[tuple[str, str], Counter[str]]):
         self.tensor = ""
 
     def add(
-        self, operation: str, values: NDArray[Any], marks: NDArray[np.uint8], fmt: Format
+        self, operation: str, values: NDArray[Any] | None, marks: NDArray[np.uint8], fmt: Format
     ) -> None:
-        """Count one operation's results and the flags of its elements."""
+        """Count one operation's results (`values`, if they are of the format) and their flags."""
         key = (self.tensor, operation)
         row = self.get(key)
         if row is None:
             row = self[key] = Counter()
-        zeros = values.size - int(np.count_nonzero(values))
-        small = int(np.count_nonzero(np.abs(values) < fmt.smallest_normal))
-        row["results"] += values.size
-        row["zeros"] += zeros
-        row["subnormals"] += small - zeros
+        row["results"] += marks.size
+        if values is not None:
+            zeros = values.size - int(np.count_nonzero(values))
+            small = int(np.count_nonzero(np.abs(values) < fmt.smallest_normal))
+            row["zeros"] += zeros
+            row["subnormals"] += small - zeros
         combinations = np.bincount(marks.reshape(-1), minlength=len(_CONTAINS))
         for name, n in zip(_NAMES, (combinations @ _CONTAINS).tolist(), strict=True):
             row[name] += n

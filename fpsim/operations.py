@@ -67,8 +67,14 @@ class Operations(ABC):
         """Run a computation, fold its flags, and let the result be seen unless a trap fires."""
 
     @abstractmethod
-    def raise_flags(self, name: str, marks: NDArray[np.uint8], operands: list[Carrier]) -> None:
-        """Fold the flags of a result that is no Array; raises where a trap is armed."""
+    def raise_flags(
+        self,
+        name: str,
+        marks: NDArray[np.uint8],
+        operands: list[Carrier],
+        values: Carrier | None = None,
+    ) -> None:
+        """Fold and count the flags of a result; raises where a trap is armed."""
 
     def add(self, x: Operand, y: Operand, out: Out = None) -> Array:
         """x + y, rounded once.

@@ -7,6 +7,7 @@ memory, chunks and threads never show in a result).
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -288,6 +289,15 @@ def test_a_trap_publishes_nothing_and_names_the_first_guilty_element() -> None:
     assert fp.Flags.OVERFLOW in context.flags
 
 
+def test_a_trap_passes_between_processes() -> None:
+    context = half(traps=fp.Flags.DIVBYZERO)
+    with pytest.raises(fp.FloatingPointTrap) as caught:
+        context.divide(1.0, context.zeros(2))
+    trap = pickle.loads(pickle.dumps(caught.value))
+    assert str(trap) == str(caught.value)
+    assert (trap.flags, trap.index, trap.operands) == (fp.Flags.DIVBYZERO, (0,), (1.0, 0.0))
+
+
 def test_comparisons_trap_too() -> None:
     context = half(traps=fp.Flags.INVALID)
     with pytest.raises(fp.FloatingPointTrap, match="less raised INVALID"):
@@ -305,6 +315,20 @@ def test_counts_tell_flags_zeros_and_subnormals_of_each_operation() -> None:
     assert context.counts["", "convert"]["zeros"] == 1
     assert context.counts["", "convert"]["subnormals"] == 1
     assert context.counts["", "multiply"]["results"] == 4
+
+
+def test_comparisons_and_integers_are_counted_without_zeros_and_subnormals() -> None:
+    context = half(count=True)
+    x = context.array([0.0, 2.0**-20, 1.5, float("nan")])
+    assert context.counts is not None
+    context.less(x, 1.0)
+    context.to_integers(x, np.int32)
+    assert +context.counts["", "less"] == {"results": 4, "INVALID": 1}
+    assert +context.counts["", "to_integers"] == {"results": 4, "INVALID": 1, "INEXACT": 2}
+    context.traps = fp.Flags.INVALID
+    with pytest.raises(fp.FloatingPointTrap):
+        context.less(x, 1.0)
+    assert context.counts["", "less"]["results"] == 4
 
 
 # Random bits ----------------------------------------------------------------------------------
