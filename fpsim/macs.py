@@ -18,8 +18,15 @@ from fpsim.arithmetic import Carrier
 from fpsim.flags import Flags
 from fpsim.formats import BINARY32
 from fpsim.kernels.direction import HAS_STATUS
-from fpsim.kernels.gemm_macs import INFINITE, LOOK_FOR_ALL, NAN, ROWS
 from fpsim.kernels.lane_math import HAS_FMA
+from fpsim.kernels.mac_results import (
+    INFINITE,
+    LOOK_FOR_ALL,
+    LOOK_FOR_NONE,
+    LOOK_FOR_OVERFLOW,
+    NAN,
+    ROWS,
+)
 from fpsim.mac_calls import Bits, Call, deterministic_call, native_call, random_call
 from fpsim.mac_range import DIRECTIONS, Product, find_lane, measure
 from fpsim.parallel import run_blocks
@@ -79,12 +86,18 @@ def _run_staged(product: Product, call: Call, known: Flags) -> tuple[Carrier, in
     flags, first, size = int(product.certain), 0, ROWS
     possible = product.possible & ~known
     while first < rows:
-        unknown = possible & ~Flags(flags & _SEEN)
-        watched = LOOK_FOR_ALL if unknown & ~Flags.OVERFLOW else int(bool(unknown))
-        last = min(rows, first + size) if watched else rows
+        watched = _watched(possible & ~Flags(flags & _SEEN))
+        last = rows if watched == LOOK_FOR_NONE else min(rows, first + size)
         flags |= run_blocks(partial(call, out, watched=watched), first, last, smallest, ROWS)
         first, size = last, 4 * size
     return out, _as_flags(product, flags)
+
+
+def _watched(unknown: Flags) -> int:
+    """What has to be looked for to know these flags."""
+    if not unknown:
+        return LOOK_FOR_NONE
+    return LOOK_FOR_OVERFLOW if unknown == Flags.OVERFLOW else LOOK_FOR_ALL
 
 
 def _as_flags(product: Product, seen: int) -> int:
@@ -112,7 +125,7 @@ def _is_native(settings: Settings, fused: bool) -> bool:
 def _run_native(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> tuple[Carrier, int]:
     """binary32 by the processor's own operations and flags."""
     out = np.empty((len(a), b.shape[1]), np.float32)
-    call = partial(native_call(settings, fused, a, b), out, watched=0)
+    call = partial(native_call(settings, fused, a, b), out, watched=LOOK_FOR_NONE)
     raised = run_blocks(call, 0, len(a), max(ROWS, _SMALLEST // b.size), ROWS) >> 8
     flags = Flags.NONE
     for i, flag in enumerate(_NATIVE_FLAGS):

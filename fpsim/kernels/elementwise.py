@@ -36,7 +36,7 @@ from fpsim.kernels.memory import (
     load_word,
     pointer,
     room,
-    store_byte,
+    store_low,
     stream_float,
 )
 from fpsim.kernels.philox import GROUP_HALF, fill_words
@@ -202,7 +202,7 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, ru
     stream_float(out, oi, bits, streaming)
     if flags == FLAGS_EACH:
         mark = select(changed != 0, select(tiny, none + 3, none + 1), none) | raised
-        store_byte(marks, mi, select(over, mark | 5, mark))
+        store_low(marks, mi, select(over, mark | 5, mark))
     if flags == FLAGS_NONE:
         return seen
     return (

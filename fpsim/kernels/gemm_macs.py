@@ -1,8 +1,7 @@
 """Products rounded after every multiplication and addition by a deterministic mode.
 
 Four rows by two vectors of columns stay in registers while their terms pass. The caller guarantees
-finite operands and exact products (see `fpsim.mac_range`). Overflow is looked for where `checked`,
-flags where `watched`, so that neither costs anything once it is known.
+finite operands and exact products (see `fpsim.mac_range`).
 
 Source    docs/semantics.md §4.
 """
@@ -13,53 +12,27 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from numba import njit
-
-from fpsim.kernels.compiling import INLINE, compiled
+from fpsim.kernels.compiling import compiled
 from fpsim.kernels.direction import raised, set_direction
 from fpsim.kernels.exact import sum_to_odd
 from fpsim.kernels.formula import formula
 from fpsim.kernels.lane_math import fused, spread_item
-from fpsim.kernels.lanes import (
-    any_lane,
-    as_bits,
-    as_float,
-    infinity_like,
-    is_nan,
-    select,
-    sign_like,
-    umax,
-    width_of,
+from fpsim.kernels.lanes import as_float, umax, width_of
+from fpsim.kernels.mac_results import (
+    GROUP,
+    LOOK_FOR_ALL,
+    ROWS,
+    look,
+    look_beyond,
+    put_result,
+    report,
 )
-from fpsim.kernels.macs import beyond, not_sum, round_product, round_sum, spread_macs, with_odd
-from fpsim.kernels.memory import copy_item, load_float, pointer, room, store_float
+from fpsim.kernels.macs import not_sum, round_product, round_sum, spread_macs, with_odd
+from fpsim.kernels.memory import load_float, pointer, room
 from fpsim.kernels.round import RNE
+from fpsim.kernels.tile_memory import keep
 
-__all__ = [
-    "INEXACT",
-    "INFINITE",
-    "LOOK_FOR_ALL",
-    "LOOK_FOR_NONE",
-    "LOOK_FOR_OVERFLOW",
-    "NAN",
-    "OVERFLOW",
-    "ROWS",
-    "UNDERFLOW",
-    "MacVariant",
-    "keep_rows",
-    "mac_kernel",
-]
-
-ROWS = 4
-
-#: Operand elements of a group of rows.
-_GROUP = 1 << 16
-
-#: What a kernel reports: flags, and whether infinities and NaN are among the results.
-INEXACT, UNDERFLOW, OVERFLOW, INFINITE, NAN = 1, 2, 4, 32, 64
-
-#: Which flags are looked for.
-LOOK_FOR_NONE, LOOK_FOR_OVERFLOW, LOOK_FOR_ALL = range(3)
+__all__ = ["MacVariant", "mac_kernel"]
 
 
 class MacVariant(NamedTuple):
@@ -74,37 +47,21 @@ class MacVariant(NamedTuple):
     has_fma: bool
 
 
-def _look(x, result, lost, rule, seen):  # type: ignore[no-untyped-def]
-    """What was seen so far: inexact results, and tiny ones among them."""
-    some, tiny, over = seen
-    changed = (result != x) | lost
-    inside = (x < as_float(rule.tiny_pos)) & (x > as_float(rule.tiny_neg))
-    return some | changed, tiny | (changed & inside), over
-
-
-def _edge(watched, x, result, rule, seen):  # type: ignore[no-untyped-def]
-    some, tiny, over = seen
-    large, result = beyond(x, result, rule)
-    if watched:
-        over = over | large
-    return result, (some, tiny, over)
-
-
 def _separate(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
     """acc = fl(acc + fl(x y)), and what was seen so far."""
     mode, checked, watched = what
     product = x * y
     p = round_product(mode, product, rule)
     if watched == LOOK_FOR_ALL:
-        seen = _look(product, p, product != product, rule, seen)
+        seen = look(product, p, product != product, rule, seen)
     if checked:
-        p, seen = _edge(watched, product, p, rule, seen)
+        p, seen = look_beyond(watched, product, p, rule, seen)
     total = with_odd(mode, acc + p, acc, p)
     result = round_sum(mode, total, rule)
     if watched == LOOK_FOR_ALL:
-        seen = _look(total, result, not_sum(total, acc, p), rule, seen)
+        seen = look(total, result, not_sum(total, acc, p), rule, seen)
     if checked:
-        result, seen = _edge(watched, total, result, rule, seen)
+        result, seen = look_beyond(watched, total, result, rule, seen)
     return result, seen
 
 
@@ -120,9 +77,9 @@ def _fused(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
         lost = not_sum(total, acc, product)
     result = round_product(mode, total, rule)
     if watched == LOOK_FOR_ALL:
-        seen = _look(total, result, lost, rule, seen)
+        seen = look(total, result, lost, rule, seen)
     if checked:
-        result, seen = _edge(watched, total, result, rule, seen)
+        result, seen = look_beyond(watched, total, result, rule, seen)
     return result, seen
 
 
@@ -148,37 +105,13 @@ def _terms(what, c, a, x, u, v, rule, seen):  # type: ignore[no-untyped-def]
     return tuple(found), seen
 
 
-def _result(tile, i, acc, checked, rule):  # type: ignore[no-untyped-def]
-    """A vector of results into a tile: NaN canonical, zeros of the format; their magnitudes."""
-    bits = as_bits(acc)
-    bits = select((bits & ~sign_like(bits)) == 0, bits & rule.zero, bits)
-    if checked:
-        bits = select(is_nan(acc), rule.nan, bits)
-    store_float(tile, i * 512 // width_of(bits), bits)
-    return as_bits(acc) & ~sign_like(bits)
-
-
 @formula
 def _results(tile, c, checked, rule):  # type: ignore[no-untyped-def]
     """Eight vectors of results; the largest magnitude of each lane."""
     top = rule.step ^ rule.step
     for i, acc in enumerate(c):
-        top = umax(top, _result(tile, i, acc, checked, rule))
+        top = umax(top, put_result(tile, i * 512 // width_of(top), acc, checked, rule))
     return top
-
-
-@njit(**INLINE)  # type: ignore[misc]
-def keep_rows(out, first, stride, tile, m, n, none):  # type: ignore[no-untyped-def]
-    """m rows of n results from a tile of two vectors of columns."""
-    lanes = 512 // width_of(none)
-    for r in range(m):
-        for c in range(0, 2 * lanes, lanes):
-            if n >= c + lanes:
-                x = load_float(tile, r * 2 * lanes + c, none)
-                store_float(out, first + r * stride + c, as_bits(x))
-                continue
-            for i in range(c, min(n, c + lanes)):
-                copy_item(out, first + r * stride + i, tile, r * 2 * lanes + i)
 
 
 @cache
@@ -204,7 +137,7 @@ def mac_kernel(variant: MacVariant) -> Any:
         seen, top = (never, never, never), none
         start = as_float(rule.start)
         blocks = (rows + ROWS - 1) // ROWS
-        group = max(1, _GROUP // (depth * ROWS))
+        group = max(1, GROUP // (depth * ROWS))
         set_direction(DIRECTION)
         for turn in range((blocks + group - 1) // group * b.shape[0]):
             panel, begin = turn % b.shape[0], turn // b.shape[0] * group
@@ -222,11 +155,7 @@ def mac_kernel(variant: MacVariant) -> Any:
                     )
                 top = umax(top, _results(tile, c, CHECKED or NATIVE, rule))
                 m, n = min(ROWS, rows - i), min(wide, columns - panel * wide)
-                keep_rows(po, i * columns + panel * wide, columns, tile, m, n, none)
-        flags = raised() << 8
-        some, tiny, over = seen
-        flags |= any_lane(some) * INEXACT + any_lane(tiny) * UNDERFLOW + any_lane(over) * OVERFLOW
-        infinity = infinity_like(none)
-        return flags + any_lane(top > infinity) * NAN + any_lane(top == infinity) * INFINITE
+                keep(po, tile, i * columns + panel * wide, columns, m, n, wide, none)
+        return (raised() << 8) + report(seen, top)
 
     return loop

@@ -18,42 +18,26 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.direction import ZERO, set_direction
 from fpsim.kernels.formula import formula
-from fpsim.kernels.gemm_macs import (
-    INEXACT,
-    INFINITE,
-    LOOK_FOR_ALL,
-    NAN,
-    OVERFLOW,
-    ROWS,
-    UNDERFLOW,
-    keep_rows,
-)
 from fpsim.kernels.lane_math import fused, spread_item
-from fpsim.kernels.lanes import (
-    any_lane,
-    as_bits,
-    as_float,
-    infinity_like,
-    is_nan,
-    select,
-    sign_like,
-    umax,
-    umin,
-    width_of,
+from fpsim.kernels.lanes import as_bits, as_float, select, sign_like, umax, umin, width_of
+from fpsim.kernels.mac_results import (
+    GROUP,
+    LOOK_FOR_ALL,
+    ROWS,
+    look,
+    look_beyond,
+    put_result,
+    report,
 )
-from fpsim.kernels.macs import beyond, not_sum
+from fpsim.kernels.macs import not_sum
 from fpsim.kernels.memory import load_float, load_word, pointer, room, splat_item, store_float
 from fpsim.kernels.sums import place_words
+from fpsim.kernels.tile_memory import keep
 
 __all__ = ["FIELDS", "RandomRule", "RandomVariant", "random_kernel"]
-
-#: Operand elements of a group of rows.
-_GROUP = 1 << 16
 
 
 class RandomRule(NamedTuple):
@@ -65,14 +49,15 @@ class RandomRule(NamedTuple):
     quantum: int  # the smallest subnormal number
     whole: int  # 2**(digits of the lane - 1) quanta …
     whole_and_one: int  # … and one more
-    normal: int  # the smallest normal number
-    field: int  # its exponent field, as a number
+    field: int  # exponent field of the smallest normal number, as a number
     random_bits: int  # r of normal results …
     random_most: int  # … and at most, below them
     over_pos: int  # above the largest number
     over_neg: int
     value_pos: int  # what that becomes
     value_neg: int
+    tiny_pos: int  # the smallest normal number, …
+    tiny_neg: int  # … and the largest negative one
     nan: int  # the NaN of results
     zero: int  # bits kept of a zero result
 
@@ -118,7 +103,7 @@ def _round(small, more, x, word, rule):  # type: ignore[no-untyped-def]
         sign = bits & sign_like(bits)
         size = bits ^ sign
         low = _below_normal(more, size, word, random, rule)
-        rounded = select(size < rule.normal, low | sign, rounded)
+        rounded = select(size < rule.tiny_pos, low | sign, rounded)
     return as_float(rounded)
 
 
@@ -126,22 +111,6 @@ def _word(words, i, like):  # type: ignore[no-untyped-def]
     """Random words of a vector, R at the top of the lanes."""
     word = load_word(words, i, like)
     return word << 32 if width_of(like) == 64 else word
-
-
-def _look(x, result, lost, rule, seen):  # type: ignore[no-untyped-def]
-    """What was seen so far: inexact results, and tiny ones among them."""
-    some, tiny, over = seen
-    changed = (result != x) | lost
-    normal = as_float(rule.normal)
-    return some | changed, tiny | (changed & (x < normal) & (x > 0.0 - normal)), over
-
-
-def _edge(watched, result, rule, seen):  # type: ignore[no-untyped-def]
-    some, tiny, over = seen
-    large, result = beyond(result, result, rule)
-    if watched:
-        over = over | large
-    return result, (some, tiny, over)
 
 
 @formula
@@ -154,30 +123,21 @@ def _term(what, acc, x, y, words, at, rule, seen):  # type: ignore[no-untyped-de
         total = fused(x, y, acc) if has_fma else product + acc
         result = _round(small, more, total, _word(words, at[0], rule.kept), rule)
         if watched == LOOK_FOR_ALL:
-            seen = _look(total, result, not_sum(total, acc, product), rule, seen)
+            seen = look(total, result, not_sum(total, acc, product), rule, seen)
     else:
         rounded = _round(small, more, product, _word(words, at[0], rule.kept), rule)
         if watched == LOOK_FOR_ALL:
-            seen = _look(product, rounded, never, rule, seen)
+            seen = look(product, rounded, never, rule, seen)
         if checked:
-            rounded, seen = _edge(watched, rounded, rule, seen)
+            rounded, seen = look_beyond(watched, rounded, rounded, rule, seen)
         total = acc + rounded
         # Sums below the smallest normal number are exact.
         result = _round(False, False, total, _word(words, at[1], rule.kept), rule)
         if watched == LOOK_FOR_ALL:
-            seen = _look(total, result, not_sum(total, acc, rounded), rule, seen)
+            seen = look(total, result, not_sum(total, acc, rounded), rule, seen)
     if checked:
-        result, seen = _edge(watched, result, rule, seen)
+        result, seen = look_beyond(watched, result, result, rule, seen)
     return result, seen
-
-
-@formula
-def _keep(tile, i, acc, rule):  # type: ignore[no-untyped-def]
-    """A vector of results into a tile: NaN canonical, zeros of the format; their magnitudes."""
-    bits = as_bits(acc)
-    bits = select((bits & ~sign_like(bits)) == 0, bits & rule.zero, bits)
-    store_float(tile, i, select(is_nan(acc), rule.nan, bits))
-    return as_bits(acc) & ~sign_like(bits)
 
 
 @cache
@@ -208,7 +168,7 @@ def random_kernel(variant: RandomVariant) -> Any:
         never = none != none
         seen, top = (never, never, never), none
         blocks = (rows + ROWS - 1) // ROWS
-        group = max(1, _GROUP // (depth * ROWS))
+        group = max(1, GROUP // (depth * ROWS))
         set_direction(ZERO)
         for turn in range((blocks + group - 1) // group * b.shape[0]):
             panel, begin = turn % b.shape[0], turn // b.shape[0] * group
@@ -240,12 +200,8 @@ def random_kernel(variant: RandomVariant) -> Any:
                         store_float(tile, r * wide + lanes, as_bits(d))
                 for r in range(2 * m):
                     x = load_float(tile, r * lanes, none)
-                    top = umax(top, _keep(results, r * lanes, x, rule))
-                keep_rows(po, block * ROWS * columns + panel * wide, columns, results, m, n, none)
-        some, tiny, over = seen
-        flags = any_lane(some) * INEXACT + any_lane(tiny) * UNDERFLOW + any_lane(over) * OVERFLOW
-        infinity = infinity_like(none)
-        flags += any_lane(top > infinity) * NAN + any_lane(top == infinity) * INFINITE
-        return np.int64(flags)
+                    top = umax(top, put_result(results, r * lanes, x, True, rule))
+                keep(po, results, block * ROWS * columns + panel * wide, columns, m, n, wide, none)
+        return report(seen, top)
 
     return loop

@@ -16,7 +16,7 @@ from fpsim.kernels.lanes import Lanes, broadcast
 
 __all__ = [
     "copy_item", "copy_items", "load", "load_float", "load_raw", "load_word", "pointer", "room",
-    "splat_item", "store", "store_byte", "store_float", "store_low", "stream_float",
+    "splat_item", "store", "store_float", "store_low", "stream_float",
 ]  # fmt: skip
 
 
@@ -167,10 +167,6 @@ def store_low(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
         return context.get_constant(types.int64, 0)
 
     return types.int64(array, types.intp, value), codegen
-
-
-#: Flags of elements are bytes.
-store_byte = store_low
 
 
 @instruction

@@ -15,7 +15,7 @@ import numpy as np
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.formula import formula
 from fpsim.kernels.lanes import U32, as_bits, or_lanes, select, splat, umax, umin
-from fpsim.kernels.memory import load_float, pointer, store_byte, store_float
+from fpsim.kernels.memory import load_float, pointer, store_float, store_low
 
 __all__ = ["LANES", "outer_sums"]
 
@@ -73,5 +73,5 @@ def outer_sums(values, sums, marks):  # type: ignore[no-untyped-def]
                 s, lost, least = _step(s, x, lost, least)
             strange = strange | _strange(s, lost, least)
             store_float(all_sums, end, s)
-            store_byte(all_marks, end, _inexact(lost))
+            store_low(all_marks, end, _inexact(lost))
     return np.int64(or_lanes(strange))

@@ -27,7 +27,7 @@ from fpsim.kernels.lanes import (
     umax,
     width_of,
 )
-from fpsim.kernels.memory import load, load_float, load_word, store, store_byte, store_float
+from fpsim.kernels.memory import load, load_float, load_word, store, store_float, store_low
 from fpsim.kernels.philox import philox
 from fpsim.kernels.round import (
     RNE,
@@ -179,7 +179,7 @@ def store_kernel(mode: int, low: bool, residual: int) -> Any:
         for i in range(0, whole, lanes):
             flags = _step(what, values, i, words, rule)
             raised = raised | flags
-            store_byte(room_marks, 0, flags)
+            store_low(room_marks, 0, flags)
             for lane in range(lanes):
                 marks[i + lane] |= room_marks[lane]
         if whole < n:
@@ -190,7 +190,7 @@ def store_kernel(mode: int, low: bool, residual: int) -> Any:
             for i in range(0, 16, lanes):
                 flags = _step(what, room, i, room_words, rule)
                 raised = raised | flags
-                store_byte(room_marks, i, flags)
+                store_low(room_marks, i, flags)
             for lane in range(n - whole):
                 values[whole + lane] = room[lane]
                 marks[whole + lane] |= room_marks[lane]

@@ -37,17 +37,17 @@ def fetch(tile, array, first, stride, m, n, none):  # type: ignore[no-untyped-de
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def keep(array, tile, first, stride, m, n, none):  # type: ignore[no-untyped-def]
-    """The other way."""
+def keep(array, tile, first, stride, m, n, wide, none):  # type: ignore[no-untyped-def]
+    """The other way, from a tile of so many columns."""
     lanes = 512 // width_of(none)
     for r in range(m):
-        for c in range(0, COLUMNS, lanes):
+        for c in range(0, wide, lanes):
             if n >= c + lanes:
-                x = load_float(tile, r * COLUMNS + c, none)
+                x = load_float(tile, r * wide + c, none)
                 store_float(array, first + r * stride + c, as_bits(x))
                 continue
             for i in range(c, min(n, c + lanes)):
-                copy_item(array, first + r * stride + i, tile, r * COLUMNS + i)
+                copy_item(array, first + r * stride + i, tile, r * wide + i)
 
 
 @formula

@@ -44,8 +44,8 @@ from fpsim.kernels.memory import (
     pointer,
     room,
     splat_item,
-    store_byte,
     store_float,
+    store_low,
 )
 from fpsim.kernels.round import SR, SR_EQUAL
 from fpsim.kernels.rule import spread
@@ -99,6 +99,21 @@ class TileVariant(NamedTuple):
     has_fma: bool
 
 
+#: How a call of each kind works: the short way, and the one that is always right.
+_SHORT = {WINDOW_64: calls_64, WINDOW_32: calls_32, EXACT: short_calls, FUSED: fused_terms}
+_LONG = {WINDOW_64: calls_64, WINDOW_32: any_calls_32, EXACT: long_calls}
+
+
+@formula
+def _short_call(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    return _SHORT[what[0]](what[1:], c, a, x, o, b, y, numbers)
+
+
+@formula
+def _long_call(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    return _LONG[what[0]](what[1:], c, a, x, o, b, y, numbers)
+
+
 @formula
 def _store_ordinary(how, c, seen, words, w, rule):  # type: ignore[no-untyped-def]
     """Partials rounded where they cannot overflow, and the largest exponent field so far.
@@ -131,25 +146,32 @@ def _store_any(how, tile, marks, words, w, rule):  # type: ignore[no-untyped-def
             word = load_word(words, w + i // COLUMNS * 128 + i % COLUMNS, bits)
         bits, flags = store_lanes(how[:3], bits, word, rule)
         store_float(tile, i, bits)
-        store_byte(marks, i, load_word(marks, i, bits) | flags)
+        store_low(marks, i, load_word(marks, i, bits) | flags)
         merged = merged | flags
     return merged
 
 
 @njit(**INLINE)  # type: ignore[misc]
-def _draw(drawn, made, words, number, m, n, place):  # type: ignore[no-untyped-def]
-    """Random words of the rows of a tile, at the places that share a counter with this one."""
+def _words_of(drawn, made, words, number, m, n, place, start):  # type: ignore[no-untyped-def]
+    """Where in `made` the random words of a pass begin, its place given.
+
+    Those of the rows of a tile are made together for all places that share a counter: at the first
+    one of these, and at the `start`.
+    """
     given, places, wide, stride, seed, operation = words
     count = 4 if drawn[1] else 8
-    for r in range(m):
-        first = number + r * stride
-        if drawn[0]:
-            for i in range(min(count, places - place)):
-                for c in range(n):
-                    at = (place + i) * wide + first + c
-                    copy_item(made, r * 128 + i * COLUMNS + c, given, at)
-        else:
-            place_words(made, r * 128, first, place // count, seed, operation, drawn[1])
+    within = place % count
+    if start or within == 0:
+        for r in range(m):
+            first = number + r * stride
+            if drawn[0]:
+                for i in range(min(count, places - place + within)):
+                    for c in range(n):
+                        at = (place - within + i) * wide + first + c
+                        copy_item(made, r * 128 + i * COLUMNS + c, given, at)
+            else:
+                place_words(made, r * 128, first, place // count, seed, operation, drawn[1])
+    return within * COLUMNS
 
 
 @cache
@@ -165,7 +187,7 @@ def tile_kernel(variant: TileVariant) -> Any:
             (0, 0), first place; constants of the stores; numbers of the unit calls
     """
     KIND, TERMS, CALLS, GUARD, STORE, MODE, RESIDUAL, GIVEN, WIDE, QUIET, ROUNDING, FMA = variant
-    PASS, COUNT = TERMS * CALLS, 4 if WIDE else 8
+    PASS = TERMS * CALLS
     ROUNDED, FLAGGED, WATCHED = (bool(GUARD & x) for x in (PARTIALS, FLAG, SUMS))
     OPEN = not ROUNDED and not FLAGGED
     RANDOM = bool(STORE) and MODE in (SR, SR_EQUAL)
@@ -179,7 +201,7 @@ def tile_kernel(variant: TileVariant) -> Any:
     @compiled
     def loop(left, right, out, marks, random, constants, numbers):  # type: ignore[no-untyped-def]
         # Plain tuples: numba keeps the numbers in their types, and loops over them are unrolled.
-        what, how = (TERMS, ROUNDING, QUIET, FMA), (MODE, GIVEN, RESIDUAL, QUIET)
+        what, how = (KIND, TERMS, ROUNDING, QUIET, FMA), (MODE, GIVEN, RESIDUAL, QUIET)
         drawn = (GIVEN, WIDE)
         rule = spread(constants)
         terms = splat_item(numbers, 0), splat_item(numbers, 1), splat_item(numbers, 2)
@@ -201,9 +223,10 @@ def tile_kernel(variant: TileVariant) -> Any:
         failures = turns = 0
         blocks, panels = left[2].shape[0] // height, right[0].shape[0]
         group = max(1, _GROUP // (min(CHUNK, depth) * height))
-        for turn in range((depth + CHUNK - 1) // CHUNK * ((blocks + group - 1) // group) * panels):
-            panel, top = turn % panels, turn // panels % ((blocks + group - 1) // group) * group
-            begin = turn // panels // ((blocks + group - 1) // group) * CHUNK
+        groups = (blocks + group - 1) // group
+        for turn in range((depth + CHUNK - 1) // CHUNK * groups * panels):
+            panel, top = turn % panels, turn // panels % groups * group
+            begin = turn // panels // groups * CHUNK
             for block in range(top, min(top + group, blocks)):
                 x, j = row_places(places, block * height, none), panel * depth * COLUMNS
                 column = left_edge + panel * COLUMNS
@@ -228,23 +251,14 @@ def tile_kernel(variant: TileVariant) -> Any:
                                 clear_inexact()
                             for k in range(k0, k1, PASS):
                                 for q in range(k, k + PASS, TERMS):
-                                    y, o = j + q * COLUMNS, (offsets, q)
-                                    if KIND == WINDOW_64:
-                                        c = calls_64(what, c, a, x, o, b, y, terms)
-                                    elif KIND == WINDOW_32:
-                                        c = calls_32(what, c, a, x, o, b, y, terms)
-                                    elif KIND == FUSED:
-                                        c = fused_terms(what, c, a, x, o, b, y, terms)
-                                    else:
-                                        c = short_calls(what, c, a, x, o, b, y, terms)
+                                    o, y = (offsets, q), j + q * COLUMNS
+                                    c = _short_call(what, c, a, x, o, b, y, terms)
                                     if WATCHED:
                                         doubtful = suspects(c, doubtful, terms[0])
                                 if ROUNDED:
                                     s, w = place + k // PASS, np.int64(0)
                                     if RANDOM:
-                                        if s % COUNT == 0 or k == k0:
-                                            _draw(drawn, made, words, number, m, n, s - s % COUNT)
-                                        w = s % COUNT * COLUMNS
+                                        w = _words_of(drawn, made, words, number, m, n, s, k == k0)
                                     remember(before, c)
                                     c, seen = _store_ordinary(how, c, seen, made, w, rule)
                             if ROUNDED:
@@ -266,24 +280,17 @@ def tile_kernel(variant: TileVariant) -> Any:
                         c = load_tile(tile, none)
                         for k in range(k0, k1, PASS):
                             for q in range(k, k + PASS, TERMS):
-                                y, o = j + q * COLUMNS, (offsets, q)
-                                if KIND == WINDOW_64:
-                                    c = calls_64(what, c, a, x, o, b, y, terms)
-                                elif KIND == WINDOW_32:
-                                    c = any_calls_32(what, c, a, x, o, b, y, terms)
-                                else:
-                                    c = long_calls(what, c, a, x, o, b, y, terms)
+                                o, y = (offsets, q), j + q * COLUMNS
+                                c = _long_call(what, c, a, x, o, b, y, terms)
                             if STORE:
                                 s, w = place + k // PASS, np.int64(0)
                                 if RANDOM:
-                                    if s % COUNT == 0 or k == k0:
-                                        _draw(drawn, made, words, number, m, n, s - s % COUNT)
-                                    w = s % COUNT * COLUMNS
+                                    w = _words_of(drawn, made, words, number, m, n, s, k == k0)
                                 put_tile(tile, c)
                                 merged = merged | _store_any(how, tile, tile_marks, made, w, rule)
                                 c = load_tile(tile, none)
                         put_tile(tile, c)
-                keep(po, tile, first, columns, m, n, none)
+                keep(po, tile, first, columns, m, n, COLUMNS, none)
                 if LONG and any_lane(merged != 0):
                     raised = raised | merged
                     raise_marks(pm, tile_marks, first, columns, m, n)
