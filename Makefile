@@ -26,13 +26,13 @@ report: $(VENV)/has-base
 	$(VENV)/bin/fpsim report --seed $(SEED)
 
 test: $(VENV)/has-test
-	FPSIM_TIER=quick $(RUN) -m pytest -q -n $(WORKERS)
+	FPSIM_TIER=quick $(RUN) -m pytest -q -n $(WORKERS) --dist worksteal
 
 test-full: $(VENV)/has-test
-	FPSIM_TIER=full $(RUN) -m pytest -q -n $(WORKERS)
+	FPSIM_TIER=full $(RUN) -m pytest -q -n $(WORKERS) --dist worksteal
 
 test-deep: $(VENV)/has-test
-	FPSIM_TIER=deep $(RUN) -m pytest -q -n $(WORKERS)
+	FPSIM_TIER=deep $(RUN) -m pytest -q -n $(WORKERS) --dist worksteal
 
 lint: $(VENV)/has-lint
 	$(RUN) -m ruff check .
