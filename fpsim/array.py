@@ -9,7 +9,7 @@ Source    NumPy enhancement proposals 13 (__array_ufunc__) and 18 (__array_funct
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +26,7 @@ __all__ = ["Array"]
 #: numpy's functions and the context's methods that they are.
 _UFUNCS: dict[np.ufunc, str] = {
     np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide",
-    np.sqrt: "sqrt", np.negative: "negative", np.absolute: "absolute", np.rint: "rint",
+    np.sqrt: "sqrt", np.negative: "negative", np.absolute: "absolute", np.rint: "round_to_integral",
     np.maximum: "maximum", np.minimum: "minimum", np.fmax: "fmax", np.fmin: "fmin", np.fmod: "fmod",
     np.matmul: "matmul",
 }  # fmt: skip
@@ -34,7 +34,12 @@ _RELATIONS: dict[np.ufunc, str] = {
     np.equal: "equal", np.not_equal: "not_equal", np.less: "less", np.less_equal: "less_equal",
     np.greater: "greater", np.greater_equal: "greater_equal",
 }  # fmt: skip
-_FUNCTIONS: dict[Callable[..., Any], str] = {np.sum: "sum", np.mean: "mean", np.dot: "dot"}
+#: The same, with numpy's arguments in order and those of them that the methods take by name.
+_FUNCTIONS: dict[Callable[..., Any], tuple[str, tuple[str, ...], set[str]]] = {
+    np.sum: ("sum", ("a", "axis", "dtype", "out"), {"axis", "out"}),
+    np.mean: ("mean", ("a", "axis", "dtype", "out"), {"axis", "out"}),
+    np.dot: ("dot", ("a", "b", "out"), set()),
+}
 _QUESTIONS = (np.isnan, np.isfinite, np.isinf, np.signbit)
 
 
@@ -231,33 +236,51 @@ class Array:
         self, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[Any, ...] = (), **options: Any
     ) -> Any:
         if method != "__call__" or options:
-            detail = method if method != "__call__" else ", ".join(options)
-            raise TypeError(f"np.{ufunc.__name__} with {detail} is not offered for Array")
+            raise _without(ufunc, [method] if method != "__call__" else options)
         if ufunc is np.remainder:
             raise TypeError(_WHICH_REMAINDER)
-        context = next(x for x in inputs if isinstance(x, Array)).context
-        if ufunc in _QUESTIONS:
-            return ufunc(inputs[0].values, out=out[0] if out else None)
+        target = out[0] if out else None
+        if ufunc in _QUESTIONS and not isinstance(target, Array):
+            return ufunc(inputs[0].values, out=target)
+        if out and (ufunc in _QUESTIONS or ufunc in _RELATIONS):
+            raise _without(ufunc, ["out"])
+        context = _context_of((*inputs, target))
         if ufunc in _RELATIONS:
             return context.compare(_RELATIONS[ufunc], *inputs)
         if ufunc not in _UFUNCS:
-            raise TypeError(
-                f"np.{ufunc.__name__} is not offered for Array; "
-                f"there are {', '.join(sorted(f.__name__ for f in (*_UFUNCS, *_RELATIONS)))}"
-            )
-        operation: Callable[..., Array] = getattr(context, _UFUNCS[ufunc])
-        return operation(*inputs, out=out[0] if out else None)
+            raise _not_offered(ufunc, sorted(f.__name__ for f in (*_UFUNCS, *_RELATIONS)))
+        result = getattr(context, _UFUNCS[ufunc])(*inputs, out=target)
+        return result if target is None else target
 
     def __array_function__(
         self, function: Any, kinds: Any, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
         if function not in _FUNCTIONS:
-            raise TypeError(
-                f"np.{function.__name__} is not offered for Array; there are "
-                f"{', '.join(f.__name__ for f in _FUNCTIONS)}"
-            )
-        context = next(x for x in arguments if isinstance(x, Array)).context
-        return getattr(context, _FUNCTIONS[function])(*arguments, **options)
+            raise _not_offered(function, [f.__name__ for f in _FUNCTIONS])
+        name, numpys, ours = _FUNCTIONS[function]
+        given = dict(zip(numpys, arguments, strict=False)) | options
+        context = _context_of(given.values())
+        operands = [given.pop(x) for x in ("a", "b") if x in given]
+        chosen = {k: v for k, v in given.items() if v is not None and v is not False}
+        if not chosen.keys() <= ours:
+            raise _without(function, sorted(chosen.keys() - ours))
+        result = getattr(context, name)(*operands, **chosen)
+        return chosen.get("out", result)
+
+
+def _context_of(values: Iterable[Any]) -> Context:
+    """Of the first Array; numpy asks only where there is one."""
+    return next(x for x in values if isinstance(x, Array)).context
+
+
+def _not_offered(function: Any, offered: Iterable[str]) -> TypeError:
+    return TypeError(
+        f"np.{function.__name__} is not offered for Array; there are {', '.join(offered)}"
+    )
+
+
+def _without(function: Any, options: Iterable[str]) -> TypeError:
+    return TypeError(f"np.{function.__name__} with {', '.join(options)} is not offered for Array")
 
 
 _WHICH_REMAINDER = (

@@ -41,6 +41,14 @@ def test_ufuncs_take_out(x: fp.Array) -> None:
     out = HALF.zeros(3)
     assert np.add(x, x, out=out) is out
     assert np.array_equal(out.values, 2 * x.values)
+    memory = np.zeros(3, np.float32)
+    assert np.subtract(x, x, out=memory) is memory
+
+
+def test_rint_rounds_as_the_context_does(x: fp.Array) -> None:
+    assert np.rint(x).values.tolist() == [2.0, -2.0, 0.0]
+    up = fp.Context(fp.BINARY16, rounding="RTP").convert(x)
+    assert np.rint(up).values.tolist() == [2.0, -2.0, 1.0]
 
 
 def test_in_place_operators_keep_the_memory(x: fp.Array) -> None:
@@ -70,6 +78,33 @@ def test_what_is_not_offered_is_refused(x: fp.Array) -> None:
         np.add.reduce(x)
     with pytest.raises(TypeError, match=r"use \.values or \.to_numpy"):
         np.asarray(x)
+
+
+def test_functions_take_numpys_arguments_or_name_those_they_do_not(x: fp.Array) -> None:
+    total = HALF.zeros(())
+    assert float(np.sum(a=x)) == float(np.sum(x, 0, None)) == float(x.sum())
+    assert np.sum(x, out=total, keepdims=False) is total
+    assert float(np.dot(x, b=x, out=None)) == float(HALF.dot(x, x))
+    for call, named in (
+        (lambda: np.sum(x, keepdims=True), "np.sum with keepdims"),
+        (lambda: np.mean(x, None, np.float32), "np.mean with dtype"),
+        (lambda: np.dot(x, x, out=total), "np.dot with out"),
+        (lambda: np.equal(x, x, out=np.zeros(3, bool)), "np.equal with out"),
+        (lambda: np.isnan(x, out=HALF.zeros(3)), "np.isnan with out"),
+    ):
+        with pytest.raises(TypeError, match=f"^{named} is not offered for Array"):
+            call()
+
+
+def test_an_output_alone_makes_no_operands(x: fp.Array) -> None:
+    plain = np.zeros(3, np.float32)
+    for call in (
+        lambda: np.add(plain, plain, out=x),
+        lambda: np.sum(plain, out=HALF.zeros(())),
+        lambda: np.isnan(plain, out=x),
+    ):
+        with pytest.raises(TypeError, match="Array"):
+            call()
 
 
 def test_views_share_memory_and_assignment_rounds_scalars(x: fp.Array) -> None:
