@@ -94,8 +94,9 @@ def as_read(x: Carrier, settings: Settings) -> Carrier:
     """Operands as the subnormal policy sees them."""
     if settings.subnormals != "flush_both":
         return x
-    zero = np.copysign(x.dtype.type(0), x)
-    return np.where(np.abs(x) < settings.format.smallest_normal, zero, x)
+    zero = x.dtype.type(0)
+    signed = np.copysign(zero, x) if settings.format.has_negative_zero else zero
+    return np.where(np.abs(x) < settings.format.smallest_normal, signed, x)
 
 
 class _Call:

@@ -55,7 +55,7 @@ def to_codes(values: ArrayLike, fmt: Format) -> Bits:
 
 
 def is_held(values: ArrayLike, fmt: Format) -> NDArray[np.bool_]:
-    """Whether each carrier value is a value of the format (a NaN is, where the format has one).
+    """Whether each carrier value is a value of the format: NaN and -0 are where it has them.
 
     >>> from fpsim.formats import E4M3FN
     >>> is_held(np.float32([448.0, 464.0, np.inf, np.nan]), E4M3FN)
@@ -64,7 +64,8 @@ def is_held(values: ArrayLike, fmt: Format) -> NDArray[np.bool_]:
     array = _as_carrier(values, fmt)
     held = np.empty(array.shape, np.uint8)
     _run(CHECK, array, np.empty(array.shape, fmt.code_dtype), fmt, held)
-    return held.view(np.bool_)
+    found = held.view(np.bool_)
+    return found if fmt.has_negative_zero else found & ~((array == 0) & np.signbit(array))
 
 
 def _as_carrier(values: ArrayLike, fmt: Format) -> Values:

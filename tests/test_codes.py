@@ -10,6 +10,7 @@ import pytest
 
 from fpsim import oracle
 from fpsim.codes import from_codes, is_held, pack, to_codes, unpack
+from fpsim.context import Context
 from fpsim.convenience import decode
 from fpsim.formats import (
     BFLOAT16,
@@ -128,7 +129,18 @@ def test_a_payload_that_does_not_fit_leaves_a_quiet_nan() -> None:
 
 
 def test_fnuz_has_one_zero() -> None:
-    assert to_codes(np.float32([-0.0]), F143)[0] == 0
+    zeros = np.float32([-0.0, 0.0])
+    assert to_codes(zeros, F143).tolist() == [0, 0]
+    assert is_held(zeros, F143).tolist() == [False, True]
+    with pytest.raises(ValueError, match="not all in f143"):
+        Context(F143).wrap(zeros)
+
+
+def test_a_subnormal_that_is_read_as_zero_has_the_sign_that_zero_has() -> None:
+    context = Context(F143, subnormals="flush_both")
+    tiny = context.wrap(np.float32([-F143.smallest_subnormal]))
+    for found in (context.maximum(tiny, -1.0), context.fmax(tiny, tiny), context.fmod(tiny, 1.0)):
+        assert not np.signbit(found.values).any()
 
 
 @pytest.mark.parametrize(
