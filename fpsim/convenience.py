@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -46,7 +47,7 @@ def round_to(
     >>> round_to([0.1, 70000.0], fp.BINARY16, overflow="saturate")
     array([9.9975586e-02, 6.5504000e+04], dtype=float32)
     """
-    settings = _settings(fmt, rounding, **policies)
+    settings = _settings(fmt, rounding, policies)
     values = floats(x, settings.native)
     bits: dict[str, Any] = {"seed": check_seed(seed)}
     if random is not None:
@@ -58,10 +59,23 @@ def round_to(
     return float(result) if result.ndim == 0 and out is None else result
 
 
-@lru_cache(maxsize=256)
-def _settings(fmt: Format, rounding: Rounding | str, **policies: Any) -> Settings:
-    """Made once: the choices are checked there, and kernels that they found stay with them."""
-    return Context(fmt, rounding=rounding, **policies).settings
+_POLICIES = [f.name for f in fields(Settings) if f.init and f.name not in ("format", "rounding")]
+
+#: Made once: the choices are checked there, and kernels that they found stay with them.
+_made = lru_cache(maxsize=256)(Settings)
+
+
+def _settings(fmt: Format, rounding: Rounding | str, policies: dict[str, Any]) -> Settings:
+    unknown = [name for name in policies if name not in _POLICIES]
+    if unknown:
+        raise TypeError(
+            f"{unknown[0]!r} is not a choice of round_to; "
+            f"use one of {', '.join([*_POLICIES, 'seed', 'random', 'out'])}"
+        )
+    try:
+        return _made(fmt, rounding, **policies)
+    except TypeError:  # where that was for want of a hash, these have a sentence of their own
+        return Settings(fmt, rounding, **policies)  # type: ignore[arg-type]
 
 
 def encode(x: Any, fmt: Format | ScaleFormat, rounding: Rounding = RNE) -> Any:

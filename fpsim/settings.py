@@ -16,13 +16,14 @@ from fpsim.rounding import RNE, Rounding, find_rounding
 
 __all__ = ["Settings"]
 
-_CHOICES = {
+_CHOICES: dict[str, tuple[Any, ...]] = {
     "overflow": ("infinity", "saturate", "nan"),
     "subnormals": ("keep", "flush_results", "flush_both"),
     "tininess": ("after", "before"),
     "nan": ("canonical", "propagate_first", "x86"),
     "infinite_input": ("keep", "saturate", "nan"),
     "divide_by_zero": ("infinity", "nan"),
+    "quiet_nan_raises": (False, True),
 }
 
 
@@ -79,7 +80,8 @@ class Settings:
             if value is None and name in ("overflow", "infinite_input"):
                 continue
             if value not in allowed:
-                raise ValueError(f"{name}={value!r} is not known; use one of {', '.join(allowed)}")
+                offered = ", ".join(map(str, allowed))
+                raise ValueError(f"{name}={value!r} is not known; use one of {offered}")
         self._resolve_overflow(fmt)
         if fmt == BINARY64:
             self._refuse_binary64_choices()

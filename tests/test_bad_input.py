@@ -134,6 +134,21 @@ def test_random_bits_for_a_mode_that_takes_none_are_refused() -> None:
         fp.round_to([1.5], fp.BINARY16, random=[0])
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [{"bits": fp.Philox(1)}, {"traps": fp.Flags.INEXACT}, {"count": True}, {"overflo": ""}],
+)
+def test_round_to_refuses_what_is_no_choice_of_it(choice: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="is not a choice of round_to; use one of overflow"):
+        fp.round_to([0.1], fp.BINARY16, **choice)
+
+
+@pytest.mark.parametrize("name", ["overflow", "tininess", "quiet_nan_raises"])
+def test_a_choice_without_a_hash_has_the_usual_sentence(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name}=\['x'\] is not known; use one of"):
+        fp.round_to([0.1], fp.BINARY16, **{name: ["x"]})
+
+
 def test_what_is_no_flag_or_integer_type_is_refused(context: fp.Context) -> None:
     with pytest.raises(TypeError, match="traps='x' is not a Flags"):
         fp.Context(fp.BINARY16, traps="x")  # type: ignore[arg-type]
