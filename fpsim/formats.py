@@ -49,6 +49,24 @@ SPECIALS = {
 }
 
 
+#: The reference, beyond the limits of the others: the processor computes in it.
+_NATIVE = ("binary64", 11, 53, 1023, "ieee")
+
+
+def _check_integer(label: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{label}={value!r} is not an integer; give a whole number")
+
+
+def _check_widths(exponent_bits: int, precision: int) -> None:
+    _check_integer("exponent_bits", exponent_bits)
+    _check_integer("precision", precision)
+    if not 2 <= precision <= 26:
+        raise ValueError(f"precision={precision} is out of range; use 2 to 26 (hidden bit in)")
+    if not 2 <= exponent_bits <= 11:
+        raise ValueError(f"exponent_bits={exponent_bits} is out of range; use 2 to 11")
+
+
 @dataclass(frozen=True)
 class Format:
     """A binary floating-point format: sign, `exponent_bits`, and `precision` digits.
@@ -88,33 +106,30 @@ class Format:
         >>> Format.custom(6, 10).max
         4290772992.0
         """
-        for label, value in (("exponent_bits", exponent_bits), ("precision", precision)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-                raise TypeError(f"{label}={value!r} is not an integer; give a whole number")
-        if specials not in SPECIALS:
-            raise ValueError(
-                f"specials={specials!r} is not known; use one of {', '.join(SPECIALS)}"
-            )
-        if not 2 <= precision <= 26:
-            raise ValueError(f"precision={precision} is out of range; use 2 to 26 (hidden bit in)")
-        if not 2 <= exponent_bits <= 11:
-            raise ValueError(f"exponent_bits={exponent_bits} is out of range; use 2 to 11")
+        _check_widths(exponent_bits, precision)
         if bias is None:
             bias = (1 << (exponent_bits - 1)) - (0 if specials == "fnuz" else 1)
-        made = cls(
-            name or f"e{exponent_bits}m{precision - 1}{'' if specials == 'ieee' else specials}",
-            int(exponent_bits),
-            int(precision),
-            int(bias),
-            specials,
-        )
-        if 2 * (made.emin - precision + 1) < -968 or 2 * made.emax > 1020:
+        name = name or f"e{exponent_bits}m{precision - 1}{'' if specials == 'ieee' else specials}"
+        return cls(name, exponent_bits, precision, bias, specials)
+
+    def __post_init__(self) -> None:
+        widths = {"exponent_bits": self.exponent_bits, "precision": self.precision}
+        if (self.name, *widths.values(), self.bias, self.specials) == _NATIVE:
+            return
+        _check_widths(**widths)
+        _check_integer("bias", self.bias)
+        if self.specials not in SPECIALS:
             raise ValueError(
-                f"exponent_bits={exponent_bits}, bias={bias} reach from 2**{made.emin} to "
-                f"2**{made.emax}; products must stay inside binary64, so use fewer exponent bits "
-                f"or another bias (2*(emin-precision+1) >= -968, 2*emax <= 1020)"
+                f"specials={self.specials!r} is not known; use one of {', '.join(SPECIALS)}"
             )
-        return made
+        for label, value in (widths | {"bias": self.bias}).items():
+            object.__setattr__(self, label, int(value))
+        if 2 * (self.emin - self.precision + 1) < -968 or 2 * self.emax > 1020:
+            raise ValueError(
+                f"exponent_bits={self.exponent_bits}, bias={self.bias} reach from 2**{self.emin} "
+                f"to 2**{self.emax}; products must stay inside binary64, so use fewer exponent "
+                f"bits or another bias (2*(emin-precision+1) >= -968, 2*emax <= 1020)"
+            )
 
     # Range, named as numpy's finfo names it -------------------------------------------------
 
@@ -310,7 +325,7 @@ _IPU8 = "arXiv 2206.02915; PopXL datatype documentation"
 
 BINARY16 = Format("binary16", 5, 11, 15, storage=np.dtype(np.float16), source=_IEEE)
 BINARY32 = Format("binary32", 8, 24, 127, storage=np.dtype(np.float32), source=_IEEE)
-BINARY64 = Format("binary64", 11, 53, 1023, storage=np.dtype(np.float64), source=_IEEE)
+BINARY64 = Format(*_NATIVE, storage=np.dtype(np.float64), source=_IEEE)
 BFLOAT16 = Format("bfloat16", 8, 8, 127, storage=_ml("bfloat16"), source="BFLOAT16, Intel 2018")
 TF32 = Format("tf32", 8, 11, 127, source="NVIDIA A100 white paper")
 E4M3 = Format("e4m3", 4, 4, 7, storage=_ml("float8_e4m3"), source="IEEE-like; chop's fp8-e4m3")

@@ -154,8 +154,10 @@ def find_rounding(rounding: str | Rounding) -> Rounding:
     ValueError: rounding='nearest' is not a Rounding; use one of RNE, RNA, RNZ, RTZ, RTP, RTN, RAZ,
     RTO, SR_EQUAL, SR(...).
     """
-    if isinstance(rounding, Rounding):
+    if isinstance(rounding, SR):
         return rounding
+    if isinstance(rounding, Rounding) and MODES.get(rounding.name) == rounding:
+        return MODES[rounding.name]
     if isinstance(rounding, str):
         key = rounding.upper()
         if key in MODES:
@@ -166,7 +168,7 @@ def find_rounding(rounding: str | Rounding) -> Rounding:
         hint = f" Did you mean {close[0]!r}?" if close else ""
     else:
         hint = ""
-    kind = ValueError if isinstance(rounding, str) else TypeError
+    kind = ValueError if isinstance(rounding, (str, Rounding)) else TypeError
     raise kind(
         f"rounding={rounding!r} is not a Rounding; use one of {', '.join(MODES)}, SR(...).{hint}"
     )

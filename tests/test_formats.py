@@ -159,9 +159,29 @@ def test_custom_refuses_wrong_kinds(wrong: object) -> None:
         Format.custom(wrong, 8)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("wrong", [7.5, "7", True])
+def test_custom_refuses_a_bias_that_is_no_integer(wrong: object) -> None:
+    with pytest.raises(TypeError, match=r"bias=.* is not an integer"):
+        Format.custom(4, 4, bias=wrong)  # type: ignore[arg-type]
+
+
 def test_custom_refuses_unknown_specials() -> None:
     with pytest.raises(ValueError, match="use one of ieee, fn, fnuz, finite"):
         Format.custom(5, 8, specials="posit")
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (("x", 8, 40, 127), "precision=40 is out of range"),
+        (("x", 11, 53, 1023), "precision=53 is out of range"),
+        (("x", 10, 8, 511), "use fewer exponent bits"),
+        (("x", 5, 8, 15, "foo"), "specials='foo' is not known"),
+    ],
+)
+def test_a_record_has_the_limits_of_custom(record: tuple[object, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Format(*record)  # type: ignore[arg-type]
 
 
 # Catalogue -----------------------------------------------------------------------------------
