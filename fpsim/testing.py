@@ -109,9 +109,19 @@ def _value(code: int, fmt: Format) -> float:
 # What laws are made of -----------------------------------------------------------------------
 
 
+def _untrapped(context: Context, **choices: Any) -> Context:
+    """A context of the same choices but these, in which a law may overflow on its way."""
+    return context.replace(traps=Flags.NONE, **choices)
+
+
+def _gradual(context: Context, **choices: Any) -> Context:
+    """The same with subnormals: a law of exact results holds nowhere else."""
+    return _untrapped(context, subnormals="keep", **choices)
+
+
 def _rounded(context: Context, real: float, rounding: Rounding | None = None) -> float:
     """The value that a context of the same format and policies gives for a real."""
-    mine = context.replace(rounding=rounding) if rounding is not None else context
+    mine = _untrapped(context, rounding=context.rounding if rounding is None else rounding)
     return float(mine.array(real))
 
 
@@ -162,13 +172,13 @@ def sterbenz(context: Context, x: float, y: float) -> None:
     """y/2 <= x <= 2y makes x - y exact, in every mode, subnormals kept."""
     if not (min(x, 2 * y) == x and y / 2 <= x) or y < 0:
         return
-    difference = _difference(context, x, y)
+    difference = _difference(_gradual(context), x, y)
     _check(Fraction(difference) == Fraction(x) - Fraction(y), "Sterbenz", context, x, y)
 
 
 def two_sum(context: Context, x: float, y: float) -> None:
-    """Knuth's six operations give s + e = x + y exactly (nearest, no overflow)."""
-    nearest = context.replace(rounding=RNE)
+    """Knuth's six operations give s + e = x + y exactly (nearest, no overflow, subnormals kept)."""
+    nearest = _gradual(context, rounding=RNE)
     a, b = nearest.array(x), nearest.array(y)
     s = a + b
     bb = s - a
@@ -182,7 +192,7 @@ def two_sum(context: Context, x: float, y: float) -> None:
 def fast_two_sum(context: Context, x: float, y: float) -> None:
     """Dekker's three operations do the same where the first operand is not the smaller one."""
     large, small = (x, y) if abs(x) >= abs(y) else (y, x)
-    nearest = context.replace(rounding=RNE)
+    nearest = _gradual(context, rounding=RNE)
     a, b = nearest.array(large), nearest.array(small)
     s = a + b
     e = b - (s - a)
@@ -198,7 +208,7 @@ def product_error(context: Context, x: float, y: float) -> None:
     if x == 0 or y == 0:
         return
     exponents = math.frexp(x)[1] + math.frexp(y)[1] - 2
-    product = _product(context.replace(rounding=RNE), x, y)
+    product = _product(_gradual(context, rounding=RNE), x, y)
     if exponents < fmt.emin + fmt.precision - 1 or abs(Fraction(x) * Fraction(y)) > fmt.max:
         return
     error = Fraction(x) * Fraction(y) - Fraction(product)
@@ -232,26 +242,26 @@ def idempotent(context: Context, real: float) -> None:
     once = _rounded(context, real)
     if not math.isfinite(once):
         return
-    again = context.replace()
+    again = _untrapped(context)
     _check(_is_same(float(again.array(once)), once), "rounding is idempotent", context, real)
     _check(again.flags == Flags.NONE, "values raise no flags", context, real)
 
 
 def power_of_two_scaling(context: Context, x: float, k: int) -> None:
-    """2**k x is exact while it stays among the normals."""
+    """2**k x is exact while it is among the normals, subnormals kept."""
     fmt = context.format
     scaled = math.ldexp(x, k)
     if x == 0 or not fmt.smallest_normal <= abs(scaled) <= fmt.max:
         return
     if not fmt.smallest_normal <= math.ldexp(1.0, k) <= fmt.max:
         return
-    product = _product(context, x, math.ldexp(1.0, k))
+    product = _product(_gradual(context), x, math.ldexp(1.0, k))
     _check(product == scaled, "scaling by 2**k is exact", context, x, k)
 
 
 def directed_bounds(context: Context, real: float) -> None:
     """rd(x) <= x <= ru(x), both x itself where x is a value, else neighbours."""
-    keep = context.replace(subnormals="keep")
+    keep = _gradual(context)
     down, up = _rounded(keep, real, RTN), _rounded(keep, real, RTP)
     if math.isnan(down) or math.isnan(up) or abs(real) > context.format.max:
         return
@@ -263,7 +273,7 @@ def directed_bounds(context: Context, real: float) -> None:
 def error_bound(context: Context, real: float) -> None:
     """|fl(x) - x| is at most ulp(x)/2 to nearest and below ulp(x) in every mode, in range."""
     fmt = context.format
-    result = _rounded(context.replace(subnormals="keep"), real)
+    result = _rounded(_gradual(context), real)
     if abs(real) > fmt.max or not math.isfinite(result):
         return
     error, unit = abs(Fraction(result) - Fraction(real)), Fraction(fmt.ulp(real))
@@ -276,10 +286,11 @@ def exact_zero_sign(context: Context, x: float) -> None:
     if not math.isfinite(x):
         return
     signed = context.format.has_negative_zero
-    zero = -0.0 if signed and context.rounding is RTN else 0.0
-    _check(_is_same(_difference(context, x, x), zero), "sign of an exact zero", context, x)
+    zero = -0.0 if signed and context.rounding == RTN else 0.0
+    plain = _untrapped(context)
+    _check(_is_same(_difference(plain, x, x), zero), "sign of an exact zero", context, x)
     minus = -0.0 if signed else 0.0
-    _check(_is_same(_sum(context, -0.0, -0.0), minus), "-0 + -0 is -0", context, x)
+    _check(_is_same(_sum(plain, -0.0, -0.0), minus), "-0 + -0 is -0", context, x)
 
 
 def overflow_result(context: Context, real: float) -> None:
@@ -287,7 +298,7 @@ def overflow_result(context: Context, real: float) -> None:
     fmt = context.format
     if not math.isfinite(real) or abs(real) < fmt.max + fmt.ulp(fmt.max):
         return
-    fresh = context.replace()
+    fresh = _untrapped(context)
     result = float(fresh.array(real))
     inward = {"RTZ": True, "RTO": True, "RTP": real < 0, "RTN": real > 0}
     choice = "saturate" if inward.get(context.rounding.name) else context.settings.overflow
@@ -304,8 +315,8 @@ def overflow_result(context: Context, real: float) -> None:
 
 
 def _drawn(context: Context, real: float, rounding: SR, r: int) -> float:
-    """The result with given random digits."""
-    fixed = context.replace(rounding=rounding, bits=Replay([np.uint32(r)]))
+    """The result with given random digits, subnormals kept."""
+    fixed = _gradual(context, rounding=rounding, bits=Replay([np.uint32(r)]))
     return float(fixed.array(real))
 
 
@@ -319,8 +330,6 @@ def sr_between(context: Context, real: float, bits: int, r: int) -> None:
 
 def sr_keeps_exact(context: Context, x: float, bits: int, r: int) -> None:
     """A value of the format never moves."""
-    if context.settings.subnormals != "keep" and abs(x) < context.format.smallest_normal:
-        return
     for residual in ("truncate", "half", "even"):
         result = _drawn(context, x, SR(bits, residual), r)
         _check(_is_same(result, x), "exact values never move", context, x, r)

@@ -15,6 +15,7 @@ from fpsim import testing
 from fpsim.array import Array
 from fpsim.codes import is_held
 from fpsim.context import Context
+from fpsim.flags import Flags
 from fpsim.formats import BFLOAT16, BINARY16, BINARY32, E2M1FN, E4M3FN, E5M2, F143, TF32, Format
 from fpsim.rounding import MODES, RNE, RTN, RTO, RTP
 from tests.tiers import pick
@@ -166,3 +167,33 @@ def test_every_law_can_be_broken(
     law(Context(BINARY16), *operands)
     with pytest.raises(AssertionError, match="in Context"):
         law(Broken.by(spoil), *operands)
+
+
+TINY = BINARY16.smallest_normal
+
+
+@pytest.mark.parametrize("policy", ["keep", "flush_results", "flush_both"])
+@pytest.mark.parametrize(
+    ("law", "operands"),
+    [
+        (testing.sterbenz, (1.5 * TINY, TINY)),
+        (testing.two_sum, (2.0**-5, TINY * (1 + 2.0**-10))),
+        (testing.fast_two_sum, (2.0**-5, TINY * (1 + 2.0**-10))),
+        (testing.product_error, (0.75 * TINY, 2.0**15)),
+        (testing.power_of_two_scaling, (0.75 * TINY, 3)),
+        (testing.sr_between, (0.7 * TINY, 4, 3)),
+        (testing.sr_zero_truncates, (0.7 * TINY, 4)),
+        (testing.sr_keeps_exact, (0.75 * TINY, 4, 3)),
+        (testing.directed_bounds, (0.7 * TINY,)),
+        (testing.error_bound, (0.7 * TINY,)),
+        (testing.sign_symmetric, (1e6,)),
+        (testing.monotone, (1e6, 1e7)),
+        (testing.idempotent, (1e6,)),
+        (testing.overflow_result, (1e6,)),
+        (testing.exact_zero_sign, (1.0,)),
+    ],
+)
+def test_laws_hold_in_contexts_that_flush_and_trap(
+    law: Callable[..., None], operands: tuple[float, ...], policy: str
+) -> None:
+    law(Context(BINARY16, rounding="RTN", subnormals=policy, traps=Flags(31)), *operands)
