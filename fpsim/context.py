@@ -226,8 +226,8 @@ class Context(Operations, Reductions):
 
     def constant(self, value: Scalar) -> Array:
         """A Python number in this format, to nearest even: no flags, no random bits."""
-        # 0.0 and -0.0 are equal, their texts are not.
-        key = (type(value), value or repr(value))
+        # 0.0 and -0.0 are equal, their texts are not; a NaN is not even equal to itself.
+        key = (type(value), value if value and value == value else repr(value))
         made = self._constants.get(key)
         if made is None:
             settings = self.settings.replace(rounding=RNE)

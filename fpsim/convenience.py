@@ -102,7 +102,7 @@ def decode(code: Any, fmt: Format | ScaleFormat) -> Any:
     """
     if isinstance(fmt, ScaleFormat):
         if np.ndim(code) == 0:
-            return fmt.decode(int(code))
-        return np.array([fmt.decode(int(k)) for k in np.ravel(code)]).reshape(np.shape(code))
+            return fmt.decode(np.asarray(code).item())
+        return np.array([fmt.decode(k) for k in np.ravel(code)]).reshape(np.shape(code))
     values = from_codes(code, fmt)
     return float(values[()]) if np.ndim(code) == 0 else values

@@ -303,11 +303,12 @@ class ScaleFormat:
         >>> E8M0.decode(255)
         nan
         """
+        _check_integer("code", code)
         if not 0 <= code < self.n_codes:
             raise ValueError(
                 f"code={code} is out of range; {self.name} has codes 0 to {self.nan_code}"
             )
-        return math.nan if code == self.nan_code else math.ldexp(1.0, code - self.bias)
+        return math.nan if code == self.nan_code else math.ldexp(1.0, int(code) - self.bias)
 
     def __str__(self) -> str:
         return self.name

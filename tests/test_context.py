@@ -131,6 +131,11 @@ def test_zeros_of_both_signs_are_different_constants() -> None:
     assert np.signbit((x + -0.0).values[0])
 
 
+def test_every_nan_is_the_same_constant() -> None:
+    context = half()
+    assert context.constant(float("nan")) is context.constant(float("nan"))
+
+
 @pytest.mark.source("S4-04")
 def test_formats_never_mix() -> None:
     x, y = fp.Context(fp.BINARY32).array([1.0]), half().array([1.0])

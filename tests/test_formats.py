@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from fpsim.convenience import decode
 from fpsim.formats import (
     BFLOAT16,
     BINARY16,
@@ -225,3 +226,7 @@ def test_e8m0_rounds_to_nearest_with_ties_up(x: float, code: int) -> None:
 def test_e8m0_refuses_codes_it_has_not() -> None:
     with pytest.raises(ValueError, match="codes 0 to 255"):
         E8M0.decode(256)
+    for wrong in (1.7, np.array([1.7]), "1", True):
+        with pytest.raises(TypeError, match=r"code=.* is not an integer"):
+            decode(wrong, E8M0)
+    assert decode(np.array(126, np.uint8), E8M0) == decode(np.uint8([126]), E8M0)[0] == 0.5
