@@ -157,6 +157,8 @@ def _reduce(
         raise ValueError(f"order={order!r} is not known; use one of {', '.join(ORDERS)}, exact")
     if block < 1:
         raise ValueError(f"block={block} is not a number of elements; use 1 or more")
+    if context.settings.native:
+        raise TypeError("binary64 is the native reference; use numpy on .values for its sums")
     (values,) = context.carriers((x,))
     axes = _axes(values, axis)
     n = math.prod(values.shape[i] for i in axes)
