@@ -55,6 +55,7 @@ POLICIES = [
     {"nan": "x86"}, {"quiet_nan_raises": True}, {"divide_by_zero": "nan"},
     {"infinite_input": "saturate"}, {"infinite_input": "nan"},
     {"subnormals": "flush_results", "tininess": "before", "overflow": "saturate"},
+    {"subnormals": "flush_both", "overflow": "saturate"},
 ]  # fmt: skip
 BINARY = ["add", "subtract", "multiply", "divide"]
 SEED, NUMBER = 0x0123_4567_89AB_CDEF, 5

@@ -162,13 +162,14 @@ def _signalling(array, i, like):  # type: ignore[no-untyped-def]
     return ((raw & ~sign_like(raw)) > infinity_like(raw)) & ((raw & quiet_like(raw)) == 0)
 
 
-def _operand(flush, array, i, sign, rule):  # type: ignore[no-untyped-def]
+def _operand(flush, one_zero, array, i, sign, rule):  # type: ignore[no-untyped-def]
     """An operand as the subnormal policy reads it."""
     x = load_float(array, i, rule.drop)
     if not flush:
         return x
     bits = as_bits(x)
-    return as_float(select((bits & ~sign) < rule.daz, bits & sign, bits))
+    zero = bits ^ bits if one_zero else bits & sign
+    return as_float(select((bits & ~sign) < rule.daz, zero, bits))
 
 
 @formula
@@ -177,9 +178,9 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, ru
     mode, flags, flush, one_zero, given, residual, streaming = what
     none = rule.drop ^ rule.drop
     sign = sign_like(none)
-    u = _operand(flush, x, xi, sign, rule)
-    v = _operand(flush, y, yi, sign, rule) if op != CONVERT and op != SQRT else u
-    w = _operand(flush, z, zi, sign, rule) if op == FMA else u
+    u = _operand(flush, one_zero, x, xi, sign, rule)
+    v = _operand(flush, one_zero, y, yi, sign, rule) if op != CONVERT and op != SQRT else u
+    w = _operand(flush, one_zero, z, zi, sign, rule) if op == FMA else u
     t = _exact(op, mode, u, v, w, sign)
     r = _rounded(mode, given, residual, t, words, wi, sign, rule)
     bits, changed, over, tiny = _finish(mode, flush, one_zero, t, r, sign, rule)

@@ -81,10 +81,10 @@ def nan_result(operands: list[Datum], fmt: Format, s: Settings) -> tuple[int, Fl
 
 
 def read(code: int, fmt: Format, s: Settings) -> Datum:
-    """An operand; `flush_both` reads a subnormal as a zero of its sign."""
+    """An operand; `flush_both` reads a subnormal as a zero, of its sign where zeros have one."""
     d = decode(code, fmt)
     if s.subnormals == "flush_both" and d.kind == "finite" and d.magnitude < power(fmt.emin):
-        return Datum("finite", d.sign)
+        return Datum("finite", d.sign if fmt.has_negative_zero else 0)
     return d
 
 
