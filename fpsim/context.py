@@ -20,7 +20,7 @@ from fpsim.array import Array
 from fpsim.bits import BitSource, Philox
 from fpsim.counts import Counts
 from fpsim.flags import Flags, FloatingPointTrap, as_integer
-from fpsim.formats import Format
+from fpsim.formats import BINARY64, Format
 from fpsim.inputs import Scalar, decimal, scalar
 from fpsim.operations import Compute, Operand, Operations, Out
 from fpsim.reductions import Reductions
@@ -171,6 +171,8 @@ class Context(Operations, Reductions):
     def in_format(self, fmt: Format) -> Context:
         """This context in another format: flags, counts and random bits are one and the same.
 
+        binary64, the native reference, has none of them; every other value is exact there.
+
         >>> from fpsim.formats import BFLOAT16, BINARY16
         >>> half = Context(BINARY16, rounding="SR")
         >>> x = half.in_format(BFLOAT16).array([0.1]); half.flags, half.operation
@@ -178,6 +180,8 @@ class Context(Operations, Reductions):
         """
         if fmt == self.format:
             return self
+        if fmt == BINARY64:
+            return Context(BINARY64)
         other = self.replace(format=fmt)
         other._status, other.counts, other.clock = self._status, self.counts, self.clock
         return other

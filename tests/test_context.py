@@ -191,6 +191,14 @@ def test_integers_keep_every_digit_that_binary64_has(number: int) -> None:
         assert rounded(np.array([number], np.uint64)) == rounded([number]) == expected
 
 
+def test_the_reference_takes_values_of_any_context() -> None:
+    choices = {"rounding": "SR", "subnormals": "flush_both", "overflow": "saturate", "count": True}
+    x = half(traps=fp.Flags.INEXACT, **choices).array([1.5, -(2.0**-14), 65504.0])
+    wide = x.to(fp.BINARY64)
+    assert (wide.format, wide.values.tolist()) == (fp.BINARY64, x.values.tolist())
+    assert (wide + wide).values.dtype == np.float64
+
+
 def test_the_reference_takes_numbers_to_nearest() -> None:
     reference = fp.Context(fp.BINARY64)
     assert float(reference.array(2**53 + 1)) == 2.0**53
