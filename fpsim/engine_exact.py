@@ -21,6 +21,9 @@ from fpsim.rounding import RNE
 
 __all__ = ["run_exact"]
 
+#: Terms of a call for which the lower of two limbs has room (see `_unit`).
+_TERMS = 16
+
 
 def _knows(product: Product) -> bool:
     unit = product.unit
@@ -29,7 +32,8 @@ def _knows(product: Product) -> bool:
         and unit.join is None
         and unit.order == "ascending"
         and unit.accumulator == BINARY32
-        and unit.rounding is RNE
+        and unit.rounding == RNE
+        and unit.terms <= _TERMS
         and product.a.precision + product.b.precision <= 26
     )
 
@@ -59,7 +63,7 @@ def _unit(product: Product, operands: Operands) -> float | None:
 
     Products are multiples of 2**last and sums below 2**top. The higher limb holds multiples of its
     unit u below 2**50 u; the lower one at most terms + 1 halves of u, in multiples of 2**last: 48
-    digits leave room for 16 terms. Results must be normal numbers of binary32.
+    digits leave room for _TERMS terms. Results must be normal numbers of binary32.
     """
     if not operands.finite:
         return None

@@ -33,7 +33,7 @@ def _knows(product: Product) -> bool:
         and unit.join is None
         and unit.inputs == (BINARY32,)
         and unit.accumulator == unit.partials == BINARY32
-        and unit.rounding is RNE
+        and unit.rounding == RNE
         and product.scale == 0
     )
 

@@ -59,7 +59,7 @@ def _split(product: Product, operand: Carrier, fmt: Format) -> Split:
     )
     if product.unit.order == "pairs":
         order = pairs(product.unit.channels, k)
-        return significands[:, order], exponents[:, order]
+        return significands.take(order, axis=1), exponents.take(order, axis=1)
     return significands, exponents
 
 

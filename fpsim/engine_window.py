@@ -34,6 +34,9 @@ _FIELDS = {32: (23, 127, -60, -190), 64: (52, 1023, 623, -400)}
 #: Largest exponent of a number in lanes of 32 bits.
 _FAR = 60
 
+#: Terms of a call up to which it is written out in the loop.
+_TERMS = 32
+
 
 class Sums(NamedTuple):
     """How the sums of a unit's calls are rounded."""
@@ -53,14 +56,15 @@ def _sums(product: Product) -> Sums | None:
         or unit.cut != "truncate"
         or unit.join is not None
         or unit.order != "ascending"
+        or unit.terms > _TERMS
         or unit.window + (unit.terms + 1).bit_length() > 50
     ):
         return None
-    if accumulator.emin == BINARY32.emin and unit.rounding is RTZ:
+    if accumulator.emin == BINARY32.emin and unit.rounding == RTZ:
         return Sums(CUT, accumulator.precision, 0, product.store)
     if accumulator == BINARY32:
         return Sums(NEAREST, 24, 0, product.store)
-    if accumulator == unit.partials and unit.chain == 1 and unit.rounding is RNE:
+    if accumulator == unit.partials and unit.chain == 1 and unit.rounding == RNE:
         return Sums(WHOLE, 24, accumulator.emin, nearest(accumulator))
     return None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.arithmetic import Carrier
+from fpsim.arithmetic import Carrier, fold
 from fpsim.bits import Philox
 from fpsim.kernels.elementwise import FLAGS_EACH, FLAGS_STICKY
 from fpsim.kernels.gemm_rounded import CHAINS, RoundedVariant, rounded_kernel
@@ -51,7 +51,9 @@ class GeneralProduct:
             if not isinstance(source, Philox):
                 words = WORDS_GIVEN
                 self._given = _given(context, CHAINS[chain] * k, self._m, self._n)
-        level = FLAGS_EACH if marks else FLAGS_STICKY
+        # Infinities times the zeros that fill the last panel are none of the product's.
+        self._each = marks or (self._n % LANES > 0 and not bool(np.isfinite(a).all()))
+        level = FLAGS_EACH if self._each else FLAGS_STICKY
         self._loop = rounded_kernel(_variant(chain, self._product, level, words))
         self._seed = np.uint64(source.seed if isinstance(source, Philox) else 0)
         self._number = np.uint64(context.operation)
@@ -64,7 +66,8 @@ class GeneralProduct:
 
         def work(begin: int, end: int) -> int:
             part = slice(begin, end)
-            return self._call(self._a[part], self._b, out[part], marks[part], begin * self._n)
+            first = begin * self._n
+            return self._call(self._a[part], self._b, out[part], marks[part], first, self._n)
 
         flags = run_blocks(work, 0, self._m, max(1, _SMALLEST // self._b[..., 0].size), 4)
         return out[:, : self._n].copy(), flags, marks[:, : self._n]
@@ -75,7 +78,7 @@ class GeneralProduct:
         out = np.zeros((1, len(self._b) * LANES), self._a.dtype)
         marks = np.zeros(out.shape, np.uint8)
         for i in chosen:
-            flags |= self._call(self._a[i : i + 1], self._b, out, marks, int(i) * self._n)
+            flags |= self._call(self._a[i : i + 1], self._b, out, marks, int(i) * self._n, self._n)
             values[i] = out[0, : self._n]
         return flags
 
@@ -85,16 +88,18 @@ class GeneralProduct:
         for panel in sorted({int(j) // LANES for j in chosen}):
             out = np.zeros((self._m, LANES), self._a.dtype)
             marks, first = np.zeros(out.shape, np.uint8), panel * LANES
-            flags |= self._call(self._a, self._b[panel : panel + 1], out, marks, first)
-            values[:, first : first + LANES] = out[:, : self._n - first]
+            n = self._n - first
+            flags |= self._call(self._a, self._b[panel : panel + 1], out, marks, first, n)
+            values[:, first : first + LANES] = out[:, :n]
         return flags
 
-    def _call(self, a: Carrier, b: Carrier, out: Carrier, marks: Marks, first: int) -> int:
+    def _call(self, a: Carrier, b: Carrier, out: Carrier, marks: Marks, first: int, n: int) -> int:
+        """The flags of the first n columns."""
         flags: int = self._loop(
             a, b, out, marks, self._given, self._product.constants, self._total.constants, first,
             self._n, self._seed, self._number,
         )  # fmt: skip
-        return flags
+        return fold(marks[:, :n]) if self._each else flags
 
 
 def _variant(chain: str, product: Plan, level: int, words: int) -> RoundedVariant:

@@ -28,7 +28,7 @@ __all__ = ["is_native", "outer_sums"]
 
 def is_native(settings: Settings, order: str) -> bool:
     """Whether the processor's additions are those of this context, numbers permitting."""
-    return order == "sequential" and settings.format == BINARY32 and settings.rounding is RNE
+    return order == "sequential" and settings.format == BINARY32 and settings.rounding == RNE
 
 
 def outer_sums(x: Carrier, axes: tuple[int, ...]) -> tuple[Carrier, NDArray[np.uint8]] | None:

@@ -16,12 +16,16 @@ from fpsim.formats import Format
 from fpsim.places import Places
 from fpsim.product import Marks, find_product
 from fpsim.publish import Out, checked_target, fold_flags, published, wants_marks
+from fpsim.settings import SUBNORMALS
 from fpsim.units import MatrixUnit, find_unit, with_partials
 
 if TYPE_CHECKING:
     from fpsim.context import Context
 
 __all__ = ["Request"]
+
+#: Sums of two scales of FP8 metadata, -32 … 31 each.
+_SCALES = range(-64, 63)
 
 
 class Request:
@@ -37,6 +41,7 @@ class Request:
         out: Out, stochastic_stores: bool = True,
     ) -> None:  # fmt: skip
         self.name, self.out = name, out
+        _check_choices(scale, subnormals)
         self.unit = with_partials(find_unit(unit), partials)
         _check_inputs(self.unit, operands)
         left, right = operands.values()
@@ -62,6 +67,19 @@ class Request:
         fold_flags(self.context, self.name, raised, values, each, operands)
         self._places.advance()
         return published(self.context, values, self._target, self.out)
+
+
+def _check_choices(scale: int, subnormals: str | None) -> None:
+    whole = isinstance(scale, (int, np.integer)) and not isinstance(scale, bool)
+    if not whole or scale not in _SCALES:
+        raise ValueError(
+            f"scale={scale!r} is no sum of two metadata scales; use a whole number from "
+            f"{_SCALES.start} to {_SCALES.stop - 1}"
+        )
+    if subnormals is not None and subnormals not in SUBNORMALS:
+        raise ValueError(
+            f"subnormals={subnormals!r} is not known; use one of {', '.join(SUBNORMALS)}"
+        )
 
 
 def _check_inputs(unit: MatrixUnit, operands: dict[str, Array]) -> None:

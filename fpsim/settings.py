@@ -14,11 +14,14 @@ from typing import Any
 from fpsim.formats import BINARY64, Format, ScaleFormat, find_format
 from fpsim.rounding import RNE, Rounding, find_rounding
 
-__all__ = ["Settings"]
+__all__ = ["SUBNORMALS", "Settings"]
+
+#: What happens to subnormal numbers.
+SUBNORMALS = ("keep", "flush_results", "flush_both")
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "overflow": ("infinity", "saturate", "nan"),
-    "subnormals": ("keep", "flush_results", "flush_both"),
+    "subnormals": SUBNORMALS,
     "tininess": ("after", "before"),
     "nan": ("canonical", "propagate_first", "x86"),
     "infinite_input": ("keep", "saturate", "nan"),

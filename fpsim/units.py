@@ -44,6 +44,9 @@ __all__ = ["UNITS", "MatrixUnit", "find_unit", "register", "with_partials"]
 _CUTS = ("truncate", "sticky")
 _ORDERS = ("ascending", "pairs")
 
+#: Terms of one call: 48 digits of each and their carries stay within 63.
+_TERMS = 256
+
 
 @dataclass(frozen=True)
 class MatrixUnit:
@@ -83,6 +86,14 @@ class MatrixUnit:
     evidence: Mapping[str, tuple[Evidence, str]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
+        self._check_formats()
+        for name in ("terms", "window", "calls", "taps"):
+            value = getattr(self, name)
+            optional = value is None and name in ("window", "calls")
+            if not optional and (isinstance(value, bool) or not isinstance(value, int)):
+                raise TypeError(f"{name}={value!r} is no whole number; give an integer")
+        if self.terms > _TERMS:
+            raise ValueError(f"terms={self.terms} of one call; use at most {_TERMS}")
         if self.terms < 1 or self.chain < 1:
             raise ValueError(
                 f"terms={self.terms}, calls={self.calls}; a pass has at least one each"
@@ -104,6 +115,14 @@ class MatrixUnit:
         if self.rounding not in (RNE, RTZ):
             raise ValueError(f"rounding={self.rounding!r} of an accumulator; use RNE or RTZ")
         object.__setattr__(self, "evidence", MappingProxyType(dict(self.evidence)))
+
+    def _check_formats(self) -> None:
+        """Every number of a unit must be a binary32 number too."""
+        for fmt in (*self.inputs, self.partials, self.accumulator, self.join):
+            if fmt is not None and fmt.carrier != BINARY32.carrier:
+                raise ValueError(
+                    f"unit {self.name} has {fmt}; units work on formats that binary32 holds"
+                )
 
     @property
     def chain(self) -> int:

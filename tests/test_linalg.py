@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import fpsim as fp
 import ipu.machine.amp  # noqa: F401  (registers the units of the IPU)
 from fpsim.linalg import matmul
+from fpsim.units import UNITS
 
 HALF, SINGLE = fp.Context(fp.BINARY16), fp.Context(fp.BINARY32)
 
@@ -194,3 +197,66 @@ def test_a_trap_shows_the_row_and_the_column_of_the_first_guilty_element() -> No
     trap = caught.value
     assert trap.index == (0, 1, 1)
     assert [operand.tolist() for operand in trap.operands] == [[300.0, 400.0], [3.0, 200.0]]
+
+
+@pytest.mark.parametrize("name", [n for n, u in UNITS.items() if u.order == "pairs"])
+def test_outputs_of_units_that_pair_terms_stand_alone(name: str) -> None:
+    context = fp.Context(UNITS[name].inputs[0])
+    a, b = normal((2, 70), context=context), normal((70, 3), 1, context)
+    together = matmul(a, b, name).values
+    for i, j in np.ndindex(2, 3):
+        assert together[i, j] == matmul(a[i : i + 1], b[:, j : j + 1], name).values[0, 0]
+
+
+@pytest.mark.parametrize("subnormals", ["keep", "flush_results"])
+def test_an_overflow_does_not_change_the_zeros_beside_it(subnormals: str) -> None:
+    context = fp.Context(fp.BINARY16, subnormals=subnormals)
+    a = context.array([[60000.0, 0.0], [2.0**-14, 0.0]])
+    b = context.array([[-(2.0**-14), 2.0], [0.0, 0.0]])
+    for rows in (slice(0, 2), slice(1, 2)):
+        made = matmul(a[rows], b, "AMP_F16_F16", context=context).values
+        assert (made[-1, 0], np.signbit(made[-1, 0])) == (0.0, True)
+
+
+def test_a_join_in_half_keeps_its_subnormals() -> None:
+    context = fp.Context(fp.E5M2)
+    small = context.array([[2.0**-8]])
+    made = matmul(small, small, "B200_E5M2_F16", subnormals="flush_both")
+    assert float(made.values[0, 0]) == 2.0**-16
+
+
+@pytest.mark.parametrize("scale", [-65, 63, 10**8, 1.5, True, "1"])
+def test_scales_are_those_of_metadata(scale: object) -> None:
+    x = HALF.array([[1.0]])
+    with pytest.raises(ValueError, match=r"no sum of two metadata scales; use .* -64 to 62"):
+        matmul(x, x, "AMP_F16_F32.exact", scale=scale)
+    with pytest.raises(ValueError, match="subnormals='bogus' is not known; use one of keep"):
+        matmul(x, x, "AMP_F16_F32", subnormals="bogus")
+
+
+def test_records_beyond_the_engines_are_refused() -> None:
+    unit = UNITS["AMP_F16_F32"]
+    for change, said in (
+        ({"inputs": (fp.BINARY64,)}, "formats that binary32 holds"),
+        ({"accumulator": fp.BINARY64}, "formats that binary32 holds"),
+        ({"terms": 257}, "use at most 256"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            replace(unit, name="MY_F16_F32", **change)
+    with pytest.raises(TypeError, match=r"window=30\.5 is no whole number"):
+        replace(unit, name="MY_F16_F32", window=30.5)
+
+
+def test_equal_records_run_alike() -> None:
+    unit = replace(UNITS["A100_F16_F32"], name="MY_F16_F32", rounding=fp.Rounding("RTZ"))
+    a, b = normal((5, 33)), normal((33, 6), 1)
+    assert np.array_equal(matmul(a, b, unit).values, matmul(a, b, "A100_F16_F32").values)
+
+
+def test_exact_units_of_many_terms_are_exact() -> None:
+    unit = replace(UNITS["AMP_F16_F32.exact"], name="WIDE_F16_F32", terms=68, calls=1)
+    a = np.ones((1, 68), np.float32)
+    b = np.full((68, 1), 0.5, np.float32)
+    a[0, 0], b[0, 0], a[0, 67], b[67, 0] = 2.0**-24, 2.0**-24, 4096.0, 4096.0
+    made = matmul(HALF.array(a), HALF.array(b), unit).values
+    assert float(made[0, 0]) == 2.0**24 + 34  # 33 and a little more, to even

@@ -150,3 +150,21 @@ def test_empty_and_impossible_products():
         rounded_matmul(half.zeros((2, 2)), half.zeros((2, 2)), fused=True, kahan=True)
     with pytest.raises(TypeError, match="never promotes"):
         half.matmul(half.zeros((2, 2)), fp.Context(fp.BINARY32).zeros((2, 2)))
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.BINARY32])
+@pytest.mark.parametrize("rounding", [fp.RNE, fp.SR(8)])
+def test_infinities_meet_no_zeros_but_the_operands_own(chain, fmt, rounding):
+    # Panels are filled up with columns of zeros.
+    context = fp.Context(fmt, rounding=rounding)
+    for columns in (1, 3, 17):
+        b = context.array(np.ones((2, columns)))
+        for rows in ([[np.inf, 1.0]], [[np.inf, 1.0], [1.0, 1.0], [2.0, 1.0]]):
+            for count in (False, True):
+                own = context.replace(count=count)
+                made = rounded_matmul(
+                    own.array(rows), own.array(b.values), context=own, **CHAINS[chain]
+                )
+                expected = fp.Flags.INVALID if chain == "kahan" else fp.Flags.NONE
+                assert (own.flags, bool(np.isinf(made.values[0]).all())) == (expected, True)

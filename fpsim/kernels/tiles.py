@@ -289,7 +289,8 @@ def tile_kernel(variant: TileVariant) -> Any:
                                 put_tile(tile, c)
                                 merged = merged | _store_any(how, tile, tile_marks, made, w, rule)
                                 c = load_tile(tile, none)
-                        put_tile(tile, c)
+                        if not STORE:  # stored partials stand in the tile, their zeros signed
+                            put_tile(tile, c)
                 keep(po, tile, first, columns, m, n, COLUMNS, none)
                 if LONG and any_lane(merged != 0):
                     raised = raised | merged

@@ -56,6 +56,7 @@ class Call(NamedTuple):
     join: int  # digits of the addition of the partial after the calls (0: it enters the first) …
     join_emin: int  # … with the range of its format; to nearest even
     join_emax: int
+    join_flush: int  # … whose tiny sums become zero
     product_rounded: int  # products are rounded to the accumulator's format first
     flush_in: int  # subnormal partials are read as zero
     flush_out: int  # tiny sums become zero
@@ -371,7 +372,7 @@ def _join(code, other, call, limbs):  # type: ignore[no-untyped-def]
     if m == 0:
         return np.int64(0), 0
     n, unit, over = _round(
-        m, q, call.join, call.join_emin, call.join_emax, 0, call.flush_out, call.tiny_before
+        m, q, call.join, call.join_emin, call.join_emax, 0, call.join_flush, call.tiny_before
     )  # fmt: skip
     return _code(negative, n, unit), OVERFLOW if over else 0
 
