@@ -12,12 +12,12 @@ from fpsim.kernels.compiling import INLINE
 from fpsim.kernels.formula import formula
 from fpsim.kernels.lane_math import item, plus
 from fpsim.kernels.lanes import as_bits, as_float, infinity_like, sign_like, umax, width_of
-from fpsim.kernels.memory import copy_item, load, load_float, store, store_float
+from fpsim.kernels.memory import copy_item, load, load_float, store_float
 from fpsim.kernels.terms import COLUMNS
 
 __all__ = [
     "clear_marks", "fetch", "keep", "largest_field", "load_tile", "positive", "put_tile",
-    "raise_marks", "remember", "row_places", "signed",
+    "raise_marks", "row_places", "signed",
 ]  # fmt: skip
 
 
@@ -65,18 +65,10 @@ def load_tile(tile, none):  # type: ignore[no-untyped-def]
 
 @formula
 def put_tile(tile, c):  # type: ignore[no-untyped-def]
+    """A tile into memory, of floats or of their bits."""
     lanes = 512 // width_of(c[0])
     for i, acc in enumerate(c):
         store_float(tile, i * lanes, as_bits(acc))
-    return c[0]
-
-
-@formula
-def remember(before, c):  # type: ignore[no-untyped-def]
-    """Sums before they are rounded."""
-    lanes = 512 // width_of(c[0])
-    for i, acc in enumerate(c):
-        store(before, i * lanes, as_bits(acc))
     return c[0]
 
 

@@ -61,7 +61,6 @@ from fpsim.kernels.tile_memory import (
     positive,
     put_tile,
     raise_marks,
-    remember,
     row_places,
     signed,
 )
@@ -259,7 +258,7 @@ def tile_kernel(variant: TileVariant) -> Any:
                                     s, w = place + k // PASS, np.int64(0)
                                     if RANDOM:
                                         w = _words_of(drawn, made, words, number, m, n, s, k == k0)
-                                    remember(before, c)
+                                    put_tile(before, c)
                                     c, seen = _store_ordinary(how, c, seen, made, w, rule)
                             if ROUNDED:
                                 c = signed(c, before)

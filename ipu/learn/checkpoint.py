@@ -11,8 +11,6 @@ import io
 import json
 import signal
 import time
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -23,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.codes import from_codes, to_codes
-from fpsim.files import write_whole
+from fpsim.files import read_arrays, write_whole
 from ipu.learn.state import Kept, State, format_named
 
 __all__ = ["VERSION", "Keeper", "interrupt_later", "load", "save"]
@@ -32,10 +30,6 @@ KIND, VERSION = "fpsim checkpoint", 1
 NAME = "checkpoint.npz"
 
 Codes = dict[str, NDArray[Any]]
-
-#: What the readers of the container and the header say of one wrong bit or another; a zip file that
-#: seems encrypted, or of a later version, is a RuntimeError.
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, KeyError, RuntimeError)
 
 
 # One file -------------------------------------------------------------------------------------
@@ -102,14 +96,12 @@ def _unpacked(path: Path, item: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
 def _read(path: Path) -> tuple[dict[str, Any], Codes]:
     """Header and codes, checked."""
     try:
-        content = io.BytesIO(path.read_bytes())
-        with np.load(content, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        arrays = read_arrays(path)
         header = json.loads(arrays.pop("header").tobytes())
         version = header["version"] if header["kind"] == KIND else None
     except OSError as error:
         raise ValueError(f"checkpoint={str(path)!r} cannot be read ({error.strerror})") from None
-    except _DAMAGE as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
             f"checkpoint={str(path)!r} is cut short, damaged or no checkpoint ({error}); "
             "use another one, or start anew"
