@@ -192,7 +192,7 @@ def test_sums_just_below_twice_the_largest_power(precision: int) -> None:
     # In binary32, to nearest, those of 13 digits and more are infinite; exactly, they are not.
     fmt = Format.custom(8, precision)
     most = (1 << fmt.bits - 1) - (1 << precision - 1) - 1
-    unit = most - (precision << precision - 1) - (1 << precision - 1) + 1  # of the largest value
+    unit = most + 1 - (precision << precision - 1)  # of the largest value's last digit
     sign = 1 << fmt.bits - 1
     for rounding in ROUNDINGS:
         if (getattr(rounding, "bits", None) or 1) <= fmt.sr_bits_max:
