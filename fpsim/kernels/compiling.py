@@ -31,8 +31,9 @@ def cache_folder() -> Path:
     """Where compiled kernels of exactly these sources are kept (FPSIM_CACHE_DIR moves it)."""
     digest = hashlib.sha256()
     here = Path(__file__).resolve().parent
-    for source in sorted(here.glob("*.py")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    for source in sorted(here.rglob("*.py")):
+        name = source.relative_to(here).as_posix()
+        digest.update(name.encode() + b"\0" + source.read_bytes())
     root = os.environ.get("FPSIM_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     base = Path(root) if root else Path.home() / ".cache"
     return base / "fpsim" / f"kernels-{digest.hexdigest()[:16]}"
