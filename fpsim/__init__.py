@@ -8,11 +8,10 @@
 """
 
 from fpsim.array import Array
-from fpsim.bits import Philox, Replay, Xoroshiro128aox
 from fpsim.context import Context
 from fpsim.convenience import decode, encode, round_to
-from fpsim.flags import Flags, FloatingPointTrap
-from fpsim.formats import (
+from fpsim.records.flags import Flags, FloatingPointTrap
+from fpsim.records.formats import (
     BFLOAT16,
     BINARY16,
     BINARY32,
@@ -30,8 +29,7 @@ from fpsim.formats import (
     Format,
     find_format,
 )  # fmt: skip
-from fpsim.parallel import get_threads, set_threads
-from fpsim.rounding import (
+from fpsim.records.rounding import (
     RAZ,
     RNA,
     RNE,
@@ -45,6 +43,8 @@ from fpsim.rounding import (
     Rounding,
     find_rounding,
 )  # fmt: skip
+from fpsim.state.bits import Philox, Replay, Xoroshiro128aox
+from fpsim.state.threads import get_threads, set_threads
 
 __all__ = [
     "BFLOAT16", "BINARY16", "BINARY32", "BINARY64", "E2M1FN", "E2M3FN", "E3M2FN", "E4M3",

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim import codes
-from fpsim.formats import Format
+from fpsim.elementwise import codes
+from fpsim.records.formats import Format
 
 if TYPE_CHECKING:
     from fpsim.context import Context

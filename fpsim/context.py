@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fpsim import codes
-from fpsim.arithmetic import Carrier, apply, check_out, common_shape, fold
 from fpsim.array import Array
-from fpsim.bits import BitSource, Philox
-from fpsim.counts import Counts
-from fpsim.flags import Flags, FloatingPointTrap, as_integer
-from fpsim.formats import BINARY64, Format
-from fpsim.inputs import Scalar, decimal, scalar
+from fpsim.elementwise import codes
+from fpsim.elementwise.apply import Carrier, apply, check_out, common_shape, fold
+from fpsim.elementwise.inputs import Scalar, decimal, scalar
 from fpsim.operations import Compute, Operand, Operations, Out
+from fpsim.records.flags import Flags, FloatingPointTrap, as_integer
+from fpsim.records.formats import BINARY64, Format
+from fpsim.records.rounding import RNE, Rounding, find_rounding
+from fpsim.records.settings import Settings
 from fpsim.reductions import Reductions
-from fpsim.rounding import RNE, Rounding, find_rounding
-from fpsim.settings import Settings
+from fpsim.state.bits import BitSource, Philox
+from fpsim.state.counts import Counts
 
 __all__ = ["Clock", "Context"]
 
@@ -59,7 +59,7 @@ class Context(Operations, Reductions):
 
     A context is for one thread; `spawn(k)` makes independent children.
 
-    >>> from fpsim.formats import BINARY16
+    >>> from fpsim.records.formats import BINARY16
     >>> half = Context(BINARY16)
     >>> x = half.array([0.0004]); (x + 0.25 - 0.25).values
     array([0.00048828], dtype=float32)
@@ -153,7 +153,7 @@ class Context(Operations, Reductions):
     def replace(self, **changes: Any) -> Context:
         """A fresh context with some choices changed: no flags, operation 0, the same source.
 
-        >>> from fpsim.formats import BINARY16
+        >>> from fpsim.records.formats import BINARY16
         >>> Context(BINARY16).replace(rounding="RTZ")
         Context(binary16, rounding=RTZ)
         """
@@ -173,7 +173,7 @@ class Context(Operations, Reductions):
 
         binary64, the native reference, has none of them; every other value is exact there.
 
-        >>> from fpsim.formats import BFLOAT16, BINARY16
+        >>> from fpsim.records.formats import BFLOAT16, BINARY16
         >>> half = Context(BINARY16, rounding="SR")
         >>> x = half.in_format(BFLOAT16).array([0.1]); half.flags, half.operation
         (<Flags.INEXACT: 1>, 1)
@@ -203,7 +203,7 @@ class Context(Operations, Reductions):
     def decimal(self, text: str | Sequence[str]) -> Array:
         """Values from decimal (or fraction) strings, each with exactly one rounding.
 
-        >>> from fpsim.formats import BINARY16
+        >>> from fpsim.records.formats import BINARY16
         >>> Context(BINARY16).decimal("0.1").values
         array(0.09997559, dtype=float32)
         """

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fpsim.arithmetic import apply
-from fpsim.bits import Replay, check_seed
-from fpsim.codes import from_codes, to_codes
 from fpsim.context import Context
-from fpsim.formats import Format, ScaleFormat
-from fpsim.inputs import floats
-from fpsim.rounding import RNE, Rounding
-from fpsim.settings import Settings
+from fpsim.elementwise.apply import apply
+from fpsim.elementwise.codes import from_codes, to_codes
+from fpsim.elementwise.inputs import floats
+from fpsim.records.formats import Format, ScaleFormat
+from fpsim.records.rounding import RNE, Rounding
+from fpsim.records.settings import Settings
+from fpsim.state.bits import Replay, check_seed
 
 __all__ = ["decode", "encode", "round_to"]
 
@@ -81,7 +81,7 @@ def _settings(fmt: Format, rounding: Rounding | str, policies: dict[str, Any]) -
 def encode(x: Any, fmt: Format | ScaleFormat, rounding: Rounding = RNE) -> Any:
     """Code of a number, rounded once: an int for a scalar, an array of codes for an array.
 
-    >>> from fpsim.formats import BINARY16, E8M0
+    >>> from fpsim.records.formats import BINARY16, E8M0
     >>> hex(encode(1.0, BINARY16)), hex(encode(0.1, BINARY16)), encode(1.0, E8M0)
     ('0x3c00', '0x2e66', 127)
     """
@@ -96,7 +96,7 @@ def encode(x: Any, fmt: Format | ScaleFormat, rounding: Rounding = RNE) -> Any:
 def decode(code: Any, fmt: Format | ScaleFormat) -> Any:
     """Value of a code: a float for an int, a carrier array for an array.
 
-    >>> from fpsim.formats import BINARY16, E2M1FN
+    >>> from fpsim.records.formats import BINARY16, E2M1FN
     >>> decode(0x7BFF, BINARY16), decode(0xF, E2M1FN)
     (65504.0, -6.0)
     """

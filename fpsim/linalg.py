@@ -2,8 +2,8 @@
 
 A product runs pass by pass: the unit adds the terms of a pass to the partial result, which is then
 stored in the partials' format. The result goes through one more rounding into the context's format
-where that is narrower. Everything numerical is in the kernels; which of them runs (`fpsim.engines`)
-changes the time and never a bit.
+where that is narrower. Everything numerical is in the kernels; which of them runs
+(`fpsim.products.by_unit.dispatch`) changes the time and never a bit.
 
 Source    docs/semantics.md §2 (random bits) and §5.
 """
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fpsim.arithmetic import Carrier
 from fpsim.array import Array
-from fpsim.engines import run
-from fpsim.formats import Format
-from fpsim.publish import row_and_column
-from fpsim.request import Request
-from fpsim.rounded import dot, rounded_matmul
-from fpsim.sums import mean, sum  # noqa: A004  (numpy's name)
-from fpsim.units import MatrixUnit
+from fpsim.elementwise.apply import Carrier
+from fpsim.products.by_operation.rounded import dot, rounded_matmul
+from fpsim.products.by_unit.dispatch import run
+from fpsim.products.request import Request
+from fpsim.products.sums import mean, sum  # noqa: A004  (numpy's name)
+from fpsim.records.formats import Format
+from fpsim.records.units import MatrixUnit
+from fpsim.state.publish import row_and_column
 
 if TYPE_CHECKING:
     from fpsim.context import Context
@@ -63,7 +63,7 @@ def matmul(
               partials narrower than the result.
     Source    docs/semantics.md §5.
 
-    >>> import fpsim as fp, ipu.machine.amp
+    >>> import fpsim as fp, ipu.machine.units.amp
     >>> half = fp.Context(fp.BINARY16)
     >>> a, b = half.array([[60000.0, 2.0, 0.5]]), half.array([[2.0], [1.0], [-60000.0]])
     >>> [matmul(a, b, unit).values.tolist() for unit in ("AMP_F16_F32", "AMP_F16_F16")]

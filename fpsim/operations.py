@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fpsim import compare, integers
-from fpsim.arithmetic import Carrier, apply, as_read, fold, into
 from fpsim.array import Array
-from fpsim.inputs import Scalar, floats
-from fpsim.remainder import remainder
-from fpsim.settings import Settings
+from fpsim.elementwise import compare, integers
+from fpsim.elementwise.apply import Carrier, apply, as_read, fold, into
+from fpsim.elementwise.inputs import Scalar, floats
+from fpsim.elementwise.remainder import remainder
+from fpsim.records.settings import Settings
 
 __all__ = ["Compute", "Operand", "Operations", "Out"]
 

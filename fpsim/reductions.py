@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fpsim import linalg
 from fpsim.array import Array
-from fpsim.publish import Out
-from fpsim.sums import Axis
-from fpsim.units import MatrixUnit
+from fpsim.products.sums import Axis
+from fpsim.records.units import MatrixUnit
+from fpsim.state.publish import Out
 
 if TYPE_CHECKING:
     from fpsim.context import Context

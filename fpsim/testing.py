@@ -18,13 +18,13 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fpsim.bits import Replay
-from fpsim.codes import from_codes
 from fpsim.context import Context
-from fpsim.flags import Flags
-from fpsim.formats import Format
-from fpsim.probe import neighbours
-from fpsim.rounding import RNE, RTN, RTP, SR, Rounding
+from fpsim.elementwise.codes import from_codes
+from fpsim.inspect.probe import neighbours
+from fpsim.records.flags import Flags
+from fpsim.records.formats import Format
+from fpsim.records.rounding import RNE, RTN, RTP, SR, Rounding
+from fpsim.state.bits import Replay
 
 __all__ = [
     "arrays", "codes", "error_bound", "exact_zero_sign", "fast_two_sum", "idempotent", "monotone",
@@ -39,7 +39,7 @@ __all__ = [
 def codes(fmt: Format) -> st.SearchStrategy[int]:
     """Codes of the format; zeros, ends, subnormals and specials are as likely as all others.
 
-    >>> from fpsim.formats import E4M3FN
+    >>> from fpsim.records.formats import E4M3FN
     >>> 0 <= codes(E4M3FN).example() < 256                                    # doctest: +SKIP
     True
     """

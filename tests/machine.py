@@ -17,18 +17,18 @@ from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
-from fpsim import compare, elementary, integers
-from fpsim.arithmetic import apply
-from fpsim.codes import from_codes, to_codes
 from fpsim.context import Context
-from fpsim.enclosures import FUNCTIONS
-from fpsim.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, F143, Format
-from fpsim.kernels.random import xoroshiro_lanes
+from fpsim.elementwise import compare, elementary, integers
+from fpsim.elementwise.apply import apply
+from fpsim.elementwise.codes import from_codes, to_codes
+from fpsim.elementwise.enclosures import FUNCTIONS
+from fpsim.elementwise.remainder import remainder
+from fpsim.kernels.random.scalar import xoroshiro_lanes
 from fpsim.linalg import matmul, rounded_matmul
-from fpsim.remainder import remainder
-from fpsim.rounding import RNE, RTN, RTO, RTP, SR, SR_EQUAL, Rounding
-from fpsim.settings import Settings
-from fpsim.units import find_unit
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, F143, Format
+from fpsim.records.rounding import RNE, RTN, RTO, RTP, SR, SR_EQUAL, Rounding
+from fpsim.records.settings import Settings
+from fpsim.records.units import find_unit
 
 N = 100_000
 OPERANDS = {"convert": 1, "round_to_integral": 1, "sqrt": 1, "fma": 3}

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import pytest
 
-from fpsim import arithmetic, parallel
+from fpsim.elementwise import apply as arithmetic
+from fpsim.state import threads as parallel
 
 T = TypeVar("T")
 

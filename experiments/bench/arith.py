@@ -15,11 +15,11 @@ from experiments.bench.data import DATA, make
 from experiments.bench.peers import arithmetic_peers, is_alone
 from experiments.bench.round import FORMATS, bits_of, stochastic
 from experiments.bench.timing import Call, Case, Size, copy
-from fpsim.arithmetic import apply
 from fpsim.context import Context
 from fpsim.convenience import round_to
-from fpsim.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, Format
-from fpsim.rounding import MODES, RNE, RTP, RTZ, SR, Rounding
+from fpsim.elementwise.apply import apply
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, Format
+from fpsim.records.rounding import MODES, RNE, RTP, RTZ, SR, Rounding
 
 __all__ = ["cases"]
 

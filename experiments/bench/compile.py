@@ -31,7 +31,7 @@ class Family(NamedTuple):
 
 
 PRODUCT = """
-import time, numpy as np, fpsim as fp, ipu.machine.amp
+import time, numpy as np, fpsim as fp, ipu.machine.units.amp
 from fpsim.linalg import matmul, rounded_matmul
 def operand(fmt, size=1.0):
     x = np.random.default_rng(0).standard_normal((32, 32)) * size

@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-import ipu.machine.amp  # noqa: F401  (names its units)
+import ipu.machine.units.amp  # noqa: F401  (names its units)
 from experiments.bench.round import bits_of
 from experiments.bench.timing import Call, Case, Size
 from fpsim.context import Context
-from fpsim.formats import BFLOAT16, BINARY16, BINARY32, BINARY64, E4M3FN, Format
 from fpsim.linalg import matmul, rounded_matmul
-from fpsim.parallel import get_threads
-from fpsim.rounding import RNA, RNE, RTO, RTZ, SR, Rounding
-from fpsim.units import find_unit
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, BINARY64, E4M3FN, Format
+from fpsim.records.rounding import RNA, RNE, RTO, RTZ, SR, Rounding
+from fpsim.records.units import find_unit
+from fpsim.state.threads import get_threads
 
 __all__ = ["SIZES", "Row", "call", "cases"]
 

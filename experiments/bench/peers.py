@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from experiments.bench.timing import Call
-from fpsim.formats import Format
-from fpsim.parallel import get_threads
-from fpsim.rounding import RNA, RNE, RTN, RTP, RTZ, SR, SR_EQUAL, Rounding
+from fpsim.records.formats import Format
+from fpsim.records.rounding import RNA, RNE, RTN, RTP, RTZ, SR, SR_EQUAL, Rounding
+from fpsim.state.threads import get_threads
 
 __all__ = ["arithmetic_peers", "is_alone", "rounding_peers"]
 

@@ -10,7 +10,8 @@ from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any
 
-from fpsim import conv, linalg
+from fpsim import linalg
+from fpsim.products import conv
 from ipu.machine.device import Device
 from ipu.machine.verbs import Verbs
 

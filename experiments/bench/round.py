@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from experiments.bench.data import DATA, make
 from experiments.bench.peers import is_alone, rounding_peers
 from experiments.bench.timing import Call, Case, Size, copy
-from fpsim.codes import pack
 from fpsim.context import Context
 from fpsim.convenience import round_to
-from fpsim.formats import BFLOAT16, BINARY16, BINARY32, CATALOGUE, E4M3FN, E5M2, Format
-from fpsim.rounding import MODES, RNE, RTP, RTZ, SR, Rounding
+from fpsim.elementwise.codes import pack
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, CATALOGUE, E4M3FN, E5M2, Format
+from fpsim.records.rounding import MODES, RNE, RTP, RTZ, SR, Rounding
 
 __all__ = ["FORMATS", "cases", "stochastic"]
 

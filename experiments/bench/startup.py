@@ -18,8 +18,8 @@ import numpy as np
 from experiments.bench.round import bits_of
 from experiments.bench.timing import Call, Case, Size
 from fpsim.context import Context
-from fpsim.formats import BINARY16
-from fpsim.rounding import RNE, SR
+from fpsim.records.formats import BINARY16
+from fpsim.records.rounding import RNE, SR
 
 __all__ = ["cases", "in_process"]
 

@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.parallel import get_threads, run_blocks, set_threads
+from fpsim.state.threads import get_threads, run_blocks, set_threads
 
 __all__ = [
     "Case", "Record", "Size", "Written", "copy", "in_turn", "measure", "run", "seconds", "to_json",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from experiments.bench.timing import Call
-from fpsim.parallel import get_threads
+from fpsim.state.threads import get_threads
 
 __all__ = ["Peer", "torch_step"]
 

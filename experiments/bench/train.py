@@ -27,8 +27,8 @@ from experiments.bench.timing import Call, Size, Timed, in_turn
 from experiments.bench.timing import seconds as clock
 from experiments.bench.torch_networks import torch_step
 from experiments.programs.networks import mnist, resnet
-from fpsim.formats import BINARY16
-from fpsim.parallel import get_threads
+from fpsim.records.formats import BINARY16
+from fpsim.state.threads import get_threads
 from ipu.learn.heap import keep_freed_memory
 from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale
 from ipu.learn.mode import training

@@ -41,8 +41,8 @@ def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | N
     with bad_input():
         check(topic, file)
     from experiments.bench.timing import run, to_json
-    from experiments.progress import progress
-    from fpsim.files import write_whole
+    from experiments.lab.progress import progress
+    from fpsim.state.files import write_whole
 
     module = importlib.import_module(f"experiments.bench.{topic}")
     size = usual_size(module, quick)
@@ -67,7 +67,7 @@ def usual_size(module: ModuleType, quick: bool) -> Size:
 
 def check(topic: str, file: Path | None) -> None:
     """Refuse an unknown topic or an unwritable file before any work."""
-    from experiments.store import check_writable
+    from experiments.lab.store import check_writable
 
     if topic not in TOPICS:
         raise ValueError(f"topic={topic!r} is not known; use one of {', '.join(TOPICS)}")

@@ -15,8 +15,8 @@ from experiments.commands.options import bad_input
 def command(unit: str) -> None:
     """Probe matrix units: terms, order, window, cut, digits, rounding, stores, monotone or not."""
     import ipu.machine  # noqa: F401  (registers the units of the IPU)
-    from fpsim.fingerprint import fingerprint
-    from fpsim.units import UNITS, find_unit
+    from fpsim.inspect.fingerprint import fingerprint
+    from fpsim.records.units import UNITS, find_unit
 
     with bad_input():
         units = sorted(UNITS) if unit == "all" else [find_unit(unit).name]

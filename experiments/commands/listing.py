@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from experiments.catalogue import catalogue
+from experiments.lab.catalogue import catalogue
 
 
 def experiment_lines() -> Iterator[str]:
@@ -22,7 +22,7 @@ def experiment_lines() -> Iterator[str]:
 
 def format_lines() -> Iterator[str]:
     """The catalogue of formats with their ranges."""
-    from fpsim.formats import CATALOGUE, ScaleFormat
+    from fpsim.records.formats import CATALOGUE, ScaleFormat
 
     head = ("name", "bits", "exp", "p", "max", "min normal", "min")
     yield "{:<9} {:>4} {:>3} {:>2} {:>11} {:>11} {:>11}  specials".format(*head)
@@ -43,7 +43,7 @@ _JUDGED = ("terms", "window", "cut", "rounding")
 def unit_lines() -> Iterator[str]:
     """The catalogue of matrix units: what they align, cut, add and round, and how we know."""
     import ipu.machine  # noqa: F401  (registers the units of the IPU)
-    from fpsim.units import UNITS
+    from fpsim.records.units import UNITS
 
     row = "{:<27} {:<9} {:<8} {:>6} {:>6}  {:<8} {:<15} {:<8} {}".format
     head = ("name", "inputs", "partials", "terms", "window", "cut", "accumulator", "evidence")
@@ -62,7 +62,7 @@ def unit_lines() -> Iterator[str]:
     yield ""
     yield "terms: calls x products of a call in one pass, after which partials are stored"
     yield f"evidence: of {', '.join(_JUDGED)}; Documented, Measured, Inferred, Assumed, - no such"
-    yield "source of each one: fpsim.units.find_unit(NAME).facts"
+    yield "source of each one: fpsim.records.units.find_unit(NAME).facts"
 
 
 def bench_lines() -> Iterator[str]:

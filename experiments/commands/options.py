@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from fpsim.formats import Format
+    from fpsim.records.formats import Format
 
 SEED_LIMIT = 1 << 64
 
@@ -49,7 +49,7 @@ def read_formats(names: str) -> list[Format]:
 
     Raises    ValueError with the close name for one that is not known.
     """
-    from fpsim.formats import Format, find_format
+    from fpsim.records.formats import Format, find_format
 
     formats = [find_format(name.strip()) for name in names.split(",")]
     for fmt in formats:

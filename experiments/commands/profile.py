@@ -13,8 +13,8 @@ from experiments.commands.options import bad_input, read_formats
 if TYPE_CHECKING:
     import numpy as np
 
-    from experiments.result import Row
-    from fpsim.profile import Profile
+    from experiments.lab.result import Row
+    from fpsim.inspect.profile import Profile
 
 SHARES = ("underflows", "overflows", "subnormals", "inexact")
 
@@ -30,14 +30,14 @@ def command(file: Path, formats: str, out: Path) -> None:
 
     Writes OUT/STEM.csv (with the histogram of exponents) and OUT/STEM.png.
     """
-    from experiments.progress import progress
-    from experiments.store import check_writable
+    from experiments.lab.progress import progress
+    from experiments.lab.store import check_writable
 
     with bad_input():
         chosen = read_formats(formats)
         arrays = load(file)
         check_writable(out)
-        from fpsim.profile import profile
+        from fpsim.inspect.profile import profile
 
         pairs = [(name, array, fmt) for name, array in arrays.items() for fmt in chosen]
         found = [
@@ -55,7 +55,7 @@ def load(file: Path) -> dict[str, np.ndarray]:
 
     Raises    ValueError for a file that is missing, damaged, cut short, or holds objects.
     """
-    from fpsim.files import read_arrays
+    from fpsim.state.files import read_arrays
 
     try:
         found = read_arrays(file)
@@ -83,10 +83,10 @@ def table(found: list[tuple[str, Profile]]) -> Iterator[str]:
 
 def write(found: list[tuple[str, Profile]], stem: Path) -> list[Path]:
     """The table and the histograms as STEM.csv, the figure as STEM.png."""
-    from experiments.drawing import to_png
-    from experiments.exponents import exponent_figure
-    from experiments.result import Result
-    from fpsim.files import write_whole
+    from experiments.lab.drawing import to_png
+    from experiments.lab.result import Result
+    from experiments.training.exponents import exponent_figure
+    from fpsim.state.files import write_whole
 
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("csv", "png")]
     text = Result([row for name, p in found for row in _rows(name, p)], "", "").to_csv()

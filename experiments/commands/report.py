@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from experiments.catalogue import catalogue
 from experiments.commands.options import run_options
+from experiments.lab.catalogue import catalogue
 
 
 @click.command("report")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from experiments.catalogue import find
 from experiments.commands.options import bad_input, run_options
+from experiments.lab.catalogue import find
 
 
 @click.command("run")

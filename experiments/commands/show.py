@@ -12,8 +12,8 @@ import click
 from experiments.commands.options import bad_input, read_formats
 
 if TYPE_CHECKING:
-    from fpsim.formats import Format
-    from fpsim.rounding import Rounding
+    from fpsim.records.formats import Format
+    from fpsim.records.rounding import Rounding
 
 #: Numbers that are no fractions.
 BY_NAME = ("inf", "infinity", "nan", "0", "0.0")
@@ -31,7 +31,7 @@ def command(numbers: tuple[str, ...], formats: str, rounding: str) -> None:
     0x3c00 and 0b0011110000000000 are codes; 0.1, 1/3, 0x1.8p-1, inf and nan are numbers.
     """
     with bad_input():
-        from fpsim.rounding import find_rounding
+        from fpsim.records.rounding import find_rounding
 
         mode = find_rounding(rounding)
         lines = [
@@ -64,8 +64,8 @@ def _is_code(number: str) -> bool:
 def _real(number: str, fmt: Format, rounding: Rounding) -> Iterator[str]:
     from fpsim.context import Context
     from fpsim.convenience import decode
-    from fpsim.probe import neighbours, probability_up, real
-    from fpsim.rounding import SR
+    from fpsim.inspect.probe import neighbours, probability_up, real
+    from fpsim.records.rounding import SR
 
     exact = real(number)
     code = int(Context(fmt, rounding=rounding).decimal(str(exact)).codes())
@@ -81,7 +81,7 @@ def _real(number: str, fmt: Format, rounding: Rounding) -> Iterator[str]:
 
 
 def _code(code: int, fmt: Format) -> Iterator[str]:
-    from fpsim.probe import fields, neighbours
+    from fpsim.inspect.probe import fields, neighbours
 
     f = fields(code, fmt)
     yield _line("value", f"{f.value!r}  ({f.kind})")

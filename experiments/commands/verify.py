@@ -15,7 +15,7 @@ import click
 from experiments.commands.options import bad_input
 
 if TYPE_CHECKING:
-    from fpsim.verify.report import Report
+    from fpsim.judge.verify.report import Report
 
 FILES = click.argument(
     "files", nargs=-1, metavar="[FILES]...", type=click.Path(path_type=Path, allow_dash=True)
@@ -47,7 +47,7 @@ def testfloat(
 
     Vectors of conversions to integers and of roundToInt are made with -exact.
     """
-    from fpsim.verify.testfloat import verify
+    from fpsim.judge.verify.testfloat import verify
 
     with bad_input(), counting("vectors") as watch:
         report = verify(function, rounding, streams(files), tininess=tininess, nan=nan, watch=watch)
@@ -58,7 +58,7 @@ def testfloat(
 @FILES
 def fpgen(files: tuple[Path, ...]) -> int:
     """IBM FPgen's .fptest files, binary32, from FILES (.gz too) or standard input."""
-    from fpsim.verify.fpgen import OPERATIONS, verify
+    from fpsim.judge.verify.fpgen import OPERATIONS, verify
 
     with bad_input():
         reports = [verify(name, text_lines(name, stream)) for name, stream in streams(files)]
@@ -84,8 +84,8 @@ def exhaustive(operation: str, rounding: str, tininess: str, stride: int) -> int
     add, subtract, multiply and divide: all pairs of binary16. sqrt, round_to_integral and convert
     (to every format): all values of binary16 and bfloat16.
     """
-    from fpsim.verify.definition import MODES
-    from fpsim.verify.exhaustive import PAIRS, check, verify
+    from fpsim.judge.verify.definition import MODES
+    from fpsim.judge.verify.exhaustive import PAIRS, check, verify
 
     modes = list(MODES) if rounding == "all" else rounding.split(",")
     with bad_input():
@@ -108,7 +108,7 @@ def exhaustive(operation: str, rounding: str, tininess: str, stride: int) -> int
 def matrix_unit(file: Path, unit: str, result: str | None) -> int:
     """Recorded results of a matrix unit: FILE is an .npz with a, b, c, d_fp32 or d_fp16."""
     import ipu.machine  # noqa: F401  (registers the units of the IPU)
-    from fpsim.verify.units import read, verify
+    from fpsim.judge.verify.units import read, verify
 
     with bad_input():
         report = verify(read(file), unit, result)
@@ -146,7 +146,7 @@ def counting(
     """A bar of what has been compared; gives the function that moves it on."""
     from tqdm import tqdm
 
-    from experiments.progress import DELAY
+    from experiments.lab.progress import DELAY
 
     with tqdm(desc=f"  {label or unit}", total=total, unit=f" {unit}", unit_scale=True,
               delay=DELAY, leave=False, disable=None) as bar:  # fmt: skip

@@ -40,7 +40,7 @@ def build(precision: str, options: Options) -> Trainer:
     scale there. Adam's usual epsilon, 1e-8, would underflow in binary16.
     """
     from experiments.programs.networks import fashion
-    from fpsim.formats import BINARY16, BINARY32
+    from fpsim.records.formats import BINARY16, BINARY32
     from ipu.learn.loss_scale import StaticLossScale
     from ipu.learn.optim import Adam
     from ipu.learn.policy import Policy

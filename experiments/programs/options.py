@@ -13,7 +13,7 @@ import click
 from experiments.commands.options import Seed
 
 if TYPE_CHECKING:
-    from fpsim.formats import Format
+    from fpsim.records.formats import Format
     from ipu.feed.data import Data
 
 __all__ = ["Options", "options"]
@@ -36,7 +36,7 @@ class Options:
 
     def partials(self, inputs: Format) -> Format:
         """Format of partial sums: where inputs are binary32, so are they."""
-        from fpsim.formats import BINARY16, BINARY32
+        from fpsim.records.formats import BINARY16, BINARY32
 
         return BINARY16 if self.use_float16_partials and inputs == BINARY16 else BINARY32
 

@@ -51,7 +51,7 @@ def build(precision: str, depth: int, stochastic: bool, options: Options) -> Tra
     SGD with momentum is linear in the gradient, so the learning rate is divided by the loss scale.
     """
     from experiments.programs.networks import resnet
-    from fpsim.formats import BINARY16, BINARY32
+    from fpsim.records.formats import BINARY16, BINARY32
     from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale
     from ipu.learn.optim import SGD
     from ipu.learn.policy import Policy

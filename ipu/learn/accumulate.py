@@ -20,7 +20,7 @@ from functools import reduce
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.formats import Format
+from fpsim.records.formats import Format
 from ipu.learn.variables import Variable
 
 __all__ = ["Accumulation", "Accumulator", "Reduction", "ramp_share"]

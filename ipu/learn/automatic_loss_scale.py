@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.formats import BINARY16
+from fpsim.records.formats import BINARY16
 from ipu.learn.loss_scale import Scaling, Statistic
 from ipu.learn.optim.base import Pairs
 from ipu.learn.tensor import Node

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.codes import from_codes, to_codes
-from fpsim.files import read_arrays, write_whole
+from fpsim.elementwise.codes import from_codes, to_codes
+from fpsim.state.files import read_arrays, write_whole
 from ipu.learn.state import Kept, State, format_named
 
 __all__ = ["VERSION", "Keeper", "interrupt_later", "load", "save"]

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.evidence import Evidence, Fact
-from fpsim.formats import BINARY16, BINARY32, F143, F152, Format
+from fpsim.records.evidence import Evidence, Fact
+from fpsim.records.formats import BINARY16, BINARY32, F143, F152, Format
 from ipu.learn.ops.products import check_matrices, conv2d_cost, matmul_cost
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device

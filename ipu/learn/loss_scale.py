@@ -19,8 +19,8 @@ from typing import ClassVar
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.flags import Flags, FloatingPointTrap
-from fpsim.formats import BINARY32
+from fpsim.records.flags import Flags, FloatingPointTrap
+from fpsim.records.formats import BINARY32
 from ipu.learn import ops
 from ipu.learn.optim.base import Optimizer, Pairs
 from ipu.learn.tensor import Node, Tensor

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
-from fpsim.formats import BINARY32
+from fpsim.records.formats import BINARY32
 from ipu.learn import ops
 from ipu.learn.tensor import Tensor
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.formats import BINARY32, Format
+from fpsim.records.formats import BINARY32, Format
 from ipu.machine.device import Device
 
 __all__ = ["RunningLoss"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from fpsim.formats import BINARY32
-from fpsim.geometry import Padding, Pair, Stride
+from fpsim.records.formats import BINARY32
+from fpsim.records.geometry import Padding, Pair, Stride
 from ipu.learn import ops, products
 from ipu.learn.initialisers import Initialiser, ones, zeros
 from ipu.learn.mode import Updates, current_updates

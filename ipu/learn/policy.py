@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Protocol
 
-from fpsim.formats import BFLOAT16, BINARY16, BINARY32, F143, Format
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, F143, Format
 
 __all__ = ["FP8", "FP16", "FP32", "MIXED", "LayerPolicies", "Policy", "PolicyLike"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fpsim.formats import F143
+from fpsim.records.formats import F143
 from ipu.learn import fp8, ops
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import current_policy

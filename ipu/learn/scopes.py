@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from fpsim.formats import BINARY16, BINARY32, Format
+from fpsim.records.formats import BINARY16, BINARY32, Format
 from ipu.learn import ops
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import current_device, current_policy, is_overridden, variable_scope

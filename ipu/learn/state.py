@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.flags import Flags
-from fpsim.formats import Format, find_format
+from fpsim.records.flags import Flags
+from fpsim.records.formats import Format, find_format
 from ipu.learn.loss_scale import LossScale
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fpsim.array import Array
-from fpsim.formats import Format
+from fpsim.records.formats import Format
 from ipu.machine.device import Device
 
 __all__ = [

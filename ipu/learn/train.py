@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
-from fpsim.formats import Format
+from fpsim.records.formats import Format
 from ipu.learn import losses
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.loss_scale import LossScale, NoLossScale, Statistic

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.formats import BINARY32, Format
+from fpsim.records.formats import BINARY32, Format
 from ipu.learn import ops
 from ipu.learn.initialisers import Initialiser, glorot_uniform
 from ipu.learn.policy import Policy, PolicyLike

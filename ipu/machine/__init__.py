@@ -9,10 +9,10 @@ from ipu.machine.control import (
     FpCtl,
     FpSts,
 )  # fmt: skip
-from ipu.machine.cost import Planner
+from ipu.machine.cost.cost import Planner
+from ipu.machine.cost.ledger import Ledger, Row
 from ipu.machine.device import Device
 from ipu.machine.instructions import Instruction
-from ipu.machine.ledger import Ledger, Row
 from ipu.machine.target import BOW, HYPOTHETICAL, MK1, MK2, MK2_FP8, TARGETS, Target, find_target
 
 __all__ = [

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fpsim.evidence import Evidence, Fact
-from fpsim.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
-from fpsim.units import MatrixUnit, find_unit, with_partials
+from fpsim.records.evidence import Evidence, Fact
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
+from fpsim.records.units import MatrixUnit, find_unit, with_partials
 from ipu.machine.target import Target
+from ipu.machine.units import amp  # noqa: F401  (registers the units named below)
 
 __all__ = ["PARTIALS", "RULE", "Field", "choose", "find_partials", "fitting_partials", "kinds"]
 

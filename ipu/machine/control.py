@@ -17,10 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from fpsim.evidence import Evidence, Fact
-from fpsim.flags import Flags
-from fpsim.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
-from fpsim.rounding import RNA, RNE, RTN, RTP, RTZ, SR, Rounding
+from fpsim.records.evidence import Evidence, Fact
+from fpsim.records.flags import Flags
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
+from fpsim.records.rounding import RNA, RNE, RTN, RTP, RTZ, SR, Rounding
 
 __all__ = [
     "ALL_ON", "DENORMALS", "FRAMEWORK_DEFAULT", "POPART_CHECKS", "POPLAR_STRUCT_DEFAULT",
@@ -175,7 +175,7 @@ ALL_ON = FpCtl(inv=True, div0=True, oflo=True, esr=True, nanoo=True)
 def choices(control: FpCtl, fmt: Format, f32_denormals: str = "flush") -> dict[str, Any]:
     """Arguments of the `Context` that computes in fmt under these control bits.
 
-    >>> from fpsim.formats import BINARY16
+    >>> from fpsim.records.formats import BINARY16
     >>> chosen = choices(FpCtl(nanoo=True), BINARY16)
     >>> chosen["overflow"], chosen["divide_by_zero"], chosen["rounding"]
     ('nan', 'nan', RNE)
@@ -218,7 +218,7 @@ def traps(control: FpCtl, fmt: Format) -> Flags:
 def status(flags: Flags, control: FpCtl, fmt: Format) -> FpSts:
     """Status bits of flags raised in fmt; underflow and inexact have none.
 
-    >>> from fpsim.formats import BINARY16
+    >>> from fpsim.records.formats import BINARY16
     >>> status(Flags.OVERFLOW | Flags.INEXACT, FpCtl(nanoo=True), BINARY16)
     FpSts(inv=True, div0=False, oflo=True)
     """

@@ -7,16 +7,16 @@ Source    docs/semantics.md §5.
 
 from __future__ import annotations
 
-from fpsim import conv
 from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.formats import Format
-from fpsim.geometry import Padding, Pair, Stride, geometry
-from fpsim.units import MatrixUnit
+from fpsim.products import conv
+from fpsim.records.formats import Format
+from fpsim.records.geometry import Padding, Pair, Stride, geometry
+from fpsim.records.units import MatrixUnit
 from ipu.machine.choice import Field
+from ipu.machine.cost.work import Convolution, Work, of_convolution, of_weight_gradient
 from ipu.machine.instructions import Instruction
 from ipu.machine.products import Products
-from ipu.machine.work import Convolution, Work, of_convolution, of_weight_gradient
 
 __all__ = ["Convolutions"]
 
@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 
 
 class Convolutions(Products):
-    """Convolutions of arrays; stride, padding and groups as in `fpsim.conv.conv2d`."""
+    """Convolutions of arrays; stride, padding and groups as in `fpsim.products.conv.conv2d`."""
 
     def conv2d(
         self, x: Array, w: Array, *, stride: Stride = 1, padding: Padding = "SAME",

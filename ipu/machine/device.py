@@ -17,19 +17,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fpsim.array import Array
-from fpsim.bits import Philox
 from fpsim.context import Clock, Context
 from fpsim.convenience import round_to
-from fpsim.counts import Counts
-from fpsim.evidence import Fact
-from fpsim.formats import BINARY32, Format
-from fpsim.settings import Settings
-from ipu.machine import amp
+from fpsim.records.evidence import Fact
+from fpsim.records.formats import BINARY32, Format
+from fpsim.records.settings import Settings
+from fpsim.state.bits import Philox
+from fpsim.state.counts import Counts
 from ipu.machine.choice import RULE, find_partials
 from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, choices, dump, status
 from ipu.machine.convolutions import Convolutions
-from ipu.machine.cost import Planner
+from ipu.machine.cost.cost import Planner
 from ipu.machine.target import MK2, Target, find_target
+from ipu.machine.units import amp
 from ipu.machine.verbs import MAXIMUM
 
 __all__ = ["Device", "MachineContext"]
@@ -90,7 +90,7 @@ class Device(Convolutions):
     >>> Device(control=FpCtl(oflo=True)).multiply(big, big)
     Traceback (most recent call last):
     ...
-    fpsim.flags.FloatingPointTrap: multiply raised OVERFLOW|INEXACT at (0,): (10000.0, 10000.0)
+    fpsim.FloatingPointTrap: multiply raised OVERFLOW|INEXACT at (0,): (10000.0, 10000.0)
     $FP_CTL 0x00000004  INV 0x0  DIV0 0x0  OFLO 0x1  RND 0x0  ESR 0x0  NANOO 0x0
     $FP_STS 0x00000004  INV 0x0  DIV0 0x0  OFLO 0x1
     """

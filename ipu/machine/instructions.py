@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fpsim.evidence import Evidence, Fact
-from fpsim.formats import BINARY16, Format
-from fpsim.units import MatrixUnit, find_unit
-from ipu.machine import amp, slic, vmac  # noqa: F401  (registers their units)
+from fpsim.records.evidence import Evidence, Fact
+from fpsim.records.formats import BINARY16, Format
+from fpsim.records.units import MatrixUnit, find_unit
+from ipu.machine.units import amp  # noqa: F401  (registers the units named below)
 
 __all__ = ["BFLOAT16_ONLY", "EIGHT_UNITS", "QUARTERS", "SIXTEEN_UNITS", "Instruction"]
 

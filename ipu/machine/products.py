@@ -13,19 +13,20 @@ from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from fpsim import linalg, split
+from fpsim import linalg
 from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.formats import BINARY16, F143, F152, Format
-from fpsim.units import MatrixUnit, find_unit, with_partials
+from fpsim.products import k_split as split
+from fpsim.records.formats import BINARY16, F143, F152, Format
+from fpsim.records.units import MatrixUnit, find_unit, with_partials
 from ipu.machine.choice import Field, choose, fitting_partials
 from ipu.machine.control import DENORMALS
-from ipu.machine.cost import Planner
-from ipu.machine.ledger import Ledger, Row
-from ipu.machine.pricing import WorkOf, row
+from ipu.machine.cost.cost import Planner
+from ipu.machine.cost.ledger import Ledger, Row
+from ipu.machine.cost.pricing import WorkOf, row
+from ipu.machine.cost.work import of_matmul
 from ipu.machine.target import Target
 from ipu.machine.verbs import Verbs
-from ipu.machine.work import of_matmul
 
 __all__ = ["Products"]
 

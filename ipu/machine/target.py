@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fpsim.evidence import Evidence, Fact
-from fpsim.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format, find_format
-from fpsim.units import MatrixUnit
+from fpsim.records.evidence import Evidence, Fact
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format, find_format
+from fpsim.records.units import MatrixUnit
 from ipu.machine.instructions import (
     BFLOAT16_ONLY,
     EIGHT_UNITS,

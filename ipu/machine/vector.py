@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fpsim.formats import BINARY32, Format
+from fpsim.records.formats import BINARY32, Format
 
 __all__ = ["RATES", "Rate", "thread_cycles"]
 

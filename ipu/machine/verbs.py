@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fpsim import elementary, sums
-from fpsim.arithmetic import Carrier, as_read
 from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.formats import BINARY32, Format
+from fpsim.elementwise import elementary
+from fpsim.elementwise.apply import Carrier, as_read
 from fpsim.operations import Operand
-from fpsim.rounding import SR
+from fpsim.products import sums
+from fpsim.records.formats import BINARY32, Format
+from fpsim.records.rounding import SR
 
 __all__ = ["MAXIMUM", "Verbs"]
 

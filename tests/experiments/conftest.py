@@ -17,7 +17,7 @@ DEFAULT = True
 
 import os
 import numpy as np
-from experiments.result import Result, UnitUsed
+from experiments.lab.result import Result, UnitUsed
 
 def run(quick, seed):
     if os.environ.get("DICE") == "break":
@@ -30,7 +30,7 @@ def run(quick, seed):
     return Result(rows, f"It shows {rolls[0]}.", "p=fair", {"sides": 6}, units)
 
 def plot(result):
-    from experiments.drawing import new_figure
+    from experiments.lab.drawing import new_figure
     figure, (axes,) = new_figure(4, 3, caption=result.answer)
     axes.plot(result.column("roll"), result.column("shown"))
     return figure

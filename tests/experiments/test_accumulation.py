@@ -14,11 +14,11 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import stochastic_accumulation, swamping
-from experiments.accumulate import running_sums
-from experiments.catalogue import find
-from experiments.drawing import to_png
-from experiments.stochastic_accumulation import ADDITIONS, TERM, exact_law, law_moments
+from experiments.lab.catalogue import find
+from experiments.lab.drawing import to_png
+from experiments.sums import stochastic_accumulation, swamping
+from experiments.sums.accumulate import running_sums
+from experiments.sums.stochastic_accumulation import ADDITIONS, TERM, exact_law, law_moments
 from fpsim import BINARY16, RNE, SR, Context
 from tests.threads import on_threads
 

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import digits, digits_training, loss_scale_sweep
+from experiments.training import digits, digits_training, loss_scale_sweep
 from fpsim import BINARY16, round_to
 
 RUN = """
@@ -138,7 +138,7 @@ def test_the_stop_shows_the_status_register(swept):
 
 @pytest.mark.parametrize("experiment", [digits_training, loss_scale_sweep])
 def test_figures_are_drawn_from_the_rows(experiment, trained, swept):
-    from experiments.drawing import to_png
+    from experiments.lab.drawing import to_png
 
     result = trained if experiment is digits_training else swept
     assert to_png(experiment.plot(result)).startswith(b"\x89PNG")

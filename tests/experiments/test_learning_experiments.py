@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments import (
+from experiments.lab.drawing import to_png
+from experiments.sums import k_split
+from experiments.training import (
     accumulation_dtype,
     fp8_training,
-    k_split,
     loss_scaling_strategies,
     momentum_under_sr,
     parameter_update_methods,
     running_loss,
     stable_statistics,
 )
-from experiments.drawing import to_png
 from fpsim import BINARY16, Context
 from ipu.learn.accumulate import Reduction
 from ipu.learn.loss_scale import DynamicLossScale

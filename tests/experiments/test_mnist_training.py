@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments import mnist_training
-from experiments.study import USUAL
+from experiments.lab.study import USUAL
+from experiments.training import mnist_training
 from tests.vectors import data_path
 
 

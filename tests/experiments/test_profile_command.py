@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.cli import main
-from experiments.result import rows_from_csv
+from experiments.lab.result import rows_from_csv
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 import pytest
 
-from experiments.catalogue import catalogue
 from experiments.cli import run as command_line
+from experiments.lab.catalogue import catalogue
 from experiments.programs import float32_parameter_updates, stochastic_rounding
 from experiments.programs.loop import Loop, run
 from experiments.programs.options import Options, options

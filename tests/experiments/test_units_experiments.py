@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments import accumulation_order, fingerprints, partials, store
-from experiments.exact import inner_products
+from experiments.lab import store
+from experiments.sums import accumulation_order, fingerprints, partials
+from experiments.sums.exact import inner_products
 from fpsim import BINARY16, Context
-from fpsim.units import UNITS
+from fpsim.records.units import UNITS
 
 
 @pytest.fixture(scope="module")

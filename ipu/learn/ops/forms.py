@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.formats import Format
+from fpsim.records.formats import Format
 from ipu.learn.ops.rules import Saved, free, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device

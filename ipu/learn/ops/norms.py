@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fpsim.array import Array
-from fpsim.formats import BINARY32
+from fpsim.records.formats import BINARY32
 from ipu.learn.ops.rules import Saved, count, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.geometry import Geometry, Padding, Pair, Stride, geometry
+from fpsim.records.geometry import Geometry, Padding, Pair, Stride, geometry
 from ipu.learn.ops.rules import Saved, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device

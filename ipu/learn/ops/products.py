@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fpsim.array import Array
-from fpsim.formats import Format
-from fpsim.geometry import Padding, Stride
+from fpsim.records.formats import Format
+from fpsim.records.geometry import Padding, Stride
 from ipu.learn.ops.rules import Saved
 from ipu.learn.tensor import Primitive, Work
 from ipu.machine.device import Device

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.formats import BINARY32
+from fpsim.records.formats import BINARY32
 from ipu.learn.ops.rules import Saved, count, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device

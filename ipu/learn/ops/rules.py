@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.formats import BINARY32, Format
+from fpsim.records.formats import BINARY32, Format
 from ipu.learn.tensor import Work
 from ipu.machine.device import Device
 from ipu.machine.vector import thread_cycles

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.formats import BINARY32
+from fpsim.records.formats import BINARY32
 from ipu.learn.ops.rules import Saved, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fpsim.array import Array
-from fpsim.formats import BINARY32, Format
+from fpsim.records.formats import BINARY32, Format
 from ipu.learn.optim.base import Optimizer, Step, check_positive, check_rate, check_share
 from ipu.machine.device import Device
 

@@ -17,7 +17,7 @@ from dataclasses import MISSING, fields
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from fpsim.array import Array
-from fpsim.formats import Format
+from fpsim.records.formats import Format
 from ipu.learn.tensor import Tensor, Watch, contributions, gradients
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device

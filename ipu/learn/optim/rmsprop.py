@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.formats import Format
+from fpsim.records.formats import Format
 from ipu.learn.optim.base import Optimizer, Step, check_positive, check_rate, check_share
 from ipu.machine.device import Device
 

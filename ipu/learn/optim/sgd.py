@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from fpsim.array import Array
-from fpsim.formats import Format
+from fpsim.records.formats import Format
 from ipu.learn.optim.base import Optimizer, Pairs, Slots, Step, check_rate, check_share
 from ipu.machine.device import Device
 

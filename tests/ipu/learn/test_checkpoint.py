@@ -16,9 +16,9 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from fpsim.codes import from_codes
-from fpsim.flags import Flags
-from fpsim.formats import BINARY16, BINARY32, F143, Format
+from fpsim.elementwise.codes import from_codes
+from fpsim.records.flags import Flags
+from fpsim.records.formats import BINARY16, BINARY32, F143, Format
 from ipu.learn import checkpoint
 from ipu.learn.accumulate import Accumulation
 from ipu.learn.automatic_loss_scale import AutomaticLossScale, KerasLossScale

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32, Replay
-from fpsim.geometry import geometry
-from fpsim.oracle import elementwise_R
+from fpsim.judge.oracle import elementwise_R
+from fpsim.records.geometry import geometry
 from ipu.learn import ops
 from ipu.learn.tensor import Tensor, gradients
 from ipu.learn.variables import Variable

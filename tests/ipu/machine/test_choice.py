@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fpsim import BFLOAT16, BINARY16, BINARY32, E4M3FN, F143
-from fpsim.units import UNITS
+from fpsim.records.units import UNITS
 from ipu.machine import HYPOTHETICAL, MK2, MK2_FP8, Device
 from ipu.machine.choice import Field, choose, fitting_partials
 

@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from fpsim import BINARY16, BINARY32, F143, FloatingPointTrap, conv
-from fpsim.unfold import order
-from fpsim.units import find_unit
+from fpsim import BINARY16, BINARY32, F143, FloatingPointTrap
+from fpsim.products import conv
+from fpsim.products.unfold import order
+from fpsim.records.units import find_unit
 from ipu.machine import MK1, MK2, MK2_FP8, Device, FpCtl, FpSts
-from ipu.machine.work import Convolution, of_convolution, of_weight_gradient
+from ipu.machine.cost.work import Convolution, of_convolution, of_weight_gradient
 
 
 def arrays(device, x, w, fmt=BINARY16, seed=1):

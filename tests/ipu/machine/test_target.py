@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fpsim import BFLOAT16, BINARY16, BINARY32, F143
-from fpsim.units import find_unit
+from fpsim.records.units import find_unit
 from ipu.machine import BOW, HYPOTHETICAL, MK1, MK2, MK2_FP8, TARGETS, Device
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fpsim import BFLOAT16, BINARY16, BINARY32, Flags
-from fpsim.codes import from_codes
+from fpsim.elementwise.codes import from_codes
 from ipu.machine import Device, FpCtl
 
 FORMATS = pytest.mark.parametrize("fmt", [BINARY16, BFLOAT16, BINARY32], ids=str)

@@ -1,0 +1,1 @@
+"""Machinery of experiments: catalogue, runner, results, figures, report."""

@@ -1,0 +1,42 @@
+"""Running an experiment: do it, store what it found, then draw it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from experiments.lab import store
+from experiments.lab.catalogue import Experiment
+from experiments.lab.progress import clock
+from experiments.lab.result import Result
+from experiments.lab.versions import versions
+from fpsim.state.files import write_whole
+from ipu.learn.heap import keep_freed_memory
+
+
+def run(experiment: Experiment, out: Path, *, quick: bool, seed: int) -> Result:
+    """Run one experiment into out/NAME; what was there stays until the new result is complete."""
+    keep_freed_memory()
+    started = time.perf_counter()
+    with clock(experiment.name, experiment.budget):
+        result = experiment.run(quick, seed)
+        about = {
+            "name": experiment.name,
+            "question": experiment.question,
+            "seed": seed,
+            "quick": quick,
+            "versions": versions(),
+            "wall_seconds": round(time.perf_counter() - started, 2),
+            "budget_seconds": experiment.budget,
+        }
+        store.save_data(out / experiment.name, result, about)
+        draw(experiment, out, result)
+    return result
+
+
+def draw(experiment: Experiment, out: Path, result: Result) -> None:
+    """Draw a result's figure beside its data."""
+    from experiments.lab.drawing import to_png
+
+    image = to_png(experiment.plot(result))
+    write_whole(out / experiment.name / store.FIGURE, image)

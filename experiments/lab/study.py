@@ -1,0 +1,189 @@
+"""Your own network, trained in several ways: one call, one report page.
+
+A study is an experiment that is not in the catalogue: it takes the network as an argument.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.lab import runner
+from experiments.lab.catalogue import Experiment
+from experiments.lab.machine import units_of
+from experiments.lab.progress import progress
+from experiments.lab.report import page, write_pages
+from experiments.lab.result import Found, Result, Row, summary
+from experiments.lab.store import check_writable
+from experiments.training.runs import (
+    Looks,
+    Variant,
+    described,
+    exceptions,
+    plot_accuracy,
+    plot_exceptions,
+    plot_losses,
+)  # fmt: skip
+from ipu.feed.batches import Batches
+from ipu.feed.data import Data
+from ipu.learn.loss_scale import StaticLossScale
+from ipu.learn.optim import SGD
+from ipu.learn.policy import FP16, FP32, MIXED
+from ipu.learn.train import Model, Trainer
+from ipu.machine import FpCtl
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["USUAL", "Variant", "study"]
+
+#: Three ways of training that are worth comparing.
+USUAL = (
+    Variant("FP32", FP32),
+    Variant("mixed, loss × 256", MIXED, loss_scale=StaticLossScale(256.0)),
+    Variant("FP16 + SR", FP16, stochastic=True),
+)
+#: Test images that go through the network at once.
+_CHUNK = 250
+
+
+def study(
+    name: str,
+    model: Model,
+    data: Data,
+    optimizer: SGD,
+    variants: Sequence[Variant] = USUAL,
+    *,
+    epochs: int = 3,
+    batch: int = 32,
+    seed: int = 0,
+    seeds: int = 1,
+    out: str | Path = "reports",
+    **machine: Any,
+) -> Path:
+    """Train a model in each of these ways, with each of so many seeds from `seed` on.
+
+    The result is the path of the page that compares them; `machine` goes to the devices (preset …).
+
+    The page, OUT/NAME.html, and the data below OUT/NAME hold loss by epoch, test accuracy, and by
+    layer the exceptions, underflow and overflow among them.
+    """
+    out = Path(out)
+    check_writable(out)
+    chosen = Study(
+        name, f"How does {name} train in these formats?", 0.0, False,
+        model, data, optimizer, tuple(variants), epochs, batch, seeds, machine,
+    )  # fmt: skip
+    runner.run(chosen, out, quick=False, seed=seed)
+    found = page(chosen, out)
+    assert found is not None
+    return write_pages(out / name, [found])
+
+
+@dataclass(frozen=True)
+class Study(Experiment):
+    """An experiment around somebody's network."""
+
+    model: Model
+    data: Data
+    optimizer: SGD
+    variants: tuple[Variant, ...]
+    epochs: int
+    batch: int
+    seeds: int
+    machine: Mapping[str, Any]
+
+    def run(self, quick: bool, seed: int) -> Result:
+        found = Found()
+        for one, variant in product(range(seed, seed + self.seeds), self.variants):
+            trainer = self._trainer(variant, one, count=one == seed)
+            rows = list(self._train(variant, trainer, one))
+            found.add(rows, units_of(trainer.device), policy=variant.name, seed=one)
+        parameters = {
+            "data": str(self.data), "optimizer": str(self.optimizer), "epochs": self.epochs,
+            "batch": self.batch, "seeds": self.seeds, **self.machine,
+        }  # fmt: skip
+        policy = described(self.variants)
+        return Result(found.rows, _answer(found.rows), policy, parameters, found.units)
+
+    def _trainer(self, variant: Variant, seed: int, count: bool) -> Trainer:
+        return Trainer(
+            self.model, self.optimizer, policy=variant.policy, loss_scale=variant.loss_scale,
+            control=FpCtl(esr=variant.stochastic), seed=seed, count=count, **self.machine,
+        )  # fmt: skip
+
+    def _train(self, variant: Variant, trainer: Trainer, seed: int) -> Iterator[Row]:
+        batches = Batches(self.data.learn, self.batch, seed=seed)
+        with warnings.catch_warnings():
+            # What underflows is part of what the page shows.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for epoch in range(1, self.epochs + 1):
+                steps = progress(range(batches.per_epoch), f"{variant.name}, epoch {epoch}")
+                loss = np.mean([trainer.step(*next(batches)) for _ in steps])
+                yield {"part": "loss", "epoch": epoch, "loss": float(loss)}
+        yield from exceptions(trainer)
+        yield {"part": "test", "accuracy": self._accuracy(trainer)}
+
+    def _accuracy(self, trainer: Trainer) -> float:
+        test = self.data.test
+        right = 0.0
+        for start in range(0, len(test), _CHUNK):
+            some = test[start : start + _CHUNK]
+            right += trainer.accuracy(some.values, some.labels) * len(some)
+        return right / len(test)
+
+    def plot(self, result: Result) -> Figure:
+        from experiments.lab.drawing import new_figure
+
+        figure, (losses, ends, counters) = new_figure(
+            12, 7.6, mosaic="AB;CC", caption=result.answer, height_ratios=[1, 1.2]
+        )
+        looks = _looks(self.variants)
+        plot_losses(losses, result, looks)
+        plot_accuracy(ends, result, looks)
+        plot_exceptions(counters, result, looks)
+        return figure
+
+
+def _answer(rows: list[Row]) -> str:
+    """Accuracy of each way, and where most results underflowed."""
+    tested = [row for row in rows if row["part"] == "test"]
+    names = dict.fromkeys(str(row["policy"]) for row in tested)
+    points = "; ".join(f"{name}: {_points(tested, name)}" for name in names)
+    worst = max((row for row in rows if row["part"] == "exceptions"), key=_underflow)
+    if not _underflow(worst):
+        return f"Test accuracy: {points}. Nothing underflowed."
+    return (
+        f"Test accuracy: {points}. Underflow is highest with {worst['policy']} in "
+        f"{worst['layer']}, {worst['phase']}: {100 * _underflow(worst):.2g} % of the results."
+    )
+
+
+def _points(tested: list[Row], name: str) -> str:
+    """Mean accuracy, and its deviation over seeds."""
+    each = [100 * float(str(row["accuracy"])) for row in tested if row["policy"] == name]
+    mean, sd = summary(each)
+    return f"{mean:.1f} ± {sd:.1f} %" if len(each) > 1 else f"{mean:.1f} %"
+
+
+def _underflow(row: Row) -> float:
+    return float(str(row["underflow"])) / max(float(str(row["results"])), 1.0)
+
+
+def _looks(variants: Sequence[Variant]) -> Looks:
+    from experiments.lab import drawing
+
+    colours = [drawing.GREY, drawing.PURPLE, drawing.GREEN, drawing.BLUE, drawing.ORANGE,
+               drawing.SKY, drawing.RED, drawing.BLACK]  # fmt: skip
+    # The first lines are the widest, so that coinciding ones are all seen.
+    widths = np.linspace(4.0, 1.4, len(variants))
+    return {
+        variant.name: {"color": colours[i % len(colours)], "linestyle": "-", "linewidth": width}
+        for i, (variant, width) in enumerate(zip(variants, widths, strict=True))
+    }

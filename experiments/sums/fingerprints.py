@@ -1,0 +1,94 @@
+"""Every matrix unit as a black box: what products of powers of two tell about it.
+
+The probes read nothing of a unit's record but its formats. Units whose answers are the same stand
+in one line, so the table shows how many kinds of arithmetic there are.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import ipu.machine  # noqa: F401  (registers the units of the IPU)
+from experiments.lab.progress import progress
+from experiments.lab.result import Result, Row, UnitUsed
+from fpsim.inspect.fingerprint import fingerprint
+from fpsim.records.units import UNITS, MatrixUnit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+QUESTION = "What can be told from outside about how a matrix unit adds?"
+BUDGET = 60
+DEFAULT = False
+
+#: Columns of the table and their heads.
+FOUND = {
+    "terms": "terms of\na call", "order": "order", "window": "digits kept\nbelow the largest",
+    "cut": "digits\nbelow", "digits": "digits of\nthe sum", "rounding": "rounding",
+    "stored": "digits\nstored", "channels": "products\nper store", "joined": "c added\nafterwards",
+    "monotone": "monotone",
+}  # fmt: skip
+#: Without presets, half partials and newer names of the same parts.
+FEW = ("AMP_F16_F32", "V100_F16_F32", "A100_F16_F32", "H100_F16_F32", "AMP_F32_F32")
+
+
+def run(quick: bool, seed: int) -> Result:
+    del seed  # nothing is drawn
+    names = list(FEW) if quick else sorted(UNITS)
+    rows = [_row(UNITS[name]) for name in progress(names, "units")]
+    used = tuple(
+        UnitUsed(name, str(UNITS[name].weakest_evidence), UNITS[name].instruction) for name in names
+    )
+    return Result(rows, _answer(rows), "rounding of each unit's own", {"units": len(rows)}, used)
+
+
+def _row(unit: MatrixUnit) -> Row:
+    found = asdict(fingerprint(unit))
+    inputs = "|".join(f.name for f in unit.inputs)
+    return {"unit": unit.name, "inputs": inputs, "partials": unit.partials.name, **found}
+
+
+def kinds(result: Result) -> Iterator[tuple[list[str], list[str]]]:
+    """Units that the probes cannot tell apart: their names, and the cells of their line."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for row in result.rows:
+        cells = tuple(_cell(name, row.get(name)) for name in FOUND)
+        groups.setdefault(cells, []).append(str(row["unit"]))
+    for cells, names in groups.items():
+        yield names, list(cells)
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return {"window": "all", "cut": "none"}.get(name, "–")
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def _answer(rows: list[Row]) -> str:
+    found = Result(rows, "", "")
+    n = len(list(kinds(found)))
+    uneven = [str(r["unit"]) for r in rows if not r["monotone"]]
+    return (
+        f"Everything that fixes its bits: {len(rows)} units fall into {n} kinds by terms per call, "
+        f"order, digits kept and cut, and rounding. {len(uneven)} of them are not monotone: there "
+        "a larger accumulator can give a smaller result."
+    )
+
+
+def plot(result: Result) -> Figure:
+    from experiments.lab.drawing import new_figure, table, text_height
+
+    heads = ["units", *FOUND.values()]
+    lines = [[_names(names), *cells] for names, cells in kinds(result)]
+    height = 0.16 * sum(map(text_height, [heads, *lines])) + 0.4
+    figure, (axes,) = new_figure(13.5, height, caption=result.answer)
+    table(axes, heads, lines, [4.6, 0.8, 0.95, 1.35, 0.85, 0.85, 0.85, 0.75, 0.9, 1, 0.9])
+    return figure
+
+
+def _names(names: list[str]) -> str:
+    """As many to a line as fit."""
+    return "\n".join(textwrap.wrap(", ".join(names), 50))

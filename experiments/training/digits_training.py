@@ -1,0 +1,177 @@
+"""Digits learnt in FP32, in FP16 to nearest and stochastically, and with FP32 parameters.
+
+The learning rate is small on purpose, as at the end of a long training: a single update is then
+smaller than half the distance between neighbouring FP16 values of most weights, and rounding to
+nearest swallows it. Every matrix product and every update runs through the simulated machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from experiments.lab.machine import units_of
+from experiments.lab.processes import in_processes
+from experiments.lab.progress import progress
+from experiments.lab.result import Found, Result, Row, UnitUsed, summary
+from experiments.training import digits
+from experiments.training.digit_runs import BATCH, NETWORK, train
+from experiments.training.runs import (
+    Looks,
+    Variant,
+    Watch,
+    described,
+    exceptions,
+    name_rows,
+    plot_accuracy,
+    plot_exceptions,
+    plot_losses,
+)  # fmt: skip
+from ipu.learn.loss_scale import LEARNING_RATE, NoLossScale, StaticLossScale
+from ipu.learn.optim import SGD
+from ipu.learn.policy import FP16, FP32, MIXED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+QUESTION = "Does stochastic rounding rescue training in pure FP16?"
+BUDGET = 95
+DEFAULT = True
+
+RATE, MOMENTUM, SCALE = 3e-4, 0.9, 256.0
+EPOCHS, SEEDS = 40, 5
+
+
+#: FP16 parameters: the learning rate is divided, as FP16 gradients would underflow again.
+_LINEAR = StaticLossScale(SCALE, LEARNING_RATE)
+_TIMES = f"loss × {SCALE:g}"
+VARIANTS = (
+    Variant("FP32", FP32),
+    Variant("FP16", FP16),
+    Variant(f"FP16, {_TIMES}", FP16, loss_scale=_LINEAR),
+    Variant("FP16 + SR", FP16, stochastic=True),
+    Variant(f"FP16 + SR, {_TIMES}", FP16, stochastic=True, loss_scale=_LINEAR),
+    Variant("mixed", MIXED),
+    Variant(f"mixed, {_TIMES}", MIXED, loss_scale=StaticLossScale(SCALE)),
+)
+
+
+class Job(NamedTuple):
+    """One training; `steps` cuts its epochs short."""
+
+    variant: int
+    seed: int
+    epochs: int
+    counted: bool
+    steps: int | None = None
+
+
+def run(quick: bool, seed: int) -> Result:
+    epochs, seeds = (2, 2) if quick else (EPOCHS, SEEDS)
+    first = range(seed, seed + seeds)
+    # Kernels are compiled here, once, before there are two processes.
+    warm = [Job(v, seed, 1, count, 2) for v in range(len(VARIANTS)) for count in (True, False)]
+    for job in progress(warm, "kernels"):
+        _train(job)
+    jobs = [Job(v, s, epochs, s == seed) for s in first for v in range(len(VARIANTS))]
+    found = Found()
+    for job, (rows, units) in zip(jobs, in_processes(_train, jobs, "trainings"), strict=True):
+        found.add(rows, units, policy=VARIANTS[job.variant].name, seed=job.seed)
+    parameters = {
+        "network": NETWORK, "learning rate": RATE, "momentum": MOMENTUM,
+        "batch": BATCH, "epochs": epochs, "seeds": list(first), "loss scale": SCALE,
+        "test digits": digits.HELD_BACK,
+    }  # fmt: skip
+    return Result(found.rows, _answer(found.rows), described(VARIANTS), parameters, found.units)
+
+
+def _train(job: Job) -> tuple[list[Row], tuple[UnitUsed, ...]]:
+    variant, watch = VARIANTS[job.variant], Watch()
+    trainer, losses, accuracy = train(
+        variant, SGD(RATE, MOMENTUM), job.seed, job.epochs, steps=job.steps, observe=watch,
+        counted=job.counted,
+    )  # fmt: skip
+    raised = list(exceptions(trainer)) if job.counted else []
+    found: list[Row] = [
+        {"part": "loss", "epoch": e, "loss": float(x)} for e, x in enumerate(losses.mean(axis=1), 1)
+    ]
+    found += [{"part": "test", "accuracy": accuracy}, *watch.rows(), *raised]
+    return found, units_of(trainer.device)
+
+
+def _final(rows: list[Row], policy: str) -> tuple[float, float]:
+    """Mean and standard deviation of the test accuracy over the seeds."""
+    return summary(Result(rows, "", "").column("accuracy", part="test", policy=policy))
+
+
+def _answer(rows: list[Row]) -> str:
+    points = {v.name: 100 * _final(rows, v.name)[0] for v in VARIANTS}
+    spread = {v.name: 100 * _final(rows, v.name)[1] for v in VARIANTS}
+    gap, gained = points["FP32"] - points["FP16"], points["FP16 + SR"] - points["FP16"]
+    lost = Result(rows, "", "")
+    missing = {
+        p: 100 * lost.column("movement_lost", part="updates", policy=p, layer="hidden").mean()
+        for p in ("FP16", "FP16 + SR")
+    }
+    said = "Yes" if gap > 0 and gained > 0.8 * gap else "In part" if gained > 0 else "No"
+    return (
+        f"{said}. FP32 reaches {_points(points, spread, 'FP32')} test accuracy, pure FP16 "
+        f"{_points(points, spread, 'FP16')}, as rounding to nearest swallows {missing['FP16']:.0f} "
+        f"% of the hidden layer's movement; stochastic rounding loses {missing['FP16 + SR']:.1f} % "
+        f"and reaches {_points(points, spread, 'FP16 + SR')} ({gained:+.1f} of {gap:.1f} points), "
+        f"FP32 parameters {_points(points, spread, 'mixed')}; a loss scale of {SCALE:g} alone "
+        f"changes FP16 by {points[f'FP16, {_TIMES}'] - points['FP16']:+.1f} points."
+    )
+
+
+def _points(mean: dict[str, float], sd: dict[str, float], name: str) -> str:
+    return f"{mean[name]:.1f} ± {sd[name]:.1f} %"
+
+
+def plot(result: Result) -> Figure:
+    from experiments.lab.drawing import new_figure
+
+    figure, (curves, ends, updates, counters) = new_figure(
+        13, 8.6, mosaic="AB;CD", caption=result.answer, width_ratios=[1, 1.2],
+        height_ratios=[1.1, 1],
+    )  # fmt: skip
+    looks = _looks()
+    plot_losses(curves, result, looks, bands=("FP32", "FP16"))
+    plot_accuracy(ends, result, looks)
+    _plot_updates(updates, result, looks)
+    plot_exceptions(counters, result, looks)
+    return figure
+
+
+def _looks() -> Looks:
+    """Colour by arithmetic; with a loss scale dashed and hollow."""
+    from experiments.lab import drawing
+
+    base = {"FP32": drawing.GREY, "FP16": drawing.BLUE, "FP16 + SR": drawing.GREEN,
+            "mixed": drawing.PURPLE}  # fmt: skip
+    return {
+        v.name: {
+            "color": base[v.name.partition(",")[0]],
+            "linestyle": "-" if isinstance(v.loss_scale, NoLossScale) else "--",
+        }
+        for v in VARIANTS
+    }
+
+
+def _plot_updates(axes: Axes, result: Result, looks: Looks) -> None:
+    for place, (name, look) in enumerate(looks.items()):
+        for k, layer in enumerate(digits.LAYERS):
+            where = {"part": "updates", "policy": name, "layer": layer}
+            height, strong = place + (k - 0.5) * 0.4, k == 0
+            lost = 100 * result.column("movement_lost", **where).mean()
+            still = 100 * result.column("without_effect", **where).mean()
+            bar = f"movement lost, {layer} layer" if name == "FP16" else None
+            tick = "updates without effect" if place + k == 0 else None
+            alpha = 0.95 if strong else 0.5
+            axes.barh(height, lost, 0.36, color=look["color"], alpha=alpha, label=bar)
+            axes.plot([still], [height], "|", color="#222222", markersize=10, markeredgewidth=1.8,
+                      label=tick)  # fmt: skip
+    name_rows(axes, looks)
+    axes.set(title="What swamping takes from the updates", xlim=(-2, 102),
+             xlabel="share of the intended movement, and of updates (%)")  # fmt: skip
+    axes.legend(fontsize=9, loc="lower right")

@@ -1,0 +1,82 @@
+"""The figure of `fpsim profile`: where the magnitudes of arrays lie beside what formats hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from fpsim.inspect.profile import Profile
+
+#: Panels in one figure; of more arrays, the first ones are drawn.
+PANELS = 6
+
+
+def exponent_figure(found: Sequence[tuple[str, Profile]]) -> Figure:
+    """One panel per array: shares of elements per binade, and the range of each format below."""
+    from experiments.lab.drawing import new_figure
+
+    arrays: dict[str, list[Profile]] = {}
+    for name, profile in found:
+        arrays.setdefault(name, []).append(profile)
+    drawn = list(arrays.items())[:PANELS]
+    n_formats = len(drawn[0][1])
+    figure, panels = new_figure(
+        9, 0.6 + (2.0 + 0.18 * n_formats) * len(drawn), mosaic=[[name] for name, _ in drawn],
+        sharex=True, caption=_caption(found, len(arrays)),
+    )  # fmt: skip
+    exponents = np.concatenate([p[0].exponents for _, p in drawn] + [np.array([-26, 17])])
+    limits = int(exponents.min()) - 2, int(exponents.max()) + 2
+    for axes, (name, profiles) in zip(panels, drawn, strict=True):
+        _panel(axes, name, profiles, limits)
+    panels[0].legend(loc="upper right", fontsize=8.5, ncols=min(n_formats, 3))
+    panels[-1].set_xlabel("exponent of the magnitude, floor(log2 |x|)")
+    return figure
+
+
+def _caption(found: Sequence[tuple[str, Profile]], n_arrays: int) -> str:
+    """For each format, the array that loses most."""
+    worst: dict[str, tuple[str, Profile]] = {}
+    for name, p in found:
+        before = worst.setdefault(p.format.name, (name, p))
+        if _lost(p) > _lost(before[1]):
+            worst[p.format.name] = (name, p)
+    parts = [
+        f"{fmt} loses most of {name}: {p.share('underflows'):.2%} to underflow, "
+        f"{p.share('overflows'):.2%} to overflow (best scale 2^{p.scale_exponent})"
+        if _lost(p)
+        else f"{fmt} loses nothing to underflow or overflow"
+        for fmt, (name, p) in worst.items()
+    ]
+    more = f" The first {PANELS} of {n_arrays} arrays are drawn." if n_arrays > PANELS else ""
+    return f"{'; '.join(parts)}.{more} Bars below the axis: normal range, subnormals pale."
+
+
+def _lost(p: Profile) -> float:
+    return p.share("underflows") + p.share("overflows")
+
+
+def _panel(axes: Axes, name: str, profiles: Sequence[Profile], limits: tuple[int, int]) -> None:
+    from experiments.lab import drawing
+
+    first = profiles[0]
+    share = 100 * first.counts / max(first.n, 1)
+    top = float(share.max(initial=0.0)) or 1.0
+    axes.bar(first.exponents, share, width=0.9, color=drawing.GREY)
+    colors = (drawing.BLUE, drawing.ORANGE, drawing.GREEN, drawing.RED, drawing.PURPLE, drawing.SKY)
+    for i, p in enumerate(profiles):
+        fmt, y, color = p.format, -top * 0.16 * (i + 1), colors[i % len(colors)]
+        smallest = fmt.emin - fmt.precision + 1
+        axes.barh(y, fmt.emin - smallest, top * 0.1, smallest - 0.5, color=color, alpha=0.35)
+        axes.barh(
+            y, fmt.emax + 1 - fmt.emin, top * 0.1, fmt.emin - 0.5, color=color, label=fmt.name
+        )
+    axes.axhline(0, color="#444444", linewidth=0.8)
+    axes.set(title=f"{name}: {first.n} elements", ylabel="elements (%)", xlim=limits)
+    axes.set_ylim(-top * 0.16 * (len(profiles) + 0.7), top * 1.3)
+    axes.set_yticks([t for t in axes.get_yticks() if 0 <= t <= top * 1.2])

@@ -1,0 +1,73 @@
+"""Products of quarters beside products of halves: the digits in FP8, FP16 and FP32.
+
+Operands of every product are rounded to F143 on the way forward and gradients to F152 on the way
+back, each tensor with a power-of-two scale of its own; results, sums and parameters are FP16 and
+FP32. The formats are those of the Mk2 with FP8; the choice of the scales is this project's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from experiments.lab.result import Result, summary
+from experiments.lab.study import Study
+from experiments.training import digits
+from experiments.training.runs import Variant
+from ipu.feed.data import digits as images
+from ipu.learn.loss_scale import StaticLossScale
+from ipu.learn.nn import flatten
+from ipu.learn.optim import SGD
+from ipu.learn.policy import FP8, FP32, MIXED
+from ipu.learn.tensor import Tensor
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+QUESTION = "What does training lose when its products take FP8 operands?"
+BUDGET = 120
+DEFAULT = False
+
+_SCALED = StaticLossScale(256.0)
+VARIANTS = (
+    Variant("FP32", FP32),
+    Variant("FP16, loss × 256", MIXED, loss_scale=_SCALED),
+    Variant("FP8", FP8),
+    Variant("FP8, loss × 256", FP8, loss_scale=_SCALED),
+    Variant("FP8 + SR, loss × 256", FP8, stochastic=True, loss_scale=_SCALED),
+)
+
+
+def _network(x: Tensor) -> Tensor:
+    return digits.network(flatten(x))
+
+
+def _study(quick: bool) -> Study:
+    epochs, seeds = (1, 1) if quick else (15, 3)
+    return Study(
+        "fp8_training", QUESTION, BUDGET, DEFAULT, _network, images(), SGD(0.02, 0.9), VARIANTS,
+        epochs, 32, seeds, {"target": "mk2-fp8"},
+    )  # fmt: skip
+
+
+def run(quick: bool, seed: int) -> Result:
+    result = _study(quick).run(quick, seed)
+    return replace(result, answer=f"{_lost(result)} {result.answer}")
+
+
+def _lost(result: Result) -> str:
+    """What each way of training in quarters loses: mean and deviation over the seeds."""
+
+    def lost(name: str) -> str:
+        whole, other = (
+            result.column("accuracy", part="test", policy=policy) for policy in ("FP32", name)
+        )
+        mean, sd = summary(100 * (whole - other))
+        return f"{name}: {mean:.1f}" + (f" ± {sd:.1f}" if whole.size > 1 else "")
+
+    said = "; ".join(lost(variant.name) for variant in VARIANTS[2:])
+    return f"Points of test accuracy lost beside FP32: {said}."
+
+
+def plot(result: Result) -> Figure:
+    return _study(quick=False).plot(result)

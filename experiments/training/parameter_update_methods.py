@@ -1,0 +1,143 @@
+"""Three ways to keep small updates from being lost, over learning rates.
+
+The same network, batches and epochs of plain gradient descent. A parameter in FP16 that is updated
+to nearest takes no step below half its spacing; with stochastic rounding it takes the right step on
+average; in FP32, from which FP16 copies are cast for each batch, it takes nearly every step. What
+has been learnt is the loss that was lost on the training digits, looked at by an FP32 machine, as a
+share of what FP32 training gains at the same rate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from experiments.lab.machine import units_of
+from experiments.lab.processes import in_processes
+from experiments.lab.progress import progress
+from experiments.lab.result import Found, Result, Row, UnitUsed
+from experiments.training import digits
+from experiments.training.digit_runs import BATCH, NETWORK, train
+from experiments.training.runs import Variant, Watch, described
+from fpsim import BINARY32
+from ipu.learn.optim import SGD
+from ipu.learn.policy import FP16, FP32, MIXED
+from ipu.learn.train import Trainer
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+QUESTION = "Which way of updating parameters still learns when the learning rate is small?"
+BUDGET = 120
+DEFAULT = False
+
+VARIANTS = (
+    Variant("FP32", FP32),
+    Variant("FP16 parameters", FP16),
+    Variant("FP16 parameters + SR", FP16, stochastic=True),
+    Variant("FP32 parameters, FP16 compute", MIXED),
+)
+RATES = (0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5, 1e-5)
+EPOCHS, SEEDS = 8, 3
+
+
+class Job(NamedTuple):
+    """One training; `steps` cuts its epochs short."""
+
+    variant: int
+    rate: float
+    seed: int
+    epochs: int
+    steps: int | None = None
+
+
+def run(quick: bool, seed: int) -> Result:
+    rates, epochs, seeds = ((0.03, 1e-4), 1, 1) if quick else (RATES, EPOCHS, SEEDS)
+    for v in progress(range(len(VARIANTS)), "kernels"):
+        _train(Job(v, rates[0], seed, 1, 2))
+    jobs = [
+        Job(v, rate, s, epochs)
+        for s in range(seed, seed + seeds)
+        for rate in rates
+        for v in range(len(VARIANTS))
+    ]
+    found = Found()
+    for job, (row, units) in zip(jobs, in_processes(_train, jobs, "trainings"), strict=True):
+        found.add([row], units, method=VARIANTS[job.variant].name, rate=job.rate, seed=job.seed)
+    parameters = {"network": NETWORK, "optimizer": "SGD, no momentum", "batch": BATCH,
+                  "epochs": epochs,
+                  "seeds": list(range(seed, seed + seeds))}  # fmt: skip
+    return Result(found.rows, _answer(found.rows), described(VARIANTS), parameters, found.units)
+
+
+def _train(job: Job) -> tuple[Row, tuple[UnitUsed, ...]]:
+    variant, watch = VARIANTS[job.variant], Watch()
+    trainer, _, accuracy = train(
+        variant, SGD(job.rate), job.seed, job.epochs, steps=job.steps, observe=watch
+    )
+    before = loss_of(train(variant, SGD(job.rate), job.seed, 0).trainer, job.seed)
+    row: Row = {
+        "accuracy": accuracy, "gain": before - loss_of(trainer, job.seed),
+        "lost": watch.without_effect,
+    }  # fmt: skip
+    return row, units_of(trainer.device)
+
+
+def loss_of(trainer: Trainer, seed: int) -> float:
+    """Mean loss over the training digits of these parameters on an FP32 machine."""
+    data = digits.load()
+    learn, _ = data.split(seed)
+    judge = Trainer(digits.network, SGD(1.0))
+    judge.forward(data.images[learn[:1]])
+    for name, variable in judge.variables.items():
+        variable.assign(judge.device.from_host(trainer.variables[name].array.values, BINARY32))
+    return float(judge.loss(data.images[learn], data.labels[learn]).array)
+
+
+def gained(result: Result, method: str, rate: float) -> np.ndarray:
+    """Loss lost, as a share of what FP32 loses at the same rate; one number per seed."""
+    reference = result.column("gain", method=VARIANTS[0].name, rate=rate)
+    return np.asarray(result.column("gain", method=method, rate=rate) / reference)
+
+
+def _answer(rows: list[Row]) -> str:
+    found = Result(rows, "", "")
+    rate = min(float(str(row["rate"])) for row in rows if float(str(row["rate"])) >= 1e-4)
+    _, plain, stochastic, mixed = (v.name for v in VARIANTS)
+    lost = float(found.column("lost", method=plain, rate=rate).mean())
+    share = {name: gained(found, name, rate).mean() for name in (plain, stochastic, mixed)}
+    return (
+        f"At a learning rate of {rate:g} plain FP16 parameters ignore {lost:.0%} of their updates "
+        f"and learn {share[plain]:.0%} of what FP32 learns; FP16 parameters with stochastic "
+        f"rounding learn {share[stochastic]:.0%}, FP32 parameters with FP16 compute "
+        f"{share[mixed]:.0%}."
+    )
+
+
+def plot(result: Result) -> Figure:
+    from experiments.lab.drawing import BLUE, GREEN, GREY, PURPLE, new_figure
+
+    figure, (gains, lost) = new_figure(11, 4.6, mosaic="AB", caption=result.answer)
+    rates = sorted({float(str(row["rate"])) for row in result.rows})
+    # The first lines are the widest, so that coinciding ones are all seen.
+    looks = zip((GREY, BLUE, GREEN, PURPLE), (4.5, 3.0, 2.2, 1.4), strict=True)
+    for variant, (color, width) in zip(VARIANTS, looks, strict=True):
+        name, look = variant.name, {"color": color, "linewidth": width, "label": variant.name}
+        _line(gains, rates, [gained(result, name, rate) for rate in rates], look)
+        _line(lost, rates, [result.column("lost", method=name, rate=rate) for rate in rates], look)
+    gains.set(title="Learnt beside FP32; one point per seed", xlabel="learning rate",
+              ylabel="loss taken off (% of what FP32 takes off)", ylim=(-15, 118))  # fmt: skip
+    lost.set(title="Updates without effect", xlabel="learning rate", ylim=(-3, 103),
+             ylabel="share of the updates (%)")  # fmt: skip
+    gains.legend(fontsize=9, loc="lower right")
+    return figure
+
+
+def _line(axes: Axes, rates: list[float], each: list[np.ndarray], look: dict[str, Any]) -> None:
+    """Shares in %: the mean over the seeds as a line, each seed as a point."""
+    axes.semilogx(rates, [100 * values.mean() for values in each], **look)
+    for rate, values in zip(rates, each, strict=True):
+        axes.plot([rate] * values.size, 100 * values, "o", color=look["color"],
+                  markersize=look["linewidth"] + 2, alpha=0.7)  # fmt: skip

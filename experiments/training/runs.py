@@ -1,0 +1,174 @@
+"""What experiments on training share: ways to train, exceptions by layer, and their panels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.lab.result import Result, Row, summary
+from ipu.learn.loss_scale import LossScale, NoLossScale
+from ipu.learn.optim import Update
+from ipu.learn.policy import Policy
+from ipu.learn.train import SCOPE, Trainer
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FLAGS = {"OVERFLOW": "OFLO", "INVALID": "INV", "DIVBYZERO": "DIV0", "UNDERFLOW": "underflow"}
+#: What the name of a layer's tensor may end with; without it, it is of the forward pass.
+PHASES = ("gradient", "unscale", "update")
+#: What exception counters cannot say.
+NOTE = (
+    "Share of results that underflowed (became inexact and subnormal or zero).\n"
+    "OFLO, INV and DIV0 stand below it with their number, if they were raised.\n"
+    "Matrix products: OFLO and INV only; underflow inside a unit is not modelled."
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way of training: formats, stochastic rounding, loss scale."""
+
+    name: str
+    policy: Policy
+    stochastic: bool = False
+    loss_scale: LossScale = NoLossScale()  # noqa: RUF009  (an immutable value)
+
+    def __str__(self) -> str:
+        rounding = "SR" if self.stochastic else "RNE"
+        return f"{self.policy},rounding={rounding},loss_scale={self.loss_scale.value:g}"
+
+
+def described(variants: Iterable[Variant]) -> str:
+    """Variants by name, as the policy of a result."""
+    return "; ".join(f"{variant.name}: {variant}" for variant in variants)
+
+
+def exceptions(trainer: Trainer) -> Iterator[Row]:
+    """Per layer and phase: results, and how many raised each exception."""
+    totals: dict[tuple[str, str], Counter[str]] = {}
+    for (tensor, _), row in (trainer.device.counts or {}).items():
+        totals.setdefault(_place(tensor), Counter()).update(row)
+    for (layer, phase), row in totals.items():
+        raised = {name: row[flag] for flag, name in FLAGS.items()}
+        yield {"part": "exceptions", "layer": layer, "phase": phase, "results": row["results"],
+               **raised}  # fmt: skip
+
+
+def _place(tensor: str) -> tuple[str, str]:
+    """Layer and phase of a tensor's name; what no layer does is the model's."""
+    layer, _, phase = tensor.rpartition("/")
+    layer, phase = (layer, phase) if phase in PHASES else (tensor, "forward")
+    return layer.removeprefix(SCOPE).removeprefix("/") or "model", phase
+
+
+class Watch:
+    """Follows the updates of an optimiser, layer by layer: what was meant, and what arrived."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, np.ndarray] = {}
+
+    def __call__(self, update: Update) -> None:
+        moved = update.before.values - update.after.values
+        meant = update.change.values.astype(np.float64)
+        wanted = update.direction.values != 0
+        found = (
+            np.count_nonzero(wanted), np.count_nonzero(wanted & (moved == 0)),
+            (meant * meant).sum(), (meant * moved).sum(),
+        )  # fmt: skip
+        layer = update.variable.layer.rpartition("/")[2]
+        self._sums[layer] = self._sums.get(layer, 0.0) + np.array(found, np.float64)
+
+    def rows(self) -> Iterator[Row]:
+        """Per layer: the share of updates without effect, and of the movement that is missing."""
+        for layer, (wanted, without, meant, made) in self._sums.items():
+            yield {"part": "updates", "layer": layer, "without_effect": float(without / wanted),
+                   "movement_lost": float(1 - made / meant)}  # fmt: skip
+
+    @property
+    def without_effect(self) -> float:
+        """The share of all updates that left their parameter as it was."""
+        wanted, without, *_ = np.sum(list(self._sums.values()), axis=0)
+        return float(without / max(wanted, 1.0))
+
+
+# Panels ---------------------------------------------------------------------------------------
+
+#: Colour, line style … of each variant, by its name, in the order of the panels' rows.
+Looks = Mapping[str, Mapping[str, Any]]
+
+
+def plot_losses(axes: Axes, result: Result, looks: Looks, bands: Iterable[str] = ()) -> None:
+    """Mean loss per epoch; a band over all seeds for those named."""
+    from matplotlib.ticker import MaxNLocator
+
+    for name, look in looks.items():
+        rows = result.select(part="loss", policy=name)
+        epochs = sorted({int(str(row["epoch"])) for row in rows})
+        each = np.array([[r["loss"] for r in rows if r["epoch"] == e] for e in epochs])
+        marker = "o" if len(epochs) < 10 else ""
+        axes.plot(epochs, each.mean(axis=1), label=name, marker=marker, clip_on=False, **look)
+        if name in bands:
+            low, high = each.min(axis=1), each.max(axis=1)
+            axes.fill_between(epochs, low, high, color=look["color"], alpha=0.12, linewidth=0)
+    axes.set(title="Training loss" + (" (bands: all seeds)" if bands else ""), xlabel="epoch",
+             ylabel="cross-entropy (nats)", xlim=(1, max(2, *epochs)))  # fmt: skip
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(fontsize=9)
+
+
+def plot_accuracy(axes: Axes, result: Result, looks: Looks) -> None:
+    """One point per seed, and the mean."""
+    for place, (name, look) in enumerate(looks.items()):
+        each = 100 * result.column("accuracy", part="test", policy=name)
+        filled = look["color"] if look["linestyle"] == "-" else "white"
+        axes.plot(each, [place] * each.size, "o", color=look["color"], markerfacecolor=filled,
+                  markersize=6, alpha=0.75)  # fmt: skip
+        mean, sd = summary(each)
+        axes.plot([mean, mean], [place - 0.28, place + 0.28], color="#222222", linewidth=2)
+        said = f"{mean:.1f} ± {sd:.1f} %" if each.size > 1 else f"{mean:.1f} %"
+        axes.annotate(said, (1.02, place), fontsize=9.5, va="center",
+                      xycoords=("axes fraction", "data"))  # fmt: skip
+    name_rows(axes, looks)
+    axes.set(title="Test accuracy: one point per seed, and the mean",
+             xlabel="test images recognised (%)")  # fmt: skip
+
+
+def name_rows(axes: Axes, looks: Looks) -> None:
+    """Variants as the rows of a panel, the first on top."""
+    axes.set_yticks(range(len(looks)), list(looks))
+    axes.set_ylim(len(looks) - 0.4, -0.6)
+
+
+def plot_exceptions(axes: Axes, result: Result, looks: Looks) -> None:
+    """A table: layer and phase by variant, where anything was raised."""
+    from experiments.lab.drawing import table, text_height
+
+    axes.set_title("Exceptions by layer and phase (first seed)")
+    rows = result.select(part="exceptions")
+    loud = [r for r in rows if any(r[name] for name in FLAGS.values())]
+    places = list(dict.fromkeys((r["layer"], r["phase"]) for r in loud))
+    cells = []
+    for layer, phase in places:
+        found = {r["policy"]: r for r in rows if (r["layer"], r["phase"]) == (layer, phase)}
+        cells.append([f"{layer}, {phase}", *(_cell(found.get(name)) for name in looks)])
+    heads = ["", *(n.replace(", loss × ", ",\n× ").replace(" + SR", "\n+ SR") for n in looks)]
+    lines = cells or [["nothing raised", *("" for _ in looks)]]
+    # A line of text takes about 0.06 of the panel; the note below needs 0.19.
+    bottom = max(0.19, 1 - 0.06 * sum(map(text_height, [heads, *lines])))
+    table(axes, heads, lines, [0.24] + [0.76 / len(looks)] * len(looks), align="center",
+          bottom=bottom)  # fmt: skip
+    axes.text(0, bottom - 0.03, NOTE, fontsize=8.5, va="top", transform=axes.transAxes)
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return ""
+    share = float(row["underflow"]) / max(float(row["results"]), 1)  # type: ignore[arg-type]
+    text = "–" if not share else "< 0.1%" if share < 0.001 else f"{share:.1%}"
+    loud = [f"{name} {row[name]}" for name in ("OFLO", "INV", "DIV0") if row[name]]
+    return "\n".join([text, *loud])

@@ -1,0 +1,100 @@
+"""Batch norm of data far from zero: the variance as mean of squares less square of the mean, or
+from data whose mean has been taken off first (`use_stable_statistics`).
+
+The data are N(0, 1) plus an offset, rounded to FP16; the exact deviation is that of the rounded
+data. The mean is stored in the format of the activations. From an offset of 1024 on the spacing of
+FP16 itself is as large as the deviation, which neither way can undo.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from experiments.lab.progress import progress
+from experiments.lab.result import ELEMENTWISE, Result, Row, UnitUsed
+from fpsim import BINARY16, BINARY32
+from fpsim.records.formats import Format
+from ipu.learn.ops.norms import batch_statistics
+from ipu.machine import Device
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+QUESTION = "How far from zero may activations lie before batch norm loses their variance?"
+BUDGET = 60
+DEFAULT = False
+
+OFFSETS = [2.0**e for e in range(-3, 12)]
+FORMATS = {"FP16": BINARY16, "FP32": BINARY32}
+EPSILON = 1e-5
+_NORMS = UnitUsed("statistics of norms", "DOCUMENTED", "poplibs Norms.cpp, InverseStdDeviation.cpp")
+
+
+def run(quick: bool, seed: int) -> Result:
+    samples, channels = (256, 8) if quick else (4096, 32)
+    draw = np.random.default_rng(seed)
+    noise = draw.standard_normal((samples, channels))
+    rows: list[Row] = []
+    for offset in progress(OFFSETS, "offsets"):
+        for name, fmt in FORMATS.items():
+            for stable in (False, True):
+                found = _errors(noise + offset, fmt, stable)
+                rows.append({"format": name, "stable": stable, "offset": offset, **found})
+    parameters = {"samples": samples, "channels": channels, "epsilon": EPSILON, "seed": seed}
+    return Result(rows, _answer(rows), "c=f16|f32, statistics f32", parameters,
+                  (ELEMENTWISE, _NORMS))  # fmt: skip
+
+
+def _errors(values: np.ndarray, fmt: Format, stable: bool) -> Row:
+    """Of 1/σ over the channels: root mean square and largest relative error."""
+    device = Device()
+    x = device.from_host(values, fmt)
+    found = batch_statistics(device, x, EPSILON, stable).inverse.values.reshape(-1)
+    exact = 1 / np.sqrt(x.values.astype(np.float64).var(axis=0) + EPSILON)
+    error = found.astype(np.float64) / exact - 1
+    return {"rms": float(np.sqrt((error**2).mean())), "largest": float(np.abs(error).max())}
+
+
+def lost_from(result: Result, fmt: str, stable: bool) -> float | None:
+    """The first offset at which 1/σ is off by a tenth in some channel."""
+    rows = result.select(format=fmt, stable=stable)
+    return next((float(str(r["offset"])) for r in rows if float(str(r["largest"])) > 0.1), None)
+
+
+def _answer(rows: list[Row]) -> str:
+    found = Result(rows, "", "")
+
+    def said(fmt: str, stable: bool) -> str:
+        offset = lost_from(found, fmt, stable)
+        return f"from {offset:g}σ on" if offset else f"nowhere up to {OFFSETS[-1]:g}σ"
+
+    return (
+        "With the mean of squares 1/σ is off by more than 10 % in some channel "
+        f"{said('FP16', False)} in FP16 and {said('FP32', False)} in FP32; with stable statistics "
+        f"{said('FP16', True)} and {said('FP32', True)}."
+    )
+
+
+def plot(result: Result) -> Figure:
+    from experiments.lab.drawing import BLUE, GREY, new_figure
+
+    figure, (axes,) = new_figure(9, 4.8, caption=result.answer)
+    for name, color in zip(FORMATS, (BLUE, GREY), strict=True):
+        for stable, style in ((False, "-"), (True, "--")):
+            _line(axes, result, name, stable, color, style)
+    axes.axhline(0.1, color="#888888", linewidth=0.8)
+    axes.set(title="Error of 1/σ in batch norm", xlabel="offset of the data, in σ",
+             ylabel="relative error, root mean square over channels", ylim=(1e-9, 2e3))  # fmt: skip
+    axes.legend(fontsize=9, loc="upper left")
+    return figure
+
+
+def _line(axes: Axes, result: Result, name: str, stable: bool, color: str, style: str) -> None:
+    offset = result.column("offset", format=name, stable=stable)
+    error = np.maximum(result.column("rms", format=name, stable=stable), 1e-9)
+    label = f"{name}, {'stable' if stable else 'mean of squares'}"
+    axes.loglog(offset, error, style, marker="o", markersize=3, color=color, label=label, base=2)
+    axes.set_yscale("log", base=10)

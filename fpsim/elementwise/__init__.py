@@ -1,0 +1,1 @@
+"""One rounding per element: operations, constants of kernels, codes, comparisons, input."""

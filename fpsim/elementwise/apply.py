@@ -1,0 +1,353 @@
+"""Elementwise operations on carriers: checks, shapes, memory layout and threads around the kernels.
+
+Everything numerical is in `fpsim.elementwise.constants` (constants) and `fpsim.kernels` (loops).
+Arrays that are contiguous go to the kernel as they are; others pass through it block by block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.elementwise.constants import exact_width, plan
+from fpsim.kernels.elementwise import loop
+from fpsim.kernels.elementwise.special import OPERATIONS
+from fpsim.records.settings import Settings
+from fpsim.state.processor import usual_arithmetic
+from fpsim.state.threads import run_blocks
+
+__all__ = ["Carrier", "apply", "as_read", "broadcast", "check_out", "common_shape", "fold", "into"]
+
+_CODES = {name: i for i, name in enumerate(OPERATIONS)}
+# One kernel, three plans: from another format, within one format, to whole numbers.
+_CODES["copy"] = _CODES["round_to_integral"] = _CODES["convert"]
+
+#: Below these numbers of elements a second thread costs more than it gives.
+_SMALLEST_STREAMING, _SMALLEST_COMPUTING = 1 << 20, 1 << 17
+
+#: Results larger than the caches are written past them, which saves reading their lines first.
+_STREAMING_BYTES = 1 << 24
+
+#: Elements that pass through scratch memory at a time where an array is not contiguous.
+_CHUNK = 8192
+
+#: Elements of a block in which rows repeat: long enough that a call costs little beside it.
+_BLOCK = 1 << 15
+
+_NO_MARKS = np.zeros(1, np.uint8)
+
+Carrier = NDArray[np.floating[Any]]
+
+
+def check_out(
+    out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: Sequence[Carrier]
+) -> None:
+    """Refuse an output that cannot take the result, before anything is computed."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out={type(out).__name__} is not an ndarray of {dtype}; give one")
+    if out.dtype != dtype:
+        raise TypeError(f"out has dtype {out.dtype}; this result is held in {dtype}")
+    if out.shape != shape:
+        raise ValueError(
+            f"out has shape {out.shape}, the result has shape {shape}; give out that shape"
+        )
+    if not out.flags.writeable:
+        raise ValueError("out is read-only; give an array that can be written")
+    for operand in operands:
+        # Two arrays with memory of their own share none: no need to ask numpy, which takes longer.
+        own = out.flags.owndata and operand.flags.owndata
+        if operand is out or own or not np.may_share_memory(out, operand):
+            continue
+        same = (
+            operand.ctypes.data == out.ctypes.data
+            and operand.strides == out.strides
+            and operand.shape == out.shape
+        )
+        if not same and np.shares_memory(out, operand):
+            raise ValueError(
+                "out overlaps an operand in part; give the operand itself or other memory"
+            )
+
+
+def fold(marks: NDArray[np.uint8], into: NDArray[np.uint8] | None = None) -> int:
+    """All flags of the elements together; the marks are also written `into` an array if given."""
+    if into is not None:
+        into[...] = marks
+    return int(np.bitwise_or.reduce(marks, axis=None)) if marks.size else 0
+
+
+def into(
+    out: Carrier | None, values: Carrier, flags: int, operands: Sequence[Carrier]
+) -> tuple[Carrier, int]:
+    """A finished result, copied to `out` if given."""
+    if out is None:
+        return values, flags
+    check_out(out, values.shape, values.dtype, operands)
+    out[...] = values
+    return out, flags
+
+
+def as_read(x: Carrier, settings: Settings) -> Carrier:
+    """Operands as the subnormal policy sees them."""
+    if settings.subnormals != "flush_both":
+        return x
+    zero = x.dtype.type(0)
+    signed = np.copysign(zero, x) if settings.format.has_negative_zero else zero
+    return np.where(np.abs(x) < settings.format.smallest_normal, signed, x)
+
+
+class _Call:
+    """A kernel for one operation under one set of choices, with everything but its arrays."""
+
+    __slots__ = ("computing", "constants", "loop")
+
+    def __init__(
+        self, operation: str, settings: Settings, input_size: int, level: int, given: bool
+    ) -> None:
+        width = exact_width(operation, settings, input_size)
+        chosen = plan(operation, settings, width)
+        words = 0
+        if chosen.stochastic:
+            words = 3 if given else 2 if chosen.whole_words else 1
+        self.loop = loop.kernel(
+            loop.Variant(
+                _CODES[operation], chosen.mode, level, chosen.flush, chosen.one_zero, words,
+                chosen.residual,
+            )
+        )  # fmt: skip
+        self.constants = chosen.constants
+        #: Bound by arithmetic rather than by memory.
+        self.computing = width == 64 or chosen.stochastic
+
+
+#: Where random bits come from: seed and number of a Philox counter, or words given.
+_Bits = tuple[np.uint64, np.uint64, NDArray[np.uint32]]
+
+_NO_BITS = (np.uint64(0), np.uint64(0), loop.NO_WORDS)
+
+
+def _run(
+    call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8], bits: _Bits,
+    first: int, streaming: bool,
+) -> int:  # fmt: skip
+    """The kernel on flat contiguous arrays."""
+    n = len(operands)
+    x = operands[0]
+    seed, number, words = bits
+    flags: int = call.loop(
+        x, operands[1] if n > 1 else x, operands[2] if n > 2 else x, out, marks, words,
+        call.constants, first, seed, number, streaming,
+    )  # fmt: skip
+    return flags
+
+
+def common_shape(operands: Sequence[Carrier]) -> tuple[int, ...]:
+    """The shape that operands broadcast to; most are of that shape already, or numbers."""
+    shape: tuple[int, ...] = ()
+    for operand in operands:
+        if operand.shape != shape and operand.shape:
+            shape = _joint(operands) if shape else operand.shape
+    return shape
+
+
+def _joint(operands: Sequence[Carrier]) -> tuple[int, ...]:
+    shapes = [operand.shape for operand in operands]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        said = " and ".join(str(shape) for shape in shapes)
+        raise ValueError(
+            f"operands have shapes {said}, which do not broadcast; give shapes that agree or are 1"
+        ) from None
+
+
+def broadcast(x: Carrier, y: Carrier) -> tuple[Carrier, Carrier]:
+    """Both operands in the shape of the result (views)."""
+    shape = common_shape((x, y))
+    return np.broadcast_to(x, shape), np.broadcast_to(y, shape)
+
+
+def apply(
+    operation: str,
+    operands: Sequence[Carrier],
+    settings: Settings,
+    *,
+    out: Carrier | None = None,
+    track: bool = True,
+    element_flags: NDArray[np.uint8] | None = None,
+    seed: int = 0,
+    number: int = 0,
+    random: NDArray[np.uint32] | None = None,
+) -> tuple[Carrier, int]:
+    """One operation on carriers that hold values of the format (a conversion: any floats).
+
+    Shapes    operands broadcast; the result, `element_flags` and `random` (flat) have that shape.
+    Rounding  once, as the settings say; random bits from Philox (seed, number) or `random`.
+    Flags     returned as an integer; 0 if not tracked. `element_flags` receives each element's.
+    Source    docs/semantics.md §1 to §3.
+
+    >>> from fpsim.records.formats import BINARY16
+    >>> third, flags = apply("divide", (np.float32([1]), np.float32([3])), Settings(BINARY16))
+    >>> third, flags
+    (array([0.33325195], dtype=float32), 1)
+    """
+    shape = common_shape(operands)
+    input_size = max([operand.itemsize for operand in operands])
+    dtype = settings.format.carrier
+    if out is None:
+        out = np.empty(shape, dtype)
+    else:
+        check_out(out, shape, dtype, operands)
+    if settings.native:
+        return _native(operation, operands, out), 0
+    if out.size == 0:
+        return out, 0
+    level = loop.FLAGS_STICKY if track else loop.FLAGS_NONE
+    marks = _NO_MARKS
+    if element_flags is not None:
+        level, marks = loop.FLAGS_EACH, element_flags
+    key = (operation, input_size, level, random is not None)
+    call = settings.calls.get(key)
+    if call is None:
+        call = settings.calls[key] = _Call(operation, settings, *key[1:])
+    bits = _NO_BITS
+    if settings.rounding.stochastic:
+        words = loop.NO_WORDS if random is None else random
+        bits = (np.uint64(seed), np.uint64(number), words)
+    if _is_direct(operands, out, shape):
+        return out, _run_direct(call, operands, out, marks, bits)
+    if _is_repeating(operands, out):
+        return out, _run_repeating(call, operands, out, marks, bits)
+    return out, _run_chunks(call, operands, out, marks, bits)
+
+
+#: binary64 is the reference and computes with the processor's own arithmetic.
+_NATIVE: dict[str, Any] = {
+    "convert": np.positive, "copy": np.positive, "add": np.add, "subtract": np.subtract,
+    "multiply": np.multiply, "divide": np.divide, "sqrt": np.sqrt, "round_to_integral": np.rint,
+}  # fmt: skip
+
+
+@usual_arithmetic
+def _native(operation: str, operands: Sequence[Carrier], out: Carrier) -> Carrier:
+    with np.errstate(all="ignore"):
+        _NATIVE[operation](*operands, out=out)
+    return out
+
+
+def _is_direct(operands: Sequence[Carrier], out: Carrier, shape: tuple[int, ...]) -> bool:
+    """Whether the kernel can work on these arrays as they lie in memory."""
+    if not out.flags.carray:
+        return False
+    for operand in operands:
+        if not operand.flags.carray:  # contiguous, aligned and writeable
+            return False
+        if operand.shape != shape and (operand is operands[0] or operand.size != 1):
+            return False
+    return True
+
+
+def _flat(array: NDArray[Any]) -> NDArray[Any]:
+    return array if array.ndim == 1 else array.reshape(-1)
+
+
+def _part(array: NDArray[Any], a: int, b: int) -> NDArray[Any]:
+    return array[a:b] if array.size > 1 else array
+
+
+def _run_direct(
+    call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8], bits: _Bits
+) -> int:
+    """Whole arrays at once, on several threads where they are large."""
+    flat = [_flat(o) for o in operands]
+    target, marks = _flat(out), _flat(marks)
+    smallest = _SMALLEST_COMPUTING if call.computing else _SMALLEST_STREAMING
+    if target.size < 2 * smallest:
+        return _run(call, flat, target, marks, bits, 0, False)
+    seed, number, words = bits
+    # Vectors that begin at a multiple of 64 bytes can be written past the caches.
+    head = -out.ctypes.data % 64 // out.itemsize
+    streaming = out.nbytes >= _STREAMING_BYTES
+
+    def work(a: int, b: int) -> int:
+        some = (seed, number, _part(words, a, b))
+        parts = [_part(o, a, b) for o in flat]
+        return _run(call, parts, target[a:b], _part(marks, a, b), some, a, streaming and a >= head)
+
+    flags = work(0, head) if head else 0
+    return flags | run_blocks(work, head, target.size, smallest, loop.BLOCK)
+
+
+def _is_repeating(operands: Sequence[Carrier], out: Carrier) -> bool:
+    """Whether operands lie whole in memory, or are the same along all the first axes."""
+    if not out.flags.carray:
+        return False
+    for operand in operands:
+        own = operand.shape
+        while own and own[0] == 1:
+            own = own[1:]
+        if not operand.flags.carray or own != out.shape[out.ndim - len(own) :]:
+            return False
+    return True
+
+
+def _run_repeating(
+    call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8], bits: _Bits
+) -> int:
+    """Blocks of some whole periods; what repeats is written out for one block."""
+    target, marks = _flat(out), _flat(marks)
+    seed, number, words = bits
+    # Trailing shapes nest: the longest period is a multiple of the others.
+    period = max([o.size for o in operands if o.size < target.size], default=target.size)
+    size = max(1, _BLOCK // period) * period
+    whole = [o.size == target.size for o in operands]
+    ready = [
+        _flat(o) if w else np.tile(_flat(o), size // o.size)
+        for o, w in zip(operands, whole, strict=True)
+    ]
+
+    def work(begin: int, end: int) -> int:
+        flags = 0
+        for a in range(begin, end, size):
+            b = min(a + size, end)
+            parts = [r[a:b] if w else r[: b - a] for r, w in zip(ready, whole, strict=True)]
+            some = (seed, number, _part(words, a, b))
+            flags |= _run(call, parts, target[a:b], _part(marks, a, b), some, a, False)
+        return flags
+
+    smallest = _SMALLEST_COMPUTING if call.computing else _SMALLEST_STREAMING
+    return run_blocks(work, 0, target.size, smallest, size)
+
+
+def _run_chunks(
+    call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8], bits: _Bits
+) -> int:
+    """Strided, broadcast or read-only arrays, through scratch memory of one chunk each."""
+    size = min(_CHUNK, out.size)
+    rooms = [np.empty(size, o.dtype) for o in operands]
+    result = np.empty(size, out.dtype)
+    marks = marks.reshape(-1)
+    seed, number, words = bits
+    flags, first = 0, 0
+    arrays: list[NDArray[Any]] = [*(np.broadcast_to(o, out.shape) for o in operands), out]
+    modes = [*(("readonly",) for _ in operands), ("writeonly",)]
+    with np.nditer(  # type: ignore[call-overload]
+        arrays,
+        flags=["external_loop", "buffered"],
+        op_flags=modes,
+        order="C",
+        buffersize=size,
+    ) as chunks:
+        for *sources, target in chunks:
+            m = target.size
+            for room, source in zip(rooms, sources, strict=True):
+                room[:m] = source
+            some = (seed, number, _part(words, first, first + m))
+            part = _part(marks, first, first + m)
+            flags |= _run(call, [r[:m] for r in rooms], result[:m], part, some, first, False)
+            target[...] = result[:m]
+            first += m
+    return flags

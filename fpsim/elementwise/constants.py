@@ -1,0 +1,283 @@
+"""From settings to the constants of a kernel.
+
+Overflow and tininess are thresholds on the operand of the rounding: for a format, mode and sign the
+smallest magnitude that overflows, and the smallest that does not round below the smallest normal,
+are numbers. Written down once here, they cost the kernels a comparison each.
+
+Source    docs/semantics.md §1 and §3; the tests compare every constant's effect with the oracle.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.kernels.rounding.rule import MODE_CODES, Rule
+from fpsim.records.flags import Flags
+from fpsim.records.formats import Format
+from fpsim.records.rounding import SR, Rounding
+from fpsim.records.settings import Settings
+
+__all__ = ["LANES", "Plan", "exact_width", "plan"]
+
+_RESIDUALS = {"truncate": 0, "half": 1, "even": 2}
+
+
+class Lane(NamedTuple):
+    """A native float as the kernels see it."""
+
+    width: int
+    digits: int
+    bias: int
+
+    @property
+    def sign(self) -> int:
+        return 1 << (self.width - 1)
+
+    @property
+    def infinity(self) -> int:
+        return (self.sign - 1) >> (self.digits - 1) << (self.digits - 1)
+
+    @property
+    def quiet(self) -> int:
+        return 1 << (self.digits - 2)
+
+    def bits(self, value: float) -> int:
+        """Bit pattern of a value >= 0 that the lane holds exactly (no conversion may flush it)."""
+        fraction, exponent = math.frexp(value)
+        significand = int(math.ldexp(fraction, self.digits))
+        field = exponent - 1 + self.bias
+        if field < 1 or significand == 0:
+            return significand >> max(1 - field, 0)
+        return (field << (self.digits - 1)) + significand - (1 << (self.digits - 1))
+
+
+LANES = {32: Lane(32, 24, 127), 64: Lane(64, 53, 1023)}
+
+
+class Plan(NamedTuple):
+    """What one kernel call needs besides operands and random bits."""
+
+    constants: NDArray[np.unsignedinteger]
+    mode: int
+    residual: int
+    flush: bool
+    one_zero: bool
+    stochastic: bool
+    whole_words: bool
+
+
+def _fits_32(fmt: Format) -> bool:
+    """Whether 32-bit lanes can round into the format: two digits to spare, a grid they can hold."""
+    quantum = fmt.emin - fmt.precision + 1
+    return (
+        fmt.carrier == np.float32 and fmt.precision <= 22 and (fmt.emin == -126 or quantum >= -126)
+    )
+
+
+@lru_cache(maxsize=4096)
+def exact_width(operation: str, settings: Settings, input_size: int) -> int:
+    """Lanes in which the exact result, rounded to odd, still decides every rounding: 32 or 64.
+
+    Error     none: two digits beyond the precision (and beyond SR's digits) are kept.
+    """
+    fmt = settings.format
+    if (
+        input_size == 8
+        or not _fits_32(fmt)
+        # Where the lanes' own subnormals are the format's, their depth does not show.
+        or (fmt.emin == -126 and settings.random_most > settings.random_bits)
+        or getattr(settings.rounding, "residual", "truncate") != "truncate"
+    ):
+        return 64
+    if operation in ("convert", "copy", "round_to_integral"):
+        return 32
+    if operation in ("add", "subtract"):
+        # Just below 2**128 a sum of more digits would become infinite in the lanes already.
+        short = fmt.emax < 127 or 2 * fmt.precision <= 24
+        return 32 if short and settings.random_most <= 22 - fmt.precision else 64
+    if operation == "multiply":
+        small = 2 * (fmt.emin - fmt.precision + 1) >= -149
+        return 32 if 2 * fmt.precision <= 24 and small and 2 * (fmt.emax + 1) <= 127 else 64
+    return 64
+
+
+def _goes_inward(mode: str, negative: bool) -> bool:
+    """Whether the mode leaves a result between the largest value and the next at the largest."""
+    return mode in ("RTZ", "RTO") or mode == ("RTP" if negative else "RTN")
+
+
+class Brink(NamedTuple):
+    """The end of a grid: its last value, the one that would follow, and the middle between them."""
+
+    last: int
+    middle: int
+    beyond: int
+    odd: int  # whether the last value is an odd number of units
+
+
+def _brink(fmt: Format, lane: Lane, integral: bool) -> Brink:
+    if integral:
+        whole = math.floor(fmt.max)
+        return Brink(lane.bits(whole), lane.bits(whole + 0.5), lane.bits(whole + 1.0), whole & 1)
+    last, unit = lane.bits(fmt.max), 1 << (lane.digits - fmt.precision)
+    return Brink(last, last + unit // 2, last + unit, last // unit & 1)
+
+
+def _overflow_threshold(mode: str, end: Brink, negative: bool) -> int:
+    """Smallest magnitude that, rounded with unbounded exponent, exceeds the largest value."""
+    if mode == "RTO":
+        # To an odd number of units; above an even last value that is already the one beyond.
+        return end.beyond if end.odd else end.last + 1
+    if _goes_inward(mode, negative):
+        return end.beyond
+    if mode in ("RAZ", "RTP", "RTN"):
+        return end.last + 1
+    tie_goes_up = mode == "RNA" or (mode == "RNE" and end.odd)
+    return end.middle if tie_goes_up else end.middle + 1
+
+
+def _tiny_threshold(settings: Settings, lane: Lane, negative: bool) -> int:
+    """Smallest magnitude that is not tiny."""
+    drop = lane.digits - settings.format.precision
+    fmt, mode = settings.format, settings.rounding.name
+    normal = lane.bits(fmt.smallest_normal)
+    if (
+        settings.tininess == "before"
+        or settings.rounding.stochastic
+        or _goes_inward(mode, negative)
+    ):
+        return normal
+    # Half a unit of the binade below, as the lane spaces it (its own subnormals do not shrink).
+    half = 1 << (drop - (2 if normal >> (lane.digits - 1) == 1 else 1))
+    if mode in ("RAZ", "RTP", "RTN"):
+        return normal - 2 * half + 1
+    return normal - half + (1 if mode == "RNZ" else 0)
+
+
+def _up_threshold(mode: str, quantum: int, half: int, lane: Lane, negative: bool) -> int:
+    """Below the quantum, a larger magnitude goes up to it."""
+    never = lane.sign - 1
+    if mode in ("RTZ", "RTP", "RTN", "RAZ", "RTO"):
+        if mode == "RTO":
+            return 0
+        return never if _goes_inward(mode, negative) else 0
+    return half - 1 if mode == "RNA" else half
+
+
+def _value_bits(choice: str, fmt: Format, lane: Lane, negative: bool, nan: int) -> int:
+    if choice == "nan":
+        return nan
+    magnitude = lane.bits(fmt.max) if choice == "saturate" else lane.infinity
+    return magnitude | (lane.sign if negative else 0)
+
+
+def _nan_rule(settings: Settings, lane: Lane) -> dict[str, int]:
+    """How a NaN result is made: canonical, or from the first NaN operand."""
+    fmt = settings.format
+    canonical = lane.infinity | lane.quiet
+    if not fmt.has_nan:
+        largest = lane.bits(fmt.max)
+        return {
+            "nan_keep": 0, "nan_set": largest, "nan_made": largest, "made_first": 0,
+            "nan_flags": int(Flags.INVALID),
+        }  # fmt: skip
+    keep = 0
+    if settings.nan != "canonical" and fmt.specials != "fnuz":
+        payload = (1 << (fmt.precision - 1)) - 1 if fmt.specials == "ieee" else 0
+        keep = lane.sign | lane.infinity | payload << (lane.digits - fmt.precision)
+    x86 = settings.nan == "x86" and fmt.has_negative_zero
+    return {
+        "nan_keep": keep,
+        "nan_set": canonical,
+        "nan_made": canonical | (lane.sign if x86 else 0),
+        "made_first": lane.sign | (lane.sign - 1) if settings.nan == "x86" else 0,
+        "nan_flags": int(Flags.INVALID) if settings.quiet_nan_raises else 0,
+    }
+
+
+def _edges(settings: Settings, lane: Lane, integral: bool) -> dict[str, int]:
+    """Overflow, tininess and special values, for both signs."""
+    fmt, mode = settings.format, settings.rounding.name
+    nan = _nan_rule(settings, lane)
+    overflow = settings.overflow
+    # The choice is for conversions; an infinity rounded to a whole number stays one.
+    infinite = "keep" if integral and fmt.has_infinity else settings.infinite_input
+    assert overflow is not None
+    assert infinite is not None
+    pole = settings.divide_by_zero
+    # Asked for, the NaN of x / 0 is made from numbers; where infinity is missing it is overflow's.
+    pole_nan = nan["nan_made"] if pole == "nan" else nan["nan_set"]
+    if pole == "infinity" and not fmt.has_infinity:
+        pole = overflow
+    end = _brink(fmt, lane, integral and fmt.max < 2 ** (fmt.precision - 1))
+    edges = {
+        **nan,
+        "infinite_flags": 0 if infinite == "keep" else int(Flags.OVERFLOW | Flags.INEXACT),
+    }
+    for name, negative in (("pos", False), ("neg", True)):
+        inward = not settings.rounding.stochastic and _goes_inward(mode, negative)
+        beyond = "saturate" if inward else overflow
+        made = nan["nan_set"]
+        edges[f"over_{name}"] = _overflow_threshold(mode, end, negative)
+        edges[f"over_value_{name}"] = _value_bits(beyond, fmt, lane, negative, made)
+        edges[f"tiny_{name}"] = 0 if integral else _tiny_threshold(settings, lane, negative)
+        edges[f"infinite_{name}"] = _value_bits(infinite, fmt, lane, negative, made)
+        edges[f"zero_divide_{name}"] = _value_bits(pole, fmt, lane, negative, pole_nan)
+    return edges
+
+
+def _grid(fmt: Format, emin: int, mode: str, lane: Lane) -> dict[str, int]:
+    """The spacing of results: the format's own, or that of whole numbers."""
+    field = emin + lane.bias
+    # Powers by ldexp: pow is exact only where the processor rounds to nearest.
+    quantum = lane.bits(math.ldexp(1.0, emin - fmt.precision + 1))
+    half = lane.bits(math.ldexp(1.0, emin - fmt.precision))
+    return {
+        "drop": lane.digits - fmt.precision,
+        "emin": 0 if field == 1 else field,
+        "hidden": 1 << (lane.digits - 1),
+        "quantum": quantum,
+        "quantum_sr": 0 if field == 1 else quantum,
+        "up_pos": _up_threshold(mode, quantum, half, lane, False),
+        "up_neg": _up_threshold(mode, quantum, half, lane, True),
+    }
+
+
+def _rule(operation: str, settings: Settings, lane: Lane) -> Rule:
+    fmt, mode = settings.format, settings.rounding.name
+    integral = operation == "round_to_integral"
+    emin = fmt.precision - 1 if integral else fmt.emin
+    values = _grid(fmt, emin, mode, lane) | _edges(settings, lane, integral)
+    everything = lane.sign | (lane.sign - 1)
+    flush_operands = settings.subnormals == "flush_both" and operation != "convert"
+    return Rule(
+        flush=0 if settings.subnormals == "keep" else everything,
+        # The operand of a conversion is of another format and need not be subnormal there.
+        daz=lane.bits(fmt.smallest_normal) if flush_operands else 0,
+        largest=lane.bits(fmt.max),
+        random_bits=settings.random_bits,
+        # Whole numbers are not subnormals, so they look at no more digits than others.
+        random_most=settings.random_bits if integral else settings.random_most,
+        **values,
+    )
+
+
+@lru_cache(maxsize=4096)
+def plan(operation: str, settings: Settings, width: int) -> Plan:
+    """Constants and compile-time choices of an operation under these settings."""
+    rule = _rule(operation, settings, LANES[width])
+    rounding: Rounding = settings.rounding
+    return Plan(
+        constants=np.array(rule, np.uint32 if width == 32 else np.uint64),
+        mode=MODE_CODES[rounding.name],
+        residual=_RESIDUALS[rounding.residual] if isinstance(rounding, SR) else 0,
+        flush=settings.subnormals != "keep",
+        one_zero=not settings.format.has_negative_zero,
+        stochastic=rounding.stochastic,
+        whole_words=settings.random_most > 16,
+    )

@@ -1,0 +1,247 @@
+"""Elementary functions, correctly rounded into the format of their argument, in every mode.
+
+A value is first rounded to odd at 53 digits; that decides every later rounding. It comes from an
+enclosure in binary64 (`enclosures`) unless a place where some rounding changes its mind lies inside
+that enclosure: then from as many digits as it takes (`hard_cases`).
+
+Rounding  once, in the argument's context; a stochastic one with the digits it asks for.
+Flags     INVALID where the function is not defined, DIVBYZERO at a pole, which has the value that
+          x / 0 has in the context; the rest from the rounding.
+Source    IEEE 754-2019 §9.2; Ziv, ACM TOMS 17 (1991); Boldo & Melquiond 2008 (round to odd).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.array import Array
+from fpsim.elementwise import hard_cases
+from fpsim.elementwise.apply import Carrier, apply, as_read, fold
+from fpsim.elementwise.compare import is_signalling
+from fpsim.elementwise.enclosures import FUNCTIONS
+from fpsim.records.flags import Flags
+from fpsim.records.rounding import RNE
+from fpsim.records.settings import Settings
+from fpsim.state.processor import usual_arithmetic
+
+__all__ = ["erf", "exp", "log", "rsqrt", "sigmoid", "tanh"]
+
+Wide = NDArray[np.float64]
+Out = Array | Carrier | None
+
+#: Elements worked on at a time: their intermediate results stay in the cache.
+_BLOCK = 1 << 13
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """Where a function has simple values.
+
+    infinities  values at -infinity and +infinity.
+    at_zero     value at ±0; None where that is the zero itself, or a pole.
+    exact       argument and value, beside zero's.
+    negative    whether it is defined below zero.
+    pole        what over ±0 the pole is: "-1/|0|" or "1/0"; "" where there is none.
+    """
+
+    infinities: tuple[float, float]
+    at_zero: float | None = None
+    exact: tuple[float, float] | None = None
+    negative: bool = True
+    pole: str = ""
+
+
+_EDGES = {
+    "exp": _Edges((0.0, np.inf), at_zero=1.0),
+    "log": _Edges((np.nan, np.inf), exact=(1.0, 0.0), negative=False, pole="-1/|0|"),
+    "tanh": _Edges((-1.0, 1.0)),
+    "sigmoid": _Edges((0.0, 1.0), at_zero=0.5),
+    "rsqrt": _Edges((np.nan, 0.0), negative=False, pole="1/0"),
+    "erf": _Edges((-1.0, 1.0)),
+}
+
+
+def exp(x: Array, out: Out = None) -> Array:
+    """e**x, rounded once; exp(0) = 1 is exact.
+
+    >>> import fpsim as fp
+    >>> exp(fp.Context(fp.BINARY32).array([0.0, 1.0]))
+    Array([1.        , 2.71828175], binary32)
+    """
+    return _rounded("exp", x, out)
+
+
+def log(x: Array, out: Out = None) -> Array:
+    """The natural logarithm, rounded once; log(1) = 0 is exact, log(0) a pole.
+
+    >>> import fpsim as fp
+    >>> log(fp.Context(fp.BINARY32).array([1.0, 10.0]))
+    Array([0.        , 2.30258512], binary32)
+    """
+    return _rounded("log", x, out)
+
+
+def tanh(x: Array, out: Out = None) -> Array:
+    """The hyperbolic tangent, rounded once; tanh(±0) = ±0 is exact.
+
+    >>> import fpsim as fp
+    >>> tanh(fp.Context(fp.BINARY16).array([0.5, -20.0]))
+    Array([ 0.4621582, -1.       ], binary16)
+    """
+    return _rounded("tanh", x, out)
+
+
+def sigmoid(x: Array, out: Out = None) -> Array:
+    """1 / (1 + e**-x), rounded once; sigmoid(0) = 1/2 is exact.
+
+    >>> import fpsim as fp
+    >>> sigmoid(fp.Context(fp.BINARY16).array([0.0, 1.0]))
+    Array([0.5       , 0.73095703], binary16)
+    """
+    return _rounded("sigmoid", x, out)
+
+
+def rsqrt(x: Array, out: Out = None) -> Array:
+    """1 / sqrt(x), rounded once; a pole at ±0, whose sign the value has.
+
+    >>> import fpsim as fp
+    >>> rsqrt(fp.Context(fp.BINARY16).array([4.0, 3.0]))
+    Array([0.5       , 0.57714844], binary16)
+    """
+    return _rounded("rsqrt", x, out)
+
+
+def erf(x: Array, out: Out = None) -> Array:
+    """2/sqrt(pi) times the integral of e**(-t*t) from 0 to x, rounded once; erf(±0) = ±0.
+
+    >>> import fpsim as fp
+    >>> erf(fp.Context(fp.BINARY16).array([0.5, 1.0]))
+    Array([0.52050781, 0.84277344], binary16)
+    """
+    return _rounded("erf", x, out)
+
+
+# Values ---------------------------------------------------------------------------------------
+
+
+@np.errstate(all="ignore")
+def _wide(name: str, x: Carrier, settings: Settings) -> Wide:
+    """Values of which every rounding these settings know is that of f(x)."""
+    flat, result = x.reshape(-1), np.empty(x.size)
+    for start in range(0, x.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        result[part] = _block(name, flat[part].astype(np.float64), settings)
+    return result.reshape(x.shape)
+
+
+def _block(name: str, x: Wide, settings: Settings) -> Wide:
+    edges = _EDGES[name]
+    special = ~np.isfinite(x) | (x == 0)
+    if not edges.negative:
+        special |= x < 0
+    if edges.exact is not None:
+        special |= x == edges.exact[0]
+    if not special.any():
+        return _ordinary(name, x, settings)
+    values = _special(edges, x, -np.nan if settings.nan == "x86" else np.nan)
+    values[~special] = _ordinary(name, x[~special], settings)
+    return values
+
+
+def _special(edges: _Edges, x: Wide, made: float) -> Wide:
+    """Values where they are simple; `made` is the NaN outside the domain."""
+    low, high = edges.infinities
+    values = np.where(x == np.inf, high, np.where(x == -np.inf, low, x))
+    if not edges.negative:
+        values = np.where(x < 0, made, values)
+    if edges.exact is not None:
+        values = np.where(x == edges.exact[0], edges.exact[1], values)
+    if edges.at_zero is not None:
+        values = np.where(x == 0, edges.at_zero, values)
+    return values
+
+
+def _ordinary(name: str, x: Wide, settings: Settings) -> Wide:
+    high, low, error = FUNCTIONS[name](x)
+    nearest = high + low
+    rest = (high - nearest) + low
+    bits = nearest.view(np.int64)
+    # Places where a rounding changes its mind are multiples of this many last digits.
+    step = 1 << _free_digits(settings)
+    place = ((bits + step // 2) & -step).view(np.float64)
+    values = _to_odd(nearest, bits, rest)
+    for index in np.flatnonzero(np.abs((nearest - place) + rest) < error):
+        values[index] = hard_cases.to_odd(name, float(x[index]))
+    return values
+
+
+def _free_digits(settings: Settings) -> int:
+    """Of 53 digits, those behind the last that a rounding looks at: midpoints, or residuals."""
+    return 53 - (settings.format.precision + 1 + settings.random_most)
+
+
+def _to_odd(nearest: Wide, bits: NDArray[np.int64], rest: Wide) -> Wide:
+    """nearest + rest rounded to odd: toward zero, then the last digit set where inexact."""
+    beyond = (rest != 0) & (np.signbit(rest) != np.signbit(nearest))
+    odd: Wide = ((bits - beyond) | (rest != 0)).view(np.float64)
+    return odd
+
+
+# Flags ----------------------------------------------------------------------------------------
+
+
+@usual_arithmetic
+def _rounded(name: str, x: Array, out: Out) -> Array:
+    context = x.context
+    if context.settings.native:
+        raise TypeError(
+            f"{name} is not offered in binary64, the native reference; use a narrower format"
+        )
+    (given,) = context.carriers((x,))
+    edges, settings = _EDGES[name], _keeping_infinities(context.settings)
+    read = as_read(given, settings)
+    wide = _wide(name, read, settings)
+    found = _found(edges, read)
+    pole = read == 0 if edges.pole else None
+    poles = None if pole is None or not pole.any() else _poles(edges, read[pole], settings)
+    bits = context.draw(wide.shape, settings)
+
+    def compute(target: Carrier | None, marks: NDArray[np.uint8] | None) -> tuple[Carrier, int]:
+        values, flags = apply("convert", [wide], settings, out=target, element_flags=marks, **bits)
+        if poles is not None:
+            values[pole] = poles
+        if found is not None:
+            flags |= fold(found if marks is None else marks | found, marks)
+        return values, flags
+
+    result = context.publish(name, [given], compute, out)
+    context.advance(settings)
+    return result
+
+
+@lru_cache(maxsize=64)
+def _keeping_infinities(settings: Settings) -> Settings:
+    """What becomes of an infinite operand of a conversion is no matter of a function's value."""
+    return settings.replace(infinite_input="keep") if settings.format.has_infinity else settings
+
+
+def _found(edges: _Edges, x: Carrier) -> NDArray[np.uint8] | None:
+    """Flags that no rounding raises; None if there are none."""
+    invalid = is_signalling(x)
+    if not edges.negative:
+        invalid |= x < 0
+    found = invalid * np.uint8(Flags.INVALID)
+    if edges.pole:
+        found |= (x == 0) * np.uint8(Flags.DIVBYZERO)
+    return found if found.any() else None
+
+
+def _poles(edges: _Edges, zeros: Carrier, settings: Settings) -> Carrier:
+    above, below = (-1, np.abs(zeros)) if edges.pole == "-1/|0|" else (1, zeros)
+    plain = settings.replace(rounding=RNE, subnormals="keep")
+    values, _ = apply("divide", [np.full_like(zeros, above), below], plain)
+    return values

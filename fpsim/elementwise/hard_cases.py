@@ -1,0 +1,118 @@
+"""Elementary functions to any number of digits, for the few arguments where binary64 is too short.
+
+`to_odd` widens an enclosure until both ends round alike, as Ziv did. It ends because none of these
+functions has a value with finitely many digits, but for the arguments that its caller treats as
+exact (exp, log, tanh, sigmoid: Lindemann; rsqrt: by algebra; erf: believed, not proved).
+
+Source    Ziv, ACM TOMS 17 (1991); `decimal`, whose exp and ln are correctly rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+from fpsim.elementwise import inputs
+
+__all__ = ["approximately", "erf_slope", "to_odd"]
+
+#: Digits carried beyond those asked for.
+_GUARD = 10
+
+
+def _context(digits: int) -> Context:
+    return Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
+
+
+def _exp(x: Decimal, c: Context) -> Decimal:
+    return x.exp(c)
+
+
+def _log(x: Decimal, c: Context) -> Decimal:
+    return x.ln(c)
+
+
+def _tanh(x: Decimal, c: Context) -> Decimal:
+    """(1 - e) / (1 + e), e = exp(-2 x); what cancels for small x is carried in addition."""
+    wider = _context(c.prec + 2 * max(0, -x.adjusted()))
+    e = wider.multiply(-2, x).exp(wider)
+    return c.divide(wider.subtract(Decimal(1), e), wider.add(Decimal(1), e))
+
+
+def _sigmoid(x: Decimal, c: Context) -> Decimal:
+    return c.divide(Decimal(1), c.add(Decimal(1), x.copy_negate().exp(c)))
+
+
+def _rsqrt(x: Decimal, c: Context) -> Decimal:
+    return c.divide(Decimal(1), x.sqrt(c))
+
+
+def _arctan_of_inverse(n: int, digits: int) -> Fraction:
+    total, k, term = Fraction(0), 0, Fraction(1, n)
+    while term > Fraction(1, 10**digits):
+        total += (-1) ** k * term / (2 * k + 1)
+        k, term = k + 1, term / n**2
+    return total
+
+
+@lru_cache(maxsize=8)
+def _pi(digits: int) -> Decimal:
+    """Machin: pi = 16 arctan(1/5) - 4 arctan(1/239)."""
+    exact = 16 * _arctan_of_inverse(5, digits) - 4 * _arctan_of_inverse(239, digits)
+    return _decimal(exact, _context(digits))
+
+
+def _decimal(x: Fraction, c: Context) -> Decimal:
+    return c.divide(Decimal(x.numerator), Decimal(x.denominator))
+
+
+def _erf(x: Decimal, c: Context) -> Decimal:
+    """slope(x) * sum of x (2 x**2)**k / (1 3 5 … (2k + 1)): no term has another sign."""
+    term = total = x
+    k = 0
+    double = c.multiply(2, c.multiply(x, x))
+    while term.copy_abs() > total.copy_abs().scaleb(-c.prec, c):
+        k += 1
+        term = c.divide(c.multiply(term, double), Decimal(2 * k + 1))
+        total = c.add(total, term)
+    return c.multiply(total, _slope(x, c))
+
+
+def _slope(x: Decimal, c: Context) -> Decimal:
+    """2 / sqrt(pi) exp(-x**2), the derivative of erf."""
+    bell = c.multiply(x, x.copy_negate()).exp(c)
+    return c.divide(c.multiply(2, bell), _pi(c.prec).sqrt(c))
+
+
+_FUNCTIONS: dict[str, Callable[[Decimal, Context], Decimal]] = {
+    "exp": _exp, "log": _log, "tanh": _tanh, "sigmoid": _sigmoid, "rsqrt": _rsqrt, "erf": _erf,
+}  # fmt: skip
+
+
+def approximately(name: str, x: float, digits: int) -> Fraction:
+    """f(x) with a relative error below 10**-digits."""
+    return Fraction(_FUNCTIONS[name](Decimal(x), _context(digits + _GUARD)))
+
+
+def erf_slope(x: Fraction, digits: int) -> Fraction:
+    """The derivative of erf with a relative error below 10**-digits."""
+    c = _context(digits + _GUARD)
+    return Fraction(_slope(_decimal(x, c), c))
+
+
+def to_odd(name: str, x: float) -> float:
+    """binary64 of f(x), rounded to odd.
+
+    >>> to_odd("exp", 2.0**-60) == 1 + 2.0**-52
+    True
+    """
+    digits = 40
+    while True:
+        value = approximately(name, x, digits)
+        spread = abs(value) / 10**digits
+        low, high = inputs.to_odd(value - spread), inputs.to_odd(value + spread)
+        if low == high:
+            return low
+        digits *= 2

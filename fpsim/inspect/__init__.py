@@ -1,0 +1,1 @@
+"""For people: numbers, arrays and matrix units taken apart."""

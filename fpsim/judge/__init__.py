@@ -1,0 +1,1 @@
+"""Second opinions: the oracle, and the core against vectors and definitions."""

@@ -1,0 +1,1 @@
+"""Loops of sums and products rounded after every operation."""

@@ -1,0 +1,167 @@
+"""Products rounded after every multiplication and addition by a deterministic mode.
+
+Four rows by two vectors of columns stay in registers while their terms pass. The caller guarantees
+finite operands and exact products (see `fpsim.products.by_operation.bounds`).
+
+Source    docs/semantics.md §4.
+"""
+
+# mypy: no-check-untyped-defs
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+from fpsim.kernels.by_operation.lane_rounding import (
+    not_sum,
+    round_product,
+    round_sum,
+    spread_macs,
+    with_odd,
+)
+from fpsim.kernels.by_operation.results import (
+    GROUP,
+    LOOK_FOR_ALL,
+    ROWS,
+    look,
+    look_beyond,
+    put_result,
+    report,
+)
+from fpsim.kernels.by_unit.tile_memory import keep
+from fpsim.kernels.compiling import compiled
+from fpsim.kernels.elementwise.exact import sum_to_odd
+from fpsim.kernels.lanes.arithmetic import fused, spread_item
+from fpsim.kernels.lanes.formula import formula
+from fpsim.kernels.lanes.memory import load_float, pointer, room
+from fpsim.kernels.lanes.vectors import as_float, umax, width_of
+from fpsim.kernels.rounding.direction import raised, set_direction
+from fpsim.kernels.rounding.round import RNE
+
+__all__ = ["MacVariant", "mac_kernel"]
+
+
+class MacVariant(NamedTuple):
+    """What is compiled in."""
+
+    mode: int
+    direction: int
+    fused: bool
+    native: bool  # the lanes are the format: nothing is left to round
+    checked: bool  # sums and products may overflow
+    watched: int  # which flags are looked for
+    has_fma: bool
+
+
+def _separate(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
+    """acc = fl(acc + fl(x y)), and what was seen so far."""
+    mode, checked, watched = what
+    product = x * y
+    p = round_product(mode, product, rule)
+    if watched == LOOK_FOR_ALL:
+        seen = look(product, p, product != product, rule, seen)
+    if checked:
+        p, seen = look_beyond(watched, product, p, rule, seen)
+    total = with_odd(mode, acc + p, acc, p)
+    result = round_sum(mode, total, rule)
+    if watched == LOOK_FOR_ALL:
+        seen = look(total, result, not_sum(total, acc, p), rule, seen)
+    if checked:
+        result, seen = look_beyond(watched, total, result, rule, seen)
+    return result, seen
+
+
+def _fused(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
+    """acc = fl(acc + x y), and what was seen so far. A directed sum needs no odd digit."""
+    mode, checked, watched = what
+    product = x * y
+    total = with_odd(mode, acc + product, acc, product)
+    lost = total != total
+    if mode == RNE:
+        total = as_float(sum_to_odd(acc, product, width_of(total)))
+    elif watched == LOOK_FOR_ALL:
+        lost = not_sum(total, acc, product)
+    result = round_product(mode, total, rule)
+    if watched == LOOK_FOR_ALL:
+        seen = look(total, result, lost, rule, seen)
+    if checked:
+        result, seen = look_beyond(watched, total, result, rule, seen)
+    return result, seen
+
+
+def _term(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
+    chain, native, has_fma = what[:3]
+    if native:
+        if chain and has_fma:
+            return fused(x, y, acc), seen
+        return acc + x * y, seen
+    if chain:
+        return _fused(what[3:], acc, x, y, rule, seen)
+    return _separate(what[3:], acc, x, y, rule, seen)
+
+
+@formula
+def _terms(what, c, a, x, u, v, rule, seen):  # type: ignore[no-untyped-def]
+    """One term of eight vectors: rows at x in a, columns u and v."""
+    found = []
+    for i, acc in enumerate(c):
+        item = spread_item(a, x[i // 2])
+        acc, seen = _term(what, acc, item, (u, v)[i % 2], rule, seen)
+        found.append(acc)
+    return tuple(found), seen
+
+
+@formula
+def _results(tile, c, checked, rule):  # type: ignore[no-untyped-def]
+    """Eight vectors of results; the largest magnitude of each lane."""
+    top = rule.step ^ rule.step
+    for i, acc in enumerate(c):
+        top = umax(top, put_result(tile, i * 512 // width_of(top), acc, checked, rule))
+    return top
+
+
+@cache
+def mac_kernel(variant: MacVariant) -> Any:
+    """The compiled product.
+
+    Call    flags = loop(a, b, out, constants): a (M, K), b (panels, K, two vectors), out (M, N),
+            constants as `spread_macs` reads them, all of one width; flags as this file numbers
+            them, and where `native` the processor's own << 8
+    """
+    MODE, DIRECTION, FUSED, NATIVE, CHECKED, WATCHED, FMA = variant
+
+    @compiled
+    def loop(a, b, out, constants):  # type: ignore[no-untyped-def]
+        rule = spread_macs(constants)
+        none = rule.step ^ rule.step
+        rows, columns = out.shape
+        depth, wide = b.shape[1], b.shape[2]
+        pa, pb, po = pointer(a.reshape(-1)), pointer(b.reshape(-1)), pointer(out.reshape(-1))
+        tile = room(out, 128)
+        what = (FUSED, NATIVE, FMA, MODE, CHECKED, WATCHED)
+        never = none != none
+        seen, top = (never, never, never), none
+        start = as_float(rule.start)
+        blocks = (rows + ROWS - 1) // ROWS
+        group = max(1, GROUP // (depth * ROWS))
+        set_direction(DIRECTION)
+        for turn in range((blocks + group - 1) // group * b.shape[0]):
+            panel, begin = turn % b.shape[0], turn // b.shape[0] * group
+            for block in range(begin, min(begin + group, blocks)):
+                i, last = block * ROWS, rows - 1
+                x0, x1 = i * depth, min(i + 1, last) * depth
+                x2, x3 = min(i + 2, last) * depth, min(i + 3, last) * depth
+                j = panel * depth * wide
+                c = (start, start, start, start, start, start, start, start)
+                for k in range(depth):
+                    u = load_float(pb, j + k * wide, none)
+                    v = load_float(pb, j + k * wide + wide // 2, none)
+                    c, seen = _terms(
+                        what, c, pa, (x0 + k, x1 + k, x2 + k, x3 + k), u, v, rule, seen
+                    )
+                top = umax(top, _results(tile, c, CHECKED or NATIVE, rule))
+                m, n = min(ROWS, rows - i), min(wide, columns - panel * wide)
+                keep(po, tile, i * columns + panel * wide, columns, m, n, wide, none)
+        return (raised() << 8) + report(seen, top)
+
+    return loop

@@ -1,0 +1,75 @@
+"""What products rounded after every operation leave behind: results, and what was seen on the way.
+
+Overflow is looked for where `checked`, flags where `watched`, so that neither costs anything once
+it is known.
+"""
+
+# mypy: no-check-untyped-defs
+from __future__ import annotations
+
+from numba import njit
+
+from fpsim.kernels.by_operation.lane_rounding import beyond
+from fpsim.kernels.compiling import INLINE
+from fpsim.kernels.lanes.formula import formula
+from fpsim.kernels.lanes.memory import store_float
+from fpsim.kernels.lanes.vectors import (
+    any_lane,
+    as_bits,
+    as_float,
+    infinity_like,
+    is_nan,
+    select,
+    sign_like,
+)
+
+__all__ = [
+    "GROUP", "INEXACT", "INFINITE", "LOOK_FOR_ALL", "LOOK_FOR_NONE", "LOOK_FOR_OVERFLOW", "NAN",
+    "OVERFLOW", "ROWS", "UNDERFLOW", "look", "look_beyond", "put_result", "report",
+]  # fmt: skip
+
+#: Rows of a tile, and operand elements of a group of rows.
+ROWS, GROUP = 4, 1 << 16
+
+#: What a kernel reports: flags, and whether infinities and NaN are among the results.
+INEXACT, UNDERFLOW, OVERFLOW, INFINITE, NAN = 1, 2, 4, 32, 64
+
+#: Which flags are looked for.
+LOOK_FOR_NONE, LOOK_FOR_OVERFLOW, LOOK_FOR_ALL = range(3)
+
+
+def look(x, result, lost, rule, seen):  # type: ignore[no-untyped-def]
+    """What was seen so far: inexact results, tiny ones among them, and overflow."""
+    some, tiny, over = seen
+    changed = (result != x) | lost
+    inside = (x < as_float(rule.tiny_pos)) & (x > as_float(rule.tiny_neg))
+    return some | changed, tiny | (changed & inside), over
+
+
+def look_beyond(watched, x, result, rule, seen):  # type: ignore[no-untyped-def]
+    """The result for x where that may overflow, and what was seen so far."""
+    some, tiny, over = seen
+    large, result = beyond(x, result, rule)
+    if watched:
+        over = over | large
+    return result, (some, tiny, over)
+
+
+@formula
+def put_result(tile, i, acc, checked, rule):  # type: ignore[no-untyped-def]
+    """A vector of results into a tile: NaN canonical, zeros of the format; their magnitudes."""
+    bits = as_bits(acc)
+    bits = select((bits & ~sign_like(bits)) == 0, bits & rule.zero, bits)
+    if checked:
+        bits = select(is_nan(acc), rule.nan, bits)
+    store_float(tile, i, bits)
+    return as_bits(acc) & ~sign_like(bits)
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def report(seen, top):  # type: ignore[no-untyped-def]
+    """Flags that were seen; infinities and NaN, by the largest magnitudes of the results."""
+    some, tiny, over = seen
+    infinity = infinity_like(top)
+    flags = any_lane(some) * INEXACT + any_lane(tiny) * UNDERFLOW + any_lane(over) * OVERFLOW
+    return flags + any_lane(top > infinity) * NAN + any_lane(top == infinity) * INFINITE

@@ -1,0 +1,69 @@
+"""Exact units in binary64 lanes: how one call sums and rounds.
+
+Products of short significands are exact in binary64, and mostly their sums are too. The processor
+says so itself: its sticky inexact flag, lowered before a stretch of a tile and read after it, is
+proof that every addition there was exact. The rounding to binary32 goes by integers, which raise no
+flag. Where the flag is up, the stretch is done again in two limbs that hold every digit.
+
+The caller guarantees finite operands and that the unit of the higher limb fits the data (see
+`fpsim.products.by_unit.exact`). `numbers` begin with 1.5 * 2**52 of these units.
+
+Source    docs/semantics.md §5; Dekker 1971 (splitting at a fixed place); Boldo & Melquiond 2008.
+"""
+
+# mypy: no-check-untyped-defs
+from __future__ import annotations
+
+from fpsim.kernels.by_unit.terms import each, values
+from fpsim.kernels.elementwise.exact import sum_to_odd
+from fpsim.kernels.lanes.arithmetic import fused
+from fpsim.kernels.lanes.formula import formula
+from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, select
+
+__all__ = ["long_calls", "short_calls"]
+
+
+def _nearest_binary32(bits):  # type: ignore[no-untyped-def]
+    """binary64 bits rounded to 24 digits, ties to even, without an arithmetic flag."""
+    odd = (bits >> 29) & 1
+    return as_float((bits + (odd + ((1 << 28) - 1))) & ~((bits ^ bits) + ((1 << 29) - 1)))
+
+
+def _short(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """One call, right where every addition is exact."""
+    terms, _, _, has_fma = what
+    for u, v in values(terms, acc, a, x, o, b, y):
+        acc = fused(u, v, acc) if has_fma else u * v + acc
+    return _nearest_binary32(as_bits(acc))
+
+
+def _long(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """One call in two limbs: whole multiples of a unit, and what is left."""
+    terms, _, _, has_fma = what
+    unit = as_float(numbers[0])
+    high = acc + unit
+    low = acc - (high - unit)
+    for u, v in values(terms, acc, a, x, o, b, y):
+        if has_fma:
+            after = fused(u, v, high)
+            low = low + fused(u, v, high - after)
+        else:
+            after = high + u * v
+            low = low + (u * v - (after - high))
+        high = after
+    total = _nearest_binary32(sum_to_odd(high - unit, low, 64))
+    bits = as_bits(acc)
+    finite = (bits & infinity_like(bits)) != infinity_like(bits)
+    return select(finite, total, acc)
+
+
+@formula
+def short_calls(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """One call of every output of a tile, right where every addition is exact."""
+    return each(_short, what, c, a, x, o, b, y, numbers)
+
+
+@formula
+def long_calls(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """One call of every output of a tile, always right."""
+    return each(_long, what, c, a, x, o, b, y, numbers)

@@ -1,0 +1,411 @@
+"""Any matrix unit, one output after the other, in integers: right for every record and operand.
+
+An operand is a signed significand and the exponent of its unit digit. The fast kernels of the
+common units must give what this one gives; it also serves them for infinities, NaN and overflow.
+
+One call sums the exact products and the accumulator, all cut to multiples of 2**(emax - window)
+or not cut at all, and rounds the sum once. Uncut sums are collected in limbs of 32 bits, so that
+no spread of exponents and no cancellation loses a digit.
+
+Source    docs/semantics.md §5.
+"""
+
+# mypy: no-check-untyped-defs
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import njit
+from numba.core import types
+from numba.extending import intrinsic
+
+from fpsim.kernels.compiling import INLINE, compiled
+from fpsim.kernels.lanes.memory import pointer
+
+__all__ = ["SPECIAL", "Call", "run_pass", "split_operand"]
+
+#: Exponent of what is no number; its significand: ±1 infinity, 2 quiet NaN, 3 signalling NaN.
+SPECIAL = 1 << 20
+QUIET, SIGNALLING = 2, 3
+
+#: Flags of a unit, as everywhere.
+OVERFLOW, INVALID = 4, 16
+
+#: Limbs of an uncut sum: 2**LOW is below every product of two binary32 numbers.
+LIMBS, LOW = 30, -416
+
+NOTHING = -(1 << 30)
+CANONICAL_NAN, INFINITY, SIGN = 0x7FC00000, 0x7F800000, 0x80000000
+
+
+class Call(NamedTuple):
+    """A unit as numbers."""
+
+    terms: int  # products of one call
+    calls: int  # calls of one pass
+    window: int  # fraction digits of an aligned addend; -1: not cut
+    sticky: int  # digits that are cut off leave an odd last digit
+    fraction: int  # fraction digits of a product of two significands
+    scale: int  # added to the exponent of every product
+    precision: int  # of the accumulator, with its range …
+    emin: int
+    emax: int
+    to_zero: int  # … and its rounding: RTZ, else RNE
+    join: int  # digits of the addition of the partial after the calls (0: it enters the first) …
+    join_emin: int  # … with the range of its format; to nearest even
+    join_emax: int
+    join_flush: int  # … whose tiny sums become zero
+    product_rounded: int  # products are rounded to the accumulator's format first
+    flush_in: int  # subnormal partials are read as zero
+    flush_out: int  # tiny sums become zero
+    tiny_before: int  # tiny before rounding, else after
+    loud_nan: int  # every NaN raises INVALID
+
+
+@intrinsic  # type: ignore[misc]
+def _digits(typingctx, m):  # type: ignore[no-untyped-def]
+    """Length of a positive integer in binary digits."""
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        zeros = builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
+        return builder.sub(ir.Constant(ir.IntType(64), 64), zeros)
+
+    return types.int64(types.int64), codegen
+
+
+@compiled
+def split_operand(bits, significands, exponents, precision, emin, flush):  # type: ignore[no-untyped-def]
+    """binary32 codes (R, K) of a format as significands and exponents, padded with zeros."""
+    rows, n = bits.shape
+    for i in range(rows):
+        for k in range(significands.shape[1]):
+            significand, e = np.int64(0), np.int64(NOTHING)
+            code = np.int64(bits[i, k]) if k < n else np.int64(0)
+            magnitude = code & 0x7FFFFFFF
+            if magnitude > INFINITY:
+                significand, e = QUIET if code & 0x400000 else SIGNALLING, SPECIAL
+            elif magnitude == INFINITY:
+                significand, e = 1, SPECIAL
+            elif magnitude:
+                field = magnitude >> 23
+                significand = magnitude & 0x7FFFFF
+                if field:
+                    significand |= 0x800000
+                e = max(field, 1) - 127
+                significand >>= max(emin - e, 0) + 24 - precision
+                e = max(e, emin)
+                if flush and significand < 1 << (precision - 1):
+                    significand, e = 0, NOTHING
+            negative = code & SIGN and magnitude <= INFINITY
+            significands[i, k] = -significand if negative else significand
+            exponents[i, k] = e
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _nearest(m, d, to_zero):  # type: ignore[no-untyped-def]
+    """m / 2**d as an integer, rounded to nearest even or toward zero."""
+    if d <= 0:
+        return m << -d
+    if d > 62:
+        return np.int64(0)
+    n = m >> d
+    rest, half = m & ((np.int64(1) << d) - 1), np.int64(1) << (d - 1)
+    if to_zero == 0 and (rest > half or (rest == half and n & 1)):
+        n += 1
+    return n
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _round(m, q, precision, emin, emax, to_zero, flush, before):  # type: ignore[no-untyped-def]
+    """m * 2**q (m > 0, m < 2**62) rounded: significand, exponent of its last digit, overflow."""
+    e = q + _digits(m) - 1
+    unit = max(e, emin) - precision + 1
+    n = _nearest(m, unit - q, to_zero)
+    if flush and e < emin:
+        unbounded = _nearest(m, e - precision + 1 - q, to_zero)
+        if before or e < emin - 1 or unbounded < np.int64(1) << precision:
+            n = np.int64(0)
+    if n > 0 and unit + _digits(n) - 1 > emax:
+        if to_zero:
+            return (np.int64(1) << precision) - 1, emax - precision + 1, True
+        return np.int64(0), np.int64(SPECIAL), True
+    return n, unit, False
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _put(limbs, reach, value, lsb):  # type: ignore[no-untyped-def]
+    """limbs += value * 2**lsb, |value| < 2**60; returns the limbs touched so far."""
+    magnitude = abs(value)
+    place = lsb - LOW
+    while magnitude:
+        limb, offset = place >> 5, place & 31
+        part = (magnitude & 0xFFFFFF) << offset
+        limbs[limb] += part if value > 0 else -part
+        reach = (min(reach[0], limb), max(reach[1], limb))
+        magnitude >>= 24
+        place += 24
+    return reach
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _carry(limbs, reach):  # type: ignore[no-untyped-def]
+    """Limbs to 32 digits each, the last one with the sign."""
+    for i in range(reach[0], reach[1] + 2):
+        limbs[i + 1] += limbs[i] >> 32
+        limbs[i] &= 0xFFFFFFFF
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _take(limbs, reach):  # type: ignore[no-untyped-def]
+    """Empties the limbs: sign, leading digits (odd last digit for the rest), its place."""
+    _carry(limbs, reach)
+    last = reach[1] + 2
+    negative = limbs[last] < 0
+    if negative:
+        for i in range(reach[0], last + 1):
+            limbs[i] = -limbs[i]
+        _carry(limbs, (reach[0], last - 2))
+    top = last
+    while top > reach[0] and limbs[top] == 0:
+        top -= 1
+    m, place = limbs[top], top
+    if top > reach[0]:
+        m = (limbs[top] << 29) | (limbs[top - 1] >> 3)
+        rest = limbs[top - 1] & 7
+        for i in range(reach[0], top - 1):
+            rest |= limbs[i]
+        m |= np.int64(rest != 0)
+        q = LOW + 32 * (place - 1) + 3
+    else:
+        q = LOW + 32 * place
+    for i in range(reach[0], last + 1):
+        limbs[i] = 0
+    return negative, m, np.int64(q)
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _cut(value, shift, sticky):  # type: ignore[no-untyped-def]
+    """value * 2**shift toward zero, or to odd."""
+    if shift >= 0:
+        return value << shift
+    magnitude = abs(value)
+    d = min(-shift, 62)
+    kept = magnitude >> d
+    if sticky and kept << d != magnitude:
+        kept |= 1
+    return kept if value >= 0 else -kept
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _code(negative, n, unit):  # type: ignore[no-untyped-def]
+    """binary32 code of a value: n * 2**unit, or infinity."""
+    sign = np.int64(SIGN) if negative else np.int64(0)
+    if unit == SPECIAL:
+        return sign | INFINITY
+    if n == 0:
+        return sign
+    e = max(unit + _digits(n) - 1, -126)
+    significand = _nearest(n, e - 23 - unit, 1)  # exact
+    if significand < 0x800000:
+        return sign | significand
+    return sign | (e + 127) << 23 | (significand & 0x7FFFFF)
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _read(code, emin, flush):  # type: ignore[no-untyped-def]
+    """Signed significand of 24 digits and exponent of a binary32 code; NaN 2 or 3, infinity ±1."""
+    magnitude = code & 0x7FFFFFFF
+    if magnitude > INFINITY:
+        return np.int64(QUIET if code & 0x400000 else SIGNALLING), np.int64(SPECIAL)
+    if magnitude == INFINITY:
+        return np.int64(-1 if code & SIGN else 1), np.int64(SPECIAL)
+    if magnitude == 0:
+        return np.int64(0), np.int64(NOTHING)
+    field = magnitude >> 23
+    significand = magnitude & 0x7FFFFF
+    if field:
+        significand |= 0x800000
+    e = max(field, 1) - 127
+    if flush and (e < emin or field == 0):
+        return np.int64(0), np.int64(NOTHING)
+    if e < emin:
+        significand >>= emin - e
+        e = np.int64(emin)
+    return (-significand if code & SIGN else significand), np.int64(e)
+
+
+class Seen(NamedTuple):
+    """What the addends of a call that are no numbers say."""
+
+    nan: bool
+    up: bool  # +infinity
+    down: bool  # -infinity
+    flags: int
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _see(seen, x, y, ex, ey, loud):  # type: ignore[no-untyped-def]
+    """One product of which an operand is no number."""
+    nan, up, down, flags = seen
+    odd_x, odd_y = ex == SPECIAL and abs(x) > 1, ey == SPECIAL and abs(y) > 1
+    if odd_x or odd_y:
+        nan = True
+        if loud or (odd_x and x == SIGNALLING) or (odd_y and y == SIGNALLING):
+            flags |= INVALID
+    elif x == 0 or y == 0:
+        nan, flags = True, flags | INVALID
+    elif (x > 0) == (y > 0):
+        up = True
+    else:
+        down = True
+    return Seen(nan, up, down, flags)
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _settle(seen):  # type: ignore[no-untyped-def]
+    """Code of a sum with an addend that is no number, and flags."""
+    if seen.nan:
+        return np.int64(CANONICAL_NAN), seen.flags
+    if seen.up and seen.down:
+        return np.int64(CANONICAL_NAN), seen.flags | INVALID
+    return np.int64(INFINITY | (SIGN if seen.down else 0)), seen.flags
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _round_product(p, exponent, call):  # type: ignore[no-untyped-def]
+    """A product of that exponent rounded as the accumulator is; see `_round`."""
+    return _round(
+        abs(p), exponent + call.scale - call.fraction, call.precision, call.emin, call.emax,
+        call.to_zero, call.flush_out, call.tiny_before,
+    )  # fmt: skip
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):  # type: ignore[no-untyped-def]
+    """The accumulator after the products that begin at i of a row, at j of a column; and flags."""
+    c, ec = _read(code, call.emin, call.flush_in)
+    seen = Seen(False, False, False, 0)
+    emax, special = ec, ec == SPECIAL
+    if special:
+        seen = _see(seen, c, np.int64(1), ec, np.int64(0), call.loud_nan)
+    for t in range(call.terms):
+        x, y = np.int64(sa[i + t]), np.int64(sb[j + t])
+        ex, ey = np.int64(ea[i + t]), np.int64(eb[j + t])
+        if ex == SPECIAL or ey == SPECIAL:
+            seen = _see(seen, x, y, ex, ey, call.loud_nan)
+            special = True
+        elif x != 0 and y != 0:
+            emax = max(emax, ex + ey + call.scale)
+            if call.product_rounded:
+                _, last, over = _round_product(x * y, ex + ey, call)
+                if over:
+                    seen = Seen(seen.nan, seen.up, seen.down, seen.flags | OVERFLOW)
+                if last == SPECIAL:
+                    sign = np.int64(1 if (x > 0) == (y > 0) else -1)
+                    seen = _see(seen, sign, np.int64(1), last, np.int64(0), call.loud_nan)
+                    special = True
+    if special:
+        return _settle(seen)
+    if emax == NOTHING:
+        return np.int64(0), 0
+    flags = seen.flags
+    if call.window >= 0:
+        q = emax - call.window
+        total = np.int64(0)
+        if c != 0:
+            total = _cut(c, ec - 23 - q, call.sticky)
+        for t in range(call.terms):
+            p = np.int64(sa[i + t]) * np.int64(sb[j + t])
+            if p != 0:
+                lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
+                total += _cut(p, lsb - q, call.sticky)
+        negative, m = total < 0, abs(total)
+    else:
+        reach = (LIMBS, 0)
+        if c != 0:
+            reach = _put(limbs, reach, c, ec - 23)
+        for t in range(call.terms):
+            p = np.int64(sa[i + t]) * np.int64(sb[j + t])
+            if p == 0:
+                continue
+            lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
+            if call.product_rounded:
+                n, lsb, _ = _round_product(p, np.int64(ea[i + t]) + np.int64(eb[j + t]), call)
+                p = n if p > 0 else -n
+                if p == 0:
+                    continue
+            reach = _put(limbs, reach, p, lsb)
+        if reach[0] > reach[1]:
+            return np.int64(0), flags
+        negative, m, q = _take(limbs, reach)
+    if m == 0:
+        return np.int64(0), flags
+    n, unit, over = _round(
+        m, q, call.precision, call.emin, call.emax, call.to_zero, call.flush_out, call.tiny_before
+    )
+    return _code(negative, n, unit), flags | (OVERFLOW if over else 0)
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _join(code, other, call, limbs):  # type: ignore[no-untyped-def]
+    """Two numbers added with one rounding to nearest even in the format of the join, and flags."""
+    x, ex = _read(code, -126, call.flush_in)
+    y, ey = _read(other, -126, call.flush_in)
+    if ex == SPECIAL or ey == SPECIAL:
+        seen = Seen(False, False, False, 0)
+        one, none = np.int64(1), np.int64(0)
+        if ex == SPECIAL:
+            seen = _see(seen, x, one, ex, none, call.loud_nan)
+        if ey == SPECIAL:
+            seen = _see(seen, y, one, ey, none, call.loud_nan)
+        return _settle(seen)
+    reach = (LIMBS, 0)
+    if x != 0:
+        reach = _put(limbs, reach, x, ex - 23)
+    if y != 0:
+        reach = _put(limbs, reach, y, ey - 23)
+    if reach[0] > reach[1]:
+        return np.int64(0), 0
+    negative, m, q = _take(limbs, reach)
+    if m == 0:
+        return np.int64(0), 0
+    n, unit, over = _round(
+        m, q, call.join, call.join_emin, call.join_emax, 0, call.join_flush, call.tiny_before
+    )  # fmt: skip
+    return _code(negative, n, unit), OVERFLOW if over else 0
+
+
+@compiled
+def run_pass(sa, ea, sb, eb, k, partials, marks, call):  # type: ignore[no-untyped-def]
+    """One pass over products k … of every row and column; partials (rows, columns) are codes.
+
+    sa, ea (rows, K) and sb, eb (columns, K) are the operands as `split_operand` leaves them;
+    marks uint8 (rows, columns) collects the flags of each output. Returns the flags of all.
+    """
+    room = np.zeros(LIMBS, np.int64)
+    limbs = pointer(room)
+    psa, pea = pointer(sa.reshape(-1)), pointer(ea.reshape(-1))
+    psb, peb = pointer(sb.reshape(-1)), pointer(eb.reshape(-1))
+    depth = sa.shape[1]
+    raised = 0
+    for row in range(sa.shape[0]):
+        for column in range(sb.shape[0]):
+            partial = np.int64(partials[row, column])
+            code = np.int64(0) if call.join else partial
+            flags = 0
+            for n in range(call.calls):
+                q = k + n * call.terms
+                code, more = _one_call(
+                    psa, pea, row * depth + q, psb, peb, column * depth + q, code, call, limbs
+                )
+                flags |= more
+            if call.join:
+                code, more = _join(partial, code, call, limbs)
+                flags |= more
+            partials[row, column] = np.uint32(code)
+            marks[row, column] |= np.uint8(flags)
+            raised |= flags
+    # The room is named once more so that it outlives its pointer.
+    return raised | (room[0] & 0)

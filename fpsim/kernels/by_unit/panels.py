@@ -1,0 +1,138 @@
+"""Operands as the loop of tiles reads them: values, and exponents in the place of the field.
+
+A zero has an exponent so low that it never takes part in the largest one.
+"""
+
+# mypy: no-check-untyped-defs
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from fpsim.kernels.by_unit.terms import COLUMNS
+from fpsim.kernels.compiling import INLINE, compiled
+from fpsim.kernels.lanes.memory import (
+    copy_item,
+    load,
+    load_float,
+    load_word,
+    pointer,
+    room,
+    splat_item,
+    store,
+    store_float,
+)
+from fpsim.kernels.lanes.vectors import U32, as_bits, select, splat, umax, umin, width_of
+
+__all__ = ["PLAIN", "Shift", "extent", "fill_panels", "fill_table"]
+
+
+class Shift(NamedTuple):
+    """How exponents are written: biased, zero apart, none below the smallest of the format."""
+
+    bias: int
+    nothing: int
+    emin: int
+    factor: float  # of the values
+    flush: bool  # binary32 subnormals are zero
+
+
+#: Values alone, as they are.
+PLAIN = Shift(0, 0, 0, 1.0, False)
+
+
+@compiled
+def extent(bits):  # type: ignore[no-untyped-def]
+    """Magnitudes of binary32 codes (n,): the smallest that is not zero, less one; the largest."""
+    most = splat(np.uint32(0), U32)
+    least = most - 1
+    whole = bits.shape[0] // 16 * 16
+    for i in range(0, whole, 16):
+        magnitude = load(bits, i) & 0x7FFFFFFF
+        least, most = umin(least, magnitude - 1), umax(most, magnitude)
+    low, high = np.uint32(0xFFFFFFFF), np.uint32(0)
+    held = np.empty(32, np.uint32)
+    store(held, 0, least)
+    store(held, 16, most)
+    for i in range(16):
+        low, high = min(low, held[i]), max(high, held[16 + i])
+    for i in range(whole, bits.shape[0]):
+        magnitude = bits[i] & np.uint32(0x7FFFFFFF)
+        low, high = min(low, np.uint32(magnitude - np.uint32(1))), max(high, magnitude)
+    return np.int64(low), np.int64(high)
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _write(source, i, values, exponents, at, none, shift, wanted):  # type: ignore[no-untyped-def]
+    """As many numbers as `none` has lanes."""
+    magnitude = load_word(source, i, none) & 0x7FFFFFFF
+    if wanted[0]:
+        value = as_bits(load_float(source, i, none) * shift.factor)
+        if shift.flush:
+            value = select(magnitude < 0x00800000, none, value)
+        store_float(values, at, value)
+    if wanted[1]:
+        field = umax(magnitude >> 23, none + np.uint64(shift.emin + 127))
+        field = field + np.uint64(shift.bias - 127)
+        field = select(magnitude != 0, field, none + np.uint64(shift.nothing))
+        store(exponents, at, field << (23 if width_of(none) == 32 else 52))
+
+
+@compiled
+def fill_table(codes, begin, end, values, exponents, zero, shift):  # type: ignore[no-untyped-def]
+    """Numbers begin … end - 1 of binary32 codes (n,) into tables (n and up to 15 more).
+
+    `zero` says how wide the lanes are; an empty table is left alone. begin is a multiple of 16.
+    """
+    none = splat_item(zero, 0)
+    lanes = 512 // width_of(none)
+    source, numbers, fields = pointer(codes), pointer(values), pointer(exponents)
+    wanted = (values.size > 0, exponents.size > 0)
+    last = room(codes, 16)
+    for i in range(begin, end, 16):
+        if i + 16 <= end:
+            for q in range(0, 16, lanes):
+                _write(source, i + q, numbers, fields, i + q, none, shift, wanted)
+            continue
+        for q in range(16):
+            copy_item(last, q, source, min(i + q, end - 1))
+        for q in range(0, 16, lanes):
+            _write(last, q, numbers, fields, i + q, none, shift, wanted)
+    return 0
+
+
+@compiled
+def fill_panels(codes, rows, steps, first, last, begin, end, values, exponents, zero, shift):  # type: ignore[no-untyped-def]
+    """Panels begin … end - 1 of some rows and the columns first … last - 1 of a matrix.
+
+    codes (n,) binary32; element (k, j) of the matrix stands at k * steps[0] + j * steps[1]. Rows of
+    number -1 and columns beyond the last are zeros; values and exponents (panels, rows, 16), an
+    empty one is left alone.
+    """
+    none = splat_item(zero, 0)
+    lanes = 512 // width_of(none)
+    wanted = (values.size > 0, exponents.size > 0)
+    depth = rows.shape[0]
+    source = pointer(codes)
+    numbers, fields = pointer(values.reshape(-1)), pointer(exponents.reshape(-1))
+    row = room(codes, 16)
+    zeros = splat(np.uint32(0), U32)
+    for panel in range(begin, end):
+        column = first + panel * COLUMNS
+        n = min(COLUMNS, last - column)
+        store(row, 0, zeros)
+        for k in range(depth):
+            at = rows[k] * steps[0] + column * steps[1]
+            if rows[k] < 0:
+                store(row, 0, zeros)
+            elif n == COLUMNS and steps[1] == 1:
+                store(row, 0, load_word(source, at, zeros))
+            else:
+                for c in range(n):
+                    copy_item(row, c, source, at + c * steps[1])
+            to = (panel * depth + k) * COLUMNS
+            for q in range(0, COLUMNS, lanes):
+                _write(row, q, numbers, fields, to + q, none, shift, wanted)
+    return 0

@@ -1,0 +1,43 @@
+"""The terms of a unit call, as formulas read them from the operands of a tile.
+
+A tile has eight vectors. Vector i belongs to the row at x[i] of the left operand, whose terms stand
+at offsets from there, and to the columns at y or, in lanes of 64 bits where a panel is two vectors
+wide, eight columns further on.
+"""
+
+# mypy: no-check-untyped-defs
+from __future__ import annotations
+
+from fpsim.kernels.lanes.arithmetic import item, plus, spread_item
+from fpsim.kernels.lanes.memory import load, load_float
+from fpsim.kernels.lanes.vectors import width_of
+
+__all__ = ["COLUMNS", "each", "exponents", "values"]
+
+#: Columns of a panel.
+COLUMNS = 16
+
+
+def each(step, what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """step(what, acc, a, row, offsets, b, column, numbers) for every vector of a tile."""
+    lanes = 512 // width_of(c[0])
+    return tuple(
+        step(what, acc, a, x[i], o, b, plus(y, i * lanes % COLUMNS), numbers)
+        for i, acc in enumerate(c)
+    )
+
+
+def values(terms, acc, a, x, o, b, y):  # type: ignore[no-untyped-def]
+    """Both factors of every term."""
+    offsets, q = o
+    for t in range(terms):
+        place = plus(x, item(offsets, plus(q, t)))
+        yield spread_item(a[0], place), load_float(b[0], plus(y, COLUMNS * t), acc)
+
+
+def exponents(terms, a, x, o, b, y):  # type: ignore[no-untyped-def]
+    """Exponents of every product, as fields."""
+    offsets, q = o
+    for t in range(terms):
+        place = plus(x, item(offsets, plus(q, t)))
+        yield spread_item(a[1], place) + load(b[1], plus(y, COLUMNS * t))

@@ -1,0 +1,299 @@
+"""The loop of every fast product: tiles of outputs stay in eight vectors while their terms pass.
+
+A tile is sixteen columns wide and four rows high in lanes of 64 bits, eight in lanes of 32. How a
+unit call works is a function that the loop is given; there are two of them where the short way is
+right only on ordinary data. The short way of a stretch is proven afterwards (no addition was
+inexact, no partial came near to overflow), else the stretch is done again in the long way. After
+two failures the tiles go there directly and try the short way every sixteenth time.
+
+The left operand is read where it stands, at the sum of a row's place and a term's offset; the right
+one is in panels of sixteen columns.
+
+Source    docs/semantics.md §2 (places) and §5.
+"""
+
+# mypy: no-check-untyped-defs
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from fpsim.kernels.by_operation.sums import place_words
+from fpsim.kernels.by_unit.exact import long_calls, short_calls
+from fpsim.kernels.by_unit.fused import fused_terms, suspects
+from fpsim.kernels.by_unit.terms import COLUMNS
+from fpsim.kernels.by_unit.tile_memory import (
+    clear_marks,
+    fetch,
+    keep,
+    largest_field,
+    load_tile,
+    positive,
+    put_tile,
+    raise_marks,
+    row_places,
+    signed,
+)
+from fpsim.kernels.by_unit.window import any_calls_32, calls_32, calls_64
+from fpsim.kernels.compiling import INLINE, compiled
+from fpsim.kernels.lanes.arithmetic import clear_inexact, inexact, plus
+from fpsim.kernels.lanes.formula import formula
+from fpsim.kernels.lanes.memory import (
+    copy_item,
+    load_float,
+    load_word,
+    pointer,
+    room,
+    splat_item,
+    store_float,
+    store_low,
+)
+from fpsim.kernels.lanes.vectors import (
+    any_lane,
+    as_bits,
+    as_float,
+    infinity_like,
+    or_lanes,
+    select,
+    umax,
+    width_of,
+)
+from fpsim.kernels.rounding.round import SR, SR_EQUAL
+from fpsim.kernels.rounding.rule import spread
+from fpsim.kernels.rounding.store import store_lanes, store_ordinary
+
+__all__ = [
+    "COLUMNS", "EXACT", "FLAG", "FUSED", "PARTIALS", "SUMS", "UNGUARDED", "WINDOW_32", "WINDOW_64",
+    "TileVariant", "tile_kernel",
+]  # fmt: skip
+
+#: Terms between two looks at the guards, terms of a chunk that all tiles pass before the next one
+#: (its panel stays in the first-level cache), and operand elements of a group of rows.
+STRETCH, STEPS, _GROUP = 256, 512, 1 << 14
+
+#: Unit calls.
+WINDOW_64, WINDOW_32, EXACT, FUSED = range(4)
+
+#: What guards the short way.
+UNGUARDED, FLAG, PARTIALS, SUMS = 0, 1, 2, 4
+
+
+class TileVariant(NamedTuple):
+    """What is compiled in."""
+
+    kind: int
+    terms: int
+    calls: int
+    guard: int
+    store: bool  # partials are rounded after each pass, by the mode below
+    mode: int
+    residual: int
+    given: bool  # random bits are handed over, R in their low bits
+    wide: bool  # R takes a whole word
+    quiet: int  # how roundings of partials leave the inexact flag alone
+    sums: int  # of a unit call: how it is rounded (see the kernels)
+    has_fma: bool
+
+
+#: How a call of each kind works: the short way, and the one that is always right.
+_SHORT = {WINDOW_64: calls_64, WINDOW_32: calls_32, EXACT: short_calls, FUSED: fused_terms}
+_LONG = {WINDOW_64: calls_64, WINDOW_32: any_calls_32, EXACT: long_calls}
+
+
+@formula
+def _short_call(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    return _SHORT[what[0]](what[1:], c, a, x, o, b, y, numbers)
+
+
+@formula
+def _long_call(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    return _LONG[what[0]](what[1:], c, a, x, o, b, y, numbers)
+
+
+@formula
+def _store_ordinary(how, c, seen, words, w, rule):  # type: ignore[no-untyped-def]
+    """Partials rounded where they cannot overflow, and the largest exponent field so far.
+
+    The sign of a zero is settled after the last pass (see `signed`).
+    """
+    lanes, rounded = 512 // width_of(seen), []
+    for i, acc in enumerate(c):
+        bits = as_bits(acc)
+        field = bits & infinity_like(bits)
+        word = bits
+        if how[0] == SR or how[0] == SR_EQUAL:
+            at = i * lanes // COLUMNS * 128 + i * lanes % COLUMNS
+            word = load_word(words, plus(w, at), bits)
+        rounded.append(as_float(store_ordinary(how, bits, field, word, rule)))
+        seen = umax(seen, field)
+    return tuple(rounded), seen
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _store_any(how, tile, marks, words, w, rule):  # type: ignore[no-untyped-def]
+    """The partials of a tile rounded in place, and their flags. A sum of zero is +0 before."""
+    none = rule.drop ^ rule.drop
+    merged = none
+    lanes = 512 // width_of(none)
+    for i in range(0, 128, lanes):
+        bits = as_bits(load_float(tile, i, none) + 0.0)
+        word = bits
+        if how[0] == SR or how[0] == SR_EQUAL:
+            word = load_word(words, w + i // COLUMNS * 128 + i % COLUMNS, bits)
+        bits, flags = store_lanes(how[:3], bits, word, rule)
+        store_float(tile, i, bits)
+        store_low(marks, i, load_word(marks, i, bits) | flags)
+        merged = merged | flags
+    return merged
+
+
+@njit(**INLINE)  # type: ignore[misc]
+def _words_of(drawn, made, words, number, m, n, place, start):  # type: ignore[no-untyped-def]
+    """Where in `made` the random words of a pass begin, its place given.
+
+    Those of the rows of a tile are made together for all places that share a counter: at the first
+    one of these, and at the `start`.
+    """
+    given, places, wide, stride, seed, operation = words
+    count = 4 if drawn[1] else 8
+    within = place % count
+    if start or within == 0:
+        for r in range(m):
+            first = number + r * stride
+            if drawn[0]:
+                for i in range(min(count, places - place + within)):
+                    for c in range(n):
+                        at = (place - within + i) * wide + first + c
+                        copy_item(made, r * 128 + i * COLUMNS + c, given, at)
+            else:
+                place_words(made, r * 128, first, place // count, seed, operation, drawn[1])
+    return within * COLUMNS
+
+
+@cache
+def tile_kernel(variant: TileVariant) -> Any:
+    """The compiled product; the type of the constants says how wide its lanes are.
+
+    Call    flags = loop(left, right, out, marks, random, constants, numbers)
+            left: values, exponents, rows' places (a multiple of the tile's height), terms' offsets
+            (a multiple of the pass); right: panels' values, exponents, first and
+            last column of the result; out (M, N) binary32 holds
+            the partials and receives the result, marks (M, N) collects flags; random: words
+            (places, outputs) if given, step from row to row, seed, operation, number of output
+            (0, 0), first place; constants of the stores; numbers of the unit calls
+    """
+    KIND, TERMS, CALLS, GUARD, STORE, MODE, RESIDUAL, GIVEN, WIDE, QUIET, ROUNDING, FMA = variant
+    PASS = TERMS * CALLS
+    ROUNDED, FLAGGED, WATCHED = (bool(GUARD & x) for x in (PARTIALS, FLAG, SUMS))
+    OPEN = not ROUNDED and not FLAGGED
+    RANDOM = bool(STORE) and MODE in (SR, SR_EQUAL)
+    SHORT = (not STORE or ROUNDED) and (KIND != EXACT or FLAGGED)
+    LONG = not OPEN or not SHORT
+    TOGETHER = max(1, STRETCH // (8 * PASS)) * 8 * PASS
+    CHUNK = max(1, STEPS // TOGETHER) * TOGETHER
+    if OPEN:
+        TOGETHER = CHUNK
+
+    @compiled
+    def loop(left, right, out, marks, random, constants, numbers):  # type: ignore[no-untyped-def]
+        # Plain tuples: numba keeps the numbers in their types, and loops over them are unrolled.
+        what, how = (KIND, TERMS, ROUNDING, QUIET, FMA), (MODE, GIVEN, RESIDUAL, QUIET)
+        drawn = (GIVEN, WIDE)
+        rule = spread(constants)
+        terms = splat_item(numbers, 0), splat_item(numbers, 1), splat_item(numbers, 2)
+        none = rule.drop ^ rule.drop
+        lanes = 512 // width_of(none)
+        height = lanes // 2
+        a, b = (pointer(left[0]), pointer(left[1])), (pointer(right[0]), pointer(right[1]))
+        places, offsets = pointer(left[2]), pointer(left[3])
+        given, stride, seed, operation, origin, place = random
+        words = pointer(given.reshape(-1)), given.shape[0], given.shape[1], stride, seed, operation
+        po, pm = pointer(out.reshape(-1)), pointer(marks.reshape(-1))
+        tile, trial, tile_marks = room(out, 128), room(out, 128), room(marks, 128)
+        made, before = room(given, 1024), room(constants, 128)
+        rows, columns = out.shape
+        left_edge, right_edge = right[2], right[3]
+        depth = left[3].shape[0]
+        raised = none
+        limit = rule.largest & infinity_like(none)
+        failures = turns = 0
+        blocks, panels = left[2].shape[0] // height, right[0].shape[0]
+        group = max(1, _GROUP // (min(CHUNK, depth) * height))
+        groups = (blocks + group - 1) // group
+        for turn in range((depth + CHUNK - 1) // CHUNK * groups * panels):
+            panel, top = turn % panels, turn // panels % groups * group
+            begin = turn // panels // groups * CHUNK
+            for block in range(top, min(top + group, blocks)):
+                x, j = row_places(places, block * height, none), panel * depth * COLUMNS
+                column = left_edge + panel * COLUMNS
+                first = block * height * columns + column
+                m, n = min(height, rows - block * height), min(COLUMNS, right_edge - column)
+                number = origin + block * height * stride + column
+                fetch(tile, po, first, columns, m, n, none)
+                merged = none
+                if LONG:
+                    clear_marks(tile_marks)
+                for k0 in range(begin, min(begin + CHUNK, depth), TOGETHER):
+                    k1 = min(k0 + TOGETHER, depth)
+                    doubt = True
+                    if SHORT:
+                        turns += 1
+                        if OPEN or failures < 2 or turns % 16 == 0:
+                            c = load_tile(tile, none)
+                            seen, doubtful = none, none != none
+                            if ROUNDED:
+                                seen = largest_field(c, none)
+                            if FLAGGED:
+                                clear_inexact()
+                            for k in range(k0, k1, PASS):
+                                for q in range(k, k + PASS, TERMS):
+                                    o, y = (offsets, q), j + q * COLUMNS
+                                    c = _short_call(what, c, a, x, o, b, y, terms)
+                                    if WATCHED:
+                                        doubtful = suspects(c, doubtful, terms[0])
+                                if ROUNDED:
+                                    s, w = place + k // PASS, np.int64(0)
+                                    if RANDOM:
+                                        w = _words_of(drawn, made, words, number, m, n, s, k == k0)
+                                    put_tile(before, c)
+                                    c, seen = _store_ordinary(how, c, seen, made, w, rule)
+                            if ROUNDED:
+                                c = signed(c, before)
+                            if not STORE:
+                                c = positive(c)
+                            put_tile(trial, c)
+                            doubt = False
+                            if FLAGGED:
+                                doubt = inexact()
+                            if ROUNDED:
+                                doubt = doubt or any_lane(seen >= limit)
+                            if WATCHED:
+                                raised = select(doubtful, none + 1, raised)
+                            failures = failures + 1 if doubt else 0
+                            if not doubt:
+                                tile, trial = trial, tile
+                    if LONG and doubt:
+                        c = load_tile(tile, none)
+                        for k in range(k0, k1, PASS):
+                            for q in range(k, k + PASS, TERMS):
+                                o, y = (offsets, q), j + q * COLUMNS
+                                c = _long_call(what, c, a, x, o, b, y, terms)
+                            if STORE:
+                                s, w = place + k // PASS, np.int64(0)
+                                if RANDOM:
+                                    w = _words_of(drawn, made, words, number, m, n, s, k == k0)
+                                put_tile(tile, c)
+                                merged = merged | _store_any(how, tile, tile_marks, made, w, rule)
+                                c = load_tile(tile, none)
+                        if not STORE:  # stored partials stand in the tile, their zeros signed
+                            put_tile(tile, c)
+                keep(po, tile, first, columns, m, n, COLUMNS, none)
+                if LONG and any_lane(merged != 0):
+                    raised = raised | merged
+                    raise_marks(pm, tile_marks, first, columns, m, n)
+        return np.int64(or_lanes(raised))
+
+    return loop

@@ -1,0 +1,135 @@
+"""Windowed units: how one call aligns, cuts, sums and rounds.
+
+The products of two short significands are exact. Scaled by 2**(window - emax) and cut to whole
+numbers they are the aligned addends; their sum is exact, and scaled back it is rounded to the
+accumulator in one conversion. Exponents stand in tables, in the place of the exponent field; a zero
+operand has one so low that it never takes part in emax. `numbers` are the fields that undo the
+window, up and down, and an edge: for CUT the digits that stay, for WHOLE the field that subnormal
+accumulators count with.
+
+In lanes of 64 bits whole numbers are floats, whose sums have fewer than 53 digits. In lanes of 32
+bits they are integers: sums of products below 2**31 is what the caller guarantees, with finite
+operands, no overflow and no subnormal sums (see `fpsim.products.by_unit.window`).
+
+Source    docs/semantics.md §5.
+"""
+
+# mypy: no-check-untyped-defs
+from __future__ import annotations
+
+from fpsim.kernels.by_unit.terms import each, exponents, values
+from fpsim.kernels.lanes.arithmetic import (
+    smax,
+    to_whole,
+    to_word,
+    trunc,
+    word_to_float,
+    word_to_float_cut,
+)
+from fpsim.kernels.lanes.formula import formula
+from fpsim.kernels.lanes.vectors import (
+    as_bits,
+    as_float,
+    infinity_like,
+    narrow,
+    select,
+    sign_like,
+    umax,
+    widen,
+)
+from fpsim.kernels.rounding.store import QUIET
+
+__all__ = ["CUT", "NEAREST", "WHOLE", "any_calls_32", "calls_32", "calls_64"]
+
+#: Sums: to nearest or cut into binary32; left whole, since each is rounded where it is stored.
+NEAREST, CUT, WHOLE = range(3)
+
+
+def _top(what, acc, a, x, o, b, y, edge):  # type: ignore[no-untyped-def]
+    """The largest exponent of a call, as a field."""
+    terms, sums, _, _ = what
+    top = as_bits(acc) & infinity_like(edge)
+    if sums == WHOLE:
+        top = select(top != 0, umax(top, edge), top)
+    for field in exponents(terms, a, x, o, b, y):
+        top = smax(top, field)
+    return top
+
+
+def _in_64(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """One call in binary64 lanes."""
+    terms, sums, _, _ = what
+    up, down, edge = numbers
+    top = _top(what, acc, a, x, o, b, y, edge)
+    scale = as_float(up - top)
+    total = trunc(acc * scale)
+    for u, v in values(terms, acc, a, x, o, b, y):
+        total = total + trunc(u * v * scale)
+    total = total * as_float(top - down)
+    if sums == WHOLE:
+        return total
+    if sums == CUT:
+        total = as_float(as_bits(total) & edge)
+    return widen(narrow(total))
+
+
+def _cut_float(size, quiet):  # type: ignore[no-untyped-def]
+    """Words as binary32, cut to 24 digits."""
+    if quiet == QUIET:
+        return word_to_float_cut(size)
+    # All ones below the leading one of the digits above 24.
+    more = size >> 24
+    more = more | more >> 1
+    more = more | more >> 2
+    more = more | more >> 4
+    return word_to_float(size & ~more)
+
+
+def _in_32(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """One call in binary32 lanes."""
+    terms, sums, quiet, _ = what
+    up, down, edge = numbers
+    top = _top(what, acc, a, x, o, b, y, edge)
+    scale = as_float(up - top)
+    start = to_whole(acc * scale)
+    products = start ^ start
+    for u, v in values(terms, acc, a, x, o, b, y):
+        products = products + to_whole(u * v * scale)
+    # Each is below 2**31, the sum below 2**32: its sign is lost where it differs from both.
+    total = products + start
+    sign = (total ^ ((products ^ total) & (start ^ total))) & sign_like(total)
+    size = select(sign != 0, (sign ^ sign) - total, total)
+    undo = as_float(top - down)
+    if sums == NEAREST:
+        return as_float(as_bits(word_to_float(size) * undo) | sign)
+    cut = _cut_float(size, quiet)
+    if sums == CUT:
+        return as_float((as_bits(cut * undo) & edge) | sign)
+    # An odd last digit stands for what was cut off, until the sum is rounded.
+    odd = select(to_word(cut) != size, as_bits(cut) | 1, as_bits(cut))
+    return as_float(as_bits(as_float(odd) * undo) | sign)
+
+
+def _any_in_32(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """The same for accumulators that may be infinite or NaN, and stay what they are."""
+    bits = as_bits(acc)
+    finite = (bits & infinity_like(bits)) != infinity_like(bits)
+    return select(finite, _in_32(what, acc, a, x, o, b, y, numbers), acc)
+
+
+@formula
+def calls_64(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """One call of every output of a tile, in binary64 lanes."""
+    return each(_in_64, what, c, a, x, o, b, y, numbers)
+
+
+@formula
+def calls_32(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """One call of every output of a tile, in binary32 lanes."""
+    return each(_in_32, what, c, a, x, o, b, y, numbers)
+
+
+@formula
+def any_calls_32(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+    """The same where partials may have overflowed."""
+    return each(_any_in_32, what, c, a, x, o, b, y, numbers)

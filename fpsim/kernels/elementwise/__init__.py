@@ -1,0 +1,1 @@
+"""Loops of operations on elements."""

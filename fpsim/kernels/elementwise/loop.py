@@ -1,0 +1,310 @@
+"""The loop of every elementwise operation: exact result, one rounding, flags.
+
+A kernel is made for an operation and a mode; formats and policies are numbers it
+is given, and the type of the constants says how wide the lanes are in which exact results are held.
+It works in blocks that stay in the first-level cache. Operands are taken for ordinary numbers; only
+a vector that holds a NaN, an infinity or a zero divisor asks what the rules say of it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fpsim.kernels.compiling import compiled
+from fpsim.kernels.elementwise.exact import divide_to_odd, root_to_odd, sum_to_odd
+from fpsim.kernels.elementwise.special import (
+    CONVERT,
+    DIVIDE,
+    FMA,
+    MULTIPLY,
+    SQRT,
+    SUBTRACT,
+    resolve,
+)  # fmt: skip
+from fpsim.kernels.lanes.formula import formula, when
+from fpsim.kernels.lanes.memory import (
+    copy_item,
+    copy_items,
+    load_float,
+    load_raw,
+    load_word,
+    pointer,
+    room,
+    store_low,
+    stream_float,
+)
+from fpsim.kernels.lanes.vectors import (
+    any_lane,
+    as_bits,
+    as_float,
+    infinity_like,
+    or_lanes,
+    quiet_like,
+    select,
+    sign_like,
+    umax,
+    width_of,
+)
+from fpsim.kernels.random.philox import GROUP_HALF, fill_words
+from fpsim.kernels.rounding.round import (
+    RTN,
+    RTP,
+    SR,
+    SR_EQUAL,
+    round_fixed,
+    round_random,
+    round_residual,
+)
+from fpsim.kernels.rounding.rule import spread
+
+__all__ = [
+    "BLOCK", "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "NO_WORDS", "Variant", "kernel", "summary",
+    "vector_step",
+]  # fmt: skip
+
+#: Elements per block: three operands, a result and the random words fit the first-level cache.
+BLOCK = 1024
+
+#: Random words of a block that may begin inside a group of counters.
+ROOM = BLOCK + GROUP_HALF
+
+FLAGS_NONE, FLAGS_STICKY, FLAGS_EACH = range(3)
+WORDS_NONE, WORDS_HALF, WORDS_WHOLE, WORDS_GIVEN = range(4)
+RESIDUAL_TRUNCATE, RESIDUAL_HALF, RESIDUAL_EVEN = range(3)
+
+#: Stands for the words of a kernel that takes none.
+NO_WORDS = np.zeros(1, np.uint32)
+
+
+class Variant(NamedTuple):
+    """What is compiled in: constants to the compiler, never tested in the loop."""
+
+    operation: int
+    mode: int
+    flags: int
+    flush: bool  # subnormals are flushed
+    one_zero: bool  # the format has no -0
+    words: int
+    residual: int
+
+
+def _exact(op, mode, x, y, z, sign):  # type: ignore[no-untyped-def]
+    """Bits of the exact result of finite operands, rounded to odd."""
+    if op == CONVERT:
+        return as_bits(x)
+    if op == MULTIPLY:
+        return as_bits(x * y)
+    if op == DIVIDE:
+        return divide_to_odd(x, y)
+    if op == SQRT:
+        return root_to_odd(x)
+    if op == FMA:
+        a, b = x * y, z  # the product of two short significands is exact
+    elif op == SUBTRACT:
+        a, b = x, as_float(as_bits(y) ^ sign)
+    else:
+        a, b = x, y
+    s = sum_to_odd(a, b, width_of(a))
+    if mode == RTN:
+        # An exact zero sum of numbers of both signs is -0 in this mode alone (IEEE 754 §6.3).
+        s = select((s & ~sign) == 0, (as_bits(a) | as_bits(b)) & sign, s)
+    return s
+
+
+def _rounded(mode, given, residual, t, words, i, sign, rule):  # type: ignore[no-untyped-def]
+    """Magnitude of the rounded result, before overflow."""
+    width = width_of(t)
+    a = t & ~sign
+    if mode != SR and mode != SR_EQUAL:
+        return round_fixed(mode, a, t >= sign, rule, width)
+    if residual != RESIDUAL_TRUNCATE:
+        a = round_residual(a, residual == RESIDUAL_EVEN, rule)
+    return round_random(mode, a, load_word(words, i, t), given, rule, width)
+
+
+def _finish(mode, flush, one_zero, t, r, sign, rule):  # type: ignore[no-untyped-def]
+    """Overflow, tininess and sign: result bits, changed bits, and where it overflowed, was tiny."""
+    a = t & ~sign
+    negative = t >= sign
+    if mode == SR or mode == SR_EQUAL:
+        over = r > rule.largest
+    elif mode == RTP or mode == RTN:
+        over = a >= select(negative, rule.over_neg, rule.over_pos)
+    else:
+        over = a >= rule.over_pos
+    if mode == RTP or mode == RTN:
+        tiny = a < select(negative, rule.tiny_neg, rule.tiny_pos)
+    else:
+        tiny = a < rule.tiny_pos
+    if flush:
+        r = select(tiny, r & ~rule.flush, r)
+    bits = r | (t & sign)
+    if one_zero:
+        bits = select(r == 0, r, bits)
+    beyond = select(negative, rule.over_value_neg, rule.over_value_pos)
+    return select(over, beyond, bits), r ^ a, over, tiny
+
+
+def _is_special(op, x, y, z, sign):  # type: ignore[no-untyped-def]
+    """Where an operand is not finite, a divisor zero or a radicand negative."""
+    infinity = infinity_like(sign)
+    if op == SQRT:
+        return as_bits(x) >= infinity  # with its sign bit, every negative number is larger
+    top = as_bits(x) & ~sign
+    if op == CONVERT:
+        return top >= infinity
+    top = umax(top, as_bits(y) & ~sign)
+    if op == FMA:
+        top = umax(top, as_bits(z) & ~sign)
+    if op == DIVIDE:
+        return (top >= infinity) | (y == 0.0)
+    return top >= infinity
+
+
+def _signalling(array, i, like):  # type: ignore[no-untyped-def]
+    """Where an operand as stored is a signalling NaN (widening would have made it quiet)."""
+    raw = load_raw(array, i, like)
+    return ((raw & ~sign_like(raw)) > infinity_like(raw)) & ((raw & quiet_like(raw)) == 0)
+
+
+def _operand(flush, one_zero, array, i, sign, rule):  # type: ignore[no-untyped-def]
+    """An operand as the subnormal policy reads it."""
+    x = load_float(array, i, rule.drop)
+    if not flush:
+        return x
+    bits = as_bits(x)
+    zero = bits ^ bits if one_zero else bits & sign
+    return as_float(select((bits & ~sign) < rule.daz, zero, bits))
+
+
+@formula
+def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):  # type: ignore[no-untyped-def]
+    """One vector of results; returns what was seen so far: changed, tiny, over, special flags."""
+    mode, flags, flush, one_zero, given, residual, streaming = what
+    none = rule.drop ^ rule.drop
+    sign = sign_like(none)
+    u = _operand(flush, one_zero, x, xi, sign, rule)
+    v = _operand(flush, one_zero, y, yi, sign, rule) if op != CONVERT and op != SQRT else u
+    w = _operand(flush, one_zero, z, zi, sign, rule) if op == FMA else u
+    t = _exact(op, mode, u, v, w, sign)
+    r = _rounded(mode, given, residual, t, words, wi, sign, rule)
+    bits, changed, over, tiny = _finish(mode, flush, one_zero, t, r, sign, rule)
+    raised = none
+
+    def special(bits, changed, over, raised):  # type: ignore[no-untyped-def]
+        loud = _signalling(x, xi, none)
+        if op != CONVERT and op != SQRT:
+            loud = loud | _signalling(y, yi, none)
+        if op == FMA:
+            loud = loud | _signalling(z, zi, none)
+        says = resolve(op, u, v, w, loud, rule)
+        return (
+            select(says.where, says.bits, bits), select(says.where, none, changed),
+            over & ~says.where, select(says.where, says.flags, none),
+        )  # fmt: skip
+
+    rare = any_lane(_is_special(op, u, v, w, sign))
+    bits, changed, over, raised = when(rare, special, bits, changed, over, raised)
+    stream_float(out, oi, bits, streaming)
+    if flags == FLAGS_EACH:
+        mark = select(changed != 0, select(tiny, none + 3, none + 1), none) | raised
+        store_low(marks, mi, select(over, mark | 5, mark))
+    if flags == FLAGS_NONE:
+        return seen
+    return (
+        seen[0] | changed,
+        seen[1] | select(tiny, changed, none),
+        seen[2] | select(over, ~none, none),
+        seen[3] | raised,
+    )
+
+
+@formula
+def summary(seen):  # type: ignore[no-untyped-def]
+    """Flags of the whole call."""
+    changed, tiny, over, raised = seen
+    none = changed ^ changed
+    flags = raised | (over & 5)
+    flags = flags | select(changed != 0, none | 1, none) | select(tiny != 0, none | 3, none)
+    return or_lanes(flags)
+
+
+@cache
+def kernel(variant: Variant) -> Any:
+    """The compiled loop of one variant.
+
+    Call    flags = loop(x, y, z, out, marks, words, constants, first, seed, operation, streaming)
+            x, y, z, out contiguous, of one length (y and z may have length 1); unused ones repeat x
+            marks uint8, the flags of each element; words uint32; constants as `spread` reads them
+            first index of out[0] in the whole operation; streaming: out begins at a multiple of 64
+            bytes and is too large for the caches
+
+    Only numbers are captured, so that the disk cache recognises the loop in another process.
+    """
+    OP, MODE, FLAGS, FLUSH, ONE_ZERO, WORDS, RESIDUAL = variant
+    HAS_Y = OP not in (CONVERT, SQRT)
+    GIVEN, MADE_HERE = WORDS == WORDS_GIVEN, WORDS in (WORDS_HALF, WORDS_WHOLE)
+
+    @compiled
+    def loop(x, y, z, out, marks, words, constants, first, seed, operation, streaming):  # type: ignore[no-untyped-def]
+        n = out.shape[0]
+        rule = spread(constants)
+        lanes = 512 // width_of(rule.drop)
+        none = rule.drop ^ rule.drop
+        seen = (none, none, none, none)
+        one_y = HAS_Y and y.shape[0] == 1 and n > 1
+        one_z = OP == FMA and z.shape[0] == 1 and n > 1
+        # Scalars are spread over a block; a last block that does not fill its lanes is worked on
+        # in copies that do.
+        all_x, all_y, all_z = pointer(x), pointer(y), pointer(z)
+        all_out, all_marks, all_words = pointer(out), pointer(marks), pointer(words)
+        room_x, room_y, room_z = room(x, BLOCK), room(y, BLOCK), room(z, BLOCK)
+        room_out, room_marks, room_words = room(out, BLOCK), room(marks, BLOCK), room(words, ROOM)
+        if one_y:
+            copy_items(room_y, all_y, 0, 0, BLOCK)
+        if one_z:
+            copy_items(room_z, all_z, 0, 0, BLOCK)
+        for b in range(0, n, BLOCK):
+            m = n - b if n - b < BLOCK else BLOCK
+            px, py, pz, po, pm, pw = all_x, all_y, all_z, all_out, all_marks, all_words
+            xi = yi = zi = oi = mi = wi = b
+            if one_y:
+                py, yi = room_y, 0
+            if one_z:
+                pz, zi = room_z, 0
+            filled = m % 16 != 0
+            if filled:
+                m = (m + 15) // 16 * 16
+                copy_items(room_x, all_x, b, n - 1, m)
+                px, xi, po, oi, pm, mi = room_x, 0, room_out, 0, room_marks, 0
+                if HAS_Y and not one_y:
+                    copy_items(room_y, all_y, b, n - 1, m)
+                    py, yi = room_y, 0
+                if OP == FMA and not one_z:
+                    copy_items(room_z, all_z, b, n - 1, m)
+                    pz, zi = room_z, 0
+                if WORDS == WORDS_GIVEN:
+                    copy_items(room_words, all_words, b, n - 1, m)
+                    pw, wi = room_words, 0
+            if MADE_HERE:
+                wi = (first + b) % GROUP_HALF
+                rows = (wi + m + GROUP_HALF - 1) // GROUP_HALF * GROUP_HALF
+                fill_words(room_words, first + b - wi, rows, seed, operation, WORDS == WORDS_WHOLE)
+                pw = room_words
+            choices = MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, streaming and not filled
+            for i in range(0, m, lanes):
+                seen = vector_step(
+                    OP, choices, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pm, mi + i, pw,
+                    wi + i, rule, seen,
+                )  # fmt: skip
+            if filled:
+                for i in range(n - b):
+                    copy_item(all_out, b + i, room_out, i)
+                    if FLAGS == FLAGS_EACH:
+                        copy_item(all_marks, b + i, room_marks, i)
+        return np.int64(summary(seen))
+
+    return loop

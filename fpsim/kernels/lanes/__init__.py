@@ -1,0 +1,1 @@
+"""Vectors of lanes: their type, arithmetic, memory, and formulas over them."""

@@ -1,0 +1,190 @@
+"""Lane operations that products need: broadcasts from memory, cutting to whole numbers, fused
+multiply-add, and the processor's sticky inexact flag.
+
+Source    Intel SDM vol. 1 §10.2.3 (MXCSR); LLVM language reference (llvm.trunc, llvm.fma).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import binding, ir
+from numba.core import cgutils, config, types
+from numba.extending import intrinsic
+
+from fpsim.kernels.guard import load_status, store_status
+from fpsim.kernels.lanes.formula import instruction
+from fpsim.kernels.lanes.vectors import Lanes, broadcast, unary
+
+__all__ = [
+    "HAS_FMA",
+    "HAS_INEXACT_FLAG",
+    "HAS_QUIET_ADD",
+    "clear_inexact",
+    "fused",
+    "inexact",
+    "item",
+    "plus",
+    "quiet_add",
+    "quiet_subtract",
+    "smax",
+    "spread_item",
+    "to_whole",
+    "to_word",
+    "trunc",
+    "word_to_float",
+    "word_to_float_cut",
+]
+
+
+def _target_has(feature: str) -> bool:
+    """Whether code is compiled for a processor with it: the host, or what numba was told."""
+    if config.CPU_FEATURES is not None:
+        return f"+{feature}" in config.CPU_FEATURES.split(",")
+    try:
+        return bool(binding.get_host_cpu_features().get(feature))
+    except RuntimeError:  # an architecture LLVM cannot ask about
+        return False
+
+
+#: Whether the processor fuses multiply and add (else a call would do it, slowly).
+HAS_FMA = _target_has("fma")
+#: Whether it is an x86 whose status register tells that an operation was inexact.
+HAS_INEXACT_FLAG = _target_has("sse2")
+#: Whether it can add without raising that flag, and convert toward zero.
+HAS_QUIET_ADD = _target_has("avx512f")
+
+_INEXACT_BIT = 0x20
+
+
+@instruction
+def spread_item(typingctx: Any, pointer: Any, index: Any) -> Any:
+    """pointer[index] in all lanes of 512 bits: floats of a float array, else unsigned lanes."""
+    kind = "f" if isinstance(pointer.dtype, types.Float) else "u"
+    lanes = Lanes(kind, pointer.dtype.bitwidth, 512 // pointer.dtype.bitwidth)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return broadcast(builder, builder.load(builder.gep(args[0], [args[1]])), lanes)
+
+    return lanes(pointer, types.intp), codegen
+
+
+def _math(name: str) -> Any:
+    def build(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
+        fn = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(a.vector, [a.vector]), f"llvm.{name}.v{a.n}f{a.width}"
+        )
+        return builder.call(fn, [value])
+
+    return build
+
+
+#: Toward zero to a whole number, as a float.
+trunc = unary(lambda a: a, _math("trunc"))
+
+
+#: Toward zero to a signed integer, to an unsigned one, and from there to nearest even.
+to_whole = unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptosi(v, r.vector))
+to_word = unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptoui(v, r.vector))
+word_to_float = unary(lambda a: a.of("f"), lambda b, v, a, r: b.uitofp(v, r.vector))
+
+
+@instruction
+def smax(typingctx: Any, a: Any, b: Any) -> Any:
+    """The larger of signed integers."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        x, y = args
+        return builder.select(builder.icmp_signed(">", x, y), x, y)
+
+    return a(a, a), codegen
+
+
+def _rounded(builder: Any, name: str, result: ir.Type, args: list[Any], how: int) -> Any:
+    """An AVX-512 instruction with its own rounding, silent in the status register."""
+    kinds = [*(v.type for v in args), ir.IntType(32)]
+    fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, kinds), name)
+    return builder.call(fn, [*args, ir.Constant(ir.IntType(32), how)])
+
+
+def _quiet(name: str) -> Any:
+    def typer(typingctx: Any, x: Any, y: Any) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            short = "ps" if x.width == 32 else "pd"
+            return _rounded(builder, f"llvm.x86.avx512.{name}.{short}.512", x.vector, args, 8)
+
+        return x(x, x), codegen
+
+    return instruction(typer)
+
+
+#: Sum and difference that leave the inexact flag alone; only where `HAS_QUIET_ADD`.
+quiet_add, quiet_subtract = _quiet("add"), _quiet("sub")
+
+
+def _cut(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
+    name = f"llvm.x86.avx512.uitofp.round.v{a.n}f{a.width}.v{a.n}i{a.width}"
+    return _rounded(builder, name, result.vector, [value], 11)
+
+
+#: An unsigned integer toward zero to binary32; only where `HAS_QUIET_ADD`.
+word_to_float_cut = unary(lambda a: a.of("f"), _cut)
+
+
+@instruction
+def item(typingctx: Any, pointer: Any, index: Any) -> Any:
+    """pointer[index]."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.load(builder.gep(args[0], [args[1]]))
+
+    return pointer.dtype(pointer, types.intp), codegen
+
+
+@instruction
+def plus(typingctx: Any, i: Any, k: Any) -> Any:
+    """The sum of two indices."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.add(*args)
+
+    return types.intp(types.intp, types.intp), codegen
+
+
+@instruction
+def fused(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
+    """x * y + z, rounded once by the processor; only where `HAS_FMA`."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        fn = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(x.vector, [x.vector] * 3), f"llvm.fma.v{x.n}f{x.width}"
+        )
+        return builder.call(fn, args)
+
+    return x(x, x, x), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def inexact(typingctx: Any) -> Any:
+    """Whether an operation was inexact since `clear_inexact`. Store its results first.
+
+    LLVM does not know that arithmetic writes this flag; a store that the read cannot pass pins it.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        shift = ir.Constant(ir.IntType(32), 5)
+        return builder.trunc(builder.lshr(store_status(builder), shift), ir.IntType(1))
+
+    return types.boolean(), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def clear_inexact(typingctx: Any) -> Any:
+    """Lower the inexact flag and leave every other bit of the status register. Returns 0."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        others = ir.Constant(ir.IntType(32), ~_INEXACT_BIT & 0xFFFFFFFF)
+        load_status(builder, builder.and_(store_status(builder), others))
+        return context.get_constant(types.int64, 0)
+
+    return types.int64(), codegen

@@ -1,0 +1,1 @@
+"""Random words in kernels."""

@@ -1,0 +1,1 @@
+"""The one rounding, its constants, and the rounding of stores."""

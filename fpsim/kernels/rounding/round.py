@@ -1,0 +1,119 @@
+"""The one rounding: magnitude bits in, rounded magnitude bits out, lane by lane, in integers.
+
+Let a be the bits of a finite magnitude. Adding to them at digit d and clearing the digits below
+rounds in units of that digit, and a carry into the exponent is just what is wanted. d is the
+number of dropped digits: `drop` for a normal result, one more for each binade below the smallest
+normal. Under the quantum nothing is left to add to, so there the answer is the quantum or zero by
+one comparison. No floating-point operation takes part: the processor's flush-to-zero switches,
+its rounding mode and its handling of NaN cannot interfere.
+
+These are the texts of formulas (see `fpsim.kernels.lanes.formula`): mode, width and flags are
+choices.
+
+Source    docs/semantics.md §1.
+"""
+
+from __future__ import annotations
+
+from fpsim.kernels.lanes.vectors import select, umax, umin
+from fpsim.kernels.rounding.rule import MODE_CODES
+
+RNE, RNA, RNZ, RTZ, RTP, RTN, RAZ, RTO, SR, SR_EQUAL = range(len(MODE_CODES))
+
+
+def _dropped(a, rule, width):  # type: ignore[no-untyped-def]
+    """Number of dropped digits of each lane."""
+    field = a >> (23 if width == 32 else 52)
+    return rule.drop + (rule.emin - umin(rule.emin, field))
+
+
+def _step(mode, a, negative, unit, d, rule):  # type: ignore[no-untyped-def]
+    """What to add before the digits under d are cleared."""
+    below = unit - 1
+    if mode == RTZ:
+        return below ^ below
+    if mode == RAZ:
+        return below
+    if mode == RTP:
+        return select(negative, below ^ below, below)
+    if mode == RTN:
+        return select(negative, below, below ^ below)
+    if mode == RNA:
+        return unit >> 1
+    if mode == RNZ:
+        return below >> 1
+    odd = ((a & (rule.hidden - 1) | rule.hidden) & unit) != 0
+    if mode == RTO:
+        return select(odd, below ^ below, below)
+    half = below >> 1
+    return select(odd, half + 1, half)
+
+
+def round_fixed(mode, a, negative, rule, width):  # type: ignore[no-untyped-def]
+    """Round finite magnitudes by a deterministic mode; the grid goes on above the largest value."""
+    d = umin(_dropped(a, rule, width), (a ^ a) + (24 if width == 32 else 53))
+    unit = ((a ^ a) + 1) << d
+    main = (a + _step(mode, a, negative, unit, d, rule)) & ~(unit - 1)
+    if mode == RTP or mode == RTN:
+        up = a > select(negative, rule.up_neg, rule.up_pos)
+    else:
+        up = a > rule.up_pos
+    return select(a < rule.quantum, select(up, rule.quantum, a ^ a), main)
+
+
+def _top_bits(word, low, s, rule, width):  # type: ignore[no-untyped-def]
+    """The random digits, at the top of the lane: R * 2**(width - r)."""
+    r = umin(rule.random_bits + s, rule.random_most)
+    if low:
+        return word << (width - r)
+    aligned = word if width == 32 else word << 32
+    return aligned & ((word ^ word) - (((word ^ word) + 1) << (width - r)))
+
+
+def round_random(mode, a, word, low, rule, width):  # type: ignore[no-untyped-def]
+    """Round finite magnitudes stochastically; R is the low or the top r bits of the 32 in `word`.
+
+    The magnitude goes up iff the first r digits of the tail, plus R, carry. Below the quantum the
+    whole significand is tail, so there the carry is a comparison.
+    """
+    zero = a ^ a
+    digits = 24 if width == 32 else 53
+    d = _dropped(a, rule, width)
+    kept = umin(d, zero + digits)
+    below = (zero + 1 << kept) - 1
+    small = a < rule.quantum_sr
+    if mode == SR_EQUAL:
+        up = ((word if low else word >> 31) & 1) != 0
+        main = (a + select(up, below, zero)) & ~below
+        return select(small, select(up & (a != 0), rule.quantum, zero), main)
+    random = _top_bits(word, low, d - rule.drop, rule, width)
+    main = (a + (random >> (width - kept))) & ~below
+    significand = (a & (rule.hidden - 1)) | rule.hidden
+    shift = umax(d, zero + digits) - digits
+    tail = (significand << (width - digits)) >> umin(shift, zero + (width - 1))
+    tail = select(shift < width, tail, zero)  # 0 and what lies below every digit never go up
+    return select(small, select(tail > ~random, rule.quantum, zero), main)
+
+
+def round_residual(a, nearest_even, rule):  # type: ignore[no-untyped-def]
+    """Round 64-bit magnitudes to the digits that SR looks at, to nearest (ties even or up).
+
+    After it the truncated residual of the result is the rounded residual of the argument.
+    """
+    zero = a ^ a
+    d = _dropped(a, rule, 64)
+    r = umin(rule.random_bits + (d - rule.drop), rule.random_most)
+    spare = umax(d, r) - r
+    kept = umin(spare, zero + 53)
+    unit = (zero + 1) << kept
+    below = unit - 1
+    half = unit >> 1
+    if nearest_even:
+        odd = ((a & (rule.hidden - 1) | rule.hidden) >> kept) & 1
+        half = ((below >> 1) + odd) & below
+    main = (a + half) & ~below
+    # Here the grid is quantum * 2**-r; a power of two is one more or less in the exponent field.
+    grid = rule.quantum - (r << 52)
+    middle = grid - (zero + 1 << 52)
+    up = (a > middle) if nearest_even else (a >= middle)
+    return select(a < grid, select(up, grid, zero), main)

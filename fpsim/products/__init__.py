@@ -1,0 +1,1 @@
+"""Sums, matrix products and convolutions."""

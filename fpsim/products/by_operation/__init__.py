@@ -1,0 +1,1 @@
+"""Products rounded after every multiplication and addition."""

@@ -1,0 +1,154 @@
+"""How large and how small the numbers of a product get, and the lanes that hold them all.
+
+Source    docs/semantics.md §1 and §4; the bounds are derived where they stand.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.elementwise.apply import Carrier
+from fpsim.elementwise.constants import LANES, Lane, exact_width
+from fpsim.kernels.rounding.direction import DOWN, NEAREST, UP, ZERO
+from fpsim.records.flags import Flags
+from fpsim.records.settings import Settings
+
+__all__ = ["DIRECTIONS", "Product", "find_lane", "measure"]
+
+#: How the processor rounds for each mode; the other modes are left to the general kernel.
+DIRECTIONS = {
+    "RNE": NEAREST, "RNA": NEAREST, "RNZ": NEAREST, "RTZ": ZERO, "RTP": UP, "RTN": DOWN,
+    "RAZ": ZERO, "RTO": ZERO, "SR": ZERO,
+}  # fmt: skip
+
+#: Numbers of an operand that are looked at together; they stay in the cache.
+_CHUNK = 1 << 16
+
+
+class Product(NamedTuple):
+    """A product of finite matrices and the range of what it is made of.
+
+    least    the smallest product of two of its numbers that is not zero; lows holds more of them
+    last     all products are multiples of a power of two that is at least this
+    largest  no product of two numbers exceeds it
+    most     no sum or product exceeds it, rounding errors included
+    """
+
+    settings: Settings
+    fused: bool
+    a: Carrier
+    b: Carrier
+    lows: NDArray[np.float64]
+    largest: float
+    most: float
+
+    @property
+    def least(self) -> float:
+        return float(self.lows.min())
+
+    @property
+    def last(self) -> float:
+        return self.least * 2.0 ** (-2 * self.settings.format.precision)
+
+    @property
+    def checked(self) -> bool:
+        """Whether something may overflow."""
+        return not self.most < self.settings.format.max
+
+    @property
+    def certain(self) -> Flags:
+        """Flags that are raised for sure: one of these products is not in the format."""
+        fmt = self.settings.format
+        rounded = self.lows[: 1 if self.fused else None]  # of a fused sum only the first one
+        rounded = rounded[rounded < math.inf]
+        flags = Flags.NONE
+        if (np.frexp(rounded)[0] * 2.0**fmt.precision % 1).any():
+            flags |= Flags.INEXACT
+        tiny = rounded[rounded < fmt.smallest_normal / 2]
+        if (tiny / fmt.smallest_subnormal % 1).any():
+            flags |= Flags.UNDERFLOW | Flags.INEXACT
+        return flags
+
+    @property
+    def possible(self) -> Flags:
+        """Flags that only a look at every operation can tell of."""
+        flags, fmt = Flags.INEXACT, self.settings.format
+        tiny = self.fused or self.least < fmt.smallest_normal
+        if tiny and self.last < fmt.smallest_subnormal:
+            flags |= Flags.UNDERFLOW
+        return flags | Flags.OVERFLOW if self.checked and not self.shows_overflow else flags
+
+    @property
+    def shows_overflow(self) -> bool:
+        """Whether overflow leaves an infinity or NaN behind, which no later term removes."""
+        name = self.settings.rounding.name
+        return self.settings.overflow != "saturate" and name in ("RNE", "RNA", "RNZ", "RAZ", "SR")
+
+
+def measure(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Product | None:
+    """The product with its bounds; None if an operand is not finite."""
+    (low_a, high_a), (low_b, high_b) = _bounds(a, 0), _bounds(b, 1)
+    if not (high_a < math.inf and high_b < math.inf):
+        return None
+    fmt, k = settings.format, a.shape[1]
+    # Each rounding makes a magnitude at most 1 + u times larger, or moves it by a quantum.
+    directed = DIRECTIONS[settings.rounding.name] != NEAREST
+    steps = (1 if fused else 2) * k
+    growth = math.exp(min(steps * 2.0 ** (directed - fmt.precision), 700.0)) * 1.01
+    drift = steps * fmt.smallest_subnormal
+    most = (k * high_a * high_b + drift) * growth
+    if not most < fmt.max:
+        columns = np.abs(b).sum(axis=0, dtype=np.float64).max()
+        most = (high_a * float(columns) + drift) * growth
+    return Product(settings, fused, a, b, low_a * low_b, high_a * high_b, most)
+
+
+def _bounds(x: Carrier, axis: int) -> tuple[NDArray[np.float64], float]:
+    """The smallest magnitudes along an axis that are not zero, else infinity; the largest."""
+    step = max(1, _CHUNK // x.shape[1])
+    parts = [_bounds_of(x[i : i + step], axis) for i in range(0, len(x), step)]
+    lows = [low for low, _ in parts]
+    low = np.minimum.reduce(lows) if axis == 0 else np.concatenate(lows)
+    return low.astype(np.float64), float(np.max([high for _, high in parts]))  # NaN wins
+
+
+def _bounds_of(x: Carrier, axis: int) -> tuple[Carrier, float]:
+    size = np.abs(x)
+    codes = size.view(f"u{x.itemsize}")
+    least = (codes - 1).min(axis=axis)  # zero wraps around to the largest code
+    infinity = np.array(math.inf, x.dtype).view(codes.dtype)
+    low: Carrier = (np.minimum(least, infinity - 1) + 1).view(x.dtype)
+    return low, float(size.max())
+
+
+def find_lane(product: Product) -> Lane | None:
+    """The narrower lanes in which every product and sum is exact enough, in range and normal."""
+    settings = product.settings
+    fmt, name = settings.format, settings.rounding.name
+    p = fmt.precision
+    need = 2 * p
+    if product.fused:
+        need = max(need, p + 2)
+    if DIRECTIONS[name] == NEAREST and not product.fused:
+        need = 2 * p + 2
+    if settings.rounding.stochastic:
+        need = max(need, p + settings.random_bits)
+    top = product.most
+    if product.checked:
+        top = 2.0 * (fmt.max + product.largest)
+    for width, lane in LANES.items():
+        fits = width == 64 or exact_width("convert", settings, product.a.itemsize) == 32
+        # The number that rounds by being added is 2**(digits - p + 1) times larger.
+        reach = lane.bias - (lane.digits - p) - 2
+        if (
+            fits
+            and need <= lane.digits
+            and product.last >= 2.0 ** (1 - lane.bias)
+            and top < 2.0**reach
+        ):
+            return lane
+    return None

@@ -1,0 +1,169 @@
+"""The fast kernels of products rounded after every operation, with constants and packed operands.
+
+Source    docs/semantics.md §1 and §2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.elementwise.apply import Carrier
+from fpsim.elementwise.constants import LANES, Lane, plan
+from fpsim.kernels.by_operation.deterministic import MacVariant, mac_kernel
+from fpsim.kernels.by_operation.lane_rounding import MacRule
+from fpsim.kernels.by_operation.stochastic import RandomRule, RandomVariant, random_kernel
+from fpsim.kernels.elementwise.loop import NO_WORDS
+from fpsim.kernels.lanes.arithmetic import HAS_FMA
+from fpsim.kernels.rounding.rule import MODE_CODES, Rule
+from fpsim.products.by_operation.bounds import DIRECTIONS, Product
+from fpsim.records.settings import Settings
+
+__all__ = ["Bits", "Call", "deterministic_call", "native_call", "random_call"]
+
+#: seen = call(out, first, last, watched): these rows of the result; which flags are looked for.
+Call = Callable[..., int]
+
+
+class Bits(NamedTuple):
+    """Which random bits an operation takes: those of Philox with this seed, by its number."""
+
+    seed: int
+    number: int
+
+
+@lru_cache(maxsize=256)
+def _mac_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger]:
+    fmt = settings.format
+    constants = plan("multiply", settings, lane.width).constants
+    rule = Rule(*map(int, constants))
+    drop = lane.digits - fmt.precision
+    return np.array(
+        MacRule(
+            floor=fmt.emin + lane.bias << lane.digits - 1,
+            step=drop << lane.digits - 1 | 1 << lane.digits - 2,
+            unit=fmt.precision - 1 << lane.digits - 1,
+            below=(1 << drop) - 1,
+            over_pos=rule.over_pos,
+            over_neg=rule.over_neg | lane.sign,
+            value_pos=rule.over_value_pos,
+            value_neg=rule.over_value_neg,
+            tiny_pos=rule.tiny_pos,
+            tiny_neg=rule.tiny_neg | lane.sign,
+            # An exact zero sum is -0 toward -infinity, so there +0 is what changes nothing.
+            start=0 if settings.rounding.name == "RTN" else lane.sign,
+            nan=rule.nan_set,
+            zero=lane.sign if fmt.has_negative_zero else 0,
+        ),
+        constants.dtype,
+    )
+
+
+def deterministic_call(product: Product, lane: Lane) -> Call:
+    settings = product.settings
+    variant = _variant(settings, product.fused, native=False, checked=product.checked)
+    constants = _mac_constants(settings, lane)
+    a = product.a.astype(f"f{lane.width // 8}", copy=False)
+    b = _panels(product.b, len(product.b), lane)
+
+    def call(out: Carrier, first: int, last: int, watched: int) -> int:
+        loop = mac_kernel(variant._replace(watched=watched))
+        return int(loop(a[first:last], b, out[first:last], constants))
+
+    return call
+
+
+def _variant(settings: Settings, fused: bool, native: bool, checked: bool) -> MacVariant:
+    name = settings.rounding.name
+    return MacVariant(MODE_CODES[name], DIRECTIONS[name], fused, native, checked, 0, HAS_FMA)
+
+
+def _panels(b: Carrier, depth: int, lane: Lane) -> Carrier:
+    """b as panels (panels, depth, two vectors); terms beyond its own are -0."""
+    k, n = b.shape
+    wide = 2 * 512 // lane.width
+    count = -(-n // wide)
+    padded = np.zeros((depth, count * wide), f"f{lane.width // 8}")
+    padded[:k, :n] = b
+    padded[k:] = -0.0
+    return np.ascontiguousarray(padded.reshape(depth, count, wide).swapaxes(0, 1))
+
+
+@lru_cache(maxsize=256)
+def _random_constants(settings: Settings, lane: Lane, small: bool) -> NDArray[np.unsignedinteger]:
+    fmt = settings.format
+    constants = plan("multiply", settings, lane.width).constants
+    rule = Rule(*map(int, constants))
+    drop, everything = lane.digits - fmt.precision, lane.sign | (lane.sign - 1)
+    quantum = fmt.smallest_subnormal
+    return np.array(
+        RandomRule(
+            shift=lane.width - drop,
+            kept=everything >> drop << drop,
+            digits=everything ^ everything >> settings.random_bits,
+            # Where they are not used they must not be subnormal numbers, which are slow.
+            quantum=lane.bits(quantum) if small else 0,
+            whole=lane.bits(quantum * 2.0 ** (lane.digits - 1)) if small else 0,
+            whole_and_one=lane.bits(quantum * (2.0 ** (lane.digits - 1) + 1)) if small else 0,
+            field=fmt.emin + lane.bias,
+            random_bits=settings.random_bits,
+            random_most=settings.random_most,
+            over_pos=rule.largest + 1,
+            over_neg=rule.largest + 1 | lane.sign,
+            value_pos=rule.over_value_pos,
+            value_neg=rule.over_value_neg,
+            tiny_pos=lane.bits(fmt.smallest_normal),
+            tiny_neg=lane.bits(fmt.smallest_normal) | lane.sign,
+            nan=rule.nan_set,
+            zero=lane.sign if fmt.has_negative_zero else 0,
+        ),
+        constants.dtype,
+    )
+
+
+def random_call(product: Product, lane: Lane, bits: Bits) -> Call:
+    settings, fmt = product.settings, product.settings.format
+    wide = settings.random_most > 16
+    terms = (4 if wide else 8) // (1 if product.fused else 2)
+    k, n = product.b.shape
+    depth = -(-k // terms) * terms
+    # The lanes' own subnormal numbers are spaced as the format's.
+    small = fmt.smallest_subnormal >= 2.0 ** (1 - lane.bias)
+    constants = _random_constants(settings, lane, small)
+    variant = RandomVariant(
+        product.fused, wide, small, settings.random_most > settings.random_bits, product.checked,
+        0, HAS_FMA,
+    )  # fmt: skip
+    a = np.zeros((len(product.a), depth), f"f{lane.width // 8}")
+    a[:, :k] = product.a
+    b = _panels(product.b, depth, lane)
+
+    def call(out: Carrier, first: int, last: int, watched: int) -> int:
+        loop = random_kernel(variant._replace(watched=watched))
+        flags: int = loop(
+            a[first:last], b, out[first:last], NO_WORDS, constants, first * n,
+            np.uint64(bits.seed), np.uint64(bits.number),
+        )  # fmt: skip
+        return flags
+
+    return call
+
+
+def native_call(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Call:
+    """binary32 by the processor's own operations; what is seen are its flags, 8 bits up."""
+    lane = LANES[32]
+    loop = mac_kernel(_variant(settings, fused, native=True, checked=False))
+    start = 0 if settings.rounding.name == "RTN" else lane.sign
+    rule = MacRule(*[0] * len(MacRule._fields))._replace(
+        start=start, nan=lane.infinity | lane.quiet, zero=lane.sign
+    )
+    constants, panels = np.array(rule, np.uint32), _panels(b, len(b), lane)
+
+    def call(out: Carrier, first: int, last: int, watched: int) -> int:
+        return int(loop(a[first:last], panels, out[first:last], constants))
+
+    return call

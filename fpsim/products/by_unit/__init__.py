@@ -1,0 +1,1 @@
+"""Products through matrix units: dispatch and engines."""

@@ -1,0 +1,176 @@
+"""A product: a unit with the formats and policies of one call, and what it asks of the kernels.
+
+Source    docs/semantics.md §5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.elementwise.apply import Carrier
+from fpsim.elementwise.constants import Plan, exact_width, plan
+from fpsim.kernels.by_unit.general import Call
+from fpsim.kernels.rounding.store import store_kernel
+from fpsim.records.formats import BINARY32, Format
+from fpsim.records.rounding import RNE, RTZ
+from fpsim.records.settings import Settings
+from fpsim.records.units import MatrixUnit
+
+__all__ = ["Marks", "Product", "Store", "find_product", "nearest"]
+
+Marks = NDArray[np.uint8]
+
+
+Words = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Store:
+    """One rounding of partials or of the result, as constants for lanes of 32 and of 64 bits."""
+
+    chosen: Plan
+    wide: Plan
+
+    def __call__(self, values: Carrier, marks: Marks, words: Words, low: bool) -> int:
+        loop = store_kernel(self.chosen.mode, low, self.chosen.residual)
+        return int(loop(values, marks, words, self.chosen.constants))
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A unit with the formats and policies of one product.
+
+    Without `stochastic_stores` partials are stored to nearest even where the context rounds
+    stochastically; the last rounding is the context's in any case.
+    """
+
+    unit: MatrixUnit
+    a: Format
+    b: Format
+    settings: Settings
+    scale: int = 0
+    subnormals: str | None = None
+    stochastic_stores: bool = True
+
+    @cached_property
+    def policy(self) -> str:
+        """What happens to binary32 subnormals of the unit."""
+        if self.subnormals is not None:
+            return self.subnormals
+        return self.settings.subnormals if self.settings.format == BINARY32 else "keep"
+
+    @cached_property
+    def call(self) -> Call:
+        """The record as the general kernel reads it."""
+        unit = self.unit
+        short = unit.accumulator.emin == BINARY32.emin
+        join = unit.join
+        return Call(
+            terms=unit.terms,
+            calls=unit.chain,
+            window=-1 if unit.window is None else unit.window,
+            sticky=int(unit.cut == "sticky"),
+            fraction=self.a.precision + self.b.precision - 2,
+            scale=self.scale,
+            precision=unit.accumulator.precision,
+            emin=unit.accumulator.emin,
+            emax=unit.accumulator.emax,
+            to_zero=int(unit.rounding == RTZ),
+            join=join.precision if join else 0,
+            join_emin=join.emin if join else 0,
+            join_emax=join.emax if join else 0,
+            join_flush=int(join == BINARY32 and self.policy != "keep"),
+            product_rounded=int(unit.product_rounded),
+            flush_in=int(short and self.policy == "flush_both"),
+            flush_out=int(short and self.policy != "keep"),
+            tiny_before=int(self.settings.tininess == "before"),
+            loud_nan=int(self.settings.quiet_nan_raises),
+        )
+
+    @cached_property
+    def store(self) -> Store | None:
+        """The rounding of partials narrower than the sums, after every pass."""
+        return None if self.unit.calls is None else self._narrowing
+
+    @cached_property
+    def whole(self) -> Store | None:
+        """The same where a pass is the whole of K: after the last call."""
+        return self._narrowing if self.unit.calls is None else None
+
+    @cached_property
+    def _narrowing(self) -> Store | None:
+        if self.unit.partials.precision >= self.unit.emitted.precision:
+            return None
+        settings = self.settings
+        if settings.rounding.stochastic and not self.stochastic_stores:
+            settings = settings.replace(rounding=RNE)
+        return _store(settings, self.unit.partials)
+
+    @cached_property
+    def final(self) -> Store | None:
+        """The last rounding, into a result narrower than the partials."""
+        fmt = self.settings.format
+        return _store(self.settings, fmt) if fmt != self.unit.partials else None
+
+    @cached_property
+    def reduced(self) -> Store | None:
+        """The rounding of a binary32 sum of partials into the result."""
+        fmt = self.settings.format
+        return _store(self.settings, fmt) if fmt != BINARY32 else None
+
+    def depth(self, k: int) -> int:
+        """k products and the zeros that make them whole passes."""
+        return -(-k // self.unit.channels) * self.unit.channels
+
+    def passes(self, k: int) -> int:
+        """Passes over k products."""
+        return min(k, 1) if self.unit.calls is None else self.depth(k) // self.unit.channels
+
+    def places(self, k: int) -> range:
+        """Rounding places by the context: the stores of an output, then the last rounding."""
+        n = self.passes(k)
+        stores = self._narrowing and self.stochastic_stores
+        return range(0 if stores else n, n + 1 if self.final else n)
+
+
+@lru_cache(maxsize=256)
+def _store(settings: Settings, fmt: Format) -> Store:
+    """Partials read out follow the overflow policy also where the accumulator is infinite."""
+    overflow = settings.overflow
+    rule = Settings(
+        fmt, settings.rounding, overflow=overflow,
+        subnormals=settings.subnormals if settings.format == fmt else "keep",
+        tininess=settings.tininess, infinite_input="keep" if overflow == "infinity" else overflow,
+        quiet_nan_raises=settings.quiet_nan_raises,
+    )  # fmt: skip
+    width = exact_width("convert", rule, 4)
+    return Store(plan("convert", rule, width), plan("convert", rule, 64))
+
+
+@lru_cache(maxsize=16)
+def nearest(fmt: Format) -> Store:
+    """The rounding of a unit's own accumulator: to nearest even, infinity on overflow."""
+    return _store(Settings(fmt), fmt)
+
+
+_PRODUCTS: dict[tuple[object, ...], Product] = {}
+
+
+def find_product(
+    unit: MatrixUnit, a: Format, b: Format, settings: Settings, scale: int,
+    subnormals: str | None, stochastic_stores: bool = True,
+) -> Product:  # fmt: skip
+    """The product of these choices, made once (told apart by identity, which is fast)."""
+    choices = (scale, subnormals, stochastic_stores)
+    key = (id(unit), id(a), id(b), id(settings), *choices)
+    product = _PRODUCTS.get(key)
+    if product is None:
+        if len(_PRODUCTS) >= 256:
+            _PRODUCTS.clear()
+        # The product keeps what it was made of, so no other object takes these identities.
+        product = _PRODUCTS[key] = Product(unit, a, b, settings, *choices)
+    return product

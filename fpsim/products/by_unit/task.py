@@ -1,0 +1,117 @@
+"""What a fast engine hands to the loop of tiles: a variant, its constants, how operands are made.
+
+Source    docs/semantics.md §5.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from fpsim.elementwise.apply import Carrier
+from fpsim.kernels.by_unit.panels import Shift
+from fpsim.kernels.by_unit.tiles import FLAG, PARTIALS, UNGUARDED, TileVariant
+from fpsim.kernels.lanes.arithmetic import HAS_FMA, HAS_QUIET_ADD
+from fpsim.kernels.rounding.store import BY_INTEGERS, LOUD, QUIET
+from fpsim.products.by_unit.product import Product, Store
+
+__all__ = ["Constants", "Table", "Task", "variant"]
+
+#: Bytes of each of their arrays that a thread keeps from product to product, at most.
+_KEPT = 8 << 20
+
+Constants = NDArray[Any]
+
+#: Stores' constants of a kernel that has none, by the width of its lanes.
+NO_STORE: dict[int, Constants] = {
+    32: np.zeros(64, np.uint32),
+    64: np.zeros(64, np.uint64),
+}
+
+_FLOAT: dict[int, DTypeLike] = {0: np.float32, 32: np.float32, 64: np.float64}
+_WORD: dict[int, DTypeLike] = {0: np.uint32, 32: np.uint32, 64: np.uint64}
+
+
+class Table(NamedTuple):
+    """How an operand is prepared."""
+
+    values: int  # bits of each; 0: the operand's own serve
+    exponents: int  # bits of each, or 0
+    shift: Shift
+
+    @property
+    def bytes(self) -> int:
+        """Of one number."""
+        return (self.values + self.exponents) // 8
+
+    def room(self, name: str, shape: tuple[int, ...]) -> tuple[Carrier, Constants]:
+        """For values and exponents."""
+        none = (0,) * len(shape)
+        values = _room(f"{name} values", shape if self.values else none, _FLOAT[self.values])
+        fields = _room(f"{name} fields", shape if self.exponents else none, _WORD[self.exponents])
+        return values, fields
+
+
+_rooms = threading.local()
+
+
+def _room(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Memory that is not initialised, the same again if it is not much: its pages are there."""
+    size: int = math.prod(shape) * np.dtype(dtype).itemsize
+    if size > _KEPT:
+        return np.empty(shape, dtype)
+    kept: NDArray[np.uint8] | None = getattr(_rooms, name, None)
+    if kept is None or kept.size < size:
+        kept = np.empty(size, np.uint8)
+        setattr(_rooms, name, kept)
+    return kept[:size].view(dtype).reshape(shape)
+
+
+class Task(NamedTuple):
+    """A product as the loop of tiles takes it."""
+
+    variant: TileVariant
+    width: int  # of the lanes
+    store: Constants
+    numbers: Constants
+    left: Table
+    right: Table
+
+    @property
+    def height(self) -> int:
+        """Rows of a tile."""
+        return 256 // self.width
+
+    @property
+    def zero(self) -> Constants:
+        """One zero as wide as a lane."""
+        return NO_STORE[self.width][:1]
+
+
+def variant(
+    kind: int, product: Product, store: Store | None, low: bool, width: int, *,
+    guard: int = UNGUARDED, sums: int = 0,
+) -> tuple[TileVariant, Constants]:  # fmt: skip
+    """What is compiled in, and the constants of the stores.
+
+    Stores that cannot overflow take fewer steps; a guard sees the others.
+    """
+    unit, quiet = product.unit, QUIET if HAS_QUIET_ADD else LOUD
+    if guard & FLAG and not HAS_QUIET_ADD:
+        quiet = BY_INTEGERS
+    made = TileVariant(
+        kind, unit.terms, unit.chain, guard, False, 0, 0, False, False, quiet, sums, HAS_FMA
+    )
+    if store is None:
+        return made, NO_STORE[width]
+    plan = store.wide if width == 64 else store.chosen
+    guard |= 0 if plan.flush else PARTIALS
+    given, wide = plan.stochastic and low, plan.stochastic and plan.whole_words
+    made = made._replace(
+        guard=guard, store=True, mode=plan.mode, residual=plan.residual, given=given, wide=wide
+    )
+    return made, plan.constants

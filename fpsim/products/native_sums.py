@@ -1,0 +1,65 @@
+"""Sequential sums of binary32 by the processor's own additions, where they are the same.
+
+A context's sum rounds every addition to nearest even; so does the processor. The kernel sees what
+could make a difference (see `fpsim.kernels.by_operation.native_sums`) and then has no result.
+
+Source    docs/semantics.md §4 (order); IEEE 754-2019 §4.3.1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.elementwise.apply import Carrier
+from fpsim.kernels.by_operation.native_sums import LANES
+from fpsim.kernels.by_operation.native_sums import outer_sums as sum_rows
+from fpsim.records.formats import BINARY32
+from fpsim.records.rounding import RNE
+
+if TYPE_CHECKING:
+    from fpsim.records.settings import Settings
+
+__all__ = ["is_native", "outer_sums"]
+
+
+def is_native(settings: Settings, order: str) -> bool:
+    """Whether the processor's additions are those of this context, numbers permitting."""
+    return order == "sequential" and settings.format == BINARY32 and settings.rounding == RNE
+
+
+def outer_sums(x: Carrier, axes: tuple[int, ...]) -> tuple[Carrier, NDArray[np.uint8]] | None:
+    """Sums over neighbouring axes that are not the last, in C order; None where they may differ.
+
+    Shapes    the axes vanish.
+    Flags     INEXACT of each sum; those that would raise others have no result here.
+
+    >>> outer_sums(np.float32([[1, 2**24], [3, 1]]), (0,))
+    (array([4.0000000e+00, 1.6777216e+07], dtype=float32), array([0, 1], dtype=uint8))
+    """
+    first, last = min(axes, default=-1), max(axes, default=-1)
+    if x.size == 0 or last in (-1, x.ndim - 1) or len(axes) != last - first + 1:
+        return None
+    outer, n, inner = (math.prod(x.shape[a:b]) for a, b in ((0, first), (first, last + 1),
+                                                           (last + 1, None)))  # fmt: skip
+    if inner == 1:
+        return None
+    rows = _filled(x.reshape(outer, n, inner))
+    sums, marks = (np.empty((outer, rows.shape[2]), d) for d in (np.float32, np.uint8))
+    if sum_rows(rows, sums, marks):
+        return None
+    shape = x.shape[:first] + x.shape[last + 1 :]
+    return sums[:, :inner].reshape(shape), marks[:, :inner].reshape(shape)
+
+
+def _filled(rows: Carrier) -> Carrier:
+    """In memory of its own shape, with zeros beside columns that are too few for the kernel."""
+    outer, n, inner = rows.shape
+    if inner >= LANES:
+        return rows if rows.flags.carray else rows.copy()
+    filled = np.zeros((outer, n, LANES), rows.dtype)
+    filled[:, :, :inner] = rows
+    return filled

@@ -1,0 +1,1 @@
+"""Frozen facts: formats, rounding modes, flags, settings, evidence, matrix units, geometry."""

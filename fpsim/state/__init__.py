@@ -1,0 +1,1 @@
+"""What operations share: random bits, publication, counts, threads, the processor, files."""

@@ -1,0 +1,60 @@
+"""Counters of what operations did: flags, zeros and subnormals, per operation and tensor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.records.flags import Flags
+from fpsim.records.formats import Format
+
+__all__ = ["Counts"]
+
+#: Which of the 32 combinations of flags contain each flag.
+_CONTAINS = np.array([[combination & f != 0 for f in Flags] for combination in range(32)], np.int64)
+_NAMES = [str(f.name) for f in Flags]
+
+
+class Counts(dict[tuple[str, str], Counter[str]]):
+    """Per tensor and operation: results, zeros, subnormals, and each flag by its name.
+
+    Zeros and subnormals are results, exact ones too; a flag counts the elements that raised it.
+    Truth values and integers are results that are neither. Operations count under the name that
+    `tensor` has when they run.
+
+    >>> import fpsim as fp
+    >>> half = fp.Context(fp.BINARY16, count=True)
+    >>> half.counts.tensor = "gradient"
+    >>> tiny = half.array([1e-9, 1e-3])
+    >>> half.counts["gradient", "convert"]["UNDERFLOW"], half.counts.total("zeros")
+    (1, 1)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensor = ""
+
+    def add(
+        self, operation: str, values: NDArray[Any] | None, marks: NDArray[np.uint8], fmt: Format
+    ) -> None:
+        """Count one operation's results (`values`, if they are of the format) and their flags."""
+        key = (self.tensor, operation)
+        row = self.get(key)
+        if row is None:
+            row = self[key] = Counter()
+        row["results"] += marks.size
+        if values is not None:
+            zeros = values.size - int(np.count_nonzero(values))
+            small = int(np.count_nonzero(np.abs(values) < fmt.smallest_normal))
+            row["zeros"] += zeros
+            row["subnormals"] += small - zeros
+        combinations = np.bincount(marks.reshape(-1), minlength=len(_CONTAINS))
+        for name, n in zip(_NAMES, (combinations @ _CONTAINS).tolist(), strict=True):
+            row[name] += n
+
+    def total(self, name: str, tensor: str | None = None) -> int:
+        """Sum of one counter over all operations, or over those of one tensor."""
+        return sum(row[name] for (of, _), row in self.items() if tensor in (None, of))

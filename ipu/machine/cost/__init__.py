@@ -1,0 +1,1 @@
+"""Cycles and bytes by a declared model."""

@@ -1,0 +1,156 @@
+"""The ledger of a device: one row per product, added up per tensor, verb and unit.
+
+Cycles are those of the busiest tile by the model of `ipu.machine.cost.cost`: a declared model,
+never promised time. Bytes count each array once, in its own format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fpsim.records.evidence import Fact
+
+__all__ = ["Ledger", "Row", "Total"]
+
+
+class Row(NamedTuple):
+    """One product.
+
+    shape            of the operands and the result, as text.
+    tiles            that take part.
+    passes           over K, for each output; the kernel positions of a convolution count.
+    weight_loads     of the busiest tile, as `steps` and `cycles` are.
+    steps            in which it runs for want of temporary memory.
+    macs, useful     multiply-adds done in whole passes, and those that were asked for.
+    operand_bytes, result_bytes, partial_bytes    of the arrays, each counted once.
+    exchange_bytes   over the wires between tiles, of a K that was split.
+    facts            every constant of the row, with its evidence; the rate first.
+    """
+
+    verb: str
+    unit: str
+    instruction: str
+    shape: str
+    tiles: int
+    passes: int
+    weight_loads: int
+    steps: int
+    macs: int
+    useful: int
+    cycles: int
+    operand_bytes: int
+    result_bytes: int
+    partial_bytes: int
+    exchange_bytes: int
+    facts: tuple[tuple[str, Fact], ...]
+
+    @property
+    def evidence(self) -> str:
+        """How the instruction's rate is known; the other constants stand below the table."""
+        return str(self.facts[0][1].evidence)
+
+
+@dataclass
+class Total:
+    """Rows of one tensor, verb and unit added up; `last` is the newest of them."""
+
+    last: Row
+    products: int = 0
+    macs: int = 0
+    useful: int = 0
+    cycles: int = 0
+    weight_loads: int = 0
+    exchange_bytes: int = 0
+
+    def add(self, row: Row) -> None:
+        self.last = row
+        self.products += 1
+        self.macs += row.macs
+        self.useful += row.useful
+        self.cycles += row.cycles
+        self.weight_loads += row.weight_loads
+        self.exchange_bytes += row.exchange_bytes
+
+
+_COLUMN = "{:<28} {:<24} {:<22} {:<16} {:>8} {:>10} {:>6} {:>10} {:>9} {:>8} {:>5}  {}".format
+_HEAD = ("tensor", "verb", "unit", "instruction", "products", "MMAC", "useful", "kcycles", "loads",
+         "MB moved", "tiles", "rate is")  # fmt: skip
+
+
+class Ledger:
+    """What the products of a device cost.
+
+    >>> from fpsim import BINARY16
+    >>> from ipu.machine import Device
+    >>> device = Device()
+    >>> x = device.from_host([[1.0] * 20] * 4, BINARY16)
+    >>> y = device.matmul(x, x.T)
+    >>> device.ledger.last.passes, device.ledger.last.useful, device.ledger.last.macs
+    (2, 320, 1024)
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str, str], Total] = {}
+        #: The newest product; None before the first.
+        self.last: Row | None = None
+
+    def add(self, tensor: str, row: Row) -> None:
+        """A product that was published."""
+        self.last = row
+        total = self.rows.get((tensor, row.verb, row.unit))
+        if total is None:
+            total = self.rows[tensor, row.verb, row.unit] = Total(row)
+        total.add(row)
+
+    def clear(self) -> None:
+        """Forget every row."""
+        self.rows.clear()
+        self.last = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def cycles(self) -> int:
+        """Of all products, one after the other."""
+        return sum(total.cycles for total in self.rows.values())
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of all products, in whole passes."""
+        return sum(total.macs for total in self.rows.values())
+
+    @property
+    def useful(self) -> int:
+        """Multiply-adds that were asked for."""
+        return sum(total.useful for total in self.rows.values())
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """Every constant that the costs rest on."""
+        return {name: fact for total in self.rows.values() for name, fact in total.last.facts}
+
+    def table(self) -> str:
+        """Rows, totals, and the evidence of the constants, as text."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield _COLUMN(*_HEAD)
+        for (tensor, verb, unit), total in self.rows.items():
+            yield _line(tensor or "-", verb, unit, total)
+        yield f"{self.macs} multiply-adds, {self.useful} of them useful; {self.cycles} cycles"
+        yield "cycles: a declared model of the busiest tile, not time; it rests on"
+        for name, fact in self.facts.items():
+            yield f"  {name}: {fact}"
+
+
+def _line(tensor: str, verb: str, unit: str, total: Total) -> str:
+    row = total.last
+    share = f"{total.useful / total.macs:.0%}" if total.macs else "-"
+    return _COLUMN(
+        tensor, verb, unit, row.instruction, total.products, f"{total.macs / 1e6:.3f}", share,
+        f"{total.cycles / 1e3:.1f}", total.weight_loads, f"{total.exchange_bytes / 1e6:.3f}",
+        row.tiles, row.evidence,
+    )  # fmt: skip

@@ -1,0 +1,29 @@
+"""The experiments as a whole: found by looking, within their budgets, drawable from their files."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.lab.catalogue import catalogue, find
+
+
+def test_budgets_keep_the_default_report_and_the_whole_within_minutes():
+    known = catalogue().values()
+    assert sum(e.budget for e in known if e.default) <= 150
+    assert sum(e.budget for e in known) <= 2_400
+
+
+def test_every_experiment_asks_a_question_and_can_run_and_plot():
+    for experiment in catalogue().values():
+        assert experiment.question.endswith("?"), experiment.name
+        assert callable(experiment._function("run")), experiment.name
+        assert callable(experiment._function("plot")), experiment.name
+
+
+def test_an_experiment_is_one_file_that_nobody_has_to_be_told_of(dice):
+    assert find(dice).question == "What does a die show?"
+
+
+def test_an_unknown_name_is_answered_with_the_close_one():
+    with pytest.raises(ValueError, match="Did you mean 'swamping'"):
+        find("swamp-ing")

@@ -1,0 +1,32 @@
+"""What reports say about the units of a device."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from experiments.lab.machine import costs_of, units_of
+from experiments.lab.result import Result
+from experiments.lab.store import META, save_data
+from fpsim import BINARY16, BINARY32
+from ipu.machine import Device
+
+
+def test_every_unit_that_computed_reaches_the_report(tmp_path):
+    device = Device(partials=BINARY16)
+    x = device.from_host(np.ones((1, 3, 3, 1)), BINARY16)
+    w = device.from_host(np.ones((2, 2, 1, 8)), BINARY16)
+    y = device.conv2d(x, w)
+    assert "choice of the unit" not in str(units_of(Device()))
+    device.conv2d_input_gradient(y, w, x.shape, partials=BINARY32)
+    device.conv2d(x, w, unit="VMAC_F16_F16")
+    result = Result([{"n": 1}], "", "", units=(*units_of(device), *costs_of(device)))
+    save_data(tmp_path, result, {})
+    said = {u["name"]: u for u in json.loads((tmp_path / META).read_text())["units"]}
+    assert {"SLIC_F16_F16", "AMP_F16_F32", "VMAC_F16_F16"} <= said.keys()
+    assert said["SLIC_F16_F16"]["evidence"] == "ASSUMED"
+    assert "f16v4hihov4slic" in said["SLIC_F16_F16"]["source"]
+    rule = next(u for name, u in said.items() if name.startswith("choice of the unit"))
+    assert rule["evidence"] == "ASSUMED"
+    assert said["f16v4cmac, multiply-adds per cycle = 4"]["evidence"] == "INFERRED"

@@ -1,0 +1,247 @@
+"""Arithmetic against the oracle, values and flags: exhaustive in the full tier, a stride below it.
+
+All pairs x modes x operations of the formats with at most 4 significant bits (fma: all triples of
+codes of at most 4 bits, samples otherwise), the policies one by one, conversions between all
+formats, and the corners of the wider formats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fpsim.elementwise.apply import apply
+from fpsim.elementwise.codes import from_codes, to_codes
+from fpsim.judge import oracle
+from fpsim.records.formats import (
+    BFLOAT16,
+    BINARY16,
+    BINARY32,
+    BINARY64,
+    CATALOGUE,
+    E2M1FN,
+    E3M2FN,
+    E4M3FN,
+    E5M2,
+    F143,
+    TF32,
+    Format,
+)
+from fpsim.records.rounding import MODES, RNE, RTN, RTO, SR, Rounding
+from fpsim.records.settings import Settings
+from tests.tiers import pick
+
+SMALL = [f for f in CATALOGUE.values() if isinstance(f, Format) and f.precision <= 4]
+CUSTOM = [
+    Format.custom(6, 10),
+    Format.custom(8, 6, bias=121, name="e8m5 bias 121"),
+    Format.custom(8, 16),
+    Format.custom(9, 26, name="e9m25"),
+    Format.custom(5, 3, specials="fn"),
+    Format.custom(3, 4, specials="fnuz"),
+]
+WIDE = [BINARY16, BFLOAT16, TF32, BINARY32, *CUSTOM]
+STOCHASTIC = [SR(3), SR(3, "half"), SR(3, "even"), SR(5, subnormal_bits=7), SR()]
+ROUNDINGS = [*MODES.values(), *STOCHASTIC]
+#: For wide formats in the quick tier: one mode of each kind.
+FEW = [RNE, RTN, RTO, SR(5, subnormal_bits=7), SR()]
+POLICIES = [
+    {"overflow": "saturate"}, {"overflow": "nan"}, {"subnormals": "flush_results"},
+    {"subnormals": "flush_both"}, {"tininess": "before"}, {"nan": "propagate_first"},
+    {"nan": "x86"}, {"quiet_nan_raises": True}, {"divide_by_zero": "nan"},
+    {"infinite_input": "saturate"}, {"infinite_input": "nan"},
+    {"subnormals": "flush_results", "tininess": "before", "overflow": "saturate"},
+    {"subnormals": "flush_both", "overflow": "saturate"},
+]  # fmt: skip
+BINARY = ["add", "subtract", "multiply", "divide"]
+SEED, NUMBER = 0x0123_4567_89AB_CDEF, 5
+
+Codes = tuple[int, ...]
+
+
+def settings_of(fmt: Format, rounding: Rounding, policy: dict[str, object]) -> Settings | None:
+    """The settings, None where the format cannot hold what the policy asks."""
+    asked = {v for k, v in policy.items() if k in ("overflow", "infinite_input", "divide_by_zero")}
+    if "nan" in asked and not fmt.has_nan:
+        return None
+    return Settings(fmt, rounding, **policy)  # type: ignore[arg-type]
+
+
+def as_oracle(s: Settings) -> oracle.Settings:
+    return oracle.Settings(
+        s.rounding, s.overflow, s.subnormals, s.tininess, s.nan, s.infinite_input,
+        s.divide_by_zero, s.quiet_nan_raises,
+    )  # fmt: skip
+
+
+def check(operation: str, rows: list[Codes], s: Settings, source: Format | None = None) -> None:
+    """Compare code and flags of every row; random bits are Philox's, drawn by the oracle itself."""
+    fmt = s.format
+    held = source or fmt
+    columns = [from_codes(np.array(c, held.code_dtype), held) for c in zip(*rows, strict=True)]
+    marks = np.zeros(len(rows), np.uint8)
+    kernel = "copy" if operation == "convert" and held == fmt else operation
+    values, _ = apply(kernel, columns, s, element_flags=marks, seed=SEED, number=NUMBER)
+    found = zip(to_codes(values, fmt).tolist(), marks.tolist(), strict=True)
+    reference, digits = as_oracle(s), s.random_most
+    for i, (row, got) in enumerate(zip(rows, found, strict=True)):
+        if s.rounding.stochastic:
+            word = oracle.elementwise_word(SEED, NUMBER, i, digits)
+            reference = replace(reference, word=word)
+        expected = judge(operation, row, s, reference, source)
+        assert got == expected, (
+            f"{operation}{tuple(map(hex, row))} in {fmt} {s.rounding} {reference}: "
+            f"got {got[0]:#x} {got[1]}, expected {expected[0]:#x} {expected[1]}"
+        )
+    again, flags = apply(kernel, columns, s, seed=SEED, number=NUMBER)
+    union = int(np.bitwise_or.reduce(marks, initial=0))
+    assert flags == union, f"sticky flags {flags} of {operation}, of the elements {union}"
+    assert np.array_equal(to_codes(again, fmt), to_codes(values, fmt))
+
+
+def judge(
+    operation: str, row: Codes, s: Settings, reference: oracle.Settings, source: Format | None
+) -> tuple[int, int]:
+    if s.rounding.stochastic:
+        return _judge(operation, row, s, reference, source)
+    return _judge_once(operation, row, s, reference, source)
+
+
+def _judge(
+    operation: str, row: Codes, s: Settings, reference: oracle.Settings, source: Format | None
+) -> tuple[int, int]:
+    if operation == "convert":
+        code, flags = oracle.convert(row[0], source or s.format, s.format, reference)
+    else:
+        code, flags = oracle.operate(operation, row, s.format, reference)
+    return code, int(flags)
+
+
+_judge_once = lru_cache(maxsize=1 << 16)(_judge)
+
+
+def sample(fmt: Format, arity: int, n: int, seed: int = 0) -> list[Codes]:
+    """All operand tuples if they are at most n, else n of them: corners and random codes."""
+    if fmt.n_codes**arity <= n:
+        return list(product(range(fmt.n_codes), repeat=arity))
+    rng = np.random.default_rng((seed, arity, fmt.bits))
+    corner_codes = np.array(corners(fmt), np.uint64)
+    columns = []
+    for _ in range(arity):
+        anywhere = rng.integers(0, fmt.n_codes - 1, n, np.uint64, endpoint=True)
+        chosen = rng.choice(corner_codes, n)
+        columns.append(np.where(rng.random(n) < 0.5, chosen, anywhere).tolist())
+    # Neighbours of the first operand: cancellation, quotients near one.
+    steps, signs = rng.integers(-3, 4, n).tolist(), rng.integers(0, 2, n).tolist()
+    for i in np.flatnonzero(rng.random(n) < 0.2):
+        columns[-1][i] = (columns[0][i] + steps[i]) % fmt.n_codes ^ signs[i] << (fmt.bits - 1)
+    return list(zip(*columns, strict=True))
+
+
+def corners(fmt: Format) -> list[int]:
+    """Zeros, ends, subnormals, one, specials: with their neighbours, of both signs."""
+    hidden, half = 1 << (fmt.precision - 1), 1 << (fmt.bits - 1)
+    centres = [0, 2, hidden // 2, hidden, fmt.bias * hidden, (fmt.bias - 1) * hidden, half - 2]
+    centres += [half - hidden, half - hidden + hidden // 2, (fmt.bias + fmt.precision) * hidden]
+    around = {(c + d) % half for c in centres for d in (-2, -1, 0, 1, 2)}
+    return sorted(around | {half + c for c in around})
+
+
+def cases(formats: list[Format], roundings: list[Rounding]) -> list[object]:
+    found: list[object] = []
+    for fmt in formats:
+        for rounding in roundings:
+            if isinstance(rounding, SR) and (rounding.bits or 1) > fmt.sr_bits_max:
+                continue
+            found.append(pytest.param(fmt, rounding, id=f"{fmt}-{rounding}"))
+    return found
+
+
+@pytest.mark.parametrize(("fmt", "rounding"), cases(SMALL, ROUNDINGS))
+@pytest.mark.parametrize("operation", BINARY)
+def test_pairs_of_small_formats(fmt: Format, rounding: Rounding, operation: str) -> None:
+    rows = sample(fmt, 2, pick(90, 1 << 16, 1 << 16))
+    check(operation, rows, Settings(fmt, rounding))
+
+
+@pytest.mark.parametrize(("fmt", "rounding"), cases(SMALL, ROUNDINGS))
+def test_roots_and_integrals_of_small_formats(fmt: Format, rounding: Rounding) -> None:
+    rows = sample(fmt, 1, 1 << 8)
+    check("sqrt", rows, Settings(fmt, rounding))
+    check("round_to_integral", rows, Settings(fmt, rounding))
+
+
+@pytest.mark.parametrize(("fmt", "rounding"), cases(SMALL, ROUNDINGS))
+def test_fma_of_small_formats(fmt: Format, rounding: Rounding) -> None:
+    check("fma", sample(fmt, 3, pick(90, 100_000, 500_000)), Settings(fmt, rounding))
+
+
+@pytest.mark.parametrize(("fmt", "rounding"), cases(WIDE, pick(FEW, ROUNDINGS, ROUNDINGS)))
+@pytest.mark.parametrize("operation", [*BINARY, "sqrt", "fma", "round_to_integral"])
+def test_corners_of_wide_formats(fmt: Format, rounding: Rounding, operation: str) -> None:
+    arity = {"sqrt": 1, "round_to_integral": 1, "fma": 3}.get(operation, 2)
+    check(operation, sample(fmt, arity, pick(60, 5_000, 50_000)), Settings(fmt, rounding))
+
+
+@pytest.mark.parametrize("precision", [8, 12, 13, 16, 22, 24])
+def test_sums_just_below_twice_the_largest_power(precision: int) -> None:
+    # In binary32, to nearest, those of 13 digits and more are infinite; exactly, they are not.
+    fmt = Format.custom(8, precision)
+    most = (1 << fmt.bits - 1) - (1 << precision - 1) - 1
+    unit = most + 1 - (precision << precision - 1)  # of the largest value's last digit
+    sign = 1 << fmt.bits - 1
+    for rounding in ROUNDINGS:
+        if (getattr(rounding, "bits", None) or 1) <= fmt.sr_bits_max:
+            rows = [(most, unit + d) for d in range(-3, 2)]
+            check("add", rows + [(sign | x, sign | y) for x, y in rows], Settings(fmt, rounding))
+            check("subtract", [(x, sign | y) for x, y in rows], Settings(fmt, rounding))
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+@pytest.mark.parametrize("fmt", [E4M3FN, E5M2, F143, E2M1FN, BINARY16, BFLOAT16], ids=str)
+def test_policies(fmt: Format, policy: dict[str, object]) -> None:
+    for rounding in pick([RNE, SR(3)], ROUNDINGS, ROUNDINGS):
+        s = settings_of(fmt, rounding, policy)
+        if s is None:
+            with pytest.raises(ValueError, match=r"use saturate|has no NaN"):
+                Settings(fmt, rounding, **policy)  # type: ignore[arg-type]
+            return
+        for operation in [*BINARY, "sqrt", "fma", "round_to_integral"]:
+            arity = {"sqrt": 1, "round_to_integral": 1, "fma": 3}.get(operation, 2)
+            check(operation, sample(fmt, arity, pick(50, 2_500, 40_000)), s)
+        # Which operands of a conversion flush_both reads as zero: those of the format itself.
+        source = fmt if s.subnormals == "flush_both" else BINARY64
+        check("convert", sample(source, 1, pick(60, 2_000, 20_000)), s, source)
+
+
+@pytest.mark.parametrize("target", [f for f in [*SMALL, *WIDE] if f.bits < 36], ids=str)
+def test_conversions_between_formats(target: Format) -> None:
+    for rounding in pick([RNE, SR(3)], ROUNDINGS, ROUNDINGS):
+        for source in [E3M2FN, E5M2, F143, BINARY16, BINARY32, BINARY64]:
+            rows = conversions(source, target, pick(50, 2_000, 20_000))
+            check("convert", rows, Settings(target, rounding), source)
+
+
+def conversions(source: Format, target: Format, n: int) -> list[Codes]:
+    """Codes of source at and around the values and midpoints of target, its ends, and anywhere."""
+    if source.n_codes <= n:
+        return sample(source, 1, n)
+    rng = np.random.default_rng(target.bits)
+    codes = np.append(rng.integers(0, target.n_codes, n), corners(target)).tolist()
+    found = []
+    for code in codes:
+        d = oracle.decode(code, target)
+        if d.kind != "finite":
+            continue
+        q = oracle.decode(1, target).magnitude
+        unit = max(q, d.magnitude / (1 << (target.precision - 1)))
+        k = int(rng.integers(0, 4))
+        x = d.magnitude + unit * k / 4
+        at, _ = oracle.round_exact(-x if d.sign else x, source)
+        found.append(((at + int(rng.integers(-1, 2))) % source.n_codes,))
+    rng.shuffle(found)
+    return found[:n] + sample(source, 1, n // 4)

@@ -1,0 +1,46 @@
+"""Fingerprints rediscover the records they do not read (golden: Fasi et al. 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import ipu.machine.units.amp  # noqa: F401  (registers the units of the IPU)
+from fpsim.inspect.fingerprint import fingerprint
+from fpsim.records.rounding import RNE
+from fpsim.records.units import UNITS, find_unit
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_record_is_found_again(name):
+    unit = find_unit(name)
+    found = fingerprint(unit)
+    assert (found.terms, found.order) == (unit.terms, unit.order)
+    assert found.window == unit.window
+    assert found.cut == (unit.cut if unit.window else None)
+    assert found.digits == unit.accumulator.precision
+    assert found.rounding == unit.rounding.name
+    assert found.stored == min(unit.partials.precision, unit.emitted.precision)
+    seen = found.stored < found.digits and unit.calls is not None
+    assert found.channels == (unit.channels if seen else None)
+    assert found.joined == (unit.join is not None)
+    assert found.exact
+    assert found.subnormals
+
+
+@pytest.mark.source("Fasi et al. 2021, commit 9dae3fc")
+def test_the_v100_is_not_monotone_and_its_successors_are():
+    names = ("V100_F16_F32", "A100_F16_F32", "H100_F16_F32")
+    assert [fingerprint(name).monotone for name in names] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [({"window": 30}, "window"), ({"terms": 8}, "terms"), ({"cut": "sticky"}, "cut")],
+)
+def test_a_changed_record_has_another_fingerprint(change, field):
+    unit = find_unit("AMP_F16_F32")
+    assert unit.rounding is RNE
+    changed, usual = fingerprint(replace(unit, **change)), fingerprint(unit)
+    assert getattr(changed, field) == change[field] != getattr(usual, field)

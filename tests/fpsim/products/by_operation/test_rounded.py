@@ -1,0 +1,170 @@
+"""Products rounded after every operation, against the definition on codes (differential, law)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fpsim as fp
+from fpsim.elementwise.codes import to_codes
+from fpsim.judge.oracle import operate, product_word
+from fpsim.judge.oracle.rounding import Settings
+from fpsim.linalg import dot, rounded_matmul
+from fpsim.state.bits import Replay
+from tests.threads import on_threads
+from tests.tiers import pick, reaches
+
+FORMATS = pick((fp.BINARY16, fp.E4M3FN), *[(fp.BINARY16, fp.BFLOAT16, fp.E4M3FN, fp.BINARY32)] * 2)
+ROUNDINGS = pick(
+    (fp.RNE, fp.RTN, fp.SR(13, subnormal_bits=16)),
+    *[(*fp.records.rounding.MODES.values(), fp.SR(8), fp.SR(13, subnormal_bits=16), fp.SR(20))] * 2,
+)
+CHAINS = {"separate": {}, "fused": {"fused": True}, "kahan": {"kahan": True}}
+
+
+class Judge:
+    """One output of a product from its definition."""
+
+    def __init__(self, context, output):
+        self.context, self.output, self.flags = context, output, fp.Flags.NONE
+
+    def do(self, operation, place, *codes):
+        s = self.context.settings
+        word = 0
+        if s.random_most:
+            word = product_word(self.context.seed, 0, self.output, place, s.random_most)
+        settings = Settings(s.rounding, overflow=s.overflow, word=word)
+        code, flags = operate(operation, codes, s.format, settings)
+        self.flags |= flags
+        return code
+
+    def separate(self, a, b):
+        s = self.do("multiply", 0, a[0], b[0])
+        for k in range(1, len(a)):
+            s = self.do("add", 2 * k + 1, s, self.do("multiply", 2 * k, a[k], b[k]))
+        return s
+
+    def fused(self, a, b):
+        s = self.do("multiply", 0, a[0], b[0])
+        for k in range(1, len(a)):
+            s = self.do("fma", k, a[k], b[k], s)
+        return s
+
+    def kahan(self, a, b):
+        s, c = self.do("multiply", 0, a[0], b[0]), 0
+        for k in range(1, len(a)):
+            y = self.do("subtract", 5 * k + 1, self.do("multiply", 5 * k, a[k], b[k]), c)
+            t = self.do("add", 5 * k + 2, s, y)
+            c = self.do("subtract", 5 * k + 4, self.do("subtract", 5 * k + 3, t, s), y)
+            s = t
+        return s
+
+
+def values(fmt, shape, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(shape) * 2.0 ** rng.integers(-6, 4, shape)
+    x[rng.random(shape) < 0.05] = fmt.max
+    return fp.Context(fmt, overflow="saturate").array(x)
+
+
+#: Kahan's sums run in the general kernel, which takes seconds to compile for each mode.
+COMBINED = [
+    (rounding, chain)
+    for rounding in ROUNDINGS
+    for chain in CHAINS
+    if chain == "separate" or rounding is not fp.RTN or reaches("full")
+]
+
+
+@pytest.mark.parametrize(("rounding", "chain"), COMBINED, ids=str)
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+def test_products_are_what_their_definition_says(fmt, rounding, chain):
+    a, b = values(fmt, (5, 6), 1), values(fmt, (6, 19), 2)
+    context = fp.Context(fmt, rounding=rounding, seed=4)
+    got = to_codes(rounded_matmul(a, b, context=context, **CHAINS[chain]).values, fmt)
+    x, y = to_codes(a.values, fmt).tolist(), to_codes(b.values, fmt).T.tolist()
+    flags = fp.Flags.NONE
+    for i in range(5):
+        for j in range(19):
+            judge = Judge(context, i * 19 + j)
+            assert int(got[i, j]) == getattr(judge, chain)(x[i], y[j])
+            flags |= judge.flags
+    assert context.flags == flags
+    assert context.operation == int(rounding.stochastic)
+
+
+@pytest.mark.parametrize("chain", ["separate", "kahan"])
+def test_results_do_not_depend_on_threads(chain):
+    """In the kernels of the processor's own rounding and in the general one."""
+    a, b = values(fp.BINARY16, (70, 9), 1), values(fp.BINARY16, (9, 33), 2)
+
+    def product():
+        context = fp.Context(fp.BINARY16, rounding=fp.SR(10), seed=2)
+        return to_codes(rounded_matmul(a, b, context=context, **CHAINS[chain]).values, fp.BINARY16)
+
+    one, *more = (on_threads(n, product) for n in (1, 2, 3))
+    assert all(np.array_equal(r, one) for r in more)
+
+
+def test_given_bits_go_place_by_place():
+    half = fp.Context(fp.BINARY16)
+    a, b = half.array([[1.0, 1.0]]), half.array([[1.0, 1.0], [2.0**-11, 2.0**-11]])
+    bits = np.zeros((4, 1, 2), int)
+    bits[3, 0, 1] = 1
+    context = fp.Context(fp.BINARY16, rounding=fp.SR(1), bits=Replay([bits]))
+    assert context.matmul(a, b).values.tolist() == [[1.0, 1 + 2.0**-10]]
+
+
+def test_traps_and_counts_see_each_output():
+    context = fp.Context(fp.BINARY16, traps=fp.Flags.OVERFLOW, count=True)
+    a = context.array([[1.0], [300.0]])
+    with pytest.raises(fp.FloatingPointTrap) as caught:
+        a @ a.T
+    assert caught.value.index == (1, 1)
+    context.traps = fp.Flags.NONE
+    a @ a.T
+    assert context.counts["", "matmul"]["OVERFLOW"] == 1
+
+
+def test_numpy_finds_them():
+    half = fp.Context(fp.BINARY16)
+    a = half.array([[1.0, 2.0], [3.0, 4.0]])
+    assert np.matmul(a, a).values.tolist() == (a @ a).values.tolist() == [[7, 10], [15, 22]]
+    assert np.sum(a, axis=0).values.tolist() == a.sum(0).values.tolist() == [4, 6]
+    assert float(np.mean(a)) == float(a.mean()) == 2.5
+    assert float(np.dot(a[0], a[1])) == 11
+    with pytest.raises(TypeError, match=r"np\.concatenate is not offered"):
+        np.concatenate([a, a])
+
+
+def test_empty_and_impossible_products():
+    half = fp.Context(fp.BINARY16)
+    assert rounded_matmul(half.zeros((2, 0)), half.zeros((0, 3))).values.tolist() == [[0] * 3] * 2
+    assert rounded_matmul(half.zeros((0, 2)), half.zeros((2, 3))).shape == (0, 3)
+    assert float(dot(half.zeros(0), half.zeros(0))) == 0
+    with pytest.raises(ValueError, match="give matrices"):
+        rounded_matmul(half.zeros((2, 3)), half.zeros((2, 3)))
+    with pytest.raises(ValueError, match="two equal vectors"):
+        dot(half.zeros(3), half.zeros(4))
+    with pytest.raises(ValueError, match="exclude each other"):
+        rounded_matmul(half.zeros((2, 2)), half.zeros((2, 2)), fused=True, kahan=True)
+    with pytest.raises(TypeError, match="never promotes"):
+        half.matmul(half.zeros((2, 2)), fp.Context(fp.BINARY32).zeros((2, 2)))
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.BINARY32])
+@pytest.mark.parametrize("rounding", [fp.RNE, fp.SR(8)])
+def test_infinities_meet_no_zeros_but_the_operands_own(chain, fmt, rounding):
+    # Panels are filled up with columns of zeros.
+    context = fp.Context(fmt, rounding=rounding)
+    for columns in (1, 3, 17):
+        b = context.array(np.ones((2, columns)))
+        for rows in ([[np.inf, 1.0]], [[np.inf, 1.0], [1.0, 1.0], [2.0, 1.0]]):
+            for count in (False, True):
+                own = context.replace(count=count)
+                made = rounded_matmul(
+                    own.array(rows), own.array(b.values), context=own, **CHAINS[chain]
+                )
+                expected = fp.Flags.INVALID if chain == "kahan" else fp.Flags.NONE
+                assert (own.flags, bool(np.isinf(made.values[0]).all())) == (expected, True)

@@ -1,0 +1,111 @@
+"""Sums by the processor (differential): values and flags of the context's own additions.
+
+Blocks that are longer than the sum make the same additions in the same order, but in the kernel
+that rounds each of them in software.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpsim import BINARY32, Context, Flags
+from fpsim.kernels.guard import HAS_STATUS
+from fpsim.kernels.status import exchange_status
+from fpsim.products import sums
+from fpsim.products.native_sums import outer_sums
+from fpsim.records.flags import FloatingPointTrap
+
+SHAPES = [
+    ((999, 16), (0,)), ((5, 7, 11, 3), (0, 1, 2)), ((5, 7, 11, 19), (1, 2)), ((2, 1, 40, 35), (1,)),
+    ((1, 8), (0,)), ((70, 2), (0,)),
+]  # fmt: skip
+POLICIES = ("keep", "flush_results", "flush_both")
+#: Exponents, and what some elements are instead.
+DATA = {
+    "usual": (range(-30, 30), ()), "exact": (range(2), (1.0, 2.0, -3.0)),
+    "tiny": (range(-149, -120), (0.0, -0.0)), "huge": (range(120, 128), (3.4e38, -3.4e38)),
+    "special": (range(4), (np.inf, -np.inf, np.nan, 0.0)), "zeros": (range(1), (0.0, -0.0)),
+}  # fmt: skip
+
+
+def numbers(shape, kind, seed):
+    rng = np.random.default_rng(seed)
+    exponents, others = DATA[kind]
+    x = rng.standard_normal(shape) * np.ldexp(1.0, rng.choice(exponents, shape))
+    if others:
+        share = 1.0 if kind in ("exact", "zeros") else 0.01
+        x = np.where(rng.random(shape) < share, rng.choice(others, shape), x)
+    with np.errstate(all="ignore"):
+        return np.clip(x, -3.4e38, 3.4e38).astype(np.float32) if kind == "huge" else np.float32(x)
+
+
+def both(x, axes, policy):
+    """Bits, flags and counts of the sum, by the processor and in software."""
+    found = []
+    for order, block in (("sequential", 256), ("blocked", x.size + 1)):
+        for count in (False, True):
+            context = Context(BINARY32, subnormals=policy, count=count)
+            total = sums.sum(context.wrap(x), axes, order, block=block)
+            found.append((total.codes().tolist(), context.flags, total.shape))
+        found[-2:] = [(*found[-2], *found[-1], str(context.counts))]
+    return found
+
+
+@pytest.mark.parametrize(("shape", "axes"), SHAPES)
+@pytest.mark.parametrize("kind", DATA)
+def test_additions_of_the_processor_are_those_of_the_context(shape, axes, kind):
+    for policy in POLICIES:
+        native, software = both(numbers(shape, kind, 1), axes, policy)
+        assert native == software
+
+
+@given(st.integers(0, 2**32), st.sampled_from(sorted(DATA)), st.sampled_from(POLICIES))
+def test_any_few_numbers_sum_as_in_the_context(seed, kind, policy):
+    native, software = both(numbers((4, 17), kind, seed), (0,), policy)
+    assert native == software
+
+
+@pytest.mark.parametrize("layout", ["C", "F", "read-only"])
+def test_the_layout_does_not_matter(layout):
+    x = np.array(numbers((60, 20), "usual", 2), order="F" if layout == "F" else "C")
+    x.flags.writeable = layout != "read-only"
+    expected = [np.add.accumulate(column, dtype=np.float32)[-1] for column in x.T]
+    found, marks = outer_sums(x, (0,))
+    np.testing.assert_array_equal(found, np.float32(expected))
+    assert marks.all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((4, 6), (1,)), ((4, 6), ()), ((4, 5, 6), (0, 2)), ((0, 4), (0,))]
+)
+def test_other_axes_are_left_to_the_context(shape, axes):
+    assert outer_sums(np.ones(shape, np.float32), axes) is None
+
+
+def test_what_could_raise_another_flag_is_left_to_the_context():
+    for column in ([np.inf, 1.0], [np.nan, 1.0], [3e38, 3e38], [1e-39, 1.0], [1.2e-38, -1.1e-38]):
+        assert outer_sums(np.float32([column, [1, 2]]).T, (0,)) is None
+
+
+def test_a_trap_names_the_first_inexact_sum():
+    context = Context(BINARY32, traps=Flags.INEXACT)
+    x = np.ones((3, 4, 16), np.float32)
+    x[2, 1, 5] = 2.0**-40
+    with pytest.raises(FloatingPointTrap, match=r"sum raised INEXACT at \(2, 5\)"):
+        sums.sum(context.wrap(x), 1)
+    assert context.flags == Flags.INEXACT
+
+
+@pytest.mark.skipif(not HAS_STATUS, reason="the processor has no such register")
+def test_a_processor_that_flushes_makes_no_difference():
+    x = numbers((9, 16), "usual", 3)
+    usual = sums.sum(Context(BINARY32).wrap(x), 0).values
+    before = exchange_status(0xFFC0)  # toward zero, subnormal numbers flushed
+    try:
+        found = sums.sum(Context(BINARY32).wrap(x), 0).values
+    finally:
+        exchange_status(before)
+    np.testing.assert_array_equal(found, usual)

@@ -1,0 +1,213 @@
+"""Sums: each order against its definition, bits by place (differential, golden, law)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import fpsim as fp
+from fpsim import linalg
+from fpsim.elementwise.codes import from_codes, to_codes
+from fpsim.judge.oracle import operate, product_word, round_exact
+from fpsim.judge.oracle.rounding import Settings, decode, encode
+from fpsim.state.bits import Replay
+from tests.threads import on_threads
+from tests.tiers import pick
+
+ORDERS = ("sequential", "pairwise", "blocked", "kahan", "exact")
+FORMATS = (fp.BINARY16, fp.BFLOAT16, fp.E4M3FN, fp.BINARY32)
+ROUNDINGS = (fp.RNE, fp.RTN, fp.RTO, fp.SR(8), fp.SR(13, subnormal_bits=16), fp.SR(22))
+LENGTHS = pick((0, 1, 2, 7), (0, 1, 2, 3, 7, 8, 31, 64), (0, 1, 2, 3, 5, 7, 8, 31, 64, 200))
+
+
+class Judge:
+    """The definitions of the orders on codes of one output."""
+
+    def __init__(self, context, output, number):
+        self.fmt, self.context = context.format, context
+        self.output, self.number, self.flags = output, number, fp.Flags.NONE
+        self.bits = context.settings.random_most
+
+    def settings(self, place):
+        word = 0
+        if self.bits:
+            word = product_word(self.context.seed, self.number, self.output, place, self.bits)
+        s = self.context.settings
+        return Settings(s.rounding, overflow=s.overflow, word=word)
+
+    def two(self, operation, x, y, place):
+        code, flags = operate(operation, (x, y), self.fmt, self.settings(place))
+        self.flags |= flags
+        return code
+
+    def sequential(self, codes, first=0):
+        s = codes[0]
+        for j, x in enumerate(codes[1:], 1):
+            s = self.two("add", s, x, first + j - 1)
+        return s
+
+    def blocked(self, codes, block):
+        sums = [self.sequential(codes[i : i + block], i) for i in range(0, len(codes), block)]
+        s = sums[0]
+        for i, x in enumerate(sums[1:], 1):
+            s = self.two("add", s, x, i * block - 1)
+        return s
+
+    def pairwise(self, codes, first=0):
+        n = len(codes)
+        if n == 1:
+            return codes[0]
+        half = 1 << (n - 1).bit_length() - 1
+        left = self.pairwise(codes[:half], first)
+        return self.two("add", left, self.pairwise(codes[half:], first + half), first + half - 1)
+
+    def kahan(self, codes):
+        s, c = codes[0], 0
+        for j, x in enumerate(codes[1:]):
+            y = self.two("subtract", x, c, 4 * j)
+            t = self.two("add", s, y, 4 * j + 1)
+            c = self.two("subtract", self.two("subtract", t, s, 4 * j + 2), y, 4 * j + 3)
+            s = t
+        return s
+
+    def exact(self, codes):
+        total = sum((decode(x, self.fmt).value for x in codes), Fraction(0))
+        s = self.settings(0)
+        code, flags = round_exact(total, self.fmt, s.rounding, word=s.word, overflow=s.overflow)
+        self.flags |= flags
+        return code
+
+    def mean(self, total, n, order):
+        place = {"kahan": 4 * (n - 1), "exact": 1}.get(order, n - 1)
+        x, s = decode(total, self.fmt), self.settings(place)
+        code, flags = round_exact(
+            x.value / n, self.fmt, s.rounding, word=s.word, overflow=s.overflow, sign_of_zero=x.sign
+        )
+        self.flags |= flags
+        return code
+
+
+def values(fmt, shape, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(shape) * 2.0 ** rng.integers(-4, 4, shape)
+    x = np.where(rng.random(shape) < 0.3, x * fmt.smallest_normal, x)
+    return fp.Context(fmt, overflow="saturate").array(x)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("rounding", ROUNDINGS, ids=repr)
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+def test_sums_and_means_are_what_their_order_says(fmt, rounding, order):
+    for n in LENGTHS:
+        x = values(fmt, (3, n), n)
+        context = fp.Context(fmt, rounding=rounding, seed=n + 5)
+        for name in ("sum", "mean"):
+            if name == "mean" and n == 0:
+                continue
+            number = context.operation
+            context.clear_flags()
+            got = getattr(linalg, name)(x, 1, order, context=context, block=3)
+            flags = fp.Flags.NONE
+            for i, row in enumerate(to_codes(x.values, fmt)):
+                judge = Judge(context, i, number)
+                codes = [int(c) for c in row]
+                more = {"blocked": (3,)}.get(order, ())
+                want = getattr(judge, order)(codes, *more) if n else 0
+                if name == "mean":
+                    want = judge.mean(want, n, order)
+                flags |= judge.flags
+                assert int(to_codes(got.values, fmt)[i]) == want, (n, name, i)
+            assert context.flags == flags
+
+
+def test_an_exact_sum_of_zero_is_positive():
+    half = fp.Context(fp.BINARY16)
+    assert not np.signbit(linalg.sum(half.array([1.0, -1.0]), order="exact").values)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_infinities_and_nan_win(order):
+    half = fp.Context(fp.BINARY16)
+    rows = half.array([[1, np.inf, 2], [np.inf, 1, -np.inf], [1, np.nan, 3], [1, 2, 3]])
+    got = linalg.sum(rows, 1, order).values
+    wanted = np.float32([np.nan if order == "kahan" else np.inf, np.nan, np.nan, 6])
+    assert np.array_equal(got, wanted, equal_nan=True)
+    assert fp.Flags.INVALID in half.flags
+
+
+def test_axes_are_those_of_numpy_in_c_order():
+    single = fp.Context(fp.BINARY32)
+    x = single.array(np.random.default_rng(0).integers(-9, 9, (2, 3, 4, 5)))
+    for axis in (None, 0, -1, (1, 3), (3, 1), (0, 1, 2, 3), ()):
+        assert np.array_equal(linalg.sum(x, axis).values, x.values.sum(axis))
+    with pytest.raises(ValueError, match="axis 4"):
+        linalg.sum(x, 4)
+
+
+def test_the_sum_of_nothing_is_zero():
+    half = fp.Context(fp.BINARY16)
+    for order in ORDERS:
+        assert linalg.sum(half.zeros((3, 0)), 1, order).values.tolist() == [0, 0, 0]
+    assert linalg.sum(half.zeros((0, 4)), 1).shape == (0,)
+
+
+@pytest.mark.source("published tables T4 and Kahan 1965")
+def test_ten_thousand_small_numbers():
+    half = fp.Context(fp.BINARY16)
+    x = half.array([1e-4] * 10_000)
+    sums = [float(linalg.sum(x, order=order)) for order in ORDERS]
+    assert (sums[0], sums[3], sums[4]) == (0.25, 1.0, 1.0)
+
+
+def test_results_do_not_depend_on_threads():
+    context = fp.Context(fp.BINARY16, rounding=fp.SR(10), seed=1)
+    x = values(fp.BINARY16, (700, 70), 1)
+    one, *more = (
+        on_threads(n, lambda: linalg.mean(x, 1, context=context.replace(seed=1)).values)
+        for n in (1, 2, 3)
+    )
+    assert all(np.array_equal(r, one) for r in more)
+
+
+def test_given_bits_go_place_by_place():
+    # 1 + 2**-12: one sixteenth of a unit and R decide, SR(1) goes up when the tail's half and R do.
+    x = fp.Context(fp.BINARY16).array([[1, 2.0**-11, 2.0**-11], [1, 2.0**-11, 2.0**-11]])
+    context = fp.Context(fp.BINARY16, rounding=fp.SR(1), bits=Replay([[[0, 1], [0, 0]]]))
+    assert linalg.sum(x, 1, context=context).values.tolist() == [1.0, 1 + 2.0**-10]
+
+
+def test_a_trap_stops_a_sum_at_its_first_guilty_output():
+    half = fp.Context(fp.BINARY16, traps=fp.Flags.OVERFLOW, count=True)
+    x = half.array([[1.0, 2.0], [60000.0, 60000.0]])
+    out = half.zeros(2)
+    with pytest.raises(fp.FloatingPointTrap) as caught:
+        linalg.sum(x, 1, out=out)
+    assert caught.value.index == (1,)
+    assert out.values.tolist() == [0, 0]
+
+
+def test_counts_see_every_output():
+    half = fp.Context(fp.BINARY16, count=True)
+    linalg.sum(half.array([[2048.0, 1.0], [1.0, 1.0]]), 1)
+    assert half.counts.total("INEXACT") == 1
+
+
+def test_choices_that_do_not_exist_are_refused():
+    half = fp.Context(fp.BINARY16)
+    x = half.array([1.0, 2.0])
+    with pytest.raises(ValueError, match="order='tree' is not known"):
+        linalg.sum(x, order="tree")
+    with pytest.raises(ValueError, match="block=0"):
+        linalg.sum(x, order="blocked", block=0)
+    with pytest.raises(TypeError, match="never promotes"):
+        linalg.sum(x, context=fp.Context(fp.BINARY32))
+
+
+def test_codes_survive():
+    """The helper's formats hold what is summed."""
+    for fmt in FORMATS:
+        x = values(fmt, (50,), 3)
+        assert np.array_equal(from_codes(to_codes(x.values, fmt), fmt), x.values)
+        assert encode(0, Fraction(0), fmt) == 0

@@ -1,0 +1,129 @@
+"""Flush-to-zero and rounding modes that somebody else set in the processor (differential).
+
+Every operation gives the same values and flags under them, and puts back what it found. A fresh
+process that is set from the start makes its constants under them too.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fpsim.context import Context
+from fpsim.elementwise import elementary
+from fpsim.elementwise.codes import from_codes
+from fpsim.kernels.guard import HAS_STATUS, USUAL
+from fpsim.kernels.status import exchange_status
+from fpsim.records.formats import BFLOAT16, BINARY32, E5M2, Format
+from fpsim.records.rounding import RTO, SR
+from tests.machine import digest
+
+pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="this processor has no MXCSR")
+
+#: Flush results and operands; toward -inf; toward +inf; toward zero, flushing, every flag up.
+STATES = [0x9FC0, 0x3F80, 0x5F80, 0xFFFF]
+
+
+def numbers(fmt: Format, seed: int) -> np.ndarray:
+    """Subnormals and the smallest normal numbers, of both signs."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 5 << (fmt.precision - 1), 96) | rng.integers(0, 2, 96) << fmt.bits - 1
+    return from_codes(codes, fmt)
+
+
+def results() -> Iterator[tuple[str, str]]:
+    """Name and hash of the values and flags of each operation."""
+    context, short = Context(BINARY32), Context(BFLOAT16, rounding=SR(8), seed=1)
+    x, y = (context.wrap(numbers(BINARY32, seed)) for seed in (1, 2))
+    z = short.wrap(numbers(BFLOAT16, 3))
+    operations = {
+        "add": lambda: x + y,
+        "subtract": lambda: x - y,
+        "multiply": lambda: x * 0.375,
+        "divide": lambda: x / 3.0,
+        "divide small": lambda: x / y,
+        "sqrt": lambda: context.sqrt(abs(x)),
+        "fma": lambda: context.fma(x, 1.5, y),
+        "stochastic": lambda: z * 0.3,
+        "convert": lambda: short.convert(x),
+        "odd": lambda: x.to(Context(BFLOAT16, rounding=RTO)),
+        "to FP8": lambda: (x * 2.0**110).to(E5M2),
+        "remainder": lambda: context.ieee_remainder(x, y),
+        "maximum": lambda: context.maximum(x, y),
+        "sum": lambda: x.sum(),
+        "kahan": lambda: x.sum(order="kahan"),
+        "matmul": lambda: x.reshape(8, 12) @ y.reshape(12, 8),
+        "exp": lambda: elementary.exp(x),
+        "log": lambda: elementary.log(abs(x)),
+    }
+    for name, operation in operations.items():
+        context.clear_flags()
+        short.clear_flags()
+        made = operation()
+        flags = int(context.flags | short.flags | made.context.flags)
+        yield name, digest(made.values, made.codes(), np.array([flags]))
+    yield "less", digest(x < y, x == y, np.array([int(context.flags)]))
+    yield "integers", digest(context.to_integers(x, "int32"), np.array([int(context.flags)]))
+
+
+def under(status: int) -> dict[str, str]:
+    """The results while the register is so set; it must be as set afterwards, flags and all."""
+    found = exchange_status(status)
+    try:
+        made = dict(results())
+    finally:
+        left = exchange_status(found)
+    # numpy lowers the exception flags (the low six bits) around its own arithmetic.
+    assert left & ~0x3F == status & ~0x3F
+    return made
+
+
+@pytest.fixture(scope="module")
+def usual() -> dict[str, str]:
+    return under(USUAL)
+
+
+@pytest.mark.parametrize("status", STATES, ids=hex)
+def test_no_state_of_the_processor_shows(status, usual):
+    assert under(status) == usual
+
+
+def test_a_process_set_from_the_start_gives_the_same(usual):
+    script = "import json, tests.test_processor as t; print(json.dumps(t.under(0xFFC0)))"
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=root, check=True, text=True, capture_output=True
+    )
+    assert json.loads(done.stdout) == usual
+
+
+@pytest.mark.parametrize("status", [*STATES, USUAL], ids=hex)
+def test_a_kernel_leaves_the_register_as_it_was(status):
+    context = Context(BFLOAT16, rounding=SR(8))
+    x = context.wrap(numbers(BFLOAT16, 4))
+    target = x + x
+    context.divide(x, x, out=target)  # compiled here: a compiler computes as well
+    found = exchange_status(status)
+    try:
+        context.add(x, x, out=target)
+        context.divide(x, x, out=target)
+    finally:
+        left = exchange_status(found)
+    assert left == status
+
+
+def test_the_state_would_show_without_care():
+    tiny = np.float32([2.0**-140])
+    found = exchange_status(0x9FC0)
+    try:
+        flushed = tiny + tiny
+    finally:
+        exchange_status(found)
+    assert flushed == 0
+    assert tiny + tiny == np.float32(2.0**-139)

@@ -1,0 +1,58 @@
+"""Adding something touches one place: a format, a unit and a primitive, each from outside."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import fpsim as fp
+from fpsim.linalg import matmul
+from fpsim.records.evidence import Evidence
+from fpsim.records.units import UNITS, MatrixUnit, find_unit, register
+from ipu.learn.tensor import Primitive, gradients
+from ipu.learn.variables import Variable
+from ipu.machine.device import Device
+
+
+def test_a_format_is_one_record() -> None:
+    """An 8-bit format of 6 digits: every code there and back, and arithmetic at once."""
+    small = fp.Format.custom(3, 5, name="e3m4")
+    codes = np.arange(small.n_codes, dtype=small.code_dtype)
+    context = fp.Context(small)
+    values = np.array([fp.decode(int(c), small) for c in codes])
+    assert np.array_equal(
+        context.array(values).codes()[~np.isnan(values)], codes[~np.isnan(values)]
+    )
+    assert float(context.array(1.0) / 3.0) == 0.328125
+
+
+def test_a_unit_is_one_record() -> None:
+    """Two exact products and the accumulator, toward zero: a machine that nobody built."""
+    name = "OURS_F16_F32"
+    register([
+        MatrixUnit(
+            name, "two terms", (fp.BINARY16,), fp.BINARY32, terms=2, window=24, rounding=fp.RTZ,
+            evidence={"window": (Evidence.ASSUMED, "this test")},
+        )
+    ])  # fmt: skip
+    try:
+        half = fp.Context(fp.BINARY16)
+        a, b = half.array([[1.0, 2.0**-12, 1.0]]), half.array([[1.0], [2.0**-13], [2.0**-10]])
+        assert float(matmul(a, b, unit=find_unit(name)).values[0, 0]) == 1 + 2.0**-10
+    finally:
+        del UNITS[name]
+
+
+def test_a_primitive_is_one_entry() -> None:
+    """A square with its derivative, on the tape like any other."""
+    square = Primitive(
+        "square",
+        lambda device, x: (device.multiply(x, x), (x,)),
+        (lambda device, g, saved: device.multiply(g, device.multiply(saved[0], 2.0)),),
+    )
+    device = Device()
+    x = Variable(device.context(fp.BINARY16).array([3.0, -0.5]), device, "x")
+    y = square(x)
+    (slope,) = gradients(y, [x], device.context(fp.BINARY16).array([1.0, 1.0]))
+    assert slope is not None
+    assert y.array.values.tolist() == [9.0, 0.25]
+    assert slope.values.tolist() == [6.0, -1.0]

@@ -1,0 +1,218 @@
+"""The same bits on every machine, with any number of threads and any memory layout (differential).
+
+A second process compiles the kernels for a plain x86-64-v2 processor: no AVX, no fused
+multiply-add, no half-precision converts. Importing compiles nothing and leaves MXCSR alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from llvmlite import binding, ir
+
+from fpsim.elementwise.apply import apply
+from fpsim.kernels.compiling import cache_folder
+from fpsim.records.formats import BINARY16, BINARY32
+from fpsim.records.rounding import RNE, SR
+from fpsim.records.settings import Settings
+from fpsim.state.bits import Philox
+from fpsim.state.threads import get_threads, set_threads
+from tests import machine
+from tests.tiers import reaches
+
+ROOT = Path(__file__).parents[2]
+PLAIN = "x86-64-v2"
+FEATURES = "+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16"
+X86 = platform.machine() in ("x86_64", "AMD64")
+
+#: A symbol that calls a platform's fused multiply-add, as compilers leave it in an object file.
+CALLS_FMA = re.compile(rb"\0(?:fmaf?|__fma\w*)\0")
+
+
+def python(*arguments: str, **environment: str) -> str:
+    """Output of a fresh interpreter in the project's folder."""
+    usual = {**os.environ, "PYTHONPATH": str(ROOT)}
+    usual.pop("NUMBA_CACHE_DIR", None)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=usual | environment, text=True,
+        capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Processors --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def plain() -> tuple[dict[str, str], Path]:
+    """Hashes from a plain processor, and the folder of its compiled kernels (kept between runs)."""
+    folder = cache_folder().parent / PLAIN
+    out = python(
+        "-m", "tests.machine", *(["full"] if reaches("full") else []),
+        NUMBA_CPU_NAME=PLAIN, NUMBA_CPU_FEATURES=FEATURES, FPSIM_CACHE_DIR=str(folder),
+    )  # fmt: skip
+    processor, features, hashes = json.loads(out)
+    assert (processor, features) == (PLAIN, FEATURES)
+    return hashes, folder / "fpsim" / cache_folder().name
+
+
+@pytest.mark.skipif(not X86, reason="this machine is no x86-64")
+def test_a_plain_processor_gives_the_same_values_and_flags(plain):
+    chosen = reaches("full")
+    here = machine.everything_here(chosen)
+    assert len(here) >= 15
+    assert plain[0] == here
+
+
+@pytest.mark.skipif(not X86, reason="this machine is no x86-64")
+def test_no_kernel_calls_the_platforms_fused_multiply_add(plain):
+    compiled = list(plain[1].rglob("*.nbc"))
+    assert len(compiled) >= 10
+    assert [path.name for path in compiled if CALLS_FMA.search(path.read_bytes())] == []
+
+
+@pytest.mark.skipif(not X86, reason="this machine is no x86-64")
+def test_such_a_call_would_be_seen():
+    double = ir.DoubleType()
+    module = ir.Module(name="fused")
+    module.triple = binding.get_default_triple()
+    ternary = ir.FunctionType(double, [double] * 3)
+    fused = ir.Function(module, ternary, "user")
+    intrinsic = module.declare_intrinsic("llvm.fma", [double], ternary)
+    builder = ir.IRBuilder(fused.append_basic_block())
+    builder.ret(builder.call(intrinsic, fused.args))
+    parsed = binding.parse_assembly(str(module))
+    target = binding.Target.from_triple(module.triple)
+    for cpu, features, calls in ((PLAIN, FEATURES, True), ("x86-64-v3", "+fma", False)):
+        code = target.create_target_machine(cpu=cpu, features=features).emit_object(parsed)
+        assert bool(CALLS_FMA.search(code)) == calls
+
+
+# Threads and memory ------------------------------------------------------------------------------
+
+CALLS = [
+    ("convert", BINARY16, SR(13)), ("convert", BINARY16, RNE), ("add", BINARY16, SR(13)),
+    ("subtract", BINARY32, SR()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operation", "fmt", "rounding"), CALLS)
+def test_threads_do_not_show(operation, fmt, rounding):
+    # Long enough that every kernel is shared out, and no multiple of anything.
+    operands = [np.resize(x, 2_100_001) for x in machine.inputs(operation, fmt)]
+    settings, before, found = Settings(fmt, rounding), get_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            set_threads(threads)
+            out, flags = apply(operation, operands, settings, seed=9, number=1)
+            found.append((machine.digest(out), flags))
+    finally:
+        set_threads(before)
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(("operation", "fmt", "rounding"), CALLS)
+def test_memory_layout_does_not_show(operation, fmt, rounding):
+    operands = [x[:39_999].reshape(3, 13_333) for x in machine.inputs(operation, fmt)]
+    settings, marks = Settings(fmt, rounding), np.zeros((3, 13_333), np.uint8)
+    out, flags = apply(operation, operands, settings, seed=9, element_flags=marks)
+    for strange in (spread_out, transposed, read_only):
+        room, others = np.zeros((3, 13_333), np.uint8), [strange(x) for x in operands]
+        got, raised = apply(operation, others, settings, seed=9, element_flags=room)
+        assert raised == flags
+        assert machine.digest(got, room) == machine.digest(out, marks)
+        target = spread_out(np.zeros_like(out))
+        apply(operation, others, settings, seed=9, out=target)
+        assert machine.digest(target) == machine.digest(out)
+
+
+def spread_out(x: np.ndarray) -> np.ndarray:
+    """Every second element of a longer array."""
+    wide = np.zeros((x.shape[0], 2 * x.shape[1]), x.dtype)
+    wide[:, ::2] = x
+    return wide[:, ::2]
+
+
+def transposed(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x.T).T
+
+
+def read_only(x: np.ndarray) -> np.ndarray:
+    other = x.copy()
+    other.flags.writeable = False
+    return other
+
+
+def test_short_arrays_begin_like_long_ones():
+    (x,), settings = machine.inputs("convert", BINARY16), Settings(BINARY16, SR(13))
+    whole, _ = apply("convert", (x[:5000],), settings, seed=4)
+    for n in (1, 2, 15, 16, 17, 127, 129, 1023, 1025, 4099):
+        part, _ = apply("convert", (x[:n],), settings, seed=4)
+        assert machine.digest(part) == machine.digest(whole[:n])
+
+
+# The compilation cache ---------------------------------------------------------------------------
+
+SPAWN = """
+import fpsim
+print(fpsim.Philox(42).spawn(0).seed, fpsim.kernels.compiling.cache_folder().name)
+"""
+
+
+def test_an_edited_callee_is_compiled_anew(tmp_path):
+    # The compiled function stands in random.py, its callee in philox.py.
+    shutil.copytree(
+        ROOT / "fpsim", tmp_path / "fpsim", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    places = {"PYTHONPATH": str(tmp_path), "FPSIM_CACHE_DIR": str(tmp_path / "cache")}
+    first = python("-P", "-c", SPAWN, **places).split()
+    assert int(first[0]) == Philox(42).spawn(0).seed
+    callee = tmp_path / "fpsim" / "kernels" / "philox.py"
+    text = callee.read_text()
+    assert "0x9E3779B9" in text
+    callee.write_text(text.replace("0x9E3779B9", "0x9E3779B8"))
+    second = python("-P", "-c", SPAWN, **places).split()
+    assert first[0] != second[0]
+    assert first[1] != second[1]
+    assert {p.name for p in (tmp_path / "cache" / "fpsim").iterdir()} == {first[1], second[1]}
+
+
+IMPORT_EVERYTHING = """
+import ctypes, importlib, mmap, pkgutil, platform
+from numba.core import event
+
+def mxcsr():
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return 0
+    page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    page.write(bytes.fromhex("0fae1fc3"))  # stmxcsr [rdi]; ret
+    word = ctypes.c_uint32()
+    code = ctypes.c_char.from_buffer(page)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(ctypes.addressof(code))(ctypes.addressof(word))
+    return word.value & ~0x3F  # without the sticky flags
+
+before = mxcsr()
+with event.install_recorder("numba:compile") as compilations:
+    import fpsim
+    for module in pkgutil.walk_packages(fpsim.__path__, "fpsim."):
+        importlib.import_module(module.name)
+imported, compiled = mxcsr(), len(compilations.buffer)
+with event.install_recorder("numba:compile") as compilations:
+    fpsim.Philox(1).spawn(0)
+print(before == imported == mxcsr(), compiled, len(compilations.buffer) > 0)
+"""
+
+
+def test_importing_compiles_nothing_and_leaves_the_processor_alone(tmp_path):
+    said = python("-c", IMPORT_EVERYTHING, FPSIM_CACHE_DIR=str(tmp_path))
+    assert said.split() == ["True", "0", "True"]
