@@ -9,19 +9,18 @@ Source    NumPy enhancement proposals 13 (__array_ufunc__) and 18 (__array_funct
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.elementwise import codes
 from fpsim.records.formats import Format
+from fpsim.records.settings import Settings
+from fpsim.records.types import Axis, Carrier
 
-if TYPE_CHECKING:
-    from fpsim.context import Context
-
-__all__ = ["Array"]
+__all__ = ["Array", "Computes"]
 
 #: numpy's functions and the context's methods that they are.
 _UFUNCS: dict[np.ufunc, str] = {
@@ -43,6 +42,26 @@ _FUNCTIONS: dict[Callable[..., Any], tuple[str, tuple[str, ...], set[str]]] = {
 _QUESTIONS = (np.isnan, np.isfinite, np.isinf, np.signbit)
 
 
+class Computes(Protocol):
+    """What an Array asks of the context that computes with it."""
+
+    settings: Settings
+
+    def in_format(self, fmt: Format) -> Any: ...
+    def carriers(self, operands: Sequence[Any]) -> list[Carrier]: ...
+    def convert(self, x: Any, out: Any = None) -> Array: ...
+    def add(self, x: Any, y: Any, out: Any = None) -> Array: ...
+    def subtract(self, x: Any, y: Any, out: Any = None) -> Array: ...
+    def multiply(self, x: Any, y: Any, out: Any = None) -> Array: ...
+    def divide(self, x: Any, y: Any, out: Any = None) -> Array: ...
+    def negative(self, x: Any, out: Any = None) -> Array: ...
+    def absolute(self, x: Any, out: Any = None) -> Array: ...
+    def matmul(self, a: Any, b: Any) -> Array: ...
+    def sum(self, x: Any, axis: Axis = None, order: str = "sequential") -> Array: ...
+    def mean(self, x: Any, axis: Axis = None, order: str = "sequential") -> Array: ...
+    def compare(self, name: str, x: Any, y: Any) -> NDArray[np.bool_]: ...
+
+
 class Array:
     """Values of a format, computed with in a context.
 
@@ -56,9 +75,9 @@ class Array:
     #: Ahead of ndarray, so that ndarray + Array is refused here, with our sentence.
     __array_priority__ = 1000.0
 
-    def __init__(self, values: NDArray[Any], context: Context) -> None:
+    def __init__(self, values: NDArray[Any], context: Computes) -> None:
         self.values = values
-        self.context = context
+        self.context: Computes = context
 
     # Faces ----------------------------------------------------------------------------------
 
@@ -88,7 +107,7 @@ class Array:
         """Bytes of the packed storage."""
         return self.size * self.dtype.itemsize
 
-    def to(self, target: Format | Context) -> Array:
+    def to(self, target: Format | Computes) -> Array:
         """Converted to another format (by this context's other choices) or context.
 
         Rounding  a format: an operation of this context, whose flags, counts and random bits the
@@ -268,7 +287,7 @@ class Array:
         return chosen.get("out", result)
 
 
-def _context_of(values: Iterable[Any]) -> Context:
+def _context_of(values: Iterable[Any]) -> Any:
     """Of the first Array; numpy asks only where there is one."""
     return next(x for x in values if isinstance(x, Array)).context
 

@@ -12,40 +12,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fpsim.array import Array
 from fpsim.elementwise import codes
-from fpsim.elementwise.apply import Carrier, apply, check_out, common_shape, fold
-from fpsim.elementwise.inputs import Scalar, decimal, scalar
-from fpsim.operations import Compute, Operand, Operations, Out
-from fpsim.records.flags import Flags, FloatingPointTrap, as_integer
+from fpsim.elementwise.inputs import decimal
+from fpsim.operations import Operations
+from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY64, Format
 from fpsim.records.rounding import RNE, Rounding, find_rounding
 from fpsim.records.settings import Settings
+from fpsim.records.types import Carrier
 from fpsim.reductions import Reductions
 from fpsim.state.bits import BitSource, Philox
-from fpsim.state.counts import Counts
 
-__all__ = ["Clock", "Context"]
-
-
-class Clock:
-    """Number of the next stochastic operation; the contexts of one machine share a clock."""
-
-    __slots__ = ("operation",)
-
-    def __init__(self) -> None:
-        self.operation = 0
-
-
-class _Status:
-    """Flags that are up; a context and those `in_format` makes from it share them."""
-
-    __slots__ = ("flags",)
-
-    def __init__(self) -> None:
-        self.flags = 0
+__all__ = ["Context"]
 
 
 class Context(Operations, Reductions):
@@ -84,66 +65,11 @@ class Context(Operations, Reductions):
         bits: BitSource | None = None,
         count: bool = False,
     ) -> None:
-        self.settings = Settings(
+        settings = Settings(
             format, find_rounding(rounding), overflow, subnormals, tininess, nan, infinite_input,
             divide_by_zero, quiet_nan_raises,
         )  # fmt: skip
-        if self.settings.native and (traps or count):
-            raise ValueError(
-                "format=binary64 computes natively and raises no flags; leave traps and count off"
-            )
-        self.source: BitSource = Philox(seed) if bits is None else bits
-        # Plain integers inside: an operation on sixteen elements takes less time than one on enums.
-        self._traps, self._status = as_integer("traps", traps), _Status()
-        self.counts: Counts | None = Counts() if count else None
-        self.clock = Clock()
-        self._constants: dict[tuple[type, Scalar | str], Array] = {}
-
-    # What it is -----------------------------------------------------------------------------
-
-    @property
-    def format(self) -> Format:
-        return self.settings.format
-
-    @property
-    def rounding(self) -> Rounding:
-        return self.settings.rounding
-
-    @property
-    def flags(self) -> Flags:
-        """Flags raised since they were last lowered; assign to set or lower them."""
-        return Flags(self._status.flags)
-
-    @flags.setter
-    def flags(self, flags: Flags) -> None:
-        self._status.flags = as_integer("flags", flags)
-
-    def clear_flags(self) -> None:
-        """Lower every flag."""
-        self._status.flags = 0
-
-    @property
-    def traps(self) -> Flags:
-        """Flags that stop an operation; assign to arm or disarm them."""
-        return Flags(self._traps)
-
-    @traps.setter
-    def traps(self, traps: Flags) -> None:
-        self._traps = as_integer("traps", traps)
-
-    @property
-    def operation(self) -> int:
-        """Number of the next stochastic operation."""
-        return self.clock.operation
-
-    @operation.setter
-    def operation(self, number: int) -> None:
-        self.clock.operation = number
-
-    @property
-    def seed(self) -> int | None:
-        """Key of the Philox bits; None with another source."""
-        return self.source.seed if isinstance(self.source, Philox) else None
+        super().__init__(settings, Philox(seed) if bits is None else bits, traps, count=count)
 
     def __repr__(self) -> str:
         usual = Settings(self.format).choices()
@@ -183,7 +109,7 @@ class Context(Operations, Reductions):
         if fmt == BINARY64:
             return Context(BINARY64)
         other = self.replace(format=fmt)
-        other._status, other.counts, other.clock = self._status, self.counts, self.clock
+        other.share(self)
         return other
 
     def spawn(self, k: int) -> Context:
@@ -227,144 +153,3 @@ class Context(Operations, Reductions):
         if not codes.is_held(array, self.format).all():
             raise ValueError(f"values are not all in {self.format.name}; round them with ctx.array")
         return Array(array, self)
-
-    def constant(self, value: Scalar) -> Array:
-        """A Python number in this format, to nearest even: no flags, no random bits."""
-        # 0.0 and -0.0 are equal, their texts are not; a NaN is not even equal to itself.
-        key = (type(value), value if value and value == value else repr(value))
-        made = self._constants.get(key)
-        if made is None:
-            settings = self.settings.replace(rounding=RNE)
-            carrier, _ = apply("convert", (scalar(value, settings.native),), settings, track=False)
-            made = Array(carrier, self)
-            if len(self._constants) < 256:
-                self._constants[key] = made
-        return made
-
-    # What operations need (see Operations) ---------------------------------------------------
-
-    def carriers(self, operands: Sequence[Operand]) -> list[Carrier]:
-        found = []
-        fmt = self.settings.format
-        for value in operands:
-            if isinstance(value, Array):
-                other = value.context.settings.format
-                if other is not fmt and other != fmt:
-                    raise TypeError(_mixed(operands, fmt))
-                found.append(value.values)
-            elif isinstance(value, (bool, int, float)):
-                found.append(self.constant(value).values)
-            else:
-                raise TypeError(
-                    f"{type(value).__name__} is not an Array of {fmt.name}; "
-                    "convert with ctx.array(y)"
-                )
-        return found
-
-    def draw(self, shape: tuple[int, ...], settings: Settings) -> dict[str, Any]:
-        if not settings.rounding.stochastic:
-            return {}
-        number = self.clock.operation
-        if isinstance(self.source, Philox):
-            return {"seed": self.source.seed, "number": number}
-        return {"random": self.source.draw(number, shape, settings.random_most)}
-
-    def advance(self, settings: Settings) -> None:
-        if settings.rounding.stochastic:
-            self.source.advance()
-            self.clock.operation += 1
-
-    def rounded(
-        self,
-        name: str,
-        carriers: list[Carrier],
-        out: Out = None,
-        *,
-        wide: Carrier | None = None,
-        found: NDArray[np.uint8] | None = None,
-    ) -> Array:
-        settings = self.settings
-        kernel, given = (name, carriers) if wide is None else ("convert", [wide])
-        bits = {}
-        if settings.rounding.stochastic:
-            bits = self.draw(common_shape(given), settings)
-
-        def compute(target: Carrier | None, marks: NDArray[np.uint8] | None) -> tuple[Carrier, int]:
-            values, flags = apply(kernel, given, settings, out=target, element_flags=marks, **bits)
-            if found is not None:
-                flags |= fold(found if marks is None else marks | found, marks)
-            return values, flags
-
-        result = self.publish(name, carriers, compute, out)
-        self.advance(settings)
-        return result
-
-    def publish(
-        self, name: str, operands: list[Carrier], compute: Compute, out: Out = None
-    ) -> Array:
-        target: Carrier | None = None if isinstance(out, Array) else out
-        if isinstance(out, Array):
-            if out.format != self.format:
-                raise TypeError(
-                    f"out is {out.format.name}, this context computes {self.format.name}"
-                )
-            target = out.values
-        if self._traps or self.counts is not None:
-            values, flags = self._watched(name, operands, compute, target)
-        else:
-            values, flags = compute(target, None)
-        self._status.flags |= flags
-        return out if isinstance(out, Array) else Array(values, self)
-
-    def raise_flags(
-        self,
-        name: str,
-        marks: NDArray[np.uint8],
-        operands: list[Carrier],
-        values: Carrier | None = None,
-    ) -> None:
-        if self.settings.native:
-            return
-        flags = fold(marks)
-        self._status.flags |= flags
-        if flags & self._traps:
-            raise self._trap(name, flags, marks, operands)
-        if self.counts is not None:
-            self.counts.add(name, values, marks, self.format)
-
-    def _watched(
-        self, name: str, operands: list[Carrier], compute: Compute, target: Any
-    ) -> tuple[Carrier, int]:
-        """With traps or counts: every element's flags, scratch memory, then publication."""
-        shape = np.broadcast_shapes(*(o.shape for o in operands))
-        if target is not None:
-            check_out(target, shape, self.format.carrier, operands)
-        marks = np.zeros(shape, np.uint8)
-        values, _ = compute(None, marks)
-        self.raise_flags(name, marks, operands, values)
-        if target is not None:
-            target[...] = values
-            values = target
-        return values, fold(marks)
-
-    def _trap(
-        self, name: str, flags: int, marks: NDArray[np.uint8], operands: list[Carrier]
-    ) -> FloatingPointTrap:
-        guilty = (marks & self._traps) != 0
-        index = tuple(int(i) for i in np.unravel_index(int(np.argmax(guilty)), marks.shape))
-        values = [float(np.broadcast_to(o, marks.shape)[index]) for o in operands]
-        return FloatingPointTrap(name, Flags(flags), index, values, self.dump())
-
-    def dump(self) -> str:
-        """The state that a trap shows."""
-        return f"flags {'|'.join(self.flags.names)}; traps {'|'.join(self.traps.names)}"
-
-
-def _mixed(operands: Sequence[Any], fmt: Format) -> str:
-    names = "xyz"
-    arrays = [(n, o.format) for n, o in zip(names, operands, strict=False) if isinstance(o, Array)]
-    other = next((n, f) for n, f in arrays if f != fmt)
-    first = next(((n, f) for n, f in arrays if f == fmt), ("the context", fmt))
-    pair = sorted((first, other)) if first[0] in names else [first, other]
-    said = " and ".join(f"{n} is {f.name}" for n, f in pair)
-    return f"{said}; fpsim never promotes. Convert one: {other[0]}.to({fmt.name.upper()})."

@@ -1,80 +1,32 @@
 """The operations of a Context, by the names numpy gives them.
 
 Each is exact first and rounded once, in the context's format by its rounding and policies; each
-takes `out=` and raises flags as IEEE 754 says. `Context` inherits them; what they share (operands,
-publication, traps) is its business.
+takes `out=` and raises flags as IEEE 754 says.
 
-Source    IEEE 754-2019 §5; docs/semantics.md §3.
+Source    IEEE 754-2019 §5 and §9.2; docs/semantics.md §3.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fpsim.array import Array
-from fpsim.elementwise import compare, integers
-from fpsim.elementwise.apply import Carrier, apply, as_read, fold, into
-from fpsim.elementwise.inputs import Scalar, floats
+from fpsim.elementwise import compare, elementary, integers
+from fpsim.elementwise.apply import apply, as_read
+from fpsim.elementwise.inputs import floats
 from fpsim.elementwise.remainder import remainder
-from fpsim.records.settings import Settings
+from fpsim.operands import ContextOperands, Operand, Out
+from fpsim.state.draws import draw
+from fpsim.state.publish import broadcast_operands, fold, publish
 
-__all__ = ["Compute", "Operand", "Operations", "Out"]
-
-Operand = Array | Scalar
-Out = Array | Carrier | None
-#: Computes a result into `out` (or new memory), and the flags of each element if asked.
-Compute = Callable[[Carrier | None, NDArray[np.uint8] | None], tuple[Any, int]]
+__all__ = ["Operations"]
 
 
-class Operations(ABC):
-    """Public operations; the abstract methods say what a context does for them."""
-
-    settings: Settings
-
-    @abstractmethod
-    def carriers(self, operands: Sequence[Operand]) -> list[Carrier]:
-        """Carriers of operands, after the checks that nothing is promoted."""
-
-    @abstractmethod
-    def draw(self, shape: tuple[int, ...], settings: Settings) -> dict[str, Any]:
-        """Random bits of the next operation, as `apply` takes them; asking twice is harmless."""
-
-    @abstractmethod
-    def advance(self, settings: Settings) -> None:
-        """The operation is published: a stochastic one has used its bits."""
-
-    @abstractmethod
-    def rounded(
-        self,
-        name: str,
-        carriers: list[Carrier],
-        out: Out = None,
-        *,
-        wide: Carrier | None = None,
-        found: NDArray[np.uint8] | None = None,
-    ) -> Array:
-        """One rounding per element, with the context's random bits where it is stochastic."""
-
-    @abstractmethod
-    def publish(
-        self, name: str, operands: list[Carrier], compute: Compute, out: Out = None
-    ) -> Array:
-        """Run a computation, fold its flags, and let the result be seen unless a trap fires."""
-
-    @abstractmethod
-    def raise_flags(
-        self,
-        name: str,
-        marks: NDArray[np.uint8],
-        operands: list[Carrier],
-        values: Carrier | None = None,
-    ) -> None:
-        """Fold and count the flags of a result; raises where a trap is armed."""
+class Operations(ContextOperands):
+    """Elementwise operations that a Context inherits."""
 
     def add(self, x: Operand, y: Operand, out: Out = None) -> Array:
         """x + y, rounded once.
@@ -168,16 +120,8 @@ class Operations(ABC):
 
     def _remainder(self, name: str, x: Operand, y: Operand, out: Out) -> Array:
         a, b = self.carriers((x, y))
-
-        def compute(target: Carrier | None, marks: NDArray[np.uint8] | None) -> tuple[Carrier, int]:
-            nearest = name == "ieee_remainder"
-            return into(
-                target,
-                *remainder(a, b, self.settings, nearest=nearest, element_flags=marks),
-                (a, b),
-            )
-
-        return self.publish(name, [a, b], compute, out)
+        values, flags = remainder(a, b, self.settings, nearest=name == "ieee_remainder")
+        return self.exact(name, [a, b], values, flags, out)
 
     def negative(self, x: Operand, out: Out = None) -> Array:
         """-x: the sign bit flipped, no flags."""
@@ -189,11 +133,8 @@ class Operations(ABC):
 
     def _sign(self, name: str, x: Operand, out: Out) -> Array:
         (a,) = self.carriers((x,))
-
-        def compute(target: Carrier | None, marks: NDArray[np.uint8] | None) -> tuple[Carrier, int]:
-            return into(target, compare.with_sign(name, a, self.settings), 0, (a,))
-
-        return self.publish(name, [a], compute, out)
+        values = compare.with_sign(name, a, self.settings)
+        return self.exact(name, [a], values, np.zeros(a.shape, np.uint8), out)
 
     def maximum(self, x: Operand, y: Operand, out: Out = None) -> Array:
         """The larger; a NaN wins, -0 < +0 (IEEE 754-2019 §9.6 maximum)."""
@@ -213,12 +154,8 @@ class Operations(ABC):
 
     def _extreme(self, name: str, x: Operand, y: Operand, out: Out) -> Array:
         a, b = self.carriers((x, y))
-
-        def compute(target: Carrier | None, marks: NDArray[np.uint8] | None) -> tuple[Carrier, int]:
-            values, loud = compare.extreme(name, a, b, self.settings)
-            return into(target, values, fold(loud, marks), (a, b))
-
-        return self.publish(name, [a, b], compute, out)
+        values, flags = compare.extreme(name, a, b, self.settings)
+        return self.exact(name, [a, b], values, flags, out)
 
     def compare(
         self, name: str, x: Operand, y: Operand, signalling: bool | None = None
@@ -231,8 +168,11 @@ class Operations(ABC):
         a, b = self.carriers((x, y))
         if signalling is None:
             signalling = compare.SIGNALLING[name]
-        truth, marks = compare.compare(name, a, b, self.settings, signalling)
-        self.raise_flags(name, marks, [a, b])
+        truth, flags = compare.compare(name, a, b, self.settings, signalling)
+        publish(
+            self, name, truth, fold(flags), flags if self.watched else None,
+            broadcast_operands([a, b], truth.shape), in_format=False,
+        )  # fmt: skip
         return truth
 
     def equal(self, x: Operand, y: Operand, signalling: bool = False) -> NDArray[np.bool_]:
@@ -273,9 +213,64 @@ class Operations(ABC):
         kind = integers.integer_type(dtype)
         a = as_read(self.carriers((x,))[0], self.settings)
         settings = self.settings.with_format(integers.whole_format(self.settings.format))
-        bits = self.draw(a.shape, settings)
-        whole, _ = apply("round_to_integral", (a,), settings, track=False, **bits)
-        result, marks = integers.to_integers(a, whole, kind)
-        self.raise_flags("to_integers", marks, [a])
-        self.advance(settings)
+        bits = draw(self, a.shape, settings)
+        rounded, _ = apply(
+            "round_to_integral", (a,), settings, track=False, seed=bits.seed, number=bits.number,
+            random=bits.words,
+        )  # fmt: skip
+        result, flags = integers.to_integers(a, rounded, kind)
+        publish(
+            self, "to_integers", result, fold(flags), flags if self.watched else None,
+            broadcast_operands([a], a.shape), advances=settings.rounding.stochastic,
+            in_format=False,
+        )  # fmt: skip
         return result
+
+    def exp(self, x: Operand, out: Out = None) -> Array:
+        """e**x, rounded once; exp(0) = 1 is exact.
+
+        >>> import fpsim as fp
+        >>> single = fp.Context(fp.BINARY32)
+        >>> single.exp(single.array([0.0, 1.0]))
+        Array([1.        , 2.71828175], binary32)
+        """
+        return self._elementary("exp", x, out)
+
+    def log(self, x: Operand, out: Out = None) -> Array:
+        """The natural logarithm, rounded once; log(1) = 0 is exact, log(0) a pole.
+
+        Flags     DIVBYZERO for a zero, INVALID for x < 0; the rest from the rounding.
+        """
+        return self._elementary("log", x, out)
+
+    def tanh(self, x: Operand, out: Out = None) -> Array:
+        """The hyperbolic tangent, rounded once; tanh(±0) = ±0."""
+        return self._elementary("tanh", x, out)
+
+    def sigmoid(self, x: Operand, out: Out = None) -> Array:
+        """1 / (1 + e**-x), rounded once; sigmoid(0) = 1/2 is exact.
+
+        >>> import fpsim as fp
+        >>> half = fp.Context(fp.BINARY16)
+        >>> half.sigmoid(half.array([0.0, 1.0]))
+        Array([0.5       , 0.73095703], binary16)
+        """
+        return self._elementary("sigmoid", x, out)
+
+    def rsqrt(self, x: Operand, out: Out = None) -> Array:
+        """1 / sqrt(x), rounded once; a pole at ±0, whose sign the value has.
+
+        Flags     DIVBYZERO for a zero, INVALID for x < 0; the rest from the rounding.
+        """
+        return self._elementary("rsqrt", x, out)
+
+    def erf(self, x: Operand, out: Out = None) -> Array:
+        """2/sqrt(pi) times the integral of e**(-t*t) from 0 to x, rounded once; erf(±0) = ±0."""
+        return self._elementary("erf", x, out)
+
+    def _elementary(self, name: str, x: Operand, out: Out) -> Array:
+        if self.settings.native:
+            raise TypeError(
+                f"{name} is not offered in binary64, the native reference; use a narrower format"
+            )
+        return self.rounded(name, self.carriers((x,)), out, elementary.evaluate)

@@ -5,21 +5,18 @@ Source    docs/semantics.md §4 and §5.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
-
-from fpsim import linalg
+from fpsim import rounded_products
 from fpsim.array import Array
-from fpsim.products.sums import Axis
+from fpsim.operands import ContextOperands, Out
+from fpsim.records.formats import Format
+from fpsim.records.types import Axis
 from fpsim.records.units import MatrixUnit
-from fpsim.state.publish import Out
-
-if TYPE_CHECKING:
-    from fpsim.context import Context
+from fpsim.unit_products import matmul
 
 __all__ = ["Reductions"]
 
 
-class Reductions:
+class Reductions(ContextOperands):
     """What a Context inherits to reduce arrays; each takes `out=`, but for `dot`."""
 
     def sum(
@@ -33,28 +30,41 @@ class Reductions:
         >>> half.sum(half.array([2048.0, 1.0, 1.0])).values.tolist()
         2048.0
         """
-        context = cast("Context", self)
-        return linalg.sum(x, axis, order, context=context, block=block, out=out)
+        return rounded_products.sum(x, axis, order, context=self, block=block, out=out)
 
     def mean(
         self, x: Array, axis: Axis = None, order: str = "sequential", *, block: int = 256,
         out: Out = None,
     ) -> Array:  # fmt: skip
         """Sum over axes, then one division; see `fpsim.linalg.mean`."""
-        context = cast("Context", self)
-        return linalg.mean(x, axis, order, context=context, block=block, out=out)
+        return rounded_products.mean(x, axis, order, context=self, block=block, out=out)
 
     def dot(self, x: Array, y: Array, *, fused: bool = False, kahan: bool = False) -> Array:
         """Inner product of two vectors, every operation rounded; see `fpsim.linalg.dot`."""
-        return linalg.dot(x, y, context=cast("Context", self), fused=fused, kahan=kahan)
+        return rounded_products.dot(x, y, context=self, fused=fused, kahan=kahan)
 
     def matmul(
-        self, a: Array, b: Array, unit: str | MatrixUnit | None = None, *, out: Out = None,
-        **choices: Any,
-    ) -> Array:  # fmt: skip
+        self,
+        a: Array,
+        b: Array,
+        unit: str | MatrixUnit | None = None,
+        *,
+        fused: bool = False,
+        kahan: bool = False,
+        partials: Format | None = None,
+        accumulator: Array | None = None,
+        scale: int = 0,
+        subnormals: str | None = None,
+        stochastic_stores: bool = True,
+        out: Out = None,
+    ) -> Array:
         """The product a @ b: through a unit, or without one rounded after every operation.
 
-        choices   those of `fpsim.linalg.matmul`, or `fused` and `kahan` of `rounded_matmul`.
+        fused, kahan    without a unit, as for `fpsim.linalg.rounded_matmul`.
+        partials, accumulator, scale, subnormals, stochastic_stores    of a unit, as for
+                        `fpsim.linalg.matmul`.
+
+        Raises    ValueError for choices of the other kind.
 
         >>> import fpsim as fp
         >>> half = fp.Context(fp.BINARY16)
@@ -62,7 +72,21 @@ class Reductions:
         >>> [half.matmul(row, column, u).values.tolist() for u in (None, "V100_F16_F32")]
         [[[2048.0]], [[2050.0]]]
         """
-        context = cast("Context", self)
-        if unit is None:
-            return linalg.rounded_matmul(a, b, context=context, out=out, **choices)
-        return linalg.matmul(a, b, unit, context=context, out=out, **choices)
+        if unit is not None:
+            if fused or kahan:
+                name = "fused" if fused else "kahan"
+                raise ValueError(f"{name}=True goes with unit=None; drop unit or {name}")
+            return matmul(
+                a, b, unit, context=self, partials=partials, accumulator=accumulator, scale=scale,
+                subnormals=subnormals, stochastic_stores=stochastic_stores, out=out,
+            )  # fmt: skip
+        of_units = {
+            "partials": partials, "accumulator": accumulator, "subnormals": subnormals,
+            "scale": scale or None, "stochastic_stores": None if stochastic_stores else False,
+        }  # fmt: skip
+        for name, value in of_units.items():
+            if value is not None:
+                raise ValueError(f"{name}={value} goes with a unit; name one or drop {name}")
+        return rounded_products.rounded_matmul(
+            a, b, context=self, fused=fused, kahan=kahan, out=out
+        )

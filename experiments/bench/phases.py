@@ -11,7 +11,6 @@ from functools import wraps
 from typing import Any
 
 from fpsim import linalg
-from fpsim.products import conv
 from ipu.machine.device import Device
 from ipu.machine.verbs import Verbs
 
@@ -21,8 +20,7 @@ __all__ = ["PHASES", "shares"]
 PHASES = ("products", "norms", "elementwise", "bookkeeping")
 
 _PRODUCTS = {
-    conv: ("conv2d", "conv2d_input_gradient", "conv2d_weight_gradient"),
-    linalg: ("matmul",),
+    linalg: ("matmul", "conv2d", "conv2d_input_gradient", "conv2d_weight_gradient"),
 }
 _VERBS = [
     name for name, f in vars(Verbs).items() if inspect.isfunction(f) and not name.startswith("_")

@@ -16,10 +16,12 @@ from fpsim.elementwise.constants import exact_width, plan
 from fpsim.kernels.elementwise import loop
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.records.settings import Settings
+from fpsim.records.types import Carrier, ElementFlags, Shape, Words
 from fpsim.state.processor import usual_arithmetic
+from fpsim.state.publish import check_out
 from fpsim.state.threads import run_blocks
 
-__all__ = ["Carrier", "apply", "as_read", "broadcast", "check_out", "common_shape", "fold", "into"]
+__all__ = ["apply", "as_read", "broadcast", "common_shape"]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 # One kernel, three plans: from another format, within one format, to whole numbers.
@@ -37,57 +39,7 @@ _CHUNK = 8192
 #: Elements of a block in which rows repeat: long enough that a call costs little beside it.
 _BLOCK = 1 << 15
 
-_NO_MARKS = np.zeros(1, np.uint8)
-
-Carrier = NDArray[np.floating[Any]]
-
-
-def check_out(
-    out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: Sequence[Carrier]
-) -> None:
-    """Refuse an output that cannot take the result, before anything is computed."""
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"out={type(out).__name__} is not an ndarray of {dtype}; give one")
-    if out.dtype != dtype:
-        raise TypeError(f"out has dtype {out.dtype}; this result is held in {dtype}")
-    if out.shape != shape:
-        raise ValueError(
-            f"out has shape {out.shape}, the result has shape {shape}; give out that shape"
-        )
-    if not out.flags.writeable:
-        raise ValueError("out is read-only; give an array that can be written")
-    for operand in operands:
-        # Two arrays with memory of their own share none: no need to ask numpy, which takes longer.
-        own = out.flags.owndata and operand.flags.owndata
-        if operand is out or own or not np.may_share_memory(out, operand):
-            continue
-        same = (
-            operand.ctypes.data == out.ctypes.data
-            and operand.strides == out.strides
-            and operand.shape == out.shape
-        )
-        if not same and np.shares_memory(out, operand):
-            raise ValueError(
-                "out overlaps an operand in part; give the operand itself or other memory"
-            )
-
-
-def fold(marks: NDArray[np.uint8], into: NDArray[np.uint8] | None = None) -> int:
-    """All flags of the elements together; the marks are also written `into` an array if given."""
-    if into is not None:
-        into[...] = marks
-    return int(np.bitwise_or.reduce(marks, axis=None)) if marks.size else 0
-
-
-def into(
-    out: Carrier | None, values: Carrier, flags: int, operands: Sequence[Carrier]
-) -> tuple[Carrier, int]:
-    """A finished result, copied to `out` if given."""
-    if out is None:
-        return values, flags
-    check_out(out, values.shape, values.dtype, operands)
-    out[...] = values
-    return out, flags
+_NO_FLAGS = np.zeros(1, np.uint8)
 
 
 def as_read(x: Carrier, settings: Settings) -> Carrier:
@@ -124,36 +76,36 @@ class _Call:
 
 
 #: Where random bits come from: seed and number of a Philox counter, or words given.
-_Bits = tuple[np.uint64, np.uint64, NDArray[np.uint32]]
+_Bits = tuple[np.uint64, np.uint64, Words]
 
 _NO_BITS = (np.uint64(0), np.uint64(0), loop.NO_WORDS)
 
 
 def _run(
-    call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8], bits: _Bits,
-    first: int, streaming: bool,
+    call: _Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
+    bits: _Bits, first: int, streaming: bool,
 ) -> int:  # fmt: skip
     """The kernel on flat contiguous arrays."""
     n = len(operands)
     x = operands[0]
     seed, number, words = bits
     flags: int = call.loop(
-        x, operands[1] if n > 1 else x, operands[2] if n > 2 else x, out, marks, words,
+        x, operands[1] if n > 1 else x, operands[2] if n > 2 else x, out, element_flags, words,
         call.constants, first, seed, number, streaming,
     )  # fmt: skip
     return flags
 
 
-def common_shape(operands: Sequence[Carrier]) -> tuple[int, ...]:
+def common_shape(operands: Sequence[Carrier]) -> Shape:
     """The shape that operands broadcast to; most are of that shape already, or numbers."""
-    shape: tuple[int, ...] = ()
+    shape: Shape = ()
     for operand in operands:
         if operand.shape != shape and operand.shape:
             shape = _joint(operands) if shape else operand.shape
     return shape
 
 
-def _joint(operands: Sequence[Carrier]) -> tuple[int, ...]:
+def _joint(operands: Sequence[Carrier]) -> Shape:
     shapes = [operand.shape for operand in operands]
     try:
         return np.broadcast_shapes(*shapes)
@@ -177,10 +129,10 @@ def apply(
     *,
     out: Carrier | None = None,
     track: bool = True,
-    element_flags: NDArray[np.uint8] | None = None,
-    seed: int = 0,
-    number: int = 0,
-    random: NDArray[np.uint32] | None = None,
+    element_flags: ElementFlags | None = None,
+    seed: int | np.uint64 = 0,
+    number: int | np.uint64 = 0,
+    random: Words | None = None,
 ) -> tuple[Carrier, int]:
     """One operation on carriers that hold values of the format (a conversion: any floats).
 
@@ -206,9 +158,10 @@ def apply(
     if out.size == 0:
         return out, 0
     level = loop.FLAGS_STICKY if track else loop.FLAGS_NONE
-    marks = _NO_MARKS
-    if element_flags is not None:
-        level, marks = loop.FLAGS_EACH, element_flags
+    if element_flags is None:
+        element_flags = _NO_FLAGS
+    else:
+        level = loop.FLAGS_EACH
     key = (operation, input_size, level, random is not None)
     call = settings.calls.get(key)
     if call is None:
@@ -218,10 +171,10 @@ def apply(
         words = loop.NO_WORDS if random is None else random
         bits = (np.uint64(seed), np.uint64(number), words)
     if _is_direct(operands, out, shape):
-        return out, _run_direct(call, operands, out, marks, bits)
+        return out, _run_direct(call, operands, out, element_flags, bits)
     if _is_repeating(operands, out):
-        return out, _run_repeating(call, operands, out, marks, bits)
-    return out, _run_chunks(call, operands, out, marks, bits)
+        return out, _run_repeating(call, operands, out, element_flags, bits)
+    return out, _run_chunks(call, operands, out, element_flags, bits)
 
 
 #: binary64 is the reference and computes with the processor's own arithmetic.
@@ -238,7 +191,7 @@ def _native(operation: str, operands: Sequence[Carrier], out: Carrier) -> Carrie
     return out
 
 
-def _is_direct(operands: Sequence[Carrier], out: Carrier, shape: tuple[int, ...]) -> bool:
+def _is_direct(operands: Sequence[Carrier], out: Carrier, shape: Shape) -> bool:
     """Whether the kernel can work on these arrays as they lie in memory."""
     if not out.flags.carray:
         return False
@@ -259,14 +212,14 @@ def _part(array: NDArray[Any], a: int, b: int) -> NDArray[Any]:
 
 
 def _run_direct(
-    call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8], bits: _Bits
+    call: _Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags, bits: _Bits
 ) -> int:
     """Whole arrays at once, on several threads where they are large."""
     flat = [_flat(o) for o in operands]
-    target, marks = _flat(out), _flat(marks)
+    target, element_flags = _flat(out), _flat(element_flags)
     smallest = _SMALLEST_COMPUTING if call.computing else _SMALLEST_STREAMING
     if target.size < 2 * smallest:
-        return _run(call, flat, target, marks, bits, 0, False)
+        return _run(call, flat, target, element_flags, bits, 0, False)
     seed, number, words = bits
     # Vectors that begin at a multiple of 64 bytes can be written past the caches.
     head = -out.ctypes.data % 64 // out.itemsize
@@ -275,7 +228,9 @@ def _run_direct(
     def work(a: int, b: int) -> int:
         some = (seed, number, _part(words, a, b))
         parts = [_part(o, a, b) for o in flat]
-        return _run(call, parts, target[a:b], _part(marks, a, b), some, a, streaming and a >= head)
+        return _run(
+            call, parts, target[a:b], _part(element_flags, a, b), some, a, streaming and a >= head
+        )
 
     flags = work(0, head) if head else 0
     return flags | run_blocks(work, head, target.size, smallest, loop.BLOCK)
@@ -295,10 +250,10 @@ def _is_repeating(operands: Sequence[Carrier], out: Carrier) -> bool:
 
 
 def _run_repeating(
-    call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8], bits: _Bits
+    call: _Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags, bits: _Bits
 ) -> int:
     """Blocks of some whole periods; what repeats is written out for one block."""
-    target, marks = _flat(out), _flat(marks)
+    target, element_flags = _flat(out), _flat(element_flags)
     seed, number, words = bits
     # Trailing shapes nest: the longest period is a multiple of the others.
     period = max([o.size for o in operands if o.size < target.size], default=target.size)
@@ -315,7 +270,7 @@ def _run_repeating(
             b = min(a + size, end)
             parts = [r[a:b] if w else r[: b - a] for r, w in zip(ready, whole, strict=True)]
             some = (seed, number, _part(words, a, b))
-            flags |= _run(call, parts, target[a:b], _part(marks, a, b), some, a, False)
+            flags |= _run(call, parts, target[a:b], _part(element_flags, a, b), some, a, False)
         return flags
 
     smallest = _SMALLEST_COMPUTING if call.computing else _SMALLEST_STREAMING
@@ -323,13 +278,13 @@ def _run_repeating(
 
 
 def _run_chunks(
-    call: _Call, operands: Sequence[Carrier], out: Carrier, marks: NDArray[np.uint8], bits: _Bits
+    call: _Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags, bits: _Bits
 ) -> int:
     """Strided, broadcast or read-only arrays, through scratch memory of one chunk each."""
     size = min(_CHUNK, out.size)
     rooms = [np.empty(size, o.dtype) for o in operands]
     result = np.empty(size, out.dtype)
-    marks = marks.reshape(-1)
+    element_flags = element_flags.reshape(-1)
     seed, number, words = bits
     flags, first = 0, 0
     arrays: list[NDArray[Any]] = [*(np.broadcast_to(o, out.shape) for o in operands), out]
@@ -346,7 +301,7 @@ def _run_chunks(
             for room, source in zip(rooms, sources, strict=True):
                 room[:m] = source
             some = (seed, number, _part(words, first, first + m))
-            part = _part(marks, first, first + m)
+            part = _part(element_flags, first, first + m)
             flags |= _run(call, [r[:m] for r in rooms], result[:m], part, some, first, False)
             target[...] = result[:m]
             first += m

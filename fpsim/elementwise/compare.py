@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.apply import Carrier, apply, as_read, broadcast
+from fpsim.elementwise.apply import apply, as_read, broadcast
 from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
+from fpsim.records.types import Carrier
 from fpsim.state.processor import usual_arithmetic
 
 __all__ = ["SIGNALLING", "compare", "extreme", "is_signalling", "with_sign"]

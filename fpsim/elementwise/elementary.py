@@ -12,26 +12,27 @@ Source    IEEE 754-2019 §9.2; Ziv, ACM TOMS 17 (1991); Boldo & Melquiond 2008 (
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.array import Array
 from fpsim.elementwise import hard_cases
-from fpsim.elementwise.apply import Carrier, apply, as_read, fold
+from fpsim.elementwise.apply import apply, as_read
 from fpsim.elementwise.compare import is_signalling
 from fpsim.elementwise.enclosures import FUNCTIONS
 from fpsim.records.flags import Flags
 from fpsim.records.rounding import RNE
 from fpsim.records.settings import Settings
+from fpsim.records.types import Carrier, ElementFlags, Words
 from fpsim.state.processor import usual_arithmetic
+from fpsim.state.publish import fold
 
-__all__ = ["erf", "exp", "log", "rsqrt", "sigmoid", "tanh"]
+__all__ = ["evaluate"]
 
 Wide = NDArray[np.float64]
-Out = Array | Carrier | None
 
 #: Elements worked on at a time: their intermediate results stay in the cache.
 _BLOCK = 1 << 13
@@ -65,66 +66,6 @@ _EDGES = {
 }
 
 
-def exp(x: Array, out: Out = None) -> Array:
-    """e**x, rounded once; exp(0) = 1 is exact.
-
-    >>> import fpsim as fp
-    >>> exp(fp.Context(fp.BINARY32).array([0.0, 1.0]))
-    Array([1.        , 2.71828175], binary32)
-    """
-    return _rounded("exp", x, out)
-
-
-def log(x: Array, out: Out = None) -> Array:
-    """The natural logarithm, rounded once; log(1) = 0 is exact, log(0) a pole.
-
-    >>> import fpsim as fp
-    >>> log(fp.Context(fp.BINARY32).array([1.0, 10.0]))
-    Array([0.        , 2.30258512], binary32)
-    """
-    return _rounded("log", x, out)
-
-
-def tanh(x: Array, out: Out = None) -> Array:
-    """The hyperbolic tangent, rounded once; tanh(±0) = ±0 is exact.
-
-    >>> import fpsim as fp
-    >>> tanh(fp.Context(fp.BINARY16).array([0.5, -20.0]))
-    Array([ 0.4621582, -1.       ], binary16)
-    """
-    return _rounded("tanh", x, out)
-
-
-def sigmoid(x: Array, out: Out = None) -> Array:
-    """1 / (1 + e**-x), rounded once; sigmoid(0) = 1/2 is exact.
-
-    >>> import fpsim as fp
-    >>> sigmoid(fp.Context(fp.BINARY16).array([0.0, 1.0]))
-    Array([0.5       , 0.73095703], binary16)
-    """
-    return _rounded("sigmoid", x, out)
-
-
-def rsqrt(x: Array, out: Out = None) -> Array:
-    """1 / sqrt(x), rounded once; a pole at ±0, whose sign the value has.
-
-    >>> import fpsim as fp
-    >>> rsqrt(fp.Context(fp.BINARY16).array([4.0, 3.0]))
-    Array([0.5       , 0.57714844], binary16)
-    """
-    return _rounded("rsqrt", x, out)
-
-
-def erf(x: Array, out: Out = None) -> Array:
-    """2/sqrt(pi) times the integral of e**(-t*t) from 0 to x, rounded once; erf(±0) = ±0.
-
-    >>> import fpsim as fp
-    >>> erf(fp.Context(fp.BINARY16).array([0.5, 1.0]))
-    Array([0.52050781, 0.84277344], binary16)
-    """
-    return _rounded("erf", x, out)
-
-
 # Values ---------------------------------------------------------------------------------------
 
 
@@ -152,12 +93,12 @@ def _block(name: str, x: Wide, settings: Settings) -> Wide:
     return values
 
 
-def _special(edges: _Edges, x: Wide, made: float) -> Wide:
-    """Values where they are simple; `made` is the NaN outside the domain."""
+def _special(edges: _Edges, x: Wide, nan: float) -> Wide:
+    """Values where they are simple; `nan` stands outside the domain."""
     low, high = edges.infinities
     values = np.where(x == np.inf, high, np.where(x == -np.inf, low, x))
     if not edges.negative:
-        values = np.where(x < 0, made, values)
+        values = np.where(x < 0, nan, values)
     if edges.exact is not None:
         values = np.where(x == edges.exact[0], edges.exact[1], values)
     if edges.at_zero is not None:
@@ -195,32 +136,41 @@ def _to_odd(nearest: Wide, bits: NDArray[np.int64], rest: Wide) -> Wide:
 
 
 @usual_arithmetic
-def _rounded(name: str, x: Array, out: Out) -> Array:
-    context = x.context
-    if context.settings.native:
-        raise TypeError(
-            f"{name} is not offered in binary64, the native reference; use a narrower format"
-        )
-    (given,) = context.carriers((x,))
-    edges, settings = _EDGES[name], _keeping_infinities(context.settings)
-    read = as_read(given, settings)
-    wide = _wide(name, read, settings)
-    found = _found(edges, read)
-    pole = read == 0 if edges.pole else None
-    poles = None if pole is None or not pole.any() else _poles(edges, read[pole], settings)
-    bits = context.draw(wide.shape, settings)
+def evaluate(
+    name: str,
+    operands: Sequence[Carrier],
+    settings: Settings,
+    *,
+    out: Carrier | None = None,
+    element_flags: ElementFlags | None = None,
+    seed: int | np.uint64 = 0,
+    number: int | np.uint64 = 0,
+    random: Words | None = None,
+) -> tuple[Carrier, int]:
+    """One of `FUNCTIONS` of the only operand: values and flags, with the arguments of `apply`.
 
-    def compute(target: Carrier | None, marks: NDArray[np.uint8] | None) -> tuple[Carrier, int]:
-        values, flags = apply("convert", [wide], settings, out=target, element_flags=marks, **bits)
-        if poles is not None:
-            values[pole] = poles
-        if found is not None:
-            flags |= fold(found if marks is None else marks | found, marks)
-        return values, flags
+    Shapes    the result, `element_flags` and `random` (flat) as the operand.
 
-    result = context.publish(name, [given], compute, out)
-    context.advance(settings)
-    return result
+    >>> from fpsim.records.formats import BINARY16
+    >>> evaluate("exp", [np.float32([0.0, 1.0])], Settings(BINARY16))
+    (array([1.      , 2.71875], dtype=float32), 1)
+    """
+    edges, settings = _EDGES[name], _keeping_infinities(settings)
+    x = as_read(operands[0], settings)
+    wide = _wide(name, x, settings)
+    values, flags = apply(
+        "convert", [wide], settings, out=out, element_flags=element_flags, seed=seed,
+        number=number, random=random,
+    )  # fmt: skip
+    poles = x == 0
+    if edges.pole and poles.any():
+        values[poles] = _poles(edges, x[poles], settings)
+    own_flags = _own_flags(edges, x)
+    if own_flags.any():
+        flags |= fold(own_flags)
+        if element_flags is not None:
+            element_flags |= own_flags
+    return values, flags
 
 
 @lru_cache(maxsize=64)
@@ -229,15 +179,15 @@ def _keeping_infinities(settings: Settings) -> Settings:
     return settings.replace(infinite_input="keep") if settings.format.has_infinity else settings
 
 
-def _found(edges: _Edges, x: Carrier) -> NDArray[np.uint8] | None:
-    """Flags that no rounding raises; None if there are none."""
+def _own_flags(edges: _Edges, x: Carrier) -> ElementFlags:
+    """Flags that no rounding raises."""
     invalid = is_signalling(x)
     if not edges.negative:
         invalid |= x < 0
-    found = invalid * np.uint8(Flags.INVALID)
+    flags = invalid * np.uint8(Flags.INVALID)
     if edges.pole:
-        found |= (x == 0) * np.uint8(Flags.DIVBYZERO)
-    return found if found.any() else None
+        flags |= (x == 0) * np.uint8(Flags.DIVBYZERO)
+    return flags
 
 
 def _poles(edges: _Edges, zeros: Carrier, settings: Settings) -> Carrier:

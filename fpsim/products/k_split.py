@@ -12,76 +12,86 @@ Source    poplibs ReduceAdd.cpp, ConvReducePlan.cpp; docs/semantics.md §2 (plac
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fpsim.array import Array
-from fpsim.elementwise.apply import Carrier, apply
-from fpsim.linalg import result_shape
+from fpsim.elementwise.apply import apply
 from fpsim.products.by_unit.dispatch import accumulate, round_outputs
-from fpsim.products.by_unit.product import Marks, Product
-from fpsim.products.request import Request
+from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.records.flags import Flags
-from fpsim.records.formats import BINARY32, Format
+from fpsim.records.formats import BINARY32
 from fpsim.records.settings import Settings
+from fpsim.records.types import Carrier, ElementFlags, Shape
 from fpsim.records.units import MatrixUnit
 from fpsim.state.draws import Places
-from fpsim.state.publish import Out, row_and_column
 
-if TYPE_CHECKING:
-    from fpsim.context import Context
-
-__all__ = ["k_split", "ranges"]
+__all__ = ["Split", "ranges"]
 
 #: What a unit reports.
 _REPORTED = np.uint8(Flags.INVALID | Flags.OVERFLOW)
 
 
-def k_split(
-    a: Array, b: Array, unit: str | MatrixUnit, parts: int, *, context: Context | None = None,
-    partials: Format | None = None, scale: int = 0, subnormals: str | None = None, out: Out = None,
-) -> Array:  # fmt: skip
-    """The matrix product a @ b with K split over `parts` tiles, and their partials reduced.
+class Split:
+    """A product of K terms in so many parts."""
 
-    context, partials, scale, subnormals    as for `fpsim.linalg.matmul`.
+    def __init__(self, settings: UnitSettings, k: int, parts: int) -> None:
+        self.settings = settings
+        self.cuts = ranges(k, parts, settings.unit)
+        self.passes = sum(settings.passes(len(cut)) for cut in self.cuts)
+        self.last = settings.final if parts == 1 else settings.reduced
 
-    Shapes    as `matmul`. One part is `matmul`.
-    Rounding  in each part as the unit's record says; additions in binary32 to nearest even, then
-              once into the result by the context.
-    Flags     INVALID and OVERFLOW, of the products and of the reduction.
-    Raises    ValueError for more parts than passes over K; the rest as `matmul`.
-    Source    docs/semantics.md §5.
+    @property
+    def rounding_places(self) -> range:
+        """Those of the stores of all parts, then the last rounding."""
+        stores = self.settings.store or self.settings.at_the_end
+        return range(0 if stores else self.passes, self.passes + (self.last is not None))
 
-    >>> import fpsim as fp, ipu.machine
-    >>> half = fp.Context(fp.BINARY16)
-    >>> a, b = half.array(np.ones((1, 4096))), half.array(np.ones((4096, 1)) * (1 + 2.0**-8))
-    >>> [float(k_split(a, b, "AMP_F16_F16", parts).values[0, 0]) for parts in (1, 16, 64)]
-    [4100.0, 4104.0, 4112.0]
-    """
-    request = Request(
-        "k_split", unit, {"a": a, "b": b}, context=context, partials=partials, scale=scale,
-        subnormals=subnormals, out=out,
+    def multiply(
+        self, a: Carrier, b: Carrier, shape: Shape, places: Places
+    ) -> tuple[Carrier, ElementFlags]:
+        """Values and flags of the reduced result."""
+        total, flags = np.zeros(shape, np.float32), np.zeros(shape, np.uint8)
+        place = 0
+        for cut in self.cuts:
+            terms = slice(cut.start, cut.stop)
+            partial, part_flags = self._part(
+                a[..., terms], b[..., terms, :], shape, places.part(place=place)
+            )
+            flags |= part_flags
+            total = self._added(total, partial, flags) if cut.start else partial
+            place += self.settings.passes(len(cut))
+        if self.last:
+            round_outputs(self.last, self.passes, total, flags, places)
+        return total, flags
+
+    def _part(
+        self, a: Carrier, b: Carrier, shape: Shape, places: Places
+    ) -> tuple[Carrier, ElementFlags]:
+        """The partials of one range and their flags."""
+        partial, flags = np.zeros(shape, np.float32), np.zeros(shape, np.uint8)
+        accumulate(self.settings, a, b, partial, flags, places, fresh=True)
+        if self.settings.at_the_end:
+            round_outputs(self.settings.at_the_end, 0, partial, flags, places)
+        return partial, flags
+
+    def _added(self, total: Carrier, partial: Carrier, flags: ElementFlags) -> Carrier:
+        """One addition of the reduction; its flags are added to `flags`."""
+        sum_flags = np.zeros(flags.shape, np.uint8)
+        total, _ = apply("add", (total, partial), _of_sums(self.settings), element_flags=sum_flags)
+        flags |= sum_flags & _REPORTED
+        return total
+
+
+@lru_cache(maxsize=64)
+def _of_sums(settings: UnitSettings) -> Settings:
+    """Settings of the additions of partials."""
+    chosen = settings.settings
+    return Settings(
+        BINARY32, subnormals=settings.policy, tininess=chosen.tininess,
+        quiet_nan_raises=chosen.quiet_nan_raises,
     )  # fmt: skip
-    shape, product = result_shape(a, b), request.product
-    cuts = ranges(a.shape[-1], parts, request.unit)
-    passed = sum(product.passes(len(cut)) for cut in cuts)
-    last = product.final if parts == 1 else product.reduced
-    first = 0 if product.store or product.whole else passed
-    places = request.open(shape, range(first, passed + 1 if last else passed))
-    total, marks = np.zeros(shape, np.float32), np.zeros(shape, np.uint8)
-    place = 0
-    for cut in cuts:
-        inside = slice(cut.start, cut.stop)
-        left, right = a.values[..., inside], b.values[..., inside, :]
-        partial, found = _part(product, left, right, shape, places.part(place=place))
-        marks |= found
-        total = _added(product, total, partial, marks) if cut.start else partial
-        place += product.passes(len(cut))
-    if last:
-        round_outputs(last, passed, total, marks, places)
-    return request.publish(total, marks, lambda index: row_and_column(a.values, b.values, index))
 
 
 def ranges(k: int, parts: int, unit: MatrixUnit) -> list[range]:
@@ -101,26 +111,3 @@ def ranges(k: int, parts: int, unit: MatrixUnit) -> list[range]:
     sizes = [each + (i < longer) for i in range(parts)]
     ends = [min(int(end) * unit.channels, k) for end in np.cumsum(sizes)]
     return [range(begin, end) for begin, end in pairwise([0, *ends])]
-
-
-def _part(
-    product: Product, a: Carrier, b: Carrier, shape: tuple[int, ...], places: Places
-) -> tuple[Carrier, Marks]:
-    """The partials of one range and their flags."""
-    partial, marks = np.zeros(shape, np.float32), np.zeros(shape, np.uint8)
-    accumulate(product, a, b, partial, marks, places)
-    if product.whole:
-        round_outputs(product.whole, 0, partial, marks, places)
-    return partial, marks
-
-
-def _added(product: Product, total: Carrier, partial: Carrier, marks: Marks) -> Carrier:
-    """One addition of the reduction; its flags into the marks."""
-    rule = Settings(
-        BINARY32, subnormals=product.policy, tininess=product.settings.tininess,
-        quiet_nan_raises=product.settings.quiet_nan_raises,
-    )  # fmt: skip
-    found = np.zeros(marks.shape, np.uint8)
-    total, _ = apply("add", (total, partial), rule, element_flags=found)
-    marks |= found & _REPORTED
-    return total

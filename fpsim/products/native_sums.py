@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.apply import Carrier
 from fpsim.kernels.by_operation.native_sums import LANES
 from fpsim.kernels.by_operation.native_sums import outer_sums as sum_rows
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE
+from fpsim.records.types import Carrier
 
 if TYPE_CHECKING:
     from fpsim.records.settings import Settings

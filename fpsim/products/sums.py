@@ -12,13 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.array import Array
-from fpsim.elementwise.apply import Carrier
 from fpsim.elementwise.constants import exact_width, plan
 from fpsim.kernels.by_operation.sums import (
     LANES,
@@ -29,22 +26,20 @@ from fpsim.kernels.by_operation.sums import (
     SumVariant,
     exact_sums,
     sum_kernel,
-)  # fmt: skip
+)
 from fpsim.kernels.elementwise.loop import FLAGS_EACH, FLAGS_STICKY
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.products.native_sums import is_native, outer_sums
-from fpsim.state.bits import Philox
-from fpsim.state.publish import checked_target, fold_flags, published, wants_marks
+from fpsim.records.settings import Settings
+from fpsim.records.types import Axis, Carrier, ElementFlags, Shape, Words
+from fpsim.state.draws import NO_DRAW, Draw, draw
+from fpsim.state.publish import publish
+from fpsim.state.state import State
 from fpsim.state.threads import run_blocks
 
-if TYPE_CHECKING:
-    from fpsim.context import Context
-
-__all__ = ["ORDERS", "mean", "sum"]
+__all__ = ["ORDERS", "Reduction"]
 
 Program = NDArray[np.int64]
-Marks = NDArray[np.uint8]
-Axis = int | tuple[int, ...] | None
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 _NO_WORDS = np.zeros((1, LANES), np.uint32)
@@ -116,69 +111,54 @@ def _program(order: str, n: int, block: int) -> tuple[Program, int]:
     return ORDERS[order](n, block)
 
 
-def sum(  # noqa: A001  (numpy's name)
-    x: Array, axis: Axis = None, order: str = "sequential", *, context: Context | None = None,
-    block: int = 256, out: Array | Carrier | None = None,
-) -> Array:  # fmt: skip
-    """Sum over axes (default: all), each addition rounded in the context.
+class Reduction:
+    """The sum of an array over axes (default: all), or its mean; checked when it is made.
 
     order   sequential, pairwise, blocked (blocks of `block` elements), kahan, exact (one rounding).
 
-    Shapes    the axes vanish; over several, elements come in C order. An empty sum is +0.
-    Rounding  at every addition, `exact`: once.
-    Flags     those of the additions.
-    Source    docs/semantics.md §4.
-
-    >>> import fpsim as fp
-    >>> half = fp.Context(fp.BINARY16)
-    >>> x = half.array([1e-4] * 10_000)
-    >>> [float(sum(x, order=order)) for order in ("sequential", "pairwise", "kahan", "exact")]
-    [0.25, 1.0, 1.0, 1.0]
+    Shapes    the axes vanish; over several, elements come in C order.
     """
-    return _reduce(x, axis, order, context or x.context, block, out, divide=False)
 
+    def __init__(
+        self, values: Carrier, axis: Axis, order: str, block: int, *, divide: bool
+    ) -> None:
+        if order != "exact" and order not in ORDERS:
+            raise ValueError(f"order={order!r} is not known; use one of {', '.join(ORDERS)}, exact")
+        if block < 1:
+            raise ValueError(f"block={block} is not a number of elements; use 1 or more")
+        self.values, self.order, self.block, self.divide = values, order, block, divide
+        self.axes = _axes(values, axis)
+        n = math.prod(values.shape[i] for i in self.axes)
+        if divide and n > _MOST:
+            raise ValueError(f"x has {n} elements; a mean takes at most 2**26, split it")
+        self.shape: Shape = tuple(
+            extent for i, extent in enumerate(values.shape) if i not in self.axes
+        )
 
-def mean(
-    x: Array, axis: Axis = None, order: str = "sequential", *, context: Context | None = None,
-    block: int = 256, out: Array | Carrier | None = None,
-) -> Array:  # fmt: skip
-    """Sum as `sum` computes it, then one division by the number of elements.
+    @property
+    def name(self) -> str:
+        return "mean" if self.divide else "sum"
 
-    Flags     those of the additions and the division; INVALID for the mean of nothing.
-    """
-    return _reduce(x, axis, order, context or x.context, block, out, divide=True)
-
-
-def _reduce(
-    x: Array, axis: Axis, order: str, context: Context, block: int, out: Array | Carrier | None,
-    divide: bool,
-) -> Array:  # fmt: skip
-    if order != "exact" and order not in ORDERS:
-        raise ValueError(f"order={order!r} is not known; use one of {', '.join(ORDERS)}, exact")
-    if block < 1:
-        raise ValueError(f"block={block} is not a number of elements; use 1 or more")
-    if context.settings.native:
-        raise TypeError("binary64 is the native reference; use numpy on .values for its sums")
-    (values,) = context.carriers((x,))
-    axes = _axes(values, axis)
-    n = math.prod(values.shape[i] for i in axes)
-    if divide and n > _MOST:
-        raise ValueError(f"x has {n} elements; a mean takes at most 2**26, split it")
-    shape = tuple(extent for i, extent in enumerate(values.shape) if i not in axes)
-    target = checked_target(context, out, shape)
-    name, watched = "mean" if divide else "sum", wants_marks(context)
-    if not divide and is_native(context.settings, order):
-        native = outer_sums(values, axes)
-        if native is not None:
-            result, marks = native
-            fold_flags(context, name, int(marks.max()), result, marks if watched else None)
-            return published(context, result, target, out)
-    job = _Job(context, order, _rows(values, axes), block, divide, shape)
-    result, flags, marks = job.run(FLAGS_EACH if watched else FLAGS_STICKY)
-    result = result.reshape(shape)
-    fold_flags(context, name, flags, result, marks if watched else None)
-    job.advance()
-    return published(context, result, target, out)
+    def run(self, state: State, target: Carrier | None) -> Carrier:
+        """The result, published."""
+        if state.settings.native:
+            raise TypeError("binary64 is the native reference; use numpy on .values for its sums")
+        watched = state.watched
+        if not self.divide and is_native(state.settings, self.order):
+            native = outer_sums(self.values, self.axes)
+            if native is not None:
+                sums, each = native
+                return publish(
+                    state, self.name, sums, int(each.max()), each if watched else None,
+                    target=target,
+                )  # fmt: skip
+        rows = _Rows(state.settings, self.order, _rows(self.values, self.axes), self.block)
+        rows.draw(state, self.shape, self.divide)
+        result, flags, each = rows.run(FLAGS_EACH if watched else FLAGS_STICKY, self.divide)
+        return publish(
+            state, self.name, result.reshape(self.shape), flags,
+            each.reshape(self.shape) if watched else None, target=target, advances=rows.places > 0,
+        )  # fmt: skip
 
 
 def _axes(values: Carrier, axis: Axis) -> tuple[int, ...]:
@@ -196,112 +176,106 @@ def _rows(values: Carrier, axes: tuple[int, ...]) -> Carrier:
     return moved.reshape(outputs, elements)
 
 
-class _Job:
-    """One sum over the rows of a matrix, and the division of a mean.
+class _Rows:
+    """The sums of the rows of a matrix, and their division by the number of elements.
 
-    `shape` is that of the outputs; without one nothing is drawn, since nothing is rounded.
+    Nothing is rounded stochastically before `draw`.
     """
 
-    def __init__(
-        self, context: Context, order: str, rows: Carrier, block: int, divide: bool,
-        shape: tuple[int, ...] | None,
-    ) -> None:  # fmt: skip
-        self.context, self.order, self.rows, self.divide = context, order, rows, divide
-        self.block = block
+    def __init__(self, settings: Settings, order: str, rows: Carrier, block: int) -> None:
+        self.settings, self.order, self.rows, self.block = settings, order, rows, block
         self.n = rows.shape[1]
-        stochastic = context.rounding.stochastic and shape is not None
-        additions = 1 if order == "exact" else max(0, self.n - 1)
-        if order == "kahan":
+        self.places = 0
+        self.bits: Draw = NO_DRAW
+        self.words: Words | None = None
+
+    def draw(self, state: State, shape: Shape, divide: bool) -> None:
+        """Take random bits for every addition, and for the division."""
+        if not self.settings.rounding.stochastic:
+            return
+        additions = 1 if self.order == "exact" else max(0, self.n - 1)
+        if self.order == "kahan":
             additions *= 4
-        self.places = additions + divide if stochastic else 0
-        self.words: NDArray[np.uint32] | None = None
-        if self.places:
-            bits = context.settings.random_most
-            drawn = context.source.draw(context.operation, (self.places, *(shape or ())), bits)
-            if drawn is not None:
-                wide = -(-rows.shape[0] // LANES) * LANES
-                self.words = np.zeros((self.places, wide), np.uint32)
-                self.words[:, : rows.shape[0]] = drawn.reshape(self.places, -1)
+        self.places = additions + divide
+        if not self.places:
+            return
+        self.bits = draw(state, (self.places, *shape))
+        if self.bits.words is not None:
+            outputs = self.rows.shape[0]
+            self.words = np.zeros((self.places, -(-outputs // LANES) * LANES), np.uint32)
+            self.words[:, :outputs] = self.bits.words.reshape(self.places, -1)
 
-    def advance(self) -> None:
-        if self.places:
-            self.context.source.advance()
-            self.context.operation += 1
-
-    def run(self, level: int) -> tuple[Carrier, int, Marks]:
-        marks = np.zeros((_groups(self.rows.shape[0]), LANES), np.uint8)
+    def run(self, level: int, divide: bool) -> tuple[Carrier, int, ElementFlags]:
+        """Values, flags, and the flags of each output if the level says so."""
+        each = np.zeros((_groups(self.rows.shape[0]), LANES), np.uint8)
         if self.n == 0 or self.rows.shape[0] == 0:
             result, flags = np.zeros(self.rows.shape[0], self.rows.dtype), 0
         elif self.order == "exact":
-            result, flags = self._exact(level, marks)
+            result, flags = self._exact(level, each)
         else:
-            result, flags = self._run_program(level, marks)
-        if self.divide:
-            flags |= self._divide(result, level, marks)
-        flat = marks.reshape(-1)[: self.rows.shape[0]]
-        return result, flags, flat
+            result, flags = self._run_program(level, each)
+        if divide:
+            flags |= self._divide(result, level, each)
+        return result, flags, each.reshape(-1)[: self.rows.shape[0]]
 
-    def _run_program(self, level: int, marks: Marks) -> tuple[Carrier, int]:
+    def _run_program(self, level: int, each: ElementFlags) -> tuple[Carrier, int]:
         program, result = _program(self.order, self.n, self.block)
         spare = 4 if self.order == "kahan" else 0
         slots = _slots(self.rows, self.n + spare)
-        flags = self._run("add", slots, program, marks, level)
+        flags = self._run("add", slots, program, each, level)
         return _outputs(slots, result, self.rows.shape[0]), flags
 
-    def _exact(self, level: int, marks: Marks) -> tuple[Carrier, int]:
+    def _exact(self, level: int, each: ElementFlags) -> tuple[Carrier, int]:
         """The exact sum rounded to odd in binary64, then once into the format."""
         wide = self.rows.astype(np.float64)
         finite = np.asarray(np.isfinite(wide).all(axis=1))
-        sums = np.empty(len(wide), np.int64)
-        exact_sums(np.where(finite[:, None], wide, 0.0).view(np.int64), sums)
-        slots = _slots(sums.view(np.float64)[:, None], 1)
-        flags = self._run("convert", slots, np.zeros((1, 5), np.int64), marks, level)
+        codes = np.empty(len(wide), np.int64)
+        exact_sums(np.where(finite[:, None], wide, 0.0).view(np.int64), codes)
+        slots = _slots(codes.view(np.float64)[:, None], 1)
+        flags = self._run("convert", slots, np.zeros((1, 5), np.int64), each, level)
         result = _outputs(slots, 0, len(wide)).astype(self.rows.dtype)
         if not finite.all():
             # Infinities and NaN: their sum in any order, which rounds nothing.
             special = np.where(np.isfinite(self.rows), 0, self.rows)[~finite]
-            job = _Job(self.context, "sequential", special, self.block, divide=False, shape=None)
-            found = np.zeros((_groups(len(special)), LANES), np.uint8)
-            result[~finite], more = job._run_program(FLAGS_EACH, found)
-            marks.reshape(-1)[: len(wide)][~finite] |= found.reshape(-1)[: len(special)]
-            flags |= more
+            sums = _Rows(self.settings, "sequential", special, self.block)
+            result[~finite], special_flags, special_each = sums.run(FLAGS_EACH, divide=False)
+            each.reshape(-1)[: len(wide)][~finite] |= special_each
+            flags |= special_flags
         return result, flags
 
-    def _divide(self, result: Carrier, level: int, marks: Marks) -> int:
+    def _divide(self, result: Carrier, level: int, each: ElementFlags) -> int:
         """result /= n, with the last place."""
         pair = np.empty((len(result), 2), np.float64)
         pair[:, 0], pair[:, 1] = result, self.n
         slots = _slots(pair, 2)
         slots[:, 1] = self.n  # also beside the last output
         program = np.array([[0, 0, 0, 1, self.places - 1]], np.int64)
-        flags = self._run("divide", slots, program, marks, level)
+        flags = self._run("divide", slots, program, each, level)
         result[...] = _outputs(slots, 0, len(result))
         return flags
 
     def _run(
-        self, operation: str, slots: Carrier, program: Program, marks: Marks, level: int
+        self, operation: str, slots: Carrier, program: Program, each: ElementFlags, level: int
     ) -> int:
-        settings = self.context.settings
+        settings = self.settings
         chosen = plan(operation, settings, exact_width(operation, settings, slots.itemsize))
         words = WORDS_NONE
         if self.places:
-            made = WORDS_WHOLE if chosen.whole_words else WORDS_HALF
-            words = made if self.words is None else WORDS_GIVEN
+            words = WORDS_WHOLE if chosen.whole_words else WORDS_HALF
+            if self.words is not None:
+                words = WORDS_GIVEN
         kernel = sum_kernel(
             SumVariant(
                 _CODES[operation], chosen.mode, level, chosen.flush, chosen.one_zero, words,
                 chosen.residual,
             )
         )  # fmt: skip
-        source = self.context.source
-        seed = np.uint64(source.seed if isinstance(source, Philox) else 0)
-        number = np.uint64(self.context.operation)
         given = _NO_WORDS if self.words is None else self.words
 
         def work(begin: int, end: int) -> int:
             flags: int = kernel(
-                slots[begin:end], program, marks[begin:end], given, chosen.constants, begin * LANES,
-                seed, number,
+                slots[begin:end], program, each[begin:end], given, chosen.constants, begin * LANES,
+                self.bits.seed, self.bits.number,
             )  # fmt: skip
             return flags
 

@@ -16,9 +16,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.apply import Carrier
-from fpsim.products.by_unit.operands import Rows
+from fpsim.products.rows import Rows
 from fpsim.records.geometry import Geometry, Pair
+from fpsim.records.types import Carrier
 from fpsim.records.units import MatrixUnit
 
 __all__ = ["ZERO", "Field", "blocks", "every_position", "field", "order", "weight_matrix"]

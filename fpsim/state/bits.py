@@ -37,7 +37,13 @@ def check_seed(seed: int) -> int:
 
 
 class BitSource(Protocol):
-    """What a Context asks of a source."""
+    """What `fpsim.state.draws` asks of a source.
+
+    seed   key of the Philox counters that kernels count themselves; None: `draw` gives integers.
+    """
+
+    @property
+    def seed(self) -> int | None: ...
 
     def draw(self, operation: int, shape: tuple[int, ...], bits: int) -> NDArray[np.uint32] | None:
         """The integers R of one operation in C order, or None where the kernel makes its own.
@@ -85,6 +91,8 @@ class Xoroshiro128aox:
     seed gives the state that writing it to the seed register does. At most 16 bits per rounding.
     """
 
+    seed = None
+
     def __init__(self, seed: int = 0, *, state: tuple[int, int] | None = None) -> None:
         if state is None:
             seed = check_seed(seed)
@@ -122,6 +130,8 @@ class Replay:
     >>> Replay([[0, 1]]).draw(0, (2,), 3)
     array([0, 1], dtype=uint32)
     """
+
+    seed = None
 
     def __init__(self, arrays: Iterable[ArrayLike]) -> None:
         self._arrays = [np.asarray(a) for a in arrays]

@@ -1,8 +1,9 @@
-"""Random words of the rounding places of sums and products.
+"""Random bits of operations: the one place that draws them and advances to the next operation.
 
-Output i and place s of operation n have their own bits, whatever the blocking: counters of Philox
-are (i, 1 + s div 8, n) with half a word per place, or (i, 1 + s div 4, n) with a whole one. Another
-source hands out the integers R of all places at once, place by place.
+Elementwise operations have one rounding place for each element. Sums and products have several for
+each output: output i and place s of operation n have their own bits, whatever the blocking.
+Counters of Philox are (i, 1 + s div 8, n) with half a word for a place, or (i, 1 + s div 4, n) with
+a whole word. Another source supplies the integers R of all places at once, place by place.
 
 Source    docs/semantics.md §2.
 """
@@ -11,66 +12,103 @@ from __future__ import annotations
 
 import math
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fpsim.kernels.elementwise.loop import NO_WORDS
 from fpsim.kernels.rounding.store import fill_places
-from fpsim.state.bits import Philox
+from fpsim.records.settings import Settings
+from fpsim.records.types import Shape, Words
+from fpsim.state.state import State
 
-__all__ = ["Places"]
+__all__ = ["NO_DRAW", "Draw", "Places", "advance", "draw", "draw_places"]
 
-if TYPE_CHECKING:
-    from fpsim.context import Context
+#: Outputs whose numbers are written together: a vector of 32-bit lanes.
+_VECTOR = 16
 
-Words = NDArray[np.uint32]
+_NO_ROWS = np.zeros((1, 1), np.uint32)
 
-_NONE = np.zeros((1, 1), np.uint32)
+
+class Draw(NamedTuple):
+    """Random bits of one operation: where kernels make them, or the integers themselves.
+
+    seed, number   key and operation of Philox's counter.
+    words          integers R in C order of the layout; None: kernels make them.
+    """
+
+    seed: np.uint64
+    number: np.uint64
+    words: Words | None
+
+
+#: Of an operation that rounds nothing stochastically.
+NO_DRAW = Draw(np.uint64(0), np.uint64(0), None)
+
+
+def draw(state: State, shape: Shape, settings: Settings | None = None) -> Draw:
+    """The bits of the state's next operation, in a layout of this shape.
+
+    Drawing twice gives the same bits: only `advance` moves on.
+
+    settings   those of the rounding, where they are not the state's own.
+    """
+    settings = settings or state.settings
+    if not settings.rounding.stochastic:
+        return NO_DRAW
+    source, number = state.source, state.clock.operation
+    words = source.draw(number, shape, settings.random_most)
+    return Draw(np.uint64(source.seed or 0), np.uint64(number), words)
+
+
+def advance(state: State) -> None:
+    """The operation is published and has used its bits."""
+    state.source.advance()
+    state.clock.operation += 1
+
+
+def draw_places(state: State, places: range, shape: Shape) -> Places:
+    """The bits of a sum or product with outputs of this shape, rounded at these places."""
+    settings = state.settings
+    if not settings.rounding.stochastic or not places:
+        return NO_PLACES
+    bits = draw(state, (len(places), *shape))
+    return Places(bits, places, shape, wide=settings.random_most > 16)
 
 
 class Places:
-    """The random words that one operation of a context takes.
+    """Random words of the rounding places of one operation.
 
-    `rounding` lists the places that round stochastically, in order: another source than Philox is
-    asked for these alone. Nothing moves on before `advance`. Outputs are named by row and column:
-    the result is a matrix of as many columns as its last dimension has (see `part`).
+    draw      bits of the operation; integers R lie as (places, outputs).
+    places    those that round stochastically, in order.
+    shape     of the result; outputs are numbered in C order, and named here by row and column of a
+              matrix with as many columns as the last dimension has.
+    wide      R takes a whole word.
     """
 
-    def __init__(self, context: Context, rounding: range, shape: tuple[int, ...]) -> None:
-        self._context = context
-        self._rounding = rounding if context.rounding.stochastic else range(0)
-        self._wide = context.settings.random_most > 16
-        self._given: Words | None = None
-        if self.active:
-            size = (len(self._rounding), *shape)
-            self._given = context.source.draw(context.operation, size, context.settings.random_most)
-        self._count = math.prod(shape)
+    def __init__(self, draw: Draw, places: range, shape: Shape, *, wide: bool) -> None:
+        self.wide = wide
+        self._draw, self._places = draw, places
+        self._outputs = math.prod(shape)
         self._stride = shape[-1] if shape else 1
         self._first = self._passed = 0
 
     @property
     def active(self) -> bool:
         """Whether anything is rounded stochastically."""
-        return len(self._rounding) > 0
-
-    @property
-    def wide(self) -> bool:
-        """Whether R takes a whole word."""
-        return self._wide
+        return len(self._places) > 0
 
     @property
     def low(self) -> bool:
         """Whether R stands in the low bits of the words, else in the top ones."""
-        return self._given is not None
+        return self._draw.words is not None and self.active
 
     def part(self, row: int = 0, column: int = 0, place: int = 0) -> Places:
         """The same words where output (0, 0) is the one at this row and column of the result.
 
         Places are counted from `place` on: they belong to the rest of K.
         """
-        if row == column == place == 0:
+        if row == column == place == 0 or not self.active:
             return self
         moved = copy(self)
         moved._first += row * self._stride + column
@@ -78,59 +116,53 @@ class Places:
         return moved
 
     def words(
-        self, place: int, shape: tuple[int, int], kept: dict[int, Words] | None = None
+        self, place: int, shape: tuple[int, int], cache: dict[int, Words] | None = None
     ) -> Words:
-        """Words of rows and columns of outputs, flat, at one place; `kept` holds what was made."""
-        n = math.prod(shape)
+        """Words of rows and columns of outputs, flat, at one place; `cache` keeps a block."""
         place += self._passed
-        if place not in self._rounding:
+        if place not in self._places:
             return NO_WORDS
-        if self._given is not None:
-            row = self._rounding.index(place) * self._count
-            return self._given[row + self._numbers(shape)[:n].astype(np.intp)]
-        block, row = divmod(place, self._per_block)
-        made = None if kept is None else kept.get(block)
-        if made is None:
-            made = np.empty((self._per_block, -(-n // 16) * 16), np.uint32)
-            self._fill(made, self._numbers(shape), block)
-            if kept is not None:
-                kept.clear()
-                kept[block] = made
-        return made[row, :n]
+        n = math.prod(shape)
+        if self._draw.words is not None:
+            row = self._places.index(place) * self._outputs
+            return self._draw.words[row + self._numbers(shape)[:n].astype(np.intp)]
+        block, row = divmod(place, 4 if self.wide else 8)
+        rows = None if cache is None else cache.get(block)
+        if rows is None:
+            rows = self._block(block, shape)
+            if cache is not None:
+                cache.clear()
+                cache[block] = rows
+        return rows[row, :n]
 
     @property
     def random(self) -> tuple[Words, int, np.uint64, np.uint64, int, int]:
-        """For kernels that make their own words: words (places, outputs) of another source, the
-        step from row to row, seed, operation, the number of output (0, 0), and the first place.
-        """
-        given, place = _NONE, self._passed
-        if self._given is not None:
-            given, place = self._given.reshape(-1, self._count), place - self._rounding.start
-        source = self._context.source
-        seed = np.uint64(source.seed if isinstance(source, Philox) else 0)
-        number = np.uint64(self._context.operation)
-        return given, self._stride, seed, number, self._first, place
+        """For kernels that make their own words.
 
-    @property
-    def _per_block(self) -> int:
-        """Places that share a counter."""
-        return 4 if self._wide else 8
+        Words (places, outputs) of another source, the step from row to row, seed, operation, the
+        number of output (0, 0), and the first place.
+        """
+        rows, place = _NO_ROWS, self._passed
+        if self.low:
+            assert self._draw.words is not None
+            rows, place = self._draw.words.reshape(-1, self._outputs), place - self._places.start
+        return rows, self._stride, self._draw.seed, self._draw.number, self._first, place
 
     def _numbers(self, shape: tuple[int, int]) -> Words:
-        """Numbers of the outputs, and some more up to whole vectors."""
+        """Numbers of the outputs, and zeros up to whole vectors."""
         rows, columns = np.arange(shape[0]) * self._stride, np.arange(shape[1])
-        numbers = np.add.outer(rows, columns).reshape(-1) + self._first
-        made = np.zeros(-(-numbers.size // 16) * 16, np.uint32)
-        made[: numbers.size] = numbers
-        return made
+        outputs = np.add.outer(rows, columns).reshape(-1) + self._first
+        numbers = np.zeros(-(-outputs.size // _VECTOR) * _VECTOR, np.uint32)
+        numbers[: outputs.size] = outputs
+        return numbers
 
-    def _fill(self, words: Words, numbers: Words, block: int) -> None:
-        assert isinstance(self._context.source, Philox)
-        seed, operation = self._context.source.seed, self._context.operation
-        fill_places(words, numbers, block, np.uint64(seed), np.uint64(operation), self._wide)
+    def _block(self, block: int, shape: tuple[int, int]) -> Words:
+        """The words of all places that share a counter."""
+        numbers = self._numbers(shape)
+        rows = np.empty((4 if self.wide else 8, numbers.size), np.uint32)
+        fill_places(rows, numbers, block, self._draw.seed, self._draw.number, self.wide)
+        return rows
 
-    def advance(self) -> None:
-        """The operation was published."""
-        if self.active:
-            self._context.source.advance()
-            self._context.operation += 1
+
+#: Of an operation without stochastic rounding places.
+NO_PLACES = Places(NO_DRAW, range(0), (), wide=False)

@@ -1,88 +1,117 @@
-"""How sums and products leave their context's flags, counts and result behind.
+"""How the outcome of an operation leaves it: flags, traps, counts, the number, the result.
 
-Their operands do not broadcast to the result, so they do not go through `Context.publish`; the
-rules are the same: checks first, flags before a trap, nothing published by an operation that traps.
+The order is fixed: everything is checked before anything is computed; flags are raised before a
+trap; an operation that traps publishes nothing else and leaves its random bits to the next one.
 
 Source    docs/semantics.md §3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.array import Array
-from fpsim.elementwise.apply import Carrier, check_out
 from fpsim.records.flags import Flags, FloatingPointTrap
+from fpsim.records.types import Carrier, ElementFlags, Index, OperandsAt, Shape
+from fpsim.state.draws import advance
+from fpsim.state.state import State
 
-if TYPE_CHECKING:
-    from fpsim.context import Context
-
-__all__ = ["Out", "checked_target", "fold_flags", "published", "row_and_column", "wants_marks"]
-
-Marks = NDArray[np.uint8]
-Out = Array | Carrier | None
+__all__ = ["broadcast_operands", "check_out", "fold", "no_operands", "publish"]
 
 
-def checked_target(context: Context, out: Out, shape: tuple[int, ...]) -> Carrier | None:
-    """Memory of the result, refused before anything is computed; None for new memory."""
-    if isinstance(out, Array):
-        if out.format != context.format:
-            raise TypeError(f"out is {out.format}, this context computes {context.format}")
-        out = out.values
-    if out is not None:
-        check_out(out, shape, context.format.carrier, [])
-    return out
-
-
-def wants_marks(context: Context) -> bool:
-    """Whether the flags of each element are needed."""
-    return bool(context.traps) or context.counts is not None
-
-
-def fold_flags(
-    context: Context,
-    name: str,
-    flags: int,
-    values: Carrier,
-    marks: Marks | None,
-    operands: Callable[[tuple[int, ...]], Sequence[Carrier]] = lambda index: (),
+def check_out(
+    out: Any, shape: Shape, dtype: np.dtype[Any], operands: Sequence[Carrier] = ()
 ) -> None:
-    """Flags and counts of an operation into its context; `marks` as `wants_marks` says.
+    """Refuse an output that cannot take the result, before anything is computed."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out={type(out).__name__} is not an ndarray of {dtype}; give one")
+    if out.dtype != dtype:
+        raise TypeError(f"out has dtype {out.dtype}; this result is held in {dtype}")
+    if out.shape != shape:
+        raise ValueError(
+            f"out has shape {out.shape}, the result has shape {shape}; give out that shape"
+        )
+    if not out.flags.writeable:
+        raise ValueError("out is read-only; give an array that can be written")
+    for operand in operands:
+        # Two arrays with memory of their own share none: no need to ask numpy, which takes longer.
+        own = out.flags.owndata and operand.flags.owndata
+        if operand is out or own or not np.may_share_memory(out, operand):
+            continue
+        same = (
+            operand.ctypes.data == out.ctypes.data
+            and operand.strides == out.strides
+            and operand.shape == out.shape
+        )
+        if not same and np.shares_memory(out, operand):
+            raise ValueError(
+                "out overlaps an operand in part; give the operand itself or other memory"
+            )
 
-    A trap shows the `operands` of the element at its index.
+
+def fold(element_flags: ElementFlags) -> int:
+    """All flags of the elements together."""
+    return int(np.bitwise_or.reduce(element_flags, axis=None)) if element_flags.size else 0
+
+
+def no_operands(index: Index) -> Sequence[Any]:
+    """Of an operation whose trap shows none."""
+    return ()
+
+
+def broadcast_operands(operands: Sequence[Carrier], shape: Shape) -> OperandsAt:
+    """Operands that broadcast to the result, element by element."""
+    return lambda index: [float(np.broadcast_to(o, shape)[index]) for o in operands]
+
+
+def publish(
+    state: State,
+    name: str,
+    values: NDArray[Any],
+    flags: int,
+    element_flags: ElementFlags | None = None,
+    operands: OperandsAt = no_operands,
+    target: Carrier | None = None,
+    *,
+    advances: bool = False,
+    in_format: bool = True,
+) -> NDArray[Any]:
+    """The result of an operation, in `target` if there is one; its flags go to the state.
+
+    element_flags   of each element, needed where `state.watched`; None otherwise.
+    operands        of the element at an index, for a trap to show.
+    advances        the operation has a number, so that the next one draws other bits.
+    in_format       values are of the state's format, and their zeros and subnormals are counted.
 
     Raises    FloatingPointTrap at the first element in C order that raised an armed flag.
     """
-    if marks is None and not flags:
-        return
-    raised = Flags(flags)
-    context.flags |= raised
-    if marks is None:
-        return
-    if raised & context.traps:
-        first = int(np.argmax((marks.reshape(-1) & int(context.traps)) != 0))
-        index = tuple(int(i) for i in np.unravel_index(first, values.shape)) if values.ndim else ()
-        raise FloatingPointTrap(name, raised, index, operands(index), context.dump())
-    if context.counts is not None:
-        context.counts.add(name, values, marks, context.format)
+    if state.settings.native:
+        return _stored(values, target)
+    if flags:
+        state.raise_flags(flags)
+    if element_flags is not None:
+        if flags & state.armed:
+            raise _trap(state, name, flags, element_flags, operands)
+        if state.counts is not None:
+            state.counts.add(name, values if in_format else None, element_flags, state.format)
+    if advances:
+        advance(state)
+    return _stored(values, target)
 
 
-def row_and_column(a: Carrier, b: Carrier, index: tuple[int, ...]) -> tuple[Carrier, Carrier]:
-    """What one element of a product is made of: a row of a and a column of b."""
-    *batch, i, j = index
-    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    rows = np.broadcast_to(a, (*lead, *a.shape[-2:]))
-    columns = np.broadcast_to(b, (*lead, *b.shape[-2:]))
-    return rows[(*batch, i)], columns[tuple(batch)][:, j]
-
-
-def published(context: Context, values: Carrier, target: Carrier | None, out: Out) -> Array:
-    """The result as an Array, in `out` where that was given."""
-    if target is None:
-        return Array(values, context)
+def _stored(values: NDArray[Any], target: Carrier | None) -> NDArray[Any]:
+    if target is None or target is values:
+        return values
     target[...] = values
-    return out if isinstance(out, Array) else Array(target, context)
+    return target
+
+
+def _trap(
+    state: State, name: str, flags: int, element_flags: ElementFlags, operands: OperandsAt
+) -> FloatingPointTrap:
+    first = int(np.argmax((element_flags & state.armed) != 0))
+    index = tuple(int(i) for i in np.unravel_index(first, element_flags.shape))
+    return FloatingPointTrap(name, Flags(flags), index, operands(index), state.dump())

@@ -7,9 +7,9 @@ Source    docs/semantics.md §5.
 
 from __future__ import annotations
 
+from fpsim import linalg
 from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.products import conv
 from fpsim.records.formats import Format
 from fpsim.records.geometry import Padding, Pair, Stride, geometry
 from fpsim.records.units import MatrixUnit
@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 
 
 class Convolutions(Products):
-    """Convolutions of arrays; stride, padding and groups as in `fpsim.products.conv.conv2d`."""
+    """Convolutions of arrays; stride, padding and groups as in `fpsim.linalg.conv2d`."""
 
     def conv2d(
         self, x: Array, w: Array, *, stride: Stride = 1, padding: Padding = "SAME",
@@ -50,7 +50,7 @@ class Convolutions(Products):
         chosen = self._unit("conv2d", x, partials, out, unit, field)
 
         def compute(context: Context) -> Array:
-            return conv.conv2d(
+            return linalg.conv2d(
                 x, w, chosen, stride=stride, padding=padding, groups=groups, context=context,
                 scale=scale, subnormals=self._inside,
             )  # fmt: skip
@@ -73,7 +73,7 @@ class Convolutions(Products):
         chosen = self._unit(verb, gradient, partials, out, unit, field)
 
         def compute(context: Context) -> Array:
-            return conv.conv2d_input_gradient(
+            return linalg.conv2d_input_gradient(
                 gradient, w, chosen, shape, stride=stride, padding=padding, groups=groups,
                 context=context, scale=scale, subnormals=self._inside,
             )  # fmt: skip
@@ -94,7 +94,7 @@ class Convolutions(Products):
         chosen = self._unit(verb, x, partials, out, unit)
 
         def compute(context: Context) -> Array:
-            return conv.conv2d_weight_gradient(
+            return linalg.conv2d_weight_gradient(
                 x, gradient, chosen, shape, stride=stride, padding=padding, groups=groups,
                 context=context, scale=scale, subnormals=self._inside,
             )  # fmt: skip

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fpsim.array import Array
-from fpsim.context import Clock, Context
+from fpsim.context import Context
 from fpsim.convenience import round_to
 from fpsim.records.evidence import Fact
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.settings import Settings
 from fpsim.state.bits import Philox
 from fpsim.state.counts import Counts
+from fpsim.state.state import Clock
 from ipu.machine.choice import RULE, find_partials
 from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, choices, dump, status
 from ipu.machine.convolutions import Convolutions

@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, nullcontext
 from fpsim import linalg
 from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.products import k_split as split
 from fpsim.records.formats import BINARY16, F143, F152, Format
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
 from ipu.machine.choice import Field, choose, fitting_partials
@@ -108,7 +107,7 @@ class Products(Verbs):
                 return linalg.matmul(
                     x, y, chosen, context=context, scale=scale, subnormals=self._inside
                 )
-            return split.k_split(
+            return linalg.k_split(
                 x, y, chosen, k_split, context=context, scale=scale, subnormals=self._inside
             )
 

@@ -15,12 +15,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.elementwise import elementary
-from fpsim.elementwise.apply import Carrier, as_read
-from fpsim.operations import Operand
-from fpsim.products import sums
+from fpsim.elementwise.apply import as_read
+from fpsim.operands import Operand
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.rounding import SR
+from fpsim.records.types import Carrier
 
 __all__ = ["MAXIMUM", "Verbs"]
 
@@ -86,27 +85,27 @@ class Verbs(ABC):
 
     def exp(self, x: Array) -> Array:
         """e**x, rounded once (modelled as correctly rounded: the IPU's last digit is unknown)."""
-        return elementary.exp(self._mine(x))
+        return self._of(x).exp(x)
 
     def log(self, x: Array) -> Array:
         """The natural logarithm, rounded once (modelled as `exp` is)."""
-        return elementary.log(self._mine(x))
+        return self._of(x).log(x)
 
     def tanh(self, x: Array) -> Array:
         """The hyperbolic tangent, rounded once (modelled as `exp` is)."""
-        return elementary.tanh(self._mine(x))
+        return self._of(x).tanh(x)
 
     def sigmoid(self, x: Array) -> Array:
         """1 / (1 + e**-x), rounded once (modelled as `exp` is)."""
-        return elementary.sigmoid(self._mine(x))
+        return self._of(x).sigmoid(x)
 
     def rsqrt(self, x: Array) -> Array:
         """1 / sqrt(x), rounded once (modelled as `exp` is)."""
-        return elementary.rsqrt(self._mine(x))
+        return self._of(x).rsqrt(x)
 
     def erf(self, x: Array) -> Array:
         """The error function, rounded once (modelled as `exp` is)."""
-        return elementary.erf(self._mine(x))
+        return self._of(x).erf(x)
 
     def maximum(self, x: Operand, y: Operand) -> Array:
         """The larger; INV when a NaN is read, which wins only with max_nan="propagate"."""
@@ -126,10 +125,6 @@ class Verbs(ABC):
         """x where true, +0 elsewhere; no arithmetic."""
         return Array(_kept(where, x.values), self._of(x))
 
-    def _mine(self, x: Array) -> Array:
-        context = self._of(x)
-        return x if x.context is context else Array(x.values, context)
-
     # Many to one ----------------------------------------------------------------------------
 
     def reduce_sum(
@@ -146,7 +141,7 @@ class Verbs(ABC):
         """
         axes = tuple(a % x.ndim for a in ((axis,) if isinstance(axis, int) else axis))
         kept = [1 if a in axes else n for a, n in enumerate(x.shape)]
-        total = sums.sum(self.cast(x, BINARY32), axes, context=self.context(BINARY32))
+        total = self.context(BINARY32).sum(self.cast(x, BINARY32), axes)
         if scale != 1:
             total = self.multiply(total, scale)
         return self.cast(total.reshape(kept), fmt or x.format)

@@ -117,7 +117,7 @@ def compute(function: Function, columns: Columns, settings: Settings) -> tuple[C
         return _to_integers(x[0], function.result, settings)
     name = ARITHMETIC.get(function.operation, (function.operation,))[0]
     if name == "ieee_remainder":
-        values, _ = remainder(x[0], x[1], settings, nearest=True, element_flags=marks)
+        values, marks[...] = remainder(x[0], x[1], settings, nearest=True)
     else:
         values, _ = apply(name, x, settings, element_flags=marks)
     return to_codes(values, settings.format).astype(np.uint64), marks

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.apply import Carrier
 from fpsim.elementwise.constants import LANES, Lane, exact_width
 from fpsim.kernels.rounding.direction import DOWN, NEAREST, UP, ZERO
 from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
+from fpsim.records.types import Carrier
 
 __all__ = ["DIRECTIONS", "Product", "find_lane", "measure"]
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.apply import Carrier
 from fpsim.elementwise.constants import LANES, Lane, plan
 from fpsim.kernels.by_operation.deterministic import MacVariant, mac_kernel
 from fpsim.kernels.by_operation.lane_rounding import MacRule
@@ -22,6 +21,7 @@ from fpsim.kernels.lanes.arithmetic import HAS_FMA
 from fpsim.kernels.rounding.rule import MODE_CODES, Rule
 from fpsim.products.by_operation.bounds import DIRECTIONS, Product
 from fpsim.records.settings import Settings
+from fpsim.records.types import Carrier
 
 __all__ = ["Bits", "Call", "deterministic_call", "native_call", "random_call"]
 

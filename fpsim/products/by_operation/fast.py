@@ -14,7 +14,6 @@ from functools import partial
 
 import numpy as np
 
-from fpsim.elementwise.apply import Carrier
 from fpsim.kernels.by_operation.results import (
     INFINITE,
     LOOK_FOR_ALL,
@@ -36,6 +35,7 @@ from fpsim.products.by_operation.calls import (
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY32
 from fpsim.records.settings import Settings
+from fpsim.records.types import Carrier
 from fpsim.state.threads import run_blocks
 
 __all__ = ["run_macs"]

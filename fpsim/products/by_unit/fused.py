@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from fpsim.elementwise.apply import Carrier
 from fpsim.kernels.by_unit.panels import PLAIN
 from fpsim.kernels.by_unit.tiles import FUSED, SUMS
-from fpsim.products.by_unit.operands import Operands
-from fpsim.products.by_unit.product import Marks, Product
-from fpsim.products.by_unit.task import Table, Task, variant
+from fpsim.products.by_unit.reach import reach
+from fpsim.products.by_unit.task import Table, Task, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
+from fpsim.products.by_unit.unit_settings import UnitSettings
+from fpsim.products.job import Job
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE
-from fpsim.state.draws import Places
 
 __all__ = ["run_fused"]
 
@@ -25,8 +24,8 @@ __all__ = ["run_fused"]
 _NORMAL = 0x00800000
 
 
-def _knows(product: Product) -> bool:
-    unit = product.unit
+def _knows(settings: UnitSettings) -> bool:
+    unit = settings.unit
     return (
         unit.terms == 1
         and unit.window is None
@@ -34,38 +33,39 @@ def _knows(product: Product) -> bool:
         and unit.inputs == (BINARY32,)
         and unit.accumulator == unit.partials == BINARY32
         and unit.rounding == RNE
-        and product.scale == 0
+        and settings.scale == 0
     )
 
 
-def run_fused(
-    product: Product, operands: Operands, values: Carrier, marks: Marks, places: Places
-) -> bool:
-    """One matrix product into values and marks; False if this kernel must not run it."""
-    if not _knows(product) or not operands.finite:
+def run_fused(job: Job) -> bool:
+    """One matrix product; False if this engine must not run it."""
+    settings: UnitSettings = job.settings
+    if not _knows(settings) or not reach(job).finite:
         return False
-    flush = product.policy == "flush_both"
-    start = operands.reach_start.most > 0
-    (low_a, _), (low_b, _) = operands.reach_a, operands.reach_b
+    known, flush = reach(job), settings.policy == "flush_both"
+    start = known.most_start > 0
     # Sums are multiples of the last digit of the smallest product: normal, or exactly zero.
-    checked = start or _last(low_a, flush) * _last(low_b, flush) < 2.0**-126
-    made, constants = variant(FUSED, product, None, places.low, 32, guard=SUMS if checked else 0)
-    limit = 0 if product.policy == "keep" else _NORMAL
+    checked = start or _last(known.least_a, flush) * _last(known.least_b, flush) < 2.0**-126
+    variant, constants = tile_variant(
+        FUSED, settings, None, job.places.low, 32, guard=SUMS if checked else 0
+    )
+    limit = 0 if settings.policy == "keep" else _NORMAL
     shift = PLAIN._replace(flush=flush)
     task = Task(
-        made, 32, constants, np.full(3, limit, np.uint32),
-        Table(32 if flush and low_a < 2.0**-126 else 0, 0, shift), Table(32, 0, shift),
+        variant, 32, constants, np.full(3, limit, np.uint32),
+        Table(32 if flush and known.least_a < 2.0**-126 else 0, 0, shift), Table(32, 0, shift),
     )  # fmt: skip
-    result = values.copy() if checked else values
+    values = job.values.copy() if checked else job.values
     if flush and start:
-        result[np.abs(result) < 2.0**-126] = 0.0
-    if run_tiles(product, task, operands, result, marks, places):
+        values[np.abs(values) < 2.0**-126] = 0.0
+    if run_tiles(job, task, values):
         return False
     if checked:
-        values[...] = result
-    k, most = len(operands.a.offsets), operands.reach_a.most * operands.reach_b.most
-    if most * k * 2.0 >= 2.0**127 or start:
-        marks[np.isinf(values)] |= np.uint8(Flags.OVERFLOW)
+        job.values[...] = values
+    most = known.most_a * known.most_b
+    if most * job.a.shape[1] * 2.0 >= 2.0**127 or start:
+        assert job.element_flags is not None
+        job.element_flags[np.isinf(values)] |= np.uint8(Flags.OVERFLOW)
     return True
 
 

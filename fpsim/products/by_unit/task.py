@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fpsim.elementwise.apply import Carrier
 from fpsim.kernels.by_unit.panels import Shift
 from fpsim.kernels.by_unit.tiles import FLAG, PARTIALS, UNGUARDED, TileVariant
 from fpsim.kernels.lanes.arithmetic import HAS_FMA, HAS_QUIET_ADD
 from fpsim.kernels.rounding.store import BY_INTEGERS, LOUD, QUIET
-from fpsim.products.by_unit.product import Product, Store
+from fpsim.products.by_unit.unit_settings import Store, UnitSettings
+from fpsim.records.types import Carrier
 
-__all__ = ["Constants", "Table", "Task", "variant"]
+__all__ = ["Constants", "Table", "Task", "tile_variant"]
 
 #: Bytes of each of their arrays that a thread keeps from product to product, at most.
 _KEPT = 8 << 20
@@ -92,26 +92,26 @@ class Task(NamedTuple):
         return NO_STORE[self.width][:1]
 
 
-def variant(
-    kind: int, product: Product, store: Store | None, low: bool, width: int, *,
+def tile_variant(
+    kind: int, settings: UnitSettings, store: Store | None, low: bool, width: int, *,
     guard: int = UNGUARDED, sums: int = 0,
 ) -> tuple[TileVariant, Constants]:  # fmt: skip
     """What is compiled in, and the constants of the stores.
 
     Stores that cannot overflow take fewer steps; a guard sees the others.
     """
-    unit, quiet = product.unit, QUIET if HAS_QUIET_ADD else LOUD
+    unit, quiet = settings.unit, QUIET if HAS_QUIET_ADD else LOUD
     if guard & FLAG and not HAS_QUIET_ADD:
         quiet = BY_INTEGERS
-    made = TileVariant(
+    variant = TileVariant(
         kind, unit.terms, unit.chain, guard, False, 0, 0, False, False, quiet, sums, HAS_FMA
     )
     if store is None:
-        return made, NO_STORE[width]
+        return variant, NO_STORE[width]
     plan = store.wide if width == 64 else store.chosen
     guard |= 0 if plan.flush else PARTIALS
-    given, wide = plan.stochastic and low, plan.stochastic and plan.whole_words
-    made = made._replace(
-        guard=guard, store=True, mode=plan.mode, residual=plan.residual, given=given, wide=wide
-    )
-    return made, plan.constants
+    variant = variant._replace(
+        guard=guard, store=True, mode=plan.mode, residual=plan.residual,
+        given=plan.stochastic and low, wide=plan.stochastic and plan.whole_words,
+    )  # fmt: skip
+    return variant, plan.constants

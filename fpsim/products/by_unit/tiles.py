@@ -17,12 +17,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.apply import Carrier
 from fpsim.kernels.by_unit.panels import fill_panels, fill_table
 from fpsim.kernels.by_unit.tiles import COLUMNS, tile_kernel
-from fpsim.products.by_unit.operands import Offsets, Operands, Rows
-from fpsim.products.by_unit.product import Marks, Product
 from fpsim.products.by_unit.task import Constants, Task
+from fpsim.products.by_unit.unit_settings import UnitSettings
+from fpsim.products.job import Job
+from fpsim.products.rows import Rows
+from fpsim.records.types import Carrier, ElementFlags, Offsets
 from fpsim.state.draws import Places
 from fpsim.state.threads import run_blocks
 
@@ -47,39 +48,38 @@ class _Terms(NamedTuple):
 
 
 #: Something done for a range of parts, and how many parts there are.
-_Job = tuple[Callable[[int, int], int], int]
+_Filling = tuple[Callable[[int, int], int], int]
 
 
-def run_tiles(
-    product: Product, task: Task, operands: Operands, values: Carrier, marks: Marks, places: Places
-) -> int:
-    """One product into values and marks; its flags."""
+def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
+    """One product into values (default: those of the job) and flags; its flags together."""
+    if values is None:
+        values = job.values
+    rows = job.a if isinstance(job.a, Rows) else Rows.of(job.a)
     flags, columns = 0, values.shape[1]
-    for terms, rows in _blocks(product, task, operands):
+    for terms, blocks in _blocks(job.settings, task, rows):
         step = max(1, _BYTES // (task.right.bytes * COLUMNS * len(terms.rows))) * COLUMNS
         for first in range(0, columns, step):
             some = slice(first, min(first + step, columns))
             # Not named: its panels are gone before the next ones are made.
-            flags |= _Part(product, task, operands, terms, some).run(rows, values, marks, places)
+            flags |= _Part(job, task, rows, terms, some).run(blocks, values)
     return flags
 
 
-def _blocks(
-    product: Product, task: Task, operands: Operands
-) -> Iterator[tuple[_Terms, list[slice]]]:
+def _blocks(settings: UnitSettings, task: Task, a: Rows) -> Iterator[tuple[_Terms, list[slice]]]:
     """Terms, and rows for each of them, whose panels and tables are small enough."""
-    a, everything = operands.a, _all_terms(product, operands)
+    everything = _all_terms(settings, a.offsets)
     deepest = _BYTES // (task.right.bytes * COLUMNS)
     numbers = _BYTES // max(1, task.left.bytes)
-    whole, rows = slice(0, len(everything.rows)), slice(0, len(a.bases))
-    if whole.stop <= deepest and a.values.size <= numbers:
+    every_term, rows = slice(0, len(everything.rows)), slice(0, len(a.bases))
+    if every_term.stop <= deepest and a.values.size <= numbers:
         yield everything, [rows]
         return
 
     def shallow(part: slice) -> bool:
         return part.stop - part.start <= deepest and _span(everything.offsets[part]) <= numbers // 2
 
-    for part in _halved(whole, _TOGETHER * product.unit.channels, shallow):
+    for part in _halved(every_term, _TOGETHER * settings.unit.channels, shallow):
         terms = _Terms(everything.offsets[part], everything.rows[part], part.start)
         spread = _span(terms.offsets)
 
@@ -105,16 +105,16 @@ def _halved(whole: slice, unit: int, fits: Callable[[slice], bool]) -> Iterator[
     yield from _halved(slice(middle, whole.stop), unit, fits)
 
 
-def _all_terms(product: Product, operands: Operands) -> _Terms:
+def _all_terms(settings: UnitSettings, offsets: Offsets) -> _Terms:
     """Every term in the order the unit takes them, zeros at the end."""
-    k, channels = len(operands.a.offsets), product.unit.channels
-    if product.depth(k) == k and product.unit.order == "ascending":
-        return _Terms(operands.a.offsets, _ascending(k), 0)
-    rows = np.arange(product.depth(k))
-    if product.unit.order == "pairs":
-        rows = rows[pairs(channels, len(rows))]
+    k, unit = len(offsets), settings.unit
+    if settings.depth(k) == k and unit.order == "ascending":
+        return _Terms(offsets, _ascending(k), 0)
+    rows = np.arange(settings.depth(k))
+    if unit.order == "pairs":
+        rows = rows[pairs(unit.channels, len(rows))]
     rows[rows >= k] = -1
-    return _Terms(operands.a.offsets[np.maximum(rows, 0)], rows, 0)
+    return _Terms(offsets[np.maximum(rows, 0)], rows, 0)
 
 
 @lru_cache(maxsize=8)
@@ -132,22 +132,22 @@ def pairs(channels: int, k: int) -> NDArray[np.intp]:
 class _Part:
     """Some terms of some columns: their panels, and the table of some rows at a time."""
 
-    def __init__(
-        self, product: Product, task: Task, operands: Operands, terms: _Terms, columns: slice
-    ) -> None:
-        self.task, self.a, self.terms, self.columns = task, operands.a, terms, columns
-        self.place = terms.first // product.unit.channels
+    def __init__(self, job: Job, task: Task, a: Rows, terms: _Terms, columns: slice) -> None:
+        self.job, self.task, self.a, self.terms, self.columns = job, task, a, terms, columns
+        self.place = terms.first // job.settings.unit.channels
         n_panels = -(-(columns.stop - columns.start) // COLUMNS)
         self.panels = task.right.room("right", (n_panels, len(terms.rows), COLUMNS))
-        self.fill = self._panel_filler(operands.b)
+        self.fill = self._panel_filler(job.b)
 
-    def run(self, blocks: list[slice], values: Carrier, marks: Marks, places: Places) -> int:
+    def run(self, blocks: list[slice], values: Carrier) -> int:
         """All rows; the flags of all."""
-        jobs, flags = [(self.fill, len(self.panels[0]))], 0
+        fillings, flags = [(self.fill, len(self.panels[0]))], 0
+        element_flags = self.job.element_flags
+        assert element_flags is not None
         for rows in blocks:
-            some = values[rows], marks[rows], places.part(rows.start)
-            flags |= self._rows(self._near(self.a.part(rows)), jobs, *some)
-            jobs = []
+            some = values[rows], element_flags[rows], self.job.places.part(rows.start)
+            flags |= self._rows(self._near(self.a.part(rows)), fillings, *some)
+            fillings = []
         return flags
 
     def _near(self, rows: Rows) -> Rows:
@@ -162,7 +162,12 @@ class _Part:
         return rows._replace(values=rows.values[first:last], bases=rows.bases - first)
 
     def _rows(
-        self, rows: Rows, jobs: list[_Job], values: Carrier, marks: Marks, places: Places
+        self,
+        rows: Rows,
+        fillings: list[_Filling],
+        values: Carrier,
+        flags: ElementFlags,
+        places: Places,
     ) -> int:
         """Some rows: their table, and whatever else is to be done before the products."""
         left, zero = self.task.left, self.task.zero
@@ -176,10 +181,10 @@ class _Part:
             return 0
 
         if left.bytes:
-            jobs = [*jobs, (fill, -(-len(codes) // part))]
-        _run_jobs(jobs, part)
+            fillings = [*fillings, (fill, -(-len(codes) // part))]
+        _fill(fillings, part)
         numbers = table if left.values else rows.values
-        return self._multiply((numbers, fields, rows.bases, rows.offsets), values, marks, places)
+        return self._multiply((numbers, fields, rows.bases, rows.offsets), values, flags, places)
 
     def _panel_filler(self, b: Carrier) -> Callable[[int, int], int]:
         if not (b.flags.c_contiguous or b.T.flags.c_contiguous):
@@ -199,8 +204,8 @@ class _Part:
         return fill
 
     def _multiply(
-        self, left: tuple[Carrier, Constants, Offsets, Offsets], values: Carrier, marks: Marks,
-        places: Places,
+        self, left: tuple[Carrier, Constants, Offsets, Offsets], values: Carrier,
+        flags: ElementFlags, places: Places,
     ) -> int:  # fmt: skip
         """Tiles of rows on the threads, or panels where there are more of them."""
         height, task = self.task.height, self.task
@@ -215,12 +220,12 @@ class _Part:
             at = self.columns.start + first * COLUMNS
             stop = min(self.columns.start + last * COLUMNS, self.columns.stop)
             panels, exponents = self.panels
-            flags: int = loop(
+            raised: int = loop(
                 (numbers, fields, whole[rows], offsets),
-                (panels[first:last], exponents[first:last], at, stop), values[rows], marks[rows],
+                (panels[first:last], exponents[first:last], at, stop), values[rows], flags[rows],
                 places.part(rows.start, place=self.place).random, task.store, task.numbers,
             )  # fmt: skip
-            return flags
+            return raised
 
         smallest = max(1, _SMALLEST // (len(offsets) * COLUMNS * height))
         if n_tiles >= n_panels:
@@ -230,18 +235,18 @@ class _Part:
         return run_blocks(lambda i, j: work(0, n_tiles, i, j), 0, n_panels, some)
 
 
-def _run_jobs(jobs: list[_Job], numbers: int) -> None:
-    """Parts of all jobs on the threads; each part has so many numbers."""
+def _fill(fillings: list[_Filling], numbers: int) -> None:
+    """Parts of all tables and panels on the threads; each part has so many numbers."""
 
     def work(begin: int, end: int) -> int:
         first = 0
-        for job, parts in jobs:
+        for filling, parts in fillings:
             some = slice(max(begin - first, 0), min(end - first, parts))
             if some.start < some.stop:
-                job(some.start, some.stop)
+                filling(some.start, some.stop)
             first += parts
         return 0
 
-    total = sum(parts for _, parts in jobs)
+    total = sum(parts for _, parts in fillings)
     if total:
         run_blocks(work, 0, total, max(1, _FEW // numbers))

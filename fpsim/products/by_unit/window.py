@@ -8,22 +8,23 @@ Source    docs/semantics.md §5; the bounds are derived at `_fits` and `_narrow`
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from fpsim.elementwise.apply import Carrier
 from fpsim.kernels.by_unit.panels import Shift
 from fpsim.kernels.by_unit.tiles import WINDOW_32, WINDOW_64
 from fpsim.kernels.by_unit.window import CUT, NEAREST, WHOLE
-from fpsim.products.by_unit.operands import Operands
-from fpsim.products.by_unit.product import Marks, Product, Store, nearest
-from fpsim.products.by_unit.task import Table, Task, variant
+from fpsim.products.by_unit.reach import Reach, reach
+from fpsim.products.by_unit.task import Table, Task, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
+from fpsim.products.by_unit.unit_settings import Store, UnitSettings, nearest
+from fpsim.products.job import Job
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE, RTZ
-from fpsim.state.draws import Places
+from fpsim.records.types import Carrier
 
 __all__ = ["run_window"]
 
@@ -48,9 +49,9 @@ class Sums(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _sums(product: Product) -> Sums | None:
+def _sums(settings: UnitSettings) -> Sums | None:
     """None for records that the loop does not know."""
-    unit, accumulator = product.unit, product.unit.accumulator
+    unit, accumulator = settings.unit, settings.unit.accumulator
     if (
         unit.window is None
         or unit.cut != "truncate"
@@ -61,46 +62,48 @@ def _sums(product: Product) -> Sums | None:
     ):
         return None
     if accumulator.emin == BINARY32.emin and unit.rounding == RTZ:
-        return Sums(CUT, accumulator.precision, 0, product.store)
+        return Sums(CUT, accumulator.precision, 0, settings.store)
     if accumulator == BINARY32:
-        return Sums(NEAREST, 24, 0, product.store)
+        return Sums(NEAREST, 24, 0, settings.store)
     if accumulator == unit.partials and unit.chain == 1 and unit.rounding == RNE:
         return Sums(WHOLE, 24, accumulator.emin, nearest(accumulator))
     return None
 
 
-def run_window(
-    product: Product, operands: Operands, values: Carrier, marks: Marks, places: Places
-) -> bool:
-    """One matrix product into values and marks; False if this kernel must not run it."""
-    sums = _sums(product)
-    if sums is None or not _fits(product, operands):
+def run_window(job: Job) -> bool:
+    """One matrix product; False if this engine must not run it."""
+    settings: UnitSettings = job.settings
+    sums = _sums(settings)
+    if sums is None:
         return False
-    width = 32 if _narrow(product, operands, sums) else 64
-    run_tiles(product, _task(product, width, places.low), operands, values, marks, places)
+    known, terms = reach(job), job.a.shape[1]
+    if not _fits(settings, known, terms):
+        return False
+    width = 32 if _narrow(settings, known, sums) else 64
+    run_tiles(job, _task(settings, width, job.places.low))
     return True
 
 
 @lru_cache(maxsize=256)
-def _task(product: Product, width: int, low: bool) -> Task:
+def _task(settings: UnitSettings, width: int, low: bool) -> Task:
     """What the loop of tiles is given; R stands in the `low` bits of random words."""
-    sums = _sums(product)
+    sums = _sums(settings)
     assert sums is not None
     kind = WINDOW_32 if width == 32 else WINDOW_64
-    made, constants = variant(kind, product, sums.store, low, width, sums=sums.how)
-    own = width == 32 and product.scale == 0
+    variant, constants = tile_variant(kind, settings, sums.store, low, width, sums=sums.how)
+    own = width == 32 and settings.scale == 0
     return Task(
-        made, width, constants, _numbers(product, sums, width),
-        Table(0 if own else width, width, _shift(product, width, left=True)),
-        Table(32, width, _shift(product, width, left=False)),
+        variant, width, constants, _numbers(settings, sums, width),
+        Table(0 if own else width, width, _shift(settings, width, left=True)),
+        Table(32, width, _shift(settings, width, left=False)),
     )  # fmt: skip
 
 
-def _numbers(product: Product, sums: Sums, width: int) -> Carrier:
+def _numbers(settings: UnitSettings, sums: Sums, width: int) -> Carrier:
     """The fields that undo the window, up and down, and the edge of the sums."""
-    assert product.unit.window is not None
+    assert settings.unit.window is not None
     place, bias, _, _ = _FIELDS[width]
-    all_ones, down = (1 << width) - 1, product.unit.window << place
+    all_ones, down = (1 << width) - 1, settings.unit.window << place
     edge = all_ones >> (place + 1 - sums.precision) << (place + 1 - sums.precision)
     if sums.how == WHOLE:
         edge = (bias + sums.emin) << place
@@ -108,49 +111,44 @@ def _numbers(product: Product, sums: Sums, width: int) -> Carrier:
     return np.array([n & all_ones for n in (up, down, edge)], f"u{width // 8}")
 
 
-def _shift(product: Product, width: int, *, left: bool) -> Shift:
+def _shift(settings: UnitSettings, width: int, *, left: bool) -> Shift:
     """Exponents as the lanes count them; those of the left operand carry bias and scale."""
     _, bias, zero_left, zero_right = _FIELDS[width]
     if left:
-        return Shift(bias + product.scale, zero_left, product.a.emin, 2.0**product.scale, False)
-    return Shift(0, zero_right, product.b.emin, 1.0, False)
+        return Shift(bias + settings.scale, zero_left, settings.a.emin, 2.0**settings.scale, False)
+    return Shift(0, zero_right, settings.b.emin, 1.0, False)
 
 
-def _fits(product: Product, operands: Operands) -> bool:
+def _fits(settings: UnitSettings, known: Reach, terms: int) -> bool:
     """Whether all is finite and no sum can overflow or be subnormal.
 
     A product is below 2**(high + 2), and all sums are multiples of 2**(low - window) or of what the
     start is a multiple of.
     """
-    window = product.unit.window
+    window = settings.unit.window
     assert window is not None
-    if not operands.finite:
+    if not known.finite:
         return False
-    low, high = operands.exponents(product)
-    if high + 2 + len(operands.a.offsets).bit_length() > 120 or low - window < -126:
+    if known.high + 2 + terms.bit_length() > 120 or known.low - window < -126:
         return False
-    start = operands.reach_start
-    return not start.most or (start.most < 2.0**120 and start.least >= 2.0 ** (window - 126))
+    start = known.most_start
+    return not start or (start < 2.0**120 and known.least_start >= 2.0 ** (window - 126))
 
 
-def _narrow(product: Product, operands: Operands, sums: Sums) -> bool:
+def _narrow(settings: UnitSettings, known: Reach, sums: Sums) -> bool:
     """Whether lanes of 32 bits serve: products exact, their sums below 2**31, exponents in a field.
 
     A product has a significand below 4, cut to `window` digits. The
     scale 2**(window - emax) must be a normal number; emax is at least low - window.
     """
-    unit, window = product.unit, product.unit.window
+    unit, window = settings.unit, settings.unit.window
     assert window is not None
-    if product.a.precision + product.b.precision > 24 or 4 * unit.terms > 2 ** (31 - window):
+    if settings.a.precision + settings.b.precision > 24 or 4 * unit.terms > 2 ** (31 - window):
         return False
     if sums.store is not None and sums.store.chosen.constants.dtype != np.uint32:
         return False
-    high = max(
-        operands.reach_a.exponents(product.a.emin)[1] + product.scale,
-        operands.reach_b.exponents(product.b.emin)[1],
-    )
-    low, _ = operands.exponents(product)
-    least = low - window
-    if operands.reach_start.most:
-        least = min(least, int(np.frexp(operands.reach_start.least)[1]) - 1)
+    least = known.low - window
+    if known.most_start:
+        least = min(least, math.frexp(known.least_start)[1] - 1)
+    high = max(known.top_a + settings.scale, known.top_b)
     return high <= _FAR and window > 1 and least + 126 > window

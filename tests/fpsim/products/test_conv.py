@@ -18,9 +18,8 @@ from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.judge.oracle.conv import Convolution
 from fpsim.judge.oracle.random import product_word
 from fpsim.judge.oracle.units import Ask, one_output
-from fpsim.linalg import matmul
+from fpsim.linalg import conv2d, conv2d_input_gradient, conv2d_weight_gradient, matmul
 from fpsim.products import unfold
-from fpsim.products.conv import conv2d, conv2d_input_gradient, conv2d_weight_gradient
 from fpsim.records.units import find_unit
 from fpsim.state.bits import Replay
 from tests.fpsim.products.by_unit.test_units import DATA, number, operand

@@ -8,8 +8,8 @@ import pytest
 import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
 from fpsim.judge.oracle.random import product_R
-from fpsim.linalg import matmul
-from fpsim.products.k_split import k_split, ranges
+from fpsim.linalg import k_split, matmul
+from fpsim.products.k_split import ranges
 from fpsim.records.units import find_unit
 from fpsim.state.bits import Replay
 

@@ -14,7 +14,7 @@ import fpsim as fp
 from fpsim.elementwise.codes import to_codes
 from fpsim.linalg import rounded_matmul
 from fpsim.products.by_operation import bounds as mac_range
-from fpsim.products.by_operation import rounded
+from fpsim.products.by_operation import dispatch
 from fpsim.products.by_operation.bounds import Product, measure
 from fpsim.products.by_operation.fast import run_macs
 from fpsim.records.settings import Settings
@@ -76,7 +76,7 @@ def both(a, b, fused, monkeypatch, **choices):
 
     for run in (fast, lambda *_: None):
         with monkeypatch.context() as patch:
-            patch.setattr(rounded, "run_macs", run)
+            patch.setattr(dispatch, "run_macs", run)
             context = fp.Context(a.format, **choices)
             got = rounded_matmul(a, b, context=context, fused=fused)
             results.append((to_codes(got.values, a.format).tolist(), context.flags))

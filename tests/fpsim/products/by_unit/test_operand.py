@@ -9,10 +9,10 @@ import fpsim as fp
 import ipu.machine.units.amp  # noqa: F401  (registers the units of the IPU)
 from fpsim.elementwise.codes import to_codes
 from fpsim.products.by_unit import dispatch as engines
-from fpsim.products.by_unit.operands import Rows
-from fpsim.products.by_unit.product import find_product
+from fpsim.products.by_unit.unit_settings import UnitSettings
+from fpsim.products.rows import Rows
 from fpsim.records.units import find_unit
-from fpsim.state.draws import Places
+from fpsim.state.draws import draw_places
 
 UNITS = ["AMP_F16_F32", "AMP_F16_F16", "AMP_F16_F16.exact", "AMP_F16_F32.sticky", "V100_F16_F16"]
 
@@ -27,9 +27,9 @@ def windows(context, rng):
 
 def product(unit, context, a, b, shape, start=None, column=0, whole=None):
     """Values, flags and the operation's places, as codes."""
-    found = find_product(find_unit(unit), fp.BINARY16, fp.BINARY16, context.settings, 0, None)
-    places = Places(context, found.places(len(b)), whole or shape)
-    values, marks = engines.run(found, a, b, start, shape, places.part(column=column))
+    settings = UnitSettings(find_unit(unit), fp.BINARY16, fp.BINARY16, context.settings)
+    places = draw_places(context, settings.rounding_places(len(b)), whole or shape)
+    values, marks = engines.multiply(settings, a, b, start, shape, places.part(column=column))
     return to_codes(values, context.format).tolist(), marks.tolist()
 
 

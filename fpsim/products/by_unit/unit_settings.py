@@ -1,4 +1,4 @@
-"""A product: a unit with the formats and policies of one call, and what it asks of the kernels.
+"""Settings of a product through a unit: its record with the formats and policies of one call.
 
 Source    docs/semantics.md §5.
 """
@@ -8,24 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fpsim.elementwise.apply import Carrier
 from fpsim.elementwise.constants import Plan, exact_width, plan
 from fpsim.kernels.by_unit.general import Call
 from fpsim.kernels.rounding.store import store_kernel
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.rounding import RNE, RTZ
 from fpsim.records.settings import Settings
+from fpsim.records.types import Carrier, ElementFlags, Words
 from fpsim.records.units import MatrixUnit
 
-__all__ = ["Marks", "Product", "Store", "find_product", "nearest"]
-
-Marks = NDArray[np.uint8]
-
-
-Words = NDArray[np.uint32]
+__all__ = ["Store", "UnitSettings", "nearest"]
 
 
 @dataclass(frozen=True)
@@ -35,14 +27,16 @@ class Store:
     chosen: Plan
     wide: Plan
 
-    def __call__(self, values: Carrier, marks: Marks, words: Words, low: bool) -> int:
+    def __call__(
+        self, values: Carrier, element_flags: ElementFlags, words: Words, low: bool
+    ) -> int:
         loop = store_kernel(self.chosen.mode, low, self.chosen.residual)
-        return int(loop(values, marks, words, self.chosen.constants))
+        return int(loop(values, element_flags, words, self.chosen.constants))
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
-    """A unit with the formats and policies of one product.
+class UnitSettings:
+    """A unit with the formats and policies of one product; compared by identity, which is fast.
 
     Without `stochastic_stores` partials are stored to nearest even where the context rounds
     stochastically; the last rounding is the context's in any case.
@@ -64,7 +58,7 @@ class Product:
         return self.settings.subnormals if self.settings.format == BINARY32 else "keep"
 
     @cached_property
-    def call(self) -> Call:
+    def kernel_call(self) -> Call:
         """The record as the general kernel reads it."""
         unit = self.unit
         short = unit.accumulator.emin == BINARY32.emin
@@ -97,7 +91,7 @@ class Product:
         return None if self.unit.calls is None else self._narrowing
 
     @cached_property
-    def whole(self) -> Store | None:
+    def at_the_end(self) -> Store | None:
         """The same where a pass is the whole of K: after the last call."""
         return self._narrowing if self.unit.calls is None else None
 
@@ -130,7 +124,7 @@ class Product:
         """Passes over k products."""
         return min(k, 1) if self.unit.calls is None else self.depth(k) // self.unit.channels
 
-    def places(self, k: int) -> range:
+    def rounding_places(self, k: int) -> range:
         """Rounding places by the context: the stores of an output, then the last rounding."""
         n = self.passes(k)
         stores = self._narrowing and self.stochastic_stores
@@ -155,22 +149,3 @@ def _store(settings: Settings, fmt: Format) -> Store:
 def nearest(fmt: Format) -> Store:
     """The rounding of a unit's own accumulator: to nearest even, infinity on overflow."""
     return _store(Settings(fmt), fmt)
-
-
-_PRODUCTS: dict[tuple[object, ...], Product] = {}
-
-
-def find_product(
-    unit: MatrixUnit, a: Format, b: Format, settings: Settings, scale: int,
-    subnormals: str | None, stochastic_stores: bool = True,
-) -> Product:  # fmt: skip
-    """The product of these choices, made once (told apart by identity, which is fast)."""
-    choices = (scale, subnormals, stochastic_stores)
-    key = (id(unit), id(a), id(b), id(settings), *choices)
-    product = _PRODUCTS.get(key)
-    if product is None:
-        if len(_PRODUCTS) >= 256:
-            _PRODUCTS.clear()
-        # The product keeps what it was made of, so no other object takes these identities.
-        product = _PRODUCTS[key] = Product(unit, a, b, settings, *choices)
-    return product

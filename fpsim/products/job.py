@@ -1,0 +1,145 @@
+"""A matrix product on its way through the engines.
+
+Engines are functions run(job) -> bool, tried in order; the first that can run the job writes values
+and flags and returns True. Which one runs changes the time and never a bit.
+
+Source    docs/semantics.md §2 (numbers of outputs).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.products.rows import Rows
+from fpsim.records.types import Carrier, ElementFlags
+from fpsim.state.draws import NO_PLACES, Places
+
+__all__ = ["Engine", "Job", "around_specials", "matrices", "run"]
+
+#: Share of rows and columns with infinities or NaN up to which the rest is worth a run of its own.
+_MOST_SPECIAL = 0.5
+
+
+class Job:
+    """One product a @ b, with everything that an engine reads and writes.
+
+    settings       what is multiplied how; each family of engines has its own kind.
+    a, b           operands, in carriers.
+    values         the partials to start from; engines write the result there.
+    element_flags  engines add the flags of each output; None: only `flags` are wanted.
+    places         random words, of the outputs of this job.
+    fresh          values are all zeros, so their magnitudes are not scanned.
+    flags          the flags of all outputs, where `element_flags` is None.
+    cache          facts about the operands that engines share.
+
+    Shapes    a (M, K) or Rows of that matrix, b (K, N), values and element_flags (M, N).
+    """
+
+    __slots__ = (
+        "a",
+        "b",
+        "cache",
+        "element_flags",
+        "flags",
+        "fresh",
+        "places",
+        "settings",
+        "values",
+    )
+
+    def __init__(
+        self, settings: Any, a: Carrier | Rows, b: Carrier, values: Carrier,
+        element_flags: ElementFlags | None, places: Places = NO_PLACES, *, fresh: bool = False,
+    ) -> None:  # fmt: skip
+        self.settings = settings
+        self.a, self.b = a, b
+        self.values, self.element_flags = values, element_flags
+        self.places = places
+        self.fresh = fresh
+        self.flags = 0
+        self.cache: Any = None
+
+    def part(self, rows: slice, columns: slice, values: Carrier) -> Job:
+        """The job of some rows and columns in memory of its own, with these partials."""
+        a = self.a.part(rows) if isinstance(self.a, Rows) else self.a[rows]
+        flags = None if self.element_flags is None else np.zeros(values.shape, np.uint8)
+        places = self.places.part(rows.start, columns.start)
+        return Job(self.settings, a, self.b[:, columns], values, flags, places)
+
+    def with_operands(self, a: Carrier, b: Carrier) -> Job:
+        """The same job with other operands of the same shapes."""
+        return Job(self.settings, a, b, self.values, self.element_flags, self.places)
+
+
+Engine = Callable[[Job], bool]
+
+
+def run(engines: Iterable[Engine], job: Job) -> None:
+    """Run a job on the first engine that can."""
+    if job.values.size == 0 or len(job.b) == 0:
+        return
+    for engine in engines:
+        if engine(job):
+            return
+
+
+def matrices(
+    settings: Any, a: Carrier, b: Carrier, values: Carrier, element_flags: ElementFlags | None,
+    places: Places, *, fresh: bool,
+) -> Iterator[Job]:  # fmt: skip
+    """The jobs of a product with leading dimensions: one where b is a matrix, else one for each.
+
+    Shapes    a (..., M, K), b (..., K, N), values and element_flags (..., M, N) in C order.
+    """
+    if b.ndim == 2:
+        rows = math.prod(a.shape[:-1])  # not -1: a dimension may be 0
+        a, values = a.reshape(rows, a.shape[-1]), values.reshape(rows, values.shape[-1])
+        flags = None if element_flags is None else element_flags.reshape(values.shape)
+        yield Job(settings, a, b, values, flags, places, fresh=fresh)
+        return
+    batch, rows = values.shape[:-2], values.shape[-2]
+    a, b = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, b))
+    for i, index in enumerate(np.ndindex(*batch)):
+        flags = None if element_flags is None else element_flags[index]
+        part = places.part(i * rows)
+        yield Job(settings, a[index], b[index], values[index], flags, part, fresh=fresh)
+
+
+def around_specials(job: Job, fast: Iterable[Engine], general: Engine) -> bool:
+    """Rows and columns with infinities or NaN by the general engine, the others by a fast one."""
+    assert not isinstance(job.a, Rows)
+    rows = np.asarray(~(np.isfinite(job.a).all(axis=1) & np.isfinite(job.values).all(axis=1)))
+    columns = np.asarray(~np.isfinite(job.b).all(axis=0))
+    if not 0 < rows.mean() + columns.mean() <= _MOST_SPECIAL:
+        return False
+    start = job.values.copy()
+    a, b = job.a.copy(), job.b.copy()
+    a[rows], b[:, columns], job.values[rows] = 0, 0, 0
+    clean = job.with_operands(a, b)
+    if not any(engine(clean) for engine in fast):
+        job.values[...] = start
+        return False
+    job.flags |= clean.flags
+    every_row, every_column = slice(0, len(a)), slice(0, b.shape[1])
+    parts = [(some, every_column) for some in _runs(rows)]
+    parts += [(every_row, some) for some in _runs(columns)]
+    for part in parts:
+        special = job.part(*part, start[part].copy())
+        general(special)
+        job.values[part] = special.values
+        job.flags |= special.flags
+        if job.element_flags is not None and special.element_flags is not None:
+            job.element_flags[part] = special.element_flags
+    return True
+
+
+def _runs(chosen: NDArray[np.bool_]) -> Iterator[slice]:
+    """Neighbouring chosen numbers as slices."""
+    edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
+    for first, last in edges.reshape(-1, 2).tolist():
+        yield slice(first, last)

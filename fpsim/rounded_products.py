@@ -1,0 +1,127 @@
+"""Sums and products of Arrays whose every addition and multiplication is rounded in a context.
+
+Source    docs/semantics.md §2 (places) and §4 (orders).
+"""
+
+from __future__ import annotations
+
+from fpsim.array import Array
+from fpsim.operands import ContextOperands, Out, context_of
+from fpsim.products.by_operation.chain import Chain
+from fpsim.products.by_operation.dispatch import multiply, rounding_places
+from fpsim.products.shapes import result_shape, row_and_column
+from fpsim.products.sums import Reduction
+from fpsim.records.types import Axis
+from fpsim.state.draws import draw_places
+from fpsim.state.publish import publish
+
+__all__ = ["dot", "mean", "rounded_matmul", "sum"]
+
+
+def sum(  # noqa: A001  (numpy's name)
+    x: Array, axis: Axis = None, order: str = "sequential", *,
+    context: ContextOperands | None = None, block: int = 256, out: Out = None,
+) -> Array:  # fmt: skip
+    """Sum over axes (default: all), each addition rounded in the context.
+
+    order   sequential, pairwise, blocked (blocks of `block` elements), kahan, exact (one rounding).
+
+    Shapes    the axes vanish; over several, elements come in C order. An empty sum is +0.
+    Rounding  at every addition, `exact`: once.
+    Flags     those of the additions.
+    Source    docs/semantics.md §4.
+
+    >>> import fpsim as fp
+    >>> half = fp.Context(fp.BINARY16)
+    >>> x = half.array([1e-4] * 10_000)
+    >>> [float(sum(x, order=order)) for order in ("sequential", "pairwise", "kahan", "exact")]
+    [0.25, 1.0, 1.0, 1.0]
+    """
+    return _reduce(x, axis, order, context, block, out, divide=False)
+
+
+def mean(
+    x: Array, axis: Axis = None, order: str = "sequential", *,
+    context: ContextOperands | None = None, block: int = 256, out: Out = None,
+) -> Array:  # fmt: skip
+    """Sum as `sum` computes it, then one division by the number of elements.
+
+    Flags     those of the additions and the division; INVALID for the mean of nothing.
+    """
+    return _reduce(x, axis, order, context, block, out, divide=True)
+
+
+def _reduce(
+    x: Array, axis: Axis, order: str, context: ContextOperands | None, block: int, out: Out, *,
+    divide: bool,
+) -> Array:  # fmt: skip
+    context = context or context_of(x)
+    (values,) = context.carriers((x,))
+    reduction = Reduction(values, axis, order, block, divide=divide)
+    target = context.checked_target(out, reduction.shape)
+    return context.wrapped(reduction.run(context, target), out)
+
+
+def rounded_matmul(
+    a: Array, b: Array, *, context: ContextOperands | None = None, fused: bool = False,
+    kahan: bool = False, out: Out = None,
+) -> Array:  # fmt: skip
+    """The product a @ b with every operation rounded, terms in ascending order.
+
+    acc = fl(a0 b0), then acc = fl(acc + fl(ak bk)).
+
+    fused   one rounding per term: acc = fl(acc + ak bk).
+    kahan   a compensated sum of the rounded products.
+
+    Shapes    a (..., M, K), b (..., K, N), leading dimensions broadcast: result (..., M, N). With
+              K = 0 it is +0.
+    Rounding  after every product and every addition, in the context (default: that of a).
+    Flags     those of all the operations.
+    Source    docs/semantics.md §4.
+
+    >>> import fpsim as fp
+    >>> half = fp.Context(fp.BINARY16)
+    >>> row, column = half.array([[1.0, 2.0**-11, 2.0**-11]]), half.array([[1.0]] * 3)
+    >>> [float(rounded_matmul(row, column, kahan=k).values[0, 0]) for k in (False, True)]
+    [1.0, 1.0009765625]
+    """
+    for name, operand in (("a", a), ("b", b)):
+        if not isinstance(operand, Array):
+            kind = type(operand).__name__
+            raise TypeError(f"{name} is {kind}, not an Array; convert it with ctx.array({name})")
+    context = context or context_of(a)
+    if fused and kahan:
+        raise ValueError("fused=True and kahan=True exclude each other; choose one")
+    if context.settings.native:
+        raise TypeError("binary64 is the native reference; use numpy on .values for its products")
+    x, y = context.carriers((a, b))
+    shape = result_shape(x.shape, y.shape)
+    target = context.checked_target(out, shape)
+    chain = Chain(
+        context.settings, "fused" if fused else "kahan" if kahan else "separate", context.flags
+    )
+    places = draw_places(context, rounding_places(chain.name, x.shape[-1]), shape)
+    values, flags, element_flags = multiply(chain, x, y, shape, places, watched=context.watched)
+    values = publish(
+        context, "matmul", values, flags, element_flags,
+        lambda index: row_and_column(x, y, index), target,
+        advances=context.rounding.stochastic,
+    )  # fmt: skip
+    return context.wrapped(values, out)
+
+
+def dot(
+    x: Array, y: Array, *, context: ContextOperands | None = None, fused: bool = False,
+    kahan: bool = False,
+) -> Array:  # fmt: skip
+    """The inner product of two vectors, every operation rounded; see `rounded_matmul`.
+
+    >>> import fpsim as fp
+    >>> half = fp.Context(fp.BINARY16)
+    >>> float(dot(half.array([1.0, 2.0]), half.array([3.0, 4.0])))
+    11.0
+    """
+    if x.ndim != 1 or x.shape != y.shape:
+        raise ValueError(f"x has shape {x.shape}, y has shape {y.shape}; give two equal vectors")
+    row, column = x.reshape(1, -1), y.reshape(-1, 1)
+    return rounded_matmul(row, column, context=context, fused=fused, kahan=kahan).reshape(())

@@ -1,0 +1,233 @@
+"""Matrix products of Arrays through matrix units: choices checked, the result published.
+
+Everything numerical is in `fpsim.products.by_unit`.
+
+Source    docs/semantics.md §3 and §5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fpsim.array import Array
+from fpsim.operands import ContextOperands, Out
+from fpsim.products import k_split as ranges_of_k
+from fpsim.products.by_unit.dispatch import multiply
+from fpsim.products.by_unit.unit_settings import UnitSettings
+from fpsim.products.shapes import result_shape, row_and_column
+from fpsim.records.formats import Format
+from fpsim.records.settings import SUBNORMALS
+from fpsim.records.types import Carrier, ElementFlags, OperandsAt, Shape
+from fpsim.records.units import MatrixUnit, find_unit, with_partials
+from fpsim.state.draws import NO_PLACES, Places, draw_places
+from fpsim.state.publish import fold, publish
+
+__all__ = ["UnitCall", "k_split", "matmul"]
+
+#: Sums of two scales of FP8 metadata, -32 … 31 each.
+_SCALES = range(-64, 63)
+
+#: Settings of earlier calls by the identities of what they were made from, which is fast to look
+#: up. Each keeps these objects, so no other object takes an identity.
+_SETTINGS: dict[tuple[Any, ...], tuple[UnitSettings, tuple[Any, ...]]] = {}
+_MOST_SETTINGS = 256
+
+
+class UnitCall:
+    """One product of a left and a right operand through a unit.
+
+    The choices are checked when it is made, `target` and `places` before anything is computed;
+    nothing of the context or of `out` changes before `publish`.
+    """
+
+    __slots__ = ("context", "name", "out", "settings", "unit")
+
+    def __init__(
+        self, name: str, names: Sequence[str], left: Array, right: Array, unit: str | MatrixUnit,
+        context: ContextOperands | None, partials: Format | None, scale: int,
+        subnormals: str | None, out: Out, stochastic_stores: bool = True,
+    ) -> None:  # fmt: skip
+        self.name, self.out = name, out
+        _check_choices(scale, subnormals)
+        if context is None or not (isinstance(left, Array) and isinstance(right, Array)):
+            record = with_partials(find_unit(unit), partials)
+            _check_inputs(record, names, left, right)
+            context = _result_context(record, left, context)
+        options = scale, subnormals, stochastic_stores
+        formats = left.context.settings.format, right.context.settings.format
+        objects = unit, partials, *formats, context.settings
+        key = (*map(id, objects), *options)
+        known = _SETTINGS.get(key)
+        if known is None:
+            record = with_partials(find_unit(unit), partials)
+            _check_inputs(record, names, left, right)
+            _result_context(record, left, context)
+            if len(_SETTINGS) >= _MOST_SETTINGS:
+                _SETTINGS.clear()
+            settings = UnitSettings(
+                record, *formats, context.settings, scale, subnormals, stochastic_stores
+            )
+            known = _SETTINGS[key] = settings, objects
+        self.settings = known[0]
+        self.unit, self.context = self.settings.unit, context
+
+    def target(self, shape: Shape) -> Carrier | None:
+        """Memory of a result of this shape."""
+        return None if self.out is None else self.context.checked_target(self.out, shape)
+
+    def places(self, shape: Shape, places: range) -> Places:
+        """Random words of the result's rounding places."""
+        return draw_places(self.context, places, shape)
+
+    def publish(
+        self, values: Carrier, element_flags: ElementFlags, places: Places, operands: OperandsAt
+    ) -> Array:
+        """The result, unless a trap stops it, which shows the `operands` of its element."""
+        context = self.context
+        target = self.target(values.shape)
+        values = publish(
+            context, self.name, values, fold(element_flags),
+            element_flags if context.watched else None, operands, target, advances=places.active,
+        )  # fmt: skip
+        return context.wrapped(values, self.out)
+
+
+def matmul(
+    a: Array,
+    b: Array,
+    unit: str | MatrixUnit,
+    *,
+    context: ContextOperands | None = None,
+    partials: Format | None = None,
+    accumulator: Array | None = None,
+    scale: int = 0,
+    subnormals: str | None = None,
+    stochastic_stores: bool = True,
+    out: Out = None,
+) -> Array:
+    """The matrix product a @ b through a matrix unit.
+
+    context      of the result; its rounding and overflow policy rule the stores of half partials
+                 and the last rounding. Default: a's choices in the format of the partials.
+    partials     picks the member of the unit's family with partials of this format.
+    accumulator  added to: the partial result that the first pass takes in. Default: zeros.
+    scale        added to the exponent of every product (the sum of two FP8 metadata scales).
+    subnormals   policy for binary32 operands, partials and accumulators; default: the context's
+                 where the result is binary32, else keep.
+    stochastic_stores    False: the unit stores partials to nearest even where the context rounds
+                 stochastically (poplibs' disableSRForAMPVertices); the last rounding is unchanged.
+
+    Shapes    a (..., M, K), b (..., K, N), leading dimensions broadcast: result (..., M, N). K is
+              padded with zeros to whole passes; with K = 0 the result is the accumulator, else +0.
+    Rounding  as the unit's record says; half partials once per pass, by the context.
+    Flags     INVALID and OVERFLOW; UNDERFLOW and INEXACT of a unit are not modelled.
+    Raises    TypeError for other input formats; ValueError for shapes that do not match and for
+              partials narrower than the result.
+    Source    docs/semantics.md §5.
+
+    >>> import fpsim as fp
+    >>> half = fp.Context(fp.BINARY16)
+    >>> a, b = half.array([[60000.0, 2.0, 0.5]]), half.array([[2.0], [1.0], [-60000.0]])
+    >>> [matmul(a, b, unit).values.tolist() for unit in ("V100_F16_F32", "V100_F16_F16")]
+    [[[90002.0]], [[inf]]]
+    """
+    call = UnitCall(
+        "matmul", "ab", a, b, unit, context, partials, scale, subnormals, out, stochastic_stores
+    )
+    x, y = a.values, b.values
+    shape = result_shape(x.shape, y.shape)
+    start = None if accumulator is None else _start(call.unit, accumulator, shape)
+    places = NO_PLACES
+    if out is not None:
+        call.target(shape)
+    if call.context.settings.rounding.stochastic:
+        places = call.places(shape, call.settings.rounding_places(x.shape[-1]))
+    values, flags = multiply(call.settings, x, y, start, shape, places)
+    return call.publish(values, flags, places, lambda index: row_and_column(x, y, index))
+
+
+def k_split(
+    a: Array, b: Array, unit: str | MatrixUnit, parts: int, *,
+    context: ContextOperands | None = None, partials: Format | None = None, scale: int = 0,
+    subnormals: str | None = None, out: Out = None,
+) -> Array:  # fmt: skip
+    """The matrix product a @ b with K split over `parts` tiles, and their partials reduced.
+
+    context, partials, scale, subnormals    as for `matmul`.
+
+    Shapes    as `matmul`. One part is `matmul`.
+    Rounding  in each part as the unit's record says; additions in binary32 to nearest even, then
+              once into the result by the context.
+    Flags     INVALID and OVERFLOW, of the products and of the reduction.
+    Raises    ValueError for more parts than passes over K; the rest as `matmul`.
+    Source    docs/semantics.md §5.
+
+    >>> import fpsim as fp
+    >>> half = fp.Context(fp.BINARY16)
+    >>> a, b = half.array(np.ones((1, 4096))), half.array(np.ones((4096, 1)) * (1 + 2.0**-8))
+    >>> [float(k_split(a, b, "V100_F16_F16", parts).values[0, 0]) for parts in (1, 16, 64)]
+    [4100.0, 4100.0, 4104.0]
+    """
+    call = UnitCall("k_split", "ab", a, b, unit, context, partials, scale, subnormals, out)
+    x, y = a.values, b.values
+    shape = result_shape(x.shape, y.shape)
+    split = ranges_of_k.Split(call.settings, x.shape[-1], parts)
+    if out is not None:
+        call.target(shape)
+    places = call.places(shape, split.rounding_places)
+    values, flags = split.multiply(x, y, shape, places)
+    return call.publish(values, flags, places, lambda index: row_and_column(x, y, index))
+
+
+def _check_choices(scale: int, subnormals: str | None) -> None:
+    whole = isinstance(scale, (int, np.integer)) and not isinstance(scale, bool)
+    if not whole or scale not in _SCALES:
+        raise ValueError(
+            f"scale={scale!r} is no sum of two metadata scales; use a whole number from "
+            f"{_SCALES.start} to {_SCALES.stop - 1}"
+        )
+    if subnormals is not None and subnormals not in SUBNORMALS:
+        raise ValueError(
+            f"subnormals={subnormals!r} is not known; use one of {', '.join(SUBNORMALS)}"
+        )
+
+
+def _check_inputs(unit: MatrixUnit, names: Sequence[str], *operands: Array) -> None:
+    for name, operand in zip(names, operands, strict=True):
+        if not isinstance(operand, Array):
+            raise TypeError(
+                f"{name} is {type(operand).__name__}, not an Array; convert it with "
+                f"ctx.array({name})"
+            )
+        if operand.format not in unit.inputs:
+            inputs = " or ".join(str(f) for f in unit.inputs)
+            raise TypeError(
+                f"unit {unit} takes {inputs} inputs, got {operand.format} for {name}. "
+                f"Convert it: {name}.to({unit.inputs[0].name.upper()})."
+            )
+
+
+def _result_context(
+    unit: MatrixUnit, left: Array, context: ContextOperands | None
+) -> ContextOperands:
+    if context is None:
+        in_format: ContextOperands = left.context.in_format(unit.partials)
+        return in_format
+    if unit.partials.precision < context.format.precision:
+        raise ValueError(
+            f"partials={unit.partials} are narrower than the result in {context.format}; "
+            f"use partials={context.format} or a {unit.partials} context"
+        )
+    return context
+
+
+def _start(unit: MatrixUnit, accumulator: Array, shape: Shape) -> Carrier:
+    if not isinstance(accumulator, Array) or accumulator.format != unit.partials:
+        kind = accumulator.format if isinstance(accumulator, Array) else type(accumulator).__name__
+        raise TypeError(f"unit {unit} has {unit.partials} partials, got {kind} for accumulator")
+    if accumulator.shape != shape:
+        raise ValueError(f"accumulator has shape {accumulator.shape}, the result has shape {shape}")
+    return accumulator.values
