@@ -138,7 +138,10 @@ def matmul(
         "matmul", "ab", a, b, unit, context, partials, scale, subnormals, out, stochastic_stores
     )
     x, y = a.values, b.values
-    shape = result_shape(x.shape, y.shape)
+    if x.ndim == y.ndim == 2 and x.shape[1] == y.shape[0]:
+        shape: Shape = (x.shape[0], y.shape[1])
+    else:
+        shape = result_shape(x.shape, y.shape)
     start = None if accumulator is None else _start(call.unit, accumulator, shape)
     places = NO_PLACES
     if out is not None:

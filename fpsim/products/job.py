@@ -10,19 +10,60 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.kernels.by_unit.reach import extents
 from fpsim.products.rows import Rows
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.draws import NO_PLACES, Places
 
-__all__ = ["Engine", "Job", "around_specials", "matrices", "run"]
+__all__ = ["Engine", "Job", "Reach", "around_specials", "matrices", "run"]
 
 #: Share of rows and columns with infinities or NaN up to which the rest is worth a run of its own.
 _MOST_SPECIAL = 0.5
+
+_NO_CODES = np.zeros(0, np.uint32)
+
+
+class Reach(NamedTuple):
+    """Magnitudes of the operands of a product and of the partials it starts from.
+
+    least_a …   the smallest that is not zero; infinity where all are zero.
+    most_a …    the largest; infinity or NaN where one of them is.
+    """
+
+    least_a: float
+    most_a: float
+    least_b: float
+    most_b: float
+    least_start: float
+    most_start: float
+
+    def exponents(self, emin_a: int, emin_b: int, scale: int) -> tuple[int, int, int, int]:
+        """Of the smallest and the largest product times 2**scale, and of the largest a and b.
+
+        None of a number is below its emin; they are 0 and -1 where all numbers are zero.
+
+        >>> Reach(3.0, 3.0, 0.5, 1.0, math.inf, 0.0).exponents(-14, -14, 0)
+        (0, 1, 1, 0)
+        """
+        low_a = low_b = 0
+        top_a = top_b = -1
+        if self.most_a:
+            low_a = max(math.frexp(self.least_a)[1] - 1, emin_a)
+            top_a = max(math.frexp(self.most_a)[1] - 1, emin_a)
+        if self.most_b:
+            low_b = max(math.frexp(self.least_b)[1] - 1, emin_b)
+            top_b = max(math.frexp(self.most_b)[1] - 1, emin_b)
+        return low_a + low_b + scale, top_a + top_b + scale, top_a, top_b
+
+    @property
+    def finite(self) -> bool:
+        """Whether every operand and partial is a number."""
+        return self.most_a < math.inf and self.most_b < math.inf and self.most_start < math.inf
 
 
 class Job:
@@ -35,15 +76,14 @@ class Job:
     places         random words, of the outputs of this job.
     fresh          values are all zeros, so their magnitudes are not scanned.
     flags          the flags of all outputs, where `element_flags` is None.
-    cache          facts about the operands that engines share.
 
     Shapes    a (M, K) or Rows of that matrix, b (K, N), values and element_flags (M, N).
     """
 
     __slots__ = (
+        "_reach",
         "a",
         "b",
-        "cache",
         "element_flags",
         "flags",
         "fresh",
@@ -62,7 +102,16 @@ class Job:
         self.places = places
         self.fresh = fresh
         self.flags = 0
-        self.cache: Any = None
+        self._reach: Reach | None = None
+
+    def reach(self) -> Reach:
+        """How far the numbers reach, from one look at binary32 operands at the first call."""
+        if self._reach is None:
+            a = self.a.values if isinstance(self.a, Rows) else self.a
+            start = _NO_CODES if self.fresh else self.values.ravel("K").view(np.uint32)
+            codes = a.ravel("K").view(np.uint32), self.b.ravel("K").view(np.uint32)
+            self._reach = Reach(*extents(*codes, start))
+        return self._reach
 
     def part(self, rows: slice, columns: slice, values: Carrier) -> Job:
         """The job of some rows and columns in memory of its own, with these partials."""

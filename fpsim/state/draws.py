@@ -22,7 +22,7 @@ from fpsim.records.settings import Settings
 from fpsim.records.types import Shape, Words
 from fpsim.state.state import State
 
-__all__ = ["NO_DRAW", "Draw", "Places", "advance", "draw", "draw_places"]
+__all__ = ["NO_DRAW", "NO_PLACES", "NO_RANDOM", "Draw", "Places", "advance", "draw", "draw_places"]
 
 #: Outputs whose numbers are written together: a vector of 32-bit lanes.
 _VECTOR = 16
@@ -92,16 +92,10 @@ class Places:
         self._outputs = math.prod(shape)
         self._stride = shape[-1] if shape else 1
         self._first = self._passed = 0
-
-    @property
-    def active(self) -> bool:
-        """Whether anything is rounded stochastically."""
-        return len(self._places) > 0
-
-    @property
-    def low(self) -> bool:
-        """Whether R stands in the low bits of the words, else in the top ones."""
-        return self._draw.words is not None and self.active
+        #: Whether anything is rounded stochastically.
+        self.active = len(places) > 0
+        #: Whether R stands in the low bits of the words, else in the top ones.
+        self.low = draw.words is not None and self.active
 
     def part(self, row: int = 0, column: int = 0, place: int = 0) -> Places:
         """The same words where output (0, 0) is the one at this row and column of the result.
@@ -163,6 +157,9 @@ class Places:
         fill_places(rows, numbers, block, self._draw.seed, self._draw.number, self.wide)
         return rows
 
+
+#: What kernels get that make no random words.
+NO_RANDOM = (_NO_ROWS, 1, NO_DRAW.seed, NO_DRAW.number, 0, 0)
 
 #: Of an operation without stochastic rounding places.
 NO_PLACES = Places(NO_DRAW, range(0), (), wide=False)

@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from fpsim.kernels.elementwise.loop import NO_WORDS
 from fpsim.products.by_unit.exact import run_exact
 from fpsim.products.by_unit.fused import run_fused
 from fpsim.products.by_unit.general import run_general
@@ -99,13 +100,17 @@ def finish(
     if settings.at_the_end and k:
         round_outputs(settings.at_the_end, 0, values, flags, places)
     if settings.final:
-        round_outputs(settings.final, settings.passes(k), values, flags, places)
+        last = settings.passes(k) if places.active else 0
+        round_outputs(settings.final, last, values, flags, places)
 
 
 def round_outputs(
     rounding: Store, place: int, values: Carrier, flags: ElementFlags, places: Places
 ) -> None:
     """Every output rounded at one place."""
+    if not places.active:
+        rounding(values.reshape(-1), flags.reshape(-1), NO_WORDS, False)
+        return
     matrix = (math.prod(values.shape[:-1]), values.shape[-1])
     flat, flat_flags = values.reshape(matrix), flags.reshape(matrix)
     step = max(1, _CHUNK // max(1, matrix[1]))

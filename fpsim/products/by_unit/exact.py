@@ -6,13 +6,13 @@ Source    docs/semantics.md §5; the bounds are derived at `_unit`.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
 from fpsim.kernels.by_unit.panels import PLAIN
 from fpsim.kernels.by_unit.tiles import EXACT, FLAG, UNGUARDED
 from fpsim.kernels.lanes.arithmetic import HAS_INEXACT_FLAG
-from fpsim.products.by_unit.reach import reach
 from fpsim.products.by_unit.task import Table, Task, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import UnitSettings
@@ -47,17 +47,20 @@ def run_exact(job: Job) -> bool:
     unit = _unit(settings, job)
     if unit is None:
         return False
+    run_tiles(job, _task(settings, unit, job.places.low))
+    return True
+
+
+@lru_cache(maxsize=64)
+def _task(settings: UnitSettings, unit: float, low: bool) -> Task:
+    """What the loop of tiles is given; R stands in the `low` bits of random words."""
     scaled = PLAIN._replace(factor=2.0**settings.scale)
     guard = FLAG if HAS_INEXACT_FLAG else UNGUARDED
-    variant, constants = tile_variant(
-        EXACT, settings, settings.store, job.places.low, 64, guard=guard
-    )
-    task = Task(
+    variant, constants = tile_variant(EXACT, settings, settings.store, low, 64, guard=guard)
+    return Task(
         variant, 64, constants, np.array([unit] * 3).view(np.uint64), Table(64, 0, scaled),
         Table(64, 0, PLAIN),
     )  # fmt: skip
-    run_tiles(job, task)
-    return True
 
 
 def _unit(settings: UnitSettings, job: Job) -> float | None:
@@ -67,14 +70,15 @@ def _unit(settings: UnitSettings, job: Job) -> float | None:
     unit u below 2**50 u; the lower one at most terms + 1 halves of u, in multiples of 2**last: 48
     digits leave room for _TERMS terms. Results must be normal numbers of binary32.
     """
-    known = reach(job)
-    if not known.finite:
+    reach = job.reach()
+    if not reach.finite:
         return None
-    last = known.low - (settings.a.precision - 1) - (settings.b.precision - 1)
-    top = known.high + 2 + job.a.shape[1].bit_length()
-    if known.most_start:
-        top = max(top, math.frexp(known.most_start)[1]) + 1
-        last = min(last, math.frexp(known.least_start)[1] - 24)
+    low, high, *_ = reach.exponents(settings.a.emin, settings.b.emin, settings.scale)
+    last = low - (settings.a.precision - 1) - (settings.b.precision - 1)
+    top = high + 2 + job.a.shape[1].bit_length()
+    if reach.most_start:
+        top = max(top, math.frexp(reach.most_start)[1]) + 1
+        last = min(last, math.frexp(reach.least_start)[1] - 24)
     if top > 120 or last < -126 or top - last > 98:
         return None
     return float(1.5 * 2.0 ** (52 + max(last + 48, top - 50)))

@@ -9,7 +9,6 @@ import numpy as np
 
 from fpsim.kernels.by_unit.panels import PLAIN
 from fpsim.kernels.by_unit.tiles import FUSED, SUMS
-from fpsim.products.by_unit.reach import reach
 from fpsim.products.by_unit.task import Table, Task, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import UnitSettings
@@ -40,12 +39,12 @@ def _knows(settings: UnitSettings) -> bool:
 def run_fused(job: Job) -> bool:
     """One matrix product; False if this engine must not run it."""
     settings: UnitSettings = job.settings
-    if not _knows(settings) or not reach(job).finite:
+    if not _knows(settings) or not job.reach().finite:
         return False
-    known, flush = reach(job), settings.policy == "flush_both"
-    start = known.most_start > 0
+    reach, flush = job.reach(), settings.policy == "flush_both"
+    start = reach.most_start > 0
     # Sums are multiples of the last digit of the smallest product: normal, or exactly zero.
-    checked = start or _last(known.least_a, flush) * _last(known.least_b, flush) < 2.0**-126
+    checked = start or _last(reach.least_a, flush) * _last(reach.least_b, flush) < 2.0**-126
     variant, constants = tile_variant(
         FUSED, settings, None, job.places.low, 32, guard=SUMS if checked else 0
     )
@@ -53,7 +52,7 @@ def run_fused(job: Job) -> bool:
     shift = PLAIN._replace(flush=flush)
     task = Task(
         variant, 32, constants, np.full(3, limit, np.uint32),
-        Table(32 if flush and known.least_a < 2.0**-126 else 0, 0, shift), Table(32, 0, shift),
+        Table(32 if flush and reach.least_a < 2.0**-126 else 0, 0, shift), Table(32, 0, shift),
     )  # fmt: skip
     values = job.values.copy() if checked else job.values
     if flush and start:
@@ -62,7 +61,7 @@ def run_fused(job: Job) -> bool:
         return False
     if checked:
         job.values[...] = values
-    most = known.most_a * known.most_b
+    most = reach.most_a * reach.most_b
     if most * job.a.shape[1] * 2.0 >= 2.0**127 or start:
         assert job.element_flags is not None
         job.element_flags[np.isinf(values)] |= np.uint8(Flags.OVERFLOW)

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fpsim.kernels.by_unit.panels import Shift
-from fpsim.kernels.by_unit.tiles import FLAG, PARTIALS, UNGUARDED, TileVariant
+from fpsim.kernels.by_unit.tiles import FLAG, PARTIALS, UNGUARDED, TileVariant, tile_kernel
 from fpsim.kernels.lanes.arithmetic import HAS_FMA, HAS_QUIET_ADD
 from fpsim.kernels.rounding.store import BY_INTEGERS, LOUD, QUIET
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings
-from fpsim.records.types import Carrier
+from fpsim.records.types import Carrier, Shape
 
-__all__ = ["Constants", "Table", "Task", "tile_variant"]
+__all__ = ["FLOAT", "WORD", "Constants", "Table", "Task", "tile_variant"]
 
 #: Bytes of each of their arrays that a thread keeps from product to product, at most.
 _KEPT = 8 << 20
@@ -32,34 +34,36 @@ NO_STORE: dict[int, Constants] = {
     64: np.zeros(64, np.uint64),
 }
 
-_FLOAT: dict[int, DTypeLike] = {0: np.float32, 32: np.float32, 64: np.float64}
-_WORD: dict[int, DTypeLike] = {0: np.uint32, 32: np.uint32, 64: np.uint64}
+#: Types of values and of exponent fields, by their bits.
+FLOAT: dict[int, DTypeLike] = {0: np.float32, 32: np.float32, 64: np.float64}
+WORD: dict[int, DTypeLike] = {0: np.uint32, 32: np.uint32, 64: np.uint64}
 
 
-class Table(NamedTuple):
+@dataclass(frozen=True)
+class Table:
     """How an operand is prepared."""
 
     values: int  # bits of each; 0: the operand's own serve
     exponents: int  # bits of each, or 0
     shift: Shift
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Of one number."""
         return (self.values + self.exponents) // 8
 
-    def room(self, name: str, shape: tuple[int, ...]) -> tuple[Carrier, Constants]:
+    def room(self, name: str, shape: Shape) -> tuple[Carrier, Constants]:
         """For values and exponents."""
         none = (0,) * len(shape)
-        values = _room(f"{name} values", shape if self.values else none, _FLOAT[self.values])
-        fields = _room(f"{name} fields", shape if self.exponents else none, _WORD[self.exponents])
+        values = _room(f"{name} values", shape if self.values else none, FLOAT[self.values])
+        fields = _room(f"{name} fields", shape if self.exponents else none, WORD[self.exponents])
         return values, fields
 
 
 _rooms = threading.local()
 
 
-def _room(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+def _room(name: str, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
     """Memory that is not initialised, the same again if it is not much: its pages are there."""
     size: int = math.prod(shape) * np.dtype(dtype).itemsize
     if size > _KEPT:
@@ -71,7 +75,8 @@ def _room(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     return kept[:size].view(dtype).reshape(shape)
 
 
-class Task(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Task:
     """A product as the loop of tiles takes it."""
 
     variant: TileVariant
@@ -81,12 +86,17 @@ class Task(NamedTuple):
     left: Table
     right: Table
 
-    @property
+    @cached_property
+    def loop(self) -> Any:
+        """The compiled loop of tiles."""
+        return tile_kernel(self.variant)
+
+    @cached_property
     def height(self) -> int:
         """Rows of a tile."""
         return 256 // self.width
 
-    @property
+    @cached_property
     def zero(self) -> Constants:
         """One zero as wide as a lane."""
         return NO_STORE[self.width][:1]

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.kernels.by_unit.panels import fill_panels, fill_table
-from fpsim.kernels.by_unit.tiles import COLUMNS, tile_kernel
-from fpsim.products.by_unit.task import Constants, Task
+from fpsim.kernels.by_unit.tiles import COLUMNS
+from fpsim.products.by_unit.task import FLOAT, WORD, Constants, Table, Task
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.job import Job
 from fpsim.products.rows import Rows
-from fpsim.records.types import Carrier, ElementFlags, Offsets
-from fpsim.state.draws import Places
+from fpsim.records.types import Carrier, ElementFlags, Offsets, Shape
+from fpsim.state.draws import NO_RANDOM, Places
 from fpsim.state.threads import run_blocks
 
 __all__ = ["pairs", "run_tiles"]
@@ -34,6 +34,9 @@ _BYTES = 16 << 20
 
 #: Products and numbers below which one thread is enough.
 _SMALLEST, _FEW = 1 << 20, 1 << 15
+
+#: Numbers of both operands up to which a product is not worth blocks and threads.
+_SMALL = 1 << 12
 
 #: Passes whose random words may share a counter: blocks of terms end after so many.
 _TOGETHER = 8
@@ -55,6 +58,8 @@ def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
     """One product into values (default: those of the job) and flags; its flags together."""
     if values is None:
         values = job.values
+        if not isinstance(job.a, Rows) and job.a.size + job.b.size <= _SMALL:
+            return _run_small(job, task, job.a)
     rows = job.a if isinstance(job.a, Rows) else Rows.of(job.a)
     flags, columns = 0, values.shape[1]
     for terms, blocks in _blocks(job.settings, task, rows):
@@ -64,6 +69,49 @@ def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
             # Not named: its panels are gone before the next ones are made.
             flags |= _Part(job, task, rows, terms, some).run(blocks, values)
     return flags
+
+
+def _run_small(job: Job, task: Task, a: Carrier) -> int:
+    """A product of two small matrices: one table, one set of panels, one call of the loop."""
+    a, b = np.ascontiguousarray(a), np.ascontiguousarray(job.b)
+    columns = b.shape[1]
+    offsets, rows, bases = _small_terms(job.settings, *a.shape, task.height)
+    padded = -(-a.size // COLUMNS) * COLUMNS
+    table, fields = _memory(task.left, (padded,))
+    panels, exponents = _memory(task.right, (-(-columns // COLUMNS), len(rows), COLUMNS))
+    values, codes = a.reshape(-1), b.reshape(-1).view(np.uint32)
+    if task.left.bytes:
+        fill_table(
+            values.view(np.uint32), 0, a.size, table, fields, task.zero, task.left.shift
+        )  # fmt: skip
+    fill_panels(
+        codes, rows, (columns, 1), 0, columns, 0, len(panels), panels, exponents, task.zero,
+        task.right.shift,
+    )  # fmt: skip
+    random = job.places.random if job.places.active else NO_RANDOM
+    flags: int = task.loop(
+        (table if task.left.values else values, fields, bases, offsets),
+        (panels, exponents, 0, columns), job.values, job.element_flags, random,
+        task.store, task.numbers,
+    )  # fmt: skip
+    return flags
+
+
+def _memory(table: Table, shape: Shape) -> tuple[Carrier, Constants]:
+    """New memory for values and exponents, empty where there are none."""
+    none = (0,) * len(shape)
+    values = np.empty(shape if table.values else none, FLOAT[table.values])
+    return values, np.empty(shape if table.exponents else none, WORD[table.exponents])
+
+
+@lru_cache(maxsize=64)
+def _small_terms(
+    settings: UnitSettings, m: int, k: int, height: int
+) -> tuple[Offsets, Offsets, Offsets]:
+    """Offsets and rows of the terms, and the rows' places up to whole tiles."""
+    terms = _all_terms(settings, np.arange(k))
+    bases = np.minimum(np.arange(-(-m // height) * height), m - 1) * k
+    return terms.offsets, terms.rows, bases
 
 
 def _blocks(settings: UnitSettings, task: Task, a: Rows) -> Iterator[tuple[_Terms, list[slice]]]:
@@ -209,7 +257,6 @@ class _Part:
     ) -> int:  # fmt: skip
         """Tiles of rows on the threads, or panels where there are more of them."""
         height, task = self.task.height, self.task
-        loop = tile_kernel(task.variant)
         numbers, fields, bases, offsets = left
         n_tiles, n_panels = -(-len(bases) // height), len(self.panels[0])
         whole = np.full(n_tiles * height, bases[-1], np.int64)
@@ -220,7 +267,7 @@ class _Part:
             at = self.columns.start + first * COLUMNS
             stop = min(self.columns.start + last * COLUMNS, self.columns.stop)
             panels, exponents = self.panels
-            raised: int = loop(
+            raised: int = task.loop(
                 (numbers, fields, whole[rows], offsets),
                 (panels[first:last], exponents[first:last], at, stop), values[rows], flags[rows],
                 places.part(rows.start, place=self.place).random, task.store, task.numbers,

@@ -17,11 +17,10 @@ import numpy as np
 from fpsim.kernels.by_unit.panels import Shift
 from fpsim.kernels.by_unit.tiles import WINDOW_32, WINDOW_64
 from fpsim.kernels.by_unit.window import CUT, NEAREST, WHOLE
-from fpsim.products.by_unit.reach import Reach, reach
 from fpsim.products.by_unit.task import Table, Task, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings, nearest
-from fpsim.products.job import Job
+from fpsim.products.job import Job, Reach
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE, RTZ
 from fpsim.records.types import Carrier
@@ -76,10 +75,14 @@ def run_window(job: Job) -> bool:
     sums = _sums(settings)
     if sums is None:
         return False
-    known, terms = reach(job), job.a.shape[1]
-    if not _fits(settings, known, terms):
+    reach = job.reach()
+    if not reach.finite:
         return False
-    width = 32 if _narrow(settings, known, sums) else 64
+    low, high, top_a, top_b = reach.exponents(settings.a.emin, settings.b.emin, settings.scale)
+    if not _fits(settings, reach, job.a.shape[1], low, high):
+        return False
+    top = max(top_a + settings.scale, top_b)
+    width = 32 if _narrow(settings, reach, sums, low, top) else 64
     run_tiles(job, _task(settings, width, job.places.low))
     return True
 
@@ -119,24 +122,24 @@ def _shift(settings: UnitSettings, width: int, *, left: bool) -> Shift:
     return Shift(0, zero_right, settings.b.emin, 1.0, False)
 
 
-def _fits(settings: UnitSettings, known: Reach, terms: int) -> bool:
-    """Whether all is finite and no sum can overflow or be subnormal.
+def _fits(settings: UnitSettings, reach: Reach, terms: int, low: int, high: int) -> bool:
+    """Whether no sum can overflow or be subnormal; low and high are exponents of products.
 
     A product is below 2**(high + 2), and all sums are multiples of 2**(low - window) or of what the
     start is a multiple of.
     """
     window = settings.unit.window
     assert window is not None
-    if not known.finite:
+    if high + 2 + terms.bit_length() > 120 or low - window < -126:
         return False
-    if known.high + 2 + terms.bit_length() > 120 or known.low - window < -126:
-        return False
-    start = known.most_start
-    return not start or (start < 2.0**120 and known.least_start >= 2.0 ** (window - 126))
+    start = reach.most_start
+    return not start or (start < 2.0**120 and reach.least_start >= 2.0 ** (window - 126))
 
 
-def _narrow(settings: UnitSettings, known: Reach, sums: Sums) -> bool:
+def _narrow(settings: UnitSettings, reach: Reach, sums: Sums, low: int, top: int) -> bool:
     """Whether lanes of 32 bits serve: products exact, their sums below 2**31, exponents in a field.
+
+    low   exponent of the smallest product; top that of the largest operand.
 
     A product has a significand below 4, cut to `window` digits. The
     scale 2**(window - emax) must be a normal number; emax is at least low - window.
@@ -147,8 +150,7 @@ def _narrow(settings: UnitSettings, known: Reach, sums: Sums) -> bool:
         return False
     if sums.store is not None and sums.store.chosen.constants.dtype != np.uint32:
         return False
-    least = known.low - window
-    if known.most_start:
-        least = min(least, math.frexp(known.least_start)[1] - 1)
-    high = max(known.top_a + settings.scale, known.top_b)
-    return high <= _FAR and window > 1 and least + 126 > window
+    least = low - window
+    if reach.most_start:
+        least = min(least, math.frexp(reach.least_start)[1] - 1)
+    return top <= _FAR and window > 1 and least + 126 > window
