@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -34,9 +33,17 @@ def round_to(
     seed: int = 0,
     random: ArrayLike | None = None,
     out: NDArray[Any] | None = None,
-    **policies: Any,
+    overflow: str | None = None,
+    subnormals: str = "keep",
+    tininess: str = "after",
+    nan: str = "canonical",
+    infinite_input: str | None = None,
+    divide_by_zero: str = "infinity",
+    quiet_nan_raises: bool = False,
 ) -> Any:
     """x rounded once into a format: a float for a number, carrier values for an array.
+
+    overflow … quiet_nan_raises    policies, as in `fpsim.records.settings.Settings`.
 
     Shapes    as x.
     Rounding  once; stochastic modes take the bits of operation 0 of `seed`, or the integers
@@ -47,35 +54,29 @@ def round_to(
     >>> round_to([0.1, 70000.0], fp.BINARY16, overflow="saturate")
     array([9.9975586e-02, 6.5504000e+04], dtype=float32)
     """
-    settings = _settings(fmt, rounding, policies)
+    settings = _settings(
+        fmt, rounding, overflow, subnormals, tininess, nan, infinite_input, divide_by_zero,
+        quiet_nan_raises,
+    )  # fmt: skip
     values = floats(x, settings.native)
-    bits: dict[str, Any] = {"seed": check_seed(seed)}
+    key, words = check_seed(seed), None
     if random is not None:
         if not settings.rounding.stochastic:
             raise ValueError(f"random= is for stochastic modes; rounding={rounding} has no bits")
-        given = Replay([np.asarray(random)])
-        bits["random"] = given.draw(0, values.shape, settings.random_most)
-    result, _ = apply("convert", (values,), settings, out=out, track=False, **bits)
+        words = Replay([np.asarray(random)]).draw(0, values.shape, settings.random_most)
+    result, _ = apply("convert", (values,), settings, out=out, track=False, seed=key, random=words)
     return float(result) if result.ndim == 0 and out is None else result
 
 
-_POLICIES = [f.name for f in fields(Settings) if f.init and f.name not in ("format", "rounding")]
-
-#: Made once: the choices are checked there, and kernels that they found stay with them.
-_made = lru_cache(maxsize=256)(Settings)
+#: Settings of earlier calls: choices are checked once, and kernels found for them stay with them.
+_kept = lru_cache(maxsize=256)(Settings)
 
 
-def _settings(fmt: Format, rounding: Rounding | str, policies: dict[str, Any]) -> Settings:
-    unknown = [name for name in policies if name not in _POLICIES]
-    if unknown:
-        raise TypeError(
-            f"{unknown[0]!r} is not a choice of round_to; "
-            f"use one of {', '.join([*_POLICIES, 'seed', 'random', 'out'])}"
-        )
+def _settings(fmt: Format, rounding: Rounding | str, *policies: Any) -> Settings:
     try:
-        return _made(fmt, rounding, **policies)
+        return _kept(fmt, rounding, *policies)
     except TypeError:  # where that was for want of a hash, these have a sentence of their own
-        return Settings(fmt, rounding, **policies)  # type: ignore[arg-type]
+        return Settings(fmt, rounding, *policies)  # type: ignore[arg-type]
 
 
 def encode(x: Any, fmt: Format | ScaleFormat, rounding: Rounding = RNE) -> Any:

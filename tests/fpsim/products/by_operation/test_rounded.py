@@ -93,6 +93,20 @@ def test_products_are_what_their_definition_says(fmt, rounding, chain):
     assert context.operation == int(rounding.stochastic)
 
 
+@pytest.mark.parametrize("rounding", [fp.RNE, fp.SR(8), fp.SR(20)], ids=str)
+def test_outputs_of_batches_are_numbered_over_the_whole_result(rounding):
+    a, b = values(fp.BINARY16, (2, 1, 3, 4), 1), values(fp.BINARY16, (2, 4, 5), 2)
+    context = fp.Context(fp.BINARY16, rounding=rounding, seed=4)
+    got = rounded_matmul(a, b, context=context).codes()
+    x, y = a.codes().tolist(), np.swapaxes(b.codes(), 1, 2).tolist()
+    flags = fp.Flags.NONE
+    for number, (i, j, row, column) in enumerate(np.ndindex(2, 2, 3, 5)):
+        judge = Judge(context, number)
+        assert int(got[i, j, row, column]) == judge.separate(x[i][0][row], y[j][column])
+        flags |= judge.flags
+    assert context.flags == flags
+
+
 @pytest.mark.parametrize("chain", ["separate", "kahan"])
 def test_results_do_not_depend_on_threads(chain):
     """In the kernels of the processor's own rounding and in the general one."""
