@@ -139,7 +139,7 @@ def test_random_bits_for_a_mode_that_takes_none_are_refused() -> None:
     [{"bits": fp.Philox(1)}, {"traps": fp.Flags.INEXACT}, {"count": True}, {"overflo": ""}],
 )
 def test_round_to_refuses_what_is_no_choice_of_it(choice: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="is not a choice of round_to; use one of overflow"):
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
         fp.round_to([0.1], fp.BINARY16, **choice)
 
 
