@@ -9,7 +9,7 @@ from fpsim.array import Array
 from fpsim.operands import ContextOperands, Out, context_of
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.dispatch import multiply, rounding_places
-from fpsim.products.shapes import result_shape, row_and_column
+from fpsim.products.jobs.shapes import result_shape, row_and_column
 from fpsim.products.sums import Reduction
 from fpsim.records.types import Axis
 from fpsim.state.draws import draw_places

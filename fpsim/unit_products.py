@@ -17,7 +17,7 @@ from fpsim.operands import ContextOperands, Out
 from fpsim.products import k_split as ranges_of_k
 from fpsim.products.by_unit.dispatch import multiply
 from fpsim.products.by_unit.unit_settings import UnitSettings
-from fpsim.products.shapes import result_shape, row_and_column
+from fpsim.products.jobs.shapes import result_shape, row_and_column
 from fpsim.records.formats import Format
 from fpsim.records.settings import SUBNORMALS
 from fpsim.records.types import Carrier, ElementFlags, OperandsAt, Shape

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.products.rows import Rows
+from fpsim.products.jobs.rows import Rows
 from fpsim.records.geometry import Geometry, Pair
 from fpsim.records.types import Carrier
 from fpsim.records.units import MatrixUnit

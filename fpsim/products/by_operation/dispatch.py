@@ -15,8 +15,8 @@ from fpsim.products.by_operation.calls import Bits
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.fast import run_macs
 from fpsim.products.by_operation.general import run_general
-from fpsim.products.job import Job, around_specials, matrices, run
-from fpsim.products.rows import Rows
+from fpsim.products.jobs.job import Job, around_specials, matrices, run
+from fpsim.products.jobs.rows import Rows
 from fpsim.records.types import Carrier, ElementFlags, Shape
 from fpsim.state.draws import Places
 

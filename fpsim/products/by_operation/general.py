@@ -12,9 +12,9 @@ from fpsim.kernels.by_operation.general import CHAINS, RoundedVariant, rounded_k
 from fpsim.kernels.by_operation.sums import LANES, WORDS_GIVEN, WORDS_HALF, WORDS_NONE, WORDS_WHOLE
 from fpsim.kernels.elementwise.loop import FLAGS_EACH, FLAGS_STICKY
 from fpsim.products.by_operation.chain import Chain
-from fpsim.products.job import Job
-from fpsim.products.padding import panels
-from fpsim.products.rows import Rows
+from fpsim.products.jobs.job import Job
+from fpsim.products.jobs.padding import panels
+from fpsim.products.jobs.rows import Rows
 from fpsim.records.types import Words
 from fpsim.state.draws import Places
 from fpsim.state.publish import fold

@@ -19,8 +19,8 @@ from fpsim.products.by_unit.fused import run_fused
 from fpsim.products.by_unit.general import run_general
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings
 from fpsim.products.by_unit.window import run_window
-from fpsim.products.job import Job, around_specials, matrices, run
-from fpsim.products.rows import Rows
+from fpsim.products.jobs.job import Job, around_specials, matrices, run
+from fpsim.products.jobs.rows import Rows
 from fpsim.records.types import Carrier, ElementFlags, Shape
 from fpsim.state.draws import Places
 

@@ -16,7 +16,7 @@ from fpsim.kernels.lanes.arithmetic import HAS_INEXACT_FLAG
 from fpsim.products.by_unit.task import Table, Task, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import UnitSettings
-from fpsim.products.job import Job
+from fpsim.products.jobs.job import Job
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE
 

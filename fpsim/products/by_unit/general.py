@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from fpsim.kernels.by_unit.general import run_pass, split_operand
 from fpsim.products.by_unit.tiles import pairs
 from fpsim.products.by_unit.unit_settings import UnitSettings
-from fpsim.products.job import Job
-from fpsim.products.rows import Rows
+from fpsim.products.jobs.job import Job
+from fpsim.products.jobs.rows import Rows
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.types import Carrier, ElementFlags, Words
 from fpsim.state.draws import Places

@@ -21,8 +21,8 @@ from fpsim.kernels.by_unit.panels import fill_panels, fill_table
 from fpsim.kernels.by_unit.tiles import COLUMNS
 from fpsim.products.by_unit.task import FLOAT, WORD, Constants, Table, Task
 from fpsim.products.by_unit.unit_settings import UnitSettings
-from fpsim.products.job import Job
-from fpsim.products.rows import Rows
+from fpsim.products.jobs.job import Job
+from fpsim.products.jobs.rows import Rows
 from fpsim.records.types import Carrier, ElementFlags, Offsets, Shape
 from fpsim.state.draws import NO_RANDOM, Places
 from fpsim.state.threads import run_blocks

@@ -20,7 +20,7 @@ from fpsim.kernels.by_unit.window import CUT, NEAREST, WHOLE
 from fpsim.products.by_unit.task import Table, Task, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings, nearest
-from fpsim.products.job import Job, Reach
+from fpsim.products.jobs.job import Job, Reach
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE, RTZ
 from fpsim.records.types import Carrier

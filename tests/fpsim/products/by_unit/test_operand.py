@@ -10,7 +10,7 @@ import ipu.machine.units.amp  # noqa: F401  (registers the units of the IPU)
 from fpsim.elementwise.codes import to_codes
 from fpsim.products.by_unit import dispatch as engines
 from fpsim.products.by_unit.unit_settings import UnitSettings
-from fpsim.products.rows import Rows
+from fpsim.products.jobs.rows import Rows
 from fpsim.records.units import find_unit
 from fpsim.state.draws import draw_places
 

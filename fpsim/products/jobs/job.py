@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.kernels.by_unit.reach import extents
-from fpsim.products.rows import Rows
+from fpsim.products.jobs.rows import Rows
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.draws import NO_PLACES, Places
 

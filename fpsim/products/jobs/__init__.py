@@ -1,0 +1,1 @@
+"""What the engines of products share: jobs, operands that are not written out, panels, shapes."""
