@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import click
 
-#: Command -> (module below experiments.commands, one line of help). The module's `command` runs.
+#: Command -> (module of ipu.experiments.commands, one line of help). The module's `command` runs.
 COMMANDS = {
     "list": ("listing", "Show experiments, formats, units."),
     "run": ("run", "Run experiments by name."),
@@ -36,7 +36,7 @@ class LazyCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"experiments.commands.{COMMANDS[cmd_name][0]}")
+        module = importlib.import_module(f"ipu.experiments.commands.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
         return command
 

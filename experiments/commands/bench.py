@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from experiments.bench import TOPICS
-from experiments.commands.options import bad_input
+from ipu.experiments.bench import TOPICS
+from ipu.experiments.commands.options import bad_input
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from experiments.bench.timing import Size, Written
+    from ipu.experiments.bench.timing import Size, Written
 
 
 @click.command("bench")
@@ -40,11 +40,11 @@ def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | N
     """
     with bad_input():
         check(topic, file)
-    from experiments.bench.timing import run, to_json
-    from experiments.lab.progress import progress
     from fpsim.state.files import write_whole
+    from ipu.experiments.bench.timing import run, to_json
+    from ipu.experiments.lab.progress import progress
 
-    module = importlib.import_module(f"experiments.bench.{topic}")
+    module = importlib.import_module(f"ipu.experiments.bench.{topic}")
     size = usual_size(module, quick)
     cases = module.cases(replace(size, n=n or size.n), quick)
     records: list[Written] = []
@@ -59,7 +59,7 @@ def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | N
 
 def usual_size(module: ModuleType, quick: bool) -> Size:
     """The amount of work of a topic: its own `SIZES` (whole, quick), or that of arrays."""
-    from experiments.bench.timing import Size
+    from ipu.experiments.bench.timing import Size
 
     whole, small = getattr(module, "SIZES", (Size(), Size(n=1_000_000, repeats=3)))
     return small if quick else whole
@@ -67,7 +67,7 @@ def usual_size(module: ModuleType, quick: bool) -> Size:
 
 def check(topic: str, file: Path | None) -> None:
     """Refuse an unknown topic or an unwritable file before any work."""
-    from experiments.lab.store import check_writable
+    from ipu.experiments.lab.store import check_writable
 
     if topic not in TOPICS:
         raise ValueError(f"topic={topic!r} is not known; use one of {', '.join(TOPICS)}")

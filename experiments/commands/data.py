@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from experiments.commands.options import bad_input
+from ipu.experiments.commands.options import bad_input
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"

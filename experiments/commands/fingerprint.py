@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from experiments.commands.options import bad_input
+from ipu.experiments.commands.options import bad_input
 
 
 @click.command("fingerprint")

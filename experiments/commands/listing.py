@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from experiments.lab.catalogue import catalogue
+from ipu.experiments.lab.catalogue import catalogue
 
 
 def experiment_lines() -> Iterator[str]:
@@ -67,7 +67,7 @@ def unit_lines() -> Iterator[str]:
 
 def bench_lines() -> Iterator[str]:
     """Topics of benchmarks."""
-    from experiments.bench import TOPICS
+    from ipu.experiments.bench import TOPICS
 
     for name, line in TOPICS.items():
         yield f"{name:8} {line}"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from experiments.commands.options import bad_input, read_formats
+from ipu.experiments.commands.options import bad_input, read_formats
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from experiments.lab.result import Row
     from fpsim.inspect.profile import Profile
+    from ipu.experiments.lab.result import Row
 
 SHARES = ("underflows", "overflows", "subnormals", "inexact")
 
@@ -30,8 +30,8 @@ def command(file: Path, formats: str, out: Path) -> None:
 
     Writes OUT/STEM.csv (with the histogram of exponents) and OUT/STEM.png.
     """
-    from experiments.lab.progress import progress
-    from experiments.lab.store import check_writable
+    from ipu.experiments.lab.progress import progress
+    from ipu.experiments.lab.store import check_writable
 
     with bad_input():
         chosen = read_formats(formats)
@@ -83,10 +83,10 @@ def table(found: list[tuple[str, Profile]]) -> Iterator[str]:
 
 def write(found: list[tuple[str, Profile]], stem: Path) -> list[Path]:
     """The table and the histograms as STEM.csv, the figure as STEM.png."""
-    from experiments.lab.drawing import to_png
-    from experiments.lab.result import Result
-    from experiments.training.exponents import exponent_figure
     from fpsim.state.files import write_whole
+    from ipu.experiments.commands.exponents import exponent_figure
+    from ipu.experiments.lab.drawing import to_png
+    from ipu.experiments.lab.result import Result
 
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("csv", "png")]
     text = Result([row for name, p in found for row in _rows(name, p)], "", "").to_csv()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from experiments.commands.options import bad_input, run_options
-from experiments.lab.catalogue import find
+from ipu.experiments.commands.options import bad_input, run_options
+from ipu.experiments.lab.catalogue import find
 
 
 @click.command("run")
@@ -17,6 +17,6 @@ def command(names: tuple[str, ...], quick: bool, seed: int, out: Path) -> int:
     """Run experiments and write OUT/NAME/{data.csv, meta.json, figure.png}, then the report."""
     with bad_input():
         chosen = [find(name) for name in names]
-    from experiments.commands.series import run_series
+    from ipu.experiments.commands.series import run_series
 
     return run_series(chosen, out, quick=quick, seed=seed)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from experiments.commands.options import bad_input
-from experiments.lab.catalogue import Experiment
-from experiments.lab.report import write_report
-from experiments.lab.runner import run
-from experiments.lab.store import check_writable
+from ipu.experiments.commands.options import bad_input
+from ipu.experiments.lab.catalogue import Experiment
+from ipu.experiments.lab.report import write_report
+from ipu.experiments.lab.runner import run
+from ipu.experiments.lab.store import check_writable
 
 
 def run_series(chosen: Sequence[Experiment], out: Path, *, quick: bool, seed: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from experiments.commands.options import bad_input, read_formats
+from ipu.experiments.commands.options import bad_input, read_formats
 
 if TYPE_CHECKING:
     from fpsim.records.formats import Format

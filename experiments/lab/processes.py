@@ -8,8 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import TypeVar
 
-from experiments.lab.progress import progress
 from fpsim import get_threads, set_threads
+from ipu.experiments.lab.progress import progress
 from ipu.learn.heap import keep_freed_memory
 
 Job = TypeVar("Job")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import jinja2
 
-from experiments.lab import store
-from experiments.lab.catalogue import Experiment, catalogue
-from experiments.lab.result import Result
-from experiments.lab.versions import versions
 from fpsim.state.files import write_whole
+from ipu.experiments.lab import store
+from ipu.experiments.lab.catalogue import Experiment, catalogue
+from ipu.experiments.lab.result import Result
+from ipu.experiments.lab.versions import versions
 
 TEMPLATES = Path(__file__).parent / "templates"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from experiments.lab import store
-from experiments.lab.catalogue import Experiment
-from experiments.lab.progress import clock
-from experiments.lab.result import Result
-from experiments.lab.versions import versions
 from fpsim.state.files import write_whole
+from ipu.experiments.lab import store
+from ipu.experiments.lab.catalogue import Experiment
+from ipu.experiments.lab.progress import clock
+from ipu.experiments.lab.result import Result
+from ipu.experiments.lab.versions import versions
 from ipu.learn.heap import keep_freed_memory
 
 
@@ -36,7 +36,7 @@ def run(experiment: Experiment, out: Path, *, quick: bool, seed: int) -> Result:
 
 def draw(experiment: Experiment, out: Path, result: Result) -> None:
     """Draw a result's figure beside its data."""
-    from experiments.lab.drawing import to_png
+    from ipu.experiments.lab.drawing import to_png
 
     image = to_png(experiment.plot(result))
     write_whole(out / experiment.name / store.FIGURE, image)

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments.lab.result import Result, Row, UnitUsed, rows_from_csv, to_csv
 from fpsim.state.files import write_whole
+from ipu.experiments.lab.result import Result, Row, UnitUsed, rows_from_csv, to_csv
 
 DATA, LOCAL, META, FIGURE = "data.csv", "machine.csv", "meta.json", "figure.png"
 

@@ -14,22 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.lab import runner
-from experiments.lab.catalogue import Experiment
-from experiments.lab.machine import units_of
-from experiments.lab.progress import progress
-from experiments.lab.report import page, write_pages
-from experiments.lab.result import Found, Result, Row, summary
-from experiments.lab.store import check_writable
-from experiments.training.runs import (
+from ipu.experiments.lab import runner
+from ipu.experiments.lab.catalogue import Experiment
+from ipu.experiments.lab.machine import units_of
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.report import page, write_pages
+from ipu.experiments.lab.result import Found, Result, Row, summary
+from ipu.experiments.lab.store import check_writable
+from ipu.experiments.lab.training_panels import (
     Looks,
-    Variant,
-    described,
-    exceptions,
     plot_accuracy,
     plot_exceptions,
     plot_losses,
-)  # fmt: skip
+)
+from ipu.experiments.lab.variants import Variant, described, exceptions
 from ipu.feed.batches import Batches
 from ipu.feed.data import Data
 from ipu.learn.loss_scale import StaticLossScale
@@ -139,7 +137,7 @@ class Study(Experiment):
         return right / len(test)
 
     def plot(self, result: Result) -> Figure:
-        from experiments.lab.drawing import new_figure
+        from ipu.experiments.lab.drawing import new_figure
 
         figure, (losses, ends, counters) = new_figure(
             12, 7.6, mosaic="AB;CC", caption=result.answer, height_ratios=[1, 1.2]
@@ -177,7 +175,7 @@ def _underflow(row: Row) -> float:
 
 
 def _looks(variants: Sequence[Variant]) -> Looks:
-    from experiments.lab import drawing
+    from ipu.experiments.lab import drawing
 
     colours = [drawing.GREY, drawing.PURPLE, drawing.GREEN, drawing.BLUE, drawing.ORANGE,
                drawing.SKY, drawing.RED, drawing.BLACK]  # fmt: skip

@@ -12,10 +12,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
-from experiments.lab.progress import progress
-from experiments.lab.result import Result, Row, UnitUsed
 from fpsim.inspect.fingerprint import fingerprint
 from fpsim.records.units import UNITS, MatrixUnit
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import Result, Row, UnitUsed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,7 +79,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import new_figure, table, text_height
+    from ipu.experiments.lab.drawing import new_figure, table, text_height
 
     heads = ["units", *FOUND.values()]
     lines = [[_names(names), *cells] for names, cells in kinds(result)]

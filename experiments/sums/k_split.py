@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.lab.machine import units_of
-from experiments.lab.progress import progress
-from experiments.lab.result import Found, Result, Row
-from experiments.sums.exact import inner_products
 from fpsim import BINARY16, BINARY32
 from fpsim.records.formats import Format
+from ipu.experiments.lab.machine import units_of
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import Found, Result, Row
+from ipu.experiments.sums.exact import inner_products
 from ipu.machine import Device
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import BLUE, GREY, new_figure
+    from ipu.experiments.lab.drawing import BLUE, GREY, new_figure
 
     figure, (errors, cycles) = new_figure(11, 4.6, mosaic="AB", caption=result.answer)
     for name, color in zip(PARTIALS, (BLUE, GREY), strict=True):

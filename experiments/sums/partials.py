@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from experiments.lab.progress import progress
-from experiments.lab.result import STOCHASTIC, Result, Row, unit_used
-from experiments.sums.exact import inner_products
 from fpsim import BINARY16, BINARY32, RNE, SR, Array, Context
 from fpsim.linalg import matmul
 from fpsim.records.formats import Format
 from fpsim.records.rounding import Rounding
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import STOCHASTIC, Result, Row, unit_used
+from ipu.experiments.sums.exact import inner_products
 from ipu.machine.units.amp import AMP_UNITS
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import new_figure
+    from ipu.experiments.lab.drawing import new_figure
 
     figure, axes = new_figure(11, 4.9, mosaic="AB", caption=result.answer, sharey=True)
     for panel, kind in zip(axes, DATA, strict=True):
@@ -135,7 +135,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_kind(axes: Axes, result: Result, kind: str) -> None:
-    from experiments.lab.drawing import BLUE, GREEN, GREY, ORANGE, THEORY
+    from ipu.experiments.lab.drawing import BLUE, GREEN, GREY, ORANGE, THEORY
 
     for name, color in zip(WAYS, (BLUE, GREEN, ORANGE, GREY), strict=True):
         terms = result.column("terms", data=kind, way=name)

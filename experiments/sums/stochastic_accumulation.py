@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.lab.progress import progress
-from experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row, summary
-from experiments.sums.accumulate import running_sums
 from fpsim import BINARY16, RNE, SR, Context
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row, summary
+from ipu.experiments.sums.accumulate import running_sums
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,7 +108,7 @@ def law_moments(result: Result) -> tuple[float, float]:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import new_figure
+    from ipu.experiments.lab.drawing import new_figure
 
     figure, (paths, ends) = new_figure(
         11, 4.6, mosaic="AB", caption=result.answer, width_ratios=[1.25, 1]
@@ -119,7 +119,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_paths(axes: Axes, result: Result) -> None:
-    from experiments.lab.drawing import BLUE, GREEN, THEORY
+    from ipu.experiments.lab.drawing import BLUE, GREEN, THEORY
 
     lanes = sorted(set(result.column("lane", part="path", rounding="SR").tolist()))
     for lane in lanes:
@@ -139,7 +139,7 @@ def _plot_paths(axes: Axes, result: Result) -> None:
 
 
 def _plot_ends(axes: Axes, result: Result) -> None:
-    from experiments.lab.drawing import GREEN, RED, THEORY
+    from ipu.experiments.lab.drawing import GREEN, RED, THEORY
 
     ends = result.column("final", part="final", rounding="SR")
     x, p = result.column("final", part="law"), result.column("probability", part="law")

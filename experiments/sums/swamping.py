@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row
-from experiments.sums.accumulate import running_sums
 from fpsim import BFLOAT16, BINARY16, BINARY32, RNE, SR, Context
+from ipu.experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row
+from ipu.experiments.sums.accumulate import running_sums
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,7 +111,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import new_figure
+    from ipu.experiments.lab.drawing import new_figure
 
     figure, (curve, sums, table) = new_figure(
         11, 6.6, mosaic="AB;CC", caption=result.answer, height_ratios=[3.2, 1.5]
@@ -123,14 +123,14 @@ def plot(result: Result) -> Figure:
 
 
 def _looks() -> dict[str, str]:
-    from experiments.lab import drawing
+    from ipu.experiments.lab import drawing
 
     return {"FP32": drawing.GREY, "BF16": drawing.ORANGE, "FP16": drawing.BLUE,
             "FP16 + SR": drawing.GREEN}  # fmt: skip
 
 
 def _plot_curve(axes: Axes, result: Result) -> None:
-    from experiments.lab.drawing import THEORY
+    from ipu.experiments.lab.drawing import THEORY
 
     for name, color in _looks().items():
         small = result.column("small", part="curve", arithmetic=name)
@@ -147,7 +147,7 @@ def _plot_curve(axes: Axes, result: Result) -> None:
 
 
 def _plot_sums(axes: Axes, result: Result) -> None:
-    from experiments.lab.drawing import THEORY
+    from ipu.experiments.lab.drawing import THEORY
 
     for name, color in _looks().items():
         n = result.column("n", part="sum", arithmetic=name)
@@ -166,7 +166,7 @@ def _plot_sums(axes: Axes, result: Result) -> None:
 
 
 def _plot_table(axes: Axes, result: Result) -> None:
-    from experiments.lab.drawing import table
+    from ipu.experiments.lab.drawing import table
 
     names = list(_looks())
     cells = [[str(small), printed] for small, printed in TUTORIAL.items()]

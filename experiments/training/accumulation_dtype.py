@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from experiments.lab.progress import progress
-from experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row
 from fpsim import BINARY16, BINARY32
 from fpsim.records.formats import Format
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row
 from ipu.learn.accumulate import Accumulation, Reduction
 from ipu.learn.variables import Variable
 from ipu.machine import Device, FpCtl
@@ -112,7 +112,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import new_figure
+    from ipu.experiments.lab.drawing import new_figure
 
     figure, axes = new_figure(13, 4.8, mosaic="AB", caption=result.answer, sharey=True)
     for panel, kind in zip(axes, SIZES, strict=True):
@@ -126,7 +126,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_kind(axes: Axes, result: Result, kind: str) -> None:
-    from experiments.lab.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, THEORY
+    from ipu.experiments.lab.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, THEORY
 
     colors = (BLUE, GREEN, ORANGE, PURPLE, SKY, GREY)
     # The first lines are the widest, so that coinciding ones are all seen.

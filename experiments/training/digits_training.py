@@ -9,23 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from experiments.lab.machine import units_of
-from experiments.lab.processes import in_processes
-from experiments.lab.progress import progress
-from experiments.lab.result import Found, Result, Row, UnitUsed, summary
-from experiments.training import digits
-from experiments.training.digit_runs import BATCH, NETWORK, train
-from experiments.training.runs import (
+from ipu.experiments.lab.machine import units_of
+from ipu.experiments.lab.processes import in_processes
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import Found, Result, Row, UnitUsed, summary
+from ipu.experiments.lab.training_panels import (
     Looks,
-    Variant,
-    Watch,
-    described,
-    exceptions,
     name_rows,
     plot_accuracy,
     plot_exceptions,
     plot_losses,
-)  # fmt: skip
+)
+from ipu.experiments.lab.variants import Variant, Watch, described, exceptions
+from ipu.experiments.training import digits
+from ipu.experiments.training.digit_runs import BATCH, NETWORK, train
 from ipu.learn.loss_scale import LEARNING_RATE, NoLossScale, StaticLossScale
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16, FP32, MIXED
@@ -129,7 +126,7 @@ def _points(mean: dict[str, float], sd: dict[str, float], name: str) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import new_figure
+    from ipu.experiments.lab.drawing import new_figure
 
     figure, (curves, ends, updates, counters) = new_figure(
         13, 8.6, mosaic="AB;CD", caption=result.answer, width_ratios=[1, 1.2],
@@ -145,7 +142,7 @@ def plot(result: Result) -> Figure:
 
 def _looks() -> Looks:
     """Colour by arithmetic; with a loss scale dashed and hollow."""
-    from experiments.lab import drawing
+    from ipu.experiments.lab import drawing
 
     base = {"FP32": drawing.GREY, "FP16": drawing.BLUE, "FP16 + SR": drawing.GREEN,
             "mixed": drawing.PURPLE}  # fmt: skip

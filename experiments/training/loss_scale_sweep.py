@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.lab.machine import units_of
-from experiments.lab.progress import progress
-from experiments.lab.result import Found, Result, Row, UnitUsed
-from experiments.training import digits
-from experiments.training.digit_runs import BATCH, NETWORK
 from fpsim import BINARY16, Array, FloatingPointTrap
+from ipu.experiments.lab.machine import units_of
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import Found, Result, Row, UnitUsed
+from ipu.experiments.training import digits
+from ipu.experiments.training.digit_runs import BATCH, NETWORK
 from ipu.learn.loss_scale import NoLossScale, StaticLossScale, find_loss_scale
 from ipu.learn.nn import dense, relu
 from ipu.learn.optim import SGD
@@ -190,7 +190,7 @@ def _power(scale: object) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import new_figure
+    from ipu.experiments.lab.drawing import new_figure
 
     states = list(dict.fromkeys(str(row["state"]) for row in result.rows))
     figure, panels = new_figure(
@@ -211,7 +211,7 @@ def plot(result: Result) -> Figure:
 
 
 def _colors() -> dict[str, str]:
-    from experiments.lab import drawing
+    from ipu.experiments.lab import drawing
 
     six = (drawing.BLACK, drawing.ORANGE, drawing.RED, drawing.SKY, drawing.BLUE, drawing.GREEN)
     return dict(zip(TENSORS, six, strict=True))

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from experiments.lab.machine import units_of
-from experiments.lab.progress import progress
-from experiments.lab.result import Found, Result, Row
-from experiments.training import digits
-from experiments.training.digit_runs import BATCH
+from ipu.experiments.lab.machine import units_of
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import Found, Result, Row
+from ipu.experiments.training import digits
+from ipu.experiments.training.digit_runs import BATCH
 from ipu.learn import nn
 from ipu.learn.automatic_loss_scale import AutomaticLossScale, KerasLossScale
 from ipu.learn.loss_scale import DynamicLossScale, LossScale, NoLossScale, StaticLossScale
@@ -133,7 +133,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, new_figure
+    from ipu.experiments.lab.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, new_figure
 
     figure, (scales, zeros) = new_figure(
         13, 6.2, mosaic="A;B", caption=result.answer, sharex=True, height_ratios=[1.4, 1]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from experiments.lab.result import Result
-from experiments.lab.study import USUAL, Study
-from experiments.programs.networks import mnist as network
+from ipu.experiments.lab.result import Result
+from ipu.experiments.lab.study import USUAL, Study
+from ipu.experiments.training.networks import mnist as network
 from ipu.feed.data import Data, MissingError, mnist, or_digits
 from ipu.learn.optim import SGD
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from experiments.lab.machine import units_of
-from experiments.lab.processes import in_processes
-from experiments.lab.progress import progress
-from experiments.lab.result import Found, Result, Row, UnitUsed
-from experiments.training.digit_runs import BATCH, NETWORK, train
-from experiments.training.runs import Variant
+from ipu.experiments.lab.machine import units_of
+from ipu.experiments.lab.processes import in_processes
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import Found, Result, Row, UnitUsed
+from ipu.experiments.lab.variants import Variant
+from ipu.experiments.training.digit_runs import BATCH, NETWORK, train
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16, FP32
 
@@ -121,7 +121,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import BLUE, GREEN, new_figure
+    from ipu.experiments.lab.drawing import BLUE, GREEN, new_figure
 
     figure, (spread, ratio) = new_figure(11, 4.6, mosaic="AB", caption=result.answer)
     for method, color in zip(METHODS, (BLUE, GREEN), strict=True):
@@ -138,7 +138,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_ratio(axes: Axes, result: Result) -> None:
-    from experiments.lab.drawing import GREEN, THEORY
+    from ipu.experiments.lab.drawing import GREEN, THEORY
 
     rates, factors = zip(*ratios(result), strict=True)
     axes.semilogx(rates, factors, "o-", color=GREEN)

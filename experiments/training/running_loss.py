@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row
-from experiments.sums.accumulate import running_sums
 from fpsim import BINARY16, BINARY32, SR, Context
+from ipu.experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row
+from ipu.experiments.sums.accumulate import running_sums
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +93,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import new_figure
+    from ipu.experiments.lab.drawing import new_figure
 
     figure, (reported, paths) = new_figure(11, 4.6, mosaic="AB", caption=result.answer)
     _plot_reported(reported, result)
@@ -102,13 +102,13 @@ def plot(result: Result) -> Figure:
 
 
 def _looks() -> dict[str, str]:
-    from experiments.lab import drawing
+    from ipu.experiments.lab import drawing
 
     return {"FP16": drawing.BLUE, "FP16 + SR": drawing.GREEN, "FP32": drawing.GREY}
 
 
 def _plot_reported(axes: Axes, result: Result) -> None:
-    from experiments.lab.drawing import THEORY
+    from ipu.experiments.lab.drawing import THEORY
 
     for name, color in _looks().items():
         loss = result.column("loss", part="reported", total=name)

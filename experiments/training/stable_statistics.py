@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.lab.progress import progress
-from experiments.lab.result import ELEMENTWISE, Result, Row, UnitUsed
 from fpsim import BINARY16, BINARY32
 from fpsim.records.formats import Format
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import ELEMENTWISE, Result, Row, UnitUsed
 from ipu.learn.ops.norms import batch_statistics
 from ipu.machine import Device
 
@@ -79,7 +79,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import BLUE, GREY, new_figure
+    from ipu.experiments.lab.drawing import BLUE, GREY, new_figure
 
     figure, (axes,) = new_figure(9, 4.8, caption=result.answer)
     for name, color in zip(FORMATS, (BLUE, GREY), strict=True):

@@ -14,12 +14,12 @@ import sys
 import numpy as np
 import pytest
 
-from experiments.lab.catalogue import find
-from experiments.lab.drawing import to_png
-from experiments.sums import stochastic_accumulation, swamping
-from experiments.sums.accumulate import running_sums
-from experiments.sums.stochastic_accumulation import ADDITIONS, TERM, exact_law, law_moments
 from fpsim import BINARY16, RNE, SR, Context
+from ipu.experiments.lab.catalogue import find
+from ipu.experiments.lab.drawing import to_png
+from ipu.experiments.sums import stochastic_accumulation, swamping
+from ipu.experiments.sums.accumulate import running_sums
+from ipu.experiments.sums.stochastic_accumulation import ADDITIONS, TERM, exact_law, law_moments
 from tests.threads import on_threads
 
 EXPECTATION = 10_000 * 839 / 2**23
@@ -129,7 +129,7 @@ def test_threads_do_not_show_in_the_sums():
 def test_same_seed_same_bytes_in_every_process(tmp_path):
     """Also with other threads, and over an earlier run."""
     name = "stochastic_accumulation"
-    command = [sys.executable, "-m", "experiments.cli", "run", name, "--quick", "--seed", "5"]
+    command = [sys.executable, "-m", "ipu.experiments.cli", "run", name, "--quick", "--seed", "5"]
     found = set()
     for threads in ("1", "2"):
         subprocess.run(

@@ -12,11 +12,11 @@ import sys
 import numpy as np
 import pytest
 
-from experiments.training import digits, digits_training, loss_scale_sweep
 from fpsim import BINARY16, round_to
+from ipu.experiments.training import digits, digits_training, loss_scale_sweep
 
 RUN = """
-from experiments.{name} import run
+from ipu.experiments.training.{name} import run
 if __name__ == "__main__":
     print(run(quick=True, seed={seed}).to_csv())
 """
@@ -138,7 +138,7 @@ def test_the_stop_shows_the_status_register(swept):
 
 @pytest.mark.parametrize("experiment", [digits_training, loss_scale_sweep])
 def test_figures_are_drawn_from_the_rows(experiment, trained, swept):
-    from experiments.lab.drawing import to_png
+    from ipu.experiments.lab.drawing import to_png
 
     result = trained if experiment is digits_training else swept
     assert to_png(experiment.plot(result)).startswith(b"\x89PNG")

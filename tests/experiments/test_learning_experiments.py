@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.lab.drawing import to_png
-from experiments.sums import k_split
-from experiments.training import (
+from fpsim import BINARY16, Context
+from ipu.experiments.lab.drawing import to_png
+from ipu.experiments.sums import k_split
+from ipu.experiments.training import (
     accumulation_dtype,
     fp8_training,
     loss_scaling_strategies,
@@ -16,7 +17,6 @@ from experiments.training import (
     running_loss,
     stable_statistics,
 )
-from fpsim import BINARY16, Context
 from ipu.learn.accumulate import Reduction
 from ipu.learn.loss_scale import DynamicLossScale
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.cli import main
-from experiments.lab.result import rows_from_csv
+from ipu.experiments.cli import main
+from ipu.experiments.lab.result import rows_from_csv
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from pathlib import Path
 import click
 import pytest
 
-from experiments.cli import run as command_line
-from experiments.lab.catalogue import catalogue
-from experiments.programs import float32_parameter_updates, stochastic_rounding
-from experiments.programs.loop import Loop, run
-from experiments.programs.options import Options, options
 from fpsim import get_threads, set_threads
+from ipu.experiments.cli import run as command_line
+from ipu.experiments.lab.catalogue import catalogue
+from ipu.experiments.programs import float32_parameter_updates, stochastic_rounding
+from ipu.experiments.programs.loop import Loop, run
+from ipu.experiments.programs.options import Options, options
 from ipu.feed.data import digits
 from ipu.learn import ops
 from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.lab import store
-from experiments.sums import accumulation_order, fingerprints, partials
-from experiments.sums.exact import inner_products
 from fpsim import BINARY16, Context
 from fpsim.records.units import UNITS
+from ipu.experiments.lab import store
+from ipu.experiments.sums import accumulation_order, fingerprints, partials
+from ipu.experiments.sums.exact import inner_products
 
 
 @pytest.fixture(scope="module")

@@ -7,18 +7,18 @@ import json
 import numpy as np
 import pytest
 
-from experiments.bench import TOPICS, arith, gemm, startup
-from experiments.bench import compile as compiling
-from experiments.bench import round as rounding
-from experiments.bench.data import make
-from experiments.bench.peers import rounding_peers
-from experiments.bench.timing import Case, Size, run
-from experiments.cli import main
 from fpsim.elementwise.apply import apply
 from fpsim.records.formats import BINARY16
 from fpsim.records.rounding import MODES, RNE, RTP, RTZ, SR
 from fpsim.records.settings import Settings
 from fpsim.state.threads import get_threads
+from ipu.experiments.bench import TOPICS, arith, gemm, startup
+from ipu.experiments.bench import compile as compiling
+from ipu.experiments.bench import round as rounding
+from ipu.experiments.bench.data import make
+from ipu.experiments.bench.peers import rounding_peers
+from ipu.experiments.bench.timing import Case, Size, run
+from ipu.experiments.cli import main
 
 FIELDS = [
     "topic", "format", "rounding", "bits", "flags", "data", "n", "threads", "ns_per_element",
@@ -192,7 +192,7 @@ def test_what_was_measured_is_kept_when_a_run_is_interrupted(tmp_path, monkeypat
         yield Case("first", "f", lambda: lambda: None, None, 1, 1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("experiments.bench.round.cases", cases)
+    monkeypatch.setattr("ipu.experiments.bench.round.cases", cases)
     file = tmp_path / "part.json"
     assert main(["bench", "round", "--json", str(file)]) == 130
     assert [r["topic"] for r in json.loads(file.read_text())] == ["first"]

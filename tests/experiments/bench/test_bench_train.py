@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from experiments.bench import phases, train
-from experiments.cli import main
 from fpsim import BINARY16
 from fpsim.products import conv
+from ipu.experiments.bench import phases, train
+from ipu.experiments.cli import main
 from ipu.machine import Device
 
 

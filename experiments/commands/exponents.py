@@ -19,7 +19,7 @@ PANELS = 6
 
 def exponent_figure(found: Sequence[tuple[str, Profile]]) -> Figure:
     """One panel per array: shares of elements per binade, and the range of each format below."""
-    from experiments.lab.drawing import new_figure
+    from ipu.experiments.lab.drawing import new_figure
 
     arrays: dict[str, list[Profile]] = {}
     for name, profile in found:
@@ -62,7 +62,7 @@ def _lost(p: Profile) -> float:
 
 
 def _panel(axes: Axes, name: str, profiles: Sequence[Profile], limits: tuple[int, int]) -> None:
-    from experiments.lab import drawing
+    from ipu.experiments.lab import drawing
 
     first = profiles[0]
     share = 100 * first.counts / max(first.n, 1)
