@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ipu.experiments.bench import TOPICS
-from ipu.experiments.commands.options import bad_input
+from ipu.experiments.commands.options import bad_input, completing
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("bench")
-@click.argument("topic", metavar="|".join(TOPICS))
+@click.argument("topic", metavar="|".join(TOPICS), shell_complete=completing(lambda: list(TOPICS)))
 @click.option("--threads", type=click.IntRange(1, 1024), default=1, show_default=True,
               help="Threads for kernels and for the reference.")  # fmt: skip
 @click.option(
@@ -52,9 +52,16 @@ def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | N
         for record in progress(run(cases, threads), f"bench {topic}"):
             records.append(record)
             click.echo(record)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_kept(len(records), file)) from None
     finally:
         if file is not None:
             write_whole(file, to_json(records).encode())
+
+
+def _kept(n: int, file: Path | None) -> str:
+    """What an interruption leaves."""
+    return f"{n} records are in {file}" if n and file is not None else ""
 
 
 def usual_size(module: ModuleType, quick: bool) -> Size:

@@ -20,7 +20,7 @@ import ipu.experiments
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ipu.experiments.lab.result import Result
+    from ipu.experiments.lab.result import Result, Table
 
 CONSTANTS = ("QUESTION", "BUDGET", "DEFAULT")
 
@@ -39,27 +39,41 @@ class Experiment(ABC):
         """Do the experiment."""
 
     @abstractmethod
-    def plot(self, result: Result) -> Figure:
-        """Draw the figure of a result, fresh or loaded."""
+    def plot(self, result: Result) -> Figure | None:
+        """Draw the figure of a result, fresh or loaded; None where a table says it all."""
+
+    def tables(self, result: Result) -> list[Table]:
+        """Tables of a result, for the report page."""
+        return []
+
+    def command(self, quick: bool, seed: int) -> str:
+        """The command line that runs this again."""
+        return f"fpsim run {self.name}{' --quick' if quick else ''} --seed {seed}"
 
 
 @dataclass(frozen=True)
 class Listed(Experiment):
-    """An experiment of the catalogue: `run` and `plot` are functions of a module of a room."""
+    """An experiment of the catalogue: a module of a room with `run`, `plot` or `tables`."""
 
     room: str
 
     def run(self, quick: bool, seed: int) -> Result:
-        result: Result = self._function("run")(quick=quick, seed=seed)
+        function = self._function("run")
+        assert function is not None
+        result: Result = function(quick=quick, seed=seed)
         return result
 
-    def plot(self, result: Result) -> Figure:
-        figure: Figure = self._function("plot")(result)
-        return figure
+    def plot(self, result: Result) -> Figure | None:
+        plot = self._function("plot")
+        return None if plot is None else plot(result)
 
-    def _function(self, name: str) -> Callable[..., Any]:
+    def tables(self, result: Result) -> list[Table]:
+        tables = self._function("tables")
+        return [] if tables is None else tables(result)
+
+    def _function(self, name: str) -> Callable[..., Any] | None:
         module = importlib.import_module(f"{self.room}.{self.name}")
-        function: Callable[..., Any] = getattr(module, name)
+        function: Callable[..., Any] | None = getattr(module, name, None)
         return function
 
 

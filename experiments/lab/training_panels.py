@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ipu.experiments.lab.result import Result, Row, summary
+from ipu.experiments.lab.result import Result, Row, Table, summary
 from ipu.experiments.lab.variants import FLAGS
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 #: What exception counters cannot say.
 NOTE = (
-    "Share of results that underflowed (became inexact and subnormal or zero).\n"
-    "OFLO, INV and DIV0 stand below it with their number, if they were raised.\n"
+    "Share of results that underflowed (became inexact and subnormal or zero). "
+    "OFLO, INV and DIV0 stand beside it with their number, if they were raised. "
     "Matrix products: OFLO and INV only; underflow inside a unit is not modelled."
 )
 
@@ -26,7 +26,7 @@ Looks = Mapping[str, Mapping[str, Any]]
 
 def plot_losses(axes: Axes, result: Result, looks: Looks, bands: Iterable[str] = ()) -> None:
     """Mean loss per epoch; a band over all seeds for those named."""
-    from matplotlib.ticker import MaxNLocator
+    from ipu.experiments.lab.drawing import count_ticks
 
     for name, look in looks.items():
         rows = result.select(part="loss", policy=name)
@@ -38,8 +38,9 @@ def plot_losses(axes: Axes, result: Result, looks: Looks, bands: Iterable[str] =
             low, high = each.min(axis=1), each.max(axis=1)
             axes.fill_between(epochs, low, high, color=look["color"], alpha=0.12, linewidth=0)
     axes.set(title="Training loss" + (" (bands: all seeds)" if bands else ""), xlabel="epoch",
-             ylabel="cross-entropy (nats)", xlim=(1, max(2, *epochs)))  # fmt: skip
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+             ylabel="cross-entropy (nats)",
+             xlim=(1, epochs[-1]) if len(epochs) > 1 else (0.5, 1.5))  # fmt: skip
+    count_ticks(axes.xaxis)
     axes.legend(fontsize=9)
 
 
@@ -52,8 +53,8 @@ def plot_accuracy(axes: Axes, result: Result, looks: Looks) -> None:
                   markersize=6, alpha=0.75)  # fmt: skip
         mean, sd = summary(each)
         axes.plot([mean, mean], [place - 0.28, place + 0.28], color="#222222", linewidth=2)
-        said = f"{mean:.1f} ± {sd:.1f} %" if each.size > 1 else f"{mean:.1f} %"
-        axes.annotate(said, (1.02, place), fontsize=9.5, va="center",
+        text = f"{mean:.1f} ± {sd:.1f} %" if each.size > 1 else f"{mean:.1f} %"
+        axes.annotate(text, (1.02, place), fontsize=9.5, va="center",
                       xycoords=("axes fraction", "data"))  # fmt: skip
     name_rows(axes, looks)
     axes.set(title="Test accuracy: one point per seed, and the mean",
@@ -66,25 +67,18 @@ def name_rows(axes: Axes, looks: Looks) -> None:
     axes.set_ylim(len(looks) - 0.4, -0.6)
 
 
-def plot_exceptions(axes: Axes, result: Result, looks: Looks) -> None:
-    """A table: layer and phase by variant, where anything was raised."""
-    from ipu.experiments.lab.drawing import table, text_height
-
-    axes.set_title("Exceptions by layer and phase (first seed)")
+def exception_table(result: Result, names: Sequence[str]) -> Table:
+    """Layer and phase by variant, where anything was raised."""
     rows = result.select(part="exceptions")
-    loud = [r for r in rows if any(r[name] for name in FLAGS.values())]
-    places = list(dict.fromkeys((r["layer"], r["phase"]) for r in loud))
-    cells = []
-    for layer, phase in places:
-        found = {r["policy"]: r for r in rows if (r["layer"], r["phase"]) == (layer, phase)}
-        cells.append([f"{layer}, {phase}", *(_cell(found.get(name)) for name in looks)])
-    heads = ["", *(n.replace(", loss × ", ",\n× ").replace(" + SR", "\n+ SR") for n in looks)]
-    lines = cells or [["nothing raised", *("" for _ in looks)]]
-    # A line of text takes about 0.06 of the panel; the note below needs 0.19.
-    bottom = max(0.19, 1 - 0.06 * sum(map(text_height, [heads, *lines])))
-    table(axes, heads, lines, [0.24] + [0.76 / len(looks)] * len(looks), align="center",
-          bottom=bottom)  # fmt: skip
-    axes.text(0, bottom - 0.03, NOTE, fontsize=8.5, va="top", transform=axes.transAxes)
+    raised = [row for row in rows if any(row[flag] for flag in FLAGS.values())]
+    lines = []
+    for layer, phase in dict.fromkeys((row["layer"], row["phase"]) for row in raised):
+        by_name = {r["policy"]: r for r in rows if (r["layer"], r["phase"]) == (layer, phase)}
+        lines.append([f"{layer}, {phase}", *(_cell(by_name.get(name)) for name in names)])
+    heads = ["layer, phase", *names]
+    if not lines:
+        lines = [["nothing raised", *("" for _ in names)]]
+    return Table("Exceptions by layer and phase (first seed)", heads, lines, NOTE)
 
 
 def _cell(row: Row | None) -> str:
@@ -93,4 +87,4 @@ def _cell(row: Row | None) -> str:
     share = float(row["underflow"]) / max(float(row["results"]), 1)  # type: ignore[arg-type]
     text = "–" if not share else "< 0.1%" if share < 0.001 else f"{share:.1%}"
     loud = [f"{name} {row[name]}" for name in ("OFLO", "INV", "DIV0") if row[name]]
-    return "\n".join([text, *loud])
+    return ", ".join([text, *loud])

@@ -130,7 +130,7 @@ def _answer(rows: list[Row]) -> str:
 def plot(result: Result) -> Figure:
     from ipu.experiments.lab.drawing import new_figure
 
-    figure, axes = new_figure(11, 5.2, mosaic="AB", caption=result.answer, sharey=True)
+    figure, axes = new_figure(11, 5.2, mosaic="AB", sharey=True)
     for panel, kind in zip(axes, DATA, strict=True):
         _plot_kind(panel, result, kind)
     return figure

@@ -193,20 +193,19 @@ def plot(result: Result) -> Figure:
     from ipu.experiments.lab.drawing import new_figure
 
     states = list(dict.fromkeys(str(row["state"]) for row in result.rows))
-    figure, panels = new_figure(
-        12.5, 7.6, mosaic="AB;CD", caption=result.answer, sharex=True, height_ratios=[1.25, 1]
-    )
+    figure, panels = new_figure(12.5, 7.6, mosaic="AB;CD", sharex=True, height_ratios=[1.25, 1])
     for column, state in enumerate(states):
         above, below = panels[column], panels[2 + column]
         _plot_share(above, result, state, "subnormal", linewidth=0.9, linestyle=":")
         _plot_share(above, result, state, "underflow", marker="o", markersize=4)
         _plot_share(below, result, state, "overflow", marker="o", markersize=4)
         above.set(
-            title=f"Gradients {state}", ylabel="entries that underflow (%)\n··· become subnormal"
+            title=f"Gradients {state}", ylabel="entries that underflow\nor become subnormal (%)"
         )
         below.set(xlabel="loss scale", ylabel="entries that overflow (%)")
         _mark_limit(above, below, result, state)
     panels[2].legend(fontsize=9.5, loc="center left", title="gradient of", alignment="left")
+    _explain_lines(panels[1])
     return figure
 
 
@@ -229,6 +228,15 @@ def _plot_share(axes: Axes, result: Result, state: str, what: str, **look: Any) 
     axes.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
     axes.set_xlim(-0.5, EXPONENTS[-1] + 0.5)
     axes.set_xticks(range(0, 25, 4), [f"$2^{{{e}}}$" for e in range(0, 25, 4)])
+
+
+def _explain_lines(axes: Axes) -> None:
+    """What solid and dotted lines are, in a legend."""
+    axes.plot([], [], color="#444444", marker="o", markersize=4, label="underflow to zero")
+    axes.plot([], [], color="#444444", linewidth=0.9, linestyle=":", label="become subnormal")
+    handles = [line for line in axes.lines if line.get_label() in (
+        "underflow to zero", "become subnormal")]  # fmt: skip
+    axes.legend(handles=handles, fontsize=9.5, loc="upper right")
 
 
 def _mark_limit(above: Axes, below: Axes, result: Result, state: str) -> None:

@@ -119,7 +119,7 @@ def _answer(rows: list[Row]) -> str:
 def plot(result: Result) -> Figure:
     from ipu.experiments.lab.drawing import BLUE, GREEN, GREY, PURPLE, new_figure
 
-    figure, (gains, lost) = new_figure(11, 4.6, mosaic="AB", caption=result.answer)
+    figure, (gains, lost) = new_figure(11, 4.6, mosaic="AB")
     rates = sorted({float(str(row["rate"])) for row in result.rows})
     # The first lines are the widest, so that coinciding ones are all seen.
     looks = zip((GREY, BLUE, GREEN, PURPLE), (4.5, 3.0, 2.2, 1.4), strict=True)
