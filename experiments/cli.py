@@ -10,10 +10,11 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
-#: Command -> (module below experiments.commands, one line of help). The module's `command` runs.
+#: Command -> (module of ipu.experiments.commands, one line of help). The module's `command` runs.
 COMMANDS = {
     "list": ("listing", "Show experiments, formats, units."),
     "run": ("run", "Run experiments by name."),
@@ -36,7 +37,7 @@ class LazyCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"experiments.commands.{COMMANDS[cmd_name][0]}")
+        module = importlib.import_module(f"ipu.experiments.commands.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
         return command
 
@@ -78,11 +79,15 @@ def run(command: click.Command, arguments: Sequence[str], name: str) -> int:
         # click takes any EOFError for a prompt that was left; nothing here asks, so it is a fault.
         if isinstance(error.__cause__, EOFError):
             raise error.__cause__ from None
-        print(f"{name}: interrupted; what had finished is kept", file=sys.stderr)
+        kept = f"; {error.__cause__}" if str(error.__cause__ or "") else ""
+        print(f"{name}: interrupted{kept}", file=sys.stderr)
         return 130
     except (BrokenPipeError, SystemExit):
-        # The reader (head, less) has left, at which click exits: nothing more to say, also not at
-        # the end of the process.
+        # click exits after a completion, and where the reader (head, less) has left: then there is
+        # nothing more to say, also not at the end of the process.
+        with suppress(BrokenPipeError):
+            sys.stdout.flush()
+            return 0
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return int(status or 0)

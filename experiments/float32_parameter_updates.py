@@ -2,7 +2,7 @@
 
 import sys
 
-from experiments.programs.float32_parameter_updates import main
+from ipu.experiments.programs.float32_parameter_updates import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,7 @@
 
 import sys
 
-from experiments.programs.stochastic_rounding import main
+from ipu.experiments.programs.stochastic_rounding import main
 
 if __name__ == "__main__":
     sys.exit(main())

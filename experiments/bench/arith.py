@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments.bench.data import DATA, make
-from experiments.bench.peers import arithmetic_peers, is_alone
-from experiments.bench.round import FORMATS, bits_of, stochastic
-from experiments.bench.timing import Call, Case, Size, copy
 from fpsim.context import Context
 from fpsim.convenience import round_to
 from fpsim.elementwise.apply import apply
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, Format
 from fpsim.records.rounding import MODES, RNE, RTP, RTZ, SR, Rounding
+from ipu.experiments.bench.data import DATA, make
+from ipu.experiments.bench.peers import arithmetic_peers, is_alone
+from ipu.experiments.bench.round import FORMATS, bits_of, stochastic
+from ipu.experiments.bench.timing import Call, Case, Size, copy
 
 __all__ = ["cases"]
 

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.bench.startup import in_process
-from experiments.bench.timing import Call, Case, Size
+from ipu.experiments.bench.startup import in_process
+from ipu.experiments.bench.timing import Call, Case, Size
 
 __all__ = ["SIZES", "cases"]
 

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ipu.machine.units.amp  # noqa: F401  (names its units)
-from experiments.bench.round import bits_of
-from experiments.bench.timing import Call, Case, Size
 from fpsim.context import Context
 from fpsim.linalg import matmul, rounded_matmul
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, BINARY64, E4M3FN, Format
 from fpsim.records.rounding import RNA, RNE, RTO, RTZ, SR, Rounding
 from fpsim.records.units import find_unit
 from fpsim.state.threads import get_threads
+from ipu.experiments.bench.round import bits_of
+from ipu.experiments.bench.timing import Call, Case, Size
 
 __all__ = ["SIZES", "Row", "call", "cases"]
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.bench.timing import Call
 from fpsim.records.formats import Format
 from fpsim.records.rounding import RNA, RNE, RTN, RTP, RTZ, SR, SR_EQUAL, Rounding
 from fpsim.state.threads import get_threads
+from ipu.experiments.bench.timing import Call
 
 __all__ = ["arithmetic_peers", "is_alone", "rounding_peers"]
 

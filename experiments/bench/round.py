@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.bench.data import DATA, make
-from experiments.bench.peers import is_alone, rounding_peers
-from experiments.bench.timing import Call, Case, Size, copy
 from fpsim.context import Context
 from fpsim.convenience import round_to
 from fpsim.elementwise.codes import pack
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, CATALOGUE, E4M3FN, E5M2, Format
 from fpsim.records.rounding import MODES, RNE, RTP, RTZ, SR, Rounding
+from ipu.experiments.bench.data import DATA, make
+from ipu.experiments.bench.peers import is_alone, rounding_peers
+from ipu.experiments.bench.timing import Call, Case, Size, copy
 
 __all__ = ["FORMATS", "cases", "stochastic"]
 

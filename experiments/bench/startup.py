@@ -15,11 +15,11 @@ from operator import add
 
 import numpy as np
 
-from experiments.bench.round import bits_of
-from experiments.bench.timing import Call, Case, Size
 from fpsim.context import Context
 from fpsim.records.formats import BINARY16
 from fpsim.records.rounding import RNE, SR
+from ipu.experiments.bench.round import bits_of
+from ipu.experiments.bench.timing import Call, Case, Size
 
 __all__ = ["cases", "in_process"]
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from experiments.bench.timing import Call
 from fpsim.state.threads import get_threads
+from ipu.experiments.bench.timing import Call
 
 __all__ = ["Peer", "torch_step"]
 

@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.bench import gemm
-from experiments.bench.phases import shares
-from experiments.bench.timing import Call, Size, Timed, in_turn
-from experiments.bench.timing import seconds as clock
-from experiments.bench.torch_networks import torch_step
-from experiments.programs.networks import mnist, resnet
 from fpsim.records.formats import BINARY16
 from fpsim.state.threads import get_threads
+from ipu.experiments.bench import gemm
+from ipu.experiments.bench.phases import shares
+from ipu.experiments.bench.timing import Call, Size, Timed, in_turn
+from ipu.experiments.bench.timing import seconds as clock
+from ipu.experiments.bench.torch_networks import torch_step
+from ipu.experiments.training.networks import mnist, resnet
 from ipu.learn.heap import keep_freed_memory
 from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale
 from ipu.learn.mode import training

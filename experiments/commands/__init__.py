@@ -1,1 +1,1 @@
-"""One file per command of `fpsim`; each has a `command`. `experiments.cli` holds their table."""
+"""One file per command of `fpsim`; each has a `command`. `cli` holds their table."""

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from experiments.bench import TOPICS
-from experiments.commands.options import bad_input
+from ipu.experiments.bench import TOPICS
+from ipu.experiments.commands.options import bad_input, completing
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from experiments.bench.timing import Size, Written
+    from ipu.experiments.bench.timing import Size, Written
 
 
 @click.command("bench")
-@click.argument("topic", metavar="|".join(TOPICS))
+@click.argument("topic", metavar="|".join(TOPICS), shell_complete=completing(lambda: list(TOPICS)))
 @click.option("--threads", type=click.IntRange(1, 1024), default=1, show_default=True,
               help="Threads for kernels and for the reference.")  # fmt: skip
 @click.option(
@@ -40,11 +40,11 @@ def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | N
     """
     with bad_input():
         check(topic, file)
-    from experiments.bench.timing import run, to_json
-    from experiments.lab.progress import progress
     from fpsim.state.files import write_whole
+    from ipu.experiments.bench.timing import run, to_json
+    from ipu.experiments.lab.progress import progress
 
-    module = importlib.import_module(f"experiments.bench.{topic}")
+    module = importlib.import_module(f"ipu.experiments.bench.{topic}")
     size = usual_size(module, quick)
     cases = module.cases(replace(size, n=n or size.n), quick)
     records: list[Written] = []
@@ -52,14 +52,21 @@ def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | N
         for record in progress(run(cases, threads), f"bench {topic}"):
             records.append(record)
             click.echo(record)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_kept(len(records), file)) from None
     finally:
         if file is not None:
             write_whole(file, to_json(records).encode())
 
 
+def _kept(n: int, file: Path | None) -> str:
+    """What an interruption leaves."""
+    return f"{n} records are in {file}" if n and file is not None else ""
+
+
 def usual_size(module: ModuleType, quick: bool) -> Size:
     """The amount of work of a topic: its own `SIZES` (whole, quick), or that of arrays."""
-    from experiments.bench.timing import Size
+    from ipu.experiments.bench.timing import Size
 
     whole, small = getattr(module, "SIZES", (Size(), Size(n=1_000_000, repeats=3)))
     return small if quick else whole
@@ -67,7 +74,7 @@ def usual_size(module: ModuleType, quick: bool) -> Size:
 
 def check(topic: str, file: Path | None) -> None:
     """Refuse an unknown topic or an unwritable file before any work."""
-    from experiments.lab.store import check_writable
+    from ipu.experiments.lab.store import check_writable
 
     if topic not in TOPICS:
         raise ValueError(f"topic={topic!r} is not known; use one of {', '.join(TOPICS)}")

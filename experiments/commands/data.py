@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from experiments.commands.options import bad_input
+from ipu.experiments.commands.options import bad_input, completing
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
@@ -38,7 +38,9 @@ INSIDE = "cifar-10-batches-bin"
 
 
 @click.command("data")
-@click.argument("names", nargs=-1, metavar="[NAME...]")
+@click.argument(
+    "names", nargs=-1, metavar="[NAME...]", shell_complete=completing(lambda: [*SOURCES, "all"])
+)
 @click.option("--to", type=click.Path(path_type=Path), default=None,
               help="Folder of the data sets (default: FPSIM_DATA).")  # fmt: skip
 def command(names: tuple[str, ...], to: Path | None) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import click
 
-from experiments.lab.catalogue import catalogue
+from ipu.experiments.commands.options import completing, echo_json, with_json
+from ipu.experiments.lab.catalogue import catalogue
 
 
 def experiment_lines() -> Iterator[str]:
@@ -67,7 +68,7 @@ def unit_lines() -> Iterator[str]:
 
 def bench_lines() -> Iterator[str]:
     """Topics of benchmarks."""
-    from experiments.bench import TOPICS
+    from ipu.experiments.bench import TOPICS
 
     for name, line in TOPICS.items():
         yield f"{name:8} {line}"
@@ -75,17 +76,61 @@ def bench_lines() -> Iterator[str]:
     yield "run one with: fpsim bench TOPIC"
 
 
+def experiment_rows() -> Iterator[dict[str, object]]:
+    for e in catalogue().values():
+        yield {"name": e.name, "room": e.room.rpartition(".")[2], "question": e.question,
+               "budget_seconds": e.budget, "default": e.default}  # fmt: skip
+
+
+def format_rows() -> Iterator[dict[str, object]]:
+    from fpsim.records.formats import CATALOGUE, ScaleFormat
+
+    for name, fmt in CATALOGUE.items():
+        if isinstance(fmt, ScaleFormat):
+            yield {"name": name, "bits": fmt.bits, "bias": fmt.bias, "scale": True}
+            continue
+        yield {"name": name, "bits": fmt.bits, "exponent_bits": fmt.exponent_bits,
+               "precision": fmt.precision, "max": fmt.max, "min_normal": fmt.smallest_normal,
+               "min": fmt.smallest_subnormal, "specials": str(fmt.specials)}  # fmt: skip
+
+
+def unit_rows() -> Iterator[dict[str, object]]:
+    import ipu.machine  # noqa: F401  (registers the units of the IPU)
+    from fpsim.records.units import UNITS
+
+    for name, unit in sorted(UNITS.items()):
+        yield {"name": name, "inputs": [f.name for f in unit.inputs],
+               "partials": unit.partials.name, "calls": unit.calls, "terms": unit.terms,
+               "window": unit.window, "cut": str(unit.cut), "accumulator": str(unit.accumulator),
+               "rounding": str(unit.rounding), "instruction": unit.instruction,
+               "evidence": {c: str(fact.evidence) for c, fact in unit.facts.items()}}  # fmt: skip
+
+
+def bench_rows() -> Iterator[dict[str, object]]:
+    from ipu.experiments.bench import TOPICS
+
+    for name, line in TOPICS.items():
+        yield {"name": name, "measures": line}
+
+
+#: Kind -> (lines for people, rows for programs).
 KINDS = {
-    "experiments": experiment_lines, "formats": format_lines, "units": unit_lines,
-    "bench": bench_lines,
+    "experiments": (experiment_lines, experiment_rows), "formats": (format_lines, format_rows),
+    "units": (unit_lines, unit_rows), "bench": (bench_lines, bench_rows),
 }  # fmt: skip
 
 
 @click.command("list")
-@click.argument("kind", default="experiments", metavar=f"[{'|'.join(KINDS)}]")
-def command(kind: str) -> None:
+@click.argument("kind", default="experiments", metavar=f"[{'|'.join(KINDS)}]",
+                shell_complete=completing(lambda: list(KINDS)))  # fmt: skip
+@with_json
+def command(kind: str, as_json: bool) -> None:
     """Show what there is: experiments (default), formats, matrix units or benchmarks."""
     if kind not in KINDS:
         raise click.UsageError(f"kind={kind!r} is not known; use one of {', '.join(KINDS)}")
-    for line in KINDS[kind]():
+    lines, rows = KINDS[kind]
+    if as_json:
+        echo_json(list(rows()))
+        return
+    for line in lines():
         click.echo(line)

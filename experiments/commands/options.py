@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,8 +62,10 @@ def read_formats(names: str) -> list[Format]:
 
 
 def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--quick, --seed and --out."""
+    """--quick, --seed, --jobs and --out."""
     for option in (
+        click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True,
+                     help="Experiments at a time, each in a process; they share the threads."),
         click.option("--out", type=click.Path(path_type=Path), default=Path("reports"),
                      show_default=True, help="Folder for the results."),
         click.option("--seed", type=Seed(), default=0, show_default=True,
@@ -71,3 +74,22 @@ def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):  # fmt: skip
         function = option(function)
     return function
+
+
+def with_json(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--json, of commands that print a table."""
+    decorate = click.option("--json", "as_json", is_flag=True, help="The table as a JSON list.")
+    return decorate(function)
+
+
+def echo_json(rows: Sequence[object]) -> None:
+    """Rows as a JSON list, one line each; nan and infinities as Python's json writes them."""
+    lines = (json.dumps(row, ensure_ascii=False, default=str) for row in rows)
+    click.echo("[\n" + ",\n".join(lines) + "\n]")
+
+
+def completing(
+    names: Callable[[], Sequence[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """What the shell may offer for an argument: names that begin as typed."""
+    return lambda ctx, param, typed: [name for name in names() if name.startswith(typed)]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from experiments.commands.options import run_options
-from experiments.lab.catalogue import catalogue
+from ipu.experiments.commands.options import run_options
+from ipu.experiments.lab.catalogue import catalogue
 
 
 @click.command("report")
@@ -15,9 +15,9 @@ from experiments.lab.catalogue import catalogue
     "--all", "everything", is_flag=True, help="All experiments, not only the default ones."
 )
 @run_options
-def command(everything: bool, quick: bool, seed: int, out: Path) -> int:
+def command(everything: bool, quick: bool, seed: int, jobs: int, out: Path) -> int:
     """Run the default experiments and write OUT/index.html and OUT/index.md."""
-    from experiments.commands.series import run_series
+    from ipu.experiments.commands.series import run_series
 
     chosen = [e for e in catalogue().values() if e.default or everything]
-    return run_series(chosen, out, quick=quick, seed=seed)
+    return run_series(chosen, out, quick=quick, seed=seed, jobs=jobs)

@@ -6,17 +6,23 @@ from pathlib import Path
 
 import click
 
-from experiments.commands.options import bad_input, run_options
-from experiments.lab.catalogue import find
+from ipu.experiments.commands.options import bad_input, completing, run_options
+from ipu.experiments.lab.catalogue import catalogue, find
 
 
 @click.command("run")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument(
+    "names",
+    nargs=-1,
+    required=True,
+    metavar="NAME...",
+    shell_complete=completing(lambda: list(catalogue())),
+)
 @run_options
-def command(names: tuple[str, ...], quick: bool, seed: int, out: Path) -> int:
+def command(names: tuple[str, ...], quick: bool, seed: int, jobs: int, out: Path) -> int:
     """Run experiments and write OUT/NAME/{data.csv, meta.json, figure.png}, then the report."""
     with bad_input():
         chosen = [find(name) for name in names]
-    from experiments.commands.series import run_series
+    from ipu.experiments.commands.series import run_series
 
-    return run_series(chosen, out, quick=quick, seed=seed)
+    return run_series(chosen, out, quick=quick, seed=seed, jobs=jobs)

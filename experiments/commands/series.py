@@ -1,41 +1,129 @@
-"""Running several experiments, one after the other, and keeping the report up to date."""
+"""Running several experiments: the report stays up to date, an interrupted series goes on."""
 
 from __future__ import annotations
 
+import json
 import textwrap
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
-from experiments.commands.options import bad_input
-from experiments.lab.catalogue import Experiment
-from experiments.lab.report import write_report
-from experiments.lab.runner import run
-from experiments.lab.store import check_writable
+from fpsim.state.files import write_whole
+from ipu.experiments.commands.options import bad_input
+from ipu.experiments.lab import store
+from ipu.experiments.lab.catalogue import Experiment, find
+from ipu.experiments.lab.processes import as_finished
+from ipu.experiments.lab.report import write_report
+from ipu.experiments.lab.runner import draw, now, run
+from ipu.experiments.lab.store import check_writable
+from ipu.experiments.lab.versions import sources
+
+#: Is there while a series runs; a later series of the same experiments goes on from it.
+UNFINISHED = ".unfinished.json"
 
 
-def run_series(chosen: Sequence[Experiment], out: Path, *, quick: bool, seed: int) -> int:
-    """Run each into `out`; the report is rewritten after each, so ^C loses only what is running.
+class Job(NamedTuple):
+    """One experiment of a series, as another process is told of it."""
 
-    An experiment that fails does not stop the others; the status is then 1.
+    name: str
+    out: Path
+    quick: bool
+    seed: int
+
+
+class Done(NamedTuple):
+    """The answer of an experiment, or the traceback of what stopped it."""
+
+    answer: str
+    error: str = ""
+
+
+def run_series(
+    chosen: Sequence[Experiment], out: Path, *, quick: bool, seed: int, jobs: int = 1
+) -> int:
+    """Run each into `out`, in so many processes; the report is rewritten after each.
+
+    An experiment that fails does not stop the others; the status is then 1. After an interruption
+    the same series runs only what had not finished.
     """
     with bad_input():
         check_writable(out)
+    names = [experiment.name for experiment in chosen]
+    finished = resume(names, out, quick, seed)
+    if finished:
+        click.echo(f"kept from the interrupted run: {', '.join(finished)}")
+    rest = [Job(e.name, out, quick, seed) for e in chosen if e.name not in finished]
     failed = []
-    for number, experiment in enumerate(chosen, 1):
-        click.echo(f"[{number}/{len(chosen)}] {experiment.name}: {experiment.question}")
-        try:
-            answer = run(experiment, out, quick=quick, seed=seed).answer
-        except Exception:
-            traceback.print_exc()
-            failed.append(experiment.name)
-            continue
-        click.echo(textwrap.indent(textwrap.fill(answer, 96), "      "))
-        page = write_report(out)
+    try:
+        for number, (job, done) in enumerate(_run(rest, jobs), len(finished) + 1):
+            click.echo(f"[{number}/{len(chosen)}] {job.name}: {find(job.name).question}")
+            if done.error:
+                click.echo(done.error, err=True)
+                failed.append(job.name)
+                continue
+            click.echo(textwrap.indent(textwrap.fill(done.answer, 96), "      "))
+            finished.append(job.name)
+            write_report(out)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_kept(finished, out)) from None
+    (out / UNFINISHED).unlink(missing_ok=True)
+    page = write_report(out)
     if failed:
         click.echo(f"fpsim: failed: {', '.join(failed)}", err=True)
         return 1
     click.echo(page.resolve())
     return 0
+
+
+def resume(names: list[str], out: Path, quick: bool, seed: int) -> list[str]:
+    """The experiments that the same series, interrupted, had finished; none for a new one."""
+    file = out / UNFINISHED
+    series = {"names": names, "quick": quick, "seed": seed, "sources": sources()}
+    try:
+        before = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        before = {}
+    if not isinstance(before, dict) or before.get("series") != series:
+        about = {"series": series, "started": now()}
+        write_whole(file, json.dumps(about, indent=2).encode())
+        return []
+    return [name for name in names if _is_finished(out, name, str(before.get("started")))]
+
+
+def _is_finished(out: Path, name: str, started: str) -> bool:
+    """A complete result since then; one that was interrupted while drawing is drawn."""
+    try:
+        stored = store.load(out / name)
+    except store.DamagedError:
+        return False
+    if stored is None or str(stored[1].get("date", "")) < started:
+        return False
+    if not (out / name / store.FIGURE).exists():
+        draw(find(name), out, stored[0])
+    return True
+
+
+def _kept(finished: list[str], out: Path) -> str:
+    if not finished:
+        return "no experiment had finished"
+    return f"{', '.join(finished)} had finished, in {out}; the same command runs the others"
+
+
+def _run(jobs: Sequence[Job], n: int) -> Iterator[tuple[Job, Done]]:
+    """Each job with its outcome; with processes the longest begin first."""
+    if n > 1 and len(jobs) > 1:
+        ordered = sorted(jobs, key=lambda job: -find(job.name).budget)
+        yield from as_finished(_one, ordered, min(n, len(jobs)), "experiments")
+        return
+    for job in jobs:
+        yield job, _one(job)
+
+
+def _one(job: Job) -> Done:
+    try:
+        return Done(run(find(job.name), job.out, quick=job.quick, seed=job.seed).answer)
+    except Exception:
+        return Done("", traceback.format_exc())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from experiments.commands.options import bad_input, read_formats
+from ipu.experiments.commands.options import bad_input, read_formats
 
 if TYPE_CHECKING:
     from fpsim.records.formats import Format
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Numbers that are no fractions.
 BY_NAME = ("inf", "infinity", "nan", "0", "0.0")
+#: What may be asked for.
+ALLOWED = "give a number (0.1, 1/3, 0x1.8p-1, inf, nan) or a code (0x3c00, 0b0011110000000000)"
 
 
 @click.command("show", context_settings={"ignore_unknown_options": True})
@@ -49,7 +51,7 @@ def show(number: str, fmt: Format, rounding: Rounding) -> Iterator[str]:
 
     yield f"{number} in {fmt.name}"
     if _is_code(number):
-        yield from _code(int(number, 0), fmt)
+        yield from _code(_bits(number), fmt)
     elif number.lower().lstrip("+-") in BY_NAME:
         yield from _code(encode(float(number), fmt, rounding), fmt)
     else:
@@ -61,13 +63,29 @@ def _is_code(number: str) -> bool:
     return digits.startswith("0b") or (digits.startswith("0x") and not {".", "p"} & set(digits))
 
 
+def _bits(number: str) -> int:
+    try:
+        return int(number, 0)
+    except ValueError:
+        raise ValueError(f"number={number!r} is no code; {ALLOWED}") from None
+
+
+def _exact(number: str) -> Fraction:
+    from fpsim.inspect.probe import real
+
+    try:
+        return real(number)
+    except ValueError:
+        raise ValueError(f"number={number!r} is no number; {ALLOWED}") from None
+
+
 def _real(number: str, fmt: Format, rounding: Rounding) -> Iterator[str]:
     from fpsim.context import Context
     from fpsim.convenience import decode
-    from fpsim.inspect.probe import neighbours, probability_up, real
+    from fpsim.inspect.probe import neighbours, probability_up
     from fpsim.records.rounding import SR
 
-    exact = real(number)
+    exact = _exact(number)
     code = int(Context(fmt, rounding=rounding).decimal(str(exact)).codes())
     yield from _code(code, fmt)
     yield from _error(exact, decode(code, fmt), fmt)

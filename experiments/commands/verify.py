@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from experiments.commands.options import bad_input
+from ipu.experiments.commands.options import bad_input
 
 if TYPE_CHECKING:
     from fpsim.judge.verify.report import Report
@@ -146,7 +146,7 @@ def counting(
     """A bar of what has been compared; gives the function that moves it on."""
     from tqdm import tqdm
 
-    from experiments.lab.progress import DELAY
+    from ipu.experiments.lab.progress import DELAY
 
     with tqdm(desc=f"  {label or unit}", total=total, unit=f" {unit}", unit_scale=True,
               delay=DELAY, leave=False, disable=None) as bar:  # fmt: skip

@@ -1,7 +1,7 @@
-"""Which experiments there are; found by looking, not by registration.
+"""Which experiments there are: every module of every room is looked at, none is registered.
 
-A module of this package is an experiment when it assigns QUESTION, BUDGET and DEFAULT as plain
-constants. They are read from the source text, so listing imports nothing.
+A module `ipu.experiments.ROOM.NAME` is an experiment when it assigns QUESTION, BUDGET and DEFAULT
+as plain constants. They are read from the source text, so listing imports nothing.
 """
 
 from __future__ import annotations
@@ -9,63 +9,85 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import experiments.sums
-import experiments.training
+import ipu.experiments
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from experiments.lab.result import Result
-
-#: Where experiments live.
-ROOMS = (experiments.sums, experiments.training)
+    from ipu.experiments.lab.result import Result, Table
 
 CONSTANTS = ("QUESTION", "BUDGET", "DEFAULT")
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(ABC):
     """One experiment: its name, what it asks, and the seconds it may take on two cores."""
 
     name: str
-    room: str
     question: str
     budget: float
     default: bool
 
+    @abstractmethod
     def run(self, quick: bool, seed: int) -> Result:
         """Do the experiment."""
-        result: Result = self._function("run")(quick=quick, seed=seed)
+
+    @abstractmethod
+    def plot(self, result: Result) -> Figure | None:
+        """Draw the figure of a result, fresh or loaded; None where a table says it all."""
+
+    def tables(self, result: Result) -> list[Table]:
+        """Tables of a result, for the report page."""
+        return []
+
+    def command(self, quick: bool, seed: int) -> str:
+        """The command line that runs this again."""
+        return f"fpsim run {self.name}{' --quick' if quick else ''} --seed {seed}"
+
+
+@dataclass(frozen=True)
+class Listed(Experiment):
+    """An experiment of the catalogue: a module of a room with `run`, `plot` or `tables`."""
+
+    room: str
+
+    def run(self, quick: bool, seed: int) -> Result:
+        function = self._function("run")
+        assert function is not None
+        result: Result = function(quick=quick, seed=seed)
         return result
 
-    def plot(self, result: Result) -> Figure:
-        """Draw the figure of a result, fresh or loaded."""
-        figure: Figure = self._function("plot")(result)
-        return figure
+    def plot(self, result: Result) -> Figure | None:
+        plot = self._function("plot")
+        return None if plot is None else plot(result)
 
-    def _function(self, name: str) -> Callable[..., Any]:
+    def tables(self, result: Result) -> list[Table]:
+        tables = self._function("tables")
+        return [] if tables is None else tables(result)
+
+    def _function(self, name: str) -> Callable[..., Any] | None:
         module = importlib.import_module(f"{self.room}.{self.name}")
-        function: Callable[..., Any] = getattr(module, name)
+        function: Callable[..., Any] | None = getattr(module, name, None)
         return function
 
 
-def catalogue() -> dict[str, Experiment]:
+def catalogue() -> dict[str, Listed]:
     """All experiments by name, the default report's first, the quick before the slow.
 
     >>> "swamping" in catalogue()
     True
     """
-    found = sorted(_find(ROOMS), key=lambda e: (not e.default, e.budget, e.name))
-    return {experiment.name: experiment for experiment in found}
+    ordered = sorted(_find(), key=lambda e: (not e.default, e.budget, e.name))
+    return {experiment.name: experiment for experiment in ordered}
 
 
-def find(name: str) -> Experiment:
+def find(name: str) -> Listed:
     """The experiment of that name.
 
     >>> find("swampin")
@@ -82,27 +104,28 @@ def find(name: str) -> Experiment:
     raise ValueError(f"experiment={name!r} is not known.{hint} See: fpsim list")
 
 
-def _find(rooms: Iterable[ModuleType]) -> Iterator[Experiment]:
-    for room in rooms:
-        for source in sorted(Path(room.__path__[0]).glob("*.py")):
-            constants = _constants(source)
-            if constants.keys() != set(CONSTANTS):
-                continue
-            yield Experiment(
-                source.stem,
-                room.__name__,
-                str(constants["QUESTION"]),
-                float(str(constants["BUDGET"])),
-                bool(constants["DEFAULT"]),
-            )
+def _find() -> Iterator[Listed]:
+    for folder in ipu.experiments.__path__:
+        for source in sorted(Path(folder).glob("*/*.py")):
+            constants = _constants(source.read_text(encoding="utf-8"))
+            if constants.keys() == set(CONSTANTS):
+                yield Listed(
+                    source.stem,
+                    str(constants["QUESTION"]),
+                    float(str(constants["BUDGET"])),
+                    bool(constants["DEFAULT"]),
+                    f"{ipu.experiments.__name__}.{source.parent.name}",
+                )
 
 
-def _constants(source: Path) -> dict[str, object]:
+def _constants(text: str) -> dict[str, object]:
     """The experiment's constants among the module's top-level assignments."""
-    found: dict[str, object] = {}
-    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+    constants: dict[str, object] = {}
+    if not all(f"\n{name} = " in text for name in CONSTANTS):
+        return constants  # parsing every module of machinery would double the time of a listing
+    for node in ast.parse(text).body:
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
             continue
         if node.targets[0].id in CONSTANTS:
-            found[node.targets[0].id] = ast.literal_eval(node.value)
-    return found
+            constants[node.targets[0].id] = ast.literal_eval(node.value)
+    return constants

@@ -7,8 +7,6 @@ colour in every figure.
 from __future__ import annotations
 
 import io
-import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -17,7 +15,9 @@ mpl.use("Agg")
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE, SKY, GREY, BLACK = "#CC79A7", "#56B4E9", "#7F7F7F", "#222222"
@@ -46,54 +46,26 @@ STYLE: dict[str, Any] = {
 
 mpl.rcParams.update(STYLE)
 
-LETTERS_PER_INCH = 13.5
-
 #: Theory beside a measurement: thin, dark, on top.
 THEORY: dict[str, Any] = {"color": BLACK, "linewidth": 0.9, "linestyle": (0, (5, 2)), "zorder": 5}
 
 
 def new_figure(
-    width: float,
-    height: float,
-    *,
-    mosaic: str | list[list[str]] = "A",
-    caption: str = "",
-    **layout: Any,
+    width: float, height: float, *, mosaic: str | list[list[str]] = "A", **layout: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with the axes of a mosaic ("AB;CC") in its order, and the answer as a caption below.
+    """A figure with the axes of a mosaic ("AB;CC") in its order.
 
-    `height` is that of the axes; the caption adds its own.
+    The answer is text of the report beside it: it reflows there and is read once.
     """
-    lines = textwrap.wrap(caption, int(width * LETTERS_PER_INCH))
-    room = 0.19 * len(lines) + (0.2 if lines else 0.0)
-    figure = plt.figure(figsize=(width, height + room), layout="constrained")
+    figure = plt.figure(figsize=(width, height), layout="constrained")
     axes = figure.subplot_mosaic(mosaic, **layout)
-    share = room / (height + room)
-    figure.set_layout_engine("constrained", rect=(0, share, 1, 1 - share), w_pad=0.12, h_pad=0.1)
-    figure.text(0.12 / width, 0.1 / (height + room), "\n".join(lines), fontsize=10, va="bottom")
+    figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.1)
     return figure, list(axes.values())
 
 
-def table(
-    axes: Axes, heads: Sequence[str], lines: Sequence[Sequence[str]], widths: Sequence[float], *,
-    align: str = "left", size: float = 8.5, bottom: float = 0.0,
-) -> None:  # fmt: skip
-    """A table in place of axes, from `bottom` up; lines are as high as their text."""
-    axes.axis("off")
-    drawn = axes.table(
-        lines, colLabels=heads, cellLoc=align, colWidths=widths, bbox=[0, bottom, 1, 1 - bottom]
-    )
-    drawn.auto_set_font_size(False)
-    drawn.set_fontsize(size)
-    heights = [text_height(line) for line in (heads, *lines)]
-    for (line, _), cell in drawn.get_celld().items():
-        cell.set_height(heights[line])
-        cell.set(edgecolor="#DDDDDD", facecolor="#F4F7FA" if line == 0 else "white")
-
-
-def text_height(cells: Sequence[str]) -> float:
-    """Of a table's line, in lines of text with half a one around them."""
-    return 1.5 + max(text.count("\n") for text in cells)
+def count_ticks(axis: Axis) -> None:
+    """Ticks of an axis that counts: whole numbers only."""
+    axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def to_png(figure: Figure) -> bytes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.lab.result import UnitUsed
 from fpsim.records.formats import BINARY16, F143
+from ipu.experiments.lab.result import UnitUsed
 from ipu.learn.fp8 import RULE
 from ipu.machine import Device
 

@@ -1,42 +1,84 @@
-"""Independent jobs on all cores: as many processes as fpsim has threads, results in order."""
+"""Independent jobs on all cores: fresh processes that ignore ^C and end with their parent."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing import get_context, parent_process
 from typing import TypeVar
 
-from experiments.lab.progress import progress
 from fpsim import get_threads, set_threads
+from ipu.experiments.lab.progress import be_quiet, progress
 from ipu.learn.heap import keep_freed_memory
 
 Job = TypeVar("Job")
-Found = TypeVar("Found")
+Outcome = TypeVar("Outcome")
 
 
 def in_processes(
-    function: Callable[[Job], Found], jobs: Sequence[Job], label: str
-) -> Iterator[Found]:
-    """function(job) for each job, in order. What it finds may depend on the job alone.
+    function: Callable[[Job], Outcome], jobs: Sequence[Job], label: str
+) -> Iterator[Outcome]:
+    """function(job) for each job, in order. The outcome may depend on the job alone.
+
+    As many processes as fpsim has threads, with one thread each; inside such a process none.
 
     >>> list(in_processes(abs, [-1], "one"))
     [1]
     """
-    workers = min(get_threads(), len(jobs))
-    if workers < 2:
+    n = min(get_threads(), len(jobs))
+    if n < 2 or parent_process() is not None:
         yield from progress(map(function, jobs), label, len(jobs))
         return
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_be_quiet)
+    with _processes(n, 1) as pool:
+        futures = _submit(pool, function, jobs)
+        yield from progress((future.result() for future in futures), label, len(jobs))
+
+
+def as_finished(
+    function: Callable[[Job], Outcome], jobs: Sequence[Job], n: int, label: str
+) -> Iterator[tuple[Job, Outcome]]:
+    """(job, function(job)) in the order in which n processes finish; they share the threads."""
+    with _processes(n, max(1, get_threads() // n)) as pool:
+        job_of = dict(zip(_submit(pool, function, jobs), jobs, strict=True))
+        for future in progress(as_completed(job_of), label, len(jobs)):
+            yield job_of[future], future.result()
+
+
+@contextmanager
+def _processes(n: int, threads: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool; an exception inside, ^C among them, ends its processes at once."""
+    pool = ProcessPoolExecutor(n, get_context("spawn"), initializer=_begin, initargs=(threads,))
     try:
-        yield from progress(pool.map(function, jobs), label, len(jobs))
+        yield pool
+    except BaseException:
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _be_quiet() -> None:
-    """One thread each, and ^C is the parent's business."""
-    keep_freed_memory()
+def _submit(
+    pool: ProcessPoolExecutor, function: Callable[[Job], Outcome], jobs: Sequence[Job]
+) -> list[Future[Outcome]]:
+    """Hand over the jobs, which starts the processes.
+
+    They inherit a mask without SIGINT: a ^C while they still import would print their traceback.
+    """
+    mask = getattr(signal, "pthread_sigmask", None)
+    before = mask(signal.SIG_BLOCK, [signal.SIGINT]) if mask else None
+    try:
+        return [pool.submit(function, job) for job in jobs]
+    finally:
+        if mask:
+            mask(signal.SIG_SETMASK, before)
+
+
+def _begin(threads: int) -> None:
+    """In a new process: ^C and progress are the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    set_threads(1)
+    be_quiet()
+    keep_freed_memory()
+    set_threads(threads)

@@ -15,6 +15,14 @@ from tqdm import tqdm
 T = TypeVar("T")
 
 DELAY = 1.0
+#: Whether bars are shown; None: where standard error is a terminal.
+_disable: bool | None = None
+
+
+def be_quiet() -> None:
+    """No bars in this process; another one shows what it does."""
+    global _disable
+    _disable = True
 
 
 def progress(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
@@ -23,7 +31,9 @@ def progress(items: Iterable[T], label: str, total: int | None = None) -> Iterat
     >>> list(progress(range(3), "counting"))
     [0, 1, 2]
     """
-    yield from tqdm(items, desc=f"  {label}", total=total, delay=DELAY, leave=False, disable=None)
+    yield from tqdm(
+        items, desc=f"  {label}", total=total, delay=DELAY, leave=False, disable=_disable
+    )
 
 
 @contextmanager
@@ -34,7 +44,7 @@ def clock(label: str, budget: float) -> Iterator[None]:
         total=budget,
         delay=DELAY,
         leave=False,
-        disable=None,
+        disable=_disable,
         bar_format="{desc} |{bar}| {n:.0f} s of about {total:.0f} s",
     )
     finished = threading.Event()

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
-from experiments.lab import store
-from experiments.lab.catalogue import Experiment, catalogue
-from experiments.lab.result import Result
-from experiments.lab.versions import versions
 from fpsim.state.files import write_whole
+from ipu.experiments.lab import store
+from ipu.experiments.lab.catalogue import Experiment, catalogue
+from ipu.experiments.lab.result import Result, Table
+from ipu.experiments.lab.versions import commit, processor, versions
 
+#: What a page prints of a description, by type.
+PRINTED: dict[str, type | tuple[type, ...]] = {
+    "quick": bool, "command": str, "date": str, "commit": str, "processor": str, "threads": int,
+    "versions": dict, "wall_seconds": (int, float), "budget_seconds": (int, float),
+}  # fmt: skip
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -23,43 +31,99 @@ class Page:
 
     experiment: Experiment
     result: Result
-    meta: dict[str, object]
-    figure: bytes | None
+    meta: dict[str, Any]
+    folder: Path
 
     @property
     def name(self) -> str:
         return self.experiment.name
 
     @property
+    def tables(self) -> list[Table]:
+        return self.experiment.tables(self.result)
+
+    @property
     def image(self) -> str:
-        """The figure as a data URL, or nothing when it has not been drawn."""
-        if self.figure is None:
-            return ""
-        return "data:image/png;base64," + base64.b64encode(self.figure).decode()
+        """The figure as a data URL, or nothing where there is none."""
+        figure = self.folder / store.FIGURE
+        return _data_url("image/png", figure.read_bytes()) if figure.exists() else ""
+
+    @property
+    def files(self) -> list[tuple[str, str]]:
+        """Names of the data files and their contents as data URLs: they travel with the page."""
+        kinds = {store.DATA: "text/csv", store.LOCAL: "text/csv", store.META: "application/json"}
+        paths = {self.folder / name: kind for name, kind in kinds.items()}
+        return [(p.name, _data_url(kind, p.read_bytes())) for p, kind in paths.items()
+                if p.exists()]  # fmt: skip
+
+    @property
+    def time(self) -> str:
+        """How long it took, where, and what a full run is expected to take."""
+        meta = self.meta
+        threads = f"{meta['threads']} thread{'s' if meta['threads'] != 1 else ''}"
+        text = in_words(meta["wall_seconds"])
+        text += f" with {threads} on {meta['processor']}, kernels compiled where needed"
+        if meta["budget_seconds"]:
+            whole = in_words(meta["budget_seconds"])
+            text += f"; a full run on two quiet cores: {whole} at most"
+        return text
 
 
-def pages(out: Path) -> list[Page]:
-    """The complete results below a folder, in the catalogue's order."""
-    found = (page(experiment, out) for experiment in catalogue().values())
-    return [one for one in found if one is not None]
+def in_words(seconds: float) -> str:
+    """A time for people.
+
+    >>> in_words(0.31), in_words(14.0), in_words(95.45), in_words(3600.0)
+    ('0.3 s', '14 s', '1 min 35 s', '60 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s".replace(".0 s", " s")
+    minutes, rest = divmod(round(seconds), 60)
+    return " ".join(f"{n} {unit}" for n, unit in ((minutes, "min"), (rest, "s")) if n)
+
+
+def _data_url(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def pages(out: Path) -> tuple[list[Page], dict[str, str]]:
+    """The complete results below a folder in the catalogue's order, and why others are missing."""
+    complete, damaged = [], {}
+    for experiment in catalogue().values():
+        try:
+            one = page(experiment, out)
+        except store.DamagedError as error:
+            damaged[experiment.name] = str(error)
+            continue
+        if one is not None:
+            complete.append(one)
+    return complete, damaged
 
 
 def write_report(out: Path) -> Path:
     """Write index.html and index.md for what lies below `out`; returns the page's path."""
-    return write_pages(out / "index", pages(out))
+    return write_pages(out / "index", *pages(out))
 
 
 def page(experiment: Experiment, out: Path) -> Page | None:
-    """The complete result of one experiment below a folder; None if there is none."""
-    folder = out / experiment.name
-    stored = store.load(folder)
+    """The complete result of one experiment below a folder; None if there is none.
+
+    Raises    DamagedError for one that is not complete.
+    """
+    stored = store.load(out / experiment.name)
     if stored is None:
         return None
-    figure = folder / store.FIGURE
-    return Page(experiment, *stored, figure.read_bytes() if figure.exists() else None)
+    _check(stored[1])
+    return Page(experiment, *stored, out / experiment.name)
 
 
-def write_pages(path: Path, found: list[Page]) -> Path:
+def _check(meta: Mapping[str, Any]) -> None:
+    """The description has what a page prints; an older fpsim wrote less."""
+    for name, kind in PRINTED.items():
+        if not isinstance(meta.get(name), kind):
+            raise store.DamagedError(f"{store.META} has no usable {name!r}")
+
+
+def write_pages(path: Path, shown: list[Page], damaged: Mapping[str, str] | None = None) -> Path:
     """Write path.html and path.md with these results; returns the page's path."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -69,7 +133,10 @@ def write_pages(path: Path, found: list[Page]) -> Path:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    content = {"pages": found, "versions": versions()}
+    content = {
+        "pages": shown, "damaged": damaged or {}, "versions": versions(), "commit": commit(),
+        "processor": processor(), "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }  # fmt: skip
     for kind in ("md", "html"):
         text = templates.get_template(f"report.{kind}.jinja").render(content)
         write_whole(path.with_name(f"{path.name}.{kind}"), text.encode())

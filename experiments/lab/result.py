@@ -82,6 +82,16 @@ class Result:
         return to_csv(self.rows)
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table of a report page; every line has as many cells as there are heads."""
+
+    title: str
+    heads: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    note: str = ""
+
+
 class Found:
     """Collects what the parts of an experiment find: rows, and each unit once.
 

@@ -1,16 +1,18 @@
-"""Running an experiment: do it, store what it found, then draw it."""
+"""Running an experiment: do it, store its result, then draw it."""
 
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
-from experiments.lab import store
-from experiments.lab.catalogue import Experiment
-from experiments.lab.progress import clock
-from experiments.lab.result import Result
-from experiments.lab.versions import versions
+from fpsim import get_threads
 from fpsim.state.files import write_whole
+from ipu.experiments.lab import store
+from ipu.experiments.lab.catalogue import Experiment
+from ipu.experiments.lab.progress import clock
+from ipu.experiments.lab.result import Result
+from ipu.experiments.lab.versions import commit, processor, versions
 from ipu.learn.heap import keep_freed_memory
 
 
@@ -25,6 +27,11 @@ def run(experiment: Experiment, out: Path, *, quick: bool, seed: int) -> Result:
             "question": experiment.question,
             "seed": seed,
             "quick": quick,
+            "command": experiment.command(quick, seed),
+            "date": now(),
+            "commit": commit(),
+            "processor": processor(),
+            "threads": get_threads(),
             "versions": versions(),
             "wall_seconds": round(time.perf_counter() - started, 2),
             "budget_seconds": experiment.budget,
@@ -34,9 +41,15 @@ def run(experiment: Experiment, out: Path, *, quick: bool, seed: int) -> Result:
     return result
 
 
-def draw(experiment: Experiment, out: Path, result: Result) -> None:
-    """Draw a result's figure beside its data."""
-    from experiments.lab.drawing import to_png
+def now() -> str:
+    """The time in UTC, to the microsecond, so that times compare as text."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
-    image = to_png(experiment.plot(result))
-    write_whole(out / experiment.name / store.FIGURE, image)
+
+def draw(experiment: Experiment, out: Path, result: Result) -> None:
+    """Draw a result's figure beside its data, where the experiment has one."""
+    from ipu.experiments.lab.drawing import to_png
+
+    figure = experiment.plot(result)
+    if figure is not None:
+        write_whole(out / experiment.name / store.FIGURE, to_png(figure))

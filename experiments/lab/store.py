@@ -15,9 +15,10 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from experiments.lab.result import Result, Row, UnitUsed, rows_from_csv, to_csv
 from fpsim.state.files import write_whole
+from ipu.experiments.lab.result import Result, Row, UnitUsed, rows_from_csv, to_csv
 
 DATA, LOCAL, META, FIGURE = "data.csv", "machine.csv", "meta.json", "figure.png"
 
@@ -59,24 +60,43 @@ def save_data(folder: Path, result: Result, about: Mapping[str, object]) -> None
     write_whole(folder / META, text.encode())
 
 
+class DamagedError(ValueError):
+    """A folder with a result that is not complete; its text says which file and why."""
+
+
 def load(folder: Path) -> tuple[Result, dict[str, object]] | None:
-    """A stored result with its description; None when there is none, or an unfinished one."""
+    """A stored result with its description; None where there is none.
+
+    Raises    DamagedError for a damaged description, and for data that are not the described ones
+              (a run was interrupted between the two).
+    """
+    if not (folder / META).exists():
+        return None
+    try:
+        meta = json.loads((folder / META).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{META} cannot be read ({error})") from None
     try:
         data = (folder / DATA).read_bytes()
-        meta = json.loads((folder / META).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    except OSError as error:
+        raise DamagedError(f"{DATA} cannot be read ({error.strerror})") from None
     if not isinstance(meta, dict) or meta.get("data_sha256") != hashlib.sha256(data).hexdigest():
-        return None
-    result = Result(
-        rows_from_csv(data.decode()),
+        raise DamagedError(f"{DATA} is not the file that {META} describes")
+    try:
+        return _result(data.decode(), meta, _local(folder)), meta
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedError(f"{META} lacks a part ({error!r})") from None
+
+
+def _result(data: str, meta: Mapping[str, Any], local: list[Row]) -> Result:
+    return Result(
+        rows_from_csv(data),
         meta["answer"],
         meta["policy"],
         meta["parameters"],
         tuple(UnitUsed(**unit) for unit in meta["units"]),
-        _local(folder),
+        local,
     )
-    return result, meta
 
 
 def _local(folder: Path) -> list[Row]:

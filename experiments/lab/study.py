@@ -5,6 +5,7 @@ A study is an experiment that is not in the catalogue: it takes the network as a
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,22 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.lab import runner
-from experiments.lab.catalogue import Experiment
-from experiments.lab.machine import units_of
-from experiments.lab.progress import progress
-from experiments.lab.report import page, write_pages
-from experiments.lab.result import Found, Result, Row, summary
-from experiments.lab.store import check_writable
-from experiments.training.runs import (
+from ipu.experiments.lab import runner
+from ipu.experiments.lab.catalogue import Experiment
+from ipu.experiments.lab.machine import units_of
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.report import page, write_pages
+from ipu.experiments.lab.result import Found, Result, Row, Table, summary
+from ipu.experiments.lab.store import check_writable
+from ipu.experiments.lab.training_panels import (
     Looks,
-    Variant,
-    described,
-    exceptions,
+    exception_table,
     plot_accuracy,
-    plot_exceptions,
     plot_losses,
-)  # fmt: skip
+)
+from ipu.experiments.lab.variants import Variant, described, exceptions
 from ipu.feed.batches import Batches
 from ipu.feed.data import Data
 from ipu.learn.loss_scale import StaticLossScale
@@ -49,6 +48,8 @@ USUAL = (
     Variant("mixed, loss × 256", MIXED, loss_scale=StaticLossScale(256.0)),
     Variant("FP16 + SR", FP16, stochastic=True),
 )
+#: Names that stay inside the folder of the reports.
+PLAIN = re.compile(r"[^\W_][\w.-]*")
 #: Test images that go through the network at once.
 _CHUNK = 250
 
@@ -75,15 +76,19 @@ def study(
     layer the exceptions, underflow and overflow among them.
     """
     out = Path(out)
+    if not PLAIN.fullmatch(name):
+        raise ValueError(
+            f"name={name!r} is no plain name of a file; use letters, digits, '-', '_' and '.'"
+        )
     check_writable(out)
     chosen = Study(
         name, f"How does {name} train in these formats?", 0.0, False,
         model, data, optimizer, tuple(variants), epochs, batch, seeds, machine,
     )  # fmt: skip
     runner.run(chosen, out, quick=False, seed=seed)
-    found = page(chosen, out)
-    assert found is not None
-    return write_pages(out / name, [found])
+    shown = page(chosen, out)
+    assert shown is not None
+    return write_pages(out / name, [shown])
 
 
 @dataclass(frozen=True)
@@ -138,17 +143,20 @@ class Study(Experiment):
             right += trainer.accuracy(some.values, some.labels) * len(some)
         return right / len(test)
 
-    def plot(self, result: Result) -> Figure:
-        from experiments.lab.drawing import new_figure
+    def command(self, quick: bool, seed: int) -> str:
+        return f"ipu.experiments.lab.study.study({self.name!r}, …, seed={seed})"
 
-        figure, (losses, ends, counters) = new_figure(
-            12, 7.6, mosaic="AB;CC", caption=result.answer, height_ratios=[1, 1.2]
-        )
+    def plot(self, result: Result) -> Figure:
+        from ipu.experiments.lab.drawing import new_figure
+
+        figure, (losses, ends) = new_figure(12, 4.4, mosaic="AB")
         looks = _looks(self.variants)
         plot_losses(losses, result, looks)
         plot_accuracy(ends, result, looks)
-        plot_exceptions(counters, result, looks)
         return figure
+
+    def tables(self, result: Result) -> list[Table]:
+        return [exception_table(result, [v.name for v in self.variants])]
 
 
 def _answer(rows: list[Row]) -> str:
@@ -177,7 +185,7 @@ def _underflow(row: Row) -> float:
 
 
 def _looks(variants: Sequence[Variant]) -> Looks:
-    from experiments.lab import drawing
+    from ipu.experiments.lab import drawing
 
     colours = [drawing.GREY, drawing.PURPLE, drawing.GREEN, drawing.BLUE, drawing.ORANGE,
                drawing.SKY, drawing.RED, drawing.BLACK]  # fmt: skip

@@ -1,9 +1,17 @@
-"""Versions that a result depends on, read from package metadata without importing anything."""
+"""What a result depends on and was made with: versions, commit, processor."""
 
 from __future__ import annotations
 
+import hashlib
 import platform
+import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import fpsim
+import ipu
+import ipu.experiments
 
 PACKAGES = (
     "fpsim",
@@ -23,10 +31,49 @@ def versions() -> dict[str, str]:
     >>> sorted(versions())[:2]
     ['Python', 'fpsim']
     """
-    found = {"Python": platform.python_version(), "machine": platform.machine()}
+    table = {"Python": platform.python_version(), "machine": platform.machine()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            table[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            table[package] = fpsim.__version__ if package == "fpsim" else "not installed"
+    return table
+
+
+@cache
+def commit() -> str:
+    """The commit of the checkout that runs, with a plus where files differ from it; "" outside."""
+    root = Path(ipu.__file__).parents[1]
+    if not (root / ".git").exists():
+        return ""
+    git = ["git", "-C", str(root)]
+    try:
+        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True,
+                              text=True, check=True).stdout.strip()  # fmt: skip
+        changes = subprocess.run([*git, "status", "--porcelain", "--untracked-files=no"],
+                                 capture_output=True, text=True, check=True).stdout  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return head + ("+" if changes else "")
+
+
+@cache
+def processor() -> str:
+    """The processor's name, as the system gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+@cache
+def sources() -> str:
+    """A digest of all source files: an interrupted series goes on only with the code it began."""
+    folders = [*fpsim.__path__, *ipu.__path__, *ipu.experiments.__path__]
+    digest = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(Path(folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from experiments.commands.options import bad_input
-from experiments.programs.options import Options, options
+from ipu.experiments.commands.options import bad_input
+from ipu.experiments.programs.options import Options, options
 
 if TYPE_CHECKING:
     from ipu.learn.train import Trainer
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @options
 def command(precision: str, options: Options) -> int:
     """Train a convolutional network on Fashion-MNIST; mixed computes in binary16."""
-    from experiments.programs.loop import Loop, run
+    from ipu.experiments.programs.loop import Loop, run
     from ipu.feed.data import fashion_mnist
 
     with bad_input():
@@ -39,8 +39,8 @@ def build(precision: str, options: Options) -> Trainer:
     The policy's custom getter keeps the parameters in binary32; gradients are divided by the loss
     scale there. Adam's usual epsilon, 1e-8, would underflow in binary16.
     """
-    from experiments.programs.networks import fashion
     from fpsim.records.formats import BINARY16, BINARY32
+    from ipu.experiments.training.networks import fashion
     from ipu.learn.loss_scale import StaticLossScale
     from ipu.learn.optim import Adam
     from ipu.learn.policy import Policy
@@ -61,7 +61,7 @@ def build(precision: str, options: Options) -> Trainer:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit status."""
-    from experiments.cli import run
+    from ipu.experiments.cli import run
 
     name = "float32_parameter_updates"
     return run(command, sys.argv[1:] if arguments is None else arguments, name)

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 
 from tqdm import tqdm
 
-from experiments.programs.options import Options
-from experiments.training.runs import exceptions
 from fpsim.records.flags import FloatingPointTrap
 from fpsim.records.formats import BINARY32
+from ipu.experiments.lab.variants import exceptions
+from ipu.experiments.programs.options import Options
 from ipu.feed.batches import Batches
 from ipu.feed.data import Data
 from ipu.learn.checkpoint import Keeper, interrupt_later

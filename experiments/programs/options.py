@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from experiments.commands.options import Seed
+from ipu.experiments.commands.options import Seed
 
 if TYPE_CHECKING:
     from fpsim.records.formats import Format

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from experiments.commands.options import bad_input
-from experiments.programs.options import Options, options
+from ipu.experiments.commands.options import bad_input
+from ipu.experiments.programs.options import Options, options
 
 if TYPE_CHECKING:
     from ipu.learn.train import Trainer
@@ -35,7 +35,7 @@ def command(precision: str, depth: int, disable_stochastic_rounding: bool, optio
     if depth % 6 != 2 or depth < 8:
         print(BAD_DEPTH)
         return 1
-    from experiments.programs.loop import Loop, run
+    from ipu.experiments.programs.loop import Loop, run
     from ipu.feed.data import cifar10
 
     with bad_input():
@@ -50,8 +50,8 @@ def build(precision: str, depth: int, stochastic: bool, options: Options) -> Tra
 
     SGD with momentum is linear in the gradient, so the learning rate is divided by the loss scale.
     """
-    from experiments.programs.networks import resnet
     from fpsim.records.formats import BINARY16, BINARY32
+    from ipu.experiments.training.networks import resnet
     from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale
     from ipu.learn.optim import SGD
     from ipu.learn.policy import Policy
@@ -72,6 +72,6 @@ def build(precision: str, depth: int, stochastic: bool, options: Options) -> Tra
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit status."""
-    from experiments.cli import run
+    from ipu.experiments.cli import run
 
     return run(command, sys.argv[1:] if arguments is None else arguments, "stochastic_rounding")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.lab.progress import progress
 from fpsim import Context
+from ipu.experiments.lab.progress import progress
 
 
 def running_sums(

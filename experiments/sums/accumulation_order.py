@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.lab.result import Result, Row, unit_used
-from experiments.sums.exact import inner_products
 from fpsim import BINARY16, BINARY32, Array, Context
 from fpsim.linalg import matmul
 from fpsim.records.units import find_unit
+from ipu.experiments.lab.result import Result, Row, unit_used
+from ipu.experiments.sums.exact import inner_products
 from ipu.machine.units import amp, slic
 
 if TYPE_CHECKING:
@@ -128,16 +128,16 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import new_figure
+    from ipu.experiments.lab.drawing import new_figure
 
-    figure, axes = new_figure(11, 5.2, mosaic="AB", caption=result.answer, sharey=True)
+    figure, axes = new_figure(11, 5.2, mosaic="AB", sharey=True)
     for panel, kind in zip(axes, DATA, strict=True):
         _plot_kind(panel, result, kind)
     return figure
 
 
 def _plot_kind(axes: Axes, result: Result, kind: str) -> None:
-    from experiments.lab.drawing import BLUE, GREEN, GREY, ORANGE, SKY, THEORY
+    from ipu.experiments.lab.drawing import BLUE, GREEN, GREY, ORANGE, SKY, THEORY
 
     colors = {"AMP": BLUE, "SLIC": SKY, "BLAS": GREY}
     both = Result([*result.rows, *result.local], "", "")

@@ -6,19 +6,14 @@ in one line, so the table shows how many kinds of arithmetic there are.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
-from experiments.lab.progress import progress
-from experiments.lab.result import Result, Row, UnitUsed
 from fpsim.inspect.fingerprint import fingerprint
 from fpsim.records.units import UNITS, MatrixUnit
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import Result, Row, Table, UnitUsed
 
 QUESTION = "What can be told from outside about how a matrix unit adds?"
 BUDGET = 60
@@ -26,9 +21,9 @@ DEFAULT = False
 
 #: Columns of the table and their heads.
 FOUND = {
-    "terms": "terms of\na call", "order": "order", "window": "digits kept\nbelow the largest",
-    "cut": "digits\nbelow", "digits": "digits of\nthe sum", "rounding": "rounding",
-    "stored": "digits\nstored", "channels": "products\nper store", "joined": "c added\nafterwards",
+    "terms": "terms of a call", "order": "order", "window": "digits kept below the largest",
+    "cut": "digits below", "digits": "digits of the sum", "rounding": "rounding",
+    "stored": "digits stored", "channels": "products per store", "joined": "c added afterwards",
     "monotone": "monotone",
 }  # fmt: skip
 #: Without presets, half partials and newer names of the same parts.
@@ -78,17 +73,6 @@ def _answer(rows: list[Row]) -> str:
     )
 
 
-def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import new_figure, table, text_height
-
-    heads = ["units", *FOUND.values()]
-    lines = [[_names(names), *cells] for names, cells in kinds(result)]
-    height = 0.16 * sum(map(text_height, [heads, *lines])) + 0.4
-    figure, (axes,) = new_figure(13.5, height, caption=result.answer)
-    table(axes, heads, lines, [4.6, 0.8, 0.95, 1.35, 0.85, 0.85, 0.85, 0.75, 0.9, 1, 0.9])
-    return figure
-
-
-def _names(names: list[str]) -> str:
-    """As many to a line as fit."""
-    return "\n".join(textwrap.wrap(", ".join(names), 50))
+def tables(result: Result) -> list[Table]:
+    lines = [[", ".join(names), *cells] for names, cells in kinds(result)]
+    return [Table("Kinds of units", ["units", *FOUND.values()], lines)]

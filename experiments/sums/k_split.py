@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.lab.machine import units_of
-from experiments.lab.progress import progress
-from experiments.lab.result import Found, Result, Row
-from experiments.sums.exact import inner_products
 from fpsim import BINARY16, BINARY32
 from fpsim.records.formats import Format
+from ipu.experiments.lab.machine import units_of
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import Found, Result, Row
+from ipu.experiments.sums.exact import inner_products
 from ipu.machine import Device
 
 if TYPE_CHECKING:
@@ -81,26 +81,24 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import BLUE, GREY, new_figure
+    from ipu.experiments.lab.drawing import BLUE, GREY, new_figure
 
-    figure, (errors, cycles) = new_figure(11, 4.6, mosaic="AB", caption=result.answer)
+    figure, (errors, cycles, exchange) = new_figure(13, 4.4, mosaic="ABC")
     for name, color in zip(PARTIALS, (BLUE, GREY), strict=True):
         _line(errors, result, name, "rms", color)
         _line(cycles, result, name, "cycles", color)
-    _line(cycles, result, "float partials", "exchange_bytes", GREY, "bytes exchanged", ":")
+        _line(exchange, result, name, "exchange_bytes", color)
     errors.set(title="Result", ylabel="relative error, root mean square")
-    cycles.set(title="Cost by the declared model", ylabel="cycles of the busiest tile; bytes")
-    for axes in (errors, cycles):
+    cycles.set(title="Time by the declared model", ylabel="cycles of the busiest tile")
+    exchange.set(title="Exchange by the declared model", ylabel="bytes over the wires")
+    for axes in (errors, cycles, exchange):
         axes.set_xlabel("tiles that share K")
         axes.legend(fontsize=9)
     return figure
 
 
-def _line(
-    axes: Axes, result: Result, name: str, what: str, color: str, label: str = "", style: str = "-"
-) -> None:
+def _line(axes: Axes, result: Result, name: str, what: str, color: str) -> None:
     tiles, values = result.column("tiles", partials=name), result.column(what, partials=name)
-    axes.loglog(tiles[values > 0], values[values > 0], style, marker="o", markersize=3,
-                color=color, label=label or name)  # fmt: skip
+    axes.loglog(tiles[values > 0], values[values > 0], "o-", markersize=3, color=color, label=name)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=10)

@@ -9,18 +9,20 @@ partial loses the same way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from experiments.lab.progress import progress
-from experiments.lab.result import STOCHASTIC, Result, Row, unit_used
-from experiments.sums.exact import inner_products
 from fpsim import BINARY16, BINARY32, RNE, SR, Array, Context
 from fpsim.linalg import matmul
 from fpsim.records.formats import Format
 from fpsim.records.rounding import Rounding
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import STOCHASTIC, Result, Row, unit_used
+from ipu.experiments.lab.verdict import Effect, verdict
+from ipu.experiments.sums.exact import inner_products
 from ipu.machine.units.amp import AMP_UNITS
 
 if TYPE_CHECKING:
@@ -35,6 +37,12 @@ TERMS = [2**e for e in range(4, 17)]
 DATA = ("both signs", "positive")
 #: The AMP by the format of its partials.
 UNITS = {u.partials: u for u in AMP_UNITS if u.inputs == (BINARY16,) and u.preset == "window"}
+#: What the names of the bounds mean, in the figure.
+SYMBOLS = (
+    "dashed: bounds for n roundings of the partials,\n"
+    "n = K/16 (half), K/4 (float); u: unit roundoff,\n"
+    "$2^{-11}$ (half), $2^{-24}$ (float)"
+)
 #: Errors below this are drawn here; a few short sums are exact.
 FLOOR = 2e-9
 
@@ -86,7 +94,7 @@ def _errors(a: Array, b: Array, seed: int) -> Iterator[Row]:
         values = matmul(a, b, UNITS[way.partials], context=context).values.astype(np.float64)
         error = (values - exact) / size
         yield {
-            "way": name, "rms": float(np.sqrt((error**2).mean())),
+            "way": name, "products": error.size, "rms": float(np.sqrt((error**2).mean())),
             "largest": float(np.abs(error).max()), "mean": float(error.mean()),
         }  # fmt: skip
 
@@ -103,39 +111,56 @@ def bounds(name: str, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.sqrt(roundings) * unit, roundings * unit
 
 
-def _answer(rows: list[Row]) -> str:
-    found = Result(rows, "", "")
-    longest = int(found.column("terms").max())
+def gives_back(result: Result, kind: str) -> str:
+    """Is the error with SR smaller than to nearest, in the longest sums of a kind?
 
-    def of(kind: str, way: str, what: str = "rms") -> float:
-        return float(found.column(what, data=kind, terms=longest, way=way)[0])
+    The error of a root mean square over N products is its 1/√(2N)th part, of a ratio √2 times that.
+    """
+    longest = int(result.column("terms").max())
+    nearest, stochastic = (
+        result.select(data=kind, terms=longest, way=way)[0] for way in tuple(WAYS)[:2]
+    )
+    ratio = math.log(float(str(stochastic["rms"])) / float(str(nearest["rms"])))
+    effect = Effect(ratio, 1.96 / math.sqrt(float(str(nearest["products"]))))
+    return verdict(effect.is_below(0.0), effect.is_above(0.0), needs="more products")
+
+
+def _answer(rows: list[Row]) -> str:
+    result = Result(rows, "", "")
+    longest = int(result.column("terms").max())
+
+    def of(kind: str, way: str, what: str = "rms") -> str:
+        return f"{float(result.column(what, data=kind, terms=longest, way=way)[0]):.1e}"
 
     half, stochastic, single = "half partials", "half partials, SR", "float partials"
-    kind = "positive"
-    return (
-        f"Of {longest} positive terms half partials lose {of(kind, half):.1e} of Σ|a·b| (rms; mean "
-        f"error {of(kind, half, 'mean'):+.1e}), with stochastic rounding "
-        f"{of(kind, stochastic):.1e} (mean {of(kind, stochastic, 'mean'):+.1e}), float partials "
-        f"{of(kind, single):.1e}. Where signs are mixed it is {of('both signs', half):.1e}, "
-        f"{of('both signs', stochastic):.1e} and {of('both signs', single):.1e}: there partials "
-        "stay small, and stochastic rounding only adds noise."
+    costs = "; ".join(
+        f"of {longest} terms {'of both signs' if kind == 'both signs' else 'that are positive'} "
+        f"half partials lose {of(kind, half)} of Σ|a·b| (root mean square), with stochastic "
+        f"rounding {of(kind, stochastic)}, float partials {of(kind, single)}"
+        for kind in reversed(DATA)
     )
+    opened = "; ".join(
+        f"{kind if kind == 'both signs' else kind + ' terms'}: {gives_back(result, kind)[:-1]}"
+        for kind in reversed(DATA)
+    )
+    return f"Cost: {costs}. Does stochastic rounding lose less than to nearest? {opened}."
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import new_figure
+    from ipu.experiments.lab.drawing import new_figure
 
-    figure, axes = new_figure(11, 4.9, mosaic="AB", caption=result.answer, sharey=True)
+    figure, axes = new_figure(11, 4.9, mosaic="AB", sharey=True)
     for panel, kind in zip(axes, DATA, strict=True):
         _plot_kind(panel, result, kind)
     axes[0].set_ylabel("error / Σ|a·b|, root mean square")
+    axes[0].annotate(SYMBOLS, (0.02, 0.98), va="top", fontsize=8.5, xycoords="axes fraction")
     axes[1].legend(loc="lower right", fontsize=9)
     axes[1].tick_params(labelleft=True)
     return figure
 
 
 def _plot_kind(axes: Axes, result: Result, kind: str) -> None:
-    from experiments.lab.drawing import BLUE, GREEN, GREY, ORANGE, THEORY
+    from ipu.experiments.lab.drawing import BLUE, GREEN, GREY, ORANGE, THEORY
 
     for name, color in zip(WAYS, (BLUE, GREEN, ORANGE, GREY), strict=True):
         terms = result.column("terms", data=kind, way=name)

@@ -11,14 +11,16 @@ standard deviation and its density stand beside the measured ones.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.lab.progress import progress
-from experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row, summary
-from experiments.sums.accumulate import running_sums
 from fpsim import BINARY16, RNE, SR, Context
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row, summary
+from ipu.experiments.lab.verdict import Effect, verdict
+from ipu.experiments.sums.accumulate import running_sums
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,10 +92,13 @@ def _answer(rows: list[Row], lanes: int) -> str:
     (measured,) = found.select(part="summary")
     mean, sd = law_moments(found)
     # Four standard errors: once in 15 000 seeds an unbiased mean is that far off.
-    unbiased = abs(float(str(measured["mean"])) - mean) < 4 * sd / np.sqrt(lanes)
-    said, what = ("Yes", "unbiased") if unbiased else ("No", "biased")
+    error = 4 * sd / math.sqrt(lanes)
+    gain = Effect(float(str(measured["mean"])) - float(str(stalled)), error)
+    unbiased = abs(float(str(measured["mean"])) - mean) < error
+    opening = verdict(gain.is_above(0.0) and unbiased, not unbiased, needs="more lanes")
+    what = "unbiased" if unbiased else "biased"
     return (
-        f"{said}. Rounding to nearest stops at {stalled:g}; stochastic rounding ends at "
+        f"{opening} Rounding to nearest stops at {stalled:g}; stochastic rounding ends at "
         f"{measured['mean']:.5f} on average over {lanes} lanes (exact expectation {mean:.7f}) with "
         f"a standard deviation of {measured['sd']:.4f} (exact {sd:.4f}): {what}, and each single "
         f"sum is off by about {sd / mean:.1%}."
@@ -108,18 +113,16 @@ def law_moments(result: Result) -> tuple[float, float]:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import new_figure
+    from ipu.experiments.lab.drawing import new_figure
 
-    figure, (paths, ends) = new_figure(
-        11, 4.6, mosaic="AB", caption=result.answer, width_ratios=[1.25, 1]
-    )
+    figure, (paths, ends) = new_figure(11, 4.6, mosaic="AB", width_ratios=[1.25, 1])
     _plot_paths(paths, result)
     _plot_ends(ends, result)
     return figure
 
 
 def _plot_paths(axes: Axes, result: Result) -> None:
-    from experiments.lab.drawing import BLUE, GREEN, THEORY
+    from ipu.experiments.lab.drawing import BLUE, GREEN, THEORY
 
     lanes = sorted(set(result.column("lane", part="path", rounding="SR").tolist()))
     for lane in lanes:
@@ -139,7 +142,7 @@ def _plot_paths(axes: Axes, result: Result) -> None:
 
 
 def _plot_ends(axes: Axes, result: Result) -> None:
-    from experiments.lab.drawing import GREEN, RED, THEORY
+    from ipu.experiments.lab.drawing import GREEN, RED, THEORY
 
     ends = result.column("final", part="final", rounding="SR")
     x, p = result.column("final", part="law"), result.column("probability", part="law")

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.training import digits
-from experiments.training.runs import Variant
+from ipu.experiments.lab.variants import Variant
+from ipu.experiments.training import digits
 from ipu.learn.optim import SGD, Observer
 from ipu.learn.train import Trainer
 from ipu.machine import FpCtl

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from experiments.lab.result import Result, summary
-from experiments.lab.study import Study
-from experiments.training import digits
-from experiments.training.runs import Variant
+from ipu.experiments.lab.result import Result, Table, summary
+from ipu.experiments.lab.study import Study
+from ipu.experiments.lab.variants import Variant
+from ipu.experiments.training import digits
 from ipu.feed.data import digits as images
 from ipu.learn.loss_scale import StaticLossScale
 from ipu.learn.nn import flatten
@@ -69,5 +69,9 @@ def _lost(result: Result) -> str:
     return f"Points of test accuracy lost beside FP32: {said}."
 
 
-def plot(result: Result) -> Figure:
+def plot(result: Result) -> Figure | None:
     return _study(quick=False).plot(result)
+
+
+def tables(result: Result) -> list[Table]:
+    return _study(quick=False).tables(result)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.lab.machine import units_of
-from experiments.lab.progress import progress
-from experiments.lab.result import Found, Result, Row, UnitUsed
-from experiments.training import digits
-from experiments.training.digit_runs import BATCH, NETWORK
 from fpsim import BINARY16, Array, FloatingPointTrap
+from ipu.experiments.lab.machine import units_of
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import Found, Result, Row, UnitUsed
+from ipu.experiments.training import digits
+from ipu.experiments.training.digit_runs import BATCH, NETWORK
 from ipu.learn.loss_scale import NoLossScale, StaticLossScale, find_loss_scale
 from ipu.learn.nn import dense, relu
 from ipu.learn.optim import SGD
@@ -190,28 +190,27 @@ def _power(scale: object) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import new_figure
+    from ipu.experiments.lab.drawing import new_figure
 
     states = list(dict.fromkeys(str(row["state"]) for row in result.rows))
-    figure, panels = new_figure(
-        12.5, 7.6, mosaic="AB;CD", caption=result.answer, sharex=True, height_ratios=[1.25, 1]
-    )
+    figure, panels = new_figure(12.5, 7.6, mosaic="AB;CD", sharex=True, height_ratios=[1.25, 1])
     for column, state in enumerate(states):
         above, below = panels[column], panels[2 + column]
         _plot_share(above, result, state, "subnormal", linewidth=0.9, linestyle=":")
         _plot_share(above, result, state, "underflow", marker="o", markersize=4)
         _plot_share(below, result, state, "overflow", marker="o", markersize=4)
         above.set(
-            title=f"Gradients {state}", ylabel="entries that underflow (%)\n··· become subnormal"
+            title=f"Gradients {state}", ylabel="entries that underflow\nor become subnormal (%)"
         )
         below.set(xlabel="loss scale", ylabel="entries that overflow (%)")
         _mark_limit(above, below, result, state)
     panels[2].legend(fontsize=9.5, loc="center left", title="gradient of", alignment="left")
+    _explain_lines(panels[1])
     return figure
 
 
 def _colors() -> dict[str, str]:
-    from experiments.lab import drawing
+    from ipu.experiments.lab import drawing
 
     six = (drawing.BLACK, drawing.ORANGE, drawing.RED, drawing.SKY, drawing.BLUE, drawing.GREEN)
     return dict(zip(TENSORS, six, strict=True))
@@ -229,6 +228,15 @@ def _plot_share(axes: Axes, result: Result, state: str, what: str, **look: Any) 
     axes.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
     axes.set_xlim(-0.5, EXPONENTS[-1] + 0.5)
     axes.set_xticks(range(0, 25, 4), [f"$2^{{{e}}}$" for e in range(0, 25, 4)])
+
+
+def _explain_lines(axes: Axes) -> None:
+    """What solid and dotted lines are, in a legend."""
+    axes.plot([], [], color="#444444", marker="o", markersize=4, label="underflow to zero")
+    axes.plot([], [], color="#444444", linewidth=0.9, linestyle=":", label="become subnormal")
+    handles = [line for line in axes.lines if line.get_label() in (
+        "underflow to zero", "become subnormal")]  # fmt: skip
+    axes.legend(handles=handles, fontsize=9.5, loc="upper right")
 
 
 def _mark_limit(above: Axes, below: Axes, result: Result, state: str) -> None:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from experiments.lab.machine import units_of
-from experiments.lab.progress import progress
-from experiments.lab.result import Found, Result, Row
-from experiments.training import digits
-from experiments.training.digit_runs import BATCH
+from ipu.experiments.lab.machine import units_of
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import Found, Result, Row
+from ipu.experiments.training import digits
+from ipu.experiments.training.digit_runs import BATCH
 from ipu.learn import nn
 from ipu.learn.automatic_loss_scale import AutomaticLossScale, KerasLossScale
 from ipu.learn.loss_scale import DynamicLossScale, LossScale, NoLossScale, StaticLossScale
@@ -115,34 +115,57 @@ class Watched:
             }  # fmt: skip
 
 
+class Outcome(NamedTuple):
+    """Of one strategy: median scale and mean share of zeros in the end, and steps in all."""
+
+    scale: float
+    zeros: float
+    overflowed: int
+    skipped: int
+
+
+def outcome(result: Result, name: str) -> Outcome:
+    """What a strategy reached in its last LAST steps, and how many steps it cost."""
+    zeros = result.column("zeros", strategy=name, skipped=False)[-LAST:]
+    return Outcome(
+        float(np.median(result.column("scale", strategy=name)[-LAST:])),
+        float(zeros.mean()) if zeros.size else float("nan"),
+        int(result.column("overflow", strategy=name).sum()),
+        int(result.column("skipped", strategy=name).sum()),
+    )
+
+
 def _answer(rows: list[Row]) -> str:
-    found = Result(rows, "", "")
-    n = int(found.column("step").max())
+    result = Result(rows, "", "")
+    n = int(result.column("step").max())
+    none = outcome(result, "none")
+    searching = [name for name in STRATEGIES if name not in ("none", "static 256")]
     parts = []
-    for name in STRATEGIES:
-        scale = np.median(found.column("scale", strategy=name)[-LAST:])
-        zeros = found.column("zeros", strategy=name, skipped=False)[-LAST:].mean()
-        overflowed = int(found.column("overflow", strategy=name).sum())
-        skipped = int(found.column("skipped", strategy=name).sum())
-        parts.append(f"{name}: scale {scale:g}, {zeros:.0%} zeros, {overflowed} steps overflowed, "
-                     f"{skipped} skipped")  # fmt: skip
+    for name in searching:
+        scale, zeros, overflowed, skipped = outcome(result, name)
+        parts.append(
+            f"{name} ends at {scale:g} and pays with {overflowed} overflowed steps, {skipped} of "
+            f"them skipped ({zeros:.0%} zeros are left)"
+        )
     return (
-        f"In {n} steps (scale: median of the last {min(LAST, n)}; zeros: among the gradients of "
-        f"{LOOKED_AT}'s weights, mean of as many applied steps), " + "; ".join(parts) + "."
+        f"In {n} steps {'; '.join(parts)}. The static scale 256 costs "
+        f"{outcome(result, 'static 256').overflowed} overflowed steps and leaves "
+        f"{outcome(result, 'static 256').zeros:.0%} zeros; without a scale {none.zeros:.0%} of the "
+        f"gradients of {LOOKED_AT}'s weights are zero. (Scale: median, zeros: mean over the last "
+        f"{min(LAST, n)} steps.)"
     )
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, new_figure
+    from ipu.experiments.lab.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, new_figure
 
-    figure, (scales, zeros) = new_figure(
-        13, 6.2, mosaic="A;B", caption=result.answer, sharex=True, height_ratios=[1.4, 1]
-    )
+    figure, (scales, zeros) = new_figure(13, 6.2, mosaic="A;B", sharex=True, height_ratios=[1.4, 1])
     colors = (GREY, BLUE, GREEN, PURPLE, ORANGE)
     for name, color in zip(STRATEGIES, colors, strict=True):
         _plot_strategy(scales, zeros, result, name, color)
     scales.set(title="Loss scale, and steps that overflowed", ylabel="loss scale")
     scales.set_yscale("log", base=2)
+    scales.plot([], [], "x", color="#444444", markersize=5, label="step that overflowed")
     scales.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     zeros.set(title=f"Zeros among the gradients of {LOOKED_AT}'s weights", xlabel="step",
               ylabel="share (%)")  # fmt: skip

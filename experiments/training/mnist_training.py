@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from experiments.lab.result import Result
-from experiments.lab.study import USUAL, Study
-from experiments.programs.networks import mnist as network
+from ipu.experiments.lab.result import Result, Table
+from ipu.experiments.lab.study import USUAL, Study
+from ipu.experiments.lab.verdict import over_seeds, verdict
+from ipu.experiments.training.networks import mnist as network
 from ipu.feed.data import Data, MissingError, mnist, or_digits
 from ipu.learn.optim import SGD
 
@@ -23,6 +24,8 @@ QUESTION = "Does a convolutional network learn MNIST as well in FP16 as in FP32?
 BUDGET = 500
 DEFAULT = False
 
+#: Points of test accuracy; who loses less has learnt as well.
+MARGIN = 1.0
 SPLIT = "t10k:8000/2000"
 #: Images that a quick run learns from, and tests with.
 FEW = 320
@@ -58,8 +61,25 @@ def _study(found: Data, quick: bool) -> Study:
 def run(quick: bool, seed: int) -> Result:
     found = data()
     result = _study(found, quick).run(quick, seed)
-    return replace(result, answer=f"On {found}: {result.answer}")
+    return replace(result, answer=f"{as_well(result)} On {found}: {result.answer}")
 
 
-def plot(result: Result) -> Figure:
+def as_well(result: Result) -> str:
+    """Does FP16 lose less than MARGIN points, in both ways of training? Paired over the seeds."""
+    single, *others = (
+        100 * result.column("accuracy", part="test", policy=variant.name) for variant in USUAL
+    )
+    losses = [over_seeds(single - other) for other in others]
+    return verdict(
+        all(loss.is_below(MARGIN) for loss in losses),
+        any(loss.is_above(MARGIN) for loss in losses),
+        needs="more seeds",
+    )
+
+
+def plot(result: Result) -> Figure | None:
     return _study(data(), quick=False).plot(result)
+
+
+def tables(result: Result) -> list[Table]:
+    return _study(data(), quick=False).tables(result)

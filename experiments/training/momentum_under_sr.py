@@ -10,17 +10,19 @@ stays the same, both would move as far.
 
 from __future__ import annotations
 
+import math
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from experiments.lab.machine import units_of
-from experiments.lab.processes import in_processes
-from experiments.lab.progress import progress
-from experiments.lab.result import Found, Result, Row, UnitUsed
-from experiments.training.digit_runs import BATCH, NETWORK, train
-from experiments.training.runs import Variant
+from ipu.experiments.lab.machine import units_of
+from ipu.experiments.lab.processes import in_processes
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import Found, Result, Row, UnitUsed
+from ipu.experiments.lab.variants import Variant
+from ipu.experiments.lab.verdict import CONFIDENCE, Effect, verdict
+from ipu.experiments.training.digit_runs import BATCH, NETWORK, train
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16, FP32
 
@@ -93,11 +95,38 @@ def _summary(group: list[Trained]) -> Row:
     losses = [one.loss for one in group[1:]]
     return {
         "spread": float(np.sqrt(every.var(axis=0, ddof=1).mean())),
+        "log_variance_error": jackknife(every),
+        "trainings": len(every),
         "off": float(np.sqrt(((every.mean(axis=0) - reference) ** 2).mean())),
         "loss": float(np.mean(losses)),
         "loss_spread": float(np.std(losses, ddof=1)),
         "loss_fp32": group[0].loss,
     }
+
+
+def jackknife(every: np.ndarray) -> float:
+    """Standard error of the logarithm of the mean variance, each training left out in turn.
+
+    Infinite for fewer than three trainings, of which two that are left show no spread of their own.
+    """
+    n = len(every)
+    if n < 3:
+        return math.inf
+    left = [np.delete(every, i, axis=0).var(axis=0, ddof=1).mean() for i in range(n)]
+    return float(np.sqrt((n - 1) * np.log(left).var()))
+
+
+def effects(result: Result) -> list[Effect]:
+    """By rate: the logarithm of what momentum divides the variance by, with its interval."""
+    from scipy.stats import t
+
+    rows = []
+    for rate, factor in ratios(result):
+        errors = [result.column("log_variance_error", method=m, rate=rate)[0] for m in METHODS]
+        freedom = 2 * (result.column("trainings", rate=rate)[0] - 1)
+        width = t.ppf((1 + CONFIDENCE) / 2, freedom) * math.hypot(*errors)
+        rows.append(Effect(math.log(factor), float(width)))
+    return rows
 
 
 def ratios(result: Result) -> list[tuple[float, float]]:
@@ -112,18 +141,22 @@ def ratios(result: Result) -> list[tuple[float, float]]:
 def _answer(rows: list[Row]) -> str:
     by_factor = sorted((factor, rate) for rate, factor in ratios(Result(rows, "", "")))
     (smallest, here), (largest, there) = by_factor[0], by_factor[-1]
-    said = "Yes" if smallest > 1 else "In part" if largest > 1 else "No"
+    each = effects(Result(rows, "", ""))
+    opening = verdict(
+        all(effect.is_above(0.0) for effect in each), all(effect.is_below(0.0) for effect in each),
+        needs="more trainings of each kind",
+    )  # fmt: skip
     return (
-        f"{said}. Momentum of {MOMENTUM:g} divides the variance that stochastic rounding gives the "
-        f"parameters by {smallest:.2f} (at a learning rate of {here:g}) to {largest:.2f} (at "
+        f"{opening} Momentum of {MOMENTUM:g} divides the variance that stochastic rounding gives "
+        f"the parameters by {smallest:.2f} (at a learning rate of {here:g}) to {largest:.2f} (at "
         f"{there:g}); its own rate is {1 - MOMENTUM:.2g} of plain descent's."
     )
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import BLUE, GREEN, new_figure
+    from ipu.experiments.lab.drawing import BLUE, GREEN, new_figure
 
-    figure, (spread, ratio) = new_figure(11, 4.6, mosaic="AB", caption=result.answer)
+    figure, (spread, ratio) = new_figure(11, 4.6, mosaic="AB")
     for method, color in zip(METHODS, (BLUE, GREEN), strict=True):
         rates = result.column("rate", method=method)
         spread.loglog(rates, result.column("spread", method=method), "o-", color=color,
@@ -138,7 +171,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_ratio(axes: Axes, result: Result) -> None:
-    from experiments.lab.drawing import GREEN, THEORY
+    from ipu.experiments.lab.drawing import GREEN, THEORY
 
     rates, factors = zip(*ratios(result), strict=True)
     axes.semilogx(rates, factors, "o-", color=GREEN)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from experiments.lab.machine import units_of
-from experiments.lab.processes import in_processes
-from experiments.lab.progress import progress
-from experiments.lab.result import Found, Result, Row, UnitUsed
-from experiments.training import digits
-from experiments.training.digit_runs import BATCH, NETWORK, train
-from experiments.training.runs import Variant, Watch, described
 from fpsim import BINARY32
+from ipu.experiments.lab.machine import units_of
+from ipu.experiments.lab.processes import in_processes
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import Found, Result, Row, UnitUsed
+from ipu.experiments.lab.variants import Variant, Watch, described
+from ipu.experiments.training import digits
+from ipu.experiments.training.digit_runs import BATCH, NETWORK, train
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16, FP32, MIXED
 from ipu.learn.train import Trainer
@@ -117,9 +117,9 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from experiments.lab.drawing import BLUE, GREEN, GREY, PURPLE, new_figure
+    from ipu.experiments.lab.drawing import BLUE, GREEN, GREY, PURPLE, new_figure
 
-    figure, (gains, lost) = new_figure(11, 4.6, mosaic="AB", caption=result.answer)
+    figure, (gains, lost) = new_figure(11, 4.6, mosaic="AB")
     rates = sorted({float(str(row["rate"])) for row in result.rows})
     # The first lines are the widest, so that coinciding ones are all seen.
     looks = zip((GREY, BLUE, GREEN, PURPLE), (4.5, 3.0, 2.2, 1.4), strict=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-import experiments
+import ipu.experiments
 
 DICE = """
 QUESTION = "What does a die show?"
@@ -17,7 +17,7 @@ DEFAULT = True
 
 import os
 import numpy as np
-from experiments.lab.result import Result, UnitUsed
+from ipu.experiments.lab.result import Result, UnitUsed
 
 def run(quick, seed):
     if os.environ.get("DICE") == "break":
@@ -30,7 +30,7 @@ def run(quick, seed):
     return Result(rows, f"It shows {rolls[0]}.", "p=fair", {"sides": 6}, units)
 
 def plot(result):
-    from experiments.lab.drawing import new_figure
+    from ipu.experiments.lab.drawing import new_figure
     figure, (axes,) = new_figure(4, 3, caption=result.answer)
     axes.plot(result.column("roll"), result.column("shown"))
     return figure
@@ -41,11 +41,13 @@ def plot(result):
 def dice(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """The catalogue holds one experiment more: dice."""
+    """The catalogue holds one experiment more: dice, in a room of its own."""
     folder = tmp_path_factory.mktemp("more")
-    (folder / "dice.py").write_text(textwrap.dedent(DICE))
-    monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(folder)])
+    (folder / "games").mkdir()
+    (folder / "games" / "dice.py").write_text(textwrap.dedent(DICE))
+    monkeypatch.setattr(ipu.experiments, "__path__", [*ipu.experiments.__path__, str(folder)])
     yield "dice"
-    sys.modules.pop("experiments.dice", None)
-    if hasattr(experiments, "dice"):
-        del experiments.dice
+    for name in [n for n in sys.modules if n.startswith("ipu.experiments.games")]:
+        del sys.modules[name]
+    if hasattr(ipu.experiments, "games"):
+        del ipu.experiments.games

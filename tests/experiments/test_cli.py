@@ -9,7 +9,7 @@ import sys
 import click
 import pytest
 
-from experiments.cli import COMMANDS, commands, main, run
+from ipu.experiments.cli import COMMANDS, commands, main, run
 
 BAD = {
     "rn": "Did you mean 'run'",
@@ -61,7 +61,7 @@ def test_help_and_lists_are_answered(capsys):
 def test_a_reader_who_has_left_is_no_error(buffering):
     there, here = os.pipe()
     os.close(there)
-    command = [sys.executable, *buffering, "-m", "experiments.cli", "list"]
+    command = [sys.executable, *buffering, "-m", "ipu.experiments.cli", "list"]
     done = subprocess.run(command, stdout=here, stderr=subprocess.PIPE)
     os.close(here)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -69,7 +69,7 @@ def test_a_reader_who_has_left_is_no_error(buffering):
 
 def test_help_imports_no_numerics():
     code = (
-        "import sys, experiments.cli as c; c.main(['--help']); c.main(['list']);"
+        "import sys, ipu.experiments.cli as c; c.main(['--help']); c.main(['list']);"
         "sys.exit(bool({'numpy', 'numba', 'matplotlib'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.lab.catalogue import catalogue, find
+from ipu.experiments.lab.catalogue import catalogue, find
 
 
 def test_budgets_keep_the_default_report_and_the_whole_within_minutes():

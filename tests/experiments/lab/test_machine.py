@@ -6,10 +6,10 @@ import json
 
 import numpy as np
 
-from experiments.lab.machine import costs_of, units_of
-from experiments.lab.result import Result
-from experiments.lab.store import META, save_data
 from fpsim import BINARY16, BINARY32
+from ipu.experiments.lab.machine import costs_of, units_of
+from ipu.experiments.lab.result import Result
+from ipu.experiments.lab.store import META, save_data
 from ipu.machine import Device
 
 

@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from experiments.cli import main
-from experiments.lab import store
-from experiments.lab.catalogue import find
+from ipu.experiments.cli import main
+from ipu.experiments.lab import store
+from ipu.experiments.lab.catalogue import find
 
 FILES = ["data.csv", "figure.png", "meta.json"]
 
@@ -49,13 +49,13 @@ def test_text_of_results_cannot_become_markup(out):
     result, meta = store.load(folder)
     sly = type(result)(result.rows, "<b>bold</b>", result.policy, {}, result.units)
     store.save_data(folder, sly, meta)
-    from experiments.lab.report import write_report
+    from ipu.experiments.lab.report import write_report
 
     assert "<b>bold" not in write_report(out).read_text()
 
 
 def test_a_stored_result_is_the_one_that_ran_and_draws_the_same_figure(out):
-    from experiments.lab.drawing import to_png
+    from ipu.experiments.lab.drawing import to_png
 
     result, meta = store.load(out / "dice")
     fresh = find("dice").run(quick=False, seed=3)

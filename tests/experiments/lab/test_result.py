@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.lab.result import Result, rows_from_csv
+from ipu.experiments.lab.result import Result, rows_from_csv
 
 words = st.text("abcdefgh _+-", min_size=1).filter(lambda w: w not in ("", "true", "false"))
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | words

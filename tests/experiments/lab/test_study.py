@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.lab import store
-from experiments.training.runs import FLAGS
+from ipu.experiments.lab import store
+from ipu.experiments.lab.variants import FLAGS
 from tests.tiers import pick
 
 PAGE = Path(__file__).parents[3] / "docs" / "your-network.md"

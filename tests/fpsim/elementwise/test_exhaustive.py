@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import fpsim.judge.verify.exhaustive as exhaustive
-from experiments.cli import main
 from fpsim.elementwise.codes import from_codes
 from fpsim.judge import oracle
 from fpsim.judge.verify.definition import MODES, judge
@@ -20,6 +19,7 @@ from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY16, E2M3FN, E4M3FN, F143, Format
 from fpsim.records.rounding import find_rounding
 from fpsim.records.settings import Settings
+from ipu.experiments.cli import main
 from tests.tiers import pick, reaches
 
 STRIDE = pick(4093, 257, 1)

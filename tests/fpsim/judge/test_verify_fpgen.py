@@ -6,8 +6,8 @@ import gzip
 
 import pytest
 
-from experiments.cli import main
 from fpsim.judge.verify.fpgen import decode, encode, verify
+from ipu.experiments.cli import main
 
 FILE = """\
 Floating point tests: a heading is no operation that is known

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.cli import main
 from fpsim.context import Context
 from fpsim.judge import oracle
 from fpsim.judge.verify import testfloat
@@ -21,6 +20,7 @@ from fpsim.judge.verify.lines import parse
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import find_rounding
+from ipu.experiments.cli import main
 from tests.tiers import pick, reaches
 from tests.vectors import TESTFLOAT, recorded_lines
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fpsim as fp
-from experiments.cli import main
 from fpsim.judge.verify.units import read, verify
 from fpsim.records.evidence import Evidence
 from fpsim.records.units import UNITS, find_unit
+from ipu.experiments.cli import main
 from tests.vectors import vector_path
 
 RECORDED = [

@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from experiments.lab.machine import units_of
 from fpsim import BFLOAT16, BINARY16, BINARY32, F143, F152, round_to
 from fpsim.judge.oracle.units import Ask, one_output
 from fpsim.records.units import find_unit
+from ipu.experiments.lab.machine import units_of
 from ipu.learn import fp8, ops
 from ipu.learn.accumulate import Accumulation
 from ipu.learn.nn import dense

@@ -1,12 +1,12 @@
-"""fpsim profile and fpsim show, from the command line."""
+"""fpsim profile, from the command line."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from experiments.cli import main
-from experiments.lab.result import rows_from_csv
+from ipu.experiments.cli import main
+from ipu.experiments.lab.result import rows_from_csv
 
 
 @pytest.fixture
@@ -62,37 +62,3 @@ def test_profile_refuses_what_it_cannot_read(saved, tmp_path, capsys, monkeypatc
 def test_profile_refuses_other_bad_input(line, saved, capsys):
     assert main(["profile", str(saved), *line.split()]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def shown(capsys, *arguments: str) -> str:
-    assert main(["show", *arguments]) == 0
-    return capsys.readouterr().out
-
-
-def test_show_takes_a_code_apart(capsys):
-    out = shown(capsys, "0x3c00")
-    for part in ("1.0  (normal)", "0 01111 0000000000", "0.99951171875 and 1.0009765625"):
-        assert part in out
-    assert "subnormal" in shown(capsys, "0x0001", "--format", "e4m3fn")
-    assert "quiet NaN" in shown(capsys, "0b0111111000000000")
-
-
-def test_show_says_where_a_number_lies_and_its_chance_to_go_up(capsys):
-    out = shown(capsys, "0.1", "--format", "binary16,bfloat16")
-    assert out.count("0.1 in ") == 2
-    assert "0x2e66" in out
-    assert "0.0999755859375 and 0.10003662109375" in out
-    assert "SR() goes up   with probability 0.4" in out
-    assert "with probability 0.5" in shown(capsys, "2049", "--rounding", "sr_equal")
-    assert "-1.0  (normal)" in shown(capsys, "-1")
-    assert "inf  (infinity)" in shown(capsys, "1e6")
-    assert "nan  (quiet NaN)" in shown(capsys, "nan")
-
-
-@pytest.mark.parametrize(
-    "line", ["abc", "0x12345", "0xzz", "1 --format binary61", "1 --rounding RNX", ""]
-)
-def test_show_refuses_bad_input_in_one_line(line, capsys):
-    assert main(["show", *line.split()]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,7 @@ PANELS = 6
 
 def exponent_figure(found: Sequence[tuple[str, Profile]]) -> Figure:
     """One panel per array: shares of elements per binade, and the range of each format below."""
-    from experiments.lab.drawing import new_figure
+    from ipu.experiments.lab.drawing import new_figure
 
     arrays: dict[str, list[Profile]] = {}
     for name, profile in found:
@@ -28,33 +28,36 @@ def exponent_figure(found: Sequence[tuple[str, Profile]]) -> Figure:
     n_formats = len(drawn[0][1])
     figure, panels = new_figure(
         9, 0.6 + (2.0 + 0.18 * n_formats) * len(drawn), mosaic=[[name] for name, _ in drawn],
-        sharex=True, caption=_caption(found, len(arrays)),
+        sharex=True,
     )  # fmt: skip
     exponents = np.concatenate([p[0].exponents for _, p in drawn] + [np.array([-26, 17])])
     limits = int(exponents.min()) - 2, int(exponents.max()) + 2
     for axes, (name, profiles) in zip(panels, drawn, strict=True):
         _panel(axes, name, profiles, limits)
     panels[0].legend(loc="upper right", fontsize=8.5, ncols=min(n_formats, 3))
-    panels[-1].set_xlabel("exponent of the magnitude, floor(log2 |x|)")
+    panels[-1].set_xlabel(
+        "exponent of the magnitude, floor(log2 |x|); bars below: normal range, subnormals pale"
+    )
+    if len(arrays) > PANELS:
+        figure.suptitle(f"The first {PANELS} of {len(arrays)} arrays", fontsize=10)
     return figure
 
 
-def _caption(found: Sequence[tuple[str, Profile]], n_arrays: int) -> str:
-    """For each format, the array that loses most."""
+def losses(found: Sequence[tuple[str, Profile]]) -> Iterator[str]:
+    """For each format, the array that loses the largest share of its elements."""
     worst: dict[str, tuple[str, Profile]] = {}
     for name, p in found:
         before = worst.setdefault(p.format.name, (name, p))
         if _lost(p) > _lost(before[1]):
             worst[p.format.name] = (name, p)
-    parts = [
-        f"{fmt} loses most of {name}: {p.share('underflows'):.2%} to underflow, "
-        f"{p.share('overflows'):.2%} to overflow (best scale 2^{p.scale_exponent})"
-        if _lost(p)
-        else f"{fmt} loses nothing to underflow or overflow"
-        for fmt, (name, p) in worst.items()
-    ]
-    more = f" The first {PANELS} of {n_arrays} arrays are drawn." if n_arrays > PANELS else ""
-    return f"{'; '.join(parts)}.{more} Bars below the axis: normal range, subnormals pale."
+    for fmt, (name, p) in worst.items():
+        if _lost(p):
+            yield (
+                f"{fmt}: the largest loss is in {name}, where {p.share('underflows'):.2%} of the "
+                f"elements underflow and {p.share('overflows'):.2%} overflow"
+            )
+        else:
+            yield f"{fmt}: nothing underflows or overflows"
 
 
 def _lost(p: Profile) -> float:
@@ -62,7 +65,7 @@ def _lost(p: Profile) -> float:
 
 
 def _panel(axes: Axes, name: str, profiles: Sequence[Profile], limits: tuple[int, int]) -> None:
-    from experiments.lab import drawing
+    from ipu.experiments.lab import drawing
 
     first = profiles[0]
     share = 100 * first.counts / max(first.n, 1)

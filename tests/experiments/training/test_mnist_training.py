@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.lab.study import USUAL
-from experiments.training import mnist_training
+from ipu.experiments.lab.study import USUAL
+from ipu.experiments.training import mnist_training
 from tests.vectors import data_path
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.programs.networks import mnist
+from ipu.experiments.training.networks import mnist
 from ipu.learn.optim import SGD
 from ipu.learn.tensor import nodes
 from ipu.learn.train import Trainer

@@ -11,8 +11,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from experiments.cli import main
-from experiments.commands import data
+from ipu.experiments.cli import main
+from ipu.experiments.commands import data
 from ipu.feed.data import SETS
 
 

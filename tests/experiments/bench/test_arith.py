@@ -1,0 +1,31 @@
+"""The tables of rounding and arithmetic have every format and mode (golden)."""
+
+from __future__ import annotations
+
+from fpsim.records.rounding import MODES
+from ipu.experiments.bench import arith
+from ipu.experiments.bench import round as rounding
+from ipu.experiments.bench.timing import Size
+
+TINY = Size(n=300, repeats=1)
+
+
+def described(cases):
+    return {(c.topic, c.format, c.rounding, c.bits, c.flags, c.data, c.peer) for c in cases}
+
+
+def test_the_table_has_every_format_mode_and_kind_of_data():
+    mine = {c for c in described(rounding.cases(TINY, quick=False)) if c[-1] is None}
+    assert len({c[1] for c in mine if c[0] == "round"}) == 12
+    for bits in (4, 13, 32):
+        for flags in (False, True):
+            for data in ("normal", "mixed"):
+                assert ("round", "binary16", "SR", bits, flags, data, None) in mine
+    assert ("round", "e4m3fn", "RTO", None, True, "mixed", None) in mine
+    assert ("round packed", "bfloat16", "RNE", None, False, "mixed", None) in mine
+    assert ("round float64", "binary32", "RTP", None, False, "mixed", None) in mine
+    theirs = described(arith.cases(TINY, quick=False))
+    assert ("arith fma", "binary32", "SR", 27, True, "normal", None) in theirs
+    assert len({c[1] for c in theirs if c[0] == "arith divide"}) == 13
+    assert {c[2] for c in theirs if c[:2] == ("arith divide", "binary16")} == {*MODES, "SR"}
+    assert any(c[-1] and c[-1].startswith("numpy ") for c in theirs)

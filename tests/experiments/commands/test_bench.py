@@ -1,0 +1,59 @@
+"""fpsim bench at tiny size: fields of the records, bad input (golden)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ipu.experiments.bench import TOPICS
+from ipu.experiments.bench.timing import Case
+from ipu.experiments.cli import main
+
+FIELDS = [
+    "topic", "format", "rounding", "bits", "flags", "data", "n", "threads", "ns_per_element",
+    "reference", "ratio", "peer",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("topic", sorted(TOPICS.keys() - {"gemm", "compile", "train"}))
+def test_records_have_the_promised_fields(topic, tmp_path, capsys):
+    file = tmp_path / "records.json"
+    assert main(["bench", topic, "--quick", "--n", "300", "--json", str(file)]) == 0
+    records = json.loads(file.read_text())
+    assert len(records) == len(capsys.readouterr().out.splitlines())
+    for record in records:
+        assert list(record) == FIELDS
+        assert record["ns_per_element"] > 0
+        assert record["threads"] == 1
+        if record["reference"] is not None:
+            assert record["ratio"] == pytest.approx(record["ns_per_element"] / record["reference"])
+    assert {r["peer"] is None for r in records} >= {True}
+
+
+BAD = {
+    "rounds": f"topic='rounds' is not known; use one of {', '.join(TOPICS)}",
+    "round --threads 0": "threads",
+    "round --n 0": "--n",
+    "round --json /dev/null/x.json": "cannot be written to",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input_is_one_line_and_status_two(line, capsys):
+    assert main(["bench", *line.split()]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert BAD[line] in err
+    assert err.count("\n") == 1
+
+
+def test_what_was_measured_is_kept_when_a_run_is_interrupted(tmp_path, monkeypatch, capsys):
+    def cases(size, quick):
+        yield Case("first", "f", lambda: lambda: None, None, 1, 1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ipu.experiments.bench.round.cases", cases)
+    file = tmp_path / "part.json"
+    assert main(["bench", "round", "--json", str(file)]) == 130
+    assert [r["topic"] for r in json.loads(file.read_text())] == ["first"]

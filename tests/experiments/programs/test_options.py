@@ -1,0 +1,103 @@
+"""Options that the programs share, and what both programs do with them (golden)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from ipu.experiments.cli import run as command_line
+from ipu.experiments.lab.catalogue import catalogue
+from ipu.experiments.programs import float32_parameter_updates, stochastic_rounding
+from ipu.experiments.programs.options import Options, options
+from tests.tiers import pick
+
+PROGRAMS = {
+    "stochastic_rounding": stochastic_rounding,
+    "float32_parameter_updates": float32_parameter_updates,
+}
+
+
+def asked(*arguments: str) -> Options:
+    """The options that a command line gives."""
+    found = []
+    command = options(lambda options: found.append(options))
+    assert command_line(click.command()(command), arguments, "test") == 0
+    return found[0]
+
+
+TINY = ["--batch-size", "2", "--limit", "4", "--epochs", "1", "--no-warm-up"]
+
+
+RUNS = {
+    "stochastic_rounding": pick(
+        ["float16 8"],
+        ["float16 8 --use-float16-partials", "float32 8", "float16 14"],
+        ["float16 20"],
+    ),
+    "float32_parameter_updates": pick(
+        ["mixed"], ["mixed --use-float16-partials", "float32"], ["mixed"]
+    ),
+}
+
+
+@pytest.mark.source("S4-51")
+@pytest.mark.source("S4-53")
+@pytest.mark.source("S4-56")
+@pytest.mark.parametrize(
+    ("name", "line"), [(name, line) for name, lines in RUNS.items() for line in lines]
+)
+def test_programs_train_without_data_and_say_so(name, line, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FPSIM_DATA", str(tmp_path))
+    assert PROGRAMS[name].main([*line.split(), *TINY]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "handwritten digits" in lines[0]
+    assert "holds no" in lines[0]
+    assert lines[1].startswith("epoch 1: loss ")
+    assert ("float32 total" in lines[1]) == (not line.startswith("float32"))
+    assert lines[-1] == "Program ran successfully"
+
+
+@pytest.mark.source("S4-55")
+def test_defaults_are_the_tutorial_s():
+    given = asked()
+    assert (given.batch_size, given.epochs) == (32, 5)
+    assert (given.loss_scaling_factor, given.learning_rate) == (256.0, 0.01)
+    assert not given.use_float16_partials
+
+
+@pytest.mark.parametrize(
+    ("program", "line", "said"),
+    [
+        ("stochastic_rounding", "float64 8", "'float64' is not one of"),
+        ("stochastic_rounding", "float16 8 --batch-size 0", "batch-size"),
+        ("stochastic_rounding", "float16 8 --limit 10", "batch_size=32 is larger than the data"),
+        ("stochastic_rounding", "float16 8 --loss-scaling-factor 0", "is no loss scale"),
+        ("float32_parameter_updates", "float16", "'float16' is not one of"),
+        ("float32_parameter_updates", "mixed --loss-scaling-factor inf", "is no loss scale"),
+        ("float32_parameter_updates", "mixed --learning-rate -1", "is no learning rate"),
+        ("stochastic_rounding", "float16 8 --data-dir /there/is/none", "holds no cifar10/"),
+        ("float32_parameter_updates", "mixed --data-dir /there/is/none", "holds no fashion-mnist/"),
+        ("float32_parameter_updates", "mixed --disable-stochastic-rounding", "No such option"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_two(program, line, said, capsys):
+    assert PROGRAMS[program].main(line.split()) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"{program}: ")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_programs_are_launched_by_the_tutorial_s_names_and_are_no_experiments():
+    folder = Path(stochastic_rounding.__file__).parents[1]
+    environment = os.environ | {"PYTHONPATH": str(folder.parent)}
+    for name in PROGRAMS:
+        assert name not in catalogue()
+        command = [sys.executable, str(folder / f"{name}.py"), "--help"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert f"Usage: {name} " in done.stdout

@@ -1,0 +1,15 @@
+"""Splitting K shortens the chain of half partials (law)."""
+
+from __future__ import annotations
+
+from ipu.experiments.sums import k_split
+
+
+def test_splitting_k_shortens_the_chain_of_half_partials():
+    result = k_split.run(quick=True, seed=0)
+    error = result.column("rms", partials="half partials")
+    cycles = result.column("cycles", partials="half partials")
+    assert error[0] > 2 * error[-1]
+    assert cycles[0] > 10 * cycles.min()
+    assert result.column("exchange_bytes", tiles=1).tolist() == [0, 0]
+    assert k_split.plot(result)

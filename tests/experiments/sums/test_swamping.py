@@ -1,0 +1,48 @@
+"""Swamping keeps of small numbers what is published (golden)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipu.experiments.lab.drawing import to_png
+from ipu.experiments.sums import swamping
+
+EXPECTATION = 10_000 * 839 / 2**23
+
+
+@pytest.fixture(scope="module")
+def swamped():
+    return swamping.run(quick=True, seed=0)
+
+
+@pytest.mark.source("Graphcore TensorFlow 1 tutorial on half precision, digits corrected")
+@pytest.mark.parametrize(
+    ("small", "kept"),
+    [(0.2, "0.1999512"), (0.02, "0.0200195"), (0.002, "0.0019531"), (0.0002, "0.0002441"),
+     (0.0004, "0.0004883"), (0.0001, "0.0000000")],
+)  # fmt: skip
+def test_fp16_keeps_of_a_small_number_what_is_published(swamped, small, kept):
+    (row,) = swamped.select(part="table", arithmetic="FP16", small=small)
+    assert f"{row['kept']:.7f}" == kept
+
+
+@pytest.mark.source("Graphcore TensorFlow 1 tutorial on half precision, digits corrected")
+def test_relative_errors_of_the_table(swamped):
+    errors = swamped.column("relative_error", part="table", arithmetic="FP16")
+    printed = " ".join(f"{error:+.1%}" for error in errors)
+    assert printed == "-0.0% +0.1% -2.3% +22.1% +22.1% -100.0%"
+
+
+@pytest.mark.source("S4-10")
+def test_additions_stop_having_an_effect(swamped):
+    ends = {r["arithmetic"]: (r["n"], r["sum"]) for r in swamped.select(part="end")}
+    assert ends["FP16"] == (2181, 0.25)
+    assert ends["BF16"][1] < 0.25
+    assert abs(ends["FP32"][1] - 1) < 1e-4
+    assert abs(ends["FP16 + SR"][1] - EXPECTATION) < 5 * 0.0154
+    assert "0.25" in swamped.answer
+    assert "2181" in swamped.answer
+
+
+def test_the_figure_of_swamping_is_drawn(swamped):
+    assert to_png(swamping.plot(swamped))
