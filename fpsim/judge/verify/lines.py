@@ -9,12 +9,13 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, BinaryIO, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from fpsim.kernels.compiling import compiled
 from fpsim.state.files import most_unpacked
 
 __all__ = ["blocks", "parse", "text_lines"]
@@ -115,7 +116,7 @@ def parse(block: bytes, widths: Sequence[int]) -> tuple[NDArray[np.uint64], int]
     return columns[:, :n], n if bad else -1
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@partial(compiled, guarded=False)
 def _parse(text: Any, widths: Any, columns: Any) -> Any:
     """Lines read, and whether the next one is malformed."""
     i = n = 0
