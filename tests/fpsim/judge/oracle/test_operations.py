@@ -16,6 +16,8 @@ import pytest
 from fpsim.judge.oracle import (
     Settings,
     convert,
+    decode,
+    encode,
     from_integer,
     operate,
     to_integer,
@@ -240,6 +242,25 @@ def test_integers_out_of_range_are_judged_after_rounding() -> None:
 def test_an_integral_that_the_format_lacks_overflows() -> None:
     assert operate("round_to_integral", (0x1F,), E2M3FN) == (0x1F, O | X)  # 7.5 -> 8
     assert operate("round_to_integral", (0x1F,), E2M3FN, Settings(rounding=RTZ)) == (0x1E, X)
+
+
+def test_subnormal_integers_are_flushed() -> None:
+    """Where the smallest normal value is 4, 1, 2 and 3 are subnormal."""
+    fmt = Format.custom(3, 5, bias=-1)
+    assert fmt.smallest_normal == 4.0
+    codes = [encode(0, Fraction(n, 4), fmt) for n in (1, 3, 4, 7, 12, 15, 16)]
+    kept = [operate("round_to_integral", (code,), fmt) for code in codes]
+    values = [decode(code, fmt).value for code, _ in kept]
+    assert values == [0, 1, 1, 2, 3, 4, 4]
+    assert [flags for _, flags in kept] == [X, X, NONE, X, NONE, X, NONE]
+    results = Settings(subnormals="flush_results")
+    flushed = [operate("round_to_integral", (code | 0x80,), fmt, results) for code in codes]
+    minus_zero, minus_four = 0x80, encode(1, Fraction(4), fmt)
+    assert flushed == [
+        (minus_zero, X), *[(minus_zero, U | X)] * 4, (minus_four, X), (minus_four, NONE),
+    ]  # fmt: skip
+    both = Settings(subnormals="flush_both")
+    assert operate("round_to_integral", (codes[5],), fmt, both) == (0, NONE)
 
 
 # Against others -----------------------------------------------------------------------------
