@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,9 +57,10 @@ def testfloat(
 def fpgen(files: tuple[Path, ...]) -> int:
     """IBM FPgen's .fptest files, binary32, from FILES (.gz too) or standard input."""
     from fpsim.judge.verify.fpgen import OPERATIONS, verify
+    from fpsim.judge.verify.lines import text_lines
 
     with bad_input():
-        reports = [verify(name, text_lines(name, stream)) for name, stream in streams(files)]
+        reports = [verify(name, text_lines(stream, name)) for name, stream in streams(files)]
         if not any(report.checked for report in reports):
             names = ", ".join(report.label for report in reports)
             raise ValueError(
@@ -126,17 +125,6 @@ def streams(files: tuple[Path, ...]) -> Iterator[tuple[str, BinaryIO]]:
                 yield str(path), stream
         except OSError as error:
             raise ValueError(f"file={str(path)!r} cannot be read ({error.strerror})") from None
-
-
-def text_lines(name: str, stream: BinaryIO) -> list[str]:
-    """Lines of a text, plain or gzip."""
-    data = stream.read()
-    try:
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        return data.decode("ascii").splitlines()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise ValueError(f"{name} is no text of vectors ({error})") from None
 
 
 @contextmanager

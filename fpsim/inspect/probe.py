@@ -8,12 +8,14 @@ Source    IEEE 754-2019 §3.3, §3.4; docs/semantics.md §1.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from fpsim.elementwise.codes import from_codes
+from fpsim.elementwise.inputs import exact, exponent
 from fpsim.records.formats import Format
 from fpsim.records.rounding import SR, Rounding
 
@@ -70,11 +72,11 @@ def fields(code: int, fmt: Format) -> Fields:
     sign, body = divmod(int(code), 1 << (fmt.bits - 1))
     field, fraction = divmod(body, 1 << fmt.nmant)
     kind = _kind(value, fraction, fmt)
-    exponent = significand = None
-    if math.isfinite(value):
-        exponent = (field or 1) - fmt.bias
-        significand = fraction + ((1 << fmt.nmant) if field else 0)
-    return Fields(int(code), fmt, sign, field, fraction, kind, value, exponent, significand)
+    if not math.isfinite(value):
+        return Fields(int(code), fmt, sign, field, fraction, kind, value, None, None)
+    significand = fraction + ((1 << fmt.nmant) if field else 0)
+    e = (field or 1) - fmt.bias
+    return Fields(int(code), fmt, sign, field, fraction, kind, value, e, significand)
 
 
 def _kind(value: float, fraction: int, fmt: Format) -> str:
@@ -101,19 +103,44 @@ def value_table(fmt: Format) -> list[Fields]:
 
 
 def real(x: Real) -> Fraction:
-    """The exact number that a float, an integer or a text means ("0.1" is one tenth).
+    """The number that a float, an integer or a text means ("0.1" is one tenth).
+
+    Exact, but for texts beyond every format and with more digits than any boundary of a rounding
+    has (`fpsim.elementwise.inputs.exact`).
 
     >>> real("0.1"), real(0.5), real("0x1.8p-1"), real("1/3")
     (Fraction(1, 10), Fraction(1, 2), Fraction(3, 4), Fraction(1, 3))
     """
     try:
-        if isinstance(x, str) and "0x" in x.lower():
-            return Fraction(float.fromhex(x))
+        if isinstance(x, str):
+            return _hexadecimal(x) if "0x" in x.lower() else exact(x)
         return Fraction(x.item() if isinstance(x, np.generic) else x)
-    except (OverflowError, ValueError, ZeroDivisionError):
+    except (OverflowError, ValueError):
         raise ValueError(
-            f"x={x!r} is no finite number; give a decimal, a hexadecimal float or a fraction"
+            f"x={x!r:.60} is no finite number; give a decimal, a hexadecimal float or a fraction"
         ) from None
+
+
+_HEXADECIMAL = re.compile(
+    r"([+-]?)0x(?=\.?[0-9a-f])([0-9a-f]*)\.?([0-9a-f]*)(?:p([+-]?\d+))?", re.ASCII | re.IGNORECASE
+)
+
+
+def _hexadecimal(text: str) -> Fraction:
+    """Every digit counts; beyond 2**±4000 it is that power, as no format has values there."""
+    match = _HEXADECIMAL.fullmatch(text.strip())
+    if not match:
+        raise ValueError
+    sign, integer, fraction, power = match.groups()
+    digits = int(integer + fraction, 16)
+    if not digits:
+        return Fraction(0)
+    scale = exponent(power or "0") - 4 * len(fraction)
+    if abs(digits.bit_length() + scale) > 4000:
+        size = Fraction(2) ** (4000 if digits.bit_length() + scale > 0 else -4000)
+    else:
+        size = digits * Fraction(2) ** scale
+    return -size if sign == "-" else size
 
 
 def _split(x: Fraction, fmt: Format) -> tuple[int, Fraction, Fraction]:
@@ -139,8 +166,8 @@ def neighbours(x: Real, fmt: Format) -> tuple[float | None, float | None]:
     >>> neighbours(448, E4M3FN), neighbours(1e6, BINARY16)
     ((416.0, None), (65504.0, inf))
     """
-    exact = real(x)
-    return _below(exact, fmt), _negated(_below(-exact, fmt))
+    number = real(x)
+    return _below(number, fmt), _negated(_below(-number, fmt))
 
 
 def _negated(x: float | None) -> float | None:
@@ -173,12 +200,12 @@ def probability_up(x: Real, fmt: Format, rounding: Rounding) -> Fraction:
     >>> probability_up(1 + 2**-13, BINARY16, SR(bits=4)), probability_up(1, BINARY16, SR())
     (Fraction(1, 8), Fraction(0, 1))
     """
-    exact = real(x)
-    m, w, _ = _split(exact, fmt)
+    number = real(x)
+    m, w, _ = _split(number, fmt)
     if w == 0:
         return Fraction(0)
     if isinstance(rounding, SR):
-        r = _digits(exact, fmt, rounding)
+        r = _digits(number, fmt, rounding)
         return Fraction(_residual(w * 2**r, rounding.residual), 2**r)
     if rounding.stochastic:
         return Fraction(1, 2)
@@ -188,8 +215,8 @@ def probability_up(x: Real, fmt: Format, rounding: Rounding) -> Fraction:
         "RNA": w >= half,
         "RNZ": w > half,
         "RTZ": False,
-        "RTP": exact > 0,
-        "RTN": exact < 0,
+        "RTP": number > 0,
+        "RTN": number < 0,
         "RAZ": True,
         "RTO": m % 2 == 0,
     }

@@ -3,12 +3,15 @@
 Numba's disk cache notices an edit in the file of a kernel but not in a file that it calls into, so
 stale code could run. Kernels are therefore kept in a folder named by a hash of every source here;
 numba is told so only while it looks at one of them, and a user's own functions stay where they are.
+Where no folder can be written (containers, clusters), kernels are compiled in each process.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
+import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -35,8 +38,32 @@ def cache_folder() -> Path:
         name = source.relative_to(here).as_posix()
         digest.update(name.encode() + b"\0" + source.read_bytes())
     root = os.environ.get("FPSIM_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    base = Path(root) if root else Path.home() / ".cache"
+    # Without a home `~` stays as it is; nothing is written below it then.
+    base = Path(root) if root else Path(os.path.expanduser("~"), ".cache")
     return base / "fpsim" / f"kernels-{digest.hexdigest()[:16]}"
+
+
+@cache
+def _writable_folder() -> str | None:
+    """The folder of compiled kernels; None, after one warning, where it cannot be written.
+
+    A user's NUMBA_CACHE_DIR is used as it is.
+    """
+    folder = config.CACHE_DIR or str(cache_folder())
+    try:
+        if not os.path.isabs(folder) and folder.startswith("~"):
+            raise OSError("no home folder")
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        warnings.warn(
+            f"compiled kernels cannot be kept in {folder} ({error.strerror or error}), so every "
+            "process compiles its own; name a writable folder in FPSIM_CACHE_DIR",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
 
 
 def compiled(function: Callable[..., Any], guarded: bool = True) -> Any:
@@ -44,10 +71,10 @@ def compiled(function: Callable[..., Any], guarded: bool = True) -> Any:
 
     If `guarded`, it runs under the processor's usual status and leaves it as found.
     """
-    usual = config.CACHE_DIR
-    config.CACHE_DIR = usual or str(cache_folder())
+    usual, folder = config.CACHE_DIR, _writable_folder()
+    config.CACHE_DIR = folder or usual
     try:
-        options = {"nogil": True, "cache": True, "error_model": "numpy"}
+        options = {"nogil": True, "cache": folder is not None, "error_model": "numpy"}
         return njit(**options, pipeline_class=KernelCompiler if guarded else Compiler)(function)
     finally:
         config.CACHE_DIR = usual

@@ -3,40 +3,21 @@
 A unit call adds `terms` exact products and an accumulator: every addend is cut to `window` fraction
 digits below the largest exponent (or not cut), the sum is exact and is rounded once. Calls are
 chained, a pass of several calls ends with a store of the partial result. `fpsim.linalg` runs any
-record; the ones here are NVIDIA's tensor cores, those of the IPU are in `ipu.machine`.
+record. A module that models a machine registers its rows here; those of NVIDIA's tensor cores are
+in `fpsim.records.tensor_cores`, which `fpsim.records` imports.
 
-Modelled                       source
-V100 F16, A100 BF16, Ada E4M3  recorded results (MATLAB-tensor-core, model_validation, commit
-                               b12b5a7): bit-equal in 5000 of 5000 rows of each set
-other inputs of A100 and Ada;  the same model with the constants of the family (MMA-Sim, commit
-T4, A2, L40S, H100, H200, B200 c785138; Khattak & Mikaitis); no recordings among the vectors that
-                               tests read
-H100, H200, B200 with FP8 and  our inference from their recordings
-separate addition of c
-
-Where sources disagree: MMA-Sim has TF32 calls of 8 terms from H100 on, the recordings hold 4; the
-recordings are followed. T4 was not measured with 8 terms and follows MMA-Sim's Turing row.
-
-Source    docs/semantics.md §5; Fasi, Higham, Mikaitis & Pranesh 2021 (V100, T4, A100).
+Source    docs/semantics.md §5.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from fpsim.records.evidence import Evidence, Fact, weakest
-from fpsim.records.formats import (
-    BFLOAT16,
-    BINARY16,
-    BINARY32,
-    E4M3FN,
-    E5M2,
-    TF32,
-    Format,
-)  # fmt: skip
+from fpsim.records.formats import BINARY32, Format
 from fpsim.records.rounding import RNE, RTZ, Rounding
 
 __all__ = ["UNITS", "MatrixUnit", "find_unit", "register", "with_partials"]
@@ -162,9 +143,6 @@ class MatrixUnit:
         return self.name
 
 
-#: How names of units begin that another package registers.
-_OF_THE_IPU = ("AMP_", "SLIC_", "VMAC_")
-
 #: Every registered unit, by name.
 UNITS: dict[str, MatrixUnit] = {}
 
@@ -184,7 +162,8 @@ def find_unit(unit: str | MatrixUnit) -> MatrixUnit:
     >>> find_unit("V100_F16")
     Traceback (most recent call last):
     ...
-    ValueError: unit='V100_F16' is not known. Did you mean 'V100_F16_F32'? See: fpsim list units
+    ValueError: unit='V100_F16' is not known. Did you mean 'V100_F16_F32'? See: fpsim list units;
+    units of another package are known once that package is imported.
     """
     if isinstance(unit, MatrixUnit):
         return unit
@@ -195,13 +174,12 @@ def find_unit(unit: str | MatrixUnit) -> MatrixUnit:
     key = key.removesuffix(".window")
     if key in UNITS:
         return UNITS[key]
-    if key.startswith(_OF_THE_IPU) and not any(n.startswith(_OF_THE_IPU) for n in UNITS):
-        raise ValueError(
-            f"unit={unit!r} is not known yet. Units of the IPU come with: import ipu.machine"
-        )
     close = difflib.get_close_matches(key, UNITS, 1, 0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise ValueError(f"unit={unit!r} is not known.{hint} See: fpsim list units")
+    raise ValueError(
+        f"unit={unit!r} is not known.{hint} See: fpsim list units; "
+        "units of another package are known once that package is imported."
+    )
 
 
 def with_partials(unit: MatrixUnit, partials: Format | None) -> MatrixUnit:
@@ -216,94 +194,3 @@ def with_partials(unit: MatrixUnit, partials: Format | None) -> MatrixUnit:
         f"partials={partials} is not offered by {unit.family}; "
         f"use {' or '.join(str(u.partials) for u in family)}"
     )
-
-
-# NVIDIA ---------------------------------------------------------------------------------------
-
-_RECORDED = (Evidence.MEASURED, "recorded results, MATLAB-tensor-core b12b5a7")
-_PUBLISHED = (Evidence.INFERRED, "MMA-Sim c785138 and Khattak & Mikaitis, not recorded here")
-_TURING = (Evidence.INFERRED, "MMA-Sim c785138, Turing; Fasi et al. 2021 measured 4 terms or more")
-_GUESSED = (Evidence.INFERRED, "our reading of recordings: even pairs, odd pairs, then c")
-_DISPUTED = (Evidence.INFERRED, "4 in recordings, not read here; 8 in MMA-Sim c785138")
-_CONSTANTS = ("terms", "window", "cut", "accumulator", "rounding", "order", "join")
-
-#: The result of FP8 instructions whose binary32 results keep 13 fraction digits.
-BINARY32_SHORT = Format.custom(8, 14, name="binary32/13")
-
-_INPUTS = {"F16": BINARY16, "BF16": BFLOAT16, "TF32": TF32, "E4M3": E4M3FN, "E5M2": E5M2}
-_SHORT = {BINARY32: "F32", BINARY16: "F16"}
-
-#: Machine and inputs of the recorded sets that tests reproduce.
-_REPRODUCED = {("V100", "F16"), ("A100", "BF16"), ("ADA", "E4M3")}
-_HOPPER_AND_LATER = ("H100", "H200", "B200")
-
-
-def _evidence(machine: str, inputs: str) -> dict[str, tuple[Evidence, str]]:
-    """What each constant of a row rests on."""
-    known = _TURING if machine == "T4" else _PUBLISHED
-    found = dict.fromkeys(_CONSTANTS, _RECORDED if (machine, inputs) in _REPRODUCED else known)
-    if inputs == "TF32" and machine in _HOPPER_AND_LATER:
-        found["terms"] = _DISPUTED
-    return found
-
-
-def _tensor_core(
-    machine: str, inputs: str, partials: Format, terms: int, window: int, instruction: str = "mma"
-) -> MatrixUnit:  # fmt: skip
-    """A row of the table: toward zero into binary32, to nearest even into binary16."""
-    return MatrixUnit(
-        name=f"{machine}_{inputs}_{_SHORT[partials]}",
-        instruction=f"{machine} tensor core, {instruction}, {inputs.lower()} to {partials.name}",
-        inputs=(_INPUTS[inputs],),
-        partials=partials,
-        terms=terms,
-        window=window,
-        accumulator=partials,
-        rounding=RNE if partials == BINARY16 else RTZ,
-        evidence=_evidence(machine, inputs),
-    )
-
-
-def _short(unit: MatrixUnit) -> MatrixUnit:
-    """The same with binary32 results of 13 fraction digits."""
-    return replace(unit, accumulator=BINARY32_SHORT) if unit.partials == BINARY32 else unit
-
-
-def _paired(unit: MatrixUnit) -> MatrixUnit:
-    """Two calls chained from zero over the even and the odd pairs of terms, then c added."""
-    return replace(
-        unit, calls=2, accumulator=BINARY32, rounding=RTZ, order="pairs", join=unit.partials,
-        evidence=dict.fromkeys(_CONSTANTS, _GUESSED),
-    )  # fmt: skip
-
-
-def _half_inputs(machine: str, terms: int, window: int, wide: bool = True) -> list[MatrixUnit]:
-    rows = [_tensor_core(machine, "F16", p, terms, window) for p in (BINARY32, BINARY16)]
-    if wide:
-        rows.append(_tensor_core(machine, "BF16", BINARY32, terms, window))
-        rows.append(_tensor_core(machine, "TF32", BINARY32, 4, window))
-    return rows
-
-
-def _eight_bit_inputs(machine: str) -> list[MatrixUnit]:
-    rows = []
-    for inputs in ("E4M3", "E5M2"):
-        for partials in (BINARY32, BINARY16):
-            if machine in ("ADA", "L40S"):
-                row = _short(_tensor_core(machine, inputs, partials, 16, 13))
-            elif machine != "B200" and partials == BINARY32:
-                row = _short(_tensor_core(machine, inputs, partials, 32, 13, "wgmma"))
-            else:
-                row = _paired(_tensor_core(machine, inputs, partials, 16, 25))
-            rows.append(row)
-    return rows
-
-
-register(_half_inputs("V100", 4, 23, wide=False))
-register(_half_inputs("T4", 8, 24, wide=False))
-for _machine in ("A100", "A2", "ADA", "L40S"):
-    register(_half_inputs(_machine, 8, 24))
-for _machine in _HOPPER_AND_LATER:
-    register(_half_inputs(_machine, 16, 25))
-for _machine in ("ADA", "L40S", *_HOPPER_AND_LATER):
-    register(_eight_bit_inputs(_machine))

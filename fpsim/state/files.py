@@ -1,56 +1,213 @@
-"""Files that are there whole or not at all, and arrays read from files of others."""
+"""Files that are there whole or not at all, and arrays read from files of others.
+
+A file of others may be damaged, or made to fill the memory. Every size in it is compared with what
+is there before anything is allocated, and compressed content may grow by a bounded factor.
+
+Source    numpy.lib.format (.npy 1.0 and 2.0, .npz); APPNOTE.TXT of PKWARE (zip).
+"""
 
 from __future__ import annotations
 
+import io
+import math
 import os
+import re
 import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-__all__ = ["read_arrays", "write_whole"]
+try:
+    import fcntl
+except ImportError:  # a system without file locks keeps the drafts of processes that were killed
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["most_unpacked", "read_arrays", "write_whole"]
+
+#: Compressed content may unpack to this many bytes, and to so many times its own size in addition.
+_FREE, _FACTOR = 1 << 28, 64
+
+#: Bytes read at a time.
+_CHUNK = 1 << 22
+
+#: The methods of compression that np.savez and np.savez_compressed use.
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+# Reading --------------------------------------------------------------------------------------
+
+
+def most_unpacked(packed: int) -> int:
+    """Most bytes that `packed` bytes of compressed content may unpack to.
+
+    A file of zeros shrinks a thousandfold, arrays and vectors in use less than tenfold.
+
+    >>> most_unpacked(4_000_000)
+    524435456
+    """
+    return _FREE + _FACTOR * packed
+
+
+def read_arrays(path: Path, most: int | None = None) -> dict[str, NDArray[Any]]:
     """Arrays of an .npz file by name; that of an .npy file has the name "".
 
+    All arrays together have at most `most` bytes; None: what `most_unpacked` allows an .npz file,
+    and any size an .npy file, which is as long as its array.
+
     Raises    OSError where it cannot be read; ValueError, with the reason as one line, where it is
-              damaged, cut short, or holds objects.
+              damaged, cut short, too large, empty, or holds objects.
     """
     with path.open("rb") as stream:
         try:
-            content = np.load(stream, allow_pickle=False)
-            if isinstance(content, np.ndarray):
-                return {"": content}
-            return {name: content[name] for name in content.files}
+            return _read(stream, os.fstat(stream.fileno()).st_size, most)
         except OSError:
             raise
         except Exception as error:
-            # One wrong bit can be an error of zipfile, zlib, numpy or the parser of its headers.
+            # One wrong bit can be an error of zipfile, zlib or the parser of numpy's headers.
             reason = str(error) or type(error).__name__
             raise ValueError(reason.splitlines()[0]) from None
+
+
+def _read(stream: IO[bytes], size: int, most: int | None) -> dict[str, NDArray[Any]]:
+    start = stream.read(len(npy.MAGIC_PREFIX))
+    stream.seek(0)
+    if not start:
+        raise ValueError("the file is empty")
+    if start == npy.MAGIC_PREFIX:
+        return {"": _array(stream, "the array", size, size if most is None else most)}
+    if start[:2] != b"PK":
+        raise ValueError("it is neither an .npy nor an .npz file")
+    return _members(stream, most_unpacked(size) if most is None else most)
+
+
+def _members(stream: IO[bytes], most: int) -> dict[str, NDArray[Any]]:
+    """The arrays of a zip file; together they have at most `most` bytes."""
+    arrays: dict[str, NDArray[Any]] = {}
+    with zipfile.ZipFile(stream) as archive:
+        for member in archive.infolist():
+            name = member.filename.removesuffix(".npy")
+            if name == member.filename:
+                raise ValueError(f"member {name!r} is no .npy array")
+            if name in arrays:
+                raise ValueError(f"two members are named {name!r}")
+            if member.compress_type not in _METHODS:
+                raise ValueError(f"member {name!r} is packed by a method that numpy does not use")
+            with archive.open(member) as content:
+                arrays[name] = _array(content, f"array {name!r}", member.file_size, most)
+            most -= arrays[name].nbytes
+    if not arrays:
+        raise ValueError("it holds no arrays")
+    return arrays
+
+
+def _array(stream: IO[bytes], name: str, size: int, most: int) -> NDArray[Any]:
+    """The array of an .npy stream of `size` bytes, its header checked before it is allocated."""
+    version = npy.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"{name} has version {version} of the .npy format; 1.0 and 2.0 are read")
+    shape, by_columns, dtype = _header(stream, name, version)
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds Python objects; save numbers")
+    length = math.prod(shape) * dtype.itemsize
+    there = size - stream.tell()
+    if min(shape, default=0) < 0 or length != there:
+        raise ValueError(f"{name} has {there} bytes, {length} by its header")
+    if length > most:
+        raise ValueError(
+            f"{name} unpacks to {length} bytes, {most} are allowed; save it without compression"
+        )
+    content = _exactly(stream, name, length)
+    return np.ndarray(shape, dtype, content, order="F" if by_columns else "C")
+
+
+def _header(
+    stream: IO[bytes], name: str, version: tuple[int, int]
+) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    try:
+        return _HEADERS[version](stream)
+    except ValueError:
+        # numpy's own sentence may advise to trust the file and unpickle it.
+        raise ValueError(f"{name} has a damaged header") from None
+
+
+def _exactly(stream: IO[bytes], name: str, length: int) -> NDArray[np.uint8]:
+    content = np.empty(length, np.uint8)
+    for start in range(0, length, _CHUNK):
+        chunk = stream.read(min(_CHUNK, length - start))
+        if len(chunk) != min(_CHUNK, length - start):
+            raise ValueError(f"{name} is cut short")
+        content[start : start + len(chunk)] = np.frombuffer(chunk, np.uint8)
+    if stream.read(1):  # at the end zipfile compares the checksum
+        raise ValueError(f"{name} is longer than its header says")
+    return content
+
+
+# Writing --------------------------------------------------------------------------------------
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that readers, a crash and a full disk leave the old content or the new.
 
-    The content is written beside the file and on the disk before it takes the file's name.
+    The content is written beside the file and on the disk before it takes the file's name. Drafts
+    that killed processes left beside it are removed.
 
     Raises    OSError where it cannot be written; the file is then as before.
     """
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            # mkstemp makes files private; this one is as readable as the user's others.
-            mask = os.umask(0)
-            os.umask(mask)
-            os.fchmod(file.fileno(), 0o666 & ~mask)
-            os.fsync(file.fileno())
+    with _draft(path) as (file, draft):
+        file.write(content)
+        file.flush()
+        # mkstemp makes files private; this one is as readable as the user's others.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.fchmod(file.fileno(), 0o666 & ~mask)
+        os.fsync(file.fileno())
         os.replace(draft, path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
+    _remove_abandoned(path)
+
+
+@contextmanager
+def _draft(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
+    """A locked file beside `path`, which is removed if the block raises."""
+    while True:
+        handle, name = tempfile.mkstemp(".draft", f".{path.name}.", path.parent)
+        draft = Path(name)
+        with os.fdopen(handle, "wb") as file:
+            _lock(file)
+            if not os.fstat(handle).st_nlink:
+                continue  # removed by another process before it was locked
+            try:
+                yield file, draft
+            except BaseException:
+                draft.unlink(missing_ok=True)
+                raise
+            return
+
+
+def _lock(file: io.IOBase | IO[bytes], wait: bool = True) -> bool:
+    """Lock a file until it is closed; False where another process has locked it."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False  # locked, or on a file system without locks
+    return True
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove drafts of `path` whose process has ended: its lock went with it."""
+    draft = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.draft")
+    with suppress(OSError):
+        for entry in os.scandir(path.parent):
+            if draft.fullmatch(entry.name):
+                with open(entry.path, "rb") as file:
+                    if _lock(file, wait=False):
+                        os.unlink(entry.path)

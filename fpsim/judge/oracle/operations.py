@@ -184,11 +184,14 @@ def remainder(x: Datum, y: Datum, fmt: Format, s: Settings, nearest: bool) -> tu
 
 
 def round_to_integral(x: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
+    """The integer that the mode names; one that is subnormal is flushed as every result is."""
     if x.kind == "infinite":
         return infinity(x.sign, fmt), Flags.NONE
     n = Fraction(abs(round_integer(x.value, s, fmt)))
     if n > Fraction(fmt.max):
         return overflow_value(x.sign, fmt, s.overflow), Flags.OVERFLOW | Flags.INEXACT
+    if 0 < n < power(fmt.emin) and s.subnormals != "keep":
+        return encode(x.sign, Fraction(0), fmt), Flags.UNDERFLOW | Flags.INEXACT
     return encode(x.sign, n, fmt), Flags.NONE if n == x.magnitude else Flags.INEXACT
 
 

@@ -1,6 +1,6 @@
 """The definition of rounding as a judge: is this result the neighbour that the mode names?
 
-Nothing here is shared with the core, and nothing is rounded. The exact result stays a question:
+No arithmetic is shared with the core, and nothing is rounded. The exact result stays a question:
 on which side of t does it lie? For + - * and conversions it is a binary64 number v, compared
 with t; for x / y compare |x| with t |y|, for a root compare x with t t. All these products are
 exact, since t has at most one digit more than the format. A returned value r is right if the exact
@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from fpsim.kernels.compiling import compiled
 
 __all__ = ["MODES", "OPERATIONS", "Grid", "judge", "table_of"]
 
@@ -143,9 +146,8 @@ def judge(
     return check
 
 
-_COMPILE = {"nogil": True, "error_model": "numpy"}
 #: Tables stay outside of what is inlined: an array handed on costs an atomic reference count.
-_INLINE = {**_COMPILE, "forceinline": True}
+_INLINE = {"nogil": True, "error_model": "numpy", "forceinline": True}
 
 
 @njit(**_INLINE)
@@ -290,7 +292,7 @@ def _number(
     return right and sign == (g >= SIGN) and raised == due
 
 
-@njit(**_COMPILE, cache=True)
+@partial(compiled, guarded=False)
 def _judge(
     x: Any, y: Any, got: Any, flags: Any, wrong: Any, a: Any, b: Any, g: Any, gaps: Any, law: Any
 ) -> Any:

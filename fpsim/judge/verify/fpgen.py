@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +41,9 @@ LETTERS = {
     "x": Flags.INEXACT, "u": Flags.UNDERFLOW, "o": Flags.OVERFLOW, "z": Flags.DIVBYZERO,
     "i": Flags.INVALID,
 }  # fmt: skip
+
+#: Lines compared at a time.
+_BATCH = 1 << 16
 
 #: A trap on one of these changes the result; one on x does not.
 CHANGING = frozenset("ouzi")
@@ -145,12 +149,20 @@ def verify(name: str, lines: Iterable[str]) -> Report:
     these: 1 vectors, 0 mismatches, 0 skipped, 0 ignored
     """
     report = Report(name, notes={"skipped": 0, "ignored": 0})
+    numbered = enumerate(lines, 1)
+    while batch := list(islice(numbered, _BATCH)):
+        _verify_batch(report, batch)
+    return report
+
+
+def _verify_batch(report: Report, batch: list[tuple[int, str]]) -> None:
     groups: dict[tuple[str, str], list[Vector]] = {}
-    for number, text in enumerate(lines, 1):
+    for number, text in batch:
         try:
             vector = parse(text, number)
         except ValueError as error:
-            raise ValueError(f"{name}, line {number}: {text.strip()[:60]!r}: {error}") from None
+            line = f"{report.label}, line {number}: {text.strip()[:60]!r}"
+            raise ValueError(f"{line}: {error}") from None
         if isinstance(vector, str):
             report.notes[vector] += 1
         else:
@@ -160,7 +172,6 @@ def verify(name: str, lines: Iterable[str]) -> Report:
         report.checked += len(vectors)
         wrong += _check(operation, mode, vectors)
     report.fail(len(wrong), (text for _, text in sorted(wrong)))
-    return report
 
 
 def _check(operation: str, mode: str, vectors: list[Vector]) -> list[tuple[int, str]]:

@@ -9,41 +9,95 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, BinaryIO, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["blocks", "parse"]
+from fpsim.kernels.compiling import compiled
+from fpsim.state.files import most_unpacked
+
+__all__ = ["blocks", "parse", "text_lines"]
 
 #: Bytes read at a time; a line longer than this is no line of vectors.
 BLOCK = 1 << 22
 
 NEWLINE, RETURN, SPACE = 10, 13, 32
 
+#: What reading damaged gzip raises.
+_DAMAGE = (OSError, EOFError, zlib.error)
+
+
+class _Packed:
+    """A stream whose bytes are counted as they are read."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.size = 0
+
+    def read(self, n: int = -1) -> bytes:
+        data: bytes = self.stream.read(n)
+        self.size += len(data)
+        return data
+
+
+def _chunks(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """The content of a stream, plain or gzip, which may not unpack to much more than its size."""
+    buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(cast(Any, stream))
+    if buffered.peek(2)[:2] != b"\x1f\x8b":
+        while chunk := buffered.read(BLOCK):
+            yield chunk
+        return
+    packed, unpacked = _Packed(buffered), 0
+    source = gzip.GzipFile(fileobj=cast(Any, packed))
+    while chunk := source.read(BLOCK):
+        unpacked += len(chunk)
+        if unpacked > most_unpacked(packed.size):
+            raise ValueError(
+                f"{name} unpacks to more than {most_unpacked(packed.size)} bytes from "
+                f"{packed.size}; if it holds vectors, unpack it first: gunzip"
+            )
+        yield chunk
+
+
+def _blocks(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    rest = b""
+    for chunk in _chunks(stream, name):
+        lines, newline, tail = (rest + chunk).rpartition(b"\n")
+        if newline:
+            yield lines + newline
+        rest = tail
+        if len(rest) > BLOCK:
+            break
+    if rest:
+        yield rest + b"\n"
+
 
 def blocks(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """Whole lines of a stream, plain or gzip, some megabytes at a time; each ends in a newline.
 
-    Raises    ValueError where compressed data is damaged or cut short.
+    Raises    ValueError where compressed data is damaged, cut short, or swells without end.
     """
-    buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(cast(Any, stream))
-    packed = buffered.peek(2)[:2] == b"\x1f\x8b"
-    source: Any = gzip.GzipFile(fileobj=buffered) if packed else buffered
-    rest = b""
     try:
-        while chunk := source.read(BLOCK):
-            whole, newline, tail = (rest + chunk).rpartition(b"\n")
-            if newline:
-                yield whole + newline
-            rest = tail
-            if len(rest) > BLOCK:
-                break
-    except (OSError, EOFError, zlib.error) as error:
+        yield from _blocks(stream, name)
+    except _DAMAGE as error:
         raise ValueError(f"{name} cannot be read ({error})") from None
-    if rest:
-        yield rest + b"\n"
+
+
+def text_lines(stream: BinaryIO, name: str) -> Iterator[str]:
+    """Lines of a text in ASCII, plain or gzip, without their ends.
+
+    Raises    ValueError for other bytes, and as `blocks` does.
+
+    >>> list(text_lines(io.BytesIO(gzip.compress(b"one\\ntwo")), "these"))
+    ['one', 'two']
+    """
+    try:
+        for block in _blocks(stream, name):
+            yield from block.decode("ascii").splitlines()
+    except (*_DAMAGE, UnicodeDecodeError) as error:
+        raise ValueError(f"{name} is no text of vectors ({error})") from None
 
 
 def parse(block: bytes, widths: Sequence[int]) -> tuple[NDArray[np.uint64], int]:
@@ -62,7 +116,7 @@ def parse(block: bytes, widths: Sequence[int]) -> tuple[NDArray[np.uint64], int]
     return columns[:, :n], n if bad else -1
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@partial(compiled, guarded=False)
 def _parse(text: Any, widths: Any, columns: Any) -> Any:
     """Lines read, and whether the next one is malformed."""
     i = n = 0

@@ -124,6 +124,31 @@ def test_reals_are_read_exactly() -> None:
     assert real("-0X1P-3") == Fraction(-1, 8)
 
 
+def test_every_digit_of_a_hexadecimal_number_counts() -> None:
+    assert real("0x1.00000000000000001p0") == 1 + Fraction(1, 2**68)
+    assert real(" -0x.8P+1 ") == -1
+    assert real("0x10") == 16
+    assert real("0x0p99999999999999999999") == 0
+
+
+def test_numbers_beyond_every_format_are_decided_at_once() -> None:
+    for text in ("1e999999999", "0x1p999999999", "1e" + "9" * 5000, "0x1p" + "9" * 5000):
+        assert neighbours(text, BINARY16) == (65504.0, math.inf)
+        assert neighbours(f"-{text}", E4M3FN) == (None, -448.0)
+    for text in ("1e-999999999", "0x1p-999999999", "1e-" + "9" * 5000):
+        assert neighbours(text, BINARY16) == (0.0, 2.0**-24)
+        assert probability_up(text, BINARY16, SR(4, "half")) == 0
+        assert probability_up(text, BINARY16, MODES["RAZ"]) == 1
+        assert len(str(real(text))) < 4300, "as long as Python prints integers"
+
+
+@pytest.mark.parametrize("text", ["0x", "0x.p1", "0x1p", "0xg", "1x0", "x" * 9999])
+def test_what_is_no_number_gets_one_short_sentence(text: str) -> None:
+    with pytest.raises(ValueError, match="is no finite number") as error:
+        real(text)
+    assert len(str(error.value)) < 200
+
+
 @pytest.mark.parametrize("text", ["one", "nan", "inf", math.inf, math.nan, "1/0", "0xz"])
 def test_what_is_no_finite_number_is_refused(text: str | float) -> None:
     with pytest.raises(ValueError, match="give a decimal, a hexadecimal float or a fraction"):

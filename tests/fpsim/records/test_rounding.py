@@ -1,4 +1,4 @@
-"""Rounding and Flags as records: names, limits, and the sentences of their errors."""
+"""Rounding modes as records: names, limits, and the sentences of their errors (corners)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pickle
 
 import pytest
 
-from fpsim.records.flags import Flags, FloatingPointTrap
 from fpsim.records.formats import BINARY16, BINARY32
 from fpsim.records.rounding import MODES, RNE, RTZ, SR, SR_EQUAL, Rounding, find_rounding
 
@@ -77,18 +76,3 @@ def test_unknown_roundings_are_refused() -> None:
             find_rounding(made)
     assert find_rounding(Rounding("RTN")) is MODES["RTN"]
     assert isinstance(SR(), Rounding)
-
-
-def test_flags_have_the_values_of_softfloat() -> None:
-    assert [int(f) for f in Flags] == [1, 2, 4, 8, 16]
-    assert (Flags.OVERFLOW | Flags.INEXACT | Flags.INVALID).names == [
-        "INVALID", "OVERFLOW", "INEXACT",
-    ]  # fmt: skip
-    assert Flags.NONE.names == []
-
-
-def test_a_trap_tells_what_happened() -> None:
-    trap = FloatingPointTrap("divide", Flags.DIVBYZERO, (1, 2), [1.0, 0.0], "DIV0 set")
-    assert isinstance(trap, FloatingPointError)
-    assert (trap.operation, trap.flags, trap.index) == ("divide", Flags.DIVBYZERO, (1, 2))
-    assert str(trap) == "divide raised DIVBYZERO at (1, 2): (1.0, 0.0)\nDIV0 set"

@@ -6,6 +6,7 @@ import gzip
 
 import pytest
 
+from fpsim.judge.verify import fpgen
 from fpsim.judge.verify.fpgen import decode, encode, verify
 from ipu.experiments.cli import main
 
@@ -41,6 +42,14 @@ def test_lines_written_by_hand():
     assert report.failures == [
         "  line 18: b32*+ =0 +1.000000P0 -1.000000P0 +1.000000P0 -> # x  got +Zero "
     ]
+
+
+@pytest.mark.parametrize("batch", [1, 5, 18])
+def test_batches_of_lines_add_up(batch, monkeypatch):
+    monkeypatch.setattr(fpgen, "_BATCH", batch)
+    report = verify("sample", iter(FILE.splitlines()))
+    assert str(report) == "sample: 14 vectors, 1 mismatches, 3 skipped, 3 ignored"
+    assert report.failures[0].startswith("  line 18:")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ import pytest
 from fpsim.context import Context
 from fpsim.judge import oracle
 from fpsim.judge.verify import testfloat
-from fpsim.judge.verify.lines import parse
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import find_rounding
@@ -230,15 +229,6 @@ def test_every_stride_is_a_part_of_all_lines(monkeypatch):
     assert [f.split(":")[0] for f in found.failures[:3]] == [
         f"  given, line {n}" for n in (1, 8, 15)
     ]
-
-
-def test_parse_is_int_of_each_field():
-    rng = np.random.default_rng(1)
-    codes = rng.integers(0, 1 << 64, (3, 50), np.uint64)
-    text = "".join(f"{a:016x} {b:016X} {c:016X}\n" for a, b, c in codes.T)
-    columns, bad = parse(text.encode(), (16, 16, 16))
-    assert bad == -1
-    np.testing.assert_array_equal(columns, codes)
 
 
 # The command -------------------------------------------------------------------------------------

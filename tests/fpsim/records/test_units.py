@@ -1,0 +1,119 @@
+"""Records of matrix units: what is refused, and how a unit is known by name (corners)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+import fpsim as fp
+from fpsim.records.evidence import Evidence
+from fpsim.records.units import UNITS, MatrixUnit, find_unit, register, with_partials
+
+PLAIN = MatrixUnit("OURS_F16_F32", "a test", (fp.BINARY16,), fp.BINARY32, terms=4, window=24)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"terms": 2.0}, TypeError, "terms=2.0"),
+        ({"terms": True}, TypeError, "terms=True"),
+        ({"calls": "1"}, TypeError, "calls='1'"),
+        ({"terms": 257}, ValueError, "at most 256"),
+        ({"terms": 0}, ValueError, "at least one each"),
+        ({"calls": 0}, ValueError, "at least one each"),
+        ({"taps": 3}, ValueError, "do not divide the 4 products"),
+        ({"calls": None, "join": fp.BINARY32}, ValueError, "no join"),
+        ({"cut": "round"}, ValueError, "truncate, sticky"),
+        ({"order": "descending"}, ValueError, "ascending, pairs"),
+        ({"window": 0}, ValueError, "1 to 48"),
+        ({"window": 49}, ValueError, "1 to 48"),
+        ({"rounding": fp.RNA}, ValueError, "RNE or RTZ"),
+        ({"partials": fp.BINARY64}, ValueError, "binary32 holds"),
+        ({"inputs": (fp.BINARY16, fp.BINARY64)}, ValueError, "binary32 holds"),
+        ({"accumulator": fp.Format.custom(8, 25)}, ValueError, "binary32 holds"),
+        ({"join": fp.BINARY64}, ValueError, "binary32 holds"),
+    ],
+)
+def test_a_record_that_no_engine_can_run_is_refused(change, error, message):
+    with pytest.raises(error, match=message):
+        replace(PLAIN, **change)
+
+
+def test_the_ends_of_each_range_are_allowed():
+    assert replace(PLAIN, terms=256, window=48).channels == 256
+    assert replace(PLAIN, terms=1, window=1, calls=3).channels == 3
+    whole = replace(PLAIN, calls=None)
+    assert (whole.chain, whole.channels) == (1, 4)
+
+
+def test_what_a_pass_emits_is_the_join_where_there_is_one():
+    assert PLAIN.emitted == fp.BINARY32
+    assert replace(PLAIN, join=fp.BINARY16).emitted == fp.BINARY16
+
+
+def test_a_name_is_found_in_any_case_and_with_the_default_preset():
+    unit = find_unit("A100_F16_F32")
+    assert find_unit("a100_f16_f32") is unit
+    assert find_unit("A100_F16_F32.window") is unit
+    assert find_unit(unit) is unit
+    assert (unit.family, str(unit)) == ("A100_F16", "A100_F16_F32")
+
+
+def test_what_names_no_unit_is_told_what_to_do():
+    with pytest.raises(TypeError, match="use a name, see: fpsim list units"):
+        find_unit(16)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Did you mean 'H100_F16_F32'"):
+        find_unit("H10_F16_F32")
+    with pytest.raises(ValueError, match=r"'Q' is not known\. See: fpsim list units"):
+        find_unit("Q")
+
+
+def test_a_name_is_registered_once():
+    register([UNITS["A100_F16_F32"]])
+    with pytest.raises(ValueError, match="unit A100_F16_F32 is registered already"):
+        register([replace(UNITS["A100_F16_F32"], terms=4)])
+    assert UNITS["A100_F16_F32"].terms == 8
+
+
+def test_the_family_member_with_other_partials_is_found():
+    unit = find_unit("V100_F16_F32")
+    assert with_partials(unit, None) is unit
+    assert with_partials(unit, fp.BINARY32) is unit
+    assert with_partials(unit, fp.BINARY16).name == "V100_F16_F16"
+    with pytest.raises(ValueError, match=r"partials=bfloat16 .* use binary32 or binary16"):
+        with_partials(unit, fp.BFLOAT16)
+
+
+def test_facts_are_the_constants_with_their_evidence():
+    known = replace(PLAIN, evidence={"window": (Evidence.ASSUMED, "a test")})
+    assert str(known.facts["window"]) == "24 (ASSUMED: a test)"
+    assert known.weakest_evidence is Evidence.ASSUMED
+    with pytest.raises(TypeError):
+        known.evidence["terms"] = (Evidence.ASSUMED, "a test")  # type: ignore[index]
+
+
+@pytest.mark.parametrize("module", ["fpsim.records.units", "fpsim.records.formats", "fpsim"])
+def test_tensor_cores_are_known_after_any_import(module):
+    code = (
+        f"import {module}, sys; print('V100_F16_F32' in sys.modules['fpsim.records.units'].UNITS)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], text=True, capture_output=True, check=True
+    )
+    assert answer.stdout == "True\n"
+
+
+def test_a_unit_of_a_package_that_is_not_imported_is_told_so():
+    code = (
+        "from fpsim.records.units import find_unit\n"
+        "try: find_unit('AMP_F16_F32')\n"
+        "except ValueError as error: print(error)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], text=True, capture_output=True, check=True
+    )
+    assert "unit='AMP_F16_F32' is not known." in answer.stdout
+    assert "units of another package are known once that package is imported." in answer.stdout
