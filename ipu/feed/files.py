@@ -1,6 +1,6 @@
-"""The file formats in which MNIST and CIFAR-10 are published, read whole and checked.
+"""The file formats of MNIST and CIFAR-10: files are read at once and checked.
 
-What is wrong with a file is said with its name and the offset in its (unpacked) bytes.
+Errors name the file and the offset in its (unpacked) bytes.
 
 Source    LeCun's MNIST page (IDX: two zero bytes, type code, number of axes, sizes big-endian);
           Krizhevsky's CIFAR page (records of a label and three planes of 32 × 32).
@@ -86,21 +86,21 @@ def read_labels(path: Path) -> Bytes:
 
 
 def read_cifar(path: Path) -> tuple[Bytes, Bytes]:
-    """Images (n, 32, 32, 3) and labels (n) of a file with any whole number of records.
+    """Images (n, 32, 32, 3) and labels (n) of a file with any number of records.
 
-    Raises    ValueError for a part of a record, and for a label above 9.
+    Raises    ValueError for an incomplete record, and for a label above 9.
     """
     data = unpacked(path)
-    whole, rest = divmod(len(data), RECORD)
-    if rest or not whole:
+    count, rest = divmod(len(data), RECORD)
+    if rest or not count:
         raise ValueError(
-            f"{path} is cut short or no CIFAR-10 file: the record at offset {whole * RECORD} has "
+            f"{path} is cut short or no CIFAR-10 file: the record at offset {count * RECORD} has "
             f"{rest} of {RECORD} bytes"
         )
-    records = np.frombuffer(data, np.uint8).reshape(whole, RECORD)
+    records = np.frombuffer(data, np.uint8).reshape(count, RECORD)
     labels = records[:, 0]
     _check_labels(path, labels, 0, RECORD)
-    planes = records[:, 1:].reshape(whole, 3, 32, 32)
+    planes = records[:, 1:].reshape(count, 3, 32, 32)
     return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), labels.copy()
 
 

@@ -1,4 +1,4 @@
-"""The order of a training step, which nothing else knows.
+"""The training step: the only place that knows its order.
 
 cast to the compute format → forward → loss × scale → backward, for each mini-batch → accumulate →
 finite? → unscale → optimiser → the next loss scale.
@@ -18,11 +18,11 @@ from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu.learn import losses
 from ipu.learn.accumulate import Accumulation, Accumulator
+from ipu.learn.checkpoint import Number, Positioned, State, restore, take
 from ipu.learn.loss_scale import LossScale, NoLossScale, Statistic
 from ipu.learn.mode import training
 from ipu.learn.optim import Observer, Optimizer, compute_contributions, compute_gradients
 from ipu.learn.policy import FP32, PolicyLike
-from ipu.learn.state import Number, Positioned, State, restore, take
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import Variable, Variables, policy_getter, variable_scope
 from ipu.machine.control import POWER_ON, FpCtl
@@ -38,7 +38,7 @@ SCOPE = "all_vars"
 
 
 class Trainer:
-    """A model, its variables on a device, and everything a step needs.
+    """A model, its variables on a device, and the rules of a step.
 
     model        maps a batch to logits; creates its variables with `get_variable`.
     policy       formats of parameters, computation and sums; one for all layers or one for each.
@@ -46,7 +46,7 @@ class Trainer:
     accumulation of the gradients of several mini-batches: a batch is then cut into that many.
                  Where it leaves the format open, the policy's accumulator is taken.
     seed         of the initial values and of the device's random bits.
-    observe      is told of every update of a variable.
+    observe      called with every update of a variable.
     machine      further arguments of the `Device`: target, preset, f32_denormals, count …
 
     >>> from ipu.learn.nn import dense
@@ -93,7 +93,7 @@ class Trainer:
         reuse = len(self.variables) > 0
         inputs = Tensor(self._input(x), self.device, "input")
         with (
-            _whole(self.variables),
+            _all_or_none(self.variables),
             self.variables,
             variable_scope(SCOPE, use_resource=True, custom_getter=policy_getter, reuse=reuse),
         ):
@@ -106,7 +106,7 @@ class Trainer:
         fmt = self.policy.default.activations
         inputs = self.device.cast(x, fmt) if isinstance(x, Array) else self.device.from_host(x, fmt)
         if inputs.size == 0:
-            raise ValueError(f"a batch of shape {inputs.shape} holds nothing; give some samples")
+            raise ValueError(f"a batch of shape {inputs.shape} holds no samples; pass one or more")
         return inputs
 
     def loss(self, x: ArrayLike | Array, labels: Labels) -> Tensor:
@@ -125,7 +125,7 @@ class Trainer:
         return pairs
 
     def _scaled(self, compute: Callable[..., T], loss: Tensor, statistic: Statistic) -> T:
-        """What `compute` makes of loss × scale, with the statistic watching."""
+        """compute(loss × scale), with the statistic watching."""
         with self.device.naming("loss"):
             scaled = self.loss_scale.scale(loss)
         return compute(scaled, self.variables.trainable, statistic.watch)
@@ -141,7 +141,7 @@ class Trainer:
             loss, pairs = self._gradients(x, labels, statistic)
         following, applied = scale.successor(pairs, statistic), scale.applies(pairs)
         slots = self.slots
-        with _whole(self.variables):
+        with _all_or_none(self.variables):
             if applied:
                 slots = scale.optimizer(self.optimizer).apply_gradients(
                     scale.unscale(self.device, pairs), slots, observe=self.observe
@@ -156,24 +156,24 @@ class Trainer:
     def _gradients(
         self, x: ArrayLike | Array, labels: Labels, statistic: Statistic
     ) -> tuple[float, list[tuple[Array, Variable]]]:
-        """Loss and scaled gradients of a batch, whole or in mini-batches."""
+        """Loss and scaled gradients of a batch, at once or in mini-batches."""
         if self.accumulation is None:
             loss = self.loss(x, labels)
             return float(loss.array), self.scaled_gradients(loss, statistic)
         accumulator: Accumulator | None = None
         losses_seen = []
-        for part, marks in _cut(x, labels, self.accumulation.count):
-            loss = self.loss(part, marks)
-            found = self._scaled(compute_contributions, loss, statistic)
-            statistic.collect([(g, v) for parts, v in found for g in parts])
+        for inputs, targets in _cut(x, labels, self.accumulation.count):
+            loss = self.loss(inputs, targets)
+            pairs = self._scaled(compute_contributions, loss, statistic)
+            statistic.collect([(g, v) for summands, v in pairs for g in summands])
             start = accumulator or self.accumulation.start(self.variables.trainable)
-            accumulator = start.add(found)
+            accumulator = start.add(pairs)
             losses_seen.append(float(loss.array))
         assert accumulator is not None
         return float(np.mean(losses_seen)), accumulator.pairs
 
     def _saturates(self) -> bool:
-        """Whether overflow in some format of the policy gives the largest finite value."""
+        """Whether overflow in a format of the policy gives the largest finite value."""
         formats = {policy.activations for policy in self.policy.all}
         return any(self.device.context(f).settings.overflow == "saturate" for f in formats)
 
@@ -188,13 +188,13 @@ class Trainer:
         return take(self, source, progress)
 
     def restore(self, state: State, source: Positioned | None = None) -> None:
-        """Go on from a state; see `ipu.learn.state.restore`."""
+        """Go on from a state; see `ipu.learn.checkpoint.restore`."""
         restore(self, state, source)
 
 
 @contextmanager
-def _whole(variables: Variables) -> Iterator[None]:
-    """What happens inside happens to all variables, or after an error to none."""
+def _all_or_none(variables: Variables) -> Iterator[None]:
+    """Changes inside hold for all variables, or after an error for none."""
     before = {name: variable.array for name, variable in variables.items()}
     try:
         yield
@@ -213,8 +213,8 @@ def _by_policy(accumulation: Accumulation, policy: PolicyLike) -> Accumulation:
         return accumulation
 
     def fmt(variable: Variable) -> Format:
-        said = policy.of(variable.layer.removeprefix(f"{SCOPE}/"))
-        return variable.dtype if said.accumulator == said.param else said.accumulator
+        own = policy.of(variable.layer.removeprefix(f"{SCOPE}/"))
+        return variable.dtype if own.accumulator == own.param else own.accumulator
 
     return replace(accumulation, dtype=fmt)
 

@@ -1,7 +1,7 @@
 """Targets: the machines that a device can be, each number with its evidence.
 
 Sources disagree on the clock of Mk2: 1.33 GHz is quoted, 1.325 GHz reproduces the published
-249.7 TFLOPS and is followed. Costs made from these numbers are a declared model, never promised
+249.7 TFLOPS and is followed. Costs computed from these numbers are a declared model, never promised
 time. `HYPOTHETICAL` is no IPU: it is Mk2 with an AMP for bfloat16, so that BF16 can be compared.
 """
 
@@ -49,7 +49,7 @@ class Target:
         return tuple(dict.fromkeys(i.unit.name for i in self.instructions))
 
     def peak(self, inputs: Format | str, partials: Format | None = None) -> float:
-        """Floating-point operations per second for inputs of that format, partials as given.
+        """Floating-point operations per second for inputs of that format, with those partials.
 
         >>> MK2.peak("binary16") / MK2.peak("binary16", BINARY32)
         2.0

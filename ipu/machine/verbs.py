@@ -29,7 +29,7 @@ MAXIMUM = {"number": "fmax", "propagate": "maximum"}
 
 
 class Verbs(ABC):
-    """Operations on arrays; the abstract method says which context computes in a format."""
+    """Operations on arrays; the abstract method returns the context that computes in a format."""
 
     max_nan: str
 
@@ -192,7 +192,7 @@ def _is_far_from_tiny(fmt: Format) -> bool:
 
 
 def _is_plain(context: Context, x: Array) -> bool:
-    """Whether nothing is counted and there is no NaN, whose reading raises a flag."""
+    """Whether the context counts nothing and x has no NaN, whose reading raises a flag."""
     return context.counts is None and x.size > 0 and not np.isnan(x.values.max())
 
 

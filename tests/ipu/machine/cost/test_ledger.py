@@ -8,7 +8,7 @@ import pytest
 from fpsim import BINARY16, BINARY32, F143, FloatingPointTrap
 from fpsim.records.evidence import Evidence
 from ipu.machine import MK1, MK2_FP8, Device, FpCtl
-from ipu.machine.cost.cost import Planner
+from ipu.machine.cost.planner import Planner
 
 
 def ones(device, rows, columns, fmt=BINARY16):
