@@ -26,7 +26,9 @@ from ipu.learn.policy import FP32, PolicyLike
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import Variable, Variables, policy_getter, variable_scope
 from ipu.machine.control import POWER_ON, FpCtl
+from ipu.machine.cost.planner import Planner
 from ipu.machine.device import Device
+from ipu.machine.target import MK2, Target
 
 __all__ = ["Trainer"]
 
@@ -47,7 +49,8 @@ class Trainer:
                  Where it leaves the format open, the policy's accumulator is taken.
     seed         of the initial values and of the device's random bits.
     observe      called with every update of a variable.
-    machine      further arguments of the `Device`: target, preset, f32_denormals, count …
+    target, preset, f32_denormals, max_nan, conv_partials, planner, count,
+    disable_sr_for_amp_vertices    as in `Device`; its partials are those of the policy.
 
     >>> from ipu.learn.nn import dense
     >>> from ipu.learn.optim import SGD
@@ -68,7 +71,14 @@ class Trainer:
         accumulation: Accumulation | None = None,
         seed: int = 0,
         observe: Observer | None = None,
-        **machine: Any,
+        target: Target | str = MK2,
+        preset: str = "window",
+        f32_denormals: str = "flush",
+        max_nan: str = "number",
+        conv_partials: Format | str | None = None,
+        planner: Planner | None = None,
+        count: bool = False,
+        disable_sr_for_amp_vertices: bool = False,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
@@ -79,7 +89,11 @@ class Trainer:
         self.applied = True
         self.observe = observe
         partials = policy.default.partials
-        self.device = Device(control=control, seed=seed, partials=partials, **machine)
+        self.device = Device(
+            target, control, seed=seed, f32_denormals=f32_denormals, max_nan=max_nan,
+            partials=partials, conv_partials=conv_partials, preset=preset, planner=planner,
+            count=count, disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
+        )  # fmt: skip
         self.loss_scale.check(optimizer, saturates=self._saturates())
         self.variables = Variables(self.device, seed, policy, SCOPE)
         self.slots: dict[str, tuple[Array, ...]] = {}

@@ -179,3 +179,8 @@ def test_a_state_goes_on_with_the_same_bits(optimizer, loss_scale):
         second.step(X, LABELS)
     assert codes(whole) == codes(second)
     assert whole.loss_scale == second.loss_scale
+
+
+def test_an_unknown_argument_is_refused_in_the_name_of_the_trainer():
+    with pytest.raises(TypeError, match="Trainer.*'prest'"):
+        trainer(prest="exact")

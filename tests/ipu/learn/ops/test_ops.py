@@ -181,3 +181,12 @@ def test_wrong_shapes_are_refused(call, sentence):
     (x,) = leaves(device, [[1.0, 2.0]])
     with pytest.raises((TypeError, ValueError), match=sentence):
         call(x)
+
+
+def test_an_unknown_option_is_refused_in_the_name_of_the_primitive():
+    device = machine()
+    x, w = leaves(device, [np.ones((1, 2, 2, 1)), np.ones((1, 1, 1, 1))])
+    with pytest.raises(TypeError, match=r"conv2d has no option strid=2; use groups, padding, part"):
+        ops.conv2d(x, w, strid=2)
+    with pytest.raises(TypeError, match=r"relu has no option ties='all'; use none"):
+        ops.relu(x, ties="all")
