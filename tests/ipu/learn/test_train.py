@@ -182,5 +182,5 @@ def test_a_state_goes_on_with_the_same_bits(optimizer, loss_scale):
 
 
 def test_an_unknown_argument_is_refused_in_the_name_of_the_trainer():
-    with pytest.raises(TypeError, match="Trainer.*'prest'"):
+    with pytest.raises(TypeError, match=r"Trainer.*'prest'"):
         trainer(prest="exact")
