@@ -9,14 +9,13 @@ Source    poplibs, convolution options (partials narrower than the output are ig
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Protocol
 
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, F143, Format
+from ipu.learn.patterns import check_patterns, matches
 
 __all__ = ["FP8", "FP16", "FP32", "MIXED", "LayerPolicies", "Policy", "PolicyLike"]
 
@@ -213,7 +212,7 @@ class LayerPolicies:
 
     def of(self, layer: str) -> Policy:
         """The policy of the layer of that name."""
-        matching = (policy for pattern, policy in self.layers if fnmatchcase(layer, pattern))
+        matching = (policy for pattern, policy in self.layers if matches(layer, pattern))
         return next(matching, self.default)
 
     def check(self, layers: Collection[str]) -> None:
@@ -224,12 +223,7 @@ class LayerPolicies:
         ...
         ValueError: layers='ouput' matches no layer; did you mean 'output'? There are hidden, output
         """
-        for pattern, _ in self.layers:
-            if not any(fnmatchcase(layer, pattern) for layer in layers):
-                close = difflib.get_close_matches(pattern, layers, 1)
-                hint = f"did you mean {close[0]!r}? There are" if close else "use one of"
-                known = ", ".join(sorted(layers))
-                raise ValueError(f"layers={pattern!r} matches no layer; {hint} {known}")
+        check_patterns("layers", (pattern for pattern, _ in self.layers), layers)
 
     def __str__(self) -> str:
         return ";".join([str(self.default), *(f"{name}:{p}" for name, p in self.layers)])

@@ -6,6 +6,7 @@ finite? → unscale → optimiser → the next loss scale.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +22,7 @@ from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.checkpoint import Number, Positioned, State, restore, take
 from ipu.learn.loss_scale import LossScale, NoLossScale, Statistic
 from ipu.learn.mode import training
-from ipu.learn.optim import Observer, Optimizer, compute_contributions, compute_gradients
+from ipu.learn.optim import Observer, Optimizer, Pairs, compute_contributions, compute_gradients
 from ipu.learn.policy import FP32, PolicyLike
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import Variable, Variables, policy_getter, variable_scope
@@ -94,7 +95,11 @@ class Trainer:
             partials=partials, conv_partials=conv_partials, preset=preset, planner=planner,
             count=count, disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
         )  # fmt: skip
-        self.loss_scale.check(optimizer, saturates=self._saturates())
+        self.loss_scale.check(
+            optimizer, saturates=self._saturates(), formats=self._update_formats()
+        )
+        #: Whether it was reported that the loss scale cannot grow.
+        self._limit_reported = False
         self.variables = Variables(self.device, seed, policy, SCOPE)
         self.slots: dict[str, tuple[Array, ...]] = {}
 
@@ -147,23 +152,26 @@ class Trainer:
     def step(self, x: ArrayLike | Array, labels: Labels) -> float:
         """One step of training; the loss of the batch before it.
 
+        A step that a dynamic loss scale skips changes only the scale, slots that are kept scaled,
+        status, counts and the number of the next stochastic operation.
+
         Raises    FloatingPointTrap where the control register arms one. After any error variables,
                   slots and loss scale are those of before.
         """
-        scale, statistic = self.loss_scale, self.loss_scale.statistic()
+        scale, statistic = self.loss_scale, self.loss_scale.statistic(SCOPE)
         with training() as updates:
             loss, pairs = self._gradients(x, labels, statistic)
-        following, applied = scale.successor(pairs, statistic), scale.applies(pairs)
+        following, applied = self._following(pairs, statistic), scale.applies(pairs)
         slots = self.slots
         with _all_or_none(self.variables):
             if applied:
                 slots = scale.optimizer(self.optimizer).apply_gradients(
                     scale.unscale(self.device, pairs), slots, observe=self.observe
                 )
+                updates.apply()
             if scale.scales_slots and following.value != scale.value:
                 ratio = following.value / scale.value
                 slots = self.optimizer.rescaled(self.device, slots, ratio)
-            updates.apply()
         self.slots, self.loss_scale, self.applied = slots, following, applied
         return loss
 
@@ -185,6 +193,22 @@ class Trainer:
             losses_seen.append(float(loss.array))
         assert accumulator is not None
         return float(np.mean(losses_seen)), accumulator.pairs
+
+    def _following(self, pairs: Pairs, statistic: Statistic) -> LossScale:
+        """The next loss scale; it does not grow where the optimiser would lose a constant."""
+        scale = self.loss_scale
+        following, reason = scale.successor(pairs, statistic).limited(
+            scale, self.optimizer, self._update_formats()
+        )
+        if reason and not self._limit_reported:
+            self._limit_reported = True
+            warnings.warn(f"{reason}; this is warned of once", RuntimeWarning, stacklevel=3)
+        return following
+
+    def _update_formats(self) -> set[Format]:
+        """Formats in which the optimiser's rules compute."""
+        own = self.optimizer.format
+        return {own} if own else {policy.param for policy in self.policy.all}
 
     def _saturates(self) -> bool:
         """Whether overflow in a format of the policy gives the largest finite value."""

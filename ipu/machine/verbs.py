@@ -17,6 +17,7 @@ from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.elementwise import elementary
 from fpsim.elementwise.apply import Carrier, as_read
+from fpsim.elementwise.unscale import divide_by
 from fpsim.operations import Operand
 from fpsim.products import sums
 from fpsim.records.formats import BINARY32, Format
@@ -75,6 +76,17 @@ class Verbs(ABC):
     def divide(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
         """x / y, rounded once; in binary16 finite / 0 is NaN with DIV0."""
         return self._of(x, y).divide(x, y, out)
+
+    def unscale(self, x: Array, scale: float) -> Array:
+        """x / fl(scale), rounded once; the scale is a binary32 number, in any format of x.
+
+        >>> from fpsim import BINARY16
+        >>> from ipu.machine import Device
+        >>> device = Device()
+        >>> float(device.unscale(device.from_host(2.0, BINARY16), 2.0**17)) == 2.0**-16
+        True
+        """
+        return divide_by(self._of(x), x, scale)
 
     def negative(self, x: Array) -> Array:
         """-x: the sign bit flipped, no flags."""

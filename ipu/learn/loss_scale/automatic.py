@@ -32,13 +32,14 @@ class AutomaticLossScale(Scaling):
     threshold   share of large gradients above which the scale is halved.
     period      optimiser steps from one look (and change) to the next.
     tracked     "all" gradients that operations compute, "products" for those of matrix products
-                and convolutions, or patterns of layer names.
+                and convolutions, or patterns of layer names, as policies have them.
     step        optimiser steps so far.
 
     A step's statistic, summed over its mini-batches, changes the scale of the step after it. A
     scale that would leave binary32 upwards stays (ASSUMED: PopART's rule shows no limit).
 
-    Raises    ValueError at a step in which no binary16 gradient was seen; RuntimeError where the
+    Raises    ValueError at a step in which no binary16 gradient was seen, or a pattern matched no
+              layer; RuntimeError where the
               scale cannot fall any further.
     """
 
@@ -69,16 +70,18 @@ class AutomaticLossScale(Scaling):
     def _is_due(self) -> bool:
         return self.step % self.period == 0
 
-    def statistic(self) -> Statistic:
+    def statistic(self, scope: str = "") -> Statistic:
         if not self._is_due:
             return Statistic()
-        return BackwardHistogram(BINARY16.max * self.bin_edge, self.tracked)
+        return BackwardHistogram(BINARY16.max * self.bin_edge, self.tracked, scope)
 
     def successor(self, pairs: Pairs, statistic: Statistic) -> AutomaticLossScale:
         later = replace(self, step=self.step + 1)
         if not self._is_due:
             return later
         assert isinstance(statistic, Histogram)
+        if isinstance(statistic, BackwardHistogram):
+            statistic.check()
         if not statistic.upper + statistic.lower:
             raise ValueError(
                 f"tracked={self.tracked!r} saw no binary16 gradients; train in binary16, or "

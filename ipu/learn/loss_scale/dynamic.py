@@ -6,11 +6,13 @@ Source    PyTorch, torch.amp.GradScaler.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
+from fpsim.records.formats import Format
 from ipu.learn.loss_scale.scaling import GRADIENTS, Scaling, Statistic
 from ipu.learn.optim.base import Optimizer, Pairs
 
@@ -52,8 +54,10 @@ class DynamicLossScale(Scaling):
         if self.interval < 1:
             raise ValueError(f"interval={self.interval} is out of range; use 1 or more steps")
 
-    def check(self, optimizer: Optimizer, *, saturates: bool) -> None:
-        super().check(optimizer, saturates=saturates)
+    def check(
+        self, optimizer: Optimizer, *, saturates: bool, formats: Collection[Format] = ()
+    ) -> None:
+        super().check(optimizer, saturates=saturates, formats=formats)
         if saturates:
             raise ValueError(
                 "dynamic loss scaling looks for infinite and NaN gradients, and with nanoo=False "

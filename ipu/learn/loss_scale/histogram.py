@@ -8,7 +8,6 @@ Source    PopART, automaticlossscaling.cpp; Graphcore's Keras, optimizers/als_op
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from fpsim.array import Array
 from fpsim.records.formats import BINARY16
 from ipu.learn.loss_scale.scaling import Statistic
 from ipu.learn.optim.base import Pairs
+from ipu.learn.patterns import check_patterns, matches
 from ipu.learn.tensor import Node
 
 __all__ = ["ALL_GRADIENTS", "PRODUCTS", "BackwardHistogram", "Histogram", "VariableHistogram"]
@@ -42,9 +42,11 @@ class Histogram(Statistic):
 class BackwardHistogram(Histogram):
     """Of the gradients that operations compute; reshapes are views and are passed over."""
 
-    def __init__(self, edge: float, tracked: str | Sequence[str]) -> None:
+    def __init__(self, edge: float, tracked: str | Sequence[str], scope: str = "") -> None:
         super().__init__(edge)
         self.tracked = tracked
+        self.scope = scope
+        self.layers: set[str] = set()
 
     def watch(self, node: Node, gradient: Array) -> None:
         if node.primitive.unit != "none" and self._is_tracked(node):
@@ -53,7 +55,14 @@ class BackwardHistogram(Histogram):
     def _is_tracked(self, node: Node) -> bool:
         if isinstance(self.tracked, str):
             return self.tracked == ALL_GRADIENTS or node.cost.macs > 0
-        return any(fnmatchcase(node.layer, pattern) for pattern in self.tracked)
+        layer = node.layer.removeprefix(f"{self.scope}/")
+        self.layers.add(layer)
+        return any(matches(layer, pattern) for pattern in self.tracked)
+
+    def check(self) -> None:
+        """Refuse a pattern that matches no layer of the backward pass."""
+        if not isinstance(self.tracked, str):
+            check_patterns("tracked", self.tracked, self.layers - {self.scope})
 
 
 class VariableHistogram(Histogram):

@@ -79,7 +79,7 @@ class KerasLossScale(Scaling):
     def _is_due(self) -> bool:
         return self.frequency == 1 or (self.count > 0 and self.count % self.frequency == 0)
 
-    def statistic(self) -> Statistic:
+    def statistic(self, scope: str = "") -> Statistic:
         return VariableHistogram(self.edge) if self.accumulate or self._is_due else Statistic()
 
     def successor(self, pairs: Pairs, statistic: Statistic) -> KerasLossScale:

@@ -11,13 +11,14 @@ Source    Micikevicius et al. 2018; Graphcore's TensorFlow 1 tutorial on half pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32
+from fpsim.records.formats import BINARY32, Format
 from ipu.learn import ops
-from ipu.learn.optim.base import Optimizer, Pairs
+from ipu.learn.optim.base import Fate, Optimizer, Pairs, fate_of
 from ipu.learn.tensor import Node, Tensor
 from ipu.machine.device import Device
 
@@ -58,8 +59,19 @@ class LossScale:
         """The factor in use now."""
         return 1.0
 
-    def check(self, optimizer: Optimizer, *, saturates: bool) -> None:
-        """Refuse an optimiser, or a machine whose overflows saturate, that it cannot work with."""
+    def check(
+        self, optimizer: Optimizer, *, saturates: bool, formats: Collection[Format] = ()
+    ) -> None:
+        """Refuse an optimiser, or a machine whose overflows saturate, that it cannot work with.
+
+        formats   of the optimiser's rules.
+        """
+
+    def limited(
+        self, before: LossScale, optimizer: Optimizer, formats: Collection[Format]
+    ) -> tuple[LossScale, str]:
+        """This scale and ""; if its growth loses a constant, the value of before, and why."""
+        return self, ""
 
     def scale(self, loss: Tensor) -> Tensor:
         """The loss, multiplied; binary32."""
@@ -78,8 +90,8 @@ class LossScale:
         """Whether the optimiser's slots are those of scaled gradients."""
         return False
 
-    def statistic(self) -> Statistic:
-        """An observer for the next step."""
+    def statistic(self, scope: str = "") -> Statistic:
+        """An observer for the next step; names of layers are those inside the scope."""
         return Statistic()
 
     def applies(self, pairs: Pairs) -> bool:
@@ -104,9 +116,11 @@ class Scaling(LossScale):
     """A factor in use and a route back: the common fields of loss scales.
 
     factor    finite and positive; a power of two scales without rounding.
-    route     "gradients": each gradient is divided, in its own format, so a binary16 gradient may
-              underflow again; "learning_rate": the learning rate is divided, for optimisers whose
-              update is linear in the gradient; "epsilon": epsilon is scaled, for RMSProp and Adam.
+    route     "gradients": each gradient is divided by the factor, a binary32 number, and rounded
+              once into its own format, so a binary16 gradient may underflow again;
+              "learning_rate": the learning rate is divided, for optimisers whose update is linear
+              in the gradient; "epsilon": epsilon is scaled, for RMSProp and Adam. In these two a
+              scale is refused whose constant is zero or infinite in the format of the update.
     """
 
     factor: float
@@ -127,7 +141,9 @@ class Scaling(LossScale):
     def value(self) -> float:
         return float(self.factor)
 
-    def check(self, optimizer: Optimizer, *, saturates: bool) -> None:
+    def check(
+        self, optimizer: Optimizer, *, saturates: bool, formats: Collection[Format] = ()
+    ) -> None:
         wanted = {LEARNING_RATE: True, EPSILON: False}.get(self.route, optimizer.linear)
         if optimizer.linear != wanted:
             other = EPSILON if wanted else LEARNING_RATE
@@ -135,6 +151,33 @@ class Scaling(LossScale):
                 f"route={self.route!r} does not undo a loss scale for {optimizer}; "
                 f"use route={other!r} or {GRADIENTS!r}"
             )
+        lost = self._lost(optimizer, formats)
+        if lost:
+            raise ValueError(
+                f"route={self.route!r} with a loss scale of {self.value:g} makes {lost}; "
+                f"use a smaller scale, route={GRADIENTS!r}, or parameters in binary32"
+            )
+
+    def _lost(self, optimizer: Optimizer, formats: Collection[Format]) -> str:
+        """The first constant that this scale makes zero or infinite; "" if there is none."""
+        if not self.scales_slots:
+            return ""
+        scaled = self.optimizer(optimizer)
+        for fmt in sorted(formats, key=lambda f: f.name):
+            for name, value in scaled.constants(scaled.rate).items():
+                fate = fate_of(value, fmt)
+                if fate in (Fate.ZERO, Fate.INFINITE):
+                    return f"the {name} {value:g}, which {fate.value} in {fmt.name}"
+        return ""
+
+    def limited(
+        self, before: LossScale, optimizer: Optimizer, formats: Collection[Format]
+    ) -> tuple[LossScale, str]:
+        lost = self._lost(optimizer, formats) if self.value > before.value else ""
+        if not lost:
+            return self, ""
+        reason = f"loss scale stays at {before.value:g}: {self.value:g} would make {lost}"
+        return replace(self, factor=before.value), reason
 
     def scale(self, loss: Tensor) -> Tensor:
         return ops.scale(loss, factor=self.value)
@@ -145,7 +188,7 @@ class Scaling(LossScale):
         unscaled = []
         for gradient, variable in pairs:
             with device.naming(f"{variable.layer}/unscale"):
-                unscaled.append((device.divide(gradient, self.value), variable))
+                unscaled.append((device.unscale(gradient, self.value), variable))
         return unscaled
 
     def optimizer(self, optimizer: Optimizer) -> Optimizer:
@@ -163,8 +206,9 @@ class Scaling(LossScale):
         moved = self.value * by
         if moved < _LEAST:
             raise RuntimeError(
-                f"loss scale {self.value:g} cannot fall any further and gradients are still too "
-                "large; the model itself overflows: look at its counters by layer"
+                f"loss scale {self.value:g} cannot fall any further, and gradients are still "
+                "infinite, NaN or too large, so the loss scale is not the cause: look at the "
+                "counters by layer (count=True)"
             )
         return moved if moved <= _MOST else self.value
 

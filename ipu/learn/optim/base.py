@@ -14,6 +14,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
+from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from fpsim.array import Array
@@ -23,8 +24,8 @@ from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 
 __all__ = [
-    "Observer", "Optimizer", "Pairs", "Slots", "Step", "Update", "check_positive", "check_rate",
-    "check_share", "compute_contributions", "compute_gradients",
+    "Fate", "Observer", "Optimizer", "Pairs", "Slots", "Step", "Update", "check_positive",
+    "check_rate", "check_share", "compute_contributions", "compute_gradients", "fate_of",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -188,12 +189,12 @@ class Optimizer(ABC):
         """A subnormal constant has lost digits; zero and infinity have lost their meaning."""
         for fmt in sorted(formats, key=lambda f: f.name):
             for name, value in self.constants(rate).items():
-                lost = _lost(value, fmt)
-                if lost:
+                fate = fate_of(value, fmt)
+                if fate:
                     advice = "scale the loss less" if value > 1 else _ADVICE[name]
                     warnings.warn(
-                        f"{name} {value:g} {lost} in {fmt.name}; {advice}, or keep the parameters "
-                        "in binary32",
+                        f"{name} {value:g} {fate.value} in {fmt.name}; {advice}, or keep the "
+                        "parameters in binary32",
                         RuntimeWarning,
                         stacklevel=3,
                     )
@@ -221,13 +222,26 @@ _ADVICE = {
 }
 
 
-def _lost(value: float, fmt: Format) -> str:
-    """How the format changes a constant by more than a rounding; "" where it does not."""
+class Fate(Enum):
+    """What a format makes of a constant that it does not hold as a normal number."""
+
+    ZERO = "rounds to 0"
+    SUBNORMAL = "is subnormal"
+    INFINITE = "overflows"
+
+
+def fate_of(value: float, fmt: Format) -> Fate | None:
+    """The fate of a constant in the format; None where it is zero or a normal number.
+
+    >>> from fpsim import BINARY16
+    >>> fate_of(1e-8, BINARY16), fate_of(0.1, BINARY16)
+    (<Fate.ZERO: 'rounds to 0'>, None)
+    """
     if value > fmt.max:
-        return "overflows"
+        return Fate.INFINITE
     if not 0 < value < fmt.smallest_normal:
-        return ""
-    return "rounds to 0" if value <= fmt.smallest_subnormal / 2 else "is subnormal"
+        return None
+    return Fate.ZERO if value <= fmt.smallest_subnormal / 2 else Fate.SUBNORMAL
 
 
 def check_rate(rate: float) -> None:

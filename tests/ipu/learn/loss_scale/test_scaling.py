@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32
+from ipu.learn import ops
 from ipu.learn.loss_scale import (
     EPSILON,
     LEARNING_RATE,
@@ -15,10 +16,13 @@ from ipu.learn.loss_scale import (
     NoLossScale,
     StaticLossScale,
 )
+from ipu.learn.nn import dense
 from ipu.learn.optim import SGD, Adam, AdamW, RMSProp
-from ipu.learn.policy import MIXED
+from ipu.learn.policy import FP16, MIXED
+from ipu.learn.train import Trainer
 from ipu.learn.variables import Variable
-from ipu.machine import Device
+from ipu.learn.variables.initialisers import zeros
+from ipu.machine import Device, FpCtl
 from tests.ipu.learn.small import LABELS, X, codes, trained, trainer
 
 
@@ -137,3 +141,72 @@ def test_momentum_of_scaled_gradients_is_the_keras_specialisation_s():
         expected = expected - single(0.03) / single(sigma) * m
         before = sigma
         assert (w.array.values == expected).all()
+
+
+def sure(x):
+    """A model whose logits leave gradients near 2**-11: normal halves, also times 2**24."""
+    logits = ops.scale(x, factor=7.625)
+    return ops.add(logits, ops.scale(dense(x, 3, "only", initializer=zeros), factor=1.0))
+
+
+POWERS = [2.0**n for n in (0, 1, 8, 15, 16, 17, 20, 24)]
+
+
+@pytest.mark.parametrize("scale", [*POWERS, 3.0, 1000.0, 65504.0, 65505.0, 1e5, 1e7])
+def test_static_scales_train_alike_where_nothing_leaves_the_range(scale):
+    def run(loss_scale):
+        made = Trainer(sure, SGD(0.5), policy=FP16, loss_scale=loss_scale, count=True)
+        for _ in range(3):
+            made.step(np.eye(3), np.arange(3))
+        names = ("overflow", "underflow")
+        rows = made.device.counts.items()
+        return made, sum(row[n] for (t, _), row in rows for n in names if "only" in t)
+
+    (plain, _), (made, lost) = run(None), run(StaticLossScale(scale))
+    assert lost == 0
+    for name, variable in made.variables.items():
+        a, b = variable.array.values, plain.variables[name].array.values
+        tolerance = 0 if scale in POWERS else 2.0**-20
+        assert np.abs(a - b).max() <= tolerance, name
+
+
+def test_unscaling_is_one_stochastic_operation_for_each_gradient():
+    device = Device(control=FpCtl(esr=True))
+    w = Variable(device.zeros((2,), BINARY16), device, "layer/w")
+    pairs = [(device.from_host([3.0, 5.0], BINARY16), w)] * 2
+    for scale in (StaticLossScale(2.0**20), StaticLossScale(1.0)):
+        number = device.clock.operation
+        scale.unscale(device, pairs)
+        assert device.clock.operation == number + 2
+
+
+def test_a_scale_below_one_may_overflow():
+    device = Device()
+    w = Variable(device.zeros((1,), BINARY16), device, "layer/w")
+    StaticLossScale(2.0**-10).unscale(device, [(device.from_host([1000.0], BINARY16), w)])
+    assert device.status.oflo
+
+
+@pytest.mark.parametrize(
+    ("scale", "optimizer", "policy", "sentence"),
+    [(StaticLossScale(2.0**20, LEARNING_RATE), SGD(0.01), FP16,
+      r"route='learning_rate' with a loss scale of 1.04858e\+06 makes the learning rate "
+      "9.53674e-09, which rounds to 0 in binary16"),
+     (StaticLossScale(2.0**28, EPSILON), Adam(0.01, epsilon=1e-3), FP16,
+      r"route='epsilon' .* makes the epsilon 268435, which overflows in binary16"),
+     (StaticLossScale(2.0**20, EPSILON), RMSProp(0.01, epsilon=1e-3), FP16,
+      r"makes the epsilon 1.09951e\+09, which overflows in binary16"),
+     (StaticLossScale(2.0**9, EPSILON), RMSProp(0.01, initial=1.0), FP16,
+      r"makes the initial 262144, which overflows in binary16")],
+)  # fmt: skip
+def test_a_static_scale_that_loses_a_constant_is_refused(scale, optimizer, policy, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        trainer(policy=policy, optimizer=optimizer, loss_scale=scale)
+    trainer(policy=MIXED, optimizer=optimizer, loss_scale=scale)
+
+
+def test_a_static_scale_that_makes_the_rate_subnormal_warns():
+    scale = StaticLossScale(256.0, LEARNING_RATE)
+    made = trainer(policy=FP16, optimizer=SGD(0.01), loss_scale=scale)
+    with pytest.warns(RuntimeWarning, match=r"learning rate 3\.90625e-05 is subnormal in binary16"):
+        made.step(X, LABELS)
