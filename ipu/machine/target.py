@@ -67,16 +67,23 @@ class Target:
         return rate
 
     def instruction(self, unit: MatrixUnit, leaves: Format | None = None) -> Instruction:
-        """The fastest instruction of a unit, and of those one that leaves this format if any does.
+        """The widest instruction of a unit, and of those one that leaves this format if any does.
 
         Raises    ValueError that says which units there are, and who has this one.
+        """
+        return max(self.forms(unit, leaves), key=lambda i: i.macs.value)
+
+    def forms(self, unit: MatrixUnit, leaves: Format | None = None) -> list[Instruction]:
+        """The instructions of a unit, of 8 or 16 columns, that leave this format if any does.
+
+        Raises    as `instruction`.
         """
         base = unit.name.partition(".")[0]
         fitting = [i for i in self.instructions if i.unit.name == base]
         if not fitting:
             raise ValueError(f"target={self.name} has no unit {base}; {self._instead(base)}")
         wanted = leaves or unit.partials
-        return max(fitting, key=lambda i: (i.leaves == wanted, i.macs.value))
+        return [i for i in fitting if i.leaves == wanted] or fitting
 
     def _instead(self, base: str) -> str:
         others = [t.name for t in TARGETS.values() if base in t.units]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from fpsim.array import Array
-from fpsim.records.evidence import Fact
+from fpsim.records.evidence import Evidence, Fact
 from fpsim.records.units import MatrixUnit
 from ipu.machine.choice import RULE
 from ipu.machine.cost.ledger import LedgerRow
@@ -17,6 +17,7 @@ from ipu.machine.cost.planner import (
     SPLIT,
     Memory,
     Planner,
+    Price,
     exchanged,
     multiply_adds,
     price,
@@ -27,6 +28,10 @@ from ipu.machine.target import Target
 
 __all__ = ["WorkOf", "ledger_row"]
 
+COLUMNS = Fact(
+    "8 or 16, whichever takes fewer cycles", Evidence.DOCUMENTED, "poplibs ConvVertexType.cpp"
+)
+
 #: A product's work, once its instruction and the shape of the result are known.
 WorkOf = Callable[[Instruction, tuple[int, ...]], Work]
 
@@ -35,17 +40,25 @@ def ledger_row(
     verb: str, unit: MatrixUnit, operands: tuple[Array, Array], product: Array, work_of: WorkOf,
     target: Target, planner: Planner, parts: int = 1,
 ) -> LedgerRow:  # fmt: skip
-    """The cost of the product on the target, with K split over `parts` groups of tiles."""
-    instruction = target.instruction(unit)
-    work = work_of(instruction, product.shape)
-    if work.passes == 1 == parts:
-        # The only pass may leave the result's format; else the last partial is cast afterwards.
-        instruction = target.instruction(unit, product.format)
+    """The cost of the product on the target, with K split over `parts` groups of tiles.
+
+    Of the unit's instructions the cheapest is taken, of equal ones the widest: sixteen columns
+    halve the passes but load twice the weights, so small products are cheaper with eight.
+    """
     left, right = map(_bytes, operands)
     memory = Memory(left, right, product.size * unit.partials.bits // 8)
-    share = work._replace(passes=-(-work.passes // parts))
     tiles = target.tiles.value // parts
-    cost = price(share, memory.share(parts), instruction, target, planner, tiles)
+
+    def priced(instruction: Instruction) -> tuple[Instruction, Work, Price]:
+        work = work_of(instruction, product.shape)
+        share = work._replace(passes=-(-work.passes // parts))
+        cost = price(share, memory.share(parts), instruction, target, planner, tiles)
+        return instruction, work, cost
+
+    # The only pass may leave the result's format; else the last partial is cast afterwards.
+    single_pass = work_of(target.instruction(unit), product.shape).passes == 1 == parts
+    forms = target.forms(unit, product.format if single_pass else None)
+    instruction, work, cost = min(map(priced, forms), key=lambda p: (p[2].cycles, -p[0].columns))
     wires = exchanged(memory.partials, parts, parts * cost.tiles, target)
     return LedgerRow(
         verb=verb, unit=unit.name, instruction=instruction.name,
@@ -77,4 +90,5 @@ def _facts(
         yield f"{target.name}, bytes of exchange per cycle and tile", target.exchange
     yield from planner.facts.items()
     yield "split over tiles", SPLIT
+    yield "columns of an instruction", COLUMNS
     yield "choice of the unit", RULE

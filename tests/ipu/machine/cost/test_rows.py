@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fpsim import BINARY16
+import pytest
+
+from fpsim import BINARY16, BINARY32
 from ipu.machine import Device
 
 
@@ -31,3 +33,24 @@ def test_the_first_constant_of_a_row_is_the_rate():
     row = product()
     assert row.facts[0][0] == f"{row.instruction}, multiply-adds per cycle"
     assert row.evidence == "DOCUMENTED"
+
+
+def cycles(n, partials, target="mk2"):
+    device = Device(target)
+    x = device.zeros((n, n), BINARY16)
+    device.matmul(x, x, partials=partials)
+    return device.ledger.last.cycles, device.ledger.last.instruction
+
+
+@pytest.mark.parametrize("n", [16, 64, 256, 1024])
+def test_half_partials_cost_no_more_than_single_ones(n):
+    assert cycles(n, BINARY16)[0] <= cycles(n, BINARY32)[0]
+
+
+@pytest.mark.parametrize(
+    ("n", "count", "instruction"),
+    [(256, 16 * (32 + 4 * 6), "f16v4hihoamp"), (2048, None, "f16v4hihov4amp")],
+)
+def test_weights_for_sixteen_columns_pay_where_each_tile_has_many_rows(n, count, instruction):
+    assert cycles(n, BINARY16)[1] == instruction
+    assert count in (None, cycles(n, BINARY16)[0])
