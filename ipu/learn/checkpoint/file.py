@@ -10,40 +10,30 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.codes import from_codes, to_codes
-from fpsim.state.files import read_arrays, write_whole
-from ipu.learn.checkpoint.state import Kept, State, format_named
+from fpsim.state.files import write_whole
+from ipu.learn.checkpoint.record import Codes, from_record, to_record
+from ipu.learn.checkpoint.state import State
+from ipu.learn.checkpoint.stored import read_stored
 
-__all__ = ["VERSION", "load", "save"]
-
+__all__ = ["VERSION", "check_folder", "load", "save"]
 
 KIND, VERSION = "fpsim checkpoint", 1
-
-
-Codes = dict[str, NDArray[Any]]
 
 
 def save(path: Path, state: State) -> None:
     """Write a state; whatever happens, the file holds the state before or this one.
 
+    Drafts that a killed save has left beside the file are removed.
+
     Raises    OSError where it cannot be written.
     """
-    arrays: Codes = {}
-    record = asdict(state)
-    record["parameters"] = {
-        name: _packed(f"parameters/{name}", kept, arrays) for name, kept in state.parameters.items()
-    }
-    record["slots"] = {
-        name: [_packed(f"slots/{name}/{i}", item, arrays) for i, item in enumerate(slots)]
-        for name, slots in state.slots.items()
-    }
+    record, arrays = to_record(state)
     header = {"kind": KIND, "version": VERSION, "state": record}
     header["sha256"] = _digest(header, arrays)
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
@@ -51,6 +41,7 @@ def save(path: Path, state: State) -> None:
     np.savez(file, allow_pickle=False, header=text, **arrays)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_drafts(path)
         write_whole(path, file.getvalue())
     except OSError as error:
         raise OSError(
@@ -59,48 +50,62 @@ def save(path: Path, state: State) -> None:
         ) from error
 
 
+def _remove_drafts(path: Path) -> None:
+    """A file has one writer, so drafts under its name are those of saves that were killed."""
+    for draft in path.parent.glob(f".{path.name}.*"):
+        if draft.is_file():
+            draft.unlink(missing_ok=True)
+
+
+def check_folder(folder: Path) -> None:
+    """Make the folder, and refuse one in which no file can be written.
+
+    Raises    ValueError with the reason.
+    """
+    probe = folder / ".writable"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(probe, b"")
+        probe.unlink()
+    except OSError as error:
+        raise ValueError(
+            f"checkpoint={str(folder)!r} is not a folder that can be written to "
+            f"({error.strerror or error}); name another one"
+        ) from None
+
+
 def load(path: Path) -> State:
     """The state in a file.
 
-    Raises    ValueError for a file that is missing, cut short, damaged, or of another version.
+    Raises    ValueError for a file that is missing, cut short, damaged, of another version, or
+              without a state.
     """
     header, arrays = _read(path)
-    record = header["state"]
-    parameters = {n: _unpacked(path, i, arrays) for n, i in record["parameters"].items()}
-    slots = {
-        name: tuple(_unpacked(path, item, arrays) for item in items)
-        for name, items in record["slots"].items()
-    }
-    return State(**{**record, "parameters": parameters, "slots": slots})
-
-
-def _packed(key: str, item: Any, arrays: Codes) -> Any:
-    """Numbers as they are; the codes of values go to the arrays, their key and format stay."""
-    if not isinstance(item, Kept):
-        return item
-    arrays[key] = to_codes(item.values, item.record)
-    return {"key": key, "format": item.format}
-
-
-def _unpacked(path: Path, item: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    if not isinstance(item, dict):
-        return item
-    return Kept(item["format"], from_codes(arrays[item["key"]], format_named(item["format"])))
+    try:
+        return from_record(header.get("state"), arrays)
+    except ValueError as error:
+        raise ValueError(
+            f"checkpoint={str(path)!r} holds no state of a training ({error}); use another one, "
+            "or start anew"
+        ) from None
 
 
 def _read(path: Path) -> tuple[dict[str, Any], Codes]:
     """Header and codes, checked."""
     try:
-        arrays = read_arrays(path)
-        header = json.loads(arrays.pop("header").tobytes())
-        version = header["version"] if header["kind"] == KIND else None
+        arrays = read_stored(path)
+        header = _header(arrays)
     except OSError as error:
-        raise ValueError(f"checkpoint={str(path)!r} cannot be read ({error.strerror})") from None
-    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"checkpoint={str(path)!r} cannot be read ({error.strerror or error}); use another "
+            "one, or start anew"
+        ) from None
+    except ValueError as error:
         raise ValueError(
             f"checkpoint={str(path)!r} is cut short, damaged or no checkpoint ({error}); "
             "use another one, or start anew"
         ) from None
+    version = header["version"]
     if version != VERSION:
         raise ValueError(
             f"checkpoint={str(path)!r} has version {version}, this fpsim reads {VERSION}; "
@@ -109,6 +114,22 @@ def _read(path: Path) -> tuple[dict[str, Any], Codes]:
     if header.pop("sha256", None) != _digest(header, arrays):
         raise ValueError(f"checkpoint={str(path)!r} is damaged: its checksum differs; start anew")
     return header, arrays
+
+
+def _header(arrays: Codes) -> dict[str, Any]:
+    """The header, taken from the arrays.
+
+    Raises    ValueError for anything else.
+    """
+    if "header" not in arrays:
+        raise ValueError("it has no header")
+    try:
+        header = json.loads(arrays.pop("header").tobytes())
+    except RecursionError:
+        raise ValueError("its header is nested too deep") from None
+    if not isinstance(header, dict) or header.get("kind") != KIND or "version" not in header:
+        raise ValueError("its header is not that of a checkpoint")
+    return header
 
 
 def _digest(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ipu.learn.checkpoint.file import load, save
+from ipu.learn.checkpoint.file import check_folder, load, save
 from ipu.learn.checkpoint.state import State
 
 __all__ = ["NAME", "Keeper", "interrupt_later"]
@@ -19,9 +19,13 @@ NAME = "checkpoint.npz"
 
 
 class Keeper:
-    """Saves states of one training in a folder, not more often than every `seconds`."""
+    """Saves states of one training in a folder, not more often than every `seconds`.
+
+    Raises    ValueError at once where no file can be written in the folder.
+    """
 
     def __init__(self, folder: Path, seconds: float = 30.0) -> None:
+        check_folder(folder)
         self.path = folder / NAME
         self.seconds = seconds
         self._saved = time.monotonic()

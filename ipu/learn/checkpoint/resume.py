@@ -159,6 +159,13 @@ def _check(training: Training, state: State) -> None:
                 f"the state is of another model: variable {name} is {_described(saved.get(name))} "
                 f"there and {_described(present.get(name))} here; start anew"
             )
+    for name, items in state.slots.items():
+        shapes = {(), present[name][1]} if name in present else set()
+        if any(isinstance(item, Kept) and item.values.shape not in shapes for item in items):
+            raise ValueError(f"the state is of another model: slots of {name} do not fit it")
+    scale = training.loss_scale
+    if state.loss_scale.keys() - set(scale.moving):
+        raise ValueError(f"the state has no loss scale like {scale}; start anew")
 
 
 def _described(variable: tuple[str, tuple[int, ...]] | None) -> str:

@@ -6,6 +6,9 @@ import errno
 import itertools
 import json
 import os
+import struct
+import tracemalloc
+import zipfile
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,7 +17,8 @@ import pytest
 
 from fpsim.elementwise.codes import from_codes
 from fpsim.records.formats import BINARY16, BINARY32, F143, Format
-from ipu.learn.checkpoint import NAME, Kept, file, load, save
+from ipu.learn.checkpoint import NAME, Keeper, Kept, file, load, save
+from ipu.learn.checkpoint.record import to_record
 from tests.ipu.learn import resuming
 from tests.ipu.learn.checkpoint.states import EMPTY, bits
 
@@ -111,3 +115,114 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch):
         save(tmp_path / NAME, replace(EMPTY, position=2))
     assert load(tmp_path / NAME).position == 1
     assert os.listdir(tmp_path) == [NAME]
+
+
+def written(path, content, arrays=None):
+    """A file with a right checksum, whatever its state is."""
+    arrays = arrays or {}
+    header = {"kind": file.KIND, "version": file.VERSION, **content}
+    header["sha256"] = file._digest(header, arrays)
+    with path.open("wb") as stream:
+        np.savez(stream, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
+
+
+def record(**changes):
+    return json.loads(json.dumps(to_record(EMPTY)[0])) | changes
+
+
+WRONG = [
+    {}, {"state": None}, {"state": []}, {"state": {}}, {"state": {"x": 1}},
+    *({"state": record(**{name: 1.5})} for name in to_record(EMPTY)[0]),
+    *({"state": record(**{name: "x"})} for name in to_record(EMPTY)[0]),
+    {"state": record(parameters={"w": {"key": "none", "format": "binary16"}})},
+    {"state": record(parameters={"w": {"key": "a", "format": "binary99"}})},
+    {"state": record(parameters={"w": {"key": "a", "format": 7}})},
+    {"state": record(parameters={"w": {"key": "a", "format": "f143"}})},
+    {"state": record(parameters={"w": {"key": "b", "format": "binary16"}})},
+    {"state": record(parameters={"w": {"key": "a"}})}, {"state": record(parameters={"w": []})},
+    {"state": record(parameters={"w": {"key": ["a"], "format": "binary16"}})},
+    {"state": record(slots={"w": 3})}, {"state": record(slots={"w": [[]]})},
+    {"state": record(counts=[["t", "add"]])}, {"state": record(counts=[["t", "add", {"x": "y"}]])},
+    {"state": record(operation=-1)}, {"state": record(position=True)},
+    {"state": record(flags={"binary16": "x"})},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", WRONG, ids=lambda c: json.dumps(c)[-60:])
+def test_wrong_content_under_a_right_checksum_is_refused_with_one_sentence(tmp_path, content):
+    arrays = {"a": np.array([0x3C00], np.uint16), "b": np.array([0.5])}
+    written(tmp_path / NAME, content, arrays)
+    with pytest.raises(
+        ValueError, match=r"holds no state of a training \(.+\); use another"
+    ) as error:
+        load(tmp_path / NAME)
+    assert "\n" not in str(error.value)
+
+
+def npy_header(shape, dtype="<u2"):
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
+
+
+BOMBS = {
+    "compressed": (zipfile.ZIP_DEFLATED, npy_header((1 << 20,)) + bytes(1 << 21)),
+    "an array of shape": (zipfile.ZIP_STORED, npy_header((1 << 40,)) + bytes(8)),
+    "an array of objects": (zipfile.ZIP_STORED, npy_header((1,), "|O") + bytes(8)),
+    "magic string": (zipfile.ZIP_STORED, b""),
+}
+
+
+@pytest.mark.parametrize("reason", BOMBS)
+def test_arrays_larger_than_their_file_and_objects_are_refused(tmp_path, reason):
+    method, content = BOMBS[reason]
+    with zipfile.ZipFile(tmp_path / NAME, "w", method) as container:
+        container.writestr("header.npy", content)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=f"damaged or no checkpoint .*{reason}") as error:
+        load(tmp_path / NAME)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
+    assert "pickle" not in str(error.value)
+
+
+def test_what_is_no_checkpoint_is_refused_with_one_sentence(tmp_path):
+    np.savez(tmp_path / "empty.npz")
+    np.savez(tmp_path / "others.npz", w=np.ones(3))
+    np.save(tmp_path / "one.npy", np.ones(3))
+    written(tmp_path / "deep.npz", {})
+    text = np.frombuffer(b"[" * 100_000, np.uint8)
+    np.savez(tmp_path / "deep.npz", header=text)
+    np.savez(tmp_path / "list.npz", header=np.frombuffer(b"[1]", np.uint8))
+    for name in ("empty.npz", "others.npz", "one.npy", "deep.npz", "list.npz"):
+        with pytest.raises(ValueError, match="is cut short, damaged or no checkpoint"):
+            load(tmp_path / name)
+    (tmp_path / NAME).mkdir()
+    with pytest.raises(ValueError, match=r"cannot be read \(Is a directory\)"):
+        load(tmp_path / NAME)
+    with pytest.raises(OSError, match="could not be written"):
+        save(tmp_path / NAME, EMPTY)
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+def test_drafts_of_saves_that_were_killed_are_removed_by_the_next(tmp_path):
+    (tmp_path / f".{NAME}.abcd").write_bytes(b"half")
+    (tmp_path / ".other").write_bytes(b"")
+    save(tmp_path / NAME, EMPTY)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".other", NAME]
+
+
+def test_a_folder_that_cannot_be_written_to_is_noticed_at_once(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ValueError, match=r"checkpoint='.*' is not a folder that can be writ"):
+            Keeper(folder)
+    Keeper(tmp_path / "new" / "one")
+    assert list((tmp_path / "new" / "one").iterdir()) == []
+
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("tempfile.mkstemp", read_only)
+    with pytest.raises(ValueError, match="Read-only file system"):
+        Keeper(tmp_path / "new" / "one")

@@ -106,7 +106,7 @@ def test_a_state_that_cannot_be_given_back_changes_nothing(wrong):
     trained, trainer = fresh(), fresh()
     trained.step(np.eye(2), np.array([0, 1]))
     before = bits(trainer.state())
-    with pytest.raises(ValueError, match=r"not a loss scale|computes in|x"):
+    with pytest.raises(ValueError, match=r"not a loss scale|slots of w do not fit|x"):
         trainer.restore(replace(trained.state(), **wrong))
     assert bits(trainer.state()) == before
 
