@@ -170,7 +170,7 @@ def data_folder(name: str, data_dir: str | Path | None = None) -> Path:
 def _idx(folder: Path, stem: str) -> Images:
     pixels = _find(folder, f"{stem}-images-idx3-ubyte")
     labels = _find(folder, f"{stem}-labels-idx1-ubyte")
-    planes, classes = read_idx(pixels, 3), read_labels(labels)
+    planes, classes = read_idx(pixels, (None, 28, 28)), read_labels(labels)
     if len(planes) != len(classes):
         raise ValueError(
             f"{labels} is mislabelled: it announces {len(classes)} labels at offset 4, but "
@@ -195,7 +195,7 @@ def _images(pixels: NDArray[np.uint8], labels: NDArray[np.uint8]) -> Images:
 def _path(folder: Path, name: str) -> Path | None:
     """The file, else the packed one."""
     both = (folder / name, folder / f"{name}.gz")
-    return next((path for path in both if path.exists()), None)
+    return next((path for path in both if path.is_file()), None)
 
 
 def _find(folder: Path, name: str) -> Path:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from ipu.feed.data import cifar10
+from ipu.feed import files
+from ipu.feed.data import cifar10, mnist
 from ipu.feed.files import RECORD, read_cifar, read_idx, read_labels, unpacked
 
 
@@ -45,13 +47,13 @@ def test_damaged_files_are_named_with_the_offset(tmp_path):
     good, path = idx(np.zeros((2, 2, 2))), tmp_path / "file"
     for content, said in {
         good[:-3]: "is cut short: it ends at offset 21, expected 24 bytes",
-        good[:9]: "is cut short: it ends at offset 9",
+        good[:9]: "is cut short: it ends at offset 9, in its header",
         good + b"x": "bytes after its data, from offset 24 on",
         idx([1, 2]): "is mislabelled: it begins with 00000801 at offset 0, expected 00000803",
     }.items():
         path.write_bytes(content)
         with pytest.raises(ValueError, match=said) as error:
-            read_idx(path, 3)
+            read_idx(path, (None, 2, 2))
         assert str(path) in str(error.value)
     path.write_bytes(idx([3, 10]))
     with pytest.raises(ValueError, match="label 10 at offset 9, expected 0 to 9"):
@@ -84,3 +86,52 @@ def test_packed_data_are_checked(tmp_path):
             unpacked(path)
     path.write_bytes(gzip.compress(b"one ") + gzip.compress(b"two"))
     assert unpacked(path) == b"one two"
+
+
+@pytest.mark.parametrize("shape", [(10, 0, 28), (0, 28, 28), (3, 27, 28), (28, 28, 3)])
+def test_images_of_another_size_are_not_mnist(tmp_path, shape):
+    (tmp_path / "mnist").mkdir()
+    for stem in ("train", "t10k"):
+        (tmp_path / "mnist" / f"{stem}-images-idx3-ubyte").write_bytes(idx(np.zeros(shape)))
+        (tmp_path / "mnist" / f"{stem}-labels-idx1-ubyte").write_bytes(idx(np.zeros(shape[0])))
+    announced = " × ".join(map(str, shape))
+    with pytest.raises(
+        ValueError, match=f"announces {announced} at offset 4, expected n × 28 × 28"
+    ):
+        mnist(data_dir=tmp_path)
+
+
+@pytest.mark.parametrize("n", [10, 5_000_000])
+def test_a_bomb_is_not_unpacked_beyond_its_header_or_the_data_sets(tmp_path, n):
+    """64 MB of zeros in 65 kB, behind the header of n images."""
+    path = tmp_path / "bomb.gz"
+    head = bytes((0, 0, 8, 3)) + struct.pack(">3I", n, 28, 28)
+    path.write_bytes(gzip.compress(head + bytes(1 << 26), compresslevel=1))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"bytes after its data|announces 5000000 × 28 × 28"):
+        read_idx(path, (None, 28, 28))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 21
+
+
+def test_a_bomb_of_records_is_not_unpacked_beyond_the_data_set(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_MOST_SAMPLES", 10)
+    path = tmp_path / "bomb.bin.gz"
+    path.write_bytes(gzip.compress(bytes(1 << 26), compresslevel=1))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="more than 10 records"):
+        read_cifar(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 21
+
+
+def test_members_that_follow_each_other_are_unpacked_to_the_byte(tmp_path):
+    path = tmp_path / "file.gz"
+    content = np.random.default_rng(0).bytes(300_000)
+    pieces = [gzip.compress(content[a : a + 70_001]) for a in range(0, 300_000, 70_001)]
+    path.write_bytes(b"".join(pieces))
+    assert unpacked(path) == content
+    for most in (0, 1, 70_000, 70_001, 70_002, 299_999, 300_000, 300_001):
+        assert unpacked(path, most) == content[:most]

@@ -11,7 +11,8 @@ from ipu.learn.checkpoint.stored import read_stored
 @pytest.mark.parametrize(
     "array",
     [np.arange(6, dtype=np.uint16).reshape(2, 3), np.zeros((0, 3), np.uint8), np.uint64(7),
-     np.asfortranarray(np.arange(6, dtype=np.uint32).reshape(2, 3)), np.frombuffer(b"ab", np.uint8)],
+     np.frombuffer(b"ab", np.uint8),
+     np.asfortranarray(np.arange(6, dtype=np.uint32).reshape(2, 3))],
     ids=str,
 )  # fmt: skip
 def test_arrays_are_those_that_numpy_reads(tmp_path, array):
