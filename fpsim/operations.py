@@ -18,6 +18,7 @@ from fpsim.elementwise import compare, elementary, integers
 from fpsim.elementwise.apply import apply, as_read
 from fpsim.elementwise.inputs import floats
 from fpsim.elementwise.remainder import remainder
+from fpsim.elementwise.unscale import quotient_operands
 from fpsim.operands import ContextOperands, Operand, Out
 from fpsim.state.draws import draw
 from fpsim.state.publish import broadcast_operands, fold, publish
@@ -58,6 +59,21 @@ class Operations(ContextOperands):
         Source    IEEE 754-2019 §5.4.1 division.
         """
         return self.rounded("divide", self.carriers((x, y)), out)
+
+    def divide_by(self, x: Operand, divisor: float, out: Out = None) -> Array:
+        """x / fl(divisor), rounded once: the divisor is a binary32 number, of any size.
+
+        Flags     those of reading x and of the rounding.
+        Raises    ValueError for a divisor that is not positive, finite and normal in binary32.
+
+        >>> import fpsim as fp
+        >>> half = fp.Context(fp.BINARY16)
+        >>> float(half.divide_by(half.array(2.0), 2.0**17)) == 2.0**-16
+        True
+        """
+        (carrier,) = self.carriers((x,))
+        operands = quotient_operands(carrier, divisor, self.settings)
+        return self.rounded("divide", operands, out)
 
     def sqrt(self, x: Operand, out: Out = None) -> Array:
         """The square root, rounded once; sqrt(-0) is -0.

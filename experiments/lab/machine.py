@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fpsim.records.formats import BINARY16, F143
 from ipu.experiments.lab.result import UnitUsed
-from ipu.learn.fp8 import RULE
+from ipu.learn.ops.fp8 import RULE
 from ipu.machine import Device
 
 

@@ -20,8 +20,14 @@ from ipu.experiments.lab.result import Found, Result, Row
 from ipu.experiments.training import digits
 from ipu.experiments.training.digit_runs import BATCH
 from ipu.learn import nn
-from ipu.learn.automatic_loss_scale import AutomaticLossScale, KerasLossScale
-from ipu.learn.loss_scale import DynamicLossScale, LossScale, NoLossScale, StaticLossScale
+from ipu.learn.loss_scale import (
+    AutomaticLossScale,
+    DynamicLossScale,
+    KerasLossScale,
+    LossScale,
+    NoLossScale,
+    StaticLossScale,
+)
 from ipu.learn.optim import SGD, Update
 from ipu.learn.policy import MIXED
 from ipu.learn.tensor import Tensor

@@ -1,7 +1,7 @@
 """Batches without end, in an order that a seed and a position decide alone.
 
-The position is the number of batches given so far, one integer: a training that is resumed sets it
-and goes on with the very batch that would have come.
+The position is the number of batches returned so far, one integer: a training that is resumed sets
+it and goes on with the very batch that would have come.
 
 Source    tf.data: `repeat().batch(n)` for the stored order; `shuffle().batch(n, drop_remainder=
           True).repeat()` with a buffer of all elements for the shuffled one.
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipu.feed.data import Images
-from ipu.learn.initialisers import uniforms
+from ipu.learn.variables.initialisers import uniforms
 
 __all__ = ["Batches", "shuffled", "whole_batches"]
 
@@ -45,7 +45,7 @@ class Batches:
 
     shuffle     every epoch in an order of its own, what is left of an epoch dropped; else in the
                 stored order, where a batch may go over the end and on from the beginning.
-    position    batches given so far; may be set.
+    position    batches returned so far; may be set.
 
     Raises      ValueError for a batch larger than the data.
 
@@ -59,7 +59,7 @@ class Batches:
 
     def __init__(self, images: Images, size: int, *, shuffle: bool = True, seed: int = 0) -> None:
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"batch_size={size!r} is no batch; use 1 or more")
+            raise ValueError(f"batch_size={size!r} is not a size of a batch; use 1 or more")
         if size > len(images):
             raise ValueError(
                 f"batch_size={size} is larger than the data, {len(images)} samples; use fewer"

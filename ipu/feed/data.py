@@ -115,7 +115,7 @@ def cifar10(split: str = "data_batch/test_batch", data_dir: str | Path | None = 
 
 
 def digits(shape: tuple[int, int, int] = (8, 8, 1)) -> Data:
-    """scikit-learn's 1 797 digits of 8 × 8, enlarged to whole multiples, framed with 0.
+    """scikit-learn's 1 797 digits of 8 × 8, enlarged by an integer, framed with 0.
 
     >>> data = digits((28, 28, 1))
     >>> data.shape, len(data.learn), len(data.test)
@@ -127,20 +127,20 @@ def digits(shape: tuple[int, int, int] = (8, 8, 1)) -> Data:
     times = min(height, width) // 8
     if times < 1:
         raise ValueError(f"shape={shape} is smaller than a digit; use 8 × 8 or more")
-    found = load_digits()
-    small = (found.images * 15).astype(np.uint8)
+    digits_8x8 = load_digits()
+    small = (digits_8x8.images * 15).astype(np.uint8)
     large = small.repeat(times, axis=1).repeat(times, axis=2)
     rows, columns = (_frame(n, 8 * times) for n in (height, width))
     framed = np.pad(large, ((0, 0), rows, columns))
     pixels = np.repeat(framed[..., np.newaxis], channels, axis=3)
-    images = Images(pixels, found.target.astype(np.int64))
+    images = Images(pixels, digits_8x8.target.astype(np.int64))
     source = f"scikit-learn's handwritten digits, {height} × {width} × {channels}"
     return Data(images[:-360], images[-360:], source)
 
 
-def _frame(whole: int, inside: int) -> tuple[int, int]:
-    before = (whole - inside) // 2
-    return before, whole - inside - before
+def _frame(outer: int, inner: int) -> tuple[int, int]:
+    before = (outer - inner) // 2
+    return before, outer - inner - before
 
 
 def or_digits(load: Callable[[], Data], shape: tuple[int, int, int]) -> Data:
@@ -157,7 +157,7 @@ def or_digits(load: Callable[[], Data], shape: tuple[int, int, int]) -> Data:
 def data_folder(name: str, data_dir: str | Path | None = None) -> Path:
     """The folder of a data set below `data_dir`, else below FPSIM_DATA.
 
-    Raises    MissingError where neither is given.
+    Raises    MissingError where neither is set.
     """
     root = data_dir or os.environ.get("FPSIM_DATA")
     if not root:
@@ -170,38 +170,38 @@ def data_folder(name: str, data_dir: str | Path | None = None) -> Path:
 def _idx(folder: Path, stem: str) -> Images:
     pixels = _find(folder, f"{stem}-images-idx3-ubyte")
     labels = _find(folder, f"{stem}-labels-idx1-ubyte")
-    planes, found = read_idx(pixels, 3), read_labels(labels)
-    if len(planes) != len(found):
+    planes, classes = read_idx(pixels, (None, 28, 28)), read_labels(labels)
+    if len(planes) != len(classes):
         raise ValueError(
-            f"{labels} is mislabelled: it announces {len(found)} labels at offset 4, but "
+            f"{labels} is mislabelled: it announces {len(classes)} labels at offset 4, but "
             f"{pixels.name} {len(planes)} images; use files that belong together"
         )
-    return _images(planes[..., np.newaxis], found)
+    return _images(planes[..., np.newaxis], classes)
 
 
 def _cifar(folder: Path, stem: str) -> Images:
     if stem != "data_batch":
         return _images(*read_cifar(_find(folder, f"{stem}.bin")))
-    found = [_there(folder, f"data_batch_{number}.bin") for number in range(1, 10)]
-    files = list(filter(None, found)) or [_find(folder, "data_batch_1.bin")]
-    parts = map(read_cifar, files)
-    return _images(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    present = [_path(folder, f"data_batch_{number}.bin") for number in range(1, 10)]
+    files = list(filter(None, present)) or [_find(folder, "data_batch_1.bin")]
+    batches = map(read_cifar, files)
+    return _images(*(np.concatenate(arrays) for arrays in zip(*batches, strict=True)))
 
 
 def _images(pixels: NDArray[np.uint8], labels: NDArray[np.uint8]) -> Images:
     return Images(pixels, labels.astype(np.int64))
 
 
-def _there(folder: Path, name: str) -> Path | None:
+def _path(folder: Path, name: str) -> Path | None:
     """The file, else the packed one."""
     both = (folder / name, folder / f"{name}.gz")
-    return next((path for path in both if path.exists()), None)
+    return next((path for path in both if path.is_file()), None)
 
 
 def _find(folder: Path, name: str) -> Path:
-    found = _there(folder, name)
-    if found is not None:
-        return found
+    path = _path(folder, name)
+    if path is not None:
+        return path
     raise MissingError(
         f"data_dir={str(folder.parent)!r} holds no {folder.name}/{name}(.gz); "
         f"download with: fpsim data {folder.name} --to {folder.parent}"

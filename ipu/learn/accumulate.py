@@ -25,12 +25,12 @@ from ipu.learn.variables import Variable
 
 __all__ = ["Accumulation", "Accumulator", "Reduction", "ramp_share"]
 
-#: Format of an accumulator: of its variable (None), this one, or what the function says.
+#: Format of an accumulator: of its variable (None), this one, or the function's result.
 Dtype = Format | Callable[[Variable], Format] | None
 
 
 class Reduction(Enum):
-    """What the accumulated gradient is of the gradients."""
+    """The accumulated gradient: sum or mean of the gradients."""
 
     SUM = 0
     MEAN = 1
@@ -54,7 +54,7 @@ class Reduction(Enum):
 
 @dataclass(frozen=True)
 class Accumulation:
-    """How many mini-batches make one update, and how.
+    """The number of mini-batches of one update, and the arithmetic of their sum.
 
     count       G, the number of mini-batches.
     reduction   a `Reduction` or its name.
@@ -71,15 +71,13 @@ class Accumulation:
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int):
-            raise TypeError(
-                f"count={self.count!r} is not a number of mini-batches; give an integer"
-            )
+            raise TypeError(f"count={self.count!r} is not a number of mini-batches; use an integer")
         if self.count < 1:
-            raise ValueError(f"count={self.count} is no number of mini-batches; use 1 or more")
+            raise ValueError(f"count={self.count} is not a number of mini-batches; use 1 or more")
         object.__setattr__(self, "reduction", Reduction.parse(self.reduction))
         if not (self.dtype is None or isinstance(self.dtype, Format) or callable(self.dtype)):
             raise TypeError(
-                f"dtype={self.dtype!r} is no accumulator's format; use None, a Format, or a "
+                f"dtype={self.dtype!r} is not an accumulator's format; use None, a Format, or a "
                 "function of the variable"
             )
 
@@ -88,10 +86,10 @@ class Accumulation:
         chosen = self.dtype
         if chosen is None or isinstance(chosen, Format):
             return chosen or variable.dtype
-        found = chosen(variable)
-        if not isinstance(found, Format):
-            raise TypeError(f"dtype({variable.name}) gave {found!r}; return a Format")
-        return found
+        fmt = chosen(variable)
+        if not isinstance(fmt, Format):
+            raise TypeError(f"dtype({variable.name}) returned {fmt!r}; return a Format")
+        return fmt
 
     def effective_batch(self, batch: int) -> int:
         """Samples per update."""
@@ -103,7 +101,7 @@ class Accumulation:
         return Accumulator(self, tuple(variables), zeros)
 
     def factors(self, n: int) -> tuple[float, float]:
-        """What the accumulator, and the gradient of mini-batch n, are multiplied by."""
+        """Factors of the accumulator and of the gradient of mini-batch n."""
         if self.reduction is Reduction.RUNNING_MEAN:
             done, one = np.float32(n), np.float32(1)
             return float(done / (done + one)), float(one / (done + one))
@@ -131,7 +129,7 @@ class Accumulator:
     seen: int = 0
 
     def add(self, pairs: Sequence[tuple[Array | Sequence[Array], Variable]]) -> Accumulator:
-        """With the gradients of one more mini-batch, each whole or as its summands.
+        """With the gradients of one more mini-batch, each as a sum or as its summands.
 
         Rounding  a summand times its share once in its own format, and their sum once for each;
                   the cast into the accumulator's format, the product there and the sum once each.
@@ -144,14 +142,14 @@ class Accumulator:
                 "again"
             )
         if [variable for _, variable in pairs] != list(self.variables):
-            given = ", ".join(variable.name for _, variable in pairs)
-            wanted = ", ".join(variable.name for variable in self.variables)
-            raise ValueError(f"pairs hold gradients of {given}; give those of {wanted}, in order")
+            names = ", ".join(variable.name for _, variable in pairs)
+            expected = ", ".join(variable.name for variable in self.variables)
+            raise ValueError(f"pairs hold gradients of {names}; pass those of {expected}, in order")
         kept, share = self.how.factors(self.seen)
         values = []
         for value, variable, (gradient, _) in zip(self.values, self.variables, pairs, strict=True):
-            parts = [gradient] if isinstance(gradient, Array) else gradient
-            values.append(_added(value, variable, parts, kept, share))
+            summands = [gradient] if isinstance(gradient, Array) else gradient
+            values.append(_added(value, variable, summands, kept, share))
         return replace(self, values=tuple(values), seen=self.seen + 1)
 
     @property
@@ -166,11 +164,11 @@ class Accumulator:
 
 
 def _added(
-    value: Array, variable: Variable, parts: Sequence[Array], kept: float, share: float
+    value: Array, variable: Variable, summands: Sequence[Array], kept: float, share: float
 ) -> Array:
     device = variable.device
     with device.naming(f"{variable.layer}/accumulate"):
-        scaled = [device.multiply(part, share) if share != 1 else part for part in parts]
+        scaled = [device.multiply(g, share) if share != 1 else g for g in summands]
         gradient = reduce(device.add, scaled)
         if kept != 1:
             value = device.multiply(value, kept)

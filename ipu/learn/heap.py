@@ -3,7 +3,7 @@
 The C library gives large freed blocks back to the system, which hands out and clears new pages at
 the next step: a third of the time of a training step of a small network. The limits are those of
 glibc's `mallopt`; elsewhere, and where MALLOC_ variables say something else, nothing is changed.
-They hold for the whole process, so programs set them, and nothing in the library does.
+They hold for the process, so programs set them, and nothing in the library does.
 
 Source    mallopt(3).
 """
@@ -22,7 +22,7 @@ _LIMITS = {-1: 1 << 29, -3: 1 << 25}
 
 @cache
 def keep_freed_memory() -> bool:
-    """Up to half a gigabyte of freed memory is kept; whether the C library could be told so."""
+    """Up to half a gigabyte of freed memory is kept; returns whether the C library accepts it."""
     if any(name.startswith("MALLOC_") for name in os.environ):
         return False
     try:

@@ -22,7 +22,7 @@ def sparse_softmax_cross_entropy(logits: Tensor, labels: Labels) -> Tensor:
 
     Shapes    logits (batch, classes), labels (batch): a scalar.
     Rounding  binary32 inside; the gradient is rounded once into the logits' format.
-    Raises    ValueError for labels that are not whole numbers from 0 to classes - 1.
+    Raises    ValueError for labels that are not integers from 0 to classes - 1.
     """
     return ops.softmax_cross_entropy(logits, labels=_checked(logits, labels))
 
@@ -33,14 +33,14 @@ def softmax_cross_entropy(logits: Tensor, labels: ArrayLike) -> Tensor:
     Shapes    logits (batch, classes), labels the same: a scalar.
     Rounding  binary32 inside, labels to nearest; the gradient is rounded once into the logits'
               format.
-    Raises    ValueError for rows that are no probabilities.
+    Raises    ValueError for rows that are not probabilities.
     """
     _extents(logits)
     shares = np.asarray(labels, np.float64)
     if shares.shape != logits.shape:
         raise ValueError(f"labels have shape {shares.shape}; give that of logits: {logits.shape}")
     if not ((shares >= 0).all() and np.allclose(shares.sum(axis=1), 1)):
-        raise ValueError("labels have rows that are no probabilities; give shares that sum to 1")
+        raise ValueError("labels have rows that are not probabilities; use shares that sum to 1")
     wanted = logits.device.from_host(shares, BINARY32)
     return ops.softmax_cross_entropy_dense(logits, labels=wanted)
 
@@ -49,7 +49,7 @@ def accuracy(logits: Array, labels: Labels) -> float:
     """Share of rows whose largest logit is the label's.
 
     Shapes    logits (batch, classes), labels (batch).
-    Raises    ValueError for labels that are not whole numbers from 0 to classes - 1.
+    Raises    ValueError for labels that are not integers from 0 to classes - 1.
     """
     return float(np.mean(logits.values.argmax(axis=1) == _checked(logits, labels)))
 

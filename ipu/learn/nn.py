@@ -1,7 +1,7 @@
-"""Layers. They compute in the format of their input and know no other.
+"""Layers, which compute in the format of their input.
 
-`in_layer` gives each the formats of its policy, and `products` the unit for its products. Batch
-norm and dropout ask `mode` whether they train.
+`ipu.learn.layer` chooses formats and the unit of products by the policy. Batch norm and dropout ask
+`ipu.learn.mode` whether they train.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import math
 
 from fpsim.records.formats import BINARY32
 from fpsim.records.geometry import Padding, Pair, Stride
-from ipu.learn import ops, products
-from ipu.learn.initialisers import Initialiser, ones, zeros
+from ipu.learn import ops
+from ipu.learn.layer import conv2d, in_layer, matmul
 from ipu.learn.mode import Updates, current_updates
 from ipu.learn.ops import norms
-from ipu.learn.scopes import in_layer
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import Variable, get_variable
+from ipu.learn.variables.initialisers import Initialiser, ones, zeros
 
 __all__ = [
     "average_pool", "batch_norm", "conv", "dense", "dropout", "flatten", "gelu", "group_norm",
@@ -38,7 +38,7 @@ def dense(x: Tensor, units: int, op_name: str, *, initializer: Initialiser | Non
     def body(x: Tensor) -> Tensor:
         weights = get_variable("weights", [x.shape[1], units], x.dtype, initializer)
         biases = get_variable("biases", [units], x.dtype, zeros)
-        return ops.bias(products.matmul(x, weights), biases)
+        return ops.bias(matmul(x, weights), biases)
 
     return in_layer(op_name, x, body)
 
@@ -59,7 +59,7 @@ def conv(
     def body(x: Tensor) -> Tensor:
         shape = [*size, x.shape[3] // groups, filters]
         weights = get_variable("weights", shape, x.dtype, initializer)
-        y = products.conv2d(x, weights, stride=stride, padding=padding, groups=groups)
+        y = conv2d(x, weights, stride=stride, padding=padding, groups=groups)
         return ops.bias(y, get_variable("biases", [filters], x.dtype, zeros)) if use_bias else y
 
     return in_layer(op_name, x, body)
@@ -85,7 +85,7 @@ def dropout(x: Tensor, rate: float) -> Tensor:
     Raises    ValueError for a rate outside 0 to 1, also where nothing is dropped.
     """
     if not 0 <= rate < 1:
-        raise ValueError(f"rate={rate} is no share of what is dropped; use 0 to less than 1")
+        raise ValueError(f"rate={rate} is not a probability of dropping; use 0 to less than 1")
     if current_updates() is None or rate == 0:
         return x
     return ops.dropout(x, keep=1 - rate)
@@ -124,9 +124,9 @@ def batch_norm(
             deviation = norms.inverse_deviation(x.device, variance, epsilon)
             mean, inverse = (x.device.cast(a, x.dtype) for a in (mean, deviation))
             return ops.normalise(x, gamma, beta, mean=mean, inverse=inverse)
-        found = norms.batch_statistics(x.device, x.array, epsilon, use_stable_statistics)
-        _note(updates, moving, found, 1 - momentum)
-        return ops.batch_norm(x, gamma, beta, epsilon=epsilon, statistics=found)
+        batch = norms.batch_statistics(x.device, x.array, epsilon, use_stable_statistics)
+        _note(updates, moving, batch, 1 - momentum)
+        return ops.batch_norm(x, gamma, beta, epsilon=epsilon, statistics=batch)
 
     return in_layer(op_name, x, body)
 
@@ -165,18 +165,18 @@ def _gamma_and_beta(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _moving(name: str, x: Tensor, initializer: Initialiser) -> Variable:
-    found = get_variable(name, [x.shape[-1]], BINARY32, initializer, trainable=False)
-    if not isinstance(found, Variable):
+    variable = get_variable(name, [x.shape[-1]], BINARY32, initializer, trainable=False)
+    if not isinstance(variable, Variable):
         raise TypeError(
-            f"{name} came as a {type(found).__name__} from a custom getter; "
+            f"{name} came as a {type(variable).__name__} from a custom getter; "
             "leave variables that are not trainable as they are"
         )
-    return found
+    return variable
 
 
-def _note(updates: Updates, moving: list[Variable], found: norms.Statistics, weight: float) -> None:
+def _note(updates: Updates, moving: list[Variable], batch: norms.Statistics, weight: float) -> None:
     device = moving[0].device
-    for variable, now in zip(moving, (found.mean, found.variance), strict=True):
+    for variable, now in zip(moving, (batch.mean, batch.variance), strict=True):
         before = updates.value(variable)
         distance = device.subtract(device.cast(now.reshape(-1), BINARY32), before)
         updates.note(variable, device.add(before, device.multiply(distance, weight)))

@@ -1,7 +1,7 @@
 """Policy: which format parameters, computation, partial and accumulated sums, and results have.
 
 A policy holds for a model; `override` gives layers whose names match a pattern another one. Layers
-know none of this: `ipu.learn.scopes.in_layer` brings their input into the right format.
+do not read it: `ipu.learn.layer.in_layer` casts their input into the right format.
 
 Source    poplibs, convolution options (partials narrower than the output are ignored; products of
           quarters keep half partials); docs/semantics.md §6.
@@ -9,14 +9,13 @@ Source    poplibs, convolution options (partials narrower than the output are ig
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Protocol
 
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, F143, Format
+from ipu.learn.patterns import check_patterns, matches
 
 __all__ = ["FP8", "FP16", "FP32", "MIXED", "LayerPolicies", "Policy", "PolicyLike"]
 
@@ -36,22 +35,22 @@ class PolicyLike(Protocol):
 
     @property
     def default(self) -> Policy:
-        """What holds where nothing else is said."""
+        """The policy of layers that no pattern matches."""
 
     @property
     def all(self) -> tuple[Policy, ...]:
-        """Every policy that some layer may have."""
+        """Every policy that a layer may have."""
 
     def of(self, layer: str) -> Policy:
         """The policy of the layer of that name."""
 
     def check(self, layers: Collection[str]) -> None:
-        """Refuse what is said of layers that a model with these does not have."""
+        """Refuse a pattern that none of these layers matches."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Formats of a training run; what is None follows from the others.
+    """Formats of a training run; those that are None follow from the others.
 
     param        in which parameters are stored and updated.
     compute      of matrix products, and of activations and gradients; F143 means quarters: products
@@ -59,7 +58,7 @@ class Policy:
     partials     of the partial sums inside matrix products (None: binary16 for quarters, else
                  binary32). Partials narrower than the output are not used; a warning says so.
     accumulator  of gradient accumulation (None: param).
-    output       in which a layer hands on its result (None: the format of activations).
+    output       of a layer's result (None: the format of activations).
 
     >>> print(Policy(param=BINARY32, compute=BINARY16))
     p=f32,c=f16,part=f32
@@ -152,7 +151,7 @@ class Policy:
         return self
 
     def check(self, layers: Collection[str]) -> None:
-        """Nothing is said of single layers."""
+        """There are no patterns to check."""
 
     def override(self, layers: Mapping[str, Policy]) -> LayerPolicies:
         """This policy, and others for the layers whose names match these patterns.
@@ -189,7 +188,7 @@ class LayerPolicies:
         for pattern, policy in self.layers:
             if not (isinstance(pattern, str) and isinstance(policy, Policy)):
                 raise TypeError(
-                    f"layers={pattern!r}: {policy!r} is no layer's policy; map patterns of names "
+                    f"layers={pattern!r}: {policy!r} is not a policy; map patterns of names "
                     "to policies"
                 )
 
@@ -207,13 +206,13 @@ class LayerPolicies:
         first, *others = text.split(";")
         layers = []
         for other in others:
-            pattern, _, said = other.partition(":")
-            layers.append((pattern, Policy.parse(said)))
+            pattern, _, policy = other.partition(":")
+            layers.append((pattern, Policy.parse(policy)))
         return cls(Policy.parse(first), tuple(layers))
 
     def of(self, layer: str) -> Policy:
         """The policy of the layer of that name."""
-        matching = (policy for pattern, policy in self.layers if fnmatchcase(layer, pattern))
+        matching = (policy for pattern, policy in self.layers if matches(layer, pattern))
         return next(matching, self.default)
 
     def check(self, layers: Collection[str]) -> None:
@@ -224,12 +223,7 @@ class LayerPolicies:
         ...
         ValueError: layers='ouput' matches no layer; did you mean 'output'? There are hidden, output
         """
-        for pattern, _ in self.layers:
-            if not any(fnmatchcase(layer, pattern) for layer in layers):
-                close = difflib.get_close_matches(pattern, layers, 1)
-                hint = f"did you mean {close[0]!r}? There are" if close else "use one of"
-                known = ", ".join(sorted(layers))
-                raise ValueError(f"layers={pattern!r} matches no layer; {hint} {known}")
+        check_patterns("layers", (pattern for pattern, _ in self.layers), layers)
 
     def __str__(self) -> str:
         return ";".join([str(self.default), *(f"{name}:{p}" for name, p in self.layers)])

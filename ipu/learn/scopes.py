@@ -2,24 +2,21 @@
 
 `stochastic_rounding` and `partials_type` change the device for the operations inside; the backward
 rules of these operations round and accumulate as the operations did (ASSUMED: the frameworks copy
-an operation's settings to its gradient). `in_layer` is the scope of one layer: its names and the
-formats that its policy gives it.
+an operation's settings to its gradient).
 
 Source    tensorflow.python.ipu.scopes; PopART (gradient operations inherit the settings).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from fpsim.records.formats import BINARY16, BINARY32, Format
-from ipu.learn import ops
-from ipu.learn.tensor import Tensor
-from ipu.learn.variables import current_device, current_policy, is_overridden, variable_scope
+from ipu.learn.variables import current_device
 from ipu.machine.device import Device
 
-__all__ = ["in_layer", "partials_type", "stochastic_rounding"]
+__all__ = ["partials_type", "stochastic_rounding"]
 
 
 @contextmanager
@@ -49,23 +46,3 @@ def partials_type(dtype: Format, device: Device | None = None) -> Iterator[None]
         yield
     finally:
         machine.partials, machine.conv_partials = before
-
-
-def in_layer(op_name: str, x: Tensor, body: Callable[[Tensor], Tensor]) -> Tensor:
-    """body(x) in the scope `op_name`, in the formats of the policy that holds there.
-
-    Rounding  x once into the layer's format, the result once into the format that it is handed on
-              in, where these differ. Without a policy a layer computes in the format of its input.
-    """
-    with ExitStack() as stack:
-        stack.enter_context(variable_scope(op_name, use_resource=True))
-        policy = current_policy()
-        if policy is None:
-            return body(x)
-        if is_overridden() and x.device.partials != policy.partials:
-            stack.enter_context(partials_type(policy.partials, x.device))
-        return _in(policy.output, body(_in(policy.activations, x)))
-
-
-def _in(fmt: Format, x: Tensor) -> Tensor:
-    return x if x.dtype == fmt else ops.cast(x, dtype=fmt)

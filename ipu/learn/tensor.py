@@ -1,8 +1,8 @@
-"""Tensor: an array on a device and where it came from; the tape and its reverse pass.
+"""Tensor: an array on a device and the operation that computed it; the tape and its reverse pass.
 
 A `Primitive` is one differentiable operation: its forward rule, one vector-Jacobian product per
-argument, the unit that runs it, and its cost. What the forward rule says it saves is all that the
-backward rules see, so the bytes saved are the memory a training step keeps alive.
+argument, the unit that runs it, and its cost. Backward rules see only what the forward rule has
+saved, so the bytes saved are the memory that a training step keeps alive.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
 from fpsim.array import Array
@@ -17,8 +19,8 @@ from fpsim.records.formats import Format
 from ipu.machine.device import Device
 
 __all__ = [
-    "Node", "Primitive", "Tensor", "Watch", "Work", "contributions", "gradients", "nodes",
-    "saved_bytes", "work",
+    "Node", "OperationCost", "Primitive", "Tensor", "Watch", "contributions", "gradients", "nodes",
+    "saved_bytes", "total_cost",
 ]  # fmt: skip
 
 #: forward(device, *arrays, **options) -> (output, what backward needs)
@@ -29,7 +31,7 @@ Vjp = Callable[..., Array]
 _numbers = itertools.count()
 
 
-class Work(NamedTuple):
+class OperationCost(NamedTuple):
     """Cost of an operation: multiply-adds of a matrix unit, results of the vector unit.
 
     cycles    of a thread for these results; see `ipu.machine.vector`.
@@ -40,9 +42,9 @@ class Work(NamedTuple):
     cycles: int = 0
 
 
-def one_result_each(arrays: Sequence[Array], output: Array) -> Work:
+def one_result_each(arrays: Sequence[Array], output: Array) -> OperationCost:
     """The cost of most element-wise operations."""
-    return Work(results=output.size)
+    return OperationCost(results=output.size)
 
 
 @dataclass(frozen=True)
@@ -59,24 +61,39 @@ class Primitive:
     forward: Forward
     vjps: tuple[Vjp | None, ...]
     unit: str = "vector"
-    cost: Callable[[Sequence[Array], Array], Work] = field(default=one_result_each)
+    cost: Callable[[Sequence[Array], Array], OperationCost] = field(default=one_result_each)
     passing: tuple[str, ...] = ()
 
     def __call__(self, *inputs: Tensor, name: str | None = None, **options: Any) -> Tensor:
         if len(inputs) != len(self.vjps):
             raise TypeError(f"{self.name} takes {len(self.vjps)} tensors, got {len(inputs)}")
+        self._check_options(options)
         device = inputs[0].device
         arrays = [x.array for x in inputs]
         output, saved = self.forward(device, *arrays, **options)
         node = None
         if any(x.needs_gradient for x in inputs):
-            cost = self.cost(arrays, output)
-            kept = {k: v for k, v in options.items() if k not in self.passing}
+            taped = {k: v for k, v in options.items() if k not in self.passing}
             node = Node(
-                self, tuple(map(_origin, inputs)), saved, kept, device.tensor, device.control.esr,
-                cost, next(_numbers),
+                self, tuple(map(_origin, inputs)), saved, taped, device.tensor, device.control.esr,
+                self.cost(arrays, output), next(_numbers),
             )  # fmt: skip
         return Tensor(output, device, name or self.name, node)
+
+    def _check_options(self, options: dict[str, Any]) -> None:
+        if options.keys() <= self.options:
+            return
+        unknown = sorted(options.keys() - self.options)
+        raise TypeError(
+            f"{self.name} has no option {unknown[0]}={options[unknown[0]]!r}; "
+            f"use {', '.join(sorted(self.options)) or 'none'}"
+        )
+
+    @cached_property
+    def options(self) -> frozenset[str]:
+        """Names of the options of the forward rule."""
+        parameters = signature(self.forward).parameters.values()
+        return frozenset(p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY)
 
 
 class Node(NamedTuple):
@@ -91,16 +108,16 @@ class Node(NamedTuple):
     layer: str
     #: Whether it rounded stochastically; so do its backward rules.
     stochastic: bool
-    cost: Work
+    cost: OperationCost
     number: int
 
 
-#: Is told of a gradient as it is computed: the operation it came through, and the values.
+#: watch(operation that the gradient came through, gradient), called for each backward rule.
 Watch = Callable[[Node, Array], None]
 
 
 class Tensor:
-    """Values on a device, and the tape entry that made them.
+    """Values on a device, and the tape entry of the operation that computed them.
 
     >>> from fpsim import BINARY16
     >>> x = Tensor(Device().from_host([1.0, 2.0], BINARY16), Device())
@@ -142,67 +159,67 @@ def _origin(tensor: Tensor) -> Node | Tensor:
 
 
 def nodes(target: Tensor) -> list[Node]:
-    """The tape entries of all that target depends on, latest first."""
-    found: dict[int, Node] = {}
+    """The tape entries that target depends on, latest first."""
+    by_number: dict[int, Node] = {}
     waiting = [_origin(target)]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, Node) and node.number not in found:
-            found[node.number] = node
+        if isinstance(node, Node) and node.number not in by_number:
+            by_number[node.number] = node
             waiting.extend(node.inputs)
-    return [found[number] for number in sorted(found, reverse=True)]
+    return [by_number[number] for number in sorted(by_number, reverse=True)]
 
 
 def gradients(
     target: Tensor, sources: Sequence[Tensor], seed: Array, watch: Watch | None = None
 ) -> list[Array | None]:
-    """Gradients of target, weighted by seed, for each source; None where the tape does not lead.
+    """Gradients of target, weighted by seed, for each source; None for a source not on the tape.
 
-    The tape leads to variables, and to what was computed from them; not to other inputs.
+    The tape holds variables and tensors computed from them, no other inputs.
 
-    watch     is told of every gradient that a backward rule computes, and by which operation.
+    watch     called with the operation and the gradient after every backward rule.
 
     Rounding  each backward rule through the device; contributions to one tensor are added in the
               order in which the tape is read, latest first.
     """
-    found = contributions(target, sources, seed, watch)
-    return [_sum_of(s, parts) for s, parts in zip(sources, found, strict=True)]
+    summands = contributions(target, sources, seed, watch)
+    return [_sum_of(source, each) for source, each in zip(sources, summands, strict=True)]
 
 
 def contributions(
     target: Tensor, sources: Sequence[Tensor], seed: Array, watch: Watch | None = None
 ) -> list[list[Array]]:
-    """The summands of each source's gradient, latest first; more than one where it is used again.
+    """The summands of each source's gradient, latest first; one for each use of the source.
 
-    Rounding  as in `gradients`; only the sums of the sources themselves are left out.
+    Rounding  as in `gradients`, without the sums of the sources themselves.
     """
     asked = [id(_origin(source)) for source in sources]
     leaves: dict[int, list[Array]] = {id(s): [] for s in sources if s.node is None}
-    found: dict[int, Array] = {id(_origin(target)): seed}
+    reached: dict[int, Array] = {id(_origin(target)): seed}
     device = target.device
     for node in nodes(target):
-        # What is not asked for is forgotten as soon as it has been passed on.
-        take = found.get if id(node) in asked else found.pop
+        # A gradient that was not asked for is freed as soon as its backward rules have run.
+        take = reached.get if id(node) in asked else reached.pop
         gradient = take(id(node), None)
         if gradient is None:
             continue
         with device.naming(f"{node.layer}/gradient"), device.rounding(node.stochastic):
-            for origin, part in _pull_back(device, node, gradient):
+            for origin, summand in _pull_back(device, node, gradient):
                 if watch is not None:
-                    watch(node, part)
+                    watch(node, summand)
                 if id(origin) in leaves:
-                    leaves[id(origin)].append(part)
+                    leaves[id(origin)].append(summand)
                 else:
-                    before = found.get(id(origin))
-                    found[id(origin)] = part if before is None else device.add(before, part)
-    return [leaves.get(key) or ([found[key]] if key in found else []) for key in asked]
+                    sum_ = reached.get(id(origin))
+                    reached[id(origin)] = summand if sum_ is None else device.add(sum_, summand)
+    return [leaves.get(key) or ([reached[key]] if key in reached else []) for key in asked]
 
 
-def _sum_of(source: Tensor, parts: Sequence[Array]) -> Array | None:
+def _sum_of(source: Tensor, summands: Sequence[Array]) -> Array | None:
     total = None
     with source.device.naming(f"{source.name}/gradient"):
-        for part in parts:
-            total = part if total is None else source.device.add(total, part)
+        for summand in summands:
+            total = summand if total is None else source.device.add(total, summand)
     return total
 
 
@@ -214,18 +231,18 @@ def _pull_back(
             yield origin, vjp(device, gradient, node.saved, **node.options)
 
 
-def work(target: Tensor) -> Work:
+def total_cost(target: Tensor) -> OperationCost:
     """Cost of the forward pass that led to target."""
     costs = [node.cost for node in nodes(target)]
-    return Work(*(sum(column) for column in zip(Work(), *costs, strict=True)))
+    return OperationCost(*(sum(column) for column in zip(OperationCost(), *costs, strict=True)))
 
 
 def saved_bytes(target: Tensor) -> int:
     """Bytes that the tape keeps for the backward pass; an array saved twice counts once."""
-    kept = {
+    sizes = {
         (id(item.values), item.format): item.nbytes
         for node in nodes(target)
         for item in node.saved
         if isinstance(item, Array)
     }
-    return sum(kept.values())
+    return sum(sizes.values())

@@ -1,4 +1,4 @@
-"""The order of a training step, which nothing else knows.
+"""The training step: the only place that knows its order.
 
 cast to the compute format → forward → loss × scale → backward, for each mini-batch → accumulate →
 finite? → unscale → optimiser → the next loss scale.
@@ -6,6 +6,7 @@ finite? → unscale → optimiser → the next loss scale.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,15 +19,17 @@ from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu.learn import losses
 from ipu.learn.accumulate import Accumulation, Accumulator
+from ipu.learn.checkpoint import Number, Positioned, State, restore, take
 from ipu.learn.loss_scale import LossScale, NoLossScale, Statistic
 from ipu.learn.mode import training
-from ipu.learn.optim import Observer, Optimizer, compute_contributions, compute_gradients
+from ipu.learn.optim import Observer, Optimizer, Pairs, compute_contributions, compute_gradients
 from ipu.learn.policy import FP32, PolicyLike
-from ipu.learn.state import Number, Positioned, State, restore, take
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import Variable, Variables, policy_getter, variable_scope
 from ipu.machine.control import POWER_ON, FpCtl
+from ipu.machine.cost.planner import Planner
 from ipu.machine.device import Device
+from ipu.machine.target import MK2, Target
 
 __all__ = ["Trainer"]
 
@@ -38,7 +41,7 @@ SCOPE = "all_vars"
 
 
 class Trainer:
-    """A model, its variables on a device, and everything a step needs.
+    """A model, its variables on a device, and the rules of a step.
 
     model        maps a batch to logits; creates its variables with `get_variable`.
     policy       formats of parameters, computation and sums; one for all layers or one for each.
@@ -46,8 +49,9 @@ class Trainer:
     accumulation of the gradients of several mini-batches: a batch is then cut into that many.
                  Where it leaves the format open, the policy's accumulator is taken.
     seed         of the initial values and of the device's random bits.
-    observe      is told of every update of a variable.
-    machine      further arguments of the `Device`: target, preset, f32_denormals, count …
+    observe      called with every update of a variable.
+    target, preset, f32_denormals, max_nan, conv_partials, planner, count,
+    disable_sr_for_amp_vertices    as in `Device`; its partials are those of the policy.
 
     >>> from ipu.learn.nn import dense
     >>> from ipu.learn.optim import SGD
@@ -68,7 +72,14 @@ class Trainer:
         accumulation: Accumulation | None = None,
         seed: int = 0,
         observe: Observer | None = None,
-        **machine: Any,
+        target: Target | str = MK2,
+        preset: str = "window",
+        f32_denormals: str = "flush",
+        max_nan: str = "number",
+        conv_partials: Format | str | None = None,
+        planner: Planner | None = None,
+        count: bool = False,
+        disable_sr_for_amp_vertices: bool = False,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
@@ -79,8 +90,16 @@ class Trainer:
         self.applied = True
         self.observe = observe
         partials = policy.default.partials
-        self.device = Device(control=control, seed=seed, partials=partials, **machine)
-        self.loss_scale.check(optimizer, saturates=self._saturates())
+        self.device = Device(
+            target, control, seed=seed, f32_denormals=f32_denormals, max_nan=max_nan,
+            partials=partials, conv_partials=conv_partials, preset=preset, planner=planner,
+            count=count, disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
+        )  # fmt: skip
+        self.loss_scale.check(
+            optimizer, saturates=self._saturates(), formats=self._update_formats()
+        )
+        #: Whether it was reported that the loss scale cannot grow.
+        self._limit_reported = False
         self.variables = Variables(self.device, seed, policy, SCOPE)
         self.slots: dict[str, tuple[Array, ...]] = {}
 
@@ -93,7 +112,7 @@ class Trainer:
         reuse = len(self.variables) > 0
         inputs = Tensor(self._input(x), self.device, "input")
         with (
-            _whole(self.variables),
+            _all_or_none(self.variables),
             self.variables,
             variable_scope(SCOPE, use_resource=True, custom_getter=policy_getter, reuse=reuse),
         ):
@@ -106,7 +125,7 @@ class Trainer:
         fmt = self.policy.default.activations
         inputs = self.device.cast(x, fmt) if isinstance(x, Array) else self.device.from_host(x, fmt)
         if inputs.size == 0:
-            raise ValueError(f"a batch of shape {inputs.shape} holds nothing; give some samples")
+            raise ValueError(f"a batch of shape {inputs.shape} holds no samples; pass one or more")
         return inputs
 
     def loss(self, x: ArrayLike | Array, labels: Labels) -> Tensor:
@@ -125,7 +144,7 @@ class Trainer:
         return pairs
 
     def _scaled(self, compute: Callable[..., T], loss: Tensor, statistic: Statistic) -> T:
-        """What `compute` makes of loss × scale, with the statistic watching."""
+        """compute(loss × scale), with the statistic watching."""
         with self.device.naming("loss"):
             scaled = self.loss_scale.scale(loss)
         return compute(scaled, self.variables.trainable, statistic.watch)
@@ -133,47 +152,66 @@ class Trainer:
     def step(self, x: ArrayLike | Array, labels: Labels) -> float:
         """One step of training; the loss of the batch before it.
 
+        A step that a dynamic loss scale skips changes only the scale, slots that are kept scaled,
+        status, counts and the number of the next stochastic operation.
+
         Raises    FloatingPointTrap where the control register arms one. After any error variables,
                   slots and loss scale are those of before.
         """
-        scale, statistic = self.loss_scale, self.loss_scale.statistic()
+        scale, statistic = self.loss_scale, self.loss_scale.statistic(SCOPE)
         with training() as updates:
             loss, pairs = self._gradients(x, labels, statistic)
-        following, applied = scale.successor(pairs, statistic), scale.applies(pairs)
+        following, applied = self._following(pairs, statistic), scale.applies(pairs)
         slots = self.slots
-        with _whole(self.variables):
+        with _all_or_none(self.variables):
             if applied:
                 slots = scale.optimizer(self.optimizer).apply_gradients(
                     scale.unscale(self.device, pairs), slots, observe=self.observe
                 )
+                updates.apply()
             if scale.scales_slots and following.value != scale.value:
                 ratio = following.value / scale.value
                 slots = self.optimizer.rescaled(self.device, slots, ratio)
-            updates.apply()
         self.slots, self.loss_scale, self.applied = slots, following, applied
         return loss
 
     def _gradients(
         self, x: ArrayLike | Array, labels: Labels, statistic: Statistic
     ) -> tuple[float, list[tuple[Array, Variable]]]:
-        """Loss and scaled gradients of a batch, whole or in mini-batches."""
+        """Loss and scaled gradients of a batch, at once or in mini-batches."""
         if self.accumulation is None:
             loss = self.loss(x, labels)
             return float(loss.array), self.scaled_gradients(loss, statistic)
         accumulator: Accumulator | None = None
         losses_seen = []
-        for part, marks in _cut(x, labels, self.accumulation.count):
-            loss = self.loss(part, marks)
-            found = self._scaled(compute_contributions, loss, statistic)
-            statistic.collect([(g, v) for parts, v in found for g in parts])
+        for inputs, targets in _cut(x, labels, self.accumulation.count):
+            loss = self.loss(inputs, targets)
+            pairs = self._scaled(compute_contributions, loss, statistic)
+            statistic.collect([(g, v) for summands, v in pairs for g in summands])
             start = accumulator or self.accumulation.start(self.variables.trainable)
-            accumulator = start.add(found)
+            accumulator = start.add(pairs)
             losses_seen.append(float(loss.array))
         assert accumulator is not None
         return float(np.mean(losses_seen)), accumulator.pairs
 
+    def _following(self, pairs: Pairs, statistic: Statistic) -> LossScale:
+        """The next loss scale; it does not grow where the optimiser would lose a constant."""
+        scale = self.loss_scale
+        following, reason = scale.successor(pairs, statistic).limited(
+            scale, self.optimizer, self._update_formats()
+        )
+        if reason and not self._limit_reported:
+            self._limit_reported = True
+            warnings.warn(f"{reason}; this is warned of once", RuntimeWarning, stacklevel=3)
+        return following
+
+    def _update_formats(self) -> set[Format]:
+        """Formats in which the optimiser's rules compute."""
+        own = self.optimizer.format
+        return {own} if own else {policy.param for policy in self.policy.all}
+
     def _saturates(self) -> bool:
-        """Whether overflow in some format of the policy gives the largest finite value."""
+        """Whether overflow in a format of the policy gives the largest finite value."""
         formats = {policy.activations for policy in self.policy.all}
         return any(self.device.context(f).settings.overflow == "saturate" for f in formats)
 
@@ -188,13 +226,13 @@ class Trainer:
         return take(self, source, progress)
 
     def restore(self, state: State, source: Positioned | None = None) -> None:
-        """Go on from a state; see `ipu.learn.state.restore`."""
+        """Go on from a state; see `ipu.learn.checkpoint.restore`."""
         restore(self, state, source)
 
 
 @contextmanager
-def _whole(variables: Variables) -> Iterator[None]:
-    """What happens inside happens to all variables, or after an error to none."""
+def _all_or_none(variables: Variables) -> Iterator[None]:
+    """Changes inside hold for all variables, or after an error for none."""
     before = {name: variable.array for name, variable in variables.items()}
     try:
         yield
@@ -213,8 +251,8 @@ def _by_policy(accumulation: Accumulation, policy: PolicyLike) -> Accumulation:
         return accumulation
 
     def fmt(variable: Variable) -> Format:
-        said = policy.of(variable.layer.removeprefix(f"{SCOPE}/"))
-        return variable.dtype if said.accumulator == said.param else said.accumulator
+        own = policy.of(variable.layer.removeprefix(f"{SCOPE}/"))
+        return variable.dtype if own.accumulator == own.param else own.accumulator
 
     return replace(accumulation, dtype=fmt)
 

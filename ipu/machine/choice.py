@@ -1,7 +1,7 @@
 """Which unit computes a product, where the call does not say.
 
 By the K-channels of the product, that is input channels forward and output channels for the
-gradient to the input. Products of matrices and gradients to weights take the AMP.
+gradient to the input. MatrixProducts of matrices and gradients to weights take the AMP.
 
 The rule is ours (ASSUMED): Graphcore's planner weighs costs. Its further methods, dot products of
 halves and outer products, are not modelled.
@@ -19,7 +19,15 @@ from fpsim.records.units import MatrixUnit, find_unit, with_partials
 from ipu.machine.target import Target
 from ipu.machine.units import amp  # noqa: F401  (registers the units named below)
 
-__all__ = ["PARTIALS", "RULE", "Field", "choose", "find_partials", "fitting_partials", "kinds"]
+__all__ = [
+    "PARTIALS",
+    "RULE",
+    "ConvolutionTraits",
+    "choose",
+    "find_partials",
+    "fitting_partials",
+    "kinds",
+]
 
 RULE = Fact(
     "AMP from 4 channels on in one group; SLIC up to 4 per group and stride 2; else vector MAC",
@@ -33,23 +41,25 @@ _SHORT = {BINARY16: "F16", BINARY32: "F32", BFLOAT16: "BF16", F143: "F8", F152: 
 PARTIALS = {"half": BINARY16, "float": BINARY32}
 
 
-class Field(NamedTuple):
-    """What the rule asks of a convolution: K-channels per group, groups, the larger stride."""
+class ConvolutionTraits(NamedTuple):
+    """What the rule reads of a convolution: K-channels per group, groups, the larger stride."""
 
     channels: int
     groups: int
     stride: int
 
 
-def kinds(inputs: Format, field: Field | None) -> tuple[str, ...]:
+def kinds(inputs: Format, traits: ConvolutionTraits | None) -> tuple[str, ...]:
     """Units for a product in order of preference; the first that the target has is taken.
 
-    >>> kinds(BINARY16, Field(channels=16, groups=1, stride=1)), kinds(BINARY16, Field(3, 1, 2))
-    (('AMP',), ('SLIC', 'VMAC', 'AMP'))
+    >>> kinds(BINARY16, ConvolutionTraits(channels=16, groups=1, stride=1))
+    ('AMP',)
+    >>> kinds(BINARY16, ConvolutionTraits(3, 1, 2))
+    ('SLIC', 'VMAC', 'AMP')
     """
-    if field is None or (field.channels >= 4 and field.groups == 1):
+    if traits is None or (traits.channels >= 4 and traits.groups == 1):
         return ("AMP",)
-    if field.channels <= 4 and field.stride <= 2 and inputs != BINARY32:
+    if traits.channels <= 4 and traits.stride <= 2 and inputs != BINARY32:
         return ("SLIC", "VMAC", "AMP")
     return ("VMAC", "AMP")
 
@@ -60,14 +70,14 @@ def find_partials(option: Format | str) -> Format:
     >>> print(find_partials("half"))
     binary16
     """
-    found = PARTIALS.get(option, option) if isinstance(option, str) else option
-    if found not in PARTIALS.values():
+    fmt = PARTIALS.get(option, option) if isinstance(option, str) else option
+    if fmt not in PARTIALS.values():
         raise ValueError(
             f"partials={option} is not a format of partials; use BINARY16 or BINARY32, or the "
             "words half and float"
         )
-    assert isinstance(found, Format)
-    return found
+    assert isinstance(fmt, Format)
+    return fmt
 
 
 def fitting_partials(inputs: Format, wanted: Format, out: Format) -> Format:
@@ -86,9 +96,13 @@ def fitting_partials(inputs: Format, wanted: Format, out: Format) -> Format:
 
 
 def choose(
-    target: Target, inputs: Format, partials: Format, preset: str, field: Field | None = None
+    target: Target,
+    inputs: Format,
+    partials: Format,
+    preset: str,
+    traits: ConvolutionTraits | None = None,
 ) -> MatrixUnit:
-    """The record for these inputs and partials; field None: a product of matrices.
+    """The record for these inputs and partials; traits None: a product of matrices.
 
     Raises    ValueError for partials or inputs that no unit of the target has.
 
@@ -98,8 +112,10 @@ def choose(
     """
     if inputs not in _SHORT or partials not in _SHORT:
         wrong = inputs if inputs not in _SHORT else partials
-        raise ValueError(f"{wrong} goes into no unit of an IPU; use {', '.join(target.units)}")
-    for kind in kinds(inputs, field):
+        raise ValueError(
+            f"{wrong} is not an input of any unit of an IPU; use {', '.join(target.units)}"
+        )
+    for kind in kinds(inputs, traits):
         offered = [u for u in target.units if u.startswith(f"{kind}_{_SHORT[inputs]}_")]
         if offered:
             return _with_preset(with_partials(find_unit(offered[0]), partials), preset)
@@ -109,5 +125,5 @@ def choose(
 
 
 def _with_preset(unit: MatrixUnit, preset: str) -> MatrixUnit:
-    """A preset that the unit does not have changes nothing: its arithmetic has no unknown."""
+    """The unit with that preset; a unit without presets, whose arithmetic is known, as it is."""
     return find_unit(f"{unit.name}.{preset}") if unit.window is not None else unit

@@ -80,7 +80,7 @@ STOCHASTIC: dict[Format, Rounding] = {
     BFLOAT16: SR(bits=16),
 }
 
-#: Formats whose overflow obeys NANOO.
+#: Formats whose overflow follows NANOO.
 _NARROW = (BINARY16, F143, F152)
 
 
@@ -128,10 +128,10 @@ class FpCtl:
         values: dict[str, Any] = {
             name: bool(word >> bit & 1) for name, bit in _CONTROL_BITS.items() if name != "rnd"
         }
-        made = cls(rnd=word >> _CONTROL_BITS["rnd"] & 7, **values)
-        if made.word != word:
+        register = cls(rnd=word >> _CONTROL_BITS["rnd"] & 7, **values)
+        if register.word != word:
             raise ValueError(f"word={word:#x} has bits outside the fields of $FP_CTL; clear them")
-        return made
+        return register
 
 
 _CONTROL_BITS = {"inv": 0, "div0": 1, "oflo": 2, "rnd": 16, "esr": 19, "nanoo": 20}

@@ -13,17 +13,17 @@ from fpsim.context import Context
 from fpsim.records.formats import Format
 from fpsim.records.geometry import Padding, Pair, Stride, geometry
 from fpsim.records.units import MatrixUnit
-from ipu.machine.choice import Field
+from ipu.machine.choice import ConvolutionTraits
 from ipu.machine.cost.work import Convolution, Work, of_convolution, of_weight_gradient
 from ipu.machine.instructions import Instruction
-from ipu.machine.products import Products
+from ipu.machine.matrix_products import MatrixProducts
 
 __all__ = ["Convolutions"]
 
 Shape = tuple[int, ...]
 
 
-class Convolutions(Products):
+class Convolutions(MatrixProducts):
     """Convolutions of arrays; stride, padding and groups as in `fpsim.linalg.conv2d`."""
 
     def conv2d(
@@ -46,8 +46,8 @@ class Convolutions(Products):
         >>> device.conv2d(x, w, padding="VALID").values.tolist(), device.ledger.last.unit
         ([[[[3.0], [5.0]]]], 'SLIC_F16_F32')
         """
-        field = _field(w.shape, groups, stride, of_outputs=False)
-        chosen = self._unit("conv2d", x, partials, out, unit, field)
+        traits = _traits(w.shape, groups, stride, of_outputs=False)
+        chosen = self._unit("conv2d", x, partials, out, unit, traits)
 
         def compute(context: Context) -> Array:
             return linalg.conv2d(
@@ -69,8 +69,8 @@ class Convolutions(Products):
     ) -> Array:  # fmt: skip
         """The gradient to the images, which have this shape; K are the output channels."""
         verb = "conv2d_input_gradient"
-        field = _field(w.shape, groups, stride, of_outputs=True)
-        chosen = self._unit(verb, gradient, partials, out, unit, field)
+        traits = _traits(w.shape, groups, stride, of_outputs=True)
+        chosen = self._unit(verb, gradient, partials, out, unit, traits)
 
         def compute(context: Context) -> Array:
             return linalg.conv2d_input_gradient(
@@ -105,14 +105,14 @@ class Convolutions(Products):
         return self._product(verb, chosen, (x, gradient), out, compute, work_of, (stride, groups))
 
 
-def _field(w: Shape, groups: int, stride: Stride, *, of_outputs: bool) -> Field | None:
-    """What the rule asks; None for a kernel that the convolution is going to refuse."""
+def _traits(w: Shape, groups: int, stride: Stride, *, of_outputs: bool) -> ConvolutionTraits | None:
+    """What the rule reads; None for a kernel that the convolution is going to refuse."""
     if len(w) != 4:
         return None
     channels = w[3] // max(groups, 1) if of_outputs else w[2]
-    return Field(channels, groups, max(_steps(stride)))
+    return ConvolutionTraits(channels, groups, max(_steps(stride)))
 
 
 def _steps(stride: Stride) -> Pair:
-    """Down and across; what is no stride is refused."""
+    """Down and across; other values than strides are refused."""
     return geometry((1, 1), (1, 1), stride, "SAME").stride

@@ -28,7 +28,7 @@ from fpsim.state.state import Clock
 from ipu.machine.choice import RULE, find_partials
 from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, choices, dump, status
 from ipu.machine.convolutions import Convolutions
-from ipu.machine.cost.cost import Planner
+from ipu.machine.cost.planner import Planner
 from ipu.machine.target import MK2, Target, find_target
 from ipu.machine.units import amp
 from ipu.machine.verbs import MAXIMUM
@@ -45,16 +45,16 @@ class MachineContext(Context):
         self.device = device
         self.clock = device.clock
         self.counts = device.counts
-        self._obeyed = {device.control: (self.settings, self.traps)}
+        self._by_control = {device.control: (self.settings, self.traps)}
 
     def obey(self, control: FpCtl) -> None:
         """Compute under these control bits from now on; flags, constants and arrays stay."""
-        found = self._obeyed.get(control)
-        if found is None:
+        rules = self._by_control.get(control)
+        if rules is None:
             chosen = choices(control, self.format, self.device.f32_denormals)
             armed = chosen.pop("traps")
-            found = self._obeyed[control] = (Settings(self.format, **chosen), armed)
-        self.settings, self.traps = found
+            rules = self._by_control[control] = (Settings(self.format, **chosen), armed)
+        self.settings, self.traps = rules
 
     def in_format(self, fmt: Format) -> Context:
         """The device's own: each format has its flags there, as `status` reads them apart."""
@@ -137,16 +137,16 @@ class Device(Convolutions):
 
     def context(self, fmt: Format) -> MachineContext:
         """The context that computes in fmt on this device."""
-        found = self._contexts.get(fmt)
-        if found is None:
+        context = self._contexts.get(fmt)
+        if context is None:
             if fmt not in self.target.formats:
                 known = ", ".join(f.name for f in self.target.formats)
                 raise ValueError(
                     f"target={self.target.name} computes in {known}, not in {fmt.name}; "
                     "choose another target (hypothetical has bfloat16, mk2-fp8 has quarters)"
                 )
-            found = self._contexts[fmt] = MachineContext(self, fmt)
-        return found
+            context = self._contexts[fmt] = MachineContext(self, fmt)
+        return context
 
     @property
     def control(self) -> FpCtl:

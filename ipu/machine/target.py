@@ -1,7 +1,7 @@
 """Targets: the machines that a device can be, each number with its evidence.
 
 Sources disagree on the clock of Mk2: 1.33 GHz is quoted, 1.325 GHz reproduces the published
-249.7 TFLOPS and is followed. Costs made from these numbers are a declared model, never promised
+249.7 TFLOPS and is followed. Costs computed from these numbers are a declared model, never promised
 time. `HYPOTHETICAL` is no IPU: it is Mk2 with an AMP for bfloat16, so that BF16 can be compared.
 """
 
@@ -49,7 +49,7 @@ class Target:
         return tuple(dict.fromkeys(i.unit.name for i in self.instructions))
 
     def peak(self, inputs: Format | str, partials: Format | None = None) -> float:
-        """Floating-point operations per second for inputs of that format, partials as given.
+        """Floating-point operations per second for inputs of that format, with those partials.
 
         >>> MK2.peak("binary16") / MK2.peak("binary16", BINARY32)
         2.0
@@ -67,16 +67,23 @@ class Target:
         return rate
 
     def instruction(self, unit: MatrixUnit, leaves: Format | None = None) -> Instruction:
-        """The fastest instruction of a unit, and of those one that leaves this format if any does.
+        """The widest instruction of a unit, and of those one that leaves this format if any does.
 
         Raises    ValueError that says which units there are, and who has this one.
+        """
+        return max(self.forms(unit, leaves), key=lambda i: i.macs.value)
+
+    def forms(self, unit: MatrixUnit, leaves: Format | None = None) -> list[Instruction]:
+        """The instructions of a unit, of 8 or 16 columns, that leave this format if any does.
+
+        Raises    as `instruction`.
         """
         base = unit.name.partition(".")[0]
         fitting = [i for i in self.instructions if i.unit.name == base]
         if not fitting:
             raise ValueError(f"target={self.name} has no unit {base}; {self._instead(base)}")
         wanted = leaves or unit.partials
-        return max(fitting, key=lambda i: (i.leaves == wanted, i.macs.value))
+        return [i for i in fitting if i.leaves == wanted] or fitting
 
     def _instead(self, base: str) -> str:
         others = [t.name for t in TARGETS.values() if base in t.units]

@@ -28,7 +28,7 @@ MAXIMUM = {"number": "fmax", "propagate": "maximum"}
 
 
 class Verbs(ABC):
-    """Operations on arrays; the abstract method says which context computes in a format."""
+    """Operations on arrays; the abstract method returns the context that computes in a format."""
 
     max_nan: str
 
@@ -74,6 +74,17 @@ class Verbs(ABC):
     def divide(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
         """x / y, rounded once; in binary16 finite / 0 is NaN with DIV0."""
         return self._of(x, y).divide(x, y, out)
+
+    def unscale(self, x: Array, scale: float) -> Array:
+        """x / fl(scale), rounded once; the scale is a binary32 number, in any format of x.
+
+        >>> from fpsim import BINARY16
+        >>> from ipu.machine import Device
+        >>> device = Device()
+        >>> float(device.unscale(device.from_host(2.0, BINARY16), 2.0**17)) == 2.0**-16
+        True
+        """
+        return self._of(x).divide_by(x, scale)
 
     def negative(self, x: Array) -> Array:
         """-x: the sign bit flipped, no flags."""
@@ -187,7 +198,7 @@ def _is_far_from_tiny(fmt: Format) -> bool:
 
 
 def _is_plain(context: Context, x: Array) -> bool:
-    """Whether nothing is counted and there is no NaN, whose reading raises a flag."""
+    """Whether the context counts nothing and x has no NaN, whose reading raises a flag."""
     return context.counts is None and x.size > 0 and not np.isnan(x.values.max())
 
 

@@ -9,9 +9,9 @@ Source    docs/semantics.md §5 (units) and §6 (orders and roundings of primiti
 from ipu.learn.ops.activations import dropout, gelu, relu, sigmoid, tanh
 from ipu.learn.ops.elementwise import add, bias, divide, multiply, scale, sqrt, square, subtract
 from ipu.learn.ops.forms import cast, concat, pad, reshape, strided_slice, transpose
+from ipu.learn.ops.linear import conv2d, matmul
 from ipu.learn.ops.norms import batch_norm, group_norm, layer_norm, normalise
 from ipu.learn.ops.pooling import average_pool, max_pool
-from ipu.learn.ops.products import conv2d, matmul
 from ipu.learn.ops.reductions import reduce_max, reduce_mean, reduce_sum
 from ipu.learn.ops.softmax import (
     log_softmax,

@@ -91,9 +91,11 @@ def _gelu_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
 
 def _dropout(device: Device, x: Array, *, keep: float) -> tuple[Array, Saved]:
     if not 0 < keep <= 1:
-        raise ValueError(f"keep={keep} is no share of what is kept; use a number above 0 and to 1")
-    kept = device.random_mask(x.shape, keep)
-    return device.multiply(device.select(kept, x), 1 / keep), (kept,)
+        raise ValueError(
+            f"keep={keep} is not a probability of keeping; use more than 0 and at most 1"
+        )
+    mask = device.random_mask(x.shape, keep)
+    return device.multiply(device.select(mask, x), 1 / keep), (mask,)
 
 
 def _dropout_x(device: Device, gradient: Array, saved: Saved, *, keep: float) -> Array:

@@ -65,7 +65,7 @@ def _concat_y(device: Device, gradient: Array, saved: Saved, *, axis: int) -> Ar
 
 
 def _split(gradient: Array, at: int, axis: int) -> list[Array]:
-    return [Array(part, gradient.context) for part in np.split(gradient.values, [at], axis)]
+    return [Array(half, gradient.context) for half in np.split(gradient.values, [at], axis)]
 
 
 def _pad(device: Device, x: Array, *, paddings: Paddings) -> tuple[Array, Saved]:
@@ -78,10 +78,10 @@ def _pad_x(device: Device, gradient: Array, saved: Saved, *, paddings: Paddings)
 
 
 def _strided_slice(device: Device, x: Array, *, index: Index) -> tuple[Array, Saved]:
-    parts = index if isinstance(index, tuple) else (index,)
-    if not all(isinstance(part, slice) for part in parts):
-        raise TypeError(f"index={index!r} is not made of slices; use np.s_[:, ::2]")
-    return x[parts], (x.shape,)
+    slices = index if isinstance(index, tuple) else (index,)
+    if not all(isinstance(each, slice) for each in slices):
+        raise TypeError(f"index={index!r} does not consist of slices; use np.s_[:, ::2]")
+    return x[slices], (x.shape,)
 
 
 def _strided_slice_x(device: Device, gradient: Array, saved: Saved, *, index: Index) -> Array:
@@ -100,5 +100,5 @@ transpose = Primitive("transpose", _transpose, (_transpose_x,), "none", free)
 concat = Primitive("concat", _concat, (_concat_x, _concat_y), "none", free)
 #: x with zeros around it: `paddings`, (before, after) for each axis.
 pad = Primitive("pad", _pad, (_pad_x,), "none", free)
-#: The part of x at `index`: a slice for each of the first axes.
+#: The elements of x at `index`: a slice for each of the first axes.
 strided_slice = Primitive("strided_slice", _strided_slice, (_strided_slice_x,), "none", free)

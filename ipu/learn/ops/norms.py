@@ -1,4 +1,4 @@
-"""Batch, group and layer norm: statistics in binary32, results and what is kept in x's format.
+"""Batch, group and layer norm: statistics in binary32, results and saved values in x's format.
 
 Sums run in binary32 in C order, times fl(1/n); N is the number of elements taken together.
 
@@ -123,9 +123,9 @@ def _batch_norm(
     device: Device, x: Array, gamma: Array, beta: Array, *, epsilon: float = 1e-3,
     stable: bool = False, unbiased: bool = False, statistics: Statistics | None = None,
 ) -> tuple[Array, Saved]:  # fmt: skip
-    found = statistics or batch_statistics(device, x, epsilon, stable, unbiased)
-    whitened = device.multiply(found.centred, found.inverse)
-    return _scaled(device, whitened, gamma, beta), (whitened, gamma, found.inverse)
+    known = statistics or batch_statistics(device, x, epsilon, stable, unbiased)
+    whitened = device.multiply(known.centred, known.inverse)
+    return _scaled(device, whitened, gamma, beta), (whitened, gamma, known.inverse)
 
 
 def _batch_norm_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
@@ -165,9 +165,9 @@ def _group_norm(
     epsilon: float = 1e-3, stable: bool = False, unbiased: bool = False,
 ) -> tuple[Array, Saved]:  # fmt: skip
     together, axes = _grouped(x, groups, strided)
-    found = _statistics(device, together, axes, epsilon, stable, unbiased)
-    whitened = device.multiply(found.centred, found.inverse).reshape(x.shape)
-    return _scaled(device, whitened, gamma, beta), (whitened, gamma, found.inverse)
+    known = _statistics(device, together, axes, epsilon, stable, unbiased)
+    whitened = device.multiply(known.centred, known.inverse).reshape(x.shape)
+    return _scaled(device, whitened, gamma, beta), (whitened, gamma, known.inverse)
 
 
 def _group_norm_x(
@@ -180,9 +180,12 @@ def _group_norm_x(
 
 
 def _layer_norm(
-    device: Device, x: Array, gamma: Array, beta: Array, **how: Any
-) -> tuple[Array, Saved]:
-    return _group_norm(device, x, gamma, beta, groups=1, **how)
+    device: Device, x: Array, gamma: Array, beta: Array, *, epsilon: float = 1e-3,
+    stable: bool = False, unbiased: bool = False,
+) -> tuple[Array, Saved]:  # fmt: skip
+    return _group_norm(
+        device, x, gamma, beta, groups=1, epsilon=epsilon, stable=stable, unbiased=unbiased
+    )
 
 
 def _layer_norm_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
@@ -190,7 +193,7 @@ def _layer_norm_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Ar
 
 
 _SCALING = {"subtract": 1, "multiply": 2, "add": 1}
-#: The steps for every element: sums of x and of its squares, then as with given statistics.
+#: The steps for every element: sums of x and of its squares, then as with known statistics.
 _NORMING = steps({"cast": 1, "add": 2, "multiply": 1}, **_SCALING)
 
 #: Over all axes but the last; options `epsilon`, `stable`, `unbiased`, `statistics` (computed
@@ -199,7 +202,7 @@ batch_norm = Primitive(
     "batch_norm", _batch_norm, (_batch_norm_x, _gamma, _beta), cost=_NORMING,
     passing=("statistics",),
 )  # fmt: skip
-#: With a given `mean` and `inverse` deviation: batch norm after training.
+#: With the options `mean` and `inverse` deviation: batch norm after training.
 normalise = Primitive(
     "normalise", _normalise, (_normalise_x, _gamma, _beta), cost=steps(**_SCALING)
 )

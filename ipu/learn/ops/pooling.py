@@ -1,10 +1,10 @@
 """Maximum and average over windows of images NHWC.
 
 Positions of a window come in field order: rows, then columns. A maximum follows the device's rule
-for NaN. Its gradient goes whole to every position that equals it, as poplibs does; `ties="first"`
-gives it to the first of them alone, as TensorFlow does elsewhere. An average adds fl(x · fl(1/n))
-in the format of x, position after position, n counting what is no padding. Gradients of overlapping
-windows are added in the same order, each sum rounded.
+for NaN. Its full gradient goes to every position that equals it, as poplibs does; `ties="first"`
+sends it to the first of them alone, as TensorFlow does elsewhere. An average adds fl(x · fl(1/n))
+in the format of x, position after position, n counting elements without the padding. Gradients of
+overlapping windows are added in the same order, each sum rounded.
 
 Source    poplibs, MaxPoolingGrad.cpp and SumPooling.cpp (arithmetic in the activations' type; the
           order of positions depends on the layout there and is ASSUMED).
@@ -27,7 +27,7 @@ from ipu.machine.device import Device
 __all__ = ["average_pool", "max_pool"]
 
 Size = int | Pair
-Field = NDArray[Any]
+Values = NDArray[Any]
 
 
 def _windows(x: Array, size: Size, stride: Stride | None, padding: Padding) -> Geometry:
@@ -43,9 +43,9 @@ def _padded(shape: tuple[int, ...], g: Geometry) -> tuple[tuple[int, ...], tuple
     """Shape of the field that all windows cover, and where in it the image lies."""
     (top, left), (batch, height, width, channels) = g.before, shape
     reach = [(n - 1) * s + k for n, s, k in zip(g.output, g.stride, g.kernel, strict=True)]
-    whole = max(reach[0], top + height), max(reach[1], left + width)
+    extent = max(reach[0], top + height), max(reach[1], left + width)
     image = np.s_[:, top : top + height, left : left + width, :]
-    return (batch, *whole, channels), image
+    return (batch, *extent, channels), image
 
 
 def _positions(g: Geometry) -> Iterator[tuple[slice, ...]]:
@@ -61,16 +61,18 @@ def _overlap(g: Geometry) -> bool:
     return any(k > s for k, s in zip(g.kernel, g.stride, strict=True))
 
 
-def _spread(device: Device, parts: Iterator[Array], shape: tuple[int, ...], g: Geometry) -> Array:
-    """The gradient of every element: what each position of the windows says, added in order."""
-    whole, image = _padded(shape, g)
+def _spread(
+    device: Device, summands: Iterator[Array], shape: tuple[int, ...], g: Geometry
+) -> Array:
+    """The gradient of every element: the summands of the windows' positions, added in order."""
+    padded, image = _padded(shape, g)
     field: Array | None = None
-    for place, part in zip(_positions(g), parts, strict=True):
+    for position, summand in zip(_positions(g), summands, strict=True):
         if field is None:
-            field = device.zeros(whole, part.format)
+            field = device.zeros(padded, summand.format)
         if _overlap(g):
-            part = device.add(field[place], part)
-        field.values[place] = part.values
+            summand = device.add(field[position], summand)
+        field.values[position] = summand.values
     assert field is not None
     return field[image]
 
@@ -85,16 +87,16 @@ def _max_pool(
     if ties not in ("first", "all"):
         raise ValueError(f"ties={ties!r} is not known; use first or all")
     g = _windows(x, size, stride, padding)
-    whole, image = _padded(x.shape, g)
-    field = np.full(whole, -np.inf, x.values.dtype)
+    padded, image = _padded(x.shape, g)
+    field = np.full(padded, -np.inf, x.values.dtype)
     field[image] = x.values
-    windows = [field[place] for place in _positions(g)]
+    windows = [field[position] for position in _positions(g)]
     largest = device.reduce_max(Array(np.stack(windows), x.context), axis=0)[0]
     chosen = _chosen(windows, largest.values, first=ties == "first")
     return largest, (chosen, x.shape, g)
 
 
-def _chosen(windows: list[Field], largest: Field, first: bool) -> list[NDArray[np.bool_]]:
+def _chosen(windows: list[Values], largest: Values, first: bool) -> list[NDArray[np.bool_]]:
     """For each position, the windows whose maximum is there."""
     taken = np.zeros(largest.shape, np.bool_)
     chosen = []
@@ -118,28 +120,28 @@ def _average_pool(
     padding: Padding = "VALID",
 ) -> tuple[Array, Saved]:  # fmt: skip
     g = _windows(x, size, stride, padding)
-    whole, image = _padded(x.shape, g)
-    field = device.zeros(whole, x.format)
+    padded, image = _padded(x.shape, g)
+    field = device.zeros(padded, x.format)
     field.values[image] = x.values
-    share = device.from_host(1 / _counts(whole, image, g), x.format)
+    share = device.from_host(1 / _counts(padded, image, g), x.format)
     y = device.zeros((len(x), *g.output, x.shape[3]), x.format)
-    for place in _positions(g):
-        y = device.add(y, device.multiply(field[place], share))
+    for position in _positions(g):
+        y = device.add(y, device.multiply(field[position], share))
     return y, (x.shape, g, share)
 
 
-def _counts(whole: tuple[int, ...], image: tuple[slice, ...], g: Geometry) -> Field:
-    """Elements of each window that are no padding: (output height, output width, 1)."""
-    field = np.zeros((1, *whole[1:3], 1))
+def _counts(padded: tuple[int, ...], image: tuple[slice, ...], g: Geometry) -> Values:
+    """Elements of each window without the padding: (output height, output width, 1)."""
+    field = np.zeros((1, *padded[1:3], 1))
     field[image] = 1.0
-    counts: Field = np.sum([field[0][place[1:]] for place in _positions(g)], axis=0)
+    counts: Values = np.sum([field[0][position[1:]] for position in _positions(g)], axis=0)
     return counts
 
 
 def _average_pool_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     shape, g, share = saved
-    part = device.multiply(gradient, share)
-    return _spread(device, (part for _ in _positions(g)), shape, g)
+    summand = device.multiply(gradient, share)
+    return _spread(device, (summand for _ in _positions(g)), shape, g)
 
 
 # Costs are those of windows side by side, where each element is read once.

@@ -10,14 +10,14 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
-from ipu.learn.tensor import Work
+from ipu.learn.tensor import OperationCost
 from ipu.machine.device import Device
 from ipu.machine.vector import thread_cycles
 
 __all__ = ["Saved", "check_broadcast", "free", "same", "steps", "sum_to"]
 
 Saved = tuple[Any, ...]
-Cost = Callable[[Sequence[Array], Array], Work]
+Cost = Callable[[Sequence[Array], Array], OperationCost]
 
 
 def same(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
@@ -25,9 +25,9 @@ def same(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     return gradient
 
 
-def free(arrays: Sequence[Array], output: Array) -> Work:
+def free(arrays: Sequence[Array], output: Array) -> OperationCost:
     """The cost of what computes nothing."""
-    return Work()
+    return OperationCost()
 
 
 def steps(wide: Mapping[str, int] | None = None, /, **verbs: int) -> Cost:
@@ -36,12 +36,12 @@ def steps(wide: Mapping[str, int] | None = None, /, **verbs: int) -> Cost:
     wide      of them in binary32, whatever the format of that argument.
     """
 
-    def cost(arrays: Sequence[Array], output: Array) -> Work:
+    def cost(arrays: Sequence[Array], output: Array) -> OperationCost:
         x = arrays[0]
         counted = [(verb, x.format, times) for verb, times in verbs.items()]
         counted += [(verb, BINARY32, times) for verb, times in (wide or {}).items()]
         cycles = sum(times * thread_cycles(verb, fmt, x.size) for verb, fmt, times in counted)
-        return Work(results=x.size * sum(times for *_, times in counted), cycles=cycles)
+        return OperationCost(results=x.size * sum(times for *_, times in counted), cycles=cycles)
 
     return cost
 

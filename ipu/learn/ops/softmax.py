@@ -25,7 +25,7 @@ __all__ = ["log_softmax", "softmax", "softmax_cross_entropy", "softmax_cross_ent
 Labels = NDArray[np.integer[Any]]
 
 
-def _parts(device: Device, logits: Array) -> tuple[Array, Array, Array]:
+def _shifted(device: Device, logits: Array) -> tuple[Array, Array, Array]:
     """z = logits - max, exp(z) and its sum over the last axis, all in binary32."""
     x = device.cast(logits, BINARY32)
     z = device.subtract(x, device.reduce_max(x, axis=-1))
@@ -34,7 +34,7 @@ def _parts(device: Device, logits: Array) -> tuple[Array, Array, Array]:
 
 
 def _softmax(device: Device, x: Array) -> tuple[Array, Saved]:
-    _, e, total = _parts(device, x)
+    _, e, total = _shifted(device, x)
     y = device.cast(device.divide(e, total), x.format)
     return y, (y,)
 
@@ -47,7 +47,7 @@ def _softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array
 
 
 def _log_softmax(device: Device, x: Array) -> tuple[Array, Saved]:
-    z, _, total = _parts(device, x)
+    z, _, total = _shifted(device, x)
     y = device.cast(device.subtract(z, device.log(total)), x.format)
     return y, (y,)
 
@@ -68,7 +68,7 @@ def _mean(device: Device, each: Array) -> Array:
 
 def _sparse(device: Device, logits: Array, *, labels: Labels) -> tuple[Array, Saved]:
     """Mean over the batch of log sum exp(z) - z[label]."""
-    z, e, total = _parts(device, logits)
+    z, e, total = _shifted(device, logits)
     rows = np.arange(len(labels))
     each = device.subtract(device.log(total).reshape(-1), z[rows, labels])
     return _mean(device, each), (device.divide(e, total), logits.format)
@@ -82,7 +82,7 @@ def _sparse_logits(device: Device, gradient: Array, saved: Saved, *, labels: Lab
 
 def _dense(device: Device, logits: Array, *, labels: Array) -> tuple[Array, Saved]:
     """Mean over the batch of the sum of labels · (log sum exp(z) - z)."""
-    z, e, total = _parts(device, logits)
+    z, e, total = _shifted(device, logits)
     lost = device.subtract(device.log(total), z)
     each = device.reduce_sum(device.multiply(labels, lost), axis=-1).reshape(-1)
     return _mean(device, each), (device.divide(e, total), logits.format)
@@ -100,20 +100,22 @@ def _distance(device: Device, gradient: Array, saved: Saved, wanted: Array) -> A
     return device.cast(device.multiply(distance, share), fmt)
 
 
-_PARTS = {"cast": 1, "maximum": 1, "subtract": 1, "exp": 1, "add": 1}
+_SHIFTING = {"cast": 1, "maximum": 1, "subtract": 1, "exp": 1, "add": 1}
 
 #: exp(x) / sum exp(x) along the last axis.
-softmax = Primitive("softmax", _softmax, (_softmax_x,), cost=steps(_PARTS | {"divide": 1}, cast=1))
+softmax = Primitive(
+    "softmax", _softmax, (_softmax_x,), cost=steps(_SHIFTING | {"divide": 1}, cast=1)
+)
 #: x - log sum exp(x) along the last axis.
 log_softmax = Primitive(
-    "log_softmax", _log_softmax, (_log_softmax_x,), cost=steps(_PARTS | {"subtract": 2}, cast=1)
+    "log_softmax", _log_softmax, (_log_softmax_x,), cost=steps(_SHIFTING | {"subtract": 2}, cast=1)
 )
 #: Mean cross-entropy of the softmax of logits against integer `labels`: a binary32 scalar.
 softmax_cross_entropy = Primitive(
-    "softmax_cross_entropy", _sparse, (_sparse_logits,), cost=steps(_PARTS | {"divide": 1})
+    "softmax_cross_entropy", _sparse, (_sparse_logits,), cost=steps(_SHIFTING | {"divide": 1})
 )
 #: The same against rows of probabilities: `labels`, a binary32 array whose rows sum to 1.
 softmax_cross_entropy_dense = Primitive(
     "softmax_cross_entropy_dense", _dense, (_dense_logits,),
-    cost=steps(_PARTS | {"divide": 1, "subtract": 2, "multiply": 1, "add": 2}),
+    cost=steps(_SHIFTING | {"divide": 1, "subtract": 2, "multiply": 1, "add": 2}),
 )  # fmt: skip

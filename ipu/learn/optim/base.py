@@ -1,4 +1,4 @@
-"""What all optimisers share: gradients of a loss, and their application by a pure rule.
+"""The common code of optimisers: gradients of a loss, and their application by a pure rule.
 
 A rule computes in one format, by default the variable's own; every operation in it is a device
 operation with one rounding, so stochastic rounding of parameters happens here. Constants (rates,
@@ -14,6 +14,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
+from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from fpsim.array import Array
@@ -23,8 +24,8 @@ from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 
 __all__ = [
-    "Observer", "Optimizer", "Pairs", "Slots", "Step", "Update", "check_positive", "check_rate",
-    "check_share", "compute_contributions", "compute_gradients",
+    "Fate", "Observer", "Optimizer", "Pairs", "Slots", "Step", "Update", "check_positive",
+    "check_rate", "check_share", "compute_contributions", "compute_gradients", "fate_of",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -36,10 +37,10 @@ Slots = Mapping[str, tuple[Array, ...]]
 
 
 class Step(NamedTuple):
-    """What a rule makes of one variable.
+    """The step of a rule for one variable.
 
-    direction    what it follows, before the learning rate.
-    change       what is subtracted from the variable.
+    direction    before the learning rate.
+    change       subtracted from the variable.
     """
 
     direction: Array
@@ -49,7 +50,7 @@ class Step(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A variable's step: what was meant to happen, and what the format made of it."""
+    """A variable's step: the exact intention of the rule and the values before and after."""
 
     variable: Variable
     direction: Array
@@ -59,7 +60,7 @@ class Update(NamedTuple):
 
 
 class Observer(Protocol):
-    """Is told of every update of a variable, when all rules have run and none has changed."""
+    """Called with the update of every variable, after all rules and before any change."""
 
     def __call__(self, update: Update, /) -> Any: ...
 
@@ -69,7 +70,7 @@ def compute_gradients(
 ) -> list[tuple[Array, Variable]]:
     """(gradient, variable) for each variable, in the variable's format.
 
-    watch     is told of every gradient on the way.
+    watch     called with every gradient that a backward rule computes.
     Raises    ValueError for a variable that the loss does not depend on.
     """
     return [(_known(g, v), v) for g, v in _backward(gradients, loss, variables, watch)]
@@ -89,10 +90,10 @@ def _backward(
     return zip(rule(loss, variables, one, watch), variables, strict=True)
 
 
-def _known(found: T | None, variable: Variable) -> T:
-    if found is None or (isinstance(found, list) and not found):
+def _known(gradient: T | None, variable: Variable) -> T:
+    if gradient is None or (isinstance(gradient, list) and not gradient):
         raise ValueError(f"the loss does not depend on {variable.name}; leave it out")
-    return found
+    return gradient
 
 
 class Optimizer(ABC):
@@ -117,7 +118,7 @@ class Optimizer(ABC):
 
     @abstractmethod
     def for_scaled(self, scale: float) -> Optimizer:
-        """The one that makes of gradients times scale what this one makes of gradients."""
+        """The optimiser whose change for gradients · scale is that of this one for gradients."""
 
     def rescaled(self, device: Device, slots: Slots, ratio: float) -> dict[str, tuple[Array, ...]]:
         """Slots of scaled gradients, after their scale has changed by that ratio."""
@@ -146,7 +147,7 @@ class Optimizer(ABC):
         """Change each variable by its gradient; the new slots.
 
         Nothing changes if a trap fires or the observer raises: variables take their values after
-        all rules have run and all updates have been seen.
+        all rules have run and the observer has returned from every update.
 
         Raises    TypeError for a gradient that is neither in its variable's format nor in the
                   rule's.
@@ -185,21 +186,21 @@ class Optimizer(ABC):
         return Update(variable, step.direction, step.change, variable.array, new), step.slots
 
     def _warn(self, rate: float, formats: set[Format]) -> None:
-        """A constant that is subnormal has lost digits; zero does nothing, infinity too much."""
+        """A subnormal constant has lost digits; zero and infinity have lost their meaning."""
         for fmt in sorted(formats, key=lambda f: f.name):
             for name, value in self.constants(rate).items():
-                lost = _lost(value, fmt)
-                if lost:
+                fate = fate_of(value, fmt)
+                if fate:
                     advice = "scale the loss less" if value > 1 else _ADVICE[name]
                     warnings.warn(
-                        f"{name} {value:g} {lost} in {fmt.name}; {advice}, or keep the parameters "
-                        "in binary32",
+                        f"{name} {value:g} {fate.value} in {fmt.name}; {advice}, or keep the "
+                        "parameters in binary32",
                         RuntimeWarning,
                         stacklevel=3,
                     )
 
     def __str__(self) -> str:
-        """Its name and every choice that is not the usual one."""
+        """Its name and every choice that differs from the default."""
         shown = []
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
@@ -221,28 +222,41 @@ _ADVICE = {
 }
 
 
-def _lost(value: float, fmt: Format) -> str:
-    """What becomes of a constant in the format, if it is harmed."""
+class Fate(Enum):
+    """What a format makes of a constant that it does not hold as a normal number."""
+
+    ZERO = "rounds to 0"
+    SUBNORMAL = "is subnormal"
+    INFINITE = "overflows"
+
+
+def fate_of(value: float, fmt: Format) -> Fate | None:
+    """The fate of a constant in the format; None where it is zero or a normal number.
+
+    >>> from fpsim import BINARY16
+    >>> fate_of(1e-8, BINARY16), fate_of(0.1, BINARY16)
+    (<Fate.ZERO: 'rounds to 0'>, None)
+    """
     if value > fmt.max:
-        return "overflows"
+        return Fate.INFINITE
     if not 0 < value < fmt.smallest_normal:
-        return ""
-    return "rounds to 0" if value <= fmt.smallest_subnormal / 2 else "is subnormal"
+        return None
+    return Fate.ZERO if value <= fmt.smallest_subnormal / 2 else Fate.SUBNORMAL
 
 
 def check_rate(rate: float) -> None:
-    """Refuse what is no learning rate."""
+    """Refuse a learning rate that is not finite and positive."""
     if not (math.isfinite(rate) and rate > 0):
-        raise ValueError(f"rate={rate} is no learning rate; use a finite positive number")
+        raise ValueError(f"rate={rate} is not a learning rate; use a finite positive number")
 
 
 def check_share(name: str, value: float) -> None:
-    """Refuse what is no decay of a moving average."""
+    """Refuse a decay of a moving average that is not from 0 to below 1."""
     if not 0 <= value < 1:
         raise ValueError(f"{name}={value} is out of range; use 0 up to below 1")
 
 
 def check_positive(name: str, value: float) -> None:
-    """Refuse what is negative or not finite."""
+    """Refuse a number that is negative or not finite."""
     if not (math.isfinite(value) and value >= 0):
         raise ValueError(f"{name}={value} is out of range; use a finite number from 0 on")

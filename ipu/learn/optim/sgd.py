@@ -7,11 +7,11 @@ Source    tf.train.GradientDescentOptimizer, tf.train.MomentumOptimizer as Tenso
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
-from ipu.learn.optim.base import Optimizer, Pairs, Slots, Step, check_rate, check_share
+from ipu.learn.optim.base import Observer, Optimizer, Pairs, Slots, Step, check_rate, check_share
 from ipu.machine.device import Device
 
 __all__ = ["SGD", "CastGradientsSGD"]
@@ -76,7 +76,8 @@ class CastGradientsSGD(SGD):
     """
 
     def apply_gradients(
-        self, pairs: Pairs, slots: Slots, **options: Any
-    ) -> dict[str, tuple[Array, ...]]:
+        self, pairs: Pairs, slots: Slots, *, rate: float | None = None,
+        observe: Observer | None = None,
+    ) -> dict[str, tuple[Array, ...]]:  # fmt: skip
         cast = [(v.device.cast(g, v.dtype), v) for g, v in pairs]
-        return super().apply_gradients(cast, slots, **options)
+        return super().apply_gradients(cast, slots, rate=rate, observe=observe)

@@ -1,6 +1,6 @@
 """The ledger of a device: one row per product, added up per tensor, verb and unit.
 
-Cycles are those of the busiest tile by the model of `ipu.machine.cost.cost`: a declared model,
+Cycles are those of the busiest tile by the model of `ipu.machine.cost.planner`: a declared model,
 never promised time. Bytes count each array once, in its own format.
 """
 
@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 from fpsim.records.evidence import Fact
 
-__all__ = ["Ledger", "Row", "Total"]
+__all__ = ["Ledger", "LedgerRow", "Total"]
 
 
-class Row(NamedTuple):
+class LedgerRow(NamedTuple):
     """One product.
 
     shape            of the operands and the result, as text.
-    tiles            that take part.
+    tiles            that compute.
     passes           over K, for each output; the kernel positions of a convolution count.
     weight_loads     of the busiest tile, as `steps` and `cycles` are.
     steps            in which it runs for want of temporary memory.
-    macs, useful     multiply-adds done in whole passes, and those that were asked for.
+    macs, useful     multiply-adds of full passes, and those of the product itself.
     operand_bytes, result_bytes, partial_bytes    of the arrays, each counted once.
     exchange_bytes   over the wires between tiles, of a K that was split.
     facts            every constant of the row, with its evidence; the rate first.
@@ -56,7 +56,7 @@ class Row(NamedTuple):
 class Total:
     """Rows of one tensor, verb and unit added up; `last` is the newest of them."""
 
-    last: Row
+    last: LedgerRow
     products: int = 0
     macs: int = 0
     useful: int = 0
@@ -64,7 +64,7 @@ class Total:
     weight_loads: int = 0
     exchange_bytes: int = 0
 
-    def add(self, row: Row) -> None:
+    def add(self, row: LedgerRow) -> None:
         self.last = row
         self.products += 1
         self.macs += row.macs
@@ -94,9 +94,9 @@ class Ledger:
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str, str], Total] = {}
         #: The newest product; None before the first.
-        self.last: Row | None = None
+        self.last: LedgerRow | None = None
 
-    def add(self, tensor: str, row: Row) -> None:
+    def add(self, tensor: str, row: LedgerRow) -> None:
         """A product that was published."""
         self.last = row
         total = self.rows.get((tensor, row.verb, row.unit))
@@ -119,12 +119,12 @@ class Ledger:
 
     @property
     def macs(self) -> int:
-        """Multiply-adds of all products, in whole passes."""
+        """Multiply-adds of all products, in full passes."""
         return sum(total.macs for total in self.rows.values())
 
     @property
     def useful(self) -> int:
-        """Multiply-adds that were asked for."""
+        """Multiply-adds of the products themselves, without padding."""
         return sum(total.useful for total in self.rows.values())
 
     @property

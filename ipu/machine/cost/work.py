@@ -1,11 +1,12 @@
-"""What a product asks of its unit: positions × blocks of columns × passes over K.
+"""The work of a product in its unit: positions × blocks of columns × passes over K.
 
 A block is the columns that share one load of weights. A convolution's positions are the elements of
 its field; its passes go over kernel positions and K-channels. The gradient to the weights is a
 product of matrices for every kernel position, with K over batch and field.
 
-SLIC          a pass is four taps of one kernel row and four channels, which hold as many whole
-              groups as fit; each field element is fed once, so a stride of 2 feeds twice as many.
+SLIC          a pass is four taps of one kernel row and four channels, which hold as many
+              complete groups as fit; each field element is fed once, so a stride of 2 feeds twice
+              as many.
 Source    docs/semantics.md §5; Tile Vertex Instruction Set; poplibs, ConvPartial1xNSLIC.cpp.
 """
 
@@ -29,7 +30,7 @@ Shape = tuple[int, ...]
 
 
 class Work(NamedTuple):
-    """A product as a unit sees it; `useful` counts the multiply-adds that were asked for."""
+    """A product as a unit computes it; `useful` counts multiply-adds without padding."""
 
     positions: int
     passes: int
@@ -75,7 +76,7 @@ def of_convolution(convolution: Convolution, instruction: Instruction) -> Work:
 
 
 def _passes(convolution: Convolution, taps: int, unit: MatrixUnit) -> int:
-    """A pass holds channels of one kernel position; a unit without passes pads the whole K."""
+    """A pass holds channels of one kernel position; a unit without passes pads K once."""
     if unit.calls is None:
         return -(-taps * convolution.depth // unit.channels)
     return taps * -(-convolution.depth // unit.channels)

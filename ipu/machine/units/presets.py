@@ -2,7 +2,7 @@
 
 `window` (default) cuts addends to 31 fraction digits, `sticky` rounds them to odd there, `exact`
 cuts nothing, and `sequential_f32` is poplibs' CPU reference: term by term in binary32, the partial
-last. Where a pass is the whole of K its partial comes first, as the accumulator.
+last. Where one pass takes all of K its partial comes first, as the accumulator.
 
 Source    docs/semantics.md §5.
 """
@@ -21,7 +21,7 @@ __all__ = ["NEAREST", "PRESETS", "UNKNOWN", "WIDTHS", "with_presets"]
 PRESETS = ("window", "sticky", "exact", "sequential_f32")
 
 WIDTHS = (Evidence.INFERRED, "adder input of 33 bits, 2 before the point (TAMP_* constants)")
-UNKNOWN = (Evidence.ASSUMED, "not found; presets window, sticky, exact")
+UNKNOWN = (Evidence.ASSUMED, "no source; presets window, sticky, exact")
 NEAREST = (Evidence.ASSUMED, "nearest even into the binary32 accumulator after every call")
 #: What the readings that are not the default rest on.
 _UNCUT = (Evidence.ASSUMED, "a reading to compare with: nothing is cut")
@@ -34,7 +34,7 @@ def with_presets(units: Iterable[MatrixUnit]) -> tuple[MatrixUnit, ...]:
 
 
 def _readings(unit: MatrixUnit) -> list[MatrixUnit]:
-    whole = unit.calls is None
+    single_pass = unit.calls is None
     return [
         unit,
         replace(unit, name=f"{unit.name}.sticky", cut="sticky", preset="sticky"),
@@ -44,8 +44,8 @@ def _readings(unit: MatrixUnit) -> list[MatrixUnit]:
         ),
         replace(
             unit, name=f"{unit.name}.sequential_f32", terms=1,
-            calls=None if whole else unit.channels, window=None,
-            join=None if whole else BINARY32, product_rounded=True, preset="sequential_f32",
+            calls=None if single_pass else unit.channels, window=None,
+            join=None if single_pass else BINARY32, product_rounded=True, preset="sequential_f32",
             evidence={**unit.evidence, **dict.fromkeys(("terms", "calls", "window"), _REFERENCE)},
         ),
     ]  # fmt: skip

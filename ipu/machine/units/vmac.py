@@ -5,7 +5,7 @@ f16: four products per f16v4cmac             DOCUMENTED  instruction set
 one binary32 accumulator for all of K        ASSUMED     see below
 how a call aligns, cuts and rounds           ASSUMED     as a call of the AMP
 one rounding into half, on the last store    DOCUMENTED  accumulators are read out once
-f32: one fused multiply-add per term         ASSUMED     f32mac: one rounding or two is not said
+f32: one fused multiply-add per term         ASSUMED     f32mac: not documented
 
 Sources disagree with the single chain: f16v4cmac adds its products in pairs into two accumulators,
 and poplibs' dot products add both lanes in the end. The order is K's here, so that a convolution
@@ -26,7 +26,7 @@ __all__ = ["VMAC_UNITS"]
 _FOUR = (Evidence.DOCUMENTED, "instruction set, f16v4cmac")
 _CHAIN = (Evidence.ASSUMED, "one accumulator, K ascending")
 _AS_AMP = (Evidence.ASSUMED, "as a call of the AMP")
-_FUSED = (Evidence.ASSUMED, "f32mac and f32v2mac: fused or not is not said")
+_FUSED = (Evidence.ASSUMED, "f32mac and f32v2mac: fused or not is not documented")
 
 
 def _half(partials: Format, short: str) -> MatrixUnit:

@@ -71,3 +71,20 @@ def test_bad_input_is_one_line(line, said, capsys, monkeypatch):
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["../outside.bin", "link"])
+def test_an_archive_writes_nothing_outside_its_folder(server, tmp_path, monkeypatch, capsys, name):
+    with tarfile.open(server / "evil.tar.gz", "w:gz") as archive:
+        member = tarfile.TarInfo(name)
+        if name == "link":
+            member.type, member.linkname = tarfile.SYMTYPE, "../../outside"
+        archive.addfile(member)
+    digest = "sha256:" + hashlib.sha256((server / "evil.tar.gz").read_bytes()).hexdigest()
+    url = data.SOURCES["cifar10"][0]
+    monkeypatch.setitem(data.SOURCES, "cifar10", (url, {"evil.tar.gz": digest}))
+    to = tmp_path / "d"
+    assert main(["data", "cifar10", "--to", str(to)]) == 2
+    assert "evil.tar.gz was not downloaded" in capsys.readouterr().err
+    assert not (to / "outside.bin").exists()
+    assert [p.name for p in (to / "cifar10").iterdir()] == ["evil.tar.gz"]

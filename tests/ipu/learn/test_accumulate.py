@@ -128,7 +128,7 @@ def test_gradients_of_other_variables_or_in_another_order_are_refused():
     a, b = (Variable(device.zeros((2,), BINARY32), device, f"layer/{n}") for n in "ab")
     total = Accumulation(1).start([a, b])
     for wrong in ([(b.array, b), (a.array, a)], [(a.array, a)]):
-        with pytest.raises(ValueError, match="give those of layer/a, layer/b, in order"):
+        with pytest.raises(ValueError, match="pass those of layer/a, layer/b, in order"):
             total.add(wrong)
 
 
@@ -248,9 +248,9 @@ def test_reductions_are_members_or_names():
 
 @pytest.mark.parametrize(
     ("arguments", "error", "sentence"),
-    [((0,), ValueError, "count=0 is no number of mini-batches; use 1 or more"),
+    [((0,), ValueError, "count=0 is not a number of mini-batches; use 1 or more"),
      ((1.5,), TypeError, "count=1.5"), ((True,), TypeError, "count=True"),
-     ((2, "sum", "float16"), TypeError, "dtype='float16' is no accumulator's format")],
+     ((2, "sum", "float16"), TypeError, "dtype='float16' is not an accumulator's format")],
 )  # fmt: skip
 def test_impossible_accumulations_are_refused(arguments, error, sentence):
     with pytest.raises(error, match=sentence):
@@ -258,7 +258,7 @@ def test_impossible_accumulations_are_refused(arguments, error, sentence):
 
 
 def test_a_function_must_give_a_format():
-    with pytest.raises(TypeError, match=r"dtype\(layer/w\) gave 'half'; return a Format"):
+    with pytest.raises(TypeError, match=r"dtype\(layer/w\) returned 'half'; return a Format"):
         Accumulation(2, dtype=lambda v: "half").format_for(variable(BINARY16, 1))
 
 

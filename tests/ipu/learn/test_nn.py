@@ -5,17 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fpsim import BFLOAT16, BINARY16, BINARY32, FloatingPointTrap
-from ipu.learn import losses, nn, ops
+from fpsim import BFLOAT16, BINARY16, BINARY32
+from ipu.learn import losses, nn
 from ipu.learn.mode import training
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP8, FP16, FP32, MIXED, Policy
 from ipu.learn.tensor import Tensor
 from ipu.learn.train import Trainer
 from ipu.learn.variables import Variables, variable_scope
-from ipu.machine import Device, FpCtl
+from ipu.machine import Device
 
 BF16 = Policy(BFLOAT16, BFLOAT16)
+
+
 TARGETS = {FP8: "mk2-fp8", BF16: "hypothetical"}
 
 
@@ -57,21 +59,10 @@ def test_images_and_rates_are_checked():
         nn.max_pool(x, 2)
     with pytest.raises(ValueError, match="rate=1"):
         nn.dropout(x, 1)
-    with pytest.raises(ValueError, match="rows that are no probabilities"):
+    with pytest.raises(ValueError, match="rows that are not probabilities"):
         losses.softmax_cross_entropy(x, np.ones((2, 4)))
     with pytest.raises(ValueError, match="give that of logits"):
         losses.softmax_cross_entropy(x, np.ones((2, 3)))
-
-
-def test_a_dense_loss_of_certain_labels_is_the_sparse_one():
-    device = Device()
-    x = Tensor(device.from_host(np.arange(6.0).reshape(2, 3) / 4, BINARY16), device)
-    dense = losses.softmax_cross_entropy(x, np.eye(3)[[2, 0]])
-    sparse = losses.sparse_softmax_cross_entropy(x, np.array([2, 0]))
-    assert float(dense.array) == pytest.approx(float(sparse.array), rel=1e-6)
-
-
-# Training and inference -----------------------------------------------------------------------
 
 
 def normed(x: Tensor) -> Tensor:
@@ -105,26 +96,3 @@ def test_moving_statistics_follow_in_training_and_serve_afterwards():
     inverse = f(1) / np.sqrt(variance.array.values + f(1e-3), dtype=f)
     h = np.float16
     assert y.array.values.tolist() == ((h(x) - h(mean.array.values)) * h(inverse)).tolist()
-
-
-def test_a_trap_leaves_moving_statistics_alone():
-    trainer = Trainer(normed, SGD(0.5), policy=FP16, control=FpCtl(oflo=True))
-    x, labels = np.array([[1.0, 2.0], [3.0, -4.0]]), np.array([0, 1])
-    moving = "all_vars/norm/moving_mean"
-    trainer.model = lambda x: ops.scale(normed(x), factor=60000.0)
-    trainer.step(x, labels)
-    before = trainer.variables[moving].array.values.tolist()
-    trainer.model = lambda x: ops.square(ops.scale(normed(x), factor=60000.0))
-    with pytest.raises(FloatingPointTrap):
-        trainer.step(x, labels)
-    assert trainer.variables[moving].array.values.tolist() == before != [0.0, 0.0]
-
-
-def test_dropout_drops_in_training_only():
-    device = Device()
-    x = Tensor(device.from_host(np.ones(64), BINARY16), device)
-    assert nn.dropout(x, 0.5) is x
-    with training():
-        found = nn.dropout(x, 0.5).array.values
-        assert nn.dropout(x, 0.0) is x
-    assert set(found.tolist()) == {0.0, 2.0}

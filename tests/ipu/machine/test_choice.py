@@ -7,7 +7,7 @@ import pytest
 from fpsim import BFLOAT16, BINARY16, BINARY32, E4M3FN, F143
 from fpsim.records.units import UNITS
 from ipu.machine import HYPOTHETICAL, MK2, MK2_FP8, Device
-from ipu.machine.choice import Field, choose, fitting_partials
+from ipu.machine.choice import ConvolutionTraits, choose, fitting_partials
 
 #: Inputs, K-channels per group, groups, stride: the unit.
 CHOSEN = [
@@ -32,13 +32,13 @@ CHOSEN = [
 def test_the_rule(inputs, channels, groups, stride, unit):
     target = {F143: MK2_FP8, BFLOAT16: HYPOTHETICAL}.get(inputs, MK2)
     partials = fitting_partials(inputs, BINARY32, inputs)
-    found = choose(target, inputs, partials, "window", Field(channels, groups, stride))
+    found = choose(target, inputs, partials, "window", ConvolutionTraits(channels, groups, stride))
     assert found is UNITS[unit]
 
 
 def test_partials_and_preset_are_the_call_s():
     assert choose(MK2, BINARY16, BINARY16, "exact").name == "AMP_F16_F16.exact"
-    slim = choose(MK2, BINARY16, BINARY16, "sticky", Field(1, 1, 1))
+    slim = choose(MK2, BINARY16, BINARY16, "sticky", ConvolutionTraits(1, 1, 1))
     assert slim.name == "SLIC_F16_F16.sticky"
     assert choose(MK2, BINARY32, BINARY32, "exact").name == "AMP_F32_F32"
 
@@ -46,7 +46,9 @@ def test_partials_and_preset_are_the_call_s():
 def test_what_no_unit_takes_is_refused_with_those_there_are():
     with pytest.raises(ValueError, match="target=mk2 has no unit for f143; use AMP_F16_F16, AMP_F"):
         choose(MK2, F143, BINARY16, "window")
-    with pytest.raises(ValueError, match="e4m3fn goes into no unit of an IPU; use AMP_F16_F16"):
+    with pytest.raises(
+        ValueError, match="e4m3fn is not an input of any unit of an IPU; use AMP_F16_F16"
+    ):
         choose(MK2, E4M3FN, BINARY32, "window")
     with pytest.raises(
         ValueError, match="partials=binary16 is not offered by AMP_F32; use binary32"

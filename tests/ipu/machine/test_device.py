@@ -12,6 +12,8 @@ from ipu.machine import ALL_ON, MK2_FP8, Device, FpCtl, FpSts
 from ipu.machine.control import STOCHASTIC
 
 MEASURED = pytest.mark.source("TensorFlow plugin: floating_point_control_bits_test.py")
+
+
 INT_MIN = -2147483648
 
 
@@ -21,9 +23,6 @@ def half(device, *values):
 
 def single(device, *values):
     return device.from_host(list(values), BINARY32)
-
-
-# What the framework's tests found on hardware -------------------------------------------------
 
 
 @MEASURED
@@ -111,9 +110,6 @@ def test_a_weight_of_1000_does_not_feel_250_small_steps():
     assert w.values.tolist() == [1000.0]
 
 
-# Rules of the machine -------------------------------------------------------------------------
-
-
 def test_single_subnormals_are_flushed_unless_switched():
     tiny = 2.0**-130
     assert Device().add(single(Device(), tiny), 0.0).values.tolist() == [0.0]
@@ -169,9 +165,6 @@ def test_reduce_max_of_nan_raises_inv():
     assert device.status == FpSts(inv=True)
 
 
-# Traps, numbering, counters -------------------------------------------------------------------
-
-
 @pytest.mark.source("S4-39")
 def test_a_trap_names_the_first_guilty_element_and_publishes_nothing():
     device = Device(control=FpCtl(oflo=True), count=True)
@@ -186,13 +179,6 @@ def test_a_trap_names_the_first_guilty_element_and_publishes_nothing():
     assert not out.values.any()
     assert device.counts == {}
     assert device.status == FpSts(oflo=True)
-
-
-def test_matmul_traps_with_the_registers_too():
-    device = Device(control=FpCtl(oflo=True))
-    x = device.from_host([[60000.0, 60000.0]], BINARY16)
-    with pytest.raises(FloatingPointTrap, match=r"\$FP_STS"):
-        device.matmul(x, x.T)
 
 
 def test_status_is_sticky_until_cleared():
@@ -255,100 +241,11 @@ def test_counting_changes_no_bit():
     assert (found[0] == found[1]).all()
 
 
-# Products -------------------------------------------------------------------------------------
-
-
 def test_unknown_switches_are_answered_with_the_known_ones():
     with pytest.raises(ValueError, match="preset='fast' is not known; use one of window"):
         Device(preset="fast")
     with pytest.raises(ValueError, match="max_nan='first' is not known"):
         Device(max_nan="first")
-
-
-def test_matrix_units_follow_inputs_partials_and_preset():
-    device = Device(preset="exact", partials=BINARY16)
-    x = device.from_host(np.eye(4), BINARY16)
-    device.matmul(x, x)
-    device.matmul(x, x, partials=BINARY32)
-    y = device.cast(x, BINARY32)
-    device.matmul(y, y)
-    assert set(device.units_used) == {"AMP_F16_F16.exact", "AMP_F16_F32.exact", "AMP_F32_F32"}
-
-
-def test_half_partials_lose_what_single_partials_keep():
-    """2048 + 1 over two passes: a half partial cannot hold 2049."""
-    x = np.zeros((1, 32))
-    x[0, 0], x[0, 16] = 2048.0, 1.0
-    found = {}
-    for partials in (BINARY16, BINARY32):
-        device = Device()
-        a = device.from_host(x, BINARY16)
-        ones = device.from_host(np.ones((32, 1)), BINARY16)
-        found[partials] = device.matmul(a, ones, partials=partials).values.item()
-        wide = device.matmul(a, ones, partials=BINARY32, out=BINARY32)
-    assert found == {BINARY16: 2048.0, BINARY32: 2048.0}
-    assert wide.values.item() == 2049.0
-
-
-@pytest.mark.source("S4-49")
-def test_partials_of_matmuls_and_of_convolutions_are_options_of_their_own():
-    device = Device(partials=BINARY16, conv_partials=BINARY32)
-    assert device.partials_for(BINARY16) == BINARY16
-    assert device.partials_for(BINARY16, "conv2d") == BINARY32
-    assert Device(partials=BINARY16).partials_for(BINARY16, "conv2d") == BINARY16
-    assert device.partials_for(BINARY32) == BINARY32
-    assert device.partials_for(BINARY16, wanted=BINARY32) == BINARY32
-
-
-@pytest.mark.source("S4-50")
-def test_an_option_narrower_than_the_result_keeps_the_result_s_type_and_says_so_once():
-    device = Device(partials=BINARY16)
-    x = half(device, 1.0).reshape((1, 1))
-    with pytest.warns(RuntimeWarning, match="partials=binary16 are narrower than results in bin"):
-        assert device.matmul(x, x, out=BINARY32).format == BINARY32
-    assert device.ledger.last.unit == "AMP_F16_F32"
-    device.matmul(x, x, out=BINARY32)
-    with pytest.raises(
-        ValueError, match="partials=binary16 are narrower than the result in binary"
-    ):
-        device.matmul(x, x, partials=BINARY16, out=BINARY32)
-
-
-@pytest.mark.source("S4-05")
-@pytest.mark.parametrize("fmt", [BINARY16, BINARY32, F143])
-def test_products_have_the_format_of_their_inputs_unless_told_otherwise(fmt):
-    device = Device(MK2_FP8)
-    x = device.from_host(np.eye(3), fmt)
-    images = x.reshape((1, 3, 3, 1))
-    for found in (device.matmul(x, x), device.conv2d(images, x.reshape((3, 3, 1, 1)))):
-        assert found.context is device.context(fmt)
-
-
-@pytest.mark.source("S4-17")
-def test_a_result_in_single_holds_what_overflows_in_half():
-    device = Device()
-    x = device.from_host([[300.0] * 4], BINARY16)
-    assert device.matmul(x, x.T).values.tolist() == [[65504.0]]
-    device.clear_status()
-    assert device.matmul(x, x.T, out=BINARY32).values.tolist() == [[360000.0]]
-    assert device.status == FpSts()
-
-
-@pytest.mark.source("poplibs: disableSRForAMPVertices")
-def test_stochastic_rounding_can_stop_at_the_units():
-    x = np.full((64, 32), 0.3)
-    found = {}
-    for control, disable in ((FpCtl(esr=True), True), (FpCtl(), False), (FpCtl(esr=True), False)):
-        device = Device(control=control, disable_sr_for_amp_vertices=disable, partials=BINARY16)
-        a = device.from_host(x, BINARY16)
-        found[control.esr, disable] = device.matmul(a, a.T)
-        assert device.clock.operation == int(control.esr and not disable)
-        assert device.control == control
-    quiet = found[True, True]
-    assert (quiet.codes() == found[False, False].codes()).all()
-    assert (quiet.codes() != found[True, False].codes()).any()
-    # What follows outside the units is stochastic again.
-    assert len(set((quiet + 1e-3).values.ravel().tolist())) == 2
 
 
 def test_flags_of_operations_are_ieee_s_underneath():

@@ -1,4 +1,4 @@
-"""Units of convolutions with few channels: shapes of a pass, presets, evidence (corners, law)."""
+"""The SLIC unit: shapes of a pass, roundings (corners, law)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ import pytest
 
 import fpsim as fp
 from fpsim.linalg import matmul
-from fpsim.records.evidence import Evidence
 from fpsim.records.units import find_unit
-from ipu.machine.units.presets import PRESETS
-from ipu.machine.units.slic import GROUPINGS, SLIC_UNITS, STRIDES, grouping
-from ipu.machine.units.vmac import VMAC_UNITS
+from ipu.machine.units.slic import GROUPINGS, STRIDES, grouping
 
 HALF = fp.Context(fp.BINARY16)
 
@@ -29,14 +26,6 @@ def test_a_pass_is_four_taps_of_the_channels_of_a_vector(name, channels):
     assert unit.channels == 4 * channels
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_presets_of_every_half_unit_are_there(preset):
-    for family in ("AMP_F16_F32", "SLIC_F16_F16", "SLIC_F8_F16", "VMAC_F16_F32", "VMAC_F16_F16"):
-        unit = find_unit(f"{family}.{preset}")
-        assert unit.preset == preset
-        assert unit.channels == find_unit(family).channels or unit.calls is None
-
-
 @pytest.mark.parametrize("partials", ["F32", "F16"])
 def test_a_slic_pass_rounds_as_sixteen_channels_of_the_amp(partials):
     a, b = normal((9, 64)), normal((64, 5), 1)
@@ -45,28 +34,11 @@ def test_a_slic_pass_rounds_as_sixteen_channels_of_the_amp(partials):
     )
 
 
-def test_the_vector_mac_rounds_into_half_once():
-    """Its pass is the whole of K, where the AMP stores seven times."""
-    a, b = normal((9, 100)), normal((100, 7), 1)
-    wide = matmul(a, b, "VMAC_F16_F32", context=fp.Context(fp.BINARY32)).to(fp.BINARY16).values
-    assert np.array_equal(matmul(a, b, "VMAC_F16_F16").values, wide)
-    assert not np.array_equal(matmul(a, b, "AMP_F16_F16").values, wide)
-
-
 def test_a_quarter_of_halves_is_rounded_twice():
     half, quarter = fp.Context(fp.BINARY16), fp.Context(fp.F143)
     a, b = half.array([[1.0, 1.0]]), half.array([[1 + 2.0**-4], [2.0**-14]])
     assert float(matmul(a, b, "VMAC_F16_F32", context=quarter).values[0, 0]) == 1.125
     assert float(matmul(a, b, "VMAC_F16_F16", context=quarter).values[0, 0]) == 1.0
-
-
-def test_the_vector_mac_of_binary32_is_a_chain_of_fused_multiply_adds():
-    single = fp.Context(fp.BINARY32)
-    a, b = normal((1, 37), 2, single), normal((37, 1), 3, single)
-    wanted = single.array(0.0)
-    for k in range(37):
-        wanted = single.fma(a[0, k], b[k, 0], wanted)
-    assert float(matmul(a, b, "VMAC_F32_F32").values[0, 0]) == float(wanted)
 
 
 def test_an_empty_k_stores_nothing():
@@ -84,12 +56,3 @@ def test_groups_share_a_vector():
     assert STRIDES.value == (1, 2)
     with pytest.raises(ValueError, match="channels=5 per group"):
         grouping(5)
-
-
-def test_what_is_not_known_says_so():
-    for unit in (*SLIC_UNITS, *VMAC_UNITS):
-        assert unit.facts["rounding"].evidence is Evidence.ASSUMED
-        assert {"terms", "calls", "order"} <= unit.facts.keys()
-    assert find_unit("SLIC_F16_F32").facts["taps"].evidence is Evidence.DOCUMENTED
-    assert find_unit("SLIC_F16_F32").facts["window"].evidence is Evidence.INFERRED
-    assert find_unit("VMAC_F16_F32").facts["calls"].evidence is Evidence.ASSUMED

@@ -1,0 +1,126 @@
+"""A `State` as JSON and arrays of codes, and back with every field checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from numpy.typing import NDArray
+
+from fpsim.elementwise.codes import from_codes, to_codes
+from ipu.learn.checkpoint.state import Kept, Number, State, format_named
+
+__all__ = ["Codes", "from_record", "to_record"]
+
+Codes = dict[str, NDArray[Any]]
+
+
+def to_record(state: State) -> tuple[dict[str, Any], Codes]:
+    """The state as JSON, and the codes that it refers to."""
+    arrays: Codes = {}
+    record = asdict(state)
+    record["parameters"] = {
+        name: _packed(f"parameters/{name}", kept, arrays) for name, kept in state.parameters.items()
+    }
+    record["slots"] = {
+        name: [_packed(f"slots/{name}/{i}", item, arrays) for i, item in enumerate(slots)]
+        for name, slots in state.slots.items()
+    }
+    return record, arrays
+
+
+def _packed(key: str, item: Any, arrays: Codes) -> Any:
+    """Numbers as they are; the codes of values go to the arrays, their key and format stay."""
+    if not isinstance(item, Kept):
+        return item
+    arrays[key] = to_codes(item.values, item.record)
+    return {"key": key, "format": item.format}
+
+
+def from_record(record: Any, arrays: Mapping[str, NDArray[Any]]) -> State:
+    """The state of a record.
+
+    Raises    ValueError that names the first field whose content no `State` has.
+    """
+    names = {field.name for field in fields(State)}
+    if not isinstance(record, dict) or record.keys() != names:
+        raise ValueError(f"a state has the fields {', '.join(sorted(names))}")
+    built, scale, flags = (_texts(record, name) for name in ("built", "loss_scale", "flags"))
+    _check("built", all(isinstance(v, str) for v in built.values()))
+    _check("loss_scale", all(_is_moving(v) for v in scale.values()))
+    _check("flags", all(_is_count(v) for v in flags.values()))
+    for name in ("operation", "position"):
+        _check(name, _is_count(record[name]))
+    _check("counts", record["counts"] is None or _are_counts(record["counts"]))
+    if record["progress"] is not None:
+        numbers = _texts(record, "progress").values()
+        _check("progress", all(_is_number(v) for v in numbers))
+    parameters = {
+        name: _values("parameters", item, arrays)
+        for name, item in _texts(record, "parameters").items()
+    }
+    slots = {
+        name: tuple(_slot(item, arrays) for item in _items(items))
+        for name, items in _texts(record, "slots").items()
+    }
+    return State(**{**record, "parameters": parameters, "slots": slots})
+
+
+def _check(field: str, holds: bool) -> None:
+    if not holds:
+        raise ValueError(f"{field} is not what a state has there")
+
+
+def _texts(record: dict[str, Any], name: str) -> dict[str, Any]:
+    _check(name, isinstance(record[name], dict))
+    content: dict[str, Any] = record[name]
+    return content
+
+
+def _items(items: Any) -> list[Any]:
+    _check("slots", isinstance(items, list))
+    content: list[Any] = items
+    return content
+
+
+def _slot(item: Any, arrays: Mapping[str, NDArray[Any]]) -> Kept | Number:
+    if isinstance(item, dict):
+        return _values("slots", item, arrays)
+    _check("slots", _is_number(item))
+    number: Number = item
+    return number
+
+
+def _values(field: str, item: Any, arrays: Mapping[str, NDArray[Any]]) -> Kept:
+    _check(field, isinstance(item, dict) and item.keys() == {"key", "format"})
+    _check(field, isinstance(item["key"], str) and item["key"] in arrays)
+    codes = arrays[item["key"]]
+    try:
+        fmt = format_named(item["format"])
+    except (ValueError, TypeError, AssertionError):
+        raise ValueError(f"{field} has the format {item['format']!r}") from None
+    _check(field, codes.dtype.kind == "u" and (codes.size == 0 or int(codes.max()) < fmt.n_codes))
+    return Kept(item["format"], from_codes(codes, fmt))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _is_moving(value: Any) -> bool:
+    return _is_number(value) or (isinstance(value, list) and all(_is_number(v) for v in value))
+
+
+def _are_counts(rows: Any) -> bool:
+    """Rows [tensor, operation, {counter: n}]."""
+    return isinstance(rows, list) and all(
+        isinstance(row, list) and len(row) == 3
+        and isinstance(row[0], str) and isinstance(row[1], str) and isinstance(row[2], dict)
+        and all(_is_count(n) for n in row[2].values())
+        for row in rows
+    )  # fmt: skip

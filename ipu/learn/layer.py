@@ -1,0 +1,57 @@
+"""One layer: its scope, the formats that its policy chooses for it, and the unit of its products.
+
+Source    docs/semantics.md §6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from fpsim.records.formats import F143, Format
+from fpsim.records.geometry import Padding, Stride
+from ipu.learn import ops
+from ipu.learn.ops import fp8
+from ipu.learn.scopes import partials_type
+from ipu.learn.tensor import Tensor
+from ipu.learn.variables import current_policy, is_overridden, variable_scope
+
+__all__ = ["conv2d", "in_layer", "matmul"]
+
+
+def in_layer(op_name: str, x: Tensor, body: Callable[[Tensor], Tensor]) -> Tensor:
+    """body(x) in the scope `op_name`, in the formats of the policy that holds there.
+
+    Rounding  x once into the layer's format, the result once into the format of the layer's output,
+              where these differ. Without a policy a layer computes in the format of its input.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(variable_scope(op_name, use_resource=True))
+        policy = current_policy()
+        if policy is None:
+            return body(x)
+        if is_overridden() and x.device.partials != policy.partials:
+            stack.enter_context(partials_type(policy.partials, x.device))
+        return _in_format(policy.output, body(_in_format(policy.activations, x)))
+
+
+def _in_format(fmt: Format, x: Tensor) -> Tensor:
+    return x if x.dtype == fmt else ops.cast(x, dtype=fmt)
+
+
+def matmul(x: Tensor, y: Tensor) -> Tensor:
+    """x @ y, of quarters where the policy says so."""
+    return (fp8.matmul if _in_quarters() else ops.matmul)(x, y)
+
+
+def conv2d(
+    x: Tensor, w: Tensor, *, stride: Stride = 1, padding: Padding = "SAME", groups: int = 1
+) -> Tensor:
+    """Images with kernels, of quarters where the policy says so."""
+    convolve = fp8.conv2d if _in_quarters() else ops.conv2d
+    return convolve(x, w, stride=stride, padding=padding, groups=groups)
+
+
+def _in_quarters() -> bool:
+    policy = current_policy()
+    return policy is not None and policy.compute == F143

@@ -1,0 +1,233 @@
+"""Variable scopes, as TensorFlow 1 has them, and the variables of a model.
+
+`Variables` holds the named variables of one model; inside `with variables:` layers create or reuse
+them with `get_variable`, under the names and rules of the enclosing `variable_scope`s.
+
+Source    tf.variable_scope, tf.get_variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fpsim.records.formats import BINARY32, Format
+from ipu.learn.policy import Policy, PolicyLike
+from ipu.learn.tensor import Tensor
+from ipu.learn.variables.initialisers import Initialiser, glorot_uniform
+from ipu.learn.variables.variable import Variable
+from ipu.machine.device import Device
+
+__all__ = [
+    "AUTO_REUSE",
+    "Getter",
+    "Variables",
+    "current_device",
+    "current_policy",
+    "get_variable",
+    "is_overridden",
+    "variable_scope",
+]
+
+
+#: `reuse` value: create on first use, share afterwards.
+AUTO_REUSE = "auto"
+
+
+Getter = Callable[..., Tensor]
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """The names and rules that `get_variable` follows inside a `variable_scope`."""
+
+    path: str
+    getter: Getter
+    variables: Variables
+    initializer: Initialiser = glorot_uniform
+    use_resource: bool = False
+    reuse: bool | str = False
+
+    @property
+    def layer(self) -> str:
+        """The path inside the model, without the scope around it."""
+        return self.path.removeprefix(f"{self.variables.scope}/")
+
+
+_current: ContextVar[_Scope] = ContextVar("variable_scope")
+
+
+def _scope() -> _Scope:
+    try:
+        return _current.get()
+    except LookupError:
+        raise RuntimeError(
+            "no variables are in use; open a block first: with Variables(device): …"
+        ) from None
+
+
+def current_device() -> Device:
+    """The device whose variables are in use."""
+    return _scope().variables.device
+
+
+def current_policy() -> Policy | None:
+    """The policy of the layer whose scope this is; None where the variables have none."""
+    scope = _scope()
+    return scope.variables.policy_of(scope.layer)
+
+
+def is_overridden() -> bool:
+    """Whether the layer has another policy than the model."""
+    policy = _scope().variables.policy
+    return policy is not None and current_policy() != policy.default
+
+
+class Variables(dict[str, Variable]):
+    """The variables of a model, by full name; as a context manager, the ones that layers use.
+
+    policy    formats of the layers; None: each computes in the format of its input.
+    scope     the scope around the model, which names of layers leave out.
+    layers    names of the layers that have asked for their policy.
+
+    >>> with Variables(Device()) as variables, variable_scope("dense", use_resource=True):
+    ...     weights = get_variable("weights", [4, 2])
+    >>> variables
+    Variables(dense/weights: binary32 (4, 2))
+    """
+
+    def __init__(
+        self, device: Device, seed: int = 0, policy: PolicyLike | None = None, scope: str = ""
+    ) -> None:
+        super().__init__()
+        self.device = device
+        self.seed = seed
+        self.policy = policy
+        self.scope = scope
+        self.layers: set[str] = set()
+        self._tokens: list[Token[_Scope]] = []
+
+    def __enter__(self) -> Variables:
+        self._tokens.append(_current.set(_Scope("", self._get, self)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._tokens.pop())
+
+    def policy_of(self, layer: str) -> Policy | None:
+        """The policy of the layer of that name; None where the variables have none."""
+        self.layers.add(layer)
+        return None if self.policy is None else self.policy.of(layer)
+
+    @property
+    def trainable(self) -> list[Variable]:
+        """Those that training changes, in the order of their creation."""
+        return [v for v in self.values() if v.trainable]
+
+    def _get(
+        self, name: str, shape: Any = None, dtype: Format = BINARY32,
+        initializer: Initialiser | None = None, trainable: bool = True,
+    ) -> Variable:  # fmt: skip
+        """The getter behind all custom getters: creates the variable, or shares it."""
+        scope = _scope()
+        if not scope.use_resource:
+            raise ValueError(
+                f"use_resource={scope.use_resource} for variable {name}; the machine runs resource "
+                "variables only, use variable_scope(…, use_resource=True)"
+            )
+        variable = self.get(name)
+        if variable is None:
+            return self._create(name, shape, dtype, initializer or scope.initializer, trainable)
+        if not scope.reuse:
+            raise ValueError(
+                f"variable {name} exists already; give the layer another op_name, or reuse=True"
+            )
+        if shape is not None and tuple(shape) != variable.shape:
+            raise ValueError(
+                f"shape={tuple(shape)} for {name}, which has {variable.shape}; use that"
+            )
+        if dtype != variable.dtype:
+            raise ValueError(
+                f"dtype={dtype.name} for {name}, which is {variable.dtype.name}; use that"
+            )
+        return variable
+
+    def _create(
+        self, name: str, shape: Any, dtype: Format, initializer: Initialiser, trainable: bool
+    ) -> Variable:
+        if _scope().reuse is True:
+            raise ValueError(
+                f"variable {name} does not exist; create it with reuse=False, or reuse=AUTO_REUSE"
+            )
+        if shape is None:
+            raise ValueError(f"shape=None for the new variable {name}; give its shape")
+        size = tuple(int(n) for n in shape)
+        values = np.asarray(initializer(size, self.seed, name), np.float64)
+        self[name] = Variable(self.device.from_host(values, dtype), self.device, name, trainable)
+        return self[name]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{n}: {v.dtype.name} {v.shape}" for n, v in self.items())
+        return f"Variables({shown})"
+
+
+@contextmanager
+def variable_scope(
+    name: str,
+    *,
+    custom_getter: Getter | None = None,
+    use_resource: bool | None = None,
+    reuse: bool | str | None = None,
+    initializer: Initialiser | None = None,
+) -> Iterator[str]:
+    """Names, getter and rules for the variables created inside; operations inside count under it.
+
+    Arguments that are None are inherited. Custom getters nest: the inner one is called first and
+    receives the outer one as its getter, which takes the arguments of `get_variable`.
+
+    reuse     True: existing variables are shared; AUTO_REUSE: shared or created; False: as outside.
+    """
+    outer = _scope()
+    if not name or not isinstance(name, str):
+        raise ValueError(f"name={name!r} is not a scope's name; give a string")
+    path = f"{outer.path}/{name}" if outer.path else name
+    chosen: dict[str, Any] = {"path": path, "reuse": reuse or outer.reuse}
+    if custom_getter is not None:
+        chosen["getter"] = partial(custom_getter, outer.getter)
+    if use_resource is not None:
+        chosen["use_resource"] = use_resource
+    if initializer is not None:
+        chosen["initializer"] = initializer
+    token = _current.set(replace(outer, **chosen))
+    with ExitStack() as stack:
+        stack.callback(_current.reset, token)
+        stack.enter_context(outer.variables.device.naming(path))
+        yield path
+
+
+def get_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Format = BINARY32,
+    initializer: Initialiser | None = None,
+    trainable: bool = True,
+) -> Tensor:
+    """The variable of that name in the current scope, as its getter returns it.
+
+    Without a custom getter that is a `Variable`; a custom getter may return any tensor, which has
+    no `assign`.
+
+    Raises    ValueError for a name that is taken, for reuse that finds nothing, and outside
+              `use_resource=True`; RuntimeError outside of `with variables:`.
+    """
+    scope = _scope()
+    full = f"{scope.path}/{name}" if scope.path else name
+    return scope.getter(
+        full, shape=shape, dtype=dtype, initializer=initializer, trainable=trainable
+    )

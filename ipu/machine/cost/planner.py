@@ -1,0 +1,154 @@
+"""Cost of a product: tiles, weight loads, steps, cycles. A declared model, never promised time.
+
+Modelled                                     evidence
+multiply-adds per cycle and tile             DOCUMENTED  of the instruction
+a load of weights before each pass           DOCUMENTED  poplibs, PerformanceEstimation.hpp
+split over tiles, the cheapest one           ASSUMED     positions × columns; K stays on a tile
+steps when temporary memory is short         ASSUMED     each step loads the weights again
+exchange, 4 bytes per cycle and tile         INFERRED    of the target
+
+A product is `positions` × `blocks` of columns that share weights × `passes` over K; every pass of
+a block takes the instruction's cycles at every position. Left out: the start of workers, the
+pipeline's depth, rearrangement, the cast of a result, addition in a reduction over tiles.
+
+Source    docs/semantics.md §5; poplibs, PerformanceEstimation.hpp and ConvPlan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.records.evidence import Evidence, Fact
+from ipu.machine.cost.work import Work
+from ipu.machine.instructions import Instruction
+from ipu.machine.target import Target
+
+__all__ = [
+    "LOAD_BYTES", "SPLIT", "Exchange", "Memory", "Planner", "Price", "exchanged", "multiply_adds",
+    "price",
+]  # fmt: skip
+
+#: Bytes of weights that a tile loads per cycle, by the option use_128bit_conv_unit_load.
+LOAD_BYTES = {
+    False: Fact(8, Evidence.DOCUMENTED, "Tile Vertex Instruction Set: ld64putcs"),
+    True: Fact(16, Evidence.DOCUMENTED, "Tile Vertex Instruction Set: ld128putcs"),
+}
+SPLIT = Fact(
+    "positions × columns over the tiles, fewest cycles", Evidence.ASSUMED, "docs/semantics.md §5"
+)
+
+
+class Memory(NamedTuple):
+    """Bytes of a product's operands and partials."""
+
+    left: int
+    right: int
+    partials: int
+
+    def share(self, parts: int) -> Memory:
+        """Bytes of one of `parts` ranges of K: its share of the operands, and all partials."""
+        return Memory(-(-self.left // parts), -(-self.right // parts), self.partials)
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Choices of the cost model, named as poplibs names them.
+
+    available_memory_proportion   of a tile's memory, for the temporary data of a product: with
+                                  less of it the product runs in more steps, one after the other.
+    use_128bit_conv_unit_load     weights are loaded 16 bytes at a time, not 8.
+    """
+
+    available_memory_proportion: float = 0.6
+    use_128bit_conv_unit_load: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.available_memory_proportion <= 1:
+            raise ValueError(
+                f"available_memory_proportion={self.available_memory_proportion!r} is out of "
+                "range; use more than 0 and at most 1"
+            )
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """What the share of memory means is our model."""
+        known = Evidence.ASSUMED, "less of it, more steps: docs/semantics.md §5"
+        return {
+            "share of memory for temporary data": Fact(self.available_memory_proportion, *known)
+        }
+
+
+class Price(NamedTuple):
+    """What a product costs; all but the tiles are those of the busiest one."""
+
+    tiles: int
+    weight_loads: int
+    steps: int
+    cycles: int
+
+
+def price(
+    work: Work, memory: Memory, instruction: Instruction, target: Target,
+    planner: Planner = Planner(), tiles: int | None = None,
+) -> Price:  # fmt: skip
+    """The cheapest split of a product over at most so many tiles (default: all of the target).
+
+    >>> from ipu.machine.target import MK2
+    >>> from fpsim.records.units import find_unit
+    >>> wide = MK2.instruction(find_unit("AMP_F16_F16"))  # 64 cycles to load, 4 per position
+    >>> price(Work(100, 2, 1, 51200), Memory(6400, 1024, 3200), wide, MK2, tiles=1)
+    Price(tiles=1, weight_loads=2, steps=1, cycles=928)
+    """
+    if multiply_adds(work, instruction) == 0:
+        return Price(0, 0, 0, 0)
+    positions, blocks = _splits(work, tiles or target.tiles.value)
+    down, across = -(-work.positions // positions), -(-work.blocks // blocks)
+    temporary = (memory.left + memory.partials / across) / down + memory.right / across
+    budget = planner.available_memory_proportion * target.tile_memory.value
+    steps = np.clip(np.ceil(temporary / budget), 1, positions)
+    loads = blocks * work.passes * steps * (instruction.weights.value > 0)
+    load = instruction.weights.value / LOAD_BYTES[planner.use_128bit_conv_unit_load].value
+    cycles = np.ceil(blocks * work.passes * positions * instruction.cycles + loads * load)
+    used = down * across
+    best = np.lexsort((used, cycles))[0]
+    return Price(*(int(of_split[best]) for of_split in (used, loads, steps, cycles)))
+
+
+def _splits(work: Work, tiles: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions and blocks of the busiest tile, for every number of tiles side by side."""
+    most = min(tiles, work.positions * work.blocks)
+    across = np.arange(1, min(most, work.blocks) + 1)
+    down = np.minimum(most // across, work.positions)
+    return -(-work.positions // down), -(-work.blocks // across)
+
+
+def multiply_adds(work: Work, instruction: Instruction) -> int:
+    """Multiply-adds of full passes over full blocks, on all tiles."""
+    lanes = instruction.columns * instruction.unit.channels
+    return work.positions * work.passes * work.blocks * lanes
+
+
+class Exchange(NamedTuple):
+    """Bytes over the wires between tiles, and the cycles of the tile that receives most."""
+
+    bytes: int
+    cycles: int
+
+
+def exchanged(partials: int, parts: int, tiles: int, target: Target) -> Exchange:
+    """Reduction of so many bytes of partials that lie in `parts` copies on `tiles` tiles.
+
+    Every tile adds its share of the outputs and has one of the copies in its own memory.
+
+    >>> from ipu.machine.target import MK2
+    >>> exchanged(4096, 4, 64, MK2)
+    Exchange(bytes=12288, cycles=48)
+    """
+    if parts < 2 or tiles == 0:
+        return Exchange(0, 0)
+    received = (parts - 1) * -(-partials // tiles)
+    return Exchange((parts - 1) * partials, -(-received // target.exchange.value))

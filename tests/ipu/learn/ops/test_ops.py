@@ -1,0 +1,192 @@
+"""Every primitive of the table: the inner-product check of its backward rules, costs, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim import BINARY16, BINARY32
+from ipu.learn import ops
+from ipu.learn.losses import sparse_softmax_cross_entropy
+from ipu.learn.ops import PRIMITIVES
+from ipu.learn.tensor import Tensor, gradients
+from ipu.learn.variables import Variable
+from ipu.machine import Device
+
+LABELS = np.array([0, 2, 1, 1, 0])
+
+
+ROWS = np.array([[0.5, 0.25, 0.25], [0, 0, 1], [0.125, 0.75, 0.125], [1, 0, 0], [0.25, 0.5, 0.25]])
+
+
+NORMED = [(3, 4, 2, 6), (6,), (6,)]
+
+
+def dense_labels(device):
+    return {"labels": device.from_host(ROWS, BINARY32)}
+
+
+def given_statistics(device):
+    mean, inverse = np.arange(6) / 8, 1 + np.arange(6) / 4
+    return {
+        "mean": device.from_host(mean, BINARY32),
+        "inverse": device.from_host(inverse, BINARY32),
+    }
+
+
+#: Calls of every primitive: shapes of the arguments, options (or what makes them on a device).
+CALLS = {
+    "matmul": [([(5, 4), (4, 3)], {})],
+    "conv2d": [
+        ([(2, 5, 4, 4), (3, 3, 4, 5)], {}),
+        ([(2, 5, 4, 4), (3, 2, 2, 6)], {"stride": 2, "padding": "VALID", "groups": 2}),
+    ],
+    "add": [([(5, 3), (5, 3)], {})],
+    "bias": [([(5, 3), (3,)], {}), ([(2, 2, 3), (2, 1, 1)], {})],
+    "subtract": [([(5, 3), (5, 1)], {})],
+    "multiply": [([(5, 3), (3,)], {})],
+    "divide": [([(5, 3), (3,)], {})],
+    "square": [([(5, 3)], {})],
+    "sqrt": [([(5, 3)], {})],
+    "scale": [([(5, 3)], {"factor": 256.0})],
+    "relu": [([(5, 3)], {})],
+    "tanh": [([(5, 3)], {})],
+    "sigmoid": [([(5, 3)], {})],
+    "gelu": [([(5, 3)], {})],
+    "dropout": [([(5, 3)], {"keep": 0.5})],
+    "softmax": [([(5, 3)], {})],
+    "log_softmax": [([(5, 3)], {})],
+    "softmax_cross_entropy": [([(5, 3)], {"labels": LABELS})],
+    "softmax_cross_entropy_dense": [([(5, 3)], dense_labels)],
+    "reduce_sum": [([(5, 3)], {}), ([(2, 3, 4)], {"axis": (0, 2), "keepdims": True})],
+    "reduce_mean": [([(5, 3)], {"axis": -1}), ([(2, 3, 4)], {"axis": (0, 2)})],
+    "reduce_max": [([(5, 3)], {}), ([(2, 3, 4)], {"axis": (0, 2), "keepdims": True})],
+    "max_pool": [
+        ([(2, 5, 4, 3)], {"size": 2}),
+        ([(2, 5, 4, 3)], {"size": 3, "stride": 2, "padding": "SAME"}),
+    ],
+    "average_pool": [
+        ([(2, 5, 4, 3)], {"size": 2}),
+        ([(2, 5, 4, 3)], {"size": 3, "stride": 2, "padding": "SAME"}),
+    ],
+    "batch_norm": [(NORMED, {}), (NORMED, {"stable": True})],
+    "normalise": [(NORMED, given_statistics)],
+    "group_norm": [
+        (NORMED, {"groups": 3}), (NORMED, {"groups": 2, "strided": False, "stable": True})
+    ],
+    "layer_norm": [(NORMED, {}), ([(4, 6), (6,), (6,)], {"stable": True})],
+    "cast": [([(5, 3)], {"dtype": BINARY32})],
+    "reshape": [([(5, 4)], {"shape": (2, 10)})],
+    "transpose": [
+        ([(5, 4)], {}), ([(2, 3, 4)], {"axes": (1, 2, 0)}), ([(2, 3, 4)], {"axes": (-1, 0, 1)})
+    ],
+    "concat": [([(5, 4), (5, 2)], {"axis": 1})],
+    "pad": [([(5, 4)], {"paddings": [(1, 0), (0, 2)]})],
+    "strided_slice": [([(5, 4)], {"index": np.s_[::2, 1:]})],
+}  # fmt: skip
+
+
+POSITIVE = ("sqrt",)
+
+
+STEP = 2.0**-8
+
+
+def machine() -> Device:
+    return Device(f32_denormals="ieee")
+
+
+def leaves(device, values, fmt=BINARY32):
+    return [Variable(device.from_host(x, fmt), device, f"x{k}") for k, x in enumerate(values)]
+
+
+def called(name, values, options):
+    """The call on a fresh machine, so that it draws the same random bits every time."""
+    device = machine()
+    tensors = leaves(device, values)
+    options = options(device) if callable(options) else options
+    return tensors, PRIMITIVES[name](*tensors, **options)
+
+
+def apart(rng, shape, positive):
+    """Numbers up to 1.5, none within 1/100 of another or of zero: no step crosses a corner."""
+    n = int(np.prod(shape))
+    size = (rng.permutation(n) + 1) * (1.5 / n)
+    sign = 1 if positive else np.where(rng.random(n) < 0.5, -1, 1)
+    return (size * sign).reshape(shape)
+
+
+def test_every_primitive_is_checked():
+    assert CALLS.keys() == PRIMITIVES.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "options"),
+    [(name, *call) for name, calls in CALLS.items() for call in calls],
+)
+def test_backward_rules_are_the_transposed_derivative(name, shapes, options):
+    rng = np.random.default_rng(5)
+    xs = [apart(rng, s, name in POSITIVE) for s in shapes]
+    tensors, y = called(name, xs, options)
+    u = rng.integers(-8, 9, y.shape) / 8
+    found = gradients(y, tensors, y.device.from_host(u, y.dtype))
+    for k, gradient in enumerate(found):
+        v = rng.integers(-8, 9, shapes[k]) / 8
+        ahead, behind = (
+            called(name, [x + s * v if j == k else x for j, x in enumerate(xs)], options)[1]
+            for s in (STEP, -STEP)
+        )
+        slope = (ahead.array.values.astype(float) - behind.array.values) / (2 * STEP)
+        expected = float((slope * u).sum())
+        got = float((gradient.values.astype(float) * v).sum())
+        size = float(np.abs(slope * u).sum())
+        assert gradient.shape == shapes[k]
+        assert got == pytest.approx(expected, rel=2e-3, abs=1e-3 * max(size, 1.0))
+
+
+def test_every_primitive_has_a_cost():
+    for name, calls in CALLS.items():
+        rng = np.random.default_rng(0)
+        _, y = called(name, [apart(rng, s, True) for s in calls[0][0]], calls[0][1])
+        cost = y.node.cost
+        unit = PRIMITIVES[name].unit
+        assert (cost.macs > 0) == (unit in ("AMP", "by rule"))
+        assert (cost.cycles > 0) == (unit == "vector")
+
+
+@pytest.mark.source("S4-04")
+def test_formats_do_not_mix():
+    device = machine()
+    x = Tensor(device.from_host([1.0], BINARY16), device)
+    y = Tensor(device.from_host([1.0], BINARY32), device)
+    with pytest.raises(TypeError, match="fpsim never promotes"):
+        ops.add(x, y)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda x: ops.matmul(x, x), "matmul takes matrices"),
+        (lambda x: ops.matmul(x), "matmul takes 2 tensors, got 1"),
+        (lambda x: ops.add(x, ops.reshape(x, shape=(1, 2))), "add takes equal shapes"),
+        (lambda x: ops.bias(x, ops.reshape(x, shape=(2, 1))), "does not broadcast"),
+        (lambda x: sparse_softmax_cross_entropy(x, np.array([0])), "give \\(batch, classes\\)"),
+        (lambda x: ops.reduce_sum(x, axis=1), "axis: axis 1 is out of bounds"),
+        (lambda x: ops.reduce_mean(x, axis=-2), "axis: axis -2 is out of bounds"),
+        (lambda x: ops.reduce_max(x, axis=(0, -1)), "repeated axis in `axis`"),
+    ],
+)
+def test_wrong_shapes_are_refused(call, sentence):
+    device = machine()
+    (x,) = leaves(device, [[1.0, 2.0]])
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        call(x)
+
+
+def test_an_unknown_option_is_refused_in_the_name_of_the_primitive():
+    device = machine()
+    x, w = leaves(device, [np.ones((1, 2, 2, 1)), np.ones((1, 1, 1, 1))])
+    with pytest.raises(TypeError, match=r"conv2d has no option strid=2; use groups, padding, part"):
+        ops.conv2d(x, w, strid=2)
+    with pytest.raises(TypeError, match=r"relu has no option ties='all'; use none"):
+        ops.relu(x, ties="all")

@@ -1,0 +1,131 @@
+"""Applying gradients: nothing is half done, warnings and refusals."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from fpsim import BINARY16, BINARY32, FloatingPointTrap
+from ipu.learn.optim import SGD, Adam, RMSProp
+from ipu.learn.policy import FP16
+from ipu.learn.train import Trainer
+from ipu.learn.variables import Variable
+from ipu.machine import Device, FpCtl
+from tests.ipu.learn.small import LABELS, X, network
+
+
+def mixed(device):
+    w = Variable(device.from_host([1.0, 2.0], BINARY16), device, "layer/w")
+    return w, device.from_host([0.1, 0.2], BINARY32)
+
+
+@pytest.mark.source("S0-62")
+@pytest.mark.parametrize("optimizer", [SGD(0.5), Adam(epsilon=1e-4), RMSProp(0.1, epsilon=1e-4)])
+def test_gradients_of_another_format_are_refused(optimizer):
+    device = Device()
+    w, g = mixed(device)
+    with pytest.raises(TypeError, match="gradient of layer/w is binary32, the variable binary16"):
+        optimizer.apply_gradients([(g, w)], {})
+    assert w.array.values.tolist() == [1.0, 2.0]
+
+
+def stepped(optimizer, fmt=BINARY16):
+    device = Device()
+    w = Variable(device.from_host([1.0], fmt), device, "layer/w")
+    g = device.from_host([1.0], fmt)
+    slots = optimizer.apply_gradients([(g, w)], {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer.apply_gradients([(g, w)], slots)
+
+
+@pytest.mark.source("S4-42")
+@pytest.mark.parametrize("optimizer", [Adam(0.01, epsilon=1e-8), RMSProp(0.01, epsilon=1e-8)])
+def test_an_epsilon_that_underflows_is_warned_of_once(optimizer):
+    with pytest.warns(RuntimeWarning, match=r"epsilon 1e-08 rounds to 0 in binary16") as said:
+        stepped(optimizer)
+    assert len(said) == 1
+
+
+@pytest.mark.source("S4-35")
+@pytest.mark.parametrize(
+    ("rate", "said"), [(0.01 / 256, "3.90625e-05 is subnormal"), (1e-8, "1e-08 rounds to 0")]
+)
+def test_a_learning_rate_that_underflows_is_warned_of(rate, said):
+    with pytest.warns(RuntimeWarning, match=f"learning rate {said} in binary16"):
+        stepped(SGD(rate))
+
+
+@pytest.mark.parametrize("optimizer", [SGD(1e-5), Adam(1e-5), RMSProp(1e-5)])
+def test_nothing_is_said_where_nothing_underflows(optimizer):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stepped(optimizer, BINARY32)
+
+
+def test_minimize_is_compute_then_apply():
+    whole, parts = (Trainer(network, SGD(0.1, 0.9)) for _ in range(2))
+    slots = whole.optimizer.minimize(whole.loss(X, LABELS), whole.variables.trainable, {})
+    pairs = parts.optimizer.compute_gradients(parts.loss(X, LABELS), parts.variables.trainable)
+    again = parts.optimizer.apply_gradients(pairs, {})
+    for name, variable in whole.variables.items():
+        assert (variable.array.values == parts.variables[name].array.values).all()
+        assert (slots[name][0].values == again[name][0].values).all()
+
+
+def test_nothing_is_half_done_when_a_trap_fires_in_the_update():
+    device = Device(control=FpCtl(oflo=True))
+    small, big = (
+        Variable(device.from_host([x], BINARY16), device, f"layer/{x:g}") for x in (1.0, 60000.0)
+    )
+    pairs = [(device.from_host([1.0], BINARY16), small), (device.from_host([-6e4], BINARY16), big)]
+    with pytest.raises(FloatingPointTrap):
+        SGD(1.0).apply_gradients(pairs, {})
+    assert small.array.values.tolist() == [1.0]
+
+
+def test_nothing_is_half_done_when_an_observer_raises():
+    device = Device()
+    ws = [Variable(device.from_host([1.0], BINARY32), device, f"layer/{n}") for n in range(2)]
+
+    def observe(update):
+        if update.variable is ws[1]:
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        SGD(1.0).apply_gradients([(w.array, w) for w in ws], {}, observe=observe)
+    assert [w.array.values.tolist() for w in ws] == [[1.0], [1.0]]
+
+
+def test_an_update_can_be_watched():
+    seen = []
+    made = Trainer(network, SGD(0.05, 0.9), policy=FP16, observe=seen.append)
+    made.step(X, LABELS)
+    assert [u.variable for u in seen] == made.variables.trainable
+    for u in seen:
+        expected = made.device.subtract(u.before, u.change)
+        assert (u.after.values == expected.values).all()
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
+def test_impossible_learning_rates_are_refused(bad):
+    for make in (SGD, Adam, RMSProp):
+        with pytest.raises(ValueError, match="is not a learning rate"):
+            make(bad)
+
+
+def test_optimisers_are_named_with_what_is_not_usual():
+    assert str(SGD(3e-4, 0.9)) == "SGD(rate=0.0003, momentum=0.9)"
+    assert str(SGD(0.1000001)) == "SGD(rate=0.1000001)"
+    assert str(Adam(0.01, epsilon=1e-4, format=BINARY32)) == (
+        "Adam(rate=0.01, epsilon=0.0001, format=binary32)"
+    )
+
+
+def test_a_variable_that_the_loss_does_not_use_is_named():
+    made = Trainer(network, SGD(0.05))
+    made.step(X, LABELS)
+    made.variables["unused"] = Variable(made.device.zeros((1,), BINARY32), made.device, "unused")
+    with pytest.raises(ValueError, match="the loss does not depend on unused"):
+        made.step(X, LABELS)

@@ -1,0 +1,186 @@
+"""The training step: differential against a network written in numpy, and what it leaves alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim import BINARY16, BINARY32, FloatingPointTrap
+from ipu.learn.accumulate import Accumulation
+from ipu.learn.loss_scale import (
+    LEARNING_RATE,
+    AutomaticLossScale,
+    DynamicLossScale,
+    KerasLossScale,
+    StaticLossScale,
+)
+from ipu.learn.nn import batch_norm, dense
+from ipu.learn.optim import SGD, Adam, RMSProp
+from ipu.learn.policy import FP16, FP32, MIXED
+from ipu.learn.train import Trainer
+from ipu.machine import FpCtl
+from tests.ipu.learn.small import LABELS, X, codes, trained, trainer
+from tests.ipu.learn.twin import Twin
+from tests.threads import on_threads
+
+
+@pytest.mark.source("S4-18")
+def test_formats_of_parameters_and_gradients_follow_the_policy():
+    for policy, param in ((FP32, BINARY32), (FP16, BINARY16), (MIXED, BINARY32)):
+        made = trainer(policy=policy)
+        loss = made.loss(X, LABELS)
+        pairs = made.scaled_gradients(loss)
+        assert loss.dtype == BINARY32
+        assert {v.dtype for v in made.variables.values()} == {param}
+        assert {g.format for g, _ in pairs} == {param}
+
+
+@pytest.mark.source("S4-16")
+def test_half_parameters_take_half_the_bytes():
+    size = {}
+    for policy in (FP16, MIXED):
+        made, _ = trained(1, policy=policy)
+        size[policy] = sum(v.array.nbytes for v in made.variables.values())
+    assert size[MIXED] == 2 * size[FP16]
+
+
+@pytest.mark.parametrize("policy", [FP32, FP16, MIXED], ids=str)
+def test_training_learns(policy):
+    _, losses = trained(100, policy=policy)
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_single_training_is_numpy_s_bit_for_bit(momentum):
+    """Network, loss, gradients and updates in numpy's float32, where the order is the same."""
+    made = trainer(optimizer=SGD(0.5, momentum), f32_denormals="ieee")
+    made.forward(X)
+    twin = Twin({n: v.array.to_numpy() for n, v in made.variables.items()}, 0.5, momentum)
+    for _ in range(4):
+        assert np.float32(made.step(X, LABELS)) == twin.step(X.astype(np.float32), LABELS)
+        for name, variable in made.variables.items():
+            assert (variable.array.to_numpy() == twin.variables[name]).all(), name
+
+
+def test_threads_do_not_show():
+    def bits():
+        made, _ = trained(3, policy=FP16, control=FpCtl(esr=True), optimizer=Adam(0.01,
+                          epsilon=1e-4), accumulation=Accumulation(2, "mean"))  # fmt: skip
+        return codes(made)
+
+    assert on_threads(1, bits) == on_threads(2, bits)
+
+
+@pytest.mark.parametrize("esr", [False, True])
+def test_equal_seeds_give_equal_bits_and_only_stochastic_rounding_draws(esr):
+    made = [trained(policy=FP16, control=FpCtl(esr=esr), seed=3, count=c)[0] for c in (False, True)]
+    assert codes(made[0]) == codes(made[1])
+    assert made[0].slots.keys() == made[1].slots.keys()
+    assert (made[0].device.clock.operation > 0) == esr
+
+
+def test_exceptions_are_counted_by_layer_and_phase():
+    made, _ = trained(2, policy=FP16, count=True, loss_scale=StaticLossScale(2.0**24))
+    assert made.device.counts.total("OVERFLOW", "all_vars/output/gradient") > 0
+    assert made.device.counts.total("OVERFLOW", "all_vars/hidden") == 0
+    assert made.device.status.oflo
+
+
+def test_a_trap_in_the_backward_pass_changes_no_variable():
+    made = trainer(policy=FP16, loss_scale=StaticLossScale(2.0**24), control=FpCtl(oflo=True))
+    made.forward(X)
+    before = codes(made)
+    with pytest.raises(FloatingPointTrap, match=r"in (all_vars/output/gradient|loss)"):
+        made.step(X, LABELS)
+    assert codes(made) == before
+    assert made.slots == {}
+
+
+def test_a_first_step_that_fails_leaves_the_model_to_be_built():
+    made = trainer(policy=FP16, control=FpCtl(oflo=True))
+    with pytest.raises(FloatingPointTrap, match="in all_vars/hidden"):
+        made.step(np.full_like(X, 60000.0), LABELS)
+    assert not made.variables
+    made.step(X, LABELS)
+    assert codes(made) == codes(trained(1, policy=FP16)[0])
+
+
+def normed(x):
+    return dense(batch_norm(x, "norm"), 3, "output")
+
+
+def memory(made):
+    """Bits of all that a step changes."""
+    slots = {name: [s.codes().tolist() for s in kept] for name, kept in made.slots.items()}
+    return codes(made), slots, made.loss_scale, made.applied
+
+
+@pytest.mark.filterwarnings("ignore:learning rate")
+def test_a_trap_while_slots_are_rescaled_changes_nothing():
+    scale = AutomaticLossScale(16384.0, LEARNING_RATE, bin_edge=1.0)
+    made = Trainer(
+        lambda x: dense(x, 2, "only"), SGD(0.05, 0.9), policy=FP16, control=FpCtl(oflo=True),
+        loss_scale=scale,
+    )  # fmt: skip
+    x, labels = np.ones((2, 4)), np.zeros(2, int)
+    made.step(x, labels)
+    before = memory(made)
+    with pytest.raises(FloatingPointTrap, match="multiply raised OVERFLOW"):
+        made.step(x, labels)
+    assert memory(made) == before
+
+
+def test_an_observer_that_raises_changes_nothing():
+    def observe(update):
+        if update.variable.name.endswith("output/biases"):
+            raise RuntimeError("stop")
+
+    made = Trainer(normed, SGD(0.05, 0.9), observe=observe)
+    made.forward(X)
+    before = memory(made)
+    with pytest.raises(RuntimeError, match="stop"):
+        made.step(X, LABELS)
+    assert memory(made) == before
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_batches_are_not_empty_and_have_a_label_each(count):
+    made = trainer(accumulation=Accumulation(count) if count > 1 else None)
+    with pytest.raises(
+        ValueError, match=r"batch of (shape .0, 8. holds no samples|0 does not make)"
+    ):
+        made.step(X[:0], LABELS[:0])
+    with pytest.raises(ValueError, match=r"24 samples and 25 labels|of shape .25,.; give"):
+        made.step(X, np.append(LABELS, 0))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "loss_scale"),
+    [(Adam(0.01, epsilon=1e-4), KerasLossScale(64.0, frequency=2)),
+     (SGD(0.05, 0.9, BINARY32), DynamicLossScale(2.0**14, LEARNING_RATE, interval=2)),
+     (RMSProp(0.01, epsilon=1e-4), AutomaticLossScale(64.0, period=2))],
+    ids=lambda made: type(made).__name__,
+)  # fmt: skip
+def test_a_state_goes_on_with_the_same_bits(optimizer, loss_scale):
+    def made():
+        return trainer(
+            optimizer=optimizer, loss_scale=loss_scale, policy=FP16, seed=3,
+            control=FpCtl(esr=True, nanoo=True), accumulation=Accumulation(2, "mean"),
+        )  # fmt: skip
+
+    whole, first, second = made(), made(), made()
+    for step in range(5):
+        whole.step(X, LABELS)
+        if step < 3:
+            first.step(X, LABELS)
+    second.forward(X)
+    second.restore(first.state())
+    for _ in range(2):
+        second.step(X, LABELS)
+    assert codes(whole) == codes(second)
+    assert whole.loss_scale == second.loss_scale
+
+
+def test_an_unknown_argument_is_refused_in_the_name_of_the_trainer():
+    with pytest.raises(TypeError, match=r"Trainer.*'prest'"):
+        trainer(prest="exact")
