@@ -52,7 +52,7 @@ def load_status(builder: Any, bits: Any) -> None:
     _call(builder, "llvm.x86.sse.ldmxcsr", word)
 
 
-class _Lower(Lower):  # type: ignore[misc]
+class _Lower(Lower):
     """Lowering of a kernel: the status register is set at its entry, put back at every exit."""
 
     def pre_lower(self) -> None:
@@ -77,8 +77,8 @@ class _Lower(Lower):  # type: ignore[misc]
         self.builder.fence("seq_cst", "singlethread")
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[misc]
-class _Lowering(BaseNativeLowering):  # type: ignore[misc]
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(BaseNativeLowering):
     _name = "kernel_lowering"
 
     @property
@@ -86,7 +86,7 @@ class _Lowering(BaseNativeLowering):  # type: ignore[misc]
         return _Lower
 
 
-class KernelCompiler(CompilerBase):  # type: ignore[misc]
+class KernelCompiler(CompilerBase):
     """Numba's compiler with this lowering."""
 
     def define_pipelines(self) -> list[Any]:

@@ -6,7 +6,6 @@ finite operands and exact products (see `fpsim.products.by_operation.bounds`).
 Source    docs/semantics.md §4.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from functools import cache
@@ -53,7 +52,7 @@ class MacVariant(NamedTuple):
     has_fma: bool
 
 
-def _separate(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
+def _separate(what, acc, x, y, rule, seen):
     """acc = fl(acc + fl(x y)), and what was seen so far."""
     mode, checked, watched = what
     product = x * y
@@ -71,7 +70,7 @@ def _separate(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
     return result, seen
 
 
-def _fused(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
+def _fused(what, acc, x, y, rule, seen):
     """acc = fl(acc + x y), and what was seen so far. A directed sum needs no odd digit."""
     mode, checked, watched = what
     product = x * y
@@ -89,7 +88,7 @@ def _fused(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
     return result, seen
 
 
-def _term(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
+def _term(what, acc, x, y, rule, seen):
     chain, native, has_fma = what[:3]
     if native:
         if chain and has_fma:
@@ -101,7 +100,7 @@ def _term(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
 
 
 @formula
-def _terms(what, c, a, x, u, v, rule, seen):  # type: ignore[no-untyped-def]
+def _terms(what, c, a, x, u, v, rule, seen):
     """One term of eight vectors: rows at x in a, columns u and v."""
     found = []
     for i, acc in enumerate(c):
@@ -112,7 +111,7 @@ def _terms(what, c, a, x, u, v, rule, seen):  # type: ignore[no-untyped-def]
 
 
 @formula
-def _results(tile, c, checked, rule):  # type: ignore[no-untyped-def]
+def _results(tile, c, checked, rule):
     """Eight vectors of results; the largest magnitude of each lane."""
     top = rule.step ^ rule.step
     for i, acc in enumerate(c):
@@ -131,7 +130,7 @@ def mac_kernel(variant: MacVariant) -> Any:
     MODE, DIRECTION, FUSED, NATIVE, CHECKED, WATCHED, FMA = variant
 
     @compiled
-    def loop(a, b, out, constants):  # type: ignore[no-untyped-def]
+    def loop(a, b, out, constants):
         rule = spread_macs(constants)
         none = rule.step ^ rule.step
         rows, columns = out.shape

@@ -5,7 +5,6 @@ The arithmetic of a step is that of the elementwise operations, so any format, m
 Source    docs/semantics.md §2 (places) and §4 (order).
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from functools import cache
@@ -46,8 +45,8 @@ class RoundedVariant(NamedTuple):
     residual: int
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _vector(what, op, x, xi, y, yi, z, zi, out, oi, marks, words, wi, rule, seen):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _vector(what, op, x, xi, y, yi, z, zi, out, oi, marks, words, wi, rule, seen):
     """One operation on sixteen outputs."""
     for i in range(0, LANES, 512 // width_of(rule.drop)):
         seen = vector_step(
@@ -72,7 +71,7 @@ def rounded_kernel(variant: RoundedVariant) -> Any:
     PLACES = (2, 1, 5)[CHAIN]
 
     @compiled
-    def loop(  # type: ignore[no-untyped-def]
+    def loop(
         a, b, out, marks, words, product_constants, sum_constants, first, stride, seed, operation
     ):
         product_rule, sum_rule = spread(product_constants), spread(sum_constants)

@@ -7,7 +7,6 @@ sums that are not finite, and subnormal numbers.
 Source    docs/semantics.md §4; Knuth 1969 (TwoSum).
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 import numpy as np
@@ -26,7 +25,7 @@ _MAGNITUDE, _INFINITY, _LARGEST_SUBNORMAL = 0x7FFFFFFF, 0x7F800000, 0x007FFFFF
 
 
 @formula
-def _step(s, x, lost, least):  # type: ignore[no-untyped-def]
+def _step(s, x, lost, least):
     """The sum, the largest error so far, and the smallest magnitude less one; zero is largest."""
     t = s + x
     back = t - s
@@ -37,7 +36,7 @@ def _step(s, x, lost, least):  # type: ignore[no-untyped-def]
 
 
 @formula
-def _strange(t, lost, least):  # type: ignore[no-untyped-def]
+def _strange(t, lost, least):
     """All ones in a lane whose sum is not finite, or met a subnormal number."""
     none = lost ^ lost
     infinite = umax(as_bits(t) & _MAGNITUDE, lost) >= _INFINITY
@@ -45,13 +44,13 @@ def _strange(t, lost, least):  # type: ignore[no-untyped-def]
 
 
 @formula
-def _inexact(lost):  # type: ignore[no-untyped-def]
+def _inexact(lost):
     none = lost ^ lost
     return select(lost != 0, none | 1, none)
 
 
 @compiled
-def outer_sums(values, sums, marks):  # type: ignore[no-untyped-def]
+def outer_sums(values, sums, marks):
     """sums (outer, inner) of values (outer, n, inner) in index order; 1 in marks where inexact.
 
     All contiguous, inner at least 16. Returns 0, or else another number: these are not the sums.

@@ -12,7 +12,6 @@ Terms are padded to whole counters with products of -0, which change no sum.
 Source    docs/semantics.md §1 (SR), §2 (places) and §4.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from functools import cache
@@ -78,11 +77,11 @@ class RandomVariant(NamedTuple):
 
 
 @formula
-def _spread(k):  # type: ignore[no-untyped-def]
+def _spread(k):
     return RandomRule(*(splat_item(k, i) for i in range(len(FIELDS))))
 
 
-def _below_normal(more, size, word, random, rule):  # type: ignore[no-untyped-def]
+def _below_normal(more, size, word, random, rule):
     """Magnitudes below the smallest normal number, rounded to whole quanta."""
     wide = width_of(size) == 64
     if more:
@@ -95,7 +94,7 @@ def _below_normal(more, size, word, random, rule):  # type: ignore[no-untyped-de
     return as_bits((raised + as_float(rule.whole)) - as_float(rule.whole_and_one))
 
 
-def _round(small, more, x, word, rule):  # type: ignore[no-untyped-def]
+def _round(small, more, x, word, rule):
     bits = as_bits(x)
     random = word & rule.digits
     rounded = (bits + (random >> rule.shift)) & rule.kept
@@ -107,14 +106,14 @@ def _round(small, more, x, word, rule):  # type: ignore[no-untyped-def]
     return as_float(rounded)
 
 
-def _word(words, i, like):  # type: ignore[no-untyped-def]
+def _word(words, i, like):
     """Random words of a vector, R at the top of the lanes."""
     word = load_word(words, i, like)
     return word << 32 if width_of(like) == 64 else word
 
 
 @formula
-def _term(what, acc, x, y, words, at, rule, seen):  # type: ignore[no-untyped-def]
+def _term(what, acc, x, y, words, at, rule, seen):
     """acc and what was seen so far, a term later; its words begin at these two places."""
     chain, small, more, checked, watched, has_fma = what
     product = x * y
@@ -154,7 +153,7 @@ def random_kernel(variant: RandomVariant) -> Any:
     TERMS = PER_BLOCK // PLACES
 
     @compiled
-    def loop(a, b, out, words, constants, first, seed, operation):  # type: ignore[no-untyped-def]
+    def loop(a, b, out, words, constants, first, seed, operation):
         rule = _spread(constants)
         none = rule.kept ^ rule.kept
         lanes = 512 // width_of(none)

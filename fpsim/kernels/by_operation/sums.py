@@ -7,7 +7,6 @@ summation is such a list. The arithmetic of a step is that of the elementwise op
 Source    docs/semantics.md §2 and §4.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from functools import cache
@@ -46,8 +45,8 @@ class SumVariant(NamedTuple):
     residual: int
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def place_words(words, at, first, block, seed, operation, wide):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def place_words(words, at, first, block, seed, operation, wide):
     """words[at:] = those of sixteen outputs at the places of one counter, R in the top bits."""
     k0, k1 = np.uint32(seed & np.uint64(0xFFFFFFFF)), np.uint32(seed >> np.uint64(32))
     n0, n1 = np.uint32(operation & np.uint64(0xFFFFFFFF)), np.uint32(operation >> np.uint64(32))
@@ -81,7 +80,7 @@ def sum_kernel(variant: SumVariant) -> Any:
     PER_BLOCK = 4 if WORDS == WORDS_WHOLE else 8
 
     @compiled
-    def loop(slots, program, marks, words, constants, first, seed, operation):  # type: ignore[no-untyped-def]
+    def loop(slots, program, marks, words, constants, first, seed, operation):
         rule = spread(constants)
         lanes = 512 // width_of(rule.drop)
         none = rule.drop ^ rule.drop
@@ -133,7 +132,7 @@ _LIMBS, _LOWEST = 70, -1088
 
 
 @compiled
-def exact_sums(codes, sums):  # type: ignore[no-untyped-def]
+def exact_sums(codes, sums):
     """sums (rows,) = codes of the rows' sums, rounded to odd; codes (rows, n) finite binary64."""
     limbs = np.zeros(_LIMBS, np.int64)
     for row in range(codes.shape[0]):
@@ -156,15 +155,15 @@ def exact_sums(codes, sums):  # type: ignore[no-untyped-def]
         sums[row] = _odd_code(limbs)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _spread_carries(limbs):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _spread_carries(limbs):
     for i in range(_LIMBS - 1):
         limbs[i + 1] += limbs[i] >> 32
         limbs[i] &= 0xFFFFFFFF
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _odd_code(limbs):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _odd_code(limbs):
     """binary64 code of the number in limbs with carries spread, rounded to odd."""
     sign = np.int64(0)
     if limbs[_LIMBS - 1] < 0:

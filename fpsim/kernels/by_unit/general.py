@@ -10,7 +10,6 @@ no spread of exponents and no cancellation loses a digit.
 Source    docs/semantics.md §5.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -64,11 +63,11 @@ class Call(NamedTuple):
     loud_nan: int  # every NaN raises INVALID
 
 
-@intrinsic  # type: ignore[misc]
-def _digits(typingctx, m):  # type: ignore[no-untyped-def]
+@intrinsic
+def _digits(typingctx, m):
     """Length of a positive integer in binary digits."""
 
-    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, sig, args):
         zeros = builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
         return builder.sub(ir.Constant(ir.IntType(64), 64), zeros)
 
@@ -76,7 +75,7 @@ def _digits(typingctx, m):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def split_operand(bits, significands, exponents, precision, emin, flush):  # type: ignore[no-untyped-def]
+def split_operand(bits, significands, exponents, precision, emin, flush):
     """binary32 codes (R, K) of a format as significands and exponents, padded with zeros."""
     rows, n = bits.shape
     for i in range(rows):
@@ -103,8 +102,8 @@ def split_operand(bits, significands, exponents, precision, emin, flush):  # typ
             exponents[i, k] = e
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _nearest(m, d, to_zero):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _nearest(m, d, to_zero):
     """m / 2**d as an integer, rounded to nearest even or toward zero."""
     if d <= 0:
         return m << -d
@@ -117,8 +116,8 @@ def _nearest(m, d, to_zero):  # type: ignore[no-untyped-def]
     return n
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _round(m, q, precision, emin, emax, to_zero, flush, before):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _round(m, q, precision, emin, emax, to_zero, flush, before):
     """m * 2**q (m > 0, m < 2**62) rounded: significand, exponent of its last digit, overflow."""
     e = q + _digits(m) - 1
     unit = max(e, emin) - precision + 1
@@ -134,8 +133,8 @@ def _round(m, q, precision, emin, emax, to_zero, flush, before):  # type: ignore
     return n, unit, False
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _put(limbs, reach, value, lsb):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _put(limbs, reach, value, lsb):
     """limbs += value * 2**lsb, |value| < 2**60; returns the limbs touched so far."""
     magnitude = abs(value)
     place = lsb - LOW
@@ -149,16 +148,16 @@ def _put(limbs, reach, value, lsb):  # type: ignore[no-untyped-def]
     return reach
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _carry(limbs, reach):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _carry(limbs, reach):
     """Limbs to 32 digits each, the last one with the sign."""
     for i in range(reach[0], reach[1] + 2):
         limbs[i + 1] += limbs[i] >> 32
         limbs[i] &= 0xFFFFFFFF
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _take(limbs, reach):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _take(limbs, reach):
     """Empties the limbs: sign, leading digits (odd last digit for the rest), its place."""
     _carry(limbs, reach)
     last = reach[1] + 2
@@ -185,8 +184,8 @@ def _take(limbs, reach):  # type: ignore[no-untyped-def]
     return negative, m, np.int64(q)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _cut(value, shift, sticky):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _cut(value, shift, sticky):
     """value * 2**shift toward zero, or to odd."""
     if shift >= 0:
         return value << shift
@@ -198,8 +197,8 @@ def _cut(value, shift, sticky):  # type: ignore[no-untyped-def]
     return kept if value >= 0 else -kept
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _code(negative, n, unit):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _code(negative, n, unit):
     """binary32 code of a value: n * 2**unit, or infinity."""
     sign = np.int64(SIGN) if negative else np.int64(0)
     if unit == SPECIAL:
@@ -213,8 +212,8 @@ def _code(negative, n, unit):  # type: ignore[no-untyped-def]
     return sign | (e + 127) << 23 | (significand & 0x7FFFFF)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _read(code, emin, flush):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _read(code, emin, flush):
     """Signed significand of 24 digits and exponent of a binary32 code; NaN 2 or 3, infinity ±1."""
     magnitude = code & 0x7FFFFFFF
     if magnitude > INFINITY:
@@ -245,8 +244,8 @@ class Seen(NamedTuple):
     flags: int
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _see(seen, x, y, ex, ey, loud):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _see(seen, x, y, ex, ey, loud):
     """One product of which an operand is no number."""
     nan, up, down, flags = seen
     odd_x, odd_y = ex == SPECIAL and abs(x) > 1, ey == SPECIAL and abs(y) > 1
@@ -263,8 +262,8 @@ def _see(seen, x, y, ex, ey, loud):  # type: ignore[no-untyped-def]
     return Seen(nan, up, down, flags)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _settle(seen):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _settle(seen):
     """Code of a sum with an addend that is no number, and flags."""
     if seen.nan:
         return np.int64(CANONICAL_NAN), seen.flags
@@ -273,8 +272,8 @@ def _settle(seen):  # type: ignore[no-untyped-def]
     return np.int64(INFINITY | (SIGN if seen.down else 0)), seen.flags
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _round_product(p, exponent, call):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _round_product(p, exponent, call):
     """A product of that exponent rounded as the accumulator is; see `_round`."""
     return _round(
         abs(p), exponent + call.scale - call.fraction, call.precision, call.emin, call.emax,
@@ -282,8 +281,8 @@ def _round_product(p, exponent, call):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):
     """The accumulator after the products that begin at i of a row, at j of a column; and flags."""
     c, ec = _read(code, call.emin, call.flush_in)
     seen = Seen(False, False, False, 0)
@@ -348,8 +347,8 @@ def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):  # type: ignore[no-untyp
     return _code(negative, n, unit), flags | (OVERFLOW if over else 0)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _join(code, other, call, limbs):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _join(code, other, call, limbs):
     """Two numbers added with one rounding to nearest even in the format of the join, and flags."""
     x, ex = _read(code, -126, call.flush_in)
     y, ey = _read(other, -126, call.flush_in)
@@ -378,7 +377,7 @@ def _join(code, other, call, limbs):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def run_pass(sa, ea, sb, eb, k, partials, marks, call):  # type: ignore[no-untyped-def]
+def run_pass(sa, ea, sb, eb, k, partials, marks, call):
     """One pass over products k … of every row and column; partials (rows, columns) are codes.
 
     sa, ea (rows, K) and sb, eb (columns, K) are the operands as `split_operand` leaves them;

@@ -3,7 +3,6 @@
 Source    docs/semantics.md §5.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from numba import njit
@@ -21,8 +20,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def fetch(tile, array, first, stride, m, n, none):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def fetch(tile, array, first, stride, m, n, none):
     """tile = m rows of n numbers of an array, zeros around them."""
     lanes = 512 // width_of(none)
     for r in range(lanes // 2):
@@ -36,8 +35,8 @@ def fetch(tile, array, first, stride, m, n, none):  # type: ignore[no-untyped-de
                 copy_item(tile, r * COLUMNS + i, array, first + r * stride + i)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def keep(array, tile, first, stride, m, n, wide, none):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def keep(array, tile, first, stride, m, n, wide, none):
     """The other way, from a tile of so many columns."""
     lanes = 512 // width_of(none)
     for r in range(m):
@@ -51,20 +50,20 @@ def keep(array, tile, first, stride, m, n, wide, none):  # type: ignore[no-untyp
 
 
 @formula
-def positive(c):  # type: ignore[no-untyped-def]
+def positive(c):
     """A tile with +0 for -0: a sum of zero is +0."""
     return tuple(acc + 0.0 for acc in c)
 
 
 @formula
-def load_tile(tile, none):  # type: ignore[no-untyped-def]
+def load_tile(tile, none):
     """A tile out of memory, with +0 for -0."""
     lanes = 512 // width_of(none)
     return tuple(load_float(tile, i * lanes, none) + 0.0 for i in range(8))
 
 
 @formula
-def put_tile(tile, c):  # type: ignore[no-untyped-def]
+def put_tile(tile, c):
     """A tile into memory, of floats or of their bits."""
     lanes = 512 // width_of(c[0])
     for i, acc in enumerate(c):
@@ -73,7 +72,7 @@ def put_tile(tile, c):  # type: ignore[no-untyped-def]
 
 
 @formula
-def signed(c, before):  # type: ignore[no-untyped-def]
+def signed(c, before):
     """Partials with the sign of the sums; a sum of zero is +0."""
     lanes = 512 // width_of(c[0])
     signed = []
@@ -84,29 +83,29 @@ def signed(c, before):  # type: ignore[no-untyped-def]
 
 
 @formula
-def row_places(bases, block, none):  # type: ignore[no-untyped-def]
+def row_places(bases, block, none):
     """Where the row of each vector begins."""
     lanes = 512 // width_of(none)
     return tuple(item(bases, plus(block, i * lanes // COLUMNS)) for i in range(8))
 
 
 @formula
-def largest_field(c, none):  # type: ignore[no-untyped-def]
+def largest_field(c, none):
     """At least as large as every exponent field of a tile."""
     for acc in c:
         none = umax(none, as_bits(acc) & infinity_like(none))
     return none
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def clear_marks(marks):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def clear_marks(marks):
     """No flags in a tile."""
     for i in range(128):
         marks[i] = 0
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def raise_marks(marks, tile, first, stride, m, n):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def raise_marks(marks, tile, first, stride, m, n):
     """Flags of a tile into the marks of its outputs."""
     for r in range(m):
         for c in range(n):

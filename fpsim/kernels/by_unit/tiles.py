@@ -12,7 +12,6 @@ one is in panels of sixteen columns.
 Source    docs/semantics.md §2 (places) and §5.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from functools import cache
@@ -104,17 +103,17 @@ _LONG = {WINDOW_64: calls_64, WINDOW_32: any_calls_32, EXACT: long_calls}
 
 
 @formula
-def _short_call(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def _short_call(what, c, a, x, o, b, y, numbers):
     return _SHORT[what[0]](what[1:], c, a, x, o, b, y, numbers)
 
 
 @formula
-def _long_call(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def _long_call(what, c, a, x, o, b, y, numbers):
     return _LONG[what[0]](what[1:], c, a, x, o, b, y, numbers)
 
 
 @formula
-def _store_ordinary(how, c, seen, words, w, rule):  # type: ignore[no-untyped-def]
+def _store_ordinary(how, c, seen, words, w, rule):
     """Partials rounded where they cannot overflow, and the largest exponent field so far.
 
     The sign of a zero is settled after the last pass (see `signed`).
@@ -132,8 +131,8 @@ def _store_ordinary(how, c, seen, words, w, rule):  # type: ignore[no-untyped-de
     return tuple(rounded), seen
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _store_any(how, tile, marks, words, w, rule):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _store_any(how, tile, marks, words, w, rule):
     """The partials of a tile rounded in place, and their flags. A sum of zero is +0 before."""
     none = rule.drop ^ rule.drop
     merged = none
@@ -150,8 +149,8 @@ def _store_any(how, tile, marks, words, w, rule):  # type: ignore[no-untyped-def
     return merged
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _words_of(drawn, made, words, number, m, n, place, start):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _words_of(drawn, made, words, number, m, n, place, start):
     """Where in `made` the random words of a pass begin, its place given.
 
     Those of the rows of a tile are made together for all places that share a counter: at the first
@@ -198,7 +197,7 @@ def tile_kernel(variant: TileVariant) -> Any:
         TOGETHER = CHUNK
 
     @compiled
-    def loop(left, right, out, marks, random, constants, numbers):  # type: ignore[no-untyped-def]
+    def loop(left, right, out, marks, random, constants, numbers):
         # Plain tuples: numba keeps the numbers in their types, and loops over them are unrolled.
         what, how = (KIND, TERMS, ROUNDING, QUIET, FMA), (MODE, GIVEN, RESIDUAL, QUIET)
         drawn = (GIVEN, WIDE)

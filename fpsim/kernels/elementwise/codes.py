@@ -70,11 +70,11 @@ class Coding(NamedTuple):
 
 
 @formula
-def _spread(k):  # type: ignore[no-untyped-def]
+def _spread(k):
     return Coding(*(splat_item(k, i) for i in range(len(Coding._fields))))
 
 
-def _encode(t, c):  # type: ignore[no-untyped-def]
+def _encode(t, c):
     """Code of carrier bits, and where the format holds them."""
     sign = t & sign_like(t)
     a, zero = t ^ sign, t ^ t
@@ -95,7 +95,7 @@ def _encode(t, c):  # type: ignore[no-untyped-def]
     return body | (sign >> c.sign_shift), held
 
 
-def _decode(code, c):  # type: ignore[no-untyped-def]
+def _decode(code, c):
     """Carrier bits of a code."""
     body = code & c.body
     sign = (code ^ body) << c.sign_shift
@@ -117,7 +117,7 @@ def _decode(code, c):  # type: ignore[no-untyped-def]
 
 
 @formula
-def _step(what, source, i, target, k, marks, c, bad):  # type: ignore[no-untyped-def]
+def _step(what, source, i, target, k, marks, c, bad):
     """One vector; `bad` gathers where a value is not held."""
     x = load_word(source, i, c.drop)
     if what == DECODE:
@@ -141,7 +141,7 @@ def codec(what: int) -> Any:
     WHAT = what
 
     @compiled
-    def loop(source, target, marks, constants):  # type: ignore[no-untyped-def]
+    def loop(source, target, marks, constants):
         c = _spread(constants)
         bad = c.drop ^ c.drop
         lanes = 512 // width_of(bad)

@@ -91,7 +91,7 @@ class Variant(NamedTuple):
     residual: int
 
 
-def _exact(op, mode, x, y, z, sign):  # type: ignore[no-untyped-def]
+def _exact(op, mode, x, y, z, sign):
     """Bits of the exact result of finite operands, rounded to odd."""
     if op == CONVERT:
         return as_bits(x)
@@ -114,7 +114,7 @@ def _exact(op, mode, x, y, z, sign):  # type: ignore[no-untyped-def]
     return s
 
 
-def _rounded(mode, given, residual, t, words, i, sign, rule):  # type: ignore[no-untyped-def]
+def _rounded(mode, given, residual, t, words, i, sign, rule):
     """Magnitude of the rounded result, before overflow."""
     width = width_of(t)
     a = t & ~sign
@@ -125,7 +125,7 @@ def _rounded(mode, given, residual, t, words, i, sign, rule):  # type: ignore[no
     return round_random(mode, a, load_word(words, i, t), given, rule, width)
 
 
-def _finish(mode, flush, one_zero, t, r, sign, rule):  # type: ignore[no-untyped-def]
+def _finish(mode, flush, one_zero, t, r, sign, rule):
     """Overflow, tininess and sign: result bits, changed bits, and where it overflowed, was tiny."""
     a = t & ~sign
     negative = t >= sign
@@ -148,7 +148,7 @@ def _finish(mode, flush, one_zero, t, r, sign, rule):  # type: ignore[no-untyped
     return select(over, beyond, bits), r ^ a, over, tiny
 
 
-def _is_special(op, x, y, z, sign):  # type: ignore[no-untyped-def]
+def _is_special(op, x, y, z, sign):
     """Where an operand is not finite, a divisor zero or a radicand negative."""
     infinity = infinity_like(sign)
     if op == SQRT:
@@ -164,13 +164,13 @@ def _is_special(op, x, y, z, sign):  # type: ignore[no-untyped-def]
     return top >= infinity
 
 
-def _signalling(array, i, like):  # type: ignore[no-untyped-def]
+def _signalling(array, i, like):
     """Where an operand as stored is a signalling NaN (widening would have made it quiet)."""
     raw = load_raw(array, i, like)
     return ((raw & ~sign_like(raw)) > infinity_like(raw)) & ((raw & quiet_like(raw)) == 0)
 
 
-def _operand(flush, one_zero, array, i, sign, rule):  # type: ignore[no-untyped-def]
+def _operand(flush, one_zero, array, i, sign, rule):
     """An operand as the subnormal policy reads it."""
     x = load_float(array, i, rule.drop)
     if not flush:
@@ -181,7 +181,7 @@ def _operand(flush, one_zero, array, i, sign, rule):  # type: ignore[no-untyped-
 
 
 @formula
-def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):  # type: ignore[no-untyped-def]
+def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):
     """One vector of results; returns what was seen so far: changed, tiny, over, special flags."""
     mode, flags, flush, one_zero, given, residual, streaming = what
     none = rule.drop ^ rule.drop
@@ -194,7 +194,7 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, ru
     bits, changed, over, tiny = _finish(mode, flush, one_zero, t, r, sign, rule)
     raised = none
 
-    def special(bits, changed, over, raised):  # type: ignore[no-untyped-def]
+    def special(bits, changed, over, raised):
         loud = _signalling(x, xi, none)
         if op != CONVERT and op != SQRT:
             loud = loud | _signalling(y, yi, none)
@@ -223,7 +223,7 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, ru
 
 
 @formula
-def summary(seen):  # type: ignore[no-untyped-def]
+def summary(seen):
     """Flags of the whole call."""
     changed, tiny, over, raised = seen
     none = changed ^ changed
@@ -249,7 +249,7 @@ def kernel(variant: Variant) -> Any:
     GIVEN, MADE_HERE = WORDS == WORDS_GIVEN, WORDS in (WORDS_HALF, WORDS_WHOLE)
 
     @compiled
-    def loop(x, y, z, out, marks, words, constants, first, seed, operation, streaming):  # type: ignore[no-untyped-def]
+    def loop(x, y, z, out, marks, words, constants, first, seed, operation, streaming):
         n = out.shape[0]
         rule = spread(constants)
         lanes = 512 // width_of(rule.drop)

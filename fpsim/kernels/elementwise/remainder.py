@@ -16,8 +16,8 @@ _FRACTION = (1 << 52) - 1
 _HIDDEN = 1 << 52
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _modulo(significand, divisor, places):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _modulo(significand, divisor, places):
     """significand * 2**places modulo divisor, and whether the whole quotient is odd."""
     quotient = significand // divisor
     r = significand - quotient * divisor
@@ -31,7 +31,7 @@ def _modulo(significand, divisor, places):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def remainders(x_bits, y_bits, out_bits, nearest):  # type: ignore[no-untyped-def]
+def remainders(x_bits, y_bits, out_bits, nearest):
     """Remainders of finite binary64 x and nonzero y that are normal there or zero, as bits.
 
     `nearest` rounds the quotient to nearest even (IEEE), else toward zero (C).

@@ -91,7 +91,7 @@ def _as_term(x: Any, place: Place) -> Term:
     return Term(kind, ir.Constant(ir.IntType(64), int(x)), place)
 
 
-class Instruction(_Intrinsic):  # type: ignore[misc]
+class Instruction(_Intrinsic):
     """An intrinsic of numba's that formulas can call too."""
 
     def __call__(self, *arguments: Any) -> Any:
@@ -109,7 +109,7 @@ def instruction(definition: Callable[..., Any]) -> Any:
     return made
 
 
-class _Formula(_Intrinsic):  # type: ignore[misc]
+class _Formula(_Intrinsic):
     """A formula as numba sees it; another formula calls its text."""
 
     def __call__(self, *arguments: Any) -> Any:

@@ -35,7 +35,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Lanes(types.Type):  # type: ignore[misc]
+class Lanes(types.Type):
     """n lanes of unsigned integers (u), floats (f) or truth values (m)."""
 
     def __init__(self, kind: str, width: int, n: int) -> None:
@@ -58,7 +58,7 @@ class Lanes(types.Type):  # type: ignore[misc]
 
 
 @register_model(Lanes)
-class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+class _LanesModel(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: Lanes) -> None:
         super().__init__(dmm, fe_type, fe_type.vector)
 
@@ -70,7 +70,7 @@ class LaneKind:
         self.lanes = lanes
 
 
-class LaneKindType(types.Type):  # type: ignore[misc]
+class LaneKindType(types.Type):
     """Numba's type of a `LaneKind`: the lanes it names are known at compile time."""
 
     def __init__(self, lanes: Lanes) -> None:
@@ -186,7 +186,7 @@ def _register(op: Any, *operands: tuple[Any, ...]) -> None:
     OPERATORS[op] = _result, _emit
 
     @infer_global(op)
-    class Template(AbstractTemplate):  # type: ignore[misc]
+    class Template(AbstractTemplate):
         def generic(self, args: Any, kws: Any) -> Any:
             if kws or len(args) != len(operands[0]):
                 return None

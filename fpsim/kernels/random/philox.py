@@ -25,7 +25,7 @@ W0, W1 = 0x9E3779B9, 0xBB67AE85
 GROUP_HALF, GROUP_WORD = 128, 64
 
 
-def _product(a, multiplier):  # type: ignore[no-untyped-def]
+def _product(a, multiplier):
     """High and low words of the 64-bit products of 32-bit lanes with a constant.
 
     The processor multiplies the even words of a vector; the odd ones are shifted into their place.
@@ -38,7 +38,7 @@ def _product(a, multiplier):  # type: ignore[no-untyped-def]
 
 
 @formula
-def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+def philox(c0, c1, c2, c3, k0, k1):
     """Ten rounds on lanes of counters; k0 and k1 are scalars."""
     k0, k1 = (c0 ^ c0) + k0, (c0 ^ c0) + k1
     for _ in range(10):
@@ -49,8 +49,8 @@ def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     return c0, c1, c2, c3
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def philox_one(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def philox_one(c0, c1, c2, c3, k0, k1):
     """The same for one counter, in scalars of 64 bits that hold 32."""
     low = np.uint64(0xFFFFFFFF)
     for r in range(10):
@@ -62,8 +62,8 @@ def philox_one(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     return c0, c1, c2, c3
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def fill_words(words, first, n, seed, operation, wide):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def fill_words(words, first, n, seed, operation, wide):
     """words[:n] = the random words of elements first … first + n - 1, R in their top bits.
 
     `first` and n are multiples of the group; `wide` tells whether an element takes a whole word.

@@ -16,7 +16,7 @@ __all__ = ["philox_block", "xoroshiro_lanes"]
 
 
 @compiled
-def _philox_block(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+def _philox_block(c0, c1, c2, c3, k0, k1):
     return philox_one(c0, c1, c2, c3, k0, k1)
 
 
@@ -26,13 +26,13 @@ def philox_block(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[
     return tuple(int(w) for w in words)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _rotate(x, k):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _rotate(x, k):
     return (x << np.uint64(k)) | (x >> np.uint64(64 - k))
 
 
 @compiled
-def _xoroshiro(s0, s1, lanes):  # type: ignore[no-untyped-def]
+def _xoroshiro(s0, s1, lanes):
     for i in range(0, lanes.shape[0], 4):
         x, both = s0 ^ s1, s0 & s1
         draw = x ^ (_rotate(both, 1) | _rotate(both, 2))

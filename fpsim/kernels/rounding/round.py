@@ -21,13 +21,13 @@ from fpsim.kernels.rounding.rule import MODE_CODES
 RNE, RNA, RNZ, RTZ, RTP, RTN, RAZ, RTO, SR, SR_EQUAL = range(len(MODE_CODES))
 
 
-def _dropped(a, rule, width):  # type: ignore[no-untyped-def]
+def _dropped(a, rule, width):
     """Number of dropped digits of each lane."""
     field = a >> (23 if width == 32 else 52)
     return rule.drop + (rule.emin - umin(rule.emin, field))
 
 
-def _step(mode, a, negative, unit, d, rule):  # type: ignore[no-untyped-def]
+def _step(mode, a, negative, unit, d, rule):
     """What to add before the digits under d are cleared."""
     below = unit - 1
     if mode == RTZ:
@@ -49,7 +49,7 @@ def _step(mode, a, negative, unit, d, rule):  # type: ignore[no-untyped-def]
     return select(odd, half + 1, half)
 
 
-def round_fixed(mode, a, negative, rule, width):  # type: ignore[no-untyped-def]
+def round_fixed(mode, a, negative, rule, width):
     """Round finite magnitudes by a deterministic mode; the grid goes on above the largest value."""
     d = umin(_dropped(a, rule, width), (a ^ a) + (24 if width == 32 else 53))
     unit = ((a ^ a) + 1) << d
@@ -61,7 +61,7 @@ def round_fixed(mode, a, negative, rule, width):  # type: ignore[no-untyped-def]
     return select(a < rule.quantum, select(up, rule.quantum, a ^ a), main)
 
 
-def _top_bits(word, low, s, rule, width):  # type: ignore[no-untyped-def]
+def _top_bits(word, low, s, rule, width):
     """The random digits, at the top of the lane: R * 2**(width - r)."""
     r = umin(rule.random_bits + s, rule.random_most)
     if low:
@@ -70,7 +70,7 @@ def _top_bits(word, low, s, rule, width):  # type: ignore[no-untyped-def]
     return aligned & ((word ^ word) - (((word ^ word) + 1) << (width - r)))
 
 
-def round_random(mode, a, word, low, rule, width):  # type: ignore[no-untyped-def]
+def round_random(mode, a, word, low, rule, width):
     """Round finite magnitudes stochastically; R is the low or the top r bits of the 32 in `word`.
 
     The magnitude goes up iff the first r digits of the tail, plus R, carry. Below the quantum the
@@ -95,7 +95,7 @@ def round_random(mode, a, word, low, rule, width):  # type: ignore[no-untyped-de
     return select(small, select(tail > ~random, rule.quantum, zero), main)
 
 
-def round_residual(a, nearest_even, rule):  # type: ignore[no-untyped-def]
+def round_residual(a, nearest_even, rule):
     """Round 64-bit magnitudes to the digits that SR looks at, to nearest (ties even or up).
 
     After it the truncated residual of the result is the rounded residual of the argument.

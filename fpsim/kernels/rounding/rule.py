@@ -63,6 +63,6 @@ FIELDS = Rule._fields
 
 
 @formula
-def spread(k):  # type: ignore[no-untyped-def]
+def spread(k):
     """The rule with every constant in all lanes; uint32 constants mean lanes of 32 bits."""
     return Rule(*(splat_item(k, i) for i in range(len(FIELDS))))

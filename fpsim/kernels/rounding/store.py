@@ -3,7 +3,6 @@
 Source    docs/semantics.md §2 (layout of sums and products).
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from functools import cache
@@ -53,7 +52,7 @@ LOUD, QUIET, BY_INTEGERS = range(3)
 
 
 @formula
-def store_lanes(what, bits, word, rule):  # type: ignore[no-untyped-def]
+def store_lanes(what, bits, word, rule):
     """Bits of partials rounded as they are stored, and their flags OVERFLOW and INVALID.
 
     `word` holds R in its low bits if `low`, else in the top ones; deterministic modes ignore it.
@@ -88,7 +87,7 @@ def store_lanes(what, bits, word, rule):  # type: ignore[no-untyped-def]
 
 
 @formula
-def store_ordinary(how, bits, field, word, rule):  # type: ignore[no-untyped-def]
+def store_ordinary(how, bits, field, word, rule):
     """Bits of finite partials that cannot overflow, rounded as they are stored.
 
     `how` is the mode, whether R stands in the low bits of the words, the residual, and the care
@@ -115,8 +114,8 @@ def store_ordinary(how, bits, field, word, rule):  # type: ignore[no-untyped-def
     return round_fixed(mode, a, sign != 0, rule, width) | sign
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _step(what, values, i, words, rule):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _step(what, values, i, words, rule):
     """One vector in place; returns its flags."""
     bits = as_bits(load_float(values, i, rule.drop))
     word = bits
@@ -128,7 +127,7 @@ def _step(what, values, i, words, rule):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def fill_places(words, numbers, block, seed, operation, wide):  # type: ignore[no-untyped-def]
+def fill_places(words, numbers, block, seed, operation, wide):
     """words (places, n): random words of the outputs with these numbers, R in their top bits.
 
     The places are those of one counter: 8 halves, or 4 whole words where `wide`; `block` is the
@@ -167,7 +166,7 @@ def store_kernel(mode: int, low: bool, residual: int) -> Any:
     MODE, LOW, RESIDUAL = mode, low, residual
 
     @compiled
-    def loop(values, marks, words, constants):  # type: ignore[no-untyped-def]
+    def loop(values, marks, words, constants):
         rule = spread(constants)
         lanes = 512 // width_of(rule.drop)
         what = (MODE, LOW, RESIDUAL)
