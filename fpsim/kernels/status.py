@@ -21,9 +21,9 @@ __all__ = ["exchange_status"]
 @intrinsic
 def _exchange(typingctx: Any, bits: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        found = store_status(builder)
+        before = store_status(builder)
         load_status(builder, builder.trunc(args[0], ir.IntType(32)))
-        return builder.zext(found, ir.IntType(64))
+        return builder.zext(before, ir.IntType(64))
 
     return types.int64(types.int64), codegen
 

@@ -21,7 +21,7 @@ from fpsim.array import Array
 from fpsim.elementwise.apply import Carrier
 from fpsim.elementwise.constants import exact_width, plan
 from fpsim.kernels.by_operation.sums import (
-    LANES,
+    COLUMN_BLOCK,
     WORDS_GIVEN,
     WORDS_HALF,
     WORDS_NONE,
@@ -47,7 +47,7 @@ Marks = NDArray[np.uint8]
 Axis = int | tuple[int, ...] | None
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
-_NO_WORDS = np.zeros((1, LANES), np.uint32)
+_NO_WORDS = np.zeros((1, COLUMN_BLOCK), np.uint32)
 
 #: Elements of a mean: their number is divided by exactly.
 _MOST = 1 << 26
@@ -219,7 +219,7 @@ class _Job:
             bits = context.settings.random_most
             drawn = context.source.draw(context.operation, (self.places, *(shape or ())), bits)
             if drawn is not None:
-                wide = -(-rows.shape[0] // LANES) * LANES
+                wide = -(-rows.shape[0] // COLUMN_BLOCK) * COLUMN_BLOCK
                 self.words = np.zeros((self.places, wide), np.uint32)
                 self.words[:, : rows.shape[0]] = drawn.reshape(self.places, -1)
 
@@ -229,7 +229,7 @@ class _Job:
             self.context.operation += 1
 
     def run(self, level: int) -> tuple[Carrier, int, Marks]:
-        marks = np.zeros((_groups(self.rows.shape[0]), LANES), np.uint8)
+        marks = np.zeros((_groups(self.rows.shape[0]), COLUMN_BLOCK), np.uint8)
         if self.n == 0 or self.rows.shape[0] == 0:
             result, flags = np.zeros(self.rows.shape[0], self.rows.dtype), 0
         elif self.order == "exact":
@@ -261,7 +261,7 @@ class _Job:
             # Infinities and NaN: their sum in any order, which rounds nothing.
             special = np.where(np.isfinite(self.rows), 0, self.rows)[~finite]
             job = _Job(self.context, "sequential", special, self.block, divide=False, shape=None)
-            found = np.zeros((_groups(len(special)), LANES), np.uint8)
+            found = np.zeros((_groups(len(special)), COLUMN_BLOCK), np.uint8)
             result[~finite], more = job._run_program(FLAGS_EACH, found)
             marks.reshape(-1)[: len(wide)][~finite] |= found.reshape(-1)[: len(special)]
             flags |= more
@@ -300,8 +300,8 @@ class _Job:
 
         def work(begin: int, end: int) -> int:
             flags: int = kernel(
-                slots[begin:end], program, marks[begin:end], given, chosen.constants, begin * LANES,
-                seed, number,
+                slots[begin:end], program, marks[begin:end], given, chosen.constants,
+                begin * COLUMN_BLOCK, seed, number,
             )  # fmt: skip
             return flags
 
@@ -310,18 +310,18 @@ class _Job:
 
 
 def _groups(outputs: int) -> int:
-    return -(-max(1, outputs) // LANES)
+    return -(-max(1, outputs) // COLUMN_BLOCK)
 
 
 def _slots(rows: Carrier, n: int) -> Carrier:
     """Rows (outputs, elements) as slots (groups, n, 16), zeros where there is nothing."""
     outputs, elements = rows.shape
-    groups, whole = _groups(outputs), outputs // LANES
-    slots = np.zeros((groups, n, LANES), rows.dtype)
-    full = rows[: whole * LANES].reshape(whole, LANES, elements)
+    groups, whole = _groups(outputs), outputs // COLUMN_BLOCK
+    slots = np.zeros((groups, n, COLUMN_BLOCK), rows.dtype)
+    full = rows[: whole * COLUMN_BLOCK].reshape(whole, COLUMN_BLOCK, elements)
     slots[:whole, :elements] = full.swapaxes(1, 2)
     if whole < groups:
-        slots[whole, :elements, : outputs - whole * LANES] = rows[whole * LANES :].T
+        slots[whole, :elements, : outputs - whole * COLUMN_BLOCK] = rows[whole * COLUMN_BLOCK :].T
     return slots
 
 

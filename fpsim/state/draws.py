@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.kernels.elementwise.loop import NO_WORDS
-from fpsim.kernels.rounding.store import fill_places
+from fpsim.kernels.random.words import fill_places
 from fpsim.state.bits import Philox
 
 __all__ = ["Places"]

@@ -27,15 +27,15 @@ from fpsim.kernels.by_operation.results import (
     put_result,
     report,
 )
-from fpsim.kernels.by_unit.tile_memory import keep
 from fpsim.kernels.compiling import compiled
-from fpsim.kernels.elementwise.exact import sum_to_odd
 from fpsim.kernels.lanes.arithmetic import fused, spread_item
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load_float, pointer, room
+from fpsim.kernels.lanes.tiles import keep
 from fpsim.kernels.lanes.vectors import as_float, umax, width_of
 from fpsim.kernels.rounding.direction import raised, set_direction
-from fpsim.kernels.rounding.round import RNE
+from fpsim.kernels.rounding.modes import RNE
+from fpsim.kernels.rounding.to_odd import sum_to_odd
 
 __all__ = ["MacVariant", "mac_kernel"]
 

@@ -23,12 +23,26 @@ from typing import NamedTuple
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import splat_item
 from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, select, sign_like, umax
-from fpsim.kernels.rounding.round import RAZ, RNA, RNE, RNZ, RTO, RTZ
+from fpsim.kernels.rounding.direction import DOWN, NEAREST, UP, ZERO
+from fpsim.kernels.rounding.modes import RAZ, RNA, RNE, RNZ, RTN, RTO, RTP, RTZ, SR
 
 __all__ = [
-    "FIELDS", "MacRule", "beyond", "not_sum", "round_product", "round_sum", "spread_macs",
-    "with_odd",
+    "DIRECTIONS", "FIELDS", "FUSED_MODES", "MacRule", "NATIVE_MODES", "beyond", "not_sum",
+    "round_product", "round_sum", "spread_macs", "with_odd",
 ]  # fmt: skip
+
+#: How the processor rounds beneath each mode that these formulas know.
+DIRECTIONS = {
+    RNE: NEAREST, RNA: NEAREST, RNZ: NEAREST, RTZ: ZERO, RTP: UP, RTN: DOWN, RAZ: ZERO, RTO: ZERO,
+    SR: ZERO,
+}  # fmt: skip
+
+#: Modes for fused sums too. Sums to odd, of which products are part, have no middle that RNA and
+#: RNZ could move them away from.
+FUSED_MODES = DIRECTIONS.keys() - {RNA, RNZ}
+
+#: Modes that the processor has itself.
+NATIVE_MODES = {RNE, RTZ, RTP, RTN}
 
 
 class MacRule(NamedTuple):

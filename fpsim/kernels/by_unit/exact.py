@@ -14,10 +14,10 @@ Source    docs/semantics.md §5; Dekker 1971 (splitting at a fixed place); Boldo
 from __future__ import annotations
 
 from fpsim.kernels.by_unit.terms import each, values
-from fpsim.kernels.elementwise.exact import sum_to_odd
 from fpsim.kernels.lanes.arithmetic import fused
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, select
+from fpsim.kernels.rounding.to_odd import sum_to_odd
 
 __all__ = ["long_calls", "short_calls"]
 

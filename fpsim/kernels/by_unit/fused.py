@@ -9,7 +9,6 @@ Source    docs/semantics.md §5; Boldo & Melquiond 2008 (round to odd).
 from __future__ import annotations
 
 from fpsim.kernels.by_unit.terms import each, values
-from fpsim.kernels.elementwise.exact import sum_to_odd
 from fpsim.kernels.lanes.arithmetic import fused
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.vectors import (
@@ -21,6 +20,7 @@ from fpsim.kernels.lanes.vectors import (
     narrow,
     widen,
 )
+from fpsim.kernels.rounding.to_odd import sum_to_odd
 
 __all__ = ["fused_terms", "suspects"]
 

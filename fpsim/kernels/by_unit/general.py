@@ -20,6 +20,7 @@ from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
+from fpsim.kernels.by_unit.limbs import LIMBS, put, take
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes.memory import pointer
 
@@ -31,9 +32,6 @@ QUIET, SIGNALLING = 2, 3
 
 #: Flags of a unit, as everywhere.
 OVERFLOW, INVALID = 4, 16
-
-#: Limbs of an uncut sum: 2**LOW is below every product of two binary32 numbers.
-LIMBS, LOW = 30, -416
 
 NOTHING = -(1 << 30)
 CANONICAL_NAN, INFINITY, SIGN = 0x7FC00000, 0x7F800000, 0x80000000
@@ -134,57 +132,6 @@ def _round(m, q, precision, emin, emax, to_zero, flush, before):
 
 
 @njit(**INLINE)
-def _put(limbs, reach, value, lsb):
-    """limbs += value * 2**lsb, |value| < 2**60; returns the limbs touched so far."""
-    magnitude = abs(value)
-    place = lsb - LOW
-    while magnitude:
-        limb, offset = place >> 5, place & 31
-        part = (magnitude & 0xFFFFFF) << offset
-        limbs[limb] += part if value > 0 else -part
-        reach = (min(reach[0], limb), max(reach[1], limb))
-        magnitude >>= 24
-        place += 24
-    return reach
-
-
-@njit(**INLINE)
-def _carry(limbs, reach):
-    """Limbs to 32 digits each, the last one with the sign."""
-    for i in range(reach[0], reach[1] + 2):
-        limbs[i + 1] += limbs[i] >> 32
-        limbs[i] &= 0xFFFFFFFF
-
-
-@njit(**INLINE)
-def _take(limbs, reach):
-    """Empties the limbs: sign, leading digits (odd last digit for the rest), its place."""
-    _carry(limbs, reach)
-    last = reach[1] + 2
-    negative = limbs[last] < 0
-    if negative:
-        for i in range(reach[0], last + 1):
-            limbs[i] = -limbs[i]
-        _carry(limbs, (reach[0], last - 2))
-    top = last
-    while top > reach[0] and limbs[top] == 0:
-        top -= 1
-    m, place = limbs[top], top
-    if top > reach[0]:
-        m = (limbs[top] << 29) | (limbs[top - 1] >> 3)
-        rest = limbs[top - 1] & 7
-        for i in range(reach[0], top - 1):
-            rest |= limbs[i]
-        m |= np.int64(rest != 0)
-        q = LOW + 32 * (place - 1) + 3
-    else:
-        q = LOW + 32 * place
-    for i in range(reach[0], last + 1):
-        limbs[i] = 0
-    return negative, m, np.int64(q)
-
-
-@njit(**INLINE)
 def _cut(value, shift, sticky):
     """value * 2**shift toward zero, or to odd."""
     if shift >= 0:
@@ -282,9 +229,8 @@ def _round_product(p, exponent, call):
 
 
 @njit(**INLINE)
-def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):
-    """The accumulator after the products that begin at i of a row, at j of a column; and flags."""
-    c, ec = _read(code, call.emin, call.flush_in)
+def _scan(sa, ea, i, sb, eb, j, c, ec, call):
+    """The largest exponent of a call, what its special addends say, and whether there is one."""
     seen = Seen(False, False, False, 0)
     emax, special = ec, ec == SPECIAL
     if special:
@@ -305,46 +251,65 @@ def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):
                     sign = np.int64(1 if (x > 0) == (y > 0) else -1)
                     seen = _see(seen, sign, np.int64(1), last, np.int64(0), call.loud_nan)
                     special = True
+    return emax, seen, special
+
+
+@njit(**INLINE)
+def _windowed_sum(sa, ea, i, sb, eb, j, c, ec, emax, call):
+    """Addends cut to multiples of 2**q, q = emax - window, and added: sign, magnitude, q."""
+    q = emax - call.window
+    total = np.int64(0)
+    if c != 0:
+        total = _cut(c, ec - 23 - q, call.sticky)
+    for t in range(call.terms):
+        p = np.int64(sa[i + t]) * np.int64(sb[j + t])
+        if p != 0:
+            lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
+            total += _cut(p, lsb - q, call.sticky)
+    return total < 0, abs(total), q
+
+
+@njit(**INLINE)
+def _uncut_sum(sa, ea, i, sb, eb, j, c, ec, call, limbs):
+    """All digits of the sum in limbs, which are emptied: sign, leading digits, their exponent."""
+    reach = (LIMBS, 0)
+    if c != 0:
+        reach = put(limbs, reach, c, ec - 23)
+    for t in range(call.terms):
+        p = np.int64(sa[i + t]) * np.int64(sb[j + t])
+        if p == 0:
+            continue
+        lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
+        if call.product_rounded:
+            n, lsb, _ = _round_product(p, np.int64(ea[i + t]) + np.int64(eb[j + t]), call)
+            p = n if p > 0 else -n
+            if p == 0:
+                continue
+        reach = put(limbs, reach, p, lsb)
+    if reach[0] > reach[1]:
+        return False, np.int64(0), np.int64(0)
+    return take(limbs, reach)
+
+
+@njit(**INLINE)
+def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):
+    """The accumulator after the products that begin at i of a row, at j of a column; and flags."""
+    c, ec = _read(code, call.emin, call.flush_in)
+    emax, seen, special = _scan(sa, ea, i, sb, eb, j, c, ec, call)
     if special:
         return _settle(seen)
     if emax == NOTHING:
         return np.int64(0), 0
-    flags = seen.flags
     if call.window >= 0:
-        q = emax - call.window
-        total = np.int64(0)
-        if c != 0:
-            total = _cut(c, ec - 23 - q, call.sticky)
-        for t in range(call.terms):
-            p = np.int64(sa[i + t]) * np.int64(sb[j + t])
-            if p != 0:
-                lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
-                total += _cut(p, lsb - q, call.sticky)
-        negative, m = total < 0, abs(total)
+        negative, m, q = _windowed_sum(sa, ea, i, sb, eb, j, c, ec, emax, call)
     else:
-        reach = (LIMBS, 0)
-        if c != 0:
-            reach = _put(limbs, reach, c, ec - 23)
-        for t in range(call.terms):
-            p = np.int64(sa[i + t]) * np.int64(sb[j + t])
-            if p == 0:
-                continue
-            lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
-            if call.product_rounded:
-                n, lsb, _ = _round_product(p, np.int64(ea[i + t]) + np.int64(eb[j + t]), call)
-                p = n if p > 0 else -n
-                if p == 0:
-                    continue
-            reach = _put(limbs, reach, p, lsb)
-        if reach[0] > reach[1]:
-            return np.int64(0), flags
-        negative, m, q = _take(limbs, reach)
+        negative, m, q = _uncut_sum(sa, ea, i, sb, eb, j, c, ec, call, limbs)
     if m == 0:
-        return np.int64(0), flags
+        return np.int64(0), seen.flags
     n, unit, over = _round(
         m, q, call.precision, call.emin, call.emax, call.to_zero, call.flush_out, call.tiny_before
     )
-    return _code(negative, n, unit), flags | (OVERFLOW if over else 0)
+    return _code(negative, n, unit), seen.flags | (OVERFLOW if over else 0)
 
 
 @njit(**INLINE)
@@ -362,12 +327,12 @@ def _join(code, other, call, limbs):
         return _settle(seen)
     reach = (LIMBS, 0)
     if x != 0:
-        reach = _put(limbs, reach, x, ex - 23)
+        reach = put(limbs, reach, x, ex - 23)
     if y != 0:
-        reach = _put(limbs, reach, y, ey - 23)
+        reach = put(limbs, reach, y, ey - 23)
     if reach[0] > reach[1]:
         return np.int64(0), 0
-    negative, m, q = _take(limbs, reach)
+    negative, m, q = take(limbs, reach)
     if m == 0:
         return np.int64(0), 0
     n, unit, over = _round(
@@ -377,11 +342,11 @@ def _join(code, other, call, limbs):
 
 
 @compiled
-def run_pass(sa, ea, sb, eb, k, partials, marks, call):
+def run_pass(sa, ea, sb, eb, k, partials, element_flags, call):
     """One pass over products k … of every row and column; partials (rows, columns) are codes.
 
     sa, ea (rows, K) and sb, eb (columns, K) are the operands as `split_operand` leaves them;
-    marks uint8 (rows, columns) collects the flags of each output. Returns the flags of all.
+    element_flags uint8 (rows, columns) collects the flags of each output. Returns the flags of all.
     """
     room = np.zeros(LIMBS, np.int64)
     limbs = pointer(room)
@@ -404,7 +369,7 @@ def run_pass(sa, ea, sb, eb, k, partials, marks, call):
                 code, more = _join(partial, code, call, limbs)
                 flags |= more
             partials[row, column] = np.uint32(code)
-            marks[row, column] |= np.uint8(flags)
+            element_flags[row, column] |= np.uint8(flags)
             raised |= flags
     # The room is named once more so that it outlives its pointer.
     return raised | (room[0] & 0)

@@ -30,13 +30,13 @@ def values(terms, acc, a, x, o, b, y):
     """Both factors of every term."""
     offsets, q = o
     for t in range(terms):
-        place = plus(x, item(offsets, plus(q, t)))
-        yield spread_item(a[0], place), load_float(b[0], plus(y, COLUMNS * t), acc)
+        index = plus(x, item(offsets, plus(q, t)))
+        yield spread_item(a[0], index), load_float(b[0], plus(y, COLUMNS * t), acc)
 
 
 def exponents(terms, a, x, o, b, y):
     """Exponents of every product, as fields."""
     offsets, q = o
     for t in range(terms):
-        place = plus(x, item(offsets, plus(q, t)))
-        yield spread_item(a[1], place) + load(b[1], plus(y, COLUMNS * t))
+        index = plus(x, item(offsets, plus(q, t)))
+        yield spread_item(a[1], index) + load(b[1], plus(y, COLUMNS * t))

@@ -27,8 +27,8 @@ def magnitudes_to_odd(magnitudes, negative, out):
 
 
 @compiled
-def whole_numbers(x, whole, low, high, invalid, out, marks):
-    """out = the whole numbers as integers of out's type; marks = INVALID alone, or INEXACT.
+def whole_numbers(x, whole, low, high, invalid, out, element_flags):
+    """out = the whole numbers as integers of out's type; element_flags = INVALID alone, or INEXACT.
 
     x are the operands, `whole` the same rounded to whole numbers; low <= whole < high is in range.
     """
@@ -36,7 +36,7 @@ def whole_numbers(x, whole, low, high, invalid, out, marks):
         w = whole[i]
         if not (w >= low and w < high):
             out[i] = invalid
-            marks[i] = 16
+            element_flags[i] = 16
         else:
             out[i] = out.dtype.type(w)
-            marks[i] = 1 if w != x[i] else 0
+            element_flags[i] = 1 if w != x[i] else 0

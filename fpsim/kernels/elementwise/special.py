@@ -67,7 +67,7 @@ def _first_nan(op, x, y, z, made, rule):
 
 
 def resolve(op, x, y, z, signalling, rule):
-    """What the rules say of operands x, y, z; `signalling` marks lanes with a signalling NaN."""
+    """What the rules say of operands x, y, z; `signalling`: the lanes with a signalling NaN."""
     zero = rule.drop ^ rule.drop
     sign, infinity = sign_like(zero), infinity_like(zero)
     native = _native(op, x, y, z)

@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from fpsim.elementwise.apply import Carrier, fold
 from fpsim.elementwise.constants import Plan, exact_width, plan
 from fpsim.kernels.by_operation.general import CHAINS, RoundedVariant, rounded_kernel
-from fpsim.kernels.by_operation.sums import LANES, WORDS_GIVEN, WORDS_HALF, WORDS_NONE, WORDS_WHOLE
+from fpsim.kernels.by_operation.sums import (
+    COLUMN_BLOCK,
+    WORDS_GIVEN,
+    WORDS_HALF,
+    WORDS_NONE,
+    WORDS_WHOLE,
+)
 from fpsim.kernels.elementwise.loop import FLAGS_EACH, FLAGS_STICKY
 from fpsim.state.bits import Philox
 from fpsim.state.publish import Marks
@@ -29,7 +35,7 @@ Words = NDArray[np.uint32]
 #: Multiply-adds below which a second thread costs more than it gives.
 _SMALLEST = 1 << 16
 
-_NO_WORDS = np.zeros((1, LANES), np.uint32)
+_NO_WORDS = np.zeros((1, COLUMN_BLOCK), np.uint32)
 
 
 class GeneralProduct:
@@ -52,7 +58,7 @@ class GeneralProduct:
                 words = WORDS_GIVEN
                 self._given = _given(context, CHAINS[chain] * k, self._m, self._n)
         # Infinities times the zeros that fill the last panel are none of the product's.
-        self._each = marks or (self._n % LANES > 0 and not bool(np.isfinite(a).all()))
+        self._each = marks or (self._n % COLUMN_BLOCK > 0 and not bool(np.isfinite(a).all()))
         level = FLAGS_EACH if self._each else FLAGS_STICKY
         self._loop = rounded_kernel(_variant(chain, self._product, level, words))
         self._seed = np.uint64(source.seed if isinstance(source, Philox) else 0)
@@ -61,7 +67,7 @@ class GeneralProduct:
 
     def run(self) -> tuple[Carrier, int, Marks]:
         """Values, flags, and the flags of each element."""
-        shape = (self._m, len(self._b) * LANES)
+        shape = (self._m, len(self._b) * COLUMN_BLOCK)
         out, marks = np.zeros(shape, self._a.dtype), np.zeros(shape, np.uint8)
 
         def work(begin: int, end: int) -> int:
@@ -75,7 +81,7 @@ class GeneralProduct:
     def rows(self, chosen: Any, values: Carrier) -> int:
         """Some rows into values; their flags."""
         flags = 0
-        out = np.zeros((1, len(self._b) * LANES), self._a.dtype)
+        out = np.zeros((1, len(self._b) * COLUMN_BLOCK), self._a.dtype)
         marks = np.zeros(out.shape, np.uint8)
         for i in chosen:
             flags |= self._call(self._a[i : i + 1], self._b, out, marks, int(i) * self._n, self._n)
@@ -85,12 +91,12 @@ class GeneralProduct:
     def columns(self, chosen: Any, values: Carrier) -> int:
         """Some columns, and those that share a vector with them, into values; their flags."""
         flags = 0
-        for panel in sorted({int(j) // LANES for j in chosen}):
-            out = np.zeros((self._m, LANES), self._a.dtype)
-            marks, first = np.zeros(out.shape, np.uint8), panel * LANES
+        for panel in sorted({int(j) // COLUMN_BLOCK for j in chosen}):
+            out = np.zeros((self._m, COLUMN_BLOCK), self._a.dtype)
+            marks, first = np.zeros(out.shape, np.uint8), panel * COLUMN_BLOCK
             n = self._n - first
             flags |= self._call(self._a, self._b[panel : panel + 1], out, marks, first, n)
-            values[:, first : first + LANES] = out[:, :n]
+            values[:, first : first + COLUMN_BLOCK] = out[:, :n]
         return flags
 
     def _call(self, a: Carrier, b: Carrier, out: Carrier, marks: Marks, first: int, n: int) -> int:
@@ -111,16 +117,16 @@ def _variant(chain: str, product: Plan, level: int, words: int) -> RoundedVarian
 
 def _panels(b: Carrier) -> Carrier:
     k, n = b.shape
-    count = -(-n // LANES)
-    wide = np.zeros((k, count * LANES), b.dtype)
+    count = -(-n // COLUMN_BLOCK)
+    wide = np.zeros((k, count * COLUMN_BLOCK), b.dtype)
     wide[:, :n] = b
-    return np.ascontiguousarray(wide.reshape(k, count, LANES).swapaxes(0, 1))
+    return np.ascontiguousarray(wide.reshape(k, count, COLUMN_BLOCK).swapaxes(0, 1))
 
 
 def _given(context: Context, places: int, m: int, n: int) -> Words:
     """The integers R of every place, with room for vectors that reach over the last output."""
     drawn = context.source.draw(context.operation, (places, m, n), context.settings.random_most)
-    words = np.zeros((places, m * n + LANES), np.uint32)
+    words = np.zeros((places, m * n + COLUMN_BLOCK), np.uint32)
     if drawn is not None:
         words[:, : m * n] = drawn.reshape(places, m * n)
     return words

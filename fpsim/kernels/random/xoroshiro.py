@@ -1,6 +1,6 @@
-"""Scalar random kernels: single Philox blocks, and the IPU's xoroshiro128aox stream.
+"""The generator xoroshiro128aox: one draw of 64 bits serves four elements, 16 bits each.
 
-Source    Random123; Hanlon, "The hardware pseudorandom number generator of the Graphcore IPU",
+Source    Hanlon, "The hardware pseudorandom number generator of the Graphcore IPU",
           arXiv 2203.04058 (state update 55, 14, 36).
 """
 
@@ -10,24 +10,13 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.random.philox import philox_one
 
-__all__ = ["philox_block", "xoroshiro_lanes"]
-
-
-@compiled
-def _philox_block(c0, c1, c2, c3, k0, k1):
-    return philox_one(c0, c1, c2, c3, k0, k1)
-
-
-def philox_block(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, ...]:
-    """The four words of one Philox4x32-10 block."""
-    words = _philox_block(*(np.uint64(v) for v in (c0, c1, c2, c3, k0, k1)))
-    return tuple(int(w) for w in words)
+__all__ = ["xoroshiro_lanes"]
 
 
 @njit(**INLINE)
 def _rotate(x, k):
+    """x rotated left by k digits."""
     return (x << np.uint64(k)) | (x >> np.uint64(64 - k))
 
 
