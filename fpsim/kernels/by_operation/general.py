@@ -38,6 +38,7 @@ ROWS = 4
 LEFT, RIGHT, PRODUCT, ADDEND, TOTAL, GAIN = range(6)
 #: Slots that every row has of its own: the sum, and what a Kahan sum has lost.
 SUM, LOST, SLOTS = 6, 6 + ROWS, 6 + 2 * ROWS
+NUMBERS = SLOTS * COLUMN_BLOCK
 
 #: The first term, and steps (operation, left, right, target) of the others; an FMA adds to its
 #: target. Each step is a rounding place.
@@ -129,7 +130,7 @@ def rounded_kernel(variant: RoundedVariant) -> Any:
         pa, pb, po = pointer(a.reshape(-1)), pointer(b.reshape(-1)), pointer(out.reshape(-1))
         flags, given = pointer(element_flags.reshape(-1)), pointer(words.reshape(-1))
         what = (MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, False)
-        slots, raised, made = room(a, SLOTS * 16), room(element_flags, 16), room(words, 512)
+        slots, raised, made = room(a, NUMBERS), room(element_flags, 16), room(words, 512)
         counters = np.empty(ROWS, np.int64)
         held = pointer(counters)
         blocks = (rows + ROWS - 1) // ROWS

@@ -21,6 +21,7 @@ from fpsim.kernels.elementwise.loop import NO_WORDS
 from fpsim.kernels.lanes.arithmetic import HAS_FMA
 from fpsim.kernels.rounding.rule import Rule
 from fpsim.products.by_operation.bounds import Product
+from fpsim.products.by_operation.panels import column_panels
 from fpsim.records.settings import Settings
 
 __all__ = ["Bits", "Call", "deterministic_call", "native_call", "random_call"]
@@ -83,14 +84,8 @@ def _variant(settings: Settings, fused: bool, native: bool, checked: bool) -> Ma
 
 
 def _panels(b: Carrier, depth: int, lane: Lane) -> Carrier:
-    """b as panels (panels, depth, two vectors); terms beyond its own are -0."""
-    k, n = b.shape
-    wide = 2 * 512 // lane.width
-    count = -(-n // wide)
-    padded = np.zeros((depth, count * wide), f"f{lane.width // 8}")
-    padded[:k, :n] = b
-    padded[k:] = -0.0
-    return np.ascontiguousarray(padded.reshape(depth, count, wide).swapaxes(0, 1))
+    """b as panels of two vectors."""
+    return column_panels(b, 2 * 512 // lane.width, depth, f"f{lane.width // 8}")
 
 
 @lru_cache(maxsize=256)
