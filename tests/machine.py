@@ -23,7 +23,7 @@ from fpsim.elementwise.apply import apply
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.enclosures import FUNCTIONS
 from fpsim.elementwise.remainder import remainder
-from fpsim.kernels.random.scalar import xoroshiro_lanes
+from fpsim.kernels.random.xoroshiro import xoroshiro_lanes
 from fpsim.linalg import matmul, rounded_matmul
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, F143, Format
 from fpsim.records.rounding import RNE, RTN, RTO, RTP, SR, SR_EQUAL, Rounding

@@ -16,15 +16,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.kernels.rounding.rule import MODE_CODES, Rule
+from fpsim.kernels.rounding.modes import SR, SR_EQUAL, deterministic
+from fpsim.kernels.rounding.rule import Rule
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
-from fpsim.records.rounding import SR, Rounding
+from fpsim.records.rounding import RESIDUALS, Rounding, Steps, Up
 from fpsim.records.settings import Settings
 
-__all__ = ["LANES", "Plan", "exact_width", "plan"]
-
-_RESIDUALS = {"truncate": 0, "half": 1, "even": 2}
+__all__ = ["LANES", "Lane", "Plan", "exact_width", "mode_number", "plan"]
 
 
 class Lane(NamedTuple):
@@ -91,7 +90,7 @@ def exact_width(operation: str, settings: Settings, input_size: int) -> int:
         or not _fits_32(fmt)
         # Where the lanes' own subnormals are the format's, their depth does not show.
         or (fmt.emin == -126 and settings.random_most > settings.random_bits)
-        or getattr(settings.rounding, "residual", "truncate") != "truncate"
+        or settings.rounding.residual != "truncate"
     ):
         return 64
     if operation in ("convert", "copy", "round_to_integral"):
@@ -106,9 +105,16 @@ def exact_width(operation: str, settings: Settings, input_size: int) -> int:
     return 64
 
 
-def _goes_inward(mode: str, negative: bool) -> bool:
-    """Whether the mode leaves a result between the largest value and the next at the largest."""
-    return mode in ("RTZ", "RTO") or mode == ("RTP" if negative else "RTN")
+def mode_number(rounding: Rounding) -> int:
+    """The mode as kernels take it."""
+    if rounding.stochastic:
+        return SR if rounding.proportional else SR_EQUAL
+    return deterministic(rounding.steps_of(False), rounding.steps_of(True), rounding.minus_zero)
+
+
+def _steps(rounding: Rounding, negative: bool) -> Steps:
+    """The steps of the mode; those of a stochastic one are not looked at."""
+    return (Up.ABOVE_HALF,) * 2 if rounding.stochastic else rounding.steps_of(negative)
 
 
 class Brink(NamedTuple):
@@ -128,45 +134,38 @@ def _brink(fmt: Format, lane: Lane, integral: bool) -> Brink:
     return Brink(last, last + unit // 2, last + unit, last // unit & 1)
 
 
-def _overflow_threshold(mode: str, end: Brink, negative: bool) -> int:
+def _overflow_threshold(rounding: Rounding, end: Brink, negative: bool) -> int:
     """Smallest magnitude that, rounded with unbounded exponent, exceeds the largest value."""
-    if mode == "RTO":
-        # To an odd number of units; above an even last value that is already the one beyond.
-        return end.beyond if end.odd else end.last + 1
-    if _goes_inward(mode, negative):
-        return end.beyond
-    if mode in ("RAZ", "RTP", "RTN"):
-        return end.last + 1
-    tie_goes_up = mode == "RNA" or (mode == "RNE" and end.odd)
-    return end.middle if tie_goes_up else end.middle + 1
+    step = _steps(rounding, negative)[end.odd]
+    return {
+        Up.NEVER: end.beyond, Up.ABOVE_HALF: end.middle + 1, Up.FROM_HALF: end.middle,
+        Up.ALWAYS: end.last + 1,
+    }[step]  # fmt: skip
 
 
 def _tiny_threshold(settings: Settings, lane: Lane, negative: bool) -> int:
-    """Smallest magnitude that is not tiny."""
+    """Smallest magnitude that is not tiny: it rounds, exponent unbounded, to the smallest normal.
+
+    The last number below that has an odd significand, all ones.
+    """
     drop = lane.digits - settings.format.precision
-    fmt, mode = settings.format, settings.rounding.name
-    normal = lane.bits(fmt.smallest_normal)
-    if (
-        settings.tininess == "before"
-        or settings.rounding.stochastic
-        or _goes_inward(mode, negative)
-    ):
+    normal = lane.bits(settings.format.smallest_normal)
+    if settings.tininess == "before" or settings.rounding.stochastic:
         return normal
     # Half a unit of the binade below, as the lane spaces it (its own subnormals do not shrink).
     half = 1 << (drop - (2 if normal >> (lane.digits - 1) == 1 else 1))
-    if mode in ("RAZ", "RTP", "RTN"):
-        return normal - 2 * half + 1
-    return normal - half + (1 if mode == "RNZ" else 0)
+    _, step = _steps(settings.rounding, negative)
+    return normal - {
+        Up.NEVER: 0, Up.ABOVE_HALF: half - 1, Up.FROM_HALF: half, Up.ALWAYS: 2 * half - 1,
+    }[step]  # fmt: skip
 
 
-def _up_threshold(mode: str, quantum: int, half: int, lane: Lane, negative: bool) -> int:
-    """Below the quantum, a larger magnitude goes up to it."""
-    never = lane.sign - 1
-    if mode in ("RTZ", "RTP", "RTN", "RAZ", "RTO"):
-        if mode == "RTO":
-            return 0
-        return never if _goes_inward(mode, negative) else 0
-    return half - 1 if mode == "RNA" else half
+def _up_threshold(rounding: Rounding, half: int, lane: Lane, negative: bool) -> int:
+    """Below the quantum, where m = 0 is even, a larger magnitude goes up to it."""
+    step, _ = _steps(rounding, negative)
+    return {
+        Up.NEVER: lane.sign - 1, Up.ABOVE_HALF: half, Up.FROM_HALF: half - 1, Up.ALWAYS: 0,
+    }[step]  # fmt: skip
 
 
 def _value_bits(choice: str, fmt: Format, lane: Lane, negative: bool, nan: int) -> int:
@@ -202,7 +201,7 @@ def _nan_rule(settings: Settings, lane: Lane) -> dict[str, int]:
 
 def _edges(settings: Settings, lane: Lane, integral: bool) -> dict[str, int]:
     """Overflow, tininess and special values, for both signs."""
-    fmt, mode = settings.format, settings.rounding.name
+    fmt, rounding = settings.format, settings.rounding
     nan = _nan_rule(settings, lane)
     overflow = settings.overflow
     # The choice is for conversions; an infinity rounded to a whole number stays one.
@@ -220,10 +219,9 @@ def _edges(settings: Settings, lane: Lane, integral: bool) -> dict[str, int]:
         "infinite_flags": 0 if infinite == "keep" else int(Flags.OVERFLOW | Flags.INEXACT),
     }
     for name, negative in (("pos", False), ("neg", True)):
-        inward = not settings.rounding.stochastic and _goes_inward(mode, negative)
-        beyond = "saturate" if inward else overflow
+        beyond = "saturate" if rounding.stops_at_largest(negative) else overflow
         made = nan["nan_set"]
-        edges[f"over_{name}"] = _overflow_threshold(mode, end, negative)
+        edges[f"over_{name}"] = _overflow_threshold(rounding, end, negative)
         edges[f"over_value_{name}"] = _value_bits(beyond, fmt, lane, negative, made)
         edges[f"tiny_{name}"] = 0 if integral else _tiny_threshold(settings, lane, negative)
         edges[f"infinite_{name}"] = _value_bits(infinite, fmt, lane, negative, made)
@@ -231,7 +229,7 @@ def _edges(settings: Settings, lane: Lane, integral: bool) -> dict[str, int]:
     return edges
 
 
-def _grid(fmt: Format, emin: int, mode: str, lane: Lane) -> dict[str, int]:
+def _grid(fmt: Format, emin: int, rounding: Rounding, lane: Lane) -> dict[str, int]:
     """The spacing of results: the format's own, or that of whole numbers."""
     field = emin + lane.bias
     # Powers by ldexp: pow is exact only where the processor rounds to nearest.
@@ -243,16 +241,16 @@ def _grid(fmt: Format, emin: int, mode: str, lane: Lane) -> dict[str, int]:
         "hidden": 1 << (lane.digits - 1),
         "quantum": quantum,
         "quantum_sr": 0 if field == 1 else quantum,
-        "up_pos": _up_threshold(mode, quantum, half, lane, False),
-        "up_neg": _up_threshold(mode, quantum, half, lane, True),
+        "up_pos": _up_threshold(rounding, half, lane, False),
+        "up_neg": _up_threshold(rounding, half, lane, True),
     }
 
 
 def _rule(operation: str, settings: Settings, lane: Lane) -> Rule:
-    fmt, mode = settings.format, settings.rounding.name
+    fmt = settings.format
     integral = operation == "round_to_integral"
     emin = fmt.precision - 1 if integral else fmt.emin
-    values = _grid(fmt, emin, mode, lane) | _edges(settings, lane, integral)
+    values = _grid(fmt, emin, settings.rounding, lane) | _edges(settings, lane, integral)
     everything = lane.sign | (lane.sign - 1)
     flush_operands = settings.subnormals == "flush_both" and operation != "convert"
     return Rule(
@@ -271,11 +269,11 @@ def _rule(operation: str, settings: Settings, lane: Lane) -> Rule:
 def plan(operation: str, settings: Settings, width: int) -> Plan:
     """Constants and compile-time choices of an operation under these settings."""
     rule = _rule(operation, settings, LANES[width])
-    rounding: Rounding = settings.rounding
+    rounding = settings.rounding
     return Plan(
         constants=np.array(rule, np.uint32 if width == 32 else np.uint64),
-        mode=MODE_CODES[rounding.name],
-        residual=_RESIDUALS[rounding.residual] if isinstance(rounding, SR) else 0,
+        mode=mode_number(rounding),
+        residual=RESIDUALS.index(rounding.residual),
         flush=settings.subnormals != "keep",
         one_zero=not settings.format.has_negative_zero,
         stochastic=rounding.stochastic,

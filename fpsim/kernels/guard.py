@@ -2,7 +2,7 @@
 
 Another library may have set flush-to-zero, denormals-are-zero, a directed rounding mode or trapped
 exceptions in the thread (torch.set_flush_denormal, code compiled with -ffast-math). A kernel runs
-under the usual setting whatever it finds, and puts back exactly what it found: modes and flags. Two
+under the usual setting and restores at its exit what it met at its entry, modes and flags. Two
 instructions at entry and one at exit do it, where the processor is an x86; elsewhere kernels take
 the setting as it is.
 
@@ -33,13 +33,13 @@ _WORD = ir.IntType(32)
 
 
 def _call(builder: Any, name: str, word: Any) -> None:
-    place = builder.bitcast(word, ir.IntType(8).as_pointer())
-    kind = ir.FunctionType(ir.VoidType(), [place.type])
-    builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [place])
+    address = builder.bitcast(word, ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [address.type])
+    builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [address])
 
 
 def store_status(builder: Any) -> Any:
-    """Emit a read of the register; gives its 32 bits."""
+    """Emit a read of the register; returns its 32 bits."""
     word = cgutils.alloca_once(builder, _WORD)
     _call(builder, "llvm.x86.sse.stmxcsr", word)
     return builder.load(word)
@@ -52,14 +52,14 @@ def load_status(builder: Any, bits: Any) -> None:
     _call(builder, "llvm.x86.sse.ldmxcsr", word)
 
 
-class _Lower(Lower):  # type: ignore[misc]
+class _Lower(Lower):
     """Lowering of a kernel: the status register is set at its entry, put back at every exit."""
 
     def pre_lower(self) -> None:
         super().pre_lower()
         if HAS_STATUS:
-            self._found = cgutils.alloca_once(self.builder, _WORD)
-            _call(self.builder, "llvm.x86.sse.stmxcsr", self._found)
+            self._before = cgutils.alloca_once(self.builder, _WORD)
+            _call(self.builder, "llvm.x86.sse.stmxcsr", self._before)
             load_status(self.builder, ir.Constant(_WORD, USUAL))
             self._fence()
 
@@ -69,7 +69,7 @@ class _Lower(Lower):  # type: ignore[misc]
                 if isinstance(block.terminator, ir.Ret):
                     self.builder.position_before(block.terminator)
                     self._fence()
-                    _call(self.builder, "llvm.x86.sse.ldmxcsr", self._found)
+                    _call(self.builder, "llvm.x86.sse.ldmxcsr", self._before)
         super().post_lower()
 
     def _fence(self) -> None:
@@ -77,8 +77,8 @@ class _Lower(Lower):  # type: ignore[misc]
         self.builder.fence("seq_cst", "singlethread")
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[misc]
-class _Lowering(BaseNativeLowering):  # type: ignore[misc]
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(BaseNativeLowering):
     _name = "kernel_lowering"
 
     @property
@@ -86,7 +86,7 @@ class _Lowering(BaseNativeLowering):  # type: ignore[misc]
         return _Lower
 
 
-class KernelCompiler(CompilerBase):  # type: ignore[misc]
+class KernelCompiler(CompilerBase):
     """Numba's compiler with this lowering."""
 
     def define_pipelines(self) -> list[Any]:

@@ -18,17 +18,17 @@ from fpsim.kernels.guard import load_status, store_status
 __all__ = ["exchange_status"]
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def _exchange(typingctx: Any, bits: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        found = store_status(builder)
+        before = store_status(builder)
         load_status(builder, builder.trunc(args[0], ir.IntType(32)))
-        return builder.zext(found, ir.IntType(64))
+        return builder.zext(before, ir.IntType(64))
 
     return types.int64(types.int64), codegen
 
 
-def _exchange_status(bits):  # type: ignore[no-untyped-def]
+def _exchange_status(bits):
     """Set the register (of an x86) to these bits; what it held."""
     return _exchange(np.int64(bits))
 

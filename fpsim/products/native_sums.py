@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.kernels.by_operation.native_sums import LANES
 from fpsim.kernels.by_operation.native_sums import outer_sums as sum_rows
+from fpsim.kernels.by_operation.sums import COLUMN_BLOCK
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE
 from fpsim.records.types import Carrier
@@ -58,8 +58,8 @@ def outer_sums(x: Carrier, axes: tuple[int, ...]) -> tuple[Carrier, NDArray[np.u
 def _filled(rows: Carrier) -> Carrier:
     """In memory of its own shape, with zeros beside columns that are too few for the kernel."""
     outer, n, inner = rows.shape
-    if inner >= LANES:
+    if inner >= COLUMN_BLOCK:
         return rows if rows.flags.carray else rows.copy()
-    filled = np.zeros((outer, n, LANES), rows.dtype)
+    filled = np.zeros((outer, n, COLUMN_BLOCK), rows.dtype)
     filled[:, :, :inner] = rows
     return filled

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fpsim.elementwise.constants import exact_width, plan
 from fpsim.kernels.by_operation.sums import (
-    LANES,
+    COLUMN_BLOCK,
     WORDS_GIVEN,
     WORDS_HALF,
     WORDS_NONE,
@@ -42,7 +42,7 @@ __all__ = ["ORDERS", "Reduction"]
 Program = NDArray[np.int64]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
-_NO_WORDS = np.zeros((1, LANES), np.uint32)
+_NO_WORDS = np.zeros((1, COLUMN_BLOCK), np.uint32)
 
 #: Elements of a mean: their number is divided by exactly.
 _MOST = 1 << 26
@@ -202,12 +202,14 @@ class _Rows:
         self.bits = draw(state, (self.places, *shape))
         if self.bits.words is not None:
             outputs = self.rows.shape[0]
-            self.words = np.zeros((self.places, -(-outputs // LANES) * LANES), np.uint32)
+            self.words = np.zeros(
+                (self.places, -(-outputs // COLUMN_BLOCK) * COLUMN_BLOCK), np.uint32
+            )
             self.words[:, :outputs] = self.bits.words.reshape(self.places, -1)
 
     def run(self, level: int, divide: bool) -> tuple[Carrier, int, ElementFlags]:
         """Values, flags, and the flags of each output if the level says so."""
-        each = np.zeros((_groups(self.rows.shape[0]), LANES), np.uint8)
+        each = np.zeros((_groups(self.rows.shape[0]), COLUMN_BLOCK), np.uint8)
         if self.n == 0 or self.rows.shape[0] == 0:
             result, flags = np.zeros(self.rows.shape[0], self.rows.dtype), 0
         elif self.order == "exact":
@@ -274,8 +276,8 @@ class _Rows:
 
         def work(begin: int, end: int) -> int:
             flags: int = kernel(
-                slots[begin:end], program, each[begin:end], given, chosen.constants, begin * LANES,
-                self.bits.seed, self.bits.number,
+                slots[begin:end], program, each[begin:end], given, chosen.constants,
+                begin * COLUMN_BLOCK, self.bits.seed, self.bits.number,
             )  # fmt: skip
             return flags
 
@@ -284,18 +286,18 @@ class _Rows:
 
 
 def _groups(outputs: int) -> int:
-    return -(-max(1, outputs) // LANES)
+    return -(-max(1, outputs) // COLUMN_BLOCK)
 
 
 def _slots(rows: Carrier, n: int) -> Carrier:
     """Rows (outputs, elements) as slots (groups, n, 16), zeros where there is nothing."""
     outputs, elements = rows.shape
-    groups, whole = _groups(outputs), outputs // LANES
-    slots = np.zeros((groups, n, LANES), rows.dtype)
-    full = rows[: whole * LANES].reshape(whole, LANES, elements)
+    groups, whole = _groups(outputs), outputs // COLUMN_BLOCK
+    slots = np.zeros((groups, n, COLUMN_BLOCK), rows.dtype)
+    full = rows[: whole * COLUMN_BLOCK].reshape(whole, COLUMN_BLOCK, elements)
     slots[:whole, :elements] = full.swapaxes(1, 2)
     if whole < groups:
-        slots[whole, :elements, : outputs - whole * LANES] = rows[whole * LANES :].T
+        slots[whole, :elements, : outputs - whole * COLUMN_BLOCK] = rows[whole * COLUMN_BLOCK :].T
     return slots
 
 

@@ -16,6 +16,11 @@ SR_EQUAL  w > 0 and one random bit is 1
 SR        t + R >= 2**bits, with t the residual 2**bits * w cut to an integer
 ========  ==================================================================================
 
+A deterministic mode is the record of its steps: for which w the magnitude goes up, if m is even
+and if m is odd. All that the core knows of a mode is derived from its record, so a new one is a
+record and nothing else: `fpsim.Rounding("RNU", steps=(Up.FROM_HALF, Up.FROM_HALF),
+negative_steps=(Up.ABOVE_HALF, Up.ABOVE_HALF))` takes ties toward +infinity.
+
 Source    IEEE 754-2019 §4.3; Boldo & Melquiond 2008 (round to odd); Croci et al. 2022 and
           El Arar et al. 2024 (SR with few random bits); docs/semantics.md §1.
 """
@@ -24,6 +29,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 
@@ -31,18 +37,74 @@ from fpsim.records.formats import Format
 
 __all__ = [
     "MODES", "RAZ", "RNA", "RNE", "RNZ", "RTN", "RTO", "RTP", "RTZ", "SR", "SR_EQUAL", "Rounding",
-    "find_rounding",
+    "Steps", "Up", "find_rounding",
 ]  # fmt: skip
 
 RESIDUALS = ("truncate", "half", "even")
 
 
+class Up(IntEnum):
+    """For which tails w the magnitude goes up; w = 0 never moves. Kernels take these numbers."""
+
+    NEVER = 0
+    ABOVE_HALF = 1  # w > 1/2
+    FROM_HALF = 2  # w >= 1/2
+    ALWAYS = 3  # w > 0
+
+
+#: For even m, and for odd m.
+Steps = tuple[Up, Up]
+
+
 @dataclass(frozen=True)
 class Rounding:
-    """A rounding mode; `stochastic` ones take random bits."""
+    """A rounding mode: deterministic with `steps`, or `stochastic`.
+
+    steps           when the magnitude goes up
+    negative_steps  the same for negative numbers; None: as `steps`
+    minus_zero      an exact zero sum of numbers of both signs is -0
+    proportional    a stochastic mode goes up with a probability of about w, else of 1/2
+    residual        how w is cut to the digits that a proportional mode looks at
+    subnormal_bits  random bits at most, below the smallest normal number; None: as everywhere
+
+    A name alone means the mode of that name.
+
+    >>> Rounding("RTZ") == RTZ
+    True
+    """
 
     name: str
     stochastic: bool = False
+    steps: Steps | None = None
+    negative_steps: Steps | None = None
+    minus_zero: bool = False
+    proportional: bool = False
+    residual: str = "truncate"
+    subnormal_bits: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps is None and not self.stochastic and self.name in MODES:
+            for label, value in vars(MODES[self.name]).items():
+                object.__setattr__(self, label, value)
+
+    def steps_of(self, negative: bool) -> Steps:
+        """When a magnitude of this sign goes up, for even and odd m, in a deterministic mode.
+
+        >>> RTN.steps_of(negative=True)
+        (<Up.ALWAYS: 3>, <Up.ALWAYS: 3>)
+        """
+        steps = self.negative_steps if negative and self.negative_steps else self.steps
+        if steps is None:
+            raise ValueError(f"rounding={self!r} has no steps; give steps=(even, odd)")
+        return steps
+
+    def stops_at_largest(self, negative: bool) -> bool:
+        """Whether a result beyond the largest finite value of this sign becomes that value.
+
+        >>> [RTP.stops_at_largest(negative) for negative in (False, True)]
+        [False, True]
+        """
+        return not self.stochastic and Up.NEVER in self.steps_of(negative)
 
     def random_bits(self, fmt: Format) -> int:
         """Random bits that one rounding into fmt takes (0 for a deterministic mode)."""
@@ -52,14 +114,15 @@ class Rounding:
         return self.name
 
 
-RNE = Rounding("RNE")
-RNA = Rounding("RNA")
-RNZ = Rounding("RNZ")
-RTZ = Rounding("RTZ")
-RTP = Rounding("RTP")
-RTN = Rounding("RTN")
-RAZ = Rounding("RAZ")
-RTO = Rounding("RTO")
+_NEVER, _ALWAYS = (Up.NEVER, Up.NEVER), (Up.ALWAYS, Up.ALWAYS)
+RNE = Rounding("RNE", steps=(Up.ABOVE_HALF, Up.FROM_HALF))
+RNA = Rounding("RNA", steps=(Up.FROM_HALF, Up.FROM_HALF))
+RNZ = Rounding("RNZ", steps=(Up.ABOVE_HALF, Up.ABOVE_HALF))
+RTZ = Rounding("RTZ", steps=_NEVER)
+RTP = Rounding("RTP", steps=_ALWAYS, negative_steps=_NEVER)
+RTN = Rounding("RTN", steps=_NEVER, negative_steps=_ALWAYS, minus_zero=True)
+RAZ = Rounding("RAZ", steps=_ALWAYS)
+RTO = Rounding("RTO", steps=(Up.ALWAYS, Up.NEVER))
 SR_EQUAL = Rounding("SR_EQUAL", stochastic=True)
 
 
@@ -79,9 +142,8 @@ class SR(Rounding):
 
     name: str = "SR"
     stochastic: bool = True
+    proportional: bool = True
     bits: int | None = None
-    residual: str = "truncate"
-    subnormal_bits: int | None = None
 
     def __init__(
         self, bits: int | None = None, residual: str = "truncate", subnormal_bits: int | None = None
@@ -144,7 +206,7 @@ MODES: dict[str, Rounding] = {m.name: m for m in (RNE, RNA, RNZ, RTZ, RTP, RTN, 
 
 
 def find_rounding(rounding: str | Rounding) -> Rounding:
-    """The rounding of that name ("SR" is `SR()`).
+    """The rounding of that name ("SR" is `SR()`), or a record with steps and a name of its own.
 
     >>> find_rounding("RTZ") is RTZ
     True
@@ -156,8 +218,12 @@ def find_rounding(rounding: str | Rounding) -> Rounding:
     """
     if isinstance(rounding, SR):
         return rounding
-    if isinstance(rounding, Rounding) and MODES.get(rounding.name) == rounding:
-        return MODES[rounding.name]
+    if isinstance(rounding, Rounding):
+        member = MODES.get(rounding.name)
+        if member == rounding:
+            return member
+        if member is None and rounding.steps is not None and rounding.name != "SR":
+            return rounding
     if isinstance(rounding, str):
         key = rounding.upper()
         if key in MODES:

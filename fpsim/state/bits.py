@@ -16,7 +16,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fpsim.kernels.random.scalar import philox_block, xoroshiro_lanes
+from fpsim.kernels.random.philox import philox_block
+from fpsim.kernels.random.xoroshiro import xoroshiro_lanes
 
 __all__ = ["BitSource", "Philox", "Replay", "Xoroshiro128aox", "check_seed"]
 

@@ -6,7 +6,6 @@ finite operands and exact products (see `fpsim.products.by_operation.bounds`).
 Source    docs/semantics.md §4.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from functools import cache
@@ -28,15 +27,15 @@ from fpsim.kernels.by_operation.results import (
     put_result,
     report,
 )
-from fpsim.kernels.by_unit.tile_memory import keep
 from fpsim.kernels.compiling import compiled
-from fpsim.kernels.elementwise.exact import sum_to_odd
 from fpsim.kernels.lanes.arithmetic import fused, spread_item
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load_float, pointer, room
+from fpsim.kernels.lanes.tiles import keep
 from fpsim.kernels.lanes.vectors import as_float, umax, width_of
 from fpsim.kernels.rounding.direction import raised, set_direction
-from fpsim.kernels.rounding.round import RNE
+from fpsim.kernels.rounding.modes import RNE
+from fpsim.kernels.rounding.to_odd import sum_to_odd
 
 __all__ = ["MacVariant", "mac_kernel"]
 
@@ -53,7 +52,7 @@ class MacVariant(NamedTuple):
     has_fma: bool
 
 
-def _separate(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
+def _separate(what, acc, x, y, rule, seen):
     """acc = fl(acc + fl(x y)), and what was seen so far."""
     mode, checked, watched = what
     product = x * y
@@ -71,7 +70,7 @@ def _separate(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
     return result, seen
 
 
-def _fused(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
+def _fused(what, acc, x, y, rule, seen):
     """acc = fl(acc + x y), and what was seen so far. A directed sum needs no odd digit."""
     mode, checked, watched = what
     product = x * y
@@ -89,7 +88,7 @@ def _fused(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
     return result, seen
 
 
-def _term(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
+def _term(what, acc, x, y, rule, seen):
     chain, native, has_fma = what[:3]
     if native:
         if chain and has_fma:
@@ -101,7 +100,7 @@ def _term(what, acc, x, y, rule, seen):  # type: ignore[no-untyped-def]
 
 
 @formula
-def _terms(what, c, a, x, u, v, rule, seen):  # type: ignore[no-untyped-def]
+def _terms(what, c, a, x, u, v, rule, seen):
     """One term of eight vectors: rows at x in a, columns u and v."""
     found = []
     for i, acc in enumerate(c):
@@ -112,7 +111,7 @@ def _terms(what, c, a, x, u, v, rule, seen):  # type: ignore[no-untyped-def]
 
 
 @formula
-def _results(tile, c, checked, rule):  # type: ignore[no-untyped-def]
+def _results(tile, c, checked, rule):
     """Eight vectors of results; the largest magnitude of each lane."""
     top = rule.step ^ rule.step
     for i, acc in enumerate(c):
@@ -131,7 +130,7 @@ def mac_kernel(variant: MacVariant) -> Any:
     MODE, DIRECTION, FUSED, NATIVE, CHECKED, WATCHED, FMA = variant
 
     @compiled
-    def loop(a, b, out, constants):  # type: ignore[no-untyped-def]
+    def loop(a, b, out, constants):
         rule = spread_macs(constants)
         none = rule.step ^ rule.step
         rows, columns = out.shape

@@ -1,11 +1,11 @@
 """Matrix products rounded after every operation, sixteen columns side by side, four rows in turn.
 
 The arithmetic of a step is that of the elementwise operations, so any format, mode and policy runs.
+How a product joins the sum is a table of steps on slots of sixteen numbers.
 
-Source    docs/semantics.md §2 (places) and §4 (order).
+Source    docs/semantics.md §2 (rounding places) and §4 (order).
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from functools import cache
@@ -14,14 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from fpsim.kernels.by_operation.sums import LANES, WORDS_GIVEN, WORDS_WHOLE, place_words
+from fpsim.kernels.by_operation.sums import (
+    COLUMN_BLOCK,
+    WORDS_GIVEN,
+    WORDS_WHOLE,
+    words_ready,
+)
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.elementwise.loop import FLAGS_EACH, summary, vector_step
 from fpsim.kernels.elementwise.special import ADD, FMA, MULTIPLY, SUBTRACT
 from fpsim.kernels.lanes.arithmetic import spread_item
-from fpsim.kernels.lanes.memory import copy_item, pointer, room, store_float
+from fpsim.kernels.lanes.memory import load, pointer, room, store, store_float
 from fpsim.kernels.lanes.vectors import as_bits, width_of
-from fpsim.kernels.rounding.round import SR, SR_EQUAL
+from fpsim.kernels.rounding.modes import SR
 from fpsim.kernels.rounding.rule import spread
 
 __all__ = ["CHAINS", "RoundedVariant", "rounded_kernel"]
@@ -29,8 +34,29 @@ __all__ = ["CHAINS", "RoundedVariant", "rounded_kernel"]
 #: Rows in turn, so that their chains of operations overlap.
 ROWS = 4
 
-#: Ways to add a product: their places per term.
-CHAINS = {"separate": 2, "fused": 1, "kahan": 5}
+#: Slots of all rows: the factors, the product, the three temporary numbers of a Kahan sum.
+LEFT, RIGHT, PRODUCT, ADDEND, TOTAL, GAIN = range(6)
+#: Slots that every row has of its own: the sum, and what a Kahan sum has lost.
+SUM, LOST, SLOTS = 6, 6 + ROWS, 6 + 2 * ROWS
+NUMBERS = SLOTS * COLUMN_BLOCK
+
+#: The first term, and steps (operation, left, right, target) of the others; an FMA adds to its
+#: target. Each step is a rounding place.
+FIRST = (MULTIPLY, LEFT, RIGHT, SUM)
+STEPS = {
+    "separate": ((MULTIPLY, LEFT, RIGHT, PRODUCT), (ADD, SUM, PRODUCT, SUM)),
+    "fused": ((FMA, LEFT, RIGHT, SUM),),
+    "kahan": (
+        (MULTIPLY, LEFT, RIGHT, PRODUCT),
+        (SUBTRACT, PRODUCT, LOST, ADDEND),
+        (ADD, SUM, ADDEND, TOTAL),
+        (SUBTRACT, TOTAL, SUM, GAIN),
+        (SUBTRACT, GAIN, ADDEND, LOST),
+    ),
+}
+
+#: Ways to add a product: their rounding places per term.
+CHAINS = {chain: len(steps) for chain, steps in STEPS.items()}
 SEPARATE, FUSED, KAHAN = range(3)
 
 
@@ -46,13 +72,33 @@ class RoundedVariant(NamedTuple):
     residual: int
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _vector(what, op, x, xi, y, yi, z, zi, out, oi, marks, words, wi, rule, seen):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _slot(slot, row):
+    """Where the sixteen numbers of a row begin."""
+    return (slot + (row if slot >= SUM else 0)) * COLUMN_BLOCK
+
+
+@njit(**INLINE)
+def _copy(target, at, source, i):
+    """Sixteen numbers, as bits: a signalling NaN stays one."""
+    for q in range(0, COLUMN_BLOCK, 512 // width_of(load(source, i))):
+        store(target, at + q, load(source, i + q))
+
+
+@njit(**INLINE)
+def _fill(target, at, bits):
+    """The same number sixteen times."""
+    for q in range(0, COLUMN_BLOCK, 512 // width_of(bits)):
+        store_float(target, at + q, bits)
+
+
+@njit(**INLINE)
+def _step(what, op, slots, left, right, target, flags, words, wi, rule, seen):
     """One operation on sixteen outputs."""
-    for i in range(0, LANES, 512 // width_of(rule.drop)):
+    for i in range(0, COLUMN_BLOCK, 512 // width_of(rule.drop)):
         seen = vector_step(
-            op, what, x, xi + i, y, yi + i, z, zi + i, out, oi + i, marks, i, words, wi + i,
-            rule, seen,
+            op, what, slots, left + i, slots, right + i, slots, target + i, slots, target + i,
+            flags, i, words, wi + i, rule, seen,
         )  # fmt: skip
     return seen
 
@@ -61,107 +107,76 @@ def _vector(what, op, x, xi, y, yi, z, zi, out, oi, marks, words, wi, rule, seen
 def rounded_kernel(variant: RoundedVariant) -> Any:
     """The compiled product.
 
-    Call    flags = loop(a, b, out, marks, words, product_constants, sum_constants, first, stride,
+    Call    flags = loop(a, b, out, element_flags, words, product_rule, sum_rule, first, stride,
                          seed, operation)
-            a (M, K), b (panels, K, 16), out and marks (M, 16 panels) in the carrier; words (places,
-            outputs and 16 more) if given; output (i, j) has number first + i * stride + j
+            a (M, K), b (panels, K, 16), out and element_flags (M, 16 panels) in the carrier; words
+            (rounding places, outputs and 16 more) if given; product_rule and
+            sum_rule: constants; output (i, j) has number first + i * stride + j
     """
     CHAIN, MODE, FLAGS, FLUSH, ONE_ZERO, WORDS, RESIDUAL = variant
-    STOCHASTIC, GIVEN, EACH = MODE in (SR, SR_EQUAL), WORDS == WORDS_GIVEN, FLAGS == FLAGS_EACH
+    STOCHASTIC, GIVEN, EACH = MODE >= SR, WORDS == WORDS_GIVEN, FLAGS == FLAGS_EACH
     PER_BLOCK = 4 if WORDS == WORDS_WHOLE else 8
-    PLACES = (2, 1, 5)[CHAIN]
+    CHAIN_STEPS = list(STEPS.values())[CHAIN]
+    PLACES = len(CHAIN_STEPS)
 
     @compiled
-    def loop(  # type: ignore[no-untyped-def]
-        a, b, out, marks, words, product_constants, sum_constants, first, stride, seed, operation
+    def loop(
+        a, b, out, element_flags, words, product_rule, sum_rule, first, stride, seed, operation
     ):
-        product_rule, sum_rule = spread(product_constants), spread(sum_constants)
-        none, zero = product_rule.drop ^ product_rule.drop, sum_rule.drop ^ sum_rule.drop
+        products, sums = spread(product_rule), spread(sum_rule)
+        none, zero = products.drop ^ products.drop, sums.drop ^ sums.drop
         seen_p, seen_s = (none, none, none, none), (zero, zero, zero, zero)
-        depth, wide = a.shape[1], out.shape[1]
-        pa, pb = pointer(a.reshape(-1)), pointer(b.reshape(-1))
-        po, given = pointer(out.reshape(-1)), pointer(words.reshape(-1))
-        flat_marks = marks.reshape(-1)
+        rows, depth, wide = a.shape[0], a.shape[1], out.shape[1]
+        pa, pb, po = pointer(a.reshape(-1)), pointer(b.reshape(-1)), pointer(out.reshape(-1))
+        flags, given = pointer(element_flags.reshape(-1)), pointer(words.reshape(-1))
         what = (MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, False)
-        x, p = room(a, 16), room(a, 16)
-        y, t, lost, c = room(a, 16), room(a, 16), room(a, 16), room(a, 64)
-        some_marks, made = room(marks, 16), room(words, 512)
-        held = np.empty(ROWS, np.int64)
-        lanes = 16 if a.itemsize == 4 else 8
-        for panel in range(b.shape[0]):
-            for begin in range(0, a.shape[0], ROWS):
-                held[:] = -1
-                for k in range(depth):
-                    j = (panel * depth + k) * LANES
-                    for r in range(min(ROWS, a.shape[0] - begin)):
-                        i = begin + r
-                        o = i * wide + panel * LANES
-                        number = first + i * stride + panel * LANES
-                        scalar = as_bits(spread_item(pa, i * depth + k))
-                        for q in range(0, 16, lanes):
-                            store_float(x, q, scalar)
-                        for part in range(PLACES if k else 1):
-                            place = k * PLACES + part
-                            pw, wi = made, np.int64(0)
-                            if GIVEN:
-                                pw, wi = given, place * words.shape[1] + number
-                            elif STOCHASTIC:
-                                block = place // PER_BLOCK
-                                if block != held[r]:
-                                    place_words(
-                                        made, r * 128, number, block, seed, operation,
-                                        PER_BLOCK == 4,
-                                    )  # fmt: skip
-                                    held[r] = block
-                                wi = r * 128 + (place - block * PER_BLOCK) * LANES
-                            if k == 0:
-                                seen_p = _vector(
-                                    what, MULTIPLY, x, 0, pb, j, x, 0, po, o, some_marks, pw, wi,
-                                    product_rule, seen_p,
-                                )  # fmt: skip
-                                if CHAIN == KAHAN:
-                                    for q in range(0, 16, 512 // width_of(none)):
-                                        store_float(c, r * 16 + q, none)
-                            elif CHAIN == FUSED:
-                                seen_s = _vector(
-                                    what, FMA, x, 0, pb, j, po, o, po, o, some_marks, pw, wi,
-                                    sum_rule, seen_s,
-                                )  # fmt: skip
-                            elif part == 0:
-                                seen_p = _vector(
-                                    what, MULTIPLY, x, 0, pb, j, x, 0, p, 0, some_marks, pw, wi,
-                                    product_rule, seen_p,
-                                )  # fmt: skip
-                            elif CHAIN == SEPARATE:
-                                seen_s = _vector(
-                                    what, ADD, po, o, p, 0, x, 0, po, o, some_marks, pw, wi,
-                                    sum_rule, seen_s,
-                                )  # fmt: skip
-                            elif part == 1:
-                                seen_s = _vector(
-                                    what, SUBTRACT, p, 0, c, r * 16, x, 0, y, 0, some_marks, pw, wi,
-                                    sum_rule, seen_s,
-                                )  # fmt: skip
-                            elif part == 2:
-                                seen_s = _vector(
-                                    what, ADD, po, o, y, 0, x, 0, t, 0, some_marks, pw, wi,
-                                    sum_rule, seen_s,
-                                )  # fmt: skip
-                            elif part == 3:
-                                seen_s = _vector(
-                                    what, SUBTRACT, t, 0, po, o, x, 0, lost, 0, some_marks, pw, wi,
-                                    sum_rule, seen_s,
-                                )  # fmt: skip
-                            else:
-                                seen_s = _vector(
-                                    what, SUBTRACT, lost, 0, y, 0, x, 0, c, r * 16, some_marks, pw,
-                                    wi, sum_rule, seen_s,
-                                )  # fmt: skip
-                                for q in range(16):
-                                    copy_item(po, o + q, t, q)
-                            if EACH:
-                                for q in range(LANES):
-                                    flat_marks[o + q] |= some_marks[q]
+        slots, raised, made = room(a, NUMBERS), room(element_flags, 16), room(words, 512)
+        counters = np.empty(ROWS, np.int64)
+        held = pointer(counters)
+        blocks = (rows + ROWS - 1) // ROWS
+        for turn in range(b.shape[0] * blocks):
+            panel, begin = turn // blocks, turn % blocks * ROWS
+            end = min(begin + ROWS, rows)
+            counters[:] = -1
+            for r in range(ROWS):
+                _fill(slots, _slot(LOST, r), none)
+            for k in range(depth):
+                _copy(slots, _slot(RIGHT, 0), pb, (panel * depth + k) * COLUMN_BLOCK)
+                for r in range(end - begin):
+                    number = first + (begin + r) * stride + panel * COLUMN_BLOCK
+                    item = as_bits(spread_item(pa, (begin + r) * depth + k))
+                    _fill(slots, _slot(LEFT, 0), item)
+                    for part in range(PLACES if k else 1):
+                        op, x, y, z = CHAIN_STEPS[part] if k else FIRST
+                        x, y, z = _slot(x, r), _slot(y, r), _slot(z, r)
+                        pw, wi, place = made, np.int64(0), k * PLACES + part
+                        if GIVEN:
+                            pw, wi = given, place * words.shape[1] + number
+                        elif STOCHASTIC:
+                            wi = words_ready(
+                                made, held, r, place, number, PER_BLOCK, seed, operation
+                            )
+                        if op == MULTIPLY:
+                            seen_p = _step(
+                                what, MULTIPLY, slots, x, y, z, raised, pw, wi, products, seen_p
+                            )
+                        elif CHAIN == FUSED:
+                            seen_s = _step(what, FMA, slots, x, y, z, raised, pw, wi, sums, seen_s)
+                        elif CHAIN == SEPARATE or op == ADD:
+                            seen_s = _step(what, ADD, slots, x, y, z, raised, pw, wi, sums, seen_s)
+                        else:
+                            seen_s = _step(
+                                what, SUBTRACT, slots, x, y, z, raised, pw, wi, sums, seen_s
+                            )
+                        if EACH:
+                            at = (begin + r) * wide + panel * COLUMN_BLOCK
+                            for q in range(COLUMN_BLOCK):
+                                flags[at + q] |= raised[q]
+                    if CHAIN == KAHAN and k:
+                        _copy(slots, _slot(SUM, r), slots, _slot(TOTAL, r))
+            for r in range(end - begin):
+                at = (begin + r) * wide + panel * COLUMN_BLOCK
+                _copy(po, at, slots, _slot(SUM, r))
         return np.int64(summary(seen_p) | summary(seen_s))
 
     return loop

@@ -23,12 +23,26 @@ from typing import NamedTuple
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import splat_item
 from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, select, sign_like, umax
-from fpsim.kernels.rounding.round import RAZ, RNA, RNE, RNZ, RTO, RTZ
+from fpsim.kernels.rounding.direction import DOWN, NEAREST, UP, ZERO
+from fpsim.kernels.rounding.modes import RAZ, RNA, RNE, RNZ, RTN, RTO, RTP, RTZ, SR
 
 __all__ = [
-    "FIELDS", "MacRule", "beyond", "not_sum", "round_product", "round_sum", "spread_macs",
-    "with_odd",
+    "DIRECTIONS", "FIELDS", "FUSED_MODES", "MacRule", "NATIVE_MODES", "beyond", "not_sum",
+    "round_product", "round_sum", "spread_macs", "with_odd",
 ]  # fmt: skip
+
+#: How the processor rounds beneath each mode that these formulas know.
+DIRECTIONS = {
+    RNE: NEAREST, RNA: NEAREST, RNZ: NEAREST, RTZ: ZERO, RTP: UP, RTN: DOWN, RAZ: ZERO, RTO: ZERO,
+    SR: ZERO,
+}  # fmt: skip
+
+#: Modes for fused sums too. Sums to odd, of which products are part, have no middle that RNA and
+#: RNZ could move them away from.
+FUSED_MODES = DIRECTIONS.keys() - {RNA, RNZ}
+
+#: Modes that the processor has itself.
+NATIVE_MODES = {RNE, RTZ, RTP, RTN}
 
 
 class MacRule(NamedTuple):
@@ -53,12 +67,12 @@ FIELDS = MacRule._fields
 
 
 @formula
-def spread_macs(k):  # type: ignore[no-untyped-def]
+def spread_macs(k):
     """The rule with every constant in all lanes; uint32 constants mean lanes of 32 bits."""
     return MacRule(*(splat_item(k, i) for i in range(len(FIELDS))))
 
 
-def _to_grid(mode, bits, field, rule):  # type: ignore[no-untyped-def]
+def _to_grid(mode, bits, field, rule):
     """x rounded by the grid of numbers with this exponent field; its sign stays, also of zero."""
     sign = bits & sign_like(bits)
     magic = field + rule.step
@@ -79,13 +93,13 @@ def _to_grid(mode, bits, field, rule):  # type: ignore[no-untyped-def]
     return as_float((as_bits(rounded) & ~sign_like(bits)) | sign)
 
 
-def round_product(mode, x, rule):  # type: ignore[no-untyped-def]
+def round_product(mode, x, rule):
     """x to p digits, or to the smallest subnormal."""
     bits = as_bits(x)
     return _to_grid(mode, bits, umax(bits & infinity_like(bits), rule.floor), rule)
 
 
-def round_sum(mode, x, rule):  # type: ignore[no-untyped-def]
+def round_sum(mode, x, rule):
     """x to p digits: in the integers of its bits, where that takes fewer steps."""
     bits, below = as_bits(x), rule.below
     half = (below >> 1) + 1
@@ -105,14 +119,14 @@ def round_sum(mode, x, rule):  # type: ignore[no-untyped-def]
     return _to_grid(mode, bits, bits & infinity_like(bits), rule)
 
 
-def beyond(x, rounded, rule):  # type: ignore[no-untyped-def]
+def beyond(x, rounded, rule):
     """Where x overflows, and what it then becomes in place of `rounded`. NaN stays NaN."""
     up, down = x >= as_float(rule.over_pos), x <= as_float(rule.over_neg)
     held = select(down, as_float(rule.value_neg), rounded)
     return up | down, select(up, as_float(rule.value_pos), held)
 
 
-def not_sum(s, x, y):  # type: ignore[no-untyped-def]
+def not_sum(s, x, y):
     """Where s, the sum of x and y as the processor rounds it, is not exact.
 
     It lies between half and twice the larger one, so the difference to that one is exact.
@@ -120,7 +134,7 @@ def not_sum(s, x, y):  # type: ignore[no-untyped-def]
     return ((s - x) != y) | ((s - y) != x)
 
 
-def with_odd(mode, s, x, y):  # type: ignore[no-untyped-def]
+def with_odd(mode, s, x, y):
     """The sum s of x and y, cut by the processor, with an odd last digit where something was lost.
 
     Only for the modes that need it.

@@ -7,26 +7,23 @@ sums that are not finite, and subnormal numbers.
 Source    docs/semantics.md §4; Knuth 1969 (TwoSum).
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 import numpy as np
 
+from fpsim.kernels.by_operation.sums import COLUMN_BLOCK
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load_float, pointer, store_float, store_low
 from fpsim.kernels.lanes.vectors import U32, as_bits, or_lanes, select, splat, umax, umin
 
-__all__ = ["LANES", "outer_sums"]
-
-#: Sums side by side; there are at least so many.
-LANES = 16
+__all__ = ["outer_sums"]
 
 _MAGNITUDE, _INFINITY, _LARGEST_SUBNORMAL = 0x7FFFFFFF, 0x7F800000, 0x007FFFFF
 
 
 @formula
-def _step(s, x, lost, least):  # type: ignore[no-untyped-def]
+def _step(s, x, lost, least):
     """The sum, the largest error so far, and the smallest magnitude less one; zero is largest."""
     t = s + x
     back = t - s
@@ -37,7 +34,7 @@ def _step(s, x, lost, least):  # type: ignore[no-untyped-def]
 
 
 @formula
-def _strange(t, lost, least):  # type: ignore[no-untyped-def]
+def _strange(t, lost, least):
     """All ones in a lane whose sum is not finite, or met a subnormal number."""
     none = lost ^ lost
     infinite = umax(as_bits(t) & _MAGNITUDE, lost) >= _INFINITY
@@ -45,26 +42,26 @@ def _strange(t, lost, least):  # type: ignore[no-untyped-def]
 
 
 @formula
-def _inexact(lost):  # type: ignore[no-untyped-def]
+def _inexact(lost):
     none = lost ^ lost
     return select(lost != 0, none | 1, none)
 
 
 @compiled
-def outer_sums(values, sums, marks):  # type: ignore[no-untyped-def]
-    """sums (outer, inner) of values (outer, n, inner) in index order; 1 in marks where inexact.
+def outer_sums(values, sums, element_flags):
+    """sums (outer, inner) of values (outer, n, inner) in index order; flags 1 where inexact.
 
     All contiguous, inner at least 16. Returns 0, or else another number: these are not the sums.
     """
     outer, n, inner = values.shape
     all_values, all_sums = pointer(values.reshape(-1)), pointer(sums.reshape(-1))
-    all_marks = pointer(marks.reshape(-1))
+    all_flags = pointer(element_flags.reshape(-1))
     none = splat(np.uint32(0), U32)
     strange = none
     for o in range(outer):
-        for first in range(0, inner, LANES):
+        for first in range(0, inner, COLUMN_BLOCK):
             # The last sixteen may have been summed in part already, to the same sums.
-            column = min(first, inner - LANES)
+            column = min(first, inner - COLUMN_BLOCK)
             begin, end = o * n * inner + column, o * inner + column
             s = load_float(all_values, begin, none)
             lost, least = none, (as_bits(s) & _MAGNITUDE) - 1
@@ -73,5 +70,5 @@ def outer_sums(values, sums, marks):  # type: ignore[no-untyped-def]
                 s, lost, least = _step(s, x, lost, least)
             strange = strange | _strange(s, lost, least)
             store_float(all_sums, end, s)
-            store_low(all_marks, end, _inexact(lost))
+            store_low(all_flags, end, _inexact(lost))
     return np.int64(or_lanes(strange))

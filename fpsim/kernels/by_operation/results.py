@@ -4,7 +4,6 @@ Overflow is looked for where `checked`, flags where `watched`, so that neither c
 it is known.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from numba import njit
@@ -38,7 +37,7 @@ INEXACT, UNDERFLOW, OVERFLOW, INFINITE, NAN = 1, 2, 4, 32, 64
 LOOK_FOR_NONE, LOOK_FOR_OVERFLOW, LOOK_FOR_ALL = range(3)
 
 
-def look(x, result, lost, rule, seen):  # type: ignore[no-untyped-def]
+def look(x, result, lost, rule, seen):
     """What was seen so far: inexact results, tiny ones among them, and overflow."""
     some, tiny, over = seen
     changed = (result != x) | lost
@@ -46,7 +45,7 @@ def look(x, result, lost, rule, seen):  # type: ignore[no-untyped-def]
     return some | changed, tiny | (changed & inside), over
 
 
-def look_beyond(watched, x, result, rule, seen):  # type: ignore[no-untyped-def]
+def look_beyond(watched, x, result, rule, seen):
     """The result for x where that may overflow, and what was seen so far."""
     some, tiny, over = seen
     large, result = beyond(x, result, rule)
@@ -56,7 +55,7 @@ def look_beyond(watched, x, result, rule, seen):  # type: ignore[no-untyped-def]
 
 
 @formula
-def put_result(tile, i, acc, checked, rule):  # type: ignore[no-untyped-def]
+def put_result(tile, i, acc, checked, rule):
     """A vector of results into a tile: NaN canonical, zeros of the format; their magnitudes."""
     bits = as_bits(acc)
     bits = select((bits & ~sign_like(bits)) == 0, bits & rule.zero, bits)
@@ -66,8 +65,8 @@ def put_result(tile, i, acc, checked, rule):  # type: ignore[no-untyped-def]
     return as_bits(acc) & ~sign_like(bits)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def report(seen, top):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def report(seen, top):
     """Flags that were seen; infinities and NaN, by the largest magnitudes of the results."""
     some, tiny, over = seen
     infinity = infinity_like(top)

@@ -9,14 +9,15 @@ normal, whose q does not shrink, take the same steps in floating point.
 The caller guarantees finite operands and exact products (see `fpsim.products.by_operation.bounds`).
 Terms are padded to whole counters with products of -0, which change no sum.
 
-Source    docs/semantics.md §1 (SR), §2 (places) and §4.
+Source    docs/semantics.md §1 (SR), §2 (rounding places) and §4.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from functools import cache
 from typing import Any, NamedTuple
+
+from numba import njit
 
 from fpsim.kernels.by_operation.lane_rounding import not_sum
 from fpsim.kernels.by_operation.results import (
@@ -28,13 +29,13 @@ from fpsim.kernels.by_operation.results import (
     put_result,
     report,
 )
-from fpsim.kernels.by_operation.sums import place_words
-from fpsim.kernels.by_unit.tile_memory import keep
-from fpsim.kernels.compiling import compiled
+from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes.arithmetic import fused, spread_item
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load_float, load_word, pointer, room, splat_item, store_float
+from fpsim.kernels.lanes.tiles import keep
 from fpsim.kernels.lanes.vectors import as_bits, as_float, select, sign_like, umax, umin, width_of
+from fpsim.kernels.random.words import place_words
 from fpsim.kernels.rounding.direction import ZERO, set_direction
 
 __all__ = ["FIELDS", "RandomRule", "RandomVariant", "random_kernel"]
@@ -78,11 +79,11 @@ class RandomVariant(NamedTuple):
 
 
 @formula
-def _spread(k):  # type: ignore[no-untyped-def]
+def _spread(k):
     return RandomRule(*(splat_item(k, i) for i in range(len(FIELDS))))
 
 
-def _below_normal(more, size, word, random, rule):  # type: ignore[no-untyped-def]
+def _below_normal(more, size, word, random, rule):
     """Magnitudes below the smallest normal number, rounded to whole quanta."""
     wide = width_of(size) == 64
     if more:
@@ -95,7 +96,7 @@ def _below_normal(more, size, word, random, rule):  # type: ignore[no-untyped-de
     return as_bits((raised + as_float(rule.whole)) - as_float(rule.whole_and_one))
 
 
-def _round(small, more, x, word, rule):  # type: ignore[no-untyped-def]
+def _round(small, more, x, word, rule):
     bits = as_bits(x)
     random = word & rule.digits
     rounded = (bits + (random >> rule.shift)) & rule.kept
@@ -107,15 +108,15 @@ def _round(small, more, x, word, rule):  # type: ignore[no-untyped-def]
     return as_float(rounded)
 
 
-def _word(words, i, like):  # type: ignore[no-untyped-def]
+def _word(words, i, like):
     """Random words of a vector, R at the top of the lanes."""
     word = load_word(words, i, like)
     return word << 32 if width_of(like) == 64 else word
 
 
 @formula
-def _term(what, acc, x, y, words, at, rule, seen):  # type: ignore[no-untyped-def]
-    """acc and what was seen so far, a term later; its words begin at these two places."""
+def _term(what, acc, x, y, words, at, rule, seen):
+    """acc and what was seen so far, a term later; its words begin at these two indices."""
     chain, small, more, checked, watched, has_fma = what
     product = x * y
     never = product != product
@@ -140,13 +141,19 @@ def _term(what, acc, x, y, words, at, rule, seen):  # type: ignore[no-untyped-de
     return result, seen
 
 
+@njit(**INLINE)
+def _start(tile, m, wide, none):
+    """m rows of -0, which changes no sum."""
+    for i in range(0, m * wide, 512 // width_of(none)):
+        store_float(tile, i, sign_like(none))
+
+
 @cache
 def random_kernel(variant: RandomVariant) -> Any:
-    """The compiled product.
+    """flags = loop(a, b, out, words, constants, first, seed, operation): the compiled product.
 
-    Call    flags = loop(a, b, out, words, constants, first, seed, operation): a (M, K), b (panels,
-            K, two vectors), out (M, N), K whole counters; output (i, j) has number
-            first + i * N + j; words uint32 of any shape; constants of one width with a
+    Shapes  a (M, K), b (panels, K, two vectors), out (M, N), K whole counters; words uint32 of any
+            shape; constants as wide as a. Output (i, j) has number first + i * N + j.
     """
     FUSED, WIDE, SMALL, MORE, CHECKED, WATCHED, FMA = variant
     PER_BLOCK = 4 if WIDE else 8
@@ -154,7 +161,7 @@ def random_kernel(variant: RandomVariant) -> Any:
     TERMS = PER_BLOCK // PLACES
 
     @compiled
-    def loop(a, b, out, words, constants, first, seed, operation):  # type: ignore[no-untyped-def]
+    def loop(a, b, out, words, constants, first, seed, operation):
         rule = _spread(constants)
         none = rule.kept ^ rule.kept
         lanes = 512 // width_of(none)
@@ -174,9 +181,7 @@ def random_kernel(variant: RandomVariant) -> Any:
             panel, begin = turn % b.shape[0], turn // b.shape[0] * group
             for block in range(begin, min(begin + group, blocks)):
                 m, n = min(ROWS, rows - block * ROWS), min(wide, columns - panel * wide)
-                for r in range(m):
-                    store_float(tile, r * wide, sign_like(none))
-                    store_float(tile, r * wide + lanes, sign_like(none))
+                _start(tile, m, wide, none)
                 for k in range(0, depth, TERMS):
                     for r in range(m):
                         i = block * ROWS + r

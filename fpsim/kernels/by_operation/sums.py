@@ -1,13 +1,12 @@
 """Sums as programs of additions, sixteen outputs side by side.
 
 A slot holds one number of each of sixteen outputs. A program is a list of steps
-target = left ± right on slots, each with the place that names its random bits; every order of
+target = left ± right on slots, each with the rounding place of its random bits; every order of
 summation is such a list. The arithmetic of a step is that of the elementwise operations.
 
 Source    docs/semantics.md §2 and §4.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from functools import cache
@@ -19,17 +18,17 @@ from numba import njit
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.elementwise.loop import FLAGS_EACH, summary, vector_step
 from fpsim.kernels.elementwise.special import ADD, SUBTRACT
-from fpsim.kernels.lanes.memory import pointer, room, store
-from fpsim.kernels.lanes.vectors import U32, iota, splat, width_of
-from fpsim.kernels.random.philox import philox
-from fpsim.kernels.rounding.round import SR, SR_EQUAL
+from fpsim.kernels.lanes.memory import pointer, room
+from fpsim.kernels.lanes.vectors import width_of
+from fpsim.kernels.random.words import place_words
+from fpsim.kernels.rounding.modes import SR
 from fpsim.kernels.rounding.rule import spread
 
-__all__ = ["LANES", "SumVariant", "WORDS_GIVEN", "WORDS_HALF", "WORDS_NONE", "WORDS_WHOLE"]
-__all__ += ["exact_sums", "place_words", "sum_kernel"]
+__all__ = ["COLUMN_BLOCK", "SumVariant", "WORDS_GIVEN", "WORDS_HALF", "WORDS_NONE", "WORDS_WHOLE"]
+__all__ += ["exact_sums", "sum_kernel", "words_ready"]
 
-#: Outputs side by side.
-LANES = 16
+#: Outputs side by side: a block of columns.
+COLUMN_BLOCK = 16
 
 WORDS_NONE, WORDS_HALF, WORDS_WHOLE, WORDS_GIVEN = range(4)
 
@@ -46,83 +45,72 @@ class SumVariant(NamedTuple):
     residual: int
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def place_words(words, at, first, block, seed, operation, wide):  # type: ignore[no-untyped-def]
-    """words[at:] = those of sixteen outputs at the places of one counter, R in the top bits."""
-    k0, k1 = np.uint32(seed & np.uint64(0xFFFFFFFF)), np.uint32(seed >> np.uint64(32))
-    n0, n1 = np.uint32(operation & np.uint64(0xFFFFFFFF)), np.uint32(operation >> np.uint64(32))
-    zero = splat(np.uint32(0), U32)
-    c0, c1 = iota(U32) + np.uint32(first), zero + np.uint32(block + 1)
-    w0, w1, w2, w3 = philox(c0, c1, zero + n0, zero + n1, k0, k1)
-    if not wide:
-        store(words, at + 64, w0)
-        store(words, at + 80, w1)
-        store(words, at + 96, w2)
-        store(words, at + 112, w3)
-        w0, w1, w2, w3 = w0 << 16, w1 << 16, w2 << 16, w3 << 16
-    store(words, at, w0)
-    store(words, at + 16, w1)
-    store(words, at + 32, w2)
-    store(words, at + 48, w3)
+@njit(**INLINE)
+def words_ready(made, held, row, place, first, per_block, seed, operation):
+    """Where in `made` the words of a row of outputs stand for a rounding place.
+
+    They are made for all rounding places of a counter; held[row] is the counter they belong to.
+    """
+    block = place // per_block
+    if block != held[row]:
+        place_words(made, row * 128, first, block, seed, operation, per_block == 4)
+        held[row] = block
+    return row * 128 + (place - block * per_block) * COLUMN_BLOCK
 
 
 @cache
 def sum_kernel(variant: SumVariant) -> Any:
     """The compiled runner of programs.
 
-    Call    flags = loop(slots, program, marks, words, constants, first, seed, operation)
+    Call    flags = loop(slots, program, element_flags, words, constants, first, seed, operation)
             slots (groups, n, 16) floats; program (steps, 5) int64: subtract, target, left, right,
-            place; marks (groups, 16) uint8 collects the flags of each output; words (places,
-            outputs) if given; first is the number of the first output
+            rounding place; element_flags (groups, 16) uint8 collects the flags of each output;
+            words (rounding places, outputs) if given; first is the number of the first output
     """
     OP, MODE, FLAGS, FLUSH, ONE_ZERO, WORDS, RESIDUAL = variant
-    STOCHASTIC = MODE in (SR, SR_EQUAL)
+    STOCHASTIC = MODE >= SR
     GIVEN, EACH = WORDS == WORDS_GIVEN, FLAGS == FLAGS_EACH
     PER_BLOCK = 4 if WORDS == WORDS_WHOLE else 8
 
     @compiled
-    def loop(slots, program, marks, words, constants, first, seed, operation):  # type: ignore[no-untyped-def]
+    def loop(slots, program, element_flags, words, constants, first, seed, operation):
         rule = spread(constants)
         lanes = 512 // width_of(rule.drop)
         none = rule.drop ^ rule.drop
         seen = (none, none, none, none)
-        flat, flat_marks = slots.reshape(-1), marks.reshape(-1)
+        flat, flat_flags = slots.reshape(-1), element_flags.reshape(-1)
         all_slots, given_words = pointer(flat), pointer(words.reshape(-1))
-        room_marks, room_words = room(marks, 16), room(words, 128)
+        block_flags, room_words = room(element_flags, 16), room(words, 128)
+        counters = np.empty(1, np.int64)
+        held = pointer(counters)
         what = (MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, False)
         for g in range(slots.shape[0]):
             begin = g * slots.shape[1]
-            held = np.int64(-1)
+            counters[0] = -1
             for step in range(program.shape[0]):
-                target = (begin + program[step, 1]) * LANES
-                left = (begin + program[step, 2]) * LANES
-                right = (begin + program[step, 3]) * LANES
-                place = program[step, 4]
+                target = (begin + program[step, 1]) * COLUMN_BLOCK
+                left = (begin + program[step, 2]) * COLUMN_BLOCK
+                right = (begin + program[step, 3]) * COLUMN_BLOCK
+                place, number = program[step, 4], first + g * COLUMN_BLOCK
                 pw, wi = room_words, np.int64(0)
                 if GIVEN:
-                    pw, wi = given_words, place * words.shape[1] + first + g * LANES
+                    pw, wi = given_words, place * words.shape[1] + number
                 elif STOCHASTIC:
-                    block = place // PER_BLOCK
-                    if block != held:
-                        place_words(
-                            room_words, 0, first + g * LANES, block, seed, operation, PER_BLOCK == 4
-                        )
-                        held = block
-                    wi = (place - block * PER_BLOCK) * LANES
-                for i in range(0, LANES, lanes):
+                    wi = words_ready(room_words, held, 0, place, number, PER_BLOCK, seed, operation)
+                for i in range(0, COLUMN_BLOCK, lanes):
                     if OP == ADD and program[step, 0]:
                         seen = vector_step(
                             SUBTRACT, what, all_slots, left + i, all_slots, right + i, all_slots,
-                            0, all_slots, target + i, room_marks, i, pw, wi + i, rule, seen,
+                            0, all_slots, target + i, block_flags, i, pw, wi + i, rule, seen,
                         )  # fmt: skip
                     else:
                         seen = vector_step(
                             OP, what, all_slots, left + i, all_slots, right + i, all_slots, 0,
-                            all_slots, target + i, room_marks, i, pw, wi + i, rule, seen,
+                            all_slots, target + i, block_flags, i, pw, wi + i, rule, seen,
                         )  # fmt: skip
                 if EACH:
-                    for i in range(LANES):
-                        flat_marks[g * LANES + i] |= room_marks[i]
+                    for i in range(COLUMN_BLOCK):
+                        flat_flags[g * COLUMN_BLOCK + i] |= block_flags[i]
         return np.int64(summary(seen))
 
     return loop
@@ -133,7 +121,7 @@ _LIMBS, _LOWEST = 70, -1088
 
 
 @compiled
-def exact_sums(codes, sums):  # type: ignore[no-untyped-def]
+def exact_sums(codes, sums):
     """sums (rows,) = codes of the rows' sums, rounded to odd; codes (rows, n) finite binary64."""
     limbs = np.zeros(_LIMBS, np.int64)
     for row in range(codes.shape[0]):
@@ -144,27 +132,27 @@ def exact_sums(codes, sums):  # type: ignore[no-untyped-def]
             significand = code & 0xFFFFFFFFFFFFF
             if field:
                 significand |= 0x10000000000000
-            place = max(field, 1) - 1075 - _LOWEST
+            bit = max(field, 1) - 1075 - _LOWEST
             while significand:
-                part = (significand & 0xFFFFFF) << (place & 31)
-                limbs[place >> 5] += -part if code < 0 else part
+                part = (significand & 0xFFFFFF) << (bit & 31)
+                limbs[bit >> 5] += -part if code < 0 else part
                 significand >>= 24
-                place += 24
+                bit += 24
             if k & 0x3F == 0x3F:
                 _spread_carries(limbs)
         _spread_carries(limbs)
         sums[row] = _odd_code(limbs)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _spread_carries(limbs):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _spread_carries(limbs):
     for i in range(_LIMBS - 1):
         limbs[i + 1] += limbs[i] >> 32
         limbs[i] &= 0xFFFFFFFF
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _odd_code(limbs):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _odd_code(limbs):
     """binary64 code of the number in limbs with carries spread, rounded to odd."""
     sign = np.int64(0)
     if limbs[_LIMBS - 1] < 0:
@@ -180,7 +168,7 @@ def _odd_code(limbs):  # type: ignore[no-untyped-def]
     digits = 0
     while limbs[top] >> digits:
         digits += 1
-    # The place of the last of 53 digits, or of the smallest subnormal.
+    # The bit of the last of 53 digits, or of the smallest subnormal.
     last = max(32 * top + digits - 53, -1074 - _LOWEST)
     significand, rest = np.int64(0), np.int64(0)
     for i in range(top, -1, -1):

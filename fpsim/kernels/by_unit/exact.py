@@ -11,25 +11,24 @@ The caller guarantees finite operands and that the unit of the higher limb fits 
 Source    docs/semantics.md §5; Dekker 1971 (splitting at a fixed place); Boldo & Melquiond 2008.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from fpsim.kernels.by_unit.terms import each, values
-from fpsim.kernels.elementwise.exact import sum_to_odd
 from fpsim.kernels.lanes.arithmetic import fused
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, select
+from fpsim.kernels.rounding.to_odd import sum_to_odd
 
 __all__ = ["long_calls", "short_calls"]
 
 
-def _nearest_binary32(bits):  # type: ignore[no-untyped-def]
+def _nearest_binary32(bits):
     """binary64 bits rounded to 24 digits, ties to even, without an arithmetic flag."""
     odd = (bits >> 29) & 1
     return as_float((bits + (odd + ((1 << 28) - 1))) & ~((bits ^ bits) + ((1 << 29) - 1)))
 
 
-def _short(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def _short(what, acc, a, x, o, b, y, numbers):
     """One call, right where every addition is exact."""
     terms, _, _, has_fma = what
     for u, v in values(terms, acc, a, x, o, b, y):
@@ -37,7 +36,7 @@ def _short(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
     return _nearest_binary32(as_bits(acc))
 
 
-def _long(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def _long(what, acc, a, x, o, b, y, numbers):
     """One call in two limbs: whole multiples of a unit, and what is left."""
     terms, _, _, has_fma = what
     unit = as_float(numbers[0])
@@ -58,12 +57,12 @@ def _long(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
 
 
 @formula
-def short_calls(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def short_calls(what, c, a, x, o, b, y, numbers):
     """One call of every output of a tile, right where every addition is exact."""
     return each(_short, what, c, a, x, o, b, y, numbers)
 
 
 @formula
-def long_calls(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def long_calls(what, c, a, x, o, b, y, numbers):
     """One call of every output of a tile, always right."""
     return each(_long, what, c, a, x, o, b, y, numbers)

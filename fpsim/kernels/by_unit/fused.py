@@ -6,11 +6,9 @@ and rounded once from there. `numbers` begin with the magnitude up to which sums
 Source    docs/semantics.md §5; Boldo & Melquiond 2008 (round to odd).
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from fpsim.kernels.by_unit.terms import each, values
-from fpsim.kernels.elementwise.exact import sum_to_odd
 from fpsim.kernels.lanes.arithmetic import fused
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.vectors import (
@@ -22,15 +20,16 @@ from fpsim.kernels.lanes.vectors import (
     narrow,
     widen,
 )
+from fpsim.kernels.rounding.to_odd import sum_to_odd
 
 __all__ = ["fused_terms", "suspects"]
 
 
-def _to_odd(x, y, acc):  # type: ignore[no-untyped-def]
+def _to_odd(x, y, acc):
     return narrow(as_float(sum_to_odd(widen(x) * widen(y), widen(acc), 64)))
 
 
-def _term(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def _term(what, acc, a, x, o, b, y, numbers):
     """acc + x * y, rounded once."""
     _, _, _, has_fma = what
     ((u, v),) = values(1, acc, a, x, o, b, y)
@@ -43,13 +42,13 @@ def _term(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
 
 
 @formula
-def fused_terms(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def fused_terms(what, c, a, x, o, b, y, numbers):
     """One term of every output of a tile."""
     return each(_term, what, c, a, x, o, b, y, numbers)
 
 
 @formula
-def suspects(c, seen, limit):  # type: ignore[no-untyped-def]
+def suspects(c, seen, limit):
     """Sums that a policy for tiny results or the sign of zero may change: 1 … limit, and -0."""
     for acc in c:
         bits = as_bits(acc)

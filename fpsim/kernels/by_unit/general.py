@@ -10,7 +10,6 @@ no spread of exponents and no cancellation loses a digit.
 Source    docs/semantics.md §5.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
+from fpsim.kernels.by_unit.limbs import LIMBS, put, take
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes.memory import pointer
 
@@ -32,9 +32,6 @@ QUIET, SIGNALLING = 2, 3
 
 #: Flags of a unit, as everywhere.
 OVERFLOW, INVALID = 4, 16
-
-#: Limbs of an uncut sum: 2**LOW is below every product of two binary32 numbers.
-LIMBS, LOW = 30, -416
 
 NOTHING = -(1 << 30)
 CANONICAL_NAN, INFINITY, SIGN = 0x7FC00000, 0x7F800000, 0x80000000
@@ -64,11 +61,11 @@ class Call(NamedTuple):
     loud_nan: int  # every NaN raises INVALID
 
 
-@intrinsic  # type: ignore[misc]
-def _digits(typingctx, m):  # type: ignore[no-untyped-def]
+@intrinsic
+def _digits(typingctx, m):
     """Length of a positive integer in binary digits."""
 
-    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, sig, args):
         zeros = builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
         return builder.sub(ir.Constant(ir.IntType(64), 64), zeros)
 
@@ -76,7 +73,7 @@ def _digits(typingctx, m):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def split_operand(bits, significands, exponents, precision, emin, flush):  # type: ignore[no-untyped-def]
+def split_operand(bits, significands, exponents, precision, emin, flush):
     """binary32 codes (R, K) of a format as significands and exponents, padded with zeros."""
     rows, n = bits.shape
     for i in range(rows):
@@ -103,8 +100,8 @@ def split_operand(bits, significands, exponents, precision, emin, flush):  # typ
             exponents[i, k] = e
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _nearest(m, d, to_zero):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _nearest(m, d, to_zero):
     """m / 2**d as an integer, rounded to nearest even or toward zero."""
     if d <= 0:
         return m << -d
@@ -117,8 +114,8 @@ def _nearest(m, d, to_zero):  # type: ignore[no-untyped-def]
     return n
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _round(m, q, precision, emin, emax, to_zero, flush, before):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _round(m, q, precision, emin, emax, to_zero, flush, before):
     """m * 2**q (m > 0, m < 2**62) rounded: significand, exponent of its last digit, overflow."""
     e = q + _digits(m) - 1
     unit = max(e, emin) - precision + 1
@@ -134,59 +131,8 @@ def _round(m, q, precision, emin, emax, to_zero, flush, before):  # type: ignore
     return n, unit, False
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _put(limbs, reach, value, lsb):  # type: ignore[no-untyped-def]
-    """limbs += value * 2**lsb, |value| < 2**60; returns the limbs touched so far."""
-    magnitude = abs(value)
-    place = lsb - LOW
-    while magnitude:
-        limb, offset = place >> 5, place & 31
-        part = (magnitude & 0xFFFFFF) << offset
-        limbs[limb] += part if value > 0 else -part
-        reach = (min(reach[0], limb), max(reach[1], limb))
-        magnitude >>= 24
-        place += 24
-    return reach
-
-
-@njit(**INLINE)  # type: ignore[misc]
-def _carry(limbs, reach):  # type: ignore[no-untyped-def]
-    """Limbs to 32 digits each, the last one with the sign."""
-    for i in range(reach[0], reach[1] + 2):
-        limbs[i + 1] += limbs[i] >> 32
-        limbs[i] &= 0xFFFFFFFF
-
-
-@njit(**INLINE)  # type: ignore[misc]
-def _take(limbs, reach):  # type: ignore[no-untyped-def]
-    """Empties the limbs: sign, leading digits (odd last digit for the rest), its place."""
-    _carry(limbs, reach)
-    last = reach[1] + 2
-    negative = limbs[last] < 0
-    if negative:
-        for i in range(reach[0], last + 1):
-            limbs[i] = -limbs[i]
-        _carry(limbs, (reach[0], last - 2))
-    top = last
-    while top > reach[0] and limbs[top] == 0:
-        top -= 1
-    m, place = limbs[top], top
-    if top > reach[0]:
-        m = (limbs[top] << 29) | (limbs[top - 1] >> 3)
-        rest = limbs[top - 1] & 7
-        for i in range(reach[0], top - 1):
-            rest |= limbs[i]
-        m |= np.int64(rest != 0)
-        q = LOW + 32 * (place - 1) + 3
-    else:
-        q = LOW + 32 * place
-    for i in range(reach[0], last + 1):
-        limbs[i] = 0
-    return negative, m, np.int64(q)
-
-
-@njit(**INLINE)  # type: ignore[misc]
-def _cut(value, shift, sticky):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _cut(value, shift, sticky):
     """value * 2**shift toward zero, or to odd."""
     if shift >= 0:
         return value << shift
@@ -198,8 +144,8 @@ def _cut(value, shift, sticky):  # type: ignore[no-untyped-def]
     return kept if value >= 0 else -kept
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _code(negative, n, unit):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _code(negative, n, unit):
     """binary32 code of a value: n * 2**unit, or infinity."""
     sign = np.int64(SIGN) if negative else np.int64(0)
     if unit == SPECIAL:
@@ -213,8 +159,8 @@ def _code(negative, n, unit):  # type: ignore[no-untyped-def]
     return sign | (e + 127) << 23 | (significand & 0x7FFFFF)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _read(code, emin, flush):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _read(code, emin, flush):
     """Signed significand of 24 digits and exponent of a binary32 code; NaN 2 or 3, infinity ±1."""
     magnitude = code & 0x7FFFFFFF
     if magnitude > INFINITY:
@@ -245,8 +191,8 @@ class Seen(NamedTuple):
     flags: int
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _see(seen, x, y, ex, ey, loud):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _see(seen, x, y, ex, ey, loud):
     """One product of which an operand is no number."""
     nan, up, down, flags = seen
     odd_x, odd_y = ex == SPECIAL and abs(x) > 1, ey == SPECIAL and abs(y) > 1
@@ -263,8 +209,8 @@ def _see(seen, x, y, ex, ey, loud):  # type: ignore[no-untyped-def]
     return Seen(nan, up, down, flags)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _settle(seen):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _settle(seen):
     """Code of a sum with an addend that is no number, and flags."""
     if seen.nan:
         return np.int64(CANONICAL_NAN), seen.flags
@@ -273,8 +219,8 @@ def _settle(seen):  # type: ignore[no-untyped-def]
     return np.int64(INFINITY | (SIGN if seen.down else 0)), seen.flags
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _round_product(p, exponent, call):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _round_product(p, exponent, call):
     """A product of that exponent rounded as the accumulator is; see `_round`."""
     return _round(
         abs(p), exponent + call.scale - call.fraction, call.precision, call.emin, call.emax,
@@ -282,10 +228,9 @@ def _round_product(p, exponent, call):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):  # type: ignore[no-untyped-def]
-    """The accumulator after the products that begin at i of a row, at j of a column; and flags."""
-    c, ec = _read(code, call.emin, call.flush_in)
+@njit(**INLINE)
+def _scan(sa, ea, i, sb, eb, j, c, ec, call):
+    """The largest exponent of a call, what its special addends say, and whether there is one."""
     seen = Seen(False, False, False, 0)
     emax, special = ec, ec == SPECIAL
     if special:
@@ -306,50 +251,69 @@ def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):  # type: ignore[no-untyp
                     sign = np.int64(1 if (x > 0) == (y > 0) else -1)
                     seen = _see(seen, sign, np.int64(1), last, np.int64(0), call.loud_nan)
                     special = True
+    return emax, seen, special
+
+
+@njit(**INLINE)
+def _windowed_sum(sa, ea, i, sb, eb, j, c, ec, emax, call):
+    """Addends cut to multiples of 2**q, q = emax - window, and added: sign, magnitude, q."""
+    q = emax - call.window
+    total = np.int64(0)
+    if c != 0:
+        total = _cut(c, ec - 23 - q, call.sticky)
+    for t in range(call.terms):
+        p = np.int64(sa[i + t]) * np.int64(sb[j + t])
+        if p != 0:
+            lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
+            total += _cut(p, lsb - q, call.sticky)
+    return total < 0, abs(total), q
+
+
+@njit(**INLINE)
+def _uncut_sum(sa, ea, i, sb, eb, j, c, ec, call, limbs):
+    """All digits of the sum in limbs, which are emptied: sign, leading digits, their exponent."""
+    reach = (LIMBS, 0)
+    if c != 0:
+        reach = put(limbs, reach, c, ec - 23)
+    for t in range(call.terms):
+        p = np.int64(sa[i + t]) * np.int64(sb[j + t])
+        if p == 0:
+            continue
+        lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
+        if call.product_rounded:
+            n, lsb, _ = _round_product(p, np.int64(ea[i + t]) + np.int64(eb[j + t]), call)
+            p = n if p > 0 else -n
+            if p == 0:
+                continue
+        reach = put(limbs, reach, p, lsb)
+    if reach[0] > reach[1]:
+        return False, np.int64(0), np.int64(0)
+    return take(limbs, reach)
+
+
+@njit(**INLINE)
+def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):
+    """The accumulator after the products that begin at i of a row, at j of a column; and flags."""
+    c, ec = _read(code, call.emin, call.flush_in)
+    emax, seen, special = _scan(sa, ea, i, sb, eb, j, c, ec, call)
     if special:
         return _settle(seen)
     if emax == NOTHING:
         return np.int64(0), 0
-    flags = seen.flags
     if call.window >= 0:
-        q = emax - call.window
-        total = np.int64(0)
-        if c != 0:
-            total = _cut(c, ec - 23 - q, call.sticky)
-        for t in range(call.terms):
-            p = np.int64(sa[i + t]) * np.int64(sb[j + t])
-            if p != 0:
-                lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
-                total += _cut(p, lsb - q, call.sticky)
-        negative, m = total < 0, abs(total)
+        negative, m, q = _windowed_sum(sa, ea, i, sb, eb, j, c, ec, emax, call)
     else:
-        reach = (LIMBS, 0)
-        if c != 0:
-            reach = _put(limbs, reach, c, ec - 23)
-        for t in range(call.terms):
-            p = np.int64(sa[i + t]) * np.int64(sb[j + t])
-            if p == 0:
-                continue
-            lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
-            if call.product_rounded:
-                n, lsb, _ = _round_product(p, np.int64(ea[i + t]) + np.int64(eb[j + t]), call)
-                p = n if p > 0 else -n
-                if p == 0:
-                    continue
-            reach = _put(limbs, reach, p, lsb)
-        if reach[0] > reach[1]:
-            return np.int64(0), flags
-        negative, m, q = _take(limbs, reach)
+        negative, m, q = _uncut_sum(sa, ea, i, sb, eb, j, c, ec, call, limbs)
     if m == 0:
-        return np.int64(0), flags
+        return np.int64(0), seen.flags
     n, unit, over = _round(
         m, q, call.precision, call.emin, call.emax, call.to_zero, call.flush_out, call.tiny_before
     )
-    return _code(negative, n, unit), flags | (OVERFLOW if over else 0)
+    return _code(negative, n, unit), seen.flags | (OVERFLOW if over else 0)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _join(code, other, call, limbs):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _join(code, other, call, limbs):
     """Two numbers added with one rounding to nearest even in the format of the join, and flags."""
     x, ex = _read(code, -126, call.flush_in)
     y, ey = _read(other, -126, call.flush_in)
@@ -363,12 +327,12 @@ def _join(code, other, call, limbs):  # type: ignore[no-untyped-def]
         return _settle(seen)
     reach = (LIMBS, 0)
     if x != 0:
-        reach = _put(limbs, reach, x, ex - 23)
+        reach = put(limbs, reach, x, ex - 23)
     if y != 0:
-        reach = _put(limbs, reach, y, ey - 23)
+        reach = put(limbs, reach, y, ey - 23)
     if reach[0] > reach[1]:
         return np.int64(0), 0
-    negative, m, q = _take(limbs, reach)
+    negative, m, q = take(limbs, reach)
     if m == 0:
         return np.int64(0), 0
     n, unit, over = _round(
@@ -378,11 +342,11 @@ def _join(code, other, call, limbs):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def run_pass(sa, ea, sb, eb, k, partials, marks, call):  # type: ignore[no-untyped-def]
+def run_pass(sa, ea, sb, eb, k, partials, element_flags, call):
     """One pass over products k … of every row and column; partials (rows, columns) are codes.
 
     sa, ea (rows, K) and sb, eb (columns, K) are the operands as `split_operand` leaves them;
-    marks uint8 (rows, columns) collects the flags of each output. Returns the flags of all.
+    element_flags uint8 (rows, columns) collects the flags of each output. Returns the flags of all.
     """
     room = np.zeros(LIMBS, np.int64)
     limbs = pointer(room)
@@ -405,7 +369,7 @@ def run_pass(sa, ea, sb, eb, k, partials, marks, call):  # type: ignore[no-untyp
                 code, more = _join(partial, code, call, limbs)
                 flags |= more
             partials[row, column] = np.uint32(code)
-            marks[row, column] |= np.uint8(flags)
+            element_flags[row, column] |= np.uint8(flags)
             raised |= flags
     # The room is named once more so that it outlives its pointer.
     return raised | (room[0] & 0)

@@ -3,7 +3,6 @@
 A zero has an exponent so low that it never takes part in the largest one.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -44,7 +43,7 @@ PLAIN = Shift(0, 0, 0, 1.0, False)
 
 
 @compiled
-def extent(bits):  # type: ignore[no-untyped-def]
+def extent(bits):
     """Magnitudes of binary32 codes (n,): the smallest that is not zero, less one; the largest."""
     most = splat(np.uint32(0), U32)
     least = most - 1
@@ -64,8 +63,8 @@ def extent(bits):  # type: ignore[no-untyped-def]
     return np.int64(low), np.int64(high)
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _write(source, i, values, exponents, at, none, shift, wanted):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _write(source, i, values, exponents, at, none, shift, wanted):
     """As many numbers as `none` has lanes."""
     magnitude = load_word(source, i, none) & 0x7FFFFFFF
     if wanted[0]:
@@ -81,7 +80,7 @@ def _write(source, i, values, exponents, at, none, shift, wanted):  # type: igno
 
 
 @compiled
-def fill_table(codes, begin, end, values, exponents, zero, shift):  # type: ignore[no-untyped-def]
+def fill_table(codes, begin, end, values, exponents, zero, shift):
     """Numbers begin … end - 1 of binary32 codes (n,) into tables (n and up to 15 more).
 
     `zero` says how wide the lanes are; an empty table is left alone. begin is a multiple of 16.
@@ -104,7 +103,7 @@ def fill_table(codes, begin, end, values, exponents, zero, shift):  # type: igno
 
 
 @compiled
-def fill_panels(codes, rows, steps, first, last, begin, end, values, exponents, zero, shift):  # type: ignore[no-untyped-def]
+def fill_panels(codes, rows, steps, first, last, begin, end, values, exponents, zero, shift):
     """Panels begin … end - 1 of some rows and the columns first … last - 1 of a matrix.
 
     codes (n,) binary32; element (k, j) of the matrix stands at k * steps[0] + j * steps[1]. Rows of

@@ -5,7 +5,6 @@ at offsets from there, and to the columns at y or, in lanes of 64 bits where a p
 wide, eight columns further on.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from fpsim.kernels.lanes.arithmetic import item, plus, spread_item
@@ -18,7 +17,7 @@ __all__ = ["COLUMNS", "each", "exponents", "values"]
 COLUMNS = 16
 
 
-def each(step, what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def each(step, what, c, a, x, o, b, y, numbers):
     """step(what, acc, a, row, offsets, b, column, numbers) for every vector of a tile."""
     lanes = 512 // width_of(c[0])
     return tuple(
@@ -27,17 +26,17 @@ def each(step, what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
     )
 
 
-def values(terms, acc, a, x, o, b, y):  # type: ignore[no-untyped-def]
+def values(terms, acc, a, x, o, b, y):
     """Both factors of every term."""
     offsets, q = o
     for t in range(terms):
-        place = plus(x, item(offsets, plus(q, t)))
-        yield spread_item(a[0], place), load_float(b[0], plus(y, COLUMNS * t), acc)
+        index = plus(x, item(offsets, plus(q, t)))
+        yield spread_item(a[0], index), load_float(b[0], plus(y, COLUMNS * t), acc)
 
 
-def exponents(terms, a, x, o, b, y):  # type: ignore[no-untyped-def]
+def exponents(terms, a, x, o, b, y):
     """Exponents of every product, as fields."""
     offsets, q = o
     for t in range(terms):
-        place = plus(x, item(offsets, plus(q, t)))
-        yield spread_item(a[1], place) + load(b[1], plus(y, COLUMNS * t))
+        index = plus(x, item(offsets, plus(q, t)))
+        yield spread_item(a[1], index) + load(b[1], plus(y, COLUMNS * t))

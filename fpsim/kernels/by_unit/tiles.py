@@ -6,13 +6,12 @@ right only on ordinary data. The short way of a stretch is proven afterwards (no
 inexact, no partial came near to overflow), else the stretch is done again in the long way. After
 two failures the tiles go there directly and try the short way every sixteenth time.
 
-The left operand is read where it stands, at the sum of a row's place and a term's offset; the right
+The left operand is read where it stands, at the sum of a row's base and a term's offset; the right
 one is in panels of sixteen columns.
 
-Source    docs/semantics.md §2 (places) and §5.
+Source    docs/semantics.md §2 (rounding places) and §5.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from functools import cache
@@ -21,20 +20,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from fpsim.kernels.by_operation.sums import place_words
 from fpsim.kernels.by_unit.exact import long_calls, short_calls
 from fpsim.kernels.by_unit.fused import fused_terms, suspects
 from fpsim.kernels.by_unit.terms import COLUMNS
 from fpsim.kernels.by_unit.tile_memory import (
-    clear_marks,
-    fetch,
-    keep,
+    clear_flags,
     largest_field,
     load_tile,
+    merge_flags,
     positive,
     put_tile,
-    raise_marks,
-    row_places,
+    row_bases_of,
     signed,
 )
 from fpsim.kernels.by_unit.window import any_calls_32, calls_32, calls_64
@@ -51,6 +47,7 @@ from fpsim.kernels.lanes.memory import (
     store_float,
     store_low,
 )
+from fpsim.kernels.lanes.tiles import fetch, keep
 from fpsim.kernels.lanes.vectors import (
     any_lane,
     as_bits,
@@ -61,7 +58,8 @@ from fpsim.kernels.lanes.vectors import (
     umax,
     width_of,
 )
-from fpsim.kernels.rounding.round import SR, SR_EQUAL
+from fpsim.kernels.random.words import place_words
+from fpsim.kernels.rounding.modes import SR
 from fpsim.kernels.rounding.rule import spread
 from fpsim.kernels.rounding.store import store_lanes, store_ordinary
 
@@ -104,17 +102,17 @@ _LONG = {WINDOW_64: calls_64, WINDOW_32: any_calls_32, EXACT: long_calls}
 
 
 @formula
-def _short_call(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
-    return _SHORT[what[0]](what[1:], c, a, x, o, b, y, numbers)
+def _short_call(what, c, a, x, o, b, y, numbers):
+    return _SHORT[what[0]]((what[1], *what[3:]), c, a, x, o, b, y, numbers)
 
 
 @formula
-def _long_call(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
-    return _LONG[what[0]](what[1:], c, a, x, o, b, y, numbers)
+def _long_call(what, c, a, x, o, b, y, numbers):
+    return _LONG[what[0]]((what[1], *what[3:]), c, a, x, o, b, y, numbers)
 
 
 @formula
-def _store_ordinary(how, c, seen, words, w, rule):  # type: ignore[no-untyped-def]
+def _store_ordinary(how, c, seen, words, w, rule):
     """Partials rounded where they cannot overflow, and the largest exponent field so far.
 
     The sign of a zero is settled after the last pass (see `signed`).
@@ -124,7 +122,7 @@ def _store_ordinary(how, c, seen, words, w, rule):  # type: ignore[no-untyped-de
         bits = as_bits(acc)
         field = bits & infinity_like(bits)
         word = bits
-        if how[0] == SR or how[0] == SR_EQUAL:
+        if how[0] >= SR:
             at = i * lanes // COLUMNS * 128 + i * lanes % COLUMNS
             word = load_word(words, plus(w, at), bits)
         rounded.append(as_float(store_ordinary(how, bits, field, word, rule)))
@@ -132,8 +130,8 @@ def _store_ordinary(how, c, seen, words, w, rule):  # type: ignore[no-untyped-de
     return tuple(rounded), seen
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _store_any(how, tile, marks, words, w, rule):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _store_any(how, tile, element_flags, words, w, rule):
     """The partials of a tile rounded in place, and their flags. A sum of zero is +0 before."""
     none = rule.drop ^ rule.drop
     merged = none
@@ -141,55 +139,110 @@ def _store_any(how, tile, marks, words, w, rule):  # type: ignore[no-untyped-def
     for i in range(0, 128, lanes):
         bits = as_bits(load_float(tile, i, none) + 0.0)
         word = bits
-        if how[0] == SR or how[0] == SR_EQUAL:
+        if how[0] >= SR:
             word = load_word(words, w + i // COLUMNS * 128 + i % COLUMNS, bits)
         bits, flags = store_lanes(how[:3], bits, word, rule)
         store_float(tile, i, bits)
-        store_low(marks, i, load_word(marks, i, bits) | flags)
+        store_low(element_flags, i, load_word(element_flags, i, bits) | flags)
         merged = merged | flags
     return merged
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _words_of(drawn, made, words, number, m, n, place, start):  # type: ignore[no-untyped-def]
-    """Where in `made` the random words of a pass begin, its place given.
+@njit(**INLINE)
+def _words_at(drawn, made, draw, first, m, n, place, start):
+    """Where in `made` the random words of a pass begin; `first` is the number of output (0, 0).
 
-    Those of the rows of a tile are made together for all places that share a counter: at the first
+    The rows of a tile get their words together, for all rounding places of a counter: at the first
     one of these, and at the `start`.
     """
-    given, places, wide, stride, seed, operation = words
+    given, places, outputs, stride, seed, operation = draw
     count = 4 if drawn[1] else 8
     within = place % count
     if start or within == 0:
         for r in range(m):
-            first = number + r * stride
+            number = first + r * stride
             if drawn[0]:
                 for i in range(min(count, places - place + within)):
                     for c in range(n):
-                        at = (place - within + i) * wide + first + c
+                        at = (place - within + i) * outputs + number + c
                         copy_item(made, r * 128 + i * COLUMNS + c, given, at)
             else:
-                place_words(made, r * 128, first, place // count, seed, operation, drawn[1])
+                place_words(made, r * 128, number, place // count, seed, operation, drawn[1])
     return within * COLUMNS
+
+
+@njit(**INLINE)
+def _short_terms(what, watched, c, operands, span, terms, doubtful):
+    """The sums of a stretch the short way, and which ones were suspect if they are watched."""
+    a, x, offsets, b, j = operands
+    for k in range(span[0], span[1], what[2]):
+        for q in range(k, k + what[2], what[1]):
+            c = _short_call(what, c, a, x, (offsets, q), b, j + q * COLUMNS, terms)
+            if watched:
+                doubtful = suspects(c, doubtful, terms[0])
+    return c, doubtful
+
+
+@njit(**INLINE)
+def _short_passes(what, how, drawn, c, operands, span, terms, draw, at, before, rule):
+    """The same with partials rounded after each pass; the largest exponent field of one."""
+    a, x, offsets, b, j = operands
+    made, first, m, n, place = at
+    none = rule.drop ^ rule.drop
+    seen = largest_field(c, none)
+    for k in range(span[0], span[1], what[2]):
+        for q in range(k, k + what[2], what[1]):
+            c = _short_call(what, c, a, x, (offsets, q), b, j + q * COLUMNS, terms)
+        w = np.int64(0)
+        if how[0] >= SR:
+            w = _words_at(drawn, made, draw, first, m, n, place + k // what[2], k == span[0])
+        put_tile(before, c)
+        c, seen = _store_ordinary(how, c, seen, made, w, rule)
+    return signed(c, before), seen
+
+
+@njit(**INLINE)
+def _long_terms(what, c, operands, span, terms):
+    """The sums of a stretch the long way."""
+    a, x, offsets, b, j = operands
+    for k in range(span[0], span[1], what[2]):
+        for q in range(k, k + what[2], what[1]):
+            c = _long_call(what, c, a, x, (offsets, q), b, j + q * COLUMNS, terms)
+    return c
+
+
+@njit(**INLINE)
+def _long_passes(what, how, drawn, tile, flags, operands, span, terms, draw, at, rule):
+    """The same with partials rounded after each pass, in the tile; flags raised."""
+    made, first, m, n, place = at
+    none = rule.drop ^ rule.drop
+    merged = none
+    for k in range(span[0], span[1], what[2]):
+        c = _long_terms(what, load_tile(tile, none), operands, (k, k + what[2]), terms)
+        w = np.int64(0)
+        if how[0] >= SR:
+            w = _words_at(drawn, made, draw, first, m, n, place + k // what[2], k == span[0])
+        put_tile(tile, c)
+        merged = merged | _store_any(how, tile, flags, made, w, rule)
+    return merged
 
 
 @cache
 def tile_kernel(variant: TileVariant) -> Any:
     """The compiled product; the type of the constants says how wide its lanes are.
 
-    Call    flags = loop(left, right, out, marks, random, constants, numbers)
-            left: values, exponents, rows' places (a multiple of the tile's height), terms' offsets
-            (a multiple of the pass); right: panels' values, exponents, first and
-            last column of the result; out (M, N) binary32 holds
-            the partials and receives the result, marks (M, N) collects flags; random: words
-            (places, outputs) if given, step from row to row, seed, operation, number of output
-            (0, 0), first place; constants of the stores; numbers of the unit calls
+    Call    flags = loop(left, right, out, element_flags, random, constants, numbers)
+            left: values, exponents, bases of the rows (a multiple of the tile's height), offsets of
+            the terms (a multiple of the pass); right: panels' values, exponents, first and last
+            column of the result; out (M, N) binary32 holds the partials and receives the result;
+            random: words (rounding places, outputs) if given, step from row to row, seed,
+            operation, number of output (0, 0), first rounding place; constants of the stores;
+            numbers of the unit calls
     """
     KIND, TERMS, CALLS, GUARD, STORE, MODE, RESIDUAL, GIVEN, WIDE, QUIET, ROUNDING, FMA = variant
     PASS = TERMS * CALLS
     ROUNDED, FLAGGED, WATCHED = (bool(GUARD & x) for x in (PARTIALS, FLAG, SUMS))
     OPEN = not ROUNDED and not FLAGGED
-    RANDOM = bool(STORE) and MODE in (SR, SR_EQUAL)
     SHORT = (not STORE or ROUNDED) and (KIND != EXACT or FLAGGED)
     LONG = not OPEN or not SHORT
     TOGETHER = max(1, STRETCH // (8 * PASS)) * 8 * PASS
@@ -198,21 +251,20 @@ def tile_kernel(variant: TileVariant) -> Any:
         TOGETHER = CHUNK
 
     @compiled
-    def loop(left, right, out, marks, random, constants, numbers):  # type: ignore[no-untyped-def]
+    def loop(left, right, out, element_flags, random, constants, numbers):
         # Plain tuples: numba keeps the numbers in their types, and loops over them are unrolled.
-        what, how = (KIND, TERMS, ROUNDING, QUIET, FMA), (MODE, GIVEN, RESIDUAL, QUIET)
+        what, how = (KIND, TERMS, PASS, ROUNDING, QUIET, FMA), (MODE, GIVEN, RESIDUAL, QUIET)
         drawn = (GIVEN, WIDE)
         rule = spread(constants)
         terms = splat_item(numbers, 0), splat_item(numbers, 1), splat_item(numbers, 2)
         none = rule.drop ^ rule.drop
-        lanes = 512 // width_of(none)
-        height = lanes // 2
+        height = 256 // width_of(none)
         a, b = (pointer(left[0]), pointer(left[1])), (pointer(right[0]), pointer(right[1]))
-        places, offsets = pointer(left[2]), pointer(left[3])
+        bases, offsets = pointer(left[2]), pointer(left[3])
         given, stride, seed, operation, origin, place = random
-        words = pointer(given.reshape(-1)), given.shape[0], given.shape[1], stride, seed, operation
-        po, pm = pointer(out.reshape(-1)), pointer(marks.reshape(-1))
-        tile, trial, tile_marks = room(out, 128), room(out, 128), room(marks, 128)
+        draw = pointer(given.reshape(-1)), given.shape[0], given.shape[1], stride, seed, operation
+        po, pf = pointer(out.reshape(-1)), pointer(element_flags.reshape(-1))
+        tile, trial, tile_flags = room(out, 128), room(out, 128), room(element_flags, 128)
         made, before = room(given, 1024), room(constants, 128)
         rows, columns = out.shape
         left_edge, right_edge = right[2], right[3]
@@ -227,73 +279,58 @@ def tile_kernel(variant: TileVariant) -> Any:
             panel, top = turn % panels, turn // panels % groups * group
             begin = turn // panels // groups * CHUNK
             for block in range(top, min(top + group, blocks)):
-                x, j = row_places(places, block * height, none), panel * depth * COLUMNS
+                x, j = row_bases_of(bases, block * height, none), panel * depth * COLUMNS
+                operands = a, x, offsets, b, j
                 column = left_edge + panel * COLUMNS
                 first = block * height * columns + column
                 m, n = min(height, rows - block * height), min(COLUMNS, right_edge - column)
-                number = origin + block * height * stride + column
-                fetch(tile, po, first, columns, m, n, none)
+                at = made, origin + block * height * stride + column, m, n, place
+                fetch(tile, po, first, columns, m, n, height, COLUMNS, none)
                 merged = none
                 if LONG:
-                    clear_marks(tile_marks)
+                    clear_flags(tile_flags)
                 for k0 in range(begin, min(begin + CHUNK, depth), TOGETHER):
-                    k1 = min(k0 + TOGETHER, depth)
+                    span = k0, min(k0 + TOGETHER, depth)
                     doubt = True
                     if SHORT:
                         turns += 1
                         if OPEN or failures < 2 or turns % 16 == 0:
-                            c = load_tile(tile, none)
-                            seen, doubtful = none, none != none
-                            if ROUNDED:
-                                seen = largest_field(c, none)
+                            c, doubt, doubtful = load_tile(tile, none), False, none != none
                             if FLAGGED:
                                 clear_inexact()
-                            for k in range(k0, k1, PASS):
-                                for q in range(k, k + PASS, TERMS):
-                                    o, y = (offsets, q), j + q * COLUMNS
-                                    c = _short_call(what, c, a, x, o, b, y, terms)
-                                    if WATCHED:
-                                        doubtful = suspects(c, doubtful, terms[0])
-                                if ROUNDED:
-                                    s, w = place + k // PASS, np.int64(0)
-                                    if RANDOM:
-                                        w = _words_of(drawn, made, words, number, m, n, s, k == k0)
-                                    put_tile(before, c)
-                                    c, seen = _store_ordinary(how, c, seen, made, w, rule)
                             if ROUNDED:
-                                c = signed(c, before)
+                                c, seen = _short_passes(
+                                    what, how, drawn, c, operands, span, terms, draw, at, before,
+                                    rule,
+                                )  # fmt: skip
+                                doubt = any_lane(seen >= limit)
+                            else:
+                                c, doubtful = _short_terms(
+                                    what, WATCHED, c, operands, span, terms, doubtful
+                                )
                             if not STORE:
                                 c = positive(c)
                             put_tile(trial, c)
-                            doubt = False
                             if FLAGGED:
-                                doubt = inexact()
-                            if ROUNDED:
-                                doubt = doubt or any_lane(seen >= limit)
+                                doubt = doubt or inexact()
                             if WATCHED:
                                 raised = select(doubtful, none + 1, raised)
                             failures = failures + 1 if doubt else 0
                             if not doubt:
                                 tile, trial = trial, tile
                     if LONG and doubt:
-                        c = load_tile(tile, none)
-                        for k in range(k0, k1, PASS):
-                            for q in range(k, k + PASS, TERMS):
-                                o, y = (offsets, q), j + q * COLUMNS
-                                c = _long_call(what, c, a, x, o, b, y, terms)
-                            if STORE:
-                                s, w = place + k // PASS, np.int64(0)
-                                if RANDOM:
-                                    w = _words_of(drawn, made, words, number, m, n, s, k == k0)
-                                put_tile(tile, c)
-                                merged = merged | _store_any(how, tile, tile_marks, made, w, rule)
-                                c = load_tile(tile, none)
-                        if not STORE:  # stored partials stand in the tile, their zeros signed
-                            put_tile(tile, c)
+                        if STORE:
+                            merged = merged | _long_passes(
+                                what, how, drawn, tile, tile_flags, operands, span, terms, draw, at,
+                                rule,
+                            )  # fmt: skip
+                        else:
+                            c = load_tile(tile, none)
+                            put_tile(tile, _long_terms(what, c, operands, span, terms))
                 keep(po, tile, first, columns, m, n, COLUMNS, none)
                 if LONG and any_lane(merged != 0):
                     raised = raised | merged
-                    raise_marks(pm, tile_marks, first, columns, m, n)
+                    merge_flags(pf, tile_flags, first, columns, m, n)
         return np.int64(or_lanes(raised))
 
     return loop

@@ -14,7 +14,6 @@ operands, no overflow and no subnormal sums (see `fpsim.products.by_unit.window`
 Source    docs/semantics.md §5.
 """
 
-# mypy: no-check-untyped-defs
 from __future__ import annotations
 
 from fpsim.kernels.by_unit.terms import each, exponents, values
@@ -45,7 +44,7 @@ __all__ = ["CUT", "NEAREST", "WHOLE", "any_calls_32", "calls_32", "calls_64"]
 NEAREST, CUT, WHOLE = range(3)
 
 
-def _top(what, acc, a, x, o, b, y, edge):  # type: ignore[no-untyped-def]
+def _top(what, acc, a, x, o, b, y, edge):
     """The largest exponent of a call, as a field."""
     terms, sums, _, _ = what
     top = as_bits(acc) & infinity_like(edge)
@@ -56,7 +55,7 @@ def _top(what, acc, a, x, o, b, y, edge):  # type: ignore[no-untyped-def]
     return top
 
 
-def _in_64(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def _in_64(what, acc, a, x, o, b, y, numbers):
     """One call in binary64 lanes."""
     terms, sums, _, _ = what
     up, down, edge = numbers
@@ -73,7 +72,7 @@ def _in_64(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
     return widen(narrow(total))
 
 
-def _cut_float(size, quiet):  # type: ignore[no-untyped-def]
+def _cut_float(size, quiet):
     """Words as binary32, cut to 24 digits."""
     if quiet == QUIET:
         return word_to_float_cut(size)
@@ -85,7 +84,7 @@ def _cut_float(size, quiet):  # type: ignore[no-untyped-def]
     return word_to_float(size & ~more)
 
 
-def _in_32(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def _in_32(what, acc, a, x, o, b, y, numbers):
     """One call in binary32 lanes."""
     terms, sums, quiet, _ = what
     up, down, edge = numbers
@@ -110,7 +109,7 @@ def _in_32(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
     return as_float(as_bits(as_float(odd) * undo) | sign)
 
 
-def _any_in_32(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def _any_in_32(what, acc, a, x, o, b, y, numbers):
     """The same for accumulators that may be infinite or NaN, and stay what they are."""
     bits = as_bits(acc)
     finite = (bits & infinity_like(bits)) != infinity_like(bits)
@@ -118,18 +117,18 @@ def _any_in_32(what, acc, a, x, o, b, y, numbers):  # type: ignore[no-untyped-de
 
 
 @formula
-def calls_64(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def calls_64(what, c, a, x, o, b, y, numbers):
     """One call of every output of a tile, in binary64 lanes."""
     return each(_in_64, what, c, a, x, o, b, y, numbers)
 
 
 @formula
-def calls_32(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def calls_32(what, c, a, x, o, b, y, numbers):
     """One call of every output of a tile, in binary32 lanes."""
     return each(_in_32, what, c, a, x, o, b, y, numbers)
 
 
 @formula
-def any_calls_32(what, c, a, x, o, b, y, numbers):  # type: ignore[no-untyped-def]
+def any_calls_32(what, c, a, x, o, b, y, numbers):
     """The same where partials may have overflowed."""
     return each(_any_in_32, what, c, a, x, o, b, y, numbers)

@@ -70,11 +70,11 @@ class Coding(NamedTuple):
 
 
 @formula
-def _spread(k):  # type: ignore[no-untyped-def]
+def _spread(k):
     return Coding(*(splat_item(k, i) for i in range(len(Coding._fields))))
 
 
-def _encode(t, c):  # type: ignore[no-untyped-def]
+def _encode(t, c):
     """Code of carrier bits, and where the format holds them."""
     sign = t & sign_like(t)
     a, zero = t ^ sign, t ^ t
@@ -95,7 +95,7 @@ def _encode(t, c):  # type: ignore[no-untyped-def]
     return body | (sign >> c.sign_shift), held
 
 
-def _decode(code, c):  # type: ignore[no-untyped-def]
+def _decode(code, c):
     """Carrier bits of a code."""
     body = code & c.body
     sign = (code ^ body) << c.sign_shift
@@ -117,7 +117,7 @@ def _decode(code, c):  # type: ignore[no-untyped-def]
 
 
 @formula
-def _step(what, source, i, target, k, marks, c, bad):  # type: ignore[no-untyped-def]
+def _step(what, source, i, target, k, is_held, c, bad):
     """One vector; `bad` gathers where a value is not held."""
     x = load_word(source, i, c.drop)
     if what == DECODE:
@@ -127,7 +127,7 @@ def _step(what, source, i, target, k, marks, c, bad):  # type: ignore[no-untyped
     store_low(target, k, code)
     none = bad ^ bad
     if what == CHECK:
-        store_low(marks, i, select(held, none + 1, none))
+        store_low(is_held, i, select(held, none + 1, none))
     return bad | select(held, none, none + 1)
 
 
@@ -135,31 +135,31 @@ def _step(what, source, i, target, k, marks, c, bad):  # type: ignore[no-untyped
 def codec(what: int) -> Any:
     """The compiled loop.
 
-    Call    bad = loop(source, target, marks, constants): 1-D unsigned arrays; marks uint8 receives
-            1 where a value is held, if asked; the result tells whether one is not
+    Call    bad = loop(source, target, is_held, constants): 1-D unsigned arrays; is_held uint8
+            receives 1 where a value is held, if asked; the result tells whether one is not
     """
     WHAT = what
 
     @compiled
-    def loop(source, target, marks, constants):  # type: ignore[no-untyped-def]
+    def loop(source, target, is_held, constants):
         c = _spread(constants)
         bad = c.drop ^ c.drop
         lanes = 512 // width_of(bad)
         n = source.shape[0]
         whole = n // 16 * 16
-        x, y, m = pointer(source), pointer(target), pointer(marks)
+        x, y, m = pointer(source), pointer(target), pointer(is_held)
         for i in range(0, whole, lanes):
             bad = _step(WHAT, x, i, y, i, m, c, bad)
         if whole < n:
             # The last few pass through a full vector; repetition finds nothing new.
-            some_x, some_y, some_m = room(source, 16), room(target, 16), room(marks, 16)
-            copy_items(some_x, x, whole, n - 1, 16)
+            last_x, last_y, last_m = room(source, 16), room(target, 16), room(is_held, 16)
+            copy_items(last_x, x, whole, n - 1, 16)
             for i in range(0, 16, lanes):
-                bad = _step(WHAT, some_x, i, some_y, i, some_m, c, bad)
+                bad = _step(WHAT, last_x, i, last_y, i, last_m, c, bad)
             for k in range(n - whole):
-                copy_item(y, whole + k, some_y, k)
+                copy_item(y, whole + k, last_y, k)
                 if WHAT == CHECK:
-                    copy_item(m, whole + k, some_m, k)
+                    copy_item(m, whole + k, last_m, k)
         return or_lanes(bad)
 
     return loop

@@ -13,7 +13,7 @@ __all__ = ["magnitudes_to_odd", "whole_numbers"]
 
 
 @compiled
-def magnitudes_to_odd(magnitudes, negative, out):  # type: ignore[no-untyped-def]
+def magnitudes_to_odd(magnitudes, negative, out):
     """binary64 values of 64-bit magnitudes, rounded to odd where they have more than 53 digits."""
     one = np.uint64(1)
     for i in range(out.shape[0]):
@@ -27,8 +27,8 @@ def magnitudes_to_odd(magnitudes, negative, out):  # type: ignore[no-untyped-def
 
 
 @compiled
-def whole_numbers(x, whole, low, high, invalid, out, marks):  # type: ignore[no-untyped-def]
-    """out = the whole numbers as integers of out's type; marks = INVALID alone, or INEXACT.
+def whole_numbers(x, whole, low, high, invalid, out, element_flags):
+    """out = the whole numbers as integers of out's type; element_flags = INVALID alone, or INEXACT.
 
     x are the operands, `whole` the same rounded to whole numbers; low <= whole < high is in range.
     """
@@ -36,7 +36,7 @@ def whole_numbers(x, whole, low, high, invalid, out, marks):  # type: ignore[no-
         w = whole[i]
         if not (w >= low and w < high):
             out[i] = invalid
-            marks[i] = 16
+            element_flags[i] = 16
         else:
             out[i] = out.dtype.type(w)
-            marks[i] = 1 if w != x[i] else 0
+            element_flags[i] = 1 if w != x[i] else 0

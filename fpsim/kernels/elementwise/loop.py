@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 
-from fpsim.kernels.compiling import compiled
-from fpsim.kernels.elementwise.exact import divide_to_odd, root_to_odd, sum_to_odd
+from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.elementwise.special import (
     CONVERT,
     DIVIDE,
@@ -48,17 +48,11 @@ from fpsim.kernels.lanes.vectors import (
     umax,
     width_of,
 )
-from fpsim.kernels.random.philox import GROUP_HALF, fill_words
-from fpsim.kernels.rounding.round import (
-    RTN,
-    RTP,
-    SR,
-    SR_EQUAL,
-    round_fixed,
-    round_random,
-    round_residual,
-)
+from fpsim.kernels.random.words import GROUP_HALF, fill_words
+from fpsim.kernels.rounding.modes import has_minus_zero, is_signed, is_stochastic
+from fpsim.kernels.rounding.round import round_fixed, round_random, round_residual
 from fpsim.kernels.rounding.rule import spread
+from fpsim.kernels.rounding.to_odd import divide_to_odd, root_to_odd, sum_to_odd
 
 __all__ = [
     "BLOCK", "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "NO_WORDS", "Variant", "kernel", "summary",
@@ -91,7 +85,7 @@ class Variant(NamedTuple):
     residual: int
 
 
-def _exact(op, mode, x, y, z, sign):  # type: ignore[no-untyped-def]
+def _exact(op, mode, x, y, z, sign):
     """Bits of the exact result of finite operands, rounded to odd."""
     if op == CONVERT:
         return as_bits(x)
@@ -108,37 +102,33 @@ def _exact(op, mode, x, y, z, sign):  # type: ignore[no-untyped-def]
     else:
         a, b = x, y
     s = sum_to_odd(a, b, width_of(a))
-    if mode == RTN:
-        # An exact zero sum of numbers of both signs is -0 in this mode alone (IEEE 754 §6.3).
+    if has_minus_zero(mode):
+        # An exact zero sum of numbers of both signs is -0 toward -infinity (IEEE 754 §6.3).
         s = select((s & ~sign) == 0, (as_bits(a) | as_bits(b)) & sign, s)
     return s
 
 
-def _rounded(mode, given, residual, t, words, i, sign, rule):  # type: ignore[no-untyped-def]
+def _rounded(mode, given, residual, t, words, i, sign, rule):
     """Magnitude of the rounded result, before overflow."""
     width = width_of(t)
     a = t & ~sign
-    if mode != SR and mode != SR_EQUAL:
+    if not is_stochastic(mode):
         return round_fixed(mode, a, t >= sign, rule, width)
     if residual != RESIDUAL_TRUNCATE:
         a = round_residual(a, residual == RESIDUAL_EVEN, rule)
     return round_random(mode, a, load_word(words, i, t), given, rule, width)
 
 
-def _finish(mode, flush, one_zero, t, r, sign, rule):  # type: ignore[no-untyped-def]
+def _finish(mode, flush, one_zero, t, r, sign, rule):
     """Overflow, tininess and sign: result bits, changed bits, and where it overflowed, was tiny."""
     a = t & ~sign
     negative = t >= sign
-    if mode == SR or mode == SR_EQUAL:
-        over = r > rule.largest
-    elif mode == RTP or mode == RTN:
-        over = a >= select(negative, rule.over_neg, rule.over_pos)
-    else:
-        over = a >= rule.over_pos
-    if mode == RTP or mode == RTN:
-        tiny = a < select(negative, rule.tiny_neg, rule.tiny_pos)
-    else:
-        tiny = a < rule.tiny_pos
+    over_from, tiny_below = rule.over_pos, rule.tiny_pos
+    if is_signed(mode):
+        over_from = select(negative, rule.over_neg, over_from)
+        tiny_below = select(negative, rule.tiny_neg, tiny_below)
+    over = r > rule.largest if is_stochastic(mode) else a >= over_from
+    tiny = a < tiny_below
     if flush:
         r = select(tiny, r & ~rule.flush, r)
     bits = r | (t & sign)
@@ -148,7 +138,7 @@ def _finish(mode, flush, one_zero, t, r, sign, rule):  # type: ignore[no-untyped
     return select(over, beyond, bits), r ^ a, over, tiny
 
 
-def _is_special(op, x, y, z, sign):  # type: ignore[no-untyped-def]
+def _is_special(op, x, y, z, sign):
     """Where an operand is not finite, a divisor zero or a radicand negative."""
     infinity = infinity_like(sign)
     if op == SQRT:
@@ -164,13 +154,13 @@ def _is_special(op, x, y, z, sign):  # type: ignore[no-untyped-def]
     return top >= infinity
 
 
-def _signalling(array, i, like):  # type: ignore[no-untyped-def]
+def _signalling(array, i, like):
     """Where an operand as stored is a signalling NaN (widening would have made it quiet)."""
     raw = load_raw(array, i, like)
     return ((raw & ~sign_like(raw)) > infinity_like(raw)) & ((raw & quiet_like(raw)) == 0)
 
 
-def _operand(flush, one_zero, array, i, sign, rule):  # type: ignore[no-untyped-def]
+def _operand(flush, one_zero, array, i, sign, rule):
     """An operand as the subnormal policy reads it."""
     x = load_float(array, i, rule.drop)
     if not flush:
@@ -181,7 +171,7 @@ def _operand(flush, one_zero, array, i, sign, rule):  # type: ignore[no-untyped-
 
 
 @formula
-def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, rule, seen):  # type: ignore[no-untyped-def]
+def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, element_flags, mi, words, wi, rule, seen):
     """One vector of results; returns what was seen so far: changed, tiny, over, special flags."""
     mode, flags, flush, one_zero, given, residual, streaming = what
     none = rule.drop ^ rule.drop
@@ -194,7 +184,7 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, ru
     bits, changed, over, tiny = _finish(mode, flush, one_zero, t, r, sign, rule)
     raised = none
 
-    def special(bits, changed, over, raised):  # type: ignore[no-untyped-def]
+    def special(bits, changed, over, raised):
         loud = _signalling(x, xi, none)
         if op != CONVERT and op != SQRT:
             loud = loud | _signalling(y, yi, none)
@@ -211,7 +201,7 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, ru
     stream_float(out, oi, bits, streaming)
     if flags == FLAGS_EACH:
         mark = select(changed != 0, select(tiny, none + 3, none + 1), none) | raised
-        store_low(marks, mi, select(over, mark | 5, mark))
+        store_low(element_flags, mi, select(over, mark | 5, mark))
     if flags == FLAGS_NONE:
         return seen
     return (
@@ -223,7 +213,7 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, marks, mi, words, wi, ru
 
 
 @formula
-def summary(seen):  # type: ignore[no-untyped-def]
+def summary(seen):
     """Flags of the whole call."""
     changed, tiny, over, raised = seen
     none = changed ^ changed
@@ -232,24 +222,44 @@ def summary(seen):  # type: ignore[no-untyped-def]
     return or_lanes(flags)
 
 
+@njit(**INLINE)
+def _block_of(array, room, in_room, copied, b, last, m):
+    """Where m elements of a block that begins at b stand: in the array or in room for a block.
+
+    in_room: its elements are there; copied: they are copied there, array[last] being repeated.
+    """
+    if in_room:
+        return room, 0
+    if copied:
+        copy_items(room, array, b, last, m)
+        return room, 0
+    return array, b
+
+
+@njit(**INLINE)
+def _fill_block(words, first, m, seed, operation, wide):
+    """The words of m elements, and where those of the first one stand; groups are made whole."""
+    at = first % GROUP_HALF
+    n = (at + m + GROUP_HALF - 1) // GROUP_HALF * GROUP_HALF
+    fill_words(words, first - at, n, seed, operation, wide)
+    return at
+
+
 @cache
 def kernel(variant: Variant) -> Any:
-    """The compiled loop of one variant.
+    """flags = loop(x, y, z, out, element_flags, words, constants, first, …): the compiled loop.
 
-    Call    flags = loop(x, y, z, out, marks, words, constants, first, seed, operation, streaming)
-            x, y, z, out contiguous, of one length (y and z may have length 1); unused ones repeat x
-            marks uint8, the flags of each element; words uint32; constants as `spread` reads them
-            first index of out[0] in the whole operation; streaming: out begins at a multiple of 64
-            bytes and is too large for the caches
-
-    Only numbers are captured, so that the disk cache recognises the loop in another process.
+    x, y, z, out are contiguous and of one length (y and z may have length 1; unused ones repeat x);
+    `first` is the index of out[0] in the whole operation; streaming: out begins at a multiple of 64
+    bytes and is too large for the caches.
     """
+    # Only numbers are captured, so that the disk cache recognises the loop in another process.
     OP, MODE, FLAGS, FLUSH, ONE_ZERO, WORDS, RESIDUAL = variant
     HAS_Y = OP not in (CONVERT, SQRT)
     GIVEN, MADE_HERE = WORDS == WORDS_GIVEN, WORDS in (WORDS_HALF, WORDS_WHOLE)
 
     @compiled
-    def loop(x, y, z, out, marks, words, constants, first, seed, operation, streaming):  # type: ignore[no-untyped-def]
+    def loop(x, y, z, out, element_flags, words, constants, first, seed, operation, streaming):
         n = out.shape[0]
         rule = spread(constants)
         lanes = 512 // width_of(rule.drop)
@@ -260,51 +270,38 @@ def kernel(variant: Variant) -> Any:
         # Scalars are spread over a block; a last block that does not fill its lanes is worked on
         # in copies that do.
         all_x, all_y, all_z = pointer(x), pointer(y), pointer(z)
-        all_out, all_marks, all_words = pointer(out), pointer(marks), pointer(words)
+        all_out, all_flags, all_words = pointer(out), pointer(element_flags), pointer(words)
         room_x, room_y, room_z = room(x, BLOCK), room(y, BLOCK), room(z, BLOCK)
-        room_out, room_marks, room_words = room(out, BLOCK), room(marks, BLOCK), room(words, ROOM)
+        room_out, block_flags = room(out, BLOCK), room(element_flags, BLOCK)
+        room_words = room(words, ROOM)
         if one_y:
             copy_items(room_y, all_y, 0, 0, BLOCK)
         if one_z:
             copy_items(room_z, all_z, 0, 0, BLOCK)
         for b in range(0, n, BLOCK):
             m = n - b if n - b < BLOCK else BLOCK
-            px, py, pz, po, pm, pw = all_x, all_y, all_z, all_out, all_marks, all_words
-            xi = yi = zi = oi = mi = wi = b
-            if one_y:
-                py, yi = room_y, 0
-            if one_z:
-                pz, zi = room_z, 0
             filled = m % 16 != 0
-            if filled:
-                m = (m + 15) // 16 * 16
-                copy_items(room_x, all_x, b, n - 1, m)
-                px, xi, po, oi, pm, mi = room_x, 0, room_out, 0, room_marks, 0
-                if HAS_Y and not one_y:
-                    copy_items(room_y, all_y, b, n - 1, m)
-                    py, yi = room_y, 0
-                if OP == FMA and not one_z:
-                    copy_items(room_z, all_z, b, n - 1, m)
-                    pz, zi = room_z, 0
-                if WORDS == WORDS_GIVEN:
-                    copy_items(room_words, all_words, b, n - 1, m)
-                    pw, wi = room_words, 0
+            m = (m + 15) // 16 * 16
+            px, xi = _block_of(all_x, room_x, False, filled, b, n - 1, m)
+            py, yi = _block_of(all_y, room_y, one_y, filled and HAS_Y, b, n - 1, m)
+            pz, zi = _block_of(all_z, room_z, one_z, filled and OP == FMA, b, n - 1, m)
+            pw, wi = _block_of(all_words, room_words, False, filled and GIVEN, b, n - 1, m)
+            po, oi = _block_of(all_out, room_out, filled, False, b, n - 1, m)
+            pf, fi = _block_of(all_flags, block_flags, filled, False, b, n - 1, m)
             if MADE_HERE:
-                wi = (first + b) % GROUP_HALF
-                rows = (wi + m + GROUP_HALF - 1) // GROUP_HALF * GROUP_HALF
-                fill_words(room_words, first + b - wi, rows, seed, operation, WORDS == WORDS_WHOLE)
-                pw = room_words
+                wide, pw = WORDS == WORDS_WHOLE, room_words
+                wi = _fill_block(room_words, first + b, m, seed, operation, wide)
             choices = MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, streaming and not filled
             for i in range(0, m, lanes):
                 seen = vector_step(
-                    OP, choices, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pm, mi + i, pw,
+                    OP, choices, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pf, fi + i, pw,
                     wi + i, rule, seen,
                 )  # fmt: skip
             if filled:
                 for i in range(n - b):
                     copy_item(all_out, b + i, room_out, i)
                     if FLAGS == FLAGS_EACH:
-                        copy_item(all_marks, b + i, room_marks, i)
+                        copy_item(all_flags, b + i, block_flags, i)
         return np.int64(summary(seen))
 
     return loop

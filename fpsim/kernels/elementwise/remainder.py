@@ -16,22 +16,22 @@ _FRACTION = (1 << 52) - 1
 _HIDDEN = 1 << 52
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def _modulo(significand, divisor, places):  # type: ignore[no-untyped-def]
-    """significand * 2**places modulo divisor, and whether the whole quotient is odd."""
+@njit(**INLINE)
+def _modulo(significand, divisor, digits):
+    """significand * 2**digits modulo divisor, and whether the whole quotient is odd."""
     quotient = significand // divisor
     r = significand - quotient * divisor
-    while places > 0:
-        step = min(places, 10)  # 53 digits and 10 more stay inside 64 bits
+    while digits > 0:
+        step = min(digits, 10)  # 53 digits and 10 more stay inside 64 bits
         r <<= np.uint64(step)
         quotient = r // divisor
         r -= quotient * divisor
-        places -= step
+        digits -= step
     return r, quotient & np.uint64(1)
 
 
 @compiled
-def remainders(x_bits, y_bits, out_bits, nearest):  # type: ignore[no-untyped-def]
+def remainders(x_bits, y_bits, out_bits, nearest):
     """Remainders of finite binary64 x and nonzero y that are normal there or zero, as bits.
 
     `nearest` rounds the quotient to nearest even (IEEE), else toward zero (C).
@@ -42,16 +42,16 @@ def remainders(x_bits, y_bits, out_bits, nearest):  # type: ignore[no-untyped-de
         a = x_bits[i] & np.uint64(0x7FFFFFFFFFFFFFFF)
         b = y_bits[i] & np.uint64(0x7FFFFFFFFFFFFFFF)
         exponent = np.int64(a >> np.uint64(52))
-        places = exponent - np.int64(b >> np.uint64(52))
-        if a == 0 or places < -1:
+        digits = exponent - np.int64(b >> np.uint64(52))
+        if a == 0 or digits < -1:
             out_bits[i] = x_bits[i]
             continue
         r = (a & np.uint64(_FRACTION)) | np.uint64(_HIDDEN)
         divisor = (b & np.uint64(_FRACTION)) | np.uint64(_HIDDEN)
         odd = np.uint64(0)
-        if places >= 0:
-            r, odd = _modulo(r, divisor, places)
-            exponent -= places
+        if digits >= 0:
+            r, odd = _modulo(r, divisor, digits)
+            exponent -= digits
         else:
             divisor <<= one
             if not nearest:

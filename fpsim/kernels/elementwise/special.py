@@ -37,7 +37,7 @@ class Special(NamedTuple):
     flags: int
 
 
-def _native(op, x, y, z):  # type: ignore[no-untyped-def]
+def _native(op, x, y, z):
     """The processor's answer: right about which of NaN, infinity or number it is."""
     if op == ADD:
         return x + y
@@ -54,7 +54,7 @@ def _native(op, x, y, z):  # type: ignore[no-untyped-def]
     return x
 
 
-def _first_nan(op, x, y, z, made, rule):  # type: ignore[no-untyped-def]
+def _first_nan(op, x, y, z, made, rule):
     """Bits of the NaN that a NaN result descends from."""
     bits = rule.nan_made
     carry = rule.nan_keep, rule.nan_set
@@ -66,8 +66,8 @@ def _first_nan(op, x, y, z, made, rule):  # type: ignore[no-untyped-def]
     return select(is_nan(x), (as_bits(x) & carry[0]) | carry[1], bits)
 
 
-def resolve(op, x, y, z, signalling, rule):  # type: ignore[no-untyped-def]
-    """What the rules say of operands x, y, z; `signalling` marks lanes with a signalling NaN."""
+def resolve(op, x, y, z, signalling, rule):
+    """What the rules say of operands x, y, z; `signalling`: the lanes with a signalling NaN."""
     zero = rule.drop ^ rule.drop
     sign, infinity = sign_like(zero), infinity_like(zero)
     native = _native(op, x, y, z)

@@ -164,7 +164,7 @@ def fused(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
     return x(x, x, x), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def inexact(typingctx: Any) -> Any:
     """Whether an operation was inexact since `clear_inexact`. Store its results first.
 
@@ -178,7 +178,7 @@ def inexact(typingctx: Any) -> Any:
     return types.boolean(), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def clear_inexact(typingctx: Any) -> Any:
     """Lower the inexact flag and leave every other bit of the status register. Returns 0."""
 

@@ -6,8 +6,8 @@ between two terms emits its instruction into the kernel and is a term itself. Th
 is that of a function for numba, and choices (an operation, a mode) are plain values in it, known
 when the kernel is compiled: `if mode == RTZ` leaves one branch and no trace.
 
-A kernel calls a formula as any function. It is run twice: without instructions, for the type of its
-result, then in earnest.
+A kernel calls a formula as any function. It is run twice: first without instructions, for the
+type of its result, then with them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.extending import _Intrinsic
 
-__all__ = ["OPERATORS", "Instruction", "Place", "Term", "formula", "instruction", "when"]
+__all__ = ["OPERATORS", "Instruction", "InsertionPoint", "Term", "formula", "instruction", "when"]
 
 #: For each operator, the type of its result, and what emits it; `fpsim.kernels.lanes.vectors` fills
 #: it.
@@ -32,7 +32,7 @@ class UndecidedError(TypeError):
     """A formula asked for the truth of a number that only the running kernel knows."""
 
 
-class Place(NamedTuple):
+class InsertionPoint(NamedTuple):
     """Where instructions go; without a builder they are only typed."""
 
     context: Any = None
@@ -42,10 +42,10 @@ class Place(NamedTuple):
 class Term:
     """A value of the kernel that is being compiled: its type, and the instruction that makes it."""
 
-    __slots__ = ("place", "type", "value")
+    __slots__ = ("point", "type", "value")
 
-    def __init__(self, kind: Any, value: Any, place: Place) -> None:
-        self.type, self.value, self.place = kind, value, place
+    def __init__(self, kind: Any, value: Any, point: InsertionPoint) -> None:
+        self.type, self.value, self.point = kind, value, point
 
     def __bool__(self) -> bool:
         raise UndecidedError(f"a choice is not known when the kernel is compiled ({self.type})")
@@ -57,14 +57,14 @@ class Term:
 
 
 def _emit(op: Any, *operands: Any) -> Term:
-    place = next(x.place for x in operands if isinstance(x, Term))
-    terms = [_as_term(x, place) for x in operands]
+    point = next(x.point for x in operands if isinstance(x, Term))
+    terms = [_as_term(x, point) for x in operands]
     kinds = [t.type for t in terms]
     result_of, lower = OPERATORS[op]
     kind = result_of(op, kinds)
     if kind is None:
         raise TypeError(f"{op.__name__} is not defined for {kinds}")
-    return Term(kind, place.builder and lower(op, place, kinds, [t.value for t in terms]), place)
+    return Term(kind, point.builder and lower(op, point, kinds, [t.value for t in terms]), point)
 
 
 def _method(op: Any, swapped: bool) -> Any:
@@ -79,37 +79,37 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Term, f"__{_name}__", _method(getattr(operator, _name), swapped=False))
 
 
-def _as_term(x: Any, place: Place) -> Term:
+def _as_term(x: Any, point: InsertionPoint) -> Term:
     """A term, or a Python number as a constant of the kernel."""
     if isinstance(x, Term):
         return x
     if isinstance(x, bool):
-        return Term(types.boolean, ir.Constant(ir.IntType(1), int(x)), place)
+        return Term(types.boolean, ir.Constant(ir.IntType(1), int(x)), point)
     if isinstance(x, float):
-        return Term(types.float64, ir.Constant(ir.DoubleType(), x), place)
+        return Term(types.float64, ir.Constant(ir.DoubleType(), x), point)
     kind = types.uint64 if x >= 1 << 63 else types.int64
-    return Term(kind, ir.Constant(ir.IntType(64), int(x)), place)
+    return Term(kind, ir.Constant(ir.IntType(64), int(x)), point)
 
 
-class Instruction(_Intrinsic):  # type: ignore[misc]
+class Instruction(_Intrinsic):
     """An intrinsic of numba's that formulas can call too."""
 
     def __call__(self, *arguments: Any) -> Any:
-        place = next(x.place for x in arguments if isinstance(x, Term))
-        terms = [_as_term(x, place) for x in arguments]
+        point = next(x.point for x in arguments if isinstance(x, Term))
+        terms = [_as_term(x, point) for x in arguments]
         sig, emit = self._defn(None, *(t.type for t in terms))
-        value = place.builder and emit(*place, sig, [t.value for t in terms])
-        return Term(sig.return_type, value, place)
+        value = point.builder and emit(*point, sig, [t.value for t in terms])
+        return Term(sig.return_type, value, point)
 
 
 def instruction(definition: Callable[..., Any]) -> Any:
     """An instruction: (typing context, types) -> (signature, what emits it), as for numba."""
-    made = Instruction(definition.__name__, definition)
-    made._register()
-    return made
+    result = Instruction(definition.__name__, definition)
+    result._register()
+    return result
 
 
-class _Formula(_Intrinsic):  # type: ignore[misc]
+class _Formula(_Intrinsic):
     """A formula as numba sees it; another formula calls its text."""
 
     def __call__(self, *arguments: Any) -> Any:
@@ -125,15 +125,17 @@ def formula(function: Callable[..., Any]) -> Any:
     def definition(_typing: Any, *kinds: Any) -> Any:
         nothing = [None] * len(kinds)
         try:
-            result = _type_of(function(*map(_argument, kinds, nothing, [Place()] * len(kinds))))
+            result = _type_of(
+                function(*map(_argument, kinds, nothing, [InsertionPoint()] * len(kinds)))
+            )
         except UndecidedError:
             return None  # numba asks again where it knows the choices
 
         def emit(context: Any, builder: Any, sig: Any, values: Any) -> Any:
-            place = Place(context, builder)
+            point = InsertionPoint(context, builder)
             return _value_of(
-                function(*(_argument(k, v, place) for k, v in zip(sig.args, values, strict=True))),
-                sig.return_type, place,
+                function(*(_argument(k, v, point) for k, v in zip(sig.args, values, strict=True))),
+                sig.return_type, point,
             )  # fmt: skip
 
         return result(*kinds), emit
@@ -145,21 +147,21 @@ def formula(function: Callable[..., Any]) -> Any:
     )
     definition.__wrapped__ = function  # type: ignore[attr-defined]
     definition.__doc__ = function.__doc__
-    made = _Formula(function.__name__, definition, prefer_literal=True)
-    made._register()
-    return made
+    result = _Formula(function.__name__, definition, prefer_literal=True)
+    result._register()
+    return result
 
 
-def _argument(kind: Any, value: Any, place: Place) -> Any:
+def _argument(kind: Any, value: Any, point: InsertionPoint) -> Any:
     """An argument as the formula takes it: plain where it is a choice, a tuple, or a term."""
     if isinstance(kind, types.Literal):
         return kind.literal_value
     if not isinstance(kind, types.BaseTuple):
-        return Term(kind, value, place)
+        return Term(kind, value, point)
     parts = [None] * len(kind)
-    if place.builder:
-        parts = cgutils.unpack_tuple(place.builder, value, len(kind))
-    items = [_argument(k, v, place) for k, v in zip(kind.types, parts, strict=True)]
+    if point.builder:
+        parts = cgutils.unpack_tuple(point.builder, value, len(kind))
+    items = [_argument(k, v, point) for k, v in zip(kind.types, parts, strict=True)]
     return kind.instance_class(*items) if isinstance(kind, types.BaseNamedTuple) else tuple(items)
 
 
@@ -170,11 +172,11 @@ def _type_of(result: Any) -> Any:
     return types.BaseTuple.from_types([_type_of(r) for r in result], named)
 
 
-def _value_of(result: Any, kind: Any, place: Place) -> Any:
+def _value_of(result: Any, kind: Any, point: InsertionPoint) -> Any:
     if isinstance(result, Term):
         return result.value
-    values = [_value_of(r, k, place) for r, k in zip(result, kind.types, strict=True)]
-    return place.context.make_tuple(place.builder, kind, values)
+    values = [_value_of(r, k, point) for r, k in zip(result, kind.types, strict=True)]
+    return point.context.make_tuple(point.builder, kind, values)
 
 
 def when(condition: Term, then: Callable[..., tuple[Term, ...]], *otherwise: Term) -> Any:
@@ -182,17 +184,17 @@ def when(condition: Term, then: Callable[..., tuple[Term, ...]], *otherwise: Ter
 
     The one branch of a formula that the running kernel takes; what `then` emits is jumped over.
     """
-    place = condition.place
-    if not place.builder:
+    point = condition.point
+    if not point.builder:
         return then(*otherwise)
-    before = place.builder.block
-    with place.builder.if_then(condition.value, likely=False):
-        found = then(*otherwise)
-        inside = place.builder.block
+    before = point.builder.block
+    with point.builder.if_then(condition.value, likely=False):
+        changed = then(*otherwise)
+        inside = point.builder.block
     joined = []
-    for new, old in zip(found, otherwise, strict=True):
-        phi = place.builder.phi(new.value.type)
+    for new, old in zip(changed, otherwise, strict=True):
+        phi = point.builder.phi(new.value.type)
         phi.add_incoming(new.value, inside)
         phi.add_incoming(old.value, before)
-        joined.append(Term(new.type, phi, place))
+        joined.append(Term(new.type, phi, point))
     return tuple(joined)

@@ -29,23 +29,23 @@ def _address(context: Any, builder: Any, ty: Any, array: Any, index: Any, vector
 
 @instruction
 def pointer(typingctx: Any, array: Any) -> Any:
-    """Where an array's elements begin; `load` and `store` take it in the array's place.
+    """Where an array's elements begin; `load` and `store` take it instead of the array.
 
     An array handed to a function is a counted reference: two calls for each vector, many times the
     cost of the arithmetic. Inner loops therefore work on pointers.
     """
-    made = types.CPointer(array.dtype)
+    address = types.CPointer(array.dtype)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return context.make_array(sig.args[0])(context, builder, args[0]).data
 
-    return made(array), codegen
+    return address(array), codegen
 
 
 def _loader(array: Any, lanes: Lanes) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        place = _address(context, builder, sig.args[0], args[0], args[1], lanes.vector)
-        value = builder.load(place)
+        address = _address(context, builder, sig.args[0], args[0], args[1], lanes.vector)
+        value = builder.load(address)
         value.align = array.dtype.bitwidth // 8
         return value
 
@@ -96,8 +96,8 @@ def load_word(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
 
 
 def _keep(builder: Any, context: Any, sig: Any, args: Any, align: int) -> Any:
-    place = _address(context, builder, sig.args[0], args[0], args[1], args[2].type)
-    written = builder.store(args[2], place)
+    address = _address(context, builder, sig.args[0], args[0], args[1], args[2].type)
+    written = builder.store(args[2], address)
     written.align = align
     return written
 
@@ -174,7 +174,7 @@ def room(typingctx: Any, array: Any, n: Any) -> Any:
     """A pointer to n elements of an array's type on the stack (n a literal), not initialised."""
     if not isinstance(n, types.IntegerLiteral):
         return None  # numba asks again with the literal
-    made = types.CPointer(array.dtype)
+    address = types.CPointer(array.dtype)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         with builder.goto_entry_block():
@@ -184,7 +184,7 @@ def room(typingctx: Any, array: Any, n: Any) -> Any:
             data.align = 64
         return data
 
-    return made(array, n), codegen
+    return address(array, n), codegen
 
 
 @instruction
@@ -204,11 +204,11 @@ def copy_items(typingctx: Any, target: Any, source: Any, first: Any, last: Any, 
     """target[:n] = source[first:] by pointers, source[last] being repeated. Returns 0."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        to, come, begin, end, count = args
+        to, origin, begin, end, count = args
         with cgutils.for_range(builder, count) as loop:
             at = builder.add(begin, loop.index)
             at = builder.select(builder.icmp_signed("<", at, end), at, end)
-            builder.store(builder.load(builder.gep(come, [at])), builder.gep(to, [loop.index]))
+            builder.store(builder.load(builder.gep(origin, [at])), builder.gep(to, [loop.index]))
         return context.get_constant(types.int64, 0)
 
     return types.int64(target, source, types.intp, types.intp, types.intp), codegen

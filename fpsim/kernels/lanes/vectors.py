@@ -25,17 +25,21 @@ from numba.core.imputils import lower_constant
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin, models, register_model, typeof_impl
 
-from fpsim.kernels.lanes.formula import OPERATORS, Instruction, Place, Term, instruction
+from fpsim.kernels.lanes.formula import OPERATORS, InsertionPoint, Instruction, Term, instruction
 
 __all__ = [
-    "F32", "F64", "Lanes", "U32", "U64", "any_lane", "as_bits", "as_float", "broadcast", "concat",
-    "high_half", "infinity_like", "iota", "is_nan", "low_half", "narrow", "or_lanes",
-    "pairs_apart", "pairs_joined", "quiet_like", "select", "sign_like", "splat", "sqrt", "umax",
-    "umin", "unary", "widen", "width_of",
+    "F32", "F64", "Lanes", "U32", "U64", "VECTOR_WIDTH", "any_lane", "as_bits", "as_float",
+    "broadcast", "concat", "high_half", "infinity_like", "iota", "is_nan", "low_half", "narrow",
+    "or_lanes", "pairs_apart", "pairs_joined", "quiet_like", "select", "sign_like", "splat",
+    "sqrt", "umax", "umin", "unary", "widen", "width_of",
 ]  # fmt: skip
 
 
-class Lanes(types.Type):  # type: ignore[misc]
+#: Lanes of 32 bits in a vector of 512 bits.
+VECTOR_WIDTH = 16
+
+
+class Lanes(types.Type):
     """n lanes of unsigned integers (u), floats (f) or truth values (m)."""
 
     def __init__(self, kind: str, width: int, n: int) -> None:
@@ -58,7 +62,7 @@ class Lanes(types.Type):  # type: ignore[misc]
 
 
 @register_model(Lanes)
-class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+class _LanesModel(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: Lanes) -> None:
         super().__init__(dmm, fe_type, fe_type.vector)
 
@@ -70,7 +74,7 @@ class LaneKind:
         self.lanes = lanes
 
 
-class LaneKindType(types.Type):  # type: ignore[misc]
+class LaneKindType(types.Type):
     """Numba's type of a `LaneKind`: the lanes it names are known at compile time."""
 
     def __init__(self, lanes: Lanes) -> None:
@@ -166,8 +170,8 @@ def _result(op: Any, args: Any) -> Lanes | None:
     return lanes if op in _TABLES[lanes.kind] else None
 
 
-def _emit(op: Any, place: Place, kinds: Any, values: Any) -> Any:
-    context, builder = place
+def _emit(op: Any, point: InsertionPoint, kinds: Any, values: Any) -> Any:
+    context, builder = point
     if op is operator.invert:
         return builder.not_(values[0])
     lanes = _common(kinds)
@@ -186,7 +190,7 @@ def _register(op: Any, *operands: tuple[Any, ...]) -> None:
     OPERATORS[op] = _result, _emit
 
     @infer_global(op)
-    class Template(AbstractTemplate):  # type: ignore[misc]
+    class Template(AbstractTemplate):
         def generic(self, args: Any, kws: Any) -> Any:
             if kws or len(args) != len(operands[0]):
                 return None
@@ -194,7 +198,7 @@ def _register(op: Any, *operands: tuple[Any, ...]) -> None:
             return lanes and signature(lanes, *args)
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _emit(op, Place(context, builder), sig.args, args)
+        return _emit(op, InsertionPoint(context, builder), sig.args, args)
 
     for kinds in operands:
         lower_builtin(op, *kinds)(lower)

@@ -1,7 +1,4 @@
-"""Philox4x32-10 in lanes, laid out as docs/semantics.md §2 says.
-
-Sixteen neighbouring elements take the same word of sixteen neighbouring counters, so words go
-straight from the generator's lanes to the elements' lanes.
+"""The counter-based generator Philox4x32-10, for vectors of counters and for one.
 
 Source    Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 (Random123).
 """
@@ -11,21 +8,17 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from fpsim.kernels.compiling import INLINE
+from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.memory import store
-from fpsim.kernels.lanes.vectors import U32, iota, pairs_apart, pairs_joined, splat
+from fpsim.kernels.lanes.vectors import pairs_apart, pairs_joined
 
-__all__ = ["GROUP_HALF", "GROUP_WORD", "fill_words", "philox", "philox_one"]
+__all__ = ["philox", "philox_block"]
 
 M0, M1 = 0xD2511F53, 0xCD9E8D57
 W0, W1 = 0x9E3779B9, 0xBB67AE85
 
-#: Elements served by sixteen counters: half a word each, or a word each.
-GROUP_HALF, GROUP_WORD = 128, 64
 
-
-def _product(a, multiplier):  # type: ignore[no-untyped-def]
+def _product(a, multiplier):
     """High and low words of the 64-bit products of 32-bit lanes with a constant.
 
     The processor multiplies the even words of a vector; the odd ones are shifted into their place.
@@ -38,7 +31,7 @@ def _product(a, multiplier):  # type: ignore[no-untyped-def]
 
 
 @formula
-def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+def philox(c0, c1, c2, c3, k0, k1):
     """Ten rounds on lanes of counters; k0 and k1 are scalars."""
     k0, k1 = (c0 ^ c0) + k0, (c0 ^ c0) + k1
     for _ in range(10):
@@ -49,8 +42,8 @@ def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     return c0, c1, c2, c3
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def philox_one(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _philox_one(c0, c1, c2, c3, k0, k1):
     """The same for one counter, in scalars of 64 bits that hold 32."""
     low = np.uint64(0xFFFFFFFF)
     for r in range(10):
@@ -62,31 +55,12 @@ def philox_one(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     return c0, c1, c2, c3
 
 
-@njit(**INLINE)  # type: ignore[misc]
-def fill_words(words, first, n, seed, operation, wide):  # type: ignore[no-untyped-def]
-    """words[:n] = the random words of elements first … first + n - 1, R in their top bits.
+@compiled
+def _philox_block(c0, c1, c2, c3, k0, k1):
+    return _philox_one(c0, c1, c2, c3, k0, k1)
 
-    `first` and n are multiples of the group; `wide` tells whether an element takes a whole word.
-    """
-    k0, k1 = np.uint32(seed & np.uint64(0xFFFFFFFF)), np.uint32(seed >> np.uint64(32))
-    n0, n1 = np.uint32(operation & np.uint64(0xFFFFFFFF)), np.uint32(operation >> np.uint64(32))
-    group = GROUP_WORD if wide else GROUP_HALF
-    zero = splat(np.uint32(0), U32)
-    for i in range(0, n, group):
-        block = np.uint32((first + i) // group * 16)
-        w0, w1, w2, w3 = philox(iota(U32) + block, zero, zero + n0, zero + n1, k0, k1)
-        store(words, i, w0)
-        store(words, i + 16, w1)
-        store(words, i + 32, w2)
-        store(words, i + 48, w3)
-        if wide:
-            continue
-        # The low halves serve the first four rows, the high halves the next four.
-        store(words, i + 64, w0)
-        store(words, i + 80, w1)
-        store(words, i + 96, w2)
-        store(words, i + 112, w3)
-        store(words, i, w0 << 16)
-        store(words, i + 16, w1 << 16)
-        store(words, i + 32, w2 << 16)
-        store(words, i + 48, w3 << 16)
+
+def philox_block(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, ...]:
+    """The four words of one Philox4x32-10 block."""
+    words = _philox_block(*(np.uint64(v) for v in (c0, c1, c2, c3, k0, k1)))
+    return tuple(int(w) for w in words)

@@ -30,7 +30,7 @@ def _fence(builder: Any) -> None:
     builder.fence("seq_cst", "singlethread")
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def set_direction(typingctx: Any, direction: Any) -> Any:
     """Round in this direction from here on, with all flags lowered. Returns 0."""
 
@@ -44,7 +44,7 @@ def set_direction(typingctx: Any, direction: Any) -> Any:
     return types.int64(types.int64), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def raised(typingctx: Any) -> Any:
     """The flags raised since, as the processor numbers them; store the results first."""
 

@@ -1,13 +1,13 @@
 """The one rounding: magnitude bits in, rounded magnitude bits out, lane by lane, in integers.
 
 Let a be the bits of a finite magnitude. Adding to them at digit d and clearing the digits below
-rounds in units of that digit, and a carry into the exponent is just what is wanted. d is the
+rounds in units of that digit, and a carry into the exponent gives the next binade. d is the
 number of dropped digits: `drop` for a normal result, one more for each binade below the smallest
 normal. Under the quantum nothing is left to add to, so there the answer is the quantum or zero by
 one comparison. No floating-point operation takes part: the processor's flush-to-zero switches,
 its rounding mode and its handling of NaN cannot interfere.
 
-These are the texts of formulas (see `fpsim.kernels.lanes.formula`): mode, width and flags are
+These are the texts of formulas (see `fpsim.kernels.lanes.formula`): mode and width are
 choices.
 
 Source    docs/semantics.md §1.
@@ -16,52 +16,61 @@ Source    docs/semantics.md §1.
 from __future__ import annotations
 
 from fpsim.kernels.lanes.vectors import select, umax, umin
-from fpsim.kernels.rounding.rule import MODE_CODES
+from fpsim.kernels.rounding.modes import (
+    ALWAYS,
+    FROM_HALF,
+    NEVER,
+    SR_EQUAL,
+    is_signed,
+    steps_of,
+)
 
-RNE, RNA, RNZ, RTZ, RTP, RTN, RAZ, RTO, SR, SR_EQUAL = range(len(MODE_CODES))
+__all__ = ["round_fixed", "round_random", "round_residual"]
 
 
-def _dropped(a, rule, width):  # type: ignore[no-untyped-def]
+def _dropped(a, rule, width):
     """Number of dropped digits of each lane."""
     field = a >> (23 if width == 32 else 52)
     return rule.drop + (rule.emin - umin(rule.emin, field))
 
 
-def _step(mode, a, negative, unit, d, rule):  # type: ignore[no-untyped-def]
-    """What to add before the digits under d are cleared."""
-    below = unit - 1
-    if mode == RTZ:
+def _addend(step, below):
+    """What takes the tails of this step over the digit above `below`."""
+    if step == NEVER:
         return below ^ below
-    if mode == RAZ:
+    if step == ALWAYS:
         return below
-    if mode == RTP:
-        return select(negative, below ^ below, below)
-    if mode == RTN:
-        return select(negative, below, below ^ below)
-    if mode == RNA:
-        return unit >> 1
-    if mode == RNZ:
-        return below >> 1
-    odd = ((a & (rule.hidden - 1) | rule.hidden) & unit) != 0
-    if mode == RTO:
-        return select(odd, below ^ below, below)
     half = below >> 1
-    return select(odd, half + 1, half)
+    return half + 1 if step == FROM_HALF else half
 
 
-def round_fixed(mode, a, negative, rule, width):  # type: ignore[no-untyped-def]
+def _addend_by_digit(steps, a, unit, rule):
+    """The same where even and odd last digits may differ."""
+    even, odd = (_addend(step, unit - 1) for step in steps)
+    if steps[0] == steps[1]:
+        return even
+    is_odd = ((a & (rule.hidden - 1) | rule.hidden) & unit) != 0
+    return select(is_odd, odd, even)
+
+
+def _addend_by_sign(mode, a, negative, unit, rule):
+    """What to add before the digits under the unit are cleared."""
+    positive = _addend_by_digit(steps_of(mode, False), a, unit, rule)
+    if not is_signed(mode):
+        return positive
+    return select(negative, _addend_by_digit(steps_of(mode, True), a, unit, rule), positive)
+
+
+def round_fixed(mode, a, negative, rule, width):
     """Round finite magnitudes by a deterministic mode; the grid goes on above the largest value."""
     d = umin(_dropped(a, rule, width), (a ^ a) + (24 if width == 32 else 53))
     unit = ((a ^ a) + 1) << d
-    main = (a + _step(mode, a, negative, unit, d, rule)) & ~(unit - 1)
-    if mode == RTP or mode == RTN:
-        up = a > select(negative, rule.up_neg, rule.up_pos)
-    else:
-        up = a > rule.up_pos
+    main = (a + _addend_by_sign(mode, a, negative, unit, rule)) & ~(unit - 1)
+    up = a > (select(negative, rule.up_neg, rule.up_pos) if is_signed(mode) else rule.up_pos)
     return select(a < rule.quantum, select(up, rule.quantum, a ^ a), main)
 
 
-def _top_bits(word, low, s, rule, width):  # type: ignore[no-untyped-def]
+def _top_bits(word, low, s, rule, width):
     """The random digits, at the top of the lane: R * 2**(width - r)."""
     r = umin(rule.random_bits + s, rule.random_most)
     if low:
@@ -70,7 +79,7 @@ def _top_bits(word, low, s, rule, width):  # type: ignore[no-untyped-def]
     return aligned & ((word ^ word) - (((word ^ word) + 1) << (width - r)))
 
 
-def round_random(mode, a, word, low, rule, width):  # type: ignore[no-untyped-def]
+def round_random(mode, a, word, low, rule, width):
     """Round finite magnitudes stochastically; R is the low or the top r bits of the 32 in `word`.
 
     The magnitude goes up iff the first r digits of the tail, plus R, carry. Below the quantum the
@@ -95,7 +104,7 @@ def round_random(mode, a, word, low, rule, width):  # type: ignore[no-untyped-de
     return select(small, select(tail > ~random, rule.quantum, zero), main)
 
 
-def round_residual(a, nearest_even, rule):  # type: ignore[no-untyped-def]
+def round_residual(a, nearest_even, rule):
     """Round 64-bit magnitudes to the digits that SR looks at, to nearest (ties even or up).
 
     After it the truncated residual of the result is the rounded residual of the argument.

@@ -12,15 +12,7 @@ from typing import NamedTuple
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import splat_item
 
-__all__ = ["FIELDS", "MODE_CODES", "Rule", "spread"]
-
-#: Modes as the kernels number them. They are constants to the compiler, never tested at run time.
-MODE_CODES = {
-    name: i
-    for i, name in enumerate(
-        ("RNE", "RNA", "RNZ", "RTZ", "RTP", "RTN", "RAZ", "RTO", "SR", "SR_EQUAL")
-    )
-}
+__all__ = ["FIELDS", "Rule", "spread"]
 
 
 class Rule(NamedTuple):
@@ -63,6 +55,6 @@ FIELDS = Rule._fields
 
 
 @formula
-def spread(k):  # type: ignore[no-untyped-def]
+def spread(k):
     """The rule with every constant in all lanes; uint32 constants mean lanes of 32 bits."""
     return Rule(*(splat_item(k, i) for i in range(len(FIELDS))))

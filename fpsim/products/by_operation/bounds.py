@@ -11,19 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.constants import LANES, Lane, exact_width
-from fpsim.kernels.rounding.direction import DOWN, NEAREST, UP, ZERO
+from fpsim.elementwise.constants import LANES, Lane, exact_width, mode_number
+from fpsim.kernels.by_operation.lane_rounding import DIRECTIONS
+from fpsim.kernels.rounding.direction import NEAREST
 from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier
 
-__all__ = ["DIRECTIONS", "Product", "find_lane", "measure"]
-
-#: How the processor rounds for each mode; the other modes are left to the general kernel.
-DIRECTIONS = {
-    "RNE": NEAREST, "RNA": NEAREST, "RNZ": NEAREST, "RTZ": ZERO, "RTP": UP, "RTN": DOWN,
-    "RAZ": ZERO, "RTO": ZERO, "SR": ZERO,
-}  # fmt: skip
+__all__ = ["Product", "find_lane", "measure"]
 
 #: Numbers of an operand that are looked at together; they stay in the cache.
 _CHUNK = 1 << 16
@@ -85,8 +80,13 @@ class Product(NamedTuple):
     @property
     def shows_overflow(self) -> bool:
         """Whether overflow leaves an infinity or NaN behind, which no later term removes."""
-        name = self.settings.rounding.name
-        return self.settings.overflow != "saturate" and name in ("RNE", "RNA", "RNZ", "RAZ", "SR")
+        stops = any(self.settings.rounding.stops_at_largest(sign) for sign in (False, True))
+        return self.settings.overflow != "saturate" and not stops
+
+    @property
+    def to_nearest(self) -> bool:
+        """Whether the processor rounds to nearest beneath the mode."""
+        return DIRECTIONS[mode_number(self.settings.rounding)] == NEAREST
 
 
 def measure(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Product | None:
@@ -96,9 +96,10 @@ def measure(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Product 
         return None
     fmt, k = settings.format, a.shape[1]
     # Each rounding makes a magnitude at most 1 + u times larger, or moves it by a quantum.
-    directed = DIRECTIONS[settings.rounding.name] != NEAREST
+    nearest = DIRECTIONS[mode_number(settings.rounding)] == NEAREST
     steps = (1 if fused else 2) * k
-    growth = math.exp(min(steps * 2.0 ** (directed - fmt.precision), 700.0)) * 1.01
+    unit = 2.0 ** ((not nearest) - fmt.precision)
+    growth = math.exp(min(steps * unit, 700.0)) * 1.01
     drift = steps * fmt.smallest_subnormal
     most = (k * high_a * high_b + drift) * growth
     if not most < fmt.max:
@@ -128,12 +129,12 @@ def _bounds_of(x: Carrier, axis: int) -> tuple[Carrier, float]:
 def find_lane(product: Product) -> Lane | None:
     """The narrower lanes in which every product and sum is exact enough, in range and normal."""
     settings = product.settings
-    fmt, name = settings.format, settings.rounding.name
+    fmt = settings.format
     p = fmt.precision
     need = 2 * p
     if product.fused:
         need = max(need, p + 2)
-    if DIRECTIONS[name] == NEAREST and not product.fused:
+    if product.to_nearest and not product.fused:
         need = 2 * p + 2
     if settings.rounding.stochastic:
         need = max(need, p + settings.random_bits)

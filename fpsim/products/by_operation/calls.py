@@ -12,14 +12,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.constants import LANES, Lane, plan
+from fpsim.elementwise.constants import LANES, Lane, mode_number, plan
 from fpsim.kernels.by_operation.deterministic import MacVariant, mac_kernel
-from fpsim.kernels.by_operation.lane_rounding import MacRule
+from fpsim.kernels.by_operation.lane_rounding import DIRECTIONS, MacRule
 from fpsim.kernels.by_operation.stochastic import RandomRule, RandomVariant, random_kernel
 from fpsim.kernels.elementwise.loop import NO_WORDS
 from fpsim.kernels.lanes.arithmetic import HAS_FMA
-from fpsim.kernels.rounding.rule import MODE_CODES, Rule
-from fpsim.products.by_operation.bounds import DIRECTIONS, Product
+from fpsim.kernels.rounding.rule import Rule
+from fpsim.products.by_operation.bounds import Product
+from fpsim.products.by_operation.panels import column_panels
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier
 
@@ -55,7 +56,7 @@ def _mac_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger
             tiny_pos=rule.tiny_pos,
             tiny_neg=rule.tiny_neg | lane.sign,
             # An exact zero sum is -0 toward -infinity, so there +0 is what changes nothing.
-            start=0 if settings.rounding.name == "RTN" else lane.sign,
+            start=0 if settings.rounding.minus_zero else lane.sign,
             nan=rule.nan_set,
             zero=lane.sign if fmt.has_negative_zero else 0,
         ),
@@ -78,19 +79,13 @@ def deterministic_call(product: Product, lane: Lane) -> Call:
 
 
 def _variant(settings: Settings, fused: bool, native: bool, checked: bool) -> MacVariant:
-    name = settings.rounding.name
-    return MacVariant(MODE_CODES[name], DIRECTIONS[name], fused, native, checked, 0, HAS_FMA)
+    mode = mode_number(settings.rounding)
+    return MacVariant(mode, DIRECTIONS[mode], fused, native, checked, 0, HAS_FMA)
 
 
 def _panels(b: Carrier, depth: int, lane: Lane) -> Carrier:
-    """b as panels (panels, depth, two vectors); terms beyond its own are -0."""
-    k, n = b.shape
-    wide = 2 * 512 // lane.width
-    count = -(-n // wide)
-    padded = np.zeros((depth, count * wide), f"f{lane.width // 8}")
-    padded[:k, :n] = b
-    padded[k:] = -0.0
-    return np.ascontiguousarray(padded.reshape(depth, count, wide).swapaxes(0, 1))
+    """b as panels of two vectors."""
+    return column_panels(b, 2 * 512 // lane.width, depth, f"f{lane.width // 8}")
 
 
 @lru_cache(maxsize=256)
@@ -157,7 +152,7 @@ def native_call(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Call
     """binary32 by the processor's own operations; what is seen are its flags, 8 bits up."""
     lane = LANES[32]
     loop = mac_kernel(_variant(settings, fused, native=True, checked=False))
-    start = 0 if settings.rounding.name == "RTN" else lane.sign
+    start = 0 if settings.rounding.minus_zero else lane.sign
     rule = MacRule(*[0] * len(MacRule._fields))._replace(
         start=start, nan=lane.infinity | lane.quiet, zero=lane.sign
     )

@@ -14,6 +14,8 @@ from functools import partial
 
 import numpy as np
 
+from fpsim.elementwise.constants import mode_number
+from fpsim.kernels.by_operation.lane_rounding import DIRECTIONS, FUSED_MODES, NATIVE_MODES
 from fpsim.kernels.by_operation.results import (
     INFINITE,
     LOOK_FOR_ALL,
@@ -24,7 +26,7 @@ from fpsim.kernels.by_operation.results import (
 )
 from fpsim.kernels.lanes.arithmetic import HAS_FMA
 from fpsim.kernels.rounding.direction import HAS_STATUS
-from fpsim.products.by_operation.bounds import DIRECTIONS, Product, find_lane, measure
+from fpsim.products.by_operation.bounds import Product, find_lane, measure
 from fpsim.products.by_operation.calls import (
     Bits,
     Call,
@@ -71,17 +73,16 @@ def run_macs(
 
 
 def _is_ordinary(settings: Settings, fused: bool, bits: Bits | None) -> bool:
+    """Whether the fast kernels know the mode and the policies."""
     rounding = settings.rounding
     return (
         HAS_STATUS
-        and rounding.name in DIRECTIONS
+        and mode_number(rounding) in (FUSED_MODES if fused else DIRECTIONS)
         and rounding.stochastic == (bits is not None)
-        and getattr(rounding, "residual", "truncate") == "truncate"
+        and rounding.residual == "truncate"
         and settings.subnormals == "keep"
         and settings.nan == "canonical"
         and not settings.quiet_nan_raises
-        # Sums to odd, of which products are part, have no middle to move away from.
-        and not (fused and rounding.name in ("RNA", "RNZ"))
     )
 
 
@@ -122,7 +123,7 @@ def _is_native(settings: Settings, fused: bool) -> bool:
     """Whether the processor itself has the format, the mode and the policies."""
     return (
         settings.format == BINARY32
-        and settings.rounding.name in ("RNE", "RTZ", "RTP", "RTN")
+        and mode_number(settings.rounding) in NATIVE_MODES
         and settings.overflow == "infinity"
         and settings.tininess == "after"
         and (HAS_FMA or not fused)

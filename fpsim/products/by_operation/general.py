@@ -9,11 +9,17 @@ import numpy as np
 
 from fpsim.elementwise.constants import Plan, exact_width, plan
 from fpsim.kernels.by_operation.general import CHAINS, RoundedVariant, rounded_kernel
-from fpsim.kernels.by_operation.sums import LANES, WORDS_GIVEN, WORDS_HALF, WORDS_NONE, WORDS_WHOLE
+from fpsim.kernels.by_operation.sums import (
+    COLUMN_BLOCK,
+    WORDS_GIVEN,
+    WORDS_HALF,
+    WORDS_NONE,
+    WORDS_WHOLE,
+)
 from fpsim.kernels.elementwise.loop import FLAGS_EACH, FLAGS_STICKY
 from fpsim.products.by_operation.chain import Chain
+from fpsim.products.by_operation.panels import column_panels
 from fpsim.products.jobs.job import Job
-from fpsim.products.jobs.padding import panels
 from fpsim.products.jobs.rows import Rows
 from fpsim.records.types import Words
 from fpsim.state.draws import Places
@@ -25,24 +31,26 @@ __all__ = ["run_general"]
 #: Multiply-adds below which a second thread costs more than it gives.
 _SMALLEST = 1 << 16
 
-_NO_WORDS = np.zeros((1, LANES), np.uint32)
+_NO_WORDS = np.zeros((1, COLUMN_BLOCK), np.uint32)
 
 
 def run_general(job: Job) -> bool:
     """One matrix product of any operands in any chain."""
     chain: Chain = job.settings
     assert not isinstance(job.a, Rows)
-    a, b = np.ascontiguousarray(job.a), panels(job.b, LANES)
+    a, b = np.ascontiguousarray(job.a), column_panels(job.b, COLUMN_BLOCK)
     (m, n), settings = job.values.shape, chain.settings
     product, total = (
         plan(name, settings, exact_width(name, settings, a.itemsize))
         for name in ("multiply", "fma" if chain.name == "fused" else "add")
     )
     # Infinities times the zeros that fill the last panel are none of the product's.
-    each = job.element_flags is not None or (n % LANES > 0 and not bool(np.isfinite(a).all()))
+    each = job.element_flags is not None or (
+        n % COLUMN_BLOCK > 0 and not bool(np.isfinite(a).all())
+    )
     words, rows = _words(job.places, product)
     loop = rounded_kernel(_variant(chain, product, FLAGS_EACH if each else FLAGS_STICKY, words))
-    out = np.zeros((m, len(b) * LANES), a.dtype)
+    out = np.zeros((m, len(b) * COLUMN_BLOCK), a.dtype)
     element_flags = np.zeros(out.shape, np.uint8)
     _, stride, seed, number, first, _ = job.places.random
 
@@ -76,4 +84,4 @@ def _words(places: Places, product: Plan) -> tuple[int, Words]:
     if not places.low:
         return WORDS_WHOLE if product.whole_words else WORDS_HALF, _NO_WORDS
     rows = places.random[0]
-    return WORDS_GIVEN, np.pad(rows, ((0, 0), (0, LANES)))
+    return WORDS_GIVEN, np.pad(rows, ((0, 0), (0, COLUMN_BLOCK)))

@@ -24,7 +24,7 @@ __all__ = ["divide_to_odd", "root_to_odd", "sum_to_odd"]
 HIGH = 0xFFFFFFFFF8000000
 
 
-def _to_odd(rounded, error, against, width):  # type: ignore[no-untyped-def]
+def _to_odd(rounded, error, against, width):
     """Bits of the nearest value, moved to the odd neighbour if something was lost.
 
     `against` has its top bit set where the exact magnitude is below the rounded one.
@@ -33,7 +33,7 @@ def _to_odd(rounded, error, against, width):  # type: ignore[no-untyped-def]
 
 
 @formula
-def sum_to_odd(x, y, width):  # type: ignore[no-untyped-def]
+def sum_to_odd(x, y, width):
     """x + y in the lanes' own precision, as bits."""
     s = x + y
     part = s - x
@@ -42,7 +42,7 @@ def sum_to_odd(x, y, width):  # type: ignore[no-untyped-def]
     return _to_odd(bits, error, bits ^ as_bits(error), width)
 
 
-def divide_to_odd(x, y):  # type: ignore[no-untyped-def]
+def divide_to_odd(x, y):
     """x / y in binary64 lanes.
 
     The high half of the quotient times y is within a factor of two of x, and what is left within a
@@ -55,7 +55,7 @@ def divide_to_odd(x, y):  # type: ignore[no-untyped-def]
     return _to_odd(bits, residual, as_bits(residual) ^ as_bits(x), 64)
 
 
-def root_to_odd(x):  # type: ignore[no-untyped-def]
+def root_to_odd(x):
     """sqrt(x) in binary64 lanes, x >= 0.
 
     With s = high + low, |low| at most 26 digits, the three terms of s * s are exact; the last

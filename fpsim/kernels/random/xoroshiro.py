@@ -1,6 +1,6 @@
-"""Scalar random kernels: single Philox blocks, and the IPU's xoroshiro128aox stream.
+"""The generator xoroshiro128aox: one draw of 64 bits serves four elements, 16 bits each.
 
-Source    Random123; Hanlon, "The hardware pseudorandom number generator of the Graphcore IPU",
+Source    Hanlon, "The hardware pseudorandom number generator of the Graphcore IPU",
           arXiv 2203.04058 (state update 55, 14, 36).
 """
 
@@ -10,29 +10,18 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.random.philox import philox_one
 
-__all__ = ["philox_block", "xoroshiro_lanes"]
-
-
-@compiled
-def _philox_block(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
-    return philox_one(c0, c1, c2, c3, k0, k1)
+__all__ = ["xoroshiro_lanes"]
 
 
-def philox_block(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, ...]:
-    """The four words of one Philox4x32-10 block."""
-    words = _philox_block(*(np.uint64(v) for v in (c0, c1, c2, c3, k0, k1)))
-    return tuple(int(w) for w in words)
-
-
-@njit(**INLINE)  # type: ignore[misc]
-def _rotate(x, k):  # type: ignore[no-untyped-def]
+@njit(**INLINE)
+def _rotate(x, k):
+    """x rotated left by k digits."""
     return (x << np.uint64(k)) | (x >> np.uint64(64 - k))
 
 
 @compiled
-def _xoroshiro(s0, s1, lanes):  # type: ignore[no-untyped-def]
+def _xoroshiro(s0, s1, lanes):
     for i in range(0, lanes.shape[0], 4):
         x, both = s0 ^ s1, s0 & s1
         draw = x ^ (_rotate(both, 1) | _rotate(both, 2))

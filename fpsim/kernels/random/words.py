@@ -1,0 +1,84 @@
+"""Random words of elements and of outputs, laid out as docs/semantics.md §2 says.
+
+Sixteen neighbours take the same word of sixteen neighbouring counters, so words go straight from
+the generator's vectors to those of the elements. A counter serves eight elements (or rounding
+places) by halves of its four words, or four by whole words where `wide`. R stands in the top bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from fpsim.kernels.compiling import INLINE, compiled
+from fpsim.kernels.lanes.memory import load, store
+from fpsim.kernels.lanes.vectors import U32, VECTOR_WIDTH, iota, splat
+from fpsim.kernels.random.philox import philox
+
+__all__ = ["GROUP_HALF", "GROUP_WORD", "fill_places", "fill_words", "place_words"]
+
+#: Elements served by sixteen counters: half a word each, or a word each.
+GROUP_HALF, GROUP_WORD = 8 * VECTOR_WIDTH, 4 * VECTOR_WIDTH
+
+
+@njit(**INLINE)
+def _blocks(c0, c1, seed, operation):
+    """The four words of sixteen counters (c0, c1, operation)."""
+    low = np.uint64(0xFFFFFFFF)
+    k0, k1 = np.uint32(seed & low), np.uint32(seed >> np.uint64(32))
+    n0, n1 = np.uint32(operation & low), np.uint32(operation >> np.uint64(32))
+    zero = c0 ^ c0
+    return philox(c0, c1, zero + n0, zero + n1, k0, k1)
+
+
+@njit(**INLINE)
+def _put(words, at, step, w, wide):
+    """Store the vectors of whole words, or of the low halves and then the high ones."""
+    w0, w1, w2, w3 = w
+    if not wide:
+        store(words, at + 4 * step, w0)
+        store(words, at + 5 * step, w1)
+        store(words, at + 6 * step, w2)
+        store(words, at + 7 * step, w3)
+        w0, w1, w2, w3 = w0 << 16, w1 << 16, w2 << 16, w3 << 16
+    store(words, at, w0)
+    store(words, at + step, w1)
+    store(words, at + 2 * step, w2)
+    store(words, at + 3 * step, w3)
+
+
+@njit(**INLINE)
+def fill_words(words, first, n, seed, operation, wide):
+    """words[:n] = the random words of elements first … first + n - 1.
+
+    `first` and n are multiples of the group.
+    """
+    group = GROUP_WORD if wide else GROUP_HALF
+    zero = splat(np.uint32(0), U32)
+    for i in range(0, n, group):
+        counter = iota(U32) + np.uint32((first + i) // group * VECTOR_WIDTH)
+        _put(words, i, VECTOR_WIDTH, _blocks(counter, zero, seed, operation), wide)
+
+
+@njit(**INLINE)
+def place_words(words, at, first, block, seed, operation, wide):
+    """words[at:] = those of sixteen outputs from `first` on, at all rounding places of one counter.
+
+    `block` is the rounding place div 8 (or 4 where `wide`).
+    """
+    c0 = iota(U32) + np.uint32(first)
+    c1 = splat(np.uint32(block + 1), U32)
+    _put(words, at, VECTOR_WIDTH, _blocks(c0, c1, seed, operation), wide)
+
+
+@compiled
+def fill_places(words, numbers, block, seed, operation, wide):
+    """words (rounding places of one counter, n) = those of the outputs with these numbers.
+
+    `block` is the rounding place div 8 (or 4 where `wide`); n is a multiple of 16.
+    """
+    n = words.shape[1]
+    flat = words.reshape(-1)
+    c1 = splat(np.uint32(block + 1), U32)
+    for i in range(0, n, VECTOR_WIDTH):
+        _put(flat, i, n, _blocks(load(numbers, i), c1, seed, operation), wide)

@@ -1,0 +1,58 @@
+"""Layouts of random words against the oracle's addresses (differential)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba import njit
+
+from fpsim.judge.oracle.random import elementwise_R, product_R
+from fpsim.kernels.random import words as kernels
+
+SEED, NUMBER = 0x89ABCDEF01234567, (1 << 40) + 3
+
+
+def top(words, wide):
+    """R of 16 bits, or of 32 where an element takes a whole word."""
+    return words if wide else words >> 16
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_words_of_elements(wide):
+    group = kernels.GROUP_WORD if wide else kernels.GROUP_HALF
+
+    @njit
+    def fill(words, first, seed, number):
+        kernels.fill_words(words, first, words.shape[0], seed, number, wide)
+
+    words, first = np.zeros(2 * group, np.uint32), 3 * group
+    fill(words, first, np.uint64(SEED), np.uint64(NUMBER))
+    r = 32 if wide else 16
+    expected = [elementwise_R(SEED, NUMBER, first + i, r) for i in range(len(words))]
+    assert top(words, wide).tolist() == expected
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_words_of_neighbouring_outputs(wide):
+    @njit
+    def fill(words, first, block, seed, number):
+        kernels.place_words(words, 16, first, block, seed, number, wide)
+
+    words, per_counter, r = np.zeros(160, np.uint32), 4 if wide else 8, 32 if wide else 16
+    fill(words, 7, 2, np.uint64(SEED), np.uint64(NUMBER))
+    assert not words[:16].any()
+    rows = top(words[16 : 16 + 16 * per_counter], wide).reshape(per_counter, 16)
+    for s in range(per_counter):
+        expected = [product_R(SEED, NUMBER, 7 + i, 2 * per_counter + s, r) for i in range(16)]
+        assert rows[s].tolist() == expected
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_words_of_any_outputs(wide):
+    numbers = np.random.default_rng(1).integers(0, 2**32, 32).astype(np.uint32)
+    per_counter, r = 4 if wide else 8, 32 if wide else 16
+    words = np.zeros((per_counter, 32), np.uint32)
+    kernels.fill_places(words, numbers, 1, np.uint64(SEED), np.uint64(NUMBER), wide)
+    for s in range(per_counter):
+        expected = [product_R(SEED, NUMBER, int(i), per_counter + s, r) for i in numbers]
+        assert top(words[s], wide).tolist() == expected

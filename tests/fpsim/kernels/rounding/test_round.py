@@ -1,0 +1,113 @@
+"""The one rounding on lanes against its definition, at and beside midpoints (corners)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from fpsim.elementwise.constants import LANES, mode_number, plan
+from fpsim.judge.oracle.rounding import floor_log2, split, steps_up
+from fpsim.kernels.rounding.round import round_fixed, round_random, round_residual
+from fpsim.kernels.rounding.rule import Rule
+from fpsim.records.formats import BFLOAT16, BINARY16, E4M3FN, E5M2
+from fpsim.records.rounding import MODES, RNE, SR, SR_EQUAL, Rounding, Up
+from fpsim.records.settings import Settings
+from tests.fpsim.kernels.on_lanes import on_bits
+
+DETERMINISTIC = [m for m in MODES.values() if not m.stochastic]
+RNU = Rounding(
+    "RNU", steps=(Up.FROM_HALF,) * 2, negative_steps=(Up.ABOVE_HALF,) * 2
+)  # ties toward +infinity
+DEFINITION = {"RNU": lambda m, w, sign: w > Fraction(1, 2) or (w == Fraction(1, 2) and not sign)}
+
+
+def rule_of(constants, a):
+    """The constants in all lanes of a formula."""
+    return Rule(*((a ^ a) + int(c) for c in constants))
+
+
+def near_midpoints(fmt, width):
+    """Magnitudes of lanes: m q, (m + 1/2) q and their neighbours, from below the quantum upward."""
+    carrier = np.float32 if width == 32 else np.float64
+    values = []
+    for e in (fmt.emin - 2, fmt.emin - 1, fmt.emin, fmt.emin + 1, 0, fmt.emax - 1):
+        q = 2.0 ** (max(e, fmt.emin) - fmt.precision + 1)
+        m = int(2.0**e / q)
+        values += [(m + n) * q + half * q for n in (0, 1) for half in (0, 0.5)]
+    x = np.array([v for v in values if v > 0], carrier)
+    around = np.concatenate([np.nextafter(x, 0, dtype=carrier), x, np.nextafter(x, 2 * x)])
+    bits = around.astype(carrier).view(f"u{width // 8}")
+    return np.resize(bits, -(-len(bits) // 16) * 16)
+
+
+@pytest.mark.parametrize("rounding", [*DETERMINISTIC, RNU], ids=repr)
+@pytest.mark.parametrize(
+    ("fmt", "width"), [(BINARY16, 32), (BFLOAT16, 32), (E5M2, 64), (E4M3FN, 64)], ids=str
+)
+def test_a_deterministic_mode_rounds_by_its_definition(rounding, fmt, width):
+    constants = plan("convert", Settings(fmt, rounding), width).constants
+    mode, magnitudes = mode_number(rounding), near_midpoints(fmt, width)
+    for sign in (0, 1):
+
+        def rounded(a, sign=sign):
+            negative = (a == a) if sign else (a < (a ^ a))
+            return round_fixed(mode, a, negative, rule_of(constants, a), width)
+
+        found = on_bits(rounded, magnitudes).view(f"f{width // 8}")
+        for bits, result in zip(magnitudes.view(f"f{width // 8}"), found, strict=True):
+            x = Fraction(float(bits))
+            m, w, q = split(x, max(floor_log2(x), fmt.emin), fmt)
+            definition = DEFINITION.get(rounding.name)
+            up = definition(m, w, sign) if definition else steps_up(m, w, sign, rounding, 0, 0)
+            assert Fraction(float(result)) == (m + up) * q, (float(x), sign)
+
+
+@pytest.mark.parametrize("rounding", [SR(1), SR(5), SR(3, subnormal_bits=7), SR_EQUAL], ids=repr)
+@pytest.mark.parametrize("low", [False, True])
+def test_a_stochastic_mode_goes_up_for_exactly_its_random_digits(rounding, low):
+    fmt = E5M2
+    settings = Settings(fmt, rounding)
+    constants, mode = plan("convert", settings, 64).constants, mode_number(rounding)
+    magnitudes = near_midpoints(fmt, 64)[:64]
+    most = settings.random_most
+    for R in {0, 1, (1 << most) - 1, 1 << (most - 1), (1 << most) // 3}:
+        word = R if low else R << (32 - most)
+        found = on_bits(
+            lambda a, w: round_random(mode, a, w, low, rule_of(constants, a), 64),
+            magnitudes, np.full(64, word, np.uint64),
+        ).view(np.float64)  # fmt: skip
+        for x, result in zip(map(Fraction, magnitudes.view(np.float64)), found, strict=True):
+            m, w, q = split(x, max(floor_log2(x), fmt.emin), fmt)
+            below = max(0, fmt.emin - floor_log2(x))
+            r = settings.random_bits
+            if isinstance(rounding, SR) and rounding.subnormal_bits:
+                r = min(r + below, rounding.subnormal_bits)
+            # From the low end the digits are R mod 2**r, from the top the first r of the largest R.
+            digits = R % (1 << r) if low else R >> (most - r)
+            up = steps_up(m, w, 0, rounding, r, digits << (32 - r))
+            assert Fraction(float(result)) == (m + up) * q, (float(x), R)
+
+
+@pytest.mark.parametrize("even", [False, True])
+def test_a_residual_is_rounded_to_the_digits_of_sr(even):
+    """w = (t + 1/2) 2**-r: half up takes t + 1, nearest even the even one."""
+    fmt, r = BINARY16, 4
+    settings = Settings(fmt, SR(r, residual="even" if even else "half"))
+    constants = plan("convert", settings, 64).constants
+    t = np.arange(16)
+    x = 1 + 2.0**-10 * ((t + 0.5) / 16)
+    found = on_bits(
+        lambda a: round_residual(a, even, rule_of(constants, a)), x.view(np.uint64)
+    ).view(np.float64)
+    kept = t + 1 if not even else t + t % 2
+    assert found.tolist() == (1 + 2.0**-10 * (kept / 16)).tolist()
+
+
+def test_the_bits_of_a_lane_are_those_of_the_native_float():
+    for width, lane in LANES.items():
+        for x in (1.0, 1.5, 2.0**-126, 0.0, 65504.0):
+            dtype, bits = f"f{width // 8}", f"u{width // 8}"
+            assert lane.bits(x) == int(np.array(x, dtype).view(bits))
+    assert Settings(BINARY16, RNE).random_bits == 0
