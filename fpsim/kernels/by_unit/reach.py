@@ -17,7 +17,7 @@ from fpsim.kernels.lanes.vectors import U32, splat, umax, umin
 __all__ = ["extents"]
 
 
-@njit(**INLINE)  # type: ignore[misc]
+@njit(**INLINE)
 def _extent(codes, ends, at):
     """Codes of the least magnitude that is not zero, else infinity, and of the largest one."""
     most = splat(np.uint32(0), U32)
