@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fpsim.elementwise.constants import exact_width, plan
 from fpsim.kernels.elementwise import loop
 from fpsim.kernels.elementwise.special import OPERATIONS
+from fpsim.kernels.random.words import NO_WORDS
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier, ElementFlags, Shape, Words
 from fpsim.state.processor import usual_arithmetic
@@ -78,7 +79,7 @@ class _Call:
 #: Where random bits come from: seed and number of a Philox counter, or words given.
 _Bits = tuple[np.uint64, np.uint64, Words]
 
-_NO_BITS = (np.uint64(0), np.uint64(0), loop.NO_WORDS)
+_NO_BITS = (np.uint64(0), np.uint64(0), NO_WORDS)
 
 
 def _run(
@@ -168,7 +169,7 @@ def apply(
         call = settings.calls[key] = _Call(operation, settings, *key[1:])
     bits = _NO_BITS
     if settings.rounding.stochastic:
-        words = loop.NO_WORDS if random is None else random
+        words = NO_WORDS if random is None else random
         bits = (np.uint64(seed), np.uint64(number), words)
     if _is_direct(operands, out, shape):
         return out, _run_direct(call, operands, out, element_flags, bits)

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpsim.kernels.elementwise.loop import NO_WORDS
-from fpsim.kernels.random.words import fill_places
+from fpsim.kernels.random.words import NO_WORDS, fill_places
 from fpsim.records.settings import Settings
 from fpsim.records.types import Shape, Words
 from fpsim.state.state import State

@@ -55,7 +55,7 @@ from fpsim.kernels.rounding.rule import spread
 from fpsim.kernels.rounding.to_odd import divide_to_odd, root_to_odd, sum_to_odd
 
 __all__ = [
-    "BLOCK", "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "NO_WORDS", "Variant", "kernel", "summary",
+    "BLOCK", "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "Variant", "kernel", "summary",
     "vector_step",
 ]  # fmt: skip
 
@@ -68,9 +68,6 @@ ROOM = BLOCK + GROUP_HALF
 FLAGS_NONE, FLAGS_STICKY, FLAGS_EACH = range(3)
 WORDS_NONE, WORDS_HALF, WORDS_WHOLE, WORDS_GIVEN = range(4)
 RESIDUAL_TRUNCATE, RESIDUAL_HALF, RESIDUAL_EVEN = range(3)
-
-#: Stands for the words of a kernel that takes none.
-NO_WORDS = np.zeros(1, np.uint32)
 
 
 class Variant(NamedTuple):

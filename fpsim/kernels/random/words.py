@@ -15,10 +15,13 @@ from fpsim.kernels.lanes.memory import load, store
 from fpsim.kernels.lanes.vectors import U32, VECTOR_WIDTH, iota, splat
 from fpsim.kernels.random.philox import philox
 
-__all__ = ["GROUP_HALF", "GROUP_WORD", "fill_places", "fill_words", "place_words"]
+__all__ = ["GROUP_HALF", "GROUP_WORD", "NO_WORDS", "fill_places", "fill_words", "place_words"]
 
 #: Elements served by sixteen counters: half a word each, or a word each.
 GROUP_HALF, GROUP_WORD = 8 * VECTOR_WIDTH, 4 * VECTOR_WIDTH
+
+#: What kernels get in the place of words that they make themselves or do not need.
+NO_WORDS = np.zeros(1, np.uint32)
 
 
 @njit(**INLINE)

@@ -16,8 +16,8 @@ from fpsim.elementwise.constants import LANES, Lane, mode_number, plan
 from fpsim.kernels.by_operation.deterministic import MacVariant, mac_kernel
 from fpsim.kernels.by_operation.lane_rounding import DIRECTIONS, MacRule
 from fpsim.kernels.by_operation.stochastic import RandomRule, RandomVariant, random_kernel
-from fpsim.kernels.elementwise.loop import NO_WORDS
 from fpsim.kernels.lanes.arithmetic import HAS_FMA
+from fpsim.kernels.random.words import NO_WORDS
 from fpsim.kernels.rounding.rule import Rule
 from fpsim.products.by_operation.bounds import Product
 from fpsim.products.by_operation.panels import column_panels

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from fpsim.kernels.elementwise.loop import NO_WORDS
+from fpsim.kernels.random.words import NO_WORDS
 from fpsim.products.by_unit.exact import run_exact
 from fpsim.products.by_unit.fused import run_fused
 from fpsim.products.by_unit.general import run_general
