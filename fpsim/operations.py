@@ -109,7 +109,9 @@ class Operations(ContextOperands):
         Flags     INEXACT where it changes (IEEE's roundToIntegralExact).
         Source    IEEE 754-2019 §5.9.
         """
-        return self.rounded("round_to_integral", self.carriers((x,)), out)
+        return self.rounded(
+            "round_to_integral", self.carriers((x,)), out, integers.round_to_integral
+        )
 
     def ieee_remainder(self, x: Operand, y: Operand, out: Out = None) -> Array:
         """x - n y with n the whole number nearest to x / y, ties to even; always exact.

@@ -6,16 +6,21 @@ Source    IEEE 754-2019 §5.4.1, §5.8; invalid results as x86 and TestFloat hav
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from fpsim.elementwise.apply import apply
 from fpsim.kernels.elementwise.integers import magnitudes_to_odd, whole_numbers
+from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
+from fpsim.records.settings import Settings
+from fpsim.records.types import Carrier, ElementFlags, Words
 from fpsim.state.processor import usual_arithmetic
 
-__all__ = ["INTEGERS", "to_binary64", "to_integers", "whole_format"]
+__all__ = ["INTEGERS", "round_to_integral", "to_binary64", "to_integers", "whole_format"]
 
 #: Integer types of conversions, and what an invalid one gives.
 INTEGERS = {
@@ -62,6 +67,39 @@ def integer_type(dtype: DTypeLike) -> np.dtype[Any]:
         names = ", ".join(str(d) for d in INTEGERS)
         raise TypeError(f"dtype={dtype} is not an integer type of conversions; use {names}")
     return made
+
+
+def round_to_integral(
+    name: str,
+    operands: Sequence[Carrier],
+    settings: Settings,
+    *,
+    out: Carrier | None = None,
+    element_flags: ElementFlags | None = None,
+    seed: int | np.uint64 = 0,
+    number: int | np.uint64 = 0,
+    random: Words | None = None,
+) -> tuple[Carrier, int]:
+    """`apply` for round_to_integral, which flushes whole numbers where these are subnormal.
+
+    Flags     UNDERFLOW and INEXACT where a result is flushed.
+    """
+    values, flags = apply(
+        name, operands, settings, out=out, element_flags=element_flags, seed=seed, number=number,
+        random=random,
+    )  # fmt: skip
+    fmt = settings.format
+    if settings.subnormals == "keep" or fmt.smallest_normal <= 1:
+        return values, flags
+    tiny = (values != 0) & (np.abs(values) < fmt.smallest_normal)
+    if tiny.any():
+        raised = Flags.UNDERFLOW | Flags.INEXACT
+        signed = np.copysign(0.0, values) if fmt.has_negative_zero else np.zeros_like(values)
+        values[tiny] = signed[tiny]
+        flags |= int(raised)
+        if element_flags is not None:
+            element_flags[tiny] |= np.uint8(raised)
+    return values, flags
 
 
 @usual_arithmetic

@@ -16,6 +16,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.elementwise.apply import as_read
+from fpsim.elementwise.compare import is_signalling
 from fpsim.elementwise.constants import exact_width, plan
 from fpsim.kernels.by_operation.sums import (
     COLUMN_BLOCK,
@@ -30,10 +32,11 @@ from fpsim.kernels.by_operation.sums import (
 from fpsim.kernels.elementwise.loop import FLAGS_EACH, FLAGS_STICKY
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.products.native_sums import is_native, outer_sums
+from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
-from fpsim.records.types import Axis, Carrier, ElementFlags, Shape, Words
+from fpsim.records.types import Axis, Carrier, ElementFlags, Index, Shape, Words
 from fpsim.state.draws import NO_DRAW, Draw, draw
-from fpsim.state.publish import publish
+from fpsim.state.publish import fold, publish
 from fpsim.state.state import State
 from fpsim.state.threads import run_blocks
 
@@ -150,15 +153,21 @@ class Reduction:
                 sums, each = native
                 return publish(
                     state, self.name, sums, int(each.max()), each if watched else None,
-                    target=target,
+                    self._elements, target,
                 )  # fmt: skip
         rows = _Rows(state.settings, self.order, _rows(self.values, self.axes), self.block)
         rows.draw(state, self.shape, self.divide)
         result, flags, each = rows.run(FLAGS_EACH if watched else FLAGS_STICKY, self.divide)
         return publish(
             state, self.name, result.reshape(self.shape), flags,
-            each.reshape(self.shape) if watched else None, target=target, advances=rows.places > 0,
+            each.reshape(self.shape) if watched else None, self._elements, target,
+            advances=rows.places > 0,
         )  # fmt: skip
+
+    def _elements(self, index: Index) -> tuple[Carrier]:
+        """The elements of one output, as a trap shows them."""
+        number = int(np.ravel_multi_index(index, self.shape)) if self.shape else 0
+        return (_rows(self.values, self.axes)[number],)
 
 
 def _axes(values: Carrier, axis: Axis) -> tuple[int, ...]:
@@ -212,6 +221,8 @@ class _Rows:
         each = np.zeros((_groups(self.rows.shape[0]), COLUMN_BLOCK), np.uint8)
         if self.n == 0 or self.rows.shape[0] == 0:
             result, flags = np.zeros(self.rows.shape[0], self.rows.dtype), 0
+        elif self.n == 1:
+            result, flags = self._only(each)
         elif self.order == "exact":
             result, flags = self._exact(level, each)
         else:
@@ -219,6 +230,13 @@ class _Rows:
         if divide:
             flags |= self._divide(result, level, each)
         return result, flags, each.reshape(-1)[: self.rows.shape[0]]
+
+    def _only(self, each: ElementFlags) -> tuple[Carrier, int]:
+        """Single elements: themselves, as they are read."""
+        x = as_read(self.rows[:, 0], self.settings)
+        loud = np.isnan(x) if self.settings.quiet_nan_raises else is_signalling(x)
+        each.reshape(-1)[: len(x)] = loud * np.uint8(Flags.INVALID)
+        return x.copy(), fold(each)
 
     def _run_program(self, level: int, each: ElementFlags) -> tuple[Carrier, int]:
         program, result = _program(self.order, self.n, self.block)
@@ -229,18 +247,20 @@ class _Rows:
 
     def _exact(self, level: int, each: ElementFlags) -> tuple[Carrier, int]:
         """The exact sum rounded to odd in binary64, then once into the format."""
-        wide = self.rows.astype(np.float64)
+        wide = as_read(self.rows, self.settings).astype(np.float64)
         finite = np.asarray(np.isfinite(wide).all(axis=1))
         codes = np.empty(len(wide), np.int64)
         exact_sums(np.where(finite[:, None], wide, 0.0).view(np.int64), codes)
-        slots = _slots(codes.view(np.float64)[:, None], 1)
+        sums = codes.view(np.float64)
+        sums[_negative_zeros(sums, wide, self.settings)] = -0.0
+        slots = _slots(sums[:, None], 1)
         flags = self._run("convert", slots, np.zeros((1, 5), np.int64), each, level)
         result = _outputs(slots, 0, len(wide)).astype(self.rows.dtype)
         if not finite.all():
             # Infinities and NaN: their sum in any order, which rounds nothing.
             special = np.where(np.isfinite(self.rows), 0, self.rows)[~finite]
-            sums = _Rows(self.settings, "sequential", special, self.block)
-            result[~finite], special_flags, special_each = sums.run(FLAGS_EACH, divide=False)
+            rows = _Rows(self.settings, "sequential", special, self.block)
+            result[~finite], special_flags, special_each = rows.run(FLAGS_EACH, divide=False)
             each.reshape(-1)[: len(wide)][~finite] |= special_each
             flags |= special_flags
         return result, flags
@@ -283,6 +303,20 @@ class _Rows:
 
         smallest = max(1, _SMALLEST // max(1, len(program)))
         return run_blocks(work, 0, len(slots), smallest)
+
+
+def _negative_zeros(
+    sums: NDArray[np.float64], rows: NDArray[np.float64], settings: Settings
+) -> NDArray[np.bool_]:
+    """Where a sum is -0: of zeros that all are, and toward -infinity of numbers that cancel."""
+    if not settings.format.has_negative_zero:
+        return np.zeros(len(sums), np.bool_)
+    negative = np.signbit(rows)
+    zeros = (rows == 0).all(axis=1)
+    minus = zeros & negative.all(axis=1)
+    if settings.rounding.minus_zero:
+        minus |= ~(zeros & ~negative.any(axis=1))
+    return np.asarray((sums == 0) & minus)
 
 
 def _groups(outputs: int) -> int:

@@ -31,7 +31,10 @@ class Store:
         self, values: Carrier, element_flags: ElementFlags, words: Words, low: bool
     ) -> int:
         loop = store_kernel(self.chosen.mode, low, self.chosen.residual)
-        return int(loop(values, element_flags, words, self.chosen.constants))
+        flags = int(loop(values, element_flags, words, self.chosen.constants))
+        if self.chosen.one_zero:
+            values[values == 0] = 0.0
+        return flags
 
 
 @dataclass(frozen=True, eq=False)

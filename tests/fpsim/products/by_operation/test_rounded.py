@@ -182,3 +182,13 @@ def test_infinities_meet_no_zeros_but_the_operands_own(chain, fmt, rounding):
                 )
                 expected = fp.Flags.INVALID if chain == "kahan" else fp.Flags.NONE
                 assert (own.flags, bool(np.isinf(made.values[0]).all())) == (expected, True)
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_trap_shows_the_row_and_the_column_that_raised(chain):
+    strict = fp.Context(fp.BINARY16, traps=fp.Flags.OVERFLOW)
+    a, b = strict.array([[1.0, 2.0], [300.0, 3.0]]), strict.array([[1.0, 300.0], [5.0, 0.5]])
+    with pytest.raises(fp.FloatingPointTrap) as trap:
+        rounded_matmul(a, b, **CHAINS[chain])
+    assert (trap.value.operation, trap.value.index) == ("matmul", (1, 1))
+    assert [o.tolist() for o in trap.value.operands] == [[300.0, 3.0], [300.0, 0.5]]
