@@ -64,16 +64,13 @@ GOLDEN = Path(__file__).parent / "golden" / "digests.json"
 def _rooms() -> SimpleNamespace:
     """Everything that is imported from modules whose place may change."""
     import ipu.machine  # registers the units of the IPU
-    from fpsim import elementary
-    from fpsim.conv import conv2d, conv2d_input_gradient, conv2d_weight_gradient
-    from fpsim.split import k_split
-    from fpsim.units import UNITS
+    from fpsim.linalg import conv2d, conv2d_input_gradient, conv2d_weight_gradient, k_split
+    from fpsim.records.units import UNITS
     from ipu.learn.accumulate import Accumulation
-    from ipu.learn.automatic_loss_scale import AutomaticLossScale, KerasLossScale
+    from ipu.learn.loss_scale import AutomaticLossScale, KerasLossScale
 
     return SimpleNamespace(
         machine=ipu.machine,
-        elementary=elementary,
         conv2d=conv2d,
         conv2d_input_gradient=conv2d_input_gradient,
         conv2d_weight_gradient=conv2d_weight_gradient,
@@ -176,6 +173,8 @@ MODES: dict[str, Any] = {
     "SR13": SR13, "SR13+16": SR_IPU, "SR_EQUAL": SR_EQUAL,
 }  # fmt: skip
 KINDS = ("ordinary", "wide", "special", "subnormal")
+#: The last one shows what a unit cuts: large terms that cancel, and small ones.
+UNIT_KINDS = (*KINDS, "cancelling")
 
 Carrier = NDArray[Any]
 
@@ -276,13 +275,36 @@ def factors(
     a: Format, b: Format, kind: str, left: tuple[int, ...], right: tuple[int, ...]
 ) -> tuple[Array, Array]:
     """Two operands of a product; a subnormal one meets numbers large enough to be seen."""
-    rng = np.random.default_rng([SEED, KINDS.index(kind)])
+    rng = np.random.default_rng([SEED, UNIT_KINDS.index(kind)])
+    if kind == "cancelling":
+        return cancelling(a, b, left, right, rng)
     x = matrix(a, left, kind, rng)
     if kind == "subnormal":
         y = fp.round_to(uniform(right, rng, 2.0 ** (b.emax // 2)), b)
     else:
         y = matrix(b, right, kind, rng)
     return Context(a).wrap(x), Context(b).wrap(y)
+
+
+#: Positions along K whose terms cancel: in one call, in one pass, in different passes.
+CANCELLING = ((0, 1), (4, 6), (9, 12), (15, 20), (22, 30), (33, 36))
+
+
+def cancelling(
+    a: Format, b: Format, left: tuple[int, ...], right: tuple[int, ...], rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Products of matrices in which the largest terms leave nothing but what was cut."""
+    x = np.ldexp(uniform(left, rng), -rng.integers(1, 9, left))
+    y = np.ldexp(uniform(right, rng), -rng.integers(1, 9, right))
+    for i, (p, q) in enumerate(CANCELLING):
+        top = min(a.emax, b.emax) - 2 if i < 2 else min(a.emax - 2, b.emax - 2, 5)
+        row, column = x[..., p], y[..., p, :]
+        # From 1 to 2 times a power of two, large for some rows and moderate for others.
+        sizes = np.ldexp(1 + np.abs(uniform(row.shape, rng)) / 4, rng.integers(1, top, row.shape))
+        x[..., p], x[..., q] = sizes, -sizes
+        y[..., p, :] = np.ldexp(1 + np.abs(uniform(column.shape, rng)) / 4, top - 1)
+        y[..., q, :] = y[..., p, :]
+    return Context(a).wrap(fp.round_to(x, a)), Context(b).wrap(fp.round_to(y, b))
 
 
 # Operations of a context ----------------------------------------------------------------------
@@ -408,7 +430,7 @@ def functions(context: Context) -> Iterator[Item]:
     codes = [hard_codes(fmt), similar_codes(fmt, 300, rng), rng.integers(0, fmt.n_codes, 300)]
     for name, some in product(("exp", "log", "tanh", "sigmoid", "rsqrt", "erf"), codes):
         context.clear_flags()
-        yield getattr(ROOMS.elementary, name)(context.wrap(fp.decode(some, fmt)))
+        yield getattr(context, name)(context.wrap(fp.decode(some, fmt)))
         yield int(context.flags)
     yield context.operation
 
@@ -544,7 +566,7 @@ def numbering(fmt: Format) -> Iterator[Item]:
         partial(context.convert, x), partial(context.convert, none), partial(context.array, []),
         partial(context.round_to_integral, x), partial(context.to_integers, x, "int32"),
         partial(context.to_integers, none, "int32"), partial(context.constant, 0.1),
-        partial(context.decimal, "0.1"), partial(ROOMS.elementary.exp, none),
+        partial(context.decimal, "0.1"), partial(context.exp, none),
         partial(x.to, BINARY32), partial(none.to, BINARY32),
     ]  # fmt: skip
     for call in calls:
@@ -606,6 +628,29 @@ def replayed() -> Iterator[Item]:
         yield Context(BINARY16).wrap(values)
 
 
+def decided(fmt: Format, rounding: Any) -> Iterator[Item]:
+    """Numbers whose last random digit decides, with given integers; and very many with Philox."""
+    rng = np.random.default_rng(SEED)
+    most = Context(fmt, rounding=rounding).settings.random_most
+    n = 4000
+    codes = rng.integers(0, 4 << fmt.nmant, n) + (rng.integers(0, 2, n) << fmt.bits - 1)
+    held = fp.decode(np.where(codes == 1 << fmt.bits - 1, 0, codes), fmt).astype(np.float64)
+    numbers = rng.integers(0, 1 << most, n)
+    # So many digits of the residual, next to the number at which it and the random one make 1.
+    digits = np.minimum(rng.integers(most - 3, most + 2, n), most)
+    near = (1 << digits) - (numbers >> (most - digits)) + rng.integers(-1, 2, n)
+    near = np.ldexp(near + rng.integers(-1, 2, n) / 4, -digits)
+    unit = np.array([fmt.ulp(v) for v in held])
+    values = held + np.copysign(unit * near, held)
+    context = Context(fmt, rounding=rounding, bits=fp.Replay([numbers]))
+    yield context.array(values)
+    yield status(context)
+    many = rng.integers(-(2**40), 2**40, 1 << 16) * 2.0**-40 * (2 * fmt.smallest_normal)
+    context = seeded(fmt, rounding)
+    yield context.array(many)
+    yield status(context)
+
+
 # Matrix units ---------------------------------------------------------------------------------
 
 LEFT, RIGHT = (5, 37), (37, 19)
@@ -621,7 +666,7 @@ def unit_products(name: str) -> Iterator[Item]:
     unit = ROOMS.UNITS[name]
     rng = np.random.default_rng(SEED)
     narrow = BINARY16 if unit.partials == BINARY32 else None
-    for (fa, fb), kind in product(pairs(unit), KINDS):
+    for (fa, fb), kind in product(pairs(unit), UNIT_KINDS):
         a, b = factors(fa, fb, kind, LEFT, RIGHT)
         context = seeded(unit.partials)
         yield context.matmul(a, b, name)
@@ -663,7 +708,7 @@ def unit_stochastic(name: str) -> Iterator[Item]:
     """Stochastic stores of half partials and stochastic last roundings."""
     unit = ROOMS.UNITS[name]
     fmt = unit.inputs[0]
-    for kind in KINDS:
+    for kind in UNIT_KINDS:
         a, b = factors(fmt, fmt, kind, LEFT, RIGHT)
         context = seeded(BINARY16, SR_IPU)
         yield context.matmul(a, b, name)
@@ -1109,6 +1154,9 @@ def _register_context() -> None:
     for kind in ("philox", "xoroshiro"):
         add(f"sources/{kind}", sources, kind, tags="stochastic")
     add("sources/replay", replayed, tags="stochastic")
+    chosen = {"SR13": SR13, "SR13+16": SR_IPU} | RARE_MODES
+    for (mode, rounding), shown in product(chosen.items(), ("binary16", "binary32", "f143")):
+        add(f"decided/{shown}/{mode}", decided, FORMATS[shown], rounding, tags="stochastic")
 
 
 #: One unit for each way of summing: these are run under every choice.
