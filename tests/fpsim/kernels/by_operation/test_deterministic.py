@@ -48,7 +48,7 @@ def test_a_product_on_a_midpoint_and_a_tiny_accumulator(fmt, rounding):
     least = fmt.smallest_subnormal
     cases = [(s * x, y) for x, y in midpoints(fmt.precision) for s in (1, -1) if x * y < fmt.max]
     assert len(cases) >= 2
-    tiny = [s * t for t in {least, 2.0**-6, max(least, 2.0**-13)} for s in (1, -1)]
+    tiny = [s * t for t in {least, max(least, 2.0**-6), max(least, 2.0**-13)} for s in (1, -1)]
     context = fp.Context(fmt, rounding=rounding)
     for acc, (x, y) in product(tiny, cases):
         a, b = context.array([[acc, float(x)]]), context.array([[1.0], [float(y)]])
