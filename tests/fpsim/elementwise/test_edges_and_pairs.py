@@ -18,14 +18,15 @@ from fpsim.records.settings import Settings
 from tests.fpsim.elementwise.test_arithmetic_oracle import check, settings_of
 from tests.tiers import pick
 
+ALL: list[Rounding] = [RNE, RNA, RTN, RTO, SR(5, subnormal_bits=7)]
 EDGES = [
-    Format.custom(8, 8, bias=126, name="emin -125, quantum 2^-132"),
-    Format.custom(8, 8, bias=121, name="emin -120, quantum 2^-127"),
-    Format.custom(8, 3, bias=125, name="emin -124, quantum 2^-126"),
+    Format.custom(7, 8, bias=126, name="emin -125, quantum 2^-132"),
+    Format.custom(7, 8, bias=121, name="emin -120, quantum 2^-127"),
+    Format.custom(7, 3, bias=125, name="emin -124, quantum 2^-126"),
     Format.custom(8, 8, bias=128, name="emin -127, quantum 2^-134"),
     Format.custom(8, 12, name="emin -126, quantum 2^-137"),
 ]
-MODES: list[Rounding] = [RNE, RNA, RTN, RTO, SR(5, subnormal_bits=7)]
+MODES: list[Rounding] = pick([RNE, RTN, SR(5, subnormal_bits=7)], ALL, ALL)
 
 
 def small_codes(fmt: Format, n: int) -> list[int]:
@@ -58,13 +59,13 @@ def test_conversions_into_subnormals(fmt, rounding):
 @pytest.mark.parametrize("rounding", MODES, ids=repr)
 @pytest.mark.parametrize("fmt", EDGES, ids=str)
 def test_sums_and_products_of_subnormals(fmt, rounding):
-    small = small_codes(fmt, pick(10, 60, 200))
+    small = small_codes(fmt, pick(2, 60, 200))
     pairs = list(product(small[::3], small))
     s = Settings(fmt, rounding)
     check("add", pairs, s)
     # Products that come to lie among the subnormals: a factor near 2**emin, one near 1.
     bias, unit = fmt.bias, 1 << (fmt.precision - 1)
-    near_one = [(bias + e) * unit + m for e in (-3, -1, 0, 2) for m in (0, 1, unit // 2, unit - 1)]
+    near_one = [(bias + e) * unit + m for e in (-3, -2, -1, 0) for m in (0, 1, unit // 2, unit - 1)]
     check("multiply", list(product(small[::2], near_one)), s)
     check("divide", list(product(small[::2], near_one)), s)
     check("fma", [(x, y, z) for x, y in product(small[::7], near_one[:6]) for z in small[::5]], s)
