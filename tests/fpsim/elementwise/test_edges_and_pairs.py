@@ -42,6 +42,7 @@ def test_the_edges_are_edges():
     """Lanes of 32 bits serve a quantum of 2^-126 and the format of binary32's own range only."""
     widths = [exact_width("convert", Settings(fmt), fmt.carrier.itemsize) for fmt in EDGES]
     assert widths == [64, 64, 32, 64, 32]
+    assert exact_width("convert", Settings(EDGES[2], SR(1)), 4) == 64
 
 
 @pytest.mark.parametrize("rounding", MODES, ids=repr)
@@ -54,6 +55,18 @@ def test_conversions_into_subnormals(fmt, rounding):
     codes = np.concatenate([x, -x]).view(np.uint32).tolist()
     for policy in ({}, {"tininess": "before"}, {"subnormals": "flush_results"}):
         check("convert", [(c,) for c in codes], Settings(fmt, rounding, **policy), BINARY32)
+
+
+@pytest.mark.parametrize("bits", [1, 5, 8])
+def test_zero_stays_zero_with_any_random_digits(bits):
+    """Where the quantum is the smallest normal number of binary32 SR once made it of zero."""
+    for quantum in (-126, -125, -126 + bits - 1, -126 + bits):
+        fmt = Format.custom(7, 3, bias=-1 - quantum)
+        zero, s = [(0, 0)] * 64, Settings(fmt, SR(bits))
+        assert fmt.emin - fmt.precision + 1 == quantum
+        check("add", zero, s)
+        tiny = np.array([2.0**-149, 2.0**-127, 2.0**-128 * 3, 0.0], np.float32).view(np.uint32)
+        check("convert", [(int(c),) for c in np.repeat(tiny, 32)], s, BINARY32)
 
 
 @pytest.mark.parametrize("rounding", MODES, ids=repr)
