@@ -90,7 +90,7 @@ def exact_width(operation: str, settings: Settings, input_size: int) -> int:
         or not _fits_32(fmt)
         # Where the lanes' own subnormals are the format's, their depth does not show.
         or (fmt.emin == -126 and settings.random_most > settings.random_bits)
-        # SR looks at digits of the lanes' own subnormals, and of zero, unless they lie below its own.
+        # SR would look at digits of zero and of the lanes' own subnormals.
         or (fmt.emin != -126 and fmt.emin - fmt.precision + 1 < settings.random_most - 126)
         or settings.rounding.residual != "truncate"
     ):
