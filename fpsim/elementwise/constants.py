@@ -90,6 +90,8 @@ def exact_width(operation: str, settings: Settings, input_size: int) -> int:
         or not _fits_32(fmt)
         # Where the lanes' own subnormals are the format's, their depth does not show.
         or (fmt.emin == -126 and settings.random_most > settings.random_bits)
+        # SR would look at digits of zero and of the lanes' own subnormals.
+        or (fmt.emin != -126 and fmt.emin - fmt.precision + 1 < settings.random_most - 126)
         or settings.rounding.residual != "truncate"
     ):
         return 64

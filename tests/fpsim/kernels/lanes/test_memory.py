@@ -1,0 +1,54 @@
+"""Loads that widen, stores that narrow, copies that repeat the last element (law)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from fpsim.kernels.lanes import memory as m
+
+
+def test_floats_are_widened_exactly_and_narrowed_back():
+    @njit
+    def loop(x, wide, back):
+        like = m.load(wide, 0)
+        for i in range(0, 16, 8):
+            bits = m.load_word(wide, i, like)
+            value = m.load_float(x, i, like)
+            m.store_float(wide, i, m_bits(value, bits))
+            m.store_float(back, i, m_bits(m.load_float(wide, i, like), bits))
+
+    from fpsim.kernels.lanes.vectors import as_bits
+
+    @njit
+    def m_bits(value, bits):
+        return as_bits(value)
+
+    x = np.array([0.1, -2.5, 2.0**-149, 3e38] * 4, np.float32)
+    wide, back = np.zeros(16), np.zeros(16, np.float32)
+    loop(x, wide, back)
+    assert np.array_equal(wide, x.astype(float))
+    assert np.array_equal(back, x)
+
+
+def test_low_bits_are_stored_and_items_spread():
+    @njit
+    def loop(x, out, spread):
+        m.store_low(out, 0, m.load(x, 0))
+        m.store(spread, 0, m.splat_item(x, 3))
+
+    x = (np.arange(16) * 0x01010101).astype(np.uint32)
+    out, spread = np.zeros(16, np.uint8), np.zeros(16, np.uint32)
+    loop(x, out, spread)
+    assert np.array_equal(out, np.arange(16))
+    assert set(spread.tolist()) == {0x03030303}
+
+
+def test_copies_past_the_end_repeat_the_last_element():
+    @njit
+    def loop(x, out):
+        m.copy_items(m.pointer(out), m.pointer(x), 2, x.shape[0] - 1, out.shape[0])
+
+    x, out = np.arange(5, dtype=np.float32), np.zeros(8, np.float32)
+    loop(x, out)
+    assert out.tolist() == [2, 3, 4, 4, 4, 4, 4, 4]

@@ -1,0 +1,49 @@
+"""Kernels find the usual status and leave the one that was there (law)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim.kernels.compiling import cache_folder, compiled
+from fpsim.kernels.guard import HAS_STATUS, USUAL
+from fpsim.kernels.status import exchange_status
+
+FLUSH_TO_ZERO, TOWARD_ZERO = 0x8000, 0x6000
+
+
+def _halve(x):
+    x[0] *= np.float32(0.5)
+    if x[0] == 0:
+        return 0  # two exits, both restore
+    return 1
+
+
+halve = compiled(_halve)
+
+
+@pytest.mark.skipif(not HAS_STATUS, reason="the processor has no x86 status register")
+@pytest.mark.parametrize("start", [2.0**-126, 0.0])
+def test_modes_and_flags_are_restored(start):
+    x = np.array([start], np.float32)
+    halve(x.copy())
+    strange = USUAL | FLUSH_TO_ZERO | TOWARD_ZERO | 0x10
+    before = exchange_status(strange)
+    try:
+        result = halve(x)
+    finally:
+        after = exchange_status(before)
+    assert after == strange
+    assert x[0] == np.float32(start / 2)  # subnormal: not flushed inside
+    assert result == (start != 0)
+
+
+def test_the_folder_is_named_after_the_sources(monkeypatch, tmp_path):
+    monkeypatch.setenv("FPSIM_CACHE_DIR", str(tmp_path))
+    cache_folder.cache_clear()
+    try:
+        folder = cache_folder()
+    finally:
+        cache_folder.cache_clear()
+    assert folder.parent.parent == tmp_path
+    assert folder.name.startswith("kernels-")
