@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
-from fpsim.records.formats import Format
+from fpsim.records.formats import BINARY32, BINARY64, Format
 from ipu.learn import losses, ops
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.checkpoint import Number, Positioned, State, restore, take
@@ -90,6 +90,8 @@ class Trainer:
         self.applied = True
         self.observe = observe
         partials = policy.default.partials
+        if partials == BINARY64:
+            partials = BINARY32  # of the other formats; binary64 asks no unit
         self.device = Device(
             target, control, seed=seed, f32_denormals=f32_denormals, max_nan=max_nan,
             partials=partials, conv_partials=conv_partials, preset=preset, planner=planner,

@@ -20,7 +20,7 @@ from typing import Any
 
 from fpsim.records.evidence import Evidence, Fact
 from fpsim.records.flags import Flags
-from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, BINARY64, F143, F152, Format
 from fpsim.records.rounding import RNA, RNE, RTN, RTP, RTZ, SR, Rounding
 
 __all__ = [
@@ -186,6 +186,8 @@ def choices(control: FpCtl, fmt: Format, f32_denormals: str = "flush") -> dict[s
         raise ValueError(
             f"f32_denormals={f32_denormals!r} is not known; use one of {', '.join(DENORMALS)}"
         )
+    if fmt == BINARY64:
+        return {"traps": Flags.NONE}  # the processor's own arithmetic has no choices
     chosen: dict[str, Any] = {
         "rounding": ROUNDINGS[control.rnd],
         "quiet_nan_raises": True,

@@ -152,7 +152,8 @@ class Device(Convolutions):
                 known = ", ".join(f.name for f in self.target.formats)
                 raise ValueError(
                     f"target={self.target.name} computes in {known}, not in {fmt.name}; "
-                    "choose another target (hypothetical has bfloat16, mk2-fp8 has quarters)"
+                    "choose another target (hypothetical has bfloat16, mk2-fp8 has quarters, "
+                    "reference has binary64)"
                 )
             context = self._contexts[fmt] = MachineContext(self, fmt)
         return context

@@ -25,6 +25,7 @@ from ipu.learn.variables.initialisers import Initialiser, glorot_uniform
 from ipu.learn.variables.regularisers import Regulariser
 from ipu.learn.variables.variable import Variable
 from ipu.machine.device import Device
+from ipu.machine.reference import wide
 
 __all__ = [
     "AUTO_REUSE",
@@ -146,8 +147,9 @@ class Variables(dict[str, Variable]):
                     raise ValueError(
                         f"the regulariser of {name} returned shape {loss.shape}; return a scalar"
                     )
-                wide = loss if loss.dtype == BINARY32 else ops.cast(loss, dtype=BINARY32)
-                total = wide if total is None else ops.add(total, wide)
+                fmt = wide(loss.dtype)
+                loss = loss if loss.dtype == fmt else ops.cast(loss, dtype=fmt)
+                total = loss if total is None else ops.add(total, loss)
         return total
 
     @property
