@@ -1,4 +1,4 @@
-"""Losses: binary32 scalars, whatever the format of the logits."""
+"""Losses: binary32 scalars, whatever the format of the logits; binary64 ones of binary64."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32
 from ipu.learn import ops
 from ipu.learn.tensor import Tensor
+from ipu.machine.reference import wide
 
 __all__ = ["accuracy", "softmax_cross_entropy", "sparse_softmax_cross_entropy"]
 
@@ -41,7 +41,7 @@ def softmax_cross_entropy(logits: Tensor, labels: ArrayLike) -> Tensor:
         raise ValueError(f"labels have shape {shares.shape}; give that of logits: {logits.shape}")
     if not ((shares >= 0).all() and np.allclose(shares.sum(axis=1), 1)):
         raise ValueError("labels have rows that are not probabilities; use shares that sum to 1")
-    wanted = logits.device.from_host(shares, BINARY32)
+    wanted = logits.device.from_host(shares, wide(logits.dtype))
     return ops.softmax_cross_entropy_dense(logits, labels=wanted)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-from fpsim.records.formats import BINARY32
 from fpsim.records.geometry import Padding, Pair, Stride
 from ipu.learn import ops
 from ipu.learn.layer import conv2d, in_layer, matmul
@@ -17,6 +16,7 @@ from ipu.learn.ops import norms
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import Variable, get_variable
 from ipu.learn.variables.initialisers import Initialiser, ones, zeros
+from ipu.machine.reference import wide
 
 __all__ = [
     "average_pool", "batch_norm", "conv", "dense", "dropout", "flatten", "gelu", "group_norm",
@@ -165,7 +165,7 @@ def _gamma_and_beta(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _moving(name: str, x: Tensor, initializer: Initialiser) -> Variable:
-    variable = get_variable(name, [x.shape[-1]], BINARY32, initializer, trainable=False)
+    variable = get_variable(name, [x.shape[-1]], wide(x.dtype), initializer, trainable=False)
     if not isinstance(variable, Variable):
         raise TypeError(
             f"{name} came as a {type(variable).__name__} from a custom getter; "
@@ -178,5 +178,5 @@ def _note(updates: Updates, moving: list[Variable], batch: norms.Statistics, wei
     device = moving[0].device
     for variable, now in zip(moving, (batch.mean, batch.variance), strict=True):
         before = updates.value(variable)
-        distance = device.subtract(device.cast(now.reshape(-1), BINARY32), before)
+        distance = device.subtract(device.cast(now.reshape(-1), variable.dtype), before)
         updates.note(variable, device.add(before, device.multiply(distance, weight)))

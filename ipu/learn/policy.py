@@ -14,19 +14,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, F143, Format
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, BINARY64, F143, Format
 from ipu.learn.patterns import check_patterns, matches
+from ipu.machine.reference import wide
 
-__all__ = ["FP8", "FP16", "FP32", "MIXED", "LayerPolicies", "Policy", "PolicyLike"]
+__all__ = ["FP8", "FP16", "FP32", "FP64", "MIXED", "LayerPolicies", "Policy", "PolicyLike"]
 
-_SHORT = {BINARY16: "f16", BINARY32: "f32", BFLOAT16: "bf16", F143: "f8"}
+_SHORT = {BINARY16: "f16", BINARY32: "f32", BINARY64: "f64", BFLOAT16: "bf16", F143: "f8"}
 _LONG = {short: fmt for fmt, short in _SHORT.items()}
 _KEYS = {"p": "param", "c": "compute", "part": "partials", "acc": "accumulator", "out": "output"}
-_WIDE = ("f16", "f32", "bf16")
+_WIDE = ("f16", "f32", "bf16", "f64")
 #: What each may be. F143 stands for quarters: F143 forward, F152 backward.
 _ALLOWED = {
-    "param": _WIDE, "compute": tuple(_LONG), "partials": ("f16", "f32"), "accumulator": _WIDE,
-    "output": _WIDE,
+    "param": _WIDE, "compute": tuple(_LONG), "partials": ("f16", "f32", "f64"),
+    "accumulator": _WIDE, "output": _WIDE,
 }  # fmt: skip
 
 
@@ -53,7 +54,8 @@ class Policy:
     """Formats of a training run; those that are None follow from the others.
 
     param        in which parameters are stored and updated.
-    compute      of matrix products, and of activations and gradients; F143 means quarters: products
+    compute      BINARY64 is the processor's own arithmetic, a reference (target="reference"); else
+                 of matrix products, and of activations and gradients; F143 means quarters: products
                  of F143 forward and of F152 with F143 backward, everything else in binary16.
     partials     of the partial sums inside matrix products (None: binary16 for quarters, else
                  binary32). Partials narrower than the output are not used; a warning says so.
@@ -75,7 +77,7 @@ class Policy:
     def __post_init__(self) -> None:
         quarters = self.compute == F143
         usual = {
-            "partials": BINARY16 if quarters else BINARY32,
+            "partials": BINARY16 if quarters else wide(self.compute),
             "accumulator": self.param,
             "output": self.activations,
         }
@@ -91,6 +93,11 @@ class Policy:
         if quarters and self.partials != BINARY16:
             raise ValueError(
                 f"partials={self.partials}: products of quarters keep binary16 partials; use those"
+            )
+        if (self.partials == BINARY64) != (self.compute == BINARY64):
+            raise ValueError(
+                f"compute={self.compute}, partials={self.partials}: binary64 is the reference and "
+                "computes with binary64 partials alone; change one"
             )
         if not quarters and self.partials == BINARY16:
             self._half_partials()
@@ -230,6 +237,7 @@ class LayerPolicies:
 
 
 FP32 = Policy()
+FP64 = Policy(param=BINARY64, compute=BINARY64)
 FP16 = Policy(param=BINARY16, compute=BINARY16)
 MIXED = Policy(param=BINARY32, compute=BINARY16)
 FP8 = Policy(param=BINARY32, compute=F143)

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
-from fpsim.records.formats import Format
-from ipu.learn import losses
+from fpsim.records.formats import BINARY32, BINARY64, Format
+from ipu.learn import losses, ops
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.checkpoint import Number, Positioned, State, restore, take
 from ipu.learn.loss_scale import LossScale, NoLossScale, Statistic
@@ -90,6 +90,8 @@ class Trainer:
         self.applied = True
         self.observe = observe
         partials = policy.default.partials
+        if partials == BINARY64:
+            partials = BINARY32  # of the other formats; binary64 asks no unit
         self.device = Device(
             target, control, seed=seed, f32_denormals=f32_denormals, max_nan=max_nan,
             partials=partials, conv_partials=conv_partials, preset=preset, planner=planner,
@@ -129,10 +131,15 @@ class Trainer:
         return inputs
 
     def loss(self, x: ArrayLike | Array, labels: Labels) -> Tensor:
-        """Mean cross-entropy of a batch, unscaled."""
+        """Mean cross-entropy of a batch plus the regularisers of the variables, unscaled."""
         logits = self.forward(x)
         with self.device.naming("loss"):
-            return losses.sparse_softmax_cross_entropy(logits, labels)
+            loss = losses.sparse_softmax_cross_entropy(logits, labels)
+        regularization = self.variables.regularization_loss()
+        if regularization is None:
+            return loss
+        with self.device.naming("loss"):
+            return ops.add(loss, regularization)
 
     def scaled_gradients(
         self, loss: Tensor, statistic: Statistic | None = None

@@ -13,27 +13,20 @@ from ipu.machine.cost.ledger import Ledger, LedgerRow
 from ipu.machine.cost.planner import Planner
 from ipu.machine.device import Device
 from ipu.machine.instructions import Instruction
-from ipu.machine.target import BOW, HYPOTHETICAL, MK1, MK2, MK2_FP8, TARGETS, Target, find_target
+from ipu.machine.target import (
+    BOW,
+    HYPOTHETICAL,
+    MK1,
+    MK2,
+    MK2_FP8,
+    REFERENCE,
+    TARGETS,
+    Target,
+    find_target,
+)
 
 __all__ = [
-    "ALL_ON",
-    "BOW",
-    "FRAMEWORK_DEFAULT",
-    "HYPOTHETICAL",
-    "MK1",
-    "MK2",
-    "MK2_FP8",
-    "POPART_CHECKS",
-    "POPLAR_STRUCT_DEFAULT",
-    "POWER_ON",
-    "TARGETS",
-    "Device",
-    "FpCtl",
-    "FpSts",
-    "Instruction",
-    "Ledger",
-    "LedgerRow",
-    "Planner",
-    "Target",
-    "find_target",
+    "ALL_ON", "BOW", "FRAMEWORK_DEFAULT", "HYPOTHETICAL", "MK1", "MK2", "MK2_FP8", "POPART_CHECKS",
+    "POPLAR_STRUCT_DEFAULT", "POWER_ON", "REFERENCE", "TARGETS", "Device", "FpCtl", "FpSts",
+    "Instruction", "Ledger", "LedgerRow", "Planner", "Target", "find_target",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 `FpCtl` holds the control bits, `FpSts` the three status bits, both as the 32-bit words of the
 machine. `choices` turns control bits into the neutral choices of a `Context`, `status` turns the
-flags that a context raised into status bits. `RULES` says what each translation rests on.
+flags that an operation raised into status bits. `RULES` says what each translation rests on.
 
 Sources disagree on an infinite f32 operand of a cast to f16: the maker's host reference propagates
 it but is unreliable elsewhere, so propagation is ASSUMED here.
@@ -15,16 +15,18 @@ Source    Poplar's FloatingPointBehaviour (what raises what); the framework's ha
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 from fpsim.records.evidence import Evidence, Fact
 from fpsim.records.flags import Flags
-from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, BINARY64, F143, F152, Format
 from fpsim.records.rounding import RNA, RNE, RTN, RTP, RTZ, SR, Rounding
 
 __all__ = [
     "ALL_ON", "DENORMALS", "FRAMEWORK_DEFAULT", "POPART_CHECKS", "POPLAR_STRUCT_DEFAULT",
-    "POWER_ON", "ROUNDINGS", "RULES", "FpCtl", "FpSts", "choices", "dump", "status", "traps",
+    "POWER_ON", "ROUNDINGS", "RULES", "FpCtl", "FpSts", "choices", "dump", "status",
+    "status_words", "traps",
 ]  # fmt: skip
 
 RULES: dict[str, Fact] = {
@@ -184,6 +186,8 @@ def choices(control: FpCtl, fmt: Format, f32_denormals: str = "flush") -> dict[s
         raise ValueError(
             f"f32_denormals={f32_denormals!r} is not known; use one of {', '.join(DENORMALS)}"
         )
+    if fmt == BINARY64:
+        return {"traps": Flags.NONE}  # the processor's own arithmetic has no choices
     chosen: dict[str, Any] = {
         "rounding": ROUNDINGS[control.rnd],
         "quiet_nan_raises": True,
@@ -225,6 +229,18 @@ def status(flags: Flags, control: FpCtl, fmt: Format) -> FpSts:
     overflow = bool(flags & Flags.OVERFLOW)
     invalid = bool(flags & Flags.INVALID) or (overflow and _overflow_is_invalid(control, fmt))
     return FpSts(invalid, bool(flags & Flags.DIVBYZERO), overflow)
+
+
+@cache
+def status_words(control: FpCtl, fmt: Format) -> tuple[int, ...]:
+    """The word of `status` for every set of flags, by their integer.
+
+    >>> from fpsim.records.formats import BINARY16
+    >>> status_words(FpCtl(nanoo=True), BINARY16)[int(Flags.OVERFLOW)]
+    5
+    """
+    count = 2 * max(int(flag) for flag in Flags)
+    return tuple(status(Flags(flags), control, fmt).word for flags in range(count))
 
 
 def _overflow_is_invalid(control: FpCtl, fmt: Format) -> bool:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from fpsim import linalg
 from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.records.formats import Format
+from fpsim.records.formats import BINARY64, Format
 from fpsim.records.geometry import Padding, Pair, Stride, geometry
 from fpsim.records.units import MatrixUnit
+from ipu.machine import reference
 from ipu.machine.choice import ConvolutionTraits
 from ipu.machine.cost.work import Convolution, Work, of_convolution, of_weight_gradient
 from ipu.machine.instructions import Instruction
@@ -46,6 +47,9 @@ class Convolutions(MatrixProducts):
         >>> device.conv2d(x, w, padding="VALID").values.tolist(), device.ledger.last.unit
         ([[[[3.0], [5.0]]]], 'SLIC_F16_F32')
         """
+        if x.format == BINARY64:
+            a, b = self._of(x).carriers((x, w))
+            return self._native(reference.conv2d(a, b, stride, padding, groups), x, out)
         traits = _traits(w.shape, groups, stride, of_outputs=False)
         chosen = self._unit("conv2d", x, partials, out, unit, traits)
 
@@ -69,6 +73,10 @@ class Convolutions(MatrixProducts):
     ) -> Array:  # fmt: skip
         """The gradient to the images, which have this shape; K are the output channels."""
         verb = "conv2d_input_gradient"
+        if gradient.format == BINARY64:
+            a, b = self._of(gradient).carriers((gradient, w))
+            values = reference.conv2d_input_gradient(a, b, shape, stride, padding, groups)
+            return self._native(values, gradient, out)
         traits = _traits(w.shape, groups, stride, of_outputs=True)
         chosen = self._unit(verb, gradient, partials, out, unit, traits)
 
@@ -91,6 +99,10 @@ class Convolutions(MatrixProducts):
     ) -> Array:  # fmt: skip
         """The gradient to the kernels, which have this shape; K is (batch, height, width)."""
         verb = "conv2d_weight_gradient"
+        if x.format == BINARY64:
+            a, b = self._of(x).carriers((x, gradient))
+            values = reference.conv2d_weight_gradient(a, b, shape, stride, padding, groups)
+            return self._native(values, x, out)
         chosen = self._unit(verb, x, partials, out, unit)
 
         def compute(context: Context) -> Array:

@@ -26,7 +26,7 @@ from fpsim.state.bits import Philox
 from fpsim.state.counts import Counts
 from fpsim.state.state import Clock
 from ipu.machine.choice import RULE, find_partials
-from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, choices, dump, status
+from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, choices, dump, status_words
 from ipu.machine.convolutions import Convolutions
 from ipu.machine.cost.planner import Planner
 from ipu.machine.target import MK2, Target, find_target
@@ -46,6 +46,7 @@ class MachineContext(Context):
         self.clock = device.clock
         self.counts = device.counts
         self._by_control = {device.control: (self.settings, self.traps)}
+        self._status_words = status_words(device.control, fmt)
 
     def obey(self, control: FpCtl) -> None:
         """Compute under these control bits from now on; flags, constants and arrays stay."""
@@ -55,9 +56,15 @@ class MachineContext(Context):
             armed = chosen.pop("traps")
             rules = self._by_control[control] = (Settings(self.format, **chosen), armed)
         self.settings, self.traps = rules
+        self._status_words = status_words(control, self.format)
+
+    def raise_flags(self, flags: int) -> None:
+        """Add the flags of an operation, and its bits under the control register to $FP_STS."""
+        super().raise_flags(flags)
+        self.device.status_word |= self._status_words[flags]
 
     def in_format(self, fmt: Format) -> Context:
-        """The device's own: each format has its flags there, as `status` reads them apart."""
+        """The device's own: each format has its own flags there."""
         return self.device.context(fmt)
 
     def dump(self) -> str:
@@ -130,6 +137,8 @@ class Device(Convolutions):
         self.counts: Counts | None = Counts() if count else None
         #: Name of the tensor that operations work on now; see `naming`.
         self.tensor = ""
+        #: $FP_STS as a word: each operation adds its bits, mapped by the control register of then.
+        self.status_word = 0
         self._contexts: dict[Format, MachineContext] = {}
         choices(control, BINARY32, f32_denormals)  # refuses a wrong switch now, not at first use
 
@@ -143,7 +152,8 @@ class Device(Convolutions):
                 known = ", ".join(f.name for f in self.target.formats)
                 raise ValueError(
                     f"target={self.target.name} computes in {known}, not in {fmt.name}; "
-                    "choose another target (hypothetical has bfloat16, mk2-fp8 has quarters)"
+                    "choose another target (hypothetical has bfloat16, mk2-fp8 has quarters, "
+                    "reference has binary64)"
                 )
             context = self._contexts[fmt] = MachineContext(self, fmt)
         return context
@@ -173,14 +183,12 @@ class Device(Convolutions):
 
     @property
     def status(self) -> FpSts:
-        """What has happened since the status was cleared."""
-        word = 0
-        for fmt, context in self._contexts.items():
-            word |= status(context.flags, self.control, fmt).word
-        return FpSts.from_word(word)
+        """$FP_STS: the bits of all operations since it was cleared."""
+        return FpSts.from_word(self.status_word)
 
     def clear_status(self) -> None:
-        """Write ones to $FP_CLR."""
+        """Write ones to $FP_CLR; the flags of all contexts are lowered too."""
+        self.status_word = 0
         for context in self._contexts.values():
             context.clear_flags()
 

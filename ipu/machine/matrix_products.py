@@ -16,8 +16,10 @@ from contextlib import AbstractContextManager, nullcontext
 from fpsim import linalg
 from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.records.formats import BINARY16, F143, F152, Format
+from fpsim.records.formats import BINARY16, BINARY64, F143, F152, Format
+from fpsim.records.types import Carrier
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
+from ipu.machine import reference
 from ipu.machine.choice import ConvolutionTraits, choose, fitting_partials
 from ipu.machine.control import DENORMALS
 from ipu.machine.cost.ledger import Ledger, LedgerRow
@@ -95,6 +97,9 @@ class MatrixProducts(Verbs):
         Rounding  inside as the unit's record says; once into `out` (default: the inputs' format).
         Raises    ValueError where no such unit exists, and for partials narrower than `out`.
         """
+        if x.format == BINARY64:
+            a, b = self._of(x).carriers((x, y))
+            return self._native(reference.matmul(a, b), x, out)
         chosen = self._unit("matmul", x, partials, out, unit)
         if k_split > self.target.tiles.value:
             raise ValueError(
@@ -146,6 +151,10 @@ class MatrixProducts(Verbs):
             unit = choose(self.target, inputs, partials, self.preset, traits)
             self._choices[key] = unit
         return unit
+
+    def _native(self, values: Carrier, x: Array, out: Format | None) -> Array:
+        """A product in binary64, which is in no ledger."""
+        return self.cast(Array(values, self.context(x.format)), out or x.format)
 
     def _product(
         self, verb: str, unit: MatrixUnit, operands: tuple[Array, Array], out: Format | None,

@@ -10,7 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fpsim.records.evidence import Evidence, Fact
-from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format, find_format
+from fpsim.records.formats import (
+    BFLOAT16,
+    BINARY16,
+    BINARY32,
+    BINARY64,
+    F143,
+    F152,
+    Format,
+    find_format,
+)
 from fpsim.records.units import MatrixUnit
 from ipu.machine.instructions import (
     BFLOAT16_ONLY,
@@ -20,7 +29,17 @@ from ipu.machine.instructions import (
     Instruction,
 )
 
-__all__ = ["BOW", "HYPOTHETICAL", "MK1", "MK2", "MK2_FP8", "TARGETS", "Target", "find_target"]
+__all__ = [
+    "BOW",
+    "HYPOTHETICAL",
+    "MK1",
+    "MK2",
+    "MK2_FP8",
+    "REFERENCE",
+    "TARGETS",
+    "Target",
+    "find_target",
+]
 
 
 @dataclass(frozen=True)
@@ -131,10 +150,16 @@ HYPOTHETICAL = replace(
     formats=(BINARY16, BINARY32, BFLOAT16),
     note="not an IPU feature: bfloat16 in the AMP",
 )
+REFERENCE = replace(
+    MK2,
+    name="reference",
+    formats=(BINARY16, BINARY32, BINARY64),
+    note="not an IPU feature: binary64 by the processor's own arithmetic, as a reference",
+)
 
 
 #: Every target by name.
-TARGETS: dict[str, Target] = {t.name: t for t in (MK1, MK2, BOW, MK2_FP8, HYPOTHETICAL)}
+TARGETS: dict[str, Target] = {t.name: t for t in (MK1, MK2, BOW, MK2_FP8, HYPOTHETICAL, REFERENCE)}
 
 
 def find_target(name: str | Target) -> Target:

@@ -20,6 +20,7 @@ from fpsim.operands import Operand
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.rounding import SR
 from fpsim.records.types import Carrier
+from ipu.machine.reference import FUNCTIONS, wide
 
 __all__ = ["MAXIMUM", "Verbs"]
 
@@ -96,27 +97,35 @@ class Verbs(ABC):
 
     def exp(self, x: Array) -> Array:
         """e**x, rounded once (modelled as correctly rounded: the IPU's last digit is unknown)."""
-        return self._of(x).exp(x)
+        return self._function("exp", x)
 
     def log(self, x: Array) -> Array:
         """The natural logarithm, rounded once (modelled as `exp` is)."""
-        return self._of(x).log(x)
+        return self._function("log", x)
 
     def tanh(self, x: Array) -> Array:
         """The hyperbolic tangent, rounded once (modelled as `exp` is)."""
-        return self._of(x).tanh(x)
+        return self._function("tanh", x)
 
     def sigmoid(self, x: Array) -> Array:
         """1 / (1 + e**-x), rounded once (modelled as `exp` is)."""
-        return self._of(x).sigmoid(x)
+        return self._function("sigmoid", x)
 
     def rsqrt(self, x: Array) -> Array:
         """1 / sqrt(x), rounded once (modelled as `exp` is)."""
-        return self._of(x).rsqrt(x)
+        return self._function("rsqrt", x)
 
     def erf(self, x: Array) -> Array:
         """The error function, rounded once (modelled as `exp` is)."""
-        return self._of(x).erf(x)
+        return self._function("erf", x)
+
+    def _function(self, name: str, x: Array) -> Array:
+        context = self._of(x)
+        if context.settings.native:
+            with np.errstate(all="ignore"):
+                return Array(np.asarray(FUNCTIONS[name](x.values)), context)
+        result: Array = getattr(context, name)(x)
+        return result
 
     def maximum(self, x: Operand, y: Operand) -> Array:
         """The larger; INV when a NaN is read, which wins only with max_nan="propagate"."""
@@ -143,6 +152,8 @@ class Verbs(ABC):
     ) -> Array:
         """Sum over axes times a scale, in binary32 in index order, rounded once to fmt.
 
+        binary64 is summed in binary64, in numpy's order.
+
         Shapes    the axes stay, with length 1.
         Rounding  each addition and the multiplication by fl(scale) in binary32, then once from
                   binary32 to fmt (default: x's format).
@@ -152,7 +163,11 @@ class Verbs(ABC):
         """
         axes = tuple(a % x.ndim for a in ((axis,) if isinstance(axis, int) else axis))
         kept = [1 if a in axes else n for a, n in enumerate(x.shape)]
-        total = self.context(BINARY32).sum(self.cast(x, BINARY32), axes)
+        context = self.context(wide(x.format))
+        if context.settings.native:
+            total = Array(x.values.sum(axis=axes), context)
+        else:
+            total = context.sum(self.cast(x, BINARY32), axes)
         if scale != 1:
             total = self.multiply(total, scale)
         return self.cast(total.reshape(kept), fmt or x.format)

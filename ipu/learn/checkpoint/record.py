@@ -50,7 +50,7 @@ def from_record(record: Any, arrays: Mapping[str, NDArray[Any]]) -> State:
     _check("built", all(isinstance(v, str) for v in built.values()))
     _check("loss_scale", all(_is_moving(v) for v in scale.values()))
     _check("flags", all(_is_count(v) for v in flags.values()))
-    for name in ("operation", "position"):
+    for name in ("operation", "position", "status"):
         _check(name, _is_count(record[name]))
     _check("counts", record["counts"] is None or _are_counts(record["counts"]))
     if record["progress"] is not None:

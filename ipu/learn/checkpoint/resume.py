@@ -19,6 +19,7 @@ from ipu.learn.loss_scale import LossScale
 from ipu.learn.optim import Optimizer
 from ipu.learn.policy import PolicyLike
 from ipu.learn.variables import Variables
+from ipu.machine.control import FpSts
 from ipu.machine.device import Device
 
 __all__ = ["Training", "restore", "take"]
@@ -57,6 +58,7 @@ def take(
         loss_scale={name: getattr(scale, name) for name in scale.moving},
         operation=device.clock.operation,
         flags={name: int(context.flags) for name, context in contexts.items()},
+        status=device.status_word,
         counts=counts,
         position=source.position if source is not None else 0,
         progress=dict(progress or {}),
@@ -128,6 +130,7 @@ def restore(training: Training, state: State, source: Positioned | None = None) 
     }
     loss_scale = _loss_scale(training.loss_scale, state.loss_scale)
     raised = {device.context(format_named(name)): Flags(f) for name, f in state.flags.items()}
+    status = FpSts.from_word(state.status).word
     counts = {(tensor, operation): Counter(row) for tensor, operation, row in state.counts or []}
 
     for name, array in values.items():
@@ -136,6 +139,7 @@ def restore(training: Training, state: State, source: Positioned | None = None) 
     device.clock.operation = state.operation
     for context, flags in raised.items():
         context.flags = flags
+    device.status_word = status
     if device.counts is not None:
         device.counts.clear()
         device.counts.update(counts)

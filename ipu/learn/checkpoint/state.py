@@ -54,6 +54,7 @@ class State:
     loss_scale   the fields of the loss scale that move from step to step.
     operation    number of the next stochastic operation.
     flags        flags raised so far, by format.
+    status       word of the status register.
     counts       exception counters: [tensor, operation, {counter: n}]; None if nothing is counted.
     position     batches that the data source has returned.
     progress     further numbers of the caller, by name.
@@ -65,6 +66,7 @@ class State:
     loss_scale: Mapping[str, Any]
     operation: int
     flags: Mapping[str, int]
+    status: int = 0
     counts: list[tuple[str, str, dict[str, int]]] | None = None
     position: int = 0
     progress: Mapping[str, Number] | None = None

@@ -22,10 +22,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32
 from ipu.learn.ops.rules import Saved, count, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
+from ipu.machine.reference import wide
 
 __all__ = [
     "Statistics", "batch_norm", "batch_statistics", "group_norm", "inverse_deviation",
@@ -63,11 +63,11 @@ def _statistics(
     n = count(x.shape, axes)
     mean = device.reduce_sum(x, axes, scale=1 / n)
     centred = device.subtract(x, mean)
-    squared = device.cast(centred if stable else x, BINARY32)
+    squared = device.cast(centred if stable else x, wide(x.format))
     power = device.reduce_sum(device.multiply(squared, squared), axes, scale=1 / n)
     if not stable:
-        wide = device.cast(mean, BINARY32)
-        power = device.relu(device.subtract(power, device.multiply(wide, wide)))
+        m = device.cast(mean, wide(x.format))
+        power = device.relu(device.subtract(power, device.multiply(m, m)))
     factor = n / (n - 1) if unbiased else 1.0
     inverse = device.cast(inverse_deviation(device, power, epsilon, factor), x.format)
     return Statistics(mean, power, inverse, centred)

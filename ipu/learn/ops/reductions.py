@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32
 from ipu.learn.ops.rules import Saved, count, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
+from ipu.machine.reference import wide
 
 __all__ = ["reduce_max", "reduce_mean", "reduce_sum"]
 
@@ -64,7 +64,7 @@ def _mean(
 
 def _mean_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     """gradient · fl(1/n) in binary32, rounded once."""
-    share = device.multiply(device.cast(gradient, BINARY32), 1 / count(*saved))
+    share = device.multiply(device.cast(gradient, wide(gradient.format)), 1 / count(*saved))
     return _spread(device.cast(share, gradient.format), *saved)
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32
 from ipu.learn.ops.rules import Saved, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
+from ipu.machine.reference import wide
 
 __all__ = ["log_softmax", "softmax", "softmax_cross_entropy", "softmax_cross_entropy_dense"]
 
@@ -27,7 +27,7 @@ Labels = NDArray[np.integer[Any]]
 
 def _shifted(device: Device, logits: Array) -> tuple[Array, Array, Array]:
     """z = logits - max, exp(z) and its sum over the last axis, all in binary32."""
-    x = device.cast(logits, BINARY32)
+    x = device.cast(logits, wide(logits.format))
     z = device.subtract(x, device.reduce_max(x, axis=-1))
     e = device.exp(z)
     return z, e, device.reduce_sum(e, axis=-1)
@@ -41,7 +41,7 @@ def _softmax(device: Device, x: Array) -> tuple[Array, Saved]:
 
 def _softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     """y · (gradient - sum(gradient · y))."""
-    y, g = (device.cast(a, BINARY32) for a in (saved[0], gradient))
+    y, g = (device.cast(a, wide(a.format)) for a in (saved[0], gradient))
     common = device.reduce_sum(device.multiply(g, y), axis=-1)
     return device.cast(device.multiply(y, device.subtract(g, common)), gradient.format)
 
@@ -54,7 +54,7 @@ def _log_softmax(device: Device, x: Array) -> tuple[Array, Saved]:
 
 def _log_softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     """gradient - exp(y) · sum(gradient)."""
-    y, g = (device.cast(a, BINARY32) for a in (saved[0], gradient))
+    y, g = (device.cast(a, wide(a.format)) for a in (saved[0], gradient))
     common = device.multiply(device.exp(y), device.reduce_sum(g, axis=-1))
     return device.cast(device.subtract(g, common), gradient.format)
 
@@ -75,7 +75,7 @@ def _sparse(device: Device, logits: Array, *, labels: Labels) -> tuple[Array, Sa
 
 
 def _sparse_logits(device: Device, gradient: Array, saved: Saved, *, labels: Labels) -> Array:
-    hot = np.zeros(saved[0].shape, np.float32)
+    hot = np.zeros(saved[0].shape, saved[0].values.dtype)
     hot[np.arange(len(labels)), labels] = 1.0
     return _distance(device, gradient, saved, Array(hot, saved[0].context))
 

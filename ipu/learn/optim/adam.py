@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32, Format
+from fpsim.records.formats import Format
 from ipu.learn.optim.base import Optimizer, Step, check_positive, check_rate, check_share
 from ipu.machine.device import Device
+from ipu.machine.reference import wide
 
 __all__ = ["Adam", "AdamW"]
 
@@ -70,8 +71,8 @@ class Adam(Optimizer):
 
     def _start(self, device: Device, g: Array) -> tuple[Array, ...]:
         """No moments yet; the powers of the first step."""
-        none, single = device.zeros(g.shape, g.format), device.context(BINARY32)
-        return none, none, single.constant(self.beta1), single.constant(self.beta2)
+        none, kept = device.zeros(g.shape, g.format), device.context(wide(g.format))
+        return none, none, kept.constant(self.beta1), kept.constant(self.beta2)
 
     def _next(self, device: Device, powers: list[Array]) -> list[Array]:
         betas = (self.beta1, self.beta2)
@@ -103,7 +104,7 @@ class AdamW(Adam):
         self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
     ) -> Step:
         m, v, *powers = slots or self._start(device, g)
-        one = device.context(BINARY32).constant(1.0)
+        one = device.context(wide(g.format)).constant(1.0)
         left1, left2 = (device.cast(device.subtract(one, p), g.format) for p in powers)
         fresh = device.multiply(g, 1 - self.beta1)
         m = device.add(device.multiply(m, self.beta1), fresh)

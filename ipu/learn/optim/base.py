@@ -219,6 +219,7 @@ _ADVICE = {
     "learning rate": "divide the gradients instead",
     "epsilon": "choose a larger one (the half-precision tutorial takes 1e-4)",
     "initial": "start from 0",
+    "weight decay": "choose a larger one",
 }
 
 

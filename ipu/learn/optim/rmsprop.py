@@ -1,8 +1,9 @@
-"""RMSProp, with epsilon inside the root as TensorFlow has it.
+"""RMSProp, with epsilon inside the root as TensorFlow has it, or after it as torch has it.
 
 Source    tf.keras.optimizers.RMSprop as TensorFlow compiles it (tf2xla, ResourceApplyRMSProp); the
           reciprocal root there is a root and a division here. tf.train.RMSPropOptimizer starts the
-          mean square at one; that is `initial=1`.
+          mean square at one; that is `initial=1`; torch.optim.RMSprop
+          (epsilon's place).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class RMSProp(Optimizer):
     w = w - v
 
     initial   mean square before the first step.
+    epsilon_in_root    False: the divisor is sqrt(ms) + epsilon.
 
     Rounding  each operation once, in the order written; 1 - decay too.
     """
@@ -39,6 +41,7 @@ class RMSProp(Optimizer):
     epsilon: float = 1e-7
     format: Format | None = None
     initial: float = 0.0
+    epsilon_in_root: bool = True
 
     powers: ClassVar[tuple[int, ...]] = (2, 0)
 
@@ -51,7 +54,8 @@ class RMSProp(Optimizer):
 
     def for_scaled(self, scale: float) -> RMSProp:
         squared = scale * scale
-        return replace(self, epsilon=self.epsilon * squared, initial=self.initial * squared)
+        epsilon = self.epsilon * (squared if self.epsilon_in_root else scale)
+        return replace(self, epsilon=epsilon, initial=self.initial * squared)
 
     def constants(self, rate: float) -> dict[str, float]:
         return {"learning rate": rate, "epsilon": self.epsilon, "initial": self.initial}
@@ -63,8 +67,11 @@ class RMSProp(Optimizer):
         rest = device.subtract(device.context(g.format).constant(1.0), self.decay)
         fresh = device.multiply(device.multiply(g, g), rest)
         ms = device.add(fresh, device.multiply(ms, self.decay))
-        root = device.sqrt(device.add(ms, self.epsilon))
-        moved = device.divide(device.multiply(g, rate), root)
+        if self.epsilon_in_root:
+            divisor = device.sqrt(device.add(ms, self.epsilon))
+        else:
+            divisor = device.add(device.sqrt(ms), self.epsilon)
+        moved = device.divide(device.multiply(g, rate), divisor)
         v = device.add(device.multiply(v, self.momentum), moved)
         return Step(g, v, device.subtract(w, v), (ms, v))
 

@@ -1,7 +1,8 @@
 """Stochastic gradient descent, plain, with momentum, and with Nesterov's.
 
 Source    tf.train.GradientDescentOptimizer, tf.train.MomentumOptimizer as TensorFlow compiles them
-          (tf2xla, ResourceApplyGradientDescent and ResourceApplyMomentum).
+          (tf2xla, ResourceApplyGradientDescent and ResourceApplyMomentum); torch.optim.SGD
+          (weight_decay, dampening, maximize and the order in which they act).
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from typing import ClassVar
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
-from ipu.learn.optim.base import Observer, Optimizer, Pairs, Slots, Step, check_rate, check_share
+from ipu.learn.optim.base import (
+    Observer,
+    Optimizer,
+    Pairs,
+    Slots,
+    Step,
+    check_positive,
+    check_rate,
+    check_share,
+)
 from ipu.machine.device import Device
 
 __all__ = ["SGD", "CastGradientsSGD"]
@@ -23,6 +33,10 @@ class SGD(Optimizer):
 
     With `nesterov`: w = w - (g · rate + (v · momentum) · rate), v the new one.
 
+    weight_decay    g = g + w · weight_decay first.
+    dampening       v = momentum · v + g · (1 - dampening) from the second step on; 1 - dampening
+                    is a constant.
+    maximize        g = -g before everything else.
     format    in which the rule computes and keeps v; None: the variable's.
 
     Rounding  each product, sum and difference once; w once more into its own format if narrower.
@@ -40,6 +54,9 @@ class SGD(Optimizer):
     momentum: float = 0.0
     format: Format | None = None
     nesterov: bool = False
+    weight_decay: float = 0.0
+    dampening: float = 0.0
+    maximize: bool = False
 
     linear: ClassVar[bool] = True
     powers: ClassVar[tuple[int, ...]] = (1,)
@@ -49,17 +66,32 @@ class SGD(Optimizer):
         check_share("momentum", self.momentum)
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov=True needs momentum; give one, for instance momentum=0.9")
+        check_positive("weight_decay", self.weight_decay)
+        check_share("dampening", self.dampening)
+        if self.dampening and (self.nesterov or not self.momentum):
+            raise ValueError(
+                f"dampening={self.dampening} goes with momentum and without nesterov; change one"
+            )
 
     def for_scaled(self, scale: float) -> SGD:
-        return replace(self, rate=self.rate / scale)
+        return replace(self, rate=self.rate / scale, weight_decay=self.weight_decay * scale)
+
+    def constants(self, rate: float) -> dict[str, float]:
+        decay = {"weight decay": self.weight_decay} if self.weight_decay else {}
+        return {"learning rate": rate, **decay}
 
     def rule(
         self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
     ) -> Step:
+        if self.maximize:
+            g = device.negative(g)
+        if self.weight_decay:
+            g = device.add(g, device.multiply(w, self.weight_decay))
         v = g
         if self.momentum:
             if slots:
-                v = device.add(device.multiply(slots[0], self.momentum), g)
+                fresh = device.multiply(g, 1 - self.dampening) if self.dampening else g
+                v = device.add(device.multiply(slots[0], self.momentum), fresh)
             slots = (v,)
         change = device.multiply(v, rate)
         if self.nesterov:

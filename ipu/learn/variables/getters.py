@@ -14,6 +14,7 @@ from fpsim.records.formats import BINARY32, Format
 from ipu.learn import ops
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables.initialisers import Initialiser
+from ipu.learn.variables.regularisers import Regulariser
 from ipu.learn.variables.scope import Getter, current_policy
 
 __all__ = ["fp32_parameter_getter", "policy_getter"]
@@ -26,6 +27,7 @@ def fp32_parameter_getter(
     dtype: Format = BINARY32,
     initializer: Initialiser | None = None,
     trainable: bool = True,
+    regularizer: Regulariser | None = None,
 ) -> Tensor:
     """Custom getter: parameters are binary32, the layer gets a copy in its own format.
 
@@ -43,7 +45,10 @@ def fp32_parameter_getter(
     <Format binary32: 8 exponent bits, precision 24>
     """
     fmt = BINARY32 if trainable else dtype
-    variable = getter(name, shape=shape, dtype=fmt, initializer=initializer, trainable=trainable)
+    variable = getter(
+        name, shape=shape, dtype=fmt, initializer=initializer, trainable=trainable,
+        **_known(regularizer),
+    )  # fmt: skip
     return variable if fmt == dtype else ops.cast(variable, dtype=dtype, name=name + "_cast")
 
 
@@ -54,6 +59,7 @@ def policy_getter(
     dtype: Format = BINARY32,
     initializer: Initialiser | None = None,
     trainable: bool = True,
+    regularizer: Regulariser | None = None,
 ) -> Tensor:
     """Custom getter: parameters in the format in which the policy of their layer keeps them.
 
@@ -63,5 +69,15 @@ def policy_getter(
     if policy is None:
         raise RuntimeError("the variables have no policy; pass one: Variables(device, policy=…)")
     if policy.param == BINARY32:
-        return fp32_parameter_getter(getter, name, shape, dtype, initializer, trainable)
-    return getter(name, shape=shape, dtype=dtype, initializer=initializer, trainable=trainable)
+        return fp32_parameter_getter(
+            getter, name, shape, dtype, initializer, trainable, regularizer
+        )
+    return getter(
+        name, shape=shape, dtype=dtype, initializer=initializer, trainable=trainable,
+        **_known(regularizer),
+    )  # fmt: skip
+
+
+def _known(regularizer: Regulariser | None) -> dict[str, Regulariser]:
+    """Getters of users need not know of regularisers where there are none."""
+    return {} if regularizer is None else {"regularizer": regularizer}

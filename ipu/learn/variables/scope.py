@@ -18,11 +18,14 @@ from typing import Any
 import numpy as np
 
 from fpsim.records.formats import BINARY32, Format
+from ipu.learn import ops
 from ipu.learn.policy import Policy, PolicyLike
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables.initialisers import Initialiser, glorot_uniform
+from ipu.learn.variables.regularisers import Regulariser
 from ipu.learn.variables.variable import Variable
 from ipu.machine.device import Device
+from ipu.machine.reference import wide
 
 __all__ = [
     "AUTO_REUSE",
@@ -53,6 +56,8 @@ class _Scope:
     initializer: Initialiser = glorot_uniform
     use_resource: bool = False
     reuse: bool | str = False
+    regularizer: Regulariser | None = None
+    dtype: Format = BINARY32
 
     @property
     def layer(self) -> str:
@@ -111,6 +116,8 @@ class Variables(dict[str, Variable]):
         self.policy = policy
         self.scope = scope
         self.layers: set[str] = set()
+        #: Regularisers by the name of their variable.
+        self.regularizers: dict[str, Regulariser] = {}
         self._tokens: list[Token[_Scope]] = []
 
     def __enter__(self) -> Variables:
@@ -125,6 +132,26 @@ class Variables(dict[str, Variable]):
         self.layers.add(layer)
         return None if self.policy is None else self.policy.of(layer)
 
+    def regularization_loss(self) -> Tensor | None:
+        """The sum of the regularisers of all variables, binary32; None where there are none.
+
+        Rounding  each regulariser in its variable's format, then cast; the sums in the order of the
+                  variables' creation.
+        """
+        total: Tensor | None = None
+        for name, regularizer in self.regularizers.items():
+            variable = self[name]
+            with self.device.naming(f"{variable.layer}/regularizer"):
+                loss = regularizer(variable)
+                if loss.shape != ():
+                    raise ValueError(
+                        f"the regulariser of {name} returned shape {loss.shape}; return a scalar"
+                    )
+                fmt = wide(loss.dtype)
+                loss = loss if loss.dtype == fmt else ops.cast(loss, dtype=fmt)
+                total = loss if total is None else ops.add(total, loss)
+        return total
+
     @property
     def trainable(self) -> list[Variable]:
         """Those that training changes, in the order of their creation."""
@@ -133,6 +160,7 @@ class Variables(dict[str, Variable]):
     def _get(
         self, name: str, shape: Any = None, dtype: Format = BINARY32,
         initializer: Initialiser | None = None, trainable: bool = True,
+        regularizer: Regulariser | None = None,
     ) -> Variable:  # fmt: skip
         """The getter behind all custom getters: creates the variable, or shares it."""
         scope = _scope()
@@ -143,7 +171,10 @@ class Variables(dict[str, Variable]):
             )
         variable = self.get(name)
         if variable is None:
-            return self._create(name, shape, dtype, initializer or scope.initializer, trainable)
+            variable = self._create(name, shape, dtype, initializer or scope.initializer, trainable)
+            if regularizer is not None:
+                self.regularizers[name] = regularizer
+            return variable
         if not scope.reuse:
             raise ValueError(
                 f"variable {name} exists already; give the layer another op_name, or reuse=True"
@@ -185,12 +216,16 @@ def variable_scope(
     use_resource: bool | None = None,
     reuse: bool | str | None = None,
     initializer: Initialiser | None = None,
+    regularizer: Regulariser | None = None,
+    dtype: Format | None = None,
 ) -> Iterator[str]:
     """Names, getter and rules for the variables created inside; operations inside count under it.
 
     Arguments that are None are inherited. Custom getters nest: the inner one is called first and
     receives the outer one as its getter, which takes the arguments of `get_variable`.
 
+    initializer, regularizer, dtype    of variables that name none (default: glorot_uniform, none,
+              binary32).
     reuse     True: existing variables are shared; AUTO_REUSE: shared or created; False: as outside.
     """
     outer = _scope()
@@ -204,6 +239,10 @@ def variable_scope(
         chosen["use_resource"] = use_resource
     if initializer is not None:
         chosen["initializer"] = initializer
+    if regularizer is not None:
+        chosen["regularizer"] = regularizer
+    if dtype is not None:
+        chosen["dtype"] = dtype
     token = _current.set(replace(outer, **chosen))
     with ExitStack() as stack:
         stack.callback(_current.reset, token)
@@ -214,20 +253,30 @@ def variable_scope(
 def get_variable(
     name: str,
     shape: Any = None,
-    dtype: Format = BINARY32,
+    dtype: Format | None = None,
     initializer: Initialiser | None = None,
     trainable: bool = True,
+    regularizer: Regulariser | None = None,
 ) -> Tensor:
     """The variable of that name in the current scope, as its getter returns it.
 
     Without a custom getter that is a `Variable`; a custom getter may return any tensor, which has
     no `assign`.
 
+    dtype         default: that of the scope, else binary32.
+    regularizer   loss of the variable, see `Variables.regularization_loss`; default: that of the
+                  scope, for trainable variables.
+
     Raises    ValueError for a name that is taken, for reuse that finds nothing, and outside
               `use_resource=True`; RuntimeError outside of `with variables:`.
     """
     scope = _scope()
     full = f"{scope.path}/{name}" if scope.path else name
+    if regularizer is None and trainable:
+        regularizer = scope.regularizer
+    # Getters of users need not know of regularisers where there are none.
+    more = {} if regularizer is None else {"regularizer": regularizer}
     return scope.getter(
-        full, shape=shape, dtype=dtype, initializer=initializer, trainable=trainable
-    )
+        full, shape=shape, dtype=dtype or scope.dtype, initializer=initializer,
+        trainable=trainable, **more,
+    )  # fmt: skip

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fpsim import BINARY16, BINARY32, FloatingPointTrap
+from fpsim import BINARY16, BINARY32, BINARY64, FloatingPointTrap
+from ipu.learn import nn, ops
 from ipu.learn.accumulate import Accumulation
+from ipu.learn.checkpoint import load, save
 from ipu.learn.loss_scale import (
     LEARNING_RATE,
     AutomaticLossScale,
@@ -14,11 +16,13 @@ from ipu.learn.loss_scale import (
     KerasLossScale,
     StaticLossScale,
 )
+from ipu.learn.mode import training
 from ipu.learn.nn import batch_norm, dense
 from ipu.learn.optim import SGD, Adam, RMSProp
-from ipu.learn.policy import FP16, FP32, MIXED
+from ipu.learn.policy import FP16, FP32, FP64, MIXED, Policy
 from ipu.learn.train import Trainer
 from ipu.machine import FpCtl
+from tests.ipu.learn import small
 from tests.ipu.learn.small import LABELS, X, codes, trained, trainer
 from tests.ipu.learn.twin import Twin
 from tests.threads import on_threads
@@ -184,3 +188,72 @@ def test_a_state_goes_on_with_the_same_bits(optimizer, loss_scale):
 def test_an_unknown_argument_is_refused_in_the_name_of_the_trainer():
     with pytest.raises(TypeError, match=r"Trainer.*'prest'"):
         trainer(prest="exact")
+
+
+def images(x):
+    h = nn.conv(ops.reshape(x, shape=(len(x.array), 4, 2, 1)), 3, 2, "conv", use_bias=False)
+    h = nn.max_pool(nn.relu(batch_norm(h, "norm")), 2)
+    return dense(nn.gelu(nn.layer_norm(nn.flatten(h), "layer")), 3, "output")
+
+
+@pytest.mark.parametrize("optimizer", [SGD(0.05, 0.9), Adam(0.01), RMSProp(0.01)])
+@pytest.mark.parametrize("network", [images, None])
+def test_binary64_is_a_reference_that_single_training_stays_near(optimizer, network):
+    def run(policy, **options):
+        trainer = Trainer(network or small.network, optimizer, policy=policy, **options)
+        losses = [trainer.step(X, LABELS) for _ in range(5)]
+        return trainer, losses
+
+    single, losses = run(FP32)
+    double, wanted = run(FP64, target="reference", control=FpCtl(True, True, True, esr=True))
+    assert {v.dtype for v in double.variables.values()} == {BINARY64}
+    assert {s.format for slots in double.slots.values() for s in slots} == {BINARY64}
+    assert double.device.clock.operation == 0
+    assert losses == pytest.approx(wanted, rel=1e-5)
+    assert losses != wanted
+    for name, variable in single.variables.items():
+        reference = double.variables[name].array.values
+        np.testing.assert_allclose(variable.array.values, reference, rtol=1e-3, atol=1e-5)
+
+
+def test_gradients_in_binary64_are_differences_of_losses():
+    """Central differences of a step of 1e-5 agree to nine digits, far beyond binary32."""
+    trainer = Trainer(images, SGD(0.1), policy=FP64, target="reference")
+    with training():
+        pairs = trainer.scaled_gradients(trainer.loss(X, LABELS))
+
+        def loss_at(variable, index, value):
+            values = variable.array.values.copy()
+            values[index] = value
+            before, variable.array = variable.array, variable.device.from_host(values, BINARY64)
+            result = float(trainer.loss(X, LABELS).array)
+            variable.array = before
+            return result
+
+        for gradient, variable in pairs:
+            index = (0,) * len(variable.shape)
+            at = variable.array.values[index]
+            rise = loss_at(variable, index, at + 1e-5) - loss_at(variable, index, at - 1e-5)
+            assert rise / 2e-5 == pytest.approx(gradient.values[index], rel=1e-5, abs=1e-9)
+
+
+def test_binary64_goes_with_its_own_partials_and_target():
+    assert str(FP64) == "p=f64,c=f64,part=f64"
+    assert Policy.parse("p=f64,c=f64") == FP64
+    with pytest.raises(ValueError, match="binary64 partials alone"):
+        Policy.parse("p=f64,c=f64,part=f32")
+    with pytest.raises(ValueError, match="reference has binary64"):
+        trainer(policy=FP64).forward(X)
+
+
+def test_a_reference_goes_on_from_its_state(tmp_path):
+    def build():
+        return Trainer(images, Adam(0.01), policy=FP64, target="reference")
+
+    first, second = build(), build()
+    first.step(X, LABELS)
+    second.forward(X)
+    save(tmp_path / "c", first.state())
+    second.restore(load(tmp_path / "c"))
+    assert first.step(X, LABELS) == second.step(X, LABELS)
+    assert codes(first) == codes(second)

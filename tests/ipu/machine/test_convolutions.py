@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fpsim import BINARY16, BINARY32, F143, FloatingPointTrap
-from fpsim.products import conv
+from fpsim import BINARY16, BINARY32, F143, FloatingPointTrap, linalg
 from ipu.machine import MK2_FP8, Device, FpCtl, FpSts
 
 
@@ -32,9 +31,9 @@ def test_each_product_takes_the_unit_of_its_k_channels(channels, outputs, groups
     found = [y, device.conv2d_input_gradient(y, w, x.shape, **options),
              device.conv2d_weight_gradient(x, y, w.shape, **options)]  # fmt: skip
     assert [unit for _, _, unit in device.ledger.rows] == chosen
-    wanted = [conv.conv2d(x, w, chosen[0], **same),
-              conv.conv2d_input_gradient(y, w, chosen[1], x.shape, **same),
-              conv.conv2d_weight_gradient(x, y, chosen[2], w.shape, **same)]  # fmt: skip
+    wanted = [linalg.conv2d(x, w, chosen[0], **same),
+              linalg.conv2d_input_gradient(y, w, chosen[1], x.shape, **same),
+              linalg.conv2d_weight_gradient(x, y, chosen[2], w.shape, **same)]  # fmt: skip
     for got, want in zip(found, wanted, strict=True):
         assert (got.codes() == want.codes()).all()
         assert got.context is device.context(BINARY16)
@@ -69,7 +68,7 @@ def test_quarters_convolve_into_halves():
     y = device.conv2d(x, w, out=BINARY16, scale=3)
     assert y.format == BINARY16
     same = {"context": device.context(BINARY16), "subnormals": "flush_both"}
-    assert (y.codes() == conv.conv2d(x, w, "AMP_F8_F16", scale=3, **same).codes()).all()
+    assert (y.codes() == linalg.conv2d(x, w, "AMP_F8_F16", scale=3, **same).codes()).all()
     assert device.ledger.last.macs == device.ledger.last.useful
 
 

@@ -279,3 +279,38 @@ def test_a_written_control_register_arms_the_contexts_that_are_there():
     device.control = FpCtl(oflo=True)
     with pytest.raises(FloatingPointTrap, match="OVERFLOW"):
         big + big
+
+
+def test_status_is_a_record_that_a_written_control_register_does_not_change():
+    device = Device(control=FpCtl(nanoo=True))
+    device.multiply(half(device, 1e4), half(device, 1e4))
+    assert device.status == FpSts(inv=True, oflo=True)
+    device.control = FpCtl()
+    assert device.status == FpSts(inv=True, oflo=True)
+    device.clear_status()
+    device.multiply(half(device, 1e4), half(device, 1e4))
+    assert device.status == FpSts(oflo=True)
+    device.control = FpCtl(nanoo=True)
+    assert device.status == FpSts(oflo=True)
+
+
+def test_an_operation_adds_its_bits_also_where_the_flag_is_up_already():
+    device = Device()
+    device.multiply(half(device, 1e4), half(device, 1e4))
+    assert device.status == FpSts(oflo=True)
+    device.control = FpCtl(nanoo=True)
+    device.multiply(half(device, 1e4), half(device, 1e4))
+    assert device.status == FpSts(inv=True, oflo=True)
+
+
+def test_a_trap_is_in_the_status_and_only_clearing_lowers_it():
+    device = Device(control=FpCtl(oflo=True))
+    with pytest.raises(FloatingPointTrap):
+        device.multiply(half(device, 1e4), half(device, 1e4))
+    device.control = FpCtl()
+    device.context(BINARY16).clear_flags()
+    assert device.status == FpSts(oflo=True)
+    assert "OFLO 0x1" in device.registers().splitlines()[1]
+    device.clear_status()
+    assert device.status == FpSts()
+    assert device.context(BINARY16).flags == 0

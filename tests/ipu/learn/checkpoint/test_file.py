@@ -97,10 +97,10 @@ def test_the_checksum_sees_what_the_container_does_not(tmp_path, monkeypatch):
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(file, "VERSION", 2)
+    monkeypatch.setattr(file, "VERSION", 3)
     save(tmp_path / "c", EMPTY)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="has version 2, this fpsim reads 1"):
+    with pytest.raises(ValueError, match="has version 3, this fpsim reads 2"):
         load(tmp_path / "c")
 
 

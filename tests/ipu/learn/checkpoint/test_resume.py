@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from ipu.learn.nn import dense
 from ipu.learn.optim import SGD, Adam, RMSProp
 from ipu.learn.policy import MIXED
 from ipu.learn.train import Trainer
-from ipu.machine import FpCtl
+from ipu.machine import FpCtl, FpSts
 from tests.ipu.learn import resuming
 from tests.ipu.learn.checkpoint.states import EMPTY, bits, made
 from tests.tiers import pick
@@ -147,3 +148,27 @@ def test_every_kind_of_training_goes_on_as_it_would_have(kind, tmp_path):
         resuming.train(trainer, source, 6)
     assert bits(again.state(position)) == bits(whole.state(batches))
     assert again.loss_scale == whole.loss_scale
+
+
+def test_the_status_register_is_saved_as_a_word():
+    """Its bits are those of the control register of then, which the flags alone do not tell."""
+    trainer = made(control=FpCtl(nanoo=True))
+    trainer.forward(np.eye(2))
+    device = trainer.device
+    big = device.from_host([1e4], BINARY16)
+    with _gelu_s_registers(device):
+        device.multiply(big, big)
+    other = made(control=FpCtl(nanoo=True))
+    other.forward(np.eye(2))
+    other.restore(trainer.state())
+    assert other.device.status == device.status == FpSts(oflo=True)
+    with pytest.raises(ValueError, match="outside INV, DIV0 and OFLO"):
+        other.restore(replace(trainer.state(), status=8))
+    assert other.device.status == FpSts(oflo=True)
+
+
+@contextmanager
+def _gelu_s_registers(device):
+    before, device.control = device.control, FpCtl()
+    yield
+    device.control = before

@@ -89,3 +89,9 @@ def test_dropout_keeps_everything_or_refuses():
     for keep in (0.0, 1.5, -1.0):
         with pytest.raises(ValueError, match="is not a probability of keeping"):
             ops.dropout(x, keep=keep)
+
+
+def test_an_overflow_inside_gelu_leaves_the_bits_of_the_control_register_there():
+    device = machine(control=FpCtl(nanoo=True))
+    ops.gelu(leaf(device, [6e4], BINARY16))
+    assert device.status == FpSts(oflo=True)

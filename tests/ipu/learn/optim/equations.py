@@ -13,10 +13,14 @@ NATIVE = {BINARY16: np.float16, BINARY32: np.float32}
 single = np.float32
 
 
-def sgd(T, w, gradients, rate=0.03, momentum=0.0):
-    v = np.zeros_like(w)
+def sgd(T, w, gradients, rate=0.03, momentum=0.0, decay=0.0, dampening=0.0, sign=1):
+    v = None
     for g in gradients:
-        v = T(momentum) * v + g
+        g = sign * g
+        if decay:
+            g = g + w * T(decay)
+        fresh = g * T(1 - dampening) if dampening else g
+        v = g if v is None else T(momentum) * v + fresh
         w = w - T(rate) * v
         yield w
 
@@ -29,11 +33,15 @@ def nesterov(T, w, gradients, rate=0.03, momentum=0.9):
         yield w
 
 
-def rmsprop(T, w, gradients, rate=0.03, decay=0.9, momentum=0.5, epsilon=1e-4, initial=0.0):
+def rmsprop(
+    T, w, gradients, rate=0.03, decay=0.9, momentum=0.5, epsilon=1e-4, initial=0.0, outside=False
+):
     ms, v = np.full_like(w, initial), np.zeros_like(w)
     for g in gradients:
         ms = (g * g) * (T(1) - T(decay)) + ms * T(decay)
-        v = v * T(momentum) + (g * T(rate)) / np.sqrt(ms + T(epsilon))
+        v = v * T(momentum) + (g * T(rate)) / (
+            np.sqrt(ms) + T(epsilon) if outside else np.sqrt(ms + T(epsilon))
+        )
         w = w - v
         yield w
 
@@ -67,7 +75,14 @@ RULES = {
     "sgd": (SGD(0.03), sgd, {}),
     "momentum": (SGD(0.03, 0.9), sgd, {"momentum": 0.9}),
     "nesterov": (SGD(0.03, 0.9, nesterov=True), nesterov, {}),
+    "weight decay": (SGD(0.03, 0.9, weight_decay=0.1), sgd, {"momentum": 0.9, "decay": 0.1}),
+    "plain weight decay": (SGD(0.03, weight_decay=0.1), sgd, {"decay": 0.1}),
+    "dampening": (SGD(0.03, 0.9, dampening=0.3), sgd, {"momentum": 0.9, "dampening": 0.3}),
+    "maximize": (SGD(0.03, 0.9, weight_decay=0.1, dampening=0.3, maximize=True), sgd,
+                 {"momentum": 0.9, "decay": 0.1, "dampening": 0.3, "sign": -1}),
     "rmsprop": (RMSProp(0.03, 0.9, 0.5, 1e-4), rmsprop, {}),
+    "rmsprop as torch": (RMSProp(0.03, 0.9, 0.5, 1e-4, epsilon_in_root=False), rmsprop,
+                         {"outside": True}),
     "rmsprop from one": (RMSProp(0.03, momentum=0.5, epsilon=1e-4, initial=1.0), rmsprop,
                          {"initial": 1.0}),
     "adam": (Adam(0.03, epsilon=1e-4), adam, {}),

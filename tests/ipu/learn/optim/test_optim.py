@@ -56,8 +56,11 @@ def test_the_rule_may_compute_in_a_wider_format_than_the_variable(optimizer):
 
 
 @pytest.mark.source("S4-36")
-@pytest.mark.parametrize("make", [lambda e: RMSProp(0.01, epsilon=e * e), lambda e: Adam(0.01,
-                                  epsilon=e), lambda e: AdamW(0.01, epsilon=e)])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [lambda e: RMSProp(0.01, epsilon=e * e), lambda e: Adam(0.01, epsilon=e),
+     lambda e: AdamW(0.01, epsilon=e), lambda e: RMSProp(0.01, epsilon=e, epsilon_in_root=False)],
+)  # fmt: skip
 def test_adaptive_updates_do_not_change_with_the_gradients_scale_if_epsilon_follows(make):
     """Powers of two only move exponents; RMSProp's epsilon stands inside the root, so squared."""
     found = {}
@@ -87,6 +90,10 @@ def test_only_rules_linear_in_the_gradient_say_so():
     [
         (lambda: SGD(0.1, 1.0), "momentum=1.0 is out of range; use 0 up to below 1"),
         (lambda: SGD(0.1, nesterov=True), "nesterov=True needs momentum"),
+        (lambda: SGD(0.1, weight_decay=-1.0), "weight_decay=-1.0 is out of range"),
+        (lambda: SGD(0.1, 0.9, dampening=1.0), "dampening=1.0 is out of range"),
+        (lambda: SGD(0.1, dampening=0.5), "dampening=0.5 goes with momentum and without nesterov"),
+        (lambda: SGD(0.1, 0.9, nesterov=True, dampening=0.5), "and without nesterov; change one"),
         (lambda: Adam(beta2=-0.1), "beta2=-0.1 is out of range"),
         (lambda: Adam(epsilon=float("nan")), "epsilon=nan is out of range"),
         (lambda: AdamW(weight_decay=-1.0), "weight_decay=-1.0 is out of range"),
