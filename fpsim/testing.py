@@ -96,7 +96,7 @@ def near_overflow(fmt: Format) -> st.SearchStrategy[float]:
 def arrays(
     fmt: Format, shape: int | tuple[int, ...], elements: st.SearchStrategy[int] | None = None
 ) -> st.SearchStrategy[NDArray[Any]]:
-    """Carrier arrays of the format's values, made from codes."""
+    """Carrier arrays of the format's values, drawn as codes."""
     n = math.prod((shape,) if isinstance(shape, int) else shape)
     flat = st.lists(codes(fmt) if elements is None else elements, min_size=n, max_size=n)
     return flat.map(lambda c: from_codes(np.array(c, fmt.code_dtype), fmt).reshape(shape))
@@ -106,7 +106,7 @@ def _value(code: int, fmt: Format) -> float:
     return float(from_codes(np.array([code], fmt.code_dtype), fmt)[0])
 
 
-# What laws are made of -----------------------------------------------------------------------
+# Operations that laws use -----------------------------------------------------------------------
 
 
 def _untrapped(context: Context, **choices: Any) -> Context:
@@ -315,7 +315,7 @@ def overflow_result(context: Context, real: float) -> None:
 
 
 def _drawn(context: Context, real: float, rounding: SR, r: int) -> float:
-    """The result with given random digits, subnormals kept."""
+    """The result with these random digits, subnormals kept."""
     fixed = _gradual(context, rounding=rounding, bits=Replay([np.uint32(r)]))
     return float(fixed.array(real))
 

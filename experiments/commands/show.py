@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -86,7 +87,9 @@ def _real(number: str, fmt: Format, rounding: Rounding) -> Iterator[str]:
     from fpsim.records.rounding import SR
 
     exact = _exact(number)
-    code = int(Context(fmt, rounding=rounding).decimal(str(exact)).codes())
+    # A fraction has no sign of zero.
+    text = str(exact) if exact or not number.startswith("-") else "-0"
+    code = int(Context(fmt, rounding=rounding).decimal(text).codes())
     yield from _code(code, fmt)
     yield from _error(exact, decode(code, fmt), fmt)
     below, above = neighbours(exact, fmt)
@@ -117,8 +120,13 @@ def _error(exact: Fraction, value: float, fmt: Format) -> Iterator[str]:
     if not exact or not math.isfinite(value):
         return
     error = Fraction(value) - exact
-    ulps = float(error / Fraction(fmt.ulp(value)))
-    yield _line("error", f"{float(error):+.6g}, {ulps:+.4f} ulp, {float(error / exact):+.4%}")
+    ulps = error / Fraction(fmt.ulp(value))
+    if max(abs(error), abs(ulps)) > sys.float_info.max:
+        yield _line("error", "beyond binary64")
+        return
+    yield _line(
+        "error", f"{float(error):+.6g}, {float(ulps):+.4f} ulp, {float(error / exact):+.4%}"
+    )
 
 
 def _value(x: float | None) -> str:

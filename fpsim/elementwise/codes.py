@@ -27,7 +27,7 @@ __all__ = ["from_codes", "is_held", "pack", "to_codes", "unpack"]
 Bits = NDArray[np.unsignedinteger[Any]]
 Values = NDArray[np.floating[Any]]
 
-#: Stands for marks that are not asked for.
+#: In the place of `held` where it is not computed.
 _NONE = np.zeros(1, np.uint8)
 
 #: Elements for which a second thread is worth its while.
@@ -65,8 +65,8 @@ def is_held(values: ArrayLike, fmt: Format) -> NDArray[np.bool_]:
     array = _as_carrier(values, fmt)
     held = np.empty(array.shape, np.uint8)
     _run(CHECK, array, np.empty(array.shape, fmt.code_dtype), fmt, held)
-    found = held.view(np.bool_)
-    return found if fmt.has_negative_zero else found & ~((array == 0) & np.signbit(array))
+    is_value = held.view(np.bool_)
+    return is_value if fmt.has_negative_zero else is_value & ~((array == 0) & np.signbit(array))
 
 
 def _as_carrier(values: ArrayLike, fmt: Format) -> Values:
@@ -131,7 +131,7 @@ def _coding(fmt: Format) -> NDArray[np.unsignedinteger[Any]]:
     ieee = fmt.specials == "ieee"
     infinity = ((1 << fmt.exponent_bits) - 1) << (p - 1)
     nan = {"ieee": infinity, "fn": body, "fnuz": body + 1, "finite": 0}[fmt.specials]
-    marks = ieee and not fmt.has_signalling_nan
+    marked = ieee and not fmt.has_signalling_nan
     coding = Coding(
         drop=digits - p,
         hidden=1 << (digits - 1),
@@ -145,8 +145,8 @@ def _coding(fmt: Format) -> NDArray[np.unsignedinteger[Any]]:
         nan_code=nan,
         payload=(1 << (p - 1)) - 1 if ieee else 0,
         lost_payload=1 << (p - 2),
-        mark_cleared=1 << (p - 2) if marks and p > 2 else 0,
-        mark=lane.quiet | 1 if marks else 0,
+        mark_cleared=1 << (p - 2) if marked and p > 2 else 0,
+        mark=lane.quiet | 1 if marked else 0,
         sign_shift=lane.width - fmt.bits,
         zero_sign=everything if fmt.has_negative_zero else 0,
         body=body,

@@ -127,11 +127,11 @@ def _log(x: Wide) -> Enclosure:
 @lru_cache(maxsize=1)
 def _tanh_series() -> list[float]:
     """Coefficients of x**25 … x**3: tanh' = 1 - tanh**2 gives each from those before."""
-    found = [Fraction(1)]
+    coefficients = [Fraction(1)]
     for k in range(1, 13):
-        square = sum((found[i] * found[k - 1 - i] for i in range(k)), Fraction(0))
-        found.append(-square / (2 * k + 1))
-    return [float(c) for c in found[:0:-1]]
+        square = sum((coefficients[i] * coefficients[k - 1 - i] for i in range(k)), Fraction(0))
+        coefficients.append(-square / (2 * k + 1))
+    return [float(c) for c in coefficients[:0:-1]]
 
 
 def _tanh(x: Wide) -> Enclosure:
@@ -159,13 +159,13 @@ def _sigmoid(x: Wide) -> Enclosure:
     half = _tanh(x / 2)
     high, rest = _two_sum(0.5, half.high / 2)
     e = _exp(np.minimum(x, 0.0))
-    whole = e.high + e.low
+    value = e.high + e.low
     low = x < -1
     return Enclosure(
         np.where(low, e.high, high),
-        np.where(low, e.low - whole * (whole / (1 + whole)), rest + half.low / 2),
+        np.where(low, e.low - value * (value / (1 + value)), rest + half.low / 2),
         np.where(
-            low, whole * 2.0**-50 * (x > -_EXP_LIMIT), half.error / 2 + np.abs(rest) * 2.0**-52
+            low, value * 2.0**-50 * (x > -_EXP_LIMIT), half.error / 2 + np.abs(rest) * 2.0**-52
         ),
     )
 

@@ -1,4 +1,4 @@
-"""What people hand in, as native floats that every later rounding treats as the number itself.
+"""What users pass, as native floats that every later rounding treats as the number itself.
 
 A float array stays as it is; integers and rationals with more digits than binary64 has are rounded
 to odd at 53, which leaves room for two digits beyond any format. binary64 itself, the native
@@ -39,7 +39,7 @@ _KEPT = 1600
 
 _DIGITS = r"\d+(?:_\d+)*"
 _NUMBER = re.compile(
-    rf"(?P<sign>[+-]?)(?=\.?\d)(?P<whole>(?:{_DIGITS})?)"
+    rf"(?P<sign>[+-]?)(?=\.?\d)(?P<integer>(?:{_DIGITS})?)"
     rf"(?:/(?P<divisor>{_DIGITS})|(?:\.(?P<fraction>(?:{_DIGITS})?))?(?:e(?P<power>[+-]?{_DIGITS}))?)",
     re.ASCII | re.IGNORECASE,
 )
@@ -96,16 +96,16 @@ def exact(text: str) -> Fraction:
     match = _NUMBER.fullmatch(text.strip())
     if not match:
         raise ValueError(f"{_short(text)} is no number")
-    part = {name: (value or "").replace("_", "") for name, value in match.groupdict().items()}
-    if part["divisor"]:
-        if not part["divisor"].strip("0"):
+    field = {name: (value or "").replace("_", "") for name, value in match.groupdict().items()}
+    if field["divisor"]:
+        if not field["divisor"].strip("0"):
             raise ValueError(f"{_short(text)} divides by zero")
         # int() of a text refuses more digits than 4300; a Decimal takes them all.
-        size = Fraction(int(Decimal(part["whole"])), int(Decimal(part["divisor"])))
+        size = Fraction(int(Decimal(field["integer"])), int(Decimal(field["divisor"])))
     else:
-        power = exponent(part["power"] or "0") - len(part["fraction"])
-        size = _scaled((part["whole"] + part["fraction"]).lstrip("0"), power)
-    return -size if part["sign"] == "-" else size
+        power = exponent(field["power"] or "0") - len(field["fraction"])
+        size = _scaled((field["integer"] + field["fraction"]).lstrip("0"), power)
+    return -size if field["sign"] == "-" else size
 
 
 def exponent(text: str) -> int:
@@ -151,18 +151,18 @@ def to_odd(x: Fraction) -> float:
     x = abs(x)
     shift = 53 - (x.numerator.bit_length() - x.denominator.bit_length())
     scaled = x * Fraction(2) ** shift
-    whole = scaled.numerator // scaled.denominator
-    if whole >= 1 << 53:
+    significand = scaled.numerator // scaled.denominator
+    if significand >= 1 << 53:
         shift -= 1
         scaled /= 2
-        whole = scaled.numerator // scaled.denominator
+        significand = scaled.numerator // scaled.denominator
     if scaled.denominator != 1:
-        whole |= 1
+        significand |= 1
     if 53 - shift > 1023:
         return sign * np.finfo(np.float64).max
     if 53 - shift < -1000:
         return sign * 2.0**-1000
-    return sign * float(np.ldexp(float(whole), -shift))
+    return sign * float(np.ldexp(float(significand), -shift))
 
 
 def floats(values: ArrayLike, native: bool = False) -> Carrier:
@@ -183,7 +183,7 @@ def floats(values: ArrayLike, native: bool = False) -> Carrier:
 
 
 def _items(values: ArrayLike, array: NDArray[Any], native: bool) -> Carrier:
-    """Python numbers, of which numpy made floats or objects: integers among them may be long."""
+    """Python numbers that numpy holds as floats or objects; integers among them may be long."""
     if array.dtype != object and not (np.abs(array) >= 2.0**53).any():
         return array
     items = np.asarray(values, object)

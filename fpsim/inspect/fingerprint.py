@@ -1,4 +1,4 @@
-"""What a matrix unit does, found from outside by products that only differ where it matters.
+"""What a matrix unit does, measured from outside by products that only differ where it matters.
 
 Nothing of the record is read but its formats, so the same probes could be run on a part. Each is a
 row times a column with powers of two, whose exact result is known. First M and -M find which terms
@@ -73,7 +73,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What the probes found.
+    """The answers of the probes.
 
     terms        products that are summed before anything is rounded.
     order        ascending: those of a call are neighbours; pairs: every other pair of them.
@@ -136,15 +136,15 @@ def fingerprint(unit: str | MatrixUnit) -> Fingerprint:
 
 def _calls(probe: Probe) -> list[list[int]]:
     """Positions of the first three calls, of six where a call takes one term."""
-    found: list[list[int]] = []
+    calls: list[list[int]] = []
     left = list(range(_TERMS))
-    while len(found) < (3 if found and len(found[0]) > 1 else 6):
+    while len(calls) < (3 if calls and len(calls[0]) > 1 else 6):
         call = _call_of(probe, left[0], left[1:])
         if len(call) == 2 and not _neighbours_share_a_call(probe, left[0]):
             call = call[:1]
-        found.append(call)
+        calls.append(call)
         left = [position for position in left if position not in call]
-    return found
+    return calls
 
 
 def _call_of(probe: Probe, i: int, others: list[int]) -> list[int]:
@@ -179,7 +179,7 @@ def _neighbours_share_a_call(probe: Probe, i: int) -> bool:
 
 
 def _farthest(probe: Probe, number: int, small: int, taken_back: int) -> int | None:
-    """The largest d for which 2**-d survives beside 1 - 1, given the positions of the three.
+    """The largest d for which 2**-d survives beside 1 - 1, for the positions of the three.
 
     All of them times a power of two; None where it survives as far as the inputs can say.
     """
@@ -205,8 +205,8 @@ def _window(probe: Probe, call: list[int]) -> int | None:
 def _digits(probe: Probe, calls: list[list[int]]) -> int:
     """Taken back one call later."""
     first, second, third = calls[:3]
-    places = (*first[:2], second[0]) if len(first) > 1 else (first[0], second[0], third[0])
-    kept = _farthest(probe, *places)
+    positions = (*first[:2], second[0]) if len(first) > 1 else (first[0], second[0], third[0])
+    kept = _farthest(probe, *positions)
     return _FARTHEST if kept is None else kept + 1
 
 

@@ -1,4 +1,4 @@
-"""What a format would do to given arrays: exponents, losses at both ends, and the best scale.
+"""What a format would do to arrays: exponents, losses at both ends, and the best scale.
 
 Nothing is rounded: underflow, overflow and subnormals are comparisons of each magnitude with a
 threshold of the format (round to nearest, ties to even), so the counts are exact.

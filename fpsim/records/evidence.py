@@ -20,7 +20,7 @@ class Evidence(Enum):
     DOCUMENTED  the maker's document or source says so.
     MEASURED    a test or a recording on the hardware shows it.
     INFERRED    follows from other facts, or from reverse engineering that the source names.
-    ASSUMED     not found anywhere; our declared choice, with a switch.
+    ASSUMED     in no source; our declared choice, with a switch.
     """
 
     DOCUMENTED = "documented"

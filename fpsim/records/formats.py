@@ -4,7 +4,7 @@ A `Format` says which values exist; how results are rounded into it is a `Roundi
 beyond its range an overflow policy. Both are chosen in a `Context`.
 
 Source    IEEE 754-2019 §3.3 (binary16/32/64); OCP OFP8 1.0 (E4M3FN, E5M2); OCP MX 1.0 (E2M1FN,
-          E2M3FN, E3M2FN, E8M0); Noune et al., arXiv 2206.02915 and the IPU's quarter type
+          E2M3FN, E3M2FN, E8M0); Noune et al., arXiv 2206.02915
           (F143 = E4M3FNUZ, F152 = E5M2FNUZ); NVIDIA's A100 white paper (TF32).
 """
 
@@ -322,7 +322,7 @@ def _ml(name: str) -> np.dtype:
 _IEEE = "IEEE 754-2019 §3.6"
 _OFP8 = "OCP OFP8 1.0"
 _MX = "OCP MX 1.0"
-_IPU8 = "arXiv 2206.02915; PopXL datatype documentation"
+_QUARTER = "arXiv 2206.02915; PopXL datatype documentation"
 
 BINARY16 = Format("binary16", 5, 11, 15, storage=np.dtype(np.float16), source=_IEEE)
 BINARY32 = Format("binary32", 8, 24, 127, storage=np.dtype(np.float32), source=_IEEE)
@@ -332,8 +332,8 @@ TF32 = Format("tf32", 8, 11, 127, source="NVIDIA A100 white paper")
 E4M3 = Format("e4m3", 4, 4, 7, storage=_ml("float8_e4m3"), source="IEEE-like; chop's fp8-e4m3")
 E4M3FN = Format("e4m3fn", 4, 4, 7, "fn", _ml("float8_e4m3fn"), _OFP8)
 E5M2 = Format("e5m2", 5, 3, 15, storage=_ml("float8_e5m2"), source=_OFP8)
-F143 = Format("f143", 4, 4, 8, "fnuz", _ml("float8_e4m3fnuz"), _IPU8)
-F152 = Format("f152", 5, 3, 16, "fnuz", _ml("float8_e5m2fnuz"), _IPU8)
+F143 = Format("f143", 4, 4, 8, "fnuz", _ml("float8_e4m3fnuz"), _QUARTER)
+F152 = Format("f152", 5, 3, 16, "fnuz", _ml("float8_e5m2fnuz"), _QUARTER)
 E2M3FN = Format("e2m3fn", 2, 4, 1, "finite", _ml("float6_e2m3fn"), _MX)
 E3M2FN = Format("e3m2fn", 3, 3, 3, "finite", _ml("float6_e3m2fn"), _MX)
 E2M1FN = Format("e2m1fn", 2, 2, 1, "finite", _ml("float4_e2m1fn"), _MX)

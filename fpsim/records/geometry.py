@@ -55,8 +55,8 @@ def geometry(image: Pair, kernel: Pair, stride: Stride, padding: Padding) -> Geo
     """
     steps = _stride(stride)
     sides = [
-        _side(n, k, step, given)
-        for n, k, step, given in zip(image, kernel, steps, _padding(padding), strict=True)
+        _side(n, k, step, side)
+        for n, k, step, side in zip(image, kernel, steps, _padding(padding), strict=True)
     ]
     (top, rows), (left, columns) = sides
     if rows < 1 or columns < 1:
@@ -67,12 +67,12 @@ def geometry(image: Pair, kernel: Pair, stride: Stride, padding: Padding) -> Geo
     return Geometry(image, kernel, steps, (top, left), (rows, columns))
 
 
-def _side(n: int, k: int, step: int, given: Pair | str) -> Pair:
+def _side(n: int, k: int, step: int, padding: Pair | str) -> Pair:
     """Zeros before the first element, and outputs, of one axis."""
-    if given == "SAME":
+    if padding == "SAME":
         outputs = -(-n // step)
         return max((outputs - 1) * step + k - n, 0) // 2, outputs
-    before, after = (0, 0) if isinstance(given, str) else given
+    before, after = (0, 0) if isinstance(padding, str) else padding
     return before, (before + n + after - k) // step + 1
 
 
@@ -101,8 +101,8 @@ def _are_sides(padding: object) -> bool:
     )
 
 
-def _is_pair(given: object) -> TypeGuard[Sequence[Any]]:
-    return isinstance(given, tuple | list) and len(given) == 2
+def _is_pair(value: object) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, tuple | list) and len(value) == 2
 
 
 def _is_count(n: object, least: int) -> bool:

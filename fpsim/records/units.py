@@ -72,7 +72,7 @@ class MatrixUnit:
             value = getattr(self, name)
             optional = value is None and name in ("window", "calls")
             if not optional and (isinstance(value, bool) or not isinstance(value, int)):
-                raise TypeError(f"{name}={value!r} is no whole number; give an integer")
+                raise TypeError(f"{name}={value!r} is not an integer; give a whole number")
         if self.terms > _TERMS:
             raise ValueError(f"terms={self.terms} of one call; use at most {_TERMS}")
         if self.terms < 1 or self.chain < 1:
@@ -148,7 +148,7 @@ UNITS: dict[str, MatrixUnit] = {}
 
 
 def register(units: Iterable[MatrixUnit]) -> None:
-    """Make units known by name; a name is given once."""
+    """Make units known by name; a name is registered once."""
     for unit in units:
         if UNITS.setdefault(unit.name, unit) != unit:
             raise ValueError(f"unit {unit.name} is registered already; choose another name")

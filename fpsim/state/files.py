@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and arrays read from files of others.
+"""Files that are written completely or not at all, and arrays read from files of others.
 
 A file of others may be damaged, or made to fill the memory. Every size in it is compared with what
 is there before anything is allocated, and compressed content may grow by a bounded factor.

@@ -127,8 +127,8 @@ class Broken(Context):
         context.spoil = self.spoil  # type: ignore[attr-defined]
         return context
 
-    def publish(self, *arguments: Any) -> Array:
-        good = super().publish(*arguments)
+    def rounded(self, *arguments: Any, **choices: Any) -> Array:
+        good = super().rounded(*arguments, **choices)
         return Array(np.asarray(self.spoil(good.values), np.float32), self)
 
 

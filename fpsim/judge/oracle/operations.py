@@ -50,7 +50,7 @@ def no_number(fmt: Format, flags: Flags) -> tuple[int, Flags] | None:
 
 
 def created_nan(fmt: Format, s: Settings, flags: Flags = Flags.INVALID) -> tuple[int, Flags]:
-    """A NaN made from numbers."""
+    """The NaN of an invalid operation on numbers."""
     return no_number(fmt, flags) or (canonical_nan(fmt, int(s.nan == "x86")), flags)
 
 

@@ -58,8 +58,8 @@ def one_output(
     of_pass = len(x) if unit.calls is None else unit.channels
     passes = len(x) // of_pass
     for p in range(passes):
-        part = slice(p * of_pass, (p + 1) * of_pass)
-        partial, raised = one_pass(ask, x[part], y[part], partial)
+        products = slice(p * of_pass, (p + 1) * of_pass)
+        partial, raised = one_pass(ask, x[products], y[products], partial)
         flags |= raised
         if unit.partials.precision < unit.emitted.precision:
             partial, raised = stored(ask, partial, unit.partials, draw(p))
@@ -138,10 +138,10 @@ def multiply(ask: Ask, u: Datum, v: Datum) -> tuple[Datum, Flags]:
 
 def cut(d: Datum, last: Fraction, how: str) -> Datum:
     """The magnitude as a multiple of `last`, truncated or rounded to odd."""
-    whole = math.floor(d.magnitude / last)
-    if how == "sticky" and whole * last != d.magnitude:
-        whole |= 1
-    return Datum("finite", d.sign, whole * last)
+    multiple = math.floor(d.magnitude / last)
+    if how == "sticky" and multiple * last != d.magnitude:
+        multiple |= 1
+    return Datum("finite", d.sign, multiple * last)
 
 
 def add(ask: Ask, addends: Sequence[Datum], fmt: Format, mode: Rounding) -> tuple[Datum, Flags]:

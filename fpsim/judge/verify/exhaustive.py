@@ -35,7 +35,7 @@ INFINITY, NAN = 0x7F800000, 0x7FC00000
 
 
 def all_values(fmt: Format) -> NDArray[np.float32]:
-    """The carriers of all 2**16 codes, in order; made here, not by the core."""
+    """The carriers of all 2**16 codes, in order, without the core."""
     codes = np.arange(1 << 16, dtype=np.uint32)
     if fmt == BFLOAT16:
         return (codes << np.uint32(16)).view(np.float32)
@@ -50,21 +50,21 @@ def all_values(fmt: Format) -> NDArray[np.float32]:
 def grid_of(fmt: Format, settings: Settings, operation: str) -> Grid:
     """What the judge must know of a format and of the policies."""
     largest = int(np.float32(fmt.max).view(np.uint32))
-    made = {"infinity": INFINITY, "keep": INFINITY, "saturate": largest, "nan": NAN}
+    beyond = {"infinity": INFINITY, "keep": INFINITY, "saturate": largest, "nan": NAN}
     assert settings.overflow is not None
     assert settings.infinite_input is not None
-    whole = operation == "round_to_integral"
+    integral = operation == "round_to_integral"
     return Grid(
         precision=fmt.precision,
-        emin=fmt.precision - 1 if whole else fmt.emin,
+        emin=fmt.precision - 1 if integral else fmt.emin,
         largest=fmt.max,
-        beyond=made[settings.overflow],
-        infinite=made[settings.infinite_input],
+        beyond=beyond[settings.overflow],
+        infinite=beyond[settings.infinite_input],
         infinite_flags=0 if settings.infinite_input == "keep" else 5,
         nan=NAN if fmt.has_nan else largest,
         nan_flags=0 if fmt.has_nan else 16,
         signed_zero=fmt.has_negative_zero,
-        has_tiny=not whole,
+        has_tiny=not integral,
     )
 
 
@@ -84,27 +84,31 @@ class _Row:
         room, x = self.room, self.x
         if not hasattr(room, "got"):
             room.got, room.fast = np.empty_like(x), np.empty_like(x)
-            room.marks, room.wrong = np.empty(x.shape, np.uint8), np.empty(x.shape, np.bool_)
-        got, fast, marks, wrong = room.got, room.fast, room.marks, room.wrong
+            room.flags, room.wrong = np.empty(x.shape, np.uint8), np.empty(x.shape, np.bool_)
+        got, fast, element_flags, wrong = room.got, room.fast, room.flags, room.wrong
         operands = (x, *others)
-        apply(self.operation, operands, self.settings, out=got, element_flags=marks)
+        apply(self.operation, operands, self.settings, out=got, element_flags=element_flags)
         _, flags = apply(self.operation, operands, self.settings, out=fast)
         report = Report("", "results", x.size)
-        mismatches = self.judge(x, others[0] if others else x, got, marks, wrong)
+        mismatches = self.judge(x, others[0] if others else x, got, element_flags, wrong)
         if mismatches:
-            report.fail(mismatches, self._describe(operands, got, marks, np.flatnonzero(wrong)))
-        if flags != np.bitwise_or.reduce(marks) or not np.array_equal(_bits(fast), _bits(got)):
+            report.fail(
+                mismatches, self._describe(operands, got, element_flags, np.flatnonzero(wrong))
+            )
+        if flags != np.bitwise_or.reduce(element_flags) or not np.array_equal(
+            _bits(fast), _bits(got)
+        ):
             second = f" with {float(others[0][0])!r}" if others else ""
             report.fail(1, [f"  {self.operation}{second}: the path without element flags differs"])
         return report
 
     def _describe(
         self, operands: tuple[NDArray[np.float32], ...], got: NDArray[np.float32],
-        marks: NDArray[np.uint8], wrong: NDArray[np.intp],
+        element_flags: NDArray[np.uint8], wrong: NDArray[np.intp],
     ) -> Iterator[str]:  # fmt: skip
         for i in wrong:
             shown = " ".join(repr(float(o[i if o.size > 1 else 0])) for o in operands)
-            raised = "|".join(Flags(int(marks[i])).names) or "none"
+            raised = "|".join(Flags(int(element_flags[i])).names) or "none"
             yield f"  operands {shown}  got {float(got[i])!r} ({_bits(got)[i]:08X})  flags {raised}"
 
 
@@ -120,7 +124,7 @@ def verify_pairs(
     first: int = 0,
     watch: Callable[[int], None] = lambda done: None,
 ) -> Report:
-    """All first operands with every `stride`-th second one; `watch(n)` hears of n more results."""
+    """All first operands with every `stride`-th second one; `watch(n)` follows n results."""
     values = all_values(settings.format)
     total = Report(f"{operation} {settings.rounding}", "results")
     row = _Row(operation, settings, values)

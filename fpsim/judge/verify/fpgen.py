@@ -75,9 +75,9 @@ def decode(text: str) -> int:
     """
     if text in WORDS:
         return WORDS[text]
-    found = NUMBER.fullmatch(text)
-    if found:
-        sign, leading, fraction, exponent = found.groups()
+    match = NUMBER.fullmatch(text)
+    if match:
+        sign, leading, fraction, exponent = match.groups()
         f, e = int(fraction, 16), int(exponent)
         normal = leading == "1"
         if f >> 23 == 0 and (-126 <= e <= 127 if normal else e == -126):
@@ -178,12 +178,12 @@ def _check(operation: str, mode: str, vectors: list[Vector]) -> list[tuple[int, 
     """(line number, description) of the vectors that the core computes otherwise."""
     codes = np.array([v.operands for v in vectors], np.uint32).T
     settings = Settings(BINARY32, MODES[mode], tininess="before")  # type: ignore[arg-type]
-    marks = np.empty(len(vectors), np.uint8)
+    element_flags = np.empty(len(vectors), np.uint8)
     operands = [np.ascontiguousarray(column).view(np.float32) for column in codes]
-    values, _ = apply(operation, operands, settings, element_flags=marks)
+    values, _ = apply(operation, operands, settings, element_flags=element_flags)
     wrong = []
     for vector, got, raised in zip(
-        vectors, values.view(np.uint32).tolist(), marks.tolist(), strict=True
+        vectors, values.view(np.uint32).tolist(), element_flags.tolist(), strict=True
     ):
         if raised != vector.flags or vector.result not in (None, got):
             letters = "".join(letter for letter, flag in LETTERS.items() if raised & flag)

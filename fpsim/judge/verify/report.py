@@ -1,4 +1,4 @@
-"""What a verification found: counts, and the first failures as lines of text."""
+"""The outcome of a verification: counts, and the first failures as lines of text."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Report:
         self.mismatches += n
         self.failures += islice(lines, KEPT - len(self.failures))
 
-    def include(self, part: Report) -> None:
+    def include(self, other: Report) -> None:
         """Add another report's counts and failures."""
-        self.checked += part.checked
-        self.fail(part.mismatches, part.failures)
-        for note, n in part.notes.items():
+        self.checked += other.checked
+        self.fail(other.mismatches, other.failures)
+        for note, n in other.notes.items():
             self.notes[note] = self.notes.get(note, 0) + n
 
     def __str__(self) -> str:

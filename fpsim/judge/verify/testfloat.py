@@ -64,7 +64,7 @@ CONVERSIONS = [
 SHIFTED_PAYLOADS = ("f32_to_bf16", "bf16_to_f32")
 
 Columns = NDArray[np.uint64]
-Marks = NDArray[np.uint8]
+FlagBytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -96,44 +96,44 @@ def _functions() -> Iterator[Function]:
 FUNCTIONS = {function.name: function for function in _functions()}
 
 
-def compute(function: Function, columns: Columns, settings: Settings) -> tuple[Columns, Marks]:
+def compute(function: Function, columns: Columns, settings: Settings) -> tuple[Columns, FlagBytes]:
     """Result codes and flags of the core for operand codes, one column each.
 
     Shapes    columns (operands, n); results and flags (n,).
     """
     source = function.operands[0]
     if source in INTEGERS:
-        whole = columns[0].astype(f"u{DIGITS[source] // 2}").view(INTEGERS[source])
-        x: list[NDArray[Any]] = [integers.to_binary64(whole)]
+        integer = columns[0].astype(f"u{DIGITS[source] // 2}").view(INTEGERS[source])
+        x: list[NDArray[Any]] = [integers.to_binary64(integer)]
     else:
         fmt = FLOATS[source]
         x = [from_codes(column.astype(fmt.code_dtype), fmt) for column in columns]
-    marks = np.zeros(columns.shape[1], np.uint8)
+    flags = np.zeros(columns.shape[1], np.uint8)
     if function.operation in COMPARISONS:
         relation, signalling = COMPARISONS[function.operation]
-        truth, marks = compare.compare(relation, x[0], x[1], settings, signalling)
-        return truth.astype(np.uint64), marks
+        truth, flags = compare.compare(relation, x[0], x[1], settings, signalling)
+        return truth.astype(np.uint64), flags
     if function.result in INTEGERS:
         return _to_integers(x[0], function.result, settings)
     name = ARITHMETIC.get(function.operation, (function.operation,))[0]
     if name == "ieee_remainder":
-        values, marks[...] = remainder(x[0], x[1], settings, nearest=True)
+        values, flags[...] = remainder(x[0], x[1], settings, nearest=True)
     else:
-        values, _ = apply(name, x, settings, element_flags=marks)
-    return to_codes(values, settings.format).astype(np.uint64), marks
+        values, _ = apply(name, x, settings, element_flags=flags)
+    return to_codes(values, settings.format).astype(np.uint64), flags
 
 
-def _to_integers(x: NDArray[Any], kind: str, settings: Settings) -> tuple[Columns, Marks]:
-    whole, _ = apply("round_to_integral", (x,), settings, track=False)
-    values, marks = integers.to_integers(x, whole, np.dtype(INTEGERS[kind]))
-    return values.view(f"u{values.itemsize}").astype(np.uint64), marks
+def _to_integers(x: NDArray[Any], kind: str, settings: Settings) -> tuple[Columns, FlagBytes]:
+    integral, _ = apply("round_to_integral", (x,), settings, track=False)
+    values, flags = integers.to_integers(x, integral, np.dtype(INTEGERS[kind]))
+    return values.view(f"u{values.itemsize}").astype(np.uint64), flags
 
 
 def _is_nan(codes: Columns, kind: str) -> NDArray[np.bool_]:
     fmt = FLOATS[kind]
     infinity = ((1 << fmt.exponent_bits) - 1) << (fmt.precision - 1)
-    found: NDArray[np.bool_] = codes & np.uint64((1 << (fmt.bits - 1)) - 1) > infinity
-    return found
+    is_nan: NDArray[np.bool_] = codes & np.uint64((1 << (fmt.bits - 1)) - 1) > infinity
+    return is_nan
 
 
 def _settings(function: Function, rounding: str, tininess: str, nan: str) -> Settings:
@@ -218,13 +218,13 @@ def _check(
 ) -> None:  # fmt: skip
     """Compare a block of vectors; columns are operands, result, flags."""
     operands, expected, flags = columns[:-2], columns[-2], columns[-1]
-    got, marks = compute(function, operands, settings)
+    got, raised = compute(function, operands, settings)
     same = got == expected
     if nan == "class" and function.result in FLOATS:
         same |= _is_nan(got, function.result) & _is_nan(expected, function.result)
-    wrong = np.flatnonzero(~same | (marks != flags))
+    wrong = np.flatnonzero(~same | (raised != flags))
     report.checked += columns.shape[1]
-    places = [] if source == "stdin" else [source]
+    file = [] if source == "stdin" else [source]
     start = first + -first % stride + 1
 
     def shown(kind: str, code: Any) -> str:
@@ -232,9 +232,9 @@ def _check(
 
     def describe(i: int) -> str:
         codes = " ".join(map(shown, function.operands, operands[:, i]))
-        where = ", ".join([*places, f"line {start + i * stride}"])
+        where = ", ".join([*file, f"line {start + i * stride}"])
         return (
-            f"  {where}: operands {codes}  got {shown(function.result, got[i])} {marks[i]:02X}"
+            f"  {where}: operands {codes}  got {shown(function.result, got[i])} {raised[i]:02X}"
             f"  expected {shown(function.result, expected[i])} {int(flags[i]):02X}"
         )
 

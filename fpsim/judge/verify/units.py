@@ -48,27 +48,27 @@ def read(path: str | Path) -> Recorded:
     """
     name = str(path)
     try:
-        found = read_arrays(Path(path))
+        arrays = read_arrays(Path(path))
     except (OSError, ValueError) as error:
         raise ValueError(f"file={name!r} is no .npz of recorded results ({error})") from None
-    results = {key: found[f"d_{key}"] for key in _RESULTS if f"d_{key}" in found}
-    missing = [key for key in "abc" if key not in found]
+    results = {key: arrays[f"d_{key}"] for key in _RESULTS if f"d_{key}" in arrays}
+    missing = [key for key in "abc" if key not in arrays]
     if missing or not results:
         raise ValueError(
             f"file={name!r} holds no {', '.join(missing) or 'results'}; "
             "expected a, b, c and d_fp32 or d_fp16"
         )
-    for key, codes in {**found, **results}.items():
-        if codes.dtype != np.uint32 or codes.shape[:1] != found["c"].shape:
+    for key, codes in {**arrays, **results}.items():
+        if codes.dtype != np.uint32 or codes.shape[:1] != arrays["c"].shape:
             raise ValueError(
                 f"file={name!r}: {key} is {codes.dtype} {codes.shape}; expected uint32 codes of "
-                f"{found['c'].size} rows"
+                f"{arrays['c'].size} rows"
             )
-    if found["a"].shape != found["b"].shape or found["a"].ndim != 2:
+    if arrays["a"].shape != arrays["b"].shape or arrays["a"].ndim != 2:
         raise ValueError(f"file={name!r}: a and b must be matrices (rows, K) of one shape")
-    if not found["c"].size:
+    if not arrays["c"].size:
         raise ValueError(f"file={name!r} holds no rows; nothing would be compared")
-    return Recorded(name, found["a"], found["b"], found["c"], results)
+    return Recorded(name, arrays["a"], arrays["b"], arrays["c"], results)
 
 
 def verify(recorded: Recorded, unit: str | MatrixUnit, result: str | None = None) -> Report:

@@ -32,6 +32,19 @@ def test_show_says_where_a_number_lies_and_its_chance_to_go_up(capsys):
     assert "nan  (quiet NaN)" in shown(capsys, "nan")
 
 
+@pytest.mark.parametrize("rounding", ["RNE", "RTZ"])
+def test_numbers_beyond_every_format_are_shown_at_once(rounding, capsys):
+    """Their digits are not written; the error of a largest value may be beyond binary64."""
+    for sign in ("", "-"):
+        for number in ("1e999999999", "1e5000", "1e309", "0x1p99999999", "9" * 5000):
+            out = shown(capsys, sign + number, "--rounding", rounding)
+            assert ("inf  (infinity)" if rounding == "RNE" else "65504.0  (normal)") in out
+        for number in ("1e-999999999", "1e-5000"):
+            assert "0.0  (zero)" in shown(capsys, sign + number, "--rounding", rounding)
+        assert f"{sign}0.0  (zero)" in shown(capsys, f"{sign}0e999999999", "--rounding", rounding)
+    assert "beyond binary64" in shown(capsys, "1e5000", "--rounding", "RTZ")
+
+
 @pytest.mark.parametrize(
     "line", ["abc", "0x12345", "0xzz", "1 --format binary61", "1 --rounding RNX", ""]
 )
