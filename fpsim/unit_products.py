@@ -90,7 +90,8 @@ class UnitCall:
         target = self.target(values.shape)
         values = publish(
             context, self.name, values, fold(element_flags),
-            element_flags if context.watched else None, operands, target, advances=places.active,
+            element_flags if context.watched else None, operands, target,
+            advances=context.settings.rounding.stochastic,
         )  # fmt: skip
         return context.wrapped(values, self.out)
 

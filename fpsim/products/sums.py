@@ -161,7 +161,7 @@ class Reduction:
         return publish(
             state, self.name, result.reshape(self.shape), flags,
             each.reshape(self.shape) if watched else None, self._elements, target,
-            advances=rows.places > 0,
+            advances=state.settings.rounding.stochastic,
         )  # fmt: skip
 
     def _elements(self, index: Index) -> tuple[Carrier]:
@@ -206,15 +206,13 @@ class _Rows:
         if self.order == "kahan":
             additions *= 4
         self.places = additions + divide
-        if not self.places:
-            return
         self.bits = draw(state, (self.places, *shape))
         if self.bits.words is not None:
             outputs = self.rows.shape[0]
             self.words = np.zeros(
                 (self.places, -(-outputs // COLUMN_BLOCK) * COLUMN_BLOCK), np.uint32
             )
-            self.words[:, :outputs] = self.bits.words.reshape(self.places, -1)
+            self.words[:, :outputs] = self.bits.words.reshape(self.places, outputs)
 
     def run(self, level: int, divide: bool) -> tuple[Carrier, int, ElementFlags]:
         """Values, flags, and the flags of each output if the level says so."""
@@ -247,7 +245,8 @@ class _Rows:
 
     def _exact(self, level: int, each: ElementFlags) -> tuple[Carrier, int]:
         """The exact sum rounded to odd in binary64, then once into the format."""
-        wide = as_read(self.rows, self.settings).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # the processor's flag for a signalling NaN is not ours
+            wide = as_read(self.rows, self.settings).astype(np.float64)
         finite = np.asarray(np.isfinite(wide).all(axis=1))
         codes = np.empty(len(wide), np.int64)
         exact_sums(np.where(finite[:, None], wide, 0.0).view(np.int64), codes)

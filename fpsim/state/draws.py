@@ -69,7 +69,7 @@ def advance(state: State) -> None:
 def draw_places(state: State, places: range, shape: Shape) -> Places:
     """The bits of a sum or product with outputs of this shape, rounded at these places."""
     settings = state.settings
-    if not settings.rounding.stochastic or not places:
+    if not settings.rounding.stochastic:
         return NO_PLACES
     bits = draw(state, (len(places), *shape))
     return Places(bits, places, shape, wide=settings.random_most > 16)

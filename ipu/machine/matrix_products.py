@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 
 from fpsim import linalg
 from fpsim.array import Array
@@ -19,6 +19,7 @@ from fpsim.context import Context
 from fpsim.records.formats import BINARY16, BINARY64, F143, F152, Format
 from fpsim.records.types import Carrier
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
+from fpsim.state.draws import advance
 from ipu.machine import reference
 from ipu.machine.choice import ConvolutionTraits, choose, fitting_partials
 from ipu.machine.control import DENORMALS
@@ -164,9 +165,13 @@ class MatrixProducts(Verbs):
         wanted = out or operands[0].format
         # A unit has no results in quarters: its halves are cast, as on the machine.
         leaves = BINARY16 if wanted in (F143, F152) else wanted
-        quiet = self.disable_sr_for_amp_vertices
-        with self.rounding(False) if quiet else nullcontext():
-            product = compute(self.context(leaves))
+        context = self.context(leaves)
+        if self.disable_sr_for_amp_vertices and context.rounding.stochastic:
+            with self.rounding(False):
+                product = compute(context)
+            advance(context)  # a product has a number whatever its stores do
+        else:
+            product = compute(context)
         result = self.cast(product, wanted)
         self._account(verb, unit, operands, product, work_of, options, parts)
         return result
