@@ -109,6 +109,8 @@ def arrows() -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for module in modules():
         names = {name for name in imported(module) if name in modules()} - {module}
+        # A module's own packages are imported before it in any case.
+        names = {name for name in names if not module.startswith(f"{name}.")}
         # `from a import b` with a module b is an import of b, not of what a exports.
         graph[module] = {n for n in names if not any(m.startswith(f"{n}.") for m in names)}
     return graph
