@@ -63,7 +63,11 @@ ONLY = ("matplotlib", "jinja2", "click", "tqdm")
 
 LINES, MODULES, FUNCTION = 420, 16, 60
 #: Longer functions, each with the measurement beside it that speaks against cutting it.
-LONG: set[tuple[str, str]] = set()
+LONG: set[tuple[str, str]] = {
+    ("fpsim.kernels.by_operation.general", "rounded_kernel"),
+    ("fpsim.kernels.by_unit.tiles", "tile_kernel"),
+    ("fpsim.kernels.by_unit.tiles", "loop"),
+}
 
 
 def top(name: str) -> Path:

@@ -157,8 +157,7 @@ def random_kernel(variant: RandomVariant) -> Any:
     """
     FUSED, WIDE, SMALL, MORE, CHECKED, WATCHED, FMA = variant
     PER_BLOCK = 4 if WIDE else 8
-    PLACES = 1 if FUSED else 2
-    TERMS = PER_BLOCK // PLACES
+    PLACES = 1 if FUSED else 2  # rounding places of a term
 
     @compiled
     def loop(a, b, out, words, constants, first, seed, operation):
@@ -182,17 +181,17 @@ def random_kernel(variant: RandomVariant) -> Any:
             for block in range(begin, min(begin + group, blocks)):
                 m, n = min(ROWS, rows - block * ROWS), min(wide, columns - panel * wide)
                 _start(tile, m, wide, none)
-                for k in range(0, depth, TERMS):
+                for k in range(0, depth, PER_BLOCK // PLACES):
                     for r in range(m):
                         i = block * ROWS + r
                         number = first + i * columns + panel * wide
-                        counter = k // TERMS
+                        counter = k // (PER_BLOCK // PLACES)
                         place_words(made, 0, number, counter, seed, operation, WIDE)
                         if lanes == 16:
                             place_words(made, 128, number + 16, counter, seed, operation, WIDE)
                         c = load_float(tile, r * wide, none)
                         d = load_float(tile, r * wide + lanes, none)
-                        for q in range(TERMS):
+                        for q in range(PER_BLOCK // PLACES):
                             x = spread_item(pa, i * depth + k + q)
                             j = (panel * depth + k + q) * wide
                             u = load_float(pb, j, none)
