@@ -118,7 +118,8 @@ def _error(exact: Fraction, value: float, fmt: Format) -> Iterator[str]:
         return
     error = Fraction(value) - exact
     ulps = float(error / Fraction(fmt.ulp(value)))
-    yield _line("error", f"{float(error):+.6g}, {ulps:+.4f} ulp, {float(error / exact):+.4%}")
+    size = f"{float(error):+.6g}" if float(error) else "below 1e-323 in size"
+    yield _line("error", f"{size}, {ulps:+.4f} ulp, {float(error / exact):+.4%}")
 
 
 def _value(x: float | None) -> str:
