@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fpsim.records.formats import Format
 from ipu.experiments.lab import runner
 from ipu.experiments.lab.catalogue import Experiment
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.report import page, write_pages
-from ipu.experiments.lab.result import Found, Result, Row, Table, summary
+from ipu.experiments.lab.result import Collected, Result, Row, Table, summary
 from ipu.experiments.lab.store import check_writable
 from ipu.experiments.lab.training_panels import (
     Looks,
@@ -35,7 +36,7 @@ from ipu.learn.loss_scale import StaticLossScale
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16, FP32, MIXED
 from ipu.learn.train import Model, Trainer
-from ipu.machine import FpCtl
+from ipu.machine import MK2, FpCtl, Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,21 +67,29 @@ def study(
     seed: int = 0,
     seeds: int = 1,
     out: str | Path = "reports",
-    **machine: Any,
+    target: Target | str = MK2,
+    preset: str = "window",
+    f32_denormals: str = "flush",
+    max_nan: str = "number",
+    conv_partials: Format | str | None = None,
 ) -> Path:
     """Train a model in each of these ways, with each of so many seeds from `seed` on.
 
-    The result is the path of the page that compares them; `machine` goes to the devices (preset …).
+    The result is the path of the page that compares them. The page, OUT/NAME.html, and the data
+    below OUT/NAME hold loss by epoch, test accuracy, and by layer the exceptions, underflow and
+    overflow among them. `target` and what follows it are arguments of the devices.
 
-    The page, OUT/NAME.html, and the data below OUT/NAME hold loss by epoch, test accuracy, and by
-    layer the exceptions, underflow and overflow among them.
+    Raises    ValueError for a name that is no plain file name, and for an unwritable folder.
     """
     out = Path(out)
-    if not PLAIN.fullmatch(name):
+    if not PLAIN.fullmatch(name) or name == "index":
         raise ValueError(
-            f"name={name!r} is no plain name of a file; use letters, digits, '-', '_' and '.'"
+            f"name={name!r} cannot name a page in {str(out)!r}; use letters, digits, '-', '_' and "
+            "'.', and not 'index'"
         )
     check_writable(out)
+    machine = {"target": target, "preset": preset, "f32_denormals": f32_denormals,
+               "max_nan": max_nan, "conv_partials": conv_partials}  # fmt: skip
     chosen = Study(
         name, f"How does {name} train in these formats?", 0.0, False,
         model, data, optimizer, tuple(variants), epochs, batch, seeds, machine,
@@ -105,17 +114,18 @@ class Study(Experiment):
     machine: Mapping[str, Any]
 
     def run(self, quick: bool, seed: int) -> Result:
-        found = Found()
+        collected = Collected()
         for one, variant in product(range(seed, seed + self.seeds), self.variants):
             trainer = self._trainer(variant, one, count=one == seed)
             rows = list(self._train(variant, trainer, one))
-            found.add(rows, units_of(trainer.device), policy=variant.name, seed=one)
+            collected.add(rows, units_of(trainer.device), policy=variant.name, seed=one)
         parameters = {
             "data": str(self.data), "optimizer": str(self.optimizer), "epochs": self.epochs,
-            "batch": self.batch, "seeds": self.seeds, **self.machine,
+            "batch": self.batch, "seeds": self.seeds,
+            **{name: str(value) for name, value in self.machine.items()},
         }  # fmt: skip
         policy = described(self.variants)
-        return Result(found.rows, _answer(found.rows), policy, parameters, found.units)
+        return Result(collected.rows, _answer(collected.rows), policy, parameters, collected.units)
 
     def _trainer(self, variant: Variant, seed: int, count: bool) -> Trainer:
         return Trainer(
@@ -139,8 +149,8 @@ class Study(Experiment):
         test = self.data.test
         right = 0.0
         for start in range(0, len(test), _CHUNK):
-            some = test[start : start + _CHUNK]
-            right += trainer.accuracy(some.values, some.labels) * len(some)
+            chunk = test[start : start + _CHUNK]
+            right += trainer.accuracy(chunk.values, chunk.labels) * len(chunk)
         return right / len(test)
 
     def command(self, quick: bool, seed: int) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fpsim import BINARY16, Array, FloatingPointTrap
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.progress import progress
-from ipu.experiments.lab.result import Found, Result, Row, UnitUsed
+from ipu.experiments.lab.result import Collected, Result, Row, UnitUsed
 from ipu.experiments.training import digits
 from ipu.experiments.training.digit_runs import BATCH, NETWORK
 from ipu.learn.loss_scale import NoLossScale, StaticLossScale, find_loss_scale
@@ -44,20 +44,23 @@ TENSORS = ("logits", "output weights", "output biases", "activations", "hidden w
 WEIGHTS = ("all_vars/hidden/weights", "all_vars/hidden/biases", "all_vars/output/weights",
            "all_vars/output/biases")  # fmt: skip
 Values = dict[str, NDArray[np.float64]]
+Look = dict[str, Any]
+DOTTED: Look = {"linewidth": 0.9, "linestyle": ":"}
+MARKED: Look = {"marker": "o", "markersize": 4}
 
 
 def run(quick: bool, seed: int) -> Result:
     epochs, n_batches = (1, 2) if quick else (20, 8)
-    found = Found()
+    collected = Collected()
     for state, weights in _states(seed, epochs):
         probe = Probe(weights, seed, n_batches)
         rows = [*probe.sweep(state), {"part": "limit", **probe.limit()}]
-        found.add(rows, probe.units, state=state)
+        collected.add(rows, probe.units, state=state)
     parameters = {"network": NETWORK, "batch": BATCH, "batches": n_batches,
                   "epochs of mixed training": epochs, "learning rate": RATE,
                   "momentum": MOMENTUM}  # fmt: skip
     policy = f"{FP16},rounding=RNE,loss_scale=1…2^24"
-    return Result(found.rows, _answer(found.rows), policy, parameters, found.units)
+    return Result(collected.rows, _answer(collected.rows), policy, parameters, collected.units)
 
 
 def _states(seed: int, epochs: int) -> Iterator[tuple[str, Values]]:
@@ -85,8 +88,7 @@ class Probe:
     def __init__(self, weights: Values, seed: int, n_batches: int) -> None:
         self.data = digits.load()
         learn, _ = self.data.split(seed)
-        chosen = list(digits.batches(learn, BATCH, seed, epoch=0))
-        self.batches = chosen[:n_batches]
+        self.batches = list(digits.batches(learn, BATCH, seed, epoch=0))[:n_batches]
         self.weights = weights
         self.units: tuple[UnitUsed, ...] = ()
 
@@ -103,7 +105,7 @@ class Probe:
         trainer = Trainer(network, SGD(RATE), policy=policy, control=control, loss_scale=factor)
         images = trainer.device.from_host(self.data.images, policy.activations)
         self._load(trainer, images)
-        found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in TENSORS}
+        entries: dict[str, list[NDArray[np.float64]]] = {name: [] for name in TENSORS}
         for batch in self.batches:
             scaled = factor.scale(trainer.loss(images[batch], self.data.labels[batch]))
             layers = [trainer.variables[name] for name in WEIGHTS]
@@ -111,9 +113,9 @@ class Probe:
             one = trainer.device.context(scaled.dtype).constant(1.0)
             for name, gradient in zip(TENSORS, gradients(scaled, sources, one), strict=True):
                 assert gradient is not None
-                found[name].append(gradient.values.astype(np.float64).reshape(-1))
+                entries[name].append(gradient.values.astype(np.float64).reshape(-1))
         self.units = units_of(trainer.device)
-        return {name: np.concatenate(parts) for name, parts in found.items()}
+        return {name: np.concatenate(parts) for name, parts in entries.items()}
 
     def _load(self, trainer: Trainer, images: Array) -> None:
         """The parameters, rounded to FP16, into a model of any policy."""
@@ -159,16 +161,16 @@ class Probe:
 
 
 def _answer(rows: list[Row]) -> str:
-    found = Result(rows, "", "")
-    before, after = found.select(part="limit")
+    table = Result(rows, "", "")
+    before, after = table.select(part="limit")
     trained = after["state"]
     worst = max(
-        found.select(part="sweep", state=trained, exponent=0),
+        table.select(part="sweep", state=trained, exponent=0),
         key=lambda row: float(str(row["underflow"])),
     )["tensor"]
 
     def lost(exponent: int | None) -> str:
-        where = found.select(part="sweep", state=trained, exponent=exponent, tensor=worst)
+        where = table.select(part="sweep", state=trained, exponent=exponent, tensor=worst)
         return f"{100 * float(str(where[0]['underflow'])):.1f} %" if where else "–"
 
     return (
@@ -196,9 +198,9 @@ def plot(result: Result) -> Figure:
     figure, panels = new_figure(12.5, 7.6, mosaic="AB;CD", sharex=True, height_ratios=[1.25, 1])
     for column, state in enumerate(states):
         above, below = panels[column], panels[2 + column]
-        _plot_share(above, result, state, "subnormal", linewidth=0.9, linestyle=":")
-        _plot_share(above, result, state, "underflow", marker="o", markersize=4)
-        _plot_share(below, result, state, "overflow", marker="o", markersize=4)
+        _plot_share(above, result, state, "subnormal", DOTTED)
+        _plot_share(above, result, state, "underflow", MARKED)
+        _plot_share(below, result, state, "overflow", MARKED)
         above.set(
             title=f"Gradients {state}", ylabel="entries that underflow\nor become subnormal (%)"
         )
@@ -216,7 +218,7 @@ def _colors() -> dict[str, str]:
     return dict(zip(TENSORS, six, strict=True))
 
 
-def _plot_share(axes: Axes, result: Result, state: str, what: str, **look: Any) -> None:
+def _plot_share(axes: Axes, result: Result, state: str, what: str, look: Look) -> None:
     """One line per tensor, in per cent; shares of zero are not drawn."""
     for name, color in _colors().items():
         where = {"part": "sweep", "state": state, "tensor": name}
@@ -232,10 +234,10 @@ def _plot_share(axes: Axes, result: Result, state: str, what: str, **look: Any) 
 
 def _explain_lines(axes: Axes) -> None:
     """What solid and dotted lines are, in a legend."""
-    axes.plot([], [], color="#444444", marker="o", markersize=4, label="underflow to zero")
-    axes.plot([], [], color="#444444", linewidth=0.9, linestyle=":", label="become subnormal")
-    handles = [line for line in axes.lines if line.get_label() in (
-        "underflow to zero", "become subnormal")]  # fmt: skip
+    looks = {"underflow to zero": MARKED, "become subnormal": DOTTED}
+    handles = [
+        axes.plot([], [], color="#444444", label=label, **look)[0] for label, look in looks.items()
+    ]
     axes.legend(handles=handles, fontsize=9.5, loc="upper right")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.progress import progress
-from ipu.experiments.lab.result import Found, Result, Row
+from ipu.experiments.lab.result import Collected, Result, Row
 from ipu.experiments.training import digits
 from ipu.experiments.training.digit_runs import BATCH
 from ipu.learn import nn
@@ -79,15 +79,21 @@ STRATEGIES = {
 
 def run(quick: bool, seed: int) -> Result:
     epochs = 1 if quick else EPOCHS
-    found = Found()
+    collected = Collected()
     for name, strategy in STRATEGIES.items():
         trained = Watched(strategy, seed)
         rows = list(trained.steps(epochs, seed, name))
-        found.add(rows, units_of(trained.trainer.device), strategy=name)
+        collected.add(rows, units_of(trained.trainer.device), strategy=name)
     parameters = {"network": f"{DEPTH} × {WIDTH} sigmoids", "optimizer": f"SGD, rate {RATE:g}",
                   "batch": BATCH, "epochs": epochs, "seed": seed,
                   "strategies": {name: str(s) for name, s in STRATEGIES.items()}}  # fmt: skip
-    return Result(found.rows, _answer(found.rows), f"{MIXED},rounding=RNE", parameters, found.units)
+    return Result(
+        collected.rows,
+        _answer(collected.rows),
+        f"{MIXED},rounding=RNE",
+        parameters,
+        collected.units,
+    )
 
 
 class Watched:
@@ -163,7 +169,15 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.experiments.lab.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, new_figure
+    from ipu.experiments.lab.drawing import (
+        BLUE,
+        GREEN,
+        GREY,
+        ORANGE,
+        PURPLE,
+        count_ticks,
+        new_figure,
+    )  # fmt: skip
 
     figure, (scales, zeros) = new_figure(13, 6.2, mosaic="A;B", sharex=True, height_ratios=[1.4, 1])
     colors = (GREY, BLUE, GREEN, PURPLE, ORANGE)
@@ -175,6 +189,7 @@ def plot(result: Result) -> Figure:
     scales.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     zeros.set(title=f"Zeros among the gradients of {LOOKED_AT}'s weights", xlabel="step",
               ylabel="share (%)")  # fmt: skip
+    count_ticks(zeros.xaxis)
     return figure
 
 

@@ -101,7 +101,7 @@ class Xoroshiro128aox:
                 raise ValueError(f"seed={seed} is out of range; the seed register holds 32 bits")
             inverse = ~seed & 0xFFFFFFFF
             rolled = (seed << 13 | inverse >> 19) & 0xFFFFFFFF
-            inverse_rolled = (inverse << 13 | inverse >> 19) & 0xFFFFFFFF
+            inverse_rolled = (inverse << 13 | seed >> 19) & 0xFFFFFFFF
             state = (seed | inverse << 32, rolled | inverse_rolled << 32)
         self.state = (check_seed(state[0]), check_seed(state[1]))
         if self.state == (0, 0):

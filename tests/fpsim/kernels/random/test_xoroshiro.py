@@ -79,7 +79,6 @@ def test_children_are_seeded_by_philox_from_both_words():
     assert source.state == (11, 22)
 
 
-@pytest.mark.xfail(strict=True, reason="the last word takes ~v >> 19 in place of v >> 19")
 @pytest.mark.source("Graphcore ISA, $PRNG_SEED")
 def test_a_seed_is_written_to_the_register():
     """v, ~v, v << 13 | ~v >> 19 and ~v << 13 | v >> 19, words of 32 bits."""
