@@ -41,6 +41,7 @@ from fpsim.records.rounding import (
     SR,
     SR_EQUAL,
     Rounding,
+    Up,
     find_rounding,
 )  # fmt: skip
 from fpsim.state.bits import Philox, Replay, Xoroshiro128aox
@@ -50,7 +51,7 @@ __all__ = [
     "BFLOAT16", "BINARY16", "BINARY32", "BINARY64", "E2M1FN", "E2M3FN", "E3M2FN", "E4M3",
     "E4M3FN", "E5M2", "E8M0", "F143", "F152", "RAZ", "RNA", "RNE", "RNZ", "RTN", "RTO", "RTP",
     "RTZ", "SR", "SR_EQUAL", "TF32", "Array", "Context", "Flags", "FloatingPointTrap", "Format",
-    "Philox", "Replay", "Rounding", "Xoroshiro128aox", "decode", "encode", "find_format",
+    "Philox", "Replay", "Rounding", "Up", "Xoroshiro128aox", "decode", "encode", "find_format",
     "find_rounding", "get_threads", "round_to", "set_threads",
 ]  # fmt: skip
 

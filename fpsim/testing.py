@@ -23,7 +23,7 @@ from fpsim.elementwise.codes import from_codes
 from fpsim.inspect.probe import neighbours
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
-from fpsim.records.rounding import RNE, RTN, RTP, SR, Rounding
+from fpsim.records.rounding import RNE, RTN, RTP, SR, Rounding, Up
 from fpsim.state.bits import Replay
 
 __all__ = [
@@ -277,8 +277,16 @@ def error_bound(context: Context, real: float) -> None:
     if abs(real) > fmt.max or not math.isfinite(result):
         return
     error, unit = abs(Fraction(result) - Fraction(real)), Fraction(fmt.ulp(real))
-    nearest = context.rounding.name in ("RNE", "RNA", "RNZ")
+    nearest = _is_nearest(context.rounding)
     _check(error <= unit / 2 if nearest else error < unit, "error bound", context, real)
+
+
+def _is_nearest(rounding: Rounding) -> bool:
+    """Whether only halves are open."""
+    if rounding.stochastic:
+        return False
+    steps = {*rounding.steps_of(negative=False), *rounding.steps_of(negative=True)}
+    return steps <= {Up.ABOVE_HALF, Up.FROM_HALF}
 
 
 def exact_zero_sign(context: Context, x: float) -> None:
@@ -286,7 +294,7 @@ def exact_zero_sign(context: Context, x: float) -> None:
     if not math.isfinite(x):
         return
     signed = context.format.has_negative_zero
-    zero = -0.0 if signed and context.rounding == RTN else 0.0
+    zero = -0.0 if signed and context.rounding.minus_zero else 0.0
     plain = _untrapped(context)
     _check(_is_same(_difference(plain, x, x), zero), "sign of an exact zero", context, x)
     minus = -0.0 if signed else 0.0
@@ -300,8 +308,8 @@ def overflow_result(context: Context, real: float) -> None:
         return
     fresh = _untrapped(context)
     result = float(fresh.array(real))
-    inward = {"RTZ": True, "RTO": True, "RTP": real < 0, "RTN": real > 0}
-    choice = "saturate" if inward.get(context.rounding.name) else context.settings.overflow
+    inward = context.rounding.stops_at_largest(real < 0)
+    choice = "saturate" if inward else context.settings.overflow
     largest = math.copysign(fmt.max, real)
     expected = {
         "saturate": largest, "infinity": math.copysign(math.inf, real), "nan": math.nan,

@@ -17,7 +17,7 @@ import numpy as np
 from fpsim.elementwise.codes import from_codes
 from fpsim.elementwise.inputs import exact, exponent
 from fpsim.records.formats import Format
-from fpsim.records.rounding import SR, Rounding
+from fpsim.records.rounding import SR, Rounding, Up
 
 __all__ = ["Fields", "fields", "neighbours", "probability_up", "real", "value_table"]
 
@@ -211,16 +211,9 @@ def probability_up(x: Real, fmt: Format, rounding: Rounding) -> Fraction:
         return Fraction(1, 2)
     half = Fraction(1, 2)
     goes_up = {
-        "RNE": w > half or (w == half and m % 2 == 1),
-        "RNA": w >= half,
-        "RNZ": w > half,
-        "RTZ": False,
-        "RTP": number > 0,
-        "RTN": number < 0,
-        "RAZ": True,
-        "RTO": m % 2 == 0,
-    }
-    return Fraction(goes_up[rounding.name])
+        Up.NEVER: False, Up.ABOVE_HALF: w > half, Up.FROM_HALF: w >= half, Up.ALWAYS: True
+    }  # fmt: skip
+    return Fraction(goes_up[rounding.steps_of(number < 0)[m % 2]])
 
 
 def _digits(x: Fraction, fmt: Format, rounding: SR) -> int:

@@ -91,7 +91,7 @@ class Settings:
             self._set("native", True)
             return
         self._set("random_bits", self.rounding.random_bits(fmt))
-        most = getattr(self.rounding, "subnormal_bits", None) or self.random_bits
+        most = self.rounding.subnormal_bits or self.random_bits
         self._set("random_most", most)
 
     def _set(self, name: str, value: object) -> None:
