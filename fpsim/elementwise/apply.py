@@ -111,9 +111,9 @@ def _joint(operands: Sequence[Carrier]) -> Shape:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        said = " and ".join(str(shape) for shape in shapes)
+        text = " and ".join(str(shape) for shape in shapes)
         raise ValueError(
-            f"operands have shapes {said}, which do not broadcast; give shapes that agree or are 1"
+            f"operands have shapes {text}, which do not broadcast; give shapes that agree or are 1"
         ) from None
 
 

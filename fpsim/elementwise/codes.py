@@ -30,7 +30,7 @@ Values = NDArray[np.floating[Any]]
 #: In the place of `held` where it is not computed.
 _NONE = np.zeros(1, np.uint8)
 
-#: Elements for which a second thread is worth its while.
+#: Elements for which a second thread is worth its cost.
 _SMALLEST = 1 << 20
 
 

@@ -222,11 +222,11 @@ def _edges(settings: Settings, lane: Lane, integral: bool) -> dict[str, int]:
     }
     for name, negative in (("pos", False), ("neg", True)):
         beyond = "saturate" if rounding.stops_at_largest(negative) else overflow
-        made = nan["nan_set"]
+        nan_bits = nan["nan_set"]
         edges[f"over_{name}"] = _overflow_threshold(rounding, end, negative)
-        edges[f"over_value_{name}"] = _value_bits(beyond, fmt, lane, negative, made)
+        edges[f"over_value_{name}"] = _value_bits(beyond, fmt, lane, negative, nan_bits)
         edges[f"tiny_{name}"] = 0 if integral else _tiny_threshold(settings, lane, negative)
-        edges[f"infinite_{name}"] = _value_bits(infinite, fmt, lane, negative, made)
+        edges[f"infinite_{name}"] = _value_bits(infinite, fmt, lane, negative, nan_bits)
         edges[f"zero_divide_{name}"] = _value_bits(pole, fmt, lane, negative, pole_nan)
     return edges
 

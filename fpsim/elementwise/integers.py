@@ -60,13 +60,13 @@ def whole_format(fmt: Format) -> Format:
 def integer_type(dtype: DTypeLike) -> np.dtype[Any]:
     """The integer type, checked."""
     try:
-        made = np.dtype(dtype)
+        kind = np.dtype(dtype)
     except TypeError:
-        made = None
-    if made is None or made not in INTEGERS:
+        kind = None
+    if kind is None or kind not in INTEGERS:
         names = ", ".join(str(d) for d in INTEGERS)
         raise TypeError(f"dtype={dtype} is not an integer type of conversions; use {names}")
-    return made
+    return kind
 
 
 def round_to_integral(

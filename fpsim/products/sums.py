@@ -280,22 +280,22 @@ class _Rows:
     ) -> int:
         settings = self.settings
         chosen = plan(operation, settings, exact_width(operation, settings, slots.itemsize))
-        words = WORDS_NONE
+        source = WORDS_NONE
         if self.places:
-            words = WORDS_WHOLE if chosen.whole_words else WORDS_HALF
+            source = WORDS_WHOLE if chosen.whole_words else WORDS_HALF
             if self.words is not None:
-                words = WORDS_GIVEN
+                source = WORDS_GIVEN
         kernel = sum_kernel(
             SumVariant(
-                _CODES[operation], chosen.mode, level, chosen.flush, chosen.one_zero, words,
+                _CODES[operation], chosen.mode, level, chosen.flush, chosen.one_zero, source,
                 chosen.residual,
             )
         )  # fmt: skip
-        given = _NO_WORDS if self.words is None else self.words
+        rows = _NO_WORDS if self.words is None else self.words
 
         def work(begin: int, end: int) -> int:
             flags: int = kernel(
-                slots[begin:end], program, each[begin:end], given, chosen.constants,
+                slots[begin:end], program, each[begin:end], rows, chosen.constants,
                 begin * COLUMN_BLOCK, self.bits.seed, self.bits.number,
             )  # fmt: skip
             return flags

@@ -87,8 +87,8 @@ class Field:
         ky, kx, c = table.T
         real = (ky * self._line + kx) * self._channels + c + first
         zeros = len(self.values) - 1 - self.windows.max(initial=0)
-        found: Table = np.where(ky == ZERO, zeros, real)
-        return found
+        offsets: Table = np.where(ky == ZERO, zeros, real)
+        return offsets
 
     def rows(self, table: Table, first: int = 0) -> Rows:
         """The windows as rows of a matrix."""

@@ -61,8 +61,8 @@ class Settings:
     native: bool = field(init=False, default=False)
     random_bits: int = field(init=False, default=0)
     random_most: int = field(init=False, default=0)
-    #: The arguments as given, None for a habit: with another format it is that format's.
-    given: dict[str, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
+    #: The arguments of the call, None for a habit: with another format it is that format's.
+    arguments: dict[str, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
     #: Kernels ready for these settings; a cache of `fpsim.elementwise.apply`.
     calls: dict[tuple[str, int, int, bool], Any] = field(
         init=False, default_factory=dict, compare=False, repr=False
@@ -77,7 +77,7 @@ class Settings:
             )
         self._set("format", fmt)
         self._set("rounding", find_rounding(self.rounding))
-        self._set("given", {f.name: getattr(self, f.name) for f in fields(self) if f.init})
+        self._set("arguments", {f.name: getattr(self, f.name) for f in fields(self) if f.init})
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if value is None and name in ("overflow", "infinite_input"):
@@ -142,11 +142,11 @@ class Settings:
 
     def choices(self) -> dict[str, Any]:
         """The arguments that make these settings again."""
-        return dict(self.given)
+        return dict(self.arguments)
 
     def replace(self, **changes: Any) -> Settings:
         """These settings with some choices changed."""
-        return Settings(**(self.given | changes))
+        return Settings(**(self.arguments | changes))
 
     def with_format(self, fmt: Format) -> Settings:
         """The same choices for another format; habits of the old one become those of the new."""

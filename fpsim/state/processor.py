@@ -28,10 +28,10 @@ def usual_arithmetic(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def run(*arguments: P.args, **options: P.kwargs) -> T:
-        found = exchange_status(USUAL)
+        previous = exchange_status(USUAL)
         try:
             return function(*arguments, **options)
         finally:
-            exchange_status(found)
+            exchange_status(previous)
 
     return run
