@@ -1,4 +1,4 @@
-"""Tiers, hypothesis profiles, and the account of the vector tests that ends every run."""
+"""Tiers, hypothesis profiles, and what ends every run: vector tests and names of failures."""
 
 from __future__ import annotations
 
@@ -48,13 +48,19 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
-    """After everything else pytest prints, the account of the vector tests."""
+    """After everything else pytest prints, the vector tests' account and the names of failures."""
     yield
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     if terminal is None or hasattr(session.config, "workerinput"):
         return
-    for line in vector_account(terminal.stats):
+    for line in (*vector_account(terminal.stats), *failures(terminal.stats)):
         terminal.write_line(line)
+
+
+def failures(stats: dict[str, list[pytest.TestReport]]) -> list[str]:
+    """The names of what failed, as the last lines: a log that is cut keeps them."""
+    reports = [*stats.get("failed", []), *stats.get("error", [])]
+    return [f"failed: {name}" for name in dict.fromkeys(r.nodeid for r in reports)]
 
 
 def vector_account(stats: dict[str, list[pytest.TestReport]]) -> list[str]:

@@ -67,6 +67,16 @@ def test_a_skipped_vector_test_fails_where_vectors_are_required(tmp_path):
     assert "1 failed, 2 passed" in "\n".join(lines)
 
 
+def test_the_names_of_failures_are_the_last_lines(tmp_path):
+    status, lines = run_suite(
+        tmp_path, FPSIM_VECTORS=str(tmp_path), FPSIM_REQUIRE_VECTORS="1", FPSIM_TIER="deep"
+    )
+    assert status == 1
+    names = [line.rpartition("::")[2] for line in lines[-2:]]
+    assert names == ["test_reads_others", "test_takes_hours"]
+    assert all(line.startswith("failed: ") for line in lines[-2:])
+
+
 def test_a_higher_tier_runs_more(tmp_path):
     assert any("2 skipped, 1 deselected" in line for line in run_suite(tmp_path)[1])
     assert run_suite(tmp_path, FPSIM_TIER="deep")[0] == 1

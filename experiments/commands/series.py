@@ -70,11 +70,12 @@ def run_series(
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_kept(finished, out)) from None
     (out / UNFINISHED).unlink(missing_ok=True)
-    page = write_report(out)
+    if not rest:
+        write_report(out)
     if failed:
         click.echo(f"fpsim: failed: {', '.join(failed)}", err=True)
         return 1
-    click.echo(page.resolve())
+    click.echo((out / "index.html").resolve())
     return 0
 
 

@@ -65,7 +65,7 @@ def new_figure(
 
 def count_ticks(axis: Axis) -> None:
     """Ticks of an axis that counts: whole numbers only."""
-    axis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def to_png(figure: Figure) -> bytes:

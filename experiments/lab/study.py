@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fpsim.records.formats import Format
 from ipu.experiments.lab import runner
 from ipu.experiments.lab.catalogue import Experiment
 from ipu.experiments.lab.machine import units_of
@@ -35,7 +36,7 @@ from ipu.learn.loss_scale import StaticLossScale
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16, FP32, MIXED
 from ipu.learn.train import Model, Trainer
-from ipu.machine import FpCtl
+from ipu.machine import MK2, FpCtl, Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,21 +67,29 @@ def study(
     seed: int = 0,
     seeds: int = 1,
     out: str | Path = "reports",
-    **machine: Any,
+    target: Target | str = MK2,
+    preset: str = "window",
+    f32_denormals: str = "flush",
+    max_nan: str = "number",
+    conv_partials: Format | str | None = None,
 ) -> Path:
     """Train a model in each of these ways, with each of so many seeds from `seed` on.
 
-    The result is the path of the page that compares them; `machine` goes to the devices (preset …).
+    The result is the path of the page that compares them. The page, OUT/NAME.html, and the data
+    below OUT/NAME hold loss by epoch, test accuracy, and by layer the exceptions, underflow and
+    overflow among them. `target` and what follows it are arguments of the devices.
 
-    The page, OUT/NAME.html, and the data below OUT/NAME hold loss by epoch, test accuracy, and by
-    layer the exceptions, underflow and overflow among them.
+    Raises    ValueError for a name that is no plain file name, and for an unwritable folder.
     """
     out = Path(out)
-    if not PLAIN.fullmatch(name):
+    if not PLAIN.fullmatch(name) or name == "index":
         raise ValueError(
-            f"name={name!r} is no plain name of a file; use letters, digits, '-', '_' and '.'"
+            f"name={name!r} cannot name a page in {str(out)!r}; use letters, digits, '-', '_' and "
+            "'.', and not 'index'"
         )
     check_writable(out)
+    machine = {"target": target, "preset": preset, "f32_denormals": f32_denormals,
+               "max_nan": max_nan, "conv_partials": conv_partials}  # fmt: skip
     chosen = Study(
         name, f"How does {name} train in these formats?", 0.0, False,
         model, data, optimizer, tuple(variants), epochs, batch, seeds, machine,
@@ -112,7 +121,8 @@ class Study(Experiment):
             found.add(rows, units_of(trainer.device), policy=variant.name, seed=one)
         parameters = {
             "data": str(self.data), "optimizer": str(self.optimizer), "epochs": self.epochs,
-            "batch": self.batch, "seeds": self.seeds, **self.machine,
+            "batch": self.batch, "seeds": self.seeds,
+            **{name: str(value) for name, value in self.machine.items()},
         }  # fmt: skip
         policy = described(self.variants)
         return Result(found.rows, _answer(found.rows), policy, parameters, found.units)

@@ -142,7 +142,7 @@ def _plot_paths(axes: Axes, result: Result) -> None:
 
 
 def _plot_ends(axes: Axes, result: Result) -> None:
-    from ipu.experiments.lab.drawing import GREEN, RED, THEORY
+    from ipu.experiments.lab.drawing import GREEN, RED, THEORY, count_ticks
 
     ends = result.column("final", part="final", rounding="SR")
     x, p = result.column("final", part="law"), result.column("probability", part="law")
@@ -159,3 +159,4 @@ def _plot_ends(axes: Axes, result: Result) -> None:
              ylabel=f"lanes per {BIN:.4f}", xlim=(edges[0], edges[-1]))  # fmt: skip
     axes.legend(loc="upper left", fontsize=9)
     axes.set_ylim(top=axes.get_ylim()[1] * 1.1)
+    count_ticks(axes.yaxis)

@@ -123,7 +123,7 @@ def rescue(rows: list[Row]) -> str:
     gap = over_seeds(single - half, least)
     over = over_seeds(stochastic - half - RESCUED * (single - half), least)
     lost = gap.is_above(0.0)
-    needs = "more epochs, until FP16 falls behind by more than the seeds differ, and more seeds"
+    needs = "more epochs and more seeds"
     return verdict(lost and over.is_above(0.0), lost and over.is_below(0.0), needs=needs)
 
 

@@ -163,7 +163,15 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.experiments.lab.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, new_figure
+    from ipu.experiments.lab.drawing import (
+        BLUE,
+        GREEN,
+        GREY,
+        ORANGE,
+        PURPLE,
+        count_ticks,
+        new_figure,
+    )  # fmt: skip
 
     figure, (scales, zeros) = new_figure(13, 6.2, mosaic="A;B", sharex=True, height_ratios=[1.4, 1])
     colors = (GREY, BLUE, GREEN, PURPLE, ORANGE)
@@ -175,6 +183,7 @@ def plot(result: Result) -> Figure:
     scales.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     zeros.set(title=f"Zeros among the gradients of {LOOKED_AT}'s weights", xlabel="step",
               ylabel="share (%)")  # fmt: skip
+    count_ticks(zeros.xaxis)
     return figure
 
 

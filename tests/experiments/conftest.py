@@ -31,7 +31,7 @@ def run(quick, seed):
 
 def plot(result):
     from ipu.experiments.lab.drawing import new_figure
-    figure, (axes,) = new_figure(4, 3, caption=result.answer)
+    figure, (axes,) = new_figure(4, 3)
     axes.plot(result.column("roll"), result.column("shown"))
     return figure
 """

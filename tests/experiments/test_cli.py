@@ -79,9 +79,12 @@ def test_only_an_interruption_is_called_one(capsys):
     @click.command()
     @click.argument("error")
     def fails(error):
-        raise {"^C": KeyboardInterrupt, "short": EOFError}[error]
+        raise {"^C": KeyboardInterrupt, "short": EOFError,
+               "kept": KeyboardInterrupt("a and b are kept")}[error]  # fmt: skip
 
     assert run(fails, ["^C"], "fpsim") == 130
-    assert "fpsim: interrupted" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("fpsim: interrupted\n")
+    assert run(fails, ["kept"], "fpsim") == 130
+    assert capsys.readouterr().err.endswith("fpsim: interrupted; a and b are kept\n")
     with pytest.raises(EOFError):
         run(fails, ["short"], "fpsim")

@@ -43,6 +43,10 @@ def test_rooms_import_what_stands_before_them(module):
             assert ROOMS.index(room) <= here, f"{module} imports {node.module}"
 
 
+def test_every_room_has_its_place_in_the_order():
+    assert {m.parts[0] for m in MODULES if len(m.parts) > 1} <= set(ROOMS)
+
+
 def test_folders_and_files_stay_small():
     for folder in {CODE / m.parent for m in MODULES}:
         assert len([p for p in folder.glob("*.py") if p.name != "__init__.py"]) <= 16, folder

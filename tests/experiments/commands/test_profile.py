@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -62,3 +65,49 @@ def test_profile_refuses_what_it_cannot_read(saved, tmp_path, capsys, monkeypatc
 def test_profile_refuses_other_bad_input(line, saved, capsys):
     assert main(["profile", str(saved), *line.split()]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_arrays_of_other_numbers_are_skipped_by_name(tmp_path, capsys):
+    np.savez(tmp_path / "m.npz", w=np.float32([1.0]), steps=np.arange(3), ok=np.array([True]))
+    assert main(["profile", str(tmp_path / "m.npz"), "--out", str(tmp_path / "o")]) == 0
+    out, err = capsys.readouterr()
+    assert "m.npz:w " in out
+    assert "fpsim: skipped m.npz:steps: its elements are int64" in err
+    assert "fpsim: skipped m.npz:ok: its elements are bool" in err
+    np.savez(tmp_path / "n.npz", steps=np.arange(3))
+    assert main(["profile", str(tmp_path / "n.npz")]) == 2
+    assert "holds no floating-point array (n.npz:steps: " in capsys.readouterr().err
+
+
+def test_bfloat16_without_a_name_is_read_as_it_is_told(tmp_path, capsys):
+    np.save(tmp_path / "b.npy", np.array([1.0, 2**-30, 3.0, 1e30], ml_dtypes.bfloat16))
+    line = ["profile", str(tmp_path / "b.npy"), "--out", str(tmp_path / "o"), "--formats", "fp16"]
+    assert main(line) == 2
+    assert "say --dtype bfloat16" in capsys.readouterr().err
+    assert main([*line, "--dtype", "float8_e5m2"]) == 2
+    assert "has 1 bytes, its elements have 2" in capsys.readouterr().err
+    assert main([*line, "--dtype", "bfloat16", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["underflows"], row["overflows"], row["elements"]) == (0.25, 0.25, 4)
+
+
+def test_two_files_of_one_name_keep_their_tables(tmp_path, capsys):
+    for folder, value in (("a", 1.0), ("b", 1e6)):
+        (tmp_path / folder).mkdir()
+        np.save(tmp_path / folder / "w.npy", np.float32([value]))
+    for folder in ("a", "b", "a", "b"):
+        file = str(tmp_path / folder / "w.npy")
+        assert main(["profile", file, "--formats", "fp16", "--out", str(tmp_path / "o")]) == 0
+    names = sorted(p.name for p in (tmp_path / "o").iterdir())
+    assert names == ["w-2.csv", "w-2.png", "w.csv", "w.png"]
+    for name, share in (("w", 0), ("w-2", 1)):
+        first, *_ = rows_from_csv((tmp_path / "o" / f"{name}.csv").read_text())
+        assert first["overflows"] == share
+
+
+def test_nans_and_infinities_are_counted(tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.float32([np.nan, np.nan, np.nan, np.inf]))
+    assert main(["profile", str(tmp_path / "x.npy"), "--out", str(tmp_path / "o")]) == 0
+    line = capsys.readouterr().out.splitlines()[1]
+    assert "75.000%" in line
+    assert "25.000%" in line

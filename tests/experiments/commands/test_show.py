@@ -52,3 +52,12 @@ def test_show_refuses_bad_input_in_one_line(line, capsys):
     assert main(["show", *line.split()]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
+
+
+@pytest.mark.parametrize("text", ["0x", "abc", "0b2", "1/0", "--format"])
+def test_what_is_no_number_is_told_what_is_allowed(text, capsys):
+    assert main(["show", "--", text]) == 2
+    error = capsys.readouterr().err
+    assert f"number={text!r} is no " in error
+    assert "0.1, 1/3, 0x1.8p-1, inf, nan" in error
+    assert "0x3c00" in error

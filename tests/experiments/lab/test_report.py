@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import html
 import json
 import re
 
@@ -11,6 +13,10 @@ import pytest
 from ipu.experiments.cli import main
 from ipu.experiments.lab import store
 from ipu.experiments.lab.catalogue import find
+from ipu.experiments.lab.report import write_report
+from ipu.experiments.lab.result import Result, Table, UnitUsed
+from ipu.experiments.lab.versions import commit, processor
+from tests.experiments.browser import look
 
 FILES = ["data.csv", "figure.png", "meta.json"]
 
@@ -49,8 +55,6 @@ def test_text_of_results_cannot_become_markup(out):
     result, meta = store.load(folder)
     sly = type(result)(result.rows, "<b>bold</b>", result.policy, {}, result.units)
     store.save_data(folder, sly, meta)
-    from ipu.experiments.lab.report import write_report
-
     assert "<b>bold" not in write_report(out).read_text()
 
 
@@ -64,21 +68,99 @@ def test_a_stored_result_is_the_one_that_ran_and_draws_the_same_figure(out):
     assert to_png(find("dice").plot(result)) == stored_figure
 
 
-def test_interruption_keeps_what_had_finished(out, monkeypatch, capsys):
-    before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
-    monkeypatch.setenv("DICE", "break")
-    assert main(["run", "dice", "--out", str(out), "--seed", "4"]) == 130
-    assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
-    assert "interrupted" in capsys.readouterr().err
+DAMAGES = {
+    "meta.json is cut": lambda f: (f / "meta.json").write_text("{"),
+    "data.csv is another": lambda f: (f / "data.csv").write_text("roll\n1\n"),
+    "an older fpsim wrote it": lambda f: store.save_data(f, store.load(f)[0], {"name": "dice"}),
+}
 
 
-def test_an_interruption_between_data_and_description_is_seen(out):
-    (out / "dice" / "data.csv").write_text("roll\n1\n")
-    assert store.load(out / "dice") is None
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_result_is_named_with_the_reason(damage, out):
+    DAMAGES[damage](out / "dice")
+    write_report(out)
+    for name in ("index.html", "index.md"):
+        page = (out / name).read_text()
+        assert "dice is not shown: " in page
+        assert "fpsim run dice" in page
 
 
-def test_a_failing_experiment_leaves_the_others_and_status_one(out, monkeypatch, capsys):
-    monkeypatch.setenv("DICE", "fail")
-    assert main(["run", "dice", "--out", str(out)]) == 1
-    assert "failed: dice" in capsys.readouterr().err
-    assert store.load(out / "dice") is not None
+def test_the_page_says_when_by_what_and_where_it_was_made(out):
+    meta = json.loads((out / "dice" / "meta.json").read_text())
+    assert meta["command"] == "fpsim run dice --seed 3"
+    for name in ("index.html", "index.md"):
+        page = (out / name).read_text()
+        for part in (meta["command"], meta["date"][:10], processor(), commit()):
+            assert html.escape(part) in page or part in page
+
+
+def test_a_forwarded_page_carries_its_data(out):
+    page = (out / "index.html").read_text()
+    links = re.findall(r'href="data:[^,"]*,([^"]*)" download="dice-([^"]+)"', page)
+    files = {name: base64.b64decode(url) for url, name in links}
+    assert files.keys() == {"data.csv", "meta.json"}
+    for name, content in files.items():
+        assert content == (out / "dice" / name).read_bytes()
+
+
+def test_the_answer_is_read_once(out):
+    answer = json.loads((out / "dice" / "meta.json").read_text())["answer"]
+    for name in ("index.html", "index.md"):
+        assert (out / name).read_text().count(answer) == 1
+
+
+def test_links_lead_to_sections_and_back(out):
+    page = (out / "index.html").read_text()
+    targets = re.findall(r'href="#([^"]*)"', page)
+    assert {"dice", "contents"} <= set(targets)
+    assert all(f'id="{target}"' in page for target in targets)
+
+
+def test_times_are_true(out):
+    result, meta = store.load(out / "dice")
+    times = {"wall_seconds": 95.45, "budget_seconds": 14.0, "threads": 2}
+    store.save_data(out / "dice", result, meta | times)
+    page = write_report(out).read_text()
+    assert "1 min 35 s with 2 threads on " in page
+    assert "a full run on two quiet cores: 14 s at most" in page
+
+
+def test_tables_are_text_of_the_page(out, monkeypatch):
+    table = Table("Rolls", ["a|b", "c"], [["1 < 2", "x|y"]], "A note.")
+    monkeypatch.setattr(type(find("dice")), "tables", lambda self, result: [table])
+    page = write_report(out).read_text()
+    assert "<td>1 &lt; 2</td><td>x|y</td>" in page
+    assert "A note." in page
+    assert "| 1 < 2 | x\\|y |" in (out / "index.md").read_text()
+
+
+@pytest.fixture
+def wide(out, monkeypatch):
+    """A page with all that is wide: long names, a table of many columns, long parameters."""
+    result, meta = store.load(out / "dice")
+    units = (UnitUsed("a_name_of_a_unit_" * 8, "INFERRED", "somewhere/" * 20),)
+    policy, answer = "p=f32,c=f16;" * 20, "0.123456789" * 12
+    parameters = {"strategies": {"word" * 20: "value" * 30}}
+    store.save_data(out / "dice", Result(result.rows, answer, policy, parameters, units), meta)
+    cells = [f"column number {i}" for i in range(14)]
+    table = Table("Rolls", cells, [cells] * 3, "note" * 60)
+    monkeypatch.setattr(type(find("dice")), "tables", lambda self, result: [table])
+    return write_report(out)
+
+
+@pytest.mark.parametrize("width", [390, 820, 1400])
+def test_nothing_overflows_in_a_browser(width, wide, tmp_path_factory):
+    seen = look(wide, width, tmp_path_factory.mktemp("browser"))
+    assert seen.width <= width
+    assert seen.out == []
+    assert seen.scroll <= seen.width
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_has_a_light_and_a_dark_scheme(dark, wide, tmp_path_factory):
+    seen = look(wide, 820, tmp_path_factory.mktemp("browser"), dark)
+    ink, page = (
+        sum(map(int, re.findall(r"\d+", colour)[:3])) / 765 for colour in (seen.ink, seen.page)
+    )
+    assert (ink > 0.8, page < 0.2) == (dark, dark)
+    assert abs(ink - page) > 0.6

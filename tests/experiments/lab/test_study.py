@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+import statistics
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ipu.experiments.lab import store
-from ipu.experiments.lab.variants import FLAGS
+from ipu.experiments.lab import study as study_module
+from ipu.experiments.lab.variants import FLAGS, Variant
+from ipu.feed.data import digits
+from ipu.learn.nn import dense
+from ipu.learn.ops import reshape
+from ipu.learn.optim import SGD
+from ipu.learn.policy import FP16, FP32
+from tests.experiments.figures import assert_panels
 from tests.tiers import pick
 
 PAGE = Path(__file__).parents[3] / "docs" / "your-network.md"
@@ -30,9 +40,9 @@ def test_the_example_compares_three_ways_by_layer(example, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     epochs = pick(1, 3, 3)
     exec(example.replace("epochs=3", f"epochs={epochs}"), {})
-    (said,) = capsys.readouterr().out.splitlines()
-    assert said == "reports/my-network.html"
-    text = Path(said).read_text(encoding="utf-8")
+    (path,) = capsys.readouterr().out.splitlines()
+    assert path == "reports/my-network.html"
+    text = Path(path).read_text(encoding="utf-8")
     assert "data:image/png;base64" in text
     assert "Test accuracy: FP32" in text
     result, meta = store.load(tmp_path / "reports" / "my-network")
@@ -46,3 +56,89 @@ def test_the_example_compares_three_ways_by_layer(example, tmp_path, monkeypatch
         assert {r["phase"] for r in rows} >= {"forward", "gradient", "update"}
         assert all(flag in row for row in rows for flag in FLAGS.values())
     assert meta["seed"] == 0
+
+
+def exception_row(policy, layer, results, underflow):
+    return {"part": "exceptions", "policy": policy, "layer": layer, "phase": "forward",
+            "results": results, "underflow": underflow}  # fmt: skip
+
+
+ROWS = [
+    *({"part": "test", "policy": "a", "accuracy": x} for x in (0.5, 0.75)),
+    *({"part": "test", "policy": "b", "accuracy": x} for x in (0.25, 0.25)),
+    exception_row("a", "first", 1000, 0),
+    exception_row("a", "last", 10_000, 1),
+    exception_row("b", "first", 100, 0),
+]
+
+
+def test_the_sentence_is_computed_a_second_time():
+    """A small share that underflowed is named; each policy has its own accuracy."""
+    a, b = statistics.mean((50, 75)), statistics.mean((25, 25))
+    assert study_module._answer(ROWS) == (
+        f"Test accuracy: a: {a:.1f} ± {statistics.stdev((50, 75)):.1f} %; b: {b:.1f} ± 0.0 %. "
+        "Underflow is highest with a in last, forward: 0.01 % of the results."
+    )
+    quiet = [row for row in ROWS if row.get("layer") != "last"]
+    assert study_module._answer(quiet).endswith("Nothing underflowed.")
+
+
+def network(images):
+    return dense(reshape(images, shape=(images.shape[0], 64)), 10, "only")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Two ways of training on few digits, tested on more images than a chunk holds."""
+    every = digits()
+    data = replace(every, learn=every.learn[:64], test=every.test[:270])
+    ways = [Variant("FP32", FP32), Variant("FP16 + SR", FP16, stochastic=True)]
+    one = study_module.Study("small", "How?", 0.0, False, network, data, SGD(0.05), tuple(ways),
+                             1, 32, 1, {})  # fmt: skip
+    return one, one.run(False, 0)
+
+
+def test_every_test_image_is_scored_once(small):
+    one, result = small
+    seen = []
+
+    class Counting:
+        """Recognises the last image alone."""
+
+        def accuracy(self, values, labels):
+            seen.extend(labels)
+            last = len(seen) == len(one.data.test)
+            return 1 / len(labels) if last else 0.0
+
+    share = one._accuracy(Counting())
+    assert np.array_equal(seen, one.data.test.labels)
+    assert share == pytest.approx(1 / 270)
+    for row in result.select(part="test"):
+        assert (row["accuracy"] * 270) == pytest.approx(round(row["accuracy"] * 270))
+
+
+def test_accuracies_are_those_of_each_policy_alone(small):
+    one, result = small
+    for variant in one.variants:
+        trainer = one._trainer(variant, 0, count=True)
+        rows = list(one._train(variant, trainer, 0))
+        accuracy = trainer.accuracy(one.data.test.values, one.data.test.labels)
+        assert rows[-1]["accuracy"] == pytest.approx(accuracy)
+        (stored,) = result.select(part="test", policy=variant.name)
+        assert stored["accuracy"] == rows[-1]["accuracy"]
+
+
+def test_every_panel_shows_data(small):
+    one, result = small
+    assert_panels(one.plot(result), 2)
+    (table,) = one.tables(result)
+    assert table.heads == ["layer, phase", "FP32", "FP16 + SR"]
+
+
+@pytest.mark.parametrize("name", ["../evil", "/evil", "a/b", "..", ".", "", ".hidden", "index"])
+def test_a_study_stays_inside_its_folder(name, tmp_path, small):
+    one, _ = small
+    out = tmp_path / "out"
+    with pytest.raises(ValueError, match=r"^name='.*' cannot name a page in"):
+        study_module.study(name, network, one.data, SGD(0.05), out=out)
+    assert not list(tmp_path.iterdir())

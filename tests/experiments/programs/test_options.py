@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import click
 import pytest
 
 from ipu.experiments.cli import run as command_line
-from ipu.experiments.lab.catalogue import catalogue
 from ipu.experiments.programs import float32_parameter_updates, stochastic_rounding
 from ipu.experiments.programs.options import Options, options
 from tests.tiers import pick
@@ -91,13 +85,3 @@ def test_bad_input_is_one_line_and_status_two(program, line, said, capsys):
     assert err.startswith(f"{program}: ")
     assert said in err
     assert err.count("\n") == 1
-
-
-def test_programs_are_launched_by_the_tutorial_s_names_and_are_no_experiments():
-    folder = Path(stochastic_rounding.__file__).parents[1]
-    environment = os.environ | {"PYTHONPATH": str(folder.parent)}
-    for name in PROGRAMS:
-        assert name not in catalogue()
-        command = [sys.executable, str(folder / f"{name}.py"), "--help"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        assert f"Usage: {name} " in done.stdout

@@ -7,6 +7,7 @@ import pytest
 
 from ipu.experiments.lab import store
 from ipu.experiments.sums import accumulation_order, partials
+from tests.experiments.figures import assert_panels
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +34,6 @@ def test_blas_is_kept_apart_and_read_back(orders, tmp_path):
     assert accumulation_order.BLAS not in (tmp_path / store.DATA).read_text()
     result, _ = store.load(tmp_path)
     assert result.local == list(orders.local)
-    assert accumulation_order.plot(result)
+    assert_panels(accumulation_order.plot(result), 2)
     store.save_data(tmp_path, partials.run(quick=True, seed=0), {})
     assert not (tmp_path / store.LOCAL).exists()

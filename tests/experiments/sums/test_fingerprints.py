@@ -13,4 +13,6 @@ def test_units_that_answer_alike_stand_in_one_line():
     assert len(groups) == len(fingerprints.FEW)
     assert set(fingerprints.FEW) <= set(UNITS)
     assert "1 of them" in result.answer  # V100
-    assert fingerprints.plot(result)
+    (table,) = fingerprints.tables(result)
+    assert len(table.lines) == len(groups)
+    assert {len(line) for line in table.lines} == {len(table.heads)}

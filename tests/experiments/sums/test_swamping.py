@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ipu.experiments.lab.drawing import to_png
 from ipu.experiments.sums import swamping
+from tests.experiments.figures import assert_panels
 
 EXPECTATION = 10_000 * 839 / 2**23
 
@@ -45,4 +45,18 @@ def test_additions_stop_having_an_effect(swamped):
 
 
 def test_the_figure_of_swamping_is_drawn(swamped):
-    assert to_png(swamping.plot(swamped))
+    assert_panels(swamping.plot(swamped), 2)
+
+
+def test_the_table_says_which_printed_numbers_no_fp16_machine_gives(swamped):
+    (table,) = swamping.tables(swamped)
+    assert len(table.lines) == len(swamping.TUTORIAL)
+    step = 2.0**-12
+    misprints = [
+        text
+        for text in swamping.TUTORIAL.values()
+        if round(float(text) / step) * step != pytest.approx(float(text), abs=6e-8)
+    ]
+    assert misprints == ["0.0200205", "0.0004833"]
+    assert all(f"{text} (it is" in table.note for text in misprints)
+    assert table.note.count("(it is") == 2

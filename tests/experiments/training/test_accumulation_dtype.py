@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ipu.experiments.lab.drawing import to_png
 from ipu.experiments.training import (
     accumulation_dtype,
 )
 from ipu.learn.accumulate import Reduction
+from tests.experiments.figures import assert_panels
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def accumulated():
 
 
 def test_the_errors_of_accumulation_are_drawn(accumulated):
-    assert to_png(accumulation_dtype.plot(accumulated))
+    assert_panels(accumulation_dtype.plot(accumulated), 2)
 
 
 def test_one_mini_batch_is_its_own_mean(accumulated):
@@ -39,7 +39,19 @@ def test_the_caption_says_how_many_sums_saturated(accumulated):
     assert (accumulated.column("saturated") == 0).all()
     assert "where 0% of the sums end at the largest value" in accumulated.answer
     full = [{**row, "saturated": 0.25, "error": 0.5} for row in accumulated.rows]
-    assert "by 50.0% with SUM in FP16, where 25% of" in accumulation_dtype._answer(full)
+    answer = accumulation_dtype._answer(full)
+    assert "where 25% of the sums end" in answer
+    assert "Over 64 small ones SUM in FP16 is off by 50.0%" in answer
+
+
+def test_the_sentence_says_from_which_count_on(accumulated):
+    for kind in accumulation_dtype.SIZES:
+        rows = accumulated.select(way="MEAN in FP16", gradients=kind)
+        first = min((r["count"] for r in rows if r["error"] > 0.01), default=None)
+        assert accumulation_dtype.needed_from(accumulated, "MEAN in FP16", kind) == first
+    rows = accumulated.select(way="SUM in FP16", gradients=next(iter(accumulation_dtype.SIZES)))
+    assert max(row["error"] for row in rows) < 0.01
+    assert "SUM in FP16 is worse nowhere up to G = 64 with small" in accumulated.answer
 
 
 def test_shares_of_small_gradients_underflow(accumulated):

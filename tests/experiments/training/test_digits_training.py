@@ -5,15 +5,18 @@ The quick run is short; what the full run gives is in its report.
 
 from __future__ import annotations
 
+import math
 import os
+import statistics
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from ipu.experiments.lab.drawing import to_png
 from ipu.experiments.training import digits, digits_training
+from tests.experiments.figures import assert_panels
 
 RUN = """
 from ipu.experiments.training.{name} import run
@@ -79,5 +82,57 @@ def test_the_report_names_units_and_their_evidence(trained):
     assert "p=f32,c=f16,part=f32" in trained.policy
 
 
-def test_the_figure_is_drawn_from_the_rows(trained):
-    assert to_png(digits_training.plot(trained)).startswith(b"\x89PNG")
+def rows_of(single, half, stochastic):
+    """Test accuracies in per cent, one for each seed, as the experiment's rows."""
+    each = {"FP32": single, "FP16": half, "FP16 + SR": stochastic}
+    rows = [
+        {"part": "test", "policy": v.name, "seed": seed, "accuracy": value / 100}
+        for v in digits_training.VARIANTS
+        for seed, value in enumerate(each.get(v.name, single))
+    ]
+    return rows + [
+        {"part": "updates", "policy": name, "layer": "hidden", "movement_lost": 0.5}
+        for name in each
+    ]
+
+
+CASES = {
+    "rescued": ((95, 96, 95, 94, 95), (70, 72, 71, 69, 70), (95, 95, 95, 94, 94), "Yes. "),
+    "not rescued": ((95, 96, 95, 94, 95), (70, 72, 71, 69, 70), (71, 72, 72, 70, 70), "No. "),
+    "half rescued": ((95, 96, 95, 94, 95), (70, 72, 71, 69, 70), (83, 84, 83, 82, 82), "No. "),
+    "a gap of four images": ((15.7, 22), (14.6, 21), (15.7, 22), "Undecided by this run; "),
+    "nothing to rescue": ((95, 95, 94), (95, 94, 95), (95, 95, 95), "Undecided by this run; "),
+    "seeds that differ": ((95, 60), (50, 59), (95, 60), "Undecided by this run; "),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_verdict_follows_from_the_rows(case):
+    *accuracies, opening = CASES[case]
+    assert digits_training._answer(rows_of(*accuracies)).startswith(opening)
+
+
+def test_the_sentence_is_computed_a_second_time(trained):
+    """From the rows, with scipy's interval and Python's statistics; quick changes no rule."""
+    points = {}
+    for row in trained.rows:
+        if row["part"] == "test":
+            points.setdefault(row["policy"], []).append(100 * row["accuracy"])
+    gaps = [a - b for a, b in zip(points["FP32"], points["FP16"], strict=True)]
+    # Both seeds may differ by the same few images; those of 360 are no surer than a binomial draw.
+    share = np.mean(points["FP32"]) / 100
+    images = 100 * math.sqrt(2 * share * (1 - share) / 360 / len(gaps))
+    width = max(stats.t.ppf(0.975, len(gaps) - 1) * stats.sem(gaps), 1.959964 * images)
+    assert trained.answer.startswith("Undecided by this run") == (np.mean(gaps) <= width)
+    for name in ("FP32", "FP16", "FP16 + SR", "mixed"):
+        mean, sd = statistics.mean(points[name]), statistics.stdev(points[name])
+        assert f"{mean:.1f} ± {sd:.1f} %" in trained.answer
+    gained = statistics.mean(points["FP16 + SR"]) - statistics.mean(points["FP16"])
+    assert f"({gained:+.1f} of {statistics.mean(gaps):.1f} points)" in trained.answer
+
+
+def test_every_panel_shows_data_and_the_table_every_layer(trained):
+    assert_panels(digits_training.plot(trained), 3)
+    (table,) = digits_training.tables(trained)
+    assert len(table.heads) == 1 + len(digits_training.VARIANTS)
+    assert any(line[0] == "hidden, update" for line in table.lines)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ipu.experiments.lab.drawing import to_png
 from ipu.experiments.training import loss_scale_sweep
+from tests.experiments.figures import assert_panels
 
 
 @pytest.fixture(scope="module")
@@ -39,4 +39,4 @@ def test_the_stop_shows_the_status_register(swept):
 
 
 def test_the_figure_is_drawn_from_the_rows(swept):
-    assert to_png(loss_scale_sweep.plot(swept)).startswith(b"\x89PNG")
+    assert_panels(loss_scale_sweep.plot(swept), 4)

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, Context
-from ipu.experiments.lab.drawing import to_png
-from ipu.experiments.training import (
-    running_loss,
-)
+from ipu.experiments.training import running_loss
+from tests.experiments.figures import assert_panels
 
 
 @pytest.mark.source("X-08")
@@ -27,11 +25,25 @@ def test_totals_in_fp16_report_what_was_worked_out(loss, batches, reported):
     assert totals[-1, 0] == total
 
 
-def test_the_caption_of_running_loss_is_its_data_and_its_figure_is_drawn():
-    result = running_loss.run(quick=True, seed=0)
-    for row in result.select(part="case")[:2]:
-        assert f"{row['reported']:.3f}" in result.answer
-    assert to_png(running_loss.plot(result))
+@pytest.fixture(scope="module")
+def reported():
+    return running_loss.run(quick=True, seed=0)
+
+
+def test_the_sentence_is_computed_a_second_time(reported):
+    for row in reported.select(part="case")[:2]:
+        assert f"{row['reported']:.3f}" in reported.answer
+    off = {}
+    for row in reported.select(part="reported"):
+        error = abs(row["reported"] / row["loss"] - 1)
+        off[row["total"]] = max(error, off.get(row["total"], 0.0))
+    assert reported.answer.startswith("Yes." if off["FP16"] > 0.01 else "No.")
+    for text in (f"{off['FP16']:.0%}, with", f"{off['FP16 + SR']:.1%}", f"{off['FP32']:.0e}"):
+        assert text in reported.answer
+
+
+def test_every_panel_shows_data(reported):
+    assert_panels(running_loss.plot(reported), 2)
 
 
 def test_reports_that_are_right_are_no_artefact():

@@ -7,6 +7,7 @@ import pytest
 from ipu.experiments.training import (
     stable_statistics,
 )
+from tests.experiments.figures import assert_panels
 
 
 @pytest.mark.source("S4-44")
@@ -15,4 +16,4 @@ def test_variance_far_from_zero_needs_stable_statistics():
     assert stable_statistics.lost_from(result, "FP16", False) <= 32
     assert stable_statistics.lost_from(result, "FP32", False) > 100
     assert stable_statistics.lost_from(result, "FP16", True) is None
-    assert stable_statistics.plot(result)
+    assert_panels(stable_statistics.plot(result), 1)

@@ -1,0 +1,101 @@
+"""Series of experiments: failures, interruptions, going on, several at a time (law)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ipu.experiments.cli import main
+from ipu.experiments.commands import series
+from ipu.experiments.lab import runner, store
+
+
+@pytest.fixture
+def out(tmp_path, dice):
+    assert main(["run", dice, "--out", str(tmp_path), "--seed", "3"]) == 0
+    return tmp_path
+
+
+def test_a_failing_experiment_leaves_the_others_and_status_one(out, monkeypatch, capsys):
+    monkeypatch.setenv("DICE", "fail")
+    assert main(["run", "dice", "--out", str(out)]) == 1
+    error = capsys.readouterr().err
+    assert "RuntimeError: the die rolled off the table" in error
+    assert "failed: dice" in error
+    assert store.load(out / "dice") is not None
+    assert not (out / series.UNFINISHED).exists()
+
+
+def test_an_interruption_keeps_what_was_there_and_claims_nothing(out, monkeypatch, capsys):
+    before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    monkeypatch.setenv("DICE", "break")
+    assert main(["run", "dice", "--out", str(out), "--seed", "4"]) == 130
+    assert {p: p.read_bytes() for p in before} == before
+    assert capsys.readouterr().err.endswith("fpsim: interrupted; no experiment had finished\n")
+
+
+QUICK = ("run", "swamping", "dice", "--quick")
+
+
+@pytest.fixture
+def interrupted(tmp_path, dice, monkeypatch, capsys):
+    """A series whose second experiment is interrupted."""
+    monkeypatch.setenv("DICE", "break")
+    assert main([*QUICK, "--out", str(tmp_path)]) == 130
+    assert "interrupted; swamping had finished, in " in capsys.readouterr().err
+    monkeypatch.delenv("DICE")
+    return tmp_path
+
+
+def test_the_same_series_goes_on_with_what_was_left(interrupted, capsys):
+    first = (interrupted / "swamping" / "meta.json").read_bytes()
+    assert main([*QUICK, "--out", str(interrupted)]) == 0
+    assert "kept from the interrupted run: swamping\n[2/2] dice: " in capsys.readouterr().out
+    assert (interrupted / "swamping" / "meta.json").read_bytes() == first
+    assert store.load(interrupted / "dice") is not None
+    assert not (interrupted / series.UNFINISHED).exists()
+    assert main([*QUICK, "--out", str(interrupted)]) == 0
+    assert "kept" not in capsys.readouterr().out  # that one had ended
+
+
+@pytest.mark.parametrize("change", ["--seed 1", "other sources", "damaged", "older"])
+def test_another_series_starts_anew(change, interrupted, capsys, monkeypatch):
+    arguments = change.split() if change.startswith("--") else []
+    if change == "other sources":
+        monkeypatch.setattr(series, "sources", lambda: "0")
+    if change == "damaged":
+        (interrupted / "swamping" / "meta.json").write_text("{")
+    if change == "older":
+        file = interrupted / "swamping" / "meta.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"date": "2000-01-01"}))
+    assert main([*QUICK, *arguments, "--out", str(interrupted)]) == 0
+    assert "kept" not in capsys.readouterr().out
+
+
+def test_a_run_that_was_interrupted_while_drawing_is_drawn(interrupted, capsys):
+    (interrupted / "swamping" / store.FIGURE).unlink()
+    assert main([*QUICK, "--out", str(interrupted)]) == 0
+    assert "kept from the interrupted run: swamping" in capsys.readouterr().out
+    assert (interrupted / "swamping" / store.FIGURE).exists()
+
+
+def test_any_number_of_jobs_gives_the_same_bytes(tmp_path):
+    names, files = ("swamping", "k_split"), ("data.csv", "figure.png")
+    contents = set()
+    for jobs in ("1", "2"):
+        out = tmp_path / jobs
+        assert main(["run", *names, "--quick", "--jobs", jobs, "--out", str(out)]) == 0
+        contents.add(tuple((out / n / f).read_bytes() for n in names for f in files))
+    assert len(contents) == 1
+
+
+def test_an_error_in_another_process_is_told(tmp_path):
+    jobs = [series.Job("swamping", tmp_path, True, 0), series.Job("none", tmp_path, True, 0)]
+    done = dict(series.as_finished(series._one, jobs, 2, "two"))
+    assert done[jobs[0]].answer.startswith("Beside 0.25")
+    assert "experiment='none' is not known" in done[jobs[1]].error
+
+
+def test_times_compare_as_text():
+    assert runner.now() < runner.now()

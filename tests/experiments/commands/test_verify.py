@@ -1,0 +1,30 @@
+"""fpsim verify: files and exit status (golden); the vectors have tests of their own."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from ipu.experiments.cli import main
+
+#: Lines of testfloat_gen f16_add: 1 + 1 = 2 without flags, and one with a wrong digit.
+RIGHT, WRONG = "3C00 3C00 4000 00\n", "3C00 3C00 4001 00\n"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("line", "status"), [(RIGHT, 0), (WRONG, 1)])
+def test_the_status_tells_agreement_from_mismatch(packed, line, status, tmp_path):
+    file = tmp_path / "vectors"
+    file.write_bytes(gzip.compress(line.encode()) if packed else line.encode())
+    assert main(["verify", "testfloat", "f16_add", str(file)]) == status
+
+
+def test_a_missing_file_is_one_line(tmp_path, capsys):
+    assert main(["verify", "testfloat", "f16_add", str(tmp_path / "none")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_an_unknown_operation_is_one_line(capsys):
+    assert main(["verify", "exhaustive", "ad"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
