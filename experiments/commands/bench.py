@@ -65,11 +65,11 @@ def _kept(n: int, file: Path | None) -> str:
 
 
 def usual_size(module: ModuleType, quick: bool) -> Size:
-    """The amount of work of a topic: its own `SIZES` (whole, quick), or that of arrays."""
+    """The amount of work of a topic: its own `SIZES` (full, quick), or that of arrays."""
     from ipu.experiments.bench.timing import Size
 
-    whole, small = getattr(module, "SIZES", (Size(), Size(n=1_000_000, repeats=3)))
-    return small if quick else whole
+    full, small = getattr(module, "SIZES", (Size(), Size(n=1_000_000, repeats=3)))
+    return small if quick else full
 
 
 def check(topic: str, file: Path | None) -> None:

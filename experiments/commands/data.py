@@ -60,10 +60,10 @@ def command(names: tuple[str, ...], to: Path | None) -> int:
 
 
 def _folder(to: Path | None, needed: bool) -> Path:
-    found = to or os.environ.get("FPSIM_DATA")
-    if needed and not found:
-        raise ValueError("no folder is given; use --to FOLDER, or set FPSIM_DATA")
-    return Path(found or ".")
+    folder = to or os.environ.get("FPSIM_DATA")
+    if needed and not folder:
+        raise ValueError("no folder is named; use --to FOLDER, or set FPSIM_DATA")
+    return Path(folder or ".")
 
 
 def _chosen(names: tuple[str, ...]) -> list[str]:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 PANELS = 6
 
 
-def exponent_figure(found: Sequence[tuple[str, Profile]]) -> Figure:
+def exponent_figure(profiles: Sequence[tuple[str, Profile]]) -> Figure:
     """One panel per array: shares of elements per binade, and the range of each format below."""
     from ipu.experiments.lab.drawing import new_figure
 
     arrays: dict[str, list[Profile]] = {}
-    for name, profile in found:
+    for name, profile in profiles:
         arrays.setdefault(name, []).append(profile)
     drawn = list(arrays.items())[:PANELS]
     n_formats = len(drawn[0][1])
@@ -32,8 +32,8 @@ def exponent_figure(found: Sequence[tuple[str, Profile]]) -> Figure:
     )  # fmt: skip
     exponents = np.concatenate([p[0].exponents for _, p in drawn] + [np.array([-26, 17])])
     limits = int(exponents.min()) - 2, int(exponents.max()) + 2
-    for axes, (name, profiles) in zip(panels, drawn, strict=True):
-        _panel(axes, name, profiles, limits)
+    for axes, (name, by_format) in zip(panels, drawn, strict=True):
+        _panel(axes, name, by_format, limits)
     panels[0].legend(loc="upper right", fontsize=8.5, ncols=min(n_formats, 3))
     panels[-1].set_xlabel(
         "exponent of the magnitude, floor(log2 |x|); bars below: normal range, subnormals pale"
@@ -43,10 +43,10 @@ def exponent_figure(found: Sequence[tuple[str, Profile]]) -> Figure:
     return figure
 
 
-def losses(found: Sequence[tuple[str, Profile]]) -> Iterator[str]:
+def losses(profiles: Sequence[tuple[str, Profile]]) -> Iterator[str]:
     """For each format, the array that loses the largest share of its elements."""
     worst: dict[str, tuple[str, Profile]] = {}
-    for name, p in found:
+    for name, p in profiles:
         before = worst.setdefault(p.format.name, (name, p))
         if _lost(p) > _lost(before[1]):
             worst[p.format.name] = (name, p)

@@ -1,4 +1,4 @@
-"""Which experiments there are: every module of every room is looked at, none is registered.
+"""The catalogue of experiments: every module of every room is looked at, none is registered.
 
 A module `ipu.experiments.ROOM.NAME` is an experiment when it assigns QUESTION, BUDGET and DEFAULT
 as plain constants. They are read from the source text, so listing imports nothing.

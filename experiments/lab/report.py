@@ -64,8 +64,8 @@ class Page:
         text = in_words(meta["wall_seconds"])
         text += f" with {threads} on {meta['processor']}, kernels compiled where needed"
         if meta["budget_seconds"]:
-            whole = in_words(meta["budget_seconds"])
-            text += f"; a full run on two quiet cores: {whole} at most"
+            budget = in_words(meta["budget_seconds"])
+            text += f"; a full run on two quiet cores: {budget} at most"
         return text
 
 

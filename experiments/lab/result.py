@@ -1,4 +1,4 @@
-"""What an experiment found: rows of plain values, the answer with its number, and the evidence."""
+"""The result of an experiment: rows of plain values, an answer with its number, the evidence."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Result:
     local: Sequence[Row] = ()
 
     def select(self, **where: Value) -> list[Row]:
-        """The rows in which every named column has the given value."""
+        """The rows in which every named column has that value."""
         return [r for r in self.rows if all(r.get(k) == v for k, v in where.items())]
 
     def column(self, name: str, **where: Value) -> np.ndarray:
@@ -92,13 +92,13 @@ class Table:
     note: str = ""
 
 
-class Found:
-    """Collects what the parts of an experiment find: rows, and each unit once.
+class Collected:
+    """Rows of the parts of an experiment as they come, and each unit once.
 
-    >>> found = Found()
-    >>> found.add([{"sum": 0.25}], (ELEMENTWISE,), format="binary16")
-    >>> found.add([{"sum": 1.0}], (ELEMENTWISE,), format="binary32")
-    >>> found.rows[1], len(found.units)
+    >>> collected = Collected()
+    >>> collected.add([{"sum": 0.25}], (ELEMENTWISE,), format="binary16")
+    >>> collected.add([{"sum": 1.0}], (ELEMENTWISE,), format="binary32")
+    >>> collected.rows[1], len(collected.units)
     ({'format': 'binary32', 'sum': 1.0}, 1)
     """
 

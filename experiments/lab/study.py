@@ -21,7 +21,7 @@ from ipu.experiments.lab.catalogue import Experiment
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.report import page, write_pages
-from ipu.experiments.lab.result import Found, Result, Row, Table, summary
+from ipu.experiments.lab.result import Collected, Result, Row, Table, summary
 from ipu.experiments.lab.store import check_writable
 from ipu.experiments.lab.training_panels import (
     Looks,
@@ -114,18 +114,18 @@ class Study(Experiment):
     machine: Mapping[str, Any]
 
     def run(self, quick: bool, seed: int) -> Result:
-        found = Found()
+        collected = Collected()
         for one, variant in product(range(seed, seed + self.seeds), self.variants):
             trainer = self._trainer(variant, one, count=one == seed)
             rows = list(self._train(variant, trainer, one))
-            found.add(rows, units_of(trainer.device), policy=variant.name, seed=one)
+            collected.add(rows, units_of(trainer.device), policy=variant.name, seed=one)
         parameters = {
             "data": str(self.data), "optimizer": str(self.optimizer), "epochs": self.epochs,
             "batch": self.batch, "seeds": self.seeds,
             **{name: str(value) for name, value in self.machine.items()},
         }  # fmt: skip
         policy = described(self.variants)
-        return Result(found.rows, _answer(found.rows), policy, parameters, found.units)
+        return Result(collected.rows, _answer(collected.rows), policy, parameters, collected.units)
 
     def _trainer(self, variant: Variant, seed: int, count: bool) -> Trainer:
         return Trainer(
@@ -149,8 +149,8 @@ class Study(Experiment):
         test = self.data.test
         right = 0.0
         for start in range(0, len(test), _CHUNK):
-            some = test[start : start + _CHUNK]
-            right += trainer.accuracy(some.values, some.labels) * len(some)
+            chunk = test[start : start + _CHUNK]
+            right += trainer.accuracy(chunk.values, chunk.labels) * len(chunk)
         return right / len(test)
 
     def command(self, quick: bool, seed: int) -> str:

@@ -66,18 +66,18 @@ class Watch:
         moved = update.before.values - update.after.values
         meant = update.change.values.astype(np.float64)
         wanted = update.direction.values != 0
-        found = (
+        sums = (
             np.count_nonzero(wanted), np.count_nonzero(wanted & (moved == 0)),
             (meant * meant).sum(), (meant * moved).sum(),
         )  # fmt: skip
         layer = update.variable.layer.rpartition("/")[2]
-        self._sums[layer] = self._sums.get(layer, 0.0) + np.array(found, np.float64)
+        self._sums[layer] = self._sums.get(layer, 0.0) + np.array(sums, np.float64)
 
     def rows(self) -> Iterator[Row]:
         """Per layer: the share of updates without effect, and of the movement that is missing."""
-        for layer, (wanted, without, meant, made) in self._sums.items():
+        for layer, (wanted, without, meant, moved) in self._sums.items():
             yield {"part": "updates", "layer": layer, "without_effect": float(without / wanted),
-                   "movement_lost": float(1 - made / meant)}  # fmt: skip
+                   "movement_lost": float(1 - moved / meant)}  # fmt: skip
 
     @property
     def without_effect(self) -> float:

@@ -80,9 +80,9 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The shared options; the command receives them as one `Options`."""
 
     @wraps(function)
-    def command(**given: Any) -> Any:
-        shared = {field.name: given.pop(field.name) for field in fields(Options)}
-        return function(options=Options(**shared), **given)
+    def command(**arguments: Any) -> Any:
+        shared = {field.name: arguments.pop(field.name) for field in fields(Options)}
+        return function(options=Options(**shared), **arguments)
 
     chosen: Callable[..., Any] = command
     for option in reversed(_OPTIONS):

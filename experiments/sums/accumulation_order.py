@@ -114,11 +114,11 @@ def _spread(
 
 
 def _answer(rows: list[Row]) -> str:
-    found = Result(rows, "", "")
+    table = Result(rows, "", "")
     parts = []
     for kind in DATA:
-        spread = found.column("ulps", part="spread", data=kind)
-        equal = float(np.mean(found.column("distinct", part="spread", data=kind) == 1))
+        spread = table.column("ulps", part="spread", data=kind)
+        equal = float(np.mean(table.column("distinct", part="spread", data=kind) == 1))
         parts.append(
             f"on {kind} data the results of {len(UNITS)} units lie {np.median(spread):.3g} ulps "
             f"apart (median; largest {spread.max():.3g}) and all agree in {equal:.0%} of products"

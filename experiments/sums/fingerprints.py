@@ -41,9 +41,9 @@ def run(quick: bool, seed: int) -> Result:
 
 
 def _row(unit: MatrixUnit) -> Row:
-    found = asdict(fingerprint(unit))
+    probes = asdict(fingerprint(unit))
     inputs = "|".join(f.name for f in unit.inputs)
-    return {"unit": unit.name, "inputs": inputs, "partials": unit.partials.name, **found}
+    return {"unit": unit.name, "inputs": inputs, "partials": unit.partials.name, **probes}
 
 
 def kinds(result: Result) -> Iterator[tuple[list[str], list[str]]]:
@@ -63,8 +63,8 @@ def _cell(name: str, value: object) -> str:
 
 
 def _answer(rows: list[Row]) -> str:
-    found = Result(rows, "", "")
-    n = len(list(kinds(found)))
+    table = Result(rows, "", "")
+    n = len(list(kinds(table)))
     uneven = [str(r["unit"]) for r in rows if not r["monotone"]]
     return (
         f"Everything that fixes its bits: {len(rows)} units fall into {n} kinds by terms per call, "

@@ -16,7 +16,7 @@ from fpsim import BINARY16, BINARY32
 from fpsim.records.formats import Format
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.progress import progress
-from ipu.experiments.lab.result import Found, Result, Row
+from ipu.experiments.lab.result import Collected, Result, Row
 from ipu.experiments.sums.exact import inner_products
 from ipu.machine import Device
 
@@ -38,36 +38,36 @@ def run(quick: bool, seed: int) -> Result:
     splits = [s for s in SPLITS if s <= terms // 16]
     draw = np.random.default_rng([seed, terms])
     a, b = np.abs(draw.standard_normal((side, terms))), np.abs(draw.standard_normal((terms, side)))
-    found = Found()
+    collected = Collected()
     for name, partials in PARTIALS.items():
         for split in progress(splits, name):
             device = Device(partials=partials, seed=seed)
             row = _product(device, a / 4, b / 4, split, partials)
-            found.add([row], units_of(device), partials=name, tiles=split)
+            collected.add([row], units_of(device), partials=name, tiles=split)
     parameters = {"terms": terms, "products": side * side, "operands": "|N(0, 1)|/4 in FP16"}
     policy = "c=f16, part=f16|f32, out=f16|f32, rounding=RNE"
-    return Result(found.rows, _answer(found.rows), policy, parameters, found.units)
+    return Result(collected.rows, _answer(collected.rows), policy, parameters, collected.units)
 
 
 def _product(device: Device, a: np.ndarray, b: np.ndarray, split: int, partials: Format) -> Row:
     """Error beside the exact sums, and the row of the ledger."""
     x, y = device.from_host(a, BINARY16), device.from_host(b, BINARY16)
-    found = device.matmul(x, y, k_split=split, out=partials).values.astype(np.float64)
+    product = device.matmul(x, y, k_split=split, out=partials).values.astype(np.float64)
     exact, _ = inner_products(x.values, y.values)
     row = device.ledger.last
     assert row is not None
     return {
-        "rms": float(np.sqrt(((found / exact - 1) ** 2).mean())),
-        "mean": float((found / exact - 1).mean()),
+        "rms": float(np.sqrt(((product / exact - 1) ** 2).mean())),
+        "mean": float((product / exact - 1).mean()),
         "cycles": row.cycles, "exchange_bytes": row.exchange_bytes, "passes": row.passes,
     }  # fmt: skip
 
 
 def _answer(rows: list[Row]) -> str:
-    found = Result(rows, "", "")
+    table = Result(rows, "", "")
 
     def of(what: str, partials: str) -> np.ndarray:
-        return found.column(what, partials=partials)
+        return table.column(what, partials=partials)
 
     tiles, half, single = of("tiles", "half partials"), *(of("rms", p) for p in PARTIALS)
     cycles = of("cycles", "float partials")

@@ -87,10 +87,10 @@ def exact_law(term: float, additions: int) -> list[tuple[float, float]]:
 
 
 def _answer(rows: list[Row], lanes: int) -> str:
-    found = Result(rows, "", "")
-    stalled = found.select(part="final", rounding="RNE")[0]["final"]
-    (measured,) = found.select(part="summary")
-    mean, sd = law_moments(found)
+    table = Result(rows, "", "")
+    stalled = table.select(part="final", rounding="RNE")[0]["final"]
+    (measured,) = table.select(part="summary")
+    mean, sd = law_moments(table)
     # Four standard errors: once in 15 000 seeds an unbiased mean is that far off.
     error = 4 * sd / math.sqrt(lanes)
     gain = Effect(float(str(measured["mean"])) - float(str(stalled)), error)

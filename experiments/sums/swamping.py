@@ -95,11 +95,11 @@ def _sums(name: str, context: Context) -> list[Row]:
 
 
 def _answer(rows: list[Row]) -> str:
-    found = Result(rows, "", "")
-    small = found.select(part="table", arithmetic="FP16", small=2 * TERM)[0]
-    lost = found.select(part="table", arithmetic="FP16", small=TERM)[0]
-    end = {r["arithmetic"]: r for r in found.select(part="end")}
-    additions = f"{ADDITIONS:_}".replace("_", " ")
+    table = Result(rows, "", "")
+    small = table.select(part="table", arithmetic="FP16", small=2 * TERM)[0]
+    lost = table.select(part="table", arithmetic="FP16", small=TERM)[0]
+    end = {r["arithmetic"]: r for r in table.select(part="end")}
+    additions = f"{ADDITIONS:_}".replace("_", "\u202f")
     return (
         f"Beside {BIG:g}, FP16 turns {2 * TERM:g} into {small['kept']:.7f} "
         f"({small['relative_error']:+.1%}) and {TERM:g} into {lost['kept']:g}. So of "

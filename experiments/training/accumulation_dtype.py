@@ -88,9 +88,9 @@ def _accumulate(way: Way, size: float, count: int, entries: int, seed: int) -> t
         gradient = device.from_host(values, BINARY16)
         exact += gradient.values  # multiples of 2**-24 below 2**29: no rounding in binary64
         accumulator = accumulator.add([(gradient, variable)])
-    ((found, _),) = accumulator.pairs
-    saturated = float(np.mean(np.abs(found.values) == BINARY16.max))
-    total = found.values * (1.0 if way.reduction is Reduction.SUM else count)
+    ((mean, _),) = accumulator.pairs
+    saturated = float(np.mean(np.abs(mean.values) == BINARY16.max))
+    total = mean.values * (1.0 if way.reduction is Reduction.SUM else count)
     return float(np.sqrt(((total / exact - 1) ** 2).mean())), saturated
 
 

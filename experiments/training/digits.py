@@ -46,8 +46,8 @@ def load() -> Digits:
     """The digits that come with scikit-learn."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    return Digits(found.data / 16, found.target.astype(np.int64))
+    bunch = load_digits()
+    return Digits(bunch.data / 16, bunch.target.astype(np.int64))
 
 
 def batches(

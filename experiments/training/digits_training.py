@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.processes import in_processes
 from ipu.experiments.lab.progress import progress
-from ipu.experiments.lab.result import Found, Result, Row, Table, UnitUsed, summary
+from ipu.experiments.lab.result import Collected, Result, Row, Table, UnitUsed, summary
 from ipu.experiments.lab.training_panels import (
     Looks,
     exception_table,
@@ -78,15 +78,17 @@ def run(quick: bool, seed: int) -> Result:
     for job in progress(warm, "kernels"):
         _train(job)
     jobs = [Job(v, s, epochs, s == seed) for s in first for v in range(len(VARIANTS))]
-    found = Found()
+    collected = Collected()
     for job, (rows, units) in zip(jobs, in_processes(_train, jobs, "trainings"), strict=True):
-        found.add(rows, units, policy=VARIANTS[job.variant].name, seed=job.seed)
+        collected.add(rows, units, policy=VARIANTS[job.variant].name, seed=job.seed)
     parameters = {
         "network": NETWORK, "learning rate": RATE, "momentum": MOMENTUM,
         "batch": BATCH, "epochs": epochs, "seeds": list(first), "loss scale": SCALE,
         "test digits": digits.HELD_BACK,
     }  # fmt: skip
-    return Result(found.rows, _answer(found.rows), described(VARIANTS), parameters, found.units)
+    return Result(
+        collected.rows, _answer(collected.rows), described(VARIANTS), parameters, collected.units
+    )
 
 
 def _train(job: Job) -> tuple[list[Row], tuple[UnitUsed, ...]]:
@@ -96,11 +98,11 @@ def _train(job: Job) -> tuple[list[Row], tuple[UnitUsed, ...]]:
         counted=job.counted,
     )  # fmt: skip
     raised = list(exceptions(trainer)) if job.counted else []
-    found: list[Row] = [
+    rows: list[Row] = [
         {"part": "loss", "epoch": e, "loss": float(x)} for e, x in enumerate(losses.mean(axis=1), 1)
     ]
-    found += [{"part": "test", "accuracy": accuracy}, *watch.rows(), *raised]
-    return found, units_of(trainer.device)
+    rows += [{"part": "test", "accuracy": accuracy}, *watch.rows(), *raised]
+    return rows, units_of(trainer.device)
 
 
 def _accuracies(rows: list[Row]) -> dict[str, NDArray[np.float64]]:

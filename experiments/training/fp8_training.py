@@ -59,14 +59,14 @@ def _lost(result: Result) -> str:
     """What each way of training in quarters loses: mean and deviation over the seeds."""
 
     def lost(name: str) -> str:
-        whole, other = (
+        single, other = (
             result.column("accuracy", part="test", policy=policy) for policy in ("FP32", name)
         )
-        mean, sd = summary(100 * (whole - other))
-        return f"{name}: {mean:.1f}" + (f" ± {sd:.1f}" if whole.size > 1 else "")
+        mean, sd = summary(100 * (single - other))
+        return f"{name}: {mean:.1f}" + (f" ± {sd:.1f}" if single.size > 1 else "")
 
-    said = "; ".join(lost(variant.name) for variant in VARIANTS[2:])
-    return f"Points of test accuracy lost beside FP32: {said}."
+    losses = "; ".join(lost(variant.name) for variant in VARIANTS[2:])
+    return f"Points of test accuracy lost beside FP32: {losses}."
 
 
 def plot(result: Result) -> Figure | None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fpsim import BINARY16, Array, FloatingPointTrap
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.progress import progress
-from ipu.experiments.lab.result import Found, Result, Row, UnitUsed
+from ipu.experiments.lab.result import Collected, Result, Row, UnitUsed
 from ipu.experiments.training import digits
 from ipu.experiments.training.digit_runs import BATCH, NETWORK
 from ipu.learn.loss_scale import NoLossScale, StaticLossScale, find_loss_scale
@@ -48,16 +48,16 @@ Values = dict[str, NDArray[np.float64]]
 
 def run(quick: bool, seed: int) -> Result:
     epochs, n_batches = (1, 2) if quick else (20, 8)
-    found = Found()
+    collected = Collected()
     for state, weights in _states(seed, epochs):
         probe = Probe(weights, seed, n_batches)
         rows = [*probe.sweep(state), {"part": "limit", **probe.limit()}]
-        found.add(rows, probe.units, state=state)
+        collected.add(rows, probe.units, state=state)
     parameters = {"network": NETWORK, "batch": BATCH, "batches": n_batches,
                   "epochs of mixed training": epochs, "learning rate": RATE,
                   "momentum": MOMENTUM}  # fmt: skip
     policy = f"{FP16},rounding=RNE,loss_scale=1…2^24"
-    return Result(found.rows, _answer(found.rows), policy, parameters, found.units)
+    return Result(collected.rows, _answer(collected.rows), policy, parameters, collected.units)
 
 
 def _states(seed: int, epochs: int) -> Iterator[tuple[str, Values]]:
@@ -85,8 +85,7 @@ class Probe:
     def __init__(self, weights: Values, seed: int, n_batches: int) -> None:
         self.data = digits.load()
         learn, _ = self.data.split(seed)
-        chosen = list(digits.batches(learn, BATCH, seed, epoch=0))
-        self.batches = chosen[:n_batches]
+        self.batches = list(digits.batches(learn, BATCH, seed, epoch=0))[:n_batches]
         self.weights = weights
         self.units: tuple[UnitUsed, ...] = ()
 
@@ -103,7 +102,7 @@ class Probe:
         trainer = Trainer(network, SGD(RATE), policy=policy, control=control, loss_scale=factor)
         images = trainer.device.from_host(self.data.images, policy.activations)
         self._load(trainer, images)
-        found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in TENSORS}
+        entries: dict[str, list[NDArray[np.float64]]] = {name: [] for name in TENSORS}
         for batch in self.batches:
             scaled = factor.scale(trainer.loss(images[batch], self.data.labels[batch]))
             layers = [trainer.variables[name] for name in WEIGHTS]
@@ -111,9 +110,9 @@ class Probe:
             one = trainer.device.context(scaled.dtype).constant(1.0)
             for name, gradient in zip(TENSORS, gradients(scaled, sources, one), strict=True):
                 assert gradient is not None
-                found[name].append(gradient.values.astype(np.float64).reshape(-1))
+                entries[name].append(gradient.values.astype(np.float64).reshape(-1))
         self.units = units_of(trainer.device)
-        return {name: np.concatenate(parts) for name, parts in found.items()}
+        return {name: np.concatenate(parts) for name, parts in entries.items()}
 
     def _load(self, trainer: Trainer, images: Array) -> None:
         """The parameters, rounded to FP16, into a model of any policy."""
@@ -159,16 +158,16 @@ class Probe:
 
 
 def _answer(rows: list[Row]) -> str:
-    found = Result(rows, "", "")
-    before, after = found.select(part="limit")
+    table = Result(rows, "", "")
+    before, after = table.select(part="limit")
     trained = after["state"]
     worst = max(
-        found.select(part="sweep", state=trained, exponent=0),
+        table.select(part="sweep", state=trained, exponent=0),
         key=lambda row: float(str(row["underflow"])),
     )["tensor"]
 
     def lost(exponent: int | None) -> str:
-        where = found.select(part="sweep", state=trained, exponent=exponent, tensor=worst)
+        where = table.select(part="sweep", state=trained, exponent=exponent, tensor=worst)
         return f"{100 * float(str(where[0]['underflow'])):.1f} %" if where else "–"
 
     return (

@@ -16,7 +16,7 @@ import numpy as np
 
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.progress import progress
-from ipu.experiments.lab.result import Found, Result, Row
+from ipu.experiments.lab.result import Collected, Result, Row
 from ipu.experiments.training import digits
 from ipu.experiments.training.digit_runs import BATCH
 from ipu.learn import nn
@@ -79,15 +79,21 @@ STRATEGIES = {
 
 def run(quick: bool, seed: int) -> Result:
     epochs = 1 if quick else EPOCHS
-    found = Found()
+    collected = Collected()
     for name, strategy in STRATEGIES.items():
         trained = Watched(strategy, seed)
         rows = list(trained.steps(epochs, seed, name))
-        found.add(rows, units_of(trained.trainer.device), strategy=name)
+        collected.add(rows, units_of(trained.trainer.device), strategy=name)
     parameters = {"network": f"{DEPTH} × {WIDTH} sigmoids", "optimizer": f"SGD, rate {RATE:g}",
                   "batch": BATCH, "epochs": epochs, "seed": seed,
                   "strategies": {name: str(s) for name, s in STRATEGIES.items()}}  # fmt: skip
-    return Result(found.rows, _answer(found.rows), f"{MIXED},rounding=RNE", parameters, found.units)
+    return Result(
+        collected.rows,
+        _answer(collected.rows),
+        f"{MIXED},rounding=RNE",
+        parameters,
+        collected.units,
+    )
 
 
 class Watched:

@@ -48,20 +48,20 @@ def epochs_of(images: int) -> int:
     return min(4, max(1, 60_000 // images))
 
 
-def _study(found: Data, quick: bool) -> Study:
-    epochs, seeds = (1, 1) if quick else (epochs_of(len(found.learn)), 3)
+def _study(images: Data, quick: bool) -> Study:
+    epochs, seeds = (1, 1) if quick else (epochs_of(len(images.learn)), 3)
     if quick:
-        found = replace(found, learn=found.learn[:FEW], test=found.test[:FEW])
+        images = replace(images, learn=images.learn[:FEW], test=images.test[:FEW])
     return Study(
-        "mnist_training", QUESTION, BUDGET, DEFAULT, network, found, SGD(0.03, 0.9), USUAL,
+        "mnist_training", QUESTION, BUDGET, DEFAULT, network, images, SGD(0.03, 0.9), USUAL,
         epochs, 20, seeds, {"preset": "exact"},
     )  # fmt: skip
 
 
 def run(quick: bool, seed: int) -> Result:
-    found = data()
-    result = _study(found, quick).run(quick, seed)
-    return replace(result, answer=f"{as_well(result)} On {found}: {result.answer}")
+    images = data()
+    result = _study(images, quick).run(quick, seed)
+    return replace(result, answer=f"{as_well(result)} On {images}: {result.answer}")
 
 
 def as_well(result: Result) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.processes import in_processes
 from ipu.experiments.lab.progress import progress
-from ipu.experiments.lab.result import Found, Result, Row, UnitUsed
+from ipu.experiments.lab.result import Collected, Result, Row, UnitUsed
 from ipu.experiments.lab.variants import Variant
 from ipu.experiments.lab.verdict import CONFIDENCE, Effect, verdict
 from ipu.experiments.training.digit_runs import BATCH, NETWORK, train
@@ -66,15 +66,19 @@ def run(quick: bool, seed: int) -> Result:
         _train(Job("SGD with momentum", rates[0], draw, seed, 1))
     jobs = [Job(method, rate, draw, seed, epochs)
             for rate in rates for method in METHODS for draw in range(draws + 1)]  # fmt: skip
-    found = Found()
+    collected = Collected()
     trained = zip(jobs, in_processes(_train, jobs, "trainings"), strict=True)
     for (method, rate), group in groupby(trained, key=lambda pair: pair[0][:2]):
         kind = [one for _, one in group]
-        found.add([_summary(kind)], chain(*(k.units for k in kind)), method=method, rate=rate)
+        collected.add([_summary(kind)], chain(*(k.units for k in kind)), method=method, rate=rate)
     parameters = {"network": NETWORK, "momentum": MOMENTUM, "batch": BATCH, "epochs": epochs,
                   "trainings of each kind": draws, "seed": seed}  # fmt: skip
     return Result(
-        found.rows, _answer(found.rows), f"{STOCHASTIC}; {REFERENCE}", parameters, found.units
+        collected.rows,
+        _answer(collected.rows),
+        f"{STOCHASTIC}; {REFERENCE}",
+        parameters,
+        collected.units,
     )
 
 
@@ -131,11 +135,11 @@ def effects(result: Result) -> list[Effect]:
 
 def ratios(result: Result) -> list[tuple[float, float]]:
     """Rates, and by what factor momentum makes the variance smaller."""
-    found = []
+    pairs = []
     for rate in sorted({float(str(row["rate"])) for row in result.rows}):
         plain, averaged = (result.column("spread", method=m, rate=rate)[0] for m in METHODS)
-        found.append((rate, float((plain / averaged) ** 2)))
-    return found
+        pairs.append((rate, float((plain / averaged) ** 2)))
+    return pairs
 
 
 def _answer(rows: list[Row]) -> str:

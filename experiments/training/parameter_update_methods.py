@@ -17,7 +17,7 @@ from fpsim import BINARY32
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.processes import in_processes
 from ipu.experiments.lab.progress import progress
-from ipu.experiments.lab.result import Found, Result, Row, UnitUsed
+from ipu.experiments.lab.result import Collected, Result, Row, UnitUsed
 from ipu.experiments.lab.variants import Variant, Watch, described
 from ipu.experiments.training import digits
 from ipu.experiments.training.digit_runs import BATCH, NETWORK, train
@@ -63,13 +63,15 @@ def run(quick: bool, seed: int) -> Result:
         for rate in rates
         for v in range(len(VARIANTS))
     ]
-    found = Found()
+    collected = Collected()
     for job, (row, units) in zip(jobs, in_processes(_train, jobs, "trainings"), strict=True):
-        found.add([row], units, method=VARIANTS[job.variant].name, rate=job.rate, seed=job.seed)
+        collected.add([row], units, method=VARIANTS[job.variant].name, rate=job.rate, seed=job.seed)
     parameters = {"network": NETWORK, "optimizer": "SGD, no momentum", "batch": BATCH,
                   "epochs": epochs,
                   "seeds": list(range(seed, seed + seeds))}  # fmt: skip
-    return Result(found.rows, _answer(found.rows), described(VARIANTS), parameters, found.units)
+    return Result(
+        collected.rows, _answer(collected.rows), described(VARIANTS), parameters, collected.units
+    )
 
 
 def _train(job: Job) -> tuple[Row, tuple[UnitUsed, ...]]:
@@ -103,11 +105,11 @@ def gained(result: Result, method: str, rate: float) -> np.ndarray:
 
 
 def _answer(rows: list[Row]) -> str:
-    found = Result(rows, "", "")
+    table = Result(rows, "", "")
     rate = min(float(str(row["rate"])) for row in rows if float(str(row["rate"])) >= 1e-4)
     _, plain, stochastic, mixed = (v.name for v in VARIANTS)
-    lost = float(found.column("lost", method=plain, rate=rate).mean())
-    share = {name: gained(found, name, rate).mean() for name in (plain, stochastic, mixed)}
+    lost = float(table.column("lost", method=plain, rate=rate).mean())
+    share = {name: gained(table, name, rate).mean() for name in (plain, stochastic, mixed)}
     return (
         f"At a learning rate of {rate:g} plain FP16 parameters ignore {lost:.0%} of their updates "
         f"and learn {share[plain]:.0%} of what FP32 learns; FP16 parameters with stochastic "

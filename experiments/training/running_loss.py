@@ -76,12 +76,12 @@ def _totals(
 
 
 def _answer(rows: list[Row]) -> str:
-    found = Result(rows, "", "")
-    (case,) = found.select(part="case", loss=0.4)
-    (low,) = found.select(part="case", loss=0.3)
+    table = Result(rows, "", "")
+    (case,) = table.select(part="case", loss=0.4)
+    (low,) = table.select(part="case", loss=0.3)
     off = {
-        name: np.abs(found.column("reported", part="reported", total=name)
-                     / found.column("loss", part="reported", total=name) - 1)
+        name: np.abs(table.column("reported", part="reported", total=name)
+                     / table.column("loss", part="reported", total=name) - 1)
         for name in ("FP16", "FP16 + SR", "FP32")
     }  # fmt: skip
     worst = Effect(float(off["FP16"].max()))  # exact: nothing is drawn in FP16 to nearest

@@ -43,8 +43,8 @@ def run(quick: bool, seed: int) -> Result:
     for offset in progress(OFFSETS, "offsets"):
         for name, fmt in FORMATS.items():
             for stable in (False, True):
-                found = _errors(noise + offset, fmt, stable)
-                rows.append({"format": name, "stable": stable, "offset": offset, **found})
+                errors = _errors(noise + offset, fmt, stable)
+                rows.append({"format": name, "stable": stable, "offset": offset, **errors})
     parameters = {"samples": samples, "channels": channels, "epsilon": EPSILON, "seed": seed}
     return Result(rows, _answer(rows), "c=f16|f32, statistics f32", parameters,
                   (ELEMENTWISE, _NORMS))  # fmt: skip
@@ -54,9 +54,9 @@ def _errors(values: np.ndarray, fmt: Format, stable: bool) -> Row:
     """Of 1/σ over the channels: root mean square and largest relative error."""
     device = Device()
     x = device.from_host(values, fmt)
-    found = batch_statistics(device, x, EPSILON, stable).inverse.values.reshape(-1)
+    inverse = batch_statistics(device, x, EPSILON, stable).inverse.values.reshape(-1)
     exact = 1 / np.sqrt(x.values.astype(np.float64).var(axis=0) + EPSILON)
-    error = found.astype(np.float64) / exact - 1
+    error = inverse.astype(np.float64) / exact - 1
     return {"rms": float(np.sqrt((error**2).mean())), "largest": float(np.abs(error).max())}
 
 
@@ -67,16 +67,16 @@ def lost_from(result: Result, fmt: str, stable: bool) -> float | None:
 
 
 def _answer(rows: list[Row]) -> str:
-    found = Result(rows, "", "")
+    table = Result(rows, "", "")
 
-    def said(fmt: str, stable: bool) -> str:
-        offset = lost_from(found, fmt, stable)
+    def from_on(fmt: str, stable: bool) -> str:
+        offset = lost_from(table, fmt, stable)
         return f"from {offset:g}σ on" if offset else f"nowhere up to {OFFSETS[-1]:g}σ"
 
     return (
         f"With the mean of squares 1/σ is off by more than {LOST:.0%} in some channel "
-        f"{said('FP16', False)} in FP16 and {said('FP32', False)} in FP32; with stable statistics "
-        f"{said('FP16', True)} and {said('FP32', True)}."
+        f"{from_on('FP16', False)} in FP16 and {from_on('FP32', False)} in FP32; with stable "
+        f"statistics {from_on('FP16', True)} and {from_on('FP32', True)}."
     )
 
 
