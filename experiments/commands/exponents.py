@@ -27,17 +27,20 @@ def exponent_figure(profiles: Sequence[tuple[str, Profile]]) -> Figure:
     drawn = list(arrays.items())[:PANELS]
     n_formats = len(drawn[0][1])
     figure, panels = new_figure(
-        9, 0.6 + (2.0 + 0.18 * n_formats) * len(drawn), mosaic=[[name] for name, _ in drawn],
-        sharex=True,
+        13, 0.6 + (2.2 + 0.18 * n_formats) * len(drawn),
+        mosaic=[[f"{i} values", f"{i} scales"] for i in range(len(drawn))], width_ratios=[1.5, 1],
     )  # fmt: skip
     exponents = np.concatenate([p[0].exponents for _, p in drawn] + [np.array([-26, 17])])
     limits = int(exponents.min()) - 2, int(exponents.max()) + 2
-    for axes, (name, by_format) in zip(panels, drawn, strict=True):
-        _panel(axes, name, by_format, limits)
-    panels[0].legend(loc="upper right", fontsize=8.5, ncols=min(n_formats, 3))
-    panels[-1].set_xlabel(
-        "exponent of the magnitude, floor(log2 |x|); bars below: normal range, subnormals pale"
+    values, scales = panels[::2], panels[1::2]
+    for above, beside, (name, by_format) in zip(values, scales, drawn, strict=True):
+        _panel(above, name, by_format, limits)
+        _curve(beside, by_format)
+    values[0].legend(loc="upper right", fontsize=8.5, ncols=min(n_formats, 3))
+    values[-1].set_xlabel(
+        "exponent of the magnitude, floor(log2 |x|)\nbars below: normal range, subnormals pale"
     )
+    scales[-1].set_xlabel("k of the scale $2^k$ (dots: best)")
     if len(arrays) > PANELS:
         figure.suptitle(f"The first {PANELS} of {len(arrays)} arrays", fontsize=10)
     return figure
@@ -64,6 +67,25 @@ def _lost(p: Profile) -> float:
     return p.share("underflows") + p.share("overflows")
 
 
+def _colors() -> tuple[str, ...]:
+    from ipu.experiments.lab import drawing
+
+    return (drawing.BLUE, drawing.ORANGE, drawing.GREEN, drawing.RED, drawing.PURPLE, drawing.SKY)
+
+
+def _curve(axes: Axes, profiles: Sequence[Profile]) -> None:
+    """What every scale loses, where any loses less than everything."""
+    colors = _colors()
+    low = min(int(p.scales[p.lost < 1][0]) if (p.lost < 1).any() else 0 for p in profiles)
+    high = max(int(p.scales[p.lost < 1][-1]) if (p.lost < 1).any() else 0 for p in profiles)
+    for i, p in enumerate(profiles):
+        color = colors[i % len(colors)]
+        axes.plot(p.scales, 100 * p.lost, color=color, linewidth=1.2)
+        axes.plot([p.scale_exponent], [100 * p.lost_at(p.scale_exponent)], "o", color=color)
+    axes.set(title="Significant digits lost", ylabel="share (%)", ylim=(-4, 104),
+             xlim=(low - 2, high + 2))  # fmt: skip
+
+
 def _panel(axes: Axes, name: str, profiles: Sequence[Profile], limits: tuple[int, int]) -> None:
     from ipu.experiments.lab import drawing
 
@@ -71,7 +93,7 @@ def _panel(axes: Axes, name: str, profiles: Sequence[Profile], limits: tuple[int
     share = 100 * first.counts / max(first.n, 1)
     top = float(share.max(initial=0.0)) or 1.0
     axes.bar(first.exponents, share, width=0.9, color=drawing.GREY)
-    colors = (drawing.BLUE, drawing.ORANGE, drawing.GREEN, drawing.RED, drawing.PURPLE, drawing.SKY)
+    colors = _colors()
     for i, p in enumerate(profiles):
         fmt, y, color = p.format, -top * 0.16 * (i + 1), colors[i % len(colors)]
         smallest = fmt.emin - fmt.precision + 1

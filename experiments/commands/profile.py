@@ -34,8 +34,9 @@ DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8
 def command(file: Path, formats: str, dtype: str | None, out: Path, as_json: bool) -> None:
     """Shares of underflow, overflow, subnormal and inexact values, and the best power-of-two scale.
 
-    Writes OUT/STEM.csv (with the histogram of exponents) and OUT/STEM.png; another file's table of
-    that name is kept, and this one is called STEM-2. Arrays of whole numbers are skipped.
+    Writes OUT/STEM.csv (with the histogram of exponents and what every scale loses) and
+    OUT/STEM.png; another file's table of that name is kept, and this one is called STEM-2. Arrays
+    of whole numbers are skipped.
     """
     from ipu.experiments.commands.exponents import losses
     from ipu.experiments.lab.progress import progress
@@ -119,7 +120,10 @@ def table(profiles: list[tuple[str, Profile]]) -> Iterator[str]:
     yield f"{'array':<{width}}  {'format':<9}{'elements':>12}{heads}   best scale: what is left"
     for name, p in profiles:
         shares = "".join(f"{p.share(share):>12.3%}" for share in SHARES)
-        left = f"{p.scaled_underflows} underflows, {p.scaled_overflows} overflows"
+        left = (
+            f"{p.scaled_underflows} underflows, {p.scaled_subnormals} subnormals, "
+            f"{p.scaled_overflows} overflows"
+        )
         yield (
             f"{name:<{width}}  {p.format.name:<9}{p.n:>12}{shares}   2^{p.scale_exponent}: {left}"
         )
@@ -164,7 +168,7 @@ def shares_row(name: str, p: Profile) -> Row:
         "array": name, "format": p.format.name, "part": "shares", "elements": p.n,
         "zeros": p.zeros, **{share: p.share(share) for share in SHARES},
         "scale_exponent": p.scale_exponent, "scaled_underflows": p.scaled_underflows,
-        "scaled_overflows": p.scaled_overflows,
+        "scaled_subnormals": p.scaled_subnormals, "scaled_overflows": p.scaled_overflows,
     }  # fmt: skip
 
 
@@ -173,3 +177,6 @@ def _rows(name: str, p: Profile) -> Iterator[Row]:
     for exponent, count in zip(p.exponents.tolist(), p.counts.tolist(), strict=True):
         yield {"array": name, "format": p.format.name, "part": "histogram", "exponent": exponent,
                "count": count}  # fmt: skip
+    for k, lost in zip(p.scales.tolist(), p.lost.tolist(), strict=True):
+        yield {"array": name, "format": p.format.name, "part": "scale", "scale_exponent": k,
+               "lost": lost}  # fmt: skip

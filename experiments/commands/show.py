@@ -124,9 +124,8 @@ def _error(exact: Fraction, value: float, fmt: Format) -> Iterator[str]:
     if max(abs(error), abs(ulps)) > sys.float_info.max:
         yield _line("error", "beyond binary64")
         return
-    yield _line(
-        "error", f"{float(error):+.6g}, {float(ulps):+.4f} ulp, {float(error / exact):+.4%}"
-    )
+    size = f"{float(error):+.6g}" if float(error) else "below 1e-323 in size"
+    yield _line("error", f"{size}, {float(ulps):+.4f} ulp, {float(error / exact):+.4%}")
 
 
 def _value(x: float | None) -> str:

@@ -26,4 +26,4 @@ def test_the_largest_loss_is_named_with_its_share():
 @pytest.mark.parametrize("n", [1, 2, PANELS + 3])
 def test_there_is_a_panel_for_each_array_up_to_a_limit(n):
     pairs = [(f"array {i}", profile(SMALL, BINARY16)) for i in range(n)]
-    assert_panels(exponent_figure(pairs), min(n, PANELS))
+    assert_panels(exponent_figure(pairs), 2 * min(n, PANELS))
