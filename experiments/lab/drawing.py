@@ -7,6 +7,7 @@ colour in every figure.
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -51,14 +52,23 @@ THEORY: dict[str, Any] = {"color": BLACK, "linewidth": 0.9, "linestyle": (0, (5,
 
 
 def new_figure(
-    width: float, height: float, *, mosaic: str | list[list[str]] = "A", **layout: Any
+    width: float,
+    height: float,
+    *,
+    mosaic: str | list[list[str]] = "A",
+    width_ratios: Sequence[float] | None = None,
+    height_ratios: Sequence[float] | None = None,
+    sharex: bool = False,
+    sharey: bool = False,
 ) -> tuple[Figure, list[Axes]]:
     """A figure with the axes of a mosaic ("AB;CC") in its order.
 
     The answer is text of the report beside it: it reflows there and is read once.
     """
     figure = plt.figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplot_mosaic(mosaic, **layout)
+    axes = figure.subplot_mosaic(
+        mosaic, width_ratios=width_ratios, height_ratios=height_ratios, sharex=sharex, sharey=sharey
+    )
     figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.1)
     return figure, list(axes.values())
 

@@ -44,6 +44,9 @@ TENSORS = ("logits", "output weights", "output biases", "activations", "hidden w
 WEIGHTS = ("all_vars/hidden/weights", "all_vars/hidden/biases", "all_vars/output/weights",
            "all_vars/output/biases")  # fmt: skip
 Values = dict[str, NDArray[np.float64]]
+Look = dict[str, Any]
+DOTTED: Look = {"linewidth": 0.9, "linestyle": ":"}
+MARKED: Look = {"marker": "o", "markersize": 4}
 
 
 def run(quick: bool, seed: int) -> Result:
@@ -195,9 +198,9 @@ def plot(result: Result) -> Figure:
     figure, panels = new_figure(12.5, 7.6, mosaic="AB;CD", sharex=True, height_ratios=[1.25, 1])
     for column, state in enumerate(states):
         above, below = panels[column], panels[2 + column]
-        _plot_share(above, result, state, "subnormal", linewidth=0.9, linestyle=":")
-        _plot_share(above, result, state, "underflow", marker="o", markersize=4)
-        _plot_share(below, result, state, "overflow", marker="o", markersize=4)
+        _plot_share(above, result, state, "subnormal", DOTTED)
+        _plot_share(above, result, state, "underflow", MARKED)
+        _plot_share(below, result, state, "overflow", MARKED)
         above.set(
             title=f"Gradients {state}", ylabel="entries that underflow\nor become subnormal (%)"
         )
@@ -215,7 +218,7 @@ def _colors() -> dict[str, str]:
     return dict(zip(TENSORS, six, strict=True))
 
 
-def _plot_share(axes: Axes, result: Result, state: str, what: str, **look: Any) -> None:
+def _plot_share(axes: Axes, result: Result, state: str, what: str, look: Look) -> None:
     """One line per tensor, in per cent; shares of zero are not drawn."""
     for name, color in _colors().items():
         where = {"part": "sweep", "state": state, "tensor": name}
@@ -231,10 +234,10 @@ def _plot_share(axes: Axes, result: Result, state: str, what: str, **look: Any) 
 
 def _explain_lines(axes: Axes) -> None:
     """What solid and dotted lines are, in a legend."""
-    axes.plot([], [], color="#444444", marker="o", markersize=4, label="underflow to zero")
-    axes.plot([], [], color="#444444", linewidth=0.9, linestyle=":", label="become subnormal")
-    handles = [line for line in axes.lines if line.get_label() in (
-        "underflow to zero", "become subnormal")]  # fmt: skip
+    looks = {"underflow to zero": MARKED, "become subnormal": DOTTED}
+    handles = [
+        axes.plot([], [], color="#444444", label=label, **look)[0] for label, look in looks.items()
+    ]
     axes.legend(handles=handles, fontsize=9.5, loc="upper right")
 
 
