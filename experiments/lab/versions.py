@@ -11,7 +11,6 @@ from pathlib import Path
 
 import fpsim
 import ipu
-import ipu.experiments
 
 PACKAGES = (
     "fpsim",
@@ -71,9 +70,9 @@ def processor() -> str:
 @cache
 def sources() -> str:
     """A digest of all source files: an interrupted series goes on only with the code it began."""
-    folders = [*fpsim.__path__, *ipu.__path__, *ipu.experiments.__path__]
+    experiments = Path(__file__).parents[1]
     digest = hashlib.sha256()
-    for folder in folders:
+    for folder in (*fpsim.__path__, *ipu.__path__, experiments):
         for path in sorted(Path(folder).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()
