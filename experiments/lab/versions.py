@@ -70,9 +70,9 @@ def processor() -> str:
 @cache
 def sources() -> str:
     """A digest of all source files: an interrupted series goes on only with the code it began."""
-    experiments = Path(__file__).parents[1]
+    roots = [Path(module.__file__).parent for module in (fpsim, ipu)]
     digest = hashlib.sha256()
-    for folder in (*fpsim.__path__, *ipu.__path__, experiments):
-        for path in sorted(Path(folder).rglob("*.py")):
+    for folder in (*roots, Path(__file__).parents[1]):
+        for path in sorted(folder.rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()
