@@ -70,7 +70,7 @@ def processor() -> str:
 @cache
 def sources() -> str:
     """A digest of all source files: an interrupted series goes on only with the code it began."""
-    roots = [Path(module.__file__).parent for module in (fpsim, ipu)]
+    roots = [Path(str(module.__file__)).parent for module in (fpsim, ipu)]
     digest = hashlib.sha256()
     for folder in (*roots, Path(__file__).parents[1]):
         for path in sorted(folder.rglob("*.py")):
