@@ -172,3 +172,26 @@ def test_contributing_has_a_sentence_for_every_room(room):
     folder = room.replace("ipu.experiments", "experiments").replace(".", "/")
     said = re.search(rf"^\| `{folder}/` \|", text, re.MULTILINE) is not None
     assert said or not built or room == "fpsim.testing", f"CONTRIBUTING.md has no row for {folder}/"
+
+
+#: Tests that are about more than one module, in the folder of the room that they are about.
+ABROAD = {
+    "fpsim/test_bad_input.py", "fpsim/test_laws.py", "fpsim/test_machine_independence.py",
+    "fpsim/elementwise/test_edges_and_pairs.py", "fpsim/elementwise/test_exact_operations_oracle.py",
+    "fpsim/elementwise/test_midpoints.py", "fpsim/elementwise/test_stochastic.py",
+    "fpsim/products/test_sums_rulings.py",
+    "ipu/learn/ops/test_ops.py", "ipu/learn/optim/test_optim.py", "experiments/test_tree.py",
+}  # fmt: skip
+
+
+def test_tests_mirror_the_tree():
+    """Every module has its test file at the same place, and a file there is about its module."""
+    folders = {path.relative_to(ROOT) for path in modules().values() if path.name != "__init__.py"}
+    wanted = {str(p.parent / f"test_{p.name}") for p in folders}
+    there = {
+        str(p.relative_to(ROOT / "tests"))
+        for package in ("fpsim", "ipu", "experiments")
+        for p in (ROOT / "tests" / package).rglob("test_*.py")
+    }
+    assert not wanted - there, f"without a test file: {sorted(wanted - there)}"
+    assert there - wanted == ABROAD

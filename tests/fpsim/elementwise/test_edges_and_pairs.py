@@ -15,7 +15,7 @@ from fpsim.elementwise.constants import exact_width
 from fpsim.records.formats import BINARY16, BINARY32, E4M3FN, E5M2, F143, Format
 from fpsim.records.rounding import RNA, RNE, RTN, RTO, SR, Rounding
 from fpsim.records.settings import Settings
-from tests.fpsim.elementwise.test_arithmetic_oracle import check, settings_of
+from tests.fpsim.elementwise.test_apply import check, settings_of
 from tests.tiers import pick
 
 ALL: list[Rounding] = [RNE, RNA, RTN, RTO, SR(5, subnormal_bits=7)]

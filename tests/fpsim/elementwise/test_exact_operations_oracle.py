@@ -25,7 +25,7 @@ from fpsim.records.formats import (
 )
 from fpsim.records.rounding import RNE, RTN, Rounding
 from fpsim.records.settings import Settings
-from tests.fpsim.elementwise.test_arithmetic_oracle import (
+from tests.fpsim.elementwise.test_apply import (
     NUMBER,
     ROUNDINGS,
     SEED,

@@ -33,7 +33,7 @@ from fpsim.records.formats import (
 )  # fmt: skip
 from fpsim.records.rounding import MODES, RNE, RTN, RTO, SR, SR_EQUAL, Rounding
 from fpsim.records.settings import Settings
-from tests.fpsim.elementwise.test_arithmetic_oracle import as_oracle, settings_of
+from tests.fpsim.elementwise.test_apply import as_oracle, settings_of
 from tests.tiers import pick
 
 Doubles = NDArray[np.float64]

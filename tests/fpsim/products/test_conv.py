@@ -22,7 +22,7 @@ from fpsim.linalg import conv2d, conv2d_input_gradient, conv2d_weight_gradient, 
 from fpsim.products import unfold
 from fpsim.records.units import find_unit
 from fpsim.state.bits import Replay
-from tests.fpsim.products.by_unit.test_units import DATA, number, operand
+from tests.fpsim.products.by_unit.test_dispatch import DATA, number, operand
 from tests.threads import on_threads
 from tests.tiers import pick
 
