@@ -7,7 +7,7 @@ import pytest
 
 import fpsim as fp
 from fpsim.elementwise.constants import plan
-from fpsim.kernels.elementwise.loop import NO_WORDS
+from fpsim.kernels.random.words import NO_WORDS
 from fpsim.kernels.rounding.store import store_kernel
 from fpsim.records.settings import Settings
 
