@@ -176,12 +176,18 @@ def test_contributing_has_a_sentence_for_every_room(room):
 
 #: Tests that are about more than one module, in the folder of the room that they are about.
 ABROAD = {
-    "fpsim/test_bad_input.py", "fpsim/test_laws.py", "fpsim/test_machine_independence.py",
+    "experiments/test_tree.py",
     "fpsim/elementwise/test_edges_and_pairs.py",
-    "fpsim/elementwise/test_exact_operations_oracle.py", "fpsim/elementwise/test_midpoints.py", "fpsim/elementwise/test_stochastic.py",
+    "fpsim/elementwise/test_exact_operations_oracle.py",
+    "fpsim/elementwise/test_midpoints.py",
+    "fpsim/elementwise/test_stochastic.py",
     "fpsim/products/test_sums_rulings.py",
-    "ipu/learn/ops/test_ops.py", "ipu/learn/optim/test_optim.py", "experiments/test_tree.py",
-}  # fmt: skip
+    "fpsim/test_bad_input.py",
+    "fpsim/test_laws.py",
+    "fpsim/test_machine_independence.py",
+    "ipu/learn/ops/test_ops.py",
+    "ipu/learn/optim/test_optim.py",
+}
 
 
 def test_tests_mirror_the_tree():
