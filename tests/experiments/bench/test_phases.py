@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 
-from fpsim import BINARY16
-from fpsim.products import conv
+from fpsim import BINARY16, linalg
 from ipu.experiments.bench import phases
 from ipu.machine import Device
 
 
 def test_each_second_counts_for_the_phase_that_was_entered_last():
-    device, before = Device(), conv.conv2d
+    device, before = Device(), linalg.conv2d
     x = device.from_host([1.0], BINARY16)
 
     def step():
@@ -24,5 +23,5 @@ def test_each_second_counts_for_the_phase_that_was_entered_last():
     found = phases.shares(step, device)
     assert found["products"] == 0
     assert found["bookkeeping"] > max(found["norms"], found["elementwise"]) > 0
-    assert conv.conv2d is before
+    assert linalg.conv2d is before
     assert "add" not in vars(device)
