@@ -1,45 +1,28 @@
-"""Array: values of one format in one Context, with operators and numpy's protocols.
+"""Array: values of one format in one Context, with operators.
 
 An Array is a carrier ndarray and the context that computes with it. Nothing is promoted: two
-formats do not meet without a conversion, and numpy's own functions work where the context has the
-operation and refuse where it has not.
-
-Source    NumPy enhancement proposals 13 (__array_ufunc__) and 18 (__array_function__).
+formats do not meet without a conversion, arrays of different settings do not mix in operators, and
+numpy's own functions work where the context has the operation and refuse where it has not
+(`fpsim.array_functions`, docs/arrays.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.array_functions import NumpyProtocols
+from fpsim.array_moves import check_alike, find_storage_format
 from fpsim.elementwise import codes
+from fpsim.elementwise.apply import as_read
 from fpsim.records.formats import Format
 from fpsim.records.settings import Settings
 from fpsim.records.types import Axis, Carrier
 
 __all__ = ["Array", "Computes"]
-
-#: numpy's functions and the context's methods that they are.
-_UFUNCS: dict[np.ufunc, str] = {
-    np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide",
-    np.sqrt: "sqrt", np.negative: "negative", np.absolute: "absolute", np.rint: "round_to_integral",
-    np.maximum: "maximum", np.minimum: "minimum", np.fmax: "fmax", np.fmin: "fmin", np.fmod: "fmod",
-    np.matmul: "matmul",
-}  # fmt: skip
-_RELATIONS: dict[np.ufunc, str] = {
-    np.equal: "equal", np.not_equal: "not_equal", np.less: "less", np.less_equal: "less_equal",
-    np.greater: "greater", np.greater_equal: "greater_equal",
-}  # fmt: skip
-#: The same, with numpy's arguments in order and those of them that the methods take by name.
-_FUNCTIONS: dict[Callable[..., Any], tuple[str, tuple[str, ...], set[str]]] = {
-    np.sum: ("sum", ("a", "axis", "dtype", "out"), {"axis", "out"}),
-    np.mean: ("mean", ("a", "axis", "dtype", "out"), {"axis", "out"}),
-    np.dot: ("dot", ("a", "b", "out"), set()),
-}
-_QUESTIONS = (np.isnan, np.isfinite, np.isinf, np.signbit)
 
 
 class Computes(Protocol):
@@ -49,21 +32,35 @@ class Computes(Protocol):
 
     def in_format(self, fmt: Format) -> Any: ...
     def carriers(self, operands: Sequence[Any]) -> list[Carrier]: ...
+    def unpack(self, packed: Any) -> Array: ...
     def convert(self, x: Any, out: Any = None) -> Array: ...
+    def to_integers(self, x: Any, dtype: Any) -> NDArray[Any]: ...
     def add(self, x: Any, y: Any, out: Any = None) -> Array: ...
     def subtract(self, x: Any, y: Any, out: Any = None) -> Array: ...
     def multiply(self, x: Any, y: Any, out: Any = None) -> Array: ...
     def divide(self, x: Any, y: Any, out: Any = None) -> Array: ...
+    def power(self, x: Any, y: Any, out: Any = None) -> Array: ...
     def negative(self, x: Any, out: Any = None) -> Array: ...
     def absolute(self, x: Any, out: Any = None) -> Array: ...
+    def trunc(self, x: Any, out: Any = None) -> Array: ...
+    def clip(self, x: Any, least: Any = None, most: Any = None, out: Any = None) -> Array: ...
     def matmul(self, a: Any, b: Any) -> Array: ...
-    def sum(self, x: Any, axis: Axis = None, order: str = "sequential") -> Array: ...
-    def mean(self, x: Any, axis: Axis = None, order: str = "sequential") -> Array: ...
+    def sum(
+        self, x: Any, axis: Axis = None, order: str = "sequential", *, keepdims: bool = False
+    ) -> Array: ...
+    def mean(
+        self, x: Any, axis: Axis = None, order: str = "sequential", *, keepdims: bool = False
+    ) -> Array: ...
+    def max(self, x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+    def min(self, x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
     def compare(self, name: str, x: Any, y: Any) -> NDArray[np.bool_]: ...
 
 
-class Array:
+class Array(NumpyProtocols):
     """Values of a format, computed with in a context.
+
+    carrier   the writable memory of the values as native floats, for kernels, `out=` and code
+              that puts only values of the format there; `values` is the face for people.
 
     >>> import fpsim as fp
     >>> half = fp.Context(fp.BINARY16)
@@ -71,15 +68,31 @@ class Array:
     Array([0.33325195, 0.66650391], binary16)
     """
 
-    __slots__ = ("context", "values")
+    __slots__ = ("_view", "carrier", "context")
     #: Ahead of ndarray, so that ndarray + Array is refused here, with our sentence.
     __array_priority__ = 1000.0
 
-    def __init__(self, values: NDArray[Any], context: Computes) -> None:
-        self.values = values
+    def __init__(self, carrier: NDArray[Any], context: Computes) -> None:
+        self.carrier = carrier
         self.context: Computes = context
 
+    def like(self, carrier: NDArray[Any]) -> Array:
+        """Other values of the same context."""
+        return Array(carrier, self.context)
+
     # Faces ----------------------------------------------------------------------------------
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """The values as native floats: a view that cannot be written, since numbers that the
+        format lacks must not enter; assign to the Array, or use `context.array`.
+        """
+        try:
+            return self._view
+        except AttributeError:
+            self._view: NDArray[Any] = self.carrier.view()
+            self._view.flags.writeable = False
+            return self._view
 
     @property
     def format(self) -> Format:
@@ -87,15 +100,15 @@ class Array:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.values.shape
+        return self.carrier.shape
 
     @property
     def ndim(self) -> int:
-        return self.values.ndim
+        return self.carrier.ndim
 
     @property
     def size(self) -> int:
-        return self.values.size
+        return self.carrier.size
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -103,114 +116,226 @@ class Array:
         return self.format.packed
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of an element in the packed storage."""
+        return self.dtype.itemsize
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the packed storage."""
         return self.size * self.dtype.itemsize
 
-    def to(self, target: Format | Computes) -> Array:
+    @property
+    def device(self) -> str:
+        """Where numpy's memory is."""
+        return "cpu"
+
+    def to_device(self, device: str, /, *, stream: None = None) -> Array:
+        """Itself, on the only device."""
+        if device != "cpu" or stream is not None:
+            raise ValueError(f"device={device!r} is not offered; an Array is on 'cpu'")
+        return self
+
+    def to(self, target: Format | str | Computes) -> Array:
         """Converted to another format (by this context's other choices) or context.
 
         Rounding  a format: an operation of this context, whose flags, counts and random bits the
                   result's context shares (`Context.in_format`); a context: one of that context.
 
         >>> import fpsim as fp
-        >>> fp.Context(fp.BINARY32).array([0.1]).to(fp.BINARY16)
+        >>> fp.Context(fp.BINARY32).array([0.1]).to("binary16")
         Array([0.09997559], binary16)
         """
-        context = self.context.in_format(target) if isinstance(target, Format) else target
-        return context.convert(self)
+        if isinstance(target, (Format, str)):
+            return self.context.in_format(find_storage_format(target)).convert(self)  # type: ignore[no-any-return]
+        return target.convert(self)
+
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
+        """Converted to a format, by its name or storage type; integers and bool give an ndarray.
+
+        Rounding  a format: as `to`; integers: toward zero, as in numpy (`ctx.to_integers` rounds
+                  as the context does).
+        Flags     as `to` and `Context.to_integers`.
+        """
+        if not isinstance(dtype, (Format, str)) or dtype in ("bool", "int32", "int64"):
+            kind = np.dtype(dtype)
+            if kind == np.bool_:
+                return self._read() != 0
+            if kind.kind in "iu":
+                return self.context.to_integers(self.context.trunc(self), kind)
+        fmt = find_storage_format(dtype)
+        if fmt != self.format:
+            return self.to(fmt)
+        return self.copy() if copy else self
 
     def to_numpy(self) -> NDArray[Any]:
         """Packed storage: np.float16, an ml_dtypes type, or unsigned codes."""
-        return codes.pack(self.values, self.format)
+        return codes.pack(self.carrier, self.format)
 
     def codes(self) -> NDArray[Any]:
         """Bit patterns as unsigned integers."""
-        return codes.to_codes(self.values, self.format)
+        return codes.to_codes(self.carrier, self.format)
+
+    def item(self, *index: Any) -> float:
+        """One element as a Python float, exactly."""
+        return float(self.carrier.item(*index))
+
+    def tolist(self) -> Any:
+        """Python floats in nested lists, exactly."""
+        return self.carrier.tolist()
+
+    def _read(self) -> Carrier:
+        """The values as operations read them."""
+        return as_read(self.carrier, self.context.settings)
+
+    def __len__(self) -> int:
+        return len(self.carrier)
+
+    def __iter__(self) -> Iterator[Array]:
+        if self.carrier.ndim == 0:
+            raise TypeError("an Array without dimensions has no elements to iterate over")
+        return (self[i] for i in range(len(self.carrier)))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __float__(self) -> float:
+        return float(self._one())
+
+    def __int__(self) -> int:
+        return int(self._one())
+
+    def __complex__(self) -> complex:
+        return complex(self._one())
+
+    def __bool__(self) -> bool:
+        return bool(self._one(self._read()))
+
+    def _one(self, values: Carrier | None = None) -> float:
+        values = self.carrier if values is None else values
+        if values.size != 1:
+            raise ValueError(
+                f"an Array of shape {self.shape} is not one number; take an element, or use "
+                ".any() or .all()"
+            )
+        return float(values.item())
+
+    def __format__(self, spec: str) -> str:
+        if self.ndim == 0:
+            return format(float(self), spec)
+        if spec:
+            raise TypeError(f"format {spec!r} is for one number; this Array has shape {self.shape}")
+        return repr(self)
+
+    def __repr__(self) -> str:
+        text = np.array2string(self.carrier.astype(np.float64), separator=", ", prefix="Array(")
+        if self.size == 0 and self.shape != (0,):
+            text += f", shape={self.shape}"
+        return f"Array({text}, {self.format.name})"
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # Copies and selection -------------------------------------------------------------------
 
     def copy(self) -> Array:
-        return Array(self.values.copy(), self.context)
+        return Array(self.carrier.copy(), self.context)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.copy()  # the context is no part of the values
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.context, self.to_numpy())
 
     def reshape(self, *shape: Any) -> Array:
-        return Array(self.values.reshape(*shape), self.context)
+        return Array(self.carrier.reshape(*shape), self.context)
 
     def transpose(self, *axes: Any) -> Array:
-        return Array(self.values.transpose(*axes), self.context)
+        return Array(self.carrier.transpose(*axes), self.context)
+
+    def ravel(self) -> Array:
+        return Array(self.carrier.ravel(), self.context)
+
+    def flatten(self) -> Array:
+        return Array(self.carrier.flatten(), self.context)
+
+    def squeeze(self, axis: Axis = None) -> Array:
+        return Array(self.carrier.squeeze(axis), self.context)
+
+    def take(self, indices: Any, axis: int | None = None) -> Array:
+        return Array(np.asarray(self.carrier.take(indices, axis)), self.context)
 
     @property
     def T(self) -> Array:
         return self.transpose()
 
+    @property
+    def mT(self) -> Array:
+        return Array(self.carrier.mT, self.context)
+
     def __getitem__(self, index: Any) -> Array:
-        return Array(np.asarray(self.values[index]), self.context)
+        return Array(np.asarray(self.carrier[index]), self.context)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         (carrier,) = self.context.carriers((value,))
-        self.values[index] = carrier
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __float__(self) -> float:
-        return float(self.values)
-
-    def __bool__(self) -> bool:
-        return bool(self.values)
-
-    def __repr__(self) -> str:
-        text = np.array2string(self.values.astype(np.float64), separator=", ", prefix="Array(")
-        return f"Array({text}, {self.format.name})"
-
-    __hash__ = None  # type: ignore[assignment]
+        self.carrier[index] = carrier
 
     # Operators ------------------------------------------------------------------------------
 
+    def _with(self, y: Any) -> Computes:
+        """The context, once it is clear that an Array y computes alike."""
+        if isinstance(y, Array) and y.context is not self.context:
+            check_alike((self, y))
+        return self.context
+
     def __add__(self, y: Any) -> Array:
-        return self.context.add(self, y)
+        return self._with(y).add(self, y)
 
     def __radd__(self, y: Any) -> Array:
         return self.context.add(y, self)
 
     def __sub__(self, y: Any) -> Array:
-        return self.context.subtract(self, y)
+        return self._with(y).subtract(self, y)
 
     def __rsub__(self, y: Any) -> Array:
         return self.context.subtract(y, self)
 
     def __mul__(self, y: Any) -> Array:
-        return self.context.multiply(self, y)
+        return self._with(y).multiply(self, y)
 
     def __rmul__(self, y: Any) -> Array:
         return self.context.multiply(y, self)
 
     def __truediv__(self, y: Any) -> Array:
-        return self.context.divide(self, y)
+        return self._with(y).divide(self, y)
 
     def __rtruediv__(self, y: Any) -> Array:
         return self.context.divide(y, self)
 
     def __matmul__(self, y: Any) -> Array:
-        return self.context.matmul(self, y)
+        return self._with(y).matmul(self, y)
 
-    def sum(self, axis: Any = None, order: str = "sequential") -> Array:
-        """Sum over axes in this array's context."""
-        return self.context.sum(self, axis, order)
+    def __rmatmul__(self, y: Any) -> Array:
+        return self.context.matmul(y, self)
 
-    def mean(self, axis: Any = None, order: str = "sequential") -> Array:
-        """Mean over axes in this array's context."""
-        return self.context.mean(self, axis, order)
+    def __pow__(self, n: Any) -> Array:
+        return self.context.power(self, n)
 
     def __iadd__(self, y: Any) -> Array:
-        return self.context.add(self, y, out=self)
+        return self._with(y).add(self, y, out=self)
 
     def __isub__(self, y: Any) -> Array:
-        return self.context.subtract(self, y, out=self)
+        return self._with(y).subtract(self, y, out=self)
 
     def __imul__(self, y: Any) -> Array:
-        return self.context.multiply(self, y, out=self)
+        return self._with(y).multiply(self, y, out=self)
 
     def __itruediv__(self, y: Any) -> Array:
-        return self.context.divide(self, y, out=self)
+        return self._with(y).divide(self, y, out=self)
+
+    def __ipow__(self, n: Any) -> Array:
+        return self.context.power(self, n, out=self)
 
     def __neg__(self) -> Array:
         return self.context.negative(self)
@@ -222,87 +347,61 @@ class Array:
         return self.context.absolute(self)
 
     def __mod__(self, y: Any) -> Array:
-        raise TypeError(_WHICH_REMAINDER)
+        return np.remainder(self, y)  # type: ignore[no-any-return]  # refused there
 
-    __rmod__ = __mod__
+    def __rmod__(self, y: Any) -> Array:
+        return np.remainder(y, self)  # type: ignore[no-any-return]
 
     def __eq__(self, y: Any) -> Any:
-        return self.context.compare("equal", self, y)
+        return self._with(y).compare("equal", self, y)
 
     def __ne__(self, y: Any) -> Any:
-        return self.context.compare("not_equal", self, y)
+        return self._with(y).compare("not_equal", self, y)
 
     def __lt__(self, y: Any) -> Any:
-        return self.context.compare("less", self, y)
+        return self._with(y).compare("less", self, y)
 
     def __le__(self, y: Any) -> Any:
-        return self.context.compare("less_equal", self, y)
+        return self._with(y).compare("less_equal", self, y)
 
     def __gt__(self, y: Any) -> Any:
-        return self.context.compare("greater", self, y)
+        return self._with(y).compare("greater", self, y)
 
     def __ge__(self, y: Any) -> Any:
-        return self.context.compare("greater_equal", self, y)
+        return self._with(y).compare("greater_equal", self, y)
 
-    # numpy's protocols ----------------------------------------------------------------------
+    # Many to one ----------------------------------------------------------------------------
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        raise TypeError(
-            "an Array does not turn into an ndarray by itself; use .values or .to_numpy()"
-        )
+    def sum(self, axis: Axis = None, order: str = "sequential", *, keepdims: bool = False) -> Array:
+        """Sum over axes in this array's context."""
+        return self.context.sum(self, axis, order, keepdims=keepdims)
 
-    def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[Any, ...] = (), **options: Any
-    ) -> Any:
-        if method != "__call__" or options:
-            raise _without(ufunc, [method] if method != "__call__" else options)
-        if ufunc is np.remainder:
-            raise TypeError(_WHICH_REMAINDER)
-        target = out[0] if out else None
-        if ufunc in _QUESTIONS and not isinstance(target, Array):
-            return ufunc(inputs[0].values, out=target)
-        if out and (ufunc in _QUESTIONS or ufunc in _RELATIONS):
-            raise _without(ufunc, ["out"])
-        context = _context_of((*inputs, target))
-        if ufunc in _RELATIONS:
-            return context.compare(_RELATIONS[ufunc], *inputs)
-        if ufunc not in _UFUNCS:
-            raise _not_offered(ufunc, sorted(f.__name__ for f in (*_UFUNCS, *_RELATIONS)))
-        result = getattr(context, _UFUNCS[ufunc])(*inputs, out=target)
-        return result if target is None else target
+    def mean(
+        self, axis: Axis = None, order: str = "sequential", *, keepdims: bool = False
+    ) -> Array:
+        """Mean over axes in this array's context."""
+        return self.context.mean(self, axis, order, keepdims=keepdims)
 
-    def __array_function__(
-        self, function: Any, kinds: Any, arguments: tuple[Any, ...], options: dict[str, Any]
-    ) -> Any:
-        if function not in _FUNCTIONS:
-            raise _not_offered(function, [f.__name__ for f in _FUNCTIONS])
-        name, numpys, ours = _FUNCTIONS[function]
-        given = dict(zip(numpys, arguments, strict=False)) | options
-        context = _context_of(given.values())
-        operands = [given.pop(x) for x in ("a", "b") if x in given]
-        chosen = {k: v for k, v in given.items() if v is not None and v is not False}
-        if not chosen.keys() <= ours:
-            raise _without(function, sorted(chosen.keys() - ours))
-        result = getattr(context, name)(*operands, **chosen)
-        return chosen.get("out", result)
+    def max(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+        """The largest over axes; a NaN wins, -0 < +0 (`Context.max`)."""
+        return self.context.max(self, axis, keepdims=keepdims)
+
+    def min(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+        """The smallest over axes; a NaN wins, -0 < +0 (`Context.min`)."""
+        return self.context.min(self, axis, keepdims=keepdims)
+
+    def clip(self, min: Any = None, max: Any = None) -> Array:
+        """minimum(maximum(x, min), max)."""
+        return self.context.clip(self, min, max)
+
+    def any(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
+        """Whether an element is not zero; NaN is not."""
+        return self._read().any(axis, keepdims=keepdims)
+
+    def all(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
+        """Whether no element is zero."""
+        return self._read().all(axis, keepdims=keepdims)
 
 
-def _context_of(values: Iterable[Any]) -> Any:
-    """Of the first Array; numpy asks only where there is one."""
-    return next(x for x in values if isinstance(x, Array)).context
-
-
-def _not_offered(function: Any, offered: Iterable[str]) -> TypeError:
-    return TypeError(
-        f"np.{function.__name__} is not offered for Array; there are {', '.join(offered)}"
-    )
-
-
-def _without(function: Any, options: Iterable[str]) -> TypeError:
-    return TypeError(f"np.{function.__name__} with {', '.join(options)} is not offered for Array")
-
-
-_WHICH_REMAINDER = (
-    "% and np.remainder are not offered for Array: IEEE 754 and C define different remainders; "
-    "use ctx.ieee_remainder(x, y) or ctx.fmod(x, y)"
-)
+def _restore(context: Computes, packed: NDArray[Any]) -> Array:
+    return context.unpack(packed)

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 
 from fpsim.array import Array
 from fpsim.elementwise import codes
-from fpsim.elementwise.inputs import decimal
+from fpsim.elementwise.inputs import Scalar, decimal, progression
+from fpsim.extrema import Extrema
 from fpsim.operations import Operations
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY64, Format
@@ -25,11 +26,12 @@ from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier
 from fpsim.reductions import Reductions
 from fpsim.state.bits import BitSource, Philox
+from fpsim.state.counts import Counts
 
 __all__ = ["Context"]
 
 
-class Context(Operations, Reductions):
+class Context(Operations, Reductions, Extrema):
     """Arithmetic in one format: rounding, policies, flags, traps and random bits.
 
     format, rounding, overflow, subnormals, tininess, nan, infinite_input, divide_by_zero,
@@ -142,9 +144,65 @@ class Context(Operations, Reductions):
         """+0 in every element."""
         return Array(np.zeros(shape, self.format.carrier), self)
 
-    def wrap(self, values: Carrier) -> Array:
-        """An Array around carrier values that the format holds already (checked, not copied)."""
-        array = np.asarray(values)
+    def ones(self, shape: int | tuple[int, ...]) -> Array:
+        """1 in every element."""
+        return self.full(shape, 1)
+
+    def full(self, shape: int | tuple[int, ...], value: Scalar) -> Array:
+        """A Python number in every element: a constant, to nearest, without flags.
+
+        Raises    ValueError for a finite number beyond the largest finite value.
+        """
+        (carrier,) = self.carriers((value,))
+        return Array(np.full(shape, carrier, self.format.carrier), self)
+
+    def arange(self, start: Scalar, stop: Scalar | None = None, step: Scalar = 1) -> Array:
+        """start, start + step, ... before stop; with one argument from 0 to it.
+
+        Rounding  each exact start + k*step once, by this context's rounding, as `array`.
+        Flags     of these roundings.
+
+        >>> from fpsim.records.formats import BINARY16
+        >>> Context(BINARY16).arange(0, 0.3, 0.1)
+        Array([0.        , 0.09997559, 0.19995117], binary16)
+        """
+        first, end = (0, start) if stop is None else (start, stop)
+        return self.convert(progression(first, end, step=step, native=self.settings.native))
+
+    def linspace(
+        self, start: Scalar, stop: Scalar, num: int = 50, *, endpoint: bool = True
+    ) -> Array:
+        """num numbers from start to stop in equal steps; stop is one of them if `endpoint`.
+
+        Rounding  each exact number once, by this context's rounding, as `array`.
+        """
+        numbers = progression(start, stop, num=num, endpoint=endpoint, native=self.settings.native)
+        return self.convert(numbers)
+
+    def unpack(self, packed: ArrayLike) -> Array:
+        """The values of packed storage, exactly: what `Array.to_numpy` or `np.save` stored.
+
+        Raises    TypeError for the storage of another format.
+
+        >>> from fpsim.records.formats import BFLOAT16
+        >>> x = Context(BFLOAT16).array([0.1])
+        >>> Context(BFLOAT16).unpack(x.to_numpy())
+        Array([0.10009766], bfloat16)
+        """
+        array = codes.unmasked(packed)
+        # numpy's files know no ml_dtypes: they come back as raw bytes or codes.
+        if array.dtype.kind == "V" and array.dtype.itemsize == self.format.packed.itemsize:
+            array = array.view(self.format.packed)
+        if array.dtype == self.format.code_dtype:
+            return Array(codes.from_codes(array, self.format), self)
+        return Array(codes.unpack(array, self.format), self)
+
+    def wrap(self, values: Carrier, *, copy: bool = True) -> Array:
+        """An Array of carrier values that the format holds already (checked).
+
+        copy   False: around this very memory, into which nothing else may then put numbers.
+        """
+        array = codes.unmasked(values)
         if array.dtype != self.format.carrier:
             raise TypeError(
                 f"values have dtype {array.dtype}; "
@@ -152,4 +210,18 @@ class Context(Operations, Reductions):
             )
         if not codes.is_held(array, self.format).all():
             raise ValueError(f"values are not all in {self.format.name}; round them with ctx.array")
-        return Array(array, self)
+        return Array(array.copy() if copy else array, self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        choices = self.settings.choices() | {"traps": self.traps, "count": self.counts is not None}
+        state = self.source, self.flags, self.operation, self.counts
+        return _restore, (choices, *state)
+
+
+def _restore(
+    choices: dict[str, Any], source: BitSource, flags: Flags, operation: int, counts: Counts | None
+) -> Context:
+    """A context as it was when it was pickled; a device's comes back as a plain one."""
+    context = Context(**choices, bits=source)
+    context.flags, context.operation, context.counts = flags, operation, counts
+    return context

@@ -90,7 +90,7 @@ def encode(x: Any, fmt: Format | ScaleFormat, rounding: Rounding = RNE) -> Any:
         if np.ndim(x) == 0:
             return fmt.encode(x)
         return np.array([fmt.encode(v) for v in np.ravel(x)], np.uint8).reshape(np.shape(x))
-    codes = to_codes(Context(fmt, rounding=rounding).array(x).values, fmt)
+    codes = to_codes(Context(fmt, rounding=rounding).array(x).carrier, fmt)
     return int(codes[()]) if np.ndim(x) == 0 else codes
 
 

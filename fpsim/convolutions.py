@@ -45,7 +45,7 @@ def conv2d(
     """
     call = UnitCall("conv2d", "xw", x, w, unit, context, partials, scale, subnormals, out)
     extents = conv.extents(x.shape, w.shape, stride, padding, groups)
-    return _run(call, conv.Forward(call.settings, x.values, w.values, extents, groups))
+    return _run(call, conv.Forward(call.settings, x.carrier, w.carrier, extents, groups))
 
 
 def conv2d_input_gradient(
@@ -65,7 +65,7 @@ def conv2d_input_gradient(
     )  # fmt: skip
     extents = conv.extents(shape, w.shape, stride, padding, groups)
     conv.check_gradient(gradient.shape, shape, w.shape, extents)
-    work = conv.input_gradient(call.settings, gradient.values, w.values, extents, groups)
+    work = conv.input_gradient(call.settings, gradient.carrier, w.carrier, extents, groups)
     return _run(call, work)
 
 
@@ -85,7 +85,7 @@ def conv2d_weight_gradient(
     )  # fmt: skip
     extents = conv.extents(x.shape, shape, stride, padding, groups)
     conv.check_gradient(gradient.shape, x.shape, shape, extents)
-    work = conv.WeightGradient(call.settings, x.values, gradient.values, extents, shape, groups)
+    work = conv.WeightGradient(call.settings, x.carrier, gradient.carrier, extents, shape, groups)
     return _run(call, work)
 
 

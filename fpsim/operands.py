@@ -37,28 +37,53 @@ Evaluate = Callable[..., tuple[Carrier, int]]
 _CONSTANTS = 256
 
 
+class _Constants:
+    """Python numbers as carriers under one object of settings, which it keeps alive."""
+
+    __slots__ = ("carriers", "settings")
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.carriers: dict[tuple[type, Scalar | str], Carrier] = {}
+
+
 class ContextOperands(State):
     """The half of a Context that turns operands into carriers, and carriers into Arrays."""
 
     def __init__(self, settings: Settings, source: BitSource, traps: Flags, *, count: bool) -> None:
         super().__init__(settings, source, traps, count=count)
-        self._constants: dict[tuple[type, Scalar | str], Array] = {}
+        #: Of the settings in force; settings may change (a device's do), and come back.
+        self._constants = _Constants(settings)
+        self._other_constants = {id(settings): self._constants}
 
     def constant(self, value: Scalar) -> Array:
-        """A Python number in this format, to nearest even: no flags, no random bits."""
+        """A Python number in this format, to nearest even: no flags, no random bits.
+
+        Beyond the largest finite value it becomes what the overflow policy says.
+        """
+        return self.wrapped(self._constant(value).copy())
+
+    def _constant(self, value: Scalar) -> Carrier:
+        """The same without an Array; its memory is kept and must not be written."""
+        settings, kept = self.settings, self._constants
+        if kept.settings is not settings:
+            kept = self._other_constants.setdefault(id(settings), _Constants(settings))
+            self._constants = kept
         # 0.0 and -0.0 are equal, their texts are not; a NaN is not even equal to itself.
         key = (type(value), value if value and value == value else repr(value))
-        constant = self._constants.get(key)
+        constant = kept.carriers.get(key)
         if constant is None:
-            settings = self.settings.replace(rounding=RNE)
-            carrier, _ = apply("convert", (scalar(value, settings.native),), settings, track=False)
-            constant = self.wrapped(carrier)
-            if len(self._constants) < _CONSTANTS:
-                self._constants[key] = constant
+            nearest = settings.replace(rounding=RNE)
+            constant, _ = apply("convert", (scalar(value, nearest.native),), nearest, track=False)
+            if len(kept.carriers) < _CONSTANTS:
+                kept.carriers[key] = constant
         return constant
 
-    def carriers(self, operands: Sequence[Operand]) -> list[Carrier]:
-        """Carriers of operands, after the checks that nothing is promoted."""
+    def carriers(self, operands: Sequence[Operand], *, comparing: bool = False) -> list[Carrier]:
+        """Carriers of operands, after the checks that nothing is promoted.
+
+        comparing   a number beyond the largest finite value is no error.
+        """
         carriers = []
         fmt = self.settings.format
         for value in operands:
@@ -66,9 +91,12 @@ class ContextOperands(State):
                 other = value.context.settings.format
                 if other is not fmt and other != fmt:
                     raise TypeError(_mixed(operands, fmt))
-                carriers.append(value.values)
+                carriers.append(value.carrier)
             elif isinstance(value, (bool, int, float)):
-                carriers.append(self.constant(value).values)
+                # Infinities and NaN pass; Python compares an int with a float exactly.
+                if not (comparing or -fmt.max <= value <= fmt.max or value - value != 0):
+                    raise ValueError(_beyond(value, fmt))
+                carriers.append(self._constant(value))
             else:
                 raise TypeError(
                     f"{type(value).__name__} is not an Array of {fmt.name}; "
@@ -124,7 +152,7 @@ class ContextOperands(State):
             return out
         if out.format != self.format:
             raise TypeError(f"out is {out.format}, this context computes {self.format}")
-        return out.values
+        return out.carrier
 
     def checked_target(self, out: Out, shape: Shape) -> Carrier | None:
         """The same, refused unless it takes a result of this shape."""
@@ -145,8 +173,18 @@ def context_of(x: Array) -> ContextOperands:
     return x.context
 
 
+def _beyond(value: Scalar, fmt: Format) -> str:
+    text = f"{value:g}" if isinstance(value, float) or abs(value) < 10**300 else "an integer"
+    if text != "an integer" and float(text) != value:
+        text = repr(value)
+    largest = f"{fmt.max:g}"
+    if float(largest) != fmt.max and fmt.max < 1e16:
+        largest = repr(fmt.max)
+    return f"{text} is beyond {fmt.name} (largest {largest}); round it yourself: ctx.array({text})"
+
+
 def _mixed(operands: Sequence[Any], fmt: Format) -> str:
-    names = "xyz"
+    names = ["x", "y", "z", *(f"operand {i}" for i in range(4, len(operands) + 1))]
     arrays = [(n, o.format) for n, o in zip(names, operands, strict=False) if isinstance(o, Array)]
     other = next((n, f) for n, f in arrays if f != fmt)
     first = next(((n, f) for n, f in arrays if f == fmt), ("the context", fmt))

@@ -8,6 +8,7 @@ Source    IEEE 754-2019 §5 and §9.2; docs/semantics.md §3.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,37 @@ from fpsim.elementwise.inputs import floats
 from fpsim.elementwise.remainder import remainder
 from fpsim.elementwise.unscale import quotient_operands
 from fpsim.operands import ContextOperands, Operand, Out
+from fpsim.records.flags import Flags
+from fpsim.records.rounding import RTN, RTP, RTZ, Rounding
+from fpsim.records.settings import Settings
 from fpsim.state.draws import draw
 from fpsim.state.publish import broadcast_operands, fold, publish
 
 __all__ = ["Operations"]
+
+#: Roundings to whole numbers, and what they are in binary64.
+_WHOLE: dict[str, tuple[Rounding, np.ufunc]] = {
+    "floor": (RTN, np.floor), "ceil": (RTP, np.ceil), "trunc": (RTZ, np.trunc),
+}  # fmt: skip
+#: Largest whole power: each costs a product.
+_LARGEST_POWER = 4096
+
+
+@lru_cache(maxsize=64)
+def _rounded_by(settings: Settings, rounding: Rounding) -> Settings:
+    return settings.replace(rounding=rounding)
+
+
+def _whole_power(n: object) -> int:
+    number = isinstance(n, (int, float, np.integer)) and not isinstance(n, bool)
+    if not number or n != n // 1:  # type: ignore[operator]
+        raise TypeError(
+            f"n={n!r} is not a whole number; ** and power take whole numbers, roots are ctx.sqrt(x)"
+        )
+    whole = int(n)
+    if abs(whole) > _LARGEST_POWER:
+        raise ValueError(f"n={n} is beyond {_LARGEST_POWER} products; take a smaller power")
+    return whole
 
 
 class Operations(ContextOperands):
@@ -113,6 +141,70 @@ class Operations(ContextOperands):
             "round_to_integral", self.carriers((x,)), out, integers.round_to_integral
         )
 
+    def floor(self, x: Operand, out: Out = None) -> Array:
+        """The largest whole number not above x, as far as the format has it.
+
+        Flags     INVALID for a signalling NaN; no INEXACT.
+        Source    IEEE 754-2019 §5.9 roundToIntegralTowardNegative.
+
+        >>> import fpsim as fp
+        >>> half = fp.Context(fp.BINARY16)
+        >>> half.floor(half.array([1.5, -1.5])), half.flags.names
+        (Array([ 1., -2.], binary16), [])
+        """
+        return self._whole("floor", x, out)
+
+    def ceil(self, x: Operand, out: Out = None) -> Array:
+        """The smallest whole number not below x (roundToIntegralTowardPositive); see `floor`."""
+        return self._whole("ceil", x, out)
+
+    def trunc(self, x: Operand, out: Out = None) -> Array:
+        """x without its fraction (roundToIntegralTowardZero); see `floor`."""
+        return self._whole("trunc", x, out)
+
+    def _whole(self, name: str, x: Operand, out: Out) -> Array:
+        """A rounding that the settings do not choose: nothing is drawn, n stays."""
+        (a,) = self.carriers((x,))
+        rounding, native = _WHOLE[name]
+        flags = np.zeros(a.shape, np.uint8)
+        if self.settings.native:
+            return self.exact(name, [a], np.asarray(native(a)), flags, out)
+        settings = _rounded_by(self.settings, rounding)
+        values, _ = apply("round_to_integral", (a,), settings, element_flags=flags)
+        # An INEXACT that comes with OVERFLOW is that of the overflow.
+        alone = (flags & np.uint8(Flags.OVERFLOW)) == 0
+        flags[alone] &= np.uint8(~int(Flags.INEXACT) & 0xFF)
+        return self.exact(name, [a], values, flags, out)
+
+    def power(self, x: Operand, n: int, out: Out = None) -> Array:
+        """x to a whole power: ((x*x)*x)*..., every product rounded; 1 / x**-n for negative n.
+
+        x**0 is 1, also for NaN, and x**1 is x, both without flags.
+
+        Rounding  abs(n) - 1 products from the left, each an operation; a division where n < 0.
+        Flags     those of the products and the division.
+        Raises    TypeError for an n that is no whole number, ValueError beyond 4096.
+        Source    the order is ours; IEEE 754-2019 §9.2 pown(x, 0) = 1.
+
+        >>> import fpsim as fp
+        >>> half = fp.Context(fp.BINARY16)
+        >>> half.array([3.0, 0.1]) ** 3
+        Array([2.70000000e+01, 9.99450684e-04], binary16)
+        """
+        n = _whole_power(n)
+        (a,) = self.carriers((x,))
+        if n == 0:
+            one = np.broadcast_to(self.carriers((1,))[0], a.shape)
+            return self.exact("power", [a], one.copy(), np.zeros(a.shape, np.uint8), out)
+        if n == 1:
+            return self.exact("power", [a], a.copy(), np.zeros(a.shape, np.uint8), out)
+        base = self.wrapped(a)
+        result = base
+        for i in range(abs(n) - 1):
+            last = n > 0 and i == n - 2
+            result = self.multiply(result, base, out if last else None)
+        return result if n > 0 else self.divide(1, result, out)
+
     def ieee_remainder(self, x: Operand, y: Operand, out: Out = None) -> Array:
         """x - n y with n the whole number nearest to x / y, ties to even; always exact.
 
@@ -183,7 +275,7 @@ class Operations(ContextOperands):
         Flags     INVALID for signalling NaN; if `signalling`, for every NaN. Default: orders
                   signal, equality does not (IEEE 754-2019 §5.11).
         """
-        a, b = self.carriers((x, y))
+        a, b = self.carriers((x, y), comparing=True)
         if signalling is None:
             signalling = compare.SIGNALLING[name]
         truth, flags = compare.compare(name, a, b, self.settings, signalling)
@@ -214,7 +306,7 @@ class Operations(ContextOperands):
         """
         if isinstance(x, Array):
             own = x.format == self.settings.format
-            return self.rounded("copy" if own else "convert", [x.values], out)
+            return self.rounded("copy" if own else "convert", [x.carrier], out)
         return self.rounded("convert", [floats(x, self.settings.native)], out)
 
     def to_integers(self, x: Operand, dtype: DTypeLike) -> NDArray[Any]:

@@ -5,9 +5,12 @@ Source    docs/semantics.md §4 and §5.
 
 from __future__ import annotations
 
+from typing import Any
+
 from fpsim import rounded_products
 from fpsim.array import Array
 from fpsim.operands import ContextOperands, Out
+from fpsim.products.jobs.shapes import result_shape
 from fpsim.records.formats import Format
 from fpsim.records.types import Axis
 from fpsim.records.units import MatrixUnit
@@ -21,7 +24,7 @@ class Reductions(ContextOperands):
 
     def sum(
         self, x: Array, axis: Axis = None, order: str = "sequential", *, block: int = 256,
-        out: Out = None,
+        keepdims: bool = False, out: Out = None,
     ) -> Array:  # fmt: skip
         """Sum over axes, every addition rounded; see `fpsim.linalg.sum`.
 
@@ -30,14 +33,18 @@ class Reductions(ContextOperands):
         >>> half.sum(half.array([2048.0, 1.0, 1.0])).values.tolist()
         2048.0
         """
-        return rounded_products.sum(x, axis, order, context=self, block=block, out=out)
+        return rounded_products.sum(
+            x, axis, order, context=self, block=block, keepdims=keepdims, out=out
+        )
 
     def mean(
         self, x: Array, axis: Axis = None, order: str = "sequential", *, block: int = 256,
-        out: Out = None,
+        keepdims: bool = False, out: Out = None,
     ) -> Array:  # fmt: skip
         """Sum over axes, then one division; see `fpsim.linalg.mean`."""
-        return rounded_products.mean(x, axis, order, context=self, block=block, out=out)
+        return rounded_products.mean(
+            x, axis, order, context=self, block=block, keepdims=keepdims, out=out
+        )
 
     def dot(self, x: Array, y: Array, *, fused: bool = False, kahan: bool = False) -> Array:
         """Inner product of two vectors, every operation rounded; see `fpsim.linalg.dot`."""
@@ -72,6 +79,14 @@ class Reductions(ContextOperands):
         >>> [half.matmul(row, column, u).values.tolist() for u in (None, "V100_F16_F32")]
         [[[2048.0]], [[2050.0]]]
         """
+        if isinstance(a, Array) and isinstance(b, Array) and (
+            a.carrier.ndim == 1 or b.carrier.ndim == 1
+        ):  # fmt: skip
+            return self._matmul_of_vectors(
+                a, b, unit, out, fused=fused, kahan=kahan, partials=partials,
+                accumulator=accumulator, scale=scale, subnormals=subnormals,
+                stochastic_stores=stochastic_stores,
+            )  # fmt: skip
         if unit is not None:
             if fused or kahan:
                 name = "fused" if fused else "kahan"
@@ -90,3 +105,24 @@ class Reductions(ContextOperands):
         return rounded_products.rounded_matmul(
             a, b, context=self, fused=fused, kahan=kahan, out=out
         )
+
+    def _matmul_of_vectors(
+        self, a: Array, b: Array, unit: str | MatrixUnit | None, out: Out, **choices: Any
+    ) -> Array:
+        """A vector is a matrix of one row (a) or column (b), which the result does not have."""
+        row, column = a.carrier.ndim == 1, b.carrier.ndim == 1
+        x = a.reshape(1, -1) if row else a
+        y = b.reshape(-1, 1) if column else b
+        shape = result_shape(x.shape, y.shape)
+        if row:
+            shape = (*shape[:-2], shape[-1])
+        if column:
+            shape = shape[:-1]
+        target = self.checked_target(out, shape)
+        if choices["accumulator"] is not None:
+            raise ValueError("accumulator goes with matrices; give a and b two dimensions")
+        product = self.matmul(x, y, unit, **choices).reshape(shape)
+        if target is None:
+            return product
+        target[...] = product.carrier
+        return self.wrapped(target, out)

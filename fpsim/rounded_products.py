@@ -6,6 +6,7 @@ Source    docs/semantics.md §2 (places) and §4 (orders).
 from __future__ import annotations
 
 from fpsim.array import Array
+from fpsim.elementwise.order import reduced_shape
 from fpsim.operands import ContextOperands, Out, context_of
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.dispatch import multiply, rounding_places
@@ -20,13 +21,15 @@ __all__ = ["dot", "mean", "rounded_matmul", "sum"]
 
 def sum(  # noqa: A001  (numpy's name)
     x: Array, axis: Axis = None, order: str = "sequential", *,
-    context: ContextOperands | None = None, block: int = 256, out: Out = None,
+    context: ContextOperands | None = None, block: int = 256, keepdims: bool = False,
+    out: Out = None,
 ) -> Array:  # fmt: skip
     """Sum over axes (default: all), each addition rounded in the context.
 
     order   sequential, pairwise, blocked (blocks of `block` elements), kahan, exact (one rounding).
 
-    Shapes    the axes vanish; over several, elements come in C order. An empty sum is +0.
+    Shapes    the axes vanish, or stay with length 1 if `keepdims`; over several, elements come in C
+              order. An empty sum is +0.
     Rounding  at every addition, `exact`: once.
     Flags     those of the additions.
     Source    docs/semantics.md §4.
@@ -37,29 +40,34 @@ def sum(  # noqa: A001  (numpy's name)
     >>> [float(sum(x, order=order)) for order in ("sequential", "pairwise", "kahan", "exact")]
     [0.25, 1.0, 1.0, 1.0]
     """
-    return _reduce(x, axis, order, context, block, out, divide=False)
+    return _reduce(x, axis, order, context, block, keepdims, out, divide=False)
 
 
 def mean(
     x: Array, axis: Axis = None, order: str = "sequential", *,
-    context: ContextOperands | None = None, block: int = 256, out: Out = None,
+    context: ContextOperands | None = None, block: int = 256, keepdims: bool = False,
+    out: Out = None,
 ) -> Array:  # fmt: skip
     """Sum as `sum` computes it, then one division by the number of elements.
 
     Flags     those of the additions and the division; INVALID for the mean of nothing.
     """
-    return _reduce(x, axis, order, context, block, out, divide=True)
+    return _reduce(x, axis, order, context, block, keepdims, out, divide=True)
 
 
 def _reduce(
-    x: Array, axis: Axis, order: str, context: ContextOperands | None, block: int, out: Out, *,
-    divide: bool,
+    x: Array, axis: Axis, order: str, context: ContextOperands | None, block: int, keepdims: bool,
+    out: Out, *, divide: bool,
 ) -> Array:  # fmt: skip
     context = context or context_of(x)
     (values,) = context.carriers((x,))
     reduction = Reduction(values, axis, order, block, divide=divide)
-    target = context.checked_target(out, reduction.shape)
-    return context.wrapped(reduction.run(context, target), out)
+    shape = reduced_shape(values.shape, axis, keepdims=True) if keepdims else reduction.shape
+    target = context.checked_target(out, shape)
+    # Without axes of length 1 it is the same memory.
+    inner = None if target is None else target.reshape(reduction.shape)
+    result = reduction.run(context, inner)
+    return context.wrapped(result.reshape(shape) if target is None else target, out)
 
 
 def rounded_matmul(

@@ -138,7 +138,7 @@ def matmul(
     call = UnitCall(
         "matmul", "ab", a, b, unit, context, partials, scale, subnormals, out, stochastic_stores
     )
-    x, y = a.values, b.values
+    x, y = a.carrier, b.carrier
     if x.ndim == y.ndim == 2 and x.shape[1] == y.shape[0]:
         shape: Shape = (x.shape[0], y.shape[1])
     else:
@@ -176,7 +176,7 @@ def k_split(
     [4100.0, 4100.0, 4104.0]
     """
     call = UnitCall("k_split", "ab", a, b, unit, context, partials, scale, subnormals, out)
-    x, y = a.values, b.values
+    x, y = a.carrier, b.carrier
     shape = result_shape(x.shape, y.shape)
     split = ranges_of_k.Split(call.settings, x.shape[-1], parts)
     if out is not None:
@@ -234,4 +234,4 @@ def _start(unit: MatrixUnit, accumulator: Array, shape: Shape) -> Carrier:
         raise TypeError(f"unit {unit} has {unit.partials} partials, got {kind} for accumulator")
     if accumulator.shape != shape:
         raise ValueError(f"accumulator has shape {accumulator.shape}, the result has shape {shape}")
-    return accumulator.values
+    return accumulator.carrier

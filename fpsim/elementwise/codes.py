@@ -11,6 +11,7 @@ Source    IEEE 754-2019 §3.4 (encodings), §6.2.1 (NaN payloads).
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from typing import Any
 
@@ -22,7 +23,7 @@ from fpsim.kernels.elementwise.codes import CHECK, DECODE, ENCODE, Coding, codec
 from fpsim.records.formats import Format
 from fpsim.state.threads import run_blocks
 
-__all__ = ["from_codes", "is_held", "pack", "to_codes", "unpack"]
+__all__ = ["from_codes", "is_held", "pack", "to_codes", "unmasked", "unpack"]
 
 Bits = NDArray[np.unsignedinteger[Any]]
 Values = NDArray[np.floating[Any]]
@@ -69,8 +70,23 @@ def is_held(values: ArrayLike, fmt: Format) -> NDArray[np.bool_]:
     return is_value if fmt.has_negative_zero else is_value & ~((array == 0) & np.signbit(array))
 
 
+def unmasked(values: ArrayLike) -> NDArray[Any]:
+    """An ndarray of what people hand in, which may not have a mask: it would be lost.
+
+    Raises    TypeError for a masked array.
+    """
+    # Where nobody imported numpy.ma there is none, and importing it takes time.
+    masks = sys.modules.get("numpy.ma")
+    if masks is not None and isinstance(values, masks.MaskedArray):
+        raise TypeError(
+            "values are a masked array, whose mask fpsim does not keep; give values.filled(number) "
+            "or values.compressed()"
+        )
+    return np.asarray(values)
+
+
 def _as_carrier(values: ArrayLike, fmt: Format) -> Values:
-    array = np.asarray(values)
+    array = unmasked(values)
     if array.dtype != fmt.carrier:
         raise TypeError(
             f"values have dtype {array.dtype}; {fmt.name} is carried in {fmt.carrier}. "
@@ -95,7 +111,7 @@ def from_codes(codes: ArrayLike, fmt: Format) -> Values:
 
 
 def _checked_codes(codes: ArrayLike, fmt: Format) -> Bits:
-    array = np.asarray(codes)
+    array = unmasked(codes)
     if array.dtype.kind not in "ui":
         raise TypeError(f"codes have dtype {array.dtype}; give integers (pack, unpack for storage)")
     full = array.dtype == fmt.code_dtype and fmt.bits == 8 * array.itemsize
@@ -178,7 +194,7 @@ def unpack(packed: ArrayLike, fmt: Format) -> Values:
 
     Raises    TypeError where the storage type is not the format's.
     """
-    array = np.asarray(packed)
+    array = unmasked(packed)
     if array.dtype != fmt.packed:
         raise TypeError(f"packed has dtype {array.dtype}; {fmt.name} is stored as {fmt.packed}")
     codes = np.ascontiguousarray(array).view(fmt.code_dtype).reshape(array.shape)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -52,12 +54,12 @@ def test_rint_rounds_as_the_context_does(x: fp.Array) -> None:
 
 
 def test_in_place_operators_keep_the_memory(x: fp.Array) -> None:
-    memory = x.values
+    memory = x.carrier
     x += 1.0
     x -= 0.5
     x *= 2.0
     x /= 4.0
-    assert x.values is memory
+    assert x.carrier is memory
 
 
 def test_reflected_operators_keep_the_order(x: fp.Array) -> None:
@@ -76,17 +78,16 @@ def test_what_is_not_offered_is_refused(x: fp.Array) -> None:
         np.hypot(x, x)
     with pytest.raises(TypeError, match=r"np\.add with reduce is not offered"):
         np.add.reduce(x)
-    with pytest.raises(TypeError, match=r"use \.values or \.to_numpy"):
-        np.asarray(x)
 
 
 def test_functions_take_numpys_arguments_or_name_those_they_do_not(x: fp.Array) -> None:
     total = HALF.zeros(())
     assert float(np.sum(a=x)) == float(np.sum(x, 0, None)) == float(x.sum())
     assert np.sum(x, out=total, keepdims=False) is total
+    assert np.sum(x, keepdims=True).shape == (1,)
     assert float(np.dot(x, b=x, out=None)) == float(HALF.dot(x, x))
     for call, named in (
-        (lambda: np.sum(x, keepdims=True), "np.sum with keepdims"),
+        (lambda: np.sum(x, initial=1.0), "np.sum with initial"),
         (lambda: np.mean(x, None, np.float32), "np.mean with dtype"),
         (lambda: np.dot(x, x, out=total), "np.dot with out"),
         (lambda: np.equal(x, x, out=np.zeros(3, bool)), "np.equal with out"),
@@ -149,3 +150,137 @@ def test_a_conversion_is_an_operation_of_the_context_it_starts_from() -> None:
 @pytest.mark.parametrize("question", [np.isnan, np.isfinite, np.isinf, np.signbit])
 def test_questions_go_to_the_values(question: np.ufunc, x: fp.Array) -> None:
     assert np.array_equal(question(x), question(x.values))
+
+
+# Numbers, memory and settings -----------------------------------------------------------------
+
+
+def test_values_cannot_be_written_and_show_what_the_array_holds(x: fp.Array) -> None:
+    narrow = fp.Context(fp.F143).array([1.0, 2.0])
+    with pytest.raises(ValueError, match="read-only"):
+        narrow.values[0] = 0.3
+    narrow[0] = 0.3
+    assert narrow.values.tolist() == [0.3125, 2.0]
+    assert narrow.values is narrow.values
+    assert np.shares_memory(narrow.values, narrow.carrier)
+    assert narrow.carrier.flags.writeable
+
+
+def test_wrap_copies_unless_it_is_told_not_to() -> None:
+    memory = np.ones(3, np.float32)
+    copied, same = HALF.wrap(memory), HALF.wrap(memory, copy=False)
+    memory[:] = 2.0
+    assert (copied.values.tolist(), same.values.tolist()) == ([1.0] * 3, [2.0] * 3)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        HALF.array, HALF.wrap, HALF.unpack, lambda a: fp.round_to(a, fp.BINARY16),
+        lambda a: fp.encode(a, fp.BINARY16), lambda a: HALF.zeros(2) + a,
+    ],
+)  # fmt: skip
+def test_masked_arrays_are_refused(take) -> None:  # type: ignore[no-untyped-def]
+    masked = np.ma.masked_array(np.float32([1.0, 2.0]), [False, True])
+    with pytest.raises(TypeError, match=r"masked array, whose mask|convert with ctx\.array"):
+        take(masked)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, c: x + c, lambda x, c: c - x, lambda x, c: x * c, lambda x, c: c / x,
+        lambda x, c: np.maximum(x, c), lambda x, c: np.fmin(x, c), lambda x, c: x.clip(0, c),
+        lambda x, c: x.__setitem__(0, c), lambda x, c: x.__iadd__(c), lambda x, c: HALF.sqrt(c),
+        lambda x, c: HALF.full(2, c), lambda x, c: np.full_like(x, c),
+        lambda x, c: np.where([True, False, True], x, c),
+        lambda x, c: np.pad(x, 1, constant_values=c),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("number", [65504.1, 1e6, -65505, 10**400])
+def test_numbers_beyond_the_format_are_no_constants(call, number, x: fp.Array) -> None:  # type: ignore[no-untyped-def]
+    before = x.values.tolist()
+    with pytest.raises(
+        (ValueError, TypeError), match=r"is beyond binary16 \(largest 65504\); round"
+    ):
+        call(x, number)
+    assert x.values.tolist() == before
+
+
+def test_the_sentence_of_such_a_number_can_be_followed() -> None:
+    sentence = "1e+06 is beyond binary16 (largest 65504); round it yourself: ctx.array(1e+06)"
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        HALF.array(1.0) * 1e6
+    with pytest.raises(ValueError, match=r"^65504\.001 is beyond"):
+        HALF.array(1.0) * 65504.001
+
+
+def test_numbers_within_infinities_and_nan_are_constants(x: fp.Array) -> None:
+    assert (x * float("inf")).values.tolist() == [np.inf, -np.inf, np.inf]
+    assert np.isnan((x + float("nan")).values).all()
+    assert float(HALF.array(1.0) * 65504) == 65504.0
+    assert (x < 1e6).all()
+    assert (x > -(10**400)).all()
+    assert not (x == 1e300).any()
+
+
+def test_a_constant_is_made_under_the_settings_in_force() -> None:
+    context = fp.Context(fp.BINARY16)
+    x, large = context.array([1.0]), 1e5
+    assert (x < large).all()
+    keeping, saturating = context.settings, context.settings.replace(overflow="saturate")
+    context.settings = saturating
+    assert context.constant(large).item() == 65504.0
+    assert (context.array([65504.0]) == large).all()
+    context.settings = keeping
+    assert context.constant(large).item() == np.inf
+    tiny = 2.0**-24
+    assert context.constant(tiny).item() == tiny
+    context.settings = keeping.replace(subnormals="flush_results")
+    assert context.constant(tiny).item() == 0.0
+
+
+def test_a_constant_is_no_door_into_the_ones_that_are_kept() -> None:
+    context = fp.Context(fp.BINARY16)
+    one = context.constant(1.0)
+    one += 1.0
+    one.carrier[...] = 7.0
+    assert float(context.array(1.0) + 1.0) == 2.0
+
+
+OPERATORS = [
+    lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y, lambda x, y: x / y,
+    lambda x, y: x @ y, lambda x, y: x == y, lambda x, y: x != y, lambda x, y: x < y,
+    lambda x, y: x <= y, lambda x, y: x > y, lambda x, y: x >= y, lambda x, y: x.__iadd__(y),
+    lambda x, y: x.__isub__(y), lambda x, y: x.__imul__(y), lambda x, y: x.__itruediv__(y), np.add,
+    np.maximum, np.less, np.matmul, np.dot, lambda x, y: np.add(x, x, out=y),
+    lambda x, y: np.concatenate([x, y]), lambda x, y: np.where([True, False, True], x, y),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_arrays_of_different_settings_do_not_mix(operator, x: fp.Array) -> None:  # type: ignore[no-untyped-def]
+    y = x.to(fp.Context(fp.BINARY16, rounding="RTZ"))
+    before = x.values.tolist()
+    with pytest.raises(TypeError) as error:
+        operator(x, y)
+    assert "Context(binary16)" in str(error.value)
+    assert "Context(binary16, rounding=RTZ)" in str(error.value)
+    assert "y.to(x.context)" in str(error.value)
+    assert x.values.tolist() == before
+    operator(x.copy(), y.to(HALF))
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_seed_traps_counts_and_clock_are_no_settings(operator, x: fp.Array) -> None:  # type: ignore[no-untyped-def]
+    other = fp.Context(fp.BINARY16, seed=5, count=True, traps=fp.Flags.DIVBYZERO)
+    operator(x, other.array([1.0, 2.0, 3.0]))
+
+
+def test_an_operation_that_names_its_context_takes_both(x: fp.Array) -> None:
+    down = fp.Context(fp.BINARY16, rounding="RTZ")
+    y = down.array([0.1, 0.2, 0.3])
+    assert HALF.add(x, y).context is HALF
+    assert down.add(x, y).context is down
+    y[:] = x
+    assert y.values.tolist() == x.values.tolist()

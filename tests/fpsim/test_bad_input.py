@@ -58,7 +58,7 @@ def test_what_is_no_number_is_refused(context: fp.Context, values: Any) -> None:
 @pytest.mark.parametrize("name", OPERANDS)
 def test_an_out_that_cannot_take_the_result_is_refused(context: fp.Context, name: str) -> None:
     memory = np.arange(8, dtype=np.float32)
-    x = context.wrap(memory[:4])
+    x = context.wrap(memory[:4], copy=False)
     locked = np.zeros(4, np.float32)
     locked.flags.writeable = False
     operands = (x,) * OPERANDS[name]

@@ -133,7 +133,7 @@ def test_zeros_of_both_signs_are_different_constants() -> None:
 
 def test_every_nan_is_the_same_constant() -> None:
     context = half()
-    assert context.constant(float("nan")) is context.constant(float("nan"))
+    assert context._constant(float("nan")) is context._constant(float("nan"))
 
 
 @pytest.mark.source("S4-04")

@@ -1,0 +1,195 @@
+"""numpy's functions that only move values of an Array, and how arguments of numpy reach them.
+
+A move runs on carriers, exactly. Each of its lines has numpy's arguments in numpy's order: `*name`
+holds values (Arrays, sequences of them, or Python numbers, which become constants), `-name` is
+refused unless it is None or False, `...` stands for all positional arguments.
+
+Source    NumPy enhancement proposal 18 (__array_function__).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.records.formats import CATALOGUE, Format, find_format
+from fpsim.records.types import Carrier
+
+__all__ = [
+    "MOVES", "Held", "Move", "Offer", "arrays_in", "carriers_in", "check_alike",
+    "find_storage_format", "without",
+]  # fmt: skip
+
+
+class Held:
+    """What every function asks of an Array: its memory, its context, and others like it."""
+
+    __slots__ = ()
+    carrier: Carrier
+    context: Any
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """A view that cannot be written."""
+        raise NotImplementedError
+
+    def like(self, carrier: NDArray[Any]) -> Any:
+        """Other values of the same context."""
+        raise NotImplementedError
+
+    def to_numpy(self) -> NDArray[Any]:
+        """Packed storage."""
+        raise NotImplementedError
+
+
+def check_alike(arrays: Sequence[Held]) -> None:
+    """Refuse arrays of one format whose contexts compute by different settings.
+
+    The operation itself refuses arrays of two formats, where it takes no others.
+    """
+    first = arrays[0].context
+    for x in arrays[1:]:
+        other = x.context
+        if other is first or other.settings.format != first.settings.format:
+            continue
+        if other.settings != first.settings:
+            raise TypeError(
+                f"one Array computes in {first!r}, another in {other!r}; arrays of different "
+                "settings do not mix. Convert one: y.to(x.context), or name the context that "
+                "computes: ctx.add(x, y)"
+            )
+
+
+def find_storage_format(dtype: Any) -> Format:
+    """The format of that name, or with that storage type.
+
+    >>> find_storage_format("half").name, find_storage_format(np.float32).name
+    ('binary16', 'binary32')
+    """
+    if isinstance(dtype, (Format, str)):
+        return find_format(dtype)  # type: ignore[return-value]  # a Context refuses the others
+    kind = np.dtype(dtype)
+    for fmt in CATALOGUE.values():
+        if isinstance(fmt, Format) and fmt.storage == kind:
+            return fmt
+    raise TypeError(f"dtype={kind} is no storage type of a format; name the format: x.to('tf32')")
+
+
+MOVES: dict[Callable[..., Any], str] = {
+    # Shape
+    np.reshape: "*a shape -order copy", np.ravel: "*a order", np.squeeze: "*a axis",
+    np.expand_dims: "*a axis", np.transpose: "*a axes", np.permute_dims: "*a axes",
+    np.matrix_transpose: "*x", np.swapaxes: "*a axis1 axis2", np.moveaxis: "*a source destination",
+    np.rollaxis: "*a axis start", np.atleast_1d: "*...", np.atleast_2d: "*...",
+    np.atleast_3d: "*...", np.broadcast_to: "*array shape -subok", np.broadcast_arrays: "*...",
+    np.meshgrid: "*... copy sparse indexing",
+    # Order
+    np.flip: "*m axis", np.fliplr: "*m", np.flipud: "*m", np.roll: "*a shift axis",
+    np.rot90: "*m k axes",
+    # Joining and splitting
+    np.concatenate: "*arrays axis -out -dtype -casting",
+    np.stack: "*arrays axis -out -dtype -casting",
+    np.vstack: "*tup -dtype -casting", np.hstack: "*tup -dtype -casting", np.dstack: "*tup",
+    np.column_stack: "*tup", np.block: "*arrays", np.append: "*arr *values axis",
+    np.insert: "*arr obj *values axis", np.delete: "*arr obj axis",
+    np.split: "*ary indices_or_sections axis", np.array_split: "*ary indices_or_sections axis",
+    np.hsplit: "*ary indices_or_sections", np.vsplit: "*ary indices_or_sections",
+    np.dsplit: "*ary indices_or_sections", np.unstack: "*x axis",
+    # Repeating
+    np.tile: "*A reps", np.repeat: "*a repeats axis", np.resize: "*a new_shape",
+    # Choosing
+    np.take: "*a indices axis -out mode", np.take_along_axis: "*arr indices axis",
+    np.compress: "condition *a axis -out", np.extract: "condition *arr",
+    np.select: "condlist *choicelist *default", np.tril: "*m k", np.triu: "*m k",
+    np.diag: "*v k", np.diagflat: "*v k", np.diagonal: "*a offset axis1 axis2",
+    np.trim_zeros: "*filt trim axis",
+    # New arrays
+    np.copy: "*a order -subok", np.zeros_like: "*a -dtype order -subok shape -device",
+    np.full_like: "*a *fill_value -dtype order -subok shape -device",
+}  # fmt: skip
+
+
+def arrays_in(value: Any) -> Iterator[Held]:
+    """Every Array in nested sequences."""
+    if isinstance(value, Held):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from arrays_in(item)
+
+
+def carriers_in(value: Any, context: Any) -> Any:
+    """The same with carriers in place of Arrays and of numbers."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(carriers_in(item, context) for item in value)
+    (carrier,) = context.carriers((value,))  # refuses another format and an ndarray
+    return carrier if isinstance(value, Held) else carrier.copy()
+
+
+def without(function: Any, options: Iterable[str]) -> TypeError:
+    """The sentence for arguments that are not offered."""
+    return TypeError(f"np.{function.__name__} with {', '.join(options)} is not offered for Array")
+
+
+class Offer:
+    """One of numpy's functions, and what computes it from the arguments that came, by name."""
+
+    def __init__(
+        self, line: str, function: Callable[..., Any], call: Callable[..., Any] | None = None
+    ) -> None:
+        words = line.split()
+        self.names = [word.lstrip("*-") for word in words]
+        self.values = {word[1:] for word in words if word.startswith("*")}
+        self.refused = {word[1:] for word in words if word.startswith("-")}
+        self.function, self.call = function, call or function
+
+    def came(self, arguments: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by name; those that are not offered are refused."""
+        if self.names[0] == "...":
+            came = {"...": arguments} | options
+        else:
+            if len(arguments) > len(self.names):
+                raise without(self.function, [f"{len(arguments)} arguments"])
+            came = dict(zip(self.names, arguments, strict=False)) | options
+        unknown = [
+            name for name, value in came.items()
+            if (name not in self.names or name in self.refused)
+            and value is not None and value is not False
+        ]  # fmt: skip
+        if unknown:
+            raise without(self.function, sorted(unknown))
+        return {n: v for n, v in came.items() if n in self.names and n not in self.refused}
+
+    def run(self, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
+        """The result for the arguments as the user wrote them."""
+        came = self.came(arguments, options)
+        check_alike(list(arrays_in(list(came.values()))))
+        return self.call(**came)
+
+
+class Move(Offer):
+    """One that numpy computes on carriers."""
+
+    def run(self, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
+        came = self.came(arguments, options)
+        arrays = list(arrays_in([value for name, value in came.items() if name in self.values]))
+        if not arrays:
+            raise TypeError(f"np.{self.call.__name__} takes an Array only among its values")
+        check_alike(arrays)
+        context = arrays[0].context
+        names = ["..."] * len(arguments) if "..." in came else self.names
+        moved = [self._carriers(n, x, context) for n, x in zip(names, arguments, strict=False)]
+        named = {n: self._carriers(n, x, context) for n, x in options.items()}
+        return _wrapped(self.call(*moved, **named), arrays[0])
+
+    def _carriers(self, name: str, value: Any, context: Any) -> Any:
+        return carriers_in(value, context) if name in self.values else value
+
+
+def _wrapped(result: Any, first: Held) -> Any:
+    if isinstance(result, (list, tuple)):
+        return type(result)(_wrapped(item, first) for item in result)
+    return first.like(np.asarray(result))

@@ -1,0 +1,114 @@
+"""Order of values: extrema along axes, places of extrema, sorting, the different values.
+
+Extrema follow IEEE 754's maximum and minimum: a NaN wins, -0 < +0, a signalling NaN raises INVALID.
+Sorting is selection and raises nothing: -0 < +0, NaNs come last, equal values keep their order.
+
+Source    IEEE 754-2019 §9.6 (maximum, maximumNumber), §5.10 (totalOrder raises nothing).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.elementwise.apply import as_read
+from fpsim.elementwise.compare import extreme, is_signalling
+from fpsim.records.flags import Flags
+from fpsim.records.settings import Settings
+from fpsim.records.types import Axis, Carrier, ElementFlags, Shape
+
+__all__ = ["axes_of", "distinct", "extreme_along", "keys", "place_along", "reduced_shape", "rows"]
+
+
+def axes_of(ndim: int, axis: Axis) -> tuple[int, ...]:
+    """Axes from the first on, each once; default: all."""
+    if axis is None:
+        return tuple(range(ndim))
+    return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, ndim, "axis")))
+
+
+def reduced_shape(shape: Shape, axis: Axis, keepdims: bool) -> Shape:
+    """Of a reduction over axes, which vanish or stay with length 1.
+
+    >>> reduced_shape((2, 3, 4), (0, 2), True), reduced_shape((2, 3, 4), -1, False)
+    ((1, 3, 1), (2, 3))
+    """
+    axes = axes_of(len(shape), axis)
+    if keepdims:
+        return tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in axes)
+
+
+def rows(x: Carrier, axis: Axis) -> Carrier:
+    """Values as (outputs, elements), elements in C order."""
+    axes = axes_of(x.ndim, axis)
+    kept = tuple(i for i in range(x.ndim) if i not in axes)
+    elements = math.prod(x.shape[i] for i in axes)
+    outputs = math.prod(x.shape[i] for i in kept)
+    return x.transpose((*kept, *axes)).reshape(outputs, elements)
+
+
+def extreme_along(name: str, x: Carrier, settings: Settings) -> tuple[Carrier, ElementFlags]:
+    """maximum, minimum, fmax or fmin of each row, neighbour with neighbour; with flags of each row.
+
+    Of several NaNs the first counts where the policy propagates. One element is itself.
+
+    >>> from fpsim.records.formats import BINARY16
+    >>> extreme_along("maximum", np.float32([[1, 3, 2]]), Settings(BINARY16))[0]
+    array([3.], dtype=float32)
+    """
+    if x.shape[1] == 0:
+        raise ValueError(f"{name} of no elements has no value; give at least one")
+    x, flags = as_read(x, settings), np.zeros(len(x), np.uint8)
+    while x.shape[1] > 1:
+        even = x.shape[1] // 2 * 2
+        larger, raised = extreme(name, x[:, 0:even:2], x[:, 1:even:2], settings)
+        flags |= np.bitwise_or.reduce(raised, axis=1)
+        x = np.concatenate([larger, x[:, even:]], axis=1)
+    return x[:, 0].copy(), flags
+
+
+def keys(x: Carrier) -> NDArray[np.signedinteger[Any]]:
+    """Integers in the order of the values: -0 < +0, and NaN above all.
+
+    >>> keys(np.float32([-1, -0.0, 0.0, 1])).argsort().tolist()
+    [0, 1, 2, 3]
+    """
+    # Without dimensions numpy makes scalars, which have no memory to view.
+    bits = np.ascontiguousarray(x).reshape(x.shape).view(f"i{x.dtype.itemsize}")
+    most = np.iinfo(bits.dtype).max
+    signed = np.where(bits < 0, bits ^ most, bits)
+    return np.where(np.isnan(x), most, signed)
+
+
+def place_along(name: str, x: Carrier, settings: Settings) -> tuple[NDArray[np.intp], ElementFlags]:
+    """Index of the first element of each row that is its maximum or minimum; flags of each row."""
+    if x.shape[1] == 0:
+        raise ValueError(f"{name} of no elements has no place; give at least one")
+    x = as_read(x, settings)
+    order, nan = keys(x), np.isnan(x)
+    if name == "minimum":
+        order = np.where(nan, np.iinfo(order.dtype).min, order)
+        place = order.argmin(axis=1)
+    else:
+        place = order.argmax(axis=1)
+    loud = nan if settings.quiet_nan_raises else is_signalling(x)
+    # A row of one element is not compared with anything.
+    raised = loud.any(axis=1) & (x.shape[1] > 1)
+    return place, raised.astype(np.uint8) * np.uint8(Flags.INVALID)
+
+
+def distinct(x: Carrier) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Of the different values in ascending order: index of the first, inverse, counts.
+
+    Zeros of both signs are one value, and so are all NaNs.
+    """
+    flat = x.reshape(-1)
+    plain = np.where(flat == 0, 0, np.where(np.isnan(flat), np.nan, flat))
+    _, first, inverse, counts = np.unique(
+        plain, return_index=True, return_inverse=True, return_counts=True
+    )
+    return first, inverse.reshape(x.shape), counts
