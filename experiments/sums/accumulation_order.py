@@ -49,12 +49,12 @@ def run(quick: bool, seed: int) -> Result:
     local: list[Row] = []
     for kind in DATA:
         a, b = operands(kind, side, seed)
-        exact, _ = inner_products(a.values, b.values)
+        exact, _ = inner_products(a.carrier, b.carrier)
         results = {name: _through(name, a, b) for name in UNITS}
         for name, values in results.items():
             rows += _errors(kind, name, values, exact)
         rows += _spread(kind, results, exact)
-        local += _errors(kind, BLAS, a.values @ b.values, exact)
+        local += _errors(kind, BLAS, a.carrier @ b.carrier, exact)
     units = tuple(fact for name in UNITS for fact in unit_used(find_unit(name)))
     parameters = {"terms": TERMS, "products": side * side, "cancelling": "r·c + r·(δ - c)"}
     return Result(rows, _answer(rows), "c=f16, part=f32, out=f32", parameters, units, local)

@@ -88,7 +88,7 @@ def _operands(kind: str, k: int, side: int, seed: int) -> tuple[Array, Array]:
 
 
 def _errors(a: Array, b: Array, seed: int) -> Iterator[Row]:
-    exact, size = inner_products(a.values, b.values)
+    exact, size = inner_products(a.carrier, b.carrier)
     for name, way in WAYS.items():
         context = Context(way.result, rounding=way.rounding, seed=seed)
         values = matmul(a, b, UNITS[way.partials], context=context).values.astype(np.float64)

@@ -122,7 +122,7 @@ class Probe:
         trainer.forward(images[:1])
         for name, variable in trainer.variables.items():
             half = trainer.device.from_host(self.weights[name], BINARY16)
-            variable.assign(trainer.device.from_host(half.values, variable.dtype))
+            variable.assign(trainer.device.from_host(half.carrier, variable.dtype))
 
     def sweep(self, label: str) -> Iterator[Row]:
         """Per scale and tensor: shares of the entries that underflow, lose digits, overflow."""

@@ -94,7 +94,7 @@ def loss_of(trainer: Trainer, seed: int) -> float:
     judge = Trainer(digits.network, SGD(1.0))
     judge.forward(data.images[learn[:1]])
     for name, variable in judge.variables.items():
-        variable.assign(judge.device.from_host(trainer.variables[name].array.values, BINARY32))
+        variable.assign(judge.device.from_host(trainer.variables[name].array.carrier, BINARY32))
     return float(judge.loss(data.images[learn], data.labels[learn]).array)
 
 

@@ -240,7 +240,7 @@ def total_cost(target: Tensor) -> OperationCost:
 def saved_bytes(target: Tensor) -> int:
     """Bytes that the tape keeps for the backward pass; an array saved twice counts once."""
     sizes = {
-        (id(item.values), item.format): item.nbytes
+        (id(item.carrier), item.format): item.nbytes
         for node in nodes(target)
         for item in node.saved
         if isinstance(item, Array)

@@ -221,7 +221,7 @@ class Device(Convolutions):
     def from_host(self, values: ArrayLike, fmt: Format) -> Array:
         """Values rounded to nearest on the host, then copied in: no status, no random bits."""
         rounded = np.asarray(round_to(values, fmt), fmt.carrier)
-        return self.context(fmt).wrap(rounded)
+        return self.context(fmt).wrap(rounded, copy=False)
 
     def zeros(self, shape: int | tuple[int, ...], fmt: Format) -> Array:
         """+0 in every element."""

@@ -51,7 +51,7 @@ class Verbs(ABC):
             return x
         context = self.context(fmt)
         if fmt == BINARY32 and _is_far_from_tiny(x.format) and _is_plain(context, x):
-            return Array(x.values, context)  # they are normal numbers there, as they stand
+            return Array(x.carrier, context)  # they are normal numbers there, as they stand
         return context.convert(x)
 
     def to_integers(self, x: Array, dtype: DTypeLike) -> NDArray[Any]:
@@ -123,7 +123,7 @@ class Verbs(ABC):
         context = self._of(x)
         if context.settings.native:
             with np.errstate(all="ignore"):
-                return Array(np.asarray(FUNCTIONS[name](x.values)), context)
+                return Array(np.asarray(FUNCTIONS[name](x.carrier)), context)
         result: Array = getattr(context, name)(x)
         return result
 
@@ -139,11 +139,11 @@ class Verbs(ABC):
             return context.maximum(x, 0.0)
         flushing = context.settings.subnormals == "flush_both"
         least = x.format.smallest_normal if flushing else x.format.smallest_subnormal
-        return Array(_kept(x.values >= least, x.values), context)
+        return Array(_kept(x.carrier >= least, x.carrier), context)
 
     def select(self, where: NDArray[np.bool_], x: Array) -> Array:
         """x where true, +0 elsewhere; no arithmetic."""
-        return Array(_kept(where, x.values), self._of(x))
+        return Array(_kept(where, x.carrier), self._of(x))
 
     # Many to one ----------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Verbs(ABC):
         kept = [1 if a in axes else n for a, n in enumerate(x.shape)]
         context = self.context(wide(x.format))
         if context.settings.native:
-            total = Array(x.values.sum(axis=axes), context)
+            total = Array(x.carrier.sum(axis=axes), context)
         else:
             total = context.sum(self.cast(x, BINARY32), axes)
         if scale != 1:
@@ -178,9 +178,9 @@ class Verbs(ABC):
         Shapes    the axis stays, with length 1.
         """
         context = self._of(x)
-        if np.isnan(x.values).any():
+        if np.isnan(x.carrier).any():
             context.fmax(x, x)  # raises what reading a NaN raises
-        values = as_read(x.values, context.settings)
+        values = as_read(x.carrier, context.settings)
         ufunc = np.fmax if self.max_nan == "number" else np.maximum
         largest = ufunc.reduce(values, axis=axis, keepdims=True)
         zeros = largest == 0
@@ -202,8 +202,8 @@ class Verbs(ABC):
         machine = self.context(BINARY32)
         coin = Context(BINARY32, rounding=SR(bits=16), bits=machine.source)
         coin.clock = machine.clock
-        share = np.full(shape, coin.constant(keep).values)
-        kept: NDArray[np.bool_] = coin.round_to_integral(Array(share, coin)).values == 1
+        share = np.full(shape, coin.constant(keep).carrier)
+        kept: NDArray[np.bool_] = coin.round_to_integral(Array(share, coin)).carrier == 1
         return kept
 
 
@@ -214,7 +214,7 @@ def _is_far_from_tiny(fmt: Format) -> bool:
 
 def _is_plain(context: Context, x: Array) -> bool:
     """Whether the context counts nothing and x has no NaN, whose reading raises a flag."""
-    return context.counts is None and x.size > 0 and not np.isnan(x.values.max())
+    return context.counts is None and x.size > 0 and not np.isnan(x.carrier.max())
 
 
 def _kept(where: NDArray[np.bool_], values: Carrier) -> Carrier:

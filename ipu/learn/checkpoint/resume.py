@@ -102,7 +102,7 @@ def _fixed_fields(scale: LossScale) -> str:
 
 
 def _kept(array: Array) -> Kept:
-    return Kept(array.format.name, array.values.copy())
+    return Kept(array.format.name, array.carrier.copy())
 
 
 def _slot(item: Any) -> Kept | Number:

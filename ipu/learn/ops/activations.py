@@ -32,7 +32,7 @@ def _relu(device: Device, x: Array) -> tuple[Array, Saved]:
 
 
 def _relu_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
-    return device.select(saved[0].values > 0, gradient)
+    return device.select(saved[0].carrier > 0, gradient)
 
 
 def _tanh(device: Device, x: Array) -> tuple[Array, Saved]:

@@ -52,7 +52,7 @@ def _transpose_x(
 
 def _concat(device: Device, x: Array, y: Array, *, axis: int) -> tuple[Array, Saved]:
     x.context.carriers((x, y))  # refuses two formats
-    joined = np.concatenate([x.values, y.values], axis)
+    joined = np.concatenate([x.carrier, y.carrier], axis)
     return Array(joined, device.context(x.format)), (x.shape[axis],)
 
 
@@ -65,11 +65,11 @@ def _concat_y(device: Device, gradient: Array, saved: Saved, *, axis: int) -> Ar
 
 
 def _split(gradient: Array, at: int, axis: int) -> list[Array]:
-    return [Array(half, gradient.context) for half in np.split(gradient.values, [at], axis)]
+    return [Array(half, gradient.context) for half in np.split(gradient.carrier, [at], axis)]
 
 
 def _pad(device: Device, x: Array, *, paddings: Paddings) -> tuple[Array, Saved]:
-    return Array(np.pad(x.values, paddings), device.context(x.format)), (x.shape,)
+    return Array(np.pad(x.carrier, paddings), device.context(x.format)), (x.shape,)
 
 
 def _pad_x(device: Device, gradient: Array, saved: Saved, *, paddings: Paddings) -> Array:
@@ -86,7 +86,7 @@ def _strided_slice(device: Device, x: Array, *, index: Index) -> tuple[Array, Sa
 
 def _strided_slice_x(device: Device, gradient: Array, saved: Saved, *, index: Index) -> Array:
     spread = device.zeros(saved[0], gradient.format)
-    spread.values[index] = gradient.values
+    spread.carrier[index] = gradient.carrier
     return spread
 
 

@@ -72,7 +72,7 @@ def _spread(
             field = device.zeros(padded, summand.format)
         if _overlap(g):
             summand = device.add(field[position], summand)
-        field.values[position] = summand.values
+        field.carrier[position] = summand.carrier
     assert field is not None
     return field[image]
 
@@ -88,11 +88,11 @@ def _max_pool(
         raise ValueError(f"ties={ties!r} is not known; use first or all")
     g = _windows(x, size, stride, padding)
     padded, image = _padded(x.shape, g)
-    field = np.full(padded, -np.inf, x.values.dtype)
-    field[image] = x.values
+    field = np.full(padded, -np.inf, x.carrier.dtype)
+    field[image] = x.carrier
     windows = [field[position] for position in _positions(g)]
     largest = device.reduce_max(Array(np.stack(windows), x.context), axis=0)[0]
-    chosen = _chosen(windows, largest.values, first=ties == "first")
+    chosen = _chosen(windows, largest.carrier, first=ties == "first")
     return largest, (chosen, x.shape, g)
 
 
@@ -122,7 +122,7 @@ def _average_pool(
     g = _windows(x, size, stride, padding)
     padded, image = _padded(x.shape, g)
     field = device.zeros(padded, x.format)
-    field.values[image] = x.values
+    field.carrier[image] = x.carrier
     share = device.from_host(1 / _counts(padded, image, g), x.format)
     y = device.zeros((len(x), *g.output, x.shape[3]), x.format)
     for position in _positions(g):

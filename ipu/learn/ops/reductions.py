@@ -40,7 +40,7 @@ def _shaped(x: Array, reduced: Array, axes: tuple[int, ...], keepdims: bool) -> 
 def _spread(gradient: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
     """The gradient for every element that was reduced."""
     kept = gradient.reshape([1 if a in axes else n for a, n in enumerate(shape)])
-    return Array(np.broadcast_to(kept.values, shape), gradient.context)
+    return Array(np.broadcast_to(kept.carrier, shape), gradient.context)
 
 
 def _sum(
@@ -72,9 +72,9 @@ def _max(
     device: Device, x: Array, *, axis: Axes = None, keepdims: bool = False
 ) -> tuple[Array, Saved]:
     axes = _axes(x, axis)
-    together = _last(x.values, axes)
+    together = _last(x.carrier, axes)
     largest = device.reduce_max(Array(together, x.context), axis=-1)
-    first = (together == largest.values) | (np.isnan(together) & np.isnan(largest.values))
+    first = (together == largest.carrier) | (np.isnan(together) & np.isnan(largest.carrier))
     kept = largest.reshape([1 if a in axes else n for a, n in enumerate(x.shape)])
     return _shaped(x, kept, axes, keepdims), (x.shape, axes, first.argmax(axis=-1))
 
