@@ -118,10 +118,9 @@ def _offers() -> dict[Any, Offer]:
     return offers | {f: Offer(line, f, call) for f, (line, call) in _FUNCTIONS.items()}
 
 
-def offered() -> list[str]:
-    """Names of numpy's functions that take an Array."""
-    ufuncs = (*_UFUNCS, *_RELATIONS, *_DERIVED, *_QUESTIONS)
-    return sorted({f.__name__ for f in (*ufuncs, *_offers())})
+def offered() -> set[Callable[..., Any]]:
+    """numpy's functions that take an Array."""
+    return {*_UFUNCS, *_RELATIONS, *_DERIVED, *_QUESTIONS, *_offers()}
 
 
 def _refusal(function: Any) -> TypeError:
@@ -188,7 +187,7 @@ def _dot(a: Any, b: Any) -> Any:
     product = context.matmul(
         a.like(x.reshape(-1, x.shape[-1])), b.like(columns.reshape(len(columns), -1))
     )
-    return product.reshape(*x.shape[:-1], *columns.shape[1:])
+    return product.reshape((*x.shape[:-1], *columns.shape[1:]))
 
 
 def _inner(a: Any, b: Any) -> Any:
@@ -216,7 +215,7 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     k = math.prod(y.shape[: len(right)])
     sizes = [math.prod(shape) for shape in (outer, inner)]
     matrices = a.like(x.reshape(sizes[0], k)), b.like(y.reshape(k, sizes[1]))
-    return _context_of(a, b).matmul(*matrices).reshape(*outer, *inner)
+    return _context_of(a, b).matmul(*matrices).reshape((*outer, *inner))
 
 
 def _place(name: str) -> Callable[..., Any]:
@@ -310,7 +309,7 @@ def _copyto(dst: Any, src: Any, where: Any = True) -> None:
 def _save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     """Packed storage: codes where numpy's files know no such type."""
     packed = arr.to_numpy()
-    known = packed.dtype.kind in "fu"
+    known = packed.dtype.isbuiltin == 1
     np.save(file, packed if known else codes.to_codes(arr.carrier, arr.format), allow_pickle=False)
 
 
@@ -324,6 +323,8 @@ _FUNCTIONS: dict[Callable[..., Any], tuple[str, Callable[..., Any]]] = {
     np.sum: (_REDUCTION, _reducing("sum")), np.mean: (_REDUCTION, _reducing("mean")),
     np.max: ("a axis out keepdims -initial -where", _reducing("max")),
     np.min: ("a axis out keepdims -initial -where", _reducing("min")),
+    np.amax: ("a axis out keepdims -initial -where", _reducing("max")),
+    np.amin: ("a axis out keepdims -initial -where", _reducing("min")),
     np.nanmax: ("a axis out keepdims -initial -where", _reducing("max", number_wins=True)),
     np.nanmin: ("a axis out keepdims -initial -where", _reducing("min", number_wins=True)),
     np.argmax: ("a axis -out keepdims", _place("argmax")),

@@ -24,6 +24,12 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _broadcast_arrays(*arrays: Carrier) -> tuple[Carrier, ...]:
+    """As numpy's, without its warning on what may be written: these may not."""
+    shape = np.broadcast_shapes(*(x.shape for x in arrays))
+    return tuple(np.broadcast_to(x, shape) for x in arrays)
+
+
 class Held:
     """What every function asks of an Array: its memory, its context, and others like it."""
 
@@ -84,7 +90,8 @@ MOVES: dict[Callable[..., Any], str] = {
     np.expand_dims: "*a axis", np.transpose: "*a axes", np.permute_dims: "*a axes",
     np.matrix_transpose: "*x", np.swapaxes: "*a axis1 axis2", np.moveaxis: "*a source destination",
     np.rollaxis: "*a axis start", np.atleast_1d: "*...", np.atleast_2d: "*...",
-    np.atleast_3d: "*...", np.broadcast_to: "*array shape -subok", np.broadcast_arrays: "*...",
+    np.atleast_3d: "*...", np.broadcast_to: "*array shape -subok",
+    np.broadcast_arrays: "*... -subok",
     np.meshgrid: "*... copy sparse indexing",
     # Order
     np.flip: "*m axis", np.fliplr: "*m", np.flipud: "*m", np.roll: "*a shift axis",
@@ -151,8 +158,6 @@ class Offer:
         if self.names[0] == "...":
             came = {"...": arguments} | options
         else:
-            if len(arguments) > len(self.names):
-                raise without(self.function, [f"{len(arguments)} arguments"])
             came = dict(zip(self.names, arguments, strict=False)) | options
         unknown = [
             name for name, value in came.items()
@@ -170,8 +175,15 @@ class Offer:
         return self.call(**came)
 
 
+#: Moves that numpy itself does not make as they should be made.
+_OWN_MOVES: dict[Callable[..., Any], Callable[..., Any]] = {np.broadcast_arrays: _broadcast_arrays}
+
+
 class Move(Offer):
     """One that numpy computes on carriers."""
+
+    def __init__(self, line: str, function: Callable[..., Any]) -> None:
+        super().__init__(line, function, _OWN_MOVES.get(function))
 
     def run(self, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
         came = self.came(arguments, options)

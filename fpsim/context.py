@@ -191,7 +191,7 @@ class Context(Operations, Reductions, Extrema):
         """
         array = codes.unmasked(packed)
         # numpy's files know no ml_dtypes: they come back as raw bytes or codes.
-        if array.dtype.kind == "V" and array.dtype.itemsize == self.format.packed.itemsize:
+        if array.dtype.type is np.void and array.dtype.itemsize == self.format.packed.itemsize:
             array = array.view(self.format.packed)
         if array.dtype == self.format.code_dtype:
             return Array(codes.from_codes(array, self.format), self)
