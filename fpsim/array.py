@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fpsim.array_functions import NumpyProtocols
 from fpsim.array_moves import check_alike, find_storage_format
+from fpsim.array_namespace import Namespace
 from fpsim.elementwise import codes
 from fpsim.elementwise.apply import as_read
 from fpsim.records.formats import Format
@@ -135,6 +136,9 @@ class Array(NumpyProtocols):
         if device != "cpu" or stream is not None:
             raise ValueError(f"device={device!r} is not offered; an Array is on 'cpu'")
         return self
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Namespace:
+        return Namespace(self.context, api_version)
 
     def to(self, target: Format | str | Computes) -> Array:
         """Converted to another format (by this context's other choices) or context.

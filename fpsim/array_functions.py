@@ -37,7 +37,8 @@ _UFUNCS: dict[np.ufunc, str] = {
     np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.divide: "divide",
     np.sqrt: "sqrt", np.negative: "negative", np.absolute: "absolute", np.rint: "round_to_integral",
     np.floor: "floor", np.ceil: "ceil", np.trunc: "trunc", np.exp: "exp", np.log: "log",
-    np.tanh: "tanh", np.power: "power", np.maximum: "maximum", np.minimum: "minimum",
+    np.tanh: "tanh", np.power: "power", np.copysign: "copysign",
+    np.maximum: "maximum", np.minimum: "minimum",
     np.fmax: "fmax", np.fmin: "fmin", np.fmod: "fmod", np.matmul: "matmul",
 }  # fmt: skip
 _RELATIONS: dict[np.ufunc, str] = {
@@ -48,6 +49,10 @@ _QUESTIONS = (np.isnan, np.isfinite, np.isinf, np.signbit)
 #: Those that are other operations of the context.
 _DERIVED: dict[np.ufunc, Callable[..., Any]] = {
     np.square: lambda context, x, out: context.multiply(x, x, out),
+    np.positive: lambda context, x, out: context.exact(
+        "positive", [x.carrier], x.carrier.copy(), np.zeros(x.shape, np.uint8), out
+    ),
+    np.sign: lambda context, x, out: context.sign(x, out),
     np.reciprocal: lambda context, x, out: context.divide(1, x, out),
     np.vecdot: lambda context, x, y, out: context.matmul(
         x.like(x.carrier[..., None, :]), y.like(y.carrier[..., None])

@@ -246,6 +246,24 @@ class Operations(ContextOperands):
         values = compare.with_sign(name, a, self.settings)
         return self.exact(name, [a], values, np.zeros(a.shape, np.uint8), out)
 
+    def copysign(self, x: Operand, y: Operand, out: Out = None) -> Array:
+        """x with the sign bit of y, no flags; the zero and the NaN of a format with one zero stay.
+
+        Source    IEEE 754-2019 §5.5.1 copySign.
+        """
+        a, b = self.carriers((x, y))
+        values = np.asarray(np.copysign(a, b))
+        if not self.settings.format.has_negative_zero:
+            values = np.where((a == 0) | np.isnan(a), a, values)
+        return self.exact("copysign", [a, b], values, np.zeros(values.shape, np.uint8), out)
+
+    def sign(self, x: Operand, out: Out = None) -> Array:
+        """1, -1, +0 for a zero of either sign, and x for a NaN; no flags."""
+        (a,), (one,) = self.carriers((x,)), self.carriers((1,))
+        a = as_read(a, self.settings)
+        values = np.where(np.isnan(a), a, np.where(a == 0, 0, np.copysign(one, a))).astype(a.dtype)
+        return self.exact("sign", [a], values, np.zeros(a.shape, np.uint8), out)
+
     def maximum(self, x: Operand, y: Operand, out: Out = None) -> Array:
         """The larger; a NaN wins, -0 < +0 (IEEE 754-2019 §9.6 maximum)."""
         return self._extreme("maximum", x, y, out)
@@ -310,7 +328,7 @@ class Operations(ContextOperands):
         return self.rounded("convert", [floats(x, self.settings.native)], out)
 
     def to_integers(self, x: Operand, dtype: DTypeLike) -> NDArray[Any]:
-        """x as int32, int64, uint32 or uint64, rounded to whole numbers by this context's rounding.
+        """x as integers of 8 to 64 bits, rounded to whole numbers by this context's rounding.
 
         Flags     INVALID alone for NaN, infinity and out of range (the result is then the smallest
                   signed, the largest unsigned number, as on x86); else INEXACT where rounded.

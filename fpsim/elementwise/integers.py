@@ -23,11 +23,8 @@ from fpsim.state.processor import usual_arithmetic
 __all__ = ["INTEGERS", "round_to_integral", "to_binary64", "to_integers", "whole_format"]
 
 #: Integer types of conversions, and what an invalid one gives.
-INTEGERS = {
-    np.dtype(np.int32): -(1 << 31),
-    np.dtype(np.int64): -(1 << 63),
-    np.dtype(np.uint32): (1 << 32) - 1,
-    np.dtype(np.uint64): (1 << 64) - 1,
+INTEGERS = {np.dtype(f"int{n}"): -(1 << (n - 1)) for n in (8, 16, 32, 64)} | {
+    np.dtype(f"uint{n}"): (1 << n) - 1 for n in (8, 16, 32, 64)
 }
 
 

@@ -101,14 +101,16 @@ def place_along(name: str, x: Carrier, settings: Settings) -> tuple[NDArray[np.i
     return place, raised.astype(np.uint8) * np.uint8(Flags.INVALID)
 
 
-def distinct(x: Carrier) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+def distinct(
+    x: NDArray[Any], *, equal_nan: bool = True
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
     """Of the different values in ascending order: index of the first, inverse, counts.
 
-    Zeros of both signs are one value, and so are all NaNs.
+    Zeros of both signs are one value, and so are all NaNs if `equal_nan`.
     """
     flat = x.reshape(-1)
-    plain = np.where(flat == 0, 0, np.where(np.isnan(flat), np.nan, flat))
+    plain = np.where(flat == 0, flat.dtype.type(0), flat)
     _, first, inverse, counts = np.unique(
-        plain, return_index=True, return_inverse=True, return_counts=True
+        plain, return_index=True, return_inverse=True, return_counts=True, equal_nan=equal_nan
     )
     return first, inverse.reshape(x.shape), counts

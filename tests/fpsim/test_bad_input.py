@@ -155,5 +155,5 @@ def test_what_is_no_flag_or_integer_type_is_refused(context: fp.Context) -> None
     with pytest.raises(TypeError, match="flags=32 is not a Flags"):
         context.flags = 32  # type: ignore[assignment]
     x = context.zeros(2)
-    for dtype in ("int16", "words", float):
-        refuse(context, TypeError, "use int32, int64", lambda d=dtype: context.to_integers(x, d))
+    for dtype in ("bool", "words", float):
+        refuse(context, TypeError, "use int8, int16", lambda d=dtype: context.to_integers(x, d))

@@ -130,9 +130,9 @@ def test_a_product_in_the_partials_format_belongs_to_the_context_of_its_left_ope
 def test_a_trap_publishes_nothing_and_names_the_first_output():
     context = fp.Context(fp.BINARY16, traps=fp.Flags.OVERFLOW, rounding=fp.SR(4), count=True)
     a, b = normal((5, 30)), normal((30, 9), 1)
-    a.values[:, 2], b.values[2] = 0, 0
-    a.values[3, 2] = 65504
-    b.values[2, 4] = 65504
+    a.carrier[:, 2], b.carrier[2] = 0, 0
+    a.carrier[3, 2] = 65504
+    b.carrier[2, 4] = 65504
     out = context.zeros((5, 9))
     with pytest.raises(fp.FloatingPointTrap) as caught:
         matmul(a, b, "AMP_F16_F16", context=context, out=out)

@@ -151,7 +151,7 @@ def test_rows_and_columns_with_infinities_or_nan_go_their_own_way(monkeypatch):
     rng = np.random.default_rng(3)
     for rounding in (fp.RNE, IPU):
         a, b = operands(fp.BINARY16, (30, 9, 41), DATA["normal"], rng)
-        a.values[4, 2], a.values[20, 0], b.values[3, 17] = np.inf, np.nan, -np.inf
+        a.carrier[4, 2], a.carrier[20, 0], b.carrier[3, 17] = np.inf, np.nan, -np.inf
         mine, reference, taken = both(a, b, False, monkeypatch, rounding=rounding)
         assert mine == reference
         assert taken

@@ -1,0 +1,220 @@
+"""The array API of a context: agreement with array-api-strict in binary32 (**differential**), and
+its own rules (**corners**)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import array_api_compat
+import array_api_strict as strict
+import numpy as np
+import pytest
+
+import fpsim as fp
+from fpsim.array_namespace import Namespace
+
+SINGLE = fp.Context(fp.BINARY32)
+XP = Namespace(SINGLE)
+RANDOM = np.random.default_rng(11)
+#: Small numbers of quarters, of which sums and products are exact in any order.
+X = RANDOM.permutation(24).reshape(2, 3, 4).astype(np.float32) / 4 - 2
+V = np.float32([3.0, -1.0, 0.0, 2.5, 3.0, -0.5])
+K = np.array([[3, -1, 2], [0, 7, -4]])
+T = K > 0
+
+CALLS = [
+    lambda xp, x, v, k, t: xp.abs(x), lambda xp, x, v, k, t: xp.add(x, x),
+    lambda xp, x, v, k, t: x + 1.0, lambda xp, x, v, k, t: 2.0 - x, lambda xp, x, v, k, t: -x,
+    lambda xp, x, v, k, t: x * x, lambda xp, x, v, k, t: x / 4.0, lambda xp, x, v, k, t: abs(x),
+    lambda xp, x, v, k, t: x**2, lambda xp, x, v, k, t: +x, lambda xp, x, v, k, t: x == v[0],
+    lambda xp, x, v, k, t: x != 0.25, lambda xp, x, v, k, t: x < 0.0,
+    lambda xp, x, v, k, t: x <= 0.25, lambda xp, x, v, k, t: x > 1.0,
+    lambda xp, x, v, k, t: x >= 1.0, lambda xp, x, v, k, t: x[0, ::-1, ...],
+    lambda xp, x, v, k, t: x[..., 1], lambda xp, x, v, k, t: x[x > 0.0],
+    lambda xp, x, v, k, t: x.mT, lambda xp, x, v, k, t: x[0, ...].T, lambda xp, x, v, k, t: v @ v,
+    lambda xp, x, v, k, t: xp.matmul(x, xp.matrix_transpose(x)),
+    lambda xp, x, v, k, t: xp.vecdot(x, x), lambda xp, x, v, k, t: xp.vecdot(x, x, axis=0 - 2),
+    lambda xp, x, v, k, t: xp.tensordot(x, x, axes=((0, 1), (0, 1))),
+    lambda xp, x, v, k, t: xp.subtract(x, v[0]),
+    lambda xp, x, v, k, t: xp.divide(x, xp.full_like(x, 2.0)), lambda xp, x, v, k, t: xp.floor(x),
+    lambda xp, x, v, k, t: xp.ceil(x), lambda xp, x, v, k, t: xp.trunc(x),
+    lambda xp, x, v, k, t: xp.round(x), lambda xp, x, v, k, t: xp.sqrt(xp.square(x)),
+    lambda xp, x, v, k, t: xp.negative(x), lambda xp, x, v, k, t: xp.positive(x),
+    lambda xp, x, v, k, t: xp.reciprocal(xp.ones_like(x)),
+    lambda xp, x, v, k, t: xp.maximum(x, xp.flip(x)), lambda xp, x, v, k, t: xp.minimum(x, v[1]),
+    lambda xp, x, v, k, t: xp.copysign(x, v[1]), lambda xp, x, v, k, t: xp.sign(x),
+    lambda xp, x, v, k, t: xp.signbit(x), lambda xp, x, v, k, t: xp.isnan(x),
+    lambda xp, x, v, k, t: xp.isfinite(x), lambda xp, x, v, k, t: xp.isinf(x),
+    lambda xp, x, v, k, t: xp.clip(x, -1.0, 1.0), lambda xp, x, v, k, t: xp.clip(x, min=0.0),
+    lambda xp, x, v, k, t: xp.pow(x, 3), lambda xp, x, v, k, t: xp.exp(xp.zeros_like(x)),
+    lambda xp, x, v, k, t: xp.log(xp.ones(3)), lambda xp, x, v, k, t: xp.tanh(xp.zeros((2, 2))),
+    lambda xp, x, v, k, t: xp.sum(x), lambda xp, x, v, k, t: xp.sum(x, axis=(0, 2), keepdims=True),
+    lambda xp, x, v, k, t: xp.mean(x, axis=2), lambda xp, x, v, k, t: xp.max(x, axis=1),
+    lambda xp, x, v, k, t: xp.min(x, axis=(0, 1), keepdims=True),
+    lambda xp, x, v, k, t: xp.argmax(x), lambda xp, x, v, k, t: xp.argmin(x, axis=1, keepdims=True),
+    lambda xp, x, v, k, t: xp.sort(v), lambda xp, x, v, k, t: xp.sort(x, axis=1, descending=True),
+    lambda xp, x, v, k, t: xp.argsort(v), lambda xp, x, v, k, t: xp.argsort(v, descending=True),
+    lambda xp, x, v, k, t: xp.unique_values(v), lambda xp, x, v, k, t: xp.unique_counts(v)[1],
+    lambda xp, x, v, k, t: xp.unique_inverse(v)[1], lambda xp, x, v, k, t: xp.unique_all(v)[1],
+    lambda xp, x, v, k, t: xp.nonzero(v)[0], lambda xp, x, v, k, t: xp.count_nonzero(x, axis=0),
+    lambda xp, x, v, k, t: xp.all(x, axis=0), lambda xp, x, v, k, t: xp.any(v),
+    lambda xp, x, v, k, t: xp.where(x > 0.0, x, xp.zeros_like(x)),
+    lambda xp, x, v, k, t: xp.take(x, xp.asarray([2, 0]), axis=1),
+    lambda xp, x, v, k, t: xp.take_along_axis(v, xp.asarray([2, 0])),
+    lambda xp, x, v, k, t: xp.concat([x, x], axis=1),
+    lambda xp, x, v, k, t: xp.stack([v, v], axis=-1),
+    lambda xp, x, v, k, t: xp.expand_dims(x, axis=1),
+    lambda xp, x, v, k, t: xp.flip(x, axis=(0, 1)), lambda xp, x, v, k, t: xp.moveaxis(x, 0, 2),
+    lambda xp, x, v, k, t: xp.permute_dims(x, (2, 0, 1)), lambda xp, x, v, k, t: xp.repeat(v, 2),
+    lambda xp, x, v, k, t: xp.reshape(x, (4, 6)), lambda xp, x, v, k, t: xp.roll(x, 1, axis=2),
+    lambda xp, x, v, k, t: xp.squeeze(x[:1, ...], axis=0),
+    lambda xp, x, v, k, t: xp.tile(v, (2, 1)), lambda xp, x, v, k, t: xp.unstack(x, axis=1)[2],
+    lambda xp, x, v, k, t: xp.broadcast_to(v, (2, 6)), lambda xp, x, v, k, t: xp.tril(x, k=1),
+    lambda xp, x, v, k, t: xp.broadcast_arrays(v, xp.zeros((2, 1)))[1],
+    lambda xp, x, v, k, t: xp.triu(x), lambda xp, x, v, k, t: xp.meshgrid(v, v, indexing="ij")[1],
+    lambda xp, x, v, k, t: xp.zeros((2, 3)), lambda xp, x, v, k, t: xp.ones(2, dtype=xp.int32),
+    lambda xp, x, v, k, t: xp.full(3, 0.5), lambda xp, x, v, k, t: xp.full((2,), True),
+    lambda xp, x, v, k, t: xp.full((2,), 7), lambda xp, x, v, k, t: xp.eye(3, 4, k=1),
+    lambda xp, x, v, k, t: xp.eye(2, dtype=xp.int8), lambda xp, x, v, k, t: xp.arange(2, 7, 2),
+    lambda xp, x, v, k, t: xp.arange(1.0), lambda xp, x, v, k, t: xp.arange(3, dtype=xp.float32),
+    lambda xp, x, v, k, t: xp.linspace(0, 1, 5), lambda xp, x, v, k, t: xp.zeros_like(k),
+    lambda xp, x, v, k, t: xp.ones_like(k, dtype=xp.float32),
+    lambda xp, x, v, k, t: xp.empty_like(x) * 0.0, lambda xp, x, v, k, t: xp.full_like(x, 0.25),
+    lambda xp, x, v, k, t: xp.asarray([1, 2]), lambda xp, x, v, k, t: xp.asarray([True]),
+    lambda xp, x, v, k, t: xp.asarray(1, dtype=xp.float32),
+    lambda xp, x, v, k, t: xp.asarray(x, copy=True), lambda xp, x, v, k, t: xp.astype(x, xp.int32),
+    lambda xp, x, v, k, t: xp.astype(k, xp.float32), lambda xp, x, v, k, t: xp.astype(x, xp.bool),
+    lambda xp, x, v, k, t: xp.astype(t, xp.int64), lambda xp, x, v, k, t: xp.add(k, k),
+    lambda xp, x, v, k, t: xp.remainder(k, 3), lambda xp, x, v, k, t: xp.floor_divide(k, 2),
+    lambda xp, x, v, k, t: xp.sum(k), lambda xp, x, v, k, t: xp.sort(k, descending=True),
+    lambda xp, x, v, k, t: xp.logical_not(t), lambda xp, x, v, k, t: xp.bitwise_and(k, k),
+    lambda xp, x, v, k, t: xp.isin(k, k[:1, ...]), lambda xp, x, v, k, t: xp.where(t, k, 0 * k),
+    lambda xp, x, v, k, t: xp.unique_values(k),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_results_are_those_of_array_api_strict(call) -> None:  # type: ignore[no-untyped-def]
+    ours = call(XP, SINGLE.array(X), SINGLE.array(V), K, T)
+    single = [strict.asarray(a) for a in (X, V, K, T)]
+    previous = strict.get_array_api_strict_flags()
+    assert previous["api_version"] >= "2024.12"
+    theirs = call(strict, *single)
+    expected = np.asarray(theirs)
+    assert tuple(ours.shape) == theirs.shape
+    floating = expected.dtype.kind == "f"
+    assert isinstance(ours, fp.Array) == floating
+    assert floating or np.asarray(ours).dtype == expected.dtype
+    assert np.array_equal(np.asarray(ours), expected)
+
+
+def test_the_namespace_is_found_and_is_one() -> None:
+    x, y = SINGLE.array([1.0]), fp.Context(fp.BINARY32, seed=3).array([1.0])
+    assert array_api_compat.is_array_api_obj(x)
+    assert array_api_compat.array_namespace(x, y) == XP
+    assert array_api_compat.device(x) == x.device == "cpu"
+    assert x.to_device("cpu") is x
+    assert x.__array_namespace__(api_version="2023.12").__array_api_version__ == "2024.12"
+    other = fp.Context(fp.BINARY32, rounding="RTZ").array([1.0])
+    with pytest.raises(TypeError, match="Multiple namespaces"):
+        array_api_compat.array_namespace(x, other)
+
+
+def test_numbers_enter_by_the_rounding_of_the_context() -> None:
+    context = fp.Context(fp.BINARY16, rounding="RTP")
+    xp = Namespace(context)
+    assert xp.asarray([0.1]).values.tolist() == context.array([0.1]).values.tolist()
+    assert context.flags == fp.Flags.INEXACT
+    assert xp.asarray(np.float32([0.1])).context is context
+    assert xp.asarray([xp.asarray(0.5), xp.asarray(0.25)]).tolist() == [0.5, 0.25]
+    x = xp.asarray([1.0])
+    assert xp.asarray(x) is xp.asarray(x, dtype=xp.float16) is x
+    assert xp.asarray(x, dtype=xp.int8).tolist() == [1]
+
+
+def test_types_are_the_contexts_and_numpys() -> None:
+    assert XP.isdtype(XP.float32, "real floating")
+    assert XP.isdtype(XP.float32, ("integral", "numeric"))
+    assert XP.isdtype(XP.int8, "signed integer")
+    assert not XP.isdtype(XP.int8, XP.float32)
+    assert XP.result_type(SINGLE.zeros(1), XP.float32, 1.0) == XP.float32
+    assert XP.result_type(XP.int8, XP.int16) == XP.int16
+    assert XP.can_cast(XP.int8, XP.int16)
+    assert not XP.can_cast(XP.int8, XP.float32)
+    assert XP.finfo(XP.float32)[:5] == (
+        32, 2.0**-23, float(np.finfo("f4").max), float(np.finfo("f4").min), 2.0**-126,
+    )  # fmt: skip
+    assert XP.iinfo(XP.int8).max == 127
+    info = XP.__array_namespace_info__()
+    assert info.default_dtypes()["real floating"] == XP.float32
+    assert set(info.dtypes(kind="real floating")) == {"float32"}
+    assert set(info.dtypes()) == {"bool", "float32", *info.dtypes(kind="integral")}
+    assert (info.devices(), info.default_device()) == (["cpu"], "cpu")
+    assert info.capabilities()["boolean indexing"]
+
+
+@pytest.mark.parametrize(
+    "fmt", [fp.BINARY16, fp.BFLOAT16, fp.E4M3FN, fp.F143, fp.BINARY64], ids=str
+)
+def test_every_format_with_a_storage_type_has_a_namespace(fmt: fp.Format) -> None:
+    xp = Namespace(fp.Context(fmt))
+    x = xp.asarray([1.5, -0.5])
+    assert x.dtype == xp.dtype == getattr(xp, xp.dtype.name)
+    assert xp.isdtype(x.dtype, "real floating")
+    assert (x * x).tolist() == [2.25, 0.25]
+    assert np.asarray(xp.sort(x)).tolist() == [-0.5, 1.5]
+
+
+def test_not_a_numbers_are_values_of_their_own() -> None:
+    x = XP.asarray([np.nan, -0.0, 0.0, np.nan])
+    assert XP.unique_all(x).counts.tolist() == [2, 1, 1]
+    assert len(np.unique(x)) == 2
+    assert np.isnan(XP.sort(x, descending=True).values).tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: XP.sin, AttributeError, "'sin' is not offered"),
+        (lambda: XP.float64, AttributeError, "'float64' is not offered"),
+        (lambda: XP.sqrt(K), TypeError, r"convert: xp.astype\(x, xp.float32\)"),
+        (lambda: XP.zeros(2, dtype=np.float64), TypeError, "this namespace has float32, bool"),
+        (lambda: XP.asarray(1j), TypeError, "complex"),
+        (lambda: XP.asarray([0.5], copy=False), ValueError, "copy=False"),
+        (lambda: XP.zeros(2, device="gpu"), ValueError, "device='gpu'"),
+        (lambda: SINGLE.zeros(1).to_device("gpu"), ValueError, "device='gpu'"),
+        (lambda: XP.finfo(XP.int8), TypeError, "dtype=int8 is not the floating type"),
+        (lambda: XP.result_type(XP.int8, XP.float32), TypeError, "do not mix"),
+        (lambda: XP.result_type(XP.int8, 1.0), TypeError, "do not mix"),
+        (lambda: XP.linspace(0, 1, 2, dtype=XP.int8), TypeError, "linspace has the type float32"),
+        (lambda: XP.floor_divide(SINGLE.ones(1), 2.0), TypeError, "not offered for Array"),
+        (lambda: Namespace(fp.Context(fp.TF32)), TypeError, "tf32 has no storage type"),
+        (lambda: Namespace(SINGLE, "1999.1"), ValueError, "api_version='1999.1'"),
+        (lambda: SINGLE.ones(2) + K[0, :2], TypeError, "convert with ctx.array"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_refused(call, kind, message) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_the_page_lists_what_of_the_standard_is_missing() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "arrays.md").read_text(encoding="utf-8")
+    section = page.partition("## The array API standard\n")[2]
+    missing, refused = (
+        set(re.findall(r"`(\w+)`", re.search(rf"^{word}:(.*?)^$", section, re.M | re.S)[1]))  # type: ignore[index]
+        for word in ("Missing", "For integers and truth values only")
+    )
+    assert {name for name in strict.__all__ if not hasattr(XP, name)} - PRIVATE == missing
+    for name in refused:
+        function = getattr(XP, name)
+        with pytest.raises(TypeError):
+            function(*[SINGLE.ones(2)] * (1 if name.endswith(("not", "invert")) else 2))
+
+
+#: Names of array-api-strict that are not the standard's.
+PRIVATE = {
+    "__array_api_version__", "ArrayAPIStrictFlags", "get_array_api_strict_flags",
+    "reset_array_api_strict_flags", "set_array_api_strict_flags", "__version__", "Device",
+}  # fmt: skip
