@@ -168,3 +168,14 @@ def test_matplotlib_draws_an_array() -> None:
     axes.fill_between(np.arange(6), VECTOR, VECTOR)
     figure.canvas.draw()
     plt.close(figure)
+
+
+def test_an_array_of_a_larger_machine_comes_back_in_a_plain_context() -> None:
+    class Machine(fp.Context):
+        """A context that belongs to something that cannot be pickled."""
+
+    machine = Machine(fp.BINARY16, rounding="RTZ")
+    machine.owner = lambda: None  # type: ignore[attr-defined]
+    x = pickle.loads(pickle.dumps(machine.array([0.1])))
+    assert type(x.context) is fp.Context
+    assert x.context.settings == machine.settings

@@ -48,7 +48,7 @@ def operand(kind, shape, fmt, rng):
         x = x * fmt.smallest_normal
     elif kind == "overflowing":
         x = x * fmt.max / 4
-    values = fp.Context(fmt, overflow="saturate").array(x).values
+    values = fp.Context(fmt, overflow="saturate").array(x).carrier
     return np.where(rng.random(shape) < 0.1, anything, values) if kind == "special" else values
 
 
