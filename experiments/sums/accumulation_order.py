@@ -54,7 +54,8 @@ def run(quick: bool, seed: int) -> Result:
         for name, values in results.items():
             rows += _errors(kind, name, values, exact)
         rows += _spread(kind, results, exact)
-        local += _errors(kind, BLAS, a.carrier @ b.carrier, exact)
+        blas = np.asarray(a.carrier @ b.carrier, np.float32)
+        local += _errors(kind, BLAS, blas, exact)
     units = tuple(fact for name in UNITS for fact in unit_used(find_unit(name)))
     parameters = {"terms": TERMS, "products": side * side, "cancelling": "r·c + r·(δ - c)"}
     return Result(rows, _answer(rows), "c=f16, part=f32, out=f32", parameters, units, local)
