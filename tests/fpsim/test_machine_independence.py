@@ -170,14 +170,14 @@ print(fpsim.Philox(42).spawn(0).seed, fpsim.kernels.compiling.cache_folder().nam
 
 
 def test_an_edited_callee_is_compiled_anew(tmp_path):
-    # The compiled function stands in random.py, its callee in philox.py.
+    # The compiled function stands in words.py, its callee in philox.py.
     shutil.copytree(
         ROOT / "fpsim", tmp_path / "fpsim", ignore=shutil.ignore_patterns("__pycache__")
     )
     places = {"PYTHONPATH": str(tmp_path), "FPSIM_CACHE_DIR": str(tmp_path / "cache")}
     first = python("-P", "-c", SPAWN, **places).split()
     assert int(first[0]) == Philox(42).spawn(0).seed
-    callee = tmp_path / "fpsim" / "kernels" / "philox.py"
+    callee = tmp_path / "fpsim" / "kernels" / "random" / "philox.py"
     text = callee.read_text()
     assert "0x9E3779B9" in text
     callee.write_text(text.replace("0x9E3779B9", "0x9E3779B8"))

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpsim import BINARY32, Context, Flags
+from fpsim import BINARY32, Context, Flags, linalg
 from fpsim.kernels.guard import HAS_STATUS
 from fpsim.kernels.status import exchange_status
-from fpsim.products import sums
 from fpsim.products.native_sums import outer_sums
 from fpsim.records.flags import FloatingPointTrap
 
@@ -48,7 +47,7 @@ def both(x, axes, policy):
     for order, block in (("sequential", 256), ("blocked", x.size + 1)):
         for count in (False, True):
             context = Context(BINARY32, subnormals=policy, count=count)
-            total = sums.sum(context.wrap(x), axes, order, block=block)
+            total = linalg.sum(context.wrap(x), axes, order, block=block)
             found.append((total.codes().tolist(), context.flags, total.shape))
         found[-2:] = [(*found[-2], *found[-1], str(context.counts))]
     return found
@@ -95,17 +94,17 @@ def test_a_trap_names_the_first_inexact_sum():
     x = np.ones((3, 4, 16), np.float32)
     x[2, 1, 5] = 2.0**-40
     with pytest.raises(FloatingPointTrap, match=r"sum raised INEXACT at \(2, 5\)"):
-        sums.sum(context.wrap(x), 1)
+        linalg.sum(context.wrap(x), 1)
     assert context.flags == Flags.INEXACT
 
 
 @pytest.mark.skipif(not HAS_STATUS, reason="the processor has no such register")
 def test_a_processor_that_flushes_makes_no_difference():
     x = numbers((9, 16), "usual", 3)
-    usual = sums.sum(Context(BINARY32).wrap(x), 0).values
+    usual = linalg.sum(Context(BINARY32).wrap(x), 0).values
     before = exchange_status(0xFFC0)  # toward zero, subnormal numbers flushed
     try:
-        found = sums.sum(Context(BINARY32).wrap(x), 0).values
+        found = linalg.sum(Context(BINARY32).wrap(x), 0).values
     finally:
         exchange_status(before)
     np.testing.assert_array_equal(found, usual)
