@@ -1,0 +1,183 @@
+"""Roundings in the lanes' arithmetic around midpoints of both signs (corners), against fractions.
+
+Numbers have twice the digits of the format, as its products do, so their tails reach one part in
+2**p beside the middle.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+
+from fpsim.judge.oracle import decode, round_exact
+from fpsim.kernels.by_operation import lane_rounding as r
+from fpsim.kernels.compiling import compiled
+from fpsim.kernels.lanes.formula import formula
+from fpsim.kernels.lanes.memory import load, load_float, store
+from fpsim.kernels.lanes.vectors import as_bits, select, width_of
+from fpsim.kernels.rounding import modes
+from fpsim.kernels.rounding.direction import HAS_STATUS, ZERO, set_direction
+from fpsim.records.formats import BFLOAT16, BINARY16, E4M3FN
+from fpsim.records.rounding import RAZ, RNA, RNE, RNZ, RTN, RTO, RTP, RTZ
+
+pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="kernels set the direction of an x86")
+
+MODES = {modes.RNE: RNE, modes.RNA: RNA, modes.RNZ: RNZ, modes.RTZ: RTZ, modes.RTP: RTP,
+         modes.RTN: RTN, modes.RAZ: RAZ, modes.RTO: RTO}  # fmt: skip
+DIGITS = {32: 24, 64: 53}
+
+
+def bits(value, width):
+    return int(np.array(value, f"f{width // 8}").view(f"u{width // 8}"))
+
+
+def rule_of(fmt, width):
+    """The constants, from what their names promise."""
+    drop, sign = DIGITS[width] - fmt.precision, 1 << (width - 1)
+    one = bits(1.0, width)
+    return np.array(r.MacRule(
+        floor=bits(2.0**fmt.emin, width), step=bits(1.5 * 2.0**drop, width) - one,
+        unit=bits(2.0 ** (fmt.precision - 1), width) - one, below=(1 << drop) - 1,
+        over_pos=bits(2 * fmt.max, width), over_neg=bits(2 * fmt.max, width) | sign,
+        value_pos=bits(fmt.max, width), value_neg=bits(np.inf, width) | sign,
+        tiny_pos=0, tiny_neg=0, start=0, nan=0, zero=sign,
+    ), f"u{width // 8}")  # fmt: skip
+
+
+@formula
+def rounded(mode, product, x, rule):
+    return as_bits((r.round_product if product else r.round_sum)(mode, x, rule))
+
+
+@cache
+def rounder(mode, product):
+    # Only numbers are captured, as in kernels, so that the loop is kept on disk.
+    MODE, DIRECTION, PRODUCT = mode, r.DIRECTIONS[mode], product
+
+    @compiled
+    def loop(x, constants, out):
+        rule = r.spread_macs(constants)
+        set_direction(DIRECTION)
+        for i in range(0, x.shape[0], 512 // width_of(rule.step)):
+            store(out, i, rounded(MODE, PRODUCT, load_float(x, i, rule.step), rule))
+
+    return loop
+
+
+def numbers(fmt, exponents):
+    """m + t for even and odd m, t around 0, 1/2 and 1; and zeros."""
+    p = fmt.precision
+    step = 2.0**-p
+    tails = [0, step, 0.5 - step, 0.5, 0.5 + step, 1 - step]
+    firsts = [2 ** (p - 1), 2 ** (p - 1) + 1, 2**p - 2, 2**p - 1]
+    x = [s * (m + t) * 2.0 ** (e - p + 1)
+         for e in exponents for m in firsts for t in tails for s in (1, -1)]  # fmt: skip
+    x += [0.0, -0.0]
+    return x + [1.0] * (-len(x) % 16)
+
+
+def check(fmt, width, mode, exponents, product):
+    x = np.array(numbers(fmt, exponents), f"f{width // 8}")
+    out = np.zeros(len(x), f"u{width // 8}")
+    rounder(mode, product)(x, rule_of(fmt, width), out)
+    values = out.view(x.dtype)
+    assert np.array_equal(np.signbit(values), np.signbit(x))
+    for number, value in zip(x, values, strict=True):
+        code, _ = round_exact(Fraction(float(number)), fmt, MODES[mode])
+        assert Fraction(float(value)) == decode(code, fmt).value, float(number)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: MODES[m].name)
+@pytest.mark.parametrize(("fmt", "width"), [(BINARY16, 32), (E4M3FN, 32), (BFLOAT16, 64)], ids=str)
+def test_products_are_rounded_down_to_the_smallest_subnormal(fmt, width, mode):
+    """In every binade of subnormal numbers, below the smallest one, and among normal ones."""
+    emin, p = fmt.emin, fmt.precision
+    check(fmt, width, mode, [*range(emin - p - 2, emin + 1), 0, 2], product=True)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: MODES[m].name)
+@pytest.mark.parametrize(("fmt", "width"), [(BINARY16, 32), (BFLOAT16, 64)], ids=str)
+def test_sums_are_rounded_in_their_own_binade(fmt, width, mode):
+    check(fmt, width, mode, [fmt.emin, -1, 0, 5], product=False)
+
+
+@formula
+def summed(mode, x, y):
+    s = x + y
+    none = as_bits(s) ^ as_bits(s)
+    return as_bits(r.with_odd(mode, s, x, y)), select(r.not_sum(s, x, y), none + 1, none)
+
+
+@cache
+def summer(mode):
+    MODE = mode
+
+    @compiled
+    def loop(x, y, sums, lost):
+        set_direction(ZERO)
+        for i in range(0, x.shape[0], 8):
+            like = load(sums, i)
+            s, d = summed(MODE, load_float(x, i, like), load_float(y, i, like))
+            store(sums, i, s)
+            store(lost, i, d)
+
+    return loop
+
+
+def tiny_addends():
+    """Sums with far smaller addends of both signs, next to powers of two, and exact ones."""
+    x = [1.0, 1 + 2.0**-52, 2 - 2.0**-52, 2.0**52, 3.0]
+    y = [0.0, 2.0**-53, 2.0**-54, 2.0**-200, 2.0**-1022, 2.0**-52, 1.0, 2.0**60]
+    pairs = [(s * u, t * v) for u in x for v in y for s in (1, -1) for t in (1, -1)]
+    pairs += [(v, u) for u, v in pairs]
+    assert len(pairs) % 8 == 0
+    return np.array(pairs).T.copy()
+
+
+@pytest.mark.parametrize("mode", [modes.RTO, modes.RAZ, modes.RTZ])
+def test_a_cut_sum_knows_whether_it_is_exact(mode):
+    x, y = tiny_addends()
+    sums, lost = np.zeros((2, len(x)), np.uint64)
+    summer(mode)(x, y, sums, lost)
+    for u, v, code, inexact in zip(x, y, sums.tolist(), lost.tolist(), strict=True):
+        exact = Fraction(u) + Fraction(v)
+        s = np.float64(u + v)
+        if abs(Fraction(float(s))) > abs(exact):
+            s = np.nextafter(s, 0)  # toward zero
+        assert inexact == (Fraction(float(s)) != exact), (u, v)
+        odd = inexact if mode != modes.RTZ else 0
+        assert code == int(s.view(np.uint64)) | odd, (u, v)
+
+
+@formula
+def bounded(x, rule):
+    _, held = r.beyond(x, x, rule)
+    return as_bits(held)
+
+
+@compiled
+def bound(x, constants, out):
+    rule = r.spread_macs(constants)
+    store(out, 0, bounded(load_float(x, 0, rule.step), rule))
+
+
+@pytest.mark.parametrize("width", [32, 64])
+def test_beyond_begins_at_the_threshold(width):
+    """From the threshold on a number is replaced; one below it, and NaN, stay what they are."""
+    dtype, limit = f"f{width // 8}", 2 * BINARY16.max
+    below = np.nextafter(np.array(limit, dtype), np.array(0, dtype))
+    x = np.resize(np.array([limit, below, -limit, -below, np.inf, -np.inf, np.nan, 1], dtype), 16)
+    out = np.zeros(16, f"u{width // 8}")
+    bound(x, rule_of(BINARY16, width), out)
+    most = BINARY16.max
+    expected = [most, below, -np.inf, -below, most, -np.inf, np.nan, 1]
+    assert np.array_equal(out.view(dtype)[:8], np.array(expected, dtype), equal_nan=True)
+
+
+def test_every_mode_has_a_direction():
+    assert set(r.DIRECTIONS) == {*MODES, modes.SR}
+    assert set(r.DIRECTIONS) - r.FUSED_MODES == {modes.RNA, modes.RNZ}
+    assert {MODES[m] for m in r.NATIVE_MODES} == {RNE, RTZ, RTP, RTN}

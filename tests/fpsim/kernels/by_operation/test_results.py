@@ -1,0 +1,119 @@
+"""What products leave behind: flags seen on the way, NaN and zeros of the format (corners)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim.kernels.by_operation import results as r
+from fpsim.kernels.by_operation.lane_rounding import MacRule, spread_macs
+from fpsim.kernels.compiling import compiled
+from fpsim.kernels.lanes.formula import formula
+from fpsim.kernels.lanes.memory import load_float, splat_item, store
+from fpsim.kernels.lanes.vectors import as_bits
+
+TINY, LIMIT, SIGN = 2.0**-14, 65520.0, 1 << 31
+ALL, OVERFLOW_ONLY, NONE = r.LOOK_FOR_ALL, r.LOOK_FOR_OVERFLOW, r.LOOK_FOR_NONE
+
+
+def bits(x):
+    return int(np.float32(x).view(np.uint32))
+
+
+RULE = np.array(MacRule(
+    floor=0, step=0, unit=0, below=0, over_pos=bits(LIMIT), over_neg=bits(-LIMIT),
+    value_pos=bits(np.inf), value_neg=bits(-65504), tiny_pos=bits(TINY), tiny_neg=bits(-TINY),
+    start=0, nan=0x7FC00000, zero=SIGN,
+), np.uint32)  # fmt: skip
+
+
+@formula
+def _seen(watched, x, rounded, lost, rule):
+    never = x < x
+    seen = never, never, never
+    if watched == ALL:
+        seen = r.look(x, rounded, lost != 0, rule, seen)
+    result, seen = r.look_beyond(watched, x, rounded, rule, seen)
+    return as_bits(result), seen
+
+
+def looker(watched):
+    WATCHED = watched
+
+    @compiled
+    def loop(x, rounded, lost, constants, out):
+        rule = spread_macs(constants)
+        u, v = load_float(x, 0, rule.nan), load_float(rounded, 0, rule.nan)
+        result, seen = _seen(WATCHED, u, v, splat_item(lost, 0), rule)
+        store(out, 0, result)
+        return r.report(seen, rule.nan ^ rule.nan)
+
+    return loop
+
+
+LOOK = {watched: looker(watched) for watched in (NONE, OVERFLOW_ONLY, ALL)}
+BELOW, UNDER = (np.nextafter(np.float32(x), np.float32(0)) for x in (TINY, LIMIT))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("x", "rounded", "lost", "expected"),
+    [
+        (1.0, 1.0, 0, 0), (1.0, 1.0, 1, 1), (1.25, 1.0, 0, 1), (BELOW, TINY, 0, 3),
+        (BELOW, BELOW, 0, 0), (BELOW, BELOW, 1, 3), (TINY, 2 * TINY, 0, 1), (LIMIT, LIMIT, 0, 4),
+        (UNDER, 65504.0, 0, 1), (np.inf, np.inf, 0, 4),
+    ],
+)  # fmt: skip
+def test_flags_are_seen_in_any_lane(x, rounded, lost, expected, sign):
+    """Inexact, tiny only where inexact, overflow from the threshold on; each in one lane."""
+    for lane in (0, 15):
+        values = np.ones((2, 16), np.float32)
+        values[:, lane] = np.float32([x, rounded]) * sign
+        lost_lanes = np.full(1, lost, np.uint32)
+        out = np.zeros(16, np.uint32)
+        assert LOOK[ALL](*values, lost_lanes, RULE, out) == expected | lost
+        assert LOOK[OVERFLOW_ONLY](*values, lost_lanes, RULE, out) == expected & 4
+        assert LOOK[NONE](*values, lost_lanes, RULE, out) == 0
+        beyond = np.inf if sign > 0 else -65504.0
+        assert out[lane] == bits(beyond if expected & 4 else sign * rounded)
+
+
+@compiled
+def put(x, constants, out, checked):
+    rule = spread_macs(constants)
+    acc = load_float(x, 0, rule.nan)
+    never = rule.nan != rule.nan
+    if checked:
+        top = r.put_result(out, 0, acc, True, rule)
+    else:
+        top = r.put_result(out, 0, acc, False, rule)
+    return r.report((never, never, never), top)
+
+
+@pytest.mark.parametrize("keeps_sign", [True, False])
+@pytest.mark.parametrize("checked", [True, False])
+def test_results_have_the_zeros_and_the_nan_of_the_format(keeps_sign, checked):
+    codes = np.full(16, bits(1.0), np.uint32)
+    codes[:5] = 0x80000000, 0, 0xFFC12345, bits(-2.5), bits(2.0**-149)
+    rule = RULE.copy()
+    rule[MacRule._fields.index("zero")] = SIGN if keeps_sign else 0
+    out = np.zeros(16, np.float32)
+    put(codes.view(np.float32), rule, out, checked)
+    expected = codes.copy()
+    expected[0] = 0x80000000 if keeps_sign else 0
+    expected[2] = 0x7FC00000 if checked else 0xFFC12345
+    assert out.view(np.uint32).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([3e38, -3e38], 0), ([np.inf, 1], r.INFINITE), ([-np.inf, 1], r.INFINITE),
+        ([np.nan, 1], r.NAN), ([np.nan, np.inf], r.NAN | r.INFINITE), ([-np.nan, 0.0], r.NAN),
+    ],
+)  # fmt: skip
+def test_infinities_and_nan_are_reported(numbers, expected):
+    for shift in (0, 14):
+        x = np.ones(16, np.float32)
+        x[shift : shift + 2] = numbers
+        assert put(x, RULE, np.zeros(16, np.float32), True) == expected

@@ -1,0 +1,81 @@
+"""Exact calls where binary64 holds the sum and where it does not (corners), against fractions.
+
+The short way is right only where no addition is inexact; the operands beside midpoints need more
+digits than binary64 has, so the flag of the processor must send them the long way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim.kernels.by_unit.exact import _nearest_binary32
+from fpsim.kernels.lanes.vectors import as_bits
+from fpsim.products.by_unit.exact import run_exact
+from tests.fpsim.kernels.by_unit.by_engine import at_the_edge, check, job_of, multiply
+from tests.fpsim.kernels.on_lanes import on_bits
+
+UNIT = "AMP_F16_F32.exact"
+
+
+def test_rounding_by_integers_is_that_of_the_processor():
+    """Numbers around midpoints, even and odd, of both signs; the last one carries into 2.0."""
+    below = 2.0**-52
+    x = [m + t for m in (1.0, 1 + 2.0**-23, 2 - 2.0**-23) for t in (0, 2.0**-24, 3 * 2.0**-25)]
+    x += [v + s for v in x for s in (below, -below) if 1 <= v + s < 2]
+    x = np.array([s * v * 2.0**e for v in x for s in (1, -1) for e in (-100, 0, 90)])
+    x = np.resize(x, -(-len(x) // 8) * 8)
+    rounded = on_bits(lambda a: as_bits(_nearest_binary32(a)), x.view(np.uint64))
+    assert np.array_equal(rounded.view(np.float64), x.astype(np.float32).astype(np.float64))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("tiny", [2.0**-20, 2.0**-24])
+def test_the_least_product_decides_a_midpoint(sign, tiny):
+    """2**24 + 1 is between two numbers; 2**-48 more or less needs 73 digits of the sum."""
+    large = 2.0**12
+    cases = [(1, 0, 0), (1, tiny, 2), (1, -tiny, 0), (3, 0, 4), (3, tiny, 4), (3, -tiny, 2)]
+    for odd, t, above in cases:
+        a = [[large, odd, 0.0, t]]
+        b = [[sign * large], [sign], [sign], [sign * tiny]]
+        values, _ = multiply(run_exact, job_of(UNIT, a, b))
+        assert float(values[0, 0]) == sign * (2.0**24 + above), (odd, t)
+
+
+def test_cancellation_leaves_the_least_product():
+    """2**30 - 2**30 + 2**-48 in every order of the three, within a call and in the accumulator."""
+    large, tiny = 2.0**15, 2.0**-24
+    terms = np.float32([[large, large], [-large, large], [tiny, tiny]])
+    for order in ([0, 1, 2], [0, 2, 1], [2, 0, 1]):
+        x, y = terms[order].T
+        values, _ = multiply(run_exact, job_of(UNIT, [x], y[:, None]))
+        assert float(values[0, 0]) == 2.0**-48
+    values, _ = multiply(run_exact, job_of(UNIT, [[tiny, -large]], [[tiny], [large]], 2.0**30))
+    assert float(values[0, 0]) == 2.0**-48
+
+
+@pytest.mark.parametrize("window", [24, 38])
+@pytest.mark.parametrize("seed", range(2))
+def test_digits_far_below_the_largest_are_summed(window, seed):
+    """38 digits apart binary64 holds most sums of four terms; sums of calls it does not."""
+    a, b, c = at_the_edge(UNIT, 9, 17, 16, seed, top=6, window=window)
+    check(run_exact, UNIT, a, b, c)
+
+
+def test_a_short_tile_beside_a_long_one():
+    """Rows of the first tile are short; those of the second one need two limbs."""
+    a = np.ones((8, 4), np.float32)
+    a[5] = [2.0**12, 1.0, 0.0, 2.0**-24]
+    b = np.float32([[2.0**12], [1.0], [1.0], [2.0**-24]]).repeat(3, axis=1)
+    check(run_exact, UNIT, a, b, 2.0**-20)
+
+
+def test_zeros_of_both_signs_sum_to_plus_zero():
+    values, _ = multiply(run_exact, job_of(UNIT, [[0.0, -1.0]], [[-1.0], [0.0]], -0.0))
+    assert values.view(np.uint32).tolist() == [[0]]
+
+
+def test_sums_that_two_limbs_do_not_hold_are_refused():
+    assert not run_exact(job_of(UNIT, [[2.0**-24]], [[2.0**-24]], 2.0**60))
+    assert run_exact(job_of(UNIT, [[2.0**-24]], [[2.0**-24]], 2.0**20))
+    assert not run_exact(job_of("AMP_F32_F32", [[1.0]], [[1.0]]))
