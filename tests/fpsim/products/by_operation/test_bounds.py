@@ -1,0 +1,141 @@
+"""Bounds of products: law (true of every sum and product), corners of the lanes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import fpsim as fp
+from fpsim.products.by_operation.bounds import find_lane, measure
+from fpsim.products.by_operation.chain import Chain
+from fpsim.products.by_operation.general import run_general
+from fpsim.products.jobs.job import Job
+from fpsim.records.settings import Settings
+
+SCALES = (1.0, 2.0**-10, 2.0**-22, 300.0)
+
+
+def operands(fmt, scale, seed=0, m=4, k=30, n=5):
+    rng = np.random.default_rng(seed)
+    context = fp.Context(fmt, overflow="saturate")
+    a, b = (context.array(rng.standard_normal(s) * scale).values.copy() for s in ((m, k), (k, n)))
+    a[0, ::3] = 0
+    return a, b
+
+
+def general(settings, fused, a, b):
+    """Values and flags by the engine without conditions."""
+    values = np.zeros((len(a), b.shape[1]), a.dtype)
+    chain = Chain(settings, "fused" if fused else "separate")
+    job = Job(chain, a, b, values, np.zeros(values.shape, np.uint8))
+    assert run_general(job)
+    return values, fp.Flags(job.flags)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("scale", SCALES)
+def test_bounds_hold_for_every_product_and_sum(scale, fused):
+    a, b = operands(fp.BINARY16, scale)
+    product = measure(Settings(fp.BINARY16), fused, a, b)
+    terms = np.abs(a[:, :, None].astype(float) * b)
+    assert product.largest == np.abs(a).max().astype(float) * np.abs(b).max()
+    assert product.least <= terms[terms > 0].min()
+    assert product.most >= terms.sum(axis=1).max()
+    # Every product is a multiple of the last digit that a product can have.
+    digit = 2.0 ** math.floor(math.log2(product.last))
+    assert (terms / digit % 1 == 0).all()
+    assert product.last <= product.least
+
+
+@pytest.mark.parametrize("mode", [fp.RNE, fp.RTZ, fp.RTP], ids=repr)
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("scale", SCALES)
+def test_certain_flags_are_raised_and_no_impossible_one_is(scale, fused, mode):
+    for seed in range(4):
+        a, b = operands(fp.BINARY16, scale, seed)
+        settings = Settings(fp.BINARY16, mode)
+        product = measure(settings, fused, a, b)
+        values, flags = general(settings, fused, a, b)
+        assert product.certain & flags == product.certain
+        possible = product.certain | product.possible
+        if product.checked and product.shows_overflow:
+            possible |= fp.Flags.OVERFLOW | fp.Flags.INVALID
+            assert bool(flags & fp.Flags.OVERFLOW) == bool((~np.isfinite(values)).any())
+        assert flags & ~possible == fp.Flags.NONE
+
+
+def test_overflow_is_looked_for_only_where_it_can_be():
+    a, b = np.full((1, 8), 64.0, np.float32), np.full((8, 1), 64.0, np.float32)
+    assert not measure(Settings(fp.BINARY16), False, a, b).checked  # 2**15
+    assert measure(Settings(fp.BINARY16), False, a * 4, b).checked
+    shown = {
+        (str(mode), policy): measure(
+            Settings(fp.BINARY16, mode, policy), False, a, b
+        ).shows_overflow
+        for mode in (fp.RNE, fp.RTZ, fp.RTP, fp.RAZ)
+        for policy in ("infinity", "saturate", "nan")
+    }
+    assert {key for key, shows in shown.items() if shows} == {
+        (mode, policy) for mode in ("RNE", "RAZ") for policy in ("infinity", "nan")
+    }
+
+
+@pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("side", [0, 1])
+def test_an_operand_that_is_not_finite_has_no_bounds(side, special):
+    pair = operands(fp.BINARY16, 1.0)
+    pair[side][-1, -1] = special
+    assert measure(Settings(fp.BINARY16), False, *pair) is None
+
+
+def test_operands_of_zeros_have_bounds():
+    zeros = np.zeros((3, 3), np.float32)
+    product = measure(Settings(fp.BINARY16), False, zeros, zeros)
+    assert (product.largest, product.certain) == (0.0, fp.Flags.NONE)
+
+
+def test_many_rows_are_looked_at_in_pieces():
+    """The smallest and the largest number may stand in any piece."""
+    a = np.ones((3000, 64), np.float32)
+    a[2999, 63], a[1500, 2] = 2.0**-14, 5.0
+    b = np.ones((64, 1), np.float32)
+    product = measure(Settings(fp.BINARY16), False, a, b)
+    assert (product.least, product.largest) == (2.0**-14, 5.0)
+    column = measure(Settings(fp.BINARY16), False, b.T, a.T.copy())
+    assert (column.least, column.largest) == (2.0**-14, 5.0)
+
+
+def width(fmt, mode=fp.RNE, scale=1.0, fused=False, **policies):
+    lane = find_lane(measure(Settings(fmt, mode, **policies), fused, *operands(fmt, scale)))
+    return lane and lane.width
+
+
+@pytest.mark.parametrize(
+    ("fmt", "mode", "fused", "expected"),
+    [
+        (fp.BINARY16, fp.RNE, False, 32),  # 2 * 11 + 2 digits
+        (fp.Format.custom(5, 12), fp.RNE, False, 64),  # 2 * 12 + 2
+        (fp.Format.custom(5, 12), fp.RTZ, False, 32),  # 2 * 12
+        (fp.Format.custom(5, 13), fp.RTZ, False, 64),
+        (fp.Format.custom(5, 12), fp.RNE, True, 32),
+        (fp.BINARY16, fp.SR(13), False, 32),  # 11 + 13
+        (fp.BINARY16, fp.SR(14), False, 64),
+        (fp.BINARY32, fp.RNE, False, 64),
+        (fp.Format.custom(9, 26), fp.RNE, False, None),  # 2 * 26 + 2
+        (fp.Format.custom(9, 26), fp.RTZ, False, 64),
+    ],
+    ids=str,
+)
+def test_lanes_have_the_digits_of_exact_products(fmt, mode, fused, expected):
+    assert width(fmt, mode, fused=fused) == expected
+
+
+def test_lanes_have_the_range_of_every_product():
+    """Multiples of 2**-126 in 32 bits: products of bfloat16 below 2**-110 stand in 64."""
+    assert width(fp.BFLOAT16) == 32
+    assert width(fp.BFLOAT16, scale=2.0**-50) == 32
+    assert width(fp.BFLOAT16, scale=2.0**-60) == 64
+    assert width(fp.BFLOAT16, scale=2.0**50) == 32
+    assert width(fp.BFLOAT16, scale=2.0**62) == 64

@@ -1,0 +1,109 @@
+"""Calls of the fast kernels: law (any rows, what the general engine gives), numpy's binary32."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import fpsim as fp
+from fpsim.elementwise.codes import to_codes
+from fpsim.kernels.by_operation.results import LOOK_FOR_ALL, LOOK_FOR_NONE
+from fpsim.kernels.rounding.direction import HAS_STATUS
+from fpsim.products.by_operation.bounds import find_lane, measure
+from fpsim.products.by_operation.calls import Bits, deterministic_call, native_call, random_call
+from fpsim.products.by_operation.chain import Chain
+from fpsim.products.by_operation.dispatch import rounding_places
+from fpsim.products.by_operation.general import run_general
+from fpsim.products.jobs.job import Job
+from fpsim.state.draws import draw_places
+
+pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="fast kernels set the processor's status")
+
+SEED = 77
+SHAPES = (20, 33, 35)
+
+
+def operands(fmt, scale=1.0):
+    rng = np.random.default_rng(8)
+    context = fp.Context(fmt, overflow="saturate")
+    m, k, n = SHAPES
+    return [context.array(rng.standard_normal(s) * scale).values for s in ((m, k), (k, n))]
+
+
+def general(context, a, b):
+    shape = len(a), b.shape[1]
+    places = draw_places(context, rounding_places("separate", len(b)), shape)
+    values = np.zeros(shape, np.float32)
+    job = Job(Chain(context.settings, "separate"), a, b, values, np.zeros(shape, np.uint8), places)
+    assert run_general(job)
+    return to_codes(values, context.format).tolist(), job.flags
+
+
+def in_pieces(call, cuts, watched):
+    """The rows of a result, written a piece at a time; the flags of all."""
+    out, seen = np.full((SHAPES[0], SHAPES[2]), np.nan, np.float32), 0
+    for first, last in pairwise(cuts):
+        seen |= call(out, first, last, watched)
+        assert np.isnan(out[last:]).all()
+    return out, seen & int(fp.Flags.INEXACT | fp.Flags.UNDERFLOW | fp.Flags.OVERFLOW)
+
+
+CUTS = ((0, 20), (0, 8, 20), (0, 4, 16, 20))
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**-11])
+@pytest.mark.parametrize("mode", [fp.RNE, fp.RTN, fp.RTO], ids=repr)
+def test_a_deterministic_call_gives_any_rows(mode, scale):
+    context = fp.Context(fp.BINARY16, rounding=mode)
+    a, b = operands(fp.BINARY16, scale)
+    values, flags = general(context, a, b)
+    product = measure(context.settings, False, a, b)
+    call = deterministic_call(product, find_lane(product))
+    for cuts in CUTS:
+        out, seen = in_pieces(call, cuts, LOOK_FOR_ALL)
+        assert to_codes(out, fp.BINARY16).tolist() == values
+        assert seen | int(product.certain) == flags
+    out, _ = in_pieces(call, CUTS[0], LOOK_FOR_NONE)
+    assert to_codes(out, fp.BINARY16).tolist() == values
+
+
+@pytest.mark.parametrize("mode", [fp.SR(9), fp.SR(20), fp.SR(13, subnormal_bits=16)], ids=repr)
+def test_a_random_call_gives_any_rows_their_own_bits(mode):
+    context = fp.Context(fp.BINARY16, rounding=mode, seed=SEED)
+    context.operation = 3
+    a, b = operands(fp.BINARY16)
+    values, _ = general(context, a, b)
+    product = measure(context.settings, False, a, b)
+    call = random_call(product, find_lane(product), Bits(SEED, 3))
+    for cuts in CUTS:
+        out, _ = in_pieces(call, cuts, LOOK_FOR_ALL)
+        assert to_codes(out, fp.BINARY16).tolist() == values
+    other, _ = in_pieces(random_call(product, find_lane(product), Bits(SEED, 4)), CUTS[0], 0)
+    assert to_codes(other, fp.BINARY16).tolist() != values
+
+
+def test_a_native_call_is_binary32_of_the_processor():
+    a, b = operands(fp.BINARY32)
+    context = fp.Context(fp.BINARY32)
+    call = native_call(context.settings, False, a, b)
+    wanted = np.zeros((SHAPES[0], SHAPES[2]), np.float32)
+    for k in range(SHAPES[1]):
+        wanted = wanted + a[:, k, None] * b[k]
+    for cuts in CUTS:
+        out, _ = in_pieces(call, cuts, LOOK_FOR_NONE)
+        assert out.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("mode", [fp.RNE, fp.RTN], ids=repr)
+@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.BINARY32, fp.F143], ids=str)
+def test_a_sum_of_minus_zeros_has_the_sign_of_the_definition(fmt, mode):
+    context = fp.Context(fmt, rounding=mode)
+    a, b = np.float32([[-0.0, 0.0], [0.0, 1.0]]), np.float32([[1.0, 0.0], [0.0, 0.0]])
+    if not fmt.has_negative_zero:
+        a = np.abs(a)
+    product = measure(context.settings, False, a, b)
+    out = np.empty((2, 2), np.float32)
+    deterministic_call(product, find_lane(product))(out, 0, 2, LOOK_FOR_ALL)
+    assert to_codes(out, fmt).tolist() == general(context, a, b)[0]

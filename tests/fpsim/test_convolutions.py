@@ -1,0 +1,81 @@
+"""Public convolutions: law (gradients are adjoint), shapes, refusals, traps and outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fpsim as fp
+from fpsim.linalg import conv2d, conv2d_input_gradient, conv2d_weight_gradient
+
+UNIT = "V100_F16_F32"
+HALF = fp.Context(fp.BINARY16)
+
+
+def whole(*shape, seed=0):
+    """Small whole numbers: every sum is exact."""
+    return HALF.array(np.random.default_rng(seed).integers(-3, 4, shape).astype(float))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(
+    ("stride", "padding"), [(1, "SAME"), ((2, 1), "VALID"), (2, ((1, 0), (2, 1)))]
+)
+def test_gradients_are_adjoint_to_the_convolution(stride, padding, groups):
+    choices = {"stride": stride, "padding": padding, "groups": groups}
+    x, w = whole(2, 5, 6, 4), whole(3, 2, 4 // groups, 6, seed=1)
+    y = conv2d(x, w, UNIT, **choices)
+    g = whole(*y.shape, seed=2)
+    to_x = conv2d_input_gradient(g, w, UNIT, x.shape, **choices)
+    to_w = conv2d_weight_gradient(x, g, UNIT, w.shape, **choices)
+    assert (to_x.shape, to_w.shape) == (x.shape, w.shape)
+    inner = float((y.values * g.values).sum())
+    assert inner == float((to_x.values * x.values).sum()) == float((to_w.values * w.values).sum())
+    assert inner != 0
+
+
+def test_what_does_not_fit_is_refused():
+    x, w = whole(1, 4, 4, 2), whole(3, 3, 2, 5)
+    for wrong in ({"stride": 0}, {"padding": "FULL"}, {"groups": 3}):
+        with pytest.raises((ValueError, TypeError)):
+            conv2d(x, w, UNIT, **wrong)
+    with pytest.raises(ValueError, match="channels"):
+        conv2d(x, whole(3, 3, 3, 5), UNIT)
+    with pytest.raises(TypeError, match="w is ndarray"):
+        conv2d(x, w.values, UNIT)
+    with pytest.raises(TypeError, match="gradient is ndarray"):
+        conv2d_input_gradient(np.ones((1, 4, 4, 5)), w, UNIT, x.shape)
+    for call in (
+        lambda g: conv2d_input_gradient(g, w, UNIT, x.shape),
+        lambda g: conv2d_weight_gradient(x, g, UNIT, w.shape),
+    ):
+        with pytest.raises(ValueError, match="gradient"):
+            call(whole(1, 3, 4, 5))
+
+
+def test_a_trap_shows_the_window_and_the_kernel_of_the_first_output():
+    x = np.zeros((1, 3, 3, 1))
+    x[0, 1, 1], x[0, 0, 0] = np.inf, 7.0
+    w = np.array([[0.0, 2.0]]).reshape(1, 2, 1, 1)
+    context = fp.Context(fp.BINARY16, traps=fp.Flags.INVALID, rounding=fp.SR(3))
+    out = context.zeros((1, 3, 2, 1))
+    with pytest.raises(fp.FloatingPointTrap) as caught:
+        conv2d(HALF.array(x), HALF.array(w), UNIT, padding="VALID", context=context, out=out)
+    trap = caught.value
+    assert (trap.operation, trap.index) == ("conv2d", (0, 1, 1, 0))
+    window, kernel = (np.ravel(o)[::4].tolist() for o in trap.operands)  # passes of 4 channels
+    assert (window, kernel) == ([np.inf, 0.0], [0.0, 2.0])
+    assert (context.operation, context.flags) == (0, fp.Flags.INVALID)
+    assert not out.values.any()
+
+
+def test_an_output_is_filled_or_refused():
+    x, w = whole(1, 4, 4, 2), whole(3, 3, 2, 5)
+    wanted = conv2d(x, w, UNIT, context=HALF).values
+    out = HALF.zeros(wanted.shape)
+    assert conv2d(x, w, UNIT, context=HALF, out=out) is out
+    np.testing.assert_array_equal(out.values, wanted)
+    with pytest.raises(ValueError, match="out has shape"):
+        conv2d(x, w, UNIT, context=HALF, out=HALF.zeros(3))
+    with pytest.raises(TypeError, match="out is binary16"):
+        conv2d(x, w, UNIT, out=out)

@@ -1,0 +1,196 @@
+"""Operations of a Context by every name they have: law (spellings agree), flags, refusals."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+
+import fpsim as fp
+from fpsim.elementwise.codes import from_codes
+from fpsim.judge.oracle import convert, operate, round_exact
+from fpsim.judge.oracle.rounding import decode
+
+#: Values and specials that meet each other in every pair.
+CODES = [
+    0,
+    0x8000,
+    1,
+    0x8001,
+    0x0400,
+    0x3C00,
+    0xBC00,
+    0x3C01,
+    0x7BFF,
+    0x7C00,
+    0xFC00,
+    0x7E01,
+    0x7D01,
+]
+PAIRS = [(x, y) for x in CODES for y in CODES]
+
+
+def array(context, codes):
+    return context.wrap(from_codes(np.array(codes, np.uint16), fp.BINARY16))
+
+
+def outcome(call, *codes, **choices):
+    """Codes (or truth values) and flags of an operation on these columns of codes."""
+    context = fp.Context(fp.BINARY16, **choices)
+    result = call(context, *(array(context, c) for c in codes))
+    values = result.codes() if isinstance(result, fp.Array) else result
+    return np.asarray(values).tolist(), context.flags
+
+
+def union(name, rows):
+    results = [operate(name, row, fp.BINARY16) for row in rows]
+    flags = fp.Flags.NONE
+    for _, raised in results:
+        flags |= raised
+    return [code for code, _ in results], flags
+
+
+SPELLINGS = {
+    "add": (operator.add, np.add),
+    "subtract": (operator.sub, np.subtract),
+    "multiply": (operator.mul, np.multiply),
+    "divide": (operator.truediv, np.divide),
+    "maximum": (np.maximum,),
+    "minimum": (np.minimum,),
+    "fmax": (np.fmax,),
+    "fmin": (np.fmin,),
+    "fmod": (np.fmod,),
+    "ieee_remainder": (),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_every_spelling_is_the_operation_of_the_oracle(name):
+    wanted = union(name, PAIRS)
+    x, y = zip(*PAIRS, strict=True)
+    assert outcome(lambda c, a, b: getattr(c, name)(a, b), x, y) == wanted
+    for spelling in SPELLINGS[name]:
+        assert outcome(lambda c, a, b, f=spelling: f(a, b), x, y) == wanted
+
+
+RELATIONS = {
+    "equal": (operator.eq, np.equal), "not_equal": (operator.ne, np.not_equal),
+    "less": (operator.lt, np.less), "less_equal": (operator.le, np.less_equal),
+    "greater": (operator.gt, np.greater), "greater_equal": (operator.ge, np.greater_equal),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+@pytest.mark.parametrize("name", RELATIONS)
+def test_every_spelling_of_a_relation_has_its_truth_and_flags(name, quiet):
+    pairs = [p for p in PAIRS if not (quiet and 0x7D01 in p)]
+    base = {"not_equal": "equal", "greater": "less", "greater_equal": "less_equal"}.get(name, name)
+    rows = [p[::-1] for p in pairs] if name.startswith("greater") else pairs
+    signalling = base if base == "equal" else f"{base}_signalling"
+    codes, flags = union(signalling, rows)
+    truth = [bool(code) ^ (name == "not_equal") for code in codes]
+    x, y = zip(*pairs, strict=True)
+    for spelling in RELATIONS[name]:
+        assert outcome(lambda c, a, b, f=spelling: f(a, b), x, y) == (truth, flags)
+    assert outcome(lambda c, a, b: c.compare(name, a, b), x, y) == (truth, flags)
+    assert flags == (fp.Flags.NONE if quiet and base == "equal" else fp.Flags.INVALID)
+
+
+@pytest.mark.parametrize("name", ["equal", "less", "less_equal"])
+@pytest.mark.parametrize("signalling", [None, False, True])
+def test_a_method_says_whether_a_quiet_nan_signals(name, signalling):
+    choice = {} if signalling is None else {"signalling": signalling}
+    truth, flags = outcome(lambda c, a, b: getattr(c, name)(a, b, **choice), [0x7E01], [0x3C00])
+    default = name != "equal"
+    assert truth == [False]
+    assert bool(flags) == (default if signalling is None else signalling)
+
+
+@pytest.mark.parametrize(
+    ("name", "spellings"),
+    [
+        ("sqrt", (np.sqrt,)), ("negative", (operator.neg, np.negative)),
+        ("absolute", (abs, np.absolute)), ("round_to_integral", (np.rint,)),
+    ],
+)  # fmt: skip
+def test_operations_of_one_operand(name, spellings):
+    codes = [*CODES, 0x3E00, 0x4100, 0xC100]
+    wanted = union(name, [(c,) for c in codes])
+    assert outcome(lambda c, a: getattr(c, name)(a), codes) == wanted
+    for spelling in spellings:
+        assert outcome(lambda c, a, f=spelling: f(a), codes) == wanted
+
+
+def test_fused_multiply_add_of_every_triple():
+    rows = [(x, y, z) for x, y in PAIRS for z in CODES]
+    assert outcome(lambda c, *a: c.fma(*a), *zip(*rows, strict=True)) == union("fma", rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "exact", "poles", "invalid"),
+    [
+        ("exp", [0.0], [], []), ("log", [1.0], [0.0, -0.0], [-1.0]), ("tanh", [0.0, -0.0], [], []),
+        ("sigmoid", [0.0], [], []), ("rsqrt", [1.0, 4.0], [0.0, -0.0], [-1.0]),
+        ("erf", [0.0, -0.0], [], []),
+    ],
+)  # fmt: skip
+def test_elementary_functions_raise_what_their_case_says(name, exact, poles, invalid):
+    def raised(x):
+        context = fp.Context(fp.BINARY16)
+        getattr(context, name)(context.array(x))
+        return context.flags
+
+    assert {raised(x) for x in exact} == {fp.Flags.NONE}
+    assert {raised(x) for x in poles} <= {fp.Flags.DIVBYZERO}
+    assert {raised(x) for x in invalid} <= {fp.Flags.INVALID}
+    assert raised(0.5) == fp.Flags.INEXACT
+    assert raised(np.nan) == fp.Flags.NONE
+    with pytest.raises(TypeError, match=f"{name} is not offered in binary64"):
+        getattr(fp.Context(fp.BINARY64), name)(0.5)
+
+
+@pytest.mark.parametrize("divisor", [3.0, 2.0**17, 2.0**-120, 1e38])
+def test_a_divisor_may_be_beyond_the_format(divisor):
+    finite = [c for c in CODES if decode(c, fp.BINARY16).kind == "finite"]
+    values, _ = outcome(lambda c, a: c.divide_by(a, divisor), finite)
+    for code, value in zip(finite, values, strict=True):
+        datum = decode(code, fp.BINARY16)
+        exact = datum.value / decode_float(divisor)
+        assert value == round_exact(exact, fp.BINARY16, sign_of_zero=datum.sign)[0]
+
+
+def decode_float(x):
+    return decode(int(np.float32(x).view(np.uint32)), fp.BINARY32).value
+
+
+@pytest.mark.parametrize("divisor", [0.0, -1.0, np.inf, np.nan, 1e-40, 1e39])
+def test_what_is_no_scale_divides_nothing(divisor):
+    half = fp.Context(fp.BINARY16)
+    with pytest.raises(ValueError, match="not a scale"):
+        half.divide_by(half.array([1.0]), divisor)
+    assert half.flags == fp.Flags.NONE
+
+
+def test_converting_an_array_of_the_format_reads_it_and_another_rounds():
+    assert outcome(lambda c, a: c.convert(a), [0x7D01, 1]) == ([0x7E00, 1], fp.Flags.INVALID)
+    quarter = fp.Context(fp.E4M3FN)
+    result = quarter.convert(array(fp.Context(fp.BINARY16), CODES))
+    assert result.codes().tolist() == [convert(c, fp.BINARY16, fp.E4M3FN)[0] for c in CODES]
+    assert (
+        quarter.flags
+        == fp.Flags.INVALID | fp.Flags.OVERFLOW | fp.Flags.INEXACT | fp.Flags.UNDERFLOW
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "maximum", "fmod", "compare", "sqrt", "exp", "to_integers"]
+)
+def test_a_trap_stops_every_kind_of_operation(name):
+    half = fp.Context(fp.BINARY16, traps=fp.Flags.INVALID, rounding=fp.SR(3))
+    x = array(half, [0x3C00, 0x7D01])
+    arguments = {"sqrt": (x,), "exp": (x,), "to_integers": (x, "int32"), "compare": ("less", x, x)}
+    with pytest.raises(fp.FloatingPointTrap) as caught:
+        getattr(half, name)(*arguments.get(name, (x, x)))
+    assert caught.value.index == (1,)
+    assert half.operation == 0
