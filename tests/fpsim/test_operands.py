@@ -100,3 +100,18 @@ def test_an_output_is_what_comes_back(name):
     assert out.codes().tolist() == wanted
     assert getattr(HALF, name)(x, 2.0, out=memory).codes().tolist() == wanted
     assert memory.tolist() == out.values.tolist()
+
+
+@pytest.mark.parametrize("rounding", [fp.RNE, fp.SR(8), fp.SR(13)], ids=str)
+@pytest.mark.parametrize("fmt", [fp.F143, fp.BINARY16], ids=str)
+def test_counting_the_flags_of_elements_raises_no_others(fmt, rounding):
+    values = fp.Context(fmt).array(np.linspace(-float(fmt.max) / 3, float(fmt.max) / 3, 77))
+    plain, counting = (fp.Context(fmt, rounding=rounding, count=c) for c in (False, True))
+    for verb in ("add", "subtract", "multiply", "divide", "sqrt", "exp", "convert"):
+        raised = []
+        for context in (plain, counting):
+            context.clear_flags()
+            operands = [values] * (2 if verb in ("add", "subtract", "multiply", "divide") else 1)
+            getattr(context, verb)(*operands)
+            raised.append(context.flags)
+        assert raised[0] == raised[1], verb

@@ -14,7 +14,6 @@ from fpsim.kernels.by_unit.terms import COLUMNS
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes.memory import (
     copy_item,
-    load,
     load_float,
     load_word,
     pointer,
@@ -23,9 +22,9 @@ from fpsim.kernels.lanes.memory import (
     store,
     store_float,
 )
-from fpsim.kernels.lanes.vectors import U32, as_bits, select, splat, umax, umin, width_of
+from fpsim.kernels.lanes.vectors import U32, as_bits, select, splat, umax, width_of
 
-__all__ = ["PLAIN", "Shift", "extent", "fill_panels", "fill_table"]
+__all__ = ["PLAIN", "Shift", "fill_panels", "fill_table"]
 
 
 class Shift(NamedTuple):
@@ -40,27 +39,6 @@ class Shift(NamedTuple):
 
 #: Values alone, as they are.
 PLAIN = Shift(0, 0, 0, 1.0, False)
-
-
-@compiled
-def extent(bits):
-    """Magnitudes of binary32 codes (n,): the smallest that is not zero, less one; the largest."""
-    most = splat(np.uint32(0), U32)
-    least = most - 1
-    whole = bits.shape[0] // 16 * 16
-    for i in range(0, whole, 16):
-        magnitude = load(bits, i) & 0x7FFFFFFF
-        least, most = umin(least, magnitude - 1), umax(most, magnitude)
-    low, high = np.uint32(0xFFFFFFFF), np.uint32(0)
-    held = np.empty(32, np.uint32)
-    store(held, 0, least)
-    store(held, 16, most)
-    for i in range(16):
-        low, high = min(low, held[i]), max(high, held[16 + i])
-    for i in range(whole, bits.shape[0]):
-        magnitude = bits[i] & np.uint32(0x7FFFFFFF)
-        low, high = min(low, np.uint32(magnitude - np.uint32(1))), max(high, magnitude)
-    return np.int64(low), np.int64(high)
 
 
 @njit(**INLINE)

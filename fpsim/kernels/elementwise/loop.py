@@ -288,6 +288,9 @@ def kernel(variant: Variant) -> Any:
             if MADE_HERE:
                 wide, pw = WORDS == WORDS_WHOLE, room_words
                 wi = _fill_block(room_words, first + b, m, seed, operation, wide)
+                # Repeated elements repeat their rounding too: other words could raise other flags.
+                for i in range(n - b, m):
+                    copy_item(room_words, wi + i, room_words, wi + n - b - 1)
             choices = MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, streaming and not filled
             for i in range(0, m, lanes):
                 seen = vector_step(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fpsim.kernels.by_unit.panels import PLAIN, Shift, extent, fill_panels, fill_table
+from fpsim.kernels.by_unit.panels import PLAIN, Shift, fill_panels, fill_table
 
 #: Fields of binary16 operands with a bias of 1023 in lanes of 64 bits, of 127 in those of 32.
 SHIFTS = {64: Shift(1023 + 3, 623, -14, 8.0, False), 32: Shift(127 + 3, 7, -14, 8.0, False)}
@@ -24,15 +24,6 @@ def fields(x, shift, width):
 
 
 X = np.float32([1.0, -1.5, 0.0, -0.0, 2.0**-14, 2.0**-15, -(2.0**-24), 65504.0, 3.0] * 4)
-
-
-def test_extent_is_the_least_magnitude_less_one_and_the_largest():
-    for n in (1, 3, 15, 16, 17, 36):
-        size = number(np.abs(X[:n]))
-        least = int(size[size > 0].min()) - 1
-        assert extent(number(X[:n])) == (least, int(size.max()))
-    assert extent(number([0.0, -0.0])) == (0xFFFFFFFF, 0)
-    assert extent(number([np.inf] * 17)) == (0x7F7FFFFF, 0x7F800000)
 
 
 @pytest.mark.parametrize("width", [32, 64])

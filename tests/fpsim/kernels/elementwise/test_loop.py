@@ -142,3 +142,23 @@ def test_a_range_of_elements_takes_the_words_of_the_whole(first):
     assert np.array_equal(run_range(first), whole[first:])
     values, _ = apply("add", (x, y), settings, seed=3, number=7)
     assert np.array_equal(whole, to_codes(values, HALF))
+
+
+@pytest.mark.parametrize("random", [fp.SR(8), fp.SR(20)], ids=str)
+def test_lanes_beyond_the_last_element_raise_no_flags(random):
+    """A last vector is filled up by the last element: 72 + 176 = 248 in F143, where 256 overflows.
+
+    With other random words than the element's own its copies raised OVERFLOW.
+    """
+    settings = Settings(fp.F143, random)
+    x, y = np.float32([-72.0]), np.float32([-176.0])
+    raised = set()
+    for seed in range(40):
+        for n in (1, 2, 15, 17, 33):
+            operands = np.tile(x, n), np.tile(y, n)
+            element_flags = np.zeros(n, np.uint8)
+            apply("add", operands, settings, element_flags=element_flags, seed=seed)
+            _, flags = apply("add", operands, settings, seed=seed)
+            assert flags == np.bitwise_or.reduce(element_flags), (seed, n)
+            raised.add(flags)
+    assert len(raised) == 2
