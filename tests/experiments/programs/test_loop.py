@@ -139,8 +139,9 @@ def test_a_full_disk_stops_with_one_sentence(tmp_path, monkeypatch, capsys):
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    program = loop("--checkpoint", str(tmp_path), "--no-warm-up")  # the folder can be written to
     monkeypatch.setattr(os, "fsync", full)
-    assert run(loop("--checkpoint", str(tmp_path), "--no-warm-up")) == 1
+    assert run(program) == 1
     error = capsys.readouterr().err
     assert error.startswith("stopped after batch 8: checkpoint=")
     assert "could not be written (No space left on device)" in error
