@@ -11,7 +11,7 @@ from fpsim.operands import ContextOperands, Out, context_of
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.dispatch import multiply, rounding_places
 from fpsim.products.jobs.shapes import result_shape, row_and_column
-from fpsim.products.sums import Reduction
+from fpsim.products.sums import AxisSum
 from fpsim.records.types import Axis
 from fpsim.state.draws import draw_places
 from fpsim.state.publish import publish
@@ -61,7 +61,7 @@ def _reduce(
 ) -> Array:  # fmt: skip
     context = context or context_of(x)
     (values,) = context.carriers((x,))
-    reduction = Reduction(values, axis, order, block, divide=divide)
+    reduction = AxisSum(values, axis, order, block, divide=divide)
     shape = reduced_shape(values.shape, axis, keepdims=True) if keepdims else reduction.shape
     target = context.checked_target(out, shape)
     # Without axes of length 1 it is the same memory.

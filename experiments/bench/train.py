@@ -61,7 +61,7 @@ NETWORKS = {
 
 
 @dataclass(frozen=True)
-class Training:
+class TimedTraining:
     """A network measured: `predicted` and `ratio` by the products' rate, shares by phase.
 
     macs      multiply-adds of a step, for each image.
@@ -101,14 +101,14 @@ class Training:
         )
 
 
-def cases(size: Size, quick: bool) -> Iterator[Callable[[], Training]]:
+def cases(size: Size, quick: bool) -> Iterator[Callable[[], TimedTraining]]:
     """Each network with the sums of the matrix units exact, and in their window."""
     for network in list(NETWORKS)[: 1 if quick else None]:
         for preset in ("exact", "window"):
             yield partial(_measure, network, preset, size, _ROWS[quick])
 
 
-def _measure(name: str, preset: str, size: Size, rows: int) -> Training:
+def _measure(name: str, preset: str, size: Size, rows: int) -> TimedTraining:
     network = NETWORKS[name]
     trainer = _trainer(network, preset)
     images, labels = _batch(network, size.n)
@@ -124,7 +124,7 @@ def _measure(name: str, preset: str, size: Size, rows: int) -> Training:
     seconds = [statistics.median(times) for times in in_turn(timed, size.repeats)]
     rate, images_per_s = rows**3 / seconds[1], size.n / seconds[0]
     peak, live = _memory(trainer, images, labels)
-    return Training(
+    return TimedTraining(
         "train", name, preset, BINARY16.name, "SR", size.n, get_threads(), images_per_s, macs,
         rate / 1e9, rate / macs, images_per_s * macs / rate, shares(step, trainer.device),
         peak, live, peak / live, peer and peer.name, size.n / seconds[2] if peer else None,

@@ -25,7 +25,7 @@ from ipu.experiments.lab.versions import sources
 UNFINISHED = ".unfinished.json"
 
 
-class Job(NamedTuple):
+class SeriesItem(NamedTuple):
     """One experiment of a series, as another process is told of it."""
 
     name: str
@@ -55,7 +55,7 @@ def run_series(
     finished = resume(names, out, quick, seed)
     if finished:
         click.echo(f"kept from the interrupted run: {', '.join(finished)}")
-    rest = [Job(e.name, out, quick, seed) for e in chosen if e.name not in finished]
+    rest = [SeriesItem(e.name, out, quick, seed) for e in chosen if e.name not in finished]
     failed = []
     try:
         for number, (job, done) in enumerate(_run(rest, jobs), len(finished) + 1):
@@ -113,7 +113,7 @@ def _kept(finished: list[str], out: Path) -> str:
     return f"{', '.join(finished)} had finished, in {out}; the same command runs the others"
 
 
-def _run(jobs: Sequence[Job], n: int) -> Iterator[tuple[Job, Done]]:
+def _run(jobs: Sequence[SeriesItem], n: int) -> Iterator[tuple[SeriesItem, Done]]:
     """Each job with its outcome; with processes the longest begin first."""
     if n > 1 and len(jobs) > 1:
         ordered = sorted(jobs, key=lambda job: -find(job.name).budget)
@@ -123,7 +123,7 @@ def _run(jobs: Sequence[Job], n: int) -> Iterator[tuple[Job, Done]]:
         yield job, _one(job)
 
 
-def _one(job: Job) -> Done:
+def _one(job: SeriesItem) -> Done:
     try:
         return Done(run(find(job.name), job.out, quick=job.quick, seed=job.seed).answer)
     except Exception:

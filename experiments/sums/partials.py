@@ -47,7 +47,7 @@ SYMBOLS = (
 FLOOR = 2e-9
 
 
-class Way(NamedTuple):
+class PartialsWay(NamedTuple):
     """How partials are kept and rounded."""
 
     partials: Format
@@ -56,10 +56,10 @@ class Way(NamedTuple):
 
 
 WAYS = {
-    "half partials": Way(BINARY16, RNE, BINARY16),
-    "half partials, SR": Way(BINARY16, SR(), BINARY16),
-    "float partials, FP16 result": Way(BINARY32, RNE, BINARY16),
-    "float partials": Way(BINARY32, RNE, BINARY32),
+    "half partials": PartialsWay(BINARY16, RNE, BINARY16),
+    "half partials, SR": PartialsWay(BINARY16, SR(), BINARY16),
+    "float partials, FP16 result": PartialsWay(BINARY32, RNE, BINARY16),
+    "float partials": PartialsWay(BINARY32, RNE, BINARY32),
 }
 
 

@@ -38,7 +38,7 @@ TOLERATED = 0.01
 FLOOR = 1e-9
 
 
-class Way(NamedTuple):
+class AccumulatorWay(NamedTuple):
     """How the gradients are accumulated."""
 
     reduction: Reduction
@@ -47,12 +47,12 @@ class Way(NamedTuple):
 
 
 WAYS = {
-    "SUM in FP16": Way(Reduction.SUM, BINARY16),
-    "SUM in FP16 + SR": Way(Reduction.SUM, BINARY16, True),
-    "MEAN in FP16": Way(Reduction.MEAN, BINARY16),
-    "RUNNING_MEAN in FP16": Way(Reduction.RUNNING_MEAN, BINARY16),
-    "MEAN in FP32": Way(Reduction.MEAN, BINARY32),
-    "SUM in FP32": Way(Reduction.SUM, BINARY32),
+    "SUM in FP16": AccumulatorWay(Reduction.SUM, BINARY16),
+    "SUM in FP16 + SR": AccumulatorWay(Reduction.SUM, BINARY16, True),
+    "MEAN in FP16": AccumulatorWay(Reduction.MEAN, BINARY16),
+    "RUNNING_MEAN in FP16": AccumulatorWay(Reduction.RUNNING_MEAN, BINARY16),
+    "MEAN in FP32": AccumulatorWay(Reduction.MEAN, BINARY32),
+    "SUM in FP32": AccumulatorWay(Reduction.SUM, BINARY32),
 }
 
 
@@ -78,7 +78,9 @@ def gradients(size: float, entries: int, seed: int) -> Iterator[np.ndarray]:
         yield mean + size * draw.standard_normal(entries)
 
 
-def _accumulate(way: Way, size: float, count: int, entries: int, seed: int) -> tuple[float, float]:
+def _accumulate(
+    way: AccumulatorWay, size: float, count: int, entries: int, seed: int
+) -> tuple[float, float]:
     """Root mean square of the relative error of the mean, and the share of saturated entries."""
     device = Device(control=FpCtl(esr=way.stochastic), seed=seed)
     variable = Variable(device.zeros(entries, BINARY16), device, "layer/weights")

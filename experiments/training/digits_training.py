@@ -60,7 +60,7 @@ VARIANTS = (
 )
 
 
-class Job(NamedTuple):
+class DigitsRun(NamedTuple):
     """One training; `steps` cuts its epochs short."""
 
     variant: int
@@ -74,10 +74,12 @@ def run(quick: bool, seed: int) -> Result:
     epochs, seeds = (2, 2) if quick else (EPOCHS, SEEDS)
     first = range(seed, seed + seeds)
     # Kernels are compiled here, once, before there are two processes.
-    warm = [Job(v, seed, 1, count, 2) for v in range(len(VARIANTS)) for count in (True, False)]
+    warm = [
+        DigitsRun(v, seed, 1, count, 2) for v in range(len(VARIANTS)) for count in (True, False)
+    ]
     for job in progress(warm, "kernels"):
         _train(job)
-    jobs = [Job(v, s, epochs, s == seed) for s in first for v in range(len(VARIANTS))]
+    jobs = [DigitsRun(v, s, epochs, s == seed) for s in first for v in range(len(VARIANTS))]
     collected = Collected()
     for job, (rows, units) in zip(jobs, in_processes(_train, jobs, "trainings"), strict=True):
         collected.add(rows, units, policy=VARIANTS[job.variant].name, seed=job.seed)
@@ -91,7 +93,7 @@ def run(quick: bool, seed: int) -> Result:
     )
 
 
-def _train(job: Job) -> tuple[list[Row], tuple[UnitUsed, ...]]:
+def _train(job: DigitsRun) -> tuple[list[Row], tuple[UnitUsed, ...]]:
     variant, watch = VARIANTS[job.variant], Watch()
     trainer, losses, accuracy = train(
         variant, SGD(RATE, MOMENTUM), job.seed, job.epochs, steps=job.steps, observe=watch,

@@ -53,7 +53,7 @@ def run(quick: bool, seed: int) -> Result:
     epochs, n_batches = (1, 2) if quick else (20, 8)
     collected = Collected()
     for state, weights in _states(seed, epochs):
-        probe = Probe(weights, seed, n_batches)
+        probe = ScaleProbe(weights, seed, n_batches)
         rows = [*probe.sweep(state), {"part": "limit", **probe.limit()}]
         collected.add(rows, probe.units, state=state)
     parameters = {"network": NETWORK, "batch": BATCH, "batches": n_batches,
@@ -82,7 +82,7 @@ def _parameters(trainer: Trainer) -> Values:
     return {name: v.array.values.astype(np.float64) for name, v in trainer.variables.items()}
 
 
-class Probe:
+class ScaleProbe:
     """The gradients of fixed parameters and batches, for any loss scale and control bits."""
 
     def __init__(self, weights: Values, seed: int, n_batches: int) -> None:

@@ -42,7 +42,7 @@ RATE_LABEL = f"learning rate of SGD (with momentum {1 - MOMENTUM:.2g} of it)"
 STOCHASTIC, REFERENCE = Variant("FP16 + SR", FP16, stochastic=True), Variant("FP32", FP32)
 
 
-class Job(NamedTuple):
+class MomentumRun(NamedTuple):
     """One training; draw 0 is the FP32 reference."""
 
     method: str
@@ -52,7 +52,7 @@ class Job(NamedTuple):
     epochs: int
 
 
-class Trained(NamedTuple):
+class MomentumOutcome(NamedTuple):
     """All parameters in the end, the loss of the last epoch, and the units."""
 
     weights: np.ndarray
@@ -63,8 +63,8 @@ class Trained(NamedTuple):
 def run(quick: bool, seed: int) -> Result:
     rates, epochs, draws = ((0.03, 0.001), 1, 3) if quick else (RATES, EPOCHS, DRAWS)
     for draw in progress(range(2), "kernels"):
-        _train(Job("SGD with momentum", rates[0], draw, seed, 1))
-    jobs = [Job(method, rate, draw, seed, epochs)
+        _train(MomentumRun("SGD with momentum", rates[0], draw, seed, 1))
+    jobs = [MomentumRun(method, rate, draw, seed, epochs)
             for rate in rates for method in METHODS for draw in range(draws + 1)]  # fmt: skip
     collected = Collected()
     trained = zip(jobs, in_processes(_train, jobs, "trainings"), strict=True)
@@ -82,17 +82,19 @@ def run(quick: bool, seed: int) -> Result:
     )
 
 
-def _train(job: Job) -> Trained:
+def _train(job: MomentumRun) -> MomentumOutcome:
     momentum = METHODS[job.method]
     trainer, losses, _ = train(
         STOCHASTIC if job.draw else REFERENCE, SGD(job.rate * (1 - momentum), momentum), job.seed,
         job.epochs, draws=job.draw,
     )  # fmt: skip
     weights = [v.array.values.reshape(-1) for v in trainer.variables.values()]
-    return Trained(np.concatenate(weights), float(losses[-1].mean()), units_of(trainer.device))
+    return MomentumOutcome(
+        np.concatenate(weights), float(losses[-1].mean()), units_of(trainer.device)
+    )
 
 
-def _summary(group: list[Trained]) -> Row:
+def _summary(group: list[MomentumOutcome]) -> Row:
     """Spread of the parameters over the trainings, and their distance from the FP32 ones."""
     reference, *scattered = (one.weights.astype(np.float64) for one in group)
     every = np.stack(scattered)

@@ -43,7 +43,7 @@ RATES = (0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5, 1e-5)
 EPOCHS, SEEDS = 8, 3
 
 
-class Job(NamedTuple):
+class UpdateRun(NamedTuple):
     """One training; `steps` cuts its epochs short."""
 
     variant: int
@@ -56,9 +56,9 @@ class Job(NamedTuple):
 def run(quick: bool, seed: int) -> Result:
     rates, epochs, seeds = ((0.03, 1e-4), 1, 1) if quick else (RATES, EPOCHS, SEEDS)
     for v in progress(range(len(VARIANTS)), "kernels"):
-        _train(Job(v, rates[0], seed, 1, 2))
+        _train(UpdateRun(v, rates[0], seed, 1, 2))
     jobs = [
-        Job(v, rate, s, epochs)
+        UpdateRun(v, rate, s, epochs)
         for s in range(seed, seed + seeds)
         for rate in rates
         for v in range(len(VARIANTS))
@@ -74,7 +74,7 @@ def run(quick: bool, seed: int) -> Result:
     )
 
 
-def _train(job: Job) -> tuple[Row, tuple[UnitUsed, ...]]:
+def _train(job: UpdateRun) -> tuple[Row, tuple[UnitUsed, ...]]:
     variant, watch = VARIANTS[job.variant], Watch()
     trainer, _, accuracy = train(
         variant, SGD(job.rate), job.seed, job.epochs, steps=job.steps, observe=watch

@@ -40,7 +40,7 @@ from fpsim.state.publish import fold, publish
 from fpsim.state.state import State
 from fpsim.state.threads import run_blocks
 
-__all__ = ["ORDERS", "Reduction"]
+__all__ = ["ORDERS", "AxisSum"]
 
 Program = NDArray[np.int64]
 
@@ -114,7 +114,7 @@ def _program(order: str, n: int, block: int) -> tuple[Program, int]:
     return ORDERS[order](n, block)
 
 
-class Reduction:
+class AxisSum:
     """The sum of an array over axes (default: all), or its mean; checked when it is made.
 
     order   sequential, pairwise, blocked (blocks of `block` elements), kahan, exact (one rounding).

@@ -13,7 +13,7 @@ import numpy as np
 from fpsim.kernels.by_unit.panels import PLAIN
 from fpsim.kernels.by_unit.tiles import EXACT, FLAG, UNGUARDED
 from fpsim.kernels.lanes.arithmetic import HAS_INEXACT_FLAG
-from fpsim.products.by_unit.task import Table, Task, tile_variant
+from fpsim.products.by_unit.task import OperandTable, Task, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
@@ -58,8 +58,8 @@ def _task(settings: UnitSettings, unit: float, low: bool) -> Task:
     guard = FLAG if HAS_INEXACT_FLAG else UNGUARDED
     variant, constants = tile_variant(EXACT, settings, settings.store, low, 64, guard=guard)
     return Task(
-        variant, 64, constants, np.array([unit] * 3).view(np.uint64), Table(64, 0, scaled),
-        Table(64, 0, PLAIN),
+        variant, 64, constants, np.array([unit] * 3).view(np.uint64), OperandTable(64, 0, scaled),
+        OperandTable(64, 0, PLAIN),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from fpsim.kernels.rounding.store import BY_INTEGERS, LOUD, QUIET
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings
 from fpsim.records.types import Carrier, Shape
 
-__all__ = ["FLOAT", "WORD", "Constants", "Table", "Task", "tile_variant"]
+__all__ = ["FLOAT", "WORD", "Constants", "OperandTable", "Task", "tile_variant"]
 
 #: Bytes of each of their arrays that a thread keeps from product to product, at most.
 _KEPT = 8 << 20
@@ -40,7 +40,7 @@ WORD: dict[int, DTypeLike] = {0: np.uint32, 32: np.uint32, 64: np.uint64}
 
 
 @dataclass(frozen=True)
-class Table:
+class OperandTable:
     """How an operand is prepared."""
 
     values: int  # bits of each; 0: the operand's own serve
@@ -83,8 +83,8 @@ class Task:
     width: int  # of the lanes
     store: Constants
     numbers: Constants
-    left: Table
-    right: Table
+    left: OperandTable
+    right: OperandTable
 
     @cached_property
     def loop(self) -> Any:

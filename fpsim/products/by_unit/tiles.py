@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fpsim.kernels.by_unit.panels import fill_panels, fill_table
 from fpsim.kernels.by_unit.tiles import COLUMNS
-from fpsim.products.by_unit.task import FLOAT, WORD, Constants, Table, Task
+from fpsim.products.by_unit.task import FLOAT, WORD, Constants, OperandTable, Task
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
 from fpsim.products.jobs.rows import Rows
@@ -97,7 +97,7 @@ def _run_small(job: Job, task: Task, a: Carrier) -> int:
     return flags
 
 
-def _memory(table: Table, shape: Shape) -> tuple[Carrier, Constants]:
+def _memory(table: OperandTable, shape: Shape) -> tuple[Carrier, Constants]:
     """New memory for values and exponents, empty where there are none."""
     none = (0,) * len(shape)
     values = np.empty(shape if table.values else none, FLOAT[table.values])

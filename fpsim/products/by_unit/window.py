@@ -17,7 +17,7 @@ import numpy as np
 from fpsim.kernels.by_unit.panels import Shift
 from fpsim.kernels.by_unit.tiles import WINDOW_32, WINDOW_64
 from fpsim.kernels.by_unit.window import CUT, NEAREST, WHOLE
-from fpsim.products.by_unit.task import Table, Task, tile_variant
+from fpsim.products.by_unit.task import OperandTable, Task, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings, nearest
 from fpsim.products.jobs.job import Job, Reach
@@ -97,8 +97,8 @@ def _task(settings: UnitSettings, width: int, low: bool) -> Task:
     own = width == 32 and settings.scale == 0
     return Task(
         variant, width, constants, _numbers(settings, sums, width),
-        Table(0 if own else width, width, _shift(settings, width, left=True)),
-        Table(32, width, _shift(settings, width, left=False)),
+        OperandTable(0 if own else width, width, _shift(settings, width, left=True)),
+        OperandTable(32, width, _shift(settings, width, left=False)),
     )  # fmt: skip
 
 

@@ -91,7 +91,10 @@ def test_any_number_of_jobs_gives_the_same_bytes(tmp_path):
 
 
 def test_an_error_in_another_process_is_told(tmp_path):
-    jobs = [series.Job("swamping", tmp_path, True, 0), series.Job("none", tmp_path, True, 0)]
+    jobs = [
+        series.SeriesItem("swamping", tmp_path, True, 0),
+        series.SeriesItem("none", tmp_path, True, 0),
+    ]
     done = dict(series.as_finished(series._one, jobs, 2, "two"))
     assert done[jobs[0]].answer.startswith("Beside 0.25")
     assert "experiment='none' is not known" in done[jobs[1]].error

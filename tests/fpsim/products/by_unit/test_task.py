@@ -10,7 +10,7 @@ import pytest
 import fpsim as fp
 from fpsim.kernels.by_unit.panels import PLAIN
 from fpsim.kernels.by_unit.tiles import EXACT, PARTIALS, UNGUARDED
-from fpsim.products.by_unit.task import Table, Task, tile_variant
+from fpsim.products.by_unit.task import OperandTable, Task, tile_variant
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.records.units import MatrixUnit
 
@@ -32,7 +32,7 @@ def settings(unit=UNIT, **choices):
     ],
 )
 def test_a_table_has_room_for_what_it_holds(values, exponents, kinds):
-    table = Table(values, exponents, PLAIN)
+    table = OperandTable(values, exponents, PLAIN)
     assert table.bytes == (values + exponents) // 8
     rooms = table.room("test", (3, 5))
     for room, bits, kind in zip(rooms, (values, exponents), kinds, strict=True):
@@ -43,7 +43,7 @@ def test_a_table_has_room_for_what_it_holds(values, exponents, kinds):
 
 
 def test_a_room_that_is_not_large_is_the_same_again():
-    table = Table(64, 0, PLAIN)
+    table = OperandTable(64, 0, PLAIN)
     first, _ = table.room("again", (8, 8))
     second, _ = table.room("again", (4, 4))
     assert np.shares_memory(first, second)
@@ -55,7 +55,8 @@ def test_a_room_that_is_not_large_is_the_same_again():
 @pytest.mark.parametrize(("width", "height"), [(32, 8), (64, 4)])
 def test_a_tile_is_as_high_as_its_lanes_are_narrow(width, height):
     variant, constants = tile_variant(EXACT, settings(), settings().store, False, width)
-    task = Task(variant, width, constants, np.zeros(3), Table(0, 0, PLAIN), Table(0, 0, PLAIN))
+    table = OperandTable(0, 0, PLAIN)
+    task = Task(variant, width, constants, np.zeros(3), table, table)
     assert task.height == height
     assert task.zero.tolist() == [0]
     assert task.zero.dtype.itemsize * 8 == width
