@@ -234,11 +234,17 @@ def _block_of(array, room, in_room, copied, b, last, m):
 
 
 @njit(**INLINE)
-def _fill_block(words, first, m, seed, operation, wide):
-    """The words of m elements, and where those of the first one stand; groups are made whole."""
+def _fill_block(words, first, n, m, seed, operation, wide):
+    """The words of m elements, and where those of the first one stand; groups are made whole.
+
+    Elements from the n-th on repeat the one before them, and its rounding: other words could raise
+    other flags.
+    """
     at = first % GROUP_HALF
-    n = (at + m + GROUP_HALF - 1) // GROUP_HALF * GROUP_HALF
-    fill_words(words, first - at, n, seed, operation, wide)
+    size = (at + m + GROUP_HALF - 1) // GROUP_HALF * GROUP_HALF
+    fill_words(words, first - at, size, seed, operation, wide)
+    for i in range(n, m):
+        copy_item(words, at + i, words, at + n - 1)
     return at
 
 
@@ -287,10 +293,7 @@ def kernel(variant: Variant) -> Any:
             pf, fi = _block_of(all_flags, block_flags, filled, False, b, n - 1, m)
             if MADE_HERE:
                 wide, pw = WORDS == WORDS_WHOLE, room_words
-                wi = _fill_block(room_words, first + b, m, seed, operation, wide)
-                # Repeated elements repeat their rounding too: other words could raise other flags.
-                for i in range(n - b, m):
-                    copy_item(room_words, wi + i, room_words, wi + n - b - 1)
+                wi = _fill_block(room_words, first + b, n - b, m, seed, operation, wide)
             choices = MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, streaming and not filled
             for i in range(0, m, lanes):
                 seen = vector_step(
