@@ -146,9 +146,10 @@ def test_no_file_is_in_a_circle():
 
 def test_rooms_and_files_stay_small():
     rooms: dict[Path, int] = {}
-    for path in modules().values():
+    for path in (*modules().values(), *(ROOT / "tests").rglob("*.py")):
         lines = path.read_text(encoding="utf-8").count("\n")
         assert lines <= LINES, f"{path.relative_to(ROOT)} has {lines} lines"
+    for path in modules().values():
         rooms[path.parent] = rooms.get(path.parent, 0) + (path.name != "__init__.py")
     for folder, files in rooms.items():
         assert files <= MODULES, f"{folder.relative_to(ROOT)} has {files} modules"
@@ -186,6 +187,8 @@ ABROAD = {
     "fpsim/test_bad_input.py",
     "fpsim/test_laws.py",
     "fpsim/test_machine_independence.py",
+    "fpsim/test_textbook_sums.py",
+    "fpsim/test_traps_and_counters.py",
     "ipu/learn/ops/test_ops.py",
     "ipu/learn/optim/test_optim.py",
 }
