@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -63,17 +64,35 @@ def _processes(n: int, threads: int) -> Iterator[ProcessPoolExecutor]:
 def _submit(
     pool: ProcessPoolExecutor, function: Callable[[Job], Outcome], jobs: Sequence[Job]
 ) -> list[Future[Outcome]]:
-    """Hand over the jobs, which starts the processes.
+    """Hand over the jobs, which starts the processes."""
+    with _held_interrupts():
+        return [pool.submit(function, job) for job in jobs]
 
-    They inherit a mask without SIGINT: a ^C while they still import would print their traceback.
+
+@contextmanager
+def _held_interrupts() -> Iterator[None]:
+    """^C inside comes afterwards, and processes started inside inherit a mask without it.
+
+    A process that still imports would print its traceback, and one that is being started when its
+    parent leaves would print that its input ended. The mask alone does not hold it back: threads
+    of libraries take the signal, and Python raises it in the main thread.
     """
     mask = getattr(signal, "pthread_sigmask", None)
+    in_main = threading.current_thread() is threading.main_thread()
+    held: list[int] = []
+    usual = signal.getsignal(signal.SIGINT)
+    if in_main:
+        signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
     before = mask(signal.SIG_BLOCK, [signal.SIGINT]) if mask else None
     try:
-        return [pool.submit(function, job) for job in jobs]
+        yield
     finally:
         if mask:
             mask(signal.SIG_SETMASK, before)
+        if in_main:
+            signal.signal(signal.SIGINT, usual or signal.default_int_handler)
+    if held:
+        raise KeyboardInterrupt
 
 
 def _begin(threads: int) -> None:
