@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from fpsim.array_functions import NumpyProtocols
 from fpsim.array_moves import check_alike, find_storage_format
-from fpsim.array_namespace import Namespace
 from fpsim.elementwise import codes
 from fpsim.elementwise.apply import as_read
 from fpsim.records.formats import Format
@@ -137,7 +136,10 @@ class Array(NumpyProtocols):
             raise ValueError(f"device={device!r} is not offered; an Array is on 'cpu'")
         return self
 
-    def __array_namespace__(self, *, api_version: str | None = None) -> Namespace:
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        # Imported where it is asked for: few programs do, and importing fpsim must not wait for it.
+        from fpsim.array_namespace import Namespace
+
         return Namespace(self.context, api_version)
 
     def to(self, target: Format | str | Computes) -> Array:
