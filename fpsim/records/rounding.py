@@ -133,7 +133,7 @@ class SR(Rounding):
     The residual 2**bits * w is truncated, rounded half up (`half`) or to nearest even (`even`) to
     an integer t; the magnitude is rounded up iff t + R >= 2**bits for the random R. `bits=None` is
     the most the format allows, min(32, 51 - precision). With `subnormal_bits`, a result k
-    binades below the smallest normal uses min(bits + k, subnormal_bits): the IPU's rule is
+    binades below the smallest normal uses min(bits + k, subnormal_bits), as in
     SR(bits=13, subnormal_bits=16).
 
     >>> SR(bits=13), SR()

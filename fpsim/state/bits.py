@@ -86,7 +86,7 @@ class Philox:
 
 
 class Xoroshiro128aox:
-    """The IPU's generator: one 64-bit draw serves four elements, 16 bits each.
+    """The generator xoroshiro128aox: one 64-bit draw serves four elements, 16 bits each.
 
     A context with this source is one tile with one worker. `state` is two 64-bit words; a 32-bit
     seed gives the state that writing it to the seed register does. At most 16 bits per rounding.

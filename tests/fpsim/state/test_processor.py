@@ -94,7 +94,9 @@ def test_no_state_of_the_processor_shows(status, usual):
 
 
 def test_a_process_set_from_the_start_gives_the_same(usual):
-    script = "import json, tests.fpsim.state.test_processor as t; print(json.dumps(t.under(0xFFC0)))"
+    script = (
+        "import json, tests.fpsim.state.test_processor as t; print(json.dumps(t.under(0xFFC0)))"
+    )
     root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=root, check=True, text=True, capture_output=True
