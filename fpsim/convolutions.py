@@ -45,7 +45,7 @@ def conv2d(
     """
     call = UnitCall("conv2d", "xw", x, w, unit, context, partials, scale, subnormals, out)
     extents = conv.extents(x.shape, w.shape, stride, padding, groups)
-    return _run(call, conv.Forward(call.settings, x.carrier, w.carrier, extents, groups))
+    return _run(call, conv.forward(call.settings, x.carrier, w.carrier, extents, groups))
 
 
 def conv2d_input_gradient(
@@ -91,8 +91,7 @@ def conv2d_weight_gradient(
 
 def _run(call: UnitCall, work: conv.Forward | conv.WeightGradient) -> Array:
     """The outcome of a convolution, published."""
-    if call.out is not None:
-        call.target(work.result)
+    call.check_out(work.result)
     places = call.places(work.result, work.rounding_places)
     values, flags = work.multiply(places)
-    return call.publish(values, flags, places, work.operands)
+    return call.publish(values, flags, work.operands)

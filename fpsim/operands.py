@@ -127,8 +127,6 @@ class ContextOperands(State):
             name, carriers, self.settings, out=memory, element_flags=element_flags, seed=bits.seed,
             number=bits.number, random=bits.words,
         )  # fmt: skip
-        if element_flags is not None:  # a kernel that reports each element sums up more than these
-            flags = fold(element_flags)
         values = publish(
             self, name, values, flags, element_flags, operands, target, advances=stochastic
         )

@@ -39,11 +39,11 @@ _MOST_SETTINGS = 256
 class UnitCall:
     """One product of a left and a right operand through a unit.
 
-    The choices are checked when it is made, `target` and `places` before anything is computed;
+    The choices are checked when it is made, `check_out` and `places` before anything is computed;
     nothing of the context or of `out` changes before `publish`.
     """
 
-    __slots__ = ("context", "name", "out", "settings", "unit")
+    __slots__ = ("_memory", "context", "name", "out", "settings", "unit")
 
     def __init__(
         self, name: str, names: Sequence[str], left: Array, right: Array, unit: str | MatrixUnit,
@@ -51,6 +51,7 @@ class UnitCall:
         subnormals: str | None, out: Out, stochastic_stores: bool = True,
     ) -> None:  # fmt: skip
         self.name, self.out = name, out
+        self._memory: Carrier | None = None
         _check_choices(scale, subnormals)
         if context is None or not (isinstance(left, Array) and isinstance(right, Array)):
             record = with_partials(find_unit(unit), partials)
@@ -74,24 +75,22 @@ class UnitCall:
         self.settings = known[0]
         self.unit, self.context = self.settings.unit, context
 
-    def target(self, shape: Shape) -> Carrier | None:
-        """Memory of a result of this shape."""
-        return None if self.out is None else self.context.checked_target(self.out, shape)
+    def check_out(self, shape: Shape) -> None:
+        """Refuse an `out` that does not take a result of this shape."""
+        if self.out is not None:
+            self._memory = self.context.checked_target(self.out, shape)
 
     def places(self, shape: Shape, places: range) -> Places:
         """Random words of the result's rounding places."""
         return draw_places(self.context, places, shape)
 
-    def publish(
-        self, values: Carrier, element_flags: ElementFlags, places: Places, operands: OperandsAt
-    ) -> Array:
+    def publish(self, values: Carrier, element_flags: ElementFlags, operands: OperandsAt) -> Array:
         """The result, unless a trap stops it, which shows the `operands` of its element."""
         context = self.context
-        target = self.target(values.shape)
         values = publish(
             context, self.name, values, fold(element_flags),
-            element_flags if context.watched else None, operands, target,
-            advances=context.settings.rounding.stochastic,
+            element_flags if context.watched else None, operands,
+            self._memory, advances=context.settings.rounding.stochastic,
         )  # fmt: skip
         return context.wrapped(values, self.out)
 
@@ -145,12 +144,11 @@ def matmul(
         shape = result_shape(x.shape, y.shape)
     start = None if accumulator is None else _start(call.unit, accumulator, shape)
     places = NO_PLACES
-    if out is not None:
-        call.target(shape)
+    call.check_out(shape)
     if call.context.settings.rounding.stochastic:
         places = call.places(shape, call.settings.rounding_places(x.shape[-1]))
     values, flags = multiply(call.settings, x, y, start, shape, places)
-    return call.publish(values, flags, places, lambda index: row_and_column(x, y, index))
+    return call.publish(values, flags, lambda index: row_and_column(x, y, index))
 
 
 def k_split(
@@ -179,11 +177,10 @@ def k_split(
     x, y = a.carrier, b.carrier
     shape = result_shape(x.shape, y.shape)
     split = ranges_of_k.Split(call.settings, x.shape[-1], parts)
-    if out is not None:
-        call.target(shape)
+    call.check_out(shape)
     places = call.places(shape, split.rounding_places)
     values, flags = split.multiply(x, y, shape, places)
-    return call.publish(values, flags, places, lambda index: row_and_column(x, y, index))
+    return call.publish(values, flags, lambda index: row_and_column(x, y, index))
 
 
 def _check_choices(scale: int, subnormals: str | None) -> None:

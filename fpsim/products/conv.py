@@ -21,23 +21,21 @@ from fpsim.records.geometry import Geometry, Padding, Stride, geometry
 from fpsim.records.types import Carrier, ElementFlags, Index, Shape
 from fpsim.state.draws import Places
 
-__all__ = ["Forward", "WeightGradient", "check_gradient", "extents", "input_gradient"]
+__all__ = [
+    "Forward", "WeightGradient", "check_gradient", "extents", "forward", "input_gradient",
+]  # fmt: skip
 
 
 class Forward:
     """Every window of x times every kernel.
 
-    Shapes    x (batch, height, width, channels), w (height, width, channels of a group, outputs);
-              `result` (batch, height, width, outputs).
+    Shapes    x (batch, height, width, channels), kernels (groups, height, width, channels of a
+              group, outputs of a group); `result` (batch, height, width, outputs).
     """
 
     def __init__(
-        self, settings: UnitSettings, x: Carrier, w: Carrier, shape: Geometry, groups: int
+        self, settings: UnitSettings, x: Carrier, shape: Geometry, kernels: Carrier
     ) -> None:
-        self._set(settings, x, shape, np.moveaxis(_grouped(w, groups), 3, 0))
-
-    def _set(self, settings: UnitSettings, x: Carrier, shape: Geometry, kernels: Carrier) -> None:
-        """Shapes    kernels (groups, KH, KW, C, N)."""
         self.settings, self.x, self.shape = settings, x, shape
         groups, *_, self.channels, self.n = kernels.shape
         self.table = order(shape.kernel, self.channels, settings.unit)
@@ -71,14 +69,19 @@ class Forward:
         return window.matrix()[0], self.right[g][:, column]
 
 
+def forward(
+    settings: UnitSettings, x: Carrier, w: Carrier, shape: Geometry, groups: int
+) -> Forward:
+    """The convolution of x with w (height, width, channels of a group, outputs)."""
+    return Forward(settings, x, shape, np.moveaxis(_grouped(w, groups), 3, 0))
+
+
 def input_gradient(
     settings: UnitSettings, gradient: Carrier, w: Carrier, shape: Geometry, groups: int
 ) -> Forward:
     """The gradient to x of a convolution of this geometry: a convolution with turned kernels."""
     kernels = _grouped(w, groups)[::-1, ::-1].transpose(3, 0, 1, 4, 2)
-    work = Forward.__new__(Forward)
-    work._set(settings, gradient, shape.turned(), kernels)
-    return work
+    return Forward(settings, gradient, shape.turned(), kernels)
 
 
 class WeightGradient:
