@@ -12,7 +12,8 @@ from ipu.experiments.lab.result import Row
 from ipu.learn.loss_scale import LossScale, NoLossScale
 from ipu.learn.optim import Update
 from ipu.learn.policy import Policy
-from ipu.learn.train import SCOPE, Trainer
+from ipu.learn.train import Trainer
+from ipu.learn.worker import SCOPE
 
 FLAGS = {"OVERFLOW": "OFLO", "INVALID": "INV", "DIVBYZERO": "DIV0", "UNDERFLOW": "underflow"}
 #: What the name of a layer's tensor may end with; without it, it is of the forward pass.

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim import Philox
 from ipu.experiments.lab.variants import Variant
 from ipu.experiments.training import digits
 from ipu.learn.optim import SGD, Observer
@@ -41,7 +42,7 @@ def train(
     """Train on the split and the batches of a seed.
 
     steps     cuts the epochs short.
-    draws     another stretch of random bits, with everything else the same.
+    draws     number of the random bits, with everything else the same.
     counted   exceptions are counted by layer.
     """
     data = digits.load()
@@ -50,9 +51,9 @@ def train(
         warnings.simplefilter("ignore", RuntimeWarning)
         trainer = Trainer(
             digits.network, optimizer, policy=variant.policy, loss_scale=variant.loss_scale,
-            control=FpCtl(esr=variant.stochastic), seed=seed, observe=observe, count=counted,
+            control=FpCtl(esr=variant.stochastic), seed=seed,
+            rounding_seed=Philox(seed).spawn(draws).seed, observe=observe, count=counted,
         )  # fmt: skip
-        trainer.device.clock.operation = draws << 40
         learn, test = data.split(seed)
         images = trainer.device.from_host(data.images, variant.policy.default.activations)
         losses = [

@@ -21,7 +21,9 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
+from ipu.learn.address import accumulating
 from ipu.learn.variables import Variable
+from ipu.machine.device import Device
 
 __all__ = ["Accumulation", "Accumulator", "Reduction", "ramp_share"]
 
@@ -149,7 +151,8 @@ class Accumulator:
         values = []
         for value, variable, (gradient, _) in zip(self.values, self.variables, pairs, strict=True):
             summands = [gradient] if isinstance(gradient, Array) else gradient
-            values.append(_added(value, variable, summands, kept, share))
+            with accumulating(variable, self.seen):
+                values.append(_added(value, variable.device, summands, kept, share))
         return replace(self, values=tuple(values), seen=self.seen + 1)
 
     @property
@@ -164,15 +167,13 @@ class Accumulator:
 
 
 def _added(
-    value: Array, variable: Variable, summands: Sequence[Array], kept: float, share: float
+    value: Array, device: Device, summands: Sequence[Array], kept: float, share: float
 ) -> Array:
-    device = variable.device
-    with device.naming(f"{variable.layer}/accumulate"):
-        scaled = [device.multiply(g, share) if share != 1 else g for g in summands]
-        gradient = reduce(device.add, scaled)
-        if kept != 1:
-            value = device.multiply(value, kept)
-        return device.add(value, device.cast(gradient, value.format))
+    scaled = [device.multiply(g, share) if share != 1 else g for g in summands]
+    gradient = reduce(device.add, scaled)
+    if kept != 1:
+        value = device.multiply(value, kept)
+    return device.add(value, device.cast(gradient, value.format))
 
 
 def ramp_share(count: int, stages: int) -> float:

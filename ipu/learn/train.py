@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, BINARY64, Format
-from ipu.learn import losses, ops
+from ipu.learn import losses
 from ipu.learn.accumulate import Accumulation, Accumulator
+from ipu.learn.address import Region
 from ipu.learn.checkpoint import Number, Positioned, State, restore, take
 from ipu.learn.loss_scale import LossScale, NoLossScale, Statistic
-from ipu.learn.mode import training
+from ipu.learn.mode import Updates, training
 from ipu.learn.optim import Observer, Optimizer, Pairs, compute_contributions, compute_gradients
 from ipu.learn.policy import FP32, PolicyLike
 from ipu.learn.tensor import Tensor
-from ipu.learn.variables import Variable, Variables, policy_getter, variable_scope
+from ipu.learn.variables import Variable, Variables
+from ipu.learn.worker import SCOPE, Labels, Worker
 from ipu.machine.control import POWER_ON, FpCtl
 from ipu.machine.cost.planner import Planner
 from ipu.machine.device import Device
@@ -35,9 +37,17 @@ __all__ = ["Trainer"]
 
 Model = Callable[[Tensor], Tensor]
 T = TypeVar("T")
-Labels = NDArray[np.integer[Any]]
 
-SCOPE = "all_vars"
+
+class Gathered(NamedTuple):
+    """What the backward passes of a step leave on a worker.
+
+    pairs      scaled gradients with their variables.
+    updates    of the moving statistics.
+    """
+
+    pairs: Pairs
+    updates: Updates
 
 
 class Trainer:
@@ -49,6 +59,7 @@ class Trainer:
     accumulation of the gradients of several mini-batches: a batch is then cut into that many.
                  Where it leaves the format open, the policy's accumulator is taken.
     seed         of the initial values and of the device's random bits.
+    rounding_seed    of the random bits alone; None: `seed`.
     observe      called with every update of a variable.
     target, preset, f32_denormals, max_nan, conv_partials, planner, count,
     disable_sr_for_amp_vertices    as in `Device`; its partials are those of the policy.
@@ -71,6 +82,7 @@ class Trainer:
         loss_scale: LossScale | None = None,
         accumulation: Accumulation | None = None,
         seed: int = 0,
+        rounding_seed: int | None = None,
         observe: Observer | None = None,
         target: Target | str = MK2,
         preset: str = "window",
@@ -92,18 +104,44 @@ class Trainer:
         partials = policy.default.partials
         if partials == BINARY64:
             partials = BINARY32  # of the other formats; binary64 asks no unit
-        self.device = Device(
-            target, control, seed=seed, f32_denormals=f32_denormals, max_nan=max_nan,
-            partials=partials, conv_partials=conv_partials, preset=preset, planner=planner,
-            count=count, disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
+        device = Device(
+            target, control, seed=seed if rounding_seed is None else rounding_seed,
+            f32_denormals=f32_denormals, max_nan=max_nan, partials=partials,
+            conv_partials=conv_partials, preset=preset, planner=planner, count=count,
+            disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
         )  # fmt: skip
+        #: The worker of the one replica; with several, one for each.
+        self.workers = [Worker(device, seed, policy)]
         self.loss_scale.check(
             optimizer, saturates=self._saturates(), formats=self._update_formats()
         )
         #: Whether it was reported that the loss scale cannot grow.
         self._limit_reported = False
-        self.variables = Variables(self.device, seed, policy, SCOPE)
-        self.slots: dict[str, tuple[Array, ...]] = {}
+
+    @property
+    def worker(self) -> Worker:
+        """The first worker."""
+        return self.workers[0]
+
+    @property
+    def device(self) -> Device:
+        """Of the first worker."""
+        return self.worker.device
+
+    @property
+    def variables(self) -> Variables:
+        """Of the first worker."""
+        return self.worker.variables
+
+    @property
+    def slots(self) -> dict[str, tuple[Array, ...]]:
+        """The optimiser's memory of each variable of the first worker."""
+        return self.worker.slots
+
+    @property
+    def steps(self) -> int:
+        """Steps that were tried to their end; those that a dynamic loss scale skips count."""
+        return self.worker.numbering.step
 
     def forward(self, x: ArrayLike | Array) -> Tensor:
         """Logits of a batch; the first call creates the variables.
@@ -111,48 +149,36 @@ class Trainer:
         Raises    ValueError at the first call for a policy of layers that are not there. What a
                   call has created that fails is forgotten.
         """
-        reuse = len(self.variables) > 0
-        inputs = Tensor(self._input(x), self.device, "input")
-        with (
-            _all_or_none(self.variables),
-            self.variables,
-            variable_scope(SCOPE, use_resource=True, custom_getter=policy_getter, reuse=reuse),
-        ):
+        with self.worker.evaluating():
+            return self._forward(x)
+
+    def _forward(self, x: ArrayLike | Array) -> Tensor:
+        worker, reuse = self.worker, len(self.variables) > 0
+        inputs = worker.input(x)
+        with worker.layers(reuse=reuse):
             logits = self.model(inputs)
             if not reuse:
                 self.policy.check(self.variables.layers)
             return logits
 
-    def _input(self, x: ArrayLike | Array) -> Array:
-        fmt = self.policy.default.activations
-        inputs = self.device.cast(x, fmt) if isinstance(x, Array) else self.device.from_host(x, fmt)
-        if inputs.size == 0:
-            raise ValueError(f"a batch of shape {inputs.shape} holds no samples; pass one or more")
-        return inputs
-
     def loss(self, x: ArrayLike | Array, labels: Labels) -> Tensor:
         """Mean cross-entropy of a batch plus the regularisers of the variables, unscaled."""
-        logits = self.forward(x)
-        with self.device.naming("loss"):
-            loss = losses.sparse_softmax_cross_entropy(logits, labels)
-        regularization = self.variables.regularization_loss()
-        if regularization is None:
-            return loss
-        with self.device.naming("loss"):
-            return ops.add(loss, regularization)
+        with self.worker.evaluating():
+            return self.worker.loss(self._forward(x), labels)
 
     def scaled_gradients(
         self, loss: Tensor, statistic: Statistic | None = None
     ) -> list[tuple[Array, Variable]]:
         """Gradients of loss × scale, as the backward pass leaves them."""
         statistic = statistic or Statistic()
-        pairs = self._scaled(compute_gradients, loss, statistic)
+        with self.worker.evaluating(anew=False):
+            pairs = self._scaled(compute_gradients, loss, statistic)
         statistic.collect(pairs)
         return pairs
 
     def _scaled(self, compute: Callable[..., T], loss: Tensor, statistic: Statistic) -> T:
         """compute(loss × scale), with the statistic watching."""
-        with self.device.naming("loss"):
+        with loss.device.naming("loss"):
             scaled = self.loss_scale.scale(loss)
         return compute(scaled, self.variables.trainable, statistic.watch)
 
@@ -160,46 +186,57 @@ class Trainer:
         """One step of training; the loss of the batch before it.
 
         A step that a dynamic loss scale skips changes only the scale, slots that are kept scaled,
-        status, counts and the number of the next stochastic operation.
+        status, counts and the number of the step.
 
         Raises    FloatingPointTrap where the control register arms one. After any error variables,
-                  slots and loss scale are those of before.
+                  slots, loss scale and the number of the step are those of before.
         """
         scale, statistic = self.loss_scale, self.loss_scale.statistic(SCOPE)
-        with training() as updates:
-            loss, pairs = self._gradients(x, labels, statistic)
+        for worker in self.workers:
+            worker.numbering.begin()
+        loss, gathered = self._gradients(x, labels, statistic)
+        pairs = gathered[0].pairs
         following, applied = self._following(pairs, statistic), scale.applies(pairs)
-        slots = self.slots
-        with _all_or_none(self.variables):
-            if applied:
-                slots = scale.optimizer(self.optimizer).apply_gradients(
-                    scale.unscale(self.device, pairs), slots, observe=self.observe
-                )
-                updates.apply()
-            if scale.scales_slots and following.value != scale.value:
-                ratio = following.value / scale.value
-                slots = self.optimizer.rescaled(self.device, slots, ratio)
-        self.slots, self.loss_scale, self.applied = slots, following, applied
+        slots = []
+        with ExitStack() as stack:
+            for worker in self.workers:
+                stack.enter_context(worker.all_or_none())
+            for worker, each in zip(self.workers, gathered, strict=True):
+                observe = self.observe if worker is self.worker else None
+                slots.append(worker.update(
+                    each.pairs, each.updates, self, following, applied=applied, observe=observe
+                ))  # fmt: skip
+        for worker, after in zip(self.workers, slots, strict=True):
+            worker.slots = after
+            worker.numbering.step += 1
+        self.loss_scale, self.applied = following, applied
         return loss
 
     def _gradients(
         self, x: ArrayLike | Array, labels: Labels, statistic: Statistic
-    ) -> tuple[float, list[tuple[Array, Variable]]]:
-        """Loss and scaled gradients of a batch, at once or in mini-batches."""
-        if self.accumulation is None:
-            loss = self.loss(x, labels)
-            return float(loss.array), self.scaled_gradients(loss, statistic)
-        accumulator: Accumulator | None = None
-        losses_seen = []
-        for inputs, targets in _cut(x, labels, self.accumulation.count):
-            loss = self.loss(inputs, targets)
-            pairs = self._scaled(compute_contributions, loss, statistic)
-            statistic.collect([(g, v) for summands, v in pairs for g in summands])
-            start = accumulator or self.accumulation.start(self.variables.trainable)
-            accumulator = start.add(pairs)
-            losses_seen.append(float(loss.array))
-        assert accumulator is not None
-        return float(np.mean(losses_seen)), accumulator.pairs
+    ) -> tuple[float, list[Gathered]]:
+        """Loss and scaled gradients of a batch, at once or in mini-batches, of each worker."""
+        numbering = self.worker.numbering
+        with training() as updates, numbering.in_use():
+            if self.accumulation is None:
+                with numbering.cell(Region.BATCH):
+                    loss = self.loss(x, labels)
+                    pairs = self.scaled_gradients(loss, statistic)
+                numbering.index(self.variables.trainable)
+                return float(loss.array), [Gathered(pairs, updates)]
+            accumulator: Accumulator | None = None
+            losses_seen = []
+            for m, (inputs, targets) in enumerate(cut(x, labels, self.accumulation.count)):
+                with numbering.cell(Region.BATCH, m):
+                    loss = self.loss(inputs, targets)
+                    summands = self._scaled(compute_contributions, loss, statistic)
+                statistic.collect([(g, v) for each, v in summands for g in each])
+                numbering.index(self.variables.trainable)
+                start = accumulator or self.accumulation.start(self.variables.trainable)
+                accumulator = start.add(summands)
+                losses_seen.append(float(loss.array))
+            assert accumulator is not None
+            return float(np.mean(losses_seen)), [Gathered(accumulator.pairs, updates)]
 
     def _following(self, pairs: Pairs, statistic: Statistic) -> LossScale:
         """The next loss scale; it does not grow where the optimiser would lose a constant."""
@@ -226,6 +263,10 @@ class Trainer:
         """Share of a batch that the model gets right."""
         return losses.accuracy(self.forward(x).array, labels)
 
+    def built(self) -> dict[str, str]:
+        """What reaches the bits of this kind of training alone, as text."""
+        return {}
+
     def state(
         self, source: Positioned | None = None, progress: Mapping[str, Number] | None = None
     ) -> State:
@@ -235,21 +276,6 @@ class Trainer:
     def restore(self, state: State, source: Positioned | None = None) -> None:
         """Go on from a state; see `ipu.learn.checkpoint.restore`."""
         restore(self, state, source)
-
-
-@contextmanager
-def _all_or_none(variables: Variables) -> Iterator[None]:
-    """Changes inside hold for all variables, or after an error for none."""
-    before = {name: variable.array for name, variable in variables.items()}
-    try:
-        yield
-    except BaseException:
-        for name, variable in list(variables.items()):
-            if name in before:
-                variable.array = before[name]
-            else:
-                del variables[name]
-        raise
 
 
 def _by_policy(accumulation: Accumulation, policy: PolicyLike) -> Accumulation:
@@ -264,7 +290,7 @@ def _by_policy(accumulation: Accumulation, policy: PolicyLike) -> Accumulation:
     return replace(accumulation, dtype=fmt)
 
 
-def _cut(
+def cut(
     x: ArrayLike | Array, labels: Labels, count: int
 ) -> Iterator[tuple[ArrayLike | Array, Labels]]:
     """The batch in `count` mini-batches of equal size."""

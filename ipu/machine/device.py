@@ -22,7 +22,7 @@ from fpsim.convenience import round_to
 from fpsim.records.evidence import Fact
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.settings import Settings
-from fpsim.state.bits import Philox
+from fpsim.state.bits import BitSource, Philox
 from fpsim.state.counts import Counts
 from fpsim.state.state import Clock
 from ipu.machine.choice import RULE, find_partials
@@ -69,8 +69,10 @@ class MachineContext(Context):
 
     def dump(self) -> str:
         """$FP_CTL and $FP_STS, as a tile exception prints them, and the tensor worked on."""
-        tensor = self.device.tensor
-        return self.device.registers() + (f"\nin {tensor}" if tensor else "")
+        device = self.device
+        where = [device.tensor + device.suffix] * bool(device.tensor) + [device.program]
+        shown = ", ".join(filter(None, where))
+        return device.registers() + (f"\nin {shown}" if shown else "")
 
 
 class Device(Convolutions):
@@ -132,13 +134,17 @@ class Device(Convolutions):
         self.preset = preset
         self.planner = planner or Planner()
         self.disable_sr_for_amp_vertices = disable_sr_for_amp_vertices
-        self.source = Philox(seed)
+        self._source: BitSource = Philox(seed)
         self.clock = Clock()
         self.counts: Counts | None = Counts() if count else None
         #: Name of the tensor that operations work on now; see `naming`.
         self.tensor = ""
         #: $FP_STS as a word: each operation adds its bits, mapped by the control register of then.
         self.status_word = 0
+        #: What runs on the machine now, as a trap tells it: replica, IPU, stage, micro-batch, slot.
+        self.program = ""
+        #: Added to the names under which operations count, while they are repeated.
+        self.suffix = ""
         self._contexts: dict[Format, MachineContext] = {}
         choices(control, BINARY32, f32_denormals)  # refuses a wrong switch now, not at first use
 
@@ -157,6 +163,17 @@ class Device(Convolutions):
                 )
             context = self._contexts[fmt] = MachineContext(self, fmt)
         return context
+
+    @property
+    def source(self) -> BitSource:
+        """The random bits; assign to draw from another source."""
+        return self._source
+
+    @source.setter
+    def source(self, source: BitSource) -> None:
+        self._source = source
+        for context in self._contexts.values():
+            context.source = source
 
     @property
     def control(self) -> FpCtl:
@@ -209,7 +226,7 @@ class Device(Convolutions):
     def _name(self, tensor: str) -> None:
         self.tensor = tensor
         if self.counts is not None:
-            self.counts.tensor = tensor
+            self.counts.tensor = tensor + self.suffix
 
     @property
     def facts(self) -> dict[str, Fact]:

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fpsim.elementwise.codes import from_codes, to_codes
-from ipu.learn.checkpoint.state import Kept, Number, State, format_named
+from ipu.learn.checkpoint.state import Kept, Number, Replica, State, format_named
 
 __all__ = ["Codes", "from_record", "to_record"]
 
@@ -20,14 +20,26 @@ def to_record(state: State) -> tuple[dict[str, Any], Codes]:
     """The state as JSON, and the codes that it refers to."""
     arrays: Codes = {}
     record = asdict(state)
-    record["parameters"] = {
-        name: _packed(f"parameters/{name}", kept, arrays) for name, kept in state.parameters.items()
-    }
-    record["slots"] = {
-        name: [_packed(f"slots/{name}/{i}", item, arrays) for i, item in enumerate(slots)]
-        for name, slots in state.slots.items()
-    }
+    record |= _own(state, "", arrays)
+    record["replicas"] = [
+        asdict(replica) | _own(replica, f"replicas/{r}/", arrays)
+        for r, replica in enumerate(state.replicas, 1)
+    ]
     return record, arrays
+
+
+def _own(of: State | Replica, prefix: str, arrays: Codes) -> dict[str, Any]:
+    """Parameters and slots; their codes go to the arrays."""
+    return {
+        "parameters": {
+            name: _packed(f"{prefix}parameters/{name}", kept, arrays)
+            for name, kept in of.parameters.items()
+        },
+        "slots": {
+            name: [_packed(f"{prefix}slots/{name}/{i}", x, arrays) for i, x in enumerate(slots)]
+            for name, slots in of.slots.items()
+        },
+    }
 
 
 def _packed(key: str, item: Any, arrays: Codes) -> Any:
@@ -46,16 +58,31 @@ def from_record(record: Any, arrays: Mapping[str, NDArray[Any]]) -> State:
     names = {field.name for field in fields(State)}
     if not isinstance(record, dict) or record.keys() != names:
         raise ValueError(f"a state has the fields {', '.join(sorted(names))}")
-    built, scale, flags = (_texts(record, name) for name in ("built", "loss_scale", "flags"))
+    built, scale = _texts(record, "built"), _texts(record, "loss_scale")
     _check("built", all(isinstance(v, str) for v in built.values()))
     _check("loss_scale", all(_is_moving(v) for v in scale.values()))
-    _check("flags", all(_is_count(v) for v in flags.values()))
-    for name in ("operation", "position", "status"):
+    for name in ("position", "step"):
         _check(name, _is_count(record[name]))
-    _check("counts", record["counts"] is None or _are_counts(record["counts"]))
     if record["progress"] is not None:
         numbers = _texts(record, "progress").values()
         _check("progress", all(_is_number(v) for v in numbers))
+    _check("replicas", isinstance(record["replicas"], list))
+    replicas = tuple(_replica(item, arrays) for item in record["replicas"])
+    return State(**{**record, **_checked(record, arrays), "replicas": replicas})
+
+
+def _replica(record: Any, arrays: Mapping[str, NDArray[Any]]) -> Replica:
+    names = {field.name for field in fields(Replica)}
+    _check("replicas", isinstance(record, dict) and record.keys() == names)
+    return Replica(**{**record, **_checked(record, arrays)})
+
+
+def _checked(record: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Parameters and slots of a replica, after its registers have been checked."""
+    _check("flags", all(_is_count(v) for v in _texts(record, "flags").values()))
+    for name in ("operation", "status"):
+        _check(name, _is_count(record[name]))
+    _check("counts", record["counts"] is None or _are_counts(record["counts"]))
     parameters = {
         name: _values("parameters", item, arrays)
         for name, item in _texts(record, "parameters").items()
@@ -64,7 +91,7 @@ def from_record(record: Any, arrays: Mapping[str, NDArray[Any]]) -> State:
         name: tuple(_slot(item, arrays) for item in _items(items))
         for name, items in _texts(record, "slots").items()
     }
-    return State(**{**record, "parameters": parameters, "slots": slots})
+    return {"parameters": parameters, "slots": slots}
 
 
 def _check(field: str, holds: bool) -> None:

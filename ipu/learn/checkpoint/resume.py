@@ -7,14 +7,18 @@ but compared.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 from fpsim.array import Array
+from fpsim.elementwise.codes import to_codes
 from fpsim.records.flags import Flags
 from ipu.learn.accumulate import Accumulation
-from ipu.learn.checkpoint.state import Kept, Number, Positioned, State, format_named
+from ipu.learn.address import Numbering
+from ipu.learn.checkpoint.state import Kept, Number, Positioned, Replica, State, format_named
 from ipu.learn.loss_scale import LossScale
 from ipu.learn.optim import Optimizer
 from ipu.learn.policy import PolicyLike
@@ -24,17 +28,33 @@ from ipu.machine.device import Device
 
 __all__ = ["Training", "restore", "take"]
 
+T = TypeVar("T")
+
+
+class Worker(Protocol):
+    """A replica's variables on its device: `ipu.learn.worker.Worker` is one."""
+
+    variables: Variables
+    numbering: Numbering
+    slots: dict[str, tuple[Array, ...]]
+
+    @property
+    def device(self) -> Device: ...
+
 
 class Training(Protocol):
     """What a state is taken from: `ipu.learn.train.Trainer` is one."""
 
-    device: Device
     policy: PolicyLike
     optimizer: Optimizer
     loss_scale: LossScale
     accumulation: Accumulation | None
-    variables: Variables
-    slots: dict[str, tuple[Array, ...]]
+
+    @property
+    def workers(self) -> Sequence[Worker]: ...
+
+    def built(self) -> dict[str, str]:
+        """What reaches the bits beyond what is named here, as text."""
 
 
 # Taking ---------------------------------------------------------------------------------------
@@ -46,27 +66,66 @@ def take(
     progress: Mapping[str, Number] | None = None,
 ) -> State:
     """The state after the last complete step."""
-    device, scale = training.device, training.loss_scale
-    contexts = {fmt.name: device.context(fmt) for fmt in device.target.formats}
-    counts = None
-    if device.counts is not None:
-        counts = [(tensor, name, dict(row)) for (tensor, name), row in device.counts.items()]
+    scale = training.loss_scale
+    first, *others = training.workers
+    parameters, slots = _parameters(first), _slots(first)
     return State(
         built=_built(training),
-        parameters={name: _kept(v.array) for name, v in training.variables.items()},
-        slots={name: tuple(map(_slot, slots)) for name, slots in training.slots.items()},
+        parameters=parameters,
+        slots=slots,
         loss_scale={name: getattr(scale, name) for name in scale.moving},
-        operation=device.clock.operation,
-        flags={name: int(context.flags) for name, context in contexts.items()},
-        status=device.status_word,
-        counts=counts,
+        **_registers(first.device),
+        step=first.numbering.step,
+        replicas=tuple(
+            Replica(
+                parameters=_differing(_parameters(worker), parameters),
+                slots=_differing(_slots(worker), slots),
+                **_registers(worker.device),
+            )
+            for worker in others
+        ),
         position=source.position if source is not None else 0,
         progress=dict(progress or {}),
     )
 
 
+def _registers(device: Device) -> dict[str, Any]:
+    """What operations have left behind on a device."""
+    contexts = {fmt.name: device.context(fmt) for fmt in device.target.formats}
+    counts = None
+    if device.counts is not None:
+        counts = [(tensor, name, dict(row)) for (tensor, name), row in device.counts.items()]
+    return {
+        "operation": device.clock.operation,
+        "flags": {name: int(context.flags) for name, context in contexts.items()},
+        "status": device.status_word,
+        "counts": counts,
+    }
+
+
+def _parameters(worker: Worker) -> dict[str, Kept]:
+    return {name: _kept(v.array) for name, v in worker.variables.items()}
+
+
+def _slots(worker: Worker) -> dict[str, tuple[Kept | Number, ...]]:
+    return {name: tuple(map(_slot, slots)) for name, slots in worker.slots.items()}
+
+
+def _differing(own: Mapping[str, T], first: Mapping[str, T]) -> dict[str, T]:
+    """The entries of a replica that are not those of the first one."""
+    return {name: item for name, item in own.items() if not _equal(item, first[name])}
+
+
+def _equal(x: Any, y: Any) -> bool:
+    if isinstance(x, Kept):
+        return bool(np.array_equal(to_codes(x.values, x.record), to_codes(y.values, y.record)))
+    if isinstance(x, tuple):
+        return len(x) == len(y) and all(map(_equal, x, y))
+    return bool(x == y)
+
+
 def _built(training: Training) -> dict[str, str]:
-    device = training.device
+    device = training.workers[0].device
     return {
         "policy": str(training.policy),
         "optimizer": str(training.optimizer),
@@ -80,8 +139,9 @@ def _built(training: Training) -> dict[str, str]:
         "max_nan": device.max_nan,
         "conv_partials": str(device.conv_partials),
         "disable_sr_for_amp_vertices": str(device.disable_sr_for_amp_vertices),
-        "seed": str(training.variables.seed),
+        "seed": str(training.workers[0].variables.seed),
         "bits": repr(device.source),
+        **training.built(),
     }
 
 
@@ -90,7 +150,7 @@ def _accumulators(training: Training) -> dict[str, str]:
     accumulation = training.accumulation
     if accumulation is None:
         return {}
-    trainable = training.variables.trainable
+    trainable = training.workers[0].variables.trainable
     return {f"accumulator of {v.name}": accumulation.format_for(v).name for v in trainable}
 
 
@@ -118,33 +178,49 @@ def restore(training: Training, state: State, source: Positioned | None = None) 
     Raises    ValueError for the state of another model or another kind of training;
               RuntimeError before the model has variables. Nothing has changed then.
     """
-    if not training.variables:
+    if not training.workers[0].variables:
         raise RuntimeError("the model has no variables yet; call trainer.forward(batch) once first")
     _check(training, state)
-    device = training.device
     # Everything is computed before anything changes.
-    values = {name: _restored(device, kept) for name, kept in state.parameters.items()}
-    slots = {
-        name: tuple(_restored(device, item) for item in items)
-        for name, items in state.slots.items()
-    }
-    loss_scale = _loss_scale(training.loss_scale, state.loss_scale)
-    raised = {device.context(format_named(name)): Flags(f) for name, f in state.flags.items()}
-    status = FpSts.from_word(state.status).word
-    counts = {(tensor, operation): Counter(row) for tensor, operation, row in state.counts or []}
-
-    for name, array in values.items():
-        training.variables[name].assign(array)
-    training.slots, training.loss_scale = slots, loss_scale
-    device.clock.operation = state.operation
-    for context, flags in raised.items():
-        context.flags = flags
-    device.status_word = status
-    if device.counts is not None:
-        device.counts.clear()
-        device.counts.update(counts)
+    own: list[State | Replica] = [state, *state.replicas]
+    ways_back = [
+        _way_back(worker, replica, state)
+        for worker, replica in zip(training.workers, own, strict=True)
+    ]
+    training.loss_scale = _loss_scale(training.loss_scale, state.loss_scale)
+    for way_back in ways_back:
+        way_back()
     if source is not None:
         source.position = state.position
+
+
+def _way_back(worker: Worker, own: State | Replica, state: State) -> Callable[[], None]:
+    """What puts a worker where it was; everything that can fail has been done."""
+    device = worker.device
+    kept = {**state.parameters, **own.parameters}
+    values = {name: _restored(device, item) for name, item in kept.items()}
+    slots = {
+        name: tuple(_restored(device, item) for item in items)
+        for name, items in {**state.slots, **own.slots}.items()
+    }
+    raised = {device.context(format_named(name)): Flags(f) for name, f in own.flags.items()}
+    status = FpSts.from_word(own.status).word
+    counts = {(tensor, operation): Counter(row) for tensor, operation, row in own.counts or []}
+
+    def way_back() -> None:
+        for name, array in values.items():
+            worker.variables[name].assign(array)
+        worker.slots = slots
+        worker.numbering.step = state.step
+        device.clock.operation = own.operation
+        for context, flags in raised.items():
+            context.flags = flags
+        device.status_word = status
+        if device.counts is not None:
+            device.counts.clear()
+            device.counts.update(counts)
+
+    return way_back
 
 
 def _check(training: Training, state: State) -> None:
@@ -156,14 +232,21 @@ def _check(training: Training, state: State) -> None:
                 "build the training as it was, or start anew"
             )
     saved = {n: (k.format, k.values.shape) for n, k in state.parameters.items()}
-    present = {n: (v.dtype.name, v.shape) for n, v in training.variables.items()}
+    variables = training.workers[0].variables
+    present = {n: (v.dtype.name, v.shape) for n, v in variables.items()}
     for name in sorted(saved.keys() | present.keys()):
         if saved.get(name) != present.get(name):
             raise ValueError(
                 f"the state is of another model: variable {name} is {_described(saved.get(name))} "
                 f"there and {_described(present.get(name))} here; start anew"
             )
-    for name, items in state.slots.items():
+    if len(state.replicas) + 1 != len(training.workers):
+        raise ValueError(
+            f"the state is of {len(state.replicas) + 1} replicas, the training has "
+            f"{len(training.workers)}; build it as it was, or start anew"
+        )
+    everything = [*state.slots.items(), *(i for r in state.replicas for i in r.slots.items())]
+    for name, items in everything:
         shapes = {(), present[name][1]} if name in present else set()
         if any(isinstance(item, Kept) and item.values.shape not in shapes for item in items):
             raise ValueError(f"the state is of another model: slots of {name} do not fit it")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fpsim.records.formats import Format, find_format
 
-__all__ = ["Kept", "Number", "Positioned", "State", "format_named"]
+__all__ = ["Kept", "Number", "Positioned", "Replica", "State", "format_named"]
 
 
 Number = bool | int | float | str | None
@@ -45,6 +45,23 @@ class Positioned(Protocol):
 
 
 @dataclass(frozen=True)
+class Replica:
+    """What a replica after the first has of its own.
+
+    parameters   variables whose values differ from those of the first: moving statistics.
+    slots        of variables, where they differ from those of the first.
+    operation, flags, status, counts    as in `State`.
+    """
+
+    parameters: Mapping[str, Kept]
+    slots: Mapping[str, tuple[Kept | Number, ...]]
+    operation: int
+    flags: Mapping[str, int]
+    status: int
+    counts: list[tuple[str, str, dict[str, int]]] | None
+
+
+@dataclass(frozen=True)
 class State:
     """What a training goes on from.
 
@@ -52,10 +69,12 @@ class State:
     parameters   every variable, by its full name.
     slots        the optimiser's memory, by the variable's name: values or numbers.
     loss_scale   the fields of the loss scale that move from step to step.
-    operation    number of the next stochastic operation.
+    step         steps tried.
+    operation    running number of the next stochastic operation outside of steps.
     flags        flags raised so far, by format.
     status       word of the status register.
     counts       exception counters: [tensor, operation, {counter: n}]; None if nothing is counted.
+    replicas     what the other replicas have of their own.
     position     batches that the data source has returned.
     progress     further numbers of the caller, by name.
     """
@@ -68,5 +87,7 @@ class State:
     flags: Mapping[str, int]
     status: int = 0
     counts: list[tuple[str, str, dict[str, int]]] | None = None
+    step: int = 0
+    replicas: tuple[Replica, ...] = ()
     position: int = 0
     progress: Mapping[str, Number] | None = None

@@ -18,6 +18,7 @@ from typing import ClassVar
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
 from ipu.learn import ops
+from ipu.learn.address import updating
 from ipu.learn.optim.base import Fate, Optimizer, Pairs, fate_of
 from ipu.learn.tensor import Node, Tensor
 from ipu.machine.device import Device
@@ -187,7 +188,7 @@ class Scaling(LossScale):
             return pairs
         unscaled = []
         for gradient, variable in pairs:
-            with device.naming(f"{variable.layer}/unscale"):
+            with updating(variable, "unscale"):
                 unscaled.append((device.unscale(gradient, self.value), variable))
         return unscaled
 

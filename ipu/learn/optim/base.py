@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
+from ipu.learn.address import rescaling, updating
 from ipu.learn.tensor import Tensor, Watch, contributions, gradients
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
@@ -122,13 +123,14 @@ class Optimizer(ABC):
 
     def rescaled(self, device: Device, slots: Slots, ratio: float) -> dict[str, tuple[Array, ...]]:
         """Slots of scaled gradients, after their scale has changed by that ratio."""
-        return {
-            name: tuple(
-                device.multiply(slot, ratio**power) if power else slot
-                for slot, power in zip(kept, self.powers, strict=False)
-            )
-            for name, kept in slots.items()
-        }
+        after = {}
+        for name, kept in slots.items():
+            with rescaling(name):
+                after[name] = tuple(
+                    device.multiply(slot, ratio**power) if power else slot
+                    for slot, power in zip(kept, self.powers, strict=False)
+                )
+        return after
 
     def constants(self, rate: float) -> dict[str, float]:
         """Numbers that the rule works with; they should be normal in its format."""
@@ -179,7 +181,7 @@ class Optimizer(ABC):
                 f"the rule compute in its format: format={gradient.format.name.upper()}"
             )
         device = variable.device
-        with device.naming(f"{variable.layer}/update"):
+        with updating(variable):
             w, g = device.cast(variable.array, fmt), device.cast(gradient, fmt)
             step = self.rule(device, w, g, slots, rate)
             new = device.cast(step.values, variable.dtype)

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
+from ipu.learn.address import updating
 from ipu.learn.optim.base import (
     Observer,
     Optimizer,
@@ -111,5 +112,8 @@ class CastGradientsSGD(SGD):
         self, pairs: Pairs, slots: Slots, *, rate: float | None = None,
         observe: Observer | None = None,
     ) -> dict[str, tuple[Array, ...]]:  # fmt: skip
-        cast = [(v.device.cast(g, v.dtype), v) for g, v in pairs]
+        cast = []
+        for gradient, variable in pairs:
+            with updating(variable):
+                cast.append((variable.device.cast(gradient, variable.dtype), variable))
         return super().apply_gradients(cast, slots, rate=rate, observe=observe)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fpsim import BINARY16, BINARY32, F143
+from ipu.learn.address import Region
 from ipu.learn.nn import dense
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16, Policy
@@ -37,10 +38,11 @@ def test_scopes_in_a_model_change_what_is_inside_and_its_gradient():
 
     made = Trainer(model, SGD(0.05), policy=FP16, control=FpCtl(esr=True))
     loss = made.loss(X, LABELS)
-    assert made.device.clock.operation == 2  # the output's product and its bias
+    drawn = made.worker.numbering.position
+    assert drawn(Region.EVALUATE, 0) == 2  # the output's product and its bias
     made.scaled_gradients(loss)
     # The logits' gradient, then of the output layer: bias, input, weights.
-    assert made.device.clock.operation == 6
+    assert drawn(Region.EVALUATE, 0) == 6
     assert made.device.control.esr
     assert made.device.partials == BINARY32
 

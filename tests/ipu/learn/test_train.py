@@ -8,6 +8,7 @@ import pytest
 from fpsim import BINARY16, BINARY32, BINARY64, FloatingPointTrap
 from ipu.learn import nn, ops
 from ipu.learn.accumulate import Accumulation
+from ipu.learn.address import Region
 from ipu.learn.checkpoint import load, save
 from ipu.learn.loss_scale import (
     LEARNING_RATE,
@@ -80,7 +81,7 @@ def test_equal_seeds_give_equal_bits_and_only_stochastic_rounding_draws(esr):
     made = [trained(policy=FP16, control=FpCtl(esr=esr), seed=3, count=c)[0] for c in (False, True)]
     assert codes(made[0]) == codes(made[1])
     assert made[0].slots.keys() == made[1].slots.keys()
-    assert (made[0].device.clock.operation > 0) == esr
+    assert (made[0].worker.numbering.position(Region.BATCH, 0) > 0) == esr
 
 
 def test_exceptions_are_counted_by_layer_and_phase():
@@ -208,7 +209,7 @@ def test_binary64_is_a_reference_that_single_training_stays_near(optimizer, netw
     double, wanted = run(FP64, target="reference", control=FpCtl(True, True, True, esr=True))
     assert {v.dtype for v in double.variables.values()} == {BINARY64}
     assert {s.format for slots in double.slots.values() for s in slots} == {BINARY64}
-    assert double.device.clock.operation == 0
+    assert double.worker.numbering.position(Region.BATCH, 0) == 0
     assert losses == pytest.approx(wanted, rel=1e-5)
     assert losses != wanted
     for name, variable in single.variables.items():

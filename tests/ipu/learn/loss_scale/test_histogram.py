@@ -16,8 +16,8 @@ from ipu.learn.loss_scale import (
 )
 from ipu.learn.policy import FP16, MIXED, LayerPolicies
 from ipu.learn.tensor import gradients
-from ipu.learn.train import SCOPE
 from ipu.learn.variables import Variable
+from ipu.learn.worker import SCOPE
 from ipu.machine import Device
 from tests.ipu.learn.small import LABELS, X, codes, trainer
 

@@ -1,0 +1,143 @@
+"""Worker: a model's variables on one device, and what a training step does there.
+
+A training has one; with replicas it has one for each. The worker knows no order of a step: it runs
+layers in the scope of the model, computes losses, and applies gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fpsim.array import Array
+from ipu.learn import losses, ops
+from ipu.learn.address import Numbering, Region
+from ipu.learn.loss_scale import LossScale
+from ipu.learn.mode import Updates
+from ipu.learn.optim import Observer, Optimizer, Pairs
+from ipu.learn.policy import PolicyLike
+from ipu.learn.tensor import Tensor
+from ipu.learn.variables import Variables, policy_getter, variable_scope
+from ipu.machine.device import Device
+
+__all__ = ["SCOPE", "Labels", "Rules", "Worker"]
+
+Labels = NDArray[np.integer[Any]]
+
+#: The scope around every model.
+SCOPE = "all_vars"
+
+
+class Rules(Protocol):
+    """What an update follows: `ipu.learn.train.Trainer` is one."""
+
+    optimizer: Optimizer
+    loss_scale: LossScale
+
+
+class Worker:
+    """A model's variables on one device, and what a training step does there.
+
+    device      whose random bits the worker numbers from now on.
+    seed        of the initial values.
+    replica, private, nearest    as in `ipu.learn.address.Numbering`.
+    """
+
+    def __init__(
+        self, device: Device, seed: int, policy: PolicyLike, replica: int = 0, *,
+        private: bool = False, nearest: bool = False,
+    ) -> None:  # fmt: skip
+        self.device = device
+        self.policy = policy
+        self.numbering = Numbering(device, replica, private=private, nearest=nearest)
+        self.variables = Variables(device, seed, policy, SCOPE)
+        #: The optimiser's memory of each variable, by the variable's name.
+        self.slots: dict[str, tuple[Array, ...]] = {}
+
+    # Layers ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def layers(self, *, reuse: bool) -> Iterator[None]:
+        """Layers inside create the worker's variables, or share those that are there.
+
+        What is created inside is forgotten after an error.
+        """
+        with (
+            self.all_or_none(),
+            self.variables,
+            variable_scope(SCOPE, use_resource=True, custom_getter=policy_getter, reuse=reuse),
+        ):
+            yield
+
+    def input(self, x: ArrayLike | Array) -> Tensor:
+        """A batch in the format of the model's activations."""
+        fmt = self.policy.default.activations
+        inputs = self.device.cast(x, fmt) if isinstance(x, Array) else self.device.from_host(x, fmt)
+        if inputs.size == 0:
+            raise ValueError(f"a batch of shape {inputs.shape} holds no samples; pass one or more")
+        return Tensor(inputs, self.device, "input")
+
+    def loss(self, logits: Tensor, labels: Labels) -> Tensor:
+        """Mean cross-entropy of a batch plus the regularisers of the variables, unscaled."""
+        with self.device.naming("loss"):
+            loss = losses.sparse_softmax_cross_entropy(logits, labels)
+        regularization = self.variables.regularization_loss()
+        if regularization is None:
+            return loss
+        with self.device.naming("loss"):
+            return ops.add(loss, regularization)
+
+    @contextmanager
+    def evaluating(self, *, anew: bool = True) -> Iterator[None]:
+        """Operations inside draw as an evaluation does; inside a step as the step does.
+
+        anew    from the first address of evaluations; else after those before.
+        """
+        if self.numbering.is_drawing:
+            yield
+            return
+        if anew:
+            self.numbering.restart(Region.EVALUATE)
+        with self.numbering.cell(Region.EVALUATE):
+            yield
+
+    # Steps ----------------------------------------------------------------------------------
+
+    def update(
+        self, pairs: Pairs, updates: Updates, rules: Rules, following: LossScale, *, applied: bool,
+        observe: Observer | None,
+    ) -> dict[str, tuple[Array, ...]]:  # fmt: skip
+        """The slots after the variables have taken their step.
+
+        following    the loss scale of the next step.
+        applied      whether the gradients are applied; slots are rescaled in any case.
+        """
+        scale, slots = rules.loss_scale, self.slots
+        with self.numbering.in_use(), self.numbering.cell(Region.OPTIMIZER):
+            if applied:
+                slots = scale.optimizer(rules.optimizer).apply_gradients(
+                    scale.unscale(self.device, pairs), slots, observe=observe
+                )
+                updates.apply()
+            if scale.scales_slots and following.value != scale.value:
+                ratio = following.value / scale.value
+                slots = rules.optimizer.rescaled(self.device, slots, ratio)
+        return slots
+
+    @contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """Changes inside hold for all variables, or after an error for none."""
+        before = {name: variable.array for name, variable in self.variables.items()}
+        try:
+            yield
+        except BaseException:
+            for name, variable in list(self.variables.items()):
+                if name in before:
+                    variable.array = before[name]
+                else:
+                    del self.variables[name]
+            raise
