@@ -21,6 +21,7 @@ from fpsim.records.formats import Format, ScaleFormat
 from fpsim.records.rounding import RNE, Rounding
 from fpsim.records.settings import Settings
 from fpsim.state.bits import Replay, check_seed
+from fpsim.state.draws import Draw
 
 __all__ = ["decode", "encode", "round_to"]
 
@@ -64,7 +65,8 @@ def round_to(
         if not settings.rounding.stochastic:
             raise ValueError(f"random= is for stochastic modes; rounding={rounding} has no bits")
         words = Replay([np.asarray(random)]).draw(0, values.shape, settings.random_most)
-    result, _ = apply("convert", (values,), settings, out=out, track=False, seed=key, random=words)
+    bits = Draw(np.uint64(key), np.uint64(0), words)
+    result, _ = apply("convert", (values,), settings, out=out, track=False, bits=bits)
     return float(result) if result.ndim == 0 and out is None else result
 
 

@@ -124,9 +124,8 @@ class ContextOperands(State):
             element_flags, memory = np.zeros(shape, np.uint8), None
             operands = broadcast_operands(carriers, shape)
         values, flags = evaluate(
-            name, carriers, self.settings, out=memory, element_flags=element_flags, seed=bits.seed,
-            number=bits.number, random=bits.words,
-        )  # fmt: skip
+            name, carriers, self.settings, out=memory, element_flags=element_flags, bits=bits
+        )
         values = publish(
             self, name, values, flags, element_flags, operands, target, advances=stochastic
         )

@@ -342,10 +342,7 @@ class Operations(ContextOperands):
         a = as_read(self.carriers((x,))[0], self.settings)
         settings = self.settings.with_format(integers.whole_format(self.settings.format))
         bits = draw(self, a.shape, settings)
-        rounded, _ = apply(
-            "round_to_integral", (a,), settings, track=False, seed=bits.seed, number=bits.number,
-            random=bits.words,
-        )  # fmt: skip
+        rounded, _ = apply("round_to_integral", (a,), settings, track=False, bits=bits)
         result, flags = integers.to_integers(a, rounded, kind)
         publish(
             self, "to_integers", result, fold(flags), flags if self.watched else None,

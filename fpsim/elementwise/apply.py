@@ -18,6 +18,7 @@ from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier, ElementFlags, Shape, Words
+from fpsim.state.draws import NO_DRAW, Draw
 from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import check_out
 from fpsim.state.threads import run_blocks
@@ -76,10 +77,11 @@ class _Call:
         self.computing = width == 64 or chosen.stochastic
 
 
-#: Where random bits come from: seed and number of a Philox counter, or words given.
-_Bits = tuple[np.uint64, np.uint64, Words]
+#: Where random bits come from: seed and number of a Philox counter, or words; and the index of
+#: the first element among those that the counter or the words are of.
+_Bits = tuple[np.uint64, np.uint64, Words, int]
 
-_NO_BITS = (np.uint64(0), np.uint64(0), NO_WORDS)
+_NO_BITS = (np.uint64(0), np.uint64(0), NO_WORDS, 0)
 
 
 def _run(
@@ -89,10 +91,10 @@ def _run(
     """The kernel on flat contiguous arrays."""
     n = len(operands)
     x = operands[0]
-    seed, number, words = bits
+    seed, number, words, origin = bits
     flags: int = call.loop(
         x, operands[1] if n > 1 else x, operands[2] if n > 2 else x, out, element_flags, words,
-        call.constants, first, seed, number, streaming,
+        call.constants, origin + first, seed, number, streaming,
     )  # fmt: skip
     return flags
 
@@ -131,14 +133,13 @@ def apply(
     out: Carrier | None = None,
     track: bool = True,
     element_flags: ElementFlags | None = None,
-    seed: int | np.uint64 = 0,
-    number: int | np.uint64 = 0,
-    random: Words | None = None,
+    bits: Draw = NO_DRAW,
 ) -> tuple[Carrier, int]:
     """One operation on carriers that hold values of the format (a conversion: any floats).
 
-    Shapes    operands broadcast; the result, `element_flags` and `random` (flat) have that shape.
-    Rounding  once, as the settings say; random bits from Philox (seed, number) or `random`.
+    Shapes    operands broadcast; the result, `element_flags` and the words of `bits` (flat) have
+              that shape.
+    Rounding  once, as the settings say; stochastic rounding draws `bits`.
     Flags     returned as an integer; 0 if not tracked. `element_flags` receives each element's.
     Source    docs/semantics.md §1 to §3.
 
@@ -163,19 +164,19 @@ def apply(
         element_flags = _NO_FLAGS
     else:
         level = loop.FLAGS_EACH
-    key = (operation, input_size, level, random is not None)
+    key = (operation, input_size, level, bits.words is not None)
     call = settings.calls.get(key)
     if call is None:
         call = settings.calls[key] = _Call(operation, settings, *key[1:])
-    bits = _NO_BITS
+    random = _NO_BITS
     if settings.rounding.stochastic:
-        words = NO_WORDS if random is None else random
-        bits = (np.uint64(seed), np.uint64(number), words)
+        words = NO_WORDS if bits.words is None else bits.words
+        random = (bits.seed, bits.number, words, bits.first)
     if _is_direct(operands, out, shape):
-        return out, _run_direct(call, operands, out, element_flags, bits)
+        return out, _run_direct(call, operands, out, element_flags, random)
     if _is_repeating(operands, out):
-        return out, _run_repeating(call, operands, out, element_flags, bits)
-    return out, _run_chunks(call, operands, out, element_flags, bits)
+        return out, _run_repeating(call, operands, out, element_flags, random)
+    return out, _run_chunks(call, operands, out, element_flags, random)
 
 
 #: binary64 is the reference and computes with the processor's own arithmetic.
@@ -221,13 +222,13 @@ def _run_direct(
     smallest = _SMALLEST_COMPUTING if call.computing else _SMALLEST_STREAMING
     if target.size < 2 * smallest:
         return _run(call, flat, target, element_flags, bits, 0, False)
-    seed, number, words = bits
+    seed, number, words, origin = bits
     # Vectors that begin at a multiple of 64 bytes can be written past the caches.
     head = -out.ctypes.data % 64 // out.itemsize
     streaming = out.nbytes >= _STREAMING_BYTES
 
     def work(a: int, b: int) -> int:
-        some = (seed, number, _part(words, a, b))
+        some = (seed, number, _part(words, a, b), origin)
         parts = [_part(o, a, b) for o in flat]
         return _run(
             call, parts, target[a:b], _part(element_flags, a, b), some, a, streaming and a >= head
@@ -255,7 +256,7 @@ def _run_repeating(
 ) -> int:
     """Blocks of some whole periods; what repeats is written out for one block."""
     target, element_flags = _flat(out), _flat(element_flags)
-    seed, number, words = bits
+    seed, number, words, origin = bits
     # Trailing shapes nest: the longest period is a multiple of the others.
     period = max([o.size for o in operands if o.size < target.size], default=target.size)
     size = max(1, _BLOCK // period) * period
@@ -270,7 +271,7 @@ def _run_repeating(
         for a in range(begin, end, size):
             b = min(a + size, end)
             parts = [r[a:b] if w else r[: b - a] for r, w in zip(ready, whole, strict=True)]
-            some = (seed, number, _part(words, a, b))
+            some = (seed, number, _part(words, a, b), origin)
             flags |= _run(call, parts, target[a:b], _part(element_flags, a, b), some, a, False)
         return flags
 
@@ -286,7 +287,7 @@ def _run_chunks(
     rooms = [np.empty(size, o.dtype) for o in operands]
     result = np.empty(size, out.dtype)
     element_flags = element_flags.reshape(-1)
-    seed, number, words = bits
+    seed, number, words, origin = bits
     flags, first = 0, 0
     arrays: list[NDArray[Any]] = [*(np.broadcast_to(o, out.shape) for o in operands), out]
     modes = [*(("readonly",) for _ in operands), ("writeonly",)]
@@ -301,7 +302,7 @@ def _run_chunks(
             m = target.size
             for room, source in zip(rooms, sources, strict=True):
                 room[:m] = source
-            some = (seed, number, _part(words, first, first + m))
+            some = (seed, number, _part(words, first, first + m), origin)
             part = _part(element_flags, first, first + m)
             flags |= _run(call, [r[:m] for r in rooms], result[:m], part, some, first, False)
             target[...] = result[:m]

@@ -26,7 +26,8 @@ from fpsim.elementwise.enclosures import FUNCTIONS
 from fpsim.records.flags import Flags
 from fpsim.records.rounding import RNE
 from fpsim.records.settings import Settings
-from fpsim.records.types import Carrier, ElementFlags, Words
+from fpsim.records.types import Carrier, ElementFlags
+from fpsim.state.draws import NO_DRAW, Draw
 from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import fold
 
@@ -143,13 +144,11 @@ def evaluate(
     *,
     out: Carrier | None = None,
     element_flags: ElementFlags | None = None,
-    seed: int | np.uint64 = 0,
-    number: int | np.uint64 = 0,
-    random: Words | None = None,
+    bits: Draw = NO_DRAW,
 ) -> tuple[Carrier, int]:
     """One of `FUNCTIONS` of the only operand: values and flags, with the arguments of `apply`.
 
-    Shapes    the result, `element_flags` and `random` (flat) as the operand.
+    Shapes    the result, `element_flags` and the words of `bits` (flat) as the operand.
 
     >>> from fpsim.records.formats import BINARY16
     >>> evaluate("exp", [np.float32([0.0, 1.0])], Settings(BINARY16))
@@ -159,9 +158,8 @@ def evaluate(
     x = as_read(operands[0], settings)
     wide = _wide(name, x, settings)
     values, flags = apply(
-        "convert", [wide], settings, out=out, element_flags=element_flags, seed=seed,
-        number=number, random=random,
-    )  # fmt: skip
+        "convert", [wide], settings, out=out, element_flags=element_flags, bits=bits
+    )
     poles = x == 0
     if edges.pole and poles.any():
         values[poles] = _poles(edges, x[poles], settings)

@@ -17,7 +17,8 @@ from fpsim.kernels.elementwise.integers import magnitudes_to_odd, whole_numbers
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 from fpsim.records.settings import Settings
-from fpsim.records.types import Carrier, ElementFlags, Words
+from fpsim.records.types import Carrier, ElementFlags
+from fpsim.state.draws import NO_DRAW, Draw
 from fpsim.state.processor import usual_arithmetic
 
 __all__ = ["INTEGERS", "round_to_integral", "to_binary64", "to_integers", "whole_format"]
@@ -73,18 +74,13 @@ def round_to_integral(
     *,
     out: Carrier | None = None,
     element_flags: ElementFlags | None = None,
-    seed: int | np.uint64 = 0,
-    number: int | np.uint64 = 0,
-    random: Words | None = None,
+    bits: Draw = NO_DRAW,
 ) -> tuple[Carrier, int]:
     """`apply` for round_to_integral, which flushes whole numbers where these are subnormal.
 
     Flags     UNDERFLOW and INEXACT where a result is flushed.
     """
-    values, flags = apply(
-        name, operands, settings, out=out, element_flags=element_flags, seed=seed, number=number,
-        random=random,
-    )  # fmt: skip
+    values, flags = apply(name, operands, settings, out=out, element_flags=element_flags, bits=bits)
     fmt = settings.format
     if settings.subnormals == "keep" or fmt.smallest_normal <= 1:
         return values, flags

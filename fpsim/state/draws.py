@@ -34,11 +34,13 @@ class Draw(NamedTuple):
 
     seed, number   key and operation of Philox's counter.
     words          integers R in C order of the layout; None: kernels make them.
+    first          index of element 0 in the whole operation.
     """
 
     seed: np.uint64
     number: np.uint64
     words: Words | None
+    first: int = 0
 
 
 #: Of an operation that rounds nothing stochastically.
@@ -57,7 +59,7 @@ def draw(state: State, shape: Shape, settings: Settings | None = None) -> Draw:
         return NO_DRAW
     source, number = state.source, state.clock.operation
     words = source.draw(number, shape, settings.random_most)
-    return Draw(np.uint64(source.seed or 0), np.uint64(number), words)
+    return Draw(np.uint64(source.seed or 0), np.uint64(number), words, state.clock.first)
 
 
 def advance(state: State) -> None:
@@ -71,6 +73,11 @@ def draw_places(state: State, places: range, shape: Shape) -> Places:
     settings = state.settings
     if not settings.rounding.stochastic:
         return NO_PLACES
+    if state.clock.first:
+        raise ValueError(
+            f"first={state.clock.first}: a sum or product of a shard rounds stochastically, and "
+            "its bits are those of the whole operation; compute it on the whole tensor"
+        )
     bits = draw(state, (len(places), *shape))
     return Places(bits, places, shape, wide=settings.random_most > 16)
 

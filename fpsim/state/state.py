@@ -19,12 +19,17 @@ __all__ = ["Clock", "State"]
 
 
 class Clock:
-    """Number of the next stochastic operation; the contexts of one machine share a clock."""
+    """Number of the next stochastic operation; the contexts of one machine share a clock.
 
-    __slots__ = ("operation",)
+    first    index that element 0 of elementwise operations has in the whole tensor, of which a
+             shard is computed. Only Philox has the bits of a shard.
+    """
+
+    __slots__ = ("first", "operation")
 
     def __init__(self) -> None:
         self.operation = 0
+        self.first = 0
 
 
 class _Status:

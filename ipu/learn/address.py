@@ -109,23 +109,26 @@ class Numbering:
     def __init__(
         self, device: Device, replica: int = 0, *, private: bool = False, nearest: bool = False
     ) -> None:
-        if not isinstance(device.source, Philox):
-            raise ValueError(
-                f"a training numbers its random bits and needs Philox, got {device.source!r}"
-            )
         self.device = device
         #: Steps tried so far.
         self.step = 0
         self._nearest = nearest
-        self._common = device.source
-        self._own = Philox(replica_seed(device.source.seed, replica))
+        seed = device.source.seed
+        #: Another source than Philox has no numbers: it goes on from operation to operation.
+        self._common: Philox | None = None
+        self._own: Philox | None = None
+        if seed is not None:
+            self._common, self._own = Philox(seed), Philox(replica_seed(seed, replica))
+        elif replica or private:
+            raise ValueError(f"replicas number their random bits by Philox, got {device.source!r}")
         self._identical = () if private else IDENTICAL
         #: Number of the next operation of each cell and first number entered in this step.
         self._next: dict[tuple[Region, int, int], int] = {}
         self._indices: dict[str, int] = {}
         self._open = 0
-        device.source = self._own
-        device.clock.operation = address(0, Region.OTHER, 0, 0)
+        if self._own is not None:
+            device.source = self._own
+            device.clock.operation = address(0, Region.OTHER, 0, 0)
 
     def index(self, variables: Sequence[Variable]) -> None:
         """Number the trainable variables, in the order of their creation."""
@@ -168,6 +171,10 @@ class Numbering:
         most     one more than the last number that the sequence may use.
         again    number of the next operation, where recomputation repeats what was done.
         """
+        if self._own is None:
+            with self._rounding(region):
+                yield
+            return
         key = region, cell, first
         start = self._next.get(key, first) if again is None else again
         base = address(self.step, region, cell, 0)
@@ -191,7 +198,9 @@ class Numbering:
     @contextmanager
     def _source(self, region: Region) -> Iterator[None]:
         before = self.device.source
-        self.device.source = self._common if region in self._identical else self._own
+        source = self._common if region in self._identical else self._own
+        assert source is not None
+        self.device.source = source
         try:
             yield
         finally:

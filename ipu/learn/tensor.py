@@ -19,8 +19,8 @@ from fpsim.records.formats import Format
 from ipu.machine.device import Device
 
 __all__ = [
-    "Node", "OperationCost", "Primitive", "Tensor", "Watch", "contributions", "gradients", "nodes",
-    "saved_bytes", "total_cost",
+    "Node", "OperationCost", "Primitive", "Tensor", "Watch", "contributions", "gradients", "inlet",
+    "nodes", "pull_back", "saved_bytes", "total_cost",
 ]  # fmt: skip
 
 #: forward(device, *arrays, **options) -> (output, what backward needs)
@@ -96,6 +96,14 @@ class Primitive:
         return frozenset(p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY)
 
 
+def _no_forward(device: Device) -> tuple[Array, tuple[Any, ...]]:
+    raise RuntimeError("an inlet is created by inlet(tensor)")
+
+
+#: Of the tape entries that stand for tensors of another tape.
+INLET = Primitive("inlet", _no_forward, (), unit="none")
+
+
 class Node(NamedTuple):
     """How a tensor was computed: an entry of the tape."""
 
@@ -158,10 +166,25 @@ def _origin(tensor: Tensor) -> Node | Tensor:
     return tensor if tensor.node is None else tensor.node
 
 
-def nodes(target: Tensor) -> list[Node]:
-    """The tape entries that target depends on, latest first."""
+def inlet(outside: Tensor) -> Tensor:
+    """The values of a tensor as a new entry of the tape, which depends on nothing.
+
+    Gradients that reach an inlet are added as they come, as they are for computed tensors, so a
+    model that is cut at a tensor adds in the order of the uncut one.
+    """
+    if not outside.needs_gradient:
+        return Tensor(outside.array, outside.device, outside.name)
+    device = outside.device
+    node = Node(
+        INLET, (), (), {}, device.tensor, device.control.esr, OperationCost(), next(_numbers)
+    )
+    return Tensor(outside.array, device, outside.name, node)
+
+
+def nodes(*targets: Tensor) -> list[Node]:
+    """The tape entries that the targets depend on, latest first."""
     by_number: dict[int, Node] = {}
-    waiting = [_origin(target)]
+    waiting = [_origin(target) for target in targets]
     while waiting:
         node = waiting.pop()
         if isinstance(node, Node) and node.number not in by_number:
@@ -193,16 +216,31 @@ def contributions(
 
     Rounding  as in `gradients`, without the sums of the sources themselves.
     """
+    return pull_back([(target, seed)], sources, watch)
+
+
+def pull_back(
+    targets: Sequence[tuple[Tensor, Array]], sources: Sequence[Tensor], watch: Watch | None = None
+) -> list[list[Array]]:
+    """The summands of each source's gradient, latest first, of several targets with their seeds.
+
+    A source that was computed, or is an `inlet`, gets one summand at most: its sum.
+
+    Rounding  as in `contributions`. The gradient of a target that is used for other targets too
+              starts from its seed, and the contributions of these uses are added to it.
+    """
     asked = [id(_origin(source)) for source in sources]
     leaves: dict[int, list[Array]] = {id(s): [] for s in sources if s.node is None}
-    reached: dict[int, Array] = {id(_origin(target)): seed}
-    device = target.device
-    for node in nodes(target):
+    reached = {id(_origin(target)): seed for target, seed in targets}
+    if len(reached) < len(targets):
+        raise ValueError("targets name a tensor twice; add its seeds first")
+    for node in nodes(*(target for target, _ in targets)):
         # A gradient that was not asked for is freed as soon as its backward rules have run.
         take = reached.get if id(node) in asked else reached.pop
         gradient = take(id(node), None)
         if gradient is None:
             continue
+        device = targets[0][0].device
         with device.naming(f"{node.layer}/gradient"), device.rounding(node.stochastic):
             for origin, summand in _pull_back(device, node, gradient):
                 if watch is not None:

@@ -25,6 +25,7 @@ from fpsim.records.formats import BINARY16, BINARY32
 from fpsim.records.rounding import RNE, SR
 from fpsim.records.settings import Settings
 from fpsim.state.bits import Philox
+from fpsim.state.draws import Draw
 from fpsim.state.threads import get_threads, set_threads
 from tests import machine
 from tests.tiers import reaches
@@ -114,7 +115,9 @@ def test_threads_do_not_show(operation, fmt, rounding):
     try:
         for threads in (1, 2, 3):
             set_threads(threads)
-            out, flags = apply(operation, operands, settings, seed=9, number=1)
+            out, flags = apply(
+                operation, operands, settings, bits=Draw(np.uint64(9), np.uint64(1), None)
+            )
             found.append((machine.digest(out), flags))
     finally:
         set_threads(before)

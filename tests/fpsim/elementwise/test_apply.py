@@ -33,6 +33,7 @@ from fpsim.records.formats import (
 )
 from fpsim.records.rounding import MODES, RNE, RTN, RTO, SR, Rounding
 from fpsim.records.settings import Settings
+from fpsim.state.draws import Draw
 from tests.tiers import pick
 
 SMALL = [f for f in CATALOGUE.values() if isinstance(f, Format) and f.precision <= 4]
@@ -59,6 +60,7 @@ POLICIES = [
 ]  # fmt: skip
 BINARY = ["add", "subtract", "multiply", "divide"]
 SEED, NUMBER = 0x0123_4567_89AB_CDEF, 5
+BITS = Draw(np.uint64(SEED), np.uint64(NUMBER), None)
 
 Codes = tuple[int, ...]
 
@@ -85,7 +87,7 @@ def check(operation: str, rows: list[Codes], s: Settings, source: Format | None 
     columns = [from_codes(np.array(c, held.code_dtype), held) for c in zip(*rows, strict=True)]
     marks = np.zeros(len(rows), np.uint8)
     kernel = "copy" if operation == "convert" and held == fmt else operation
-    values, _ = apply(kernel, columns, s, element_flags=marks, seed=SEED, number=NUMBER)
+    values, _ = apply(kernel, columns, s, element_flags=marks, bits=BITS)
     found = zip(to_codes(values, fmt).tolist(), marks.tolist(), strict=True)
     reference, digits = as_oracle(s), s.random_most
     for i, (row, got) in enumerate(zip(rows, found, strict=True)):
@@ -97,7 +99,7 @@ def check(operation: str, rows: list[Codes], s: Settings, source: Format | None 
             f"{operation}{tuple(map(hex, row))} in {fmt} {s.rounding} {reference}: "
             f"got {got[0]:#x} {got[1]}, expected {expected[0]:#x} {expected[1]}"
         )
-    again, flags = apply(kernel, columns, s, seed=SEED, number=NUMBER)
+    again, flags = apply(kernel, columns, s, bits=BITS)
     union = int(np.bitwise_or.reduce(marks, initial=0))
     assert flags == union, f"sticky flags {flags} of {operation}, of the elements {union}"
     assert np.array_equal(to_codes(again, fmt), to_codes(values, fmt))
@@ -245,3 +247,25 @@ def conversions(source: Format, target: Format, n: int) -> list[Codes]:
         found.append(((at + int(rng.integers(-1, 2))) % source.n_codes,))
     rng.shuffle(found)
     return found[:n] + sample(source, 1, n // 4)
+
+
+@pytest.mark.parametrize("shape", [(257,), (7, 40)])
+@pytest.mark.parametrize("first", [1, 2, 16, 100])
+@pytest.mark.parametrize("rounding", [SR(13, subnormal_bits=16), SR(24)])
+def test_a_shard_draws_the_bits_of_its_place_in_the_whole(rounding, first, shape):
+    rng = np.random.default_rng(first)
+    x, y = (rng.standard_normal(shape).astype(np.float16).astype(np.float32) for _ in range(2))
+    settings = Settings(BINARY16, rounding)
+    whole, _ = apply("multiply", (x, y), settings, bits=BITS)
+    shard, _ = apply(
+        "multiply", (x.reshape(-1)[first:], y.reshape(-1)[first:]), settings,
+        bits=BITS._replace(first=first),
+    )  # fmt: skip
+    strided, _ = apply(
+        "multiply",
+        (x.reshape(-1)[first::-1][::-1], y.reshape(-1)[: first + 1]),
+        settings,
+        bits=BITS,
+    )
+    assert np.array_equal(shard, whole.reshape(-1)[first:])
+    assert np.array_equal(strided, whole.reshape(-1)[: first + 1])

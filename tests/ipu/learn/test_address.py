@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpsim import BINARY16, Context, Philox, Xoroshiro128aox
+from fpsim import BINARY16, Context, Xoroshiro128aox
 from ipu.learn.address import (
     Numbering,
     Region,
@@ -178,10 +178,13 @@ def test_a_variable_that_draws_more_than_its_share_is_refused():
         numbering.index([variable] * 4097)
 
 
-def test_a_training_needs_philox():
+def test_another_source_goes_on_from_operation_to_operation():
     device = machine()
     device.source = Xoroshiro128aox(3)
-    with pytest.raises(ValueError, match="a training numbers its random bits and needs Philox"):
-        Numbering(device)
-    device.source = Philox(3)
-    assert Numbering(device).device is device
+    numbering = Numbering(device)
+    x = device.from_host([1.0], BINARY16)
+    with numbering.cell(Region.BATCH, 3):
+        device.add(x, x)
+    assert device.clock.operation == 1
+    with pytest.raises(ValueError, match="replicas number their random bits by Philox"):
+        Numbering(device, replica=1)

@@ -19,6 +19,7 @@ from fpsim.kernels.elementwise.loop import BLOCK, FLAGS_STICKY, WORDS_HALF, Vari
 from fpsim.kernels.elementwise.special import ADD, OPERATIONS
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.records.settings import Settings
+from fpsim.state.draws import Draw
 
 HALF = fp.BINARY16
 #: Subnormal and normal ends, numbers beside 1 and 2, one third, the largest; without specials.
@@ -104,7 +105,9 @@ def test_random_words_go_by_the_number_of_the_element(n):
     """Elements beside both ends of the groups of 128, of the blocks, and of the array."""
     rounding = fp.SR(13, subnormal_bits=16)
     operands = operands_of("add", n, seed=n)
-    codes, flags = run("add", operands, Settings(HALF, rounding), seed=3, number=1 << 33)
+    codes, flags = run(
+        "add", operands, Settings(HALF, rounding), bits=Draw(np.uint64(3), np.uint64(1 << 33), None)
+    )
     for i in {0, n // 2, min(n - 1, 127), min(n - 1, 128), min(n - 1, BLOCK), n - 1}:
         word = elementwise_word(3, 1 << 33, i, 16)
         at = tuple(int(o[i]) for o in operands)
@@ -140,7 +143,7 @@ def test_a_range_of_elements_takes_the_words_of_the_whole(first):
 
     whole = run_range(0)
     assert np.array_equal(run_range(first), whole[first:])
-    values, _ = apply("add", (x, y), settings, seed=3, number=7)
+    values, _ = apply("add", (x, y), settings, bits=Draw(np.uint64(3), np.uint64(7), None))
     assert np.array_equal(whole, to_codes(values, HALF))
 
 
@@ -154,11 +157,12 @@ def test_lanes_beyond_the_last_element_raise_no_flags(random):
     x, y = np.float32([-72.0]), np.float32([-176.0])
     raised = set()
     for seed in range(40):
+        bits = Draw(np.uint64(seed), np.uint64(0), None)
         for n in (1, 2, 15, 17, 33):
             operands = np.tile(x, n), np.tile(y, n)
             element_flags = np.zeros(n, np.uint8)
-            apply("add", operands, settings, element_flags=element_flags, seed=seed)
-            _, flags = apply("add", operands, settings, seed=seed)
+            apply("add", operands, settings, element_flags=element_flags, bits=bits)
+            _, flags = apply("add", operands, settings, bits=bits)
             assert flags == np.bitwise_or.reduce(element_flags), (seed, n)
             raised.add(flags)
     assert len(raised) == 2
