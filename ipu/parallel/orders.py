@@ -19,13 +19,13 @@ replicas go up the ring and odd ones come back (0 2 4 6 7 5 3 1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from functools import lru_cache, reduce
 from typing import NamedTuple, TypeAlias
 
 __all__ = [
-    "Addition", "Order", "Part", "Ring", "Tree", "additions", "automatic", "check_order", "chunks",
+    "Addition", "Order", "Part", "Ring", "Tree", "additions", "automatic", "buckets", "check_order", "chunks",
     "leaves", "parts", "ring_of", "tree",
 ]  # fmt: skip
 
@@ -102,6 +102,28 @@ def chunks(n: int, replicas: int) -> tuple[tuple[int, int], ...]:
     return tuple((min(c * size, n), min((c + 1) * size, n)) for c in range(replicas))
 
 
+def buckets(
+    tensors: Sequence[tuple[Hashable, int]], buffer_size: int
+) -> tuple[tuple[int, ...], ...]:
+    """Indices of tensors that are summed as one: neighbours of one kind that fit the buffer.
+
+    tensors    (kind, bytes) in the order of the variables; a kind is a format.
+
+    >>> buckets([("half", 6), ("half", 4), ("half", 4), ("single", 1)], 8)
+    ((0,), (1, 2), (3,))
+    """
+    groups: list[list[int]] = []
+    filled = 0
+    for index, (kind, size) in enumerate(tensors):
+        if groups and tensors[groups[-1][0]][0] == kind and filled + size <= buffer_size:
+            groups[-1].append(index)
+            filled += size
+        else:
+            groups.append([index])
+            filled = size
+    return tuple(map(tuple, groups))
+
+
 def ring_of(replicas: int, ring: Ring | str = Ring.FLAT) -> tuple[int, ...]:
     """Replicas in the order of the ring.
 
@@ -174,7 +196,7 @@ def _halves(trees: Sequence[Tree]) -> Tree:
 
 
 def _around(direction: int, first: int) -> Callable[[Sequence[int], int], Tree]:
-    """A ring in that direction, starting so many steps behind the owner's place."""
+    """Round the ring in that direction; the first is so many steps past the chunk's replica."""
 
     def fold(ring: Sequence[int], at: int) -> Tree:
         steps = range(first, first + len(ring))

@@ -204,9 +204,10 @@ def check(
     where = places(mapping)
     if n_stages < 1:
         raise ValueError(f"n_stages={n_stages}: use 1 or more")
+    shown = [p[0] if len(p) == 1 else list(p) for p in where]
     if len(where) != n_stages:
         raise ValueError(
-            f"mapping={list(mapping)} has {len(where)} entries for {n_stages} stages; "
+            f"mapping={shown} has {len(where)} entries for {n_stages} stages; "
             "give every stage its IPU"
         )
     for p in where:
@@ -216,10 +217,10 @@ def check(
     interleaved = schedule is Schedule.INTERLEAVED
     if interleaved and training and n_stages > 1 and len(set(ipus)) < len(ipus):
         raise ValueError(
-            f"schedule='interleaved' cannot place two stages on one IPU, mapping={list(mapping)}; "
+            f"schedule='interleaved' cannot place two stages on one IPU, mapping={shown}; "
             "use schedule='grouped' or give every stage its own IPU"
         )
-    if io_overlap and schedule is not Schedule.GROUPED:
+    if io_overlap and n_stages > 1 and schedule is not Schedule.GROUPED:
         raise ValueError(
             f"io_tiles overlap with schedule='grouped' only, not with {schedule.value!r}; "
             "use schedule='grouped' or io_tiles=0"

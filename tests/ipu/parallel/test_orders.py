@@ -14,6 +14,7 @@ from ipu.parallel.orders import (
     Ring,
     additions,
     automatic,
+    buckets,
     check_order,
     chunks,
     leaves,
@@ -221,6 +222,14 @@ def test_the_automatic_ring_goes_by_bytes_and_replicas(n_bytes, replicas, order)
 def test_impossible_orders_are_refused(call, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         call()
+
+
+def test_tensors_share_a_buffer_in_the_order_of_the_variables():
+    sizes = [("half", 6), ("half", 4), ("half", 4), ("single", 1), ("half", 1), ("half", 99)]
+    assert buckets(sizes, 0) == ((0,), (1,), (2,), (3,), (4,), (5,))
+    assert buckets(sizes, 8) == ((0,), (1, 2), (3,), (4,), (5,))
+    assert buckets(sizes, 14) == ((0, 1, 2), (3,), (4,), (5,))
+    assert buckets([], 8) == ()
 
 
 def test_one_replica_needs_no_addition():
