@@ -25,8 +25,8 @@ from functools import lru_cache, reduce
 from typing import NamedTuple, TypeAlias
 
 __all__ = [
-    "Addition", "Order", "Part", "Ring", "Tree", "additions", "automatic", "buckets", "check_order", "chunks",
-    "leaves", "parts", "ring_of", "tree",
+    "Addition", "Order", "Part", "Ring", "Tree", "additions", "automatic", "buckets",
+    "check_order", "chunks", "leaves", "parts", "ring_of", "tree",
 ]  # fmt: skip
 
 #: A replica, or the sum of two trees: left + right.
