@@ -6,8 +6,7 @@ RUNNING_MEAN: kept n/(n+1), share 1/(n+1) for the n-th mini-batch from 0, both c
 Factors are rounded to nearest into the format that they multiply, so a binary16 1/G is a rounded
 one. Where a gradient is a sum of several, each summand is scaled first.
 
-Source    Graphcore's TensorFlow, gradient_accumulation.py, pipelining_ops.py (arithmetic) and
-          pipeline_visitor.cc (slots).
+Source    Graphcore's TensorFlow, gradient_accumulation.py, pipelining_ops.py.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ipu.learn.address import accumulating
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 
-__all__ = ["Accumulation", "Accumulator", "Reduction", "ramp_share"]
+__all__ = ["Accumulation", "Accumulator", "Reduction"]
 
 #: Format of an accumulator: of its variable (None), this one, or the function's result.
 Dtype = Format | Callable[[Variable], Format] | None
@@ -174,17 +173,3 @@ def _added(
     if kept != 1:
         value = device.multiply(value, kept)
     return device.add(value, device.cast(gradient, value.format))
-
-
-def ramp_share(count: int, stages: int) -> float:
-    """Share of a pipeline's slots in which it fills or drains, with G = count mini-batches.
-
-    A grouped schedule of N stages takes G + 2N - 1 slots, 2N - 1 more than there are mini-batches.
-
-    >>> [round(ramp_share(count, 4), 2) for count in (8, 64, 512)]
-    [0.47, 0.1, 0.01]
-    """
-    if count < 1 or stages < 1:
-        raise ValueError(f"count={count}, stages={stages}: use 1 or more of each")
-    ramps = 2 * stages - 1
-    return ramps / (count + ramps)

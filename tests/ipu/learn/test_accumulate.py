@@ -7,7 +7,7 @@ import pytest
 
 from fpsim import BINARY16, BINARY32, F143
 from ipu.learn import ops
-from ipu.learn.accumulate import Accumulation, Accumulator, Reduction, ramp_share
+from ipu.learn.accumulate import Accumulation, Accumulator, Reduction
 from ipu.learn.nn import dense
 from ipu.learn.optim import SGD, CastGradientsSGD
 from ipu.learn.policy import FP16, FP32, MIXED, Policy
@@ -266,13 +266,3 @@ def test_accumulations_say_what_they_are():
     assert str(Accumulation(4, "mean", BINARY32)) == "MEAN of 4 in binary32"
     assert str(Accumulation(4)) == "SUM of 4 in the variable's"
     assert str(Accumulation(4, dtype=lambda v: F143)) == "SUM of 4 in by variable"
-
-
-@pytest.mark.source("S0-56")
-def test_ramps_take_a_falling_share_of_a_pipeline():
-    shares = [ramp_share(count, 4) for count in (8, 16, 64, 512)]
-    assert shares == sorted(shares, reverse=True)
-    assert shares[0] == 7 / 15
-    assert ramp_share(1, 1) == 0.5
-    with pytest.raises(ValueError, match="stages=0: use 1 or more"):
-        ramp_share(8, 0)
