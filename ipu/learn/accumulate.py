@@ -129,8 +129,12 @@ class Accumulator:
     values: tuple[Array, ...]
     seen: int = 0
 
-    def add(self, pairs: Sequence[tuple[Array | Sequence[Array], Variable]]) -> Accumulator:
+    def add(
+        self, pairs: Sequence[tuple[Array | Sequence[Array], Variable]], more: int | None = None
+    ) -> Accumulator:
         """With the gradients of one more mini-batch, each as a sum or as its summands.
+
+        more    number of the mini-batch, where its gradients come in several calls.
 
         Rounding  a summand times its share once in its own format, and their sum once for each;
                   the cast into the accumulator's format, the product there and the sum once each.
@@ -146,13 +150,14 @@ class Accumulator:
             names = ", ".join(variable.name for _, variable in pairs)
             expected = ", ".join(variable.name for variable in self.variables)
             raise ValueError(f"pairs hold gradients of {names}; pass those of {expected}, in order")
-        kept, share = self.how.factors(self.seen)
+        number = self.seen if more is None else more
+        kept, share = self.how.factors(number)
         values = []
         for value, variable, (gradient, _) in zip(self.values, self.variables, pairs, strict=True):
             summands = [gradient] if isinstance(gradient, Array) else gradient
-            with accumulating(variable, self.seen):
+            with accumulating(variable, number):
                 values.append(_added(value, variable.device, summands, kept, share))
-        return replace(self, values=tuple(values), seen=self.seen + 1)
+        return replace(self, values=tuple(values), seen=self.seen + (more is None))
 
     @property
     def is_full(self) -> bool:

@@ -263,6 +263,7 @@ def updating(variable: Variable, name: str = "update") -> Iterator[None]:
     with (
         _of_variable(Region.UPDATE, variable.name, RULE, SLOTS),
         variable.device.naming(f"{variable.layer}/{name}"),
+        variable.device.shard(variable.first),
     ):
         yield
 

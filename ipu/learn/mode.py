@@ -21,6 +21,8 @@ class Updates:
     """New values of variables, noted but not published."""
 
     def __init__(self) -> None:
+        #: Whether layers repeat what they have done, and note nothing.
+        self.repeating = False
         self._noted: dict[int, tuple[Variable, Array]] = {}
 
     def value(self, variable: Variable) -> Array:
@@ -47,9 +49,9 @@ def current_updates() -> Updates | None:
 
 
 @contextmanager
-def training() -> Iterator[Updates]:
-    """Layers inside train."""
-    updates = Updates()
+def training(updates: Updates | None = None) -> Iterator[Updates]:
+    """Layers inside train, and note what they update; a training may go on from block to block."""
+    updates = Updates() if updates is None else updates
     token = _current.set(updates)
     try:
         yield updates

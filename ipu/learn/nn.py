@@ -175,6 +175,8 @@ def _moving(name: str, x: Tensor, initializer: Initialiser) -> Variable:
 
 
 def _note(updates: Updates, moving: list[Variable], batch: norms.Statistics, weight: float) -> None:
+    if updates.repeating:
+        return
     device = moving[0].device
     for variable, now in zip(moving, (batch.mean, batch.variance), strict=True):
         before = updates.value(variable)

@@ -231,9 +231,14 @@ def pull_back(
     """
     asked = [id(_origin(source)) for source in sources]
     leaves: dict[int, list[Array]] = {id(s): [] for s in sources if s.node is None}
-    reached = {id(_origin(target)): seed for target, seed in targets}
-    if len(reached) < len(targets):
-        raise ValueError("targets name a tensor twice; add its seeds first")
+    reached: dict[int, Array] = {}
+    for target, seed in targets:
+        key = id(_origin(target))
+        if key in reached:
+            raise ValueError("targets name a tensor twice; add its seeds first")
+        reached[key] = seed
+        if key in leaves:  # a variable that is a target itself
+            leaves[key].append(seed)
     for node in nodes(*(target for target, _ in targets)):
         # A gradient that was not asked for is freed as soon as its backward rules have run.
         take = reached.get if id(node) in asked else reached.pop

@@ -7,7 +7,7 @@ finite? → unscale → optimiser → the next loss scale.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -97,26 +97,32 @@ class Trainer:
         self.optimizer = optimizer
         self.policy = policy
         self.loss_scale = loss_scale or NoLossScale()
-        self.accumulation = accumulation and _by_policy(accumulation, policy)
+        self.accumulation = accumulation and by_policy(accumulation, policy)
         #: Whether the last step's gradients were applied; a dynamic loss scale skips some.
         self.applied = True
         self.observe = observe
         partials = policy.default.partials
         if partials == BINARY64:
             partials = BINARY32  # of the other formats; binary64 asks no unit
-        device = Device(
-            target, control, seed=seed if rounding_seed is None else rounding_seed,
-            f32_denormals=f32_denormals, max_nan=max_nan, partials=partials,
-            conv_partials=conv_partials, preset=preset, planner=planner, count=count,
-            disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
-        )  # fmt: skip
+
+        def device() -> Device:
+            return Device(
+                target, control, seed=seed if rounding_seed is None else rounding_seed,
+                f32_denormals=f32_denormals, max_nan=max_nan, partials=partials,
+                conv_partials=conv_partials, preset=preset, planner=planner, count=count,
+                disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
+            )  # fmt: skip
+
         #: The worker of the one replica; with several, one for each.
-        self.workers = [Worker(device, seed, policy)]
+        self.workers = self._make_workers(device, seed)
         self.loss_scale.check(
             optimizer, saturates=self._saturates(), formats=self._update_formats()
         )
         #: Whether it was reported that the loss scale cannot grow.
         self._limit_reported = False
+
+    def _make_workers(self, device: Callable[[], Device], seed: int) -> list[Worker]:
+        return [Worker(device(), seed, self.policy)]
 
     @property
     def worker(self) -> Worker:
@@ -150,21 +156,21 @@ class Trainer:
                   call has created that fails is forgotten.
         """
         with self.worker.evaluating():
-            return self._forward(x)
+            return self._logits(x, self.worker)
 
-    def _forward(self, x: ArrayLike | Array) -> Tensor:
-        worker, reuse = self.worker, len(self.variables) > 0
+    def _logits(self, x: ArrayLike | Array, worker: Worker) -> Tensor:
+        reuse = len(worker.variables) > 0
         inputs = worker.input(x)
         with worker.layers(reuse=reuse):
             logits = self.model(inputs)
             if not reuse:
-                self.policy.check(self.variables.layers)
+                self.policy.check(worker.variables.layers)
             return logits
 
     def loss(self, x: ArrayLike | Array, labels: Labels) -> Tensor:
         """Mean cross-entropy of a batch plus the regularisers of the variables, unscaled."""
         with self.worker.evaluating():
-            return self.worker.loss(self._forward(x), labels)
+            return self.worker.loss(self._logits(x, self.worker), labels)
 
     def scaled_gradients(
         self, loss: Tensor, statistic: Statistic | None = None
@@ -197,15 +203,10 @@ class Trainer:
         loss, gathered = self._gradients(x, labels, statistic)
         pairs = gathered[0].pairs
         following, applied = self._following(pairs, statistic), scale.applies(pairs)
-        slots = []
         with ExitStack() as stack:
             for worker in self.workers:
                 stack.enter_context(worker.all_or_none())
-            for worker, each in zip(self.workers, gathered, strict=True):
-                observe = self.observe if worker is self.worker else None
-                slots.append(worker.update(
-                    each.pairs, each.updates, self, following, applied=applied, observe=observe
-                ))  # fmt: skip
+            slots = self._update(gathered, following, applied=applied)
         for worker, after in zip(self.workers, slots, strict=True):
             worker.slots = after
             worker.numbering.step += 1
@@ -237,6 +238,18 @@ class Trainer:
                 losses_seen.append(float(loss.array))
             assert accumulator is not None
             return float(np.mean(losses_seen)), [Gathered(accumulator.pairs, updates)]
+
+    def _update(
+        self, gathered: Sequence[Gathered], following: LossScale, *, applied: bool
+    ) -> list[dict[str, tuple[Array, ...]]]:
+        """The slots of each worker after its variables have taken their step."""
+        return [
+            worker.update(
+                each.pairs, each.updates, self, following, applied=applied,
+                observe=self.observe if worker is self.worker else None,
+            )
+            for worker, each in zip(self.workers, gathered, strict=True)
+        ]  # fmt: skip
 
     def _following(self, pairs: Pairs, statistic: Statistic) -> LossScale:
         """The next loss scale; it does not grow where the optimiser would lose a constant."""
@@ -278,7 +291,7 @@ class Trainer:
         restore(self, state, source)
 
 
-def _by_policy(accumulation: Accumulation, policy: PolicyLike) -> Accumulation:
+def by_policy(accumulation: Accumulation, policy: PolicyLike) -> Accumulation:
     """With the format that the policy of a variable's layer gives its accumulator, if one does."""
     if accumulation.dtype is not None or all(p.accumulator == p.param for p in policy.all):
         return accumulation

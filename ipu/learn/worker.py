@@ -109,14 +109,16 @@ class Worker:
 
     def update(
         self, pairs: Pairs, updates: Updates, rules: Rules, following: LossScale, *, applied: bool,
-        observe: Observer | None,
+        observe: Observer | None, slots: dict[str, tuple[Array, ...]] | None = None,
     ) -> dict[str, tuple[Array, ...]]:  # fmt: skip
         """The slots after the variables have taken their step.
 
         following    the loss scale of the next step.
         applied      whether the gradients are applied; slots are rescaled in any case.
+        slots        before the step; default: the worker's.
         """
-        scale, slots = rules.loss_scale, self.slots
+        scale = rules.loss_scale
+        slots = self.slots if slots is None else slots
         with self.numbering.in_use(), self.numbering.cell(Region.OPTIMIZER):
             if applied:
                 slots = scale.optimizer(rules.optimizer).apply_gradients(

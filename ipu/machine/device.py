@@ -198,6 +198,16 @@ class Device(Convolutions):
             if self.control is not before:
                 self.control = before
 
+    @contextmanager
+    def shard(self, first: int) -> Iterator[None]:
+        """Element 0 of the elementwise operations inside has the random bits of element `first`."""
+        before = self.clock.first
+        self.clock.first = first
+        try:
+            yield
+        finally:
+            self.clock.first = before
+
     @property
     def status(self) -> FpSts:
         """$FP_STS: the bits of all operations since it was cleared."""

@@ -108,6 +108,8 @@ class Optimizer(ABC):
     format: Format | None
     #: Whether the change is linear in the gradients: the learning rate can undo a loss scale.
     linear: ClassVar[bool] = False
+    #: Whether each element's step depends on that element alone, so that the rule can be sharded.
+    elementwise: ClassVar[bool] = True
     #: By which power of the gradients' scale each slot grows.
     powers: ClassVar[tuple[int, ...]] = ()
 

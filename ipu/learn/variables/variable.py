@@ -13,13 +13,17 @@ __all__ = ["Variable"]
 
 
 class Variable(Tensor):
-    """A named tensor that keeps its place while its values change."""
+    """A named tensor that keeps its place while its values change.
 
-    __slots__ = ("trainable",)
+    first    index of element 0 in the whole variable, where this is a shard of one.
+    """
+
+    __slots__ = ("first", "trainable")
 
     def __init__(self, array: Array, device: Device, name: str, trainable: bool = True) -> None:
         super().__init__(array, device, name)
         self.trainable = trainable
+        self.first = 0
 
     @property
     def needs_gradient(self) -> bool:

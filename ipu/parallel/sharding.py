@@ -1,0 +1,111 @@
+"""Sharding of the optimiser's state: each replica updates its chunk of a variable, then all gather.
+
+A shard is a variable of the whole one's name whose elements know their place in it, so elementwise
+rules draw the random bits of the whole update and give its bits.
+
+Source    Graphcore's TensorFlow, replicated_optimizer_state_sharding; Rajbhandari et al. 2020
+          (ZeRO).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpsim.array import Array
+from ipu.learn.optim import Pairs
+from ipu.learn.variables import Variable
+from ipu.learn.worker import Worker
+from ipu.parallel.orders import chunks
+from ipu.parallel.plan import Plan
+
+__all__ = ["Shards", "gathered_slots", "shards_of", "write_back"]
+
+Slots = dict[str, tuple[Array, ...]]
+
+
+@dataclass
+class Shards:
+    """What one replica updates.
+
+    pairs      gradients with their variables, or the replica's chunk of both.
+    slots      the optimiser's memory of these.
+    ranges     (start, stop) of the chunk in each variable that is sharded.
+    """
+
+    pairs: list[tuple[Array, Variable]]
+    slots: Slots
+    ranges: dict[str, tuple[int, int]]
+
+
+def shards_of(worker: Worker, pairs: Pairs, replica: int, plan: Plan) -> Shards:
+    """A replica's chunk of every variable that the plan shards; the others as they are."""
+    shards = Shards([], dict(worker.slots), {})
+    for gradient, variable in pairs:
+        if not plan.is_sharded(gradient.size):
+            shards.pairs.append((gradient, variable))
+            continue
+        start, stop = chunks(gradient.size, plan.replicas)[replica]
+        shards.ranges[variable.name] = start, stop
+        own = Variable(_chunk(variable.array, start, stop), worker.device, variable.name)
+        own.first = start
+        shards.pairs.append((_chunk(gradient, start, stop), own))
+        kept = worker.slots.get(variable.name)
+        if kept is not None:
+            shards.slots[variable.name] = tuple(
+                _chunk(slot, start, stop) if _is_whole(slot, variable) else slot for slot in kept
+            )
+    return shards
+
+
+def _is_whole(slot: object, variable: Variable) -> bool:
+    """Whether a slot has an element for each of the variable's."""
+    return isinstance(slot, Array) and slot.shape == variable.shape and slot.ndim > 0
+
+
+def _chunk(x: Array, start: int, stop: int) -> Array:
+    return Array(x.carrier.reshape(-1)[start:stop].copy(), x.context)
+
+
+def write_back(workers: Sequence[Worker], shards: Sequence[Shards]) -> None:
+    """Every replica gathers the chunks of its variables."""
+    for name in shards[0].ranges:
+        chunk_of = [{v.name: v for _, v in each.pairs}[name].array for each in shards]
+        for worker in workers:
+            variable = worker.variables[name]
+            variable.assign(_joined(chunk_of, variable, worker))
+
+
+def gathered_slots(
+    workers: Sequence[Worker],
+    shards: Sequence[Shards],
+    after: Sequence[Mapping[str, tuple[Array, ...]]],
+) -> list[Slots]:
+    """The slots of every replica, whole."""
+    whole: list[Slots] = []
+    for worker, own in zip(workers, after, strict=True):
+        slots = dict(own)
+        for name in shards[0].ranges:
+            if name not in own:
+                continue
+            variable = worker.variables[name]
+            slots[name] = tuple(
+                _joined([each[name][i] for each in after], variable, worker)
+                if _is_chunk(slot) else slot
+                for i, slot in enumerate(own[name])
+            )  # fmt: skip
+        whole.append(slots)
+    return whole
+
+
+def _is_chunk(slot: object) -> bool:
+    return isinstance(slot, Array) and slot.ndim > 0
+
+
+def _joined(chunk_of: Sequence[Array], variable: Variable, worker: Worker) -> Array:
+    """The chunks as one array of the variable's shape on that worker's device."""
+    flat = np.concatenate([chunk.carrier for chunk in chunk_of])
+    context = worker.device.context(chunk_of[0].format)
+    return context.wrap(flat.reshape(variable.shape), copy=False)

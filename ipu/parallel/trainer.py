@@ -1,0 +1,279 @@
+"""The training step under a plan: stages on several IPUs, in replicas that hold equal weights.
+
+Each replica runs the programs of the plan on micro-batches of its own and accumulates; the
+accumulated gradients are summed over replicas, multiplied by fl(1/R), unscaled and applied, once a
+step. The bits depend on the model, data, formats, control bits, seed, the numbers of micro-batches
+and replicas, the accumulation and the order of the sum over replicas, and on nothing else of a
+plan. One process computes all replicas.
+
+Source    docs/semantics.md §2 and §8; Graphcore's TensorFlow, pipelining_ops.py and
+          cross_replica_optimizer.py (sum, then the mean, then the optimiser).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fpsim.array import Array
+from fpsim.records.formats import Format
+from ipu.learn import train
+from ipu.learn.address import averaging
+from ipu.learn.loss_scale import LossScale, Statistic
+from ipu.learn.optim import Observer, Optimizer
+from ipu.learn.policy import FP32, PolicyLike
+from ipu.learn.tensor import Tensor
+from ipu.learn.train import Gathered
+from ipu.learn.variables import Variable
+from ipu.learn.worker import Labels, Worker
+from ipu.machine.control import POWER_ON, FpCtl
+from ipu.machine.cost.planner import Planner
+from ipu.machine.device import Device
+from ipu.machine.target import MK2, Target
+from ipu.parallel.collectives import reduce_sum
+from ipu.parallel.orders import Order, buckets
+from ipu.parallel.pipeline import Batch, Meter, Pipeline, no_meter
+from ipu.parallel.plan import Plan
+from ipu.parallel.sharding import gathered_slots, shards_of, write_back
+from ipu.parallel.stage import as_values
+
+__all__ = ["Trainer", "chain"]
+
+
+def chain(plan: Plan) -> Callable[[Tensor], Tensor]:
+    """The stages of a plan as one model, without a cut."""
+
+    def model(x: Tensor) -> Tensor:
+        values: tuple[object, ...] = (x,)
+        for position in plan.positions:
+            values = tuple(value for run in position for value in as_values(run(*values)))
+        (logits,) = values
+        assert isinstance(logits, Tensor)
+        return logits
+
+    return model
+
+
+class Trainer(train.Trainer):
+    """A training by a plan, with the rules of `ipu.learn.train.Trainer`.
+
+    plan         stages, schedule, micro-batches, replicas.
+    replica_identical_only    with ESR, only what every replica must compute alike rounds
+                 stochastically: the sums over replicas and the updates.
+    private_updates    updates draw random bits of their replica, as with unequal seeds on the
+                 machine: the weights of the replicas drift apart.
+
+    The other arguments are those of `ipu.learn.train.Trainer`; the plan accumulates.
+
+    >>> from ipu.learn.nn import dense, relu
+    >>> from ipu.learn.optim import SGD
+    >>> stages = [lambda x: relu(dense(x, 4, "first")), lambda x: dense(x, 2, "second")]
+    >>> trainer = Trainer(SGD(0.1), plan=Plan(stages, count=4))
+    >>> x, labels = np.eye(8), np.arange(8) % 2
+    >>> loss = trainer.step(x, labels)
+    >>> whole = Trainer(SGD(0.1), plan=Plan([lambda x: stages[1](stages[0](x))], count=4))
+    >>> loss == whole.step(x, labels)
+    True
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        *,
+        plan: Plan,
+        policy: PolicyLike = FP32,
+        control: FpCtl = POWER_ON,
+        loss_scale: LossScale | None = None,
+        seed: int = 0,
+        rounding_seed: int | None = None,
+        observe: Observer | None = None,
+        target: Target | str = MK2,
+        preset: str = "window",
+        f32_denormals: str = "flush",
+        max_nan: str = "number",
+        conv_partials: Format | str | None = None,
+        planner: Planner | None = None,
+        count: bool = False,
+        disable_sr_for_amp_vertices: bool = False,
+        replica_identical_only: bool = False,
+        private_updates: bool = False,
+    ) -> None:
+        if not plan.training:
+            raise ValueError("plan has training=False; a Trainer needs the backward stages too")
+        if plan.shard_state and observe is not None:
+            raise ValueError(
+                "observe= is called with whole updates, and shard_state=True has parts of them; "
+                "leave one out, the bits are equal"
+            )
+        if plan.shared_gradients == "stage":
+            _check_stage_sums(plan)
+        self.plan = plan
+        self.replica_identical_only = replica_identical_only
+        self.private_updates = private_updates
+        super().__init__(
+            chain(plan), optimizer, policy=policy, control=control, loss_scale=loss_scale,
+            accumulation=plan.accumulation, seed=seed, rounding_seed=rounding_seed,
+            observe=observe, target=target, preset=preset, f32_denormals=f32_denormals,
+            max_nan=max_nan, conv_partials=conv_partials, planner=planner, count=count,
+            disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
+        )  # fmt: skip
+        if plan.shard_state and not optimizer.elementwise:
+            warnings.warn(
+                f"{type(optimizer).__name__} is no elementwise rule: its state is not sharded",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _make_workers(self, device: Callable[[], Device], seed: int) -> list[Worker]:
+        return [
+            Worker(
+                device(), seed, self.policy, replica, private=self.private_updates,
+                nearest=self.replica_identical_only,
+            )
+            for replica in range(self.plan.replicas)
+        ]  # fmt: skip
+
+    def built(self) -> dict[str, str]:
+        plan = self.plan
+        assert isinstance(plan.order, Order)
+        return {
+            "replicas": f"{plan.replicas}",
+            "order of the sum over replicas": f"{plan.order.value}, {plan.ring}",
+            "buffer_size": f"{plan.buffer_size}",
+            "shared_gradients": plan.shared_gradients,
+            "replica_identical_only": str(self.replica_identical_only),
+            "private_updates": str(self.private_updates),
+        }
+
+    def forward(self, x: ArrayLike | Array) -> Tensor:
+        """Logits of a batch by the first replica; the first call creates all variables."""
+        for worker in self.workers[1:]:
+            if not worker.variables:
+                with worker.evaluating():
+                    self._logits(x, worker)
+        return super().forward(x)
+
+    # The step -------------------------------------------------------------------------------
+
+    def _gradients(
+        self, x: ArrayLike | Array, labels: Labels, statistic: Statistic
+    ) -> tuple[float, list[Gathered]]:
+        """Loss and scaled gradients of a batch, of each replica."""
+        pipelines = self._pipelines(x, labels, statistic)
+        with ExitStack() as stack:
+            for pipeline in pipelines:
+                stack.enter_context(pipeline.worker.all_or_none())
+            for program in self.plan.programs:
+                for pipeline in pipelines:
+                    pipeline.run(program)
+            gathered = [pipeline.gathered() for pipeline in pipelines]
+            if self.plan.replicas > 1:
+                gathered = self._reduced(gathered)
+        order = [(m, pipeline) for m in range(self.plan.count) for pipeline in pipelines]
+        return float(np.mean([pipeline.losses[m] for m, pipeline in order])), gathered
+
+    def _pipelines(
+        self, x: ArrayLike | Array, labels: Labels, statistic: Statistic
+    ) -> list[Pipeline]:
+        """A pipeline for each replica, whose micro-batch m is number m·R + r of the batch."""
+        batch = x if isinstance(x, Array) else np.asarray(x)
+        if batch.ndim == 0:
+            raise ValueError("a batch of shape () holds no samples; pass one or more")
+        self.plan.micro_batch(len(batch))
+        share = self.plan.count * self.plan.replicas
+        batches = [Batch(*pair) for pair in train.cut(batch, labels, share)]
+        assert self.accumulation is not None
+        return [
+            Pipeline(
+                self.plan, worker, r, batches[r :: self.plan.replicas], self.loss_scale, statistic,
+                self.accumulation, self._meter(r),
+            )
+            for r, worker in enumerate(self.workers)
+        ]  # fmt: skip
+
+    def _meter(self, replica: int) -> Meter:
+        return no_meter
+
+    def _reduced(self, gathered: Sequence[Gathered]) -> list[Gathered]:
+        """The mean over replicas, on each of them."""
+        plan, numberings = self.plan, [worker.numbering for worker in self.workers]
+        first = gathered[0].pairs
+        kinds = [(gradient.format, gradient.nbytes) for gradient, _ in first]
+        pairs: list[list[tuple[Array, Variable]]] = [[] for _ in self.workers]
+        for bucket in buckets(kinds, plan.buffer_size):
+            joined = [_joined([each.pairs[v][0] for v in bucket]) for each in gathered]
+            sum_ = reduce_sum(joined, numberings, bucket[0], plan.order, plan.ring)
+            start = 0
+            for v in bucket:
+                gradient = first[v][0]
+                own = sum_.reshape(-1)[start : start + gradient.size].reshape(gradient.shape)
+                start += gradient.size
+                for each, mean in zip(gathered, pairs, strict=True):
+                    mean.append(self._mean(own, each.pairs[v][1]))
+        return [Gathered(mean, each.updates) for mean, each in zip(pairs, gathered, strict=True)]
+
+    def _mean(self, sum_: Array, variable: Variable) -> tuple[Array, Variable]:
+        device = variable.device
+        worker = next(worker for worker in self.workers if worker.device is device)
+        own = device.context(sum_.format).wrap(sum_.carrier)
+        with worker.numbering.in_use(), averaging(variable):
+            return device.multiply(own, 1 / self.plan.replicas), variable
+
+    def _update(
+        self, gathered: Sequence[Gathered], following: LossScale, *, applied: bool
+    ) -> list[dict[str, tuple[Array, ...]]]:
+        """The slots of each replica after its variables have taken their step."""
+        plan = self.plan
+        with self._named_updates():
+            if not (plan.shard_state and self.optimizer.elementwise):
+                return super()._update(gathered, following, applied=applied)
+            shards = [
+                shards_of(worker, each.pairs, r, plan)
+                for r, (worker, each) in enumerate(zip(self.workers, gathered, strict=True))
+            ]
+            after = [
+                worker.update(
+                    shard.pairs, each.updates, self, following, applied=applied, observe=None,
+                    slots=shard.slots,
+                )
+                for worker, each, shard in zip(self.workers, gathered, shards, strict=True)
+            ]  # fmt: skip
+            write_back(self.workers, shards)
+            return gathered_slots(self.workers, shards, after)
+
+    @contextmanager
+    def _named_updates(self) -> Iterator[None]:
+        for r, worker in enumerate(self.workers):
+            worker.device.program = f"replica {r}, update"
+        try:
+            yield
+        finally:
+            for worker in self.workers:
+                worker.device.program = ""
+
+
+def _joined(gradients: Sequence[Array]) -> Array:
+    """Several gradients of one format as one flat tensor."""
+    if len(gradients) == 1:
+        return gradients[0]
+    flat = np.concatenate([gradient.carrier.reshape(-1) for gradient in gradients])
+    return Array(flat, gradients[0].context)
+
+
+def _check_stage_sums(plan: Plan) -> None:
+    """Sums stage by stage exist without running means; they depend on the schedule."""
+    if plan.accumulation.factors(0)[1] != 1 and plan.accumulation.factors(1)[0] != 1:
+        raise ValueError(
+            "shared_gradients='stage' adds the parts of a gradient at different times, which a "
+            "running mean cannot; use reduction='sum' or 'mean'"
+        )
+    warnings.warn(
+        "shared_gradients='stage': the gradients of variables that stages share are summed in the "
+        "order of the schedule, so the bits depend on the plan",
+        RuntimeWarning,
+        stacklevel=3,
+    )
