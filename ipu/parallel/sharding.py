@@ -81,7 +81,7 @@ def write_back(workers: Sequence[Worker], shards: Sequence[Shards]) -> None:
 def gathered_slots(
     workers: Sequence[Worker],
     shards: Sequence[Shards],
-    after: Sequence[Mapping[str, tuple[Array, ...]]],
+    after: Sequence[Slots],
 ) -> list[Slots]:
     """The slots of every replica, whole."""
     whole: list[Slots] = []
