@@ -32,9 +32,9 @@ __all__ = [
 ]  # fmt: skip
 
 _ASSUMED = Evidence.ASSUMED
-LINK = Fact(160e9, _ASSUMED, "bytes per second between two IPUs; half of the 320 GB/s of all links")
-REMOTE = Fact(20e9, _ASSUMED, "bytes per second from and to remote memory; near a PCIe 4.0 link")
-HOST = Fact(20e9, _ASSUMED, "bytes per second from and to the host; near a PCIe 4.0 link")
+LINK = Fact(160e9, _ASSUMED, "bytes per second between two IPUs; declared")
+REMOTE = Fact(20e9, _ASSUMED, "bytes per second from and to remote memory; declared")
+HOST = Fact(20e9, _ASSUMED, "bytes per second from and to the host; declared")
 
 #: Where an event stands in a picture: the IPU's tiles, its links, its transfers.
 LANES = ("compute", "exchange", "remote", "host")

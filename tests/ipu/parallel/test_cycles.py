@@ -172,7 +172,7 @@ def test_shares_of_an_ipus_time():
     assert first.idle >= first.total - sum(first.by_lane.values())
 
 
-@pytest.mark.source("S3-20", "S3-21")
+@pytest.mark.source("S3-21")
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 6), st.integers(0, 40))
 def test_a_prefetch_buffer_never_holds_more_than_its_depth(produce, consume, depth, count):
     waited, most = waits(produce, consume, depth, count)

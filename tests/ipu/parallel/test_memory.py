@@ -132,7 +132,7 @@ def test_state_moves_twice_for_an_update_and_small_tensors_stay():
     assert peaks(lives(plan, [own] * 4))[0].bytes >= 127
 
 
-@pytest.mark.source("S0-70", "S3-33")
+@pytest.mark.source("S3-33")
 def test_sharded_state_takes_the_rth_part():
     own = StageFigures(state_bytes=4 * 1001 + 40, state_tensors=(4 * 1001, 40))
     plan = plan_of(offload=("state",), replicas=4, shard_state=True)
