@@ -224,7 +224,7 @@ class Plan:
             training=self.training, io_overlap=self.io_tiles > 0,
         )  # fmt: skip
 
-    @property
+    @cached_property
     def stash(self) -> Stash:
         """What is kept for the backward pass of each stage; nothing in inference."""
         if not self.training:
