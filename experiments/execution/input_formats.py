@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fpsim import BINARY16, BINARY32, Array
 from ipu.experiments.lab.machine import units_of
-from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.processes import in_processes
 from ipu.experiments.lab.result import Collected, Result, Row, UnitUsed
 from ipu.experiments.lab.verdict import Effect, over_seeds, verdict
 from ipu.experiments.training import digits
@@ -111,14 +111,22 @@ WAYS = (
 REFERENCE, SMALLEST = WAYS[0].name, WAYS[-1].name
 
 
+class Job(NamedTuple):
+    """One training, with the way by its number."""
+
+    way: int
+    seed: int
+    epochs: int
+
+
 def run(quick: bool, seed: int) -> Result:
-    seeds, epochs = (3, 2) if quick else (12, 4)
+    seeds, epochs = (3, 2) if quick else (12, 3)
     collected = Collected()
     collected.add(list(chain(_pixels(), _transfers())), (DECLARED,))
-    for way in progress(WAYS, "trainings"):
-        for s in range(seed, seed + seeds):
-            row, units = _train(way, s, epochs)
-            collected.add([row], units, part="training", way=way.name, seed=s)
+    jobs = [Job(i, s, epochs) for i in range(len(WAYS)) for s in range(seed, seed + seeds)]
+    outcomes = in_processes(_train, jobs, "trainings")
+    for job, (row, units) in zip(jobs, outcomes, strict=True):
+        collected.add([row], units, part="training", way=WAYS[job.way].name, seed=job.seed)
     parameters = {"network": "64-64-10 dense, relu", "policy": str(FP16), "batch": BATCH,
                   "epochs": epochs, "seeds": seeds}  # fmt: skip
     local = list(_throughput(8 if quick else 64))
@@ -154,8 +162,9 @@ def _transfers() -> Iterator[Row]:
         yield {"part": "transfer", "way": way.name, "bytes": sent, "seconds": sent / LINK}
 
 
-def _train(way: Way, seed: int, epochs: int) -> tuple[Row, tuple[UnitUsed, ...]]:
+def _train(job: Job) -> tuple[Row, tuple[UnitUsed, ...]]:
     """Loss of the last epoch, accuracy on the test digits, and bytes sent."""
+    way, seed = WAYS[job.way], job.seed
     trainer = Trainer(digits.network, SGD(RATE, MOMENTUM), policy=FP16, seed=seed)
     data = digits.load()
     pixels = (data.images * 240).astype(np.uint8)  # exact: sixteenths
@@ -172,7 +181,7 @@ def _train(way: Way, seed: int, epochs: int) -> tuple[Row, tuple[UnitUsed, ...]]
 
     steps = len(learn) // BATCH
     with Infeed(batches) as infeed, record_launches() as record:
-        repeat(epochs * steps, body, infeed=infeed)
+        repeat(job.epochs * steps, body, infeed=infeed)
     shown = way.receives(trainer.device, way.sends(pixels[test], DIGITS), DIGITS)
     row: Row = {
         "loss": float(np.mean(losses[-steps:])),
