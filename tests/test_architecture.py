@@ -46,6 +46,7 @@ ORDER = [
     ("ipu.experiments.lab",),
     ("ipu.experiments.sums",),
     ("ipu.experiments.training",),
+    ("ipu.experiments.execution",),
     ("ipu.experiments.bench",),
     ("ipu.experiments.commands",),
     ("ipu.experiments", "ipu.experiments.programs"),

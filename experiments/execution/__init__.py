@@ -1,0 +1,1 @@
+"""Questions about programs on the machine: launches, queues, plans, one file each."""
