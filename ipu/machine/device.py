@@ -19,9 +19,12 @@ from numpy.typing import ArrayLike
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.convenience import round_to
+from fpsim.elementwise.apply import apply
+from fpsim.operands import Evaluate, Out
 from fpsim.records.evidence import Fact
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.settings import Settings
+from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.bits import BitSource, Philox
 from fpsim.state.counts import Counts
 from fpsim.state.state import Clock
@@ -31,6 +34,7 @@ from ipu.machine.convolutions import Convolutions
 from ipu.machine.cost.planner import Planner
 from ipu.machine.target import MK2, Target, find_target
 from ipu.machine.units import amp
+from ipu.machine.vector import operation_cycles
 from ipu.machine.verbs import MAXIMUM
 
 __all__ = ["Device", "MachineContext"]
@@ -63,6 +67,23 @@ class MachineContext(Context):
         super().raise_flags(flags)
         self.device.status_word |= self._status_words[flags]
 
+    def rounded(
+        self, name: str, carriers: list[Carrier], out: Out = None, evaluate: Evaluate = apply
+    ) -> Array:
+        """As any context's; its cycles are added to the device's."""
+        result = super().rounded(name, carriers, out, evaluate)
+        self.device.vector_cycles += operation_cycles(name, self.format, result.size)
+        return result
+
+    def exact(
+        self, name: str, carriers: list[Carrier], values: Carrier, element_flags: ElementFlags,
+        out: Out = None,
+    ) -> Array:  # fmt: skip
+        """As any context's; its cycles are added to the device's."""
+        result = super().exact(name, carriers, values, element_flags, out)
+        self.device.vector_cycles += operation_cycles(name, self.format, result.size)
+        return result
+
     def in_format(self, fmt: Format) -> Context:
         """The device's own: each format has its own flags there."""
         return self.device.context(fmt)
@@ -70,8 +91,7 @@ class MachineContext(Context):
     def dump(self) -> str:
         """$FP_CTL and $FP_STS, as a tile exception prints them, and the tensor worked on."""
         device = self.device
-        where = [device.tensor + device.suffix] * bool(device.tensor) + [device.program]
-        shown = ", ".join(filter(None, where))
+        shown = ", ".join(filter(None, [device.counted_as, device.program]))
         return device.registers() + (f"\nin {shown}" if shown else "")
 
 
@@ -136,6 +156,7 @@ class Device(Convolutions):
         self.disable_sr_for_amp_vertices = disable_sr_for_amp_vertices
         self._source: BitSource = Philox(seed)
         self.clock = Clock()
+        self.vector_cycles = 0
         self.counts: Counts | None = Counts() if count else None
         #: Name of the tensor that operations work on now; see `naming`.
         self.tensor = ""
@@ -143,8 +164,7 @@ class Device(Convolutions):
         self.status_word = 0
         #: What runs on the machine now, as a trap tells it: replica, IPU, stage, micro-batch, slot.
         self.program = ""
-        #: Added to the names under which operations count, while they are repeated.
-        self.suffix = ""
+        self._suffix = ""
         self._contexts: dict[Format, MachineContext] = {}
         choices(control, BINARY32, f32_denormals)  # refuses a wrong switch now, not at first use
 
@@ -236,7 +256,23 @@ class Device(Convolutions):
     def _name(self, tensor: str) -> None:
         self.tensor = tensor
         if self.counts is not None:
-            self.counts.tensor = tensor + self.suffix
+            self.counts.tensor = self.counted_as
+
+    @property
+    def counted_as(self) -> str:
+        """Name under which operations count now."""
+        return self.tensor + self._suffix if self.tensor else ""
+
+    @contextmanager
+    def recomputing(self) -> Iterator[None]:
+        """The operations inside repeat others: they count under TENSOR/recompute."""
+        self._suffix = "/recompute"
+        self._name(self.tensor)
+        try:
+            yield
+        finally:
+            self._suffix = ""
+            self._name(self.tensor)
 
     @property
     def facts(self) -> dict[str, Fact]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fpsim.records.formats import BINARY32, Format
 
-__all__ = ["RATES", "Rate", "thread_cycles"]
+__all__ = ["RATES", "Rate", "operation_cycles", "thread_cycles"]
 
 
 class Rate(NamedTuple):
@@ -32,6 +32,21 @@ RATES: dict[str, Rate] = {
     "tanh": Rate(12, 4), "sigmoid": Rate(12, 6), "relu": Rate(3, 3), "maximum": Rate(3, 4),
     "cast": Rate(1, 1), "select": Rate(1, 1),
 }  # fmt: skip
+
+
+#: The device's verb that a rounded operation stands for, where its name is another.
+_VERBS = {"convert": "cast", "copy": "cast", "round_to_integral": "cast", "fmax": "maximum"}
+
+
+def operation_cycles(operation: str, fmt: Format, elements: int) -> int:
+    """Cycles of a thread for an operation by the context's name; 1 a vector where none is known.
+
+    >>> from fpsim import BINARY16
+    >>> operation_cycles("convert", BINARY16, 10), operation_cycles("sign", BINARY16, 10)
+    (3, 3)
+    """
+    verb = _VERBS.get(operation, operation)
+    return thread_cycles(verb if verb in RATES else "add", fmt, elements)
 
 
 def thread_cycles(verb: str, fmt: Format, elements: int) -> int:

@@ -21,6 +21,7 @@ from fpsim.records.formats import BINARY32, Format
 from fpsim.records.rounding import SR
 from fpsim.records.types import Carrier
 from ipu.machine.reference import FUNCTIONS, wide
+from ipu.machine.vector import thread_cycles
 
 __all__ = ["MAXIMUM", "Verbs"]
 
@@ -29,9 +30,14 @@ MAXIMUM = {"number": "fmax", "propagate": "maximum"}
 
 
 class Verbs(ABC):
-    """Operations on arrays; the abstract method returns the context that computes in a format."""
+    """Operations on arrays; the abstract method returns the context that computes in a format.
+
+    vector_cycles    thread cycles of the elementwise operations and reductions so far, by the
+                     declared model of `ipu.machine.vector`.
+    """
 
     max_nan: str
+    vector_cycles: int
 
     @abstractmethod
     def context(self, fmt: Format) -> Context:
@@ -51,6 +57,7 @@ class Verbs(ABC):
             return x
         context = self.context(fmt)
         if fmt == BINARY32 and _is_far_from_tiny(x.format) and _is_plain(context, x):
+            self.vector_cycles += thread_cycles("cast", fmt, x.size)
             return Array(x.carrier, context)  # they are normal numbers there, as they stand
         return context.convert(x)
 
@@ -137,12 +144,14 @@ class Verbs(ABC):
         context = self._of(x)
         if not _is_plain(context, x):
             return context.maximum(x, 0.0)
+        self.vector_cycles += thread_cycles("relu", x.format, x.size)
         flushing = context.settings.subnormals == "flush_both"
         least = x.format.smallest_normal if flushing else x.format.smallest_subnormal
         return Array(_kept(x.carrier >= least, x.carrier), context)
 
     def select(self, where: NDArray[np.bool_], x: Array) -> Array:
         """x where true, +0 elsewhere; no arithmetic."""
+        self.vector_cycles += thread_cycles("select", x.format, x.size)
         return Array(_kept(where, x.carrier), self._of(x))
 
     # Many to one ----------------------------------------------------------------------------
@@ -167,6 +176,7 @@ class Verbs(ABC):
         if context.settings.native:
             total = Array(x.carrier.sum(axis=axes), context)
         else:
+            self.vector_cycles += thread_cycles("add", BINARY32, x.size)
             total = context.sum(self.cast(x, BINARY32), axes)
         if scale != 1:
             total = self.multiply(total, scale)
@@ -178,6 +188,7 @@ class Verbs(ABC):
         Shapes    the axis stays, with length 1.
         """
         context = self._of(x)
+        self.vector_cycles += thread_cycles("maximum", x.format, x.size)
         if np.isnan(x.carrier).any():
             context.fmax(x, x)  # raises what reading a NaN raises
         values = as_read(x.carrier, context.settings)

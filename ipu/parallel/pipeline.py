@@ -169,14 +169,18 @@ class Pipeline:
                 flight.drop(branch)
 
     def _recompute(self, program: Program) -> None:
-        device, flight = self.worker.device, self._flights[program.stage, program.micro_batch]
+        flight = self._flights[program.stage, program.micro_batch]
         again = flight.entered[program.branch]
-        self.updates.repeating, device.suffix = True, "/recompute"
+        self.updates.repeating = True
         try:
-            with self._cell(program, again), self._meter(program, flight):
+            with (
+                self.worker.device.recomputing(),
+                self._cell(program, again),
+                self._meter(program, flight),
+            ):
                 self._run(program, flight, reuse=True)
         finally:
-            self.updates.repeating, device.suffix = False, ""
+            self.updates.repeating = False
 
     def _backward(self, program: Program) -> None:
         stage, branch, m = program.stage, program.branch, program.micro_batch
@@ -202,6 +206,12 @@ class Pipeline:
             scaled = self._scale.scale(loss)
         flight.outputs[branch] = (scaled,)
         return {0: device.context(scaled.dtype).constant(1.0)}
+
+    @property
+    def used(self) -> dict[tuple[int, int], list[Variable]]:
+        """The trainable variables of each entry of the plan, by stage and branch."""
+        variables = self.worker.variables
+        return {key: [variables[name] for name in names] for key, names in self._used.items()}
 
     # Gradients ------------------------------------------------------------------------------
 

@@ -35,6 +35,9 @@ from ipu.machine.cost.planner import Planner
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target
 from ipu.parallel.collectives import reduce_sum
+from ipu.parallel.explain import check_fit, explain
+from ipu.parallel.memory import StageFigures
+from ipu.parallel.metering import StageMeter
 from ipu.parallel.orders import Order, buckets
 from ipu.parallel.pipeline import Batch, Meter, Pipeline, no_meter
 from ipu.parallel.plan import Plan
@@ -112,8 +115,11 @@ class Trainer(train.Trainer):
         if plan.shared_gradients == "stage":
             _check_stage_sums(plan)
         self.plan = plan
+        #: What the first step has cost, stage by stage; None before it.
+        self.figures: tuple[StageFigures, ...] | None = None
         self.replica_identical_only = replica_identical_only
         self.private_updates = private_updates
+        self._measuring: tuple[StageMeter, Pipeline] | None = None
         super().__init__(
             chain(plan), optimizer, policy=policy, control=control, loss_scale=loss_scale,
             accumulation=plan.accumulation, seed=seed, rounding_seed=rounding_seed,
@@ -163,7 +169,9 @@ class Trainer(train.Trainer):
         self, x: ArrayLike | Array, labels: Labels, statistic: Statistic
     ) -> tuple[float, list[Gathered]]:
         """Loss and scaled gradients of a batch, of each replica."""
-        pipelines = self._pipelines(x, labels, statistic)
+        meter = StageMeter(self.plan, self.device) if self.figures is None else None
+        pipelines = self._pipelines(x, labels, statistic, meter)
+        self._measuring = None if meter is None else (meter, pipelines[0])
         with ExitStack() as stack:
             for pipeline in pipelines:
                 stack.enter_context(pipeline.worker.all_or_none())
@@ -177,7 +185,7 @@ class Trainer(train.Trainer):
         return float(np.mean([pipeline.losses[m] for m, pipeline in order])), gathered
 
     def _pipelines(
-        self, x: ArrayLike | Array, labels: Labels, statistic: Statistic
+        self, x: ArrayLike | Array, labels: Labels, statistic: Statistic, meter: Meter | None
     ) -> list[Pipeline]:
         """A pipeline for each replica, whose micro-batch m is number m·R + r of the batch."""
         batch = x if isinstance(x, Array) else np.asarray(x)
@@ -190,13 +198,10 @@ class Trainer(train.Trainer):
         return [
             Pipeline(
                 self.plan, worker, r, batches[r :: self.plan.replicas], self.loss_scale, statistic,
-                self.accumulation, self._meter(r),
+                self.accumulation, meter if meter and r == 0 else no_meter,
             )
             for r, worker in enumerate(self.workers)
         ]  # fmt: skip
-
-    def _meter(self, replica: int) -> Meter:
-        return no_meter
 
     def _reduced(self, gathered: Sequence[Gathered]) -> list[Gathered]:
         """The mean over replicas, on each of them."""
@@ -226,7 +231,25 @@ class Trainer(train.Trainer):
     def _update(
         self, gathered: Sequence[Gathered], following: LossScale, *, applied: bool
     ) -> list[dict[str, tuple[Array, ...]]]:
-        """The slots of each replica after its variables have taken their step."""
+        """The slots of each replica after its variables have taken their step.
+
+        Raises    ValueError after the first step of a plan that does not fit the target's memory.
+        """
+        if self._measuring is None:
+            return self._updated(gathered, following, applied=applied)
+        meter, pipeline = self._measuring
+        with meter.updating():
+            slots = self._updated(gathered, following, applied=applied)
+        accumulators = {variable.name: gradient for gradient, variable in gathered[0].pairs}
+        figures = meter.figures(pipeline.used, slots[0], accumulators)
+        check_fit(self.plan, figures, self.device.target)
+        if applied:
+            self.figures = figures
+        return slots
+
+    def _updated(
+        self, gathered: Sequence[Gathered], following: LossScale, *, applied: bool
+    ) -> list[dict[str, tuple[Array, ...]]]:
         plan = self.plan
         with self._named_updates():
             if not (plan.shard_state and self.optimizer.elementwise):
@@ -244,6 +267,15 @@ class Trainer(train.Trainer):
             ]  # fmt: skip
             write_back(self.workers, shards)
             return gathered_slots(self.workers, shards, after)
+
+    def explain(self) -> str:
+        """The plan's use of time and memory, by the figures of the first step.
+
+        Raises    RuntimeError before the first step.
+        """
+        if self.figures is None:
+            raise RuntimeError("no step has been measured yet; call trainer.step(x, labels) first")
+        return explain(self.plan, self.figures, self.device.target)
 
     @contextmanager
     def _named_updates(self) -> Iterator[None]:

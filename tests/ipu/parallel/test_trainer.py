@@ -1,0 +1,381 @@
+"""Plans reach no bit, replicas stay equal, and a training by a plan goes on after any end (law)."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fpsim import BINARY16, BINARY32, FloatingPointTrap
+from ipu.learn.accumulate import Accumulation
+from ipu.learn.loss_scale import DynamicLossScale, StaticLossScale
+from ipu.learn.optim import SGD, Adam, RMSProp
+from ipu.learn.policy import FP16, MIXED
+from ipu.learn.train import Trainer as Plain
+from ipu.machine import FpCtl
+from ipu.parallel.orders import Order
+from ipu.parallel.plan import Plan
+from ipu.parallel.trainer import Trainer, chain
+from tests.ipu.parallel import networks, resuming
+from tests.ipu.parallel.networks import CONCURRENT, ROW, SKIP, SKIP_MAPPING, batch, outcome, trainer
+from tests.tiers import pick
+
+SCHEDULES = ("grouped", "interleaved", "sequential", "popart")
+REDUCTIONS = ("sum", "mean", "running_mean")
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_cut_schedule_mapping_and_recomputation_reach_no_bit(reduction):
+    whole = outcome(Plan(ROW[1], count=8, reduction=reduction))
+    for n, schedule, recompute in product((2, 4), SCHEDULES, (None, True)):
+        plan = Plan(ROW[n], count=8, reduction=reduction, schedule=schedule, recompute=recompute)
+        assert outcome(plan) == whole, plan
+    for schedule, recompute in product(("grouped", "sequential", "popart"), (None, True)):
+        plan = Plan(
+            ROW[4], mapping=[0, 1, 1, 0], count=8, reduction=reduction, schedule=schedule,
+            recompute=recompute,
+        )  # fmt: skip
+        assert outcome(plan) == whole, plan
+
+
+@pytest.mark.parametrize("policy", [FP16, MIXED], ids=str)
+def test_skips_and_shared_layers_are_cut_without_a_change(policy):
+    whole = outcome(Plan(SKIP[1], count=8), policy=policy)
+    for n, schedule, recompute in product(
+        (2, 4), ("grouped", "sequential", "popart"), (None, True)
+    ):
+        plan = Plan(
+            SKIP[n], mapping=SKIP_MAPPING[n], count=8, schedule=schedule, recompute=recompute
+        )
+        assert outcome(plan, policy=policy) == whole, plan
+
+
+@pytest.mark.parametrize("recompute", [None, True])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_concurrent_stages_are_those_one_after_the_other(schedule, recompute):
+    plan = Plan(
+        CONCURRENT, mapping=[0, [1, 2], 3], count=12, schedule=schedule, recompute=recompute
+    )
+    assert outcome(plan) == outcome(Plan(networks.ONE_AFTER_THE_OTHER, count=12))
+
+
+def test_parts_of_shared_gradients_that_are_added_stage_by_stage_depend_on_the_schedule():
+    ends = {}
+    for schedule in ("grouped", "sequential"):
+        plan = Plan(
+            SKIP[4], mapping=SKIP_MAPPING[4], count=8, schedule=schedule, shared_gradients="stage"
+        )
+        with pytest.warns(RuntimeWarning, match="the bits depend on the plan"):
+            ends[schedule] = outcome(plan)
+    assert ends["grouped"] != ends["sequential"]
+    running = Plan(SKIP[1], count=8, shared_gradients="stage", reduction="running_mean")
+    with pytest.raises(ValueError, match="which a running mean cannot"):
+        trainer(running)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("esr", [False, True])
+@pytest.mark.parametrize("optimizer", [SGD(0.1, 0.9), Adam(0.01, epsilon=1e-4)], ids=str)
+def test_one_stage_is_the_training_without_a_plan(optimizer, esr, reduction):
+    """Two trainers, of which one knows no plan."""
+    choices = {"policy": FP16, "control": FpCtl(esr=esr), "seed": 5}
+    plain = Plain(
+        ROW[1][0], optimizer, accumulation=Accumulation(8, reduction),
+        loss_scale=StaticLossScale(64.0), **choices,
+    )  # fmt: skip
+    losses = [plain.step(*batch(t, 16)) for t in range(4)]
+    planned = trainer(Plan(ROW[4], count=8, reduction=reduction), optimizer=optimizer, **choices)
+    assert [planned.step(*batch(t, 16)) for t in range(4)] == losses
+    for name, variable in plain.variables.items():
+        assert np.array_equal(variable.array.codes(), planned.variables[name].array.codes()), name
+    x = batch(9, 5)[0]
+    assert np.array_equal(plain.forward(x).array.codes(), planned.forward(x).array.codes())
+
+
+def test_accumulators_have_the_format_of_the_plan_or_the_policy():
+    for dtype in (BINARY32, lambda variable: BINARY32):
+        wide = outcome(Plan(ROW[4], count=8, dtype=dtype), optimizer=SGD(0.1, format=BINARY32))
+        assert wide == outcome(
+            Plan(ROW[1], count=8, dtype=dtype), optimizer=SGD(0.1, format=BINARY32)
+        )
+        assert wide != outcome(
+            Plan(ROW[1], count=8, dtype=BINARY16), optimizer=SGD(0.1, format=BINARY32)
+        )
+
+
+# Replicas -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [order.value for order in Order])
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_replicas_stay_equal_in_every_order(replicas, order):
+    training = trainer(Plan(ROW[4], count=8, replicas=replicas, order=order))
+    for t in range(2):
+        training.step(*batch(t, 16 * replicas))
+    first, *others = training.workers
+    for other in others:
+        for variable in first.variables.trainable:
+            assert np.array_equal(
+                variable.array.codes(), other.variables[variable.name].array.codes()
+            )
+        # Moving statistics are each replica's own: it saw other samples.
+        moving = "all_vars/norm/moving_mean"
+        assert not np.array_equal(
+            first.variables[moving].array.codes(), other.variables[moving].array.codes()
+        )
+
+
+def test_orders_differ_and_cuts_do_not():
+    ends = {}
+    for order in ("sequential", "tf_ring", "clockwise_ring", "tree", "meet_in_middle_ring"):
+        plans = [Plan(ROW[n], count=8, replicas=4, order=order) for n in (1, 4)]
+        one, other = (outcome(plan, steps=3) for plan in plans)
+        assert one == other
+        ends[order] = one[1]
+    assert len(set(ends.values())) == len(ends)
+
+
+@pytest.mark.parametrize("optimizer", [SGD(0.1, 0.9), Adam(0.01, epsilon=1e-4), RMSProp(0.01)])
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_sharded_and_offloaded_state_reach_no_bit(replicas, optimizer):
+    whole = outcome(Plan(ROW[4], count=8, replicas=replicas), steps=3, optimizer=optimizer)
+    for choices in (
+        {"shard_state": True},
+        {"shard_state": True, "shard_minimum": 9},
+        {"offload": ("state", "activations", "weights", "accumulators")},
+        {"io_tiles": 32, "count": 16},
+    ):
+        plan = Plan(ROW[4], **{"count": 8, "replicas": replicas, **choices})
+        wanted = whole
+        if plan.count != 8:
+            wanted = outcome(
+                Plan(ROW[1], count=16, replicas=replicas), steps=3, optimizer=optimizer
+            )
+        assert outcome(plan, steps=3, optimizer=optimizer) == wanted, choices
+
+
+def test_a_shard_without_its_place_would_draw_other_bits(monkeypatch):
+    plan = Plan(ROW[1], count=8, replicas=2, shard_state=True)
+    whole = outcome(plan, steps=2)
+    monkeypatch.setattr(
+        "ipu.machine.device.Device.shard", lambda self, first: self.naming(self.tensor)
+    )
+    assert outcome(plan, steps=2) != whole
+
+
+def test_private_updates_drift_apart_and_rounding_alike_does_not():
+    plan = Plan(ROW[1], count=2, replicas=2)
+    alike, private = (trainer(plan, private_updates=private) for private in (False, True))
+    for training in (alike, private):
+        for t in range(3):
+            training.step(*batch(t, 8))
+    for training, equal in ((alike, True), (private, False)):
+        one, other = (
+            np.concatenate([v.array.codes().ravel() for v in worker.variables.trainable])
+            for worker in training.workers
+        )
+        assert np.array_equal(one, other) == equal
+
+
+def test_only_what_is_alike_rounds_stochastically_where_that_is_asked():
+    """Its gradients are those to nearest; its updates are stochastic."""
+    plan = Plan(ROW[1], count=2, replicas=2)
+    nearest = trainer(plan, control=FpCtl(), optimizer=SGD(2.0**-6))
+    identical = trainer(plan, replica_identical_only=True, optimizer=SGD(2.0**-6))
+    stochastic = trainer(plan, optimizer=SGD(2.0**-6))
+    losses = [training.step(*batch(0, 8)) for training in (nearest, identical, stochastic)]
+    assert losses[0] == losses[1] != losses[2]
+    ends = {networks.digest(training) for training in (nearest, identical, stochastic)}
+    assert len(ends) == 3
+
+
+def test_buckets_join_neighbours_and_change_chunks_only():
+    plan = Plan(ROW[1], count=2, replicas=4, order="sequential")
+    joined = Plan(ROW[1], count=2, replicas=4, order="sequential", buffer_size=1 << 20)
+    # In one sequence for all chunks, rounding to nearest does not see where chunks end.
+    assert outcome(plan, control=FpCtl()) == outcome(joined, control=FpCtl())
+    ring = [
+        outcome(
+            Plan(ROW[1], count=2, replicas=4, order="tf_ring", buffer_size=size), control=FpCtl()
+        )
+        for size in (0, 1 << 20)
+    ]
+    assert ring[0] != ring[1]
+
+
+# Traps, refusals, state -----------------------------------------------------------------------
+
+
+def test_a_trap_names_its_place_and_changes_nothing():
+    plan = Plan(ROW[4], count=8, replicas=2)
+    training = trainer(plan, control=FpCtl(oflo=True), loss_scale=StaticLossScale(2.0**40))
+    training.forward(batch(0, 2)[0])
+    before = networks.digest(training)
+    with pytest.raises(FloatingPointTrap) as caught:
+        training.step(*batch(0, 32))
+    assert str(caught.value).endswith(
+        "in loss/gradient, replica 0, IPU 3, stage 3, micro-batch 0, slot 4"
+    )
+    assert networks.digest(training) == before
+    assert training.steps == 0
+    assert training.figures is None
+
+
+def test_an_error_of_a_stage_leaves_no_variables():
+    def broken(x):
+        raise KeyError("of the user")
+
+    training = trainer(Plan([ROW[4][0], broken], count=4))
+    with pytest.raises(KeyError, match="of the user"):
+        training.step(*batch(0, 8))
+    assert not training.variables
+
+
+@pytest.mark.parametrize(
+    ("plan", "samples", "message"),
+    [
+        ({"count": 8}, 15, r"batch=15 is no multiple of 8.*use 8"),
+        ({"count": 8, "replicas": 2}, 24, r"count=8 times replicas=2; use 16"),
+        ({"count": 1, "training": False}, 4, "training=False; a Trainer needs the backward stages"),
+    ],
+)
+def test_refusals(plan, samples, message):
+    with pytest.raises(ValueError, match=message):
+        trainer(Plan(ROW[1], **plan)).step(*batch(0, samples))
+
+
+def test_stages_that_share_a_variable_across_ipus_are_refused():
+    training = trainer(Plan(SKIP[4], count=8))
+    with pytest.raises(
+        ValueError, match=r"share the variable .*shared/layer/\w+, but run on IPUs 2"
+    ):
+        training.step(*batch(0, 16))
+    assert not training.variables
+
+
+def test_the_last_stage_returns_logits_alone():
+    training = trainer(Plan([lambda x: (ROW[1][0](x), x)]))
+    with pytest.raises(ValueError, match="returned 2 values; return the logits alone"):
+        training.step(*batch(0, 4))
+
+
+def test_a_variable_without_gradient_is_named():
+    def unused(x):
+        from ipu.learn.nn import dense
+
+        dense(x, 2, "unused")
+        return ROW[1][0](x)
+
+    with pytest.raises(ValueError, match="does not depend on all_vars/unused/weights"):
+        trainer(Plan([unused])).step(*batch(0, 4))
+
+
+def test_a_plan_that_does_not_fit_is_refused_with_what_would(monkeypatch):
+    monkeypatch.setattr("ipu.parallel.explain.capacity", lambda plan, target: 1300)
+    training = trainer(Plan(ROW[4], count=8))
+    training.forward(batch(0, 2)[0])
+    before = networks.digest(training)
+    with pytest.raises(ValueError, match=r"needs \d+ bytes on IPU \d .*check_memory=False"):
+        training.step(*batch(0, 16 * 2))
+    assert networks.digest(training) == before
+    unchecked = trainer(Plan(ROW[4], count=8, check_memory=False))
+    unchecked.step(*batch(0, 32))
+    assert unchecked.figures is not None
+
+
+def test_a_dynamic_scale_skips_a_step_on_every_replica():
+    plan = Plan(ROW[4], count=8, replicas=2)
+    training = trainer(
+        plan, control=FpCtl(esr=True, nanoo=True), loss_scale=DynamicLossScale(2.0**40)
+    )
+    training.forward(batch(0, 2)[0])
+    before = networks.digest(training)
+    training.step(*batch(0, 32))
+    assert (training.applied, training.steps, networks.digest(training)) == (False, 1, before)
+    assert training.loss_scale.value == 2.0**39
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_state_goes_on_under_any_cut(replicas):
+    def plan(n, **choices):
+        return Plan(ROW[n], count=8, replicas=replicas, **choices)
+
+    samples = 16 * replicas
+    whole = trainer(plan(1), count=True)
+    for t in range(4):
+        whole.step(*batch(t, samples))
+    start = trainer(plan(4), count=True)
+    for t in range(2):
+        start.step(*batch(t, samples))
+    state = start.state()
+    rest = trainer(plan(2, schedule="sequential", recompute=True), count=True)
+    rest.forward(batch(0, 2)[0])
+    rest.restore(state)
+    assert rest.steps == 2
+    for t in range(2, 4):
+        rest.step(*batch(t, samples))
+    assert networks.digest(rest) == networks.digest(whole)
+    other = trainer(Plan(ROW[1], count=8, replicas=3 - replicas))
+    other.forward(batch(0, 2)[0])
+    with pytest.raises(ValueError, match="replicas is"):
+        other.restore(state)
+
+
+def test_counts_of_recomputation_stand_by_themselves():
+    plain, repeated = (
+        trainer(Plan(ROW[4], count=8, recompute=recompute), count=True)
+        for recompute in (None, True)
+    )
+    for training in (plain, repeated):
+        training.step(*batch(0, 16))
+    rows = {key: dict(row) for key, row in repeated.device.counts.items()}
+    extra = {key for key in rows if key[0].endswith("/recompute")}
+    assert extra
+    assert {k: v for k, v in rows.items() if k not in extra} == {
+        key: dict(row) for key, row in plain.device.counts.items()
+    }
+    assert plain.device.status == repeated.device.status
+
+
+def test_the_whole_model_is_the_chain_of_its_stages():
+    plan = Plan(CONCURRENT, mapping=[0, [1, 2], 3], count=12)
+    training = trainer(plan)
+    x = batch(0, 4)[0]
+    logits = training.forward(x)
+    assert logits.shape == (4, networks.CLASSES)
+    assert callable(chain(plan))
+    assert isinstance(training, Trainer)
+
+
+# Killed at any moment -------------------------------------------------------------------------
+
+
+def _started(folder, steps):
+    command = [sys.executable, "-m", resuming.__name__, str(folder), str(steps)]
+    environment = os.environ | {"PYTHONPATH": os.getcwd()}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def _finished(folder, steps):
+    with _started(folder, steps) as process:
+        lines = process.stdout.read().split()
+    assert process.returncode == 0
+    return lines[-1]
+
+
+def test_killed_under_a_plan_and_resumed_is_never_killed(tmp_path):
+    kills = pick(1, 20, 60)
+    steps, rng = 2 + kills, random.Random(kills)
+    for _ in range(kills):
+        with _started(tmp_path / "killed", steps) as process:
+            process.stdout.readline()
+            signal.sigtimedwait([], rng.random() * 0.05)
+            process.kill()
+        assert process.returncode == -signal.SIGKILL
+    assert _finished(tmp_path / "killed", steps) == _finished(tmp_path / "whole", steps)
