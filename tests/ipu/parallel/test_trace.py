@@ -87,6 +87,7 @@ def test_an_account_is_plain_json(tmp_path):
     assert {row["kind"] for row in again["transfers"]} == {"state", "activations"}
     assert {(row["source"], row["target"]) for row in again["copies"]} == {(0, 1), (1, 0)}
     assert [row["ipu"] for row in again["cycles"]] == [0, 1]
+    assert 0 < again["remote_share"] < 1
     assert "ASSUMED" in again["evidence"][1]
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "bad.json", {"x": float("nan")})
