@@ -90,6 +90,14 @@ def test_a_few_rounds_show_the_peak_of_many(schedule):
         assert row.bytes == most(row.plan, own)
 
 
+def test_a_plan_of_few_micro_batches_is_not_made_longer():
+    tiny = replace(SMALL, tiles=Fact(1, Evidence.ASSUMED, "a test"))
+    own = [StageFigures(saved_bytes=60 * MB)]
+    check_fit(Plan([stage]), own, tiny)
+    with pytest.raises(ValueError, match="the plan needs 120000000 bytes"):
+        check_fit(Plan([stage], count=2), own, tiny)
+
+
 def test_what_does_not_fit_is_refused_with_what_would():
     assert capacity(plan_of(), SMALL) == 300 * MB
     with pytest.raises(

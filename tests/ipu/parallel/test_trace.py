@@ -38,6 +38,8 @@ def test_events_are_complete_and_in_microseconds():
     bars = [row for row in rows if row["ph"] == "X"]
     assert len(bars) == len(events)
     first = next(row for row in bars if row["cat"] == "forward")
+    end = max(e.start + e.cycles for e in events)
+    assert max(row["ts"] + row["dur"] for row in bars) == pytest.approx(end / 1325)
     assert first["name"] == "F0"
     assert first["dur"] == pytest.approx(1.0)
     assert first["args"] == {"stage": 0, "micro_batch": 0, "slot": 0, "cycles": 1325}
