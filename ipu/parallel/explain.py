@@ -18,6 +18,7 @@ from ipu.parallel.measures import full_slots, guide_stash
 from ipu.parallel.memory import (
     Peak,
     StageFigures,
+    always_live,
     capacity,
     figures_of,
     guide_io_tiles,
@@ -184,12 +185,14 @@ def _time(plan: Plan, figures: Sequence[StageFigures], events: Sequence[Event]) 
 def _memory(plan: Plan, figures: Sequence[StageFigures], target: Target) -> list[str]:
     room = capacity(plan, target)
     lines = []
-    for ipu, peak in peaks(lives(plan, figures)).items():
+    rows = lives(plan, figures)
+    always = always_live(rows)
+    for ipu, peak in peaks(rows).items():
         kinds = sorted(peak.by_kind.items(), key=lambda item: -item[1])
         parts = ", ".join(f"{kind} {size}" for kind, size in kinds)
         lines.append(
             f"IPU {ipu}: peak {peak.bytes} bytes {_where(plan, peak)}, {peak.bytes / room:.1%} of "
-            f"{room}: {parts}"
+            f"{room}: {parts}; {always[ipu]} bytes always live"
         )
     if plan.training:
         held = " ".join(map(str, plan.stash.held))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ipu.parallel.cycles import LANES, Event, Rates, copies, shares, timeline
+from ipu.parallel.cycles import LANES, Event, Rates, copies, remote_share, shares, timeline
 from ipu.parallel.memory import (
     KINDS,
     Live,
@@ -113,6 +113,7 @@ def account(
             "always_live": {str(ipu): n for ipu, n in always_live(rows).items()},
             "remote": remote_bytes(plan, figures),
         },
+        "remote_share": remote_share(events),
         "transfers": [
             {"slot": m.program.slot, "ipu": m.program.ipu, "kind": m.kind, "direction": m.direction,
              "bytes": m.bytes}

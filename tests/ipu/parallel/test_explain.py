@@ -45,6 +45,8 @@ def test_an_explanation_tells_time_memory_and_what_else_would_fit():
     assert "with copies, transfers and the update 67601000 cycles" in text
     assert "IPU 0: compute 71.0%, remote 15.7%, idle 13.3%" in text
     assert "IPU 0: peak 360000000 bytes in the update, 38.3% of 940572672: fifo 120000000" in text
+    # Weights, accumulators and the queue of six micro-batches; the state comes for the update.
+    assert "accumulators 80000000, state 80000000; 280000000 bytes always live" in text
     assert "micro-batches held between slots, by stage: 7 5 3 1" in text
     assert "the guide's rule for 4 stages says 9 7 5 3" in text
     assert "with recompute=True: 246000000 bytes, fits" in text
@@ -86,6 +88,14 @@ def test_a_few_rounds_show_the_peak_of_many(schedule):
     assert len(rows) > 3 or schedule == "sequential"
     for row in rows:
         assert row.bytes == most(row.plan, own)
+
+
+def test_a_plan_of_few_micro_batches_is_not_made_longer():
+    tiny = replace(SMALL, tiles=Fact(1, Evidence.ASSUMED, "a test"))
+    own = [StageFigures(saved_bytes=60 * MB)]
+    check_fit(Plan([stage]), own, tiny)
+    with pytest.raises(ValueError, match="the plan needs 120000000 bytes"):
+        check_fit(Plan([stage], count=2), own, tiny)
 
 
 def test_what_does_not_fit_is_refused_with_what_would():

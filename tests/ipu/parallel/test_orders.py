@@ -174,6 +174,8 @@ def test_a_pair_of_rings_halves_each_chunk_by_the_size_of_a_full_one():
     assert rows[0].tree == fold(1, 2, 3, 0)
     assert rows[1].tree == fold(3, 2, 1, 0)
     assert rows[-1].tree == fold(0, 1, 2, 3)
+    odd = parts("bidirectional_ring_pair", 2, 10, 40)
+    assert [(p.start, p.stop) for p in odd] == [(0, 2), (2, 5), (5, 7), (7, 10)]
 
 
 @pytest.mark.parametrize(

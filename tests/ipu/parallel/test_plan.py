@@ -165,6 +165,8 @@ def test_small_tensors_are_not_sharded():
     assert plan.is_sharded(8192)
     assert not plan.is_sharded(8191)
     assert not Plan(FOUR, count=8, replicas=2).is_sharded(10**6)
+    on_chip = Plan(FOUR, count=8, replicas=2, shard_state=True, remote_buffers=False)
+    assert on_chip.offloaded == frozenset()
 
 
 @pytest.mark.source("S0-43")

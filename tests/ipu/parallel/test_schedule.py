@@ -109,6 +109,9 @@ def test_recomputation_runs_behind_the_slot_before_the_backward_stage():
     assert (first.slot, backward.slot) == (5, 6)
     slot = [p for p in work if p.slot == 5]
     assert slot[-1] == Program(5, 1, R, 1, 0)
+    grouped = [p for p in programs("grouped", 4, LINE, 8, recompute="then") if p.slot == 6]
+    assert [p.phase for p in grouped] == [F] * 4 + [B] * 3 + [R] * 3
+    assert [(p.stage, p.micro_batch) for p in grouped[-3:]] == [(2, 2), (1, 1), (0, 0)]
     assert all(p.phase is not R for p in slot[:-1])
 
 

@@ -38,6 +38,8 @@ def test_events_are_complete_and_in_microseconds():
     bars = [row for row in rows if row["ph"] == "X"]
     assert len(bars) == len(events)
     first = next(row for row in bars if row["cat"] == "forward")
+    end = max(e.start + e.cycles for e in events)
+    assert max(row["ts"] + row["dur"] for row in bars) == pytest.approx(end / 1325)
     assert first["name"] == "F0"
     assert first["dur"] == pytest.approx(1.0)
     assert first["args"] == {"stage": 0, "micro_batch": 0, "slot": 0, "cycles": 1325}
@@ -87,6 +89,7 @@ def test_an_account_is_plain_json(tmp_path):
     assert {row["kind"] for row in again["transfers"]} == {"state", "activations"}
     assert {(row["source"], row["target"]) for row in again["copies"]} == {(0, 1), (1, 0)}
     assert [row["ipu"] for row in again["cycles"]] == [0, 1]
+    assert 0 < again["remote_share"] < 1
     assert "ASSUMED" in again["evidence"][1]
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "bad.json", {"x": float("nan")})
