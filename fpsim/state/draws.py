@@ -59,7 +59,8 @@ def draw(state: State, shape: Shape, settings: Settings | None = None) -> Draw:
         return NO_DRAW
     source, number = state.source, state.clock.operation
     words = source.draw(number, shape, settings.random_most)
-    return Draw(np.uint64(source.seed or 0), np.uint64(number), words, state.clock.first)
+    first = state.clock.first if shape else 0  # a number is no part of a tensor
+    return Draw(np.uint64(source.seed or 0), np.uint64(number), words, first)
 
 
 def advance(state: State) -> None:

@@ -69,6 +69,8 @@ class Pipeline:
         self._scale, self._statistic, self._meter = scale, statistic, meter
         self._new = not worker.variables
         self._flights: dict[tuple[int, int], Flight] = {}
+        #: Gradients of the outputs of a position, from the position behind it.
+        self._seeds: dict[tuple[int, int], dict[int, Array]] = {}
         self._logits: Tensor | None = None
         self._summands: dict[tuple[str, int], list[Array]] = {}
         self._accumulators: dict[str, Accumulator] = {}
@@ -186,17 +188,16 @@ class Pipeline:
         stage, branch, m = program.stage, program.branch, program.micro_batch
         flight, variables = self._flights[stage, m], self.worker.variables.trainable
         with self._cell(program), self._meter(program, flight):
-            seeds = self._seed_loss(flight) if self._is_last(program) else {}
-            if stage + 1 < self.plan.n_stages:
-                seeds = self._flights[stage + 1, m].gradients
+            seeds = self._seed_loss(flight) if self._is_last(program) else self._seeds[stage, m]
             if self._ends_position(program):
                 flight.begin_backward(seeds)
             summands = flight.backward(branch, seeds, variables, self._statistic.watch)
             self._collect(program, zip(summands, variables, strict=True))
         if branch == 0:
-            self._flights.pop((stage + 1, m), None)
-            if stage == 0:
-                del self._flights[0, m]
+            del self._flights[stage, m]
+            self._seeds.pop((stage, m), None)
+            if stage:
+                self._seeds[stage - 1, m] = flight.gradients
 
     def _seed_loss(self, flight: Flight) -> dict[int, Array]:
         """The loss is scaled; its gradient is 1."""

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu.learn import train
+from ipu.learn.accumulate import Reduction
 from ipu.learn.address import averaging
 from ipu.learn.loss_scale import LossScale, Statistic
 from ipu.learn.optim import Observer, Optimizer
@@ -38,7 +39,7 @@ from ipu.parallel.collectives import reduce_sum
 from ipu.parallel.explain import check_fit, explain
 from ipu.parallel.memory import StageFigures
 from ipu.parallel.metering import StageMeter
-from ipu.parallel.orders import Order, buckets
+from ipu.parallel.orders import Order, Ring, buckets
 from ipu.parallel.pipeline import Batch, Meter, Pipeline, no_meter
 from ipu.parallel.plan import Plan
 from ipu.parallel.sharding import gathered_slots, shards_of, write_back
@@ -148,7 +149,7 @@ class Trainer(train.Trainer):
         assert isinstance(plan.order, Order)
         return {
             "replicas": f"{plan.replicas}",
-            "order of the sum over replicas": f"{plan.order.value}, {plan.ring}",
+            "order of the sum over replicas": f"{plan.order.value}, {Ring(plan.ring).value}",
             "buffer_size": f"{plan.buffer_size}",
             "shared_gradients": plan.shared_gradients,
             "replica_identical_only": str(self.replica_identical_only),
@@ -298,7 +299,7 @@ def _joined(gradients: Sequence[Array]) -> Array:
 
 def _check_stage_sums(plan: Plan) -> None:
     """Sums stage by stage exist without running means; they depend on the schedule."""
-    if plan.accumulation.factors(0)[1] != 1 and plan.accumulation.factors(1)[0] != 1:
+    if plan.reduction is Reduction.RUNNING_MEAN:
         raise ValueError(
             "shared_gradients='stage' adds the parts of a gradient at different times, which a "
             "running mean cannot; use reduction='sum' or 'mean'"

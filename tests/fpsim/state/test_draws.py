@@ -195,3 +195,12 @@ def test_a_device_counts_products_also_where_its_stores_are_to_nearest(quiet):
     device.random_mask((3,), 0.5)
     device.cast(x, fp.BINARY16)
     assert device.clock.operation == 3
+
+
+def test_elements_of_a_shard_are_numbered_in_the_whole_and_a_number_is_not_in_it():
+    context = Context(BINARY16, rounding=SR(13), seed=3)
+    context.clock.first = 40
+    assert draw(context, (5,)).first == 40
+    assert draw(context, ()).first == 0
+    with pytest.raises(ValueError, match="first=40: a sum or product of a shard rounds stochastic"):
+        draw_places(context, range(2), (3,))

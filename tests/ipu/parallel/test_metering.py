@@ -49,8 +49,8 @@ def test_bytes_are_those_of_the_shapes(figures):
 
 def test_cycles_are_those_of_the_ledger_and_of_the_vector_model():
     def forward_cycles(policy):
-        training = trainer(Plan(STAGES[:1] + STAGES[1:], count=1), policy=policy)
-        training.step(*batch(0, 4))
+        training = trainer(Plan(STAGES, count=4), policy=policy)
+        training.step(*batch(0, 16))
         return [own.forward_cycles for own in training.figures]
 
     for policy in (FP16, FP32):

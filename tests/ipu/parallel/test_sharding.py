@@ -21,12 +21,15 @@ def stepped():
 def test_shards_cover_each_variable_once_and_know_their_place():
     training = stepped()
     pairs = [[(v.array, v) for v in w.variables.trainable] for w in training.workers]
-    shards = [shards_of(w, p, r, PLAN) for r, (w, p) in enumerate(zip(training.workers, pairs))]
+    shards = [
+        shards_of(w, p, r, PLAN)
+        for r, (w, p) in enumerate(zip(training.workers, pairs, strict=True))
+    ]
     for index, variable in enumerate(training.variables.trainable):
         own = [each.pairs[index] for each in shards]
         whole = variable.array.carrier.reshape(-1)
         if variable.array.size < 9:
-            assert all(v is p[index][1] for (_, v), p in zip(own, pairs))
+            assert all(v is p[index][1] for (_, v), p in zip(own, pairs, strict=True))
             continue
         starts = [v.first for _, v in own]
         assert starts == [r * -(-whole.size // 3) for r in range(3)]
@@ -40,7 +43,10 @@ def test_shards_cover_each_variable_once_and_know_their_place():
 def test_every_replica_gathers_what_each_has_computed():
     training = stepped()
     pairs = [[(v.array, v) for v in w.variables.trainable] for w in training.workers]
-    shards = [shards_of(w, p, r, PLAN) for r, (w, p) in enumerate(zip(training.workers, pairs))]
+    shards = [
+        shards_of(w, p, r, PLAN)
+        for r, (w, p) in enumerate(zip(training.workers, pairs, strict=True))
+    ]
     for r, each in enumerate(shards):
         for _, variable in each.pairs:
             if variable.name in each.ranges:
@@ -50,7 +56,7 @@ def test_every_replica_gathers_what_each_has_computed():
     write_back(training.workers, shards)
     whole = gathered_slots(training.workers, shards, [each.slots for each in shards])
     for name in shards[0].ranges:
-        for worker, slots in zip(training.workers, whole):
+        for worker, slots in zip(training.workers, whole, strict=True):
             variable = worker.variables[name]
             size = -(-variable.array.size // 3)
             wanted = np.repeat(range(3), size)[: variable.array.size]

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from itertools import product
 
 import numpy as np
@@ -141,7 +142,9 @@ def test_orders_differ_and_cuts_do_not():
     assert len(set(ends.values())) == len(ends)
 
 
-@pytest.mark.parametrize("optimizer", [SGD(0.1, 0.9), Adam(0.01, epsilon=1e-4), RMSProp(0.01)])
+@pytest.mark.parametrize(
+    "optimizer", [SGD(0.1, 0.9), Adam(0.01, epsilon=1e-4), RMSProp(0.01, epsilon=1e-4)]
+)
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_sharded_and_offloaded_state_reach_no_bit(replicas, optimizer):
     whole = outcome(Plan(ROW[4], count=8, replicas=replicas), steps=3, optimizer=optimizer)
@@ -163,9 +166,7 @@ def test_sharded_and_offloaded_state_reach_no_bit(replicas, optimizer):
 def test_a_shard_without_its_place_would_draw_other_bits(monkeypatch):
     plan = Plan(ROW[1], count=8, replicas=2, shard_state=True)
     whole = outcome(plan, steps=2)
-    monkeypatch.setattr(
-        "ipu.machine.device.Device.shard", lambda self, first: self.naming(self.tensor)
-    )
+    monkeypatch.setattr("ipu.machine.device.Device.shard", lambda self, first: nullcontext())
     assert outcome(plan, steps=2) != whole
 
 
