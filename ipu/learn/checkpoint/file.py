@@ -23,7 +23,7 @@ from ipu.learn.checkpoint.stored import read_stored
 
 __all__ = ["VERSION", "check_folder", "load", "save"]
 
-KIND, VERSION = "fpsim checkpoint", 2
+KIND, VERSION = "fpsim checkpoint", 3
 
 
 def save(path: Path, state: State) -> None:

@@ -30,7 +30,7 @@ def test_every_value_comes_back_with_its_bits(tmp_path, fmt: Format):
     state = replace(
         EMPTY, parameters={"a/b": kept}, slots={"a/b": (kept, 3, 0.1)}, operation=2**63,
         progress={"total": float("nan"), "zero": -0.0}, position=7,
-        counts=[["t", "add", {"zeros": 1}]],
+        counts=[["t", "add", {"zeros": 1}]], streams=np.array([[[1, 2**64 - 1]]], np.uint64),
     )  # fmt: skip
     save(tmp_path / "c", state)
     assert json.dumps(bits(load(tmp_path / "c"))) == json.dumps(bits(state))
@@ -97,10 +97,10 @@ def test_the_checksum_sees_what_the_container_does_not(tmp_path, monkeypatch):
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(file, "VERSION", 3)
+    monkeypatch.setattr(file, "VERSION", 4)
     save(tmp_path / "c", EMPTY)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="has version 3, this fpsim reads 2"):
+    with pytest.raises(ValueError, match="has version 4, this fpsim reads 3"):
         load(tmp_path / "c")
 
 
@@ -144,13 +144,15 @@ WRONG = [
     {"state": record(slots={"w": 3})}, {"state": record(slots={"w": [[]]})},
     {"state": record(counts=[["t", "add"]])}, {"state": record(counts=[["t", "add", {"x": "y"}]])},
     {"state": record(operation=-1)}, {"state": record(position=True)},
-    {"state": record(flags={"binary16": "x"})},
+    {"state": record(flags={"binary16": "x"})}, {"state": record(streams="a")},
+    {"state": record(streams="streams")}, {"state": record(streams=["streams"])},
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("content", WRONG, ids=lambda c: json.dumps(c)[-60:])
 def test_wrong_content_under_a_right_checksum_is_refused_with_one_sentence(tmp_path, content):
     arrays = {"a": np.array([0x3C00], np.uint16), "b": np.array([0.5])}
+    arrays["streams"] = np.zeros((1, 1, 2), np.uint64)  # which no generator has
     written(tmp_path / NAME, content, arrays)
     with pytest.raises(
         ValueError, match=r"holds no state of a training \(.+\); use another"
