@@ -168,8 +168,8 @@ def npy_header(shape, dtype="<u2"):
 
 BOMBS = {
     "compressed": (zipfile.ZIP_DEFLATED, npy_header((1 << 20,)) + bytes(1 << 21)),
-    "an array of shape": (zipfile.ZIP_STORED, npy_header((1 << 40,)) + bytes(8)),
-    "an array of objects": (zipfile.ZIP_STORED, npy_header((1,), "|O") + bytes(8)),
+    "8 bytes, 2199023255552 by its header": (zipfile.ZIP_STORED, npy_header((1 << 40,)) + bytes(8)),
+    "Python objects": (zipfile.ZIP_STORED, npy_header((1,), "|O") + bytes(8)),
     "magic string": (zipfile.ZIP_STORED, b""),
 }
 
@@ -208,10 +208,29 @@ def test_what_is_no_checkpoint_is_refused_with_one_sentence(tmp_path):
 
 
 def test_drafts_of_saves_that_were_killed_are_removed_by_the_next(tmp_path):
-    (tmp_path / f".{NAME}.abcd").write_bytes(b"half")
-    (tmp_path / ".other").write_bytes(b"")
+    (tmp_path / f".{NAME}.abcdefgh.draft").write_bytes(b"half")
+    others = [".other", f".{NAME}.notes"]
+    for other in others:
+        (tmp_path / other).write_bytes(b"a user's")
     save(tmp_path / NAME, EMPTY)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".other", NAME]
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*others, NAME])
+
+
+def test_a_second_writer_leaves_the_draft_of_the_first(tmp_path, monkeypatch):
+    """The second saves between the first one's content and its name; the last name wins."""
+    fsync, second = os.fsync, []
+
+    def interleaved(handle):
+        fsync(handle)
+        if not second:
+            second.append(True)
+            save(tmp_path / NAME, replace(EMPTY, position=2))
+            assert load(tmp_path / NAME).position == 2
+
+    monkeypatch.setattr(os, "fsync", interleaved)
+    save(tmp_path / NAME, replace(EMPTY, position=1))
+    assert load(tmp_path / NAME).position == 1
+    assert os.listdir(tmp_path) == [NAME]
 
 
 def test_a_folder_that_cannot_be_written_to_is_noticed_at_once(tmp_path, monkeypatch):
