@@ -135,7 +135,8 @@ def test_every_panel_shows_data(small):
     assert table.heads == ["layer, phase", "FP32", "FP16 + SR"]
 
 
-@pytest.mark.parametrize("name", ["../evil", "/evil", "a/b", "..", ".", "", ".hidden", "index"])
+@pytest.mark.parametrize("name", ["../evil", "/evil", "a/b", "..", ".", "", ".hidden", "index",
+                                  "a" * 101, 3])  # fmt: skip
 def test_a_study_stays_inside_its_folder(name, tmp_path, small):
     one, _ = small
     out = tmp_path / "out"
