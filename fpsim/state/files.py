@@ -167,10 +167,11 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that readers, a crash and a full disk leave the old content or the new.
 
     The content is written beside the file and on the disk before it takes the file's name. Drafts
-    that killed processes left beside it are removed.
+    that killed processes left beside it are removed before, since they may fill the disk.
 
     Raises    OSError where it cannot be written; the file is then as before.
     """
+    _remove_abandoned(path)
     with _draft(path) as (file, draft):
         file.write(content)
         file.flush()
@@ -180,7 +181,6 @@ def write_whole(path: Path, content: bytes) -> None:
         os.fchmod(file.fileno(), 0o666 & ~mask)
         os.fsync(file.fileno())
         os.replace(draft, path)
-    _remove_abandoned(path)
 
 
 @contextmanager

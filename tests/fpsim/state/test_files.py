@@ -86,6 +86,15 @@ def test_what_a_killed_process_left_is_removed_by_the_next_save(tmp_path):
     assert sorted(os.listdir(tmp_path)) == sorted(["file", *others])
 
 
+def test_what_killed_processes_left_is_gone_before_a_full_disk_refuses(tmp_path, monkeypatch):
+    for name in ("aaaaaaaa", "bbbbbbbb"):
+        (tmp_path / f".file.{name}.draft").write_bytes(b"half")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(tmp_path / "file", b"new")
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_draft_that_is_being_written_stays(tmp_path):
     with files._draft(tmp_path / "file") as (_, draft):
         write_whole(tmp_path / "file", b"new")
