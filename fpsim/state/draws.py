@@ -59,6 +59,11 @@ def draw(state: State, shape: Shape, settings: Settings | None = None, *, places
     if not settings.rounding.stochastic:
         return NO_DRAW
     source, number = state.source, state.clock.operation
+    if state.clock.first and source.seed is None:
+        raise ValueError(
+            f"first={state.clock.first}: elements of a shard have random bits of their own with "
+            f"Philox alone, got {source!r}; compute on the whole tensor, or use Philox"
+        )
     words = source.draw(number, shape, settings.random_most, places)
     return Draw(np.uint64(source.seed or 0), np.uint64(number), words, state.clock.first)
 

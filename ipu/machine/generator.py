@@ -22,7 +22,7 @@ from fpsim.state.bits import BitSource, Philox, check_seed
 from fpsim.state.streams import XoroshiroStreams
 from ipu.machine.target import Target
 
-__all__ = ["RANDOM", "WARM_UP", "WORKERS", "find_source", "worker_streams"]
+__all__ = ["RANDOM", "WARM_UP", "WORKERS", "WorkerStreams", "find_source"]
 
 #: What the bits of the machine's own generator rest on.
 WORKERS: dict[str, Fact] = {
@@ -44,26 +44,33 @@ WARM_UP = 15
 _HARDWARE, _USER = 0xAAAAAAA0, 0 ^ 0x55555555
 
 
-def worker_streams(seed: int, target: Target) -> XoroshiroStreams:
-    """The generator of every worker of every tile, as the seed of 64 bits leaves it.
+class WorkerStreams(XoroshiroStreams):
+    """The generator of every worker of every tile, seeded with 64 bits.
 
     >>> from ipu.machine import MK2
-    >>> worker_streams(42, MK2)
-    XoroshiroStreams(1472 x 6)
+    >>> source = WorkerStreams(42, MK2)
+    >>> source, source.states.shape
+    (WorkerStreams(seed=42, target=mk2), (1472, 6, 2))
     """
-    tiles, workers = target.tiles.value, target.workers.value
-    tile, worker = np.ogrid[:tiles, :workers]
-    states = np.empty((tiles, workers, 2), np.uint64)
-    states[..., 0] = check_seed(seed)
-    states[..., 1] = (tile << 4 ^ _HARDWARE) | worker | _USER << 32
-    _, warm = dealt_lanes(states, tiles * workers * VECTOR * WARM_UP)
-    return XoroshiroStreams(warm)
+
+    def __init__(self, seed: int, target: Target) -> None:
+        tiles, workers = target.tiles.value, target.workers.value
+        tile, worker = np.ogrid[:tiles, :workers]
+        states = np.empty((tiles, workers, 2), np.uint64)
+        states[..., 0] = check_seed(seed)
+        states[..., 1] = (tile << 4 ^ _HARDWARE) | worker | _USER << 32
+        _, warm = dealt_lanes(states, tiles * workers * VECTOR * WARM_UP)
+        super().__init__(warm)
+        self._about = f"seed={seed}, target={target.name}"
+
+    def __repr__(self) -> str:
+        return f"WorkerStreams({self._about})"
 
 
 #: Sources by the name of a device's choice.
 RANDOM: dict[str, Callable[[int, Target], BitSource]] = {
     "philox": lambda seed, target: Philox(seed),
-    "xoroshiro": worker_streams,
+    "xoroshiro": WorkerStreams,
 }
 
 

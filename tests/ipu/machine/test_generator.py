@@ -10,7 +10,7 @@ import pytest
 import fpsim as fp
 from fpsim.records.evidence import Evidence, Fact
 from ipu.machine import MK1, MK2, Device, FpCtl
-from ipu.machine.generator import find_source, worker_streams
+from ipu.machine.generator import WorkerStreams, find_source
 from tests.fpsim.kernels.random.recurrence import dealt, draws
 
 #: Two tiles of three workers.
@@ -33,13 +33,13 @@ def states(seed, tiles=2, workers=3):
 def test_every_worker_is_seeded_as_the_vertex_does():
     """The last worker of the last tile by hand: 1471 = 0x5BF, 0x5BF0 ^ 0xAAAAAAA0 = 0xAAAAF150."""
     seed = 0xFEDCBA98_76543210
-    source = worker_streams(seed, MK2)
+    source = WorkerStreams(seed, MK2)
     assert source.states.shape == (1472, 6, 2)
     assert source.states[1471, 5].tolist() == list(draws(seed, 0x55555555_AAAAF155, 15)[1])
     assert source.states[0, 0].tolist() == list(draws(seed, 0x55555555_AAAAAAA0, 15)[1])
     assert source.states[:3].tolist() == [[list(s) for s in g] for g in states(seed, 3, 6)]
     assert len(np.unique(source.states.reshape(-1, 2), axis=0)) == 1472 * 6
-    assert worker_streams(0, MK1).states.shape == (1216, 6, 2)
+    assert WorkerStreams(0, MK1).states.shape == (1216, 6, 2)
 
 
 def halves(device, n):
@@ -118,11 +118,19 @@ def test_an_output_keeps_its_worker_in_all_stores_of_a_unit():
     assert device.source.states.tolist() == [[list(s) for s in g] for g in after]
 
 
+def test_elements_of_a_shard_have_no_random_bits_of_their_own():
+    device = machine()
+    with device.shard(4), pytest.raises(ValueError, match="with Philox alone, got WorkerStreams"):
+        device.cast(halves(device, 3), fp.BINARY16)
+    assert device.source.states.tolist() == [[list(s) for s in g] for g in states(7)]
+
+
 def test_a_device_takes_philox_unless_it_is_told():
     assert repr(Device(seed=3).source) == "Philox(seed=3)"
     assert Device().facts.keys() < machine().facts.keys()
     assert machine().facts["elements of a worker"].evidence is Evidence.ASSUMED
     with pytest.raises(ValueError, match="random='mt' is not known; use philox or xoroshiro"):
         Device(random="mt")
+    assert repr(machine(3).source) == "WorkerStreams(seed=3, target=small)"
     with pytest.raises(ValueError, match="seed=-1 is out of range"):
         find_source("xoroshiro", -1, MK2)

@@ -58,7 +58,7 @@ KINDS = {
         "optimizer": "optimizer is SGD.rate=0.5. there and SGD.rate=0.5000001. here",
         "conv_partials": "conv_partials is None there and binary16 here",
         "disable_sr_for_amp_vertices": "disable_sr_for_amp_vertices is False there and True here",
-        "random": r"bits is Philox\(seed=0\) there and XoroshiroStreams\(1472 x 6\) here",
+        "random": r"bits is Philox\(seed=0\) there and WorkerStreams\(seed=0, target=mk2\) here",
     }.items(),
 )
 def test_a_state_fits_the_training_it_was_taken_from(other, said):
