@@ -72,9 +72,10 @@ class NumpyProtocols(Held):
         if wanted == self.carrier.dtype:
             return self.carrier.copy() if copy else self.values
         if wanted != np.float64 and wanted != fmt.storage:
+            known = " or ".join(dict.fromkeys((self.carrier.dtype.name, "float64")))
             raise TypeError(
                 f"dtype={wanted} does not hold the values of {fmt.name}, or is another format; "
-                f"take {self.carrier.dtype} or float64, or convert: x.to(format).to_numpy()"
+                f"take {known}, or convert: x.to(format).to_numpy()"
             )
         if copy is False:
             raise ValueError(

@@ -47,7 +47,7 @@ def exponent_figure(profiles: Sequence[tuple[str, Profile]]) -> Figure:
 
 
 def losses(profiles: Sequence[tuple[str, Profile]]) -> Iterator[str]:
-    """For each format, the array that loses the largest share of its elements."""
+    """For each format, the array that loses most; the arrays with elements that are not finite."""
     worst: dict[str, tuple[str, Profile]] = {}
     for name, p in profiles:
         before = worst.setdefault(p.format.name, (name, p))
@@ -61,10 +61,19 @@ def losses(profiles: Sequence[tuple[str, Profile]]) -> Iterator[str]:
             )
         else:
             yield f"{fmt}: nothing underflows or overflows"
+    for name, p in {name: p for name, p in profiles if _not_finite(p)}.items():
+        yield (
+            f"{name}: {p.share('nans'):.2%} of the elements are NaN and "
+            f"{p.share('infinities'):.2%} infinite, which neither underflow nor overflow"
+        )
 
 
 def _lost(p: Profile) -> float:
     return p.share("underflows") + p.share("overflows")
+
+
+def _not_finite(p: Profile) -> float:
+    return p.share("nans") + p.share("infinities")
 
 
 def _colors() -> tuple[str, ...]:

@@ -120,6 +120,9 @@ def _error(exact: Fraction, value: float, fmt: Format) -> Iterator[str]:
     if not exact or not math.isfinite(value):
         return
     error = Fraction(value) - exact
+    if not error:
+        yield _line("error", "none")
+        return
     ulps = error / Fraction(fmt.ulp(value))
     if max(abs(error), abs(ulps)) > sys.float_info.max:
         yield _line("error", "beyond binary64")

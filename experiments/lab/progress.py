@@ -23,6 +23,8 @@ def be_quiet() -> None:
     """No bars in this process; another one shows what it does."""
     global _disable
     _disable = True
+    # tqdm's own lock is shared between processes; one that is ended by its parent would leave it.
+    tqdm.set_lock(threading.RLock())
 
 
 def progress(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:

@@ -50,7 +50,7 @@ USUAL = (
     Variant("FP16 + SR", FP16, stochastic=True),
 )
 #: Names that stay inside the folder of the reports.
-PLAIN = re.compile(r"[^\W_][\w.-]*")
+PLAIN = re.compile(r"[^\W_][\w.-]{0,99}")
 #: Test images that go through the network at once.
 _CHUNK = 250
 
@@ -82,10 +82,10 @@ def study(
     Raises    ValueError for a name that is no plain file name, and for an unwritable folder.
     """
     out = Path(out)
-    if not PLAIN.fullmatch(name) or name == "index":
+    if not isinstance(name, str) or not PLAIN.fullmatch(name) or name == "index":
         raise ValueError(
-            f"name={name!r} cannot name a page in {str(out)!r}; use letters, digits, '-', '_' and "
-            "'.', and not 'index'"
+            f"name={name!r} cannot name a page in {str(out)!r}; use up to 100 letters, digits, "
+            "'-', '_' and '.', and not 'index'"
         )
     check_writable(out)
     machine = {"target": target, "preset": preset, "f32_denormals": f32_denormals,

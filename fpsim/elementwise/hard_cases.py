@@ -9,6 +9,7 @@ Source    Ziv, ACM TOMS 17 (1991); `decimal`, whose exp and ln are correctly rou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
@@ -102,12 +103,29 @@ def erf_slope(x: Fraction, digits: int) -> Fraction:
     return Fraction(_slope(_decimal(x, c), c))
 
 
+def _is_endless(name: str, x: float) -> bool:
+    """Whether f(x) is a number whose digits do not end."""
+    if name == "log":
+        return 0 < x < math.inf and x != 1
+    if name == "rsqrt":
+        fraction, exponent = math.frexp(x)
+        return 0 < x < math.inf and (fraction != 0.5 or exponent % 2 == 0)
+    return math.isfinite(x) and x != 0
+
+
 def to_odd(name: str, x: float) -> float:
     """binary64 of f(x), rounded to odd.
+
+    Raises    ValueError where f(x) is undefined or has finitely many digits: no number of digits
+              tells it from its neighbours.
 
     >>> to_odd("exp", 2.0**-60) == 1 + 2.0**-52
     True
     """
+    if not _is_endless(name, x):
+        raise ValueError(
+            f"x={x!r} has an exact {name} or none; treat it before, only endless digits end here"
+        )
     digits = 40
     while True:
         value = approximately(name, x, digits)

@@ -206,7 +206,7 @@ class _Rows:
         if self.order == "kahan":
             additions *= 4
         self.places = additions + divide
-        self.bits = draw(state, (self.places, *shape))
+        self.bits = draw(state, (self.places, *shape), places=self.places)
         if self.bits.words is not None:
             outputs = self.rows.shape[0]
             self.words = np.zeros(

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from fpsim.kernels.random.philox import philox_block
 from fpsim.kernels.random.xoroshiro import xoroshiro_lanes
 
-__all__ = ["BitSource", "Philox", "Replay", "Xoroshiro128aox", "check_seed"]
+__all__ = ["BitSource", "Philox", "Replay", "Xoroshiro128aox", "check_lane", "check_seed"]
 
 
 def check_seed(seed: int) -> int:
@@ -37,6 +37,14 @@ def check_seed(seed: int) -> int:
     return int(seed)
 
 
+def check_lane(bits: int) -> None:
+    """Refuse roundings that take more than the 16 bits of a lane of xoroshiro128aox."""
+    if bits > 16:
+        raise ValueError(
+            f"bits={bits} is more than a lane of this generator owns; use SR(bits=16) or fewer"
+        )
+
+
 class BitSource(Protocol):
     """What `fpsim.state.draws` asks of a source.
 
@@ -46,9 +54,12 @@ class BitSource(Protocol):
     @property
     def seed(self) -> int | None: ...
 
-    def draw(self, operation: int, shape: tuple[int, ...], bits: int) -> NDArray[np.uint32] | None:
+    def draw(
+        self, operation: int, shape: tuple[int, ...], bits: int, places: int = 1
+    ) -> NDArray[np.uint32] | None:
         """The integers R of one operation in C order, or None where the kernel makes its own.
 
+        shape holds every rounding place of every element: place by place, where there are several.
         Asking twice for the same operation gives the same bits: only `advance` moves on.
         """
 
@@ -69,7 +80,7 @@ class Philox:
     def __init__(self, seed: int = 0) -> None:
         self.seed = check_seed(seed)
 
-    def draw(self, operation: int, shape: tuple[int, ...], bits: int) -> None:
+    def draw(self, operation: int, shape: tuple[int, ...], bits: int, places: int = 1) -> None:
         return None
 
     def advance(self) -> None:
@@ -88,8 +99,9 @@ class Philox:
 class Xoroshiro128aox:
     """The generator xoroshiro128aox: one 64-bit draw serves four elements, 16 bits each.
 
-    A context with this source is one tile with one worker. `state` is two 64-bit words; a 32-bit
-    seed gives the state that writing it to the seed register does. At most 16 bits per rounding.
+    One stream serves all elements; `fpsim.state.streams` deals them to several. `state` is two
+    64-bit words; a 32-bit seed gives the state that writing it to the seed register does. At most
+    16 bits per rounding.
     """
 
     seed = None
@@ -108,11 +120,10 @@ class Xoroshiro128aox:
             raise ValueError("state=(0, 0) never leaves itself; use any other pair of words")
         self._next = self.state
 
-    def draw(self, operation: int, shape: tuple[int, ...], bits: int) -> NDArray[np.uint32]:
-        if bits > 16:
-            raise ValueError(
-                f"bits={bits} is more than a lane of this generator owns; use SR(bits=16) or fewer"
-            )
+    def draw(
+        self, operation: int, shape: tuple[int, ...], bits: int, places: int = 1
+    ) -> NDArray[np.uint32]:
+        check_lane(bits)
         words, s0, s1 = xoroshiro_lanes(*self.state, int(np.prod(shape, dtype=np.int64)))
         self._next = (s0, s1)
         return words
@@ -138,7 +149,9 @@ class Replay:
         self._arrays = [np.asarray(a) for a in arrays]
         self._position = 0
 
-    def draw(self, operation: int, shape: tuple[int, ...], bits: int) -> NDArray[np.uint32]:
+    def draw(
+        self, operation: int, shape: tuple[int, ...], bits: int, places: int = 1
+    ) -> NDArray[np.uint32]:
         if self._position >= len(self._arrays):
             raise ValueError(
                 f"random bits are used up after {self._position} operations; give one array each"

@@ -47,19 +47,25 @@ class Draw(NamedTuple):
 NO_DRAW = Draw(np.uint64(0), np.uint64(0), None)
 
 
-def draw(state: State, shape: Shape, settings: Settings | None = None) -> Draw:
+def draw(state: State, shape: Shape, settings: Settings | None = None, *, places: int = 1) -> Draw:
     """The bits of the state's next operation, in a layout of this shape.
 
     Drawing twice gives the same bits: only `advance` moves on.
 
     settings   those of the rounding, where they are not the state's own.
+    places     of each element, if the layout has several: its first axis.
     """
     settings = settings or state.settings
     if not settings.rounding.stochastic:
         return NO_DRAW
     source, number = state.source, state.clock.operation
-    words = source.draw(number, shape, settings.random_most)
     first = state.clock.first if shape else 0  # a number is no part of a tensor
+    if first and source.seed is None:
+        raise ValueError(
+            f"first={first}: elements of a shard have random bits of their own with Philox alone, "
+            f"got {source!r}; compute on the whole tensor, or use Philox"
+        )
+    words = source.draw(number, shape, settings.random_most, places)
     return Draw(np.uint64(source.seed or 0), np.uint64(number), words, first)
 
 
@@ -79,7 +85,7 @@ def draw_places(state: State, places: range, shape: Shape) -> Places:
             f"first={state.clock.first}: a sum or product of a shard rounds stochastically, and "
             "its bits are those of the whole operation; compute it on the whole tensor"
         )
-    bits = draw(state, (len(places), *shape))
+    bits = draw(state, (len(places), *shape), places=len(places))
     return Places(bits, places, shape, wide=settings.random_most > 16)
 
 

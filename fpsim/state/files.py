@@ -14,7 +14,7 @@ import os
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -56,18 +56,22 @@ def most_unpacked(packed: int) -> int:
     return _FREE + _FACTOR * packed
 
 
-def read_arrays(path: Path, most: int | None = None) -> dict[str, NDArray[Any]]:
+def read_arrays(
+    path: Path, most: int | None = None, *, stored_only: bool = False
+) -> dict[str, NDArray[Any]]:
     """Arrays of an .npz file by name; that of an .npy file has the name "".
 
     All arrays together have at most `most` bytes; None: what `most_unpacked` allows an .npz file,
     and any size an .npy file, which is as long as its array.
+
+    stored_only   compressed arrays are refused, so all are together no larger than the file.
 
     Raises    OSError where it cannot be read; ValueError, with the reason as one line, where it is
               damaged, cut short, too large, empty, or holds objects.
     """
     with path.open("rb") as stream:
         try:
-            return _read(stream, os.fstat(stream.fileno()).st_size, most)
+            return _read(stream, os.fstat(stream.fileno()).st_size, most, stored_only)
         except OSError:
             raise
         except Exception as error:
@@ -76,7 +80,9 @@ def read_arrays(path: Path, most: int | None = None) -> dict[str, NDArray[Any]]:
             raise ValueError(reason.splitlines()[0]) from None
 
 
-def _read(stream: IO[bytes], size: int, most: int | None) -> dict[str, NDArray[Any]]:
+def _read(
+    stream: IO[bytes], size: int, most: int | None, stored_only: bool
+) -> dict[str, NDArray[Any]]:
     start = stream.read(len(npy.MAGIC_PREFIX))
     stream.seek(0)
     if not start:
@@ -85,10 +91,12 @@ def _read(stream: IO[bytes], size: int, most: int | None) -> dict[str, NDArray[A
         return {"": _array(stream, "the array", size, size if most is None else most)}
     if start[:2] != b"PK":
         raise ValueError("it is neither an .npy nor an .npz file")
-    return _members(stream, most_unpacked(size) if most is None else most)
+    if most is None:
+        most = size if stored_only else most_unpacked(size)
+    return _members(stream, most, _METHODS[:1] if stored_only else _METHODS)
 
 
-def _members(stream: IO[bytes], most: int) -> dict[str, NDArray[Any]]:
+def _members(stream: IO[bytes], most: int, methods: Sequence[int]) -> dict[str, NDArray[Any]]:
     """The arrays of a zip file; together they have at most `most` bytes."""
     arrays: dict[str, NDArray[Any]] = {}
     with zipfile.ZipFile(stream) as archive:
@@ -100,6 +108,8 @@ def _members(stream: IO[bytes], most: int) -> dict[str, NDArray[Any]]:
                 raise ValueError(f"two members are named {name!r}")
             if member.compress_type not in _METHODS:
                 raise ValueError(f"member {name!r} is packed by a method that numpy does not use")
+            if member.compress_type not in methods:
+                raise ValueError(f"{member.filename} is compressed")
             with archive.open(member) as content:
                 arrays[name] = _array(content, f"array {name!r}", member.file_size, most)
             most -= arrays[name].nbytes
@@ -157,10 +167,11 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that readers, a crash and a full disk leave the old content or the new.
 
     The content is written beside the file and on the disk before it takes the file's name. Drafts
-    that killed processes left beside it are removed.
+    that killed processes left beside it are removed before, since they may fill the disk.
 
     Raises    OSError where it cannot be written; the file is then as before.
     """
+    _remove_abandoned(path)
     with _draft(path) as (file, draft):
         file.write(content)
         file.flush()
@@ -170,7 +181,6 @@ def write_whole(path: Path, content: bytes) -> None:
         os.fchmod(file.fileno(), 0o666 & ~mask)
         os.fsync(file.fileno())
         os.replace(draft, path)
-    _remove_abandoned(path)
 
 
 @contextmanager

@@ -78,6 +78,8 @@ def read_idx(path: Path, sizes: Sequence[int | None]) -> Bytes:
     axes = len(sizes)
     start = 4 + 4 * axes
     head = unpacked(path, start)
+    if not head:
+        raise ValueError(f"{path} is empty; get the file again")
     wanted = bytes((0, 0, _UNSIGNED_BYTE, axes))
     if head[:4] != wanted:
         raise ValueError(

@@ -61,7 +61,7 @@ class Trainer:
     seed         of the initial values and of the device's random bits.
     rounding_seed    of the random bits alone; None: `seed`.
     observe      called with every update of a variable.
-    target, preset, f32_denormals, max_nan, conv_partials, planner, count,
+    target, random, preset, f32_denormals, max_nan, conv_partials, planner, count,
     disable_sr_for_amp_vertices    as in `Device`; its partials are those of the policy.
 
     >>> from ipu.learn.nn import dense
@@ -83,6 +83,7 @@ class Trainer:
         accumulation: Accumulation | None = None,
         seed: int = 0,
         rounding_seed: int | None = None,
+        random: str = "philox",
         observe: Observer | None = None,
         target: Target | str = MK2,
         preset: str = "window",
@@ -108,7 +109,7 @@ class Trainer:
         def device() -> Device:
             return Device(
                 target, control, seed=seed if rounding_seed is None else rounding_seed,
-                f32_denormals=f32_denormals, max_nan=max_nan, partials=partials,
+                random=random, f32_denormals=f32_denormals, max_nan=max_nan, partials=partials,
                 conv_partials=conv_partials, preset=preset, planner=planner, count=count,
                 disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
             )  # fmt: skip

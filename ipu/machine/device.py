@@ -25,13 +25,14 @@ from fpsim.records.evidence import Fact
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier, ElementFlags
-from fpsim.state.bits import BitSource, Philox
+from fpsim.state.bits import BitSource
 from fpsim.state.counts import Counts
 from fpsim.state.state import Clock
 from ipu.machine.choice import RULE, find_partials
 from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, choices, dump, status_words
 from ipu.machine.convolutions import Convolutions
 from ipu.machine.cost.planner import Planner
+from ipu.machine.generator import WORKERS, find_source
 from ipu.machine.target import MK2, Target, find_target
 from ipu.machine.units import amp
 from ipu.machine.vector import operation_cycles
@@ -101,6 +102,7 @@ class Device(Convolutions):
     target          a `Target` or its name.
     control         the control register; exceptions and rounding follow it.
     seed            of the random bits of stochastic rounding.
+    random          their source: "philox", or "xoroshiro", the generators of the target's workers.
     f32_denormals   "flush" (INFERRED) or "ieee".
     max_nan         "number" (ASSUMED) or "propagate": what max gives for a number and a NaN.
     partials        of matrix products with binary16 inputs, where the call does not say: BINARY32
@@ -131,6 +133,7 @@ class Device(Convolutions):
         control: FpCtl = POWER_ON,
         *,
         seed: int = 0,
+        random: str = "philox",
         f32_denormals: str = "flush",
         max_nan: str = "number",
         partials: Format | str = BINARY32,
@@ -154,7 +157,8 @@ class Device(Convolutions):
         self.preset = preset
         self.planner = planner or Planner()
         self.disable_sr_for_amp_vertices = disable_sr_for_amp_vertices
-        self._source: BitSource = Philox(seed)
+        self.random = random
+        self._source = find_source(random, seed, self.target)
         self.clock = Clock()
         self.vector_cycles = 0
         self.counts: Counts | None = Counts() if count else None
@@ -277,7 +281,8 @@ class Device(Convolutions):
     @property
     def facts(self) -> dict[str, Fact]:
         """What the results of this device rest on."""
-        return RULES | {"choice of the unit": RULE}
+        streams = WORKERS if self.random == "xoroshiro" else {}
+        return RULES | {"choice of the unit": RULE} | streams
 
     # Values ---------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from fpsim.context import Context
 from fpsim.records.formats import BINARY16, BINARY64, F143, F152, Format
 from fpsim.records.types import Carrier
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
-from fpsim.state.draws import advance
 from ipu.machine import reference
 from ipu.machine.choice import ConvolutionTraits, choose, fitting_partials
 from ipu.machine.control import DENORMALS
@@ -169,7 +168,8 @@ class MatrixProducts(Verbs):
         if self.disable_sr_for_amp_vertices and context.rounding.stochastic:
             with self.rounding(False):
                 product = compute(context)
-            advance(context)  # a product has a number whatever its stores do
+            # A product has a number whatever its stores do; a generator draws nothing for it.
+            context.clock.operation += 1
         else:
             product = compute(context)
         result = self.cast(product, wanted)

@@ -94,6 +94,7 @@ class Trainer(train.Trainer):
         loss_scale: LossScale | None = None,
         seed: int = 0,
         rounding_seed: int | None = None,
+        random: str = "philox",
         observe: Observer | None = None,
         target: Target | str = MK2,
         preset: str = "window",
@@ -108,6 +109,11 @@ class Trainer(train.Trainer):
     ) -> None:
         if not plan.training:
             raise ValueError("plan has training=False; a Trainer needs the backward stages too")
+        if random != "philox":
+            raise ValueError(
+                f"random={random!r} goes on from operation to operation, and a plan moves these; "
+                "a plan needs Philox: leave random out, or use ipu.learn.train.Trainer"
+            )
         if plan.shard_state and observe is not None:
             raise ValueError(
                 "observe= is called with whole updates, and shard_state=True has parts of them; "

@@ -103,6 +103,8 @@ def test_an_array_becomes_an_ndarray_exactly_or_not_at_all() -> None:
     for dtype in (np.float16, np.int32, bool, complex):
         with pytest.raises(TypeError, match="does not hold the values of bfloat16"):
             np.asarray(x, dtype)
+    with pytest.raises(TypeError, match="; take float64, or convert"):
+        np.asarray(fp.Context(fp.BINARY64).array([0.1]), np.float32)
 
 
 def test_conversions_by_name_and_storage_type() -> None:
@@ -168,6 +170,35 @@ def test_matplotlib_draws_an_array() -> None:
     axes.fill_between(np.arange(6), VECTOR, VECTOR)
     figure.canvas.draw()
     plt.close(figure)
+
+
+@pytest.mark.parametrize("name", ["binary16", "bfloat16", "f143", "binary32", "binary64"])
+def test_pyplot_reads_the_values_of_every_format(name: str) -> None:
+    """scatter, imshow, plot, hist and colours take Arrays; bar and error bars take x.values."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    context = fp.Context(fp.find_format(name))
+    x, y = context.array([3.1, -1.0, 0.0, 2.5]), context.array([0.1, 1.0, 2.0, 4.0])
+    picture = context.array(np.linspace(0, 1, 27).reshape(3, 3, 3))
+    plt.figure()
+    points = plt.scatter(x, y, s=y, c=x)
+    assert np.array_equal(points.get_offsets(), np.stack([x.values, y.values], axis=1))
+    assert np.array_equal(points.get_array(), x.values)
+    image = plt.imshow(picture)
+    assert np.array_equal(image.get_array(), picture.values)
+    assert np.array_equal(plt.plot(x, y)[0].get_xydata()[:, 1], y.values)
+    counts, _, _ = plt.hist(x, bins=[-2, 1, 4])
+    assert counts.tolist() == [2, 2]
+    plt.colorbar(points)
+    for draw in (plt.bar, lambda x, y: plt.errorbar(x, y, yerr=y)):
+        with pytest.raises(TypeError, match="convert"):
+            draw(x, y)
+        draw(x.values, abs(y).values)
+    plt.gcf().canvas.draw()
+    plt.close("all")
 
 
 def test_an_array_of_a_larger_machine_comes_back_in_a_plain_context() -> None:

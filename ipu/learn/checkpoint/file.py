@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.state.files import write_whole
+from fpsim.state.files import read_arrays, write_whole
 from ipu.learn.checkpoint.record import Codes, from_record, to_record
 from ipu.learn.checkpoint.state import State
-from ipu.learn.checkpoint.stored import read_stored
 
 __all__ = ["VERSION", "check_folder", "load", "save"]
 
-KIND, VERSION = "fpsim checkpoint", 2
+KIND, VERSION = "fpsim checkpoint", 3
 
 
 def save(path: Path, state: State) -> None:
@@ -41,20 +40,12 @@ def save(path: Path, state: State) -> None:
     np.savez(file, allow_pickle=False, header=text, **arrays)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_drafts(path)
         write_whole(path, file.getvalue())
     except OSError as error:
         raise OSError(
             f"checkpoint={str(path)!r} could not be written ({error.strerror or error}); what was "
             "there before is still valid"
         ) from error
-
-
-def _remove_drafts(path: Path) -> None:
-    """A file has one writer, so drafts under its name are those of saves that were killed."""
-    for draft in path.parent.glob(f".{path.name}.*"):
-        if draft.is_file():
-            draft.unlink(missing_ok=True)
 
 
 def check_folder(folder: Path) -> None:
@@ -93,7 +84,7 @@ def load(path: Path) -> State:
 def _read(path: Path) -> tuple[dict[str, Any], Codes]:
     """Header and codes, checked."""
     try:
-        arrays = read_stored(path)
+        arrays = read_arrays(path, stored_only=True)
         header = _header(arrays)
     except OSError as error:
         raise ValueError(

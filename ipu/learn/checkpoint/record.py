@@ -6,14 +6,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.elementwise.codes import from_codes, to_codes
+from fpsim.state.streams import XoroshiroStreams
 from ipu.learn.checkpoint.state import Kept, Number, Replica, State, format_named
 
 __all__ = ["Codes", "from_record", "to_record"]
 
 Codes = dict[str, NDArray[Any]]
+
+#: Key of the words of the random streams.
+_STREAMS = "streams"
 
 
 def to_record(state: State) -> tuple[dict[str, Any], Codes]:
@@ -25,6 +30,8 @@ def to_record(state: State) -> tuple[dict[str, Any], Codes]:
         asdict(replica) | _own(replica, f"replicas/{r}/", arrays)
         for r, replica in enumerate(state.replicas, 1)
     ]
+    if state.streams is not None:
+        arrays[_STREAMS], record["streams"] = state.streams, _STREAMS
     return record, arrays
 
 
@@ -68,7 +75,9 @@ def from_record(record: Any, arrays: Mapping[str, NDArray[Any]]) -> State:
         _check("progress", all(_is_number(v) for v in numbers))
     _check("replicas", isinstance(record["replicas"], list))
     replicas = tuple(_replica(item, arrays) for item in record["replicas"])
-    return State(**{**record, **_checked(record, arrays), "replicas": replicas})
+    streams = None if record["streams"] is None else _streams(record["streams"], arrays)
+    own = _checked(record, arrays)
+    return State(**{**record, **own, "replicas": replicas, "streams": streams})
 
 
 def _replica(record: Any, arrays: Mapping[str, NDArray[Any]]) -> Replica:
@@ -129,6 +138,14 @@ def _values(field: str, item: Any, arrays: Mapping[str, NDArray[Any]]) -> Kept:
         raise ValueError(f"{field} has the format {item['format']!r}") from None
     _check(field, codes.dtype.kind == "u" and (codes.size == 0 or int(codes.max()) < fmt.n_codes))
     return Kept(item["format"], from_codes(codes, fmt))
+
+
+def _streams(key: Any, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.uint64]:
+    _check("streams", key == _STREAMS and key in arrays)
+    try:
+        return XoroshiroStreams(arrays[key]).states
+    except (TypeError, ValueError):
+        raise ValueError("streams is not what a state has there") from None
 
 
 def _is_count(value: Any) -> bool:

@@ -12,10 +12,12 @@ from dataclasses import fields, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.elementwise.codes import to_codes
 from fpsim.records.flags import Flags
+from fpsim.state.streams import XoroshiroStreams
 from ipu.learn.accumulate import Accumulation
 from ipu.learn.address import Numbering
 from ipu.learn.checkpoint.state import Kept, Number, Positioned, Replica, State, format_named
@@ -86,6 +88,7 @@ def take(
         ),
         position=source.position if source is not None else 0,
         progress=dict(progress or {}),
+        streams=_streams(first.device),
     )
 
 
@@ -145,6 +148,11 @@ def _built(training: Training) -> dict[str, str]:
     }
 
 
+def _streams(device: Device) -> NDArray[np.uint64] | None:
+    """The words of the machine's own generator."""
+    return device.source.states if isinstance(device.source, XoroshiroStreams) else None
+
+
 def _accumulators(training: Training) -> dict[str, str]:
     """The formats that a function may have chosen, which has no text of its own."""
     accumulation = training.accumulation
@@ -190,6 +198,9 @@ def restore(training: Training, state: State, source: Positioned | None = None) 
     training.loss_scale = _loss_scale(training.loss_scale, state.loss_scale)
     for way_back in ways_back:
         way_back()
+    first = training.workers[0].device.source
+    if isinstance(first, XoroshiroStreams) and state.streams is not None:
+        first.states = state.streams
     if source is not None:
         source.position = state.position
 
@@ -231,6 +242,10 @@ def _check(training: Training, state: State) -> None:
                 f"the state is of another training: {name} is {there} there and {here} here; "
                 "build the training as it was, or start anew"
             )
+    device = training.workers[0].device
+    streams = [None if s is None else s.shape for s in (state.streams, _streams(device))]
+    if streams[0] != streams[1]:
+        raise ValueError("the state has no random streams of this target; start anew")
     saved = {n: (k.format, k.values.shape) for n, k in state.parameters.items()}
     variables = training.workers[0].variables
     present = {n: (v.dtype.name, v.shape) for n, v in variables.items()}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.records.formats import Format, find_format
@@ -77,6 +78,7 @@ class State:
     replicas     what the other replicas have of their own.
     position     batches that the data source has returned.
     progress     further numbers of the caller, by name.
+    streams      words of the machine's own generator, (tiles, workers, 2); None with Philox.
     """
 
     built: Mapping[str, str]
@@ -91,3 +93,4 @@ class State:
     replicas: tuple[Replica, ...] = ()
     position: int = 0
     progress: Mapping[str, Number] | None = None
+    streams: NDArray[np.uint64] | None = None

@@ -23,6 +23,16 @@ def test_the_largest_loss_is_named_with_its_share():
     ]
 
 
+def test_elements_that_are_not_finite_are_told_once_for_each_array():
+    array = np.float32([np.nan, np.nan, np.inf, 1.0])
+    pairs = [(name, profile(values, fmt)) for name, values in (("a", array), ("b", LARGE))
+             for fmt in (BFLOAT16, BINARY16)]  # fmt: skip
+    assert list(losses(pairs))[2:] == [
+        "a: 50.00% of the elements are NaN and 25.00% infinite, which neither underflow nor "
+        "overflow"
+    ]
+
+
 @pytest.mark.parametrize("n", [1, 2, PANELS + 3])
 def test_there_is_a_panel_for_each_array_up_to_a_limit(n):
     pairs = [(f"array {i}", profile(SMALL, BINARY16)) for i in range(n)]

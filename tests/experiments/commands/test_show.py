@@ -32,6 +32,12 @@ def test_show_says_where_a_number_lies_and_its_chance_to_go_up(capsys):
     assert "nan  (quiet NaN)" in shown(capsys, "nan")
 
 
+def test_a_value_of_the_format_has_no_error(capsys):
+    for number in ("0.75", "0x1.8p-1", "-1", "65504"):
+        assert "  error          none\n" in shown(capsys, number)
+    assert "below 1e-323 in size, " in shown(capsys, f"1.{'0' * 400}1")
+
+
 @pytest.mark.parametrize("rounding", ["RNE", "RTZ"])
 def test_numbers_beyond_every_format_are_shown_at_once(rounding, capsys):
     """Their digits are not written; the error of a largest value may be beyond binary64."""

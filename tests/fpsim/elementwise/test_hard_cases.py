@@ -55,6 +55,25 @@ def odd(x: Fraction) -> float:
     return float(np.array(code, np.uint64).view(np.float64))
 
 
+EXACT_ARGUMENTS = [
+    *((name, x) for name in EXACT for x in (0.0, -0.0, np.inf, np.nan)),
+    *((name, -1.0) for name in POSITIVE),
+    *(("rsqrt", 2.0**k) for k in (-1074, -30, -2, 0, 2, 1022)), ("log", 1.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "x"), EXACT_ARGUMENTS)
+def test_arguments_of_exact_values_are_refused(name, x):
+    """No enclosure of them rounds alike at both ends, however narrow."""
+    with pytest.raises(ValueError, match=f"has an exact {name} or none"):
+        to_odd(name, x)
+
+
+@pytest.mark.parametrize("x", [2.0**-1073, 2.0**-31, 2.0, 8.0, 3 * 2.0**-30])
+def test_roots_of_odd_powers_of_two_are_endless(x):
+    assert to_odd("rsqrt", x) == odd(exactly("rsqrt", x))
+
+
 @pytest.mark.parametrize(("name", "x"), CASES)
 def test_rounding_to_odd_is_that_of_the_value(name, x):
     assert to_odd(name, x) == odd(exactly(name, x))

@@ -10,83 +10,27 @@ import pytest
 import fpsim as fp
 from fpsim import linalg
 from fpsim.elementwise.codes import from_codes, to_codes
-from fpsim.judge.oracle import operate, product_word, round_exact
-from fpsim.judge.oracle.rounding import Settings, decode, encode
+from fpsim.judge.oracle import product_word
+from fpsim.judge.oracle.rounding import Settings, encode
+from fpsim.judge.oracle.sums import ORDERS, mean_of, sum_of
 from fpsim.state.bits import Replay
 from tests.threads import on_threads
 from tests.tiers import pick
 
-ORDERS = ("sequential", "pairwise", "blocked", "kahan", "exact")
 FORMATS = (fp.BINARY16, fp.BFLOAT16, fp.E4M3FN, fp.BINARY32)
 ROUNDINGS = (fp.RNE, fp.RTN, fp.RTO, fp.SR(8), fp.SR(13, subnormal_bits=16), fp.SR(22))
 LENGTHS = pick((0, 1, 2, 7), (0, 1, 2, 3, 7, 8, 31, 64), (0, 1, 2, 3, 5, 7, 8, 31, 64, 200))
 
 
-class Judge:
-    """The definitions of the orders on codes of one output."""
+def places(context, output, number):
+    """The choices at each rounding place of an output, with its random word."""
+    s, bits = context.settings, context.settings.random_most
 
-    def __init__(self, context, output, number):
-        self.fmt, self.context = context.format, context
-        self.output, self.number, self.flags = output, number, fp.Flags.NONE
-        self.bits = context.settings.random_most
-
-    def settings(self, place):
-        word = 0
-        if self.bits:
-            word = product_word(self.context.seed, self.number, self.output, place, self.bits)
-        s = self.context.settings
+    def at(place):
+        word = product_word(context.seed, number, output, place, bits) if bits else 0
         return Settings(s.rounding, overflow=s.overflow, word=word)
 
-    def two(self, operation, x, y, place):
-        code, flags = operate(operation, (x, y), self.fmt, self.settings(place))
-        self.flags |= flags
-        return code
-
-    def sequential(self, codes, first=0):
-        s = codes[0]
-        for j, x in enumerate(codes[1:], 1):
-            s = self.two("add", s, x, first + j - 1)
-        return s
-
-    def blocked(self, codes, block):
-        sums = [self.sequential(codes[i : i + block], i) for i in range(0, len(codes), block)]
-        s = sums[0]
-        for i, x in enumerate(sums[1:], 1):
-            s = self.two("add", s, x, i * block - 1)
-        return s
-
-    def pairwise(self, codes, first=0):
-        n = len(codes)
-        if n == 1:
-            return codes[0]
-        half = 1 << (n - 1).bit_length() - 1
-        left = self.pairwise(codes[:half], first)
-        return self.two("add", left, self.pairwise(codes[half:], first + half), first + half - 1)
-
-    def kahan(self, codes):
-        s, c = codes[0], 0
-        for j, x in enumerate(codes[1:]):
-            y = self.two("subtract", x, c, 4 * j)
-            t = self.two("add", s, y, 4 * j + 1)
-            c = self.two("subtract", self.two("subtract", t, s, 4 * j + 2), y, 4 * j + 3)
-            s = t
-        return s
-
-    def exact(self, codes):
-        total = sum((decode(x, self.fmt).value for x in codes), Fraction(0))
-        s = self.settings(0)
-        code, flags = round_exact(total, self.fmt, s.rounding, word=s.word, overflow=s.overflow)
-        self.flags |= flags
-        return code
-
-    def mean(self, total, n, order):
-        place = {"kahan": 4 * (n - 1), "exact": 1}.get(order, n - 1)
-        x, s = decode(total, self.fmt), self.settings(place)
-        code, flags = round_exact(
-            x.value / n, self.fmt, s.rounding, word=s.word, overflow=s.overflow, sign_of_zero=x.sign
-        )
-        self.flags |= flags
-        return code
+    return at
 
 
 def values(fmt, shape, seed):
@@ -103,21 +47,16 @@ def test_sums_and_means_are_what_their_order_says(fmt, rounding, order):
     for n in LENGTHS:
         x = values(fmt, (3, n), n)
         context = fp.Context(fmt, rounding=rounding, seed=n + 5)
-        for name in ("sum", "mean"):
+        for name, oracle in (("sum", sum_of), ("mean", mean_of)):
             if name == "mean" and n == 0:
                 continue
             number = context.operation
             context.clear_flags()
             got = getattr(linalg, name)(x, 1, order, context=context, block=3)
             flags = fp.Flags.NONE
-            for i, row in enumerate(to_codes(x.values, fmt)):
-                judge = Judge(context, i, number)
-                codes = [int(c) for c in row]
-                more = {"blocked": (3,)}.get(order, ())
-                want = getattr(judge, order)(codes, *more) if n else 0
-                if name == "mean":
-                    want = judge.mean(want, n, order)
-                flags |= judge.flags
+            for i, row in enumerate(to_codes(x.values, fmt).tolist()):
+                want, raised = oracle(order, row, fmt, places(context, i, number), block=3)
+                flags |= raised
                 assert int(to_codes(got.values, fmt)[i]) == want, (n, name, i)
             assert context.flags == flags
 

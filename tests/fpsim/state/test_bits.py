@@ -8,8 +8,7 @@ import pytest
 import fpsim as fp
 from fpsim.judge.oracle import spawn_seed
 from fpsim.state.bits import Philox, Replay, Xoroshiro128aox, check_seed
-
-MASK = (1 << 64) - 1
+from tests.fpsim.kernels.random.recurrence import draws, lanes
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**64 - 1, np.uint64(2**64 - 1), np.int8(5)])
@@ -39,28 +38,13 @@ def test_children_of_philox_have_the_seeds_of_the_definition(seed):
         Philox(seed).spawn(-1)
 
 
-def xoroshiro(state, count):
-    """Draws of 64 bits: s0 = rotl(s0, 55) ^ s1 ^ (s1 << 14) …, and the aox output."""
-    s0, s1 = state
-    words = []
-    for _ in range(count):
-        x, either = s0 ^ s1, s0 & s1
-        once, twice = either << 1 | either >> 63, either << 2 | either >> 62
-        words.append((x ^ (once | twice)) & MASK)
-        s0 = ((s0 << 55 | s0 >> 9) & MASK) ^ x ^ (x << 14 & MASK)
-        s1 = (x << 36 | x >> 28) & MASK
-    return words, (s0, s1)
-
-
 @pytest.mark.parametrize("n", [1, 4, 5, 16])
 def test_one_draw_of_the_device_serves_four_elements(n):
     """Hanlon, arXiv 2203.04058: listing of xoroshiro128aox."""
     source = Xoroshiro128aox(state=(3 << 60 | 12345, 2**63 | 99))
-    words, _ = xoroshiro(source.state, -(-n // 4))
-    quarters = [word >> 16 * i & 0xFFFF for word in words for i in range(4)][:n]
     drawn = source.draw(0, (n,), 16)
     assert drawn.dtype == np.uint32
-    assert drawn.tolist() == quarters
+    assert drawn.tolist() == lanes(source.state, n)[0]
 
 
 def test_only_advancing_moves_the_device_on():
@@ -70,7 +54,7 @@ def test_only_advancing_moves_the_device_on():
     assert source.state == begin
     assert source.draw(0, (2, 3), 8).tolist() == first
     source.advance()
-    assert source.state == xoroshiro(begin, 2)[1]
+    assert source.state == draws(*begin, 2)[1]
     assert source.draw(0, (2, 3), 8).tolist() != first
 
 

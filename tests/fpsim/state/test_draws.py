@@ -19,6 +19,7 @@ from fpsim.linalg import (
     matmul,
 )
 from fpsim.state.bits import Replay
+from fpsim.state.draws import draw, draw_places
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
 
@@ -198,7 +199,7 @@ def test_a_device_counts_products_also_where_its_stores_are_to_nearest(quiet):
 
 
 def test_elements_of_a_shard_are_numbered_in_the_whole_and_a_number_is_not_in_it():
-    context = Context(BINARY16, rounding=SR(13), seed=3)
+    context = fp.Context(fp.BINARY16, rounding=fp.SR(13), seed=3)
     context.clock.first = 40
     assert draw(context, (5,)).first == 40
     assert draw(context, ()).first == 0

@@ -86,6 +86,15 @@ def test_what_a_killed_process_left_is_removed_by_the_next_save(tmp_path):
     assert sorted(os.listdir(tmp_path)) == sorted(["file", *others])
 
 
+def test_what_killed_processes_left_is_gone_before_a_full_disk_refuses(tmp_path, monkeypatch):
+    for name in ("aaaaaaaa", "bbbbbbbb"):
+        (tmp_path / f".file.{name}.draft").write_bytes(b"half")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(tmp_path / "file", b"new")
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_draft_that_is_being_written_stays(tmp_path):
     with files._draft(tmp_path / "file") as (_, draft):
         write_whole(tmp_path / "file", b"new")
@@ -116,6 +125,28 @@ def test_arrays_are_read_as_numpy_reads_them(tmp_path, save):
             assert (array.dtype, array.shape) == (reference[name].dtype, reference[name].shape)
             assert array.tobytes() == reference[name].tobytes(), name
             assert array.flags.writeable
+
+
+def test_arrays_that_are_stored_are_read_alike_and_compressed_ones_refused(tmp_path):
+    path = tmp_path / "arrays.npz"
+    np.savez(path, **ARRAYS)
+    arrays = read_arrays(path, stored_only=True)
+    for name, array in read_arrays(path).items():
+        assert arrays[name].tobytes() == array.tobytes()
+        assert (arrays[name].dtype, arrays[name].shape) == (array.dtype, array.shape)
+    np.savez_compressed(path, x=np.zeros(1000))
+    with pytest.raises(ValueError, match=r"^x\.npy is compressed$"):
+        read_arrays(path, stored_only=True)
+
+
+def test_stored_arrays_are_no_larger_than_their_file(tmp_path):
+    """The container's list and the array's header announce 128 MiB; 128 bytes follow."""
+    content = bytearray(zipped({"a.npy": npy(f"({(1 << 27) - 128},)", descr="'|u1'")}, 0))
+    entry = content.index(b"PK\x01\x02")
+    content[entry + 20 : entry + 28] = 2 * (1 << 27).to_bytes(4, "little")
+    (tmp_path / "arrays.npz").write_bytes(content)
+    sentence = refusal(tmp_path / "arrays.npz", stored_only=True)
+    assert sentence.startswith(f"array 'a' unpacks to {(1 << 27) - 128} bytes, ")
 
 
 @pytest.mark.parametrize("name", ARRAYS)

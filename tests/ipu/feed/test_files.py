@@ -47,6 +47,7 @@ def test_damaged_files_are_named_with_the_offset(tmp_path):
     good, path = idx(np.zeros((2, 2, 2))), tmp_path / "file"
     for content, said in {
         good[:-3]: "is cut short: it ends at offset 21, expected 24 bytes",
+        b"": "is empty; get the file again",
         good[:9]: "is cut short: it ends at offset 9, in its header",
         good + b"x": "bytes after its data, from offset 24 on",
         idx([1, 2]): "is mislabelled: it begins with 00000801 at offset 0, expected 00000803",

@@ -18,8 +18,12 @@ from ipu.learn.address import (
     rescaling,
     updating,
 )
+from ipu.learn.nn import dense
+from ipu.learn.optim import SGD
 from ipu.learn.variables import Variable
 from ipu.machine import Device, FpCtl
+from ipu.parallel.plan import Plan
+from ipu.parallel.trainer import Trainer as PlanTrainer
 
 
 def machine(**choices):
@@ -188,3 +192,11 @@ def test_another_source_goes_on_from_operation_to_operation():
     assert device.clock.operation == 1
     with pytest.raises(ValueError, match="replicas number their random bits by Philox"):
         Numbering(device, replica=1)
+
+
+def test_a_plan_needs_numbers():
+    """Also with one replica: its schedule would move the bits of a generator."""
+    plan = Plan([lambda x: dense(x, 2, "only")], count=2)
+    with pytest.raises(ValueError, match=r"random='xoroshiro' goes on .* needs Philox"):
+        PlanTrainer(SGD(0.1), plan=plan, random="xoroshiro")
+    assert repr(PlanTrainer(SGD(0.1), plan=plan).device.source) == "Philox(seed=0)"

@@ -25,6 +25,19 @@ def test_published_peaks(target, inputs, teraflops):
     assert target.peak(inputs) == pytest.approx(teraflops * 1e12, rel=1e-3)
 
 
+@pytest.mark.source("Jia et al., arXiv 1912.03413; facts: ipu-arithmetic §6.1")
+@pytest.mark.parametrize(
+    ("target", "tiles", "memory", "all_tiles"),
+    [(MK1, 1216, 262_144, 304 * 2**20), (MK2, 1472, 638_976, 897 * 2**20),
+     (BOW, 1472, 638_976, 897 * 2**20)],
+)  # fmt: skip
+def test_tiles_workers_and_memory(target, tiles, memory, all_tiles):
+    """256 KiB in each of 1216 tiles are 304 MiB, 624 KiB in each of 1472 are 897 MiB."""
+    assert (target.tiles.value, target.workers.value) == (tiles, 6)
+    assert target.tile_memory.value == memory
+    assert tiles * memory == all_tiles
+
+
 def test_peaks_by_partials():
     assert MK2.peak(BINARY16, BINARY32) == MK2.peak(BINARY16) / 2
     assert MK1.peak(BINARY16, BINARY32) == MK1.peak(BINARY16)

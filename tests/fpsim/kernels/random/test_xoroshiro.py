@@ -10,33 +10,18 @@ import numpy as np
 import pytest
 
 import fpsim as fp
-from fpsim.kernels.random.xoroshiro import xoroshiro_lanes
-
-MASK = (1 << 64) - 1
-
-
-def rotl(x, k):
-    return (x << k | x >> (64 - k)) & MASK
-
-
-def draws(s0, s1, n):
-    """n draws of 64 bits and the state after them, by the published recurrence."""
-    words = []
-    for _ in range(n):
-        sx, sa = s0 ^ s1, s0 & s1
-        words.append(sx ^ (rotl(sa, 1) | rotl(sa, 2)))
-        s0, s1 = rotl(s0, 55) ^ sx ^ (sx << 14 & MASK), rotl(sx, 36)
-    return words, (s0, s1)
+from fpsim.kernels.random.xoroshiro import dealt_lanes, xoroshiro_lanes
+from tests.fpsim.kernels.random.recurrence import dealt, draws, lanes
 
 
 @pytest.mark.source("Hanlon, arXiv 2203.04058")
 def test_the_first_draws_by_hand():
-    lanes, s0, s1 = xoroshiro_lanes(1, 2, 4)
-    assert lanes.tolist() == [3, 0, 0, 0]
+    numbers, s0, s1 = xoroshiro_lanes(1, 2, 4)
+    assert numbers.tolist() == [3, 0, 0, 0]
     assert (s0, s1) == (0x0080_0000_0000_C003, 0x30_0000_0000)
     # sx = 0x0080_0030_0000_C003, sa = 0: the draw is sx, its lanes the lowest 16 digits first.
-    lanes, s0, s1 = xoroshiro_lanes(s0, s1, 4)
-    assert lanes.tolist() == [0xC003, 0x0000, 0x0030, 0x0080]
+    numbers, s0, s1 = xoroshiro_lanes(s0, s1, 4)
+    assert numbers.tolist() == [0xC003, 0x0000, 0x0030, 0x0080]
 
 
 def test_the_and_of_both_words_is_rotated_by_one_and_two():
@@ -46,12 +31,35 @@ def test_the_and_of_both_words_is_rotated_by_one_and_two():
 
 @pytest.mark.parametrize("n", [0, 1, 3, 4, 5, 8, 1001])
 def test_lanes_of_any_number_of_elements(n):
-    s0, s1 = 0x0123456789ABCDEF, 0xFEDCBA9876543211
-    words, after = draws(s0, s1, -(-n // 4))
-    lanes, *state = xoroshiro_lanes(s0, s1, n)
-    expected = [w >> 16 * i & 0xFFFF for w in words for i in range(4)][:n]
-    assert lanes.tolist() == expected
-    assert tuple(state) == after  # an operation that ends inside a draw drops the rest of it
+    state = 0x0123456789ABCDEF, 0xFEDCBA9876543211
+    numbers, *after = xoroshiro_lanes(*state, n)
+    # An operation that ends inside a draw drops the rest of it.
+    assert (numbers.tolist(), tuple(after)) == lanes(state, n)
+
+
+STREAMS = [[(1, 2), (4, 8), (3 << 60 | 5, 77)], [(16, 32), (64, 128), (7, 2**63 | 9)]]
+
+
+def test_elements_of_two_groups_of_three_by_hand():
+    """14 elements: blocks of 8; the first draw of (2**k, 2**(k+1)) is 3·2**k, as no bit is in both.
+
+    Elements 0-3 take stream (1, 2), 4-7 (4, 8), 8-11 (16, 32) and 12, 13 (64, 128); the third
+    member of each group draws nothing.
+    """
+    numbers, after = dealt_lanes(np.array(STREAMS, np.uint64), 14)
+    expected = [3, 0, 0, 0, 12, 0, 0, 0, 48, 0, 0, 0, 192, 0]
+    assert numbers.tolist() == [expected]
+    assert (after == STREAMS).all(axis=2).tolist() == [[False, False, True], [False, False, True]]
+    assert after[0, 0].tolist() == [0x0080_0000_0000_C003, 0x30_0000_0000]
+
+
+@pytest.mark.parametrize("places", [1, 2, 5])
+@pytest.mark.parametrize("n", [0, 1, 4, 5, 8, 9, 23, 24, 25, 27, 48, 49, 201])
+def test_elements_are_dealt_as_the_definition_says(n, places):
+    numbers, after = dealt_lanes(np.array(STREAMS, np.uint64), n, places)
+    expected, states = dealt(STREAMS, n, places)
+    assert numbers.tolist() == expected
+    assert after.tolist() == [[list(state) for state in group] for group in states]
 
 
 def test_a_rounding_takes_the_low_digits_of_its_lane():
@@ -59,8 +67,8 @@ def test_a_rounding_takes_the_low_digits_of_its_lane():
     state, n, r = (0x0123456789ABCDEF, 0xFEDCBA9876543211), 37, 5
     context = fp.Context(fp.BINARY16, rounding=fp.SR(r), bits=fp.Xoroshiro128aox(state=state))
     x = context.array(np.full(n, 1 + 2.0**-11))
-    lanes = xoroshiro_lanes(*state, n)[0]
-    assert (x.values > 1).tolist() == [bool(lane >> (r - 1) & 1) for lane in lanes]
+    numbers = xoroshiro_lanes(*state, n)[0]
+    assert (x.values > 1).tolist() == [bool(number >> (r - 1) & 1) for number in numbers]
 
 
 def test_only_advance_moves_on():

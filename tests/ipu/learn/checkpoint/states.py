@@ -22,6 +22,8 @@ def bits(state: State) -> dict:
     record = asdict(state)
     record["parameters"] = {n: _bits(k) for n, k in state.parameters.items()}
     record["slots"] = {n: [_bits(k) for k in s] for n, s in state.slots.items()}
+    if state.streams is not None:
+        record["streams"] = state.streams.tolist()
     return json.loads(json.dumps(record))
 
 

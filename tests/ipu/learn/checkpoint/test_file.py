@@ -30,7 +30,7 @@ def test_every_value_comes_back_with_its_bits(tmp_path, fmt: Format):
     state = replace(
         EMPTY, parameters={"a/b": kept}, slots={"a/b": (kept, 3, 0.1)}, operation=2**63,
         progress={"total": float("nan"), "zero": -0.0}, position=7,
-        counts=[["t", "add", {"zeros": 1}]],
+        counts=[["t", "add", {"zeros": 1}]], streams=np.array([[[1, 2**64 - 1]]], np.uint64),
     )  # fmt: skip
     save(tmp_path / "c", state)
     assert json.dumps(bits(load(tmp_path / "c"))) == json.dumps(bits(state))
@@ -97,10 +97,10 @@ def test_the_checksum_sees_what_the_container_does_not(tmp_path, monkeypatch):
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(file, "VERSION", 3)
+    monkeypatch.setattr(file, "VERSION", 4)
     save(tmp_path / "c", EMPTY)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="has version 3, this fpsim reads 2"):
+    with pytest.raises(ValueError, match="has version 4, this fpsim reads 3"):
         load(tmp_path / "c")
 
 
@@ -144,13 +144,15 @@ WRONG = [
     {"state": record(slots={"w": 3})}, {"state": record(slots={"w": [[]]})},
     {"state": record(counts=[["t", "add"]])}, {"state": record(counts=[["t", "add", {"x": "y"}]])},
     {"state": record(operation=-1)}, {"state": record(position=True)},
-    {"state": record(flags={"binary16": "x"})},
+    {"state": record(flags={"binary16": "x"})}, {"state": record(streams="a")},
+    {"state": record(streams="streams")}, {"state": record(streams=["streams"])},
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("content", WRONG, ids=lambda c: json.dumps(c)[-60:])
 def test_wrong_content_under_a_right_checksum_is_refused_with_one_sentence(tmp_path, content):
     arrays = {"a": np.array([0x3C00], np.uint16), "b": np.array([0.5])}
+    arrays["streams"] = np.zeros((1, 1, 2), np.uint64)  # which no generator has
     written(tmp_path / NAME, content, arrays)
     with pytest.raises(
         ValueError, match=r"holds no state of a training \(.+\); use another"
@@ -166,8 +168,8 @@ def npy_header(shape, dtype="<u2"):
 
 BOMBS = {
     "compressed": (zipfile.ZIP_DEFLATED, npy_header((1 << 20,)) + bytes(1 << 21)),
-    "an array of shape": (zipfile.ZIP_STORED, npy_header((1 << 40,)) + bytes(8)),
-    "an array of objects": (zipfile.ZIP_STORED, npy_header((1,), "|O") + bytes(8)),
+    "8 bytes, 2199023255552 by its header": (zipfile.ZIP_STORED, npy_header((1 << 40,)) + bytes(8)),
+    "Python objects": (zipfile.ZIP_STORED, npy_header((1,), "|O") + bytes(8)),
     "magic string": (zipfile.ZIP_STORED, b""),
 }
 
@@ -206,10 +208,29 @@ def test_what_is_no_checkpoint_is_refused_with_one_sentence(tmp_path):
 
 
 def test_drafts_of_saves_that_were_killed_are_removed_by_the_next(tmp_path):
-    (tmp_path / f".{NAME}.abcd").write_bytes(b"half")
-    (tmp_path / ".other").write_bytes(b"")
+    (tmp_path / f".{NAME}.abcdefgh.draft").write_bytes(b"half")
+    others = [".other", f".{NAME}.notes"]
+    for other in others:
+        (tmp_path / other).write_bytes(b"a user's")
     save(tmp_path / NAME, EMPTY)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".other", NAME]
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*others, NAME])
+
+
+def test_a_second_writer_leaves_the_draft_of_the_first(tmp_path, monkeypatch):
+    """The second saves between the first one's content and its name; the last name wins."""
+    fsync, second = os.fsync, []
+
+    def interleaved(handle):
+        fsync(handle)
+        if not second:
+            second.append(True)
+            save(tmp_path / NAME, replace(EMPTY, position=2))
+            assert load(tmp_path / NAME).position == 2
+
+    monkeypatch.setattr(os, "fsync", interleaved)
+    save(tmp_path / NAME, replace(EMPTY, position=1))
+    assert load(tmp_path / NAME).position == 1
+    assert os.listdir(tmp_path) == [NAME]
 
 
 def test_a_folder_that_cannot_be_written_to_is_noticed_at_once(tmp_path, monkeypatch):

@@ -38,6 +38,7 @@ KINDS = {
     ),
     "PopART": (SGD(0.5), {"loss_scale": AutomaticLossScale(64.0)}),
     "Keras": (SGD(0.5), {"loss_scale": KerasLossScale(64.0, frequency=2)}),
+    "own generator": (SGD(0.5, 0.9), {"random": "xoroshiro"}),
     "accumulated": (
         SGD(0.5),
         {"accumulation": Accumulation(4, "mean"), "loss_scale": NoLossScale()},
@@ -57,13 +58,14 @@ KINDS = {
         "optimizer": "optimizer is SGD.rate=0.5. there and SGD.rate=0.5000001. here",
         "conv_partials": "conv_partials is None there and binary16 here",
         "disable_sr_for_amp_vertices": "disable_sr_for_amp_vertices is False there and True here",
+        "random": r"bits is Philox\(seed=0\) there and WorkerStreams\(seed=0, target=mk2\) here",
     }.items(),
 )
 def test_a_state_fits_the_training_it_was_taken_from(other, said):
     changes = {"seed": 1, "units": 3, "control": FpCtl(), "loss_scale": StaticLossScale(2.0)}
     changes["policy"] = replace(MIXED, compute=BINARY32)
     changes |= {"optimizer": SGD(0.5000001), "conv_partials": "half"}
-    changes["disable_sr_for_amp_vertices"] = True
+    changes |= {"disable_sr_for_amp_vertices": True, "random": "xoroshiro"}
     state, trainer = made().state(), made(**{other: changes[other]})
     before = bits(trainer.state())
     with pytest.raises(ValueError, match=said):
@@ -125,6 +127,17 @@ def test_resumed_at_any_step_is_never_interrupted(whole, tmp_path):
         again, batches = resuming.resumed(tmp_path)
         resuming.train(again, batches, 12)
         assert bits(again.state(batches)) == whole
+
+
+def test_random_streams_are_those_of_the_target():
+    trainer = made(random="xoroshiro")
+    state, before = trainer.state(), bits(trainer.state())
+    for streams in (None, state.streams[:7]):
+        with pytest.raises(ValueError, match="has no random streams of this target"):
+            trainer.restore(replace(state, streams=streams))
+    with pytest.raises(ValueError, match="has no random streams of this target"):
+        made().restore(replace(made().state(), streams=state.streams))
+    assert bits(trainer.state()) == before
 
 
 def test_flags_are_those_of_the_state_and_no_others():

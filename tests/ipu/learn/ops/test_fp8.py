@@ -36,6 +36,24 @@ def test_the_scale_is_the_smallest_at_which_nothing_exceeds_the_largest_value(fm
     )
 
 
+@pytest.mark.parametrize(
+    ("largest", "by_f143", "by_f152"),
+    [(60000.0, 8, 1), (65504.0, 9, 1), (2.0**17, 10, 2), (1e6, 13, 5), (1e9, 22, 15),
+     (240 * 2.0**31, 31, 24), (57344 * 2.0**31, 31, 31), (3e38, 31, 31),
+     (57344 * 2.0**-31, -23, -31), (240 * 2.0**-31, -31, -31), (2.0**-100, -31, -31)],
+)  # fmt: skip
+def test_scales_of_every_size_by_hand(largest, by_f143, by_f152):
+    """The quotient by 240 or 57344 as a power of two, rounded up: 1e6 / 240 = 4167 is below 2**13.
+
+    From -31 to 31; beyond that numbers saturate or become subnormal, as in any cast.
+    """
+    device = Device("mk2-fp8")
+    x = device.from_host([largest / 2, -largest], BINARY32)
+    assert (fp8.scale_for(x, F143), fp8.scale_for(x, F152)) == (by_f143, by_f152)
+    quarter = fp8.quarters(device, x, F143)
+    assert quarter.values.values[1] == round_to(max(-largest * 2.0**-by_f143, -240.0), F143)
+
+
 def test_infinities_do_not_choose_the_scale_and_become_nan():
     device = Device("mk2-fp8")
     quarter = fp8.quarters(device, device.from_host([np.inf, 3.0], BINARY16), F143)

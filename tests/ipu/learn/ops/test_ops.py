@@ -8,8 +8,8 @@ import pytest
 from fpsim import BINARY16, BINARY32
 from ipu.learn import ops
 from ipu.learn.losses import sparse_softmax_cross_entropy
-from ipu.learn.ops import PRIMITIVES
-from ipu.learn.tensor import Tensor, gradients
+from ipu.learn.ops import PRIMITIVES, fp8
+from ipu.learn.tensor import OperationCost, Tensor, gradients
 from ipu.learn.variables import Variable
 from ipu.machine import Device
 
@@ -22,16 +22,13 @@ ROWS = np.array([[0.5, 0.25, 0.25], [0, 0, 1], [0.125, 0.75, 0.125], [1, 0, 0], 
 NORMED = [(3, 4, 2, 6), (6,), (6,)]
 
 
-def dense_labels(device):
+def dense_labels(device, fmt):
     return {"labels": device.from_host(ROWS, BINARY32)}
 
 
-def given_statistics(device):
+def given_statistics(device, fmt):
     mean, inverse = np.arange(6) / 8, 1 + np.arange(6) / 4
-    return {
-        "mean": device.from_host(mean, BINARY32),
-        "inverse": device.from_host(inverse, BINARY32),
-    }
+    return {"mean": device.from_host(mean, fmt), "inverse": device.from_host(inverse, fmt)}
 
 
 #: Calls of every primitive: shapes of the arguments, options (or what makes them on a device).
@@ -100,11 +97,11 @@ def leaves(device, values, fmt=BINARY32):
     return [Variable(device.from_host(x, fmt), device, f"x{k}") for k, x in enumerate(values)]
 
 
-def called(name, values, options):
+def called(name, values, options, fmt=BINARY32):
     """The call on a fresh machine, so that it draws the same random bits every time."""
     device = machine()
-    tensors = leaves(device, values)
-    options = options(device) if callable(options) else options
+    tensors = leaves(device, values, fmt)
+    options = options(device, fmt) if callable(options) else options
     return tensors, PRIMITIVES[name](*tensors, **options)
 
 
@@ -144,14 +141,57 @@ def test_backward_rules_are_the_transposed_derivative(name, shapes, options):
         assert got == pytest.approx(expected, rel=2e-3, abs=1e-3 * max(size, 1.0))
 
 
-def test_every_primitive_has_a_cost():
-    for name, calls in CALLS.items():
-        rng = np.random.default_rng(0)
-        _, y = called(name, [apart(rng, s, True) for s in calls[0][0]], calls[0][1])
-        cost = y.node.cost
-        unit = PRIMITIVES[name].unit
-        assert (cost.macs > 0) == (unit in ("AMP", "by rule"))
-        assert (cost.cycles > 0) == (unit == "vector")
+#: Work of the first call of each: results, and cycles of a thread in binary32 and in binary16.
+#: 15 elements are 8 vectors of two or 4 of four, 120 are 60 or 30, 144 are 72 or 36. Cycles of a
+#: vector are (singles, halves): sum, difference, product and cast 1, quotient (10, 21), root
+#: (10, 23), exp (6, 4), log and tanh (12, 4), sigmoid (12, 6), relu 3, maximum (3, 4).
+WORK = {
+    **dict.fromkeys(("add", "bias", "subtract", "multiply", "square", "scale"), (15, 8, 4)),
+    "divide": (15, 80, 84), "sqrt": (15, 80, 92),
+    "relu": (15, 24, 12), "tanh": (15, 96, 16), "sigmoid": (15, 96, 24),
+    "gelu": (9 * 15, 8 * 8 + 96, 8 * 4 + 16),  # six products, two sums, a tanh
+    "dropout": (2 * 15, 16, 8),  # selection, product
+    # In binary32 cast, maximum, difference, exp and sum take 12 cycles; a quotient 10 more.
+    "softmax": (7 * 15, 22 * 8 + 8, 22 * 8 + 4),  # and a cast to the format of x
+    "log_softmax": (7 * 15, 13 * 8 + 8, 13 * 8 + 4),  # a difference instead of the quotient
+    "softmax_cross_entropy": (6 * 15, 176, 176),
+    "softmax_cross_entropy_dense": (9 * 15, 25 * 8, 25 * 8),  # a difference, product, sum more
+    **dict.fromkeys(("reduce_sum", "reduce_mean"), (2 * 15, 16, 16)),  # cast, sum in binary32
+    "reduce_max": (15, 24, 16), "max_pool": (120, 180, 120), "average_pool": (2 * 120, 120, 60),
+    "normalise": (4 * 144, 4 * 72, 4 * 36),  # difference, two products, sum
+    # The same after cast, square and two sums in binary32.
+    **dict.fromkeys(
+        ("batch_norm", "group_norm", "layer_norm"), (8 * 144, 8 * 72, 4 * 72 + 4 * 36)
+    ),
+    "cast": (15, 8, 4),
+    **dict.fromkeys(("reshape", "transpose", "concat", "pad", "strided_slice"), (0, 0, 0)),
+}  # fmt: skip
+
+#: Multiply-adds: 5 × 3 results over 4, and 2 × 5 × 4 × 5 results over kernels of 3 × 3 × 4.
+PRODUCTS = {"matmul": 60, "conv2d": 7200}
+
+
+@pytest.mark.source("poplibs, popopsCycleEstimators.hpp")
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("fmt", [BINARY32, BINARY16], ids=lambda f: f.name)
+def test_the_work_of_every_primitive(name, fmt):
+    shapes, options = CALLS[name][0]
+    rng = np.random.default_rng(0)
+    _, y = called(name, [apart(rng, s, True) for s in shapes], options, fmt)
+    if name in PRODUCTS:
+        assert y.node.cost == OperationCost(macs=PRODUCTS[name])
+        return
+    results, singles, halves = WORK[name]
+    cycles = singles if fmt == BINARY32 else halves
+    assert y.node.cost == OperationCost(results=results, cycles=cycles)
+
+
+def test_products_of_quarters_count_as_those_of_halves():
+    for name, work in PRODUCTS.items():
+        device, (shapes, options) = Device("mk2-fp8"), CALLS[name][0]
+        tensors = leaves(device, [np.ones(s) for s in shapes], BINARY16)
+        y = getattr(fp8, name)(*tensors, **options)
+        assert y.node.cost == OperationCost(macs=work)
 
 
 @pytest.mark.source("S4-04")
