@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,9 @@ from ipu.learn.tensor import Tensor
 from ipu.machine.device import Device
 
 HALF, SINGLE = Context(BINARY16), Context(BINARY32)
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "execution.md"
 
 
 class Pair(NamedTuple):
@@ -205,3 +210,11 @@ def test_an_endless_loop_is_refused():
 def test_a_data_set_is_no_infeed():
     with pytest.raises(TypeError, match=r"infeed is a list; use infeed=Infeed\(data\)"):
         repeat(1, lambda x: None, infeed=[1.0])
+
+
+def test_the_example_of_the_page_prints_what_it_says():
+    text = PAGE.read_text(encoding="utf-8").partition("## Feeds and loops")[2].partition("\n## ")[0]
+    test = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, PAGE.name, 0)
+    assert test.examples
+    output: list[str] = []
+    assert doctest.DocTestRunner().run(test, out=output.append).failed == 0, "".join(output)

@@ -12,10 +12,15 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, Array, Context
+from ipu.feed.batches import Batches
 from ipu.feed.counters import record_launches
+from ipu.feed.data import digits
 from ipu.feed.infeed import Infeed
 from ipu.feed.loops import repeat
 from ipu.feed.outfeed import ALL, LAST, Outfeed
+from ipu.learn.nn import dense, flatten, relu
+from ipu.learn.optim import SGD
+from ipu.learn.train import Trainer
 from tests.ipu.feed.threads import PATIENCE, Beside, queue_threads, until, wait
 from tests.tiers import pick
 
@@ -353,3 +358,31 @@ def test_modes_are_checked():
     assert Outfeed().mode == ALL
     with pytest.raises(ValueError, match="mode='get_last' is not a mode"):
         Outfeed("get_last")
+
+
+@pytest.mark.source("S0-23")
+def test_the_custom_loop_of_the_documents_learns_while_a_thread_prints():
+    """Dense 128, dense 10, SGD 0.01, whole batches of 32; digits of 28 × 28 stand in for MNIST."""
+
+    def network(images):
+        x = relu(dense(flatten(images), 128, "hidden"))
+        return dense(x, 10, "output")
+
+    def step(images, labels):
+        outfeed.enqueue(trainer.step(images, labels))
+
+    def consume():
+        losses = []
+        while len(losses) != 100:
+            losses += [float(loss) for loss in outfeed]
+        return losses
+
+    batches = Batches(digits((28, 28, 1)).learn, 32)
+    trainer = Trainer(network, SGD(0.01))
+    with Infeed(batches) as infeed, Outfeed() as outfeed:
+        consumer = Beside(consume)
+        repeat(100, step, infeed=infeed)
+        losses = consumer.result()
+    assert np.mean(losses[-20:]) < np.mean(losses[:20]) - 0.2
+    again, batches.position = Trainer(network, SGD(0.01)), 0
+    assert losses == [again.step(*next(batches)) for _ in range(100)]
