@@ -12,4 +12,5 @@ TOPICS = {
     "compile": "how long each kernel of products takes to compile",
     "train": "training a network, beside what its matrix products would allow",
     "startup": "import, first call, small arrays",
+    "feed": "loops and queues, per iteration",
 }

@@ -185,6 +185,19 @@ def test_another_thread_sees_every_element_in_order_while_the_device_runs():
     assert early[0] is True
 
 
+def test_a_thread_that_polls_waits_for_an_element(monkeypatch):
+    """Else it would keep the interpreter from the device; the device's own thread never waits."""
+    monkeypatch.setattr("ipu.feed.outfeed._POLL", PATIENCE)
+    with Outfeed() as outfeed:
+        outfeed.enqueue(1)
+        assert [int(n) for n in outfeed] == [1]
+        poll = Beside(outfeed.dequeue)
+        poll.thread.join(0.05)
+        assert poll.thread.is_alive()
+        outfeed.enqueue(2)
+        assert poll.result().tolist() == [2]
+
+
 def test_partial_results_of_dequeue_join_to_the_whole():
     def consume():
         blocks = []

@@ -100,7 +100,8 @@ def test_a_generator_is_closed_with_the_elements():
         finally:
             closed.append(True)
 
-    elements = Source(data).elements(0)
+    held = data()  # so that no count of references closes it
+    elements = Source(lambda: held).elements(0)
     next(elements)
     elements.close()
     assert closed == [True]

@@ -1,0 +1,71 @@
+"""What queues and loops cost beside the work: per iteration, and per element beyond its copy.
+
+The reference is a copy of each element; after an outfeed all of them are kept, as there. Between an infeed and an outfeed three threads
+take turns, so their times depend on the interpreter's lock and on the system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import repeat as again
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipu.experiments.bench.timing import Call, Case, Size
+from ipu.feed.infeed import Infeed
+from ipu.feed.loops import repeat
+from ipu.feed.outfeed import Outfeed
+
+__all__ = ["cases"]
+
+#: Iterations between two looks at the clock.
+OFTEN = 2000
+#: Bytes of an element, and what divides the number of iterations: an outfeed keeps all elements.
+ELEMENTS = {"64 B": (64, 1), "1 MiB": (1 << 20, 25)}
+
+
+def cases(size: Size, quick: bool) -> Iterator[Case]:
+    """A loop alone, carrying a number and an array; then with an infeed, and with an outfeed."""
+    often = 50 if quick else OFTEN
+    repeats = size.repeats
+    yield Case("feed repeat", "int", partial(_loop, often, 0), None, often, repeats, data="–")
+    array = np.zeros(16)
+    yield Case("feed repeat", "float64", partial(_loop, often, array), None, often, repeats,
+               data="128 B")  # fmt: skip
+    for name, (nbytes, fewer) in ELEMENTS.items():
+        element, n = np.zeros(nbytes // 4, np.float32), often // fewer
+        yield Case("feed infeed", "float32", partial(_infeed, n, element),
+                   partial(_copies, n, element), n, repeats, data=name)  # fmt: skip
+        yield Case("feed outfeed", "float32", partial(_outfeed, n, element),
+                   partial(_kept_copies, n, element), n, repeats, data=name)  # fmt: skip
+
+
+def _loop(often: int, carried: object) -> Call:
+    return partial(repeat, often, lambda value: value, carried)
+
+
+def _infeed(often: int, element: NDArray[np.float32]) -> Call:
+    infeed = Infeed(partial(again, element))
+    return lambda: repeat(often, lambda x: None, infeed=infeed)
+
+
+def _outfeed(often: int, element: NDArray[np.float32]) -> Call:
+    outfeed = Outfeed()
+
+    def call() -> None:
+        repeat(often, partial(outfeed.enqueue, element))
+        for _ in outfeed:
+            pass
+
+    return call
+
+
+def _copies(often: int, element: NDArray[np.float32]) -> None:
+    for _ in range(often):
+        element.copy()
+
+
+def _kept_copies(often: int, element: NDArray[np.float32]) -> None:
+    _ = [element.copy() for _ in range(often)]
