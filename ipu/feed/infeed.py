@@ -144,6 +144,7 @@ def _fill(buffer: Buffer[Element], source: Source, position: int) -> None:
             while buffer.reserve():
                 buffer.put(next(elements))
                 number += 1
+        buffer.finish(RuntimeError("the infeed was closed while the device waited for it"))
     except StopIteration:
         buffer.finish()
     except BaseException as error:

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from ipu.feed.buffer import Buffer, End
-from ipu.feed.counters import current_launch
+from ipu.feed.counters import QueueWaits, current_launch
 from ipu.feed.layout import Layout, Leaf
 
 __all__ = ["ALL", "LAST", "Outfeed"]
@@ -62,6 +62,9 @@ class Outfeed:
         self._stop: weakref.finalize[..., Outfeed] | None = None
         self._enqueued = 0
         self._device_thread: int | None = None
+        #: Held while an element is put and while the thread is started or ended, so that a thread
+        #: that closes the outfeed during a run loses and reorders nothing.
+        self._changing = threading.RLock()
 
     # Device side ----------------------------------------------------------------------------
 
@@ -74,10 +77,7 @@ class Outfeed:
         if launch is not None:
             launch.queues[id(self)] = self
         element = self._read(value)
-        buffer = self._buffer or self._start()
-        buffer.reserve(launch.waits.outfeed if launch else None)
-        buffer.put(element.leaves)
-        self._enqueued += 1
+        buffer = self._put(element.leaves, launch.waits.outfeed if launch else None)
         if launch is not None:
             launch.counters.elements_out += 1
             launch.counters.bytes_out += element.nbytes
@@ -93,6 +93,17 @@ class Outfeed:
                 f"the value cannot be enqueued: {error}. An outfeed takes values of one structure, "
                 "type and shape; use another one for other values"
             ) from None
+
+    def _put(self, leaves: list[Leaf], waits: QueueWaits | None) -> Buffer[list[Leaf]]:
+        while True:
+            with self._changing:
+                buffer = self._buffer or self._start()
+            buffer.reserve(waits)
+            with self._changing:
+                if buffer is self._buffer:
+                    buffer.put(leaves)
+                    self._enqueued += 1
+                    return buffer
 
     def _start(self) -> Buffer[list[Leaf]]:
         buffer = self._buffer = Buffer[list[Leaf]](self.depth)
@@ -157,11 +168,12 @@ class Outfeed:
 
     def close(self) -> None:
         """End the thread once it has stored what was enqueued, which can still be dequeued."""
-        buffer, self._buffer = self._buffer, None
-        if buffer is None or self._stop is None:
-            return
-        self._stop()
-        buffer.join()
+        with self._changing:
+            buffer, self._buffer = self._buffer, None
+            if buffer is None or self._stop is None:
+                return
+            self._stop()
+            buffer.join()
 
     def __enter__(self) -> Outfeed:
         return self

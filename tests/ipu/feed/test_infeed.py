@@ -13,10 +13,15 @@ import numpy as np
 import pytest
 
 from ipu.feed.batches import Batches
+from ipu.feed.buffer import Buffer
 from ipu.feed.counters import record_launches
-from ipu.feed.data import Images
-from ipu.feed.infeed import EndOfDataError, Infeed
+from ipu.feed.data import Images, digits
+from ipu.feed.infeed import EndOfDataError, Infeed, _fill
 from ipu.feed.loops import repeat
+from ipu.feed.source import Source
+from ipu.learn.nn import dense, flatten
+from ipu.learn.optim import SGD
+from ipu.learn.train import Trainer
 from tests.ipu.feed.threads import PATIENCE, Beside, queue_threads, until, wait
 from tests.tiers import pick
 
@@ -130,6 +135,29 @@ def test_a_source_with_a_position_goes_on_where_the_infeed_is():
         assert [infeed.dequeue()[1].tolist() for _ in range(4)] == expected[5:]
 
 
+def test_a_training_is_resumed_with_its_data():
+    def training():
+        images = digits((8, 8, 1)).learn
+        return Trainer(lambda x: dense(flatten(x), 10, "only"), SGD(0.1)), Batches(images, 16)
+
+    def run(trainer, infeed, n):
+        losses = []
+        repeat(n, lambda *batch: losses.append(trainer.step(*batch)), infeed=infeed)
+        return losses
+
+    trainer, batches = training()
+    with Infeed(batches) as infeed:
+        run(trainer, infeed, 3)
+        state = trainer.state(infeed)
+        expected = run(trainer, infeed, 4)
+    trainer, batches = training()
+    trainer.forward(next(training()[1])[0])
+    with Infeed(batches) as infeed:
+        trainer.restore(state, infeed)
+        assert infeed.position == 3
+        assert run(trainer, infeed, 4) == expected
+
+
 def test_the_end_of_a_set_ends_the_run():
     with Infeed([1.0, 2.0]) as infeed:
         with pytest.raises(EndOfDataError, match="ends after 2 elements; use a longer one"):
@@ -230,6 +258,32 @@ def test_ctrl_c_in_the_body_ends_the_thread(ctrl_c):
         repeat(9, lambda x: signal.raise_signal(signal.SIGINT), infeed=infeed)
     assert queue_threads() == []
     assert infeed.position == 0
+
+
+def test_closing_during_a_wait_loses_nothing(main_waits):
+    go = threading.Event()
+
+    def data():
+        wait(go)
+        yield from numbers()
+
+    infeed = Infeed(data)
+    waiting = Beside(infeed.dequeue)
+    wait(main_waits)
+    closing = Beside(infeed.close)
+    until(lambda: infeed._buffer is None)
+    go.set()
+    closing.result()
+    assert float(waiting.result()) == 0.0  # it was on its way
+    assert take(infeed, 2) == [1.0, 2.0]
+    infeed.close()
+
+
+def test_a_thread_that_was_closed_says_so_to_a_device_that_still_asks():
+    buffer = Buffer(3)
+    buffer.close()
+    _fill(buffer, Source([1.0]), 0)
+    assert "the infeed was closed while the device waited" in str(buffer.take().error)
 
 
 def test_an_infeed_that_nobody_uses_ends_its_thread():

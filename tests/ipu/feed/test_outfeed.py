@@ -326,6 +326,23 @@ def test_a_closed_outfeed_keeps_its_elements_and_opens_again():
     assert outfeed.dequeue().tolist() == list(range(6))
 
 
+def test_closing_during_a_run_loses_and_reorders_nothing():
+    stop = threading.Event()
+
+    def close():
+        while not stop.is_set():
+            outfeed.close()
+
+    with Outfeed(depth=2) as outfeed:
+        closing = Beside(close)
+        running = Beside(lambda: (fill(outfeed, 200), outfeed.dequeue())[1])
+        try:
+            assert running.result().tolist() == list(range(200))
+        finally:
+            stop.set()
+            closing.result()
+
+
 def test_an_outfeed_that_nobody_uses_ends_its_thread():
     outfeed = Outfeed()
     outfeed.enqueue(1)
