@@ -20,10 +20,11 @@ from ipu.machine.reference import wide
 
 __all__ = [
     "average_pool", "batch_norm", "conv", "dense", "dropout", "flatten", "gelu", "group_norm",
-    "layer_norm", "max_pool", "relu", "sigmoid", "softmax", "tanh",
+    "layer_norm", "max_pool", "recomputation_checkpoint", "relu", "sigmoid", "softmax", "tanh",
 ]  # fmt: skip
 
 relu, gelu, tanh, sigmoid, softmax = ops.relu, ops.gelu, ops.tanh, ops.sigmoid, ops.softmax
+recomputation_checkpoint = ops.recomputation_checkpoint
 
 
 def dense(x: Tensor, units: int, op_name: str, *, initializer: Initialiser | None = None) -> Tensor:

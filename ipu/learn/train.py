@@ -7,7 +7,8 @@ finite? → unscale → optimiser → the next loss scale.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -37,6 +38,8 @@ __all__ = ["Trainer"]
 
 Model = Callable[[Tensor], Tensor]
 T = TypeVar("T")
+#: A program's name, then shape and type of each argument.
+Signature = tuple[Hashable, ...]
 
 
 class Gathered(NamedTuple):
@@ -102,6 +105,9 @@ class Trainer:
         #: Whether the last step's gradients were applied; a dynamic loss scale skips some.
         self.applied = True
         self.observe = observe
+        #: Shapes and types of what steps and forward passes were called with, each with its calls:
+        #: the machine would compile a program for each.
+        self.signatures: Counter[Signature] = Counter()
         partials = policy.default.partials
         if partials == BINARY64:
             partials = BINARY32  # of the other formats; binary64 asks no unit
@@ -156,6 +162,7 @@ class Trainer:
         Raises    ValueError at the first call for a policy of layers that are not there. What a
                   call has created that fails is forgotten.
         """
+        self._note_signature("forward", x)
         with self.worker.evaluating():
             return self._logits(x, self.worker)
 
@@ -198,6 +205,7 @@ class Trainer:
         Raises    FloatingPointTrap where the control register arms one. After any error variables,
                   slots, loss scale and the number of the step are those of before.
         """
+        self._note_signature("step", x, labels)
         scale, statistic = self.loss_scale, self.loss_scale.statistic(SCOPE)
         for worker in self.workers:
             worker.numbering.begin()
@@ -239,6 +247,13 @@ class Trainer:
                 losses_seen.append(float(loss.array))
             assert accumulator is not None
             return float(np.mean(losses_seen)), [Gathered(accumulator.pairs, updates)]
+
+    def _note_signature(self, program: str, *arguments: ArrayLike | Array) -> None:
+        shapes = [
+            (tuple(x.shape), x.format.name) if isinstance(x, Array)
+            else (np.shape(x), str(np.asarray(x).dtype)) for x in arguments
+        ]  # fmt: skip
+        self.signatures[program, *shapes] += 1
 
     def _update(
         self, gathered: Sequence[Gathered], following: LossScale, *, applied: bool

@@ -16,6 +16,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
+from ipu.learn import ops
 from ipu.learn.tensor import Tensor, nodes
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
@@ -34,16 +35,22 @@ _FIELDS = {
 
 
 def _saved(tensors: Sequence[Tensor], elsewhere: set[int]) -> tuple[int, int]:
-    """Bytes that tapes keep beside inputs and weights: arrays, and dropout masks."""
-    arrays: dict[tuple[int, Format], int] = {}
-    masks: dict[int, int] = {}
+    """Bytes that tapes keep beside inputs and weights, and those of them that are never recomputed.
+
+    The latter are masks of dropout and explicit checkpoints.
+    """
+    saved: dict[tuple[int, Format | None], int] = {}
+    kept: dict[tuple[int, Format | None], int] = {}
     for node in nodes(*tensors):
         for item in node.saved:
             if isinstance(item, Array) and id(item.carrier) not in elsewhere:
-                arrays[id(item.carrier), item.format] = item.nbytes
+                key = id(item.carrier), item.format
+                saved[key] = item.nbytes
+                if node.primitive is ops.recomputation_checkpoint:
+                    kept[key] = item.nbytes
             elif isinstance(item, np.ndarray):
-                masks[id(item)] = item.nbytes
-    return sum(arrays.values()), sum(masks.values())
+                saved[id(item), None] = kept[id(item), None] = item.nbytes
+    return sum(saved.values()), sum(kept.values())
 
 
 @dataclass
@@ -98,10 +105,8 @@ class StageMeter:
         inputs = sum(array.nbytes for array in received.values())
         elsewhere = {id(array.carrier) for array in received.values()}
         elsewhere |= {id(v.array.carrier) for v in used_variables(tensors)}
-        saved, masks = _saved(tensors, elsewhere)
-        row = {
-            "input_bytes": inputs, "saved_bytes": inputs + saved + masks, "checkpoint_bytes": masks
-        }  # fmt: skip
+        saved, kept = _saved(tensors, elsewhere)
+        row = {"input_bytes": inputs, "saved_bytes": inputs + saved, "checkpoint_bytes": kept}
         if program.stage == 0:
             row["infeed_bytes"] = inputs
         if program.stage == self.plan.n_stages - 1:

@@ -14,11 +14,12 @@ from typing import NamedTuple
 from numpy.typing import ArrayLike
 
 from fpsim.array import Array
+from ipu.learn import ops
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.address import Region
 from ipu.learn.loss_scale import LossScale, Statistic
 from ipu.learn.mode import Updates, training
-from ipu.learn.tensor import Tensor
+from ipu.learn.tensor import Tensor, nodes
 from ipu.learn.train import Gathered
 from ipu.learn.variables import Variable
 from ipu.learn.worker import Labels, Worker
@@ -158,6 +159,9 @@ class Pipeline:
         self._used[key] = [variable.name for variable in used_variables(outputs)]
         for name in self._used[key]:
             self._first_use.setdefault(name, key)
+        tensors = [value for value in outputs if isinstance(value, Tensor)]
+        if any(n.primitive is ops.recomputation_checkpoint for n in nodes(*tensors)):
+            self.plan.check_checkpoints()
         if len(self._used) == len(self._runs):
             self.plan.check_variables([self._used[key] for key in self._runs])
             self.worker.numbering.index(self.worker.variables.trainable)

@@ -8,7 +8,15 @@ Source    docs/semantics.md §5 (units) and §6 (orders and roundings of primiti
 
 from ipu.learn.ops.activations import dropout, gelu, relu, sigmoid, tanh
 from ipu.learn.ops.elementwise import add, bias, divide, multiply, scale, sqrt, square, subtract
-from ipu.learn.ops.forms import cast, concat, pad, reshape, strided_slice, transpose
+from ipu.learn.ops.forms import (
+    cast,
+    concat,
+    pad,
+    recomputation_checkpoint,
+    reshape,
+    strided_slice,
+    transpose,
+)
 from ipu.learn.ops.linear import conv2d, matmul
 from ipu.learn.ops.norms import batch_norm, group_norm, layer_norm, normalise
 from ipu.learn.ops.pooling import average_pool, max_pool
@@ -24,9 +32,10 @@ from ipu.learn.tensor import Primitive
 __all__ = [
     "PRIMITIVES", "add", "average_pool", "batch_norm", "bias", "cast", "concat", "conv2d",
     "divide", "dropout", "gelu", "group_norm", "layer_norm", "log_softmax", "matmul", "max_pool",
-    "multiply", "normalise", "pad", "reduce_max", "reduce_mean", "reduce_sum", "relu", "reshape",
-    "scale", "sigmoid", "softmax", "softmax_cross_entropy", "softmax_cross_entropy_dense", "sqrt",
-    "square", "strided_slice", "subtract", "tanh", "transpose",
+    "multiply", "normalise", "pad", "recomputation_checkpoint", "reduce_max", "reduce_mean",
+    "reduce_sum", "relu", "reshape", "scale", "sigmoid", "softmax", "softmax_cross_entropy",
+    "softmax_cross_entropy_dense", "sqrt", "square", "strided_slice", "subtract", "tanh",
+    "transpose",
 ]  # fmt: skip
 
 #: Every primitive by name.
@@ -40,6 +49,6 @@ PRIMITIVES: dict[str, Primitive] = {
         reduce_sum, reduce_mean, reduce_max,
         max_pool, average_pool,
         batch_norm, normalise, group_norm, layer_norm,
-        cast, reshape, transpose, concat, pad, strided_slice,
+        cast, reshape, transpose, concat, pad, strided_slice, recomputation_checkpoint,
     )
 }  # fmt: skip

@@ -9,11 +9,13 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
-from ipu.learn.ops.rules import Saved, free, steps
+from ipu.learn.ops.rules import Saved, free, same, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 
-__all__ = ["cast", "concat", "pad", "reshape", "strided_slice", "transpose"]
+__all__ = [
+    "cast", "concat", "pad", "recomputation_checkpoint", "reshape", "strided_slice", "transpose",
+]  # fmt: skip
 
 Paddings = Sequence[tuple[int, int]]
 Index = slice | tuple[slice, ...]
@@ -26,6 +28,10 @@ def _cast(device: Device, x: Array, *, dtype: Format) -> tuple[Array, Saved]:
 def _cast_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     """The cast reversed: the gradient goes back to the format that was cast."""
     return device.cast(gradient, saved[0])
+
+
+def _recomputation_checkpoint(device: Device, x: Array) -> tuple[Array, Saved]:
+    return x, (x,)
 
 
 def _reshape(device: Device, x: Array, *, shape: tuple[int, ...]) -> tuple[Array, Saved]:
@@ -92,6 +98,10 @@ def _strided_slice_x(device: Device, gradient: Array, saved: Saved, *, index: In
 
 #: x in the format `dtype`.
 cast = Primitive("cast", _cast, (_cast_x,), cost=steps(cast=1))
+#: x, which recomputation keeps: what follows is computed again from here.
+recomputation_checkpoint = Primitive(
+    "recomputation_checkpoint", _recomputation_checkpoint, (same,), "none", free
+)
 #: x in another `shape`.
 reshape = Primitive("reshape", _reshape, (_reshape_x,), "none", free)
 #: x with its axes in another order (default: reversed).

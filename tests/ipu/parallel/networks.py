@@ -16,8 +16,11 @@ from ipu.machine import FpCtl
 from ipu.parallel.plan import Plan
 from ipu.parallel.stage import as_values
 from ipu.parallel.trainer import Trainer
+from tests.tiers import pick
 
 FEATURES, CLASSES = 6, 3
+#: Of a training that is compared with another one.
+STEPS = pick(2, 6, 6)
 
 
 def joined(*stages: Any) -> Any:
@@ -138,7 +141,7 @@ def digest(training: Trainer) -> str:
     return total.hexdigest()[:16]
 
 
-def outcome(plan: Plan, steps: int = 6, per_micro_batch: int = 2, **choices: Any) -> Any:
+def outcome(plan: Plan, steps: int = STEPS, per_micro_batch: int = 2, **choices: Any) -> Any:
     """Losses, digest and status after some steps."""
     training = trainer(plan, **choices)
     samples = plan.samples(per_micro_batch)

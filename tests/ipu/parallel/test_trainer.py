@@ -14,23 +14,37 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32, FloatingPointTrap
+from ipu.learn import nn
 from ipu.learn.accumulate import Accumulation
 from ipu.learn.loss_scale import DynamicLossScale, StaticLossScale
 from ipu.learn.optim import SGD, Adam, RMSProp
-from ipu.learn.policy import FP16, MIXED
+from ipu.learn.policy import FP16, FP32, MIXED
 from ipu.learn.train import Trainer as Plain
 from ipu.machine import FpCtl
 from ipu.parallel.orders import Order
 from ipu.parallel.plan import Plan
 from ipu.parallel.trainer import Trainer, chain
 from tests.ipu.parallel import networks, resuming
-from tests.ipu.parallel.networks import CONCURRENT, ROW, SKIP, SKIP_MAPPING, batch, outcome, trainer
+from tests.ipu.parallel.networks import (
+    CONCURRENT,
+    ROW,
+    SKIP,
+    SKIP_MAPPING,
+    batch,
+    joined,
+    outcome,
+    trainer,
+)
 from tests.tiers import pick
 
 SCHEDULES = ("grouped", "interleaved", "sequential", "popart")
 REDUCTIONS = ("sum", "mean", "running_mean")
 
 
+@pytest.mark.source("S0-31")
+@pytest.mark.source("S0-36")
+@pytest.mark.source("S0-49")
+@pytest.mark.source("S0-53")
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_cut_schedule_mapping_and_recomputation_reach_no_bit(reduction):
     whole = outcome(Plan(ROW[1], count=8, reduction=reduction))
@@ -45,6 +59,7 @@ def test_cut_schedule_mapping_and_recomputation_reach_no_bit(reduction):
         assert outcome(plan) == whole, plan
 
 
+@pytest.mark.source("S0-38")
 @pytest.mark.parametrize("policy", [FP16, MIXED], ids=str)
 def test_skips_and_shared_layers_are_cut_without_a_change(policy):
     whole = outcome(Plan(SKIP[1], count=8), policy=policy)
@@ -57,6 +72,8 @@ def test_skips_and_shared_layers_are_cut_without_a_change(policy):
         assert outcome(plan, policy=policy) == whole, plan
 
 
+@pytest.mark.source("S0-42")
+@pytest.mark.source("S0-44")
 @pytest.mark.parametrize("recompute", [None, True])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_concurrent_stages_are_those_one_after_the_other(schedule, recompute):
@@ -80,6 +97,7 @@ def test_parts_of_shared_gradients_that_are_added_stage_by_stage_depend_on_the_s
         trainer(running)
 
 
+@pytest.mark.source("S0-40")
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("esr", [False, True])
 @pytest.mark.parametrize("optimizer", [SGD(0.1, 0.9), Adam(0.01, epsilon=1e-4)], ids=str)
@@ -113,6 +131,12 @@ def test_accumulators_have_the_format_of_the_plan_or_the_policy():
 # Replicas -------------------------------------------------------------------------------------
 
 
+@pytest.mark.source("S0-25")
+@pytest.mark.source("S0-28")
+@pytest.mark.source("S0-30")
+@pytest.mark.source("S3-10")
+@pytest.mark.source("S3-12")
+@pytest.mark.source("S3-13")
 @pytest.mark.parametrize("order", [order.value for order in Order])
 @pytest.mark.parametrize("replicas", [2, 4])
 def test_replicas_stay_equal_in_every_order(replicas, order):
@@ -142,6 +166,9 @@ def test_orders_differ_and_cuts_do_not():
     assert len(set(ends.values())) == len(ends)
 
 
+@pytest.mark.source("S0-69")
+@pytest.mark.source("S0-70")
+@pytest.mark.source("S3-34")
 @pytest.mark.parametrize(
     "optimizer", [SGD(0.1, 0.9), Adam(0.01, epsilon=1e-4), RMSProp(0.01, epsilon=1e-4)]
 )
@@ -342,6 +369,47 @@ def test_counts_of_recomputation_stand_by_themselves():
         key: dict(row) for key, row in plain.device.counts.items()
     }
     assert plain.device.status == repeated.device.status
+
+
+@pytest.mark.source("S3-28")
+def test_a_new_shape_is_a_new_program():
+    training = trainer(Plan(ROW[1], count=2))
+    for samples in (4, 4, 8, 4):
+        training.step(*batch(0, samples))
+    training.forward(batch(0, 4)[0])
+    assert sorted(training.signatures.values()) == [1, 1, 3]
+    assert {key[0] for key in training.signatures} == {"step", "forward"}
+
+
+@pytest.mark.source("S0-48")
+@pytest.mark.source("S0-51")
+def test_explicit_checkpoints_cost_memory_and_change_no_bit():
+    def checkpointed(x):
+        return nn.recomputation_checkpoint(ROW[4][1](ROW[4][0](x)))
+
+    stages = [checkpointed, joined(*ROW[4][2:])]
+    plan = Plan(stages, count=4, recompute=True)
+    assert Plan(stages, count=4).recomputation is None
+    assert outcome(plan) == outcome(Plan(ROW[1], count=4))
+    training = trainer(plan)
+    training.step(*batch(0, 8))
+    # The mask of dropout, a byte each, and the output of the second layer in binary16.
+    assert training.figures[0].checkpoint_bytes == 2 * 8 + 2 * 8 * 2
+    with pytest.raises(ValueError, match="explicit recomputation checkpoints on several IPUs need"):
+        trainer(Plan(stages, count=4, schedule="interleaved")).step(*batch(0, 8))
+
+
+@pytest.mark.source("S3-31")
+def test_half_precision_halves_the_bytes_and_saves_cycles():
+    figures = {}
+    for policy in (FP16, FP32):
+        training = trainer(Plan(ROW[1], count=2), policy=policy, control=FpCtl())
+        training.step(*batch(0, 64))
+        figures[policy] = training.figures[0]
+    half, single = figures[FP16], figures[FP32]
+    assert 2 * half.parameter_bytes == single.parameter_bytes
+    assert 2 * half.input_bytes == single.input_bytes
+    assert half.forward_cycles < single.forward_cycles
 
 
 def test_the_whole_model_is_the_chain_of_its_stages():

@@ -80,6 +80,7 @@ CALLS = {
     "concat": [([(5, 4), (5, 2)], {"axis": 1})],
     "pad": [([(5, 4)], {"paddings": [(1, 0), (0, 2)]})],
     "strided_slice": [([(5, 4)], {"index": np.s_[::2, 1:]})],
+    "recomputation_checkpoint": [([(5, 4)], {})],
 }  # fmt: skip
 
 
@@ -164,7 +165,12 @@ WORK = {
         ("batch_norm", "group_norm", "layer_norm"), (8 * 144, 8 * 72, 4 * 72 + 4 * 36)
     ),
     "cast": (15, 8, 4),
-    **dict.fromkeys(("reshape", "transpose", "concat", "pad", "strided_slice"), (0, 0, 0)),
+    **dict.fromkeys(
+        (
+            "reshape", "transpose", "concat", "pad", "strided_slice", "recomputation_checkpoint",
+        ),
+        (0, 0, 0),
+    ),
 }  # fmt: skip
 
 #: Multiply-adds: 5 × 3 results over 4, and 2 × 5 × 4 × 5 results over kernels of 3 × 3 × 4.
