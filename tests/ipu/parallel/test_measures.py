@@ -52,6 +52,7 @@ def test_known_answers_of_four_stages(name, count, slots, busy, time, share):
     assert utilisation(work, cost) == pytest.approx(share[column], abs=0.0005)
 
 
+@pytest.mark.source("S3-02")
 @pytest.mark.source("S3-05", "S3-06", "X-01")
 @pytest.mark.parametrize(
     ("name", "first", "both", "depth", "held", "peak"),

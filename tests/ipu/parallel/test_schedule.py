@@ -177,6 +177,7 @@ def test_infeeds_and_outfeeds_overlap_on_io_tiles():
     assert first[:3] == [Phase.OUTFEED, Phase.INFEED, F]
 
 
+@pytest.mark.source("S3-24")
 @pytest.mark.parametrize(
     ("arguments", "options", "sentence"),
     [
