@@ -107,3 +107,13 @@ def test_the_highest_scale_is_the_highest(few):
 
 def test_every_panel_shows_data(quick):
     assert_panels(pipeline_numerics.plot(quick), 4)
+
+
+def test_a_digest_covers_parameters_as_well_as_losses(few, monkeypatch):
+    """After one step another rate has the same loss and other parameters."""
+    job = pipeline_numerics.PlanJob("SUM", "1 stage", "sequential", False, "", 1, 1)
+    row, _ = pipeline_numerics._train(job)
+    monkeypatch.setattr(pipeline_numerics, "RATE", 2 * pipeline_numerics.RATE)
+    other, _ = pipeline_numerics._train(job)
+    assert row["loss"] == other["loss"]
+    assert row["digest"] != other["digest"]

@@ -7,6 +7,10 @@ import pytest
 from scipy import stats
 
 from ipu.experiments.execution import replica_rounding
+from ipu.experiments.training import digits
+from ipu.learn.optim import SGD
+from ipu.parallel.plan import Plan
+from ipu.parallel.trainer import Trainer
 from tests.experiments.figures import assert_panels
 
 
@@ -116,3 +120,21 @@ def test_a_random_walk_grows_as_the_square_root():
 
 def test_every_panel_shows_data(quick):
     assert_panels(replica_rounding.plot(quick), 3)
+
+
+def test_accuracies_are_those_of_each_replicas_own_weights(few):
+    """Without weights every logit is 0, so every digit is taken for a zero."""
+    trainer = Trainer(SGD(0.1), plan=Plan([digits.network], replicas=2), seed=1)
+    data = digits.load()
+    learn, test = data.split(1)
+    for start in range(0, 160, 32):
+        batch = learn[start : start + 32]
+        trainer.step(data.images[batch], data.labels[batch])
+    worker = trainer.workers[1]
+    for variable in worker.variables.values():
+        variable.array = worker.device.zeros(variable.shape, variable.dtype)
+    own = trainer.accuracy(data.images[test], data.labels[test])
+    rows = list(replica_rounding._accuracies(trainer, 1))
+    zeros = float(np.mean(data.labels[test] == 0))
+    assert [row["accuracy"] for row in rows] == [own, zeros]
+    assert own != zeros
