@@ -192,6 +192,7 @@ ABROAD = {
     "fpsim/test_traps_and_counters.py",
     "ipu/learn/ops/test_ops.py",
     "ipu/learn/optim/test_optim.py",
+    "ipu/parallel/test_replicas.py",
 }
 
 
