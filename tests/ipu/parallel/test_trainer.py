@@ -15,10 +15,17 @@ import pytest
 from fpsim import BINARY16, BINARY32, FloatingPointTrap
 from ipu.learn import nn
 from ipu.learn.accumulate import Accumulation
-from ipu.learn.loss_scale import DynamicLossScale, StaticLossScale
-from ipu.learn.optim import SGD, Adam
-from ipu.learn.policy import FP16, FP32, MIXED
+from ipu.learn.loss_scale import (
+    LEARNING_RATE,
+    AutomaticLossScale,
+    DynamicLossScale,
+    StaticLossScale,
+)
+from ipu.learn.optim import SGD, Adam, CastGradientsSGD
+from ipu.learn.policy import FP8, FP16, FP32, FP64, MIXED
 from ipu.learn.train import Trainer as Plain
+from ipu.learn.variables import variable_scope
+from ipu.learn.variables.regularisers import l2_regularizer
 from ipu.machine import FpCtl
 from ipu.parallel.plan import Plan
 from ipu.parallel.trainer import Trainer, chain
@@ -113,6 +120,64 @@ def test_one_stage_is_the_training_without_a_plan(optimizer, esr, reduction):
         assert np.array_equal(variable.array.codes(), planned.variables[name].array.codes()), name
     x = batch(9, 5)[0]
     assert np.array_equal(plain.forward(x).array.codes(), planned.forward(x).array.codes())
+
+
+#: Choices of a training whose steps differ from the usual one.
+CHOICES = {
+    "quarters": {"policy": FP8, "target": "mk2-fp8"},
+    "mixed, dynamic scale": {
+        "policy": MIXED, "loss_scale": DynamicLossScale(2.0**10),
+        "control": FpCtl(esr=True, nanoo=True), "optimizer": Adam(0.01, epsilon=1e-4),
+    },
+    "scaled slots": {
+        "loss_scale": DynamicLossScale(2.0**4, route=LEARNING_RATE, interval=1),
+        "control": FpCtl(esr=True, nanoo=True),
+    },
+    "automatic scale": {"policy": MIXED, "loss_scale": AutomaticLossScale()},
+    "a layer in FP32": {"policy": FP16.override({"third": FP32})},
+    "binary64": {"policy": FP64, "target": "reference", "control": FpCtl()},
+    "exact units": {"preset": "exact"},
+    "units to nearest": {"disable_sr_for_amp_vertices": True},
+    "other machine": {"max_nan": "propagate", "f32_denormals": "ieee"},
+    "casts in the optimiser": {"optimizer": CastGradientsSGD(0.1, 0.9), "dtype": BINARY32},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES.keys())
+def test_trainings_of_every_kind_are_cut_without_a_change(choices):
+    chosen = {"policy": FP16, "control": FpCtl(esr=True), "seed": 5, "count": True} | choices
+    if chosen["policy"] is FP64:
+        chosen["count"] = False
+    optimizer, dtype = chosen.pop("optimizer", SGD(0.1, 0.9)), chosen.pop("dtype", None)
+    accumulation = Accumulation(8, "mean", dtype)
+    plain = Plain(ROW[1][0], optimizer, accumulation=accumulation, **chosen)
+    plan = Plan(ROW[4], count=8, reduction="mean", dtype=dtype, recompute=True)
+    planned = Trainer(optimizer, plan=plan, **chosen)
+    for t in range(3):
+        assert plain.step(*batch(t, 16)) == planned.step(*batch(t, 16))
+    for name, variable in plain.variables.items():
+        assert np.array_equal(variable.array.carrier, planned.variables[name].array.carrier), name
+    assert plain.device.status == planned.device.status
+    assert plain.loss_scale == planned.loss_scale
+    if plain.device.counts is not None:
+        rows = {key: dict(row) for key, row in planned.device.counts.items()}
+        assert {key: dict(row) for key, row in plain.device.counts.items()} == {
+            key: row for key, row in rows.items() if not key[0].endswith("/recompute")
+        }
+
+
+def test_regularisers_of_all_stages_are_in_the_loss():
+    def regular(stage):
+        def layers(*values):
+            with variable_scope("all", use_resource=True, regularizer=l2_regularizer(0.01)):
+                return stage(*values)
+
+        return layers
+
+    stages = [regular(stage) for stage in ROW[4]]
+    whole = outcome(Plan([joined(*stages)], count=8))
+    assert outcome(Plan(stages, count=8, recompute=True)) == whole
+    assert whole != outcome(Plan(ROW[1], count=8))
 
 
 def test_accumulators_have_the_format_of_the_plan_or_the_policy():
