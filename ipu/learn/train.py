@@ -97,6 +97,11 @@ class Trainer:
         count: bool = False,
         disable_sr_for_amp_vertices: bool = False,
     ) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(
+                f"optimizer={optimizer!r} is not an optimiser; use one of ipu.learn.optim, for "
+                "instance SGD(0.1)"
+            )
         self.model = model
         self.optimizer = optimizer
         self.policy = policy

@@ -81,6 +81,11 @@ def read_mapping(mapping: Sequence[Any], positions: Sequence[tuple[Stage, ...]])
 
 def read_offload(offload: Collection[str], remote_buffers: bool) -> frozenset[str]:
     """What is offloaded, when the machine has remote memory for it."""
+    if not isinstance(offload, (str, Collection)):
+        raise TypeError(
+            f"offload={offload!r} names nothing; use a set of {', '.join(OFFLOADS)}, () for "
+            "none, or None for the default"
+        )
     named = frozenset({offload} if isinstance(offload, str) else offload)
     if unknown := sorted(named - set(OFFLOADS)):
         raise ValueError(f"offload has {', '.join(unknown)}; use some of {', '.join(OFFLOADS)}")

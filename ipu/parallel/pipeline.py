@@ -25,7 +25,7 @@ from ipu.learn.variables import Variable
 from ipu.learn.worker import Labels, Worker
 from ipu.parallel.plan import Plan
 from ipu.parallel.schedule import Phase, Program
-from ipu.parallel.stage import Flight, used_variables
+from ipu.parallel.stage import Flight, check_arguments, used_variables
 
 __all__ = ["Batch", "Meter", "Pipeline", "no_meter"]
 
@@ -124,6 +124,8 @@ class Pipeline:
                 inputs = self.worker.input(self.batches[m].inputs)
             self._flights[0, m] = Flight([inputs])
         flight = self._flights[stage, m]
+        if m == 0:
+            check_arguments(self._runs[stage, branch], stage, flight.arguments)
         flight.entered[branch] = self.worker.numbering.position(Region.BATCH, m)
         with self._cell(program), self._meter(program, flight):
             self._run(program, flight, reuse=m > 0 or not self._new)

@@ -8,6 +8,7 @@ share inlets; they run forward in their order and backward in reverse.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from ipu.learn.tensor import Tensor, Watch, inlet, nodes, pull_back
 from ipu.learn.variables import Variable
 from ipu.parallel.arguments import Stage
 
-__all__ = ["Flight", "as_values", "used_variables"]
+__all__ = ["Flight", "as_values", "check_arguments", "used_variables"]
 
 
 def as_values(outcome: Any) -> tuple[Any, ...]:
@@ -33,6 +34,28 @@ def used_variables(values: Sequence[Any]) -> list[Variable]:
             if isinstance(origin, Variable) and origin.trainable:
                 seen.setdefault(id(origin), origin)
     return list(seen.values())
+
+
+def check_arguments(run: Stage, number: int, arguments: Sequence[Any]) -> None:
+    """Refuse outputs of the stage before that a stage cannot take.
+
+    number    of the stage.
+    """
+    try:
+        takes = inspect.signature(run)
+    except (TypeError, ValueError):
+        return  # a callable that does not tell
+    try:
+        takes.bind(*arguments)
+    except TypeError:
+        raise TypeError(
+            f"stage {number} takes {takes}, and gets {len(arguments)} values from the stage "
+            "before; each stage takes all outputs of the one before it"
+        ) from None
+
+
+def _name(run: Stage) -> str:
+    return getattr(run, "__name__", repr(run))
 
 
 class Flight:
@@ -70,6 +93,10 @@ class Flight:
     def forward(self, run: Stage, branch: int) -> tuple[Any, ...]:
         """Run a concurrent stage; its outputs."""
         values = as_values(run(*self.arguments))
+        if any(value is None for value in values):
+            raise ValueError(
+                f"stage {_name(run)} returned None; return a tensor, or a tuple of them"
+            )
         self.outputs[branch], self._sizes[branch] = values, len(values)
         first = self._first(branch)
         for position, value in enumerate(values):

@@ -107,6 +107,8 @@ class Trainer(train.Trainer):
         replica_identical_only: bool = False,
         private_updates: bool = False,
     ) -> None:
+        if not isinstance(plan, Plan):
+            raise TypeError(f"plan={plan!r} is not a plan; use Plan([stage, …], count=…)")
         if not plan.training:
             raise ValueError("plan has training=False; a Trainer needs the backward stages too")
         if random != "philox":

@@ -241,6 +241,33 @@ def test_stages_that_share_a_variable_across_ipus_are_refused():
     assert not training.variables
 
 
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        (
+            [lambda x: (x, x), ROW[1][0]],
+            "stage 1 takes .*, and gets 2 values from the stage before",
+        ),
+        ([lambda x: None, ROW[1][0]], "returned None; return a tensor, or a tuple of them"),
+        ([lambda x: (ROW[1][0](x), None)], "returned None; return a tensor"),
+    ],
+)
+def test_what_a_stage_may_return(stages, message):
+    training = trainer(Plan(stages, count=4))
+    with pytest.raises((TypeError, ValueError), match=message):
+        training.step(*batch(0, 8))
+    assert not training.variables
+
+
+def test_wrong_kinds_of_arguments_are_named():
+    with pytest.raises(TypeError, match="plan=None is not a plan; use Plan"):
+        Trainer(SGD(0.1), plan=None)
+    with pytest.raises(TypeError, match="optimizer=0.1 is not an optimiser; use one of"):
+        Trainer(0.1, plan=Plan(ROW[1]))
+    with pytest.raises(TypeError, match="offload=True names nothing; use a set of state"):
+        Plan(ROW[1], offload=True)
+
+
 def test_the_last_stage_returns_logits_alone():
     training = trainer(Plan([lambda x: (ROW[1][0](x), x)]))
     with pytest.raises(ValueError, match="returned 2 values; return the logits alone"):
