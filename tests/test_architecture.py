@@ -193,6 +193,7 @@ ABROAD = {
     "ipu/learn/ops/test_ops.py",
     "ipu/learn/optim/test_optim.py",
     "ipu/parallel/test_replicas.py",
+    "ipu/parallel/test_resuming.py",
 }
 
 

@@ -1,6 +1,6 @@
 """A training by a plan that saves after every step, as a program: FOLDER STEPS.
 
-It prints each step after it is saved, and a digest at the end. `test_trainer` kills it.
+It prints each step after it is saved, and a digest at the end. `test_resuming` kills it.
 """
 
 from __future__ import annotations

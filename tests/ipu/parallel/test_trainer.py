@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import subprocess
-import sys
 from itertools import product
 
 import numpy as np
@@ -29,7 +24,7 @@ from ipu.learn.variables.regularisers import l2_regularizer
 from ipu.machine import FpCtl
 from ipu.parallel.plan import Plan
 from ipu.parallel.trainer import Trainer, chain
-from tests.ipu.parallel import networks, resuming
+from tests.ipu.parallel import networks
 from tests.ipu.parallel.networks import (
     CONCURRENT,
     ROW,
@@ -40,7 +35,6 @@ from tests.ipu.parallel.networks import (
     outcome,
     trainer,
 )
-from tests.tiers import pick
 
 SCHEDULES = ("grouped", "interleaved", "sequential", "popart")
 REDUCTIONS = ("sum", "mean", "running_mean")
@@ -245,7 +239,7 @@ def test_stages_that_share_a_variable_across_ipus_are_refused():
     ("stages", "message"),
     [
         (
-            [lambda x: (x, x), ROW[1][0]],
+            [lambda x: (x, x), ROW[4][1]],
             "stage 1 takes .*, and gets 2 values from the stage before",
         ),
         ([lambda x: None, ROW[1][0]], "returned None; return a tensor, or a tuple of them"),
@@ -262,7 +256,7 @@ def test_what_a_stage_may_return(stages, message):
 def test_wrong_kinds_of_arguments_are_named():
     with pytest.raises(TypeError, match="plan=None is not a plan; use Plan"):
         Trainer(SGD(0.1), plan=None)
-    with pytest.raises(TypeError, match="optimizer=0.1 is not an optimiser; use one of"):
+    with pytest.raises(TypeError, match=r"optimizer=0\.1 is not an optimiser; use one of"):
         Trainer(0.1, plan=Plan(ROW[1]))
     with pytest.raises(TypeError, match="offload=True names nothing; use a set of state"):
         Plan(ROW[1], offload=True)
@@ -308,32 +302,6 @@ def test_a_dynamic_scale_skips_a_step_on_every_replica():
     training.step(*batch(0, 32))
     assert (training.applied, training.steps, networks.digest(training)) == (False, 1, before)
     assert training.loss_scale.value == 2.0**39
-
-
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_a_state_goes_on_under_any_cut(replicas):
-    def plan(n, **choices):
-        return Plan(ROW[n], count=8, replicas=replicas, **choices)
-
-    samples = 16 * replicas
-    whole = trainer(plan(1), count=True)
-    for t in range(4):
-        whole.step(*batch(t, samples))
-    start = trainer(plan(4), count=True)
-    for t in range(2):
-        start.step(*batch(t, samples))
-    state = start.state()
-    rest = trainer(plan(2, schedule="sequential", recompute=True), count=True)
-    rest.forward(batch(0, 2)[0])
-    rest.restore(state)
-    assert rest.steps == 2
-    for t in range(2, 4):
-        rest.step(*batch(t, samples))
-    assert networks.digest(rest) == networks.digest(whole)
-    other = trainer(Plan(ROW[1], count=8, replicas=3 - replicas))
-    other.forward(batch(0, 2)[0])
-    with pytest.raises(ValueError, match="replicas is"):
-        other.restore(state)
 
 
 def test_counts_of_recomputation_stand_by_themselves():
@@ -401,31 +369,3 @@ def test_the_whole_model_is_the_chain_of_its_stages():
     assert logits.shape == (4, networks.CLASSES)
     assert callable(chain(plan))
     assert isinstance(training, Trainer)
-
-
-# Killed at any moment -------------------------------------------------------------------------
-
-
-def _started(folder, steps):
-    command = [sys.executable, "-m", resuming.__name__, str(folder), str(steps)]
-    environment = os.environ | {"PYTHONPATH": os.getcwd()}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-
-
-def _finished(folder, steps):
-    with _started(folder, steps) as process:
-        lines = process.stdout.read().split()
-    assert process.returncode == 0
-    return lines[-1]
-
-
-def test_killed_under_a_plan_and_resumed_is_never_killed(tmp_path):
-    kills = pick(1, 20, 60)
-    steps, rng = 2 + kills, random.Random(kills)
-    for _ in range(kills):
-        with _started(tmp_path / "killed", steps) as process:
-            process.stdout.readline()
-            signal.sigtimedwait([], rng.random() * 0.05)
-            process.kill()
-        assert process.returncode == -signal.SIGKILL
-    assert _finished(tmp_path / "killed", steps) == _finished(tmp_path / "whole", steps)
