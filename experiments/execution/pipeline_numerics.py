@@ -151,8 +151,9 @@ def _train(job: PlanJob) -> tuple[Row, tuple[UnitUsed, ...]]:
         digest.update(variable.array.codes().tobytes())
     row: Row = {
         "part": "plan", "reduction": job.reduction, "cut": job.cut, "schedule": job.schedule,
-        "recompute": job.recompute, "control": job.control or "none", "slots": plan.slots,
-        "utilisation": plan.utilisation(), "loss": loss, "digest": f"x{digest.hexdigest()[:12]}",
+        "recompute": plan.recomputation is not None, "control": job.control or "none",
+        "slots": plan.slots, "utilisation": plan.utilisation(), "loss": loss,
+        "digest": f"x{digest.hexdigest()[:12]}",
     }  # fmt: skip
     return row, units_of(trainer.device)
 
