@@ -345,7 +345,9 @@ def _plot_accumulators(axes: Axes, result: Result, gradients: str) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(COUNTS, [str(n) for n in COUNTS])
-    axes.set_yticks(10.0 ** np.arange(-8, 1), ["exact", *(f"$10^{{{e}}}$" for e in range(-7, 1))])
+    axes.set_yticks(
+        10.0 ** np.arange(-8, 1), ["$\\leq 10^{-8}$", *(f"$10^{{{e}}}$" for e in range(-7, 1))]
+    )
     axes.minorticks_off()
     scales = np.unique(result.column("loss_scale", part="accumulator", gradients=gradients))
     powers = sorted({f"2^{{{round(np.log2(s))}}}" for s in scales})
