@@ -151,8 +151,9 @@ def _train(job: PlanJob) -> tuple[Row, tuple[UnitUsed, ...]]:
         digest.update(variable.array.codes().tobytes())
     row: Row = {
         "part": "plan", "reduction": job.reduction, "cut": job.cut, "schedule": job.schedule,
-        "recompute": job.recompute, "control": job.control or "none", "slots": plan.slots,
-        "utilisation": plan.utilisation(), "loss": loss, "digest": f"x{digest.hexdigest()[:12]}",
+        "recompute": plan.recomputation is not None, "control": job.control or "none",
+        "slots": plan.slots, "utilisation": plan.utilisation(), "loss": loss,
+        "digest": f"x{digest.hexdigest()[:12]}",
     }  # fmt: skip
     return row, units_of(trainer.device)
 
@@ -344,7 +345,9 @@ def _plot_accumulators(axes: Axes, result: Result, gradients: str) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(COUNTS, [str(n) for n in COUNTS])
-    axes.set_yticks(10.0 ** np.arange(-8, 1), ["exact", *(f"$10^{{{e}}}$" for e in range(-7, 1))])
+    axes.set_yticks(
+        10.0 ** np.arange(-8, 1), ["$\\leq 10^{-8}$", *(f"$10^{{{e}}}$" for e in range(-7, 1))]
+    )
     axes.minorticks_off()
     scales = np.unique(result.column("loss_scale", part="accumulator", gradients=gradients))
     powers = sorted({f"2^{{{round(np.log2(s))}}}" for s in scales})
