@@ -29,6 +29,7 @@ def reduce_sum(
 
     Shapes    equal; the result has that shape.
     Rounding  each addition once in the tensors' format, in the order of the chunk's tree.
+    Raises    ValueError for tensors that differ in format or shape, or are not one a replica.
 
     >>> from fpsim import BINARY16
     >>> from ipu.machine import Device
@@ -37,6 +38,7 @@ def reduce_sum(
     >>> reduce_sum(tensors, [Numbering(d) for d in devices], 0)
     Array([2., 4.], binary16)
     """
+    _check(tensors, numberings)
     first = tensors[0]
     replicas, flat = len(tensors), [tensor.reshape(-1) for tensor in tensors]
     total = np.empty(first.size, first.format.carrier)
@@ -55,6 +57,19 @@ def reduce_sum(
                     operands.append(numbering.device.add(left, right))
         total[part.start : part.stop] = operands[-1].carrier
     return numberings[0].device.context(first.format).wrap(total.reshape(first.shape), copy=False)
+
+
+def _check(tensors: Sequence[Array], numberings: Sequence[Numbering]) -> None:
+    """Refuse what is no tensor of each replica."""
+    if not tensors or len(tensors) != len(numberings):
+        raise ValueError(
+            f"{len(tensors)} tensors and {len(numberings)} numberings; give one of each for every "
+            "replica"
+        )
+    kinds = {(tensor.format.name, tensor.shape) for tensor in tensors}
+    if len(kinds) > 1:
+        shown = ", ".join(f"{name} {shape}" for name, shape in sorted(kinds))
+        raise ValueError(f"tensors of the replicas are {shown}; give one format and one shape")
 
 
 def _on(numbering: Numbering, x: Array) -> Array:

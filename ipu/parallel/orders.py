@@ -144,6 +144,8 @@ def check_order(order: Order | str, replicas: int) -> Order:
     Raises    ValueError for recursive orders of a number that is not a power of two.
     """
     order = Order.parse(order)
+    if isinstance(replicas, bool) or not isinstance(replicas, int):
+        raise TypeError(f"replicas={replicas!r} is not a number of replicas; use an integer")
     if replicas < 1:
         raise ValueError(f"replicas={replicas}: use 1 or more")
     recursive = order in (Order.RECURSIVE_DOUBLING, Order.RECURSIVE_HALVING)

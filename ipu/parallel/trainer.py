@@ -116,6 +116,12 @@ class Trainer(train.Trainer):
                 f"random={random!r} goes on from operation to operation, and a plan moves these; "
                 "a plan needs Philox: leave random out, or use ipu.learn.train.Trainer"
             )
+        switches = {
+            "replica_identical_only": replica_identical_only, "private_updates": private_updates
+        }  # fmt: skip
+        for name, value in switches.items():
+            if not isinstance(value, bool):
+                raise TypeError(f"{name}={value!r} is not a bool; use True or False")
         if plan.shard_state and observe is not None:
             raise ValueError(
                 "observe= is called with whole updates, and shard_state=True has parts of them; "

@@ -103,3 +103,19 @@ def test_an_empty_tensor_has_an_empty_sum():
     assert total.shape == (0, 3)
     rows = [np.arange(3.0)] * 3
     assert summed(rows, "auto")[0].values.tolist() == reduce(np.add, rows).tolist()
+
+
+def test_tensors_that_do_not_belong_together_are_refused():
+    devices = [Device() for _ in range(3)]
+    numberings = [Numbering(device) for device in devices]
+    rows = [device.zeros(9, BINARY16) for device in devices]
+    with pytest.raises(ValueError, match="0 tensors and 0 numberings; give one of each"):
+        reduce_sum([], [], 0)
+    with pytest.raises(ValueError, match="3 tensors and 2 numberings"):
+        reduce_sum(rows, numberings[:2], 0)
+    longer = [*rows[:2], devices[2].zeros(10, BINARY16)]
+    with pytest.raises(ValueError, match=r"are binary16 \(10,\), binary16 \(9,\); give one format"):
+        reduce_sum(longer, numberings, 0)
+    wider = [*rows[:2], devices[2].zeros(9, BINARY32)]
+    with pytest.raises(ValueError, match="give one format and one shape"):
+        reduce_sum(wider, numberings, 0)

@@ -22,6 +22,7 @@ from ipu.learn.train import Trainer as Plain
 from ipu.learn.variables import variable_scope
 from ipu.learn.variables.regularisers import l2_regularizer
 from ipu.machine import FpCtl
+from ipu.parallel.orders import tree
 from ipu.parallel.plan import Plan
 from ipu.parallel.trainer import Trainer, chain
 from tests.ipu.parallel import networks
@@ -258,6 +259,10 @@ def test_wrong_kinds_of_arguments_are_named():
         Trainer(SGD(0.1), plan=None)
     with pytest.raises(TypeError, match=r"optimizer=0\.1 is not an optimiser; use one of"):
         Trainer(0.1, plan=Plan(ROW[1]))
+    with pytest.raises(TypeError, match="private_updates='yes' is not a bool"):
+        Trainer(SGD(0.1), plan=Plan(ROW[1]), private_updates="yes")
+    with pytest.raises(TypeError, match=r"replicas=4\.0 is not a number"):
+        tree("tree", 4.0, 0)
     with pytest.raises(TypeError, match="offload=True names nothing; use a set of state"):
         Plan(ROW[1], offload=True)
 
