@@ -229,7 +229,7 @@ _SAME_FOR_ALL: dict[Order, Callable[[Sequence[Tree]], Tree]] = {
 }
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def tree(order: Order | str, replicas: int, chunk: int, ring: Ring | str = Ring.FLAT) -> Tree:
     """The additions of a chunk as nested pairs.
 

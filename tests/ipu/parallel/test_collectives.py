@@ -114,7 +114,7 @@ def test_tensors_that_do_not_belong_together_are_refused():
     with pytest.raises(ValueError, match="3 tensors and 2 numberings"):
         reduce_sum(rows, numberings[:2], 0)
     longer = [*rows[:2], devices[2].zeros(10, BINARY16)]
-    with pytest.raises(ValueError, match=r"are binary16 \(10,\), binary16 \(9,\); give one format"):
+    with pytest.raises(ValueError, match=r"are binary16 \(9,\), binary16 \(10,\); give one format"):
         reduce_sum(longer, numberings, 0)
     wider = [*rows[:2], devices[2].zeros(9, BINARY32)]
     with pytest.raises(ValueError, match="give one format and one shape"):
