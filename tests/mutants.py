@@ -1,0 +1,279 @@
+"""Mutants of the code: one small change each, chosen from a seed (`tests.mutate` runs them).
+
+Changed are operators, numbers, `and`, `or`, `not`, `True`, `False`, `min`, `max`, keyword
+arguments, results, `break` and `continue`. Left alone is what no test should pin down: strings,
+annotations, exported names, messages of errors and warnings, and the looks of figures.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import random
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("fpsim", "ipu", "experiments")
+#: A mutant of a kernel compiles it and what calls it anew: at most one in so many is one.
+ONE_KERNEL_IN = 3
+
+COMPARISONS = {
+    "<": ("<=", ">="), "<=": ("<", ">"), ">": (">=", "<="), ">=": (">", "<"), "==": ("!=",),
+    "!=": ("==",), "is": ("is not",), "is not": ("is",), "in": ("not in",), "not in": ("in",),
+}  # fmt: skip
+OPERATORS = {
+    "+": ("-",), "-": ("+",), "*": ("//", "+"), "//": ("*",), "/": ("*",), "%": ("*",),
+    "**": ("*",), "<<": (">>",), ">>": ("<<",), "&": ("|",), "|": ("&",), "^": ("&",), "@": ("*",),
+}  # fmt: skip
+NAMES = {
+    "min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum",
+    "maximum": "minimum", "floor": "ceil", "ceil": "floor",
+}  # fmt: skip
+
+#: Keyword arguments that are texts, or the looks of a figure.
+LOOKS = {
+    "alpha", "color", "colors", "cmap", "constrained_layout", "dpi", "edgecolor", "facecolor",
+    "figsize", "fontsize", "gridspec_kw", "ha", "hatch", "help", "description", "epilog",
+    "metavar", "prog", "short_help", "height_ratios", "label", "layout", "linestyle",
+    "linewidth", "loc", "ls", "lw", "marker", "markersize", "ms", "ncol", "ncols", "pad",
+    "rotation", "rotation_mode", "sharex", "sharey", "stacklevel", "title", "va",
+    "width_ratios", "xytext", "zorder",
+}  # fmt: skip
+#: Calls that only warn, and decorators whose options no result depends on.
+SILENT = frozenset({"warn", "dataclass", "TypeVar", "lru_cache"})
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one file: characters `start` to `end` of its text become `after`."""
+
+    path: str
+    start: int
+    end: int
+    after: str
+    kind: str
+
+    @property
+    def is_kernel(self) -> bool:
+        return self.path.startswith("fpsim/kernels/")
+
+    def applied(self, text: str) -> str:
+        """The changed text."""
+        return text[: self.start] + self.after + text[self.end :]
+
+    def line(self, text: str) -> int:
+        """The number of the changed line."""
+        return text.count("\n", 0, self.start) + 1
+
+    def source(self, text: str) -> str:
+        """The changed line as it was."""
+        return text.splitlines()[self.line(text) - 1].strip()
+
+    def name(self, text: str) -> str:
+        """What changes, as one line."""
+        before = " ".join(text[self.start : self.end].split())
+        return f"{self.path}:{self.line(text)}: {before or '·'} → {self.after.strip() or '·'}"
+
+
+class Sites(ast.NodeVisitor):
+    """The changes that one file allows: (start, end, after, kind), several may share a place."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = text.splitlines(keepends=True)
+        self.starts = [0]
+        for line in self.lines:
+            self.starts.append(self.starts[-1] + len(line))
+        self.tokens = [
+            (self.starts[row - 1] + column, self.starts[row - 1] + column + len(t.string), t.string)
+            for t in tokenize.generate_tokens(io.StringIO(text).readline)
+            if t.type in (tokenize.OP, tokenize.NAME)
+            for row, column in (t.start,)
+        ]
+        self.changes: list[tuple[int, int, tuple[str, ...], str]] = []
+        self.visit(ast.parse(text))
+
+    # Places ---------------------------------------------------------------------------------
+
+    def at(self, line: int, column: int) -> int:
+        """The character at a place of the parser, which counts bytes."""
+        return self.starts[line - 1] + len(self.lines[line - 1].encode()[:column].decode())
+
+    def span(self, node: ast.expr | ast.keyword) -> tuple[int, int]:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self.at(node.lineno, node.col_offset), self.at(node.end_lineno, node.end_col_offset)
+
+    def add(self, start: int, end: int, after: tuple[str, ...], kind: str) -> None:
+        self.changes.append((start, end, after, kind))
+
+    def between(self, left: ast.expr, right: ast.expr, table: dict[str, tuple[str, ...]]) -> None:
+        """The operator between two operands."""
+        low, high = self.span(left)[1], self.span(right)[0]
+        inside = [t for t in self.tokens if low <= t[0] and t[1] <= high and t[2] not in "()"]
+        operator = " ".join(t[2] for t in inside)
+        if inside and operator in table:
+            self.add(inside[0][0], inside[-1][1], table[operator], "operator")
+
+    # What is left alone ---------------------------------------------------------------------
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        """A message."""
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        """A text."""
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        self.visit(node.test)
+
+    def visit_arg(self, node: ast.arg) -> None:
+        """A name and its type."""
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        if not any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
+            self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        for child in (node.args, *node.decorator_list, *node.body):
+            self.visit(child)
+
+    def visit_If(self, node: ast.If) -> None:
+        test = ast.unparse(node.test)
+        if "TYPE_CHECKING" not in test and "__name__" not in test:
+            self.generic_visit(node)
+
+    # What is changed ------------------------------------------------------------------------
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        for left, right in zip([node.left, *node.comparators], node.comparators, strict=False):
+            self.between(left, right, COMPARISONS)
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        self.between(node.left, node.right, OPERATORS)
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        for left, right in zip(node.values, node.values[1:], strict=False):
+            self.between(left, right, {"and": ("or",), "or": ("and",)})
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        table = {f"{op}=": tuple(f"{a}=" for a in after) for op, after in OPERATORS.items()}
+        self.between(node.target, node.value, table)
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        start = self.span(node)[0]
+        if isinstance(node.op, ast.Not):
+            self.add(start, start + 3, ("",), "not removed")
+        elif isinstance(node.op, ast.USub | ast.Invert):
+            self.add(start, start + 1, ("",), "sign removed")
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        value = node.value
+        if isinstance(value, bool):
+            self.add(*self.span(node), (str(not value),), "constant")
+        elif isinstance(value, int | float):
+            self.add(*self.span(node), (repr(value + 1), f"({value - 1!r})"), "constant")
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if name in SILENT:
+            return
+        if name in NAMES:
+            end = self.span(node.func)[1]
+            self.add(end - len(name), end, (NAMES[name],), "name")
+        for child in (node.func, *node.args):
+            self.visit(child)
+        for keyword in node.keywords:
+            if keyword.arg in LOOKS:
+                continue
+            self.visit(keyword.value)
+            if keyword.arg is not None:
+                self.add(*self.with_comma(*self.span(keyword)), ("",), "keyword removed")
+
+    def with_comma(self, start: int, end: int) -> tuple[int, int]:
+        """A keyword argument with one comma beside it, if there is one."""
+        after = next((t for t in self.tokens if t[0] >= end), None)
+        before = next((t for t in reversed(self.tokens) if t[1] <= start), None)
+        if after is not None and after[2] == ",":
+            return start, after[1]
+        return (before[0], end) if before is not None and before[2] == "," else (start, end)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        value = node.value
+        if value is None or (isinstance(value, ast.Constant) and value.value is None):
+            return
+        self.add(*self.span(value), ("None",), "result")
+        self.visit(value)
+
+    def visit_Break(self, node: ast.Break) -> None:
+        start = self.at(node.lineno, node.col_offset)
+        self.add(start, start + 5, ("continue",), "jump")
+
+    def visit_Continue(self, node: ast.Continue) -> None:
+        start = self.at(node.lineno, node.col_offset)
+        self.add(start, start + 8, ("break",), "jump")
+
+
+def is_another_program(mutant: Mutant, text: str) -> bool:
+    """Whether the changed text is Python, and not the same but for its spelling."""
+    try:
+        changed = ast.parse(mutant.applied(text))
+    except SyntaxError:
+        return False
+    return ast.dump(changed) != ast.dump(ast.parse(text))
+
+
+def mutants_of(path: str, text: str) -> Iterator[Mutant]:
+    """Every change of one file."""
+    for start, end, choices, kind in Sites(text).changes:
+        for after in choices:
+            mutant = Mutant(path, start, end, after, kind)
+            if is_another_program(mutant, text):
+                yield mutant
+
+
+def places(only: str = "", root: Path = ROOT) -> list[tuple[str, int]]:
+    """The places that can be changed, one for each, whatever the number of changes there."""
+    files = sorted(p for package in PACKAGES for p in (root / package).rglob("*.py"))
+    names = [p.relative_to(root).as_posix() for p in files]
+    return [
+        (name, n)
+        for name in names
+        if name.startswith(only)
+        for n in range(len(Sites((root / name).read_text(encoding="utf-8")).changes))
+    ]
+
+
+def choose(seed: int, count: int, only: str = "", root: Path = ROOT) -> list[Mutant]:
+    """`count` mutants, every place as likely as every other; kernels at most one in three.
+
+    >>> few = choose(0, 4, "fpsim/state")
+    >>> few == choose(0, 4, "fpsim/state"), few == choose(1, 4, "fpsim/state"), len(few)
+    (True, False, 4)
+    """
+    rng = random.Random(seed)
+    rest = places(only, root)
+    rng.shuffle(rest)
+    kernels = count // ONE_KERNEL_IN if not only.startswith("fpsim/kernels") else count
+    chosen: list[Mutant] = []
+    for name, n in rest:
+        if len(chosen) == count:
+            break
+        text = (root / name).read_text(encoding="utf-8")
+        start, end, choices, kind = Sites(text).changes[n]
+        mutant = Mutant(name, start, end, rng.choice(choices), kind)
+        if mutant.is_kernel and sum(m.is_kernel for m in chosen) >= kernels:
+            continue
+        if is_another_program(mutant, text):
+            chosen.append(mutant)
+    return chosen

@@ -1,0 +1,316 @@
+"""The program: python -m tests.mutate [--seed 0] [--count 100] [--only fpsim/state] [--json OUT].
+
+Applies mutants (`tests.mutants`) one by one to a copy of the tree and says which test notices each.
+The test file of the changed module runs first, with its doctests; then those of the modules that
+import it, nearest first; then tests of results as a whole. A failure counts where the same test
+passes without the mutant, and a run over its time limit where the unchanged tree needs less.
+With --json a run that was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, deque
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from queue import SimpleQueue
+
+from numba.core.caching import _CacheLocator
+
+from tests.mutants import PACKAGES, ROOT, Mutant, choose
+from tests.test_architecture import arrows, modules
+
+CAUGHT, SLOW, SURVIVED, UNDECIDED, EQUIVALENT = (
+    "caught", "over time", "survived", "undecided", "equivalent",
+)  # fmt: skip
+#: Mutants that no test can notice, each with the reason.
+JUDGED = ROOT / "tests" / "golden" / "equivalent_mutants.json"
+
+#: Test files of importing modules that follow the module's own one.
+NEIGHBOURS = 10
+#: Tests of results as a whole, by the package of the changed module.
+WIDE = {
+    "fpsim": ("tests/test_digests.py", "tests/fpsim/test_laws.py", "tests/test_documents.py"),
+    "ipu": ("tests/test_digests.py", "tests/ipu/learn/ops/test_ops.py",
+            "tests/ipu/learn/optim/test_optim.py", "tests/test_documents.py"),
+    "experiments": ("tests/experiments/test_tree.py", "tests/experiments/test_cli.py"),
+}  # fmt: skip
+#: Seconds of the first tests (the module's own) and of all others together.
+LIMITS = (300.0, 900.0)
+LEFT_BEHIND = shutil.ignore_patterns(
+    ".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "reports", "runs"
+)
+
+
+# Which tests --------------------------------------------------------------------------------
+
+
+@cache
+def importers() -> dict[str, set[str]]:
+    """The modules that import each module."""
+    graph: dict[str, set[str]] = {name: set() for name in modules()}
+    for module, others in arrows().items():
+        for other in others:
+            graph[other].add(module)
+    return graph
+
+
+def module_of(path: str) -> str:
+    """The name of the module in a file.
+
+    >>> module_of("experiments/sums/swamping.py")
+    'ipu.experiments.sums.swamping'
+    """
+    return next(name for name, place in modules().items() if place == ROOT / path)
+
+
+def mirror(path: str) -> str | None:
+    """The test file of a module; None where it is a package.
+
+    >>> mirror("fpsim/records/flags.py")
+    'tests/fpsim/records/test_flags.py'
+    """
+    place = Path(path)
+    test = Path("tests") / place.parent / f"test_{place.name}"
+    return test.as_posix() if (ROOT / test).exists() else None
+
+
+def users(module: str) -> list[str]:
+    """Every module that imports this one, directly or through others, nearest first."""
+    order, queue = [], deque([module])
+    seen = {module}
+    while queue:
+        here = queue.popleft()
+        for other in sorted(importers()[here] - seen):
+            seen.add(other)
+            order.append(other)
+            queue.append(other)
+    return order
+
+
+def stages(path: str) -> tuple[list[str], list[str]]:
+    """The tests that run first, and those that run where they notice nothing."""
+    own = mirror(path)
+    doctests = [] if path.startswith("experiments") else [path]
+    first = [own, *doctests] if own else doctests
+    near = [mirror(modules()[m].relative_to(ROOT).as_posix()) for m in users(module_of(path))]
+    later = [test for test in near if test][:NEIGHBOURS] + list(WIDE[path.partition("/")[0]])
+    return first, [test for test in dict.fromkeys(later) if test not in first]
+
+
+# A copy of the tree -------------------------------------------------------------------------
+
+
+class Tree:
+    """A copy of the tree with compiled kernels of its own, where mutants are applied."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.cache = folder / "tree", folder / "cache"
+        self.stamp = time.time()
+        shutil.rmtree(self.root, ignore_errors=True)
+        shutil.copytree(ROOT, self.root, ignore=LEFT_BEHIND, symlinks=True)
+        self.kernels = self.folder_of_kernels()
+        self._take_kernels()
+
+    def environment(self) -> dict[str, str]:
+        outer = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+        return outer | {
+            "FPSIM_CACHE_DIR": str(self.cache), "FPSIM_TIER": "quick", "PYTHONPATH": str(self.root)
+        }  # fmt: skip
+
+    def folder_of_kernels(self) -> Path | None:
+        """Where the tree as it is keeps compiled kernels; None where asking fails."""
+        ask = "from fpsim.kernels.compiling import cache_folder; print(cache_folder())"
+        done = subprocess.run(
+            [sys.executable, "-c", ask], cwd=self.root, env=self.environment(),
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return Path(done.stdout.strip()) if done.returncode == 0 else None
+
+    def _take_kernels(self) -> None:
+        """Kernels that the checkout has compiled; numba finds them by the path of the source."""
+        from fpsim.kernels.compiling import cache_folder
+
+        assert self.kernels is not None, "fpsim cannot be imported from a copy of the tree"
+        name = _CacheLocator.get_suitable_cache_subpath
+        for room in {p.parent.relative_to(ROOT) for p in (ROOT / "fpsim/kernels").rglob("*.py")}:
+            old = cache_folder() / name(str(ROOT / room / "x.py"))
+            new = self.kernels / name(str(self.root / room / "x.py"))
+            if old.exists():
+                shutil.copytree(old, new, dirs_exist_ok=True)
+
+    def apply(self, mutant: Mutant) -> None:
+        """Change the file; a kernel gets a folder of kernels without those that it is part of."""
+        path = self.root / mutant.path
+        path.write_text(mutant.applied(path.read_text(encoding="utf-8")), encoding="utf-8")
+        # Python and numba compare times of change: no two states of a file have the same one.
+        self.stamp += 2
+        os.utime(path, (self.stamp, self.stamp))
+        if not mutant.is_kernel:
+            return
+        folder = self.folder_of_kernels()
+        if folder is None or self.kernels is None or not self.kernels.exists():
+            return
+        here = module_of(mutant.path)
+        stale = {(m.split(".")[-2], m.split(".")[-1]) for m in (here, *users(here))}
+        for old in self.kernels.glob("*/*.nb?"):
+            if (old.parent.name.rpartition("_")[0], old.name.partition(".")[0]) not in stale:
+                new = folder / old.parent.name / old.name
+                new.parent.mkdir(parents=True, exist_ok=True)
+                os.link(old, new)
+
+    def restore(self, mutant: Mutant) -> None:
+        """The file as it is in the checkout; kernels of the mutant are gone."""
+        shutil.copy2(ROOT / mutant.path, self.root / mutant.path)
+        for folder in (self.cache / "fpsim").glob("kernels-*"):
+            if folder != self.kernels:
+                shutil.rmtree(folder)
+
+    def run(self, tests: list[str], limit: float) -> tuple[str | None, bool]:
+        """The first test that fails (None: all pass), and whether the time was enough."""
+        command = [
+            sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
+            *tests,
+        ]  # fmt: skip
+        process = subprocess.Popen(
+            command, cwd=self.root, env=self.environment(), text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            return None, False
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+        if process.returncode in (0, 5):
+            return None, True
+        names = [line[8:] for line in output.splitlines() if line.startswith("failed: ")]
+        return names[0] if names else tests[0], True
+
+
+# Verdicts -----------------------------------------------------------------------------------
+
+
+def verdict(tree: Tree, mutant: Mutant) -> tuple[str, str]:
+    """What becomes of a mutant, and the test that says so."""
+    for tests, limit in zip(stages(mutant.path), LIMITS, strict=True):
+        left = list(tests)
+        while left:
+            tree.apply(mutant)
+            try:
+                name, enough = tree.run(left, limit)
+            finally:
+                tree.restore(mutant)
+            if name is None and enough:
+                break
+            if not enough:
+                return (SLOW if tree.run(left, limit)[1] else UNDECIDED), left[0]
+            assert name is not None
+            if tree.run([name], limit) == (None, True):
+                return CAUGHT, name
+            # It fails without the mutant too: what follows in the list may still notice.
+            left = [test for test in left if test != name.partition("::")[0]]
+    return SURVIVED, ""
+
+
+@cache
+def judged() -> dict[tuple[str, str, str, str], str]:
+    """Reasons why mutants change nothing, by file, line, and both spellings."""
+    rows = json.loads(JUDGED.read_text(encoding="utf-8")) if JUDGED.exists() else []
+    return {(r["path"], r["line"], r["before"], r["after"]): r["why"] for r in rows}
+
+
+def row_of(tree: Tree, mutant: Mutant) -> dict[str, str | float]:
+    """The line of the table for one mutant."""
+    text = (ROOT / mutant.path).read_text(encoding="utf-8")
+    before = " ".join(text[mutant.start : mutant.end].split())
+    why = judged().get((mutant.path, mutant.source(text), before, mutant.after), "")
+    start = time.monotonic()
+    result, by = (EQUIVALENT, why) if why else verdict(tree, mutant)
+    return {
+        "mutant": mutant.name(text), "kind": mutant.kind, "result": result, "by": by,
+        "path": mutant.path, "line": mutant.source(text), "before": before,
+        "after": mutant.after, "seconds": round(time.monotonic() - start, 1),
+    }  # fmt: skip
+
+
+def rate(rows: list[dict[str, str | float]]) -> float:
+    """Caught mutants among those that change something.
+
+    >>> rate([{"result": "caught"}, {"result": "equivalent"}, {"result": "survived"}])
+    0.5
+    """
+    counted = [row["result"] for row in rows if row["result"] != EQUIVALENT]
+    return sum(result in (CAUGHT, SLOW) for result in counted) / max(1, len(counted))
+
+
+def survey(
+    seed: int, count: int, only: str, folder: Path, jobs: int = 1, out: Path | None = None
+) -> list[dict[str, str | float]]:
+    """Rows of all mutants; those that `out` already has are not run again."""
+    known: dict[str, dict[str, str | float]] = {}
+    if out is not None and out.exists():
+        known = {r["mutant"]: r for r in json.loads(out.read_text(encoding="utf-8"))}
+    trees: SimpleQueue[Tree] = SimpleQueue()
+    for n in range(jobs):
+        trees.put(Tree(folder / str(n)))
+
+    def one(mutant: Mutant) -> dict[str, str | float]:
+        name = mutant.name((ROOT / mutant.path).read_text(encoding="utf-8"))
+        if name in known:
+            return known[name]
+        tree = trees.get()
+        try:
+            return row_of(tree, mutant)
+        finally:
+            trees.put(tree)
+
+    rows = []
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        for row in (map if jobs == 1 else pool.map)(one, choose(seed, count, only)):
+            rows.append(row)
+            print(f"{row['seconds']} s  {row['result']}  {row['mutant']}  {row['by']}", flush=True)
+            if out is not None:
+                out.write_text(json.dumps(rows, indent=1, ensure_ascii=False), encoding="utf-8")
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table; 1 if fewer than 95 of 100 are caught."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutate", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--jobs", type=int, default=1, help="copies of the tree at work at once")
+    parser.add_argument("--only", default="", help=f"how paths begin, of {', '.join(PACKAGES)}")
+    parser.add_argument("--json", type=Path, help="rows, written after each mutant and read again")
+    parser.add_argument("--work", type=Path, help="folder of the copies; kept, with its kernels")
+    chosen = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        place = chosen.work or Path(folder)
+        rows = survey(chosen.seed, chosen.count, chosen.only, place, chosen.jobs, chosen.json)
+    for result in (SURVIVED, UNDECIDED, EQUIVALENT):
+        for row in rows:
+            if row["result"] == result:
+                print(f"{result}: {row['mutant']}\n    {row['line']}\n    {row['by']}")
+    counts = Counter(str(row["result"]) for row in rows)
+    print(", ".join(f"{n} {result}" for result, n in counts.items()))
+    print(f"{rate(rows):.1%} of {len(rows) - counts[EQUIVALENT]} caught")
+    return int(rate(rows) < 0.95)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""Mutants change one thing, and tests notice them (law, golden)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import mutate
+from tests.mutants import Mutant, Sites, choose, mutants_of
+from tests.mutate import CAUGHT, ROOT, SURVIVED, Tree, mirror, rate, stages, survey, users, verdict
+
+TEXT = '''
+"""A docstring with 1 + 1."""
+__all__ = ["f" + "g"]
+
+def f(x: int | str, top: float = 2.0) -> bool:
+    """Docstring."""
+    for step in range(3):
+        if not (x <= top) and x is not None:
+            raise ValueError(f"x={x + 1} is no {1 + 1}")
+        break
+    return g(min(x, -step), exact=True, label="one" + "two")
+'''
+
+
+def changed(text: str) -> set[str]:
+    return {" ".join(m.applied(text).split()) for m in mutants_of("f.py", text)}
+
+
+def expected(*pairs: tuple[str, str]) -> set[str]:
+    for before, _ in pairs:
+        assert TEXT.count(before) == 1, before
+    return {" ".join(TEXT.replace(before, after).split()) for before, after in pairs}
+
+
+def test_every_change_of_a_text():
+    assert changed(TEXT) == expected(
+        ("= 2.0", "= 3.0"), ("= 2.0", "= (1.0)"), ("range(3)", "range(4)"),
+        ("range(3)", "range((2))"), ("not (x", " (x"), ("<=", "<"), ("<=", ">"), (") and", ") or"),
+        ("is not None", "is None"), ("break", "continue"), ("min(", "max("), ("-step", "step"),
+        ("exact=True", "exact=False"), ("exact=True, ", ""),
+        ('g(min(x, -step), exact=True, label="one" + "two")', "None"),
+    )  # fmt: skip
+
+
+def test_places_count_characters_and_the_parser_bytes():
+    text = 'x = "×−∞" if a < b else -1\n'
+    assert changed(text) >= {'x = "×−∞" if a <= b else -1', 'x = "×−∞" if a < b else 1'}
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("x = a < b", 2), ("x = a not in b", 1), ("x = (a) * (b)", 2), ("x += 1", 3),
+        ("x: int = a | b", 1), ("x = f(**b)", 0), ("x = f(a=b)", 1), ("x = 'a' 'b'", 0),
+        ("if __name__ == '__main__': f(1)", 0), ("warnings.warn(a, stacklevel=2)", 0),
+        ("assert a < b, 1 + 1", 2), ("def f(): return None", 0), ("x = not a", 1),
+    ],
+)  # fmt: skip
+def test_counts_of_changes(text, count):
+    assert len(list(mutants_of("f.py", text))) == count
+
+
+def test_no_two_mutants_of_a_file_are_the_same():
+    for path in ("fpsim/records/flags.py", "ipu/learn/layer.py", "experiments/lab/store.py"):
+        text = (ROOT / path).read_text(encoding="utf-8")
+        mutants = list(mutants_of(path, text))
+        assert len(mutants) > 10
+        assert len({m.applied(text) for m in mutants}) == len(set(mutants))
+
+
+def test_a_seed_chooses_the_same_mutants_and_few_kernels():
+    chosen = choose(3, 12)
+    assert chosen == choose(3, 12)
+    assert len(set(chosen)) == 12
+    assert sum(m.is_kernel for m in chosen) <= 4
+    assert all(m.path.startswith("fpsim/state/") for m in choose(3, 5, "fpsim/state"))
+
+
+def test_tests_of_the_module_come_first_then_those_of_its_users():
+    assert mirror("fpsim/state/counts.py") == "tests/fpsim/state/test_counts.py"
+    assert mirror("fpsim/state/__init__.py") is None
+    first, later = stages("fpsim/records/geometry.py")
+    assert first == ["tests/fpsim/records/test_geometry.py", "fpsim/records/geometry.py"]
+    assert "tests/fpsim/products/test_unfold.py" in later
+    assert "tests/test_digests.py" in later
+    assert not set(first) & set(later)
+    near = users("fpsim.products.unfold")
+    assert near.index("fpsim.products.conv") < near.index("ipu.machine.convolutions")
+
+
+def test_equivalents_are_not_counted():
+    rows = [{"result": r} for r in ("caught", "over time", "survived", "undecided", "equivalent")]
+    assert rate(rows) == 0.5
+    assert rate([]) == 0.0
+
+
+def test_judged_mutants_are_there_and_have_a_reason():
+    """A line that has changed takes its judgement away."""
+    for (path, line, before, after), why in mutate.judged().items():
+        text = (ROOT / path).read_text(encoding="utf-8")
+        places = [m for m in mutants_of(path, text) if m.source(text) == line]
+        spellings = {(" ".join(text[m.start : m.end].split()), m.after) for m in places}
+        assert (before, after) in spellings, f"{path}: {line}"
+        assert len(why) > 20
+
+
+def one(path: str, line: str, before: str, after: str) -> Mutant:
+    """The mutant of a line."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return next(
+        m for m in mutants_of(path, text)
+        if (m.source(text), text[m.start : m.end], m.after) == (line, before, after)
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    return Tree(tmp_path_factory.mktemp("mutants"))
+
+
+LINE = "if isinstance(flags, bool) or not isinstance(flags, (int, np.integer)) or flags >> 5:"
+
+
+def test_a_mutant_is_noticed_and_undone(tree):
+    path = "fpsim/records/flags.py"
+    mutant = one(path, LINE, "5", "6")
+    result, by = verdict(tree, mutant)
+    assert result == CAUGHT
+    assert by.startswith(("tests/fpsim/records/test_flags.py::", path))
+    assert (tree.root / path).read_bytes() == (ROOT / path).read_bytes()
+
+
+def test_what_no_test_notices_survives(tree, monkeypatch):
+    mutant = one("fpsim/records/flags.py", LINE, "5", "6")
+    monkeypatch.setattr(mutate, "stages", lambda path: (["tests/fpsim/test_sources.py"], []))
+    (tree.root / "tests/fpsim/test_sources.py").write_text("def test_nothing():\n    pass\n")
+    assert verdict(tree, mutant) == (SURVIVED, "")
+
+
+def test_a_test_that_fails_in_any_case_notices_nothing(tree, monkeypatch):
+    mutant = one("fpsim/records/flags.py", LINE, "5", "6")
+    monkeypatch.setattr(mutate, "stages", lambda path: (["tests/fpsim/test_broken.py"], []))
+    (tree.root / "tests/fpsim/test_broken.py").write_text("def test_broken():\n    assert False\n")
+    assert verdict(tree, mutant) == (SURVIVED, "")
+
+
+def test_an_interrupted_run_goes_on(tmp_path, monkeypatch):
+    calls = []
+
+    class Quick:
+        def __init__(self, folder: Path) -> None:
+            pass
+
+    def judge(tree: Tree, mutant: Mutant) -> tuple[str, str]:
+        calls.append(mutant)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return CAUGHT, "a test"
+
+    monkeypatch.setattr(mutate, "Tree", Quick)
+    monkeypatch.setattr(mutate, "verdict", judge)
+    out = tmp_path / "rows.json"
+    with pytest.raises(KeyboardInterrupt):
+        survey(1, 5, "ipu/feed", tmp_path, out=out)
+    rows = survey(1, 5, "ipu/feed", tmp_path, out=out)
+    assert len(rows) == 5
+    assert len(calls) == 6
+
+
+@pytest.mark.tier("deep")
+def test_nineteen_of_twenty_mutants_are_caught(tmp_path):
+    """A fixed sample over the whole tree; survivors are named above, by the run."""
+    rows = survey(0, 100, "", tmp_path)
+    assert rate(rows) >= 0.95, [row["mutant"] for row in rows if row["result"] == SURVIVED]
+
+
+def test_sites_of_an_empty_file():
+    assert Sites("").changes == []
