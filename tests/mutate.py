@@ -161,7 +161,8 @@ class Tree:
         if folder is None or self.kernels is None or not self.kernels.exists():
             return
         here = module_of(mutant.path)
-        stale = {(m.split(".")[-2], m.split(".")[-1]) for m in (here, *users(here))}
+        kernels = [m for m in (here, *users(here)) if m.startswith("fpsim.kernels.")]
+        stale = {tuple(module.split(".")[-2:]) for module in kernels}
         for old in self.kernels.glob("*/*.nb?"):
             if (old.parent.name.rpartition("_")[0], old.name.partition(".")[0]) not in stale:
                 new = folder / old.parent.name / old.name
