@@ -1,8 +1,8 @@
 """Operands of matrix units where one digit decides, and the judgement of exact fractions.
 
 A case puts the sum of a call on a midpoint of a format or on a number, then a tiny number beside
-it: as accumulator or as one more product, of either sign, at the last digit of the window, one below
-it, or far away.
+it: as accumulator or as one more product, of either sign, at the last digit of the window, one
+below it, or far away.
 """
 
 from __future__ import annotations
