@@ -62,3 +62,10 @@ def test_layers_without_a_policy_compute_in_the_format_of_their_input():
         x = Tensor(variables.device.from_host(X, BINARY16), variables.device)
         assert dense(x, 3, "layer").dtype == BINARY16
     assert variables["model/layer/weights"].dtype == BINARY16
+
+
+def test_a_layer_makes_its_variables_without_a_scope_around_it():
+    """The scope of the layer says itself that variables are resource variables."""
+    with Variables(Device()) as variables:
+        dense(Tensor(variables.device.from_host(X, BINARY32), variables.device), 3, "layer")
+    assert sorted(variables) == ["layer/biases", "layer/weights"]
