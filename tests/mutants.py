@@ -11,8 +11,10 @@ import ast
 import io
 import random
 import tokenize
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -106,13 +108,17 @@ class Sites(ast.NodeVisitor):
         assert node.end_col_offset is not None
         return self.at(node.lineno, node.col_offset), self.at(node.end_lineno, node.end_col_offset)
 
+    def after(self, character: int) -> int:
+        """The index of the first token from this character on."""
+        return bisect_left(self.tokens, (character, 0, ""))
+
     def add(self, start: int, end: int, after: tuple[str, ...], kind: str) -> None:
         self.changes.append((start, end, after, kind))
 
     def between(self, left: ast.expr, right: ast.expr, table: dict[str, tuple[str, ...]]) -> None:
         """The operator between two operands."""
         low, high = self.span(left)[1], self.span(right)[0]
-        inside = [t for t in self.tokens if low <= t[0] and t[1] <= high and t[2] not in "()"]
+        inside = [t for t in self.tokens[self.after(low) : self.after(high)] if t[2] not in "()"]
         operator = " ".join(t[2] for t in inside)
         if inside and operator in table:
             self.add(inside[0][0], inside[-1][1], table[operator], "operator")
@@ -202,11 +208,10 @@ class Sites(ast.NodeVisitor):
 
     def with_comma(self, start: int, end: int) -> tuple[int, int]:
         """A keyword argument with one comma beside it, if there is one."""
-        after = next((t for t in self.tokens if t[0] >= end), None)
-        before = next((t for t in reversed(self.tokens) if t[1] <= start), None)
-        if after is not None and after[2] == ",":
+        before, after = self.tokens[self.after(start) - 1], self.tokens[self.after(end)]
+        if after[2] == ",":
             return start, after[1]
-        return (before[0], end) if before is not None and before[2] == "," else (start, end)
+        return (before[0], end) if before[2] == "," else (start, end)
 
     def visit_Return(self, node: ast.Return) -> None:
         value = node.value
@@ -242,19 +247,20 @@ def mutants_of(path: str, text: str) -> Iterator[Mutant]:
                 yield mutant
 
 
-def places(only: str = "", root: Path = ROOT) -> list[tuple[str, int]]:
+@cache
+def changes_of(name: str) -> list[tuple[int, int, tuple[str, ...], str]]:
+    """What can be changed in one file of the tree."""
+    return Sites((ROOT / name).read_text(encoding="utf-8")).changes
+
+
+def places(only: str = "") -> list[tuple[str, int]]:
     """The places that can be changed, one for each, whatever the number of changes there."""
-    files = sorted(p for package in PACKAGES for p in (root / package).rglob("*.py"))
-    names = [p.relative_to(root).as_posix() for p in files]
-    return [
-        (name, n)
-        for name in names
-        if name.startswith(only)
-        for n in range(len(Sites((root / name).read_text(encoding="utf-8")).changes))
-    ]
+    files = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    names = [path.relative_to(ROOT).as_posix() for path in files]
+    return [(f, n) for f in names if f.startswith(only) for n in range(len(changes_of(f)))]
 
 
-def choose(seed: int, count: int, only: str = "", root: Path = ROOT) -> list[Mutant]:
+def choose(seed: int, count: int, only: str = "") -> list[Mutant]:
     """`count` mutants, every place as likely as every other; kernels at most one in three.
 
     >>> few = choose(0, 4, "fpsim/state")
@@ -262,18 +268,17 @@ def choose(seed: int, count: int, only: str = "", root: Path = ROOT) -> list[Mut
     (True, False, 4)
     """
     rng = random.Random(seed)
-    rest = places(only, root)
+    rest = places(only)
     rng.shuffle(rest)
     kernels = count // ONE_KERNEL_IN if not only.startswith("fpsim/kernels") else count
     chosen: list[Mutant] = []
     for name, n in rest:
         if len(chosen) == count:
             break
-        text = (root / name).read_text(encoding="utf-8")
-        start, end, choices, kind = Sites(text).changes[n]
+        start, end, choices, kind = changes_of(name)[n]
         mutant = Mutant(name, start, end, rng.choice(choices), kind)
         if mutant.is_kernel and sum(m.is_kernel for m in chosen) >= kernels:
             continue
-        if is_another_program(mutant, text):
+        if is_another_program(mutant, (ROOT / name).read_text(encoding="utf-8")):
             chosen.append(mutant)
     return chosen

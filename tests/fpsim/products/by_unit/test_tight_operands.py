@@ -64,18 +64,18 @@ def check(engine, unit, result, count, rounding=fp.RNE):
 def test_the_general_engine_decides_as_the_definition_does(name):
     """It takes every case; results of the partials' format and of narrower ones."""
     unit = find_unit(name)
-    count = pick(40, 2000, 2000)
+    count = pick(40, 300, 2000)
     assert check(run_general, unit, unit.partials, count) >= 40
     for result in results_of(unit)[1:]:
         for rounding in pick((fp.RNE,), (fp.RNE, fp.RTZ), (fp.RNE, fp.RTZ)):
-            check(run_general, unit, result, pick(4, 2000, 2000), rounding)
+            check(run_general, unit, result, pick(4, 40, 2000), rounding)
 
 
 @pytest.mark.parametrize(("engine", "name"), EVERY_FAST)
 def test_a_fast_engine_decides_as_the_definition_does(engine, name):
     """The units of the quick tier have most of their cases run by the engine."""
     unit = find_unit(name)
-    taken = check(engine, unit, unit.partials, pick(300, 2000, 2000))
+    taken = check(engine, unit, unit.partials, pick(300, 600, 2000))
     assert taken > 50 or name not in FAST[engine], taken
     for result in results_of(unit)[1:]:
-        check(engine, unit, result, pick(8, 2000, 2000))
+        check(engine, unit, result, pick(8, 40, 2000))
