@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import mutate
-from tests.mutants import Mutant, Sites, choose, mutants_of
+from tests.mutants import Mutant, Sites, changes_of, choose, mutants_of
 from tests.mutate import CAUGHT, ROOT, SURVIVED, Tree, mirror, rate, stages, survey, users, verdict
 
 TEXT = '''
@@ -100,7 +100,10 @@ def test_judged_mutants_are_there_and_have_a_reason():
     """A line that has changed takes its judgement away."""
     for (path, line, before, after), why in mutate.judged().items():
         text = (ROOT / path).read_text(encoding="utf-8")
-        places = [m for m in mutants_of(path, text) if m.source(text) == line]
+        mutants = (
+            Mutant(path, b, e, a, kind) for b, e, after, kind in changes_of(path) for a in after
+        )
+        places = [m for m in mutants if m.source(text) == line]
         spellings = {(" ".join(text[m.start : m.end].split()), m.after) for m in places}
         assert (before, after) in spellings, f"{path}: {line}"
         assert len(why) > 20

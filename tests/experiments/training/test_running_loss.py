@@ -42,6 +42,18 @@ def test_the_sentence_is_computed_a_second_time(reported):
         assert text in reported.answer
 
 
+def test_rows_are_totals_divided_by_the_batches_so_far(reported):
+    """A sum of binary32 is right to three digits; that of binary16 is numpy's, at the end."""
+    for row in reported.select(total="FP32"):
+        assert row["reported"] == pytest.approx(row["loss"], rel=1e-3)
+    for row in reported.select(part="reported", total="FP16"):
+        terms = np.full(running_loss.BATCHES, row["loss"]).astype(np.float16)
+        total = np.add.accumulate(terms)[-1]
+        assert row["reported"] == float(total) / running_loss.BATCHES
+    cases = [f"{row['reported']:.3f}" for row in reported.select(part="case")]
+    assert cases == ["0.458", "0.263", "2.104", "0.978"]
+
+
 def test_every_panel_shows_data(reported):
     assert_panels(running_loss.plot(reported), 2)
 
