@@ -46,6 +46,8 @@ WIDE = {
 }  # fmt: skip
 #: Seconds of the first tests (the module's own) and of all others together.
 LIMITS = (300.0, 900.0)
+#: Bytes of address space of a run: a mutant that asks for more fails, and the machine works on.
+MEMORY = 16 << 30
 LEFT_BEHIND = shutil.ignore_patterns(
     ".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "reports", "runs"
 )
@@ -122,7 +124,8 @@ class Tree:
         self._take_kernels()
 
     def environment(self) -> dict[str, str]:
-        outer = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+        """Of the tests: tier, folder of kernels and code are those of the copy."""
+        outer = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "NUMBA_CACHE"))}
         return outer | {
             "FPSIM_CACHE_DIR": str(self.cache), "FPSIM_TIER": "quick", "PYTHONPATH": str(self.root)
         }  # fmt: skip
@@ -186,6 +189,10 @@ class Tree:
             command, cwd=self.root, env=self.environment(), text=True, start_new_session=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
+        if sys.platform == "linux":
+            import resource
+
+            resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY, MEMORY))
         try:
             output, _ = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
