@@ -58,6 +58,15 @@ def test_it_gives_what_the_general_engine_gives(unit, spread, scale):
         assert same_as_general(unit, a, b, begin, scale)
 
 
+def test_a_pass_may_be_longer_than_the_stretches_of_the_loop():
+    """48 products of a pass, eight passes of which are more than the loop takes at a time."""
+    unit = replace(UNITS["half partials"], terms=16, calls=3)
+    rng = np.random.default_rng(2)
+    half = fp.Context(fp.BINARY16)
+    a, b = (half.array(rng.standard_normal(s)).values for s in ((3, 500), (500, 17)))
+    assert same_as_general(unit, a, b)
+
+
 @pytest.mark.parametrize(
     "change",
     [
