@@ -11,3 +11,16 @@ TINY = Size(n=300, repeats=1)
 def test_startup_measures_processes_and_small_calls():
     names = {case.topic for case in startup.cases(TINY, quick=False)}
     assert {"startup import", "startup cold", "startup warm", "call add"} <= names
+
+
+def test_each_case_says_what_it_measures():
+    """Flags are wanted in all of them; only a cold start begins without compiled code."""
+    cases = list(startup.cases(TINY, quick=False))
+    assert all(case.flags for case in cases)
+    assert [case.topic for case in cases if not case.warm] == ["startup cold"]
+    assert {(case.topic.split()[0], case.n, case.data) for case in cases} == {
+        ("startup", 1, "-"), ("call", startup.OFTEN, "16"),
+    }  # fmt: skip
+    assert {(case.rounding, case.bits) for case in cases if case.topic == "call add"} == {
+        ("RNE", None), ("SR", 13),
+    }  # fmt: skip
