@@ -85,6 +85,17 @@ def test_axes_are_those_of_numpy_in_c_order():
         linalg.sum(x, 4)
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_mean_over_any_axis_is_divided(order):
+    """Sums of whole numbers are exact in every order, so the division is the one rounding."""
+    single = fp.Context(fp.BINARY32)
+    x = single.array(np.random.default_rng(0).integers(-9, 9, (7, 3, 5)))
+    for axis in (None, 0, 1, -1, (0, 1)):
+        total = np.float32(x.values.sum(axis))
+        expected = total / np.float32(x.size // total.size)
+        assert np.array_equal(linalg.mean(x, axis, order).values, expected), axis
+
+
 def test_the_sum_of_nothing_is_zero():
     half = fp.Context(fp.BINARY16)
     for order in ORDERS:
