@@ -39,9 +39,9 @@ NAMES = {
 LOOKS = {
     "alpha", "color", "colors", "cmap", "constrained_layout", "dpi", "edgecolor", "facecolor",
     "figsize", "fontsize", "gridspec_kw", "ha", "hatch", "help", "description", "epilog",
-    "metavar", "prog", "short_help", "height_ratios", "label", "layout", "linestyle",
-    "linewidth", "loc", "ls", "lw", "marker", "markersize", "ms", "ncol", "ncols", "pad",
-    "rotation", "rotation_mode", "sharex", "sharey", "stacklevel", "title", "va",
+    "metavar", "prog", "show_default", "short_help", "height_ratios", "label", "layout",
+    "linestyle", "linewidth", "loc", "ls", "lw", "marker", "markersize", "ms", "ncol", "ncols",
+    "pad", "rotation", "rotation_mode", "sharex", "sharey", "stacklevel", "title", "va",
     "width_ratios", "xytext", "zorder",
 }  # fmt: skip
 #: Calls that only warn, and decorators whose options no result depends on.

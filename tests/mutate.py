@@ -1,10 +1,10 @@
 """The program: python -m tests.mutate [--seed 0] [--count 100] [--only fpsim/state] [--json OUT].
 
 Applies mutants (`tests.mutants`) one by one to a copy of the tree and says which test notices each.
-The test file of the changed module runs first, with its doctests; then those of the modules that
-import it, nearest first; then tests of results as a whole. A failure counts where the same test
-passes without the mutant, and a run over its time limit where the unchanged tree needs less.
-With --json a run that was interrupted goes on where it stopped.
+The test file of the changed module runs first, with its doctests; then those of its room and of the
+modules that import it, nearest first; then tests of results as a whole. A failure counts where the
+same test passes without the mutant, and a run over its time limit where the unchanged tree needs
+less. With --json a run that was interrupted goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CAUGHT, SLOW, SURVIVED, UNDECIDED, EQUIVALENT = (
 #: Mutants that no test can notice, each with the reason.
 JUDGED = ROOT / "tests" / "golden" / "equivalent_mutants.json"
 
-#: Test files of importing modules that follow the module's own one.
+#: Test files of importing modules that follow those of the module's room.
 NEIGHBOURS = 10
 #: Tests of results as a whole, by the package of the changed module.
 WIDE = {
@@ -104,8 +104,11 @@ def stages(path: str) -> tuple[list[str], list[str]]:
     own = mirror(path)
     doctests = [] if path.startswith("experiments") else [path]
     first = [own, *doctests] if own else doctests
+    folder = (ROOT / "tests" / path).parent
+    room = sorted(p.relative_to(ROOT).as_posix() for p in folder.glob("test_*.py"))
     near = [mirror(modules()[m].relative_to(ROOT).as_posix()) for m in users(module_of(path))]
-    later = [test for test in near if test][:NEIGHBOURS] + list(WIDE[path.partition("/")[0]])
+    others = [test for test in near if test and test not in room][:NEIGHBOURS]
+    later = [*room, *others, *WIDE[path.partition("/")[0]]]
     return first, [test for test in dict.fromkeys(later) if test not in first]
 
 

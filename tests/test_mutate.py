@@ -85,6 +85,8 @@ def test_tests_of_the_module_come_first_then_those_of_its_users():
     assert first == ["tests/fpsim/records/test_geometry.py", "fpsim/records/geometry.py"]
     assert "tests/fpsim/products/test_unfold.py" in later
     assert "tests/test_digests.py" in later
+    assert later[0].startswith("tests/fpsim/records/")
+    assert "tests/fpsim/test_array_exchange.py" in stages("fpsim/operations.py")[1]
     assert not set(first) & set(later)
     near = users("fpsim.products.unfold")
     assert near.index("fpsim.products.conv") < near.index("ipu.machine.convolutions")
