@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import random
 import tokenize
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -74,10 +76,19 @@ class Mutant:
         """The changed line as it was."""
         return text.splitlines()[self.line(text) - 1].strip()
 
+    def column(self, text: str) -> int:
+        """Where the change begins in the line, whose indentation does not count."""
+        before = text[: self.start].rpartition("\n")[2]
+        return len(before.lstrip())
+
+    def before(self, text: str) -> str:
+        """What is changed, as one line."""
+        return " ".join(text[self.start : self.end].split())
+
     def name(self, text: str) -> str:
         """What changes, as one line."""
-        before = " ".join(text[self.start : self.end].split())
-        return f"{self.path}:{self.line(text)}: {before or '·'} → {self.after.strip() or '·'}"
+        before = self.before(text) or "·"
+        return f"{self.path}:{self.line(text)}: {before} → {self.after.strip() or '·'}"
 
 
 class Sites(ast.NodeVisitor):
@@ -282,3 +293,24 @@ def choose(seed: int, count: int, only: str = "") -> list[Mutant]:
         if is_another_program(mutant, (ROOT / name).read_text(encoding="utf-8")):
             chosen.append(mutant)
     return chosen
+
+
+def recorded(path: Path = ROOT / "tests" / "golden" / "mutants.json") -> list[Mutant]:
+    """The mutants of a sample that was run before, as far as their lines are still there.
+
+    `choose` takes other ones after every edit of the tree, so no two commits could be compared.
+    """
+    rows = {tuple(row.values()) for row in json.loads(path.read_text(encoding="utf-8"))}
+    there = []
+    for name in sorted({str(row[0]) for row in rows} & {file for file, _ in places()}):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        # Lines may be there more than once.
+        times: Counter[tuple[object, ...]] = Counter()
+        for start, end, choices, kind in changes_of(name):
+            for after in choices:
+                m = Mutant(name, start, end, after, kind)
+                change = name, m.source(text), m.column(text), m.before(text), after
+                if (*change, times[change]) in rows:
+                    there.append(m)
+                times[change] += 1
+    return there

@@ -26,7 +26,7 @@ from queue import SimpleQueue
 
 from numba.core.caching import _CacheLocator
 
-from tests.mutants import PACKAGES, ROOT, Mutant, choose
+from tests.mutants import PACKAGES, ROOT, Mutant, choose, recorded
 from tests.test_architecture import arrows, modules
 
 CAUGHT, SLOW, SURVIVED, UNDECIDED, EQUIVALENT = (
@@ -245,7 +245,7 @@ def judged() -> dict[tuple[str, str, str, str], str]:
 def row_of(tree: Tree, mutant: Mutant) -> dict[str, str | float]:
     """The line of the table for one mutant."""
     text = (ROOT / mutant.path).read_text(encoding="utf-8")
-    before = " ".join(text[mutant.start : mutant.end].split())
+    before = mutant.before(text)
     why = judged().get((mutant.path, mutant.source(text), before, mutant.after), "")
     start = time.monotonic()
     result, by = (EQUIVALENT, why) if why else verdict(tree, mutant)
@@ -267,7 +267,7 @@ def rate(rows: list[dict[str, str | float]]) -> float:
 
 
 def survey(
-    seed: int, count: int, only: str, folder: Path, jobs: int = 1, out: Path | None = None
+    mutants: list[Mutant], folder: Path, jobs: int = 1, out: Path | None = None
 ) -> list[dict[str, str | float]]:
     """Rows of all mutants; those that `out` already has are not run again."""
     known: dict[str, dict[str, str | float]] = {}
@@ -290,7 +290,7 @@ def survey(
     rows = []
     pool = ThreadPoolExecutor(jobs)
     try:
-        for row in (map if jobs == 1 else pool.map)(one, choose(seed, count, only)):
+        for row in (map if jobs == 1 else pool.map)(one, mutants):
             rows.append(row)
             print(f"{row['seconds']} s  {row['result']}  {row['mutant']}  {row['by']}", flush=True)
             if out is not None:
@@ -307,12 +307,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=1, help="copies of the tree at work at once")
     parser.add_argument("--only", default="", help=f"how paths begin, of {', '.join(PACKAGES)}")
+    parser.add_argument("--recorded", action="store_true", help="the sample of the deep tier")
     parser.add_argument("--json", type=Path, help="rows, written after each mutant and read again")
     parser.add_argument("--work", type=Path, help="folder of the copies; kept, with its kernels")
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         place = chosen.work or Path(folder)
-        rows = survey(chosen.seed, chosen.count, chosen.only, place, chosen.jobs, chosen.json)
+        sample = recorded() if chosen.recorded else choose(chosen.seed, chosen.count, chosen.only)
+        rows = survey(sample, place, chosen.jobs, chosen.json)
     for result in (SURVIVED, UNDECIDED, EQUIVALENT):
         for row in rows:
             if row["result"] == result:
