@@ -236,17 +236,18 @@ def verdict(tree: Tree, mutant: Mutant) -> tuple[str, str]:
 
 
 @cache
-def judged() -> dict[tuple[str, str, str, str], str]:
-    """Reasons why mutants change nothing, by file, line, and both spellings."""
+def judged() -> dict[tuple[str, str, int, str, str], str]:
+    """Reasons why mutants change nothing, by file, line, column, and both spellings."""
     rows = json.loads(JUDGED.read_text(encoding="utf-8")) if JUDGED.exists() else []
-    return {(r["path"], r["line"], r["before"], r["after"]): r["why"] for r in rows}
+    return {(r["path"], r["line"], r["column"], r["before"], r["after"]): r["why"] for r in rows}
 
 
 def row_of(tree: Tree, mutant: Mutant) -> dict[str, str | float]:
     """The line of the table for one mutant."""
     text = (ROOT / mutant.path).read_text(encoding="utf-8")
     before = mutant.before(text)
-    why = judged().get((mutant.path, mutant.source(text), before, mutant.after), "")
+    place = mutant.path, mutant.source(text), mutant.column(text)
+    why = judged().get((*place, before, mutant.after), "")
     start = time.monotonic()
     result, by = (EQUIVALENT, why) if why else verdict(tree, mutant)
     return {

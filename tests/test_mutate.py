@@ -117,14 +117,13 @@ def test_equivalents_are_not_counted():
 
 def test_judged_mutants_are_there_and_have_a_reason():
     """A line that has changed takes its judgement away."""
-    for (path, line, before, after), why in mutate.judged().items():
+    for (path, line, column, before, after), why in mutate.judged().items():
         text = (ROOT / path).read_text(encoding="utf-8")
         mutants = (
             Mutant(path, b, e, a, kind) for b, e, after, kind in changes_of(path) for a in after
         )
-        places = [m for m in mutants if m.source(text) == line]
-        spellings = {(" ".join(text[m.start : m.end].split()), m.after) for m in places}
-        assert (before, after) in spellings, f"{path}: {line}"
+        places = [m for m in mutants if (m.source(text), m.column(text)) == (line, column)]
+        assert (before, after) in {(m.before(text), m.after) for m in places}, f"{path}: {line}"
         assert len(why) > 20
 
 

@@ -101,6 +101,12 @@ def test_the_sum_of_nothing_is_zero():
     for order in ORDERS:
         assert linalg.sum(half.zeros((3, 0)), 1, order).values.tolist() == [0, 0, 0]
     assert linalg.sum(half.zeros((0, 4)), 1).shape == (0,)
+    for context in (half, half.replace(rounding=fp.SR(8), seed=1)):
+        for order in ORDERS:
+            for n in (1, 4):
+                none = context.zeros((0, n))
+                assert linalg.sum(none, 1, order).shape == linalg.mean(none, 1, order).shape == (0,)
+                assert context.flags == fp.Flags.NONE
 
 
 @pytest.mark.source("published tables T4 and Kahan 1965")

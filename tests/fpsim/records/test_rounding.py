@@ -76,3 +76,8 @@ def test_unknown_roundings_are_refused() -> None:
             find_rounding(made)
     assert find_rounding(Rounding("RTN")) is MODES["RTN"]
     assert isinstance(SR(), Rounding)
+
+
+def test_the_most_random_bits_that_can_be_asked_for_are_32():
+    assert SR(32).random_bits(BINARY16) == 32
+    assert SR(1, subnormal_bits=32).subnormal_bits == 32
