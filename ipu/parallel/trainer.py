@@ -107,28 +107,10 @@ class Trainer(train.Trainer):
         replica_identical_only: bool = False,
         private_updates: bool = False,
     ) -> None:
-        if not isinstance(plan, Plan):
-            raise TypeError(f"plan={plan!r} is not a plan; use Plan([stage, …], count=…)")
-        if not plan.training:
-            raise ValueError("plan has training=False; a Trainer needs the backward stages too")
-        if random != "philox":
-            raise ValueError(
-                f"random={random!r} goes on from operation to operation, and a plan moves these; "
-                "a plan needs Philox: leave random out, or use ipu.learn.train.Trainer"
-            )
-        switches = {
-            "replica_identical_only": replica_identical_only, "private_updates": private_updates
-        }  # fmt: skip
-        for name, value in switches.items():
-            if not isinstance(value, bool):
-                raise TypeError(f"{name}={value!r} is not a bool; use True or False")
-        if plan.shard_state and observe is not None:
-            raise ValueError(
-                "observe= is called with whole updates, and shard_state=True has parts of them; "
-                "leave one out, the bits are equal"
-            )
-        if plan.shared_gradients == "stage":
-            _check_stage_sums(plan)
+        _check_choices(
+            plan, observe, random, replica_identical_only=replica_identical_only,
+            private_updates=private_updates,
+        )  # fmt: skip
         self.plan = plan
         #: What the first step has cost, stage by stage; None before it.
         self.figures: tuple[StageFigures, ...] | None = None
@@ -311,6 +293,29 @@ def _joined(gradients: Sequence[Array]) -> Array:
     return Array(flat, gradients[0].context)
 
 
+def _check_choices(plan: Plan, observe: Observer | None, random: str, **switches: bool) -> None:
+    """Refuse what a training by a plan cannot do."""
+    if not isinstance(plan, Plan):
+        raise TypeError(f"plan={plan!r} is not a plan; use Plan([stage, …], count=…)")
+    if not plan.training:
+        raise ValueError("plan has training=False; a Trainer needs the backward stages too")
+    if random != "philox":
+        raise ValueError(
+            f"random={random!r} goes on from operation to operation, and a plan moves these; "
+            "a plan needs Philox: leave random out, or use ipu.learn.train.Trainer"
+        )
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name}={value!r} is not a bool; use True or False")
+    if plan.shard_state and observe is not None:
+        raise ValueError(
+            "observe= is called with whole updates, and shard_state=True has parts of them; "
+            "leave one out, the bits are equal"
+        )
+    if plan.shared_gradients == "stage":
+        _check_stage_sums(plan)
+
+
 def _check_stage_sums(plan: Plan) -> None:
     """Sums stage by stage exist without running means; they depend on the schedule."""
     if plan.reduction is Reduction.RUNNING_MEAN:
@@ -322,5 +327,5 @@ def _check_stage_sums(plan: Plan) -> None:
         "shared_gradients='stage': the gradients of variables that stages share are summed in the "
         "order of the schedule, so the bits depend on the plan",
         RuntimeWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
