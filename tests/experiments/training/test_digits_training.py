@@ -41,6 +41,7 @@ def csv_elsewhere(tmp_path, name, seed, threads):
     return done.stdout.removesuffix("\n")
 
 
+@pytest.mark.tier("full")
 def test_one_process_or_two_find_the_same_bytes(trained, tmp_path):
     for threads in (1, 2):
         assert csv_elsewhere(tmp_path, "digits_training", 0, threads) == trained.to_csv()
