@@ -64,7 +64,7 @@ def to_svg(figure: Figure, title: str) -> str:
     plt.close(figure)
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'<g id="tip ([^"]*)">', r"<g><title>\1</title>", svg)
+    svg = re.sub(r"""<g id=(["'])tip (.*?)\1>""", r"<g><title>\2</title>", svg)
     return re.sub(r"(<svg[^>]*>)", rf"\1\n<title>{html.escape(title)}</title>", svg, count=1)
 
 
