@@ -56,7 +56,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "4 replicas, state sharded": {"replicas": 4, "offload": ("state",), "shard_state": True},
 }
 #: Ways whose timelines are worth a picture.
-SHOWN = ("state offloaded", "activations offloaded", "recomputation")
+SHOWN = (
+    "state offloaded", "activations offloaded", "recomputation", "2 replicas, state sharded",
+)  # fmt: skip
 PLAIN = next(iter(WAYS))
 
 

@@ -208,7 +208,7 @@ def plot(result: Result) -> Figure:
     _plot_curves(axes[4], result, "unit", "Unit costs, F = 1 and B = 2 cycles")
     _plot_curves(axes[5], result, "real", "Measured costs")
     kinds = {what(event.kind) for event in every if event.lane in ("compute", "exchange")}
-    legend_below(figure, [*patches(kinds, DOES), *axes[5].get_legend_handles_labels()[0]], 4)
+    legend_below(figure, [*patches(kinds, DOES), *axes[5].get_legend_handles_labels()[0]], 3)
     return figure
 
 
