@@ -131,9 +131,11 @@ def figures_of_rows(rows: Sequence[Row]) -> tuple[StageFigures, ...]:
 
 def _rates() -> tuple[UnitUsed, ...]:
     """What the cycles of a timeline rest on."""
+    names = ("clock, Hz", "link between IPUs, bytes/s", "remote memory, bytes/s",
+             "host, bytes/s")  # fmt: skip
     return tuple(
-        UnitUsed(f"{fact.value:g} {fact.source.partition(';')[0]}", str(fact.evidence), fact.source)
-        for fact in Rates().facts
+        UnitUsed(f"{name} = {fact.value:g}", str(fact.evidence), fact.source)
+        for name, fact in zip(names, Rates().facts, strict=True)
     )
 
 

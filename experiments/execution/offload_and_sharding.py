@@ -213,7 +213,9 @@ def _plot_held(axes: Axes, result: Result, ways: dict[str, dict[str, Any]]) -> N
     axes.set_yticks(range(len(ways)), list(ways))
     axes.set(title="Held, of one replica: on the chip + remote", xlabel="kB at the IPUs' peaks",
              ylim=(len(ways) - 0.4, -0.6))  # fmt: skip
-    axes.margins(x=0.14)
+    axes.set_xlim(
+        0, 1.2 * max(row["chip_bytes"] + row["remote_bytes"] for row in ways.values()) / 1e3
+    )
     axes.grid(False, axis="y")
 
 

@@ -84,6 +84,7 @@ def pictures(result):
         figure, (axes,) = new_figure(10, 3)
         axes.barh([0, 1], [3, 4])
         axes.text(1.5, 0, "17", color="#111111", clip_on=True)
+        axes.set_title("Bars")
         titles[title] = figure
     return titles
 """
@@ -224,6 +225,7 @@ def test_words_are_read_in_both_schemes(dark, page, tmp_path):
         return sum(map(int, re.findall(r"\d+", colour)[:3])) / 765
 
     assert (light(background) < 0.2) == dark
+    assert {"17", "Bars"} <= {word for word, _ in inks}
     for word, ink in inks:
         if word == "17":
             assert ink == "rgb(17, 17, 17)", "numbers stand on bars, which keep their colours"
