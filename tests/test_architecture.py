@@ -44,6 +44,7 @@ ORDER = [
     ("ipu.distributed",),
     ("ipu.frontends",),
     ("ipu.experiments.lab",),
+    ("ipu.experiments.pictures",),
     ("ipu.experiments.sums",),
     ("ipu.experiments.training",),
     ("ipu.experiments.execution",),

@@ -46,6 +46,10 @@ class Experiment(ABC):
         """Tables of a result, for the report page."""
         return []
 
+    def pictures(self, result: Result) -> dict[str, Figure]:
+        """Pictures of a result that the report page lets zoom, by their titles."""
+        return {}
+
     def command(self, quick: bool, seed: int) -> str:
         """The command line that runs this again."""
         return f"fpsim run {self.name}{' --quick' if quick else ''} --seed {seed}"
@@ -53,7 +57,10 @@ class Experiment(ABC):
 
 @dataclass(frozen=True)
 class Listed(Experiment):
-    """An experiment of the catalogue: a module of a room with `run`, `plot` or `tables`."""
+    """An experiment of the catalogue: a module of a room with `run` and what shows its result.
+
+    That is `plot` or `tables`, and `pictures` for what needs zooming.
+    """
 
     room: str
 
@@ -70,6 +77,10 @@ class Listed(Experiment):
     def tables(self, result: Result) -> list[Table]:
         tables = self._function("tables")
         return [] if tables is None else tables(result)
+
+    def pictures(self, result: Result) -> dict[str, Figure]:
+        pictures = self._function("pictures")
+        return {} if pictures is None else pictures(result)
 
     def _function(self, name: str) -> Callable[..., Any] | None:
         module = importlib.import_module(f"{self.room}.{self.name}")

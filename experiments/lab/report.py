@@ -15,6 +15,7 @@ from fpsim.state.files import write_whole
 from ipu.experiments.lab import store
 from ipu.experiments.lab.catalogue import Experiment, catalogue
 from ipu.experiments.lab.result import Result, Table
+from ipu.experiments.lab.vector import Picture, inline
 from ipu.experiments.lab.versions import commit, processor, versions
 
 #: What a page prints of a description, by type.
@@ -22,6 +23,8 @@ PRINTED: dict[str, type | tuple[type, ...]] = {
     "quick": bool, "command": str, "date": str, "commit": str, "processor": str, "threads": int,
     "versions": dict, "wall_seconds": (int, float), "budget_seconds": (int, float),
 }  # fmt: skip
+#: Types of the files of a result, by their endings.
+TYPES = {".json": "application/json", ".csv": "text/csv", ".txt": "text/plain"}
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -52,9 +55,19 @@ class Page:
     def files(self) -> list[tuple[str, str]]:
         """Names of the data files and their contents as data URLs: they travel with the page."""
         kinds = {store.DATA: "text/csv", store.LOCAL: "text/csv", store.META: "application/json"}
+        kinds |= {name: TYPES[Path(name).suffix] for name in self.result.files}
         paths = {self.folder / name: kind for name, kind in kinds.items()}
         return [(p.name, _data_url(kind, p.read_bytes())) for p, kind in paths.items()
                 if p.exists()]  # fmt: skip
+
+    @property
+    def pictures(self) -> list[Picture]:
+        """The pictures to zoom, as parts of the page."""
+        paths = enumerate(store.pictures(self.folder), 1)
+        return [
+            inline(path.read_text(encoding="utf-8"), f"{self.name}-{number}-")
+            for number, path in paths
+        ]
 
     @property
     def time(self) -> str:

@@ -53,6 +53,7 @@ class Result:
     """Rows, parameters, the answer in one sentence with its number, policy and evidence.
 
     local    rows that another machine would not repeat (BLAS, times): drawn, but not in data.csv.
+    files    texts beside data.csv, by file name: traces and accounts that other tools read.
 
     >>> result = Result([{"n": 1, "sum": 0.25}], answer="It stalls at 0.25.", policy="c=f16")
     >>> print(result.to_csv(), end="")
@@ -68,6 +69,7 @@ class Result:
     parameters: Mapping[str, object] = field(default_factory=dict)
     units: tuple[UnitUsed, ...] = ()
     local: Sequence[Row] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def select(self, **where: Value) -> list[Row]:
         """The rows in which every named column has that value."""

@@ -47,9 +47,16 @@ def now() -> str:
 
 
 def draw(experiment: Experiment, out: Path, result: Result) -> None:
-    """Draw a result's figure beside its data, where the experiment has one."""
-    from ipu.experiments.lab.drawing import to_png
+    """Draw a result's pictures to zoom and its figure beside its data, where it has them.
 
+    The figure is the last, so where it stands all pictures do.
+    """
+    from ipu.experiments.lab.drawing import to_png
+    from ipu.experiments.lab.vector import to_svg
+
+    for number, (title, picture) in enumerate(experiment.pictures(result).items(), 1):
+        path = out / experiment.name / store.PICTURE.format(number)
+        write_whole(path, to_svg(picture, title).encode())
     figure = experiment.plot(result)
     if figure is not None:
         write_whole(out / experiment.name / store.FIGURE, to_png(figure))

@@ -1,16 +1,19 @@
 """Where results live: FOLDER/NAME/{data.csv, meta.json, figure.png}, each whole or not there.
 
 machine.csv stands beside them where an experiment has rows that another machine would not repeat;
-data.csv holds the others, so it is the same everywhere.
+data.csv holds the others, so it is the same everywhere. Files of a result (slots.json, trace.json)
+and pictures to zoom (picture-1.svg, …) stand there too.
 
-meta.json is written after data.csv and carries its SHA-256, so a run that was interrupted between
-the two is seen as unfinished, and one that was interrupted while drawing can be drawn again.
+meta.json is written last of the data and carries the SHA-256 of each file, so a run that was
+interrupted before is seen as unfinished, and one that was interrupted while drawing can be drawn
+again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -21,6 +24,10 @@ from fpsim.state.files import write_whole
 from ipu.experiments.lab.result import Result, Row, UnitUsed, rows_from_csv, to_csv
 
 DATA, LOCAL, META, FIGURE = "data.csv", "machine.csv", "meta.json", "figure.png"
+#: Names that files of a result may have, beside those above.
+PLAIN = re.compile(r"[a-z][a-z0-9_-]*\.(json|csv|txt)")
+#: Pictures to zoom, numbered from 1.
+PICTURE = "picture-{}.svg"
 
 
 def check_writable(folder: Path) -> None:
@@ -40,9 +47,13 @@ def check_writable(folder: Path) -> None:
 
 
 def save_data(folder: Path, result: Result, about: Mapping[str, object]) -> None:
-    """Publish rows and description; a figure of an older result goes away first."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Publish rows, files and description; what an older result drew and added goes away first.
+
+    Raises    ValueError for a file whose name is taken or not plain.
+    """
     data, local = to_csv(result.rows).encode(), to_csv(result.local).encode()
+    files = {_checked(name): text.encode() for name, text in result.files.items()}
+    folder.mkdir(parents=True, exist_ok=True)
     meta = {
         **about,
         "answer": result.answer,
@@ -50,14 +61,44 @@ def save_data(folder: Path, result: Result, about: Mapping[str, object]) -> None
         "units": [asdict(unit) for unit in result.units],
         "parameters": dict(result.parameters),
         "data_sha256": hashlib.sha256(data).hexdigest(),
+        "files_sha256": {name: hashlib.sha256(text).hexdigest() for name, text in files.items()},
     }
     text = json.dumps(meta, indent=2, ensure_ascii=False, default=str) + "\n"
-    for old in (FIGURE, LOCAL):
-        (folder / old).unlink(missing_ok=True)
+    for old in (folder / FIGURE, folder / LOCAL, *pictures(folder), *_files_of(folder)):
+        old.unlink(missing_ok=True)
     write_whole(folder / DATA, data)
+    for name, content in files.items():
+        write_whole(folder / name, content)
     if result.local:
         write_whole(folder / LOCAL, local)
     write_whole(folder / META, text.encode())
+
+
+def _checked(name: str) -> str:
+    """The name of a file of a result.
+
+    Raises    ValueError for one that is not plain, or that the store uses itself.
+    """
+    if not PLAIN.fullmatch(name) or name in (DATA, LOCAL, META):
+        raise ValueError(
+            f"files has the name {name!r}; use small letters, digits, - and _, with the ending "
+            f".json, .csv or .txt, and none of {DATA}, {LOCAL}, {META}"
+        )
+    return name
+
+
+def pictures(folder: Path) -> list[Path]:
+    """Pictures to zoom in a folder, in order."""
+    return sorted(folder.glob(PICTURE.format("*")), key=lambda path: (len(path.name), path.name))
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """Files that an older description in the folder names."""
+    try:
+        meta = json.loads((folder / META).read_text(encoding="utf-8"))
+        return [folder / name for name in meta["files_sha256"] if PLAIN.fullmatch(name)]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []  # no older result, or none that can be read
 
 
 class DamagedError(ValueError):
@@ -83,12 +124,31 @@ def load(folder: Path) -> tuple[Result, dict[str, object]] | None:
     if not isinstance(meta, dict) or meta.get("data_sha256") != hashlib.sha256(data).hexdigest():
         raise DamagedError(f"{DATA} is not the file that {META} describes")
     try:
-        return _result(data.decode(), meta, _local(folder)), meta
+        files = _load_files(folder, meta.get("files_sha256", {}))
+        return _result(data.decode(), meta, _local(folder), files), meta
+    except DamagedError:
+        raise
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedError(f"{META} lacks a part ({error!r})") from None
 
 
-def _result(data: str, meta: Mapping[str, Any], local: list[Row]) -> Result:
+def _load_files(folder: Path, hashes: Mapping[str, str]) -> dict[str, str]:
+    """The files that a description names, as it describes them."""
+    files = {}
+    for name, sha256 in hashes.items():
+        try:
+            content = (folder / _checked(name)).read_bytes()
+        except OSError as error:
+            raise DamagedError(f"{name} cannot be read ({error.strerror})") from None
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise DamagedError(f"{name} is not the file that {META} describes")
+        files[name] = content.decode()
+    return files
+
+
+def _result(
+    data: str, meta: Mapping[str, Any], local: list[Row], files: Mapping[str, str]
+) -> Result:
     return Result(
         rows_from_csv(data),
         meta["answer"],
@@ -96,6 +156,7 @@ def _result(data: str, meta: Mapping[str, Any], local: list[Row]) -> Result:
         meta["parameters"],
         tuple(UnitUsed(**unit) for unit in meta["units"]),
         local,
+        files,
     )
 
 

@@ -35,6 +35,15 @@ addEventListener("load", () => {
 </script>"""
 
 
+#: Sends what a script's function `told` returns to the frame around the page.
+ASK = """<script>
+addEventListener("load", async () => {{
+  const told = {script};
+  parent.postMessage(JSON.stringify(await told()), "*");
+}});
+</script>"""
+
+
 class Seen(NamedTuple):
     """A page in a frame: widths in CSS pixels, elements that stick out, colours of the text."""
 
@@ -47,16 +56,24 @@ class Seen(NamedTuple):
 
 def look(page: Path, width: int, folder: Path, dark: bool = False) -> Seen:
     """The page in a frame so many pixels wide; skips the test where there is no Chromium."""
-    frame = _prepared(page, width, folder)
+    return Seen(**_told(page, width, folder, MEASURE, dark))
+
+
+def ask(page: Path, folder: Path, script: str, width: int = 1000, dark: bool = False) -> Any:
+    """What a function of JavaScript returns once the page is loaded."""
+    return _told(page, width, folder, ASK.format(script=script), dark)
+
+
+def _told(page: Path, width: int, folder: Path, script: str, dark: bool) -> Any:
+    frame = _prepared(page, width, folder, script)
     scheme = f"--blink-settings=preferredColorScheme={int(not dark)}"
     dom = _chromium(folder, "--virtual-time-budget=8000", scheme, "--dump-dom", frame.as_uri())
     (told,) = re.findall(r'<pre id="told">(.*?)</pre>', dom, re.DOTALL)
-    seen: dict[str, Any] = json.loads(html.unescape(told))
-    return Seen(**seen)
+    return json.loads(html.unescape(told))
 
 
-def _prepared(page: Path, width: int, folder: Path) -> Path:
-    text = page.read_text(encoding="utf-8").replace("</body>", MEASURE + "</body>")
+def _prepared(page: Path, width: int, folder: Path, script: str) -> Path:
+    text = page.read_text(encoding="utf-8").replace("</body>", script + "</body>")
     (folder / "page.html").write_text(text, encoding="utf-8")
     (folder / "frame.html").write_text(FRAME.replace("{width}", str(width)), encoding="utf-8")
     return folder / "frame.html"
