@@ -13,6 +13,7 @@ import pytest
 
 from ipu.experiments.lab import store
 from ipu.experiments.lab import study as study_module
+from ipu.experiments.lab.study import USUAL
 from ipu.experiments.lab.variants import FLAGS, Variant
 from ipu.feed.data import digits
 from ipu.learn.nn import dense
@@ -143,3 +144,13 @@ def test_a_study_stays_inside_its_folder(name, tmp_path, small):
     with pytest.raises(ValueError, match=r"^name=.* cannot name a page in"):
         study_module.study(name, network, one.data, SGD(0.05), out=out)
     assert not list(tmp_path.iterdir())
+
+
+def test_names_of_the_usual_ways_say_what_they_are():
+    single, mixed, stochastic = USUAL
+    assert (str(single.policy), single.loss_scale.value, single.stochastic) == (
+        "p=f32,c=f32,part=f32", 1.0, False,
+    )  # fmt: skip
+    assert mixed.name == f"mixed, loss × {mixed.loss_scale.value:g}"
+    assert str(mixed.policy) == "p=f32,c=f16,part=f32"
+    assert (str(stochastic.policy), stochastic.stochastic) == ("p=f16,c=f16,part=f32", True)
