@@ -215,7 +215,8 @@ def plot(result: Result) -> Figure:
 def _title(result: Result, name: str) -> str:
     (row,) = result.select(part="measured", schedule=name)
     cycles = f"{row['cycles']:,}".replace(",", " ")
-    return f"{name}: {row['slots']} slots, {cycles} cycles, {row['utilisation']:.1%} busy"
+    busy = f"{row['utilisation']:.1%} busy"
+    return f"{name}: {row['slots']} slots, {cycles} cycles without copies, {busy}"
 
 
 def _plot_curves(axes: Axes, result: Result, column: str, title: str) -> None:

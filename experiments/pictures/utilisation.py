@@ -55,7 +55,7 @@ def draw_utilisation(
     axes.set_xscale("log", base=2)
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.minorticks_off()
-    axes.set(title=title, xlabel="micro-batches of an update (G)", ylim=(0, 100),
-             ylabel="utilisation in % of the IPUs' cycles")  # fmt: skip
+    axes.set(title=title, xlabel="micro-batches of an update (G)", ylim=(0, 104),
+             ylabel="utilisation in % of cycles")  # fmt: skip
     if legend:
         axes.legend(fontsize=8.5)
