@@ -14,7 +14,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ipu.parallel.cycles import LANES, Event, Rates, copies, remote_share, shares, timeline
+from ipu.parallel.cycles import (
+    LANES,
+    Event,
+    Rates,
+    copies,
+    program_cycles,
+    remote_share,
+    shares,
+    timeline,
+)
 from ipu.parallel.memory import (
     KINDS,
     Live,
@@ -103,7 +112,7 @@ def account(
         "plan": str(plan).splitlines(),
         "slots": plan.slots,
         "stash": {k: list(v) for k, v in plan.stash._asdict().items()},
-        "utilisation": plan.utilisation(),
+        "utilisation": plan.utilisation(program_cycles(plan, figures)),
         "programs": [
             {**p._asdict(), "phase": p.phase.value} for p in plan.programs
         ],

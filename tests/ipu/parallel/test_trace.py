@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from ipu.machine.target import MK2
-from ipu.parallel.cycles import Rates, timeline
+from ipu.parallel.cycles import Rates, program_cycles, timeline
 from ipu.parallel.memory import StageFigures, lives
 from ipu.parallel.plan import Plan
 from ipu.parallel.trace import account, trace_events, write_json
@@ -90,6 +90,8 @@ def test_an_account_is_plain_json(tmp_path):
     assert {(row["source"], row["target"]) for row in again["copies"]} == {(0, 1), (1, 0)}
     assert [row["ipu"] for row in again["cycles"]] == [0, 1]
     assert 0 < again["remote_share"] < 1
+    assert again["utilisation"] == plan.utilisation(program_cycles(plan, OWN))
+    assert again["utilisation"] != plan.utilisation()
     assert "ASSUMED" in again["evidence"][1]
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "bad.json", {"x": float("nan")})
