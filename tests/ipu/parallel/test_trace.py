@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -90,8 +91,9 @@ def test_an_account_is_plain_json(tmp_path):
     assert {(row["source"], row["target"]) for row in again["copies"]} == {(0, 1), (1, 0)}
     assert [row["ipu"] for row in again["cycles"]] == [0, 1]
     assert 0 < again["remote_share"] < 1
-    assert again["utilisation"] == plan.utilisation(program_cycles(plan, OWN))
-    assert again["utilisation"] != plan.utilisation()
+    uneven = [OWN[0], replace(OWN[1], forward_cycles=9 * 1325)]
+    busy = account(plan, uneven)["utilisation"]
+    assert busy == plan.utilisation(program_cycles(plan, uneven)) != plan.utilisation()
     assert "ASSUMED" in again["evidence"][1]
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "bad.json", {"x": float("nan")})
