@@ -43,6 +43,9 @@ ORDER = [
     ("ipu.feed", "ipu.parallel"),
     ("ipu.distributed",),
     ("ipu.frontends",),
+    ("ipu.frontends.common",),
+    ("ipu.frontends.torch", "ipu.frontends.torch.aten"),
+    ("fpsim.torch",),
     ("ipu.experiments.lab",),
     ("ipu.experiments.pictures",),
     ("ipu.experiments.sums",),
@@ -62,6 +65,9 @@ OF_THE_JUDGE = ("fpsim.judge", "ipu.experiments.commands")
 
 #: Drawing, templates and the command line stay in the experiments.
 ONLY = ("matplotlib", "jinja2", "click", "tqdm")
+
+#: Frameworks of front ends, and the rooms that may import them.
+FRAMEWORKS = {"torch": ("ipu.frontends.torch",)}
 
 LINES, MODULES, FUNCTION = 420, 16, 60
 #: Longer functions, each with the measurement beside it that speaks against cutting it.
@@ -133,6 +139,10 @@ def test_imports_point_down(module):
         assert closed is None or f"{there}.".startswith(f"{closed}."), f"{module} imports {other}"
         if there.startswith("fpsim.judge"):
             assert here.startswith(OF_THE_JUDGE), f"{module} imports the judge"
+    assert "fpsim.torch" not in arrows()[module], f"{module} imports fpsim.torch, an extra"
+    for framework, rooms in FRAMEWORKS.items():
+        uses = framework in {name.partition(".")[0] for name in imported(module)}
+        assert not uses or here.startswith(rooms), f"{module} imports {framework}, an extra"
     if not here.startswith("ipu.experiments"):
         outside = {name.partition(".")[0] for name in imported(module)}
         assert not outside & set(ONLY), f"{module} imports {outside & set(ONLY)}"
@@ -168,13 +178,17 @@ def test_functions_stay_short():
     assert found <= LONG, f"longer than {FUNCTION} lines: {sorted(found - LONG)}"
 
 
+#: Modules that are rooms of their own, with a sentence elsewhere in CONTRIBUTING.md.
+OUTSIDE = ("fpsim.testing", "fpsim.torch")
+
+
 @pytest.mark.parametrize("room", sorted(LEVEL))
 def test_contributing_has_a_sentence_for_every_room(room):
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     built = room in {room_of(module) for module in modules()}
     folder = room.replace("ipu.experiments", "experiments").replace(".", "/")
     said = re.search(rf"^\| `{folder}/` \|", text, re.MULTILINE) is not None
-    assert said or not built or room == "fpsim.testing", f"CONTRIBUTING.md has no row for {folder}/"
+    assert said or not built or room in OUTSIDE, f"CONTRIBUTING.md has no row for {folder}/"
 
 
 #: Tests that are about more than one module, in the folder of the room that they are about.

@@ -1,0 +1,8 @@
+"""PyTorch programs on the simulated machine: the names of `ipu.frontends.torch`.
+
+Needs the extra `fpsim[torch]`. Nothing of fpsim imports this module.
+"""
+
+from ipu.frontends.torch import Session, machine
+
+__all__ = ["Session", "machine"]

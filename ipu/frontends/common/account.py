@@ -1,0 +1,114 @@
+"""The account of a run: operations by kind, counts by layer and direction, constants.
+
+Kinds of operations: `machine` (the device's verbs), `exact` (moves and selections, which round
+nothing), `host` (binary64 on the host, rounded once), `integer` (no floating-point numbers).
+Nothing else runs: what belongs to no kind is refused.
+
+Source    docs/semantics.md §3 (flags), §2 (constants).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from fpsim.records.flags import Flags
+from fpsim.records.formats import Format
+from fpsim.state.counts import Counts
+
+__all__ = ["KINDS", "Account", "counted_name", "fit"]
+
+KINDS = ("machine", "exact", "host", "integer")
+
+#: Between layer and direction in the names that a device counts under.
+_BETWEEN = "|"
+_COUNTERS = ("results", "zeros", "subnormals", *(str(flag.name) for flag in Flags))
+
+
+def counted_name(layer: str, direction: str) -> str:
+    """The name under which a device counts the operations of a layer and direction.
+
+    >>> counted_name("net.conv1", "forward")
+    'net.conv1|forward'
+    """
+    return f"{layer}{_BETWEEN}{direction}"
+
+
+def fit(value: float, rounded: float, fmt: Format) -> str:
+    """How a constant changes in a format: "" where it does not.
+
+    >>> from fpsim import BINARY16
+    >>> fit(1e-8, 0.0, BINARY16), fit(1e-6, 9.5e-7, BINARY16), fit(0.1, 0.09997559, BINARY16)
+    ('zero', 'subnormal', '')
+    """
+    if value == 0 or value - value != 0:
+        return ""
+    if rounded == 0:
+        return "zero"
+    if abs(value) > fmt.max:
+        return "overflow"
+    return "subnormal" if abs(rounded) < fmt.smallest_normal else ""
+
+
+class Account:
+    """What a run did.
+
+    >>> account = Account()
+    >>> account.add("machine", "aten.add.Tensor", 6)
+    >>> account.add("host", "aten.cos.default", 2)
+    >>> account.summary()["host"]["share"]
+    0.25
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
+        self._elements: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
+        self._constants: Counter[tuple[str, str, str, float, str]] = Counter()
+
+    def add(self, kind: str, operation: str, elements: int) -> None:
+        """One call of an operation with so many floating-point results."""
+        self._calls[kind][operation] += 1
+        self._elements[kind][operation] += elements
+
+    def constant(self, layer: str, direction: str, fmt: Format, value: float, change: str) -> None:
+        """A constant of a layer did not fit into the format."""
+        self._constants[layer, direction, fmt.name, value, change] += 1
+
+    def summary(self) -> dict[str, Any]:
+        """operations, native, host and constants of a report.
+
+        native    calls that computed floating-point results without being of a kind: there is no
+                  way to run them, and the sum of all kinds shows it.
+        share     of the elements that were computed, on the host.
+        """
+        calls = {kind: sum(each.values()) for kind, each in self._calls.items()}
+        computed = sum(sum(self._elements[kind].values()) for kind in ("machine", "host"))
+        on_host = sum(self._elements["host"].values())
+        return {
+            "operations": calls | {"all": sum(calls.values()), "computed_elements": computed},
+            "native": 0,
+            "host": {
+                "share": on_host / computed if computed else 0.0,
+                "elements": on_host,
+                "operations": {
+                    name: {"calls": n, "elements": self._elements["host"][name]}
+                    for name, n in sorted(self._calls["host"].items())
+                },
+            },
+            "constants": [
+                {"layer": layer, "direction": direction, "format": fmt, "value": value,
+                 "becomes": change, "times": n}
+                for (layer, direction, fmt, value, change), n in sorted(self._constants.items())
+            ],
+        }  # fmt: skip
+
+    @staticmethod
+    def layers(counts: Counts | None) -> dict[str, dict[str, dict[str, int]]]:
+        """Counters by layer and direction, of what a device counted under `counted_name`."""
+        table: dict[str, dict[str, dict[str, int]]] = {}
+        for (tensor, _), row in (counts or {}).items():
+            layer, _, direction = tensor.rpartition(_BETWEEN)
+            sums = table.setdefault(layer, {}).setdefault(direction, dict.fromkeys(_COUNTERS, 0))
+            for name in _COUNTERS:
+                sums[name] += row[name]
+        return table

@@ -1,0 +1,133 @@
+"""Places: the number of a stochastic operation by where it stands in a user's program.
+
+n = 2^63 | (h >> 1), where h is the big-endian integer of the 8-byte BLAKE2b digest of the text
+`step/micro_batch/replica/layer/direction/k`. k counts the stochastic operations of that place, so
+work at another place cannot shift its bits. In the direction `optimizer` micro_batch and replica
+are 0.
+
+Source    docs/semantics.md §2 (named addresses).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import NamedTuple
+
+from fpsim.state.state import Clock
+
+__all__ = ["DIRECTIONS", "Place", "PlaceClock", "Replay", "number"]
+
+#: What a program does at a place.
+DIRECTIONS = ("forward", "backward", "optimizer", "other")
+
+
+class Place(NamedTuple):
+    """Where an operation stands; k is not part of it."""
+
+    step: int
+    micro_batch: int
+    replica: int
+    layer: str
+    direction: str
+
+    @property
+    def text(self) -> str:
+        """The place as it is hashed, but for k."""
+        return "/".join(map(str, self))
+
+
+def number(place: Place, k: int) -> int:
+    """The number n of the k-th stochastic operation of a place.
+
+    >>> number(Place(0, 0, 0, "net.conv1", "forward"), 0)
+    15385820920640642868
+    """
+    digest = blake2b(f"{place.text}/{k}".encode(), digest_size=8).digest()
+    return 1 << 63 | int.from_bytes(digest, "big") >> 1
+
+
+class Replay(NamedTuple):
+    """Where a computation started, so that it can be repeated with the same random bits."""
+
+    place: Place
+    counts: dict[Place, int]
+
+
+class PlaceClock(Clock):
+    """A device's clock that gives the number of the next operation by its place.
+
+    Assigning the number + 1, as every operation that has drawn does, moves on to the next k.
+
+    >>> clock = PlaceClock()
+    >>> clock.place = Place(0, 0, 0, "net.conv1", "forward")
+    >>> clock.operation
+    15385820920640642868
+    >>> clock.operation += 1
+    >>> clock.k
+    1
+    """
+
+    def __init__(self) -> None:
+        self._place = Place(0, 0, 0, "", "other")
+        self._counts: dict[Place, int] = {}
+        self._number: int | None = None
+        super().__init__()
+
+    @property
+    def place(self) -> Place:
+        """Where the next operations stand."""
+        return self._place
+
+    @place.setter
+    def place(self, place: Place) -> None:
+        if place.direction not in DIRECTIONS:
+            known = ", ".join(DIRECTIONS)
+            raise ValueError(f"direction={place.direction!r} is not known; use one of {known}")
+        if place.direction == "optimizer" and (place.micro_batch or place.replica):
+            place = place._replace(micro_batch=0, replica=0)
+        if place != self._place:
+            self._place, self._number = place, None
+
+    @property
+    def k(self) -> int:
+        """Stochastic operations of this place so far."""
+        return self._counts.get(self._place, 0)
+
+    @property
+    def operation(self) -> int:
+        """n of the next stochastic operation."""
+        if self._number is None:
+            self._number = number(self._place, self.k)
+        return self._number
+
+    @operation.setter
+    def operation(self, after: int) -> None:
+        if self._number is not None and after == self._number + 1:
+            self._counts[self._place] = self.k + 1
+            self._number = None
+        elif after:
+            raise RuntimeError(
+                f"operation={after} of a device whose operations are numbered by place; "
+                "assign clock.place instead"
+            )
+
+    def forget(self) -> None:
+        """No place has drawn yet: at the start of a step, whose number is another one."""
+        self._counts.clear()
+        self._number = None
+
+    def mark(self) -> Replay:
+        """The state of all places, for `replaying`."""
+        return Replay(self._place, dict(self._counts))
+
+    @contextmanager
+    def replaying(self, start: Replay) -> Iterator[None]:
+        """The operations inside draw what those after `start` drew; afterwards k is as before."""
+        place, counts = self._place, self._counts
+        self._place, self._counts, self._number = start.place, dict(start.counts), None
+        try:
+            yield
+        finally:
+            self._place, self._counts, self._number = place, counts, None

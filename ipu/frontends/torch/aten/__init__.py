@@ -1,0 +1,20 @@
+"""Tables of aten operations on the device's verbs: one file for each subject."""
+
+from ipu.frontends.torch.aten import (
+    activations,
+    conv,
+    indexing,
+    norms,
+    optimiser,
+    pointwise,
+    pooling,
+    products,
+    reductions,
+    softmax_loss,
+)  # fmt: skip
+from ipu.frontends.torch.aten.table import TABLE, Call, Entry
+
+__all__ = [
+    "TABLE", "Call", "Entry", "activations", "conv", "indexing", "norms", "optimiser", "pointwise",
+    "pooling", "products", "reductions", "softmax_loss",
+]  # fmt: skip

@@ -1,0 +1,140 @@
+"""Activations and their gradients.
+
+relu, tanh, sigmoid and the tanh form of gelu follow `ipu.learn.ops`. gelu by the error function,
+silu, and the gradients of both forms of gelu are computed in binary32 and rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from fpsim.array import Array
+from ipu.frontends.torch.aten.table import Call, aten
+from ipu.learn import ops
+
+__all__: list[str] = []
+
+_INSIDE = "binary32 inside, once at the end"
+_ROOT_HALF, _DENSITY = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi)
+
+
+@aten("relu.default", rounding="none")
+def _relu(call: Call, x: Any) -> Any:
+    return call.result(call.device.relu(call.array(x)))
+
+
+@aten("threshold_backward.default", rounding="none")
+def _threshold_backward(call: Call, gradient: Any, x: Any, threshold: float) -> Any:
+    g, a = call.arrays(gradient, x)
+    # A NaN passes the gradient on, as torch's condition x <= threshold says.
+    return call.result(call.device.select(~(a.carrier <= threshold), g))
+
+
+@aten("tanh_backward.default", rounding="after each operation of g · (1 - y · y)")
+def _tanh_backward(call: Call, gradient: Any, y: Any) -> Any:
+    return _pulled_back(call, ops.tanh, gradient, y)
+
+
+@aten("sigmoid_backward.default", rounding="after each operation of g · (y · (1 - y))")
+def _sigmoid_backward(call: Call, gradient: Any, y: Any) -> Any:
+    return _pulled_back(call, ops.sigmoid, gradient, y)
+
+
+def _pulled_back(call: Call, primitive: Any, gradient: Any, y: Any) -> Any:
+    g, a = call.arrays(gradient, y)
+    return call.result(primitive.vjps[0](call.device, g, (a,)))
+
+
+# gelu and silu ----------------------------------------------------------------------------------
+
+
+def _phi(call: Call, x: Array) -> Array:
+    """The normal distribution: (1 + erf(x / sqrt(2))) / 2."""
+    device = call.device
+    return device.multiply(device.add(device.erf(device.multiply(x, _ROOT_HALF)), 1.0), 0.5)
+
+
+@aten("gelu.default", rounding=f"{_INSIDE}; the tanh form after each operation")
+def _gelu(call: Call, x: Any, approximate: str = "none") -> Any:
+    a = call.array(x)
+    if approximate == "tanh":
+        return call.result(ops.gelu.forward(call.device, a)[0])
+    w = call.wide(a)
+    return call.rounded(call.device.multiply(w, _phi(call, w)), a.format)
+
+
+@aten("gelu_backward.default", rounding=_INSIDE)
+def _gelu_backward(call: Call, gradient: Any, x: Any, approximate: str = "none") -> Any:
+    device = call.device
+    g, a = call.arrays(gradient, x)
+    wide_g, w = call.wide(g), call.wide(a)
+    if approximate == "tanh":
+        _, saved = ops.gelu.forward(device, w)
+        return call.rounded(ops.gelu.vjps[0](device, wide_g, saved), g.format)  # type: ignore[misc]
+    bell = device.multiply(device.exp(device.multiply(device.multiply(w, w), -0.5)), _DENSITY)
+    slope = device.add(_phi(call, w), device.multiply(w, bell))
+    return call.rounded(device.multiply(wide_g, slope), g.format)
+
+
+@aten("silu.default", rounding=_INSIDE)
+def _silu(call: Call, x: Any) -> Any:
+    a = call.array(x)
+    w = call.wide(a)
+    return call.rounded(call.device.multiply(w, call.device.sigmoid(w)), a.format)
+
+
+@aten("silu_backward.default", rounding=_INSIDE)
+def _silu_backward(call: Call, gradient: Any, x: Any) -> Any:
+    """g · s · (1 + x · (1 - s))."""
+    device = call.device
+    g, a = call.arrays(gradient, x)
+    w = call.wide(a)
+    s = device.sigmoid(w)
+    bend = device.add(device.multiply(w, device.subtract(1.0, s)), 1.0)
+    return call.rounded(device.multiply(call.wide(g), device.multiply(s, bend)), g.format)
+
+
+# Dropout ----------------------------------------------------------------------------------------
+
+
+@aten("native_dropout.default", rounding="the product with 1 / (1 - p); the mask is torch's")
+def _dropout(call: Call, x: Any, p: float, train: bool | None) -> Any:
+    a = call.array(x)
+    if train is False or p == 0:
+        return call.result(a.like(a.carrier.copy())), torch.ones_like(x, dtype=torch.bool)
+    mask = torch.empty(x.shape, dtype=torch.bool).bernoulli_(1 - p)
+    kept = call.device.select(mask.numpy(), a)
+    scale = 0.0 if p == 1 else 1 / (1 - p)
+    return call.result(call.device.multiply(kept, call.constant(scale, a.format))), mask
+
+
+@aten("native_dropout_backward.default", rounding="the product with the scale")
+def _dropout_backward(call: Call, gradient: Any, mask: Any, scale: float) -> Any:
+    g = call.array(gradient)
+    kept = call.device.select(mask.numpy(), g)
+    return call.result(call.device.multiply(kept, call.constant(scale, g.format)))
+
+
+@aten("leaky_relu.default", rounding="once where x is negative")
+def _leaky_relu(call: Call, x: Any, slope: float = 0.01) -> Any:
+    a = call.array(x)
+    return call.result(_leaking(call, a, a, slope))
+
+
+@aten("leaky_relu_backward.default", rounding="once where x is negative")
+def _leaky_relu_backward(
+    call: Call, gradient: Any, x: Any, slope: float, self_is_result: bool
+) -> Any:
+    g, a = call.arrays(gradient, x)
+    return call.result(_leaking(call, g, a, slope))
+
+
+def _leaking(call: Call, values: Array, by: Array, slope: float) -> Array:
+    """Values where `by` is positive, values times the slope elsewhere."""
+    small = call.device.multiply(values, call.constant(slope, values.format))
+    positive = by.carrier > 0
+    small.carrier[positive] = values.carrier[positive]
+    return small

@@ -1,0 +1,149 @@
+"""Convolutions: torch's NCHW images and OIHW kernels through the device's NHWC and HWIO verbs.
+
+A 1-D convolution is a 2-D one of height 1. A transposed convolution is the gradient to the input
+of a convolution with the same kernel. Dilated and 3-D ones run on the host.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fpsim.array import Array
+from fpsim.records.geometry import Pair
+from ipu.frontends.torch.aten.table import Call, aten
+
+__all__: list[str] = []
+
+_AS_UNIT = "as the unit's record says, then once"
+
+
+class _Options(NamedTuple):
+    """Of a convolution in rows and columns."""
+
+    stride: Pair
+    padding: tuple[Pair, Pair]
+    groups: int
+
+
+def _pair(values: Any, axes: int, fill: int) -> Pair:
+    """Two numbers from a list of one, or as many as axes."""
+    numbers = list(values) * axes if len(values) == 1 else list(values)
+    return (fill, numbers[0]) if axes == 1 else (numbers[0], numbers[1])
+
+
+def _options(axes: int, stride: Any, padding: Any, groups: int) -> _Options:
+    down, across = _pair(padding, axes, 0)
+    return _Options(_pair(stride, axes, 1), ((down, down), (across, across)), groups)
+
+
+def _is_known(x: Any, dilation: Any) -> bool:
+    return x.ndim in (3, 4) and x.numel() > 0 and all(d == 1 for d in dilation)
+
+
+def _images(x: Array) -> Array:
+    """NCHW or NCL as NHWC."""
+    carrier = x.carrier if x.ndim == 4 else x.carrier[:, :, None, :]
+    return x.like(np.ascontiguousarray(carrier.transpose(0, 2, 3, 1)))
+
+
+def _from_images(y: Array, ndim: int) -> Array:
+    carrier = y.carrier.transpose(0, 3, 1, 2)
+    return y.like(carrier if ndim == 4 else carrier[:, :, 0, :])
+
+
+def _kernel(w: Array) -> Array:
+    """OIHW or OIL as HWIO."""
+    carrier = w.carrier if w.ndim == 4 else w.carrier[:, :, None, :]
+    return w.like(np.ascontiguousarray(carrier.transpose(2, 3, 1, 0)))
+
+
+def _from_kernel(w: Array, ndim: int) -> Array:
+    carrier = w.carrier.transpose(3, 2, 0, 1)
+    return w.like(carrier if ndim == 4 else carrier[:, :, 0, :])
+
+
+def _partials(call: Call, x: Array) -> Any:
+    return call.device.partials_for(x.format, "conv2d", wanted=call.policy.partials)
+
+
+def _forward(call: Call, x: Array, w: Array, options: _Options) -> Array:
+    return call.device.conv2d(
+        x, w, stride=options.stride, padding=options.padding, groups=options.groups,
+        partials=_partials(call, x),
+    )  # fmt: skip
+
+
+def _to_input(call: Call, g: Array, w: Array, shape: Any, options: _Options) -> Array:
+    return call.device.conv2d_input_gradient(
+        g, w, shape, stride=options.stride, padding=options.padding, groups=options.groups,
+        partials=_partials(call, g),
+    )  # fmt: skip
+
+
+def _to_weight(call: Call, x: Array, g: Array, shape: Any, options: _Options) -> Array:
+    return call.device.conv2d_weight_gradient(
+        x, g, shape, stride=options.stride, padding=options.padding, groups=options.groups,
+        partials=_partials(call, x),
+    )  # fmt: skip
+
+
+@aten("convolution.default", rounding=f"{_AS_UNIT}; a bias is added after that")
+def _convolution(
+    call: Call, x: Any, w: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int,
+) -> Any:  # fmt: skip
+    if not _is_known(x, dilation) or not w.numel():
+        return NotImplemented
+    a, kernel, b = call.arrays(x, w, bias)
+    ndim, axes = x.ndim, x.ndim - 2
+    options = _options(axes, stride, padding, groups)
+    images, kernel = _images(a), _kernel(kernel)
+    if transposed:
+        shape = _transposed_shape(images.shape, kernel.shape, options, output_padding, axes)
+        y = _to_input(call, images, kernel, shape, options)
+    else:
+        y = _forward(call, images, kernel, options)
+    if b is not None:
+        y = call.device.add(y, b)
+    return call.result(_from_images(y, ndim))
+
+
+def _transposed_shape(
+    images: Any, kernel: Any, options: _Options, output_padding: Any, axes: int
+) -> tuple[int, int, int, int]:
+    extra = _pair(output_padding, axes, 0)
+    rows, columns = (
+        (n - 1) * s - 2 * p[0] + k + e
+        for n, s, p, k, e in zip(
+            images[1:3], options.stride, options.padding, kernel[:2], extra, strict=True
+        )
+    )
+    return images[0], rows, columns, kernel[2] * options.groups
+
+
+@aten("convolution_backward.default", rounding=f"{_AS_UNIT}; the bias as a sum")
+def _convolution_backward(
+    call: Call, gradient: Any, x: Any, w: Any, bias_sizes: Any, stride: Any, padding: Any,
+    dilation: Any, transposed: bool, output_padding: Any, groups: int, output_mask: Any,
+) -> Any:  # fmt: skip
+    if not _is_known(x, dilation) or not w.numel():
+        return NotImplemented
+    device, ndim = call.device, x.ndim
+    g, a, kernel = call.arrays(gradient, x, w)
+    options = _options(ndim - 2, stride, padding, groups)
+    images, slopes, kernel = _images(a), _images(g), _kernel(kernel)
+    to_x = to_w = to_b = None
+    if output_mask[0]:
+        if transposed:
+            y = _forward(call, slopes, kernel, options)
+        else:
+            y = _to_input(call, slopes, kernel, images.shape, options)
+        to_x = call.result(_from_images(y, ndim))
+    if output_mask[1]:
+        pair = (slopes, images) if transposed else (images, slopes)
+        to_w = call.result(_from_kernel(_to_weight(call, *pair, kernel.shape, options), ndim))
+    if output_mask[2]:
+        to_b = call.result(device.reduce_sum(slopes, (0, 1, 2)).reshape(-1))
+    return to_x, to_w, to_b

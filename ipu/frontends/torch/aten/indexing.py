@@ -1,0 +1,97 @@
+"""Gathering and adding by index: duplicates are added in binary32 in index order, rounded once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fpsim.array import Array
+from fpsim.records.formats import BINARY32
+from ipu.frontends.torch.aten.table import Call, aten
+from ipu.machine.device import Device
+
+__all__ = ["add_rows"]
+
+_ONCE = "binary32 in index order, once at the end"
+
+
+def add_rows(device: Device, base: Array, rows: Any, values: Array) -> Array:
+    """base with each of the values added to its row, duplicates in order of the values.
+
+    Shapes    base (n, …), rows (m,) of integers, values (m, …).
+    Rounding  each addition in binary32, then once into the format of base.
+    """
+    total = device.cast(base, BINARY32)
+    total = total.like(total.carrier.copy())
+    wide = device.cast(values, BINARY32)
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    starts = np.flatnonzero(np.r_[len(rows) > 0, ordered[1:] != ordered[:-1]])
+    sizes = np.diff(np.r_[starts, len(rows)]).astype(np.intp)
+    rank = np.arange(len(rows)) - np.repeat(starts, sizes)
+    for turn in range(int(sizes.max(initial=0))):
+        chosen = order[rank == turn]  # at most one value for each row
+        at = rows[chosen]
+        added = device.add(total.like(total.carrier[at]), wide.like(wide.carrier[chosen]))
+        total.carrier[at] = added.carrier
+    return device.cast(total, base.format)
+
+
+@aten("embedding_dense_backward.default", rounding=_ONCE)
+def _embedding_backward(
+    call: Call, gradient: Any, indices: Any, n: int, padding: int, scaled: bool
+) -> Any:
+    if scaled:
+        return NotImplemented
+    g = call.array(gradient)
+    rows = indices.numpy().reshape(-1)
+    values = g.carrier.reshape(rows.size, -1)
+    kept = rows != padding
+    base = call.device.zeros((n, values.shape[1]), g.format)
+    return call.result(add_rows(call.device, base, rows[kept], g.like(values[kept])))
+
+
+@aten("index_put.default", "_unsafe_index_put.default", rounding=f"{_ONCE} where it accumulates")
+def _index_put(call: Call, x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    # Positions of the elements that the indices mean, as torch finds them.
+    places = np.arange(x.numel()).reshape(x.shape)
+    chosen = tuple(slice(None) if i is None else i.numpy() for i in indices)
+    if any(i is None for i in indices):
+        return NotImplemented
+    at = places[chosen]
+    a, v = call.arrays(x, values)
+    spread = np.broadcast_to(v.carrier, at.shape).reshape(-1)
+    flat = a.like(a.carrier.reshape(-1))
+    if accumulate:
+        total = add_rows(call.device, flat, at.reshape(-1), v.like(spread))
+    else:
+        total = flat.like(flat.carrier.copy())
+        total.carrier[at.reshape(-1)] = spread
+    return call.result(total.reshape(a.shape))
+
+
+@aten("scatter_add.default", rounding=_ONCE)
+def _scatter_add(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
+    if not x.ndim or not index.numel():
+        return NotImplemented
+    a, v = call.arrays(x, source)
+    where = list(np.indices(tuple(index.shape)))
+    values = v.carrier[tuple(where)]
+    where[dim % x.ndim] = index.numpy()
+    at = np.ravel_multi_index(tuple(where), a.shape).reshape(-1)
+    flat = a.like(a.carrier.reshape(-1))
+    total = add_rows(call.device, flat, at, v.like(values.reshape(-1)))
+    return call.result(total.reshape(a.shape))
+
+
+@aten("index_add.default", rounding=f"the product with alpha; then {_ONCE}")
+def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
+    if not x.ndim or index.ndim != 1 or source.ndim != x.ndim:
+        return NotImplemented
+    a, v = call.arrays(x, source)
+    if alpha != 1:
+        v = call.device.multiply(v, call.constant(alpha, v.format))
+    base, values = (b.like(np.moveaxis(b.carrier, dim, 0)) for b in (a, v))
+    total = add_rows(call.device, base, index.numpy(), values)
+    return call.result(total.like(np.moveaxis(total.carrier, 0, dim)))

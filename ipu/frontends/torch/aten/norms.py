@@ -1,0 +1,245 @@
+"""Batch, layer and group norm by the rules of `ipu.learn.ops.norms`, with the stable variance.
+
+What the rules save for their backward (whitened values, inverse deviation) stays with the memory
+of the saved inverse deviation, so that the backward reads what the forward computed. Where that
+memory was replaced, the backward computes it again from the input.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from fpsim.array import Array
+from fpsim.records.formats import BINARY32, Format
+from ipu.frontends.torch.aten.table import Call, aten
+from ipu.learn import ops
+from ipu.learn.ops.norms import Statistics, batch_statistics, inverse_deviation
+from ipu.learn.ops.rules import count
+
+__all__: list[str] = []
+
+_PLACES = "as `ipu.learn.ops.norms` says"
+
+
+def _scale(call: Call, weight: Array | None, bias: Array | None, n: int, fmt: Format) -> Any:
+    """gamma and beta; ones and zeros where a layer has none."""
+    context = call.device.context(fmt)
+    gamma = context.ones(n) if weight is None else weight
+    return gamma, context.zeros(n) if bias is None else bias
+
+
+def _like(call: Call, x: Array) -> torch.Tensor:
+    """Statistics, which torch keeps in float32 beside binary32 values."""
+    return call.result(x.reshape(-1))
+
+
+# Batch norm -----------------------------------------------------------------------------------
+
+
+def _channels_last(x: Array) -> Array:
+    return x.like(np.ascontiguousarray(np.moveaxis(x.carrier, 1, -1)))
+
+
+def _channels_first(y: Array) -> Array:
+    return y.like(np.moveaxis(y.carrier, -1, 1))
+
+
+def _known_statistics(call: Call, x: Array, mean: Any, variance: Any, epsilon: float) -> Statistics:
+    """Of an evaluation: the running mean and variance."""
+    device = call.device
+    wide = call.memory.read(variance, BINARY32)
+    inverse = device.cast(inverse_deviation(device, wide, epsilon), x.format)
+    centre = call.memory.read(mean, x.format)
+    return Statistics(centre, wide, inverse, device.subtract(x, centre))
+
+
+def _move(call: Call, running: torch.Tensor, fresh: Array, momentum: float) -> None:
+    """running · (1 - momentum) + momentum · fresh, in the format of the running statistic."""
+    device = call.device
+    fmt = call.memory.format_of(running) or call.format_of(running)
+    share = device.multiply(device.cast(fresh, fmt), call.constant(momentum, fmt))
+    kept = device.multiply(call.memory.read(running, fmt), call.constant(1 - momentum, fmt))
+    running.copy_(call.memory.write(device.add(share, kept), running.dtype))
+    call.memory.mark(running, fmt)
+
+
+@aten("native_batch_norm.default", "_native_batch_norm_legit.default", rounding=_PLACES)
+def _batch_norm(
+    call: Call, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool,
+    momentum: float, epsilon: float,
+) -> Any:  # fmt: skip
+    if not x.numel():
+        return NotImplemented
+    device, a = call.device, call.array(x)
+    images = _channels_last(a)
+    w, b = (None if p is None else call.memory.read(p, a.format) for p in (weight, bias))
+    gamma, beta = _scale(call, w, b, images.shape[-1], a.format)
+    if training:
+        known = batch_statistics(device, images, epsilon, stable=True)
+        if mean is not None:
+            n = images.size // images.shape[-1]
+            unbiased = device.multiply(known.variance, n / (n - 1)) if n > 1 else known.variance
+            _move(call, mean, known.mean.reshape(-1), momentum)
+            _move(call, variance, unbiased.reshape(-1), momentum)
+    else:
+        known = _known_statistics(call, images, mean, variance, epsilon)
+    y, saved = ops.batch_norm.forward(device, images, gamma, beta, statistics=known)
+    result = call.result(_channels_first(y))
+    if not training:
+        nothing = torch.empty(0, dtype=x.dtype)
+        return result, nothing, nothing.clone()
+    kept = _like(call, known.mean), _like(call, known.inverse)
+    call.memory.save(kept[1], saved)
+    return (result, *kept)
+
+
+@aten("_native_batch_norm_legit.no_stats", rounding=_PLACES)
+def _batch_norm_alone(
+    call: Call, x: Any, weight: Any, bias: Any, training: bool, momentum: float, epsilon: float
+) -> Any:
+    return _batch_norm(call, x, weight, bias, None, None, True, momentum, epsilon)
+
+
+@aten("_batch_norm_with_update.default", rounding=_PLACES)
+def _batch_norm_with_update(
+    call: Call, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float,
+    epsilon: float,
+) -> Any:  # fmt: skip
+    results = _batch_norm(call, x, weight, bias, mean, variance, True, momentum, epsilon)
+    if results is NotImplemented:
+        return results
+    return (*results, torch.empty(0, dtype=torch.uint8))
+
+
+@aten("batch_norm_backward.default", rounding=_PLACES)
+def _batch_norm_backward_with_update(
+    call: Call, gradient: Any, x: Any, weight: Any, mean: Any, variance: Any, save_mean: Any,
+    save_inverse: Any, training: bool, epsilon: float, mask: Any, reserve: Any,
+) -> Any:  # fmt: skip
+    return _batch_norm_backward(
+        call, gradient, x, weight, mean, variance, save_mean, save_inverse, training, epsilon, mask
+    )
+
+
+@aten("native_batch_norm_backward.default", rounding=_PLACES)
+def _batch_norm_backward(
+    call: Call, gradient: Any, x: Any, weight: Any, mean: Any, variance: Any, save_mean: Any,
+    save_inverse: Any, training: bool, epsilon: float, mask: Any,
+) -> Any:  # fmt: skip
+    if not x.numel():
+        return NotImplemented
+    device = call.device
+    g, a, w = call.arrays(gradient, x, weight)
+    slopes, images = _channels_last(g), _channels_last(a)
+    gamma, _ = _scale(call, w, None, images.shape[-1], a.format)
+    if training:
+        saved = call.memory.saved(save_inverse)
+        if saved is None or saved[0].shape != images.shape:
+            known = batch_statistics(device, images, epsilon, stable=True)
+            saved = device.multiply(known.centred, known.inverse), gamma, known.inverse
+        to_x = ops.batch_norm.vjps[0](device, slopes, saved) if mask[0] else None  # type: ignore[misc]
+    else:
+        known = _known_statistics(call, images, mean, variance, epsilon)
+        saved = device.multiply(known.centred, known.inverse), gamma, known.inverse
+        to_x = ops.normalise.vjps[0](device, slopes, saved) if mask[0] else None  # type: ignore[misc]
+    to_w, to_b = (
+        vjp(device, slopes, saved) if wanted else None  # type: ignore[misc]
+        for vjp, wanted in zip(ops.batch_norm.vjps[1:], mask[1:], strict=True)
+    )
+    return (
+        None if to_x is None else call.result(_channels_first(to_x)),
+        *(None if each is None else call.result(each) for each in (to_w, to_b)),
+    )
+
+
+def _mean(call: Call, x: Array, axes: tuple[int, ...]) -> Array:
+    """The mean, which torch returns beside the result and no rule of ours reads."""
+    with call.device.rounding(False):
+        return call.device.reduce_sum(x, axes, scale=1 / count(x.shape, axes))
+
+
+# Layer norm -----------------------------------------------------------------------------------
+
+
+@aten("native_layer_norm.default", rounding=_PLACES)
+def _layer_norm(call: Call, x: Any, shape: Any, weight: Any, bias: Any, epsilon: float) -> Any:
+    if not x.numel():
+        return NotImplemented
+    a, w, b = call.arrays(x, weight, bias)
+    n = math.prod(shape)
+    rows = a.reshape(-1, n)
+    w, b = (None if p is None else p.reshape(-1) for p in (w, b))
+    gamma, beta = _scale(call, w, b, n, a.format)
+    y, saved = ops.layer_norm.forward(call.device, rows, gamma, beta, epsilon=epsilon, stable=True)
+    outer = [*x.shape[: x.ndim - len(shape)], *[1] * len(shape)]
+    inverse = call.result(saved[2].reshape(outer))
+    call.memory.save(inverse, saved)
+    mean = _mean(call, rows, (1,)).reshape(outer)
+    return call.result(y.reshape(a.shape)), call.result(mean), inverse
+
+
+@aten("native_layer_norm_backward.default", rounding=_PLACES)
+def _layer_norm_backward(
+    call: Call, gradient: Any, x: Any, shape: Any, mean: Any, inverse: Any, weight: Any,
+    bias: Any, mask: Any,
+) -> Any:  # fmt: skip
+    saved = call.memory.saved(inverse)
+    if not x.numel() or saved is None:
+        return NotImplemented
+    device, g = call.device, call.array(gradient)
+    rows = g.reshape(-1, math.prod(shape))
+    vjps = ops.layer_norm.vjps
+    shapes = (tuple(x.shape), tuple(shape), tuple(shape))
+    return tuple(
+        call.result(vjp(device, rows, saved).reshape(to)) if wanted else None  # type: ignore[misc]
+        for vjp, wanted, to in zip(vjps, mask, shapes, strict=True)
+    )
+
+
+# Group norm -----------------------------------------------------------------------------------
+
+
+@aten("native_group_norm.default", rounding=_PLACES)
+def _group_norm(
+    call: Call, x: Any, weight: Any, bias: Any, n: int, channels: int, positions: int,
+    groups: int, epsilon: float,
+) -> Any:  # fmt: skip
+    if not x.numel():
+        return NotImplemented
+    a, w, b = call.arrays(x, weight, bias)
+    images = _channels_last(a.reshape(n, channels, positions))
+    gamma, beta = _scale(call, w, b, channels, a.format)
+    y, saved = ops.group_norm.forward(
+        call.device, images, gamma, beta, groups=groups, strided=False, epsilon=epsilon,
+        stable=True,
+    )  # fmt: skip
+    inverse = call.result(saved[2].reshape(n, groups))
+    call.memory.save(inverse, saved)
+    mean = _mean(call, a.reshape(n, groups, -1), (2,)).reshape(n, groups)
+    return call.result(_channels_first(y).reshape(a.shape)), call.result(mean), inverse
+
+
+@aten("native_group_norm_backward.default", rounding=_PLACES)
+def _group_norm_backward(
+    call: Call, gradient: Any, x: Any, mean: Any, inverse: Any, weight: Any, n: int,
+    channels: int, positions: int, groups: int, mask: Any,
+) -> Any:  # fmt: skip
+    saved = call.memory.saved(inverse)
+    if not x.numel() or saved is None:
+        return NotImplemented
+    device, g = call.device, call.array(gradient)
+    slopes = _channels_last(g.reshape(n, channels, positions))
+    to_x, to_w, to_b = ops.group_norm.vjps
+    x_slope = w_slope = b_slope = None
+    if mask[0]:
+        images = to_x(device, slopes, saved, groups=groups, strided=False)  # type: ignore[misc]
+        x_slope = call.result(_channels_first(images).reshape(g.shape))
+    if mask[1]:
+        w_slope = call.result(to_w(device, slopes, saved))  # type: ignore[misc]
+    if mask[2]:
+        b_slope = call.result(to_b(device, slopes, saved))  # type: ignore[misc]
+    return x_slope, w_slope, b_slope

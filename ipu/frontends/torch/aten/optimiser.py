@@ -1,0 +1,97 @@
+"""Operations that optimisers and gradient scalers are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from fpsim.array import Array
+from ipu.frontends.torch.aten.table import Call, aten
+
+__all__: list[str] = []
+
+
+@aten("addcmul.default", rounding="the product, times value if it is not 1, the sum")
+def _addcmul(call: Call, x: Any, y: Any, z: Any, *, value: float = 1) -> Any:
+    return _combined(call, "multiply", x, y, z, value)
+
+
+@aten("addcdiv.default", rounding="the quotient, times value if it is not 1, the sum")
+def _addcdiv(call: Call, x: Any, y: Any, z: Any, *, value: float = 1) -> Any:
+    return _combined(call, "divide", x, y, z, value)
+
+
+def _combined(call: Call, verb: str, x: Any, y: Any, z: Any, value: float) -> Any:
+    device = call.device
+    a, b, c = call.arrays(x, y, z)
+    term = getattr(device, verb)(b, c)
+    if value != 1:
+        term = device.multiply(term, call.constant(value, term.format))
+    return call.result(device.add(a, term))
+
+
+@aten("lerp.Scalar", "lerp.Tensor", rounding="the difference, the product, the sum")
+def _lerp(call: Call, x: Any, y: Any, weight: Any) -> Any:
+    device = call.device
+    a, b, w = call.arrays(x, y, weight)
+    return call.result(device.add(a, device.multiply(device.subtract(b, a), w)))
+
+
+# Gradient scalers -------------------------------------------------------------------------------
+
+
+@aten("_amp_foreach_non_finite_check_and_unscale_.default", rounding="times 1/scale, once each")
+def _unscale(call: Call, gradients: Any, found: Any, inverse: Any) -> Any:
+    scale = float(inverse)
+    if call.found_inf == "status" and (call.device.status.oflo or call.device.status.inv):
+        found.fill_(1.0)
+    for gradient in gradients:
+        g = call.array(gradient)
+        _check_visible(call, g)
+        if not np.isfinite(g.carrier).all():
+            found.fill_(1.0)
+        if scale != 1:
+            unscaled = call.device.multiply(g, call.constant(scale, g.format))
+            gradient.copy_(call.memory.write(unscaled, gradient.dtype))
+            call.memory.mark(gradient, g.format)
+
+
+def _check_visible(call: Call, gradient: Array) -> None:
+    """Refuse a scaler that waits for infinities where overflow saturates."""
+    overflow = call.device.context(gradient.format).settings.overflow
+    if overflow == "saturate" and call.found_inf != "status":
+        raise RuntimeError(
+            f"a gradient scaler looks for infinities, and overflow in {gradient.format} saturates "
+            "here; use machine(nanoo=True), or machine(found_inf='status') to read the status "
+            "register of the backward pass"
+        )
+
+
+@aten("_amp_update_scale_.default", rounding="on the host, as torch does")
+def _update_scale(
+    call: Call, scale: Any, growth: Any, found: Any, up: float, down: float, interval: int
+) -> Any:
+    # The scale is a number of the host: it is no tensor of the machine.
+    return torch.ops.aten._amp_update_scale_.default(scale, growth, found, up, down, interval)
+
+
+# Casts ----------------------------------------------------------------------------------------
+
+
+@aten("_to_copy.default", rounding="once, to a narrower format")
+def _to_copy(call: Call, x: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    dtype = dtype or x.dtype
+    device, memory = options.get("device"), call.memory
+    if device is not None and torch.device(device).type == "meta":
+        return NotImplemented
+    held = memory.format_of(x)
+    if held is None or not dtype.is_floating_point or dtype == torch.float64:
+        # Integers and values from outside: torch converts them on the host, to nearest.
+        return torch.ops.aten._to_copy.default(x, dtype=dtype, **options)
+    result = torch.ops.aten._to_copy.default(x, dtype=torch.float32, **options)
+    if dtype == torch.float32:
+        memory.mark(result, held)
+        return result
+    return memory.write(Array(result.numpy(), call.device.context(held)), dtype)

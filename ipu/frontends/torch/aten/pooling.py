@@ -1,0 +1,174 @@
+"""Pooling by the rules of `ipu.learn.ops`; the maximum is a selection and rounds nothing.
+
+The gradient of a maximum goes to the first element that has it, or to all (`ties`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from fpsim.array import Array
+from ipu.frontends.torch.aten.table import Call, aten
+from ipu.learn import ops
+
+__all__: list[str] = []
+
+
+def _pair(values: Any) -> tuple[int, int]:
+    numbers = list(values)
+    return (numbers[0], numbers[-1])
+
+
+def _images(x: Array) -> Array:
+    carrier = x.carrier if x.ndim == 4 else x.carrier[None]
+    return x.like(np.ascontiguousarray(carrier.transpose(0, 2, 3, 1)))
+
+
+def _from_images(y: Array, ndim: int) -> Array:
+    carrier = y.carrier.transpose(0, 3, 1, 2)
+    return y.like(carrier if ndim == 4 else carrier[0])
+
+
+def _sides(shape: Any, size: Any, stride: Any, padding: Any, ceil: bool) -> Any:
+    """Padding before and after: with `ceil`, so much more behind that the last window fits."""
+    sides = []
+    for n, k, s, p in zip(shape[-2:], size, stride, padding, strict=True):
+        after = p
+        if ceil:
+            windows = -(-(n + 2 * p - k) // s) + 1
+            if (windows - 1) * s >= n + p:
+                windows -= 1
+            after = max((windows - 1) * s + k - n - p, p)
+        sides.append((p, after))
+    return tuple(sides)
+
+
+@aten("max_pool2d_with_indices.default", rounding="none")
+def _max_pool(
+    call: Call, x: Any, size: Any, stride: Any = (), padding: Any = (0, 0), dilation: Any = (1, 1),
+    ceil: bool = False,
+) -> Any:  # fmt: skip
+    # Values and indices are selections, which torch makes; the machine reads the values first.
+    a = call.array(x)
+    held = call.result(a.like(a.carrier.copy()), torch.float32)
+    values, indices = torch.ops.aten.max_pool2d_with_indices.default(
+        held, size, stride, padding, dilation, ceil
+    )
+    call.memory.mark(values, a.format)
+    return values.to(call.dtype), indices
+
+
+@aten("max_pool2d_with_indices_backward.default", rounding="each sum, where windows overlap")
+def _max_pool_backward(
+    call: Call, gradient: Any, x: Any, size: Any, stride: Any, padding: Any, dilation: Any,
+    ceil: bool, indices: Any,
+) -> Any:  # fmt: skip
+    if any(d != 1 for d in dilation) or not x.numel():
+        return NotImplemented
+    g, a = call.arrays(gradient, x)
+    window = _pair(size)
+    step = _pair(stride) if len(stride) else window
+    sides = _sides(x.shape, window, step, _pair(padding), ceil)
+    _, saved = ops.max_pool.forward(
+        call.device, _images(a), size=window, stride=step, padding=sides, ties=call.ties
+    )
+    spread = ops.max_pool.vjps[0](call.device, _images(g), saved)  # type: ignore[misc]
+    return call.result(_from_images(spread, x.ndim))
+
+
+# Average --------------------------------------------------------------------------------------
+
+
+def _averaging(
+    call: Call, a: Array, size: Any, stride: Any, padding: Any, ceil: bool, include: bool
+) -> Any:
+    """The images, options of the rule, and how much zero padding they have now; None: no rule."""
+    window = _pair(size)
+    step = _pair(stride) if len(stride) else window
+    pad = _pair(padding)
+    if ceil and (include or any(pad)):
+        return None
+    images, added = _images(a), (0, 0)
+    sides = _sides(a.shape, window, step, pad, ceil)
+    if include and any(pad):  # zeros count as elements
+        width = ((0, 0), (pad[0], pad[0]), (pad[1], pad[1]), (0, 0))
+        images, sides, added = images.like(np.pad(images.carrier, width)), ((0, 0), (0, 0)), pad
+    return images, {"size": window, "stride": step, "padding": sides}, added
+
+
+@aten("avg_pool2d.default", rounding="fl(x · fl(1/n)), then each sum")
+def _avg_pool(
+    call: Call, x: Any, size: Any, stride: Any = (), padding: Any = (0, 0), ceil: bool = False,
+    include: bool = True, divisor: int | None = None,
+) -> Any:  # fmt: skip
+    if divisor is not None or not x.numel():
+        return NotImplemented
+    known = _averaging(call, call.array(x), size, stride, padding, ceil, include)
+    if known is None:
+        return NotImplemented
+    images, options, _ = known
+    y, _ = ops.average_pool.forward(call.device, images, **options)
+    return call.result(_from_images(y, x.ndim))
+
+
+@aten("avg_pool2d_backward.default", rounding="fl(g · fl(1/n)), then each sum")
+def _avg_pool_backward(
+    call: Call, gradient: Any, x: Any, size: Any, stride: Any, padding: Any, ceil: bool,
+    include: bool, divisor: int | None,
+) -> Any:  # fmt: skip
+    if divisor is not None or not x.numel():
+        return NotImplemented
+    g, a = call.arrays(gradient, x)
+    known = _averaging(call, a, size, stride, padding, ceil, include)
+    if known is None:
+        return NotImplemented
+    images, options, (top, left) = known
+    return call.result(_average_gradient(call, g, images, options, (top, left), x))
+
+
+def _average_gradient(
+    call: Call, g: Array, images: Array, options: Any, added: tuple[int, int], x: Any
+) -> Array:
+    saved = _average_saved(images, options, call)
+    spread = ops.average_pool.vjps[0](call.device, _images(g), saved)  # type: ignore[misc]
+    (top, left), (height, width) = added, x.shape[-2:]
+    return _from_images(spread[:, top : top + height, left : left + width, :], x.ndim)
+
+
+def _average_saved(images: Array, options: Any, call: Call) -> Any:
+    """What the forward rule saves: shapes and shares, without rounding anything again."""
+    with call.device.rounding(False):
+        zeros = call.device.zeros((1, *images.shape[1:3], 1), images.format)
+        _, (_, windows, share) = ops.average_pool.forward(call.device, zeros, **options)
+    return images.shape, windows, share
+
+
+@aten("_adaptive_avg_pool2d.default", rounding="fl(x · fl(1/n)), then each sum")
+def _adaptive(call: Call, x: Any, output_size: Any) -> Any:
+    window = _even_windows(x, output_size)
+    if window is None:
+        return NotImplemented
+    a = call.array(x)
+    y, _ = ops.average_pool.forward(call.device, _images(a), size=window)
+    return call.result(_from_images(y, x.ndim))
+
+
+@aten("_adaptive_avg_pool2d_backward.default", rounding="fl(g · fl(1/n))")
+def _adaptive_backward(call: Call, gradient: Any, x: Any) -> Any:
+    window = _even_windows(x, gradient.shape[-2:])
+    if window is None:
+        return NotImplemented
+    g, a = call.arrays(gradient, x)
+    return call.result(_average_gradient(call, g, _images(a), {"size": window}, (0, 0), x))
+
+
+def _even_windows(x: Any, output_size: Any) -> tuple[int, int] | None:
+    """Windows side by side that give this many outputs, where such windows exist."""
+    sizes = [(n, m) for n, m in zip(x.shape[-2:], output_size, strict=True)]
+    if not x.numel() or any(not m or n % m for n, m in sizes):
+        return None
+    (height, rows), (width, columns) = sizes
+    return height // rows, width // columns

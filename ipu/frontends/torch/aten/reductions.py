@@ -1,0 +1,128 @@
+"""Sums, means, variances and norms: binary32 in index order, rounded once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from fpsim.array import Array
+from ipu.frontends.torch.aten.table import Call, aten
+from ipu.learn.ops.rules import count
+
+__all__ = ["axes_of"]
+
+_ONCE = "binary32 in index order, once at the end"
+
+
+def axes_of(x: Array, dim: Any) -> tuple[int, ...]:
+    """Axes from an argument `dim`; none of them means all."""
+    if dim is None or dim == []:
+        return tuple(range(x.ndim))
+    dims = [dim] if isinstance(dim, int) else dim
+    return tuple(sorted(d % x.ndim if x.ndim else 0 for d in dims)) if x.ndim else ()
+
+
+def _kept(x: Array, reduced: Array, axes: tuple[int, ...], keepdim: bool) -> Array:
+    """A result with axes of length 1, or without these axes."""
+    if keepdim:
+        return reduced
+    return reduced.reshape([n for a, n in enumerate(x.shape) if a not in axes])
+
+
+def _reduced(
+    call: Call, x: Any, dim: Any, keepdim: bool, dtype: torch.dtype | None, mean: bool
+) -> Any:
+    if dtype is not None and dtype != x.dtype:
+        if not (x.dtype.is_floating_point and dtype.is_floating_point):
+            return NotImplemented
+        # The sum in the wider type; its result is of that type.
+        x = torch.ops.aten._to_copy.default(x, dtype=dtype) if mean else x
+    a = call.array(x)
+    axes = axes_of(a, dim)
+    n = count(a.shape, axes)
+    if n == 0 or not axes:
+        return NotImplemented
+    total = call.device.reduce_sum(a, axes, scale=1 / n if mean else 1.0)
+    return call.result(_kept(a, total, axes, keepdim), dtype)
+
+
+@aten("sum.default", "sum.dim_IntList", rounding=_ONCE)
+def _sum(
+    call: Call, x: Any, dim: Any = None, keepdim: bool = False, dtype: torch.dtype | None = None
+) -> Any:
+    return _reduced(call, x, dim, keepdim, dtype, mean=False)
+
+
+@aten("mean.default", "mean.dim", rounding=f"{_ONCE}, times fl(1/n) in binary32")
+def _mean(
+    call: Call, x: Any, dim: Any = None, keepdim: bool = False, dtype: torch.dtype | None = None
+) -> Any:
+    return _reduced(call, x, dim, keepdim, dtype, mean=True)
+
+
+# Variance -----------------------------------------------------------------------------------
+
+
+def _moments(call: Call, a: Array, axes: tuple[int, ...], correction: float) -> Any:
+    """Mean and variance in binary32, the axes kept."""
+    device, wide, n = call.device, call.wide(a), count(a.shape, axes)
+    mean = device.reduce_sum(wide, axes, scale=1 / n)
+    centred = device.subtract(wide, mean)
+    squares = device.multiply(centred, centred)
+    return mean, device.reduce_sum(squares, axes, scale=1 / (n - correction))
+
+
+def _spread(call: Call, x: Any, dim: Any, correction: Any, keepdim: bool, root: bool) -> Any:
+    a = call.array(x)
+    axes, correction = axes_of(a, dim), 1 if correction is None else correction
+    if count(a.shape, axes) <= correction or not axes:
+        return NotImplemented
+    mean, variance = _moments(call, a, axes, correction)
+    spread = call.device.sqrt(variance) if root else variance
+    each = (call.device.cast(_kept(a, m, axes, keepdim), a.format) for m in (spread, mean))
+    return tuple(call.result(m) for m in each)
+
+
+@aten("var.correction", rounding=_ONCE)
+def _var(
+    call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> Any:
+    both = _spread(call, x, dim, correction, keepdim, root=False)
+    return both if both is NotImplemented else both[0]
+
+
+@aten("std.correction", rounding=f"{_ONCE}, the root too")
+def _std(
+    call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> Any:
+    both = _spread(call, x, dim, correction, keepdim, root=True)
+    return both if both is NotImplemented else both[0]
+
+
+@aten("var_mean.correction", rounding=_ONCE)
+def _var_mean(
+    call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> Any:
+    return _spread(call, x, dim, correction, keepdim, root=False)
+
+
+@aten("std_mean.correction", rounding=f"{_ONCE}, the root too")
+def _std_mean(
+    call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> Any:
+    return _spread(call, x, dim, correction, keepdim, root=True)
+
+
+@aten("linalg_vector_norm.default", rounding=f"{_ONCE}, of squares and the root (order 2)")
+def _vector_norm(
+    call: Call, x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, *,
+    dtype: torch.dtype | None = None,
+) -> Any:  # fmt: skip
+    if order != 2 or dtype not in (None, x.dtype) or x.numel() == 0 or x.ndim == 0:
+        return NotImplemented
+    a = call.array(x)
+    axes = axes_of(a, dim)
+    wide = call.wide(a)
+    total = call.device.reduce_sum(call.device.multiply(wide, wide), axes)
+    return call.rounded(_kept(a, call.device.sqrt(total), axes, keepdim), a.format)

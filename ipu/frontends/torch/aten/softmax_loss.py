@@ -1,0 +1,147 @@
+"""Softmax, its logarithm, and losses: binary32 inside, rounded once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from fpsim.array import Array
+from fpsim.records.formats import BINARY32
+from ipu.frontends.torch.aten.table import Call, aten
+from ipu.learn import ops
+
+__all__: list[str] = []
+
+_INSIDE = "binary32 inside, once at the end"
+_NONE, _MEAN = 0, 1
+
+
+def _along(call: Call, primitive: Any, x: Array, dim: int) -> Array:
+    """The rule of the last axis, along another one."""
+    if x.ndim == 0:
+        single: Array = primitive.forward(call.device, x.reshape(1))[0]
+        return single.reshape(())
+    turned = x.like(np.moveaxis(x.carrier, dim, -1))
+    y: Array = primitive.forward(call.device, turned)[0]
+    return y.like(np.moveaxis(y.carrier, -1, dim))
+
+
+def _softmax_like(name: str, primitive: Any) -> None:
+    def forward(call: Call, x: Any, dim: int, half_to_float: bool) -> Any:
+        if half_to_float or not x.numel():
+            return NotImplemented
+        return call.result(_along(call, primitive, call.array(x), dim))
+
+    def backward(call: Call, gradient: Any, output: Any, dim: int, input_dtype: torch.dtype) -> Any:
+        if not output.numel() or not output.ndim:
+            return NotImplemented
+        g, y = call.arrays(gradient, output)
+        g, y = (a.like(np.moveaxis(a.carrier, dim, -1)) for a in (g, y))
+        x = primitive.vjps[0](call.device, g, (y,))
+        return call.result(x.like(np.moveaxis(x.carrier, -1, dim)), input_dtype)
+
+    aten(f"{name}.default", rounding=_INSIDE)(forward)
+    aten(f"{name}_backward_data.default", rounding=_INSIDE)(backward)
+
+
+_softmax_like("_softmax", ops.softmax)
+_softmax_like("_log_softmax", ops.log_softmax)
+
+
+# Negative log likelihood ------------------------------------------------------------------------
+
+
+def _picked(target: torch.Tensor, ignore_index: int, weight: Array | None) -> Any:
+    """Classes (0 where ignored), and each row's weight in binary32 (0 where ignored)."""
+    classes = target.numpy()
+    kept = classes != ignore_index
+    classes = np.where(kept, classes, 0)
+    weights = np.ones(classes.shape, np.float32) if weight is None else weight.carrier[classes]
+    return classes, np.where(kept, weights, np.float32(0))
+
+
+@aten("nll_loss_forward.default", "nll_loss2d_forward.default", rounding=_INSIDE)
+def _nll_loss(
+    call: Call, x: Any, target: Any, weight: Any, reduction: int, ignore_index: int
+) -> Any:
+    """The sum of -w · x[class] over the rows, divided by the sum of the weights for a mean."""
+    if not x.numel() or x.ndim == 1:
+        return NotImplemented
+    device = call.device
+    a, w = call.arrays(x, weight)
+    fmt, rows = a.format, call.wide(a)
+    classes, weights = _picked(target, ignore_index, None if w is None else call.wide(w))
+    chosen = np.take_along_axis(rows.carrier, np.expand_dims(classes, 1), 1).squeeze(1)
+    each = device.negative(rows.like(chosen))
+    factors = rows.like(weights)
+    if w is not None:
+        each = device.multiply(each, factors)
+    each = device.select(weights != 0, each)
+    if reduction == _NONE:
+        nothing = torch.zeros((), dtype=x.dtype)
+        return call.rounded(each, fmt), nothing
+    axes = tuple(range(each.ndim))
+    total = device.reduce_sum(each, axes).reshape(())
+    share = device.reduce_sum(factors, axes).reshape(())
+    if reduction == _MEAN:
+        total = device.divide(total, share)
+    return call.rounded(total, fmt), call.result(share, torch.float32).to(x.dtype)
+
+
+@aten("nll_loss_backward.default", "nll_loss2d_backward.default", rounding=_INSIDE)
+def _nll_loss_backward(
+    call: Call, gradient: Any, x: Any, target: Any, weight: Any, reduction: int,
+    ignore_index: int, total_weight: Any,
+) -> Any:  # fmt: skip
+    """-g · w at the class of each row, g divided by the sum of the weights for a mean."""
+    if not x.numel() or x.ndim == 1:
+        return NotImplemented
+    device = call.device
+    g, w = call.arrays(gradient, weight)
+    fmt, g = g.format, call.wide(g)
+    classes, weights = _picked(target, ignore_index, None if w is None else call.wide(w))
+    factors = g.like(weights)
+    if reduction == _MEAN:
+        share = device.reduce_sum(factors, tuple(range(weights.ndim))).reshape(())
+        g = device.divide(g, share)
+    slope = device.negative(device.multiply(factors, g))
+    slope = device.cast(device.select(weights != 0, slope), fmt)
+    spread = device.zeros(tuple(x.shape), fmt)
+    np.put_along_axis(
+        spread.carrier, np.expand_dims(classes, 1), np.expand_dims(slope.carrier, 1), 1
+    )
+    return call.result(spread)
+
+
+# Mean square ----------------------------------------------------------------------------------
+
+
+@aten("mse_loss.default", rounding="the difference, then binary32 inside, once at the end")
+def _mse_loss(call: Call, x: Any, y: Any, reduction: int = _MEAN) -> Any:
+    device = call.device
+    a, b = call.arrays(x, y)
+    gap = device.subtract(a, b)
+    wide = call.wide(gap)
+    squares = device.multiply(wide, wide)
+    if reduction == _NONE:
+        return call.rounded(squares, gap.format)
+    if not gap.size or not gap.ndim:
+        return NotImplemented
+    scale = 1 / gap.size if reduction == _MEAN else 1.0
+    total = device.reduce_sum(squares, tuple(range(gap.ndim)), scale=scale).reshape(())
+    return call.rounded(total, gap.format)
+
+
+@aten("mse_loss_backward.default", rounding="the difference, then binary32 inside, once at the end")
+def _mse_loss_backward(call: Call, gradient: Any, x: Any, y: Any, reduction: int) -> Any:
+    """(x - y) · 2/n · g."""
+    device = call.device
+    g, a, b = call.arrays(gradient, x, y)
+    gap = device.subtract(a, b)
+    if not gap.size:
+        return NotImplemented
+    factor = 2 / gap.size if reduction == _MEAN else 2.0
+    slope = device.multiply(call.wide(gap), device.context(BINARY32).constant(factor))
+    return call.rounded(device.multiply(slope, call.wide(g)), gap.format)

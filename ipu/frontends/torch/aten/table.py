@@ -1,0 +1,171 @@
+"""The table of operations: a handler for each overload, and a sentence on its roundings.
+
+A handler gets a `Call` and the arguments of the overload. It reads tensors as arrays of one
+format, computes with the device's verbs or the rules of `ipu.learn.ops`, and returns tensors. The
+in-place and `out=` forms of an overload need no entry: they compute the same and copy the result.
+
+A handler returns NotImplemented for arguments that it does not know; the operation is then
+computed on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fpsim.array import Array
+from fpsim.records.formats import BINARY32, Format
+from ipu.frontends.common.account import fit
+from ipu.frontends.torch.values import FORMATS, Memory, is_number, widest
+from ipu.learn.policy import Policy
+from ipu.machine.device import Device
+
+__all__ = ["TABLE", "Call", "Entry", "NoFormatError", "Operand", "aten", "result_dtype"]
+
+Operand = Array | float
+Handler = Callable[..., Any]
+
+
+class NoFormatError(TypeError):
+    """A data type that no format of the machine stands for: float64 and complex numbers."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How an overload runs.
+
+    rounding    its rounding places in words.
+    """
+
+    name: str
+    handler: Handler
+    rounding: str
+
+
+#: By name of the overload, as add.Tensor.
+TABLE: dict[str, Entry] = {}
+
+
+def aten(*overloads: str, rounding: str) -> Callable[[Handler], Handler]:
+    """Enter a handler for these overloads."""
+
+    def enter(handler: Handler) -> Handler:
+        for overload in overloads:
+            assert overload not in TABLE, overload
+            TABLE[overload] = Entry(overload, handler, rounding)
+        return handler
+
+    return enter
+
+
+@dataclass(slots=True)
+class Call:
+    """One operation: the device, the policy of its layer, and how tensors become arrays.
+
+    ties        of maximum pooling: "first" or "all".
+    found_inf   "status": gradient scalers learn of overflow from the status register.
+    is_update   the optimiser computes: float32 tensors keep the formats that they hold.
+    """
+
+    device: Device
+    memory: Memory
+    policy: Policy
+    layer: str
+    direction: str
+    ties: str
+    note_constant: Callable[[str, str, Format, float, str], None]
+    found_inf: str = "values"
+    #: Data type of the result.
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def is_update(self) -> bool:
+        return self.direction == "optimizer"
+
+    # Formats --------------------------------------------------------------------------------
+
+    def format_of(self, *tensors: Any) -> Format:
+        """The format to compute in: that of the result's data type, for float32 by the policy."""
+        self.dtype = result_dtype(tensors)
+        if self.dtype in FORMATS:
+            return FORMATS[self.dtype]
+        if self.dtype != torch.float32:
+            raise NoFormatError(
+                f"{self.dtype} has no arithmetic on the machine; use float16, bfloat16 or float32"
+            )
+        if self.memory.is_plain:
+            return BINARY32
+        if not self.is_update:
+            return self.policy.activations
+        held = {self.memory.format_of(x) for x in tensors if isinstance(x, torch.Tensor)}
+        return widest(fmt for fmt in held if fmt) if held - {None} else self.policy.param
+
+    def arrays(self, *tensors: Any) -> list[Any]:
+        """Tensors as arrays of one format, numbers as constants of it, None as None."""
+        fmt = self.format_of(*tensors)
+        return [self.operand(x, fmt) for x in tensors]
+
+    def array(self, x: torch.Tensor) -> Array:
+        """One tensor as an array."""
+        return self.memory.read(x, self.format_of(x))
+
+    def operand(self, x: Any, fmt: Format) -> Any:
+        if x is None:
+            return None
+        return self.constant(x, fmt) if is_number(x) else self.memory.read(x, fmt)
+
+    def constant(self, value: float, fmt: Format) -> Operand:
+        """A number in a format, to nearest; one that does not fit is noted."""
+        if isinstance(value, bool):
+            return float(value)
+        rounded = self.device.context(fmt).constant(value)
+        change = fit(value, float(rounded.carrier), fmt)
+        if change:
+            self.note_constant(self.layer, self.direction, fmt, float(value), change)
+        return rounded
+
+    def wide(self, x: Array) -> Array:
+        """x in binary32."""
+        return self.device.cast(x, BINARY32)
+
+    # Results --------------------------------------------------------------------------------
+
+    def result(self, array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """An array as a tensor of the result's data type."""
+        return self.memory.write(array, dtype or self.dtype)
+
+    def rounded(self, array: Array, fmt: Format, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """An array that is cast once more, as a tensor."""
+        return self.result(self.device.cast(array, fmt), dtype)
+
+
+def result_dtype(operands: Sequence[Any]) -> torch.dtype:
+    """The data type that torch computes in, of tensors and numbers."""
+    tensors = [x for x in operands if isinstance(x, torch.Tensor)]
+    kinds = {x.dtype for x in tensors}
+    if len(kinds) == 1:
+        (only,) = kinds
+        if only.is_floating_point:
+            return only
+    result: Any = None
+    for x in operands:
+        if x is None:
+            continue
+        result = x if result is None else torch.empty((), dtype=_joined(result, x))
+    dtype = result.dtype if isinstance(result, torch.Tensor) else torch.get_default_dtype()
+    # Tensors with dimensions decide before those without, which torch.result_type knows of pairs.
+    if dtype.is_complex:
+        return dtype
+    with_axes = [x for x in tensors if x.ndim and x.dtype.is_floating_point]
+    if with_axes:
+        dtype = with_axes[0].dtype
+        for x in with_axes[1:]:
+            dtype = torch.promote_types(dtype, x.dtype)
+    return dtype if dtype.is_floating_point else torch.get_default_dtype()
+
+
+def _joined(x: Any, y: Any) -> torch.dtype:
+    return torch.result_type(x, y)

@@ -1,0 +1,83 @@
+"""The host: what has no rule on the machine is computed in binary64 and rounded once.
+
+The result is rounded by the machine's rounding into the format that the operation would have there,
+with flags and random bits. Reports list these operations as HOST. float64 tensors stay binary64;
+of complex64 ones both parts are rounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from fpsim.records.formats import BINARY32, Format
+from ipu.frontends.torch.aten.table import Call, result_dtype
+from ipu.frontends.torch.values import FORMATS
+
+__all__ = ["on_host"]
+
+_WIDE = {
+    torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64,
+    torch.complex64: torch.complex128,
+}  # fmt: skip
+
+
+def on_host(call: Call, func: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """The operation in binary64 on the host; floating-point results rounded once.
+
+    Raises    NoFormatError for data types that no format stands for.
+    """
+    tensors = _tensors(arguments, options)
+    dtype = result_dtype(tensors)
+    if dtype in (torch.float64, torch.complex128):
+        return func(*arguments, **options)
+    fmt = _format(call, tensors, dtype)
+
+    def widened(x: Any) -> Any:
+        if isinstance(x, torch.dtype):
+            return _WIDE.get(x, x)
+        if not isinstance(x, torch.Tensor) or x.dtype not in _WIDE:
+            return x
+        if x.is_complex():
+            return x.to(torch.complex128)
+        return torch.from_numpy(call.memory.read(x, fmt).carrier.copy()).to(torch.float64)
+
+    wide, wide_options = tree_map(widened, (arguments, options))
+    asked = options.get("dtype")
+    if asked in (torch.float64, torch.complex128):
+        return func(*wide, **wide_options)
+    real = asked if asked in FORMATS or asked == torch.float32 else _real(dtype)
+
+    def rounded(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return x
+        if x.dtype == torch.complex128:
+            parts = torch.view_as_real(x.resolve_conj().contiguous())
+            return torch.view_as_complex(rounded(parts).to(torch.float32))
+        if x.dtype != torch.float64:
+            return x
+        values = x.resolve_neg().contiguous().numpy()
+        return call.memory.write(call.device.context(fmt).convert(values), real)
+
+    return tree_map(rounded, func(*wide, **wide_options))
+
+
+def _real(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype == torch.complex64 else dtype
+
+
+def _format(call: Call, tensors: list[Any], dtype: torch.dtype) -> Format:
+    """The format of the results."""
+    if dtype != torch.complex64:
+        return call.format_of(*tensors)
+    return BINARY32 if call.memory.is_plain else call.policy.activations
+
+
+def _tensors(arguments: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+    """Tensors among the arguments, and in lists of them."""
+    flat: list[Any] = []
+    for x in (*arguments, *options.values()):
+        flat.extend(x if isinstance(x, (list, tuple)) else (x,))
+    return [x for x in flat if isinstance(x, torch.Tensor)]

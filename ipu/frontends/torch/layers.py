@@ -1,0 +1,233 @@
+"""Layers: which module, direction and micro-batch an operation belongs to.
+
+forward     the innermost module whose `forward` runs: its path in the outermost module; the
+            outermost module itself has the name of its class. Outside every module an operation is
+            a layer of its own by its name, so that a diagnostic one moves no other's random bits.
+backward    the layer of the forward operation that the autograd node belongs to. Nodes are
+            numbered in the order in which the forward pass creates them, so entering and leaving a
+            module is enough to know the layer of each.
+optimizer   from a step's beginning to its end.
+other       outside every module, where gradients are not recorded.
+
+Two names of torch without documentation are used: the number of the next node and the node that
+runs now. Their presence is checked when a session begins.
+"""
+
+from __future__ import annotations
+
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+__all__ = ["Layers", "Where"]
+
+#: Spans of nodes that are remembered; older ones are of graphs that are gone.
+_SPANS = 1 << 18
+#: Of nodes that accumulate gradients, which have no number.
+_NO_NUMBER = 1 << 62
+
+
+class Where(NamedTuple):
+    """The layer, direction and micro-batch of an operation."""
+
+    layer: str
+    direction: str
+    micro_batch: int
+
+
+def _next_node() -> int:
+    number: int = torch.autograd._get_sequence_nr()
+    return number
+
+
+def _check_torch() -> None:
+    missing = [
+        name
+        for owner, name in (
+            (torch.autograd, "_get_sequence_nr"),
+            (torch._C, "_current_autograd_node"),
+            (torch._C, "_current_graph_task_id"),
+        )
+        if not hasattr(owner, name)
+    ]
+    if missing:
+        raise RuntimeError(
+            f"torch {torch.__version__} has no {missing[0]}, by which layers of the backward pass "
+            "are known; use torch 2.13"
+        )
+
+
+class Layers:
+    """Where the program is.
+
+    enter       called with each module before its forward.
+    finish      called after each step of an optimiser.
+    start_backward  called at the first operation of each backward pass.
+    start_update    called with an optimiser before its step.
+    """
+
+    def __init__(
+        self, enter: Callable[[torch.nn.Module], None],
+        start_update: Callable[[torch.optim.Optimizer], None], finish: Callable[[], None],
+        start_backward: Callable[[], None],
+    ) -> None:  # fmt: skip
+        _check_torch()
+        self._start_backward = start_backward
+        self._enter, self._start_update, self._finish = enter, start_update, finish
+        self._names: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
+        self._parameters: dict[int, str] = {}
+        self.stack: list[str] = []
+        self.in_update = False
+        self.is_replaying = False
+        #: Checkpointed regions that run now, whose gradients are recorded later.
+        self.regions = 0
+        #: `backward()` calls since the last step of an optimiser.
+        self.micro_batch = 0
+        self._in_backward = False
+        # Spans of nodes: the number of the first, its layer, its micro-batch.
+        self._starts: list[int] = [0]
+        self._spans: list[tuple[str, int]] = [("", 0)]
+        self._handles: list[Any] = []
+
+    # Hooks ----------------------------------------------------------------------------------
+
+    def attach(self) -> None:
+        """Follow every module and optimiser from now on."""
+        self._handles = [
+            register_module_forward_pre_hook(self._on_enter),
+            register_module_forward_hook(self._on_leave, always_call=True),
+            register_optimizer_step_pre_hook(self._before_update),
+            register_optimizer_step_post_hook(self._after_update),
+        ]
+
+    def detach(self) -> None:
+        """Follow them no longer."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self.stack.clear()
+        self.in_update = False
+
+    def _on_enter(self, module: torch.nn.Module, arguments: Any) -> None:
+        self.leave_backward()
+        self.stack.append(self.name_of(module))
+        self._span()
+        self._enter(module)
+
+    def _on_leave(self, module: torch.nn.Module, arguments: Any, result: Any) -> None:
+        if self.stack:
+            self.stack.pop()
+        self._span()
+
+    def _before_update(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
+        self.leave_backward()
+        self.in_update = True
+        self._start_update(optimiser)
+
+    def _after_update(self, *_: Any) -> None:
+        self.end_step()
+
+    def end_step(self) -> None:
+        """A step of an optimiser is over, or was skipped."""
+        self.in_update = False
+        self.micro_batch = 0
+        self._finish()
+
+    def name_of(self, module: torch.nn.Module) -> str:
+        """The path of a module; one that was never part of another has its class's name."""
+        name = self._names.get(module)
+        if name is not None:
+            return name
+        if not self.stack:
+            for path, each in module.named_modules():
+                self._names.setdefault(each, path or type(module).__name__)
+                for parameter in each.parameters(recurse=False):
+                    self._parameters.setdefault(id(parameter), self._names[each])
+        else:
+            self._names[module] = f"{self.stack[-1]}.{type(module).__name__}"
+        return self._names[module]
+
+    def _span(self) -> None:
+        """Nodes from here on belong to the present layer."""
+        start, layer = _next_node(), self.stack[-1] if self.stack else ""
+        if self._starts[-1] == start:
+            self._spans[-1] = layer, self.micro_batch
+            return
+        if len(self._starts) > _SPANS:
+            del self._starts[: _SPANS // 2], self._spans[: _SPANS // 2]
+        self._starts.append(start)
+        self._spans.append((layer, self.micro_batch))
+
+    # Where ----------------------------------------------------------------------------------
+
+    def where(self, operation: str) -> Where:
+        """Of the operation that runs now; its name is the layer outside every module."""
+        if self.in_update:
+            return Where("optimizer", "optimizer", 0)
+        if torch._C._current_graph_task_id() != -1 and not self.is_replaying:
+            if not self._in_backward:
+                self._in_backward = True
+                self._start_backward()
+            layer, micro_batch = self._of_node(torch._C._current_autograd_node())
+            return Where(layer or operation, "backward", micro_batch)
+        if self._in_backward:
+            self.leave_backward()
+        if self.stack:
+            return Where(self.stack[-1], "forward", self.micro_batch)
+        direction = "forward" if torch.is_grad_enabled() or self.regions else "other"
+        return Where(operation, direction, self.micro_batch)
+
+    def leave_backward(self) -> None:
+        """Count the backward pass that has ended since the last operation."""
+        if self._in_backward and torch._C._current_graph_task_id() == -1:
+            self._in_backward = False
+            self.micro_batch += 1
+            self._span()
+
+    @property
+    def in_backward(self) -> bool:
+        """Whether the last operation belonged to a backward pass."""
+        return self._in_backward
+
+    @contextmanager
+    def region(self) -> Iterator[None]:
+        """Operations inside are recorded, although torch records them in the recomputation."""
+        self.regions += 1
+        try:
+            yield
+        finally:
+            self.regions -= 1
+
+    @contextmanager
+    def replaying(self, stack: tuple[str, ...], micro_batch: int) -> Iterator[None]:
+        """Operations inside repeat those of a forward pass that were in these modules."""
+        before = self.stack, self.micro_batch, self.is_replaying
+        self.stack, self.micro_batch, self.is_replaying = list(stack), micro_batch, True
+        self._span()
+        try:
+            with self.region():
+                yield
+        finally:
+            self.stack, self.micro_batch, self.is_replaying = before
+            self._span()
+
+    def _of_node(self, node: Any) -> tuple[str, int]:
+        number = -1 if node is None else node._sequence_nr()
+        if number < 0:
+            return "", self.micro_batch
+        if number >= _NO_NUMBER:
+            parameter = getattr(node, "variable", None)
+            return self._parameters.get(id(parameter), ""), self.micro_batch
+        return self._spans[max(bisect_right(self._starts, number) - 1, 0)]

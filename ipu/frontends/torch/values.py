@@ -1,0 +1,125 @@
+"""Values: torch tensors as arrays of a device and back, exactly; which format a tensor holds.
+
+float16 and bfloat16 tensors hold their own format. A float32 tensor holds values of the format
+that the policy chose when it was computed: its storage remembers which. A storage that remembers
+none came from outside (data, initial values): its values are rounded to nearest when they are
+read, as those of `Device.from_host`. Parameters are rounded once, in place, into the policy's
+format of parameters.
+
+Source    docs/semantics.md §2 and §3 (policies of front ends).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from fpsim.array import Array
+from fpsim.convenience import round_to
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, Format
+from ipu.machine.device import Device
+
+__all__ = ["FORMATS", "Memory", "is_number", "widest"]
+
+#: Formats of the data types that have one of their own.
+FORMATS: dict[torch.dtype, Format] = {torch.float16: BINARY16, torch.bfloat16: BFLOAT16}
+
+#: Names of what a storage remembers.
+_FORMAT, _SAVED = "_fpsim_format", "_fpsim_saved"
+
+
+def widest(formats: Iterable[Format]) -> Format:
+    """The narrowest format that holds the values of all of these.
+
+    >>> print(widest([BINARY16, BFLOAT16]), widest([BINARY16]))
+    binary32 binary16
+    """
+    (first, *others) = set(formats)
+    return BINARY32 if others else first
+
+
+def is_number(x: object) -> bool:
+    """Whether x is a Python number."""
+    return isinstance(x, (bool, int, float))
+
+
+class Memory:
+    """The formats of tensors in one session.
+
+    device      whose arrays the tensors become.
+    is_plain    every policy is binary32: float32 tensors are what they are, and nothing is marked.
+    """
+
+    def __init__(self, device: Device, *, is_plain: bool) -> None:
+        self.device = device
+        self.is_plain = is_plain
+
+    # Marks ----------------------------------------------------------------------------------
+
+    def format_of(self, x: torch.Tensor) -> Format | None:
+        """The format that a tensor holds; None: a float32 tensor from outside, and other types."""
+        if x.dtype != torch.float32:
+            return FORMATS.get(x.dtype)
+        if self.is_plain:
+            return BINARY32
+        session, fmt = getattr(x.untyped_storage(), _FORMAT, (None, None))
+        return fmt if session is self else None
+
+    def mark(self, x: torch.Tensor, fmt: Format) -> None:
+        """A float32 tensor holds this format from now on."""
+        if not self.is_plain and x.dtype == torch.float32:
+            setattr(x.untyped_storage(), _FORMAT, (self, fmt))
+
+    def enter(self, parameter: torch.Tensor, fmt: Format) -> None:
+        """Round a parameter from outside, in place and to nearest, as copied to the machine."""
+        if parameter.dtype != torch.float32 or self.format_of(parameter) is not None:
+            return
+        values = parameter.detach()
+        rounded = round_to(values.numpy(), fmt).astype(np.float32)
+        values.numpy()[...] = rounded
+        self.mark(parameter, fmt)
+
+    # What a forward operation leaves for its backward ------------------------------------------
+
+    def save(self, x: torch.Tensor, saved: Any) -> None:
+        """Keep this with the memory of x, as long as that lives."""
+        setattr(x.untyped_storage(), _SAVED, (self, saved))
+
+    def saved(self, x: torch.Tensor) -> Any:
+        """What was kept with the memory of x in this session, or None."""
+        session, saved = getattr(x.untyped_storage(), _SAVED, (None, None))
+        return saved if session is self else None
+
+    # Arrays ---------------------------------------------------------------------------------
+
+    def read(self, x: torch.Tensor, fmt: Format) -> Array:
+        """A tensor as an array in this format; from another one by a cast of the device."""
+        held = self.format_of(x)
+        if held is None:
+            return self.device.from_host(_host_values(x), fmt)
+        values = x.detach()
+        if x.dtype != torch.float32:
+            values = values.float()
+        array = Array(values.numpy(), self.device.context(held))
+        return array if held == fmt else self.device.cast(array, fmt)
+
+    def write(self, array: Array, dtype: torch.dtype) -> torch.Tensor:
+        """An array as a new tensor; a float16 or bfloat16 one needs values of that format."""
+        if dtype in FORMATS and array.format != FORMATS[dtype]:
+            array = self.device.cast(array, FORMATS[dtype])
+        carrier = array.carrier
+        if not (carrier.flags.c_contiguous and carrier.flags.owndata and carrier.flags.writeable):
+            carrier = np.array(carrier, order="C")
+        result = torch.from_numpy(carrier)
+        if dtype != torch.float32:
+            return result.to(dtype)
+        self.mark(result, array.format)
+        return result
+
+
+def _host_values(x: torch.Tensor) -> Any:
+    """Integers, truth values and floats as numpy has them."""
+    return x.detach().numpy()

@@ -1,0 +1,52 @@
+"""Convolutions of every kind against torch, in binary32 (differential)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ipu.frontends.torch.aten.bits import numbers
+from tests.ipu.frontends.torch.framework import machine, torch
+
+F = torch.nn.functional
+IMAGES, ROWS = numbers(2, 4, 7, 6), numbers(2, 4, 9)
+CASES = {
+    "plain": (F.conv2d, IMAGES, (5, 4, 3, 3), {}),
+    "stride and padding": (F.conv2d, IMAGES, (5, 4, 3, 2), {"stride": (2, 1), "padding": (1, 2)}),
+    "groups": (F.conv2d, IMAGES, (6, 2, 3, 3), {"groups": 2, "padding": 1}),
+    "depthwise": (F.conv2d, IMAGES, (4, 1, 3, 3), {"groups": 4}),
+    "1-D": (F.conv1d, ROWS, (5, 4, 3), {"stride": 2, "padding": 1}),
+    "transposed": (F.conv_transpose2d, IMAGES, (4, 5, 3, 3), {"stride": 2, "padding": 1,
+                                                              "output_padding": 1}),
+    "transposed, groups": (F.conv_transpose2d, IMAGES, (4, 3, 2, 3), {"stride": 2, "groups": 2}),
+    "transposed 1-D": (F.conv_transpose1d, ROWS, (4, 5, 3), {"stride": 2}),
+}  # fmt: skip
+
+
+def results(function, x, w, bias, options):
+    x, w, b = (t.clone().requires_grad_() for t in (x, w, bias))
+    y = function(x, w, b, **options)
+    slope = torch.linspace(-1, 1, y.numel()).reshape(y.shape)
+    return [y, *torch.autograd.grad(y, (x, w, b), slope)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_and_gradients(name):
+    function, x, shape, options = CASES[name]
+    w = numbers(*shape, seed=1)
+    outputs = shape[1] * options.get("groups", 1) if "transposed" in name else shape[0]
+    bias = numbers(outputs, seed=2)
+    expected = results(function, x, w, bias, options)
+    with machine() as session:
+        got = results(function, x, w, bias, options)
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=2e-5, atol=2e-5)
+        assert a.is_contiguous()
+    assert session.report()["host"]["elements"] == 0
+
+
+def test_dilated_convolutions_run_on_the_host():
+    w = numbers(5, 4, 2, 2, seed=1)
+    with machine() as session:
+        y = F.conv2d(IMAGES, w, dilation=2)
+    torch.testing.assert_close(y, F.conv2d(IMAGES, w, dilation=2))
+    assert list(session.report()["host"]["operations"]) == ["aten.convolution.default"]

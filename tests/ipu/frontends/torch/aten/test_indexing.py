@@ -1,0 +1,71 @@
+"""Additions by index: binary32 in index order, rounded once (differential)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim import BINARY16
+from ipu.machine import Device
+from tests.ipu.frontends.torch.aten.bits import numbers, on_machine, same
+from tests.ipu.frontends.torch.framework import torch
+
+ROWS = torch.tensor([3, 0, 3, 1, 3, 0, 3])
+V = numbers(7, 5)
+
+
+def added(base, rows, values):
+    total = base.astype(np.float32).copy()
+    for row, value in zip(rows, values, strict=True):
+        total[row] += value
+    return total
+
+
+def test_rows_are_added_in_order():
+    from ipu.frontends.torch.aten.indexing import add_rows
+
+    device = Device()
+    base = device.from_host(numbers(4, 5, seed=1).numpy(), BINARY16)
+    got = add_rows(device, base, ROWS.numpy(), device.from_host(V.numpy(), BINARY16))
+    expected = added(base.carrier, ROWS.numpy(), V.numpy()).astype(np.float16)
+    np.testing.assert_array_equal(got.carrier, expected.astype(np.float32))
+    none = np.zeros(0, np.int64)
+    empty = add_rows(device, base, none, device.zeros((0, 5), BINARY16))
+    np.testing.assert_array_equal(empty.carrier, base.carrier)
+
+
+def test_embedding_gradients():
+    def slope(weight, g):
+        weight = weight.clone().requires_grad_()
+        y = torch.nn.functional.embedding(ROWS, weight, padding_idx=0)
+        return torch.autograd.grad(y, weight, g)[0]
+
+    kept = ROWS.numpy() != 0
+    expected = added(np.zeros((4, 5)), ROWS.numpy()[kept], V.numpy()[kept])
+    same(on_machine(slope, numbers(4, 5, seed=1), V), expected)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, v: x.index_add(0, ROWS, v),
+        lambda x, v: x.index_put((ROWS,), v, accumulate=True),
+        lambda x, v: x.scatter_add(0, ROWS[:, None].expand(7, 5), v),
+        lambda x, v: x.clone().index_add_(0, ROWS, v),
+    ],
+)
+def test_duplicates_are_added_in_order(function):
+    x = numbers(4, 5, seed=1)
+    same(on_machine(function, x, V), added(x.numpy(), ROWS.numpy(), V.numpy()))
+
+
+def test_assignment_by_index_is_a_move():
+    def assign(x, v):
+        x = x.clone()
+        x[ROWS[:2]] = v[:2]
+        return x
+
+    x = numbers(4, 5, seed=1)
+    expected = x.clone()
+    expected[ROWS[:2]] = V[:2]
+    assert torch.equal(on_machine(assign, x, V), expected)

@@ -1,0 +1,49 @@
+"""Products are those of the device (law), and near binary64 (differential)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim import BINARY16, BINARY32
+from ipu.machine import Device
+from tests.ipu.frontends.torch.aten.bits import half, numbers, on_machine, same
+from tests.ipu.frontends.torch.framework import machine, torch
+
+A, B, C = numbers(5, 20), numbers(20, 7, seed=1), numbers(7, seed=2)
+
+
+def by_device(partials=BINARY32):
+    device = Device()
+    a, b = (device.from_host(x.numpy(), BINARY16) for x in (A, B))
+    return device.matmul(a, b, partials=partials).carrier
+
+
+def test_a_product_goes_through_the_unit():
+    same(on_machine(torch.mm, A, B), by_device())
+    same(on_machine(lambda a, b: a @ b.t().contiguous().t(), A, B), by_device())
+    stacked = on_machine(torch.bmm, torch.stack([A, A]), torch.stack([B, B]))
+    same(stacked[1], by_device())
+    same(on_machine(torch.mv, A, B[:, 0]), by_device()[:, 0])
+
+
+def test_a_bias_is_added_to_the_rounded_product():
+    product = by_device().astype(np.float16)
+    same(on_machine(torch.addmm, C, A, B), product + half(C))
+    scaled = product * np.float16(0.5) + half(C) * np.float16(0.3)
+    same(on_machine(lambda c, a, b: torch.addmm(c, a, b, beta=0.3, alpha=0.5), C, A, B), scaled)
+
+
+def test_the_policy_chooses_partials():
+    with machine("p=f16,c=f16,part=f16") as session:
+        result = A @ B
+    same(result, by_device(BINARY16))
+    assert list(session.device.units_used) == ["AMP_F16_F16"]
+
+
+@pytest.mark.parametrize("shapes", [((3,), (3,)), ((0, 3), (3, 2)), ((2, 0), (0, 2))])
+def test_vectors_and_empty_products(shapes):
+    x, y = (torch.ones(s) for s in shapes)
+    with machine():
+        result = x @ y
+    assert torch.equal(result, x @ y)

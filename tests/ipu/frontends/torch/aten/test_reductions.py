@@ -1,0 +1,52 @@
+"""Reductions (differential): numpy's binary32 sums in order, rounded once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.ipu.frontends.torch.aten.bits import numbers, on_machine, same
+from tests.ipu.frontends.torch.framework import torch
+
+X = numbers(6, 50)
+W = X.numpy()
+F = np.float32
+
+
+def ordered(x, axis=-1):
+    return np.add.accumulate(np.moveaxis(x, axis, -1), axis=-1, dtype=F)[..., -1]
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda x: x.sum(), ordered(W.reshape(-1))),
+        (lambda x: x.sum(1), ordered(W)),
+        (lambda x: x.sum((0,), keepdim=True), ordered(W, 0)[None]),
+        (lambda x: x.mean(-1), ordered(W) * F(1 / 50)),
+        (lambda x: torch.linalg.vector_norm(x, dim=1), np.sqrt(ordered(W * W))),
+        (lambda x: torch.linalg.vector_norm(x), np.sqrt(ordered((W * W).reshape(-1)))),
+    ],
+)
+def test_sums_run_in_binary32_in_order(function, expected):
+    same(on_machine(function, X), expected)
+
+
+@pytest.mark.parametrize("correction", [0, 1])
+def test_variances_are_of_centred_values(correction):
+    mean = (ordered(W) * F(1 / 50))[:, None]
+    gaps = W - mean
+    variance = ordered(gaps * gaps) * F(1 / (50 - correction))
+    got = on_machine(lambda x: torch.var_mean(x, 1, correction=correction), X)
+    same(got[0], variance)
+    same(got[1], mean[:, 0])
+    same(on_machine(lambda x: torch.std(x, 1, correction=correction), X), np.sqrt(variance))
+
+
+def test_axes_from_arguments():
+    from fpsim import BINARY32
+    from ipu.frontends.torch.aten.reductions import axes_of
+    from ipu.machine import Device
+
+    x = Device().zeros((2, 3, 4), BINARY32)
+    assert [axes_of(x, d) for d in (None, [], -1, [2, 0])] == [(0, 1, 2), (0, 1, 2), (2,), (0, 2)]

@@ -1,0 +1,60 @@
+"""Softmax and losses: values against torch, one rounding of binary32 results (differential)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ipu.frontends.torch.aten.bits import numbers
+from tests.ipu.frontends.torch.framework import machine, torch
+
+F = torch.nn.functional
+X, Y = numbers(6, 5), torch.tensor([0, 4, 2, 2, 1, 3])
+WEIGHT = torch.tensor([0.5, 1.0, 2.0, 0.25, 3.0])
+CASES = {
+    "softmax": lambda x: x.softmax(1),
+    "softmax of columns": lambda x: x.softmax(0),
+    "log softmax": lambda x: x.log_softmax(-1),
+    "cross-entropy": lambda x: F.cross_entropy(x, Y),
+    "weights": lambda x: F.cross_entropy(x, Y, weight=WEIGHT),
+    "an ignored class": lambda x: F.cross_entropy(x, Y, ignore_index=2, reduction="sum"),
+    "each row": lambda x: F.cross_entropy(x, Y, weight=WEIGHT, reduction="none"),
+    "smoothed labels": lambda x: F.cross_entropy(x, Y, label_smoothing=0.1),
+    "images": lambda x: F.cross_entropy(x.reshape(2, 5, 3, 1), Y.reshape(2, 3, 1)),
+    "mean square": lambda x: F.mse_loss(x, numbers(6, 5, seed=3)),
+    "sum of squares": lambda x: F.mse_loss(x, numbers(6, 5, seed=3), reduction="sum"),
+    "squares": lambda x: F.mse_loss(x, numbers(6, 5, seed=3), reduction="none"),
+}
+
+
+def results(function):
+    x = X.clone().requires_grad_()
+    y = function(x)
+    slope = torch.linspace(0.5, 1, y.numel()).reshape(y.shape)
+    return y, torch.autograd.grad(y, x, slope)[0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_and_gradients(name):
+    expected = results(CASES[name])
+    with machine() as session:
+        got = results(CASES[name])
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+    assert session.report()["host"]["elements"] == 0
+
+
+def test_rows_that_are_all_ignored_give_no_number():
+    with machine():
+        loss = F.cross_entropy(X, torch.full((6,), -100))
+    assert bool(loss.isnan())
+
+
+@pytest.mark.parametrize("name", ["softmax", "mean square"])
+def test_binary16_results_are_rounded_once(name):
+    """Inside is binary32, so the result is the rounded binary64 value but near a midpoint."""
+    with machine("f16"):
+        y = CASES[name](X)
+    exact = CASES[name](X.double() if name == "softmax" else X)
+    margin = exact.abs() * 2.0**-11 * 1.01 + 2.0**-25
+    assert bool(((y - exact).abs() <= margin).all()) or name == "mean square"
+    assert torch.equal(y, y.half().float())

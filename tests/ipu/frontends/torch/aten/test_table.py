@@ -1,0 +1,165 @@
+"""The table against torch's own samples of operations (differential).
+
+A sample passes where every result is within rtol 2e-5 of torch's binary32 result, or no further
+from torch's binary64 result than twice torch's binary32 result is.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+
+import pytest
+
+from tests.ipu.frontends.torch.framework import machine, torch
+from tests.tiers import pick
+
+pytest.importorskip("expecttest", reason="torch's samples need expecttest; run: make test-torch")
+table = pytest.importorskip("ipu.frontends.torch.aten.table")
+tree = torch.utils._pytree
+
+#: Samples of each operation.
+MOST = pick(1, 4, 12)
+#: Operations that are left out, by a piece of their name, and why.
+EXCLUDED = {
+    "random": ("bernoulli", "rand", "normal", "multinomial", "dropout", "uniform", "exponential",
+               "cauchy", "geometric", "rrelu", "svd_lowrank", "pca_lowrank"),
+    "values are not defined": ("empty", "pinv.singular"),
+    "eigenvectors have any phase": ("linalg.eig", "symeig"),
+    "sparse or nested tensors": ("sparse", "nested"),
+    "kernels of torch.nn, which are no aten operations": ("linear_cross_entropy.chunked",),
+    "bfloat16, which the target lacks": ("bfloat16",),
+}  # fmt: skip
+
+
+def reason_against(name):
+    return next((why for why, names in EXCLUDED.items() if any(n in name for n in names)), None)
+
+
+def samples(operation, *, gradients):
+    """Samples of an operation, spread over those that torch has."""
+    every = list(operation.sample_inputs("cpu", torch.float32, requires_grad=gradients))
+    count = min(MOST, len(every))
+    return [every[(2 * i + 1) * len(every) // (2 * count)] for i in range(count)]
+
+
+def copied(sample, dtype):
+    def copy(x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        wide = dtype if x.dtype == torch.float32 else x.dtype
+        return x.detach().to(wide, copy=True).requires_grad_(x.requires_grad)
+
+    return tree.tree_map(copy, (sample.input, sample.args, sample.kwargs))
+
+
+def results(operation, sample, *, gradients, dtype=torch.float32):
+    """Tensors that an operation returns, or its gradients."""
+    x, args, kwargs = copied(sample, dtype)
+    torch.manual_seed(0)
+    out = operation(x, *args, **kwargs)
+    if not gradients:
+        return [y for y in tree.tree_leaves(out) if isinstance(y, torch.Tensor)]
+    leaves = [a for a in tree.tree_leaves((x, args, kwargs)) if isinstance(a, torch.Tensor)]
+    leaves = [a for a in leaves if a.requires_grad]
+    outs = [y for y in tree.tree_leaves(out) if isinstance(y, torch.Tensor) and y.requires_grad]
+    outs = [y for y in outs if y.is_floating_point()]
+    if not outs or not leaves:
+        return []
+    generator = torch.Generator().manual_seed(0)
+    slopes = [torch.rand(y.shape, generator=generator).to(y.dtype) + 0.5 for y in outs]
+    found = torch.autograd.grad(outs, leaves, slopes, allow_unused=True)
+    return [g for g in found if g is not None]
+
+
+def is_close(got, want):
+    if not isinstance(want, torch.Tensor) or got.shape != want.shape or got.dtype != want.dtype:
+        return False
+    size = want.abs().max().item() if want.numel() and want.dtype.is_floating_point else 0.0
+    margin = 1e-6 * max(1.0, size if size < float("inf") else 1.0)
+    return torch.allclose(got, want, rtol=2e-5, atol=margin, equal_nan=True)
+
+
+def passes(operation, sample, got, want, *, gradients):
+    if len(got) != len(want):
+        return False
+    if all(map(is_close, got, want)):
+        return True
+    wide = results(operation, sample, gradients=gradients, dtype=torch.float64)
+    errors = [
+        [(x.double() - y.double()).abs().max().item() for x, y in zip(z, wide, strict=True)]
+        for z in (got, want)
+    ]
+    return all(a <= 2 * b for a, b in zip(*errors, strict=True))
+
+
+def outcome(operation, *, gradients):
+    """Samples of one operation that pass, differ, or are refused."""
+    counted, said = Counter(), []
+    for sample in samples(operation, gradients=gradients):
+        try:
+            want = results(operation, sample, gradients=gradients)
+        except Exception:
+            counted["torch refuses"] += 1
+            continue
+        try:
+            with machine(f32_denormals="ieee") as session:
+                got = results(operation, sample, gradients=gradients)
+        except Exception as error:
+            counted["refused"] += 1
+            said.append(f"{operation.name}: {error}")
+            continue
+        kinds = session.report()["operations"]
+        assert kinds["all"] == sum(kinds[k] for k in ("machine", "exact", "host", "integer"))
+        right = passes(operation, sample, got, want, gradients=gradients)
+        counted["pass" if right else "differ"] += 1
+        if not right:
+            said.append(f"{operation.name} differs")
+    return counted, said
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("gradients", "share"), [(False, 0.95), (True, 0.9)])
+def test_samples_of_torch(gradients, share):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal.common_methods_invocations import op_db
+
+    counted, said = Counter(), []
+    for operation in op_db:
+        name = ".".join(filter(None, (operation.name, operation.variant_test_name)))
+        if torch.float32 not in operation.dtypes or reason_against(name):
+            continue
+        if gradients and not operation.supports_autograd:
+            continue
+        each, sentences = outcome(operation, gradients=gradients)
+        counted += each
+        said += sentences
+    ran = counted["pass"] + counted["differ"] + counted["refused"]
+    print(dict(counted), *said, sep="\n")
+    assert ran >= 400 * MOST
+    assert counted["pass"] >= share * ran, said
+    assert counted["differ"] == 0, said
+
+
+def test_entries_are_overloads_of_torch():
+    for name, entry in table.TABLE.items():
+        base, _, overload = name.partition(".")
+        assert overload in getattr(torch.ops.aten, base).overloads(), name
+        assert entry.rounding
+
+
+@pytest.mark.parametrize(
+    ("operands", "dtype"),
+    [
+        ((torch.ones(2), 2), torch.float32),
+        ((torch.ones(2).half(), torch.ones(())), torch.float16),
+        ((torch.ones(2).half(), torch.ones(2)), torch.float32),
+        ((torch.ones(2, dtype=torch.int64), 0.5), torch.float32),
+        ((torch.ones(2).double(), torch.ones(2)), torch.float64),
+        ((torch.ones(2), torch.ones((), dtype=torch.float64)), torch.float32),
+    ],
+)
+def test_types_of_results_are_those_of_torch(operands, dtype):
+    assert table.result_dtype(operands) == dtype
+    assert (operands[0] * operands[1]).dtype == dtype

@@ -1,0 +1,89 @@
+"""The order of resolution: table, exact, decomposition, host, refusal (golden, law)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ipu.frontends.torch.framework import machine, torch
+
+pytest.importorskip("ipu.frontends.torch.mode")
+
+
+def operations(work, policy="f32"):
+    with machine(policy) as session:
+        work()
+    return session.report()["operations"], session
+
+
+@pytest.mark.parametrize(
+    ("work", "kind"),
+    [
+        (lambda: torch.ones(3) * 2.0, "machine"),
+        (lambda: torch.ones(3).view(3, 1), "exact"),
+        (lambda: torch.ones(3).cos(), "host"),
+        (lambda: torch.arange(3) + 1, "integer"),
+    ],
+)
+def test_kinds(work, kind):
+    counted, _ = operations(work)
+    assert counted[kind] >= 1
+    assert counted["all"] == sum(counted[k] for k in ("machine", "exact", "host", "integer"))
+    assert not [k for k in ("machine", "host", "integer") if k != kind and counted[k]]
+
+
+def test_what_has_no_rule_is_refused_with_its_name_and_layer():
+    x = torch.ones(3, requires_grad=True)
+    library = torch.library.Library("fpsim_tests", "FRAGMENT")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+
+    class Net(torch.nn.Linear):
+        def forward(self, x):
+            return torch.ops.fpsim_tests.twice(x.detach())
+
+    net = Net(3, 3)
+    sentence = r"fpsim_tests.twice.default in layer 'Net' \(forward\) has no rule"
+    with machine(), pytest.raises(NotImplementedError, match=sentence):
+        net(x)
+
+
+def test_composite_operations_are_cut_into_operations_of_the_table():
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(3))
+    with torch.inference_mode():
+        counted, _ = operations(lambda: net(torch.ones(4, 3)))
+    assert counted["host"] == 0
+
+
+def test_decompositions_of_ours_stay_on_the_machine():
+    x = torch.linspace(-4, 4, 9, requires_grad=True)
+    with machine() as session:
+        y = torch.nn.functional.hardswish(x)
+        y.sum().backward()
+    torch.testing.assert_close(y, torch.nn.functional.hardswish(x.detach()))
+    assert session.report()["host"]["elements"] == 0
+
+
+def test_results_in_place_are_cast_into_the_tensor_that_takes_them():
+    with machine("p=f16,c=f16"):
+        x = torch.ones(3, dtype=torch.float16)
+        x += torch.full((3,), 0.1)
+        y = torch.zeros(3)
+        y[1:] = torch.ones(2) * 0.1
+        z = y.clone()
+        z.mul_(0.3)
+    for each in (x, y, z):
+        assert torch.equal(each.float(), each.half().float())
+    assert x.dtype == torch.float16
+
+
+def test_recurrent_layers_and_attention_run_on_the_machine():
+    torch.manual_seed(0)
+    lstm = torch.nn.LSTM(4, 5, batch_first=True)
+    attention = torch.nn.MultiheadAttention(5, 1, batch_first=True)
+    x = torch.randn(2, 3, 4)
+    expected = attention(*(lstm(x)[0],) * 3)[0]
+    with machine() as session:
+        got = attention(*(lstm(x)[0],) * 3)[0]
+        got.square().sum().backward()
+    torch.testing.assert_close(got, expected)
+    assert session.report()["host"]["share"] < 0.01

@@ -1,0 +1,154 @@
+"""Sessions: whole trainings against torch, equal bits, reports (differential, law, golden)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ipu.frontends.torch.framework import images, machine, mlp, run, torch, train
+
+ROOT = Path(__file__).parents[4]
+HALF = {"policy": "p=f16,c=f16", "sr": True}
+SGD, ADAMW = torch.optim.SGD, torch.optim.AdamW
+
+
+@pytest.mark.parametrize(("net", "shape"), [(mlp, (6,)), (images, (1, 8, 8))])
+@pytest.mark.parametrize(
+    ("optimiser", "options"), [(SGD, {"momentum": 0.9}), (ADAMW, {"lr": 0.01})]
+)
+def test_binary32_follows_torch_for_fifty_steps(net, shape, optimiser, options):
+    expected = train(net(), shape, 50, optimiser, **options)
+    losses, session = run(train, net(), shape, 50, optimiser, **options)
+    assert max(abs(a - b) for a, b in zip(losses, expected, strict=True)) <= 2e-6
+    report = session.report()
+    assert report["native"] == 0
+    assert report["host"]["share"] == 0
+    assert report["steps"] == 50
+
+
+@pytest.mark.parametrize(("net", "shape"), [(mlp, (6,)), (images, (1, 8, 8))])
+def test_two_runs_have_the_same_bits(net, shape):
+    a, b = net(), net()
+    first, _ = run(train, a, shape, 4, ADAMW, eps=1e-4, machine_options=HALF)
+    second, _ = run(train, b, shape, 4, ADAMW, eps=1e-4, machine_options=HALF)
+    assert first == second
+    for p, q in zip(a.parameters(), b.parameters(), strict=True):
+        assert torch.equal(p, q)
+        assert torch.equal(p, p.half().float())  # values of binary16 in float32 tensors
+
+
+def test_the_seed_decides_the_bits():
+    losses = [run(train, mlp(), (6,), 3, machine_options=HALF | {"seed": s})[0] for s in (0, 0, 1)]
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_a_diagnostic_operation_moves_no_bits():
+    def look(output):
+        output.mean()
+        (output * 0.3).sum()
+
+    plain, _ = run(train, images(), (1, 8, 8), 4, machine_options=HALF)
+    looked, _ = run(train, images(), (1, 8, 8), 4, each=look, machine_options=HALF)
+    assert plain == looked
+
+
+def test_micro_batches_have_places_of_their_own():
+    def accumulate():
+        net = mlp()
+        x = torch.ones(2, 6)
+        slopes = []
+        for _ in range(2):
+            net.zero_grad()
+            net(x).sum().backward()
+            slopes.append(net[0].weight.grad.clone())
+        return slopes
+
+    (first, second), _ = run(accumulate, machine_options=HALF)
+    assert not torch.equal(first, second)
+
+
+def test_half_modules_compute_in_binary16():
+    def step():
+        net = mlp().half()
+        optimiser = ADAMW(net.parameters(), lr=0.01)
+        torch.manual_seed(1)
+        (net(torch.randn(4, 6).half()).square().mean() * 0.01).backward()
+        optimiser.step()
+        return net
+
+    net, session = run(step, machine_options={"count": True})
+    assert all(p.dtype == torch.float16 for p in net.parameters())
+    layers = session.report()["layers"]
+    # AdamW's eps of 1e-8 is zero in binary16: what users come for.
+    assert layers["optimizer"]["optimizer"]["DIVBYZERO"] > 0
+    others = [each for name, row in layers.items() if name != "optimizer" for each in row.values()]
+    assert sum(each["DIVBYZERO"] for each in others) == 0
+    constants = session.report()["constants"]
+    (epsilon,) = [c for c in constants if c["value"] == 1e-8]
+    assert (epsilon["layer"], epsilon["format"], epsilon["becomes"]) == (
+        "optimizer", "binary16", "zero",
+    )  # fmt: skip
+
+
+def test_layers_have_their_own_policies():
+    net = mlp()
+    policy = {"0": "f16", "3": "p=f32,c=f16", "*": "f32"}
+    session = machine(policy)
+    with session:
+        net(torch.randn(4, 6)).sum().backward()
+    assert torch.equal(net[0].weight, net[0].weight.half().float())
+    assert not torch.equal(net[3].weight, net[3].weight.half().float())
+    for layer in (net[0], net[3]):
+        assert torch.equal(layer.weight.grad, layer.weight.grad.half().float())
+
+
+def test_master_weights_stay_in_binary32():
+    losses, _ = run(train, mlp(), (6,), 20, machine_options={"policy": "p=f32,c=f16"})
+    expected = train(mlp(), (6,), 20)
+    assert max(abs(a - b) for a, b in zip(losses, expected, strict=True)) < 0.01
+
+
+def test_traps_stop_where_the_operation_stands():
+    with machine("p=f16,c=f16", traps=True):
+        x = torch.full((3,), 60000.0)
+        with pytest.raises(FloatingPointError, match="OVERFLOW") as caught:
+            x * 2.0
+    assert "aten.mul.Tensor" in caught.value.__notes__[0]
+
+
+def test_the_report_is_plain_data_with_versions():
+    _, session = run(train, mlp(), (6,), 1, machine_options=HALF | {"count": True})
+    report = json.loads(json.dumps(session.report()))
+    assert report["versions"]["torch"] == torch.__version__
+    kinds = report["operations"]
+    assert kinds["all"] == kinds["machine"] + kinds["exact"] + kinds["host"] + kinds["integer"]
+    assert {"0", "2", "3", "optimizer"} <= set(report["layers"])
+    assert set(report["layers"]["0"]) == {"forward", "backward"}
+
+
+def test_bad_input_is_one_sentence():
+    with pytest.raises(ValueError, match="ties='last' is not known; use first or all"):
+        machine(ties="last")
+    with pytest.raises(ValueError, match="target=mk2 computes in binary16, binary32, not in bf"):
+        machine("bf16")
+    with machine(), pytest.raises(RuntimeError, match="a session is open already"):
+        machine().__enter__()
+
+
+def test_a_session_leaves_torch_as_it_was():
+    before = torch.backends.mkldnn.enabled
+    with pytest.raises(KeyError), machine():
+        raise KeyError
+    assert torch.backends.mkldnn.enabled == before
+    assert float(torch.ones(1) / 3) == float(torch.tensor(1 / 3))
+    with machine():
+        pass
+
+
+def test_fpsim_does_not_import_torch():
+    code = "import fpsim, ipu.machine, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

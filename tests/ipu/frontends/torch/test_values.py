@@ -1,0 +1,96 @@
+"""Tensors as arrays and back (law, golden)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim import BFLOAT16, BINARY16, BINARY32
+from ipu.machine import Device
+from tests.ipu.frontends.torch.framework import torch
+
+values = pytest.importorskip("ipu.frontends.torch.values")
+NUMBERS = [0.0, -0.0, 1.0, -65504.0, 2.0**-24, float("inf"), float("-inf")]
+
+
+def memory(*, is_plain=False, target="mk2"):
+    return values.Memory(Device(target), is_plain=is_plain)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_number_of_a_type_goes_there_and_back(dtype):
+    codes = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)
+    x = codes.view(dtype)
+    kept = x[~x.isnan()]
+    m = memory(target="hypothetical")
+    array = m.read(kept, values.FORMATS[dtype])
+    assert array.format == values.FORMATS[dtype]
+    assert torch.equal(m.write(array, dtype).view(torch.int16), kept.view(torch.int16))
+
+
+def test_a_written_tensor_remembers_its_format_and_so_do_its_views():
+    m = memory()
+    x = m.write(m.device.from_host(np.array([[1.1, 2.0]]), BINARY16), torch.float32)
+    assert m.format_of(x) == m.format_of(x.t()) == m.format_of(x.detach()[0]) == BINARY16
+    assert m.format_of(x.clone()) is None
+    assert memory().format_of(x) is None  # another session
+
+
+def test_values_from_outside_are_rounded_to_nearest_without_flags():
+    m = memory()
+    x = torch.tensor([0.1, 1e6])
+    array = m.read(x, BINARY16)
+    np.testing.assert_array_equal(array.carrier, [np.float32(np.float16(0.1)), np.inf])
+    assert m.device.status.word == 0
+
+
+def test_another_format_is_a_cast_of_the_device():
+    m = memory()
+    x = torch.tensor([0.1, 1e6])
+    m.mark(x, BINARY32)
+    m.read(x, BINARY16)
+    assert m.device.status.oflo
+
+
+def test_parameters_are_rounded_once_in_place():
+    m = memory()
+    p = torch.nn.Parameter(torch.tensor([0.1, 0.2]))
+    m.enter(p, BINARY16)
+    assert torch.equal(p, torch.tensor([0.1, 0.2]).half().float())
+    assert m.format_of(p) == BINARY16
+    m.enter(p, BINARY32)
+    assert m.format_of(p) == BINARY16
+
+
+def test_a_plain_memory_marks_nothing():
+    m = memory(is_plain=True)
+    x = torch.tensor([0.1])
+    m.enter(x, BINARY32)
+    assert m.format_of(x) == BINARY32
+    assert not hasattr(x.untyped_storage(), "_fpsim_format")
+
+
+def test_writing_leaves_the_memory_of_others_alone():
+    m = memory()
+    array = m.device.from_host(np.arange(6.0).reshape(2, 3), BINARY16)
+    for view in (array.T, array.reshape(3, 2), array[:, 1:]):
+        x = m.write(view, torch.float32)
+        assert x.is_contiguous()
+        x += 1
+    np.testing.assert_array_equal(array.carrier, np.arange(6.0).reshape(2, 3))
+
+
+def test_what_is_saved_lives_with_the_memory():
+    m = memory()
+    x = torch.zeros(3)
+    m.save(x, "whitened")
+    assert m.saved(x.detach().view(3, 1)) == "whitened"
+    assert m.saved(x.clone()) is None
+    assert memory().saved(x) is None
+
+
+def test_the_widest_format():
+    assert values.widest([BINARY16, BINARY16]) == BINARY16
+    assert values.widest([BFLOAT16, BINARY16]) == BINARY32
+    assert values.is_number(True)
+    assert not values.is_number(torch.ones(()))
