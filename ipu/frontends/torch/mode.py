@@ -53,6 +53,11 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         self._memory = program.memory
         self._plans: dict[Any, Plan] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here; torch's guard against it costs as much as an operation."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
@@ -69,7 +74,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         entry = TABLE.get(f"{base}.{func._overloadname}") if namespace == "aten" else None
         written = [i for i, a in enumerate(func._schema.arguments) if _is_written(a)]
         if entry is not None:
-            return lambda args, kwargs: self._machine(func, entry, args, kwargs)
+            return self._machine(func, entry)
         if base == "copy_":
             return lambda args, kwargs: self._copy(*args, **kwargs)
         if is_exact(func):
@@ -82,27 +87,33 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             return lambda args, kwargs: self._composite(func, args, kwargs)
         return lambda args, kwargs: self._rest(func, args, kwargs)
 
-    def _machine(self, func: Any, entry: Entry, args: Any, kwargs: Any) -> Any:
-        if not _has_float(args, kwargs):
-            result = func(*args, **kwargs)
-            if not _is_float(result):
-                self._program.account.add("integer", str(func), 0)
-                return result
-        call = self._program.call(str(func))
-        try:
+    def _machine(self, func: Any, entry: Entry) -> Plan:
+        """The entry's handler; the host, where it knows no rule for the arguments."""
+        program, handler, name, packet = self._program, entry.handler, str(func), _name(func)
+        add, scales = program.account.add, entry.name == "_amp_update_scale_.default"
+
+        def run(args: Any, kwargs: Any) -> Any:
+            if not _has_float(args, kwargs):
+                result = func(*args, **kwargs)
+                if not _is_float(result):
+                    add("integer", name, 0)
+                    return result
+            call = program.call(packet)
             try:
-                result = entry.handler(call, *args, **kwargs)
+                result = handler(call, *args, **kwargs)
             except NoFormatError:
                 result = NotImplemented
+            except Exception as error:
+                _tell(error, func, call)
+                raise
             if result is NotImplemented:
                 return self._host(call, func, args, kwargs)
-        except Exception as error:
-            _tell(error, func, call)
-            raise
-        self._program.account.add("machine", str(func), _elements(result))
-        if entry.name == "_amp_update_scale_.default":
-            self._program.scale_updated()
-        return result
+            add("machine", name, _elements(result))
+            if scales:
+                program.scale_updated()
+            return result
+
+        return run
 
     def _rest(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not _has_float(args, kwargs):
@@ -110,7 +121,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             if not _is_float(result):
                 self._program.account.add("integer", str(func), 0)
                 return result
-        return self._host(self._program.call(str(func)), func, args, kwargs)
+        return self._host(self._program.call(_name(func)), func, args, kwargs)
 
     def _host(self, call: Call, func: Any, args: Any, kwargs: Any) -> Any:
         _refuse_unknown(func, call, args, kwargs)
@@ -166,11 +177,11 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         base = func._schema.name.partition("::")[2]
         if base.startswith("_foreach_"):
             return self._each(func, args, kwargs)
-        raise _refusal(func, self._program.call(str(func)))
+        raise _refusal(func, self._program.call(_name(func)))
 
     def _each(self, func: Any, args: Any, kwargs: Any) -> Any:
         """A list of tensors, one after the other."""
-        raise _refusal(func, self._program.call(str(func)))
+        raise _refusal(func, self._program.call(_name(func)))
 
     def _copy(self, target: torch.Tensor, source: torch.Tensor, *_: Any, **__: Any) -> Any:
         """target.copy_(source): a cast where the formats differ."""
@@ -190,7 +201,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
                 memory.mark(target, given)
             return target
         if held != given:
-            call = self._program.call("aten.copy_.default")
+            call = self._program.call("aten.copy_")
             array = call.device.cast(memory.read(source, given), held)
             source = memory.write(array, target.dtype)
         target.copy_(source)
@@ -229,7 +240,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _rounded_constants(self, func: Any, places: Any, args: Any, kwargs: Any) -> Any:
         """Numbers among the arguments, as constants of the format that is computed in."""
-        call = self._program.call(str(func))
+        call = self._program.call(_name(func))
         fmt = call.format_of(*_flat(args, kwargs))
 
         def constant(x: Any) -> Any:
@@ -241,6 +252,11 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
 
 # Overloads --------------------------------------------------------------------------------------
+
+
+def _name(func: Any) -> str:
+    """The name of an operation without its overload."""
+    return str(func).rpartition(".")[0]
 
 
 def _is_written(argument: Any) -> bool:
@@ -319,7 +335,7 @@ def _has_float(args: Any, kwargs: Any) -> bool:
 
 def _is_real(x: torch.Tensor) -> bool:
     """Whether a tensor has real or complex numbers."""
-    return bool(x.is_floating_point() or x.is_complex())
+    return x.dtype.is_floating_point or x.dtype.is_complex
 
 
 def _is_float(result: Any) -> bool:
@@ -328,6 +344,8 @@ def _is_float(result: Any) -> bool:
 
 
 def _elements(result: Any) -> int:
+    if isinstance(result, torch.Tensor):
+        return result.numel()
     results = result if isinstance(result, (tuple, list)) else (result,)
     return sum(x.numel() for x in results if isinstance(x, torch.Tensor))
 

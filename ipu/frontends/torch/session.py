@@ -73,7 +73,7 @@ class Session:
         self._has_stepped = False
         #: Steps of optimisers tried so far.
         self.step = 0
-        self._places: dict[Where, Place] = {}
+        self._calls: dict[tuple[Where, bool], tuple[Call, Place, str]] = {}
         self._stack: ExitStack | None = None
 
     # Context manager ------------------------------------------------------------------------
@@ -103,23 +103,30 @@ class Session:
     # Places ---------------------------------------------------------------------------------
 
     def call(self, operation: str) -> Call:
-        """The operation that runs now: its layer, policy and place of random bits."""
-        where = self.layers.where(operation.rpartition(".")[0])
-        place = self._places.get(where)
-        if place is None:
-            place = Place(self.step, where.micro_batch, 0, where.layer, where.direction)
-            self._places[where] = place
+        """The operation of that name, without overload: its layer, policy and place."""
+        layers, device = self.layers, self.device
+        where = layers.where(operation)
+        key = where, layers.is_replaying
+        known = self._calls.get(key)
+        if known is None:
+            known = self._calls[key] = self._new_call(*key)
+        call, place, name = known
         self.clock.place = place
-        layer, direction, _ = where
-        counts = self.device.counts
-        shown = "recompute" if self.layers.is_replaying else direction
-        self.device.tensor = name = counted_name(layer, shown)
-        if counts is not None:
-            counts.tensor = name
-        return Call(
+        device.tensor = name
+        if device.counts is not None:
+            device.counts.tensor = name
+        return call
+
+    def _new_call(self, where: Where, is_replaying: bool) -> tuple[Call, Place, str]:
+        """What operations of a layer, direction and micro-batch share in a step."""
+        layer, direction, micro_batch = where
+        call = Call(
             self.device, self.memory, self.policy.of(layer), layer, direction, self.ties,
             self._note_constant, self.found_inf,
         )  # fmt: skip
+        shown = "recompute" if is_replaying else direction
+        place = Place(self.step, micro_batch, 0, layer, direction)
+        return call, place, counted_name(layer, shown)
 
     def _note_constant(
         self, layer: str, direction: str, fmt: Format, value: float, change: str
@@ -156,7 +163,7 @@ class Session:
     def _finish_step(self) -> None:
         self.step += 1
         self._has_stepped = True
-        self._places.clear()
+        self._calls.clear()
         self.clock.forget()
 
     # Recomputation --------------------------------------------------------------------------

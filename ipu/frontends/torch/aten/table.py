@@ -145,6 +145,8 @@ class Call:
 def result_dtype(operands: Sequence[Any]) -> torch.dtype:
     """The data type that torch computes in, of tensors and numbers."""
     tensors = [x for x in operands if isinstance(x, torch.Tensor)]
+    if len(tensors) == 1 and tensors[0].dtype.is_floating_point:
+        return tensors[0].dtype
     kinds = {x.dtype for x in tensors}
     if len(kinds) == 1:
         (only,) = kinds
