@@ -6,7 +6,7 @@ forward     the innermost module whose `forward` runs: its path in the outermost
 backward    the layer of the forward operation that the autograd node belongs to. Nodes are
             numbered in the order in which the forward pass creates them, so entering and leaving a
             module is enough to know the layer of each.
-optimizer   from a step's beginning to its end.
+optimizer   from a step's beginning to its end, but for the passes that its closure runs.
 other       outside every module, where gradients are not recorded.
 
 Two names of torch without documentation are used: the number of the next node and the node that
@@ -174,8 +174,6 @@ class Layers:
 
     def where(self, operation: str) -> Where:
         """Of the operation that runs now; its name is the layer outside every module."""
-        if self.in_update:
-            return Where("optimizer", "optimizer", 0)
         if torch._C._current_graph_task_id() != -1 and not self.is_replaying:
             if not self._in_backward:
                 self._in_backward = True
@@ -186,6 +184,8 @@ class Layers:
             self.leave_backward()
         if self.stack:
             return Where(self.stack[-1], "forward", self.micro_batch)
+        if self.in_update:
+            return Where("optimizer", "optimizer", 0)
         direction = "forward" if torch.is_grad_enabled() or self.regions else "other"
         return Where(operation, direction, self.micro_batch)
 

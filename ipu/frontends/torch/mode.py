@@ -20,6 +20,7 @@ from ipu.frontends.torch.aten.pointwise import number_of
 from ipu.frontends.torch.aten.table import NoFormatError
 from ipu.frontends.torch.exact import constants_of, is_exact
 from ipu.frontends.torch.host import on_host
+from ipu.frontends.torch.lists import each, is_fused, is_of_lists
 from ipu.frontends.torch.values import Memory
 
 __all__ = ["MachineMode"]
@@ -75,6 +76,10 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         written = [i for i, a in enumerate(func._schema.arguments) if _is_written(a)]
         if entry is not None:
             return self._machine(func, entry)
+        if namespace == "aten" and is_of_lists(base):
+            return lambda args, kwargs: self._listed(func, args, kwargs)
+        if is_fused(base):
+            return lambda args, kwargs: self._fused(func)
         if base == "copy_":
             return lambda args, kwargs: self._copy(*args, **kwargs)
         if is_exact(func):
@@ -174,14 +179,17 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         if not _has_float(args, kwargs):
             self._program.account.add("integer", str(func), 0)
             return func(*args, **kwargs)
-        base = func._schema.name.partition("::")[2]
-        if base.startswith("_foreach_"):
-            return self._each(func, args, kwargs)
         raise _refusal(func, self._program.call(_name(func)))
 
-    def _each(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A list of tensors, one after the other."""
-        raise _refusal(func, self._program.call(_name(func)))
+    def _listed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        with self:
+            return each(func, args, kwargs)
+
+    def _fused(self, func: Any) -> Any:
+        raise NotImplementedError(
+            f"{func} is a whole step of an optimiser in one kernel; use fused=False, whose "
+            "operations run on the machine"
+        )
 
     def _copy(self, target: torch.Tensor, source: torch.Tensor, *_: Any, **__: Any) -> Any:
         """target.copy_(source): a cast where the formats differ."""
@@ -335,7 +343,7 @@ def _has_float(args: Any, kwargs: Any) -> bool:
 
 def _is_real(x: torch.Tensor) -> bool:
     """Whether a tensor has real or complex numbers."""
-    return x.dtype.is_floating_point or x.dtype.is_complex
+    return bool(x.dtype.is_floating_point or x.dtype.is_complex)
 
 
 def _is_float(result: Any) -> bool:
@@ -345,7 +353,7 @@ def _is_float(result: Any) -> bool:
 
 def _elements(result: Any) -> int:
     if isinstance(result, torch.Tensor):
-        return result.numel()
+        return int(result.numel())
     results = result if isinstance(result, (tuple, list)) else (result,)
     return sum(x.numel() for x in results if isinstance(x, torch.Tensor))
 

@@ -87,6 +87,10 @@ class Session:
             self.layers.attach()
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             stack.enter_context(_without_mkldnn())
+            stack.callback(
+                torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled()
+            )
+            torch.backends.mha.set_fastpath_enabled(False)
             stack.enter_context(repeating(self._mark, self._again, self.layers.region))
             stack.enter_context(MachineMode(self))
             self._stack = stack.pop_all()

@@ -50,6 +50,19 @@ _softmax_like("_softmax", ops.softmax)
 _softmax_like("_log_softmax", ops.log_softmax)
 
 
+@aten("_safe_softmax.default", rounding=_INSIDE)
+def _safe_softmax(call: Call, x: Any, dim: int, dtype: torch.dtype | None = None) -> Any:
+    """Softmax that gives zeros for a row of minus infinities, as masked attention needs it."""
+    if dtype not in (None, x.dtype) or not x.numel() or not x.ndim:
+        return NotImplemented
+    a = call.array(x)
+    masked = np.isneginf(a.carrier).all(axis=dim, keepdims=True)
+    kept = np.broadcast_to(~masked, a.shape)
+    return call.result(
+        call.device.select(kept, _along(call, ops.softmax, call.device.select(kept, a), dim))
+    )
+
+
 # Negative log likelihood ------------------------------------------------------------------------
 
 

@@ -63,6 +63,21 @@ def test_the_optimiser_is_a_layer():
     assert seen[-1][1] == "optimizer"
 
 
+def test_a_closure_of_an_optimiser_runs_the_network():
+    net = Net()
+    optimiser = torch.optim.LBFGS(net.parameters(), max_iter=2)
+
+    def closure():
+        optimiser.zero_grad()
+        loss = net(torch.ones(2, 3)).square().sum()
+        loss.backward()
+        return loss
+
+    seen = places(lambda: optimiser.step(closure))
+    assert {"forward", "backward"} == {s[2] for s in seen if s[1] == "block.0"}
+    assert ("aten.dot", "optimizer", "optimizer", 0) in seen
+
+
 def test_backward_passes_count_micro_batches_until_a_step():
     net = Net()
     optimiser = torch.optim.SGD(net.parameters(), lr=0.1)

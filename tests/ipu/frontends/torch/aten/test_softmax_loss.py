@@ -58,3 +58,16 @@ def test_binary16_results_are_rounded_once(name):
     margin = exact.abs() * 2.0**-11 * 1.01 + 2.0**-25
     assert bool(((y - exact).abs() <= margin).all()) or name == "mean square"
     assert torch.equal(y, y.half().float())
+
+
+def test_masked_rows_of_attention_are_zeros():
+    def masked():
+        x = X.clone()
+        x[1] = float("-inf")
+        return torch.ops.aten._safe_softmax.default(x, 1)
+
+    with machine() as session:
+        got = masked()
+    torch.testing.assert_close(got, masked())
+    assert got[1].tolist() == [0.0] * 5
+    assert session.device.status.word == 0

@@ -1,0 +1,51 @@
+"""Operations on lists of tensors (`_foreach_…`): the same operation on one tensor after the other.
+
+Optimisers with `foreach=True` and the clipping of gradients use them. Optimisers with `fused=True`
+compute a whole step in one kernel, which has no rule.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+__all__ = ["each", "is_fused", "is_of_lists"]
+
+_PREFIX = "_foreach_"
+#: Names that differ.
+_NAMES = {"norm": "linalg_vector_norm"}
+#: Operations whose last number is the keyword argument `value`.
+_WITH_VALUE = ("addcmul", "addcdiv")
+
+
+def is_of_lists(base: str) -> bool:
+    """Whether an operation has lists of tensors, by its name."""
+    return base.startswith(_PREFIX)
+
+
+def is_fused(base: str) -> bool:
+    """Whether an operation is a whole step of an optimiser."""
+    return base.startswith("_fused_")
+
+
+def each(func: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """The operation on one tensor after the other; None in place.
+
+    Shapes    lists of one length; other arguments go to every tensor.
+    """
+    base = func._schema.name.partition("::")[2].removeprefix(_PREFIX)
+    in_place = base.endswith("_")
+    name = base.removesuffix("_")
+    single = getattr(torch.ops.aten, _NAMES.get(name, name) + ("_" if in_place else ""))
+    last = arguments[-1] if arguments else None
+    if isinstance(last, torch.Tensor) and last.ndim == 1:
+        arguments = (*arguments[:-1], last.tolist())
+    results = []
+    for i in range(len(arguments[0])):
+        values = [a[i] if isinstance(a, (list, tuple)) else a for a in arguments]
+        chosen = dict(options)
+        if name in _WITH_VALUE and len(values) > 3:
+            chosen["value"] = values.pop()
+        results.append(single(*values, **chosen))
+    return None if in_place else results
