@@ -43,6 +43,7 @@ class Program(Protocol):
 
     def call(self, operation: str) -> Call: ...
     def scale_updated(self) -> None: ...
+    def failed(self) -> None: ...
 
 
 class MachineMode(TorchDispatchMode):  # type: ignore[misc]
@@ -109,6 +110,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             except NoFormatError:
                 result = NotImplemented
             except Exception as error:
+                program.failed()
                 _tell(error, func, call)
                 raise
             if result is NotImplemented:
@@ -133,6 +135,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         try:
             result = on_host(call, func, args, kwargs)
         except Exception as error:
+            self._program.failed()
             _tell(error, func, call)
             raise
         self._program.account.add("host", str(func), _elements(result))

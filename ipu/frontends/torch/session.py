@@ -71,6 +71,8 @@ class Session:
         #: $FP_STS of what ran before the backward pass that the device's own register is about.
         self._status_before = 0
         self._has_stepped = False
+        #: Parameters and slots with their values before the step that runs, if it may trap.
+        self._before_update: list[tuple[torch.Tensor, torch.Tensor]] = []
         #: Steps of optimisers tried so far.
         self.step = 0
         self._calls: dict[tuple[Where, bool], tuple[Call, Place, str]] = {}
@@ -146,11 +148,24 @@ class Session:
             self.memory.enter(parameter, self.policy.of(layer).param)
 
     def _start_update(self, optimiser: torch.optim.Optimizer) -> None:
-        if self.memory.is_plain:
-            return
-        for group in optimiser.param_groups:
-            for parameter in group["params"]:
+        parameters = [p for group in optimiser.param_groups for p in group["params"]]
+        if not self.memory.is_plain:
+            for parameter in parameters:
                 self.memory.enter(parameter, self.policy.default.param)
+        control = self.device.control
+        if control.inv or control.div0 or control.oflo:
+            slots = [s for p in parameters for s in optimiser.state.get(p, {}).values()]
+            tensors = [t for t in (*parameters, *slots) if isinstance(t, torch.Tensor)]
+            self._before_update = [(t.detach(), t.detach().clone()) for t in tensors]
+
+    def failed(self) -> None:
+        """An operation was stopped: a step that it belonged to has not happened."""
+        if not self.layers.in_update:
+            return
+        for tensor, values in self._before_update:
+            tensor.copy_(values)
+        self._before_update = []
+        self.layers.in_update = False
 
     def _start_backward(self) -> None:
         """With found_inf="status" the status register is about one backward pass."""
@@ -167,6 +182,7 @@ class Session:
     def _finish_step(self) -> None:
         self.step += 1
         self._has_stepped = True
+        self._before_update = []
         self._calls.clear()
         self.clock.forget()
 

@@ -120,6 +120,48 @@ def test_traps_stop_where_the_operation_stands():
     assert "aten.mul.Tensor" in caught.value.__notes__[0]
 
 
+def test_a_trap_in_an_update_leaves_parameters_as_they_were():
+    net = mlp()
+    optimiser = torch.optim.SGD(net.parameters(), lr=10.0, momentum=0.9)
+    with machine("p=f16,c=f16", traps=True) as session:
+        net(torch.ones(2, 6)).square().mean().backward()
+        optimiser.step()
+        before = [p.detach().clone() for p in net.parameters()]
+        momenta = [s["momentum_buffer"].clone() for s in optimiser.state.values()]
+        net[-1].bias.grad.fill_(60000.0)  # the last parameter: the others are updated before it
+        with pytest.raises(FloatingPointError, match="OVERFLOW") as caught:
+            optimiser.step()
+        assert "layer 'optimizer'" in caught.value.__notes__[0]
+        assert not session.layers.in_update
+    for p, q in zip(net.parameters(), before, strict=True):
+        assert torch.equal(p, q)
+    for slot, momentum in zip(optimiser.state.values(), momenta, strict=True):
+        assert torch.equal(slot["momentum_buffer"], momentum)
+
+
+def test_a_trap_in_a_backward_pass_stops_it():
+    x = torch.ones(3, requires_grad=True)
+    with machine("p=f16,c=f16", traps=True):
+        loss = (x * 100.0).sum()
+        with pytest.raises(FloatingPointError, match="OVERFLOW") as caught:
+            loss.backward(torch.tensor(1024.0))
+    assert "aten.mul.Tensor, layer 'aten.mul' (backward)" in caught.value.__notes__[0]
+    assert x.grad is None
+
+
+def test_models_are_saved_and_copied_after_a_session(tmp_path):
+    import copy
+
+    net = mlp()
+    run(train, net, (6,), 1, machine_options=HALF)
+    torch.save(net.state_dict(), tmp_path / "net.pt")
+    loaded = torch.load(tmp_path / "net.pt")
+    twin = copy.deepcopy(net)
+    for name, value in net.state_dict().items():
+        assert torch.equal(loaded[name], value)
+        assert torch.equal(twin.state_dict()[name], value)
+
+
 def test_the_report_is_plain_data_with_versions():
     _, session = run(train, mlp(), (6,), 1, machine_options=HALF | {"count": True})
     report = json.loads(json.dumps(session.report()))
