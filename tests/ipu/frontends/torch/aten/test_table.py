@@ -142,6 +142,60 @@ def test_samples_of_torch(gradients, share):
     assert counted["differ"] == 0, said
 
 
+def half_results(operation, sample, dtype):
+    """Tensors of a float16 sample, computed in another type."""
+
+    def copy(x):
+        if isinstance(x, torch.Tensor):
+            return x.detach().to(dtype if x.dtype == torch.float16 else x.dtype, copy=True)
+        return dtype if x is torch.float16 else x
+
+    x, args, kwargs = tree.tree_map(copy, (sample.input, sample.args, sample.kwargs))
+    torch.manual_seed(0)
+    out = operation(x, *args, **kwargs)
+    return [y for y in tree.tree_leaves(out) if isinstance(y, torch.Tensor)]
+
+
+def is_near(got, wide, native):
+    """Within 2**-8 of the largest binary64 result, or twice as far from it as torch's binary16."""
+    if got.dtype != native.dtype or got.shape != native.shape:
+        return False
+    if not wide.dtype.is_floating_point or not wide.numel():
+        return True
+    ordinary = wide.abs() < 65504
+    error, allowed = ((x.double() - wide).abs()[ordinary] for x in (got, native))
+    size = wide[ordinary].abs().max().item() if bool(ordinary.any()) else 0.0
+    return bool((error <= torch.clamp(2 * allowed, min=size * 2.0**-8 + 2.0**-14)).all())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_binary16_samples_are_near_binary64():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal.common_methods_invocations import op_db
+
+    passed, said = 0, []
+    for operation in op_db:
+        name = ".".join(filter(None, (operation.name, operation.variant_test_name)))
+        # The series of a matrix's exponential is beyond binary64 for these samples.
+        if torch.float16 not in operation.dtypes or reason_against(name) or name == "matrix_exp":
+            continue
+        every = list(operation.sample_inputs("cpu", torch.float16, requires_grad=False))
+        sample = every[len(every) // 2]
+        try:
+            wide, native = (half_results(operation, sample, t) for t in (torch.float64, torch.half))
+        except Exception:  # torch has no such kernel
+            continue
+        with machine(nanoo=True):
+            got = half_results(operation, sample, torch.float16)
+        right = all(is_near(*each) for each in zip(got, wide, native, strict=True))
+        passed += right
+        if not right:
+            said.append(name)
+    assert passed >= 450
+    assert not said
+
+
 def test_entries_are_overloads_of_torch():
     for name, entry in table.TABLE.items():
         base, _, overload = name.partition(".")
