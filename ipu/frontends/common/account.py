@@ -64,11 +64,19 @@ class Account:
         self._calls: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
         self._elements: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
         self._constants: Counter[tuple[str, str, str, float, str]] = Counter()
+        self._native: Counter[str] = Counter()
+        #: Calls that were noted as of a kind.
+        self.noted = 0
 
     def add(self, kind: str, operation: str, elements: int) -> None:
         """One call of an operation with so many floating-point results."""
+        self.noted += 1
         self._calls[kind][operation] += 1
         self._elements[kind][operation] += elements
+
+    def native(self, operation: str) -> None:
+        """A call with floating-point results that came back without being noted as of a kind."""
+        self._native[operation] += 1
 
     def constant(self, layer: str, direction: str, fmt: Format, value: float, change: str) -> None:
         """A constant of a layer did not fit into the format."""
@@ -77,8 +85,7 @@ class Account:
     def summary(self) -> dict[str, Any]:
         """operations, native, host and constants of a report.
 
-        native    calls that computed floating-point results without being of a kind: there is no
-                  way to run them, and the sum of all kinds shows it.
+        native    calls with floating-point results that nothing noted as of a kind.
         share     of the elements that were computed, on the host.
         """
         calls = {kind: sum(each.values()) for kind, each in self._calls.items()}
@@ -86,7 +93,7 @@ class Account:
         on_host = sum(self._elements["host"].values())
         return {
             "operations": calls | {"all": sum(calls.values()), "computed_elements": computed},
-            "native": 0,
+            "native": sum(self._native.values()),
             "host": {
                 "share": on_host / computed if computed else 0.0,
                 "elements": on_host,

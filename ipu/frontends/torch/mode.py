@@ -66,7 +66,12 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         plan = self._plans.get(func)
         if plan is None:
             plan = self._plans[func] = self._plan(func)
-        return plan(args, kwargs or {})
+        account = self._program.account
+        noted = account.noted
+        result = plan(args, kwargs or {})
+        if account.noted == noted and _is_floating(result):
+            account.native(str(func))
+        return result
 
     # How ------------------------------------------------------------------------------------
 
@@ -352,6 +357,11 @@ def _is_real(x: torch.Tensor) -> bool:
 def _is_float(result: Any) -> bool:
     results = result if isinstance(result, (tuple, list)) else (result,)
     return any(isinstance(x, torch.Tensor) and _is_real(x) for x in results)
+
+
+def _is_floating(result: Any) -> bool:
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    return any(isinstance(x, torch.Tensor) and x.is_floating_point() for x in results)
 
 
 def _elements(result: Any) -> int:

@@ -87,3 +87,16 @@ def test_recurrent_layers_and_attention_run_on_the_machine():
         got.square().sum().backward()
     torch.testing.assert_close(got, expected)
     assert session.report()["host"]["share"] < 0.01
+
+
+def test_a_call_that_nothing_accounts_for_is_counted_as_native(monkeypatch):
+    from ipu.frontends.torch.mode import MachineMode
+
+    _, session = operations(lambda: torch.ones(3) + torch.ones(3))
+    assert session.report()["native"] == 0
+    monkeypatch.setattr(
+        MachineMode, "_plan", lambda self, func: lambda args, kwargs: func(*args, **kwargs)
+    )
+    _, session = operations(lambda: (torch.ones(3) + torch.ones(3)) > 1)
+    # Two arrays of ones and their sum; the comparison gives no floating-point number.
+    assert session.report()["native"] >= 3
