@@ -33,6 +33,7 @@ from fpsim.records.formats import (
 )  # fmt: skip
 from fpsim.records.rounding import MODES, RNE, RTN, RTO, SR, SR_EQUAL, Rounding
 from fpsim.records.settings import Settings
+from fpsim.state.draws import Draw
 from tests.fpsim.elementwise.test_apply import as_oracle, settings_of
 from tests.tiers import pick
 
@@ -41,6 +42,7 @@ Truth = NDArray[np.bool_]
 
 STOCHASTIC = [SR(1), SR(4), SR(7, "half"), SR(13, "even"), SR(13, subnormal_bits=16), SR()]
 ROUNDINGS = pick([RNE, RTN, RTO, SR_EQUAL, SR(4), SR()], *[[*MODES.values(), *STOCHASTIC]] * 2)
+
 POLICIES: list[dict[str, Any]] = [
     {}, {"tininess": "before"}, {"overflow": "saturate"}, {"overflow": "nan"},
     {"subnormals": "flush_results"},
@@ -191,7 +193,13 @@ def check(at: Located, dtype: Any, s: Settings, rng: np.random.Generator) -> Non
     ):
         marks = np.zeros(x.size, np.uint8)
         words = random.astype(np.uint32) if s.rounding.stochastic else None
-        got, _ = apply("convert", (x.astype(dtype),), s, element_flags=marks, random=words)
+        got, _ = apply(
+            "convert",
+            (x.astype(dtype),),
+            s,
+            element_flags=marks,
+            bits=Draw(np.uint64(0), np.uint64(0), words),
+        )
         codes, flags = expected(at, s, random)
         wrong = (to_codes(got, s.format) != codes) | (marks != flags)
         assert not wrong.any(), (

@@ -43,7 +43,7 @@ def factors(first: int, p: int, q: int) -> tuple[int, int] | None:
     """Odd factors of p and q digits of the first number that has some: first, first + 4, …
 
     >>> factors(257, 8, 8)
-    (29, 9)
+    (87, 3)
     """
     for m in range(first, min(2 * first, first + 4000), 4):
         for u in range(3, 1 << min(p, 12), 2):
