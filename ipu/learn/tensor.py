@@ -232,6 +232,7 @@ def pull_back(
     asked = [id(_origin(source)) for source in sources]
     leaves: dict[int, list[Array]] = {id(s): [] for s in sources if s.node is None}
     reached: dict[int, Array] = {}
+    device = targets[0][0].device
     for target, seed in targets:
         key = id(_origin(target))
         if key in reached:
@@ -245,7 +246,6 @@ def pull_back(
         gradient = take(id(node), None)
         if gradient is None:
             continue
-        device = targets[0][0].device
         with device.naming(f"{node.layer}/gradient"), device.rounding(node.stochastic):
             for origin, summand in _pull_back(device, node, gradient):
                 if watch is not None:

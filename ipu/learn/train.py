@@ -246,9 +246,10 @@ class Trainer:
                     loss = self.loss(inputs, targets)
                     summands = self._scaled(compute_contributions, loss, statistic)
                 statistic.collect([(g, v) for each, v in summands for g in each])
-                numbering.index(self.variables.trainable)
-                start = accumulator or self.accumulation.start(self.variables.trainable)
-                accumulator = start.add(summands)
+                if accumulator is None:
+                    numbering.index(self.variables.trainable)
+                    accumulator = self.accumulation.start(self.variables.trainable)
+                accumulator = accumulator.add(summands)
                 losses_seen.append(float(loss.array))
             assert accumulator is not None
             return float(np.mean(losses_seen)), [Gathered(accumulator.pairs, updates)]

@@ -91,7 +91,6 @@ class _Run:
         self.plan, self.worker, self.batches = plan, worker, batches
         self.outputs: dict[int, tuple[Array, ...]] = {}
         self._flights: dict[tuple[int, int], Flight] = {}
-        self._runs = {(entry.stage, entry.branch): entry.run for entry in plan.entries}
 
     def run(self, program: Program) -> None:
         if program.phase is not Phase.FORWARD:
@@ -104,12 +103,12 @@ class _Run:
             if stage == branch == 0:
                 self._flights[0, m] = Flight([self.worker.input(self.batches[m])])
             flight = self._flights[stage, m]
-            flight.forward(self._runs[stage, branch], branch)
-        if branch + 1 < len(self.plan.places[stage]):
+            flight.forward(self.plan.runs[stage, branch], branch)
+        if not self.plan.ends_position(program):
             return
         values = flight.values
         del self._flights[stage, m]
-        if stage + 1 < self.plan.n_stages:
-            self._flights[stage + 1, m] = Flight(values)
-        else:
+        if self.plan.is_last(program):
             self.outputs[m] = tuple(v.array for v in values if isinstance(v, Tensor))
+        else:
+            self._flights[stage + 1, m] = Flight(values)

@@ -78,7 +78,6 @@ class Pipeline:
         #: Trainable variables of each entry, and the first entry that uses each.
         self._used: dict[tuple[int, int], list[str]] = {}
         self._first_use: dict[str, tuple[int, int]] = {}
-        self._runs = {(entry.stage, entry.branch): entry.run for entry in plan.entries}
 
     # Programs -------------------------------------------------------------------------------
 
@@ -110,13 +109,6 @@ class Pipeline:
     def _cell(self, program: Program, again: int | None = None) -> AbstractContextManager[None]:
         return self.worker.numbering.cell(Region.BATCH, program.micro_batch, again=again)
 
-    def _is_last(self, program: Program) -> bool:
-        return program.stage == self.plan.n_stages - 1
-
-    def _ends_position(self, program: Program) -> bool:
-        """Whether it is the last of its concurrent stages."""
-        return program.branch + 1 == len(self.plan.places[program.stage])
-
     def _forward(self, program: Program) -> None:
         stage, branch, m = program.stage, program.branch, program.micro_batch
         if stage == branch == 0:
@@ -125,20 +117,20 @@ class Pipeline:
             self._flights[0, m] = Flight([inputs])
         flight = self._flights[stage, m]
         if m == 0:
-            check_arguments(self._runs[stage, branch], stage, flight.arguments)
+            check_arguments(self.plan.runs[stage, branch], stage, flight.arguments)
         flight.entered[branch] = self.worker.numbering.position(Region.BATCH, m)
         with self._cell(program), self._meter(program, flight):
             self._run(program, flight, reuse=m > 0 or not self._new)
-            if self._is_last(program) and self._ends_position(program):
+            if self.plan.is_last(program) and self.plan.ends_position(program):
                 self._finish(program, flight)
         if m == 0:
             self._note_use(program, flight)
-        if self._ends_position(program) and not self._is_last(program):
+        if self.plan.ends_position(program) and not self.plan.is_last(program):
             self._hand_over(program, flight)
 
     def _run(self, program: Program, flight: Flight, *, reuse: bool) -> None:
         with self.worker.layers(reuse=reuse):
-            flight.forward(self._runs[program.stage, program.branch], program.branch)
+            flight.forward(self.plan.runs[program.stage, program.branch], program.branch)
 
     def _finish(self, program: Program, flight: Flight) -> None:
         """The loss takes the place of the logits among the outputs."""
@@ -157,15 +149,15 @@ class Pipeline:
     def _note_use(self, program: Program, flight: Flight) -> None:
         """Which variables an entry uses; regularisers, which are of the loss, use none."""
         key = program.stage, program.branch
-        outputs = (self._logits,) if self._is_last(program) else flight.outputs[program.branch]
+        outputs = (self._logits,) if self.plan.is_last(program) else flight.outputs[program.branch]
         self._used[key] = [variable.name for variable in used_variables(outputs)]
         for name in self._used[key]:
             self._first_use.setdefault(name, key)
         tensors = [value for value in outputs if isinstance(value, Tensor)]
         if any(n.primitive is ops.recomputation_checkpoint for n in nodes(*tensors)):
             self.plan.check_checkpoints()
-        if len(self._used) == len(self._runs):
-            self.plan.check_variables([self._used[key] for key in self._runs])
+        if len(self._used) == len(self.plan.runs):
+            self.plan.check_variables([self._used[key] for key in self.plan.runs])
             self.worker.numbering.index(self.worker.variables.trainable)
 
     def _hand_over(self, program: Program, flight: Flight) -> None:
@@ -194,8 +186,8 @@ class Pipeline:
         stage, branch, m = program.stage, program.branch, program.micro_batch
         flight, variables = self._flights[stage, m], self.worker.variables.trainable
         with self._cell(program), self._meter(program, flight):
-            seeds = self._seed_loss(flight) if self._is_last(program) else self._seeds[stage, m]
-            if self._ends_position(program):
+            seeds = self._seed_loss(flight) if self.plan.is_last(program) else self._seeds[stage, m]
+            if self.plan.ends_position(program):
                 flight.begin_backward(seeds)
             summands = flight.backward(branch, seeds, variables, self._statistic.watch)
             self._collect(program, zip(summands, variables, strict=True))

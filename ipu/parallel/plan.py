@@ -153,7 +153,7 @@ class Plan:
         """Forward stages, concurrent ones counted once."""
         return len(self.stages)
 
-    @property
+    @cached_property
     def places(self) -> Places:
         """IPUs of each position: the mapping, or 0, 1, 2 … in the order of the stages.
 
@@ -173,6 +173,19 @@ class Plan:
             for stage, (runs, ipus) in enumerate(rows)
             for branch, (run, ipu) in enumerate(zip(runs, ipus, strict=True))
         )
+
+    @cached_property
+    def runs(self) -> dict[tuple[int, int], Stage]:
+        """The callable of each stage and branch."""
+        return {(entry.stage, entry.branch): entry.run for entry in self.entries}
+
+    def is_last(self, program: Program) -> bool:
+        """Whether a program is of the last stage position."""
+        return program.stage == self.n_stages - 1
+
+    def ends_position(self, program: Program) -> bool:
+        """Whether a program is of the last of its concurrent stages."""
+        return program.branch + 1 == len(self.places[program.stage])
 
     @property
     def ipus(self) -> tuple[int, ...]:

@@ -32,12 +32,12 @@ class Shards:
 
     pairs      gradients with their variables, or the replica's chunk of both.
     slots      the optimiser's memory of these.
-    ranges     (start, stop) of the chunk in each variable that is sharded.
+    chunks     of the variables that are sharded, by name.
     """
 
     pairs: list[tuple[Array, Variable]]
     slots: Slots
-    ranges: dict[str, tuple[int, int]]
+    chunks: dict[str, Variable]
 
 
 def shards_of(worker: Worker, pairs: Pairs, replica: int, plan: Plan) -> Shards:
@@ -48,20 +48,20 @@ def shards_of(worker: Worker, pairs: Pairs, replica: int, plan: Plan) -> Shards:
             shards.pairs.append((gradient, variable))
             continue
         start, stop = chunks(gradient.size, plan.replicas)[replica]
-        shards.ranges[variable.name] = start, stop
         own = Variable(_chunk(variable.array, start, stop), worker.device, variable.name)
         own.first = start
+        shards.chunks[variable.name] = own
         shards.pairs.append((_chunk(gradient, start, stop), own))
         kept = worker.slots.get(variable.name)
         if kept is not None:
             shards.slots[variable.name] = tuple(
-                _chunk(slot, start, stop) if _is_whole(slot, variable) else slot for slot in kept
+                _chunk(slot, start, stop) if _is_like(slot, variable) else slot for slot in kept
             )
     return shards
 
 
-def _is_whole(slot: object, variable: Variable) -> bool:
-    """Whether a slot has an element for each of the variable's."""
+def _is_like(slot: object, variable: Variable) -> bool:
+    """Whether a slot has an element for each of those of a variable, or of its shard."""
     return isinstance(slot, Array) and slot.shape == variable.shape and slot.ndim > 0
 
 
@@ -71,8 +71,8 @@ def _chunk(x: Array, start: int, stop: int) -> Array:
 
 def write_back(workers: Sequence[Worker], shards: Sequence[Shards]) -> None:
     """Every replica gathers the chunks of its variables."""
-    for name in shards[0].ranges:
-        chunk_of = [{v.name: v for _, v in each.pairs}[name].array for each in shards]
+    for name in shards[0].chunks:
+        chunk_of = [each.chunks[name].array for each in shards]
         for worker in workers:
             variable = worker.variables[name]
             variable.assign(_joined(chunk_of, variable, worker))
@@ -85,23 +85,19 @@ def gathered_slots(
 ) -> list[Slots]:
     """The slots of every replica, whole."""
     whole: list[Slots] = []
-    for worker, own in zip(workers, after, strict=True):
+    for worker, each, own in zip(workers, shards, after, strict=True):
         slots = dict(own)
-        for name in shards[0].ranges:
+        for name, chunk in each.chunks.items():
             if name not in own:
                 continue
             variable = worker.variables[name]
             slots[name] = tuple(
-                _joined([each[name][i] for each in after], variable, worker)
-                if _is_chunk(slot) else slot
+                _joined([parts[name][i] for parts in after], variable, worker)
+                if _is_like(slot, chunk) else slot
                 for i, slot in enumerate(own[name])
             )  # fmt: skip
         whole.append(slots)
     return whole
-
-
-def _is_chunk(slot: object) -> bool:
-    return isinstance(slot, Array) and slot.ndim > 0
 
 
 def _joined(chunk_of: Sequence[Array], variable: Variable, worker: Worker) -> Array:

@@ -214,16 +214,15 @@ class Trainer(train.Trainer):
                 gradient = first[v][0]
                 own = sum_.reshape(-1)[start : start + gradient.size].reshape(gradient.shape)
                 start += gradient.size
-                for each, mean in zip(gathered, pairs, strict=True):
-                    mean.append(self._mean(own, each.pairs[v][1]))
+                for worker, each, means in zip(self.workers, gathered, pairs, strict=True):
+                    variable = each.pairs[v][1]
+                    means.append((self._mean(own, worker, variable), variable))
         return [Gathered(mean, each.updates) for mean, each in zip(pairs, gathered, strict=True)]
 
-    def _mean(self, sum_: Array, variable: Variable) -> tuple[Array, Variable]:
-        device = variable.device
-        worker = next(worker for worker in self.workers if worker.device is device)
-        own = device.context(sum_.format).wrap(sum_.carrier)
+    def _mean(self, sum_: Array, worker: Worker, variable: Variable) -> Array:
+        own = worker.device.context(sum_.format).wrap(sum_.carrier)
         with worker.numbering.in_use(), averaging(variable):
-            return device.multiply(own, 1 / self.plan.replicas), variable
+            return worker.device.multiply(own, 1 / self.plan.replicas)
 
     def _update(
         self, gathered: Sequence[Gathered], following: LossScale, *, applied: bool

@@ -12,6 +12,7 @@ from ipu.learn.address import Numbering, Region, address
 from ipu.machine import Device, FpCtl
 from ipu.parallel.collectives import reduce_sum
 from ipu.parallel.orders import Order, leaves, parts
+from tests.ipu.parallel.test_orders import KNOWN_SUMS
 
 
 def summed(rows, order, fmt=BINARY16, esr=False, cell=0, ring="flat"):
@@ -25,17 +26,7 @@ def summed(rows, order, fmt=BINARY16, esr=False, cell=0, ring="flat"):
 SMALL = 2.0**-11
 
 
-@pytest.mark.parametrize(
-    ("order", "codes"),
-    [
-        ("sequential", "3c00 3c00 3c00 3c00"),
-        ("tf_ring", "3c00 3c02 3c02 3c00"),
-        ("clockwise_ring", "3c02 3c02 3c00 3c00"),
-        ("meet_in_middle_ring", "3c02 3c00 3c00 3c02"),
-        ("tree", "3c01 3c01 3c01 3c01"),
-        ("recursive_halving", "3c01 3c01 3c01 3c01"),
-    ],
-)
+@pytest.mark.parametrize(("order", "codes"), KNOWN_SUMS)
 def test_known_answers_to_nearest(order, codes):
     rows = [np.full(4, 1.0), *(np.full(4, SMALL) for _ in range(3))]
     total, _ = summed(rows, order)

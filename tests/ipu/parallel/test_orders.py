@@ -58,18 +58,19 @@ def test_trees_of_four_replicas(order, first, second):
     assert tree(order, 4, 1) == second
 
 
-@pytest.mark.parametrize(
-    ("order", "codes"),
-    [
-        ("sequential", "3c00 3c00 3c00 3c00"),
-        ("tf_ring", "3c00 3c02 3c02 3c00"),
-        ("clockwise_ring", "3c02 3c02 3c00 3c00"),
-        ("meet_in_middle_ring", "3c02 3c00 3c00 3c02"),
-        ("tree", "3c01 3c01 3c01 3c01"),
-        ("recursive_doubling", "3c01 3c01 3c01 3c01"),
-        ("recursive_halving", "3c01 3c01 3c01 3c01"),
-    ],
-)
+#: x_0 = 1, x_1 … x_3 = 2^-11 in binary16, to nearest: the codes of four chunks.
+KNOWN_SUMS = [
+    ("sequential", "3c00 3c00 3c00 3c00"),
+    ("tf_ring", "3c00 3c02 3c02 3c00"),
+    ("clockwise_ring", "3c02 3c02 3c00 3c00"),
+    ("meet_in_middle_ring", "3c02 3c00 3c00 3c02"),
+    ("tree", "3c01 3c01 3c01 3c01"),
+    ("recursive_doubling", "3c01 3c01 3c01 3c01"),
+    ("recursive_halving", "3c01 3c01 3c01 3c01"),
+]
+
+
+@pytest.mark.parametrize(("order", "codes"), KNOWN_SUMS)
 def test_one_and_three_half_ulps_in_binary16(order, codes):
     values = np.array([1, 2**-11, 2**-11, 2**-11], np.float16)
     sums = [binary16_sum(tree(order, 4, chunk), values) for chunk in range(4)]

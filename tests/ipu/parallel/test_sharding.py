@@ -12,19 +12,19 @@ from tests.ipu.parallel.networks import ROW, batch, trainer
 PLAN = Plan(ROW[1], count=1, replicas=3, shard_state=True, shard_minimum=9)
 
 
-def stepped():
+def sharded():
     training = trainer(PLAN, optimizer=SGD(0.1, 0.9))
     training.step(*batch(0, 6))
-    return training
-
-
-def test_shards_cover_each_variable_once_and_know_their_place():
-    training = stepped()
     pairs = [[(v.array, v) for v in w.variables.trainable] for w in training.workers]
     shards = [
         shards_of(w, p, r, PLAN)
         for r, (w, p) in enumerate(zip(training.workers, pairs, strict=True))
     ]
+    return training, pairs, shards
+
+
+def test_shards_cover_each_variable_once_and_know_their_place():
+    training, pairs, shards = sharded()
     for index, variable in enumerate(training.variables.trainable):
         own = [each.pairs[index] for each in shards]
         whole = variable.array.carrier.reshape(-1)
@@ -41,21 +41,16 @@ def test_shards_cover_each_variable_once_and_know_their_place():
 
 
 def test_every_replica_gathers_what_each_has_computed():
-    training = stepped()
-    pairs = [[(v.array, v) for v in w.variables.trainable] for w in training.workers]
-    shards = [
-        shards_of(w, p, r, PLAN)
-        for r, (w, p) in enumerate(zip(training.workers, pairs, strict=True))
-    ]
+    training, _, shards = sharded()
     for r, each in enumerate(shards):
         for _, variable in each.pairs:
-            if variable.name in each.ranges:
+            if variable.name in each.chunks:
                 variable.array = training.workers[r].device.from_host(
                     np.full(variable.shape, r), variable.dtype
                 )
     write_back(training.workers, shards)
     whole = gathered_slots(training.workers, shards, [each.slots for each in shards])
-    for name in shards[0].ranges:
+    for name in shards[0].chunks:
         for worker, slots in zip(training.workers, whole, strict=True):
             variable = worker.variables[name]
             size = -(-variable.array.size // 3)
