@@ -249,7 +249,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             elif len(formats) == 1 and (fmt := next(iter(formats))) is not None:
                 for each in result if isinstance(result, (tuple, list)) else (result,):
                     if isinstance(each, torch.Tensor):
-                        memory.mark(each, fmt)
+                        memory.mark(each, fmt, any(map(memory.is_gradient, flat)))
             return result
 
         return plain if memory.is_plain else marked

@@ -22,17 +22,19 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import fpsim
 from fpsim.records.formats import BINARY32, Format
+from fpsim.records.units import MatrixUnit
 from ipu.frontends.common.account import Account, counted_name
 from ipu.frontends.common.places import Place, PlaceClock, Replay
 from ipu.frontends.common.policies import PolicyArgument, find_policy
 from ipu.frontends.torch.aten import Call
+from ipu.frontends.torch.hypothetical import find_device, formats_of
 from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.recompute import repeating
 from ipu.frontends.torch.values import Memory
 from ipu.machine.control import FpCtl, FpSts, dump
 from ipu.machine.device import Device
-from ipu.machine.target import MK2, Target
+from ipu.machine.target import MK2, Target, find_target
 
 __all__ = ["Session", "machine"]
 
@@ -60,7 +62,7 @@ class Session:
         self.device, self.ties, self.found_inf = device, ties, found_inf
         self.clock = PlaceClock()
         device.clock = self.clock
-        formats = {f for p in self.policy.all for f in (p.param, p.compute, p.output)}
+        formats = formats_of(self.policy)
         for fmt in formats:
             device.context(fmt)  # refuses a format that the target lacks
         self.memory = Memory(device, is_plain=formats == {BINARY32})
@@ -207,6 +209,8 @@ class Session:
         host          operations computed in binary64 on the host, and their share of all elements.
         layers        counters by layer and direction, if the session counts.
         constants     numbers that did not fit into the format that they were used in.
+        note          what the target is not, of targets that are no IPU.
+        units         matrix units that computed products.
         versions      of fpsim, torch and numpy; what torch builds is ASSUMED to be what a vendor's
                       compiler executes.
         """
@@ -214,6 +218,8 @@ class Session:
             "layers": self.account.layers(self.device.counts),
             "policy": str(self.policy),
             "target": self.device.target.name,
+            "note": self.device.target.note,
+            "units": sorted(self.device.units_used),
             "steps": self.step,
             "status": dump(
                 self.device.control,
@@ -254,6 +260,7 @@ def machine(
     found_inf: str = "values",
     preset: str = "window",
     f32_denormals: str = "flush",
+    unit: MatrixUnit | str | None = None,
 ) -> Session:
     """PyTorch code inside runs on a simulated machine.
 
@@ -266,13 +273,17 @@ def machine(
     ties      of maximum pooling: "first", as PyTorch, or "all", as the machine's own rule.
     nanoo     overflow gives NaN; else it saturates.
     traps     invalid operations, divisions by zero and overflow stop the program where they occur.
+    unit      with target="hypothetical": a unit of `fpsim list units` for the products of formats
+              that it takes; everything else is then IEEE 754's. A model of the products alone.
     found_inf what gradient scalers look at: the "values" of gradients, which needs nanoo in
               binary16, or the "status" register of the backward pass.
 
     Raises    ValueError for a policy that the target has no formats for.
     """
     control = FpCtl(inv=traps, div0=traps, oflo=traps, esr=sr, nanoo=nanoo)
-    device = Device(
-        target, control, seed=seed, count=count, preset=preset, f32_denormals=f32_denormals
-    )
-    return Session(device, policy, ties, found_inf)
+    chosen = find_policy(policy)
+    device = find_device(
+        chosen, find_target(target), control, unit=unit, seed=seed, count=count, preset=preset,
+        f32_denormals=f32_denormals,
+    )  # fmt: skip
+    return Session(device, chosen, ties, found_inf)

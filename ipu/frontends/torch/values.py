@@ -29,6 +29,7 @@ FORMATS: dict[torch.dtype, Format] = {torch.float16: BINARY16, torch.bfloat16: B
 
 #: Names of what a storage remembers.
 _FORMAT, _SAVED = "_fpsim_format", "_fpsim_saved"
+_NOTHING = (None, None, False)
 
 
 def widest(formats: Iterable[Format]) -> Format:
@@ -65,13 +66,18 @@ class Memory:
             return FORMATS.get(x.dtype)
         if self.is_plain:
             return BINARY32
-        session, fmt = getattr(x.untyped_storage(), _FORMAT, (None, None))
+        session, fmt, _ = getattr(x.untyped_storage(), _FORMAT, _NOTHING)
         return fmt if session is self else None
 
-    def mark(self, x: torch.Tensor, fmt: Format) -> None:
+    def is_gradient(self, x: torch.Tensor) -> bool:
+        """Whether a float32 tensor was computed in a backward pass of this session."""
+        session, _, is_gradient = getattr(x.untyped_storage(), _FORMAT, _NOTHING)
+        return bool(session is self and is_gradient)
+
+    def mark(self, x: torch.Tensor, fmt: Format, is_gradient: bool = False) -> None:
         """A float32 tensor holds this format from now on."""
         if not self.is_plain and x.dtype == torch.float32:
-            setattr(x.untyped_storage(), _FORMAT, (self, fmt))
+            setattr(x.untyped_storage(), _FORMAT, (self, fmt, is_gradient))
 
     def enter(self, parameter: torch.Tensor, fmt: Format) -> None:
         """Round a parameter from outside, in place and to nearest, as copied to the machine."""
@@ -106,7 +112,7 @@ class Memory:
         array = Array(values.numpy(), self.device.context(held))
         return array if held == fmt else self.device.cast(array, fmt)
 
-    def write(self, array: Array, dtype: torch.dtype) -> torch.Tensor:
+    def write(self, array: Array, dtype: torch.dtype, is_gradient: bool = False) -> torch.Tensor:
         """An array as a new tensor; a float16 or bfloat16 one needs values of that format."""
         if dtype in FORMATS and array.format != FORMATS[dtype]:
             array = self.device.cast(array, FORMATS[dtype])
@@ -116,7 +122,7 @@ class Memory:
         result = torch.from_numpy(carrier)
         if dtype != torch.float32:
             return result.to(dtype)
-        self.mark(result, array.format)
+        self.mark(result, array.format, is_gradient)
         return result
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.geometry import Pair
+from ipu.frontends.torch.aten.products import factors
 from ipu.frontends.torch.aten.table import Call, aten
 
 __all__: list[str] = []
@@ -64,29 +65,36 @@ def _from_kernel(w: Array, ndim: int) -> Array:
     return w.like(carrier if ndim == 4 else carrier[:, :, 0, :])
 
 
-def _partials(call: Call, x: Array) -> Any:
-    return call.device.partials_for(x.format, "conv2d", wanted=call.policy.partials)
+class _Operand(NamedTuple):
+    """An array and the tensor that it was read from."""
+
+    array: Array
+    tensor: Any
 
 
-def _forward(call: Call, x: Array, w: Array, options: _Options) -> Array:
-    return call.device.conv2d(
-        x, w, stride=options.stride, padding=options.padding, groups=options.groups,
-        partials=_partials(call, x),
+def _through_unit(
+    call: Call, verb: str, x: _Operand, y: _Operand, shape: Any, options: _Options
+) -> Array:
+    """A verb of the device on operands as the unit takes them, in the format of the layer."""
+    known = factors(call, x.array, y.array, (x.tensor, y.tensor), verb)
+    extra = () if shape is None else (shape,)
+    result: Array = getattr(call.device, verb)(
+        known.x, known.y, *extra, stride=options.stride, padding=options.padding,
+        groups=options.groups, partials=known.partials, out=known.out, scale=known.scale,
     )  # fmt: skip
+    return call.device.cast(result, x.array.format)
 
 
-def _to_input(call: Call, g: Array, w: Array, shape: Any, options: _Options) -> Array:
-    return call.device.conv2d_input_gradient(
-        g, w, shape, stride=options.stride, padding=options.padding, groups=options.groups,
-        partials=_partials(call, g),
-    )  # fmt: skip
+def _forward(call: Call, x: _Operand, w: _Operand, options: _Options) -> Array:
+    return _through_unit(call, "conv2d", x, w, None, options)
 
 
-def _to_weight(call: Call, x: Array, g: Array, shape: Any, options: _Options) -> Array:
-    return call.device.conv2d_weight_gradient(
-        x, g, shape, stride=options.stride, padding=options.padding, groups=options.groups,
-        partials=_partials(call, x),
-    )  # fmt: skip
+def _to_input(call: Call, g: _Operand, w: _Operand, shape: Any, options: _Options) -> Array:
+    return _through_unit(call, "conv2d_input_gradient", g, w, shape, options)
+
+
+def _to_weight(call: Call, x: _Operand, g: _Operand, shape: Any, options: _Options) -> Array:
+    return _through_unit(call, "conv2d_weight_gradient", x, g, shape, options)
 
 
 @aten("convolution.default", rounding=f"{_AS_UNIT}; a bias is added after that")
@@ -99,9 +107,11 @@ def _convolution(
     a, kernel, b = call.arrays(x, w, bias)
     ndim, axes = x.ndim, x.ndim - 2
     options = _options(axes, stride, padding, groups)
-    images, kernel = _images(a), _kernel(kernel)
+    images, kernel = _Operand(_images(a), x), _Operand(_kernel(kernel), w)
     if transposed:
-        shape = _transposed_shape(images.shape, kernel.shape, options, output_padding, axes)
+        shape = _transposed_shape(
+            images.array.shape, kernel.array.shape, options, output_padding, axes
+        )
         y = _to_input(call, images, kernel, shape, options)
     else:
         y = _forward(call, images, kernel, options)
@@ -133,17 +143,19 @@ def _convolution_backward(
     device, ndim = call.device, x.ndim
     g, a, kernel = call.arrays(gradient, x, w)
     options = _options(ndim - 2, stride, padding, groups)
-    images, slopes, kernel = _images(a), _images(g), _kernel(kernel)
+    images, slopes = _Operand(_images(a), x), _Operand(_images(g), gradient)
+    kernel = _Operand(_kernel(kernel), w)
     to_x = to_w = to_b = None
     if output_mask[0]:
         if transposed:
             y = _forward(call, slopes, kernel, options)
         else:
-            y = _to_input(call, slopes, kernel, images.shape, options)
+            y = _to_input(call, slopes, kernel, images.array.shape, options)
         to_x = call.result(_from_images(y, ndim))
     if output_mask[1]:
         pair = (slopes, images) if transposed else (images, slopes)
-        to_w = call.result(_from_kernel(_to_weight(call, *pair, kernel.shape, options), ndim))
+        slope = _to_weight(call, *pair, kernel.array.shape, options)
+        to_w = call.result(_from_kernel(slope, ndim))
     if output_mask[2]:
-        to_b = call.result(device.reduce_sum(slopes, (0, 1, 2)).reshape(-1))
+        to_b = call.result(device.reduce_sum(slopes.array, (0, 1, 2)).reshape(-1))
     return to_x, to_w, to_b

@@ -135,7 +135,7 @@ class Call:
 
     def result(self, array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
         """An array as a tensor of the result's data type."""
-        return self.memory.write(array, dtype or self.dtype)
+        return self.memory.write(array, dtype or self.dtype, self.direction == "backward")
 
     def rounded(self, array: Array, fmt: Format, dtype: torch.dtype | None = None) -> torch.Tensor:
         """An array that is cast once more, as a tensor."""

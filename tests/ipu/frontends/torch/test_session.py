@@ -175,7 +175,7 @@ def test_the_report_is_plain_data_with_versions():
 def test_bad_input_is_one_sentence():
     with pytest.raises(ValueError, match="ties='last' is not known; use first or all"):
         machine(ties="last")
-    with pytest.raises(ValueError, match="target=mk2 computes in binary16, binary32, not in bf"):
+    with pytest.raises(ValueError, match="computes in binary16, binary32, not in bfloat16; use"):
         machine("bf16")
     with machine(), pytest.raises(RuntimeError, match="a session is open already"):
         machine().__enter__()
