@@ -1,7 +1,8 @@
 """Convolutions: torch's NCHW images and OIHW kernels through the device's NHWC and HWIO verbs.
 
 A 1-D convolution is a 2-D one of height 1. A transposed convolution is the gradient to the input
-of a convolution with the same kernel. Dilated and 3-D ones run on the host.
+of a convolution with the same kernel. A dilated one is cut into phases (`dilated`). 3-D ones, and
+dilated ones with strides, run on the host.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.geometry import Pair
+from ipu.frontends.torch.aten.dilated import Phases
 from ipu.frontends.torch.aten.products import factors
 from ipu.frontends.torch.aten.table import Call, aten
 
@@ -26,6 +28,21 @@ class _Options(NamedTuple):
     stride: Pair
     padding: tuple[Pair, Pair]
     groups: int
+    dilation: Pair
+
+    @property
+    def is_dilated(self) -> bool:
+        return self.dilation != (1, 1)
+
+    def phases(self, image: Any, kernel: Any) -> Phases:
+        """How images (NHWC) are cut for a kernel (HWIO)."""
+        before = self.padding[0][0], self.padding[1][0]
+        return Phases(tuple(image[1:3]), tuple(kernel[:2]), self.dilation, before)
+
+    @property
+    def plain(self) -> _Options:
+        """Of the convolution of the phases."""
+        return self._replace(padding=((0, 0), (0, 0)), dilation=(1, 1))
 
 
 def _pair(values: Any, axes: int, fill: int) -> Pair:
@@ -34,13 +51,16 @@ def _pair(values: Any, axes: int, fill: int) -> Pair:
     return (fill, numbers[0]) if axes == 1 else (numbers[0], numbers[1])
 
 
-def _options(axes: int, stride: Any, padding: Any, groups: int) -> _Options:
+def _options(axes: int, stride: Any, padding: Any, groups: int, dilation: Any) -> _Options:
     down, across = _pair(padding, axes, 0)
-    return _Options(_pair(stride, axes, 1), ((down, down), (across, across)), groups)
+    return _Options(
+        _pair(stride, axes, 1), ((down, down), (across, across)), groups, _pair(dilation, axes, 1)
+    )
 
 
-def _is_known(x: Any, dilation: Any) -> bool:
-    return x.ndim in (3, 4) and x.numel() > 0 and all(d == 1 for d in dilation)
+def _is_known(x: Any, stride: Any, dilation: Any) -> bool:
+    is_simple = all(d == 1 for d in dilation) or all(s == 1 for s in stride)
+    return x.ndim in (3, 4) and x.numel() > 0 and is_simple
 
 
 def _images(x: Array) -> Array:
@@ -86,14 +106,28 @@ def _through_unit(
 
 
 def _forward(call: Call, x: _Operand, w: _Operand, options: _Options) -> Array:
+    if options.is_dilated:
+        phases = options.phases(x.array.shape, w.array.shape)
+        cut = x._replace(array=phases.cut(x.array))
+        return phases.joined_result(_forward(call, cut, w, options.plain))
     return _through_unit(call, "conv2d", x, w, None, options)
 
 
 def _to_input(call: Call, g: _Operand, w: _Operand, shape: Any, options: _Options) -> Array:
+    if options.is_dilated:
+        phases = options.phases(shape, w.array.shape)
+        cut = g._replace(array=phases.cut_result(g.array))
+        inner = (len(cut.array), *phases.grid, shape[3])
+        return phases.joined(_to_input(call, cut, w, inner, options.plain))
     return _through_unit(call, "conv2d_input_gradient", g, w, shape, options)
 
 
 def _to_weight(call: Call, x: _Operand, g: _Operand, shape: Any, options: _Options) -> Array:
+    if options.is_dilated:
+        phases = options.phases(x.array.shape, shape)
+        x = x._replace(array=phases.cut(x.array))
+        g = g._replace(array=phases.cut_result(g.array))
+        options = options.plain
     return _through_unit(call, "conv2d_weight_gradient", x, g, shape, options)
 
 
@@ -102,11 +136,11 @@ def _convolution(
     call: Call, x: Any, w: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int,
 ) -> Any:  # fmt: skip
-    if not _is_known(x, dilation) or not w.numel():
+    if not _is_known(x, stride, dilation) or not w.numel():
         return NotImplemented
     a, kernel, b = call.arrays(x, w, bias)
     ndim, axes = x.ndim, x.ndim - 2
-    options = _options(axes, stride, padding, groups)
+    options = _options(axes, stride, padding, groups, dilation)
     images, kernel = _Operand(_images(a), x), _Operand(_kernel(kernel), w)
     if transposed:
         shape = _transposed_shape(
@@ -125,9 +159,15 @@ def _transposed_shape(
 ) -> tuple[int, int, int, int]:
     extra = _pair(output_padding, axes, 0)
     rows, columns = (
-        (n - 1) * s - 2 * p[0] + k + e
-        for n, s, p, k, e in zip(
-            images[1:3], options.stride, options.padding, kernel[:2], extra, strict=True
+        (n - 1) * s - 2 * p[0] + d * (k - 1) + 1 + e
+        for n, s, p, d, k, e in zip(
+            images[1:3],
+            options.stride,
+            options.padding,
+            options.dilation,
+            kernel[:2],
+            extra,
+            strict=True,
         )
     )
     return images[0], rows, columns, kernel[2] * options.groups
@@ -138,11 +178,11 @@ def _convolution_backward(
     call: Call, gradient: Any, x: Any, w: Any, bias_sizes: Any, stride: Any, padding: Any,
     dilation: Any, transposed: bool, output_padding: Any, groups: int, output_mask: Any,
 ) -> Any:  # fmt: skip
-    if not _is_known(x, dilation) or not w.numel():
+    if not _is_known(x, stride, dilation) or not w.numel():
         return NotImplemented
     device, ndim = call.device, x.ndim
     g, a, kernel = call.arrays(gradient, x, w)
-    options = _options(ndim - 2, stride, padding, groups)
+    options = _options(ndim - 2, stride, padding, groups, dilation)
     images, slopes = _Operand(_images(a), x), _Operand(_images(g), gradient)
     kernel = _Operand(_kernel(kernel), w)
     to_x = to_w = to_b = None

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from fpsim.array import Array
+from ipu.frontends.torch.aten.resampling import uneven_average
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.learn import ops
 
@@ -146,29 +147,41 @@ def _average_saved(images: Array, options: Any, call: Call) -> Any:
     return images.shape, windows, share
 
 
-@aten("_adaptive_avg_pool2d.default", rounding="fl(x · fl(1/n)), then each sum")
+@aten(
+    "_adaptive_avg_pool2d.default",
+    rounding="fl(x · fl(1/n)), then each sum; uneven windows: as resampled",
+)
 def _adaptive(call: Call, x: Any, output_size: Any) -> Any:
-    window = _even_windows(x, output_size)
-    if window is None:
+    if not x.numel() or not all(output_size):
         return NotImplemented
+    window = _even_windows(x, output_size)
     a = call.array(x)
+    if window is None:
+        y = uneven_average(call, a, x.shape[-2:], output_size, is_gradient=False)
+        return call.rounded(y, a.format)
     y, _ = ops.average_pool.forward(call.device, _images(a), size=window)
     return call.result(_from_images(y, x.ndim))
 
 
-@aten("_adaptive_avg_pool2d_backward.default", rounding="fl(g · fl(1/n))")
+@aten(
+    "_adaptive_avg_pool2d_backward.default",
+    rounding="fl(g · fl(1/n)); uneven windows: binary32 inside, once at the end",
+)
 def _adaptive_backward(call: Call, gradient: Any, x: Any) -> Any:
-    window = _even_windows(x, gradient.shape[-2:])
-    if window is None:
+    if not x.numel() or not gradient.numel():
         return NotImplemented
+    window, outputs = _even_windows(x, gradient.shape[-2:]), gradient.shape[-2:]
     g, a = call.arrays(gradient, x)
+    if window is None:
+        y = uneven_average(call, g, x.shape[-2:], outputs, is_gradient=True)
+        return call.rounded(y, g.format)
     return call.result(_average_gradient(call, g, _images(a), {"size": window}, (0, 0), x))
 
 
 def _even_windows(x: Any, output_size: Any) -> tuple[int, int] | None:
     """Windows side by side that give this many outputs, where such windows exist."""
     sizes = [(n, m) for n, m in zip(x.shape[-2:], output_size, strict=True)]
-    if not x.numel() or any(not m or n % m for n, m in sizes):
+    if any(n % m for n, m in sizes):
         return None
     (height, rows), (width, columns) = sizes
     return height // rows, width // columns
