@@ -165,6 +165,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         is_out = func._schema.arguments[written[0]].kwarg_only
         if pure is None:
             return lambda args, kwargs: self._no_functional(func, args, kwargs)
+        compute = self._plan(pure)
 
         def run(args: Any, kwargs: Any) -> Any:
             if not _has_float(args, kwargs):
@@ -172,13 +173,13 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
                 return func(*args, **kwargs)
             targets = [kwargs[n] for n in names] if is_out else [args[i] for i in written]
             rest = {k: v for k, v in kwargs.items() if k not in names} if is_out else kwargs
-            results = self.__torch_dispatch__(pure, (), args, rest)
+            results = compute(args, rest)
             for target, result in zip(
                 targets, results if isinstance(results, tuple) else (results,), strict=True
             ):
                 if is_out and target.shape != result.shape:
                     target.resize_(result.shape)
-                self._copy(target, result)
+                self._store(target, result)
             return targets[0] if len(targets) == 1 else tuple(targets)
 
         return run
@@ -201,10 +202,17 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _copy(self, target: torch.Tensor, source: torch.Tensor, *_: Any, **__: Any) -> Any:
         """target.copy_(source): a cast where the formats differ."""
+        self._program.account.add("exact", "aten.copy_.default", 0)
+        return self._store(target, source)
+
+    def _store(self, target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        """Copy what was computed into a tensor, which keeps its format."""
         memory = self._memory
         held = memory.format_of(target)
         given = memory.format_of(source)
-        self._program.account.add("exact", "aten.copy_.default", 0)
+        if held is given and held is not None:
+            target.copy_(source)
+            return target
         if given is None or not target.dtype.is_floating_point or target.dtype == torch.float64:
             target.copy_(source)
             if held not in (None, BINARY32) and target.dtype == torch.float32:
