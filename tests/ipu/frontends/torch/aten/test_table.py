@@ -1,7 +1,7 @@
 """The table against torch's own samples of operations (differential).
 
 A sample passes where every result is within rtol 2e-5 of torch's binary32 result, or no further
-from torch's binary64 result than twice torch's binary32 result is.
+from torch's binary64 result than four times torch's binary32 result is.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ EXCLUDED = {
     "values are not defined": ("empty*", "new_empty*", "linalg.pinv.singular"),
     "vectors have any phase": ("linalg.eig", "linalg.eigh", "linalg.svd", "svd"),
     "sparse tensors": ("sparse.*", "to_sparse"),
+    "kernels of torch.nn, which are no aten operations": ("*linear_cross_entropy*",),
     "bfloat16, which the target lacks": ("bfloat16",),
 }  # fmt: skip
 
@@ -96,7 +97,7 @@ def passes(operation, sample, got, want, *, gradients):
         [(x.double() - y.double()).abs().max().item() for x, y in zip(z, wide, strict=True)]
         for z in (got, want)
     ]
-    return all(a <= 2 * b for a, b in zip(*errors, strict=True))
+    return all(a <= 4 * b for a, b in zip(*errors, strict=True))
 
 
 def outcome(operation, *, gradients):
