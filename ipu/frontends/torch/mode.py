@@ -20,6 +20,7 @@ from ipu.frontends.torch.aten.pointwise import number_of
 from ipu.frontends.torch.aten.table import NoFormatError
 from ipu.frontends.torch.exact import constants_of, is_exact
 from ipu.frontends.torch.host import on_host
+from ipu.frontends.torch.lines import user_line
 from ipu.frontends.torch.lists import each, is_fused, is_of_lists
 from ipu.frontends.torch.values import Memory
 
@@ -68,10 +69,23 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             plan = self._plans[func] = self._plan(func)
         account = self._program.account
         noted = account.noted
-        result = plan(args, kwargs or {})
+        try:
+            result = plan(args, kwargs or {})
+        except Exception as error:
+            self._stopped(error, func)
+            raise
         if account.noted == noted and _is_floating(result):
             account.native(str(func))
         return result
+
+    def _stopped(self, error: Exception, func: Any) -> None:
+        """Tell once where the program was stopped; a step that it belonged to has not happened."""
+        if getattr(error, "__notes__", None):
+            return
+        call = self._program.call(_name(func))
+        at = f", at {line}" if (line := user_line()) else ""
+        error.add_note(f"in {func}, layer {call.layer!r} ({call.direction}){at}")
+        self._program.failed()
 
     # How ------------------------------------------------------------------------------------
 
@@ -114,10 +128,6 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
                 result = handler(call, *args, **kwargs)
             except NoFormatError:
                 result = NotImplemented
-            except Exception as error:
-                program.failed()
-                _tell(error, func, call)
-                raise
             if result is NotImplemented:
                 return self._host(call, func, args, kwargs)
             add("machine", name, _elements(result))
@@ -137,12 +147,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _host(self, call: Call, func: Any, args: Any, kwargs: Any) -> Any:
         _refuse_unknown(func, call, args, kwargs)
-        try:
-            result = on_host(call, func, args, kwargs)
-        except Exception as error:
-            self._program.failed()
-            _tell(error, func, call)
-            raise
+        result = on_host(call, func, args, kwargs)
         self._program.account.add("host", str(func), _elements(result))
         return result
 
@@ -196,8 +201,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _fused(self, func: Any) -> Any:
         raise NotImplementedError(
-            f"{func} is a whole step of an optimiser in one kernel; use fused=False, whose "
-            "operations run on the machine"
+            f"{func} at {user_line()} is a whole step of an optimiser in one kernel; use "
+            "fused=False, whose operations run on the machine"
         )
 
     def _copy(self, target: torch.Tensor, source: torch.Tensor, *_: Any, **__: Any) -> Any:
@@ -321,14 +326,10 @@ def _refuse_unknown(func: Any, call: Call, args: Any, kwargs: Any) -> None:
 
 def _refusal(func: Any, call: Call) -> NotImplementedError:
     return NotImplementedError(
-        f"{func} in layer {call.layer!r} ({call.direction}) has no rule on the simulated machine, "
-        "and nothing runs natively; compute it outside of the session, or write it with operations "
-        "that docs/pytorch.md lists"
+        f"{func} in layer {call.layer!r} ({call.direction}), at {user_line()}, has no rule on the "
+        "simulated machine, and nothing runs natively; compute it outside of the session, or write "
+        "it with operations that docs/pytorch.md lists"
     )
-
-
-def _tell(error: Exception, func: Any, call: Call) -> None:
-    error.add_note(f"in {func}, layer {call.layer!r} ({call.direction})")
 
 
 # Arguments --------------------------------------------------------------------------------------

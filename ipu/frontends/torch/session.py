@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -73,7 +74,8 @@ class Session:
         #: $FP_STS of what ran before the backward pass that the device's own register is about.
         self._status_before = 0
         self._has_stepped = False
-        #: Parameters and slots with their values before the step that runs, if it may trap.
+        self._optimisers: WeakSet[torch.optim.Optimizer] = WeakSet()
+        #: Parameters and slots with their values before the step that runs, if it may stop.
         self._before_update: list[tuple[torch.Tensor, torch.Tensor]] = []
         #: Steps of optimisers tried so far.
         self.step = 0
@@ -90,6 +92,8 @@ class Session:
             stack.callback(self._close)
             self.layers.attach()
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+            # Compiled modules run as they are written: nothing of a compiled graph is seen here.
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(_without_mkldnn())
             stack.callback(
                 torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled()
@@ -155,7 +159,9 @@ class Session:
             for parameter in parameters:
                 self.memory.enter(parameter, self.policy.default.param)
         control = self.device.control
-        if control.inv or control.div0 or control.oflo:
+        is_first = optimiser not in self._optimisers  # operations without a rule show then
+        self._optimisers.add(optimiser)
+        if is_first or control.inv or control.div0 or control.oflo:
             slots = [s for p in parameters for s in optimiser.state.get(p, {}).values()]
             tensors = [t for t in (*parameters, *slots) if isinstance(t, torch.Tensor)]
             self._before_update = [(t.detach(), t.detach().clone()) for t in tensors]
