@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -92,8 +93,9 @@ class Session:
             stack.callback(self._close)
             self.layers.attach()
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-            # Compiled modules run as they are written: nothing of a compiled graph is seen here.
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
+            if "torch._dynamo" in sys.modules:
+                # Compiled modules run as they are written: a compiled graph is not seen here.
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(_without_mkldnn())
             stack.callback(
                 torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled()

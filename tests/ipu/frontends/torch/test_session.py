@@ -194,3 +194,11 @@ def test_a_session_leaves_torch_as_it_was():
 def test_fpsim_does_not_import_torch():
     code = "import fpsim, ipu.machine, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_functions_run_as_they_are_written():
+    twice = torch.compile(lambda x: x * 2 + 1)
+    with machine() as session:
+        assert torch.equal(twice(torch.ones(3)), torch.full((3,), 3.0))
+    assert session.report()["operations"]["machine"] == 2
