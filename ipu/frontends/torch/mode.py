@@ -96,6 +96,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         written = [i for i, a in enumerate(func._schema.arguments) if _is_written(a)]
         if entry is not None:
             return self._machine(func, entry)
+        if namespace == "prims" and hasattr(func, "impl_aten"):
+            return lambda args, kwargs: self._primitive(func, args, kwargs)
         if namespace == "aten" and is_of_lists(base):
             return lambda args, kwargs: self._listed(func, args, kwargs)
         if is_fused(base):
@@ -156,6 +158,11 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
         with self:
             return decomposition_table[func](*args, **kwargs)
+
+    def _primitive(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """What derivatives of derivatives are written in, by torch's own words for it."""
+        with self:
+            return func.impl_aten(*args, **kwargs)
 
     def _composite(self, func: Any, args: Any, kwargs: Any) -> Any:
         with self:
@@ -359,8 +366,8 @@ def _has_float(args: Any, kwargs: Any) -> bool:
 
 
 def _is_real(x: torch.Tensor) -> bool:
-    """Whether a tensor has real or complex numbers."""
-    return bool(x.dtype.is_floating_point or x.dtype.is_complex)
+    """Whether a tensor has real or complex numbers; one on the meta device has none."""
+    return bool((x.dtype.is_floating_point or x.dtype.is_complex) and not x.is_meta)
 
 
 def _is_float(result: Any) -> bool:

@@ -58,3 +58,9 @@ def test_running_sums_are_in_binary32_each_rounded_once():
     same(on_machine(lambda: torch.cumsum(x, 1)), wide.astype(np.float16))
     products = np.cumprod(x.numpy(), axis=0, dtype=np.float32)
     same(on_machine(lambda: torch.cumprod(x, 0)), products.astype(np.float16))
+
+
+def test_one_number_is_its_own_sum_and_mean():
+    x = torch.tensor(0.5)
+    same(on_machine(lambda: torch.sum(x)), 0.5)
+    same(on_machine(lambda: torch.mean(x)), 0.5)
