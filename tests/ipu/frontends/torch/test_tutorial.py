@@ -125,7 +125,7 @@ def accuracy(net, images, classes):
             net(x).argmax(1).eq(y)
             for x, y in zip(images.split(500), classes.split(500), strict=True)
         ]
-    return torch.cat(right).float().mean().item()
+    return int(torch.cat(right).sum()) / len(classes)
 
 
 @pytest.mark.tier("full")
