@@ -205,6 +205,8 @@ ABROAD = {
     "fpsim/test_laws.py",
     "fpsim/test_machine_independence.py",
     "fpsim/test_textbook_sums.py",
+    "ipu/frontends/torch/test_models.py",
+    "ipu/frontends/torch/test_tutorial.py",
     "fpsim/test_traps_and_counters.py",
     "ipu/learn/ops/test_ops.py",
     "ipu/learn/optim/test_optim.py",
