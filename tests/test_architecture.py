@@ -45,6 +45,7 @@ ORDER = [
     ("ipu.distributed",),
     ("ipu.frontends",),
     ("ipu.frontends.common",),
+    ("ipu.frontends.pages",),
     ("ipu.frontends.torch", "ipu.frontends.torch.aten"),
     ("fpsim.torch",),
     ("ipu.experiments.lab",),
@@ -66,7 +67,7 @@ OF_THE_JUDGE = ("fpsim.judge", "ipu.experiments.commands")
 
 #: Drawing and templates stay in rooms of pages, the command line in the experiments.
 ONLY = {
-    "matplotlib": ("ipu.pages", "ipu.frontends.common", "ipu.experiments"),
+    "matplotlib": ("ipu.pages", "ipu.frontends.pages", "ipu.experiments"),
     "jinja2": ("ipu.pages",),
     "click": ("ipu.experiments",),
     "tqdm": ("ipu.experiments",),
