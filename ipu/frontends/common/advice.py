@@ -12,7 +12,7 @@ from typing import Any
 from fpsim.records.formats import BINARY16
 from ipu.frontends.common.report import totals
 from ipu.frontends.common.ways import Way
-from ipu.learn.policy import FP32, LayerPolicies, Policy, PolicyLike
+from ipu.learn.policy import FP32, LayerPolicies, Policy
 
 __all__ = ["Advice", "find_advice"]
 
@@ -202,12 +202,14 @@ def _with_parameters(base: Way) -> Way:
         p, param=FP32.param, accumulator=FP32.param)))  # fmt: skip
 
 
-def _float_partials(policy: PolicyLike) -> PolicyLike:
+def _float_partials(policy: Policy | LayerPolicies) -> Policy | LayerPolicies:
     return _mapped(policy, lambda p: replace(p, partials=FP32.partials)
                    if p.partials == BINARY16 and p.compute == BINARY16 else p)  # fmt: skip
 
 
-def _mapped(policy: PolicyLike, change: Callable[[Policy], Policy]) -> PolicyLike:
+def _mapped(
+    policy: Policy | LayerPolicies, change: Callable[[Policy], Policy]
+) -> Policy | LayerPolicies:
     if isinstance(policy, LayerPolicies):
         layers = tuple((pattern, change(each)) for pattern, each in policy.layers)
         return LayerPolicies(change(policy.default), layers)

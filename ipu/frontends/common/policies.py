@@ -18,7 +18,7 @@ from ipu.learn.policy import FP8, FP16, FP32, MIXED, LayerPolicies, Policy
 
 __all__ = ["PRESETS", "PolicyArgument", "find_policy"]
 
-PolicyArgument = str | PolicyLike | Mapping[str, "str | Policy"]
+PolicyArgument = str | Policy | LayerPolicies | Mapping[str, "str | Policy"]
 
 #: Policies by name.
 PRESETS = {"fp32": FP32, "fp16": FP16, "mixed": MIXED, "fp8": FP8}

@@ -18,7 +18,7 @@ from ipu.frontends.common.loss_scales import HOW, find_scales
 from ipu.frontends.common.recorder import Recorder, merged
 from ipu.machine.device import Device
 
-__all__ = ["KINDS_OF_VALUES", "describe", "totals"]
+__all__ = ["KINDS_OF_VALUES", "describe", "totals", "units"]
 
 #: Directions of results, and the kind of values that they are.
 _KINDS = {
@@ -88,7 +88,10 @@ def loss_scale(recorder: Recorder, layers: Mapping[str, Mapping[str, Any]]) -> d
 
 
 def units(device: Device) -> list[dict[str, Any]]:
-    """Products by unit: the largest first, with their share of all multiply-adds, by layer."""
+    """Products by unit: the largest first, with their share of all multiply-adds, by layer.
+
+    A unit of a machine that has no ledger of products stands there without numbers.
+    """
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for (tensor, verb, unit), total in device.ledger.rows.items():
         row = rows.setdefault(
@@ -101,6 +104,11 @@ def units(device: Device) -> list[dict[str, Any]]:
         row["cycles"] += total.cycles
         layer, _ = split_name(tensor)
         row["layers"][layer] = row["layers"].get(layer, 0) + total.useful
+    for unit in device.units_used.keys() - {unit for unit, _ in rows}:
+        rows[unit, ""] = {
+            "unit": unit, "verb": "", "instruction": "", "products": None, "macs": 0, "cycles": 0,
+            "rate_is": "", "layers": {},
+        }  # fmt: skip
     all_macs = sum(row["macs"] for row in rows.values())
     for row in rows.values():
         row["share"] = row["macs"] / all_macs if all_macs else 0.0

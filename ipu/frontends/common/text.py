@@ -74,6 +74,9 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         )
     yield from _update_lines(report["swallowed"])
     for unit in report["units"]:
+        if unit["products"] is None:
+            yield f"unit {unit['unit']}: computed products, which are not counted for this target"
+            continue
         yield (
             f"unit {unit['unit']}, {unit['verb']}: {unit['share']:.1%} of the multiply-adds, "
             f"{unit['products']} products"

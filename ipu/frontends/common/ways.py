@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ipu.frontends.common.changes import NONE, Changes
 from ipu.frontends.common.policies import PRESETS, find_policy
-from ipu.learn.policy import FP32, LayerPolicies, Policy, PolicyLike
+from ipu.learn.policy import FP32, LayerPolicies, Policy
 
 __all__ = ["Way", "parse_ways"]
 
@@ -31,7 +31,7 @@ class Way:
     'fp16+sr+eps=0.0001+head=f32'
     """
 
-    policy: PolicyLike = FP32
+    policy: Policy | LayerPolicies = FP32
     sr: bool = False
     changes: Changes = NONE
 

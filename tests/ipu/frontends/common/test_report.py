@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
-from ipu.frontends.common.report import KINDS_OF_VALUES, totals
+from fpsim.records.units import find_unit
+from ipu.frontends.common.report import KINDS_OF_VALUES, totals, units
+from ipu.frontends.common.text import report_lines
+from ipu.machine import Device
 from tests.ipu.frontends.common.runs import make_report, quiet_report
 
 
@@ -40,6 +43,17 @@ def test_units_share_all_multiply_adds():
     (row,) = make_report()["units"]
     assert (row["unit"], row["products"], row["macs"], row["share"]) == ("AMP_F16_F32", 2, 512, 1.0)
     assert row["layers"] == {"net.a": 256, "net.b": 256}
+
+
+def test_units_without_a_ledger_are_named():
+    device = Device()
+    device.units_used["V100_F16_F32"] = find_unit("V100_F16_F32")
+    (row,) = units(device)
+    assert (row["unit"], row["products"], row["share"]) == ("V100_F16_F32", None, 0.0)
+    lines = list(report_lines(quiet_report() | {"units": [row]}))
+    assert (
+        lines[-1] == "unit V100_F16_F32: computed products, which are not counted for this target"
+    )
 
 
 def test_a_run_that_did_not_count_has_the_same_keys():
