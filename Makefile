@@ -40,7 +40,9 @@ test-deep: $(VENV)/has-test
 test-torch:
 	$(MAKE) --no-print-directory VENV=.venv-torch .venv-torch/has-test-torch
 	FPSIM_TIER=quick .venv-torch/bin/python -m pytest -q \
-	  tests/ipu/frontends tests/fpsim/test_torch.py ipu/frontends fpsim/torch.py
+	  tests/ipu/frontends tests/fpsim/test_torch.py ipu/frontends fpsim/torch.py \
+	  tests/experiments/commands/test_torch.py \
+	  tests/experiments/training/test_torch_where_it_hurts.py
 
 test-frontends:
 	@start=$$(date +%s); \

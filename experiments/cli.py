@@ -23,6 +23,7 @@ COMMANDS = {
     "profile": ("profile", "Say what formats would do to your arrays."),
     "verify": ("verify", "Check the arithmetic against vectors and definitions."),
     "fingerprint": ("fingerprint", "Find out from outside what matrix units do."),
+    "torch": ("torch", "Run a PyTorch program on the simulated machine."),
     "data": ("data", "Say which data sets are there, or download them."),
     "bench": ("bench", "Time the arithmetic, beside np.copyto and other tools."),
 }

@@ -3,6 +3,6 @@
 Needs the extra `fpsim[torch]`. Nothing of fpsim imports this module.
 """
 
-from ipu.frontends.torch import Session, machine
+from ipu.frontends.torch import Changes, Session, machine
 
-__all__ = ["Session", "machine"]
+__all__ = ["Changes", "Session", "machine"]

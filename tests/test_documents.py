@@ -12,7 +12,7 @@ import pytest
 import fpsim
 
 ROOT = Path(__file__).parents[1]
-TOUR = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+TOUR = re.compile(r"^```python\n(>>>.*?)^```", re.MULTILINE | re.DOTALL)
 KNOWN_ANSWER = re.compile(r"^\| `([^`]+)` \| `([^`]+)` \|$", re.MULTILINE)
 
 

@@ -151,8 +151,8 @@ def write(profiles: list[tuple[str, Profile]], stem: Path, file: Path) -> list[P
     """The table and the histograms as STEM.csv, the figure as STEM.png."""
     from fpsim.state.files import write_whole
     from ipu.experiments.commands.exponents import exponent_figure
-    from ipu.experiments.lab.drawing import to_png
     from ipu.experiments.lab.result import Result
+    from ipu.pages.drawing import to_png
 
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("csv", "png")]
     origin: Row = {"file": str(file.resolve())}

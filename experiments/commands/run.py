@@ -23,6 +23,9 @@ def command(names: tuple[str, ...], quick: bool, seed: int, jobs: int, out: Path
     """Run experiments and write OUT/NAME/{data.csv, meta.json, figure.png}, then the report."""
     with bad_input():
         chosen = [find(name) for name in names]
+        missing = next((e.missing for e in chosen if e.missing), "")
+        if missing:
+            raise ValueError(missing)
     from ipu.experiments.commands.series import run_series
 
     return run_series(chosen, out, quick=quick, seed=seed, jobs=jobs)

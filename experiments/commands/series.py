@@ -14,7 +14,7 @@ import click
 from fpsim.state.files import write_whole
 from ipu.experiments.commands.options import bad_input
 from ipu.experiments.lab import store
-from ipu.experiments.lab.catalogue import Experiment, find
+from ipu.experiments.lab.catalogue import Listed, find
 from ipu.experiments.lab.processes import as_finished
 from ipu.experiments.lab.report import write_report
 from ipu.experiments.lab.runner import draw, now, run
@@ -42,15 +42,20 @@ class Done(NamedTuple):
 
 
 def run_series(
-    chosen: Sequence[Experiment], out: Path, *, quick: bool, seed: int, jobs: int = 1
+    chosen: Sequence[Listed], out: Path, *, quick: bool, seed: int, jobs: int = 1
 ) -> int:
     """Run each into `out`, in so many processes; the report is rewritten after each.
 
-    An experiment that fails does not stop the others; the status is then 1. After an interruption
-    the same series runs only what had not finished.
+    One whose package is missing is skipped, with the reason. An experiment that fails does not stop
+    the others; the status is then 1. After an interruption the same series runs only what had not
+    finished.
     """
     with bad_input():
         check_writable(out)
+    for experiment in chosen:
+        if experiment.missing:
+            click.echo(f"skipped: {experiment.missing}", err=True)
+    chosen = [experiment for experiment in chosen if not experiment.missing]
     names = [experiment.name for experiment in chosen]
     finished = resume(names, out, quick, seed)
     if finished:

@@ -20,7 +20,6 @@ from fpsim import BINARY16, BINARY32, Array
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.processes import in_processes
 from ipu.experiments.lab.result import Collected, Result, Row, UnitUsed
-from ipu.experiments.lab.verdict import Effect, over_seeds, verdict
 from ipu.experiments.training import digits
 from ipu.feed.counters import record_launches
 from ipu.feed.infeed import Infeed
@@ -30,6 +29,7 @@ from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16
 from ipu.learn.train import Trainer
 from ipu.machine import Device
+from ipu.pages.verdict import Effect, over_seeds, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -237,7 +237,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.experiments.lab.drawing import new_figure
+    from ipu.pages.drawing import new_figure
 
     figure, (sent, pixels, accuracy) = new_figure(13, 4.2, mosaic="ABC")
     _plot_bars(sent, result, "transfer", "seconds", 1e6)
@@ -249,7 +249,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_bars(axes: Axes, result: Result, part: str, column: str, scale: float) -> None:
-    from ipu.experiments.lab.drawing import BLUE
+    from ipu.pages.drawing import BLUE
 
     names = [way.name for way in WAYS][::-1]
     values = [scale * result.column(column, part=part, way=name).mean() for name in names]
@@ -259,7 +259,7 @@ def _plot_bars(axes: Axes, result: Result, part: str, column: str, scale: float)
 
 
 def _plot_accuracy(axes: Axes, result: Result) -> None:
-    from ipu.experiments.lab.drawing import BLUE, THEORY
+    from ipu.pages.drawing import BLUE, THEORY
 
     names = [way.name for way in WAYS][::-1]
     for i, name in enumerate(names):

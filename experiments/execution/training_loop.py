@@ -24,7 +24,6 @@ from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.result import Result, Row, UnitUsed
 from ipu.experiments.lab.variants import Variant
-from ipu.experiments.lab.verdict import Effect, verdict
 from ipu.experiments.training import digits
 from ipu.feed.counters import launch, record_launches
 from ipu.feed.infeed import Infeed
@@ -34,6 +33,7 @@ from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16
 from ipu.learn.train import Trainer
 from ipu.machine import FpCtl
+from ipu.pages.verdict import Effect, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -220,7 +220,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.experiments.lab.drawing import new_figure
+    from ipu.pages.drawing import new_figure
 
     figure, (calls, waits) = new_figure(11, 4.8, mosaic="AB", width_ratios=[2, 3])
     _plot_launches(calls, result)
@@ -229,7 +229,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_launches(axes: Axes, result: Result) -> None:
-    from ipu.experiments.lab.drawing import BLUE
+    from ipu.pages.drawing import BLUE
 
     ways = [str(row["way"]) for row in result.select(part="launches")]
     launches = result.column("launches", part="launches")
@@ -241,7 +241,7 @@ def _plot_launches(axes: Axes, result: Result) -> None:
 
 
 def _plot_waiting(axes: Axes, result: Result) -> None:
-    from ipu.experiments.lab import drawing
+    from ipu.pages import drawing
 
     measured = Result(result.local, "", "")
     colors = (drawing.GREY, drawing.BLUE, drawing.ORANGE, drawing.RED)

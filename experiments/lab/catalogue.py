@@ -1,7 +1,8 @@
 """The catalogue of experiments: every module of every room is looked at, none is registered.
 
 A module `ipu.experiments.ROOM.NAME` is an experiment when it assigns QUESTION, BUDGET and DEFAULT
-as plain constants. They are read from the source text, so listing imports nothing.
+as plain constants; NEEDS, if it is there, names a package that is no dependency of fpsim. They are
+read from the source text, so listing imports nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
+import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from ipu.experiments.lab.result import Result, Table
 
 CONSTANTS = ("QUESTION", "BUDGET", "DEFAULT")
+#: An optional one.
+NEEDS = "NEEDS"
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,17 @@ class Listed(Experiment):
     """
 
     room: str
+    needs: str = ""
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot run here; "" where it can."""
+        if not self.needs or importlib.util.find_spec(self.needs) is not None:
+            return ""
+        return (
+            f"{self.name} needs {self.needs}, which is not installed; install it with: "
+            f'pip install "fpsim[{self.needs}]"'
+        )
 
     def run(self, quick: bool, seed: int) -> Result:
         function = self._function("run")
@@ -119,13 +134,14 @@ def _find() -> Iterator[Listed]:
     for folder in ipu.experiments.__path__:
         for source in sorted(Path(folder).glob("*/*.py")):
             constants = _constants(source.read_text(encoding="utf-8"))
-            if constants.keys() == set(CONSTANTS):
+            if constants.keys() - {NEEDS} == set(CONSTANTS):
                 yield Listed(
                     source.stem,
                     str(constants["QUESTION"]),
                     float(str(constants["BUDGET"])),
                     bool(constants["DEFAULT"]),
                     f"{ipu.experiments.__name__}.{source.parent.name}",
+                    str(constants.get(NEEDS, "")),
                 )
 
 
@@ -137,6 +153,6 @@ def _constants(text: str) -> dict[str, object]:
     for node in ast.parse(text).body:
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
             continue
-        if node.targets[0].id in CONSTANTS:
+        if node.targets[0].id in (*CONSTANTS, NEEDS):
             constants[node.targets[0].id] = ast.literal_eval(node.value)
     return constants

@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from fpsim.state.files import write_whole
 from ipu.experiments.lab import store
 from ipu.experiments.lab.catalogue import Experiment, catalogue
 from ipu.experiments.lab.result import Result, Table
-from ipu.experiments.lab.vector import Picture, inline
 from ipu.experiments.lab.versions import commit, processor, versions
+from ipu.pages.rendering import environment
+from ipu.pages.vector import Picture, inline
 
 #: What a page prints of a description, by type.
 PRINTED: dict[str, type | tuple[type, ...]] = {
@@ -138,14 +137,7 @@ def _check(meta: Mapping[str, Any]) -> None:
 
 def write_pages(path: Path, shown: list[Page], damaged: Mapping[str, str] | None = None) -> Path:
     """Write path.html and path.md with these results; returns the page's path."""
-    templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=lambda name: name is not None and ".html" in name,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    templates = environment(TEMPLATES)
     content = {
         "pages": shown, "damaged": damaged or {}, "versions": versions(), "commit": commit(),
         "processor": processor(), "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -157,7 +157,7 @@ class Study(Experiment):
         return f"ipu.experiments.lab.study.study({self.name!r}, …, seed={seed})"
 
     def plot(self, result: Result) -> Figure:
-        from ipu.experiments.lab.drawing import new_figure
+        from ipu.pages.drawing import new_figure
 
         figure, (losses, ends) = new_figure(12, 4.4, mosaic="AB")
         looks = _looks(self.variants)
@@ -195,7 +195,7 @@ def _underflow(row: Row) -> float:
 
 
 def _looks(variants: Sequence[Variant]) -> Looks:
-    from ipu.experiments.lab import drawing
+    from ipu.pages import drawing
 
     colours = [drawing.GREY, drawing.PURPLE, drawing.GREEN, drawing.BLUE, drawing.ORANGE,
                drawing.SKY, drawing.RED, drawing.BLACK]  # fmt: skip

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ipu.experiments.lab.vector import add_tip
 from ipu.experiments.pictures.looks import DOES, ink_on, what
+from ipu.pages.vector import add_tip
 from ipu.parallel.cycles import LANES, Event
 
 if TYPE_CHECKING:

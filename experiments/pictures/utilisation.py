@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ipu.experiments.lab import drawing
+from ipu.pages import drawing
 from ipu.parallel.schedule import ramp_share
 
 if TYPE_CHECKING:

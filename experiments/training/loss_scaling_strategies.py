@@ -169,7 +169,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.experiments.lab.drawing import (
+    from ipu.pages.drawing import (
         BLUE,
         GREEN,
         GREY,

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from fpsim import BINARY16, BINARY32, SR, Context
 from ipu.experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row
-from ipu.experiments.lab.verdict import Effect, verdict
 from ipu.experiments.sums.accumulate import running_sums
+from ipu.pages.verdict import Effect, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,7 +97,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.experiments.lab.drawing import new_figure
+    from ipu.pages.drawing import new_figure
 
     figure, (reported, paths) = new_figure(11, 4.6, mosaic="AB")
     _plot_reported(reported, result)
@@ -106,13 +106,13 @@ def plot(result: Result) -> Figure:
 
 
 def _looks() -> dict[str, str]:
-    from ipu.experiments.lab import drawing
+    from ipu.pages import drawing
 
     return {"FP16": drawing.BLUE, "FP16 + SR": drawing.GREEN, "FP32": drawing.GREY}
 
 
 def _plot_reported(axes: Axes, result: Result) -> None:
-    from ipu.experiments.lab.drawing import THEORY
+    from ipu.pages.drawing import THEORY
 
     for name, color in _looks().items():
         loss = result.column("loss", part="reported", total=name)

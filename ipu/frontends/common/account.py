@@ -16,7 +16,7 @@ from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 from fpsim.state.counts import Counts
 
-__all__ = ["KINDS", "Account", "counted_name", "fit"]
+__all__ = ["KINDS", "Account", "counted_name", "fit", "split_name"]
 
 KINDS = ("machine", "exact", "host", "integer")
 
@@ -34,12 +34,24 @@ def counted_name(layer: str, direction: str) -> str:
     return f"{layer}{_BETWEEN}{direction}"
 
 
+def split_name(name: str) -> tuple[str, str]:
+    """The layer and direction of a name under which a device counts.
+
+    >>> split_name("net.conv1|forward")
+    ('net.conv1', 'forward')
+    """
+    layer, _, direction = name.rpartition(_BETWEEN)
+    return layer, direction
+
+
 def fit(value: float, rounded: float, fmt: Format) -> str:
     """How a constant changes in a format: "" where it does not.
 
     >>> from fpsim import BINARY16
     >>> fit(1e-8, 0.0, BINARY16), fit(1e-6, 9.5e-7, BINARY16), fit(0.1, 0.09997559, BINARY16)
     ('zero', 'subnormal', '')
+    >>> fit(0.9999, 1.0, BINARY16)  # a factor that decays nothing
+    'one'
     """
     if value == 0 or value - value != 0:
         return ""
@@ -47,6 +59,8 @@ def fit(value: float, rounded: float, fmt: Format) -> str:
         return "zero"
     if abs(value) > fmt.max:
         return "overflow"
+    if abs(rounded) == 1 and abs(value) != 1:
+        return "one"
     return "subnormal" if abs(rounded) < fmt.smallest_normal else ""
 
 
@@ -114,7 +128,7 @@ class Account:
         """Counters by layer and direction, of what a device counted under `counted_name`."""
         table: dict[str, dict[str, dict[str, int]]] = {}
         for (tensor, _), row in (counts or {}).items():
-            layer, _, direction = tensor.rpartition(_BETWEEN)
+            layer, direction = split_name(tensor)
             sums = table.setdefault(layer, {}).setdefault(direction, dict.fromkeys(_COUNTERS, 0))
             for name in _COUNTERS:
                 sums[name] += row[name]

@@ -7,6 +7,7 @@ if find_spec("torch") is None:
         'PyTorch is not installed; install it with: pip install "fpsim[torch]"', name="torch"
     )
 
+from ipu.frontends.common.changes import Changes
 from ipu.frontends.torch.session import Session, machine
 
-__all__ = ["Session", "machine"]
+__all__ = ["Changes", "Session", "machine"]

@@ -159,6 +159,10 @@ class Layers:
             self._names[module] = f"{self.stack[-1]}.{type(module).__name__}"
         return self._names[module]
 
+    def layer_of(self, parameter: torch.Tensor | None) -> str:
+        """The layer that a parameter belongs to; "" of one that no module has."""
+        return self._parameters.get(id(parameter), "")
+
     def _span(self) -> None:
         """Nodes from here on belong to the present layer."""
         start, layer = _next_node(), self.stack[-1] if self.stack else ""
@@ -228,6 +232,5 @@ class Layers:
         if number < 0:
             return "", self.micro_batch
         if number >= _NO_NUMBER:
-            parameter = getattr(node, "variable", None)
-            return self._parameters.get(id(parameter), ""), self.micro_batch
+            return self.layer_of(getattr(node, "variable", None)), self.micro_batch
         return self._spans[max(bisect_right(self._starts, number) - 1, 0)]

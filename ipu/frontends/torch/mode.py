@@ -22,7 +22,7 @@ from ipu.frontends.torch.exact import constants_of, is_exact
 from ipu.frontends.torch.host import on_host
 from ipu.frontends.torch.lines import user_line
 from ipu.frontends.torch.lists import each, is_fused, is_of_lists
-from ipu.frontends.torch.values import Memory
+from ipu.frontends.torch.values import FORMATS, Memory
 
 __all__ = ["MachineMode"]
 
@@ -41,8 +41,10 @@ class Program(Protocol):
 
     memory: Memory
     account: Account
+    halves_by_policy: bool
 
     def call(self, operation: str) -> Call: ...
+    def writing(self, base: str, args: Any, kwargs: Any) -> Callable[[], None] | None: ...
     def scale_updated(self) -> None: ...
     def failed(self) -> None: ...
 
@@ -64,6 +66,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if kwargs and self._program.halves_by_policy and kwargs.get("dtype") in FORMATS:
+            kwargs = kwargs | {"dtype": torch.float32}
         plan = self._plans.get(func)
         if plan is None:
             plan = self._plans[func] = self._plan(func)
@@ -178,6 +182,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         if pure is None:
             return lambda args, kwargs: self._no_functional(func, args, kwargs)
         compute = self._plan(pure)
+        base = pure._schema.name.partition("::")[2]
 
         def run(args: Any, kwargs: Any) -> Any:
             if not _has_float(args, kwargs):
@@ -186,12 +191,15 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             targets = [kwargs[n] for n in names] if is_out else [args[i] for i in written]
             rest = {k: v for k, v in kwargs.items() if k not in names} if is_out else kwargs
             results = compute(args, rest)
+            done = self._program.writing(base, args, rest)
             for target, result in zip(
                 targets, results if isinstance(results, tuple) else (results,), strict=True
             ):
                 if is_out and target.shape != result.shape:
                     target.resize_(result.shape)
                 self._store(target, result)
+            if done is not None:
+                done()
             return targets[0] if len(targets) == 1 else tuple(targets)
 
         return run

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -26,13 +27,24 @@ import fpsim
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.units import MatrixUnit
 from ipu.frontends.common.account import Account, counted_name
+from ipu.frontends.common.advising import Advised, advise
+from ipu.frontends.common.changes import NONE, Changes
 from ipu.frontends.common.places import Place, PlaceClock, Replay
 from ipu.frontends.common.policies import PolicyArgument, find_policy
+from ipu.frontends.common.recorder import Recorder
+from ipu.frontends.common.report import describe
+from ipu.frontends.common.text import Report
+from ipu.frontends.common.trials import Outcome
+from ipu.frontends.common.ways import Way
+from ipu.frontends.pages.page import write_page
 from ipu.frontends.torch.aten import Call
+from ipu.frontends.torch.changing import Changer
 from ipu.frontends.torch.hypothetical import find_device, formats_of
 from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.mode import MachineMode
+from ipu.frontends.torch.observing import Observer, following_losses
 from ipu.frontends.torch.recompute import repeating
+from ipu.frontends.torch.trying import Step, run_step
 from ipu.frontends.torch.values import Memory
 from ipu.machine.control import FpCtl, FpSts, dump
 from ipu.machine.device import Device
@@ -48,19 +60,26 @@ class Session:
     """What `machine` gives: a context manager, and after it a report.
 
     device    whose arithmetic it is.
+    changes   of the program from outside.
+    again     makes a session like this one, in another way and with another seed.
     """
 
     _open: Session | None = None
 
     def __init__(
         self, device: Device, policy: PolicyArgument, ties: str = "first",
-        found_inf: str = "values",
+        found_inf: str = "values", changes: Changes = NONE,
+        again: Callable[[Way, int], Session] | None = None,
     ) -> None:  # fmt: skip
         if ties not in _TIES:
             raise ValueError(f"ties={ties!r} is not known; use first or all")
         if found_inf not in _FOUND_INF:
             raise ValueError(f"found_inf={found_inf!r} is not known; use values or status")
         self.policy = find_policy(policy)
+        #: The policy, rounding and changes of the run.
+        self.way = Way(self.policy, device.control.esr, changes)
+        self._remake = again
+        self._advised: Advised | None = None
         self.device, self.ties, self.found_inf = device, ties, found_inf
         self.clock = PlaceClock()
         device.clock = self.clock
@@ -69,9 +88,14 @@ class Session:
             device.context(fmt)  # refuses a format that the target lacks
         self.memory = Memory(device, is_plain=formats == {BINARY32})
         self.account = Account()
+        #: Exponents, updates, losses; those of values only if the device counts.
+        self.recorder = Recorder()
+        self.changer = Changer(changes, self.memory, self.call)
+        self.halves_by_policy = changes.halves_by_policy
         self.layers = Layers(
             self._enter, self._start_update, self._finish_step, self._start_backward
         )
+        self.observer = Observer(self.recorder, device, self.memory, self.layers)
         #: $FP_STS of what ran before the backward pass that the device's own register is about.
         self._status_before = 0
         self._has_stepped = False
@@ -81,6 +105,9 @@ class Session:
         #: Steps of optimisers tried so far.
         self.step = 0
         self._calls: dict[tuple[Where, bool], tuple[Call, Place, str]] = {}
+        #: Parameters that have their format, by identity, and modules that ran.
+        self._parameters: set[int] = set()
+        self._entered: WeakSet[torch.nn.Module] = WeakSet()
         self._stack: ExitStack | None = None
 
     # Context manager ------------------------------------------------------------------------
@@ -102,6 +129,8 @@ class Session:
             )
             torch.backends.mha.set_fastpath_enabled(False)
             stack.enter_context(repeating(self._mark, self._again, self.layers.region))
+            factor = self.changer.changes.loss_scale
+            stack.enter_context(following_losses(self._note_loss, self._note_scale, factor))
             stack.enter_context(MachineMode(self))
             self._stack = stack.pop_all()
         return self
@@ -113,6 +142,7 @@ class Session:
     def _close(self) -> None:
         Session._open = None
         self.layers.detach()
+        self.changer.close()
 
     # Places ---------------------------------------------------------------------------------
 
@@ -149,11 +179,18 @@ class Session:
 
     def _enter(self, module: torch.nn.Module) -> None:
         """Parameters take the policy's format when their layer first runs."""
-        if self.memory.is_plain:
-            return
         layer = self.layers.name_of(module)
+        is_new = module not in self._entered
+        if is_new:
+            self._entered.add(module)
         for parameter in module.parameters(recurse=False):
-            self.memory.enter(parameter, self.policy.of(layer).param)
+            if not self.memory.is_plain:
+                is_first = id(parameter) not in self._parameters
+                self._parameters.add(id(parameter))
+                self.memory.enter(parameter, self.policy.of(layer).param, is_first=is_first)
+            if is_new:
+                self.changer.follow(parameter)
+                self.observer.note_weights(parameter)
 
     def _start_update(self, optimiser: torch.optim.Optimizer) -> None:
         parameters = [p for group in optimiser.param_groups for p in group["params"]]
@@ -167,6 +204,7 @@ class Session:
             slots = [s for p in parameters for s in optimiser.state.get(p, {}).values()]
             tensors = [t for t in (*parameters, *slots) if isinstance(t, torch.Tensor)]
             self._before_update = [(t.detach(), t.detach().clone()) for t in tensors]
+        self.changer.start(optimiser)
 
     def failed(self) -> None:
         """An operation was stopped: a step that it belonged to has not happened."""
@@ -175,6 +213,7 @@ class Session:
         for tensor, values in self._before_update:
             tensor.copy_(values)
         self._before_update = []
+        self.changer.abandon()
         self.layers.in_update = False
 
     def _start_backward(self) -> None:
@@ -190,11 +229,33 @@ class Session:
         self._has_stepped = False
 
     def _finish_step(self) -> None:
+        for (parameter, fmt, before), wide in self.changer.finish():
+            self.observer.note_update(parameter, fmt, before, wide - before)
+        self.observer.note_step(self.step)
         self.step += 1
         self._has_stepped = True
         self._before_update = []
         self._calls.clear()
         self.clock.forget()
+
+    # Observation ----------------------------------------------------------------------------
+
+    def writing(self, base: str, args: Any, kwargs: Any) -> Callable[[], None] | None:
+        """What to do after an operation in place is done; an optimiser's update is looked at."""
+        if not self.layers.in_update or self.changer.widens:
+            return None
+        return self.observer.writing(base, args, kwargs)
+
+    def _note_loss(self, root: torch.Tensor) -> None:
+        self.recorder.loss(self.step, float(root.detach()) / self.recorder.scale)
+
+    def _note_scale(self, scale: float) -> None:
+        self.recorder.scale = scale
+
+    def _in_way(self, way: Way, seed: int) -> Session:
+        if self._remake is None:
+            raise RuntimeError("this session was not made by machine(), which tries ways")
+        return self._remake(way, seed)
 
     # Recomputation --------------------------------------------------------------------------
 
@@ -209,25 +270,32 @@ class Session:
 
     # Report ---------------------------------------------------------------------------------
 
-    def report(self) -> dict[str, Any]:
-        """What the run did, as a mapping.
+    def report(self, folder: str | Path | None = None) -> Report:
+        """What the run did, as a mapping whose text is for a terminal.
+
+        folder    where the page is written too: index.html, report.json, report.txt.
 
         operations    calls by kind: machine, exact, host, integer.
         native        floating-point operations that ran natively: none.
         host          operations computed in binary64 on the host, and their share of all elements.
-        layers        counters by layer and direction, if the session counts.
         constants     numbers that did not fit into the format that they were used in.
         note          what the target is not, of targets that are no IPU.
-        units         matrix units that computed products.
+        layers        counters by layer and direction; this and the next need `count=True`.
+        first         where overflow, division by zero and invalid operations began.
+        exponents     histograms of weights, activations, gradients, updates, by layer and format.
+        swallowed     updates that left their parameter as it was, by layer.
+        loss_scale    present, highest safe and best.
+        losses        where backward passes began, by step.
+        units         products by matrix unit, and their share of all multiply-adds.
         versions      of fpsim, torch and numpy; what torch builds is ASSUMED to be what a vendor's
                       compiler executes.
         """
-        return self.account.summary() | {
-            "layers": self.account.layers(self.device.counts),
+        self.observer.note_step(self.step)
+        about = {
             "policy": str(self.policy),
-            "target": self.device.target.name,
             "note": self.device.target.note,
-            "units": sorted(self.device.units_used),
+            "stochastic_rounding": self.device.control.esr,
+            "changes": str(self.changer.changes),
             "steps": self.step,
             "status": dump(
                 self.device.control,
@@ -237,6 +305,36 @@ class Session:
                 "fpsim": fpsim.__version__, "torch": torch.__version__, "numpy": np.__version__,
             },
         }  # fmt: skip
+        recorder = self.recorder if self.observer.is_on else None
+        report = Report(describe(self.account, self.device, recorder, about))
+        if folder is not None:
+            write_page(Path(folder), report, self._advised or advise(report, self.way))
+        return report
+
+    def advise(
+        self, step: Step | None = None, trials: Iterable[str | Way] | None = None, seeds: int = 3
+    ) -> Advised:
+        """What to change, with the evidence; with `step`, tried.
+
+        step      `step(seed)` makes model, optimiser and data from that seed, trains some steps in
+                  the session that is open, and returns their losses, or None for those at which
+                  its backward passes began. It is called once for each way and seed, after
+                  torch.manual_seed(seed), so that all ways start from equal states.
+        trials    ways to try, as "fp16+sr+eps=1e-4+scale=1024"; None: those of the advice.
+        seeds     runs of each way.
+
+        Raises    RuntimeError inside of the session: the trials are sessions too.
+        """
+        if Session._open is not None and step is not None:
+            raise RuntimeError("advise(step) opens sessions of its own; leave this one first")
+
+        def run(way: Way, seed: int) -> Outcome:
+            assert step is not None
+            return run_step(self._in_way(way, seed), step, seed)
+
+        report = self.report()
+        self._advised = advise(report, self.way, run if step else None, trials, seeds)
+        return self._advised
 
 
 @contextmanager
@@ -269,6 +367,7 @@ def machine(
     preset: str = "window",
     f32_denormals: str = "flush",
     unit: MatrixUnit | str | None = None,
+    changes: Changes = NONE,
 ) -> Session:
     """PyTorch code inside runs on a simulated machine.
 
@@ -285,13 +384,18 @@ def machine(
               that it takes; everything else is then IEEE 754's. A model of the products alone.
     found_inf what gradient scalers look at: the "values" of gradients, which needs nanoo in
               binary16, or the "status" register of the backward pass.
+    changes   of the program from outside, as `Changes(loss_scale=1024.0, eps=1e-4)`.
 
     Raises    ValueError for a policy that the target has no formats for.
     """
-    control = FpCtl(inv=traps, div0=traps, oflo=traps, esr=sr, nanoo=nanoo)
-    chosen = find_policy(policy)
-    device = find_device(
-        chosen, find_target(target), control, unit=unit, seed=seed, count=count, preset=preset,
-        f32_denormals=f32_denormals,
-    )  # fmt: skip
-    return Session(device, chosen, ties, found_inf)
+    chosen_target = find_target(target)
+
+    def make(way: Way, seed: int, *, count: bool = True, traps: bool = False) -> Session:
+        control = FpCtl(inv=traps, div0=traps, oflo=traps, esr=way.sr, nanoo=nanoo)
+        device = find_device(
+            way.policy, chosen_target, control, unit=unit, seed=seed, count=count, preset=preset,
+            f32_denormals=f32_denormals,
+        )  # fmt: skip
+        return Session(device, way.policy, ties, found_inf, way.changes, make)
+
+    return make(Way(find_policy(policy), sr, changes), seed, count=count, traps=traps)

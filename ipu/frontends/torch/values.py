@@ -11,7 +11,7 @@ Source    docs/semantics.md §2 and §3 (policies of front ends).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,8 @@ class Memory:
         self._contexts: dict[int, Context] = {}
         self._constants: dict[tuple[type, float, int], tuple[Array, str]] = {}
         self._formats: list[Format] = []  # keeps them alive, so that no other gets their identity
+        #: Called with the result of each operation.
+        self.watch: Callable[[Array], None] | None = None
 
     # Marks ----------------------------------------------------------------------------------
 
@@ -81,9 +83,13 @@ class Memory:
         if not self.is_plain and x.dtype == torch.float32:
             setattr(x.untyped_storage(), _FORMAT, (self, fmt, is_gradient))
 
-    def enter(self, parameter: torch.Tensor, fmt: Format) -> None:
-        """Round a parameter from outside, in place and to nearest, as copied to the machine."""
-        if parameter.dtype != torch.float32 or self.format_of(parameter) is not None:
+    def enter(self, parameter: torch.Tensor, fmt: Format, *, is_first: bool = False) -> None:
+        """Round a parameter from outside, in place and to nearest, as copied to the machine.
+
+        is_first    also one that the program computed, in whatever format that was.
+        """
+        held = self.format_of(parameter)
+        if parameter.dtype != torch.float32 or held == fmt or not (held is None or is_first):
             return
         values = parameter.detach()
         rounded = round_to(values.numpy(), fmt).astype(np.float32)
@@ -139,6 +145,8 @@ class Memory:
         """An array as a new tensor; a float16 or bfloat16 one needs values of that format."""
         if dtype is not torch.float32 and dtype in FORMATS and array.format != FORMATS[dtype]:
             array = self.device.cast(array, FORMATS[dtype])
+        if self.watch is not None:
+            self.watch(array)
         carrier = array.carrier
         flags = carrier.flags
         if not (flags.c_contiguous and flags.owndata and flags.writeable):

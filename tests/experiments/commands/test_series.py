@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from ipu.experiments.cli import main
 from ipu.experiments.commands import series
+from ipu.experiments.commands.series import run_series
 from ipu.experiments.lab import runner, store
+from ipu.experiments.lab.catalogue import find
 
 
 @pytest.fixture
@@ -102,3 +105,13 @@ def test_an_error_in_another_process_is_told(tmp_path):
 
 def test_times_compare_as_text():
     assert runner.now() < runner.now()
+
+
+def test_an_experiment_whose_package_is_missing_is_skipped_with_the_reason(
+    dice, out, monkeypatch, capsys
+):
+    absent = replace(find("dice"), needs="no_such_package")
+    assert run_series([absent, find("dice")], out, quick=True, seed=0) == 0
+    captured = capsys.readouterr()
+    assert "skipped: dice needs no_such_package, which is not installed" in captured.err
+    assert "[1/1] dice" in captured.out

@@ -28,3 +28,11 @@ def test_an_experiment_is_one_file_that_nobody_has_to_be_told_of(dice):
 def test_an_unknown_name_is_answered_with_the_close_one():
     with pytest.raises(ValueError, match="Did you mean 'swamping'"):
         find("swamp-ing")
+
+
+def test_an_experiment_that_needs_a_package_tells_where_it_is_missing(monkeypatch):
+    one = find("torch_where_it_hurts")
+    assert one.needs == "torch"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert 'pip install "fpsim[torch]"' in one.missing
+    assert find("swamping").missing == ""

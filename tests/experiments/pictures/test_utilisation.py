@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from matplotlib import pyplot as plt
 
-from ipu.experiments.lab.drawing import new_figure
 from ipu.experiments.pictures.utilisation import FORMULAS, LOOKS, Curve, draw_utilisation
+from ipu.pages.drawing import new_figure
 from ipu.parallel.schedule import Schedule
 
 

@@ -11,7 +11,8 @@ from ipu.machine import Device
 
 @pytest.mark.parametrize(
     ("value", "rounded", "change"),
-    [(0.0, 0.0, ""), (1e-8, 0.0, "zero"), (1e-6, 1e-6, "subnormal"), (1e-4, 1e-4, ""),
+    [(0.9999, 1.0, "one"), (-1.0001, -1.0, "one"), (1.0, 1.0, ""), (0.0, 0.0, ""),
+     (1e-8, 0.0, "zero"), (1e-6, 1e-6, "subnormal"), (1e-4, 1e-4, ""),
      (1e5, 65504.0, "overflow"), (-1e5, -65504.0, "overflow"), (float("inf"), float("inf"), ""),
      (float("nan"), float("nan"), "")],
 )  # fmt: skip

@@ -202,3 +202,25 @@ def test_compiled_functions_run_as_they_are_written():
     with machine() as session:
         assert torch.equal(twice(torch.ones(3)), torch.full((3,), 3.0))
     assert session.report()["operations"]["machine"] == 2
+
+
+@pytest.mark.parametrize(("policy", "narrow"), [("p=f32,c=f16", False), ("p=f16,c=f16", True)])
+def test_parameters_that_the_program_computes_take_the_format_of_parameters(policy, narrow):
+    """A parameter that is made by arithmetic holds the format of computation before."""
+
+    class Shifted(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.shift = torch.nn.Parameter(torch.ones(3) * 0.5)
+
+        def forward(self, x):
+            return x + self.shift
+
+    with machine(policy):
+        net = Shifted()
+        optimiser = torch.optim.SGD(net.parameters(), lr=2.0**-13)
+        net(torch.zeros(3)).sum().backward()
+        optimiser.step()
+    # 0.5 - 2**-13 needs 12 digits: binary16 rounds the tie to the even neighbour.
+    expected = 0.5 if narrow else 0.5 - 2.0**-13
+    assert net.shift.tolist() == [expected] * 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
-from ipu.experiments.lab.drawing import count_ticks, new_figure, to_png
+from ipu.pages.drawing import count_ticks, new_figure, to_png
 
 
 def test_panels_come_in_the_order_of_the_mosaic():

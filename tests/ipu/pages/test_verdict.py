@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ipu.experiments.lab.verdict import UNDECIDED, Effect, over_seeds, verdict
+from ipu.pages.verdict import UNDECIDED, Effect, over_seeds, verdict
 
 some = st.lists(st.floats(-100, 100), min_size=2, max_size=8)
 

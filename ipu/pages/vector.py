@@ -2,7 +2,7 @@
 
 A picture in its file is plain SVG with the colours of print. Inside a page its inks become the
 page's own, so that it is read in a dark scheme too, and its ids get a prefix, so that several
-pictures share a page. The page's script (`templates/zoom.js`) moves and scales the first group of a
+pictures share a page. The report's script (`zoom.js`) moves and scales the first group of a
 picture. Kept libraries were looked at: svg-pan-zoom 3.6.2 (30 kB, no keyboard), @panzoom/panzoom
 4.6.2 (no keyboard, the wheel is left to the page), mpld3 0.5.12 (brings D3, draws its own axes) and
 plotly or bokeh (megabytes on each page); fewer than a hundred lines do what is needed.
@@ -47,7 +47,7 @@ def add_tip(artist: Artist, text: str) -> None:
 def to_svg(figure: Figure, title: str) -> str:
     """The figure as SVG with a title; it is closed.
 
-    >>> from ipu.experiments.lab.drawing import new_figure
+    >>> from ipu.pages.drawing import new_figure
     >>> figure, (axes,) = new_figure(4, 3)
     >>> add_tip(axes.barh([0], [2])[0], "two & a half")
     >>> svg = to_svg(figure, "Bars")

@@ -10,9 +10,9 @@ import pytest
 from ipu.experiments.cli import main
 from ipu.experiments.lab import store
 from ipu.experiments.lab.catalogue import find
-from ipu.experiments.lab.drawing import new_figure
 from ipu.experiments.lab.report import write_report
-from ipu.experiments.lab.vector import add_tip, inline, to_svg
+from ipu.pages.drawing import new_figure
+from ipu.pages.vector import add_tip, inline, to_svg
 from tests.experiments.browser import ask, look, print_page
 
 
@@ -78,7 +78,7 @@ def page(tmp_path_factory):
     folder, out = (tmp_path_factory.mktemp(name) for name in ("more", "out"))
     more = """
 def pictures(result):
-    from ipu.experiments.lab.drawing import new_figure
+    from ipu.pages.drawing import new_figure
     titles = {}
     for title in ("First <1>", "Second"):
         figure, (axes,) = new_figure(10, 3)

@@ -1,0 +1,142 @@
+"""fpsim torch PROGRAM.py ARGS…: an unedited PyTorch program on the simulated machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ipu.experiments.commands.options import Seed, bad_input
+
+if TYPE_CHECKING:
+    from ipu.frontends.common.ways import Way
+    from ipu.frontends.pages.comparison import Run
+
+#: The folder of the pages where none is named.
+_OUT = Path("reports", "torch")
+
+
+@click.command(
+    "torch", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.argument("program", type=click.Path(path_type=Path), metavar="PROGRAM.py")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS...")
+@click.option("--policy", default="fp32", show_default=True, metavar="WAY",
+              help="Formats, as fp16, mixed, p=f16,c=f16, or a way, as fp16+eps=1e-4.")  # fmt: skip
+@click.option("--sr", is_flag=True, help="Stochastic rounding.")
+@click.option("--seed", type=Seed(), default=0, show_default=True, help="Of stochastic rounding.")
+@click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
+@click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
+              help="Folder for the page of the run; counts.")  # fmt: skip
+@click.option("--compare", default=None, metavar="WAY,WAY,...",
+              help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")  # fmt: skip
+def command(
+    program: Path, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
+    out: Path | None, compare: str | None,
+) -> int:  # fmt: skip
+    """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
+
+    Options of fpsim stand before the program, its own after it. The exit status is the program's;
+    1 where it stops with an error, told in one line with its file and line.
+    """
+    with bad_input():
+        _check(program)
+        from ipu.frontends.common.ways import Way, parse_ways
+
+        way = Way.parse(f"{policy}+sr" if sr else policy)
+        ways = parse_ways(compare) if compare is not None else []
+    if ways:
+        if sr or policy != "fp32":
+            raise click.UsageError("--compare names the ways; leave --policy and --sr out")
+        return _compare(program, arguments, ways, seed, out or _OUT)
+    return _run(program, arguments, way, seed, out, count=count)
+
+
+def _check(program: Path) -> None:
+    if not program.is_file():
+        raise ValueError(f"program={str(program)!r} is not a file; give the path of a .py file")
+    try:
+        import ipu.frontends.torch  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ValueError(str(error)) from None
+
+
+def _run(
+    program: Path, arguments: Sequence[str], way: Way, seed: int, out: Path | None, *, count: bool
+) -> int:
+    from ipu.frontends.pages.page import write_page
+    from ipu.frontends.torch import machine
+    from ipu.frontends.torch.program import ProgramError, run_program
+
+    with bad_input():
+        session = machine(
+            way.policy, sr=way.sr, seed=seed, count=count or out is not None, changes=way.changes
+        )
+    try:
+        status = run_program(session, program, arguments)
+    except ProgramError as error:
+        click.echo(f"fpsim: {error}", err=True)
+        status = 1
+    report = session.report()
+    if count:
+        click.echo(f"\n{report}", err=True)
+    if out is not None:
+        page = write_page(out, report, session.advise(), program.name)
+        click.echo(page.resolve(), err=True)
+    return status
+
+
+def _compare(
+    program: Path, arguments: Sequence[str], ways: Sequence[Way], seed: int, out: Path
+) -> int:
+    """Each way in a process of its own, then the page of all."""
+    from ipu.frontends.pages.comparison import summary_rows, write_comparison
+
+    runs = []
+    for way in ways:
+        click.echo(f"fpsim: {program.name} in {way}", err=True)
+        runs.append(_in_process(program, arguments, way, seed, out))
+    page = write_comparison(out, runs, program.name)
+    for row in summary_rows(runs):
+        click.echo("fpsim: " + "  ".join(cell for cell in row[:2]), err=True)
+    click.echo(page.resolve(), err=True)
+    return max(run.status for run in runs)
+
+
+def _in_process(program: Path, arguments: Sequence[str], way: Way, seed: int, out: Path) -> Run:
+    from ipu.frontends.pages.comparison import Run
+    from ipu.frontends.pages.page import read_report
+
+    name = re.sub(r"[^\w.=+-]+", "_", str(way))
+    folder = out / name
+    (folder / "report.json").unlink(missing_ok=True)
+    line = [sys.executable, "-P", "-m", "ipu.experiments.cli", "torch", "--policy",
+            f"{way}+halves", "--seed", str(seed), "--report", str(folder), str(program),
+            *arguments]  # fmt: skip
+    with subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=None, text=True, env=_environment()
+    ) as process:
+        assert process.stdout is not None
+        printed = []
+        for text in process.stdout:
+            click.echo(text, nl=False)
+            printed.append(text)
+    report = read_report(folder / "report.json")
+    page = f"{name}/index.html" if (folder / "index.html").exists() else ""
+    return Run(str(way), report, "".join(printed), page, process.returncode)
+
+
+def _environment() -> dict[str, str]:
+    """This one's, with the folder that fpsim was imported from."""
+    import fpsim
+
+    assert fpsim.__file__ is not None
+    root = str(Path(fpsim.__file__).parents[1])
+    path = [*filter(None, [os.environ.get("PYTHONPATH")]), root]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path)}

@@ -1,0 +1,266 @@
+"""A transformer and a CNN in PyTorch, `.half()` and AdamW as users write them, and the rescue.
+
+Each network trains on handwritten digits inside `fpsim.torch.machine`, unedited. The report of that
+run says where binary16 hurt; the advice that follows from it is tried, every way from the same
+initial states and with the same batches, beside binary32.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ipu.experiments.lab.progress import progress
+from ipu.experiments.lab.result import Collected, Result, Row, Table, UnitUsed
+from ipu.experiments.training import digits
+from ipu.experiments.training.half_networks import MODELS
+from ipu.frontends.common.trials import NO, REFERENCE, YES, Trial
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+QUESTION = "Where does .half() hurt an unedited PyTorch training, and which change restores it?"
+BUDGET = 300
+DEFAULT = False
+NEEDS = "torch"
+
+RATE = 2e-3
+#: AdamW's own eps, of which everything else follows.
+EPS = 1e-8
+#: Counters of a table, with their heads.
+COUNTED = {"INVALID": "invalid", "DIVBYZERO": "÷ 0", "OVERFLOW": "overflow",
+           "UNDERFLOW": "underflow", "subnormals": "subnormal"}  # fmt: skip
+
+
+def run(quick: bool, seed: int) -> Result:
+    steps, seeds, batch = (6, 2, 16) if quick else (40, 3, 32)
+    collected = Collected()
+    used: dict[str, UnitUsed] = {}
+    for name in progress(MODELS, "networks", len(MODELS)):
+        rows, units = _network(name, steps, seeds, seed, batch)
+        used |= {unit.name: unit for unit in units}
+        collected.add(rows, (), network=name)
+    parameters = {
+        "data": "digits of scikit-learn", "batch": batch, "steps": steps, "seeds": seeds,
+        "learning rate": RATE, "optimizer": f"AdamW, eps {EPS:g} unless changed",
+        "torch": importlib.import_module("torch").__version__,
+    }  # fmt: skip
+    return Result(
+        collected.rows, _answer(collected.rows), ".half(), then the policies of the ways",
+        parameters, tuple(used.values()),
+    )  # fmt: skip
+
+
+def _network(
+    name: str, steps: int, seeds: int, seed: int, batch: int
+) -> tuple[list[Row], list[UnitUsed]]:
+    """Rows of one network: counts, advice, trials, losses; and the units behind them."""
+    from ipu.frontends.torch import machine
+
+    step = _step(name, steps, batch)
+    with machine("fp16", seed=seed, count=True) as session:
+        step(seed)
+    report = session.report()
+    advised = session.advise(lambda trial: step(seed + trial), seeds=seeds)
+    rows = [*_counts(report), *_advice(advised.items), *_trials(advised.trials)]
+    units = [
+        UnitUsed(unit["unit"], unit["rate_is"], unit["instruction"]) for unit in report["units"]
+    ]
+    return rows, [*units, UnitUsed("operations of torch", "ASSUMED", "docs/pytorch.md, Limits")]
+
+
+def _step(name: str, steps: int, size: int) -> Callable[[int], list[float]]:
+    """The user's program: its losses, from a seed."""
+    torch: Any = importlib.import_module("torch")
+    data = digits.load()
+    images = torch.from_numpy(data.images).float().view(-1, 1, 8, 8)
+    labels = torch.from_numpy(data.labels)
+
+    def step(seed: int) -> list[float]:
+        torch.manual_seed(seed)
+        model = MODELS[name](torch).half()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, eps=EPS)
+        learn, _ = data.split(seed)
+        epochs = (digits.batches(learn, size, seed, epoch) for epoch in range(1, steps + 1))
+        chosen = (batch for batches in epochs for batch in batches)
+        losses = []
+        for _, batch in zip(range(steps), chosen, strict=False):
+            optimizer.zero_grad()
+            output = model(images[batch].half())
+            loss = torch.nn.functional.cross_entropy(output, labels[batch])
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    return step
+
+
+# Rows -------------------------------------------------------------------------------------------
+
+
+def _counts(report: dict[str, Any]) -> Iterator[Row]:
+    for row in report["first"]:
+        yield {"part": "first", "flag": row["flag"], "step": row["step"], "layer": row["layer"],
+               "direction": row["direction"], "results": row["times"]}  # fmt: skip
+    for layer, directions in report["layers"].items():
+        for direction, counters in directions.items():
+            if any(counters[name] for name in COUNTED):
+                yield {
+                    "part": "counts", "layer": layer, "direction": direction,
+                    "results": counters["results"],
+                    **{name.lower(): counters[name] for name in COUNTED},
+                }  # fmt: skip
+
+
+def _advice(items: Any) -> Iterator[Row]:
+    for item in items:
+        yield {"part": "advice", "what": item.what, "evidence": item.evidence,
+               "tried": ", ".join(map(str, item.ways))}  # fmt: skip
+
+
+def _trials(trials: Any) -> Iterator[Row]:
+    for place, trial in enumerate(trials):
+        yield {"part": "trial", "place": place, **_trial(trial)}
+        for number, loss in enumerate(trial.losses, 1):
+            if math.isfinite(loss):
+                yield {"part": "loss", "way": str(trial.way), "step": number, "loss": float(loss)}
+
+
+def _trial(trial: Trial) -> Row:
+    finite = math.isfinite(trial.loss.value)
+    return {
+        "way": str(trial.way), "restores": trial.restores,
+        "loss": trial.loss.value if finite else None,
+        "loss_uncertainty": trial.loss.uncertainty if finite else None,
+        "above": trial.difference.value if finite else None,
+        "above_uncertainty": trial.difference.uncertainty if finite else None,
+        **{name.lower(): n for name, n in trial.counts.items()},
+        "cycles": trial.cycles, "bits": trial.bits,
+    }  # fmt: skip
+
+
+# Answer -----------------------------------------------------------------------------------------
+
+
+def _answer(rows: list[Row]) -> str:
+    return " ".join(_answer_of(name, Result(rows, "", "")) for name in MODELS)
+
+
+def _answer_of(name: str, result: Result) -> str:
+    """Where it began, and the cheapest way that restores binary32."""
+    first = result.select(network=name, part="first")
+    text = f"{name}: nothing exceptional happened in .half();"
+    if first:
+        row = first[0]
+        text = (
+            f"{name}: {row['flag']} began in step {row['step']} in {row['layer']} "
+            f"({row['direction']}), {row['results']} results;"
+        )
+    trials = result.select(network=name, part="trial")
+    best = [row for row in trials if row["restores"] == YES]
+    if best:
+        row = best[0]
+        return (
+            f"{text} {row['way']} restores binary32's loss ({_number(row['above'])} ± "
+            f"{_number(row['above_uncertainty'])} above it) at × {row['bits']:.2f} bits a "
+            "parameter."
+        )
+    left = [row for row in trials if row["restores"] not in (NO, REFERENCE)]
+    if left:
+        return (
+            f"{text} which way restores binary32's loss is undecided by this run; more steps and "
+            f"seeds would decide it. Nearest: {left[0]['way']}."
+        )
+    return f"{text} no way that was tried restores binary32's loss."
+
+
+def _number(value: object) -> str:
+    return f"{float(str(value)):.2g}"
+
+
+# Figure and tables ------------------------------------------------------------------------------
+
+
+def plot(result: Result) -> Figure:
+    from ipu.pages import drawing
+
+    figure, panels = drawing.new_figure(12.5, 4.8, mosaic="AB")
+    colors = (drawing.BLUE, drawing.GREEN, drawing.ORANGE, drawing.PURPLE, drawing.SKY,
+              drawing.RED, drawing.GREY)  # fmt: skip
+    for axes, name in zip(panels, MODELS, strict=True):
+        trials = result.select(network=name, part="trial")
+        others = [row for row in trials if row["restores"] != REFERENCE]
+        for row in [*(r for r in trials if r["restores"] == REFERENCE), *others]:
+            is_reference = row["restores"] == REFERENCE
+            where = {"network": name, "part": "loss", "way": row["way"]}
+            steps, losses = result.column("step", **where), result.column("loss", **where)
+            total = int(result.column("step", network=name, part="loss").max())
+            ends = f" (not finite from step {len(steps) + 1})" if len(steps) < total else ""
+            axes.plot(
+                steps, _smooth(losses), label=f"{row['way']}{ends}",
+                color=drawing.BLACK if is_reference else colors[others.index(row) % len(colors)],
+                linewidth=5.0 if is_reference else max(2.8 - 0.6 * others.index(row), 1.0),
+                alpha=0.35 if is_reference else 1.0,
+                marker="x" if len(steps) < 3 else None,
+            )  # fmt: skip
+        axes.set(title=f"{name}, .half() and AdamW", xlabel="step of the optimiser", ylabel="loss")
+        axes.set_ylim(bottom=0)
+        axes.legend(fontsize=8.5, loc="lower left")
+        drawing.count_ticks(axes.xaxis)
+    return figure
+
+
+def _smooth(losses: np.ndarray, width: int = 5) -> np.ndarray:
+    """Each loss as the mean of the last few."""
+    sums = np.cumsum(np.insert(losses.astype(np.float64), 0, 0.0))
+    first = np.maximum(np.arange(1, losses.size + 1) - width, 0)
+    return np.asarray((sums[1:] - sums[first]) / (np.arange(1, losses.size + 1) - first))
+
+
+def tables(result: Result) -> list[Table]:
+    return [each for name in MODELS for each in (_count_table(result, name),
+                                                 _trial_table(result, name))]  # fmt: skip
+
+
+def _count_table(result: Result, name: str) -> Table:
+    rows = result.select(network=name, part="counts")
+    lines = [
+        [str(row["layer"]), str(row["direction"]),
+         *(f"{int(str(row[key])):,}" for key in ("results", *map(str.lower, COUNTED)))]
+        for row in rows
+    ]  # fmt: skip
+    advice = result.select(network=name, part="advice")
+    note = "Advice: " + " ".join(
+        f"({i}) {row['what']}: {row['evidence']}." for i, row in enumerate(advice, 1)
+    )
+    heads = ["layer", "direction", "results", *COUNTED.values()]
+    return Table(f"{name}: counts of the .half() run", heads, lines, note if advice else "")
+
+
+def _trial_table(result: Result, name: str) -> Table:
+    rows = result.select(network=name, part="trial")
+    lines = [
+        [str(row["way"]), str(row["restores"]), _interval(row, "loss"), _interval(row, "above"),
+         *(f"{int(str(row.get(key, 0))):,}" for key in ("divbyzero", "invalid", "underflow")),
+         f"× {row['cycles']:.2f}", f"× {row['bits']:.2f}"]
+        for row in rows
+    ]  # fmt: skip
+    heads = ["way", "restores fp32", "final loss", "above fp32", "÷ 0", "invalid", "underflow",
+             "cycles", "bits"]  # fmt: skip
+    note = (
+        "Cycles of the products and bits of a parameter with two states, beside the .half() run: "
+        "a declared model."
+    )
+    return Table(f"{name}: ways that were tried, the cheapest that restores binary32 first",
+                 heads, lines, note)  # fmt: skip
+
+
+def _interval(row: Row, name: str) -> str:
+    if row.get(name) is None:
+        return "not finite"
+    return f"{float(str(row[name])):.3g} ± {float(str(row[f'{name}_uncertainty'])):.2g}"

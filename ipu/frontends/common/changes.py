@@ -1,0 +1,58 @@
+"""Changes of a program from outside: what users would edit to rescue a training in narrow formats.
+
+A front end applies them to a program that stays as it is, so that advice can be tried.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["NONE", "Changes"]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is done to a program from outside.
+
+    loss_scale        a power of two by which every backward pass begins; the gradients of
+                      parameters are divided by it in binary32 when they are complete.
+    eps               of the optimiser, in place of its own.
+    wide_states       the optimiser computes and keeps its states in binary32; parameters are
+                      rounded into their format after each step.
+    halves_by_policy  float16 tensors that the program makes are float32 tensors, whose formats the
+                      policy decides; so a program that calls `.half()` runs in any format.
+    stable_statistics    variances of norms by the stable formula, where a front end has two.
+
+    Raises    ValueError for a loss scale that is no power of two, and an eps that is not positive.
+
+    >>> str(Changes(loss_scale=1024.0, eps=1e-4))
+    'scale=1024+eps=0.0001'
+    """
+
+    loss_scale: float = 1.0
+    eps: float | None = None
+    wide_states: bool = False
+    halves_by_policy: bool = False
+    stable_statistics: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.loss_scale > 0 or math.frexp(self.loss_scale)[0] != 0.5:
+            raise ValueError(
+                f"loss_scale={self.loss_scale!r} is not a power of two; use one, as in 1024"
+            )
+        if self.eps is not None and not self.eps > 0:
+            raise ValueError(f"eps={self.eps!r} is not positive; use a number as 1e-4")
+
+    def __str__(self) -> str:
+        texts = (
+            f"scale={self.loss_scale:g}" if self.loss_scale != 1 else "",
+            f"eps={self.eps:g}" if self.eps is not None else "",
+            "states=f32" if self.wide_states else "",
+            "stable" if self.stable_statistics else "",
+        )
+        return "+".join(filter(None, texts))
+
+
+#: The program as it is.
+NONE = Changes()

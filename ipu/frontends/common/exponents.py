@@ -1,0 +1,114 @@
+"""Exponents of values: histograms by layer and format, read from the bits of the carriers.
+
+A value x other than zero has the exponent floor(log2|x|). Values are looked at and never changed,
+so a run that is looked at has the same bits as one that is not. Of a large array evenly spaced
+values are counted, each for those that it stands for; its largest magnitude is always among them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.records.formats import Format
+
+__all__ = ["Exponents", "Histogram", "biased_exponents", "count_exponents"]
+
+_BIAS = 127
+#: Biased exponents of binary32; the first bin holds zeros, the last infinities and NaN.
+_BINS = 256
+#: Which half of a 32-bit word holds the exponent.
+_HIGH = 1 if sys.byteorder == "little" else 0
+_FRACTION_BITS = 7
+#: Values of an array that are counted; of a larger one, every so many-th.
+_SAMPLE = 1 << 14
+
+
+def biased_exponents(values: NDArray[Any]) -> NDArray[np.uint16]:
+    """The biased exponent of each binary32 value, flat; 0 for zero, 255 for infinity and NaN.
+
+    >>> biased_exponents(np.float32([0.0, -1.0, 0.75, np.inf])).tolist()
+    [0, 127, 126, 255]
+    """
+    words = np.ascontiguousarray(values, np.float32).reshape(-1).view(np.uint16)[_HIGH::2]
+    return np.asarray((words >> _FRACTION_BITS) & (_BINS - 1), np.uint16)
+
+
+def count_exponents(values: NDArray[Any]) -> NDArray[np.int64]:
+    """How many values have each of the 256 biased exponents; of large arrays an estimate.
+
+    >>> counts = count_exponents(np.arange(100_000, dtype=np.float32))
+    >>> int(counts.sum()) // 1000, int(np.flatnonzero(counts)[-1]) - 127
+    (100, 16)
+    """
+    stride = -(-values.size // _SAMPLE) | 1
+    if stride == 1:
+        return np.bincount(biased_exponents(values), minlength=_BINS)
+    flat = values.reshape(-1)
+    counts = np.bincount(biased_exponents(flat[::stride]), minlength=_BINS) * stride
+    # The last value stands for fewer, but never for none.
+    largest = max(float(np.fmax.reduce(flat)), -float(np.fmin.reduce(flat)))
+    if largest > 0 and not counts[top := int(biased_exponents(np.array([largest], np.float32))[0])]:
+        counts[top] += 1
+    return counts
+
+
+class Histogram(NamedTuple):
+    """Exponents of the values of a name in a format.
+
+    counts       values by exponent, ascending; of large arrays an estimate.
+    nonfinite    infinities and NaN.
+    """
+
+    name: Hashable
+    format: Format
+    counts: dict[int, int]
+    zeros: int
+    nonfinite: int
+
+    @property
+    def size(self) -> int:
+        """Values, zeros and nonfinite ones too."""
+        return sum(self.counts.values()) + self.zeros + self.nonfinite
+
+    @property
+    def highest(self) -> int | None:
+        """The largest exponent; None without finite values other than zero."""
+        return max(self.counts, default=None)
+
+
+class Exponents:
+    """Histograms of exponents, by name and format.
+
+    >>> from fpsim import BINARY16
+    >>> exponents = Exponents()
+    >>> exponents.add("net.conv1", BINARY16, np.float32([0.0, 1.5, -0.25, 0.3]))
+    >>> next(iter(exponents)).counts
+    {-2: 2, 0: 1}
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[Hashable, Format], NDArray[np.int64]] = {}
+
+    def add(self, name: Hashable, fmt: Format, values: NDArray[Any]) -> None:
+        """Count values that are held in binary32."""
+        counts = count_exponents(values)
+        sums = self._sums.get((name, fmt))
+        if sums is None:
+            self._sums[name, fmt] = counts
+        else:
+            sums += counts
+
+    def replace(self, name: Hashable, fmt: Format, values: NDArray[Any]) -> None:
+        """Count these values instead of those that the name had before."""
+        self._sums[name, fmt] = count_exponents(values)
+
+    def __iter__(self) -> Iterator[Histogram]:
+        for (name, fmt), sums in self._sums.items():
+            used = np.flatnonzero(sums[1:-1]) + 1
+            counts = {int(e) - _BIAS: int(sums[e]) for e in used}
+            yield Histogram(name, fmt, counts, int(sums[0]), int(sums[-1]))

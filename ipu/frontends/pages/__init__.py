@@ -1,0 +1,1 @@
+"""Pages of runs: figures, HTML, JSON and text in a folder."""

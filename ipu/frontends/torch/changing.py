@@ -1,0 +1,130 @@
+"""Changes of a program while it runs: loss scale, eps, states of optimisers in binary32.
+
+Source    `ipu.frontends.common.changes` (what each is).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from fpsim.array import Array
+from fpsim.records.formats import BINARY32, Format
+from ipu.frontends.common.changes import Changes
+from ipu.frontends.torch.aten import Call
+from ipu.frontends.torch.observing import host_values
+from ipu.frontends.torch.values import Memory
+
+__all__ = ["Changer", "Updated"]
+
+#: A parameter whose update ran in binary32: it, its format, and its values before.
+Updated = tuple[torch.Tensor, Format, Any]
+
+
+class Changer:
+    """Applies changes to the optimisers and parameters of a session.
+
+    call    the operation of that name, at the present place.
+    """
+
+    def __init__(self, changes: Changes, memory: Memory, call: Callable[[str], Call]) -> None:
+        self.changes = changes
+        self._memory, self._call = memory, call
+        self._hooks: dict[int, Any] = {}
+        self._epsilons: list[tuple[dict[str, Any], float]] = []
+        self._narrow: list[Updated] = []
+
+    @property
+    def widens(self) -> bool:
+        """Whether parameters are rounded by `finish`, not by the optimiser's operations."""
+        return self.changes.wide_states
+
+    # Gradients ------------------------------------------------------------------------------
+
+    def follow(self, parameter: torch.Tensor) -> None:
+        """The gradients of a parameter are divided by the loss scale when they are complete."""
+        if self.changes.loss_scale == 1 or not parameter.requires_grad:
+            return
+        if id(parameter) not in self._hooks:
+            self._hooks[id(parameter)] = parameter.register_hook(self._unscaled)
+
+    def _unscaled(self, gradient: torch.Tensor) -> torch.Tensor:
+        call = self._call("aten.mul")
+        held = self._memory.format_of(gradient) or BINARY32
+        wide = call.wide(self._memory.read(gradient, held))
+        device = call.device
+        factor = device.context(BINARY32).constant(1 / self.changes.loss_scale)
+        return self._memory.write(device.multiply(wide, factor), gradient.dtype)
+
+    # Steps ----------------------------------------------------------------------------------
+
+    def start(self, optimiser: torch.optim.Optimizer) -> None:
+        """Before a step of an optimiser."""
+        changes = self.changes
+        if changes.eps is not None:
+            groups = [group for group in optimiser.param_groups if "eps" in group]
+            self._epsilons = [(group, group["eps"]) for group in groups]
+            for group in groups:
+                group["eps"] = changes.eps
+        for group in optimiser.param_groups:
+            for parameter in group["params"]:
+                if changes.loss_scale != 1 and id(parameter) not in self._hooks:
+                    self._unscale_late(parameter)
+                if changes.wide_states:
+                    self._widen(parameter)
+
+    def _unscale_late(self, parameter: torch.Tensor) -> None:
+        """Of a parameter that no module has, whose first gradient came without a hook."""
+        if parameter.grad is not None:
+            parameter.grad = self._unscaled(parameter.grad)
+        self.follow(parameter)
+
+    def _widen(self, parameter: torch.Tensor) -> None:
+        memory = self._memory
+        held = memory.format_of(parameter)
+        if parameter.dtype != torch.float32:
+            raise ValueError(
+                f"wide_states=True needs float32 tensors, got a parameter of {parameter.dtype}; "
+                "add halves_by_policy=True, and make the model inside of the session"
+            )
+        if held in (None, BINARY32):
+            return
+        assert held is not None
+        self._narrow.append((parameter, held, host_values(parameter).copy()))
+        memory.mark(parameter, BINARY32)
+
+    def finish(self) -> list[tuple[Updated, Any]]:
+        """After a step: parameters in their formats again, each with its values in binary32."""
+        self._restore_eps()
+        narrowed = []
+        for parameter, fmt, before in self._narrow:
+            call, memory = self._call("aten.copy_"), self._memory
+            values = host_values(parameter).copy()
+            rounded = call.device.cast(Array(values, call.device.context(BINARY32)), fmt)
+            host_values(parameter)[...] = rounded.carrier
+            memory.mark(parameter, fmt)
+            narrowed.append(((parameter, fmt, before), values))
+        self._narrow = []
+        return narrowed
+
+    def abandon(self) -> None:
+        """A step was stopped: it has not happened."""
+        self._restore_eps()
+        for parameter, fmt, before in self._narrow:
+            host_values(parameter)[...] = before
+            self._memory.mark(parameter, fmt)
+        self._narrow = []
+
+    def _restore_eps(self) -> None:
+        for group, eps in self._epsilons:
+            group["eps"] = eps
+        self._epsilons = []
+
+    def close(self) -> None:
+        """Gradients are what they are again."""
+        self.abandon()
+        for hook in self._hooks.values():
+            hook.remove()
+        self._hooks.clear()

@@ -1,0 +1,1 @@
+"""What pages share: the look of figures, pictures that zoom, verdicts, and the style sheet."""

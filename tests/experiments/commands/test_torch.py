@@ -1,0 +1,104 @@
+"""fpsim torch: options, exit status, pages of one way and of several (golden)."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+
+import pytest
+
+from ipu.experiments.cli import main
+
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="torch is not installed; make test-torch"
+)
+PROGRAM = """
+import sys, torch
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 2).half()
+optimiser = torch.optim.AdamW(net.parameters())
+for _ in range(3):
+    optimiser.zero_grad()
+    loss = net(torch.ones(2, 4).half()).square().mean()
+    loss.backward()
+    optimiser.step()
+print("loss", loss.item())
+sys.exit(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def test_bad_options_are_one_line(tmp_path, capsys):
+    assert main(["torch", str(tmp_path / "none.py")]) == 2
+    error = capsys.readouterr().err
+    assert "is not a file" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")
+def test_without_torch_one_sentence_says_so(program, capsys):
+    assert main(["torch", str(program)]) == 2
+    assert "PyTorch is not installed" in capsys.readouterr().err
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(["--policy", "f99"], "f99"), (["--policy", "bf16"], "bfloat16"),
+     (["--compare", "fp16+nonsense"], "nonsense"), (["--compare", ""], "one way at least"),
+     (["--compare", "fp16", "--sr"], "leave --policy and --sr out"), (["--seed", "x"], "seed")],
+)  # fmt: skip
+def test_bad_ways_are_one_line(program, capsys, options, message):
+    assert main(["torch", *options, str(program)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@needs_torch
+def test_a_run_writes_its_page_and_has_the_programs_status(program, tmp_path, capsys):
+    out = tmp_path / "out"
+    line = ["torch", "--policy", "fp16", "--sr", "--count", "--report", str(out)]
+    assert main([*line, str(program), "3"]) == 3
+    captured = capsys.readouterr()
+    assert captured.out.startswith("loss 0.2")
+    assert "constant 1e-08 becomes zero in binary16: optimizer" in captured.err
+    assert str(out / "index.html") in captured.err
+    report = json.loads((out / "report.json").read_text())
+    assert report["stochastic_rounding"] is True
+    assert report["native"] == 0
+    assert "Set eps=0.0001" in (out / "index.html").read_text()
+
+
+@needs_torch
+def test_an_error_of_the_program_is_one_line(tmp_path, capsys):
+    path = tmp_path / "bad.py"
+    path.write_text("import torch\n\ntorch.ones(2) + torch.ones(3)\n")
+    assert main(["torch", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"fpsim: {path}:3: ValueError: operands have shapes (2,)")
+    assert error.count("\n") == 1
+
+
+@needs_torch
+def test_ways_run_side_by_side(program, tmp_path, capfd):
+    out = tmp_path / "out"
+    assert main(["torch", "--compare", "fp32,fp16+eps=1e-4", "--report", str(out),
+                 str(program)]) == 0  # fmt: skip
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "train.py: side by side" in page
+    for way in ("fp32", "fp16+eps=0.0001"):
+        assert f'href="{way}/index.html"' in page
+        assert (out / way / "report.json").exists()
+    wide = json.loads((out / "fp32" / "report.json").read_text())
+    assert wide["policy"].startswith("p=f32")
+    assert not wide["constants"]  # binary32 although the program calls .half()
+    assert capfd.readouterr().out.count("loss ") == 2
+    assert "poptorch" not in sys.modules

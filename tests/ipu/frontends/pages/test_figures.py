@@ -1,0 +1,79 @@
+"""Figures of a run: what they show, and that texts do not lie on each other (law)."""
+
+from __future__ import annotations
+
+import copy
+from itertools import pairwise
+
+import pytest
+from matplotlib import pyplot as plt
+
+from ipu.frontends.pages.figures import (
+    exponent_figure,
+    grouped,
+    loss_figure,
+    overview_figure,
+    scale_figure,
+)
+from ipu.pages.drawing import to_png
+from tests.ipu.frontends.common.runs import make_report, quiet_report
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 20])
+def test_groups_are_few_and_hold_every_layer(limit):
+    names = [f"encoder.{i}.{part}" for i in range(12) for part in ("norm", "mlp.up", "mlp.down")]
+    names += ["head", "aten.add", "aten.mul"]
+    groups = grouped(names, limit)
+    assert list(groups) == names
+    assert len(set(groups.values())) <= limit
+
+
+def test_panels_have_a_ridge_for_each_layer():
+    figure = exponent_figure(make_report())
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["Weights", "Activations", "Gradients", "Updates of weights"]
+    labels = [tick.get_text() for tick in figure.axes[1].get_yticklabels()]
+    assert labels == ["net.a", "net.b"]
+    to_png(figure)
+
+
+def test_labels_of_a_figure_do_not_overlap():
+    report = copy.deepcopy(make_report())
+    for kind, rows in report["exponents"].items():
+        report["exponents"][kind] = [
+            {**rows[0], "layer": f"model.block{i}.attention"} for i in range(20) if rows
+        ]
+    figure = exponent_figure(report)
+    figure.canvas.draw()
+    for axes in figure.axes:
+        boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
+        for one, other in pairwise(boxes):
+            assert not one.overlaps(other)
+        assert all(box.x0 >= 0 for box in boxes)
+    plt.close(figure)
+
+
+def test_updates_and_scales_are_drawn_where_they_are_known():
+    report = make_report()
+    figure = overview_figure(report)
+    assert [t.get_text() for t in figure.axes[1].texts][:2] == ["75% swallowed"] * 2
+    plt.close(figure)
+    figure = overview_figure(report | {"swallowed": {}})
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["Gradients"]
+    plt.close(figure)
+    to_png(scale_figure(report))
+    assert scale_figure(report | {"loss_scale": {}}) is None
+
+
+def test_a_run_that_did_not_count_has_no_figures():
+    report = quiet_report()
+    assert exponent_figure(report) is None
+    assert overview_figure(report) is None
+    assert loss_figure({"fp16": [1.0], "fp32": []}) is None
+
+
+def test_losses_that_are_not_finite_are_told():
+    figure = loss_figure({"fp32": [2.0, 1.0], "fp16": [2.0, float("nan"), float("nan")]})
+    texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert texts == ["fp32", "fp16 (not finite from step 2)"]
+    plt.close(figure)

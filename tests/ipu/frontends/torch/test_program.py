@@ -1,0 +1,105 @@
+"""Unedited programs: arguments, imports, exit status, errors in one sentence (golden)."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.ipu.frontends.torch.framework import machine
+
+from ipu.frontends.torch.program import ProgramError, as_main, run_program  # isort: skip
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Writes a program and a module beside it; returns the program's path."""
+
+    def write(text, helper=""):
+        (tmp_path / "helper_of_program.py").write_text(helper)
+        path = tmp_path / "program.py"
+        path.write_text(text)
+        sys.modules.pop("helper_of_program", None)
+        return path
+
+    return write
+
+
+def test_a_program_is_main_with_its_arguments_and_neighbours(program, capsys):
+    path = program(
+        "import sys, torch, helper_of_program\n"
+        "if __name__ == '__main__':\n"
+        "    x = torch.ones(2) * helper_of_program.FACTOR\n"
+        "    print(sys.argv[1:], x.tolist(), __file__ == sys.argv[0])\n",
+        "FACTOR = 70000.0\n",
+    )
+    before = list(sys.argv), list(sys.path), list(sys.meta_path)
+    session = machine("f16", count=True)
+    assert run_program(session, path, ["--a", "b"]) == 0
+    assert capsys.readouterr().out == "['--a', 'b'] [65504.0, 65504.0] True\n"
+    assert (sys.argv, sys.path, sys.meta_path) == before
+    assert session.report()["constants"][0]["value"] == 70000.0
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [("raise SystemExit(3)", 3), ("exit()", 0), ("import sys; sys.exit(0)", 0)]
+)
+def test_the_status_is_the_programs(program, text, status):
+    assert run_program(machine(), program(text), []) == status
+
+
+def test_a_message_of_an_exit_is_printed(program, capsys):
+    assert run_program(machine(), program("import sys; sys.exit('no data')"), []) == 1
+    assert capsys.readouterr().err == "no data\n"
+
+
+def test_an_error_names_the_users_file_and_line(program):
+    path = program(
+        "import helper_of_program\n\nhelper_of_program.fails()\n",
+        "def fails():\n    import json\n    json.loads('{')\n",
+    )
+    with pytest.raises(ProgramError) as caught:
+        run_program(machine(), path, [])
+    folder = path.parent
+    assert str(caught.value).startswith(f"{folder / 'helper_of_program.py'}:3: JSONDecodeError: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_trap_tells_the_operation_and_the_layer(program):
+    path = program("import torch\nx = torch.full((2,), 60000.0)\ny = x * 2\n")
+    with pytest.raises(ProgramError, match=r"program.py:3: FloatingPointTrap: .*aten.mul"):
+        run_program(machine("f16", traps=True), path, [])
+
+
+def test_a_syntax_error_has_its_line(program):
+    with pytest.raises(ProgramError, match=r"program.py:2: SyntaxError"):
+        run_program(machine(), program("x = 1\nx ="), [])
+
+
+def test_poptorch_is_ours_where_it_is_built_and_no_other_is_installed(program):
+    path = program("")
+    with as_main(path, []):
+        try:
+            import ipu.frontends.poptorch as ours
+        except ModuleNotFoundError:
+            with pytest.raises(ModuleNotFoundError):
+                import poptorch
+        else:
+            import poptorch
+
+            assert poptorch is ours
+            sys.modules.pop("poptorch")
+    sys.modules.pop("poptorch", None)
+
+
+def test_an_installed_poptorch_is_the_one(program):
+    path = program("import poptorch; print(poptorch.WHOSE)")
+    (path.parent / "poptorch.py").write_text("WHOSE = 'theirs'\n")
+    sys.path.insert(0, str(path.parent))
+    try:
+        with as_main(path, []):
+            import poptorch
+        assert poptorch.WHOSE == "theirs"
+    finally:
+        sys.path.remove(str(path.parent))
+        sys.modules.pop("poptorch", None)

@@ -1,0 +1,73 @@
+"""Step functions: equal states, errors as sentences, the advice on AdamW's eps (golden, law)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ipu.frontends.torch.framework import machine, torch
+
+from ipu.frontends.torch.trying import run_step  # isort: skip
+
+
+def step(seed, steps=12):
+    """A classification of 20 numbers by a small network in float16, as users write it."""
+    torch.manual_seed(seed)
+    target = torch.randn(20, 4)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(20, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)
+    ).half()  # fmt: skip
+    optimiser = torch.optim.AdamW(net.parameters(), lr=1e-2)
+    for _ in range(steps):
+        x = torch.randn(32, 20)
+        optimiser.zero_grad()
+        loss = torch.nn.functional.cross_entropy(net(x.half()), (x @ target).argmax(1))
+        loss.backward()
+        optimiser.step()
+
+
+def test_advice_on_eps_removes_the_divisions_by_zero():
+    with machine("f16", count=True) as session:
+        step(0)
+    report = session.report()
+    assert report["first"][0]["flag"] == "DIVBYZERO"
+    assert report["first"][0]["direction"] == "optimizer"
+    advised = session.advise(step, trials=["fp16+eps=1e-4", "fp16+states=f32"], seeds=2)
+    item = advised.items[0]
+    assert "1e-08 is zero in binary16" in item.evidence
+    assert [str(way) for way in item.ways] == ["fp16+eps=0.0001", "fp16+states=f32"]
+    trials = {str(trial.way): trial for trial in advised.trials}
+    assert trials["fp16"].counts["DIVBYZERO"] > 0
+    assert trials["fp16"].restores == "no"
+    for way in ("fp16+eps=0.0001", "fp16+states=f32"):
+        assert trials[way].counts["DIVBYZERO"] == 0
+        assert trials[way].counts["INVALID"] == 0
+        assert trials[way].error == ""
+    assert advised.trials[0].restores in ("yes", "undecided")
+
+
+def test_a_trial_is_the_run_again():
+    outcomes = [run_step(machine("f16", sr=True, count=True), step, 3) for _ in range(2)]
+    assert str(outcomes[0].losses) == str(outcomes[1].losses)
+    assert len(outcomes[0].losses) == 12
+
+
+def test_losses_that_a_step_returns_are_taken():
+    assert run_step(machine(), lambda seed: [seed, 2], 7).losses == [7.0, 2.0]
+
+
+def test_torch_generator_is_as_it_was():
+    before = torch.get_rng_state()
+    run_step(machine(), lambda seed: [float(torch.rand(()))], 0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_an_error_of_a_trial_is_a_sentence():
+    def fails(seed):
+        raise ValueError("no such data\nat all")
+
+    assert run_step(machine(), fails, 0).error == "no such data"
+
+
+def test_trials_need_a_closed_session():
+    with machine() as session, pytest.raises(RuntimeError, match="leave this one first"):
+        session.advise(step)
