@@ -131,17 +131,26 @@ class UnitSettings:
     def short(self, n: int) -> UnitSettings:
         """The same for passes of n terms: without the calls and terms that would be zeros.
 
-        Itself where the zeros matter: a call cuts its own partial, or takes terms out of order.
+        Itself where the zeros matter: they decide the order of terms, or a call of zeros alone
+        changes its partial, since it cuts digits off or turns -0, left by underflow, into +0.
         """
         unit = self.unit
-        cuts = unit.window is not None and unit.window < unit.accumulator.precision - 1
-        if unit.calls is None or unit.taps > 1 or unit.order != "ascending" or cuts:
-            return self
         calls = -(-n // unit.terms)
+        if unit.calls is None or unit.taps > 1 or unit.order != "ascending":
+            return self
+        if calls < unit.calls and not self._keeps_partials:
+            return self
         if n not in self._short:
             shorter = dataclasses.replace(unit, terms=min(n, unit.terms), calls=calls)
             self._short[n] = dataclasses.replace(self, unit=shorter)
         return self._short[n]
+
+    @property
+    def _keeps_partials(self) -> bool:
+        """Whether every partial of a call comes out of a call of zeros as it went in."""
+        sums, window = self.unit.accumulator, self.unit.window
+        unit_of_sums = self.scale + sum(f.emin - f.precision + 1 for f in (self.a, self.b))
+        return unit_of_sums >= sums.emin and (window is None or window >= sums.precision - 1)
 
     @cached_property
     def _short(self) -> dict[int, UnitSettings]:

@@ -355,16 +355,19 @@ def test_a_changed_order_shows(monkeypatch):
     assert not np.array_equal(case.run("forward", a, b, unit, result).values, usual)
 
 
-@pytest.mark.parametrize("name", ["AMP_F16_F32", "AMP_F16_F16.exact", "AMP_F16_F32.sticky"])
+SHORT = ["AMP_F16_F32", "AMP_F16_F16.exact", "AMP_F16_F32.sticky", "AMP_F32_F32", "AMP_BF16_F32"]
+
+
+@pytest.mark.parametrize("name", SHORT)
 @pytest.mark.parametrize("channels", [1, 3, 4, 10, 16, 20, 35])
-@pytest.mark.parametrize("kind", ["normal", "special"])
+@pytest.mark.parametrize("kind", ["normal", "special", "subnormal"])
 def test_passes_without_their_zeros_give_what_whole_ones_give(kind, channels, name, monkeypatch):
     """The record as it stands, with zeros up to whole passes, is the other opinion."""
     case, unit = Case((4, 3), channels, (2, 3), 3), find_unit(name)
     outcomes = []
     for _ in range(2):
         a, b, result = case.operands("forward", kind, unit, np.random.default_rng(channels))
-        context = fp.Context(fp.BINARY16, rounding=fp.SR(13), seed=3)
+        context = fp.Context(unit.partials, rounding=fp.SR(13), seed=3)
         got = case.run("forward", a, b, unit, result, context=context)
         outcomes.append((got.codes().tolist(), context.flags))
         monkeypatch.setattr(UnitSettings, "short", lambda self, n: self)

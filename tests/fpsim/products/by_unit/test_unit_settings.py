@@ -156,7 +156,7 @@ def test_settings_of_two_calls_are_two_though_they_say_the_same():
 
 
 def test_zeros_stay_where_a_call_cuts_its_own_partial_or_takes_terms_out_of_order():
-    cutting = replace(find_unit("V100_F16_F32"), window=10)
+    cutting = replace(find_unit("AMP_F16_F32"), window=10)
     for unit in (find_unit("H100_E4M3_F16"), find_unit("SLIC_F16_F32"), cutting):
         settings = of(unit)
         assert settings.short(1) is settings
@@ -164,3 +164,14 @@ def test_zeros_stay_where_a_call_cuts_its_own_partial_or_takes_terms_out_of_orde
     assert settings.short(10) is settings.short(10)
     assert (settings.short(10).unit.terms, settings.short(10).unit.calls) == (4, 3)
     assert (settings.short(3).unit.terms, settings.short(3).unit.calls) == (3, 1)
+
+
+def test_calls_of_zeros_stay_where_a_sum_may_underflow():
+    """They turn the -0 of an underflow into +0."""
+    wide = UnitSettings(find_unit("AMP_F32_F32"), fp.BINARY32, fp.BINARY32, Settings(fp.BINARY32))
+    last = wide.unit.terms * (wide.unit.chain - 1)
+    assert wide.short(last) is wide
+    # The least product of two halves is 2**-48, the least normal sum 2**-126.
+    for scale, shorter in ((-78, True), (-79, False)):
+        settings = of(find_unit("AMP_F16_F32"), scale=scale)
+        assert (settings.short(3) is not settings) == shorter
