@@ -45,6 +45,7 @@ ORDER = [
     ("ipu.frontends",),
     ("ipu.frontends.common",),
     ("ipu.frontends.torch", "ipu.frontends.torch.aten"),
+    ("ipu.frontends.poptorch", "ipu.frontends.poptorch.engine"),
     ("fpsim.torch",),
     ("ipu.experiments.lab",),
     ("ipu.experiments.pictures",),
@@ -67,7 +68,7 @@ OF_THE_JUDGE = ("fpsim.judge", "ipu.experiments.commands")
 ONLY = ("matplotlib", "jinja2", "click", "tqdm")
 
 #: Frameworks of front ends, and the rooms that may import them.
-FRAMEWORKS = {"torch": ("ipu.frontends.torch",)}
+FRAMEWORKS = {"torch": ("ipu.frontends.torch", "ipu.frontends.poptorch")}
 
 LINES, MODULES, FUNCTION = 420, 16, 60
 #: Longer functions, each with the measurement beside it that speaks against cutting it.

@@ -80,7 +80,9 @@ class Session:
         self._before_update: list[tuple[torch.Tensor, torch.Tensor]] = []
         #: Steps of optimisers tried so far.
         self.step = 0
-        self._calls: dict[tuple[Where, bool], tuple[Call, Place, str]] = {}
+        #: The copy of the model that runs now, where a front end has several.
+        self.replica = 0
+        self._calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
         self._stack: ExitStack | None = None
 
     # Context manager ------------------------------------------------------------------------
@@ -120,7 +122,7 @@ class Session:
         """The operation of that name, without overload: its layer, policy and place."""
         layers, device = self.layers, self.device
         where = layers.where(operation)
-        key = where, layers.is_replaying
+        key = where, layers.is_replaying, self.replica
         known = self._calls.get(key)
         if known is None:
             known = self._calls[key] = self._new_call(*key)
@@ -131,7 +133,7 @@ class Session:
             device.counts.tensor = name
         return call
 
-    def _new_call(self, where: Where, is_replaying: bool) -> tuple[Call, Place, str]:
+    def _new_call(self, where: Where, is_replaying: bool, replica: int) -> tuple[Call, Place, str]:
         """What operations of a layer, direction and micro-batch share in a step."""
         layer, direction, micro_batch = where
         call = Call(
@@ -139,7 +141,7 @@ class Session:
             self._note_constant, self.found_inf,
         )  # fmt: skip
         shown = "recompute" if is_replaying else direction
-        place = Place(self.step, micro_batch, 0, layer, direction)
+        place = Place(self.step, micro_batch, replica, layer, direction)
         return call, place, counted_name(layer, shown)
 
     def _note_constant(

@@ -1,0 +1,143 @@
+"""Cuts: where a tensor of an earlier stage enters a later one, the graph of gradients is cut.
+
+Every call of torch in a stage passes here, above autograd. A tensor that an earlier stage computed
+is replaced by an inlet: its values, with a gradient of its own. So a stage's backward pass ends at
+its inlets, whatever way the tensor took through the user's Python code. Gradients of an inlet are
+added as they come, latest first, beginning with those of later stages; that is the order of the
+uncut graph, so cutting moves no bit.
+
+Autograd numbers the nodes of a thread in the order of the forward pass, so the number of a tensor's
+node tells whether a stage before computed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["CutMode", "Cuts", "Inlet"]
+
+
+class Inlet(NamedTuple):
+    """A tensor of an earlier stage in a later one.
+
+    origin     the tensor there.
+    leaf       where the gradient is read.
+    through    what the stage computes with: the leaf's values, behind one node.
+    """
+
+    origin: torch.Tensor
+    leaf: torch.Tensor
+    through: torch.Tensor
+
+
+class _Through(torch.autograd.Function):  # type: ignore[misc]
+    """The same values in the same memory, and no view: operations in place may follow."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.empty(0, dtype=x.dtype).set_(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
+class Cuts:
+    """The inlets of one forward pass, by stage.
+
+    used    parameters that the stages' calls took, in order of first use.
+    """
+
+    def __init__(self) -> None:
+        self.stage = 0
+        self._starts = [0]
+        self.inlets: list[dict[int, Inlet]] = [{}]
+        self.used: list[dict[int, torch.Tensor]] = [{}]
+        #: Tensors that a later stage wrote: what stands for them from then on.
+        self._rewritten: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def begin(self, stage: int) -> None:
+        """What follows belongs to this stage."""
+        while len(self._starts) <= stage:
+            self._starts.append(torch.autograd._get_sequence_nr())
+            self.inlets.append({})
+            self.used.append({})
+        self.stage = stage
+
+    def start(self, stage: int) -> int:
+        """Number of the stage's first node."""
+        return self._starts[stage]
+
+    def is_earlier(self, x: torch.Tensor) -> bool:
+        """Whether a stage before the present one computed a tensor."""
+        node = x.grad_fn
+        return node is not None and node._sequence_nr() < self._starts[self.stage]
+
+    def entering(self, x: torch.Tensor) -> torch.Tensor:
+        """A tensor as the present stage sees it."""
+        if not x.requires_grad:
+            return x
+        if id(x) in self._rewritten:
+            x = self._rewritten[id(x)][1]
+        if x.grad_fn is None:
+            if isinstance(x, torch.nn.Parameter):
+                self.used[self.stage].setdefault(id(x), x)
+            return x
+        return self.inlet(x).through if self.is_earlier(x) else x
+
+    def inlet(self, x: torch.Tensor) -> Inlet:
+        """The inlet of an earlier stage's tensor in the present stage."""
+        own = self.inlets[self.stage]
+        if id(x) not in own:
+            leaf = x.detach().requires_grad_()
+            own[id(x)] = Inlet(x, leaf, _Through.apply(leaf))
+        return own[id(x)]
+
+    def rewritten(self, x: torch.Tensor, now: torch.Tensor) -> None:
+        """An operation wrote into a tensor's inlet: the tensor has other values now."""
+        torch.autograd.graph.increment_version(x)
+        self._rewritten[id(x)] = x, now
+
+
+class CutMode(TorchFunctionMode):  # type: ignore[misc]
+    """Replaces tensors that enter a stage; tells what calls returned.
+
+    note    called with each function and its result.
+    """
+
+    def __init__(self, cuts: Cuts, note: Callable[[Any, Any], None]) -> None:
+        super().__init__()
+        self._cuts, self._note = cuts, note
+        #: Backward passes run as they are: what they recompute has been cut already.
+        self.is_open = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self.is_open:
+            return func(*args, **kwargs)
+        replaced: list[tuple[torch.Tensor, torch.Tensor, int]] = []
+        args = tuple(self._entered(x, replaced) for x in args)
+        if kwargs:
+            kwargs = {name: self._entered(x, replaced) for name, x in kwargs.items()}
+        result = func(*args, **kwargs)
+        for origin, through, version in replaced:
+            if through._version != version:
+                self._cuts.rewritten(origin, through)
+        self._note(func, result)
+        return result
+
+    def _entered(self, x: Any, replaced: list[tuple[torch.Tensor, torch.Tensor, int]]) -> Any:
+        if isinstance(x, torch.Tensor):
+            entered = self._cuts.entering(x)
+            if entered is not x and entered.grad_fn is not None:
+                replaced.append((x, entered, entered._version))
+            return entered
+        if type(x) in (list, tuple):
+            return type(x)(self._entered(each, replaced) for each in x)
+        return x
