@@ -177,7 +177,10 @@ def _saved_tensors(node: Any) -> list[torch.Tensor]:
     for name in dir(node):
         if not name.startswith("_saved_"):
             continue
-        value = getattr(node, name)
+        try:
+            value = getattr(node, name)
+        except RuntimeError:  # written since: the backward pass will tell
+            continue
         values = value if isinstance(value, (list, tuple)) else (value,)
         kept += [x for x in values if isinstance(x, torch.Tensor)]
     return kept + list(getattr(node, "saved_tensors", ()))
