@@ -27,6 +27,8 @@ from ipu.frontends.poptorch.options import Options
 from ipu.frontends.poptorch.outputs import assemble, cut, flatten, rebuild
 from ipu.frontends.poptorch.profile import write_profile
 from ipu.machine.control import FpCtl
+from ipu.machine.device import Device
+from ipu.parallel.memory import StageFigures
 from ipu.parallel.plan import Plan
 
 __all__ = ["PoplarExecutor", "inferenceModel", "load", "trainingModel"]
@@ -139,6 +141,14 @@ class PoplarExecutor:
         Raises    RuntimeError before the model is compiled.
         """
         return self._compiled().plan
+
+    @property
+    def device(self) -> Device:
+        """Whose arithmetic it is.
+
+        Raises    RuntimeError before the model is compiled.
+        """
+        return self._compiled().machine.device
 
     def _compiled(self) -> Executor:
         if self._executor is None:
@@ -283,15 +293,23 @@ class PoplarExecutor:
         executor = self._compiled()
         return executor.machine.session.report() | {"plan": str(executor.plan).splitlines()}
 
+    @property
+    def profile_figures(self) -> tuple[StageFigures, ...]:
+        """What each stage costs, by the first call.
+
+        Raises    RuntimeError before it.
+        """
+        figures = self._compiled().meter.figures
+        if figures is None:
+            raise RuntimeError("nothing has been measured yet; call the model first")
+        return figures
+
     def writeProfile(self, folder: str | Path) -> list[Path]:
         """Write schedule, account of memory and timeline of an update as JSON.
 
         Raises    RuntimeError before the first call.
         """
-        executor = self._compiled()
-        if executor.meter.figures is None:
-            raise RuntimeError("nothing has been measured yet; call the model first")
-        return write_profile(Path(folder), executor.plan, executor.meter.figures)
+        return write_profile(Path(folder), self.plan, self.profile_figures)
 
     # Checkpoints ----------------------------------------------------------------------------
 
