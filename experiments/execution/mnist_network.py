@@ -68,6 +68,7 @@ def network(seed: int) -> Network:
 
 def load(data_dir: Path | None = None) -> Data:
     """MNIST from its files: the training images, or 8 000 of the test images; else digits."""
+
     def read() -> Data:
         try:
             return mnist(data_dir=data_dir)

@@ -1,4 +1,4 @@
-"""The pipelining tutorial's four variants: pipelined or sharded, optimiser state on or off the chip.
+"""The pipelining tutorial's four variants: pipelined or sharded, with the state on chip or off.
 
 The tutorial's network in PyTorch runs through the PopTorch front end; one update is measured for
 each variant. Time and memory are those of the declared model; the bits are the same in all four.
@@ -131,7 +131,7 @@ def tables(result: Result) -> list[Table]:
     heads = ["variant", "slots", "cycles of an update", "IPUs compute", "peak bytes (IPU)",
              "bytes of all IPUs", "in remote memory"]  # fmt: skip
     lines = [
-        [row["variant"], str(row["slots"]), f"{float(str(row['end'])):.0f}",
+        [str(row["variant"]), str(row["slots"]), f"{float(str(row['end'])):.0f}",
          f"{float(str(row['utilisation'])):.1%}", f"{row['peak_bytes']} ({row['peak_ipu']})",
          str(row["bytes_of_all"]), str(row["remote_bytes"])]
         for row in result.rows if "digest" in row

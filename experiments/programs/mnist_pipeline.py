@@ -22,21 +22,41 @@ ACCUMULATION, INFERENCE_ITERATIONS = 10, 100
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option("--batch-size", type=click.IntRange(1), default=40, help="Images of a micro-batch.")
-@click.option("--device-iterations", type=click.IntRange(1), default=10,
-              help="Updates of one call, in training.")
-@click.option("--test-batch-size", type=click.IntRange(1), default=8,
-              help="Images of a micro-batch, in inference.")
+@click.option(
+    "--device-iterations",
+    type=click.IntRange(1),
+    default=10,
+    help="Updates of one call, in training.",
+)
+@click.option(
+    "--test-batch-size",
+    type=click.IntRange(1),
+    default=8,
+    help="Images of a micro-batch, in inference.",
+)
 @click.option("--epochs", type=click.IntRange(0), default=3, help="Epochs of the training.")
 @click.option("--learning-rate", type=float, default=0.001, help="Rate of AdamW.")
 @click.option("--profile", is_flag=True, help="Write schedule, memory and pictures of an update.")
-@click.option("--profile-dir", type=click.Path(path_type=Path), default=Path("./profile"),
-              help="Folder of the profile.")
-@click.option("--strategy", type=click.Choice(["pipelined", "sharded"]), default="pipelined",
-              help="How stages follow each other.")
+@click.option(
+    "--profile-dir",
+    type=click.Path(path_type=Path),
+    default=Path("./profile"),
+    help="Folder of the profile.",
+)
+@click.option(
+    "--strategy",
+    type=click.Choice(["pipelined", "sharded"]),
+    default="pipelined",
+    help="How stages follow each other.",
+)
 @click.option("--debug", is_flag=True, help="Print debug messages.")
 @click.option("--offload-optimiser", is_flag=True, help="Optimiser state in remote memory.")
-@click.option("--data-dir", type=click.Path(path_type=Path), default=None,
-              help="Folder of the data sets.  [default: FPSIM_DATA; without it, digits]")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Folder of the data sets.  [default: FPSIM_DATA; without it, digits]",
+)
 @click.option("--limit", type=click.IntRange(1), default=None, help="Use the first N images.")
 @click.option("--seed", type=Seed(), default=0, help="Of weights, order and random bits.")
 def command(**chosen: Any) -> int:

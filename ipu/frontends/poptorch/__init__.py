@@ -7,6 +7,7 @@ if find_spec("torch") is None:
         'PyTorch is not installed; install it with: pip install "fpsim[torch]"', name="torch"
     )
 
+from ipu.frontends.poptorch import categories as autocasting
 from ipu.frontends.poptorch import optim
 from ipu.frontends.poptorch.blocks import BeginBlock, Block, BlockFunction
 from ipu.frontends.poptorch.enums import (
@@ -60,7 +61,8 @@ __all__ = [
     "MatMulSerializationMode", "MeanReductionStrategy", "MultiConv", "Options", "OutputMode",
     "OverlapMode", "ParallelPhasedExecution", "Phase", "PipelinedExecution", "PoplarExecutor",
     "ReductionType", "SerialPhasedExecution", "ShardedExecution", "Stage", "SyncPattern",
-    "TensorLocationSettings", "custom_op", "for_loop", "identity_loss", "inferenceModel",
+    "TensorLocationSettings", "autocasting", "custom_op", "for_loop",
+    "identity_loss", "inferenceModel",
     "ipuHardwareIsAvailable", "ipuHardwareVersion", "ipu_print_tensor", "isRunningOnIpu", "load",
     "nop", "optim", "recomputationCheckpoint", "serializedMatMul", "setLogLevel",
     "set_available_memory", "set_overlap_for_input", "set_overlap_for_output", "trainingModel",

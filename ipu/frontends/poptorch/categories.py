@@ -96,6 +96,9 @@ class AutocastPolicy:
                       "demote": list(demote or ())}  # fmt: skip
 
 
+#: As `poptorch.autocasting` has it.
+Policy = AutocastPolicy
+
 _FP16 = (
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "conv_tbc",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution", "matmul", "mm", "mv",

@@ -22,10 +22,10 @@ from ipu.frontends.poptorch.engine.gradients import as_array
 from ipu.frontends.poptorch.engine.machine import Machine
 from ipu.frontends.poptorch.engine.update import Updater
 from ipu.frontends.poptorch.enums import ConnectionType, OutputMode
-from ipu.frontends.poptorch.optim import check_optimizer
+from ipu.frontends.poptorch.optim import check_optimizer, load_slots
 from ipu.frontends.poptorch.options import Options
 from ipu.frontends.poptorch.outputs import assemble, cut, flatten, rebuild
-from ipu.frontends.poptorch.profile import write_profile
+from ipu.frontends.poptorch.profile import folder_of_reports, write_profile
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
 from ipu.parallel.memory import StageFigures
@@ -110,7 +110,8 @@ class PoplarExecutor:
         if self._training:
             assert self._optimizer is not None
             updater = Updater(machine, self._optimizer)
-        executor = Executor(self.model, options, machine, updater)
+        models = known.models if known else [self.model]
+        executor = Executor(models, options, machine, updater)
         with self._in_mode():
             executor.compile(first)
         if known is not None and known.scaling is not None:
@@ -176,8 +177,9 @@ class PoplarExecutor:
         with self._in_mode():
             outputs = executor.call(batches)
             result = self._assembled(executor, outputs)
-        if self._given.profile_dir is not None and not was_measured:
-            self.writeProfile(self._given.profile_dir)
+        folder = self._given.profile_dir or folder_of_reports()
+        if folder is not None and not was_measured:
+            self.writeProfile(folder)
         return result
 
     def _batches(self, args: Any, kwargs: Any) -> list[Any]:
@@ -238,7 +240,9 @@ class PoplarExecutor:
             optimizer.state.update(self._optimizer.state)
         self._optimizer = optimizer
         if self._executor is not None:
-            self._executor.updater = Updater(self._executor.machine, optimizer)
+            updater = self._executor.updater = Updater(self._executor.machine, optimizer)
+            assert self._executor.scaling is not None
+            self._executor.scaling.change(updater.loss_scaling)
 
     def copyWeightsToHost(self) -> None:
         """Nothing to do: parameters are the model's own."""
@@ -331,6 +335,7 @@ class PoplarExecutor:
         self.model.load_state_dict(kept["model"])
         if self._optimizer is not None and kept["optimizer"] is not None:
             self._optimizer.load_state_dict(kept["optimizer"])
+            load_slots(self._optimizer, kept["optimizer"])
         self._restored = kept
         if self._executor is not None:
             self._restore_kept()
@@ -340,7 +345,7 @@ class PoplarExecutor:
         if kept is None or self._executor is None:
             return
         executor = self._executor
-        executor.machine.session.step = kept["step"]
+        executor.machine.session.go_on_at(kept["step"])
         if executor.scaling is not None:
             executor.scaling.restore(kept["scaling"])
         for model, buffers in zip(executor.models[1:], kept["buffers"], strict=False):

@@ -15,7 +15,17 @@ import torch
 
 from ipu.frontends.poptorch.engine import rules
 
-__all__ = ["LAMB", "SGD", "Adam", "AdamW", "RMSprop", "check_optimizer", "rule_of", "slots_of"]
+__all__ = [
+    "LAMB",
+    "SGD",
+    "Adam",
+    "AdamW",
+    "RMSprop",
+    "check_optimizer",
+    "load_slots",
+    "rule_of",
+    "slots_of",
+]
 
 #: Formats of accumulators and slots that PopART has.
 _TYPES = (torch.float16, torch.float32)
@@ -65,6 +75,20 @@ class _OnDevice:
             f"{type(self).__name__}.step() runs on the device, with each call of the model that "
             "poptorch.trainingModel returned; leave the call out"
         )
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load groups and state; slots keep their types, where torch gives them the weight's."""
+        super().load_state_dict(state_dict)  # type: ignore[misc]
+        load_slots(self, state_dict)
+
+
+def load_slots(optimizer: Any, state_dict: dict[str, Any]) -> None:
+    """The slots of a state as they were saved."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for number, slots in state_dict["state"].items():
+        own = optimizer.state[parameters[number]]
+        for name, value in slots.items():
+            own[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
 class SGD(_OnDevice, torch.optim.SGD):  # type: ignore[misc]

@@ -7,6 +7,8 @@ viewers of trace events. Pictures are drawn from them by `fpsim mnist_pipeline` 
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +19,26 @@ from ipu.parallel.memory import StageFigures, lives
 from ipu.parallel.plan import Plan
 from ipu.parallel.trace import account, trace_events, write_json
 
-__all__ = ["write_profile"]
+__all__ = ["folder_of_reports", "write_profile"]
+
+
+def folder_of_reports() -> Path | None:
+    """Where POPLAR_ENGINE_OPTIONS asks for reports: {"autoReport.all": "true"}; else None.
+
+    Raises    ValueError for a variable that is no JSON object.
+    """
+    text = os.environ.get("POPLAR_ENGINE_OPTIONS", "")
+    if not text:
+        return None
+    try:
+        chosen = json.loads(text)
+        wanted = str(chosen.get("autoReport.all", "false")).lower() == "true"
+    except (json.JSONDecodeError, AttributeError) as error:
+        raise ValueError(
+            f"POPLAR_ENGINE_OPTIONS={text!r} is no JSON object; write "
+            '{"autoReport.all": "true", "autoReport.directory": "FOLDER"}'
+        ) from error
+    return Path(chosen.get("autoReport.directory", ".")) if wanted else None
 
 
 def write_profile(folder: Path, plan: Plan, figures: Sequence[StageFigures]) -> list[Path]:

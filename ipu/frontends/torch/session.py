@@ -191,6 +191,12 @@ class Session:
             self.layers.end_step()
         self._has_stepped = False
 
+    def go_on_at(self, step: int) -> None:
+        """The next operations are of this step: what was numbered before is forgotten."""
+        self.step = step
+        self._calls.clear()
+        self.clock.forget()
+
     def _finish_step(self) -> None:
         self.step += 1
         self._has_stepped = True

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ipu.frontends.poptorch.engine.casting import downcast
+
 __all__ = ["CutMode", "Cuts", "Inlet"]
 
 
@@ -107,11 +109,14 @@ class CutMode(TorchFunctionMode):  # type: ignore[misc]
     """Replaces tensors that enter a stage; tells what calls returned.
 
     note    called with each function and its result.
+    halves  mixed operands become float16.
     """
 
-    def __init__(self, cuts: Cuts, note: Callable[[Any, Any], None]) -> None:
+    def __init__(
+        self, cuts: Cuts, note: Callable[[Any, Any], None], *, halves: bool = True
+    ) -> None:
         super().__init__()
-        self._cuts, self._note = cuts, note
+        self._cuts, self._note, self._halves = cuts, note, halves
         #: Backward passes run as they are: what they recompute has been cut already.
         self.is_open = False
 
@@ -125,6 +130,8 @@ class CutMode(TorchFunctionMode):  # type: ignore[misc]
         args = tuple(self._entered(x, replaced) for x in args)
         if kwargs:
             kwargs = {name: self._entered(x, replaced) for name, x in kwargs.items()}
+        if self._halves:
+            args, kwargs = downcast(func, args, kwargs)
         result = func(*args, **kwargs)
         for origin, through, version in replaced:
             if through._version != version:

@@ -19,7 +19,11 @@ from ipu.frontends.poptorch.engine.metering import Meter
 from ipu.frontends.poptorch.engine.scaling import LossScaling
 from ipu.frontends.poptorch.engine.staging import Staging, Tracer, plan_of
 from ipu.frontends.poptorch.engine.update import Updater
-from ipu.frontends.poptorch.enums import MeanReductionStrategy, ReductionType
+from ipu.frontends.poptorch.enums import (
+    HalfFloatCastingBehavior,
+    MeanReductionStrategy,
+    ReductionType,
+)
 from ipu.frontends.poptorch.options import Options
 from ipu.frontends.poptorch.outputs import rebuild
 from ipu.learn.accumulate import Reduction
@@ -34,19 +38,27 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class Executor:
     """A model with its stages and plan.
 
+    models     of each replica, as far as there are any; the first is the user's.
     updater    of a training; None: an inference.
     """
 
     def __init__(
-        self, model: torch.nn.Module, options: Options, machine: Machine, updater: Updater | None
-    ) -> None:
+        self, models: list[torch.nn.Module], options: Options, machine: Machine,
+        updater: Updater | None,
+    ) -> None:  # fmt: skip
         self.options, self.machine, self.updater = options, machine, updater
-        self.models = [model]
-        self._names = {id(p): name for name, p in model.named_parameters()}
+        self.models = models
+        self._names = {id(p): name for name, p in models[0].named_parameters()}
 
     @property
     def training(self) -> bool:
         return self.updater is not None
+
+    @property
+    def halves(self) -> bool:
+        """Whether operations on float16 and float32 tensors compute in float16."""
+        chosen = self.options.Precision.half_float_casting
+        return bool(chosen is HalfFloatCastingBehavior.FloatDowncastToHalf)
 
     # Compiling ------------------------------------------------------------------------------
 
@@ -56,7 +68,9 @@ class Executor:
         tracer = Tracer(strategy)
         with self.machine.running(), self._unchanged(), self.machine.without_trace():
             turn = self.machine.turn(0, 0)
-            flight = Flight(self._forward(0, arguments), tracer, [], self.machine.mode)
+            flight = Flight(
+                self._forward(0, arguments), tracer, [], self.machine.mode, halves=self.halves
+            )
             try:
                 with self.machine.taking(turn, "trace"):
                     flight.forward(0)
@@ -64,10 +78,7 @@ class Executor:
                 flight.close()
         self.staging = Staging(strategy, tracer.visits)
         self.plan = plan_of(self.staging, self.options, training=self.training)
-        memo = {id(p): p for p in self.models[0].parameters()}
-        self.models = self.models[:1] + [
-            copy.deepcopy(self.models[0], dict(memo)) for _ in range(self.plan.replicas - 1)
-        ]
+        self._replicate()
         self.replicas = Replicas(self.machine, self.plan.replicas)
         self.meter = Meter(self.plan, self.machine)
         self.scaling = None
@@ -76,6 +87,12 @@ class Executor:
                 self.updater.loss_scaling, automatic=self.options.Training.automatic_loss_scaling
             )
             self.updater.check(self.plan.replicas)
+
+    def _replicate(self) -> None:
+        """A copy of the model for each further replica: parameters are shared, buffers are not."""
+        while len(self.models) < self.plan.replicas:
+            memo = {id(p): p for p in self.models[0].parameters()}
+            self.models.append(copy.deepcopy(self.models[0], memo))
 
     def _forward(self, replica: int, arguments: Arguments) -> Callable[[], Any]:
         model, (args, kwargs) = self.models[replica], arguments
@@ -182,6 +199,7 @@ class _Round:
             executor._forward(replica, self.batches[number]), executor.staging, self._parameters,
             executor.machine.mode, watch, self.batches[number],
             records=bool(self._parameters) or executor.meter.figures is None,
+            halves=executor.halves,
         )  # fmt: skip
         return flight, executor.machine.turn(micro_batch, replica)
 

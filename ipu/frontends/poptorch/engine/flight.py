@@ -38,20 +38,21 @@ class Flight:
     parameters  whose gradients are wanted; none in an inference.
     mode        enters the machine, in the strand; watch: entered around backward passes.
     arguments   of the forward pass, for the account.
+    halves      operations on float16 and float32 tensors compute in float16.
     records     whether autograd records; without a choice, if gradients are wanted.
     """
 
     def __init__(
         self, run: Callable[[], Any], stages: Stages, parameters: Sequence[torch.Tensor],
         mode: Any, watch: Callable[[], AbstractContextManager[Any]] | None = None,
-        arguments: Any = None, *, records: bool | None = None,
+        arguments: Any = None, *, records: bool | None = None, halves: bool = True,
     ) -> None:  # fmt: skip
         self._run, self._stages, self._mode, self._watch = run, stages, mode, watch
         self.arguments = arguments
         self._records = bool(parameters) if records is None else records
         self._parameters = list(parameters)
         self.cuts, self.losses = Cuts(), Losses()
-        self._function_mode = CutMode(self.cuts, self.losses.note)
+        self._function_mode = CutMode(self.cuts, self.losses.note, halves=halves)
         self.outputs: Any = None
         #: Whether the forward pass has come to its end.
         self.is_done = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -39,11 +39,12 @@ class Turn:
 class Machine:
     """A session, entered when a model is called.
 
-    control, seed, partials    of a session of its own.
+    control           what the options switch on, in the session of a program too.
+    seed, partials    of a session of its own.
     """
 
     def __init__(self, control: FpCtl, seed: int, partials: str) -> None:
-        self.is_own = Session._open is None
+        self._control = control
         if Session._open is not None:
             self.session = Session._open
         else:
@@ -62,11 +63,21 @@ class Machine:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Operations inside are computed by the machine."""
-        if Session._open is self.session:
-            yield
-            return
-        with self.session:
-            yield
+        device, before = self.device, self.device.control
+        wanted = self._control
+        device.control = replace(
+            before, esr=before.esr or wanted.esr, inv=before.inv or wanted.inv,
+            div0=before.div0 or wanted.div0, oflo=before.oflo or wanted.oflo,
+            nanoo=before.nanoo or wanted.nanoo,
+        )  # fmt: skip
+        try:
+            if Session._open is self.session:
+                yield
+            else:
+                with self.session:
+                    yield
+        finally:
+            device.control = before
 
     @property
     def seed(self) -> int:

@@ -70,6 +70,10 @@ class LossScaling:
         """In use for the step that runs."""
         return self._constant if self._scale is None else float(self._scale.value)
 
+    def change(self, constant: float) -> None:
+        """Another constant; an automatic scale goes on as it is."""
+        self._constant = constant
+
     def begin(self) -> None:
         """A step starts."""
         if self._scale is not None:

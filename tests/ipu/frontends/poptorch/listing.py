@@ -15,7 +15,9 @@ import pytest
 
 __all__ = ["code_of", "document"]
 
-_STARTS = re.compile(r"(import |from \w+ import|class |def |# |[a-z]\w*(\.\w+)* = |[a-z]\w*(\.\w+)*\()")
+_STARTS = re.compile(
+    r"(import |from \w+ import|class |def |# |[a-z]\w*(\.\w+)* = |[a-z]\w*(\.\w+)*\()"
+)
 
 
 def document(number: str) -> str:

@@ -76,7 +76,9 @@ def test_the_listing_runs_on_the_data_at_hand(capsys):
     code = code_of(document("002"))
     images = or_digits(lambda: mnist("t10k:8000/2000"), (28, 28, 1))
     limit, iterations = (8000, 10) if pick(False, len(images.learn) == 8000) else (800, 2)
-    images = types.SimpleNamespace(learn=images.learn[:limit], test=images.test[: pick(320, 2000, 2000)])
+    images = types.SimpleNamespace(
+        learn=images.learn[:limit], test=images.test[: pick(320, 2000, 2000)]
+    )
     space, told = run(
         code, images, capsys, training_iterations=iterations,
         inference_iterations=pick(10, 100, 100),

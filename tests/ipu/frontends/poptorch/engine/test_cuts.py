@@ -6,7 +6,7 @@ import pytest
 
 from tests.ipu.frontends.poptorch.framework import torch
 
-from ipu.frontends.poptorch.engine.cuts import CutMode, Cuts  # noqa: E402  # isort: skip
+from ipu.frontends.poptorch.engine.cuts import CutMode, Cuts  # isort: skip
 
 
 def forward(cuts, x, weight):

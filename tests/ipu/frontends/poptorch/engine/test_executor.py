@@ -6,7 +6,16 @@ import pytest
 
 from fpsim.records.flags import FloatingPointTrap
 from tests.ipu.frontends.poptorch.framework import (
-    STRATEGIES, Net, bits, data, options, poptorch, sgd, staged, torch, train,
+    STRATEGIES,
+    Net,
+    bits,
+    data,
+    options,
+    poptorch,
+    sgd,
+    staged,
+    torch,
+    train,
 )  # fmt: skip
 
 
@@ -69,6 +78,7 @@ def test_a_sum_over_micro_batches_is_the_mean_times_their_number():
 
 def test_replicas_train_as_one_of_a_larger_batch():
     """In binary32 without a norm: R replicas with G micro-batches are one with R · G."""
+
     def own(replicas, count):
         net = Net()
         net.norm, net.drop = torch.nn.Identity(), torch.nn.Identity()
@@ -173,5 +183,5 @@ def test_the_loss_must_depend_on_a_parameter():
     model = poptorch.trainingModel(net, chosen, sgd(net.parameters()))
     for parameter in net.parameters():
         parameter.requires_grad_(False)
-    with pytest.raises(RuntimeError, match="depends on no parameter|no parameter"):
+    with pytest.raises(RuntimeError, match="depends on no parameter"):
         model(*data(3, half=False))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.ipu.frontends.poptorch.framework import Net, data, poptorch, torch
 
-from ipu.frontends.poptorch.engine.flight import Flight  # noqa: E402  # isort: skip
+from ipu.frontends.poptorch.engine.flight import Flight  # isort: skip
 
 
 class Numbers:

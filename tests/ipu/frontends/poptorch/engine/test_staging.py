@@ -31,8 +31,8 @@ def test_short_and_long_notation_are_one_plan():
 
 
 def test_a_pipeline_recomputes_and_a_sharded_model_does_not():
-    pipelined, sharded = (plan(options(kind(*NAMES)))
-                          for kind in (poptorch.PipelinedExecution, poptorch.ShardedExecution))  # fmt: skip
+    pipelined = plan(options(poptorch.PipelinedExecution(*NAMES)))
+    sharded = plan(options(poptorch.ShardedExecution(*NAMES)))
     assert (pipelined.recomputation, sharded.recomputation) == ("interleaved", None)
     assert (pipelined.slots, sharded.slots) == (13, 56)
     assert sharded.utilisation() == 0.25
@@ -111,8 +111,8 @@ def test_a_number_of_ipus_is_rounded_when_asked():
 def test_inferences_accumulate_nothing_and_fill_their_pipeline():
     with pytest.raises(ValueError, match=r"gradientAccumulation\(7\) in an inference"):
         plan(options(poptorch.PipelinedExecution(*NAMES)), training=False)
+    chosen = options(poptorch.PipelinedExecution(*NAMES), 1, iterations=3)
     with pytest.raises(ValueError, match=r"deviceIterations\(3\): a pipeline of 4 stages needs 4"):
-        chosen = options(poptorch.PipelinedExecution(*NAMES), 1, iterations=3)
         plan(chosen, training=False)
 
 

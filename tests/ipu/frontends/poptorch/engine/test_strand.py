@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed; run: make test-torch")
 
-from ipu.frontends.poptorch.engine.strand import Strand  # noqa: E402
+from ipu.frontends.poptorch.engine.strand import Strand
 
 
 def test_strands_take_turns():
