@@ -40,7 +40,10 @@ test-deep: $(VENV)/has-test
 test-torch:
 	$(MAKE) --no-print-directory VENV=.venv-torch .venv-torch/has-test-torch
 	FPSIM_TIER=quick .venv-torch/bin/python -m pytest -q \
-	  tests/ipu/frontends tests/fpsim/test_torch.py ipu/frontends fpsim/torch.py
+	  tests/ipu/frontends tests/fpsim/test_torch.py ipu/frontends fpsim/torch.py \
+	  tests/experiments/execution/test_mnist_network.py \
+	  tests/experiments/execution/test_mnist_pipeline.py \
+	  tests/experiments/programs/test_mnist_pipeline.py
 
 test-frontends:
 	@start=$$(date +%s); \

@@ -213,6 +213,7 @@ ABROAD = {
     "ipu/frontends/torch/test_models.py",
     "ipu/frontends/torch/test_tutorial.py",
     "fpsim/test_traps_and_counters.py",
+    "ipu/frontends/poptorch/test_listing.py",
     "ipu/learn/ops/test_ops.py",
     "ipu/learn/optim/test_optim.py",
     "ipu/parallel/test_replicas.py",

@@ -75,7 +75,9 @@ def run(
         from ipu.experiments.execution import mnist_network as tutorial
         from ipu.frontends import poptorch
     except ModuleNotFoundError as missing:
-        raise click.UsageError(str(missing)) from missing
+        raise click.UsageError(
+            "PyTorch is not installed; install it with: pip install 'fpsim[torch]'"
+        ) from missing
     if debug:
         poptorch.setLogLevel("DEBUG")
     data = tutorial.load(data_dir)
