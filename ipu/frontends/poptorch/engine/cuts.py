@@ -12,7 +12,9 @@ node tells whether a stage before computed it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +22,10 @@ from torch.overrides import TorchFunctionMode
 
 from ipu.frontends.poptorch.engine.casting import downcast
 
-__all__ = ["CutMode", "Cuts", "Inlet"]
+__all__ = ["CutMode", "Cuts", "Inlet", "functions_cut"]
+
+#: The mode of each thread.
+_current = threading.local()
 
 
 class Inlet(NamedTuple):
@@ -105,6 +110,24 @@ class Cuts:
         self._rewritten[id(x)] = x, now
 
 
+@contextmanager
+def functions_cut() -> Iterator[None]:
+    """Users' own autograd functions, which no mode sees, take inlets too."""
+    apply = torch.autograd.Function.__dict__["apply"]
+
+    def applied(cls: Any, *arguments: Any, **options: Any) -> Any:
+        mode = getattr(_current, "mode", None)
+        if mode is not None and not mode.is_open and cls is not _Through:
+            arguments = tuple(mode.entered(x) for x in arguments)
+        return apply.__func__(cls, *arguments, **options)
+
+    torch.autograd.Function.apply = classmethod(applied)
+    try:
+        yield
+    finally:
+        torch.autograd.Function.apply = apply
+
+
 class CutMode(TorchFunctionMode):  # type: ignore[misc]
     """Replaces tensors that enter a stage; tells what calls returned.
 
@@ -119,6 +142,19 @@ class CutMode(TorchFunctionMode):  # type: ignore[misc]
         self._cuts, self._note, self._halves = cuts, note, halves
         #: Backward passes run as they are: what they recompute has been cut already.
         self.is_open = False
+
+    def __enter__(self) -> Any:
+        _current.mode = self
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        _current.mode = None
+        super().__exit__(*error)
+
+    def entered(self, x: Any) -> Any:
+        """An argument as the present stage sees it; a look at it is no call of the program."""
+        with torch._C.DisableTorchFunction():
+            return self._entered(x, [])
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

@@ -7,13 +7,14 @@ with its policy; else each model has a session of its own, whose control bits fo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from ipu.frontends.common.places import Place, number
+from ipu.frontends.poptorch.engine.cuts import functions_cut
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.session import Session
@@ -70,12 +71,10 @@ class Machine:
             div0=before.div0 or wanted.div0, oflo=before.oflo or wanted.oflo,
             nanoo=before.nanoo or wanted.nanoo,
         )  # fmt: skip
+        opening = nullcontext() if Session._open is self.session else self.session
         try:
-            if Session._open is self.session:
+            with opening, functions_cut():
                 yield
-            else:
-                with self.session:
-                    yield
         finally:
             device.control = before
 

@@ -137,6 +137,56 @@ def test_a_layer_of_two_stages_has_one_gradient():
     assert same(one, own(poptorch.ShardedExecution(*stages)))
 
 
+class Doubled(torch.autograd.Function):
+    """A function of the user's own, which no mode of torch sees."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+class Custom(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.last = torch.nn.Linear(6, 6), torch.nn.Linear(6, 3)
+
+    def forward(self, x, labels):
+        with poptorch.Block("B1"):
+            x = self.layer(x)
+        with poptorch.Block("B2"):
+            x = self.last(Doubled.apply(x))
+            return x, torch.nn.functional.cross_entropy(x, labels)
+
+
+def test_functions_of_the_users_own_are_cut_too():
+    one, two = (bits(train(options(staged(*groups)), net=Custom())[0])
+                for groups in (("B1 B2",), ("B1", "B2")))  # fmt: skip
+    assert same(one, two)
+
+
+class Checkpointed(Custom):
+    """Each block is recomputed in its backward pass, as users call it."""
+
+    def forward(self, x, labels):
+        again = torch.utils.checkpoint.checkpoint
+        with poptorch.Block("B1"):
+            x = again(lambda x: torch.relu(self.layer(x)), x, use_reentrant=False)
+        with poptorch.Block("B2"):
+            x = again(lambda x: self.last(torch.dropout(x, 0.5, True)), x, use_reentrant=False)
+            return x, torch.nn.functional.cross_entropy(x, labels)
+
+
+def test_checkpointed_blocks_have_the_same_bits():
+    one, two = (bits(train(options(staged(*groups)), net=Checkpointed())[0])
+                for groups in (("B1 B2",), ("B1", "B2")))  # fmt: skip
+    assert same(one, two)
+
+
 def test_a_trap_names_the_program_and_leaves_the_model_as_it_was():
     chosen = options(STRATEGIES["pipelined"]())
     chosen.Precision.enableFloatingPointExceptions(True)
