@@ -122,7 +122,12 @@ class Flight:
 
         seed    the gradient of the loss, with the last stage.
         """
-        slopes: list[Slope] = self._call(lambda: self._backward(stage, seed))
+        # The mode stays open: a look at a tensor here is no call of the program.
+        self._function_mode.is_open = True
+        try:
+            slopes: list[Slope] = self._call(lambda: self._backward(stage, seed))
+        finally:
+            self._function_mode.is_open = False
         return slopes
 
     def close(self) -> None:
@@ -140,12 +145,8 @@ class Flight:
         if not roots:
             return []
         sources = [inlet.leaf for inlet in inlets] + parameters
-        self._function_mode.is_open = True
-        try:
-            with nullcontext() if self._watch is None else self._watch():
-                summed = torch.autograd.grad(roots, sources, seeds, allow_unused=True)
-        finally:
-            self._function_mode.is_open = False
+        with nullcontext() if self._watch is None else self._watch():
+            summed = torch.autograd.grad(roots, sources, seeds, allow_unused=True)
         keys = [inlet.origin for inlet in inlets] + parameters
         for key, gradient in zip(keys, summed, strict=True):
             if gradient is not None:

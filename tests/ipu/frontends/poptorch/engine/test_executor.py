@@ -137,6 +137,32 @@ def test_a_layer_of_two_stages_has_one_gradient():
     assert same(one, own(poptorch.ShardedExecution(*stages)))
 
 
+class Over(torch.nn.Module):
+    """A tensor of the first stage that the second does not take."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.over, self.last = (torch.nn.Linear(6, n) for n in (6, 6, 3))
+
+    def forward(self, x, labels):
+        with poptorch.Block("B1"):
+            over, x = torch.tanh(self.over(x)), torch.relu(self.layer(x))
+        with poptorch.Block("B2"):
+            x = torch.relu(x * 2)
+        with poptorch.Block("B3"):
+            x = self.last(x + over)
+            return x, torch.nn.functional.cross_entropy(x, labels)
+
+
+def test_a_tensor_may_pass_over_a_stage():
+    one, three = (bits(train(options(staged(*groups)).autoRoundNumIPUs(), net=Over())[0])
+                  for groups in (("B1 B2 B3",), ("B1", "B2", "B3")))  # fmt: skip
+    assert same(one, three)
+    torch.manual_seed(0)
+    assert not torch.equal(three["over.bias"], Over().half().over.bias)
+
+
 class Doubled(torch.autograd.Function):
     """A function of the user's own, which no mode of torch sees."""
 
