@@ -94,7 +94,6 @@ class Machine:
     def taking(self, turn: Turn, program: str) -> Iterator[None]:
         """The operations inside are of this micro-batch; `program` tells traps where."""
         session, generator = self.session, torch.default_generator
-        turn.flow["_in_backward"] = False
         flow = session.layers.exchange(turn.flow)
         random, replica, shown = generator.get_state(), session.replica, self.device.program
         generator.set_state(turn.random)

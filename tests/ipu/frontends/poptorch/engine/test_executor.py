@@ -155,9 +155,40 @@ class Over(torch.nn.Module):
             return x, torch.nn.functional.cross_entropy(x, labels)
 
 
-def test_a_tensor_may_pass_over_a_stage():
-    one, three = (bits(train(options(staged(*groups)).autoRoundNumIPUs(), net=Over())[0])
-                  for groups in (("B1 B2 B3",), ("B1", "B2", "B3")))  # fmt: skip
+class Often(Over):
+    """A tensor of the first stage that the second takes twice and the third once."""
+
+    def forward(self, x, labels):
+        with poptorch.Block("B1"):
+            over, x = torch.tanh(self.over(x)), torch.relu(self.layer(x))
+        with poptorch.Block("B2"):
+            x = torch.relu(x * 1.7 + over * 0.3) - torch.sigmoid(over) * x
+        with poptorch.Block("B3"):
+            x = self.last(x + torch.tanh(over))
+            return x, torch.nn.functional.cross_entropy(x, labels)
+
+
+class Written(Over):
+    """A tensor of the first stage that the second writes and the third takes."""
+
+    def forward(self, x, labels):
+        with poptorch.Block("B1"):
+            over, x = self.over(x) * 1.0, torch.relu(self.layer(x))
+        with poptorch.Block("B2"):
+            over.mul_(3.0)
+            x = torch.relu(x + over)
+        with poptorch.Block("B3"):
+            x = self.last(x + over)
+            return x, torch.nn.functional.cross_entropy(x, labels)
+
+
+@pytest.mark.parametrize("kind", [Over, Often, Written])
+def test_a_tensor_of_several_stages_has_the_gradient_of_the_uncut_model(kind):
+    """Summands are added latest first, also where some of them come from a later stage."""
+    one, three = (
+        bits(train(options(staged(*groups)).autoRoundNumIPUs(), net=kind())[0])
+        for groups in (("B1 B2 B3",), ("B1", "B2", "B3"))
+    )
     assert same(one, three)
     torch.manual_seed(0)
     assert not torch.equal(three["over.bias"], Over().half().over.bias)
