@@ -64,8 +64,6 @@ class Cuts:
         self._starts = [0]
         self.inlets: list[dict[int, Inlet]] = [{}]
         self.used: list[dict[int, torch.Tensor]] = [{}]
-        #: Tensors that a later stage wrote: what stands for them from then on.
-        self._rewritten: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def begin(self, stage: int) -> None:
         """What follows belongs to this stage."""
@@ -88,8 +86,6 @@ class Cuts:
         """A tensor as the present stage sees it."""
         if not x.requires_grad:
             return x
-        if id(x) in self._rewritten:
-            x = self._rewritten[id(x)][1]
         if x.grad_fn is None:
             if isinstance(x, torch.nn.Parameter):
                 self.used[self.stage].setdefault(id(x), x)
@@ -103,11 +99,6 @@ class Cuts:
             leaf = x.detach().requires_grad_()
             own[id(x)] = Inlet(x, leaf, _Through.apply(leaf))
         return own[id(x)]
-
-    def rewritten(self, x: torch.Tensor, now: torch.Tensor) -> None:
-        """An operation wrote into a tensor's inlet: the tensor has other values now."""
-        torch.autograd.graph.increment_version(x)
-        self._rewritten[id(x)] = x, now
 
 
 @contextmanager
@@ -161,6 +152,7 @@ class CutMode(TorchFunctionMode):  # type: ignore[misc]
     ) -> Any:
         kwargs = kwargs or {}
         if self.is_open:
+            args, kwargs = downcast(func, args, kwargs) if self._halves else (args, kwargs)
             return func(*args, **kwargs)
         replaced: list[tuple[torch.Tensor, torch.Tensor, int]] = []
         args = tuple(self._entered(x, replaced) for x in args)
@@ -171,7 +163,8 @@ class CutMode(TorchFunctionMode):  # type: ignore[misc]
         result = func(*args, **kwargs)
         for origin, through, version in replaced:
             if through._version != version:
-                self._cuts.rewritten(origin, through)
+                # The values are those of the origin too; what was saved there notices.
+                torch.autograd.graph.increment_version(origin)
         self._note(func, result)
         return result
 
