@@ -7,8 +7,20 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; run: make test-torch")
 
 from ipu.frontends import poptorch  # noqa: E402
+from ipu.frontends.torch import machine as session_of  # noqa: E402
 
-__all__ = ["STRATEGIES", "Net", "bits", "data", "options", "poptorch", "staged", "torch", "train"]
+__all__ = [
+    "STRATEGIES",
+    "Net",
+    "bits",
+    "data",
+    "options",
+    "poptorch",
+    "session_of",
+    "staged",
+    "torch",
+    "train",
+]
 
 torch.set_num_threads(1)
 NAMES = ("B1", "B2", "B3", "B4")

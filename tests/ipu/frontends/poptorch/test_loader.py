@@ -33,7 +33,7 @@ class Stream(torch.utils.data.IterableDataset):
         return iter(range(number * share, min((number + 1) * share, 100)))
 
 
-@pytest.mark.source("S2-08", "S2-25")
+@pytest.mark.source("S2-08", "S2-10", "S2-25")
 def test_a_step_delivers_the_samples_of_one_call():
     training = options(count=10, iterations=10)
     loader = poptorch.DataLoader(training, Numbers(60_000), batch_size=40)
@@ -44,6 +44,7 @@ def test_a_step_delivers_the_samples_of_one_call():
     assert replicated.combinedBatchSize == 24
 
 
+@pytest.mark.source("S2-09")
 @pytest.mark.parametrize("mode", list(Mode))
 def test_batches_hold_the_samples_in_order(mode):
     loader = poptorch.DataLoader(

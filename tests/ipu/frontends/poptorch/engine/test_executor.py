@@ -23,6 +23,7 @@ def same(one, other):
     return all(torch.equal(x, other[name]) for name, x in one.items())
 
 
+@pytest.mark.source("S2-01", "S2-14", "S2-18")
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_no_cut_and_no_schedule_moves_a_bit(replicas):
     """FP16, stochastic rounding, dropout, momentum, a float16 accumulator, a skip, a norm."""
@@ -47,6 +48,7 @@ def test_the_bits_depend_on_the_seed_and_on_stochastic_rounding():
     assert not same(own(1), own(1, sr=False))
 
 
+@pytest.mark.source("S2-24")
 def test_binary32_follows_torch():
     """Mean over G micro-batches of 3 samples is the mean over the batch; the norm is left out."""
     net, twin = Net(), Net()
@@ -271,6 +273,7 @@ def test_an_inference_moves_no_bits_of_a_training():
     assert same(own(False), own(True))
 
 
+@pytest.mark.source("S2-02")
 def test_every_pipelined_slot_is_the_plans(monkeypatch):
     from ipu.frontends.poptorch.engine import executor as module
 
@@ -282,6 +285,8 @@ def test_every_pipelined_slot_is_the_plans(monkeypatch):
     model, _ = train(options(STRATEGIES["pipelined"]()), steps=1)
     assert [program for program, _ in seen] == list(model.plan.programs)
     assert model.plan.slots == 13
+    for stage in range(4):  # forward and backward lie on one IPU
+        assert {program.ipu for program, _ in seen if program.stage == stage} == {stage}
 
 
 def test_the_loss_must_depend_on_a_parameter():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipu.frontends.torch import machine as session_of
 from tests.ipu.frontends.poptorch.framework import (
     STRATEGIES,
     Net,
@@ -10,6 +9,7 @@ from tests.ipu.frontends.poptorch.framework import (
     data,
     options,
     poptorch,
+    session_of,
     sgd,
     torch,
     train,

@@ -19,6 +19,7 @@ def figures(name, **chosen):
     return train(options(STRATEGIES[name](), **chosen), steps=1)[0].profile_figures
 
 
+@pytest.mark.source("S2-27")
 def test_bytes_are_those_of_the_formats():
     """Width 8, batch 3, binary16: x is 48 bytes; the skip goes along from the second stage."""
     own = figures("pipelined")
