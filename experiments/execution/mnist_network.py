@@ -79,8 +79,8 @@ def load(data_dir: Path | None = None) -> Data:
 
 
 def set_of(images: Images, limit: int | None = None) -> torch.utils.data.TensorDataset:
-    """Normalised images with their labels."""
-    pixels = torch.from_numpy(images.values[:limit]).float().permute(0, 3, 1, 2).contiguous()
+    """Normalised images of one channel with their labels."""
+    pixels = torch.from_numpy(images.values[:limit, :, :, 0]).float()[:, None]
     labels = torch.from_numpy(images.labels[:limit]).long()
     return torch.utils.data.TensorDataset((pixels - MEAN) / DEVIATION, labels)
 
