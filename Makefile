@@ -42,7 +42,10 @@ test-torch:
 	FPSIM_TIER=quick .venv-torch/bin/python -m pytest -q \
 	  tests/ipu/frontends tests/fpsim/test_torch.py ipu/frontends fpsim/torch.py \
 	  tests/experiments/commands/test_torch.py \
-	  tests/experiments/training/test_torch_where_it_hurts.py
+	  tests/experiments/training/test_torch_where_it_hurts.py \
+	  tests/experiments/execution/test_mnist_network.py \
+	  tests/experiments/execution/test_mnist_pipeline.py \
+	  tests/experiments/programs/test_mnist_pipeline.py
 
 test-frontends:
 	@start=$$(date +%s); \

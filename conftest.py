@@ -2,4 +2,8 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("torch") else ["fpsim/torch.py", "ipu/frontends/torch"]
+collect_ignore = (
+    []
+    if find_spec("torch")
+    else ["fpsim/torch.py", "ipu/frontends/torch", "ipu/frontends/poptorch"]
+)

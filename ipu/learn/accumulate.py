@@ -24,7 +24,7 @@ from ipu.learn.address import accumulating
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 
-__all__ = ["Accumulation", "Accumulator", "Reduction"]
+__all__ = ["Accumulation", "Accumulator", "Reduction", "added"]
 
 #: Format of an accumulator: of its variable (None), this one, or the function's result.
 Dtype = Format | Callable[[Variable], Format] | None
@@ -156,7 +156,7 @@ class Accumulator:
         for value, variable, (gradient, _) in zip(self.values, self.variables, pairs, strict=True):
             summands = [gradient] if isinstance(gradient, Array) else gradient
             with accumulating(variable, number):
-                values.append(_added(value, variable.device, summands, kept, share))
+                values.append(added(value, variable.device, summands, kept, share))
         return replace(self, values=tuple(values), seen=self.seen + (more is None))
 
     @property
@@ -170,9 +170,10 @@ class Accumulator:
         return list(zip(self.values, self.variables, strict=True))
 
 
-def _added(
+def added(
     value: Array, device: Device, summands: Sequence[Array], kept: float, share: float
 ) -> Array:
+    """value · kept + share · (the sum of the summands), in the format of value."""
     scaled = [device.multiply(g, share) if share != 1 else g for g in summands]
     gradient = reduce(device.add, scaled)
     if kept != 1:

@@ -139,6 +139,24 @@ class Layers:
     def _after_update(self, *_: Any) -> None:
         self.end_step()
 
+    def exchange(self, flow: dict[str, Any]) -> dict[str, Any]:
+        """Go on where another flow of the program stands, in its own thread; the flow before.
+
+        Nodes are numbered in each thread, so a flow has spans of its own.
+        """
+        before = {name: getattr(self, name) for name in flow}
+        for name, value in flow.items():
+            setattr(self, name, value)
+        return before
+
+    @staticmethod
+    def new_flow(micro_batch: int) -> dict[str, Any]:
+        """A flow in which nothing has happened, of a micro-batch."""
+        return {
+            "stack": [], "micro_batch": micro_batch, "is_replaying": False, "regions": 0,
+            "_in_backward": False, "_starts": [0], "_spans": [("", micro_batch)],
+        }  # fmt: skip
+
     def end_step(self) -> None:
         """A step of an optimiser is over, or was skipped."""
         self.in_update = False

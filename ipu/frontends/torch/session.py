@@ -104,7 +104,9 @@ class Session:
         self._before_update: list[tuple[torch.Tensor, torch.Tensor]] = []
         #: Steps of optimisers tried so far.
         self.step = 0
-        self._calls: dict[tuple[Where, bool], tuple[Call, Place, str]] = {}
+        #: The copy of the model that runs now, where a front end has several.
+        self.replica = 0
+        self._calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
         #: Parameters that have their format, by identity, and modules that ran.
         self._parameters: set[int] = set()
         self._entered: WeakSet[torch.nn.Module] = WeakSet()
@@ -150,7 +152,7 @@ class Session:
         """The operation of that name, without overload: its layer, policy and place."""
         layers, device = self.layers, self.device
         where = layers.where(operation)
-        key = where, layers.is_replaying
+        key = where, layers.is_replaying, self.replica
         known = self._calls.get(key)
         if known is None:
             known = self._calls[key] = self._new_call(*key)
@@ -161,7 +163,7 @@ class Session:
             device.counts.tensor = name
         return call
 
-    def _new_call(self, where: Where, is_replaying: bool) -> tuple[Call, Place, str]:
+    def _new_call(self, where: Where, is_replaying: bool, replica: int) -> tuple[Call, Place, str]:
         """What operations of a layer, direction and micro-batch share in a step."""
         layer, direction, micro_batch = where
         call = Call(
@@ -169,7 +171,7 @@ class Session:
             self._note_constant, self.found_inf,
         )  # fmt: skip
         shown = "recompute" if is_replaying else direction
-        place = Place(self.step, micro_batch, 0, layer, direction)
+        place = Place(self.step, micro_batch, replica, layer, direction)
         return call, place, counted_name(layer, shown)
 
     def _note_constant(
@@ -227,6 +229,12 @@ class Session:
         if not self._has_stepped:
             self.layers.end_step()
         self._has_stepped = False
+
+    def go_on_at(self, step: int) -> None:
+        """The next operations are of this step: what was numbered before is forgotten."""
+        self.step = step
+        self._calls.clear()
+        self.clock.forget()
 
     def _finish_step(self) -> None:
         for (parameter, fmt, before), wide in self.changer.finish():

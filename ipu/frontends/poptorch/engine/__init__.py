@@ -1,0 +1,1 @@
+"""How a model of PopTorch runs: flights of micro-batches, gradients, updates, by a plan."""

@@ -1,0 +1,77 @@
+"""Figures of stages: bytes that cross and stay, cycles of programs (golden)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ipu.frontends.poptorch.framework import (
+    STRATEGIES,
+    Net,
+    data,
+    options,
+    poptorch,
+    torch,
+    train,
+)  # fmt: skip
+
+
+def figures(name, **chosen):
+    return train(options(STRATEGIES[name](), **chosen), steps=1)[0].profile_figures
+
+
+@pytest.mark.source("S2-27")
+def test_bytes_are_those_of_the_formats():
+    """Width 8, batch 3, binary16: x is 48 bytes; the skip goes along from the second stage."""
+    own = figures("pipelined")
+    assert [f.output_bytes for f in own] == [48, 96, 96, 0]
+    assert [f.input_bytes for f in own] == [60, 48, 96, 96]
+    weights = [2 * n for n in (6 * 8 + 8, 64 + 8 + 16, 64 + 8, 24 + 3)]
+    assert [f.parameter_bytes for f in own] == weights
+    assert [f.state_bytes for f in own] == [2 * n for n in weights]  # the velocity in binary32
+    assert [f.accumulator_bytes for f in own] == [2 * n for n in weights]
+    assert own[-1].outfeed_bytes == 3 * 3 * 2 + 2
+    assert all(f.saved_bytes >= f.input_bytes for f in own)
+
+
+def test_cycles_do_not_depend_on_the_cut():
+    one, four = figures("unsplit"), figures("pipelined")
+    for name in ("forward_cycles", "backward_cycles", "parameter_bytes", "state_bytes"):
+        whole, parts = getattr(one[0], name), sum(getattr(f, name) for f in four)
+        # Each stage rounds up the cycles of its vector work.
+        assert abs(whole - parts) <= 4, name
+
+
+@pytest.mark.source("S2-29")
+def test_an_offloaded_state_is_in_remote_memory():
+    from ipu.parallel.memory import lives, peaks, remote_bytes
+
+    def held(away):
+        chosen = options(STRATEGIES["pipelined"]())
+        if away:
+            chosen.TensorLocations.setOptimizerLocation(
+                poptorch.TensorLocationSettings().useOnChipStorage(False)
+            )
+        model, _ = train(chosen, net=Net(64), steps=1)
+        rows = lives(model.plan, model.profile_figures)
+        own = remote_bytes(model.plan, model.profile_figures)
+        always = sum(peak.bytes for peak in peaks([r for r in rows if r.slot == 0]).values())
+        return always, own.get("state", 0), bits_of(model)
+
+    def bits_of(model):
+        return torch.cat([x.flatten() for x in model.model.parameters()])
+
+    here, there = held(False), held(True)
+    assert there[1] > 0
+    assert here[0] - there[0] == there[1]
+    assert torch.equal(here[2], there[2])
+
+
+def test_an_inference_is_measured_too():
+    chosen = poptorch.Options().deviceIterations(4)
+    chosen.setExecutionStrategy(STRATEGIES["pipelined"]())
+    model = poptorch.inferenceModel(Net(), chosen)
+    first = model(data(12, half=False)[0])
+    own = model.profile_figures
+    assert [f.output_bytes for f in own] == [96, 192, 192, 0]
+    assert own[0].backward_cycles == own[0].state_bytes == 0
+    assert torch.equal(first, model(data(12, half=False)[0]))

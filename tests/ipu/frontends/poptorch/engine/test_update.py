@@ -1,0 +1,59 @@
+"""Updates: all parameters or none; states by torch's names (law)."""
+
+from __future__ import annotations
+
+import pytest
+
+from fpsim.records.flags import FloatingPointTrap
+from tests.ipu.frontends.poptorch.framework import STRATEGIES, data, options, poptorch, torch, train
+
+
+def test_an_error_in_the_update_leaves_weights_and_state_as_they_were():
+    chosen = options(STRATEGIES["unsplit"](), sr=False)
+    chosen.Precision.enableFloatingPointExceptions(True)
+    model, _ = train(chosen, steps=1)
+    last = list(model.model.parameters())[-1]
+    before = [p.detach().clone() for p in model.model.parameters()]
+    state = {p: s["velocity"].clone() for p, s in model.optimizer.state.items()}
+    model.optimizer.state[last]["velocity"].fill_(3e38)
+    with pytest.raises(FloatingPointTrap):
+        model(*data(21))
+    model.optimizer.state[last]["velocity"].copy_(state[last])
+    for p, q in zip(model.model.parameters(), before, strict=True):
+        assert torch.equal(p, q)
+        assert torch.equal(model.optimizer.state[p]["velocity"], state[p])
+
+
+def test_parameters_without_a_gradient_stay():
+    class Unused(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.other = torch.nn.Linear(6, 3), torch.nn.Linear(6, 3)
+            self.frozen = torch.nn.Parameter(torch.ones(3), requires_grad=False)
+
+        def forward(self, x, labels):
+            y = self.layer(x) + self.frozen
+            return y, torch.nn.functional.cross_entropy(y, labels)
+
+    net = Unused()
+    before = net.other.weight.detach().clone()
+    train(options(count=1), net=net, half=False, steps=1, momentum=0)
+    assert torch.equal(net.other.weight, before)
+    assert net.frozen.tolist() == [1, 1, 1]
+
+
+def test_groups_have_their_own_rates():
+    def optimiser(parameters, **extra):
+        first, *rest = parameters
+        return poptorch.optim.SGD([{"params": [first], "lr": 0.0}, {"params": rest}], lr=0.1)
+
+    model, _ = train(options(STRATEGIES["unsplit"]()), optimiser, half=False, steps=1)
+    torch.manual_seed(0)
+    fresh = torch.nn.Linear(6, 8)
+    assert torch.equal(model.model.a.weight, fresh.weight)
+    assert not torch.equal(model.model.a.bias, fresh.bias)
+
+
+def test_a_combined_accumulator_of_several_replicas_is_refused():
+    with pytest.raises(ValueError, match=r"with replicationFactor\(2\) is not modelled"):
+        train(options(STRATEGIES["unsplit"](), replicas=2), use_combined_accum=True)

@@ -1,0 +1,115 @@
+"""Options: defaults, setters, copies, files (golden)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ipu.frontends.poptorch.framework import poptorch
+
+Mode = poptorch.OutputMode
+
+
+@pytest.mark.source("S2-06", "S2-07", "S2-23", "S2-34")
+def test_defaults_are_those_that_poptorch_prints():
+    own = poptorch.Options()
+    assert own.toDict() == {
+        "replication_factor": 1, "broadcast_buffers": True, "device_iterations": 1, "log_dir": ".",
+        "auto_round_num_ipus": False, "anchored_tensors": {}, "output_mode": 4,
+        "output_return_period": 1, "connection_type": 0, "sync_pattern": 0,
+        "available_memory_proportion": {},
+    }  # fmt: skip
+    assert own.defaultOutputMode()
+    shown = repr(own.outputMode(Mode.All))
+    assert "output_mode=2" in shown
+    assert "gradient_accumulation=1" in shown
+    assert "reduction_type=<ReductionType.Mean: 1>" in shown
+
+
+def test_setters_chain_and_check():
+    own = poptorch.Options().deviceIterations(3).replicationFactor(2).outputMode(Mode.EveryN, 3)
+    assert (own.device_iterations, own.replication_factor) == (3, 2)
+    assert (own.output_mode, own.output_return_period) == (1, 3)
+    assert own.outputMode(Mode.Sum, 7).output_return_period == 1
+    assert own.randomSeed(5).random_seed == 5
+
+
+@pytest.mark.source("S2-37")
+def test_clones_are_apart():
+    own = poptorch.Options().deviceIterations(3)
+    own.setExecutionStrategy(poptorch.PipelinedExecution("A", "B"))
+    twin = own.clone()
+    assert repr(twin) == repr(own)
+    twin.deviceIterations(4).Training.gradientAccumulation(8)
+    assert own.device_iterations == 3
+    assert own.Training.gradient_accumulation == 1
+    own.freeze()
+    with pytest.raises(AttributeError, match="frozen"):
+        own.Training.gradientAccumulation(2)
+    with pytest.raises(AttributeError, match="setExecutionStrategy"):
+        own.setExecutionStrategy(poptorch.ShardedExecution())
+    own.clone().Training.gradientAccumulation(2)
+
+
+#: What is accepted without an effect on this machine, and its arguments.
+SILENT = {
+    "setAvailableMemoryProportion": ({"IPU0": 0.5},), "syncPattern": (poptorch.SyncPattern(1),),
+    "useIpuId": (0,), "useIpuModel": (True,), "logDir": ("x",), "enableStableNorm": (False,),
+    "enableExecutableCaching": ("x",), "sourceLocationExcludes": (["x"],),
+    "anchorTensor": ("short", "long"),
+}  # fmt: skip
+#: What has an effect, or nothing to have one on.
+QUIET = {
+    "showCompilationProgressBar": (), "relaxOptimizerAttributesChecks": (),
+    "logCycleCount": (True,),
+    "modelName": ("net",), "updatableNamedBuffers": (["x"],), "enableSyntheticData": (True,),
+    "connectionType": (poptorch.ConnectionType.OnDemand,), "broadcastBuffers": (),
+    "inputReplicaGrouping": (1,), "enableProfiling": ("x",), "disableProfiling": (),
+    "autoRoundNumIPUs": (), "useOfflineIpuTarget": (2,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_is_not_modelled_says_so(name, monkeypatch):
+    from ipu.frontends.poptorch import dictionary
+
+    monkeypatch.setattr(dictionary, "_told", set())
+    with pytest.warns(UserWarning, match="is accepted and has no effect here"):
+        assert isinstance(getattr(poptorch.Options(), name)(*SILENT[name]), poptorch.Options)
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_what_is_modelled_says_nothing(name):
+    assert isinstance(getattr(poptorch.Options(), name)(*QUIET[name]), poptorch.Options)
+
+
+def test_options_come_from_a_file(tmp_path):
+    path = tmp_path / "options.txt"
+    path.write_text("deviceIterations(4)  # more\n\nTraining.gradientAccumulation(2)\n"
+                    "outputMode(poptorch.OutputMode.All)\n")  # fmt: skip
+    own = poptorch.Options().loadFromFile(str(path))
+    assert (own.device_iterations, own.Training.gradient_accumulation) == (4, 2)
+    path.write_text("deviceIteration(4)\n")
+    with pytest.raises(ValueError, match=r"line 1: 'deviceIteration\(4\)' is no call of an option"):
+        poptorch.Options().loadFromFile(str(path))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda o: o.deviceIterations(0), ValueError, r"deviceIterations\(0\): use 1 or more"),
+        (lambda o: o.replicationFactor(1.0), TypeError, "use a whole number"),
+        (lambda o: o.outputMode(2), TypeError, "is not a poptorch.OutputMode"),
+        (lambda o: o.outputMode(Mode.EveryN), ValueError, "EveryN output must have output_return"),
+        (lambda o: o.setExecutionStrategy("B1"), TypeError, "is not an execution strategy"),
+        (lambda o: o.setAvailableMemoryProportion({"0": 0.5}), ValueError, "Invalid key: 0"),
+        (lambda o: o.setAvailableMemoryProportion({"IPU0": 2}), ValueError, "use a share from 0"),
+        (lambda o: o.broadcastBuffers(False), ValueError, r"broadcastBuffers\(False\) is not mod"),
+        (lambda o: o.inputReplicaGrouping(2), ValueError, "each replica gets samples of its own"),
+        (lambda o: o.connectionType(0), TypeError, "is not a poptorch.ConnectionType"),
+        (lambda o: o.randomSeed(-1), ValueError, "use 0 or more"),
+        (lambda o: o.enableSyntheticData(1), TypeError, "use True or False"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_sentence(call, error, words):
+    with pytest.raises(error, match=words):
+        call(poptorch.Options())
