@@ -1,1 +1,1 @@
-"""Keras' data sets without downloads: `mnist`, `fashion_mnist`, `cifar10`, each with `load_data`."""
+"""Keras' data sets without downloads: `load_data` of mnist, fashion_mnist and cifar10."""

@@ -47,5 +47,5 @@ def test_profiles_are_accepted_and_a_note_says_so():
 
 
 def test_an_argument_that_it_never_had_is_refused():
-    with pytest.raises(TypeError, match="argument 'profilng'. Did you mean 'profiling'"):
+    with pytest.raises(TypeError, match=r"argument 'profilng'\. Did you mean 'profiling'"):
         create_ipu_config(profilng=True)
