@@ -53,7 +53,7 @@ ORDER = [
     ("ipu.experiments.execution",),
     ("ipu.experiments.bench",),
     ("ipu.experiments.commands",),
-    ("ipu.experiments", "ipu.experiments.programs"),
+    ("ipu.experiments", "ipu.experiments.listings", "ipu.experiments.programs"),
 ]  # fmt: skip
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 
