@@ -24,6 +24,7 @@ COMMANDS = {
     "verify": ("verify", "Check the arithmetic against vectors and definitions."),
     "fingerprint": ("fingerprint", "Find out from outside what matrix units do."),
     "data": ("data", "Say which data sets are there, or download them."),
+    "tf": ("tf", "Run a TensorFlow program on the simulated machine."),
     "bench": ("bench", "Time the arithmetic, beside np.copyto and other tools."),
 }
 

@@ -45,6 +45,11 @@ ORDER = [
     ("ipu.frontends",),
     ("ipu.frontends.common",),
     ("ipu.frontends.torch", "ipu.frontends.torch.aten"),
+    (
+        "ipu.frontends.tensorflow.engine", "ipu.frontends.tensorflow.kernels",
+        "ipu.frontends.tensorflow.settings", "ipu.frontends.tensorflow.datasets",
+        "ipu.frontends.tensorflow",
+    ),
     ("fpsim.torch",),
     ("ipu.experiments.lab",),
     ("ipu.experiments.pictures",),

@@ -1,0 +1,134 @@
+"""The machine of a program: one device, its policy, what has run on it.
+
+A program has one machine, as it has one system of IPUs. `configure` is what
+`IPUConfig.configure_ipu_system` calls; `choose` is what the command line and tests call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from fpsim.records.formats import BINARY32, Format
+from ipu.frontends.common.account import Account
+from ipu.frontends.common.places import PlaceClock
+from ipu.frontends.common.policies import PolicyArgument, find_policy
+from ipu.machine.control import POWER_ON, FpCtl
+from ipu.machine.device import Device
+from ipu.machine.target import MK2, Target
+
+__all__ = ["Choices", "Machine", "choose", "configure", "current"]
+
+_TIES = ("first", "all")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a user chooses outside of the program.
+
+    policy     formats by layer: float32 tensors hold values of c, float32 variables of p.
+    sr         stochastic rounding; None: as the program's IPUConfig says.
+    ties       of maximum pooling: "all", the machine's own rule, or "first", as TensorFlow.
+    reference  TensorFlow executes the traced programs itself.
+    """
+
+    policy: PolicyArgument = "f32"
+    sr: bool | None = None
+    seed: int = 0
+    target: Target | str = MK2
+    ties: str = "all"
+    preset: str = "window"
+    f32_denormals: str = "flush"
+    count: bool = False
+    reference: bool = False
+
+    def __post_init__(self) -> None:
+        if self.ties not in _TIES:
+            raise ValueError(f"ties={self.ties!r} is not known; use first or all")
+
+
+class Machine:
+    """A device, the policy of its layers, and how far its program has come.
+
+    iteration      iterations of training loops that were executed, over all launches.
+    launches       calls of the device so far.
+    replicas       copies of the program that run in step.
+    stable_norms   variances are of centred values.
+    """
+
+    def __init__(self, choices: Choices, control: FpCtl = POWER_ON, **partials: Any) -> None:
+        if choices.sr is not None:
+            control = replace(control, esr=choices.sr)
+        self.choices = choices
+        self.policy = find_policy(choices.policy)
+        self.device = Device(
+            choices.target, control, seed=choices.seed, count=choices.count,
+            preset=choices.preset, f32_denormals=choices.f32_denormals, **partials,
+        )  # fmt: skip
+        self.clock = PlaceClock()
+        self.device.clock = self.clock
+        formats = {f for p in self.policy.all for f in (p.param, p.compute, p.output)}
+        for fmt in formats:
+            self.device.context(fmt)  # refuses a format that the target lacks
+        #: Every policy is binary32: float32 tensors are what they are.
+        self.is_plain = formats == {BINARY32}
+        self.account = Account()
+        self.iteration = 0
+        self.launches = 0
+        self.replicas = 1
+        self.stable_norms = False
+        #: Iterations that make a step of the optimiser, in the launch that runs.
+        self.accumulation = 1
+        #: Plans by graph.
+        self.plans: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    def advance(self) -> None:
+        """An iteration has ended."""
+        self.iteration += 1
+        if self.iteration % self.accumulation == 0:
+            self.clock.forget()
+
+    def note_constant(self, layer: str, fmt: Format, value: float, change: str) -> None:
+        """A constant of a layer did not fit into the format."""
+        self.account.constant(layer, "forward", fmt, value, change)
+
+    def reseed(self, seed: int) -> None:
+        """Random bits follow this seed from now on, and places count from the start."""
+        self.device.source = Device(self.device.target, seed=seed).source
+        self.clock.forget()
+        self.iteration = 0
+
+
+_choices = Choices()
+_machine: Machine | None = None
+
+
+def current() -> Machine:
+    """The machine of the program; without any configuration all control bits are off."""
+    global _machine
+    if _machine is None:
+        _machine = Machine(_choices)
+    return _machine
+
+
+def choose(choices: Choices) -> Machine:
+    """A new machine with these choices."""
+    global _choices, _machine
+    _choices, _machine = choices, Machine(choices)
+    return _machine
+
+
+def configure(
+    control: FpCtl = POWER_ON,
+    *,
+    partials: Format | str = BINARY32,
+    conv_partials: Format | str | None = None,
+    replicas: int = 1,
+    stable_norms: bool = False,
+) -> Machine:
+    """A new machine with the settings of a program's IPUConfig, under the user's choices."""
+    global _machine
+    _machine = Machine(_choices, control, partials=partials, conv_partials=conv_partials)
+    _machine.replicas, _machine.stable_norms = replicas, stable_norms
+    return _machine

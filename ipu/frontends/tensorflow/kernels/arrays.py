@@ -1,0 +1,77 @@
+"""Constants, moves and casts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from fpsim.array import Array
+from ipu.frontends.common.account import fit
+from ipu.frontends.tensorflow.engine.values import FORMATS, enter, numbers
+from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, moved
+
+__all__: list[str] = []
+
+_NONE = "none"
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+@kernel("Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics",
+        rounding=_NONE, is_any=True, keeps=True)  # fmt: skip
+def _identity(site: Site) -> Run:
+    return _same
+
+
+@kernel("IdentityN", rounding=_NONE, is_any=True, keeps=True)
+def _identity_n(site: Site) -> Run:
+    return lambda *values: values if len(values) > 1 else values[0]
+
+
+@kernel("NoOp", rounding=_NONE, is_any=True)
+def _no_op(site: Site) -> Run:
+    return lambda: ()
+
+
+@kernel("Const", rounding="to nearest on the host", is_any=True)
+def _const(site: Site) -> Run:
+    value = tf.make_ndarray(site.attr("value"))
+    fmt = site.fmt
+    if fmt is None:
+        return lambda: value
+    array = enter(site.device, value, fmt)
+    if not array.ndim:
+        change = fit(float(value), float(array.carrier), fmt)
+        if change:
+            site.machine.note_constant(site.node.layer, fmt, float(value), change)
+    return lambda: array
+
+
+@kernel("Reshape", rounding=_NONE, is_any=True, keeps=True)
+def _reshape(site: Site) -> Run:
+    return lambda x, shape: moved(x, lambda values: values.reshape(shape))
+
+
+@kernel("Cast", rounding="once, to a narrower format; integers to nearest", is_any=True, keeps=True)
+def _cast(site: Site) -> Run:
+    device, target = site.device, site.attr("DstT")
+    if target in FORMATS:
+        fmt = site.fmt
+        assert fmt is not None
+
+        def to_floats(x: Any) -> Any:
+            return device.cast(x, fmt) if isinstance(x, Array) else enter(device, x, fmt)
+
+        return to_floats
+    kind = target.as_numpy_dtype
+
+    def to_numbers(x: Any) -> Any:
+        if isinstance(x, Array) and np.issubdtype(kind, np.integer):
+            return device.to_integers(x, kind)
+        return numbers(x).astype(kind)
+
+    return to_numbers
