@@ -23,7 +23,7 @@ _VENDOR = "tensorflow.python.ipu"
 
 #: The vendor's modules below `tensorflow.python.ipu`, and ours.
 MODULES = {
-    "config": "config",
+    "config": "settings.config",
     "internal_ops": "internal_ops",
     "ipu_compiler": "compiler",
     "ipu_infeed_queue": "feeds",
