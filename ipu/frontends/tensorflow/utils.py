@@ -1,4 +1,4 @@
-"""`utils`: seeds of the machine."""
+"""`utils`: seeds of the machine, and configuration as programs wrote it before `IPUConfig`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,23 @@ from typing import Any
 import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.machine import current
+from ipu.frontends.tensorflow.settings.legacy import (
+    auto_select_ipus,
+    configure_ipu_system,
+    create_ipu_config,
+    select_ipus,
+    set_convolution_options,
+    set_floating_point_behaviour_options,
+    set_matmul_options,
+    set_norm_options,
+    set_recomputation_options,
+)
 
-__all__ = ["reset_ipu_seed"]
+__all__ = [
+    "auto_select_ipus", "configure_ipu_system", "create_ipu_config", "reset_ipu_seed",
+    "select_ipus", "set_convolution_options", "set_floating_point_behaviour_options",
+    "set_matmul_options", "set_norm_options", "set_recomputation_options",
+]  # fmt: skip
 
 
 def reset_ipu_seed(
