@@ -36,6 +36,11 @@ MODULES = {
 
 #: Other modules that programs import, and ours.
 _ELSEWHERE = {"tensorflow.python.keras.datasets": f"{_OURS}.datasets"}
+_ELSEWHERE |= {
+    f"{vendor}.{name}": f"{ours}.{name}"
+    for vendor, ours in tuple(_ELSEWHERE.items())
+    for name in ("cifar10", "fashion_mnist", "mnist")
+}
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -1,4 +1,4 @@
-"""`utils`: seeds of the machine, and configuration by functions."""
+"""`utils`: seeds of the machine, and configuration as programs wrote it before `IPUConfig`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.machine import current
-from ipu.frontends.tensorflow.settings.config import reset_ipu_configuration
 from ipu.frontends.tensorflow.settings.legacy import (
     auto_select_ipus,
     configure_ipu_system,
@@ -21,10 +20,9 @@ from ipu.frontends.tensorflow.settings.legacy import (
 )
 
 __all__ = [
-    "auto_select_ipus", "configure_ipu_system", "create_ipu_config", "reset_ipu_configuration",
-    "reset_ipu_seed", "select_ipus", "set_convolution_options",
-    "set_floating_point_behaviour_options", "set_matmul_options", "set_norm_options",
-    "set_recomputation_options",
+    "auto_select_ipus", "configure_ipu_system", "create_ipu_config", "reset_ipu_seed",
+    "select_ipus", "set_convolution_options", "set_floating_point_behaviour_options",
+    "set_matmul_options", "set_norm_options", "set_recomputation_options",
 ]  # fmt: skip
 
 

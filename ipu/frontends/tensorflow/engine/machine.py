@@ -1,7 +1,7 @@
 """The machine of a program: one device, its policy, what has run on it.
 
-A program has one machine, as it has one system of IPUs. `configure` is what
-`IPUConfig.configure_ipu_system` calls; `choose` is what the command line and tests call.
+A program has one machine, as it has one system of IPUs: the settings of its IPUConfig, under the
+`Choices` of the command line or a test. A new configuration makes a new machine.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.common.account import Account
 from ipu.frontends.common.places import PlaceClock
 from ipu.frontends.common.policies import PolicyArgument, find_policy
+from ipu.frontends.tensorflow.settings import system
+from ipu.frontends.tensorflow.settings.system import System
 from ipu.machine.control import POWER_ON, FpCtl
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target
 
-__all__ = ["Choices", "Machine", "choose", "configure", "current"]
+__all__ = ["Choices", "Machine", "choose", "current"]
 
 _TIES = ("first", "all")
 
@@ -102,33 +104,32 @@ class Machine:
 
 _choices = Choices()
 _machine: Machine | None = None
+#: The configuration that the machine was built for.
+_built_for: System | None = None
 
 
 def current() -> Machine:
-    """The machine of the program; without any configuration all control bits are off."""
-    global _machine
-    if _machine is None:
-        _machine = Machine(_choices)
+    """The machine of the program, as its IPUConfig says; without one all control bits are off."""
+    global _machine, _built_for
+    configured = system.current() if system.is_configured() else None
+    if _machine is None or configured is not _built_for:
+        _machine, _built_for = _build(configured), configured
     return _machine
 
 
 def choose(choices: Choices) -> Machine:
     """A new machine with these choices."""
     global _choices, _machine
-    _choices, _machine = choices, Machine(choices)
-    return _machine
+    _choices, _machine = choices, None
+    return current()
 
 
-def configure(
-    control: FpCtl = POWER_ON,
-    *,
-    partials: Format | str = BINARY32,
-    conv_partials: Format | str | None = None,
-    replicas: int = 1,
-    stable_norms: bool = False,
-) -> Machine:
-    """A new machine with the settings of a program's IPUConfig, under the user's choices."""
-    global _machine
-    _machine = Machine(_choices, control, partials=partials, conv_partials=conv_partials)
-    _machine.replicas, _machine.stable_norms = replicas, stable_norms
-    return _machine
+def _build(configured: System | None) -> Machine:
+    if configured is None:
+        return Machine(_choices)
+    machine = Machine(
+        _choices, configured.control, partials=configured.partials,
+        conv_partials=configured.conv_partials,
+    )  # fmt: skip
+    machine.stable_norms = configured.stable_statistics
+    return machine

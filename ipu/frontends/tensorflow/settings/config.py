@@ -25,7 +25,6 @@ from ipu.frontends.tensorflow.settings.choices import (
     StochasticRoundingBehaviour,
 )
 from ipu.frontends.tensorflow.settings.options import CATEGORIES, OPTIONS, AttributeMetadata
-from ipu.frontends.tensorflow.engine import machine
 from ipu.frontends.tensorflow.settings.system import configure, reset
 
 __all__ = [
@@ -195,14 +194,7 @@ def configure_ipu_system(
     """
     if not isinstance(config, IPUConfig):
         raise TypeError("`config` must be an IpuOptions instance.")
-    system = configure(config.to_dict(), reset_configuration=reset_configuration)
-    machine.configure(
-        system.control,
-        partials=system.partials,
-        conv_partials=system.conv_partials,
-        replicas=max(system.n_ipus, default=1),
-        stable_norms=system.stable_statistics,
-    )
+    configure(config.to_dict(), reset_configuration=reset_configuration)
 
 
 def reset_ipu_configuration() -> None:
