@@ -29,7 +29,18 @@ MODULES = {
     "ipu_infeed_queue": "feeds",
     "ipu_outfeed_queue": "feeds",
     "ipu_strategy": "strategy",
+    "cross_replica_ops": "training.cross_replica",
+    "cross_replica_optimizer": "training.cross_replica",
+    "gradient_accumulation": "training.reductions",
+    "gradient_accumulation_optimizer": "training.accumulation",
+    "horovod": "workers.horovod",
+    "ipu_estimator": "estimator.names",
+    "ipu_horovod_strategy": "workers.strategies",
+    "ipu_multi_worker_strategy": "workers.strategies",
+    "ipu_run_config": "estimator.run_config",
     "loops": "loops",
+    "map_gradient_optimizer": "training.map_gradient",
+    "optimizers": "training.names",
     "scopes": "scopes",
     "utils": "utils",
 }
@@ -112,6 +123,7 @@ def install() -> None:
         )
     sys.meta_path.insert(0, _Finder())
     _leave_unconverted()
+    importlib.import_module(f"{_OURS}.additions").add_names()
 
 
 def _leave_unconverted() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.node import marked
+from ipu.frontends.tensorflow.training.enclosing import building_loop
 
 __all__ = ["repeat", "while_loop"]
 
@@ -51,7 +52,7 @@ def while_loop(
     def holds(*current: Any) -> Any:
         return tf.constant(True) if condition is None else condition(*current[: len(values)])
 
-    with marked(loop=True):
+    with building_loop(None if condition else maximum_iterations), marked(loop=True):
         results = tf.compat.v1.while_loop(
             holds, loop, variables, parallel_iterations=1,
             maximum_iterations=maximum_iterations,

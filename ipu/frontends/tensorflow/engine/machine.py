@@ -55,7 +55,8 @@ class Machine:
 
     iteration      iterations of training loops that were executed, over all launches.
     launches       calls of the device so far.
-    replicas       copies of the program that run in step.
+    n_ipus         IPUs of its TensorFlow device.
+    replicas       copies of the program that run in step: as many as fit on the IPUs.
     stable_norms   variances are of centred values.
     """
 
@@ -79,6 +80,7 @@ class Machine:
         self.iteration = 0
         self.launches = 0
         self.replicas = 1
+        self.n_ipus = 1
         self.stable_norms = False
         #: Iterations that make a step of the optimiser, in the launch that runs.
         self.accumulation = 1
@@ -132,4 +134,5 @@ def _build(configured: System | None) -> Machine:
         conv_partials=configured.conv_partials,
     )  # fmt: skip
     machine.stable_norms = configured.stable_statistics
+    machine.replicas = machine.n_ipus = max(configured.n_ipus, default=1)
     return machine
