@@ -33,6 +33,7 @@ class _Estimator(ModuleType):
 
 def add_names() -> None:
     """Give TensorFlow these names, for version 1 and 2."""
+    importlib.import_module(f"{_OURS}.keras.functions").extend_models()
     for module in (tf, tf.compat.v1):
         module.estimator = _Estimator("tensorflow.estimator")
         for name in _SETS:

@@ -41,7 +41,7 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
         """
         arguments, named = tuple(args), dict(kwargs or {})
         if not tf.executing_eagerly():
-            return fn(*arguments, **named)
+            return super().run(fn, arguments, named)
         function = self._function(fn)
         with self.scope():
             if id(function) not in self._traced:
@@ -50,6 +50,10 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
                 self._traced.add(id(function))
             with launching_functions():
                 return function(*arguments, **named)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """The data set itself: there is one worker."""
+        return dataset
 
     def _function(self, fn: Any) -> Any:
         if hasattr(fn, "get_concrete_function"):
