@@ -24,6 +24,8 @@ __all__ = ["command"]
 @click.option("--target", default="mk2", show_default=True, help="The machine.")
 @click.option("--ties", type=click.Choice(["all", "first"]), default="all", show_default=True,
               help="Of maximum pooling: the machine's rule, or TensorFlow's.")  # fmt: skip
+@click.option("--found-inf", type=click.Choice(["values", "status"]), default="values",
+              help="What loss scalers look at: gradients, or the status register.")  # fmt: skip
 @click.option("--reference", is_flag=True, help="TensorFlow executes the program itself.")
 @click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

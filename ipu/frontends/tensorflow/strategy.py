@@ -42,14 +42,18 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
         arguments, named = tuple(args), dict(kwargs or {})
         if not tf.executing_eagerly():
             return super().run(fn, arguments, named)
-        function = self._function(fn)
         with self.scope():
-            if id(function) not in self._traced:
-                with tracing():  # variables are created and initialised on the host
-                    function.get_concrete_function(*arguments, **named)
-                self._traced.add(id(function))
-            with launching_functions():
-                return function(*arguments, **named)
+            launch = self.extended.call_for_each_replica
+            return launch(self._launch, (fn, arguments, named))
+
+    def _launch(self, fn: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        function = self._function(fn)
+        if id(function) not in self._traced:
+            with tracing():  # variables are created and initialised on the host
+                function.get_concrete_function(*arguments, **named)
+            self._traced.add(id(function))
+        with launching_functions():
+            return function(*arguments, **named)
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """The data set itself: there is one worker."""

@@ -23,6 +23,7 @@ from ipu.machine.target import MK2, Target
 __all__ = ["Choices", "Machine", "choose", "current"]
 
 _TIES = ("first", "all")
+_FOUND_INF = ("values", "status")
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Choices:
     policy     formats by layer: float32 tensors hold values of c, float32 variables of p.
     sr         stochastic rounding; None: as the program's IPUConfig says.
     ties       of maximum pooling: "all", the machine's own rule, or "first", as TensorFlow.
+    found_inf  what loss scalers look at: the "values" of gradients, or the "status" register.
     reference  TensorFlow executes the traced programs itself.
     """
 
@@ -43,11 +45,14 @@ class Choices:
     preset: str = "window"
     f32_denormals: str = "flush"
     count: bool = False
+    found_inf: str = "values"
     reference: bool = False
 
     def __post_init__(self) -> None:
         if self.ties not in _TIES:
             raise ValueError(f"ties={self.ties!r} is not known; use first or all")
+        if self.found_inf not in _FOUND_INF:
+            raise ValueError(f"found_inf={self.found_inf!r} is not known; use values or status")
 
 
 class Machine:
@@ -84,6 +89,8 @@ class Machine:
         self.stable_norms = False
         #: Iterations that make a step of the optimiser, in the launch that runs.
         self.accumulation = 1
+        #: $FP_STS of the steps before this one.
+        self.status_before = 0
         #: Plans by graph.
         self.plans: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
@@ -92,6 +99,19 @@ class Machine:
         self.iteration += 1
         if self.iteration % self.accumulation == 0:
             self.clock.forget()
+            self.status_before |= self.device.status_word
+            self.device.status_word = 0
+
+    @property
+    def shows_overflow(self) -> bool:
+        """Whether overflow in every format of the program gives what is not finite."""
+        return bool(self.device.control.nanoo)
+
+    @property
+    def has_overflown(self) -> bool:
+        """Whether the status register has OFLO or INV since the step began."""
+        status = self.device.status
+        return bool(status.oflo or status.inv)
 
     def note_constant(self, layer: str, fmt: Format, value: float, change: str) -> None:
         """A constant of a layer did not fit into the format."""

@@ -1,4 +1,4 @@
-"""Constants, moves and casts."""
+"""Constants, casts, and values that pass as they are."""
 
 from __future__ import annotations
 
@@ -9,22 +9,18 @@ import tensorflow as tf
 
 from fpsim.array import Array
 from ipu.frontends.common.account import fit
-from ipu.frontends.tensorflow.engine.values import FORMATS, enter, numbers
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, moved
+from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave, numbers
+from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
 
 __all__: list[str] = []
 
 _NONE = "none"
 
 
-def _same(x: Any) -> Any:
-    return x
-
-
 @kernel("Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics",
         rounding=_NONE, is_any=True, keeps=True)  # fmt: skip
 def _identity(site: Site) -> Run:
-    return _same
+    return lambda x: x
 
 
 @kernel("IdentityN", rounding=_NONE, is_any=True, keeps=True)
@@ -51,17 +47,12 @@ def _const(site: Site) -> Run:
     return lambda: array
 
 
-@kernel("Reshape", rounding=_NONE, is_any=True, keeps=True)
-def _reshape(site: Site) -> Run:
-    return lambda x, shape: moved(x, lambda values: values.reshape(shape))
-
-
-@kernel("Cast", rounding="once, to a narrower format; integers to nearest", is_any=True, keeps=True)
+@kernel("Cast", rounding="once, to a narrower format; from integers to nearest", is_any=True,
+        keeps=True)  # fmt: skip
 def _cast(site: Site) -> Run:
     device, target = site.device, site.attr("DstT")
-    if target in FORMATS:
-        fmt = site.fmt
-        assert fmt is not None
+    fmt = site.format_of(target)
+    if fmt is not None:
 
         def to_floats(x: Any) -> Any:
             return device.cast(x, fmt) if isinstance(x, Array) else enter(device, x, fmt)
@@ -75,3 +66,16 @@ def _cast(site: Site) -> Run:
         return numbers(x).astype(kind)
 
     return to_numbers
+
+
+@kernel("Bitcast", rounding=_NONE, is_any=True)
+def _bitcast(site: Site) -> Run:
+    device, before = site.device, site.node.inputs[0].dtype
+    after = site.attr("type")
+    fmt = FORMATS.get(after)
+
+    def run(x: Any) -> Any:
+        codes = np.ascontiguousarray(leave(x, before)).view(after.as_numpy_dtype)
+        return codes if fmt is None else enter(device, codes, fmt)
+
+    return run
