@@ -38,12 +38,15 @@ def compile(computation: Callable[..., Any], inputs: Sequence[Any] | None = None
         arguments = tf.nest.pack_sequence_as(list(inputs or ()), given)
         returned = computation(*arguments)
         structure, tensors = _outputs(returned)
-        graph.outputs = [graph.capture(tensor) for tensor in tensors]
         graph.control_outputs = [x for x in _flat(returned) if isinstance(x, tf.Operation)]
+        if not tensors:  # a program has a result, so that there is something to wait for
+            with tf.control_dependencies(graph.control_outputs):
+                tensors = [tf.constant(0)]
+        graph.outputs = [graph.capture(tensor) for tensor in tensors]
     captures = graph.captures
     graph.inputs = given + [inner for _, inner in captures]
-    outputs, done = launch_node(graph, outer + [tensor for tensor, _ in captures])
-    return done if structure is None else tf.nest.pack_sequence_as(structure, outputs)
+    outputs = launch_node(graph, outer + [tensor for tensor, _ in captures])
+    return outputs[0].op if structure is None else tf.nest.pack_sequence_as(structure, outputs)
 
 
 def _placeholder(graph: Any, tensor: Any, number: int) -> Any:

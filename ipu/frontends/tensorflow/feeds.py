@@ -8,6 +8,7 @@ Source    facts of the vendor's ipu_infeed_queue.py and ipu_outfeed_queue.py; do
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Iterator
 from enum import Enum
@@ -240,30 +241,27 @@ class IPUOutfeedQueue:
             raise ValueError(
                 "Trying to dequeue an outfeed which has not been enqueued; build the program first"
             )
-        results = tf.numpy_function(self._take, [], self._types)
+        results = tf.numpy_function(self._take_flat, [], self._types)
         results = [results] if tf.is_tensor(results) else list(results)
         return tf.nest.pack_sequence_as(self._structure, results)
 
     def _take(self) -> Any:
-        try:
-            leaves = self._queue.dequeue()
-        except RuntimeError:
-            if self._mode is IPUOutfeedMode.LAST and self._structure is None:
-                raise
-            raise
-        if len(leaves) == 0:
-            return self._nothing()
-        return leaves if len(leaves) > 1 or tf.executing_eagerly() else leaves[0]
-
-    def _nothing(self) -> Any:
-        """Nothing was ever enqueued."""
-        import threading
-
+        """The leaves of everything enqueued; None where nothing ever was, in another thread."""
+        leaves = self._queue.dequeue()
+        if len(leaves):
+            return leaves
         if threading.current_thread() is threading.main_thread():
             raise ValueError(
                 "Trying to dequeue an outfeed which has not been enqueued; run the program first"
             )
         return None
+
+    def _take_flat(self) -> Any:
+        """As a node of TensorFlow 1 returns it: empty arrays where nothing ever was enqueued."""
+        leaves = self._take()
+        if leaves is None:
+            leaves = [np.empty(0, kind.as_numpy_dtype) for kind in self._types]
+        return leaves if len(leaves) > 1 else leaves[0]
 
     @property
     def deleter(self) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
-from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from ipu.feed.counters import launching
@@ -132,7 +132,7 @@ def _launch(machine: Machine, graph: Any, flat: Sequence[Any]) -> list[Any]:
 def _argument(machine: Machine, outer: Any, name: str | None) -> Any:
     if outer.dtype != tf.resource:
         return _entered(machine, outer, outer.numpy())
-    data = handle_data_util.get_resource_handle_data(outer)
+    data = getattr(outer, "_handle_data", None)
     if data is not None and data.is_set and data.shape_and_type:
         dtype = tf.as_dtype(data.shape_and_type[0].dtype)
         read = partial(_read, outer, dtype)
@@ -147,10 +147,10 @@ def _read(handle: Any, dtype: Any) -> Any:
 # TensorFlow 1 -------------------------------------------------------------------------------------
 
 
-def launch_node(graph: Any, flat: Sequence[Any]) -> tuple[list[Any], Any]:
+def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
     """A node of the default graph that launches a traced graph.
 
-    The outputs of the graph, and an operation that has run after the launch.
+    The result is the outputs of the graph, of which there is one at least.
 
     flat    outer tensors of the graph's inputs; handles of variables among them.
     """
@@ -177,27 +177,27 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> tuple[list[Any], Any]:
             first = replicas[0]
             changed = [first[i].host() for i in written]
             out = [leave(v, t.dtype) for v, t in zip(results, graph.outputs, strict=True)]
-            return [*out, *changed, np.int32(0)]
+            return [*out, *changed]
 
     if machine.choices.reference:
         return _native_node(graph, flat)
-    kinds.append(tf.int32)  # a node without outputs would be no tensor to depend on
     results = tf.numpy_function(run, outer, kinds)
     results = [results] if tf.is_tensor(results) else list(results)
     count = len(graph.outputs)
     assigned = [
         gen_resource_variable_ops.assign_variable_op(flat[i], value)
-        for i, value in zip(written, results[count:], strict=False)
+        for i, value in zip(written, results[count:], strict=True)
     ]
     for result, inner in zip(results, graph.outputs, strict=False):
         result.set_shape(inner.shape)
-    with tf.control_dependencies([*assigned, results[-1].op]):
-        return [tf.identity(result) for result in results[:count]], tf.no_op()
+    with tf.control_dependencies(assigned):
+        return [tf.identity(result) for result in results[:count]]
 
 
-def _native_node(graph: Any, flat: Sequence[Any]) -> tuple[list[Any], Any]:
+def _native_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
     """The same program as a function that TensorFlow executes."""
-    raise NotImplementedError
+    function = atomic_function.from_func_graph(f"__inference_{graph.name}", graph, {})
+    return list(function.call_flat(*flat))
 
 
 def _value_of(tensor: Any) -> Any:

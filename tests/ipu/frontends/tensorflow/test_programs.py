@@ -1,0 +1,79 @@
+"""Trainings on the machine beside TensorFlow's own (differential)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.ipu.frontends.tensorflow.framework import ipu, machine, session, tf
+
+v1 = tf.compat.v1
+
+
+def variable(name, shape):
+    return v1.get_variable(name, shape, initializer=v1.glorot_uniform_initializer(seed=len(name)))
+
+
+def conv(x, name, channels, size=3, stride=1):
+    """A convolution with a bias, in a scope of its own."""
+    with v1.variable_scope(name):
+        w = variable("kernel", [size, size, x.shape[-1], channels])
+        b = v1.get_variable("bias", [channels], initializer=v1.zeros_initializer())
+        return tf.nn.bias_add(tf.nn.conv2d(x, w, stride, "SAME"), b)
+
+
+def dense(x, name, units):
+    with v1.variable_scope(name):
+        w = variable("kernel", [x.shape[-1], units])
+        b = v1.get_variable("bias", [units], initializer=v1.zeros_initializer())
+        return tf.matmul(x, w) + b
+
+
+def cnn(x):
+    """A small convolutional network of TensorFlow 1."""
+    x = tf.nn.max_pool2d(tf.nn.relu(conv(x, "conv", 8)), 2, 2, "VALID")
+    x = tf.reshape(x, [x.shape[0], -1])
+    return dense(tf.nn.relu(dense(x, "hidden", 16)), "logits", 10)
+
+
+def data():
+    """Batches of 16 images with classes that can be learnt."""
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 10, (40, 16)).astype(np.int32)
+    x = rng.normal(size=(40, 16, 8, 8, 1)).astype(np.float32)
+    x += (y[..., None, None, None] / 5 - 1).astype(np.float32)
+    return tf.data.Dataset.from_tensor_slices((x, y))
+
+
+def train(network, optimiser, steps, **choices):
+    """Losses of a training in one launch, the variables, and the machine."""
+    with machine(**choices) as used, session() as run:
+        v1.set_random_seed(7)
+        infeed = ipu.ipu_infeed_queue.IPUInfeedQueue(data())
+        outfeed = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
+
+        def body(x, y):
+            loss = v1.losses.sparse_softmax_cross_entropy(labels=y, logits=network(x))
+            return outfeed.enqueue(loss), optimiser().minimize(loss)
+
+        result = ipu.ipu_compiler.compile(lambda: ipu.loops.repeat(steps, body, [], infeed))
+        losses = outfeed.dequeue()
+        run.run(infeed.initializer)
+        run.run(v1.global_variables_initializer())
+        run.run(result)
+        variables = {v.name: run.run(v) for v in v1.trainable_variables()}
+        return run.run(losses), variables, used
+
+
+def test_a_convolutional_network_learns_as_on_tensorflow():
+    def optimiser():
+        return v1.train.MomentumOptimizer(0.05, 0.9)
+
+    losses, weights, used = train(cnn, optimiser, 40, ties="first")
+    expected, reference, _ = train(cnn, optimiser, 40, reference=True)
+    assert used.launches == 1
+    assert used.iteration == 40
+    assert losses[-1] < losses[0]
+    np.testing.assert_allclose(losses, expected, rtol=0, atol=5e-6)
+    for name, values in weights.items():
+        np.testing.assert_allclose(values, reference[name], rtol=0, atol=1e-6)
