@@ -5,7 +5,6 @@ The gradient is cast to the variable's format first; each operation rounds once 
 
 from __future__ import annotations
 
-
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel

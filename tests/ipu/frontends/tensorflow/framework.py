@@ -17,13 +17,12 @@ if find_spec("tensorflow") is None:
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    import ipu.frontends.tensorflow  # noqa: F401, I001  installs before TensorFlow is imported
+    import ipu.frontends.tensorflow  # noqa: I001  installs before TensorFlow is imported
     import tensorflow as tf
     from tensorflow.python import ipu
 
-from ipu.frontends.tensorflow.engine import machine as machines  # noqa: E402
-from ipu.frontends.tensorflow.engine.machine import Choices, choose, current  # noqa: E402
-from ipu.frontends.tensorflow.settings import system  # noqa: E402
+from ipu.frontends.tensorflow.engine.machine import Choices, choose, current
+from ipu.frontends.tensorflow.settings import system
 
 __all__ = [
     "Choices", "choose", "configured", "current", "ipu", "launch", "machine", "session", "tf",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from tests.ipu.frontends.tensorflow.framework import ipu, machine, session, tf
 
