@@ -81,6 +81,7 @@ class IPUInfeedQueue:
         if self._queue is None:
             raise RuntimeError(f"Infeed with id='{id(self)}' does not exist; initialise it first")
         self._queue.close()
+        self._queue = None  # the data set goes before the session that built it
         self._is_deleted = True
 
     @property

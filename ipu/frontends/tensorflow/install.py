@@ -41,6 +41,7 @@ MODULES = {
     "loops": "loops",
     "map_gradient_optimizer": "training.map_gradient",
     "optimizers": "training.names",
+    "pipelining_ops": "pipelining.ops",
     "scopes": "scopes",
     "utils": "utils",
 }
@@ -60,7 +61,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname == _VENDOR:
+        if fullname in (_VENDOR, f"{_VENDOR}.ops"):
             return importlib.machinery.ModuleSpec(fullname, _Package(), is_package=True)
         name = _ELSEWHERE.get(fullname)
         prefix, _, last = fullname.rpartition(".")

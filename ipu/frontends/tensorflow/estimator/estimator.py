@@ -141,8 +141,7 @@ class IPUEstimator:
             values = {key: value for key, (value, _) in metrics.items()}
             updates = [update for _, update in metrics.values()]
             losses, found = [], dict.fromkeys(values)
-            with self._session(checkpoint_path) as session:
-                session.run(program.infeed.initializer)
+            with self._session(checkpoint_path) as session, _fed(session, program.infeed):
                 for _ in range(launches):
                     if program.computes_metrics_on_host:
                         losses.append(session.run([loss, *updates])[0])
@@ -177,8 +176,7 @@ class IPUEstimator:
             tensors = program.prediction()
             if keys is not None and isinstance(tensors, dict):
                 tensors = {key: tensors[key] for key in keys}
-            with self._session(checkpoint) as session:
-                session.run(program.infeed.initializer)
+            with self._session(checkpoint) as session, _fed(session, program.infeed):
                 while True:
                     yield from _iterations(session.run(tensors))
 
@@ -269,6 +267,16 @@ def _check_params(params: Any) -> None:
         raise ValueError("`params` is expected to be of type `dict`")
     if any(key in params for key in _RESERVED):
         raise ValueError(f"{_RESERVED} are reserved keys but existed in params {params}.")
+
+
+@contextmanager
+def _fed(session: Any, infeed: IPUInfeedQueue) -> Iterator[None]:
+    """The infeed is ready inside, and has ended afterwards."""
+    session.run(infeed.initializer)
+    try:
+        yield
+    finally:
+        session.run(infeed.deleter)
 
 
 def _iterations(stacked: Any) -> Iterator[Any]:

@@ -18,3 +18,6 @@ __all__ = [
     "CrossReplicaOptimizer", "GradientAccumulationOptimizer", "GradientAccumulationOptimizerV2",
     "GradientAccumulationReductionMethod", "IpuOptimizer", "MapGradientOptimizer",
 ]  # fmt: skip
+
+#: Programs also import the modules of this name's package: they are found by their vendor's names.
+__path__: list[str] = []
