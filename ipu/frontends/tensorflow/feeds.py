@@ -22,6 +22,7 @@ from tensorflow.python.framework import ops
 
 from ipu.feed.infeed import Infeed
 from ipu.feed.outfeed import ALL, LAST, Outfeed
+from ipu.frontends.tensorflow.engine.node import marked
 
 __all__ = ["IPUInfeedQueue", "IPUOutfeedMode", "IPUOutfeedQueue", "ScopedIPUOutfeedQueue"]
 
@@ -220,7 +221,8 @@ class IPUOutfeedQueue:
         if tf.executing_eagerly():
             self._put(*(tensor.numpy() for tensor in flat))
             return tf.no_op()
-        return tf.numpy_function(self._put, flat, [])
+        with marked(kernel="Enqueue"):
+            return tf.numpy_function(self._put, flat, [])
 
     def _put(self, *leaves: Any) -> None:
         self._queue.enqueue(list(leaves))

@@ -31,6 +31,7 @@ MODULES = {
     "ipu_strategy": "strategy",
     "cross_replica_ops": "training.cross_replica",
     "cross_replica_optimizer": "training.cross_replica",
+    "dataset_benchmark": "benchmark",
     "gradient_accumulation": "training.reductions",
     "gradient_accumulation_optimizer": "training.accumulation",
     "horovod": "workers.horovod",

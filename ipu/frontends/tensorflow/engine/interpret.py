@@ -17,14 +17,15 @@ A node without a kernel is refused when the plan is made, before anything runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from fpsim import FloatingPointTrap
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from ipu.frontends.common.account import counted_name
-from ipu.frontends.common.places import Place
+from ipu.frontends.common.places import Place, Replay
 from ipu.frontends.tensorflow import kernels
 from ipu.frontends.tensorflow.engine.errors import MachineError, UnsupportedNodeError, user_line
 from ipu.frontends.tensorflow.engine.machine import Machine
@@ -42,7 +43,7 @@ kernels.load()
 class Step:
     """A node with its places in a frame."""
 
-    __slots__ = ("dead", "inputs", "is_joint", "outputs", "place", "run", "site")
+    __slots__ = ("dead", "inputs", "is_joint", "outputs", "place", "run", "site", "start")
 
     def __init__(self, site: Site, entry: Entry | None, run: Run) -> None:
         self.site, self.run = site, run
@@ -52,6 +53,8 @@ class Step:
         #: Values that no later step reads.
         self.dead: tuple[int, ...] = ()
         self.place = _placing(site)
+        #: Where replica 0 stood before it.
+        self.start: Replay | None = None
 
 
 class Plan:
@@ -165,9 +168,26 @@ class Plan:
                 _store(frame, step, result)
             return
         for replica, frame in enumerate(frames):
-            if step.place is not None:
-                step.place(replica)
-            _store(frame, step, step.run(*[frame[slot] for slot in step.inputs]))
+            with self._placed(step, replica):
+                _store(frame, step, step.run(*[frame[slot] for slot in step.inputs]))
+
+    @contextmanager
+    def _placed(self, step: Step, replica: int) -> Iterator[None]:
+        """The place of a step on a replica; updates draw the same bits on every replica."""
+        if step.place is None:
+            yield
+            return
+        step.place(replica)
+        clock = self.machine.clock
+        if step.site.direction != "optimizer" or self.machine.replicas == 1:
+            yield
+        elif replica == 0:
+            step.start = clock.mark()
+            yield
+        else:
+            assert step.start is not None
+            with clock.replaying(step.start):
+                yield
 
 
 def _store(frame: list[Any], step: Step, result: Any) -> None:

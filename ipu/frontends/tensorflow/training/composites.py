@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops import handle_data_util
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.node import marked
@@ -81,6 +82,7 @@ class Accumulators:
                 kept = [(self._accumulator(v).read_value(), v) for v in variables]
                 with tf.control_dependencies([g for g, _ in kept]):
                     done = apply(kept)
+                    _check_updates(tf.compat.v1.get_default_graph())
                 with tf.control_dependencies([] if done is None else [done]):
                     cleared = [
                         self._accumulator(v).assign(tf.zeros(v.shape, g.dtype), read_value=False)
@@ -138,6 +140,24 @@ class Accumulators:
         if graph not in self._counters:
             self._counters[graph] = _zeros((), tf.int32, "mini_batches")
         return self._counters[graph]
+
+
+def _check_updates(graph: Any) -> None:
+    """Refuse updates by gradients of another type than their variable's.
+
+    Raises    TypeError, as TensorFlow words it.
+    """
+    for op in graph.get_operations():
+        if not op.type.startswith("ResourceApply"):
+            continue
+        data = handle_data_util.get_resource_handle_data(op.inputs[0])
+        held = tf.as_dtype(data.shape_and_type[0].dtype)
+        if held != op.get_attr("T"):
+            raise TypeError(
+                f"Input 'grad' of '{op.type}' Op has type {op.get_attr('T').name} that does not "
+                f"match type {held.name} of argument 'var'. Cast the accumulated gradient to the "
+                "variable's type before the update, or leave out dtype."
+            )
 
 
 def _zeros(shape: tuple[int, ...], kind: Any, name: str) -> Any:

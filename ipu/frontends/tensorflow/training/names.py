@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ipu.frontends.tensorflow.training import accumulation as gradient_accumulation_optimizer
+from ipu.frontends.tensorflow.training import cross_replica as cross_replica_optimizer
+from ipu.frontends.tensorflow.training import map_gradient as map_gradient_optimizer
 from ipu.frontends.tensorflow.training.accumulation import (
     CrossReplicaGradientAccumulationOptimizer,
     CrossReplicaGradientAccumulationOptimizerV2,
@@ -17,7 +20,8 @@ __all__ = [
     "CrossReplicaGradientAccumulationOptimizer", "CrossReplicaGradientAccumulationOptimizerV2",
     "CrossReplicaOptimizer", "GradientAccumulationOptimizer", "GradientAccumulationOptimizerV2",
     "GradientAccumulationReductionMethod", "IpuOptimizer", "MapGradientOptimizer",
+    "cross_replica_optimizer", "gradient_accumulation_optimizer", "map_gradient_optimizer",
 ]  # fmt: skip
 
-#: Programs also import the modules of this name's package: they are found by their vendor's names.
+#: The vendor's name is a package; its modules are found by their own names.
 __path__: list[str] = []

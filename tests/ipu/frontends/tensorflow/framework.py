@@ -42,10 +42,10 @@ def machine(**choices):
         choose(Choices())
 
 
-def configured(**bits):
-    """Configure the system with these floating-point control bits."""
+def configured(ipus=1, **bits):
+    """Configure the system with that many IPUs and these floating-point control bits."""
     config = ipu.config.IPUConfig()
-    config.auto_select_ipus = 1
+    config.auto_select_ipus = ipus
     for name, value in bits.items():
         setattr(config.floating_point_behaviour, name, value)
     config.configure_ipu_system()
