@@ -1,4 +1,4 @@
-"""Softmax and cross-entropies: as TensorFlow in float32, as the primitives in half (differential)."""
+"""Losses: as TensorFlow in float32, as the primitives of ipu.learn in half (differential)."""
 
 from __future__ import annotations
 

@@ -52,7 +52,9 @@ def test_float32_is_as_on_tensorflow(node):
     agree(node, function, *arguments, gradients=node not in NO_GRADIENT, tolerance=1e-7)
 
 
-@pytest.mark.parametrize("node", sorted(set(CASES) - {"OneHot", "Fill", "PadV2", "StridedSliceGrad"}))
+@pytest.mark.parametrize(
+    "node", sorted(set(CASES) - {"OneHot", "Fill", "PadV2", "StridedSliceGrad"})
+)
 def test_halves_and_integers_move_alike(node):
     function, *arguments = CASES[node]
     halves = [half(*v.shape, seed=i) for i, v in enumerate(arguments)]

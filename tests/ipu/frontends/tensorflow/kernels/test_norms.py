@@ -55,5 +55,7 @@ def test_halves_are_those_of_the_primitive():
     device = Device()
     x, slope, gamma, beta = (device.from_host(v, BINARY16) for v in (a, g, scale, offset))
     y, saved = ops.batch_norm.forward(device, x, gamma, beta, epsilon=1e-3)
-    for ours, theirs in zip(results, (y, ops.batch_norm.vjps[0](device, slope, saved)), strict=True):
+    for ours, theirs in zip(
+        results, (y, ops.batch_norm.vjps[0](device, slope, saved)), strict=True
+    ):
         np.testing.assert_array_equal(ours.view(np.uint16), np.float16(theirs.values).view("u2"))

@@ -73,7 +73,9 @@ def updated(rule, values, slots, gradients, native=False, **options):
 @pytest.mark.parametrize("node", CASES)
 def test_float32_is_as_on_tensorflow(node, nesterov):
     rule = CASES[node]
-    options = {"use_nesterov": True} if nesterov and rule in (adam, momentum, keras_momentum) else {}
+    options = (
+        {"use_nesterov": True} if nesterov and rule in (adam, momentum, keras_momentum) else {}
+    )
     values, slots = numbers(4, 3), [numbers(4, 3, seed=1), np.abs(numbers(4, 3, seed=2))]
     gradients = [numbers(4, 3, seed=s) for s in (3, 4)]
     results, types = updated(rule, values, slots, gradients, **options)
