@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.ipu.frontends.tensorflow.framework import tf
 
 from ipu.frontends.tensorflow.engine.trace import tracing  # isort: skip
