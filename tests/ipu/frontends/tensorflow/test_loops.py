@@ -105,5 +105,5 @@ def test_operations_of_a_body_run_each_time():
 
 def test_names_of_the_vendor_have_their_places():
     assert loops.repeat.__module__ == "ipu.frontends.tensorflow.loops"
-    with pytest.raises(AttributeError, match="tensorflow.python.ipu has no 'lops'"):
+    with pytest.raises(AttributeError, match=r"tensorflow.python.ipu has no 'lops'"):
         ipu.lops  # noqa: B018
