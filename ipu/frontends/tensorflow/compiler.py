@@ -13,7 +13,9 @@ from ipu.frontends.tensorflow.engine.launch import launch_node
 __all__ = ["compile"]
 
 
-def compile(computation: Callable[..., Any], inputs: Sequence[Any] | None = None) -> Any:
+def compile(  # noqa: A001  the vendor's name
+    computation: Callable[..., Any], inputs: Sequence[Any] | None = None
+) -> Any:
     """Trace a function once and launch it whenever a session asks for its results.
 
     inputs      tensors, numbers or structures of them: the arguments of the function.

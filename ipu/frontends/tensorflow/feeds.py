@@ -1,7 +1,7 @@
 """`IPUInfeedQueue` and `IPUOutfeedQueue`: the queues of `ipu.feed` at TensorFlow's ends.
 
-Inside of a program a dequeue and an enqueue are nodes that call the queue, so TensorFlow can run the
-same program.
+Inside of a program a dequeue and an enqueue are nodes that call the queue, so TensorFlow can run
+the same program.
 
 Source    facts of the vendor's ipu_infeed_queue.py and ipu_outfeed_queue.py; docs/semantics.md.
 """

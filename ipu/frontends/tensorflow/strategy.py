@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import tensorflow as tf
 
@@ -29,7 +29,7 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
         self._enable_dataset_iterators = enable_dataset_iterators
         self._enable_keras_extensions = enable_keras_extensions
         self._functions: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-        self._traced: set[int] = set()
+        self._traced: WeakSet[Any] = WeakSet()
 
     def run(
         self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
@@ -41,6 +41,8 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
         """
         arguments, named = tuple(args), dict(kwargs or {})
         if not tf.executing_eagerly():
+            if not tf.distribute.in_cross_replica_context():
+                return fn(*arguments, **named)
             return super().run(fn, arguments, named)
         with self.scope():
             launch = self.extended.call_for_each_replica
@@ -48,10 +50,10 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
 
     def _launch(self, fn: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         function = self._function(fn)
-        if id(function) not in self._traced:
+        if function not in self._traced:
             with tracing():  # variables are created and initialised on the host
                 function.get_concrete_function(*arguments, **named)
-            self._traced.add(id(function))
+            self._traced.add(function)
         with launching_functions():
             return function(*arguments, **named)
 

@@ -25,8 +25,8 @@ def called_graphs(node: Node) -> list[tuple[Any, int]]:
     graphs = []
     for attribute in attributes:
         functions = node.attr(attribute)
-        for function in functions if isinstance(functions, list) else [functions]:
-            graphs.append((called_graph(node, function.name, first), first))
+        several = functions if isinstance(functions, list) else [functions]
+        graphs += [(called_graph(node, function.name, first), first) for function in several]
     return graphs
 
 

@@ -76,10 +76,10 @@ class Plan:
         self._results = [self._slot(tensor) for tensor in program.outputs]
         self._bury()
         self.has_effects = any(has_effect(node.op) for node in program.nodes)
-        self.counts = any(part.counts or part.is_training for part in self._parts)
+        self.counts: bool = any(part.counts or part.is_training for part in self._parts)
         #: Set by the loop whose body this is.
-        self.is_training = False
-        self.accumulation = max([program.accumulation, *(p.accumulation for p in self._parts)])
+        self.is_training: bool = False
+        self.accumulation: int = max([program.accumulation, *(p.accumulation for p in self._parts)])
 
     # Building -------------------------------------------------------------------------------
 
@@ -233,11 +233,11 @@ def _cast_operands(site: Site, entry: Entry) -> Run:
     positions = [i for i, t in enumerate(site.node.inputs) if t.dtype in FORMATS]
     if site.machine.is_plain or entry.keeps or entry.is_joint or not positions:
         return run
-    cast, is_update = site.device.cast, site.direction == "optimizer"
+    cast, is_update, own = site.device.cast, site.direction == "optimizer", site.fmt
 
     def on_operands(*values: Any) -> Any:
         operands = list(values)
-        fmt = _widest([operands[i] for i in positions]) if is_update else site.fmt
+        fmt: Any = _widest([operands[i] for i in positions]) if is_update else own
         for i in positions:
             if isinstance(operands[i], Array):
                 operands[i] = cast(operands[i], fmt)

@@ -1,7 +1,7 @@
 """Launches: a traced program goes to the machine as one call from the host.
 
-TensorFlow 2: `launching_functions` sends the functions that are called inside to the machine instead
-of TensorFlow's runtime. TensorFlow 1: `launch_node` is one node of the session's graph; feeds and
+TensorFlow 2: `launching_functions` sends functions that are called inside to the machine instead of
+TensorFlow's runtime. TensorFlow 1: `launch_node` is one node of the session's graph; feeds and
 variables go in, outputs and the variables that the program writes come out and are assigned.
 
 With the choice `reference` TensorFlow executes the same traced program.

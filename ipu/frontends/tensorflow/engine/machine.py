@@ -16,7 +16,7 @@ from ipu.frontends.common.places import PlaceClock
 from ipu.frontends.common.policies import PolicyArgument, find_policy
 from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.settings.system import System
-from ipu.machine.control import POWER_ON, FpCtl
+from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target
 
@@ -101,6 +101,11 @@ class Machine:
             self.clock.forget()
             self.status_before |= self.device.status_word
             self.device.status_word = 0
+
+    @property
+    def status(self) -> FpSts:
+        """$FP_STS: the bits of all operations so far."""
+        return FpSts.from_word(self.status_before | self.device.status_word)
 
     @property
     def shows_overflow(self) -> bool:

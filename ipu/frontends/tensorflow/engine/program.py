@@ -5,14 +5,14 @@ control edge keeps. A control edge keeps nothing else: TensorFlow 1 groups of op
 hold an unused gradient of the input, with exceptions that the machine would not see. Live nodes run
 in the order in which they were built, which is that of the user's program.
 
-How what a program notes reaches the executor: `engine.node.marked` puts marks on nodes; `Node.marks`
-has them (a gradient also those of its forward node). The executor knows
+How what a program notes reaches the executor: `engine.node.marked` puts marks on nodes, and
+`Node.marks` has them (a gradient also those of its forward node). The executor knows
 
     partials      "half" or "float": of products (scopes.partials_type).
     sr            stochastic rounding is on or off (scopes.stochastic_rounding).
     stage         a pipeline's stage, by number; traps name it.
     kernel        the table's entry that executes the node instead of that of its type: composites
-                  such as an accumulation are one PyFunc node, which TensorFlow can run as reference,
+                  such as an accumulation are one PyFunc node, which TensorFlow can run itself,
                   marked with the name of our kernel.
     accumulation  G, on any node: iterations that make a step of the optimiser.
     loop          a While whose iterations count, also where its body has no effect outside.

@@ -9,7 +9,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.ops import gen_dataset_ops
 
 from fpsim.records.formats import Format
-from ipu.frontends.tensorflow.engine.values import enter, is_floating, leave
+from ipu.frontends.tensorflow.engine.values import enter, leave
 from ipu.machine.device import Device
 
 __all__ = ["IteratorHandle", "Variable"]
@@ -41,7 +41,7 @@ class Variable:
 
     @value.setter
     def value(self, value: Any) -> None:
-        if is_floating(self.dtype) and value.format != self.fmt:
+        if self.fmt is not None and value.format != self.fmt:
             value = self._device.cast(value, self.fmt)
         self._value, self.is_written = value, True
 

@@ -33,23 +33,33 @@ def tracing() -> Iterator[None]:
 def _gradient(
     op_name: str, attributes: Any, count: int, inputs: Any, outputs: Any, *rest: Any
 ) -> Any:
-    forward = _forward_node(op_name, inputs, outputs)
+    forward = _forward_node(op_name, attributes, inputs, outputs)
     graph = ops.get_default_graph()
     noting = nullcontext() if forward is None else graph._original_op(forward)
     with noting:
         return backprop._gradient_function(op_name, attributes, count, inputs, outputs, *rest)
 
 
-def _forward_node(op_name: str, inputs: Any, outputs: Any) -> tf.Operation | None:
+def _forward_node(op_name: str, attributes: Any, inputs: Any, outputs: Any) -> tf.Operation | None:
+    """The node of that type with these inputs or outputs, as far as the tape has kept them."""
     for tensor in outputs or ():
         if _is_symbolic(tensor) and tensor.op.type == op_name:
             return tensor.op
     for tensor in inputs or ():
         if _is_symbolic(tensor):
-            readers = [op for op in tensor.consumers() if op.type == op_name]
-            if len(readers) == 1:
-                return readers[0]
+            alike = [op for op in tensor.consumers() if _is_alike(op, op_name, attributes, inputs)]
+            return alike[0] if alike else None
     return None
+
+
+def _is_alike(op: Any, op_name: str, attributes: Any, inputs: Any) -> bool:
+    if op.type != op_name or len(op.inputs) != len(inputs):
+        return False
+    pairs = zip(op.inputs, inputs, strict=True)
+    if any(_is_symbolic(kept) and kept is not own for own, kept in pairs):
+        return False
+    chosen = dict(zip(attributes[::2], attributes[1::2], strict=True))
+    return all(op.get_attr(name) == v for name, v in chosen.items() if isinstance(v, bool))
 
 
 def _is_symbolic(tensor: Any) -> bool:

@@ -10,8 +10,9 @@ import numpy as np
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.values import numbers
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
 from ipu.learn import ops
+from ipu.machine.device import Device
 
 __all__: list[str] = []
 
@@ -116,7 +117,7 @@ def _pow(site: Site) -> Run:
     return run
 
 
-def _power(device: Any, x: Array, exponent: float) -> Array | None:
+def _power(device: Device, x: Array, exponent: float) -> Array | None:
     """x to a power that has a rule; None for another one."""
     if exponent in (2, 3):
         square = device.multiply(x, x)
@@ -146,8 +147,8 @@ def _gradient(node: str, rule: Any) -> None:
 
 
 for _node, _rule in (
-    ("TanhGrad", ops.tanh.vjps[0]), ("SigmoidGrad", ops.sigmoid.vjps[0]),
-    ("SqrtGrad", ops.sqrt.vjps[0]),
+    ("TanhGrad", gradient_rule(ops.tanh)), ("SigmoidGrad", gradient_rule(ops.sigmoid)),
+    ("SqrtGrad", gradient_rule(ops.sqrt)),
 ):  # fmt: skip
     _gradient(_node, _rule)
 

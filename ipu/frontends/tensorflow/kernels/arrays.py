@@ -47,8 +47,8 @@ def _const(site: Site) -> Run:
     return lambda: array
 
 
-@kernel("Cast", rounding="once, to a narrower format; from integers to nearest", is_any=True,
-        keeps=True)  # fmt: skip
+@kernel("Cast", rounding="once to a narrower format, to nearest from integers, toward zero to them",
+        is_any=True, keeps=True)  # fmt: skip
 def _cast(site: Site) -> Run:
     device, target = site.device, site.attr("DstT")
     fmt = site.format_of(target)
@@ -62,7 +62,7 @@ def _cast(site: Site) -> Run:
 
     def to_numbers(x: Any) -> Any:
         if isinstance(x, Array) and np.issubdtype(kind, np.integer):
-            return device.to_integers(x, kind)
+            return device.to_integers(x.like(np.trunc(x.carrier)), kind)
         return numbers(x).astype(kind)
 
     return to_numbers

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from tensorflow.python.eager import context
 from tensorflow.python.eager.execute import quick_execute
+from tensorflow.python.framework import ops
 from tensorflow.python.ops import script_ops
 
 from ipu.frontends.tensorflow.engine.values import enter, leave
@@ -44,17 +45,11 @@ def own_kernel(site: Site) -> Run:
     def run(*values: Any) -> Any:
         with context.eager_mode():
             handle = context.context()
-            tensors = [_tensor(v) for v in values]
+            tensors = [ops.convert_to_tensor(v) for v in values]
             results = quick_execute(name, count, tensors, flat, handle)
             return single([r.numpy() for r in results]) if count else ()
 
     return run
-
-
-def _tensor(value: Any) -> Any:
-    from tensorflow.python.framework import ops
-
-    return ops.convert_to_tensor(value)
 
 
 def _plain(value: Any) -> Any:

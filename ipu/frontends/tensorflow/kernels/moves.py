@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.values import numbers
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, moved
+from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, moved, single
 
 __all__: list[str] = []
 
 _NONE = "none"
+Enter = Callable[[Callable[[Site], Run]], Callable[[Site], Run]]
 
 
-def _move(*names: str) -> Any:
+def _move(*names: str) -> Enter:
     return kernel(*names, rounding=_NONE, is_any=True, keeps=True)
 
 
-def _join(*names: str) -> Any:
+def _join(*names: str) -> Enter:
     """What puts several tensors together takes them in one format."""
     return kernel(*names, rounding="none, in one format", is_any=True)
 
@@ -91,14 +92,12 @@ def _pack(site: Site) -> Run:
 
 @_move("Unpack")
 def _unpack(site: Site) -> Run:
-    axis, count = site.attr("axis"), site.attr("num")
+    axis = site.attr("axis")
 
     def run(x: Any) -> Any:
-        each = [
-            moved(x, lambda v, i=i: np.ascontiguousarray(np.take(v, i, axis)))
-            for i in range(count)
-        ]  # fmt: skip
-        return each[0] if count == 1 else tuple(each)
+        pieces = np.moveaxis(numbers(x), axis, 0)
+        each = [np.ascontiguousarray(piece) for piece in pieces]
+        return single([x.like(piece) if isinstance(x, Array) else piece for piece in each])
 
     return run
 
@@ -137,7 +136,7 @@ def _split_v(site: Site) -> Run:
 def _pieces(x: Any, ends: list[int], axis: int) -> Any:
     pieces = [np.ascontiguousarray(piece) for piece in np.split(numbers(x), ends, axis)]
     results = [x.like(piece) if isinstance(x, Array) else piece for piece in pieces]
-    return results[0] if len(results) == 1 else tuple(results)
+    return single(results)
 
 
 @_move("Slice")
@@ -218,7 +217,7 @@ def _pad_with(site: Site) -> Run:
 
 @_move("MirrorPad")
 def _mirror_pad(site: Site) -> Run:
-    mode = {b"REFLECT": "reflect", b"SYMMETRIC": "symmetric"}[site.attr("mode")]
+    mode: Any = site.attr("mode").decode().lower()
     return lambda x, paddings: moved(x, lambda v: np.pad(v, _pairs(paddings), mode=mode))
 
 
@@ -240,8 +239,7 @@ def _shape_n(site: Site) -> Run:
     kind = site.attr("out_type").as_numpy_dtype
 
     def run(*values: Any) -> Any:
-        shapes = [np.array(x.shape, kind) for x in values]
-        return shapes[0] if len(shapes) == 1 else tuple(shapes)
+        return single([np.array(x.shape, kind) for x in values])
 
     return run
 

@@ -11,7 +11,7 @@ from typing import Any
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from ipu.frontends.tensorflow.kernels.products import images_last
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
 from ipu.learn import ops
 from ipu.learn.ops.norms import batch_statistics, inverse_deviation
 
@@ -73,7 +73,8 @@ def _batch_norm_gradient(site: Site) -> Run:
 
     def run(gradient: Array, x: Array, scale: Array, _1: Array, _2: Array, reserve: Any) -> Any:
         is_trained, saved = reserve
-        rules = (ops.batch_norm if is_trained else ops.normalise).vjps
+        primitive = ops.batch_norm if is_trained else ops.normalise
+        rules = [gradient_rule(primitive, argument) for argument in range(3)]
         gradient = device.cast(gradient, saved[0].format)
         to_x, to_scale, to_offset = (rule(device, gradient, saved) for rule in rules)
         none = device.zeros((0,), BINARY32)

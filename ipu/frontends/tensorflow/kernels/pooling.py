@@ -6,7 +6,7 @@ from typing import Any
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.kernels.products import images_last, padding_of
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
 from ipu.learn import ops
 
 __all__: list[str] = []
@@ -35,7 +35,7 @@ def _max_pool_gradient(site: Site) -> Run:
 
     def run(x: Array, y: Array, gradient: Array) -> Any:
         saved = ops.max_pool.forward(device, x, **options)[1]
-        return ops.max_pool.vjps[0](device, gradient, saved)
+        return gradient_rule(ops.max_pool)(device, gradient, saved)
 
     return run
 
@@ -53,6 +53,6 @@ def _average_pool_gradient(site: Site) -> Run:
     def run(shape: Any, gradient: Array) -> Any:
         like = device.zeros(tuple(int(n) for n in shape), gradient.format)
         saved = ops.average_pool.forward(device, like, **options)[1]
-        return ops.average_pool.vjps[0](device, gradient, saved)
+        return gradient_rule(ops.average_pool)(device, gradient, saved)
 
     return run

@@ -72,7 +72,7 @@ def images_only(site: Site) -> None:
 
 def padding_of(site: Site) -> Padding:
     """SAME, VALID, or rows and columns before and after."""
-    padding = site.attr("padding").decode()
+    padding: str = site.attr("padding").decode()
     if padding != "EXPLICIT":
         return padding
     pads = list(site.attr("explicit_paddings"))

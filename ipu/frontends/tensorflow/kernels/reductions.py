@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
+from fpsim.records.formats import BINARY32
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
 from ipu.learn import ops
 from ipu.learn.ops.rules import count
@@ -97,8 +98,6 @@ def _l2_loss(site: Site) -> Run:
     device = site.device
 
     def run(x: Array) -> Array:
-        from fpsim.records.formats import BINARY32
-
         wide = device.cast(x, BINARY32).reshape(-1)
         total = device.reduce_sum(device.multiply(wide, wide), (0,), scale=0.5)
         return device.cast(total.reshape(()), x.format)

@@ -21,9 +21,12 @@ from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.learn.policy import Policy
+from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 
-__all__ = ["TABLE", "Entry", "Run", "Site", "SubProgram", "kernel", "moved", "single"]
+__all__ = [
+    "TABLE", "Entry", "Run", "Site", "SubProgram", "gradient_rule", "kernel", "moved", "single",
+]  # fmt: skip
 
 Run = Callable[..., Any]
 
@@ -128,3 +131,10 @@ def moved(x: Any, move: Callable[[Any], Any]) -> Any:
 def single(values: Sequence[Any]) -> Any:
     """Outputs as kernels return them."""
     return values[0] if len(values) == 1 else tuple(values)
+
+
+def gradient_rule(primitive: Primitive, argument: int = 0) -> Run:
+    """The rule of a primitive for the gradient to one of its arguments."""
+    rule = primitive.vjps[argument]
+    assert rule is not None, primitive.name
+    return rule

@@ -108,5 +108,3 @@ def _rms_prop(site: Site) -> Run:
         return ()
 
     return run
-
-

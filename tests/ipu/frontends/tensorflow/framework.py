@@ -64,6 +64,6 @@ def session():
 
     report_failures()
     graph = tf.Graph()
-    with graph.as_default(), tf.compat.v1.Session(graph=graph) as opened:
-        with tf.compat.v1.variable_scope("", use_resource=True):
-            yield opened
+    resources = tf.compat.v1.variable_scope("", use_resource=True)
+    with graph.as_default(), tf.compat.v1.Session(graph=graph) as opened, resources:
+        yield opened

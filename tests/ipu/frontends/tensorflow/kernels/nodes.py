@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.engine.trace import tracing
 from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 
@@ -83,7 +82,7 @@ def half(*shape, seed=0, low=None):
 
 
 def on_machine(function, *arguments, **choices):
-    """Results of a function of halves, and the device that computed them."""
-    with machine(**choices):
+    """Results of a function of halves, and the machine that computed them."""
+    with machine(**choices) as used:
         results = launch(tf.function(function), *(tf.constant(x) for x in arguments))
-        return [r.numpy() for r in tf.nest.flatten(results)], current().device
+        return [r.numpy() for r in tf.nest.flatten(results)], used
