@@ -106,19 +106,32 @@ class Plan:
         return steps
 
     def _sites(self) -> list[Site]:
-        directions: dict[str, str] = {}
+        directions = self._directions()
         sites = []
         for node in self.program.nodes:
-            direction = node.marks.get("direction") or self._direction_of(node, directions)
-            directions[node.name] = direction
             site = Site(
-                node, self.machine, self.machine.policy.of(node.layer), None, direction, self._part
-            )
+                node, self.machine, self.machine.policy.of(node.layer), None,
+                directions[node.name], self._part,
+            )  # fmt: skip
             tensors = (*node.outputs, *node.inputs)
             floating = next((t.dtype for t in tensors if t.dtype in FORMATS), None)
             site.fmt = None if floating is None else site.format_of(floating)
             sites.append(site)
         return sites
+
+    def _directions(self) -> dict[str, str]:
+        """Of every node by name. What only the optimiser reads, as a rate's cast, is its own."""
+        directions: dict[str, str] = {}
+        for node in self.program.nodes:
+            marked = node.marks.get("direction")
+            directions[node.name] = marked or self._direction_of(node, directions)
+        readers: dict[str, set[str]] = {tensor.op.name: {""} for tensor in self.program.outputs}
+        for node in reversed(self.program.nodes):
+            if directions[node.name] == "forward" and readers.get(node.name) == {"optimizer"}:
+                directions[node.name] = "optimizer"
+            for tensor in node.inputs:
+                readers.setdefault(tensor.op.name, set()).add(directions[node.name])
+        return directions
 
     def _direction_of(self, node: Node, known: dict[str, str]) -> str:
         """What reads a gradient, and is none, belongs to the optimiser."""
