@@ -9,22 +9,23 @@ from tests.ipu.frontends.tensorflow.framework import ipu, machine, session, tf
 v1 = tf.compat.v1
 
 
-def variable(name, shape):
-    return v1.get_variable(name, shape, initializer=v1.glorot_uniform_initializer(seed=len(name)))
+def variable(name, shape, dtype):
+    start = v1.glorot_uniform_initializer(seed=len(name), dtype=dtype)
+    return v1.get_variable(name, shape, dtype, initializer=start)
 
 
 def conv(x, name, channels, size=3, stride=1):
     """A convolution with a bias, in a scope of its own."""
     with v1.variable_scope(name):
-        w = variable("kernel", [size, size, x.shape[-1], channels])
-        b = v1.get_variable("bias", [channels], initializer=v1.zeros_initializer())
+        w = variable("kernel", [size, size, x.shape[-1], channels], x.dtype)
+        b = v1.get_variable("bias", [channels], x.dtype, initializer=v1.zeros_initializer())
         return tf.nn.bias_add(tf.nn.conv2d(x, w, stride, "SAME"), b)
 
 
 def dense(x, name, units):
     with v1.variable_scope(name):
-        w = variable("kernel", [x.shape[-1], units])
-        b = v1.get_variable("bias", [units], initializer=v1.zeros_initializer())
+        w = variable("kernel", [x.shape[-1], units], x.dtype)
+        b = v1.get_variable("bias", [units], x.dtype, initializer=v1.zeros_initializer())
         return tf.matmul(x, w) + b
 
 
@@ -33,6 +34,11 @@ def cnn(x):
     x = tf.nn.max_pool2d(tf.nn.relu(conv(x, "conv", 8)), 2, 2, "VALID")
     x = tf.reshape(x, [x.shape[0], -1])
     return dense(tf.nn.relu(dense(x, "hidden", 16)), "logits", 10)
+
+
+def half_cnn(x):
+    """The same network in halves, its logits in float32."""
+    return tf.cast(cnn(tf.cast(x, tf.half)), tf.float32)
 
 
 def data():
