@@ -39,6 +39,9 @@ __all__ = ["Plan", "plan_of"]
 
 kernels.load()
 
+#: What a tape does with the gradients of a tensor, outside of the scope of gradients.
+_SUMMING = frozenset(("AddN", "AddV2", "Identity"))
+
 
 class Step:
     """A node with its places in a frame."""
@@ -95,7 +98,7 @@ class Plan:
         entries = [_entry(site) for site in sites]
         steps = []
         for site, entry in zip(sites, entries, strict=True):
-            run = host_kernel(site) if entry is None else _cast_operands(site, entry)
+            run = host_kernel(site) if entry is None else _obey_marks(site, entry)
             if site.node.type == "Const":
                 self._template[self._slot(site.node.outputs[0])] = run()
                 continue
@@ -138,6 +141,8 @@ class Plan:
         if node.direction != "forward":
             return node.direction
         before = {known.get(tensor.op.name, "forward") for tensor in node.inputs}
+        if before == {"backward"} and node.type in _SUMMING:
+            return "backward"
         return "optimizer" if before & {"backward", "optimizer"} else self._direction or "forward"
 
     def _part(self, graph: Any, direction: str = "") -> Plan:
@@ -240,6 +245,20 @@ def _entry(site: Site) -> Entry | None:
     return None
 
 
+def _obey_marks(site: Site, entry: Entry) -> Run:
+    """The kernel of a node under the rounding that its scope asks for."""
+    run, stochastic = _cast_operands(site, entry), site.node.marks.get("sr")
+    if stochastic is None or entry.is_joint:
+        return run
+    rounding = site.device.rounding
+
+    def marked_run(*values: Any) -> Any:
+        with rounding(bool(stochastic)):
+            return run(*values)
+
+    return marked_run
+
+
 def _cast_operands(site: Site, entry: Entry) -> Run:
     """The kernel of a node; what computes gets its float32 operands in one format."""
     run = entry.build(site)
@@ -276,7 +295,7 @@ def _placing(site: Site) -> Callable[[int], None] | None:
         step, micro_batch = divmod(machine.iteration, machine.accumulation)
         machine.clock.place = Place(step, micro_batch, replica, node.name, site.direction)
         if device.counts is not None:
-            device.counts.tensor = name
+            device.tensor = device.counts.tensor = name
 
     return place
 

@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function
+from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from ipu.feed.counters import launching
@@ -196,7 +197,7 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
 
 def _native_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
     """The same program as a function that TensorFlow executes."""
-    function = atomic_function.from_func_graph(f"__inference_{graph.name}", graph, {})
+    function = atomic_function.from_func_graph(f"{graph.name}_{ops.uid()}", graph, {})
     return list(function.call_flat(*flat))
 
 

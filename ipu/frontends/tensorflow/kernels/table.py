@@ -22,6 +22,7 @@ from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.learn.policy import Policy
 from ipu.learn.tensor import Primitive
+from ipu.machine.choice import find_partials
 from ipu.machine.device import Device
 
 __all__ = [
@@ -74,7 +75,8 @@ class Site:
     def partials(self, operation: str) -> Format | None:
         """Partials of a product: by the scope, the policy or the device."""
         assert self.fmt is not None
-        wanted = self.node.marks.get("partials", self.policy.partials)
+        marked = self.node.marks.get("partials")
+        wanted = self.policy.partials if marked is None else find_partials(marked)
         return self.device.partials_for(self.fmt, operation, wanted=wanted)
 
     def constant(self, value: float) -> Array:

@@ -9,22 +9,23 @@ from tests.ipu.frontends.tensorflow.framework import ipu, machine, session, tf
 v1 = tf.compat.v1
 
 
-def variable(name, shape):
-    return v1.get_variable(name, shape, initializer=v1.glorot_uniform_initializer(seed=len(name)))
+def variable(name, shape, dtype):
+    start = v1.glorot_uniform_initializer(seed=len(name), dtype=dtype)
+    return v1.get_variable(name, shape, dtype, initializer=start)
 
 
 def conv(x, name, channels, size=3, stride=1):
     """A convolution with a bias, in a scope of its own."""
     with v1.variable_scope(name):
-        w = variable("kernel", [size, size, x.shape[-1], channels])
-        b = v1.get_variable("bias", [channels], initializer=v1.zeros_initializer())
+        w = variable("kernel", [size, size, x.shape[-1], channels], x.dtype)
+        b = v1.get_variable("bias", [channels], x.dtype, initializer=v1.zeros_initializer())
         return tf.nn.bias_add(tf.nn.conv2d(x, w, stride, "SAME"), b)
 
 
 def dense(x, name, units):
     with v1.variable_scope(name):
-        w = variable("kernel", [x.shape[-1], units])
-        b = v1.get_variable("bias", [units], initializer=v1.zeros_initializer())
+        w = variable("kernel", [x.shape[-1], units], x.dtype)
+        b = v1.get_variable("bias", [units], x.dtype, initializer=v1.zeros_initializer())
         return tf.matmul(x, w) + b
 
 
@@ -33,6 +34,11 @@ def cnn(x):
     x = tf.nn.max_pool2d(tf.nn.relu(conv(x, "conv", 8)), 2, 2, "VALID")
     x = tf.reshape(x, [x.shape[0], -1])
     return dense(tf.nn.relu(dense(x, "hidden", 16)), "logits", 10)
+
+
+def half_cnn(x):
+    """The same network in halves, its logits in float32."""
+    return tf.cast(cnn(tf.cast(x, tf.half)), tf.float32)
 
 
 def data():
@@ -76,3 +82,71 @@ def test_a_convolutional_network_learns_as_on_tensorflow():
     np.testing.assert_allclose(losses, expected, rtol=0, atol=5e-6)
     for name, values in weights.items():
         np.testing.assert_allclose(values, reference[name], rtol=0, atol=1e-6)
+
+
+def normed(x, name, **options):
+    """Batch norm of TensorFlow 1, with the moving averages left to the optimiser's step."""
+    with v1.variable_scope(name):
+        channels = x.shape[-1]
+        scale = v1.get_variable("scale", [channels], initializer=v1.ones_initializer())
+        offset = v1.get_variable("offset", [channels], initializer=v1.zeros_initializer())
+        return v1.nn.fused_batch_norm(x, scale, offset, is_training=True, **options)[0]
+
+
+def resnet8(x):
+    """Three blocks of two convolutions, with a shortcut of 1x1 where the size changes."""
+    x = tf.nn.relu(normed(conv(x, "stem", 4), "stem_norm"))
+    for i, channels in enumerate((4, 8, 16)):
+        stride = 1 if i == 0 else 2
+        y = tf.nn.relu(normed(conv(x, f"a{i}", channels, 3, stride), f"norm_a{i}"))
+        y = normed(conv(y, f"b{i}", channels), f"norm_b{i}")
+        x = x if stride == 1 else conv(x, f"short{i}", channels, 1, stride)
+        x = tf.nn.relu(x + y)
+    return dense(tf.reduce_mean(x, [1, 2]), "logits", 10)
+
+
+def test_a_residual_network_learns_as_on_tensorflow():
+    def optimiser():
+        return v1.train.MomentumOptimizer(0.02, 0.9)
+
+    losses, _, _ = train(resnet8, optimiser, 20, ties="first")
+    expected, _, _ = train(resnet8, optimiser, 20, reference=True)
+    assert losses[-1] < losses[0]
+    np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-4)
+
+
+def keras_training(steps, **choices):
+    """Losses of the documents' custom training loop, and the machine."""
+    with machine(**choices) as used:
+        tf.keras.utils.set_random_seed(3)
+        strategy = ipu.ipu_strategy.IPUStrategyV1()
+        outfeed = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
+
+        @tf.function(jit_compile=not used.choices.reference)
+        def training_step(count, iterator, model, optimiser):
+            for _ in tf.range(count):
+                x, y = next(iterator)
+                with tf.GradientTape() as tape:
+                    predictions = model(x, training=True)
+                    each = tf.keras.losses.sparse_categorical_crossentropy(y, predictions)
+                    loss = tf.reduce_mean(each)
+                variables = model.trainable_variables
+                optimiser.apply_gradients(zip(tape.gradient(loss, variables), variables))
+                outfeed.enqueue(loss)
+
+        with strategy.scope():
+            model = tf.keras.Sequential([
+                tf.keras.layers.Flatten(), tf.keras.layers.Dense(32, activation="relu"),
+                tf.keras.layers.Dense(10, activation="softmax"),
+            ])  # fmt: skip
+            optimiser = tf.keras.optimizers.SGD(0.05)
+            strategy.run(training_step, (steps, iter(data().repeat()), model, optimiser))
+        return np.array([float(loss) for loss in outfeed]), used
+
+
+def test_the_documents_loop_learns_as_on_tensorflow():
+    losses, used = keras_training(100)
+    expected, _ = keras_training(100, reference=True)
+    assert used.launches == 1
+    assert losses[-1] < losses[0]
+    np.testing.assert_allclose(losses, expected, rtol=0, atol=2e-4)
