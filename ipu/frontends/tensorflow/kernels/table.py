@@ -76,7 +76,9 @@ class Site:
         """Partials of a product: by the scope, the policy or the device."""
         assert self.fmt is not None
         marked = self.node.marks.get("partials")
-        wanted = self.policy.partials if marked is None else find_partials(marked)
+        wanted = None if marked is None else find_partials(marked)
+        if wanted is None and not self.machine.is_plain:
+            wanted = self.policy.partials
         return self.device.partials_for(self.fmt, operation, wanted=wanted)
 
     def constant(self, value: float) -> Array:

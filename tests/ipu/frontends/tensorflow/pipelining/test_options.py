@@ -12,7 +12,7 @@ from ipu.frontends.tensorflow.pipelining.options import (
 )
 from ipu.frontends.tensorflow.settings.notes import forget
 from tests.ipu.frontends.tensorflow.framework import session, tf
-from tests.ipu.frontends.tensorflow.pipelining.networks import momentum, pipelined, run
+from tests.ipu.frontends.tensorflow.pipelining.networks import STAGES, dense, momentum, pipelined, run
 
 HALF = PipelineStageOptions(matmul_options={"partialsType": "half"})
 
@@ -22,9 +22,17 @@ def test_numbers_of_the_schedules():
 
 
 def test_partials_of_a_stage_reach_its_products():
-    _, usual, _ = run(pipelined())
-    _, half, _ = run(pipelined(forward_propagation_stages_poplar_options=[HALF] * 4))
+    def wide(x, y):
+        return dense(tf.tile(x, [1, 32]), 16, "wide"), y
+
+    stages = [wide, *STAGES[1:]]
+    _, usual, _ = run(pipelined(stages=stages), launches=1)
+    options = [HALF, *[PipelineStageOptions()] * 3]
+    named = {"forward_propagation_stages_poplar_options": options}
+    _, half, _ = run(pipelined(stages=stages, **named), launches=1)
     assert any((a != b).any() for a, b in zip(usual, half, strict=True))
+    with pytest.raises(NotImplementedError, match="gradients keep that of their forward nodes"):
+        run(pipelined(backward_propagation_stages_poplar_options=options))
 
 
 def test_other_options_are_accepted_and_a_note_says_so():
