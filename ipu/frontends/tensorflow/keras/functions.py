@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.launch import launching_functions
 from ipu.frontends.tensorflow.engine.trace import tracing
+from ipu.frontends.tensorflow.keras.options import add_setters, prepare_training
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 
 __all__ = ["extend_models", "is_on_ipu"]
@@ -29,6 +30,7 @@ def is_on_ipu(model: Any) -> bool:
 
 def extend_models() -> None:
     """Models of this process launch their functions; nothing happens the second time."""
+    add_setters()
     for name in _MAKERS:
         maker = getattr(tf.keras.Model, name)
         if not hasattr(maker, "__wrapped__"):
@@ -38,11 +40,13 @@ def extend_models() -> None:
 def _launching(maker: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(maker)
     def make(model: Any, force: bool = False) -> Any:
+        kind = maker.__name__.removeprefix("make_")
+        if is_on_ipu(model) and kind == "train_function":
+            prepare_training(model)
         function = maker(model, force)
         if not is_on_ipu(model) or isinstance(function, _Launch):
             return function
         launch = _Launch(function)
-        kind = maker.__name__.removeprefix("make_")
         setattr(model, kind, launch)
         return launch
 
