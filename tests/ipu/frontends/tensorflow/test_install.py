@@ -48,12 +48,13 @@ def test_keras_is_the_one_that_the_documents_use():
     assert tf.keras.Model.__module__.startswith("tf_keras.")
 
 
-def test_a_tensorflow_with_another_keras_is_refused():
-    status, _, errors = python(
-        "import tensorflow, ipu.frontends.tensorflow", TF_USE_LEGACY_KERAS="0"
-    )
-    assert status == 1
-    assert "TensorFlow was imported with Keras 3 before" in errors
+def test_a_tensorflow_with_another_keras_is_refused(monkeypatch):
+    others = [finder for finder in sys.meta_path if "ipu.frontends" not in str(finder)]
+    monkeypatch.setattr(sys, "meta_path", others)
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "0")
+    with pytest.raises(RuntimeError, match="TensorFlow was imported with Keras 3 before"):
+        install()
+    assert sys.meta_path == others
 
 
 def test_the_arithmetic_and_the_networks_leave_tensorflow_alone():
