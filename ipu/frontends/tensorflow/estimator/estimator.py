@@ -23,6 +23,7 @@ from ipu.frontends.tensorflow.estimator.hooks import InfeedHook, StepHook
 from ipu.frontends.tensorflow.estimator.programs import ModelProgram
 from ipu.frontends.tensorflow.estimator.run_config import RunConfig
 from ipu.frontends.tensorflow.estimator.specs import ModeKeys
+from ipu.frontends.tensorflow.facade import report_failures
 from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedQueue
 
 __all__ = ["IPUEstimator"]
@@ -58,6 +59,7 @@ class IPUEstimator:
         if not isinstance(config, RunConfig):
             raise ValueError("`config` must be provided with type `ipu_run_config.RunConfig`")
         _check_params(params)
+        report_failures()
         self.config, self.params = config, dict(params or {})
         self._model_fn, self._warm_start = model_fn, warm_start_from
         self._sizes = {
