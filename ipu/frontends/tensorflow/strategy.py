@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.launch import launching_functions
 from ipu.frontends.tensorflow.engine.trace import tracing
+from ipu.frontends.tensorflow.iterators import feed_by_iterators
 
 __all__ = ["IPUStrategy", "IPUStrategyV1"]
 
@@ -26,7 +27,7 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
     ) -> None:  # fmt: skip
         super().__init__(cpu_device)
         self._ipu_device, self._cpu_device = ipu_device, cpu_device
-        self._enable_dataset_iterators = enable_dataset_iterators
+        self.feeds_by_iterators = enable_dataset_iterators
         self._enable_keras_extensions = enable_keras_extensions
         self._functions: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._traced: WeakSet[Any] = WeakSet()
@@ -69,6 +70,8 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
             known = self._functions[fn] = tf.function(fn)
         return known
 
+
+feed_by_iterators()
 
 #: The name of earlier and later versions.
 IPUStrategy = IPUStrategyV1

@@ -55,7 +55,7 @@ class Step:
         self.outputs: tuple[int, ...] = ()
         #: Values that no later step reads.
         self.dead: tuple[int, ...] = ()
-        self.place = _placing(site)
+        self.place = _placing(site, entry is not None and entry.draws)
         #: Where replica 0 stood before it.
         self.start: Replay | None = None
 
@@ -283,11 +283,11 @@ def _widest(values: Sequence[Array]) -> Any:
     return BINARY32 if others else first
 
 
-def _placing(site: Site) -> Callable[[int], None] | None:
+def _placing(site: Site, draws: bool) -> Callable[[int], None] | None:
     """A function that sets the place of the next operations; None where nothing asks for it."""
     machine, device, node = site.machine, site.device, site.node
     override = node.marks.get("sr")
-    if not (device.control.esr or override or device.counts is not None):
+    if not (draws or device.control.esr or override or device.counts is not None):
         return None
     name = counted_name(node.layer, site.direction)
 

@@ -82,6 +82,8 @@ class Machine:
         #: Every policy is binary32: float32 tensors are what they are.
         self.is_plain = formats == {BINARY32}
         self.account = Account()
+        #: Of the random bits.
+        self.seed = choices.seed
         self.iteration = 0
         self.launches = 0
         self.replicas = 1
@@ -124,7 +126,7 @@ class Machine:
 
     def reseed(self, seed: int) -> None:
         """Random bits follow this seed from now on, and places count from the start."""
-        self.device.source = Device(self.device.target, seed=seed).source
+        self.device.source, self.seed = Device(self.device.target, seed=seed).source, seed
         self.clock.forget()
         self.iteration = 0
 

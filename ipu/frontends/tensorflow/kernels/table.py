@@ -99,6 +99,7 @@ class Entry:
     is_any    it also takes tensors without floating point, else TensorFlow's kernel does.
     keeps     results have the formats of the inputs, which are taken as they are.
     is_joint  it runs for all replicas at once.
+    draws     it takes random numbers, also where rounding does not.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Entry:
     is_any: bool = False
     keeps: bool = False
     is_joint: bool = False
+    draws: bool = False
 
 
 #: By type of node, and by the names that marks give to composites.
@@ -114,14 +116,15 @@ TABLE: dict[str, Entry] = {}
 
 
 def kernel(
-    *names: str, rounding: str, is_any: bool = False, keeps: bool = False, is_joint: bool = False
-) -> Callable[[Callable[[Site], Run]], Callable[[Site], Run]]:
+    *names: str, rounding: str, is_any: bool = False, keeps: bool = False, is_joint: bool = False,
+    draws: bool = False,
+) -> Callable[[Callable[[Site], Run]], Callable[[Site], Run]]:  # fmt: skip
     """Enter a builder for nodes of these types."""
 
     def enter(build: Callable[[Site], Run]) -> Callable[[Site], Run]:
         for name in names:
             assert name not in TABLE, name
-            TABLE[name] = Entry(name, build, rounding, is_any, keeps, is_joint)
+            TABLE[name] = Entry(name, build, rounding, is_any, keeps, is_joint, draws)
         return build
 
     return enter
