@@ -52,6 +52,21 @@ def test_means_and_groups_of_neighbours():
         CROSS.cross_replica_sum(tf.constant(1.0), 0)
 
 
+def test_only_what_replicas_do_alike_is_stochastic():
+    """At a rate of 0 losses show the forward pass alone; at another, weights show the update."""
+    kinds = ipu.config.StochasticRoundingBehaviour
+
+    def run(rate):
+        optimiser = lambda: v1.train.GradientDescentOptimizer(rate)  # noqa: E731
+        return [fit(optimiser, dtype=tf.float16, esr=kind) for kind in kinds]
+
+    (off, _), (on, _), (only, _) = run(0.0)
+    np.testing.assert_array_equal(off, only)
+    assert (off != on).any()
+    (_, off), _, (_, only) = run(0.05)
+    assert (off[0] != only[0]).any()
+
+
 @pytest.mark.parametrize("esr", [False, True])
 def test_replicas_keep_equal_weights_after_every_step(esr):
     dtype = tf.float16 if esr else tf.float32
