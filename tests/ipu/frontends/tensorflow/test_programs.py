@@ -135,7 +135,8 @@ def keras_training(steps, **choices):
                     each = tf.keras.losses.sparse_categorical_crossentropy(y, predictions)
                     loss = tf.reduce_mean(each)
                 variables = model.trainable_variables
-                optimiser.apply_gradients(zip(tape.gradient(loss, variables), variables))
+                gradients = tape.gradient(loss, variables)
+                optimiser.apply_gradients(zip(gradients, variables, strict=True))
                 outfeed.enqueue(loss)
 
         with strategy.scope():
