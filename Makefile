@@ -46,7 +46,7 @@ test-torch:
 test-tensorflow:
 	$(MAKE) --no-print-directory VENV=.venv-tensorflow .venv-tensorflow/has-test-tensorflow
 	FPSIM_TIER=quick .venv-tensorflow/bin/python -m pytest -q \
-	  tests/ipu/frontends/tensorflow ipu/frontends/tensorflow
+	  tests/ipu/frontends/tensorflow ipu/frontends/tensorflow tests/experiments/commands/test_tf.py
 
 test-frontends:
 	@worst=0; for name in torch tensorflow; do \

@@ -76,7 +76,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Record:
-    """A case measured: `reference` is the reference's figure in the same unit, ratio = own / it."""
+    """A case measured: `reference` is the reference's figure in the same unit, ratio = own / it.
+
+    rounds   timed repetitions.
+    range    least and largest ratio of a round; of the figure where there is no reference.
+    """
 
     topic: str
     format: str
@@ -91,6 +95,8 @@ class Record:
     reference: float | None
     ratio: float | None
     peer: str | None
+    rounds: int
+    range: tuple[float, float]
     kind: str | None
 
     def fields(self) -> dict[str, object]:
@@ -186,14 +192,17 @@ def _measure(case: Case) -> Record:
     calls: list[Timed] = [(call, case.clock)]
     if case.reference is not None:
         calls.append((case.reference, seconds))
-    own, *other = map(statistics.median, in_turn(calls, case.repeats))
-    figure = _figure(case, own, case.n)
-    reference = _figure(case, other[0], case.reference_n or case.n) if other else None
+    own, *other = in_turn(calls, case.repeats)
+    figures = [_figure(case, seconds, case.n) for seconds in own]
+    references = [_figure(case, s, case.reference_n or case.n) for s in (other[0] if other else ())]
+    figure = statistics.median(figures)
+    reference = statistics.median(references) if other else None
+    rounds = [x / y for x, y in zip(figures, references, strict=True)] if other else figures
     time_, rate = (None, figure) if case.kind else (figure, None)
     return Record(
         case.topic, case.format, case.rounding, case.bits, case.flags, case.data, case.n,
         get_threads(), time_, rate, reference, None if reference is None else figure / reference,
-        case.peer, case.kind,
+        case.peer, case.repeats, (min(rounds), max(rounds)), case.kind,
     )  # fmt: skip
 
 
@@ -212,6 +221,7 @@ def run(cases: Iterable[Case | Callable[[], Written]], threads: int) -> Iterator
             yield measure(case) if isinstance(case, Case) else case()
 
 
-def to_json(records: Iterable[Written]) -> str:
-    """A list of objects, one line each."""
-    return "[\n" + ",\n".join(json.dumps(record.fields()) for record in records) + "\n]\n"
+def to_json(records: Iterable[Written], hardware: object) -> str:
+    """A list of objects, one line each; each says what it was measured on."""
+    rows = (json.dumps({**record.fields(), "hardware": hardware}) for record in records)
+    return "[\n" + ",\n".join(rows) + "\n]\n"

@@ -4,14 +4,13 @@ A step is forward, both gradients and the update, in binary16 with stochastic ro
 products, as `gemm` measures it, predicts its images per second from the multiply-adds that the
 ledger counts as asked for; both are timed in turn, as is torch in binary32 where it is installed.
 
-Memory is the most that one step allocates at a time, by tracemalloc, over what liveness asks for:
-values saved for the backward pass, parameters and slots, each in its own format.
+Memory is what a step adds to the resident memory of a fresh process (`memory`), over what liveness
+asks for: values saved for the backward pass, parameters and slots, each in its own format.
 """
 
 from __future__ import annotations
 
 import statistics
-import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from fpsim.records.formats import BINARY16
 from fpsim.state.threads import get_threads
 from ipu.experiments.bench import gemm
+from ipu.experiments.bench.memory import of_step
 from ipu.experiments.bench.phases import shares
 from ipu.experiments.bench.timing import Call, Size, Timed, in_turn
 from ipu.experiments.bench.timing import seconds as clock
@@ -38,7 +38,7 @@ from ipu.learn.tensor import saved_bytes
 from ipu.learn.train import Model, Trainer
 from ipu.machine import FpCtl
 
-__all__ = ["SIZES", "cases"]
+__all__ = ["SIZES", "cases", "step_of"]
 
 #: Images of a batch.
 SIZES = Size(n=32, repeats=5), Size(n=4, repeats=1)
@@ -65,7 +65,9 @@ class TimedTraining:
     """A network measured: `predicted` and `ratio` by the products' rate, shares by phase.
 
     macs      multiply-adds of a step, for each image.
-    memory    most bytes of a step, over the bytes that are alive by the ledger.
+    range     least and largest ratio of a round.
+    memory    bytes that a step adds to a process, over the bytes that are alive by the ledger; None
+              where the system does not tell.
     """
 
     topic: str
@@ -81,11 +83,13 @@ class TimedTraining:
     predicted: float
     ratio: float
     shares: dict[str, float]
-    peak_bytes: int
+    peak_bytes: int | None
     live_bytes: int
-    memory: float
+    memory: float | None
     peer: str | None
     peer_images_per_s: float | None
+    rounds: int
+    range: tuple[float, float]
 
     def fields(self) -> dict[str, object]:
         """What is written."""
@@ -97,7 +101,7 @@ class TimedTraining:
         return (
             f"{self.network:10} {self.preset:7}{self.images_per_s:8.1f} images/s, "
             f"{self.ratio:4.0%} of {self.predicted:.1f} ({self.gmac_per_s:.2f} GMAC/s); {spent}; "
-            f"memory {self.memory:.1f} x{peer}"
+            f"memory {'?' if self.memory is None else format(self.memory, '.1f')} x{peer}"
         )
 
 
@@ -121,14 +125,26 @@ def _measure(name: str, preset: str, size: Size, rows: int) -> TimedTraining:
     _warm(calls)
     macs = _macs(trainer, step) // size.n
     timed: list[Timed] = [(call, clock) for call in calls]
-    seconds = [statistics.median(times) for times in in_turn(timed, size.repeats)]
+    rounds = in_turn(timed, size.repeats)
+    seconds = [statistics.median(times) for times in rounds]
+    predicted = [macs * size.n * other / rows**3 for other in rounds[1]]
+    ratios = [long / own for long, own in zip(predicted, rounds[0], strict=True)]
     rate, images_per_s = rows**3 / seconds[1], size.n / seconds[0]
-    peak, live = _memory(trainer, images, labels)
+    peak, live = of_step(name, preset, size.n), _live(trainer, images, labels)
     return TimedTraining(
         "train", name, preset, BINARY16.name, "SR", size.n, get_threads(), images_per_s, macs,
         rate / 1e9, rate / macs, images_per_s * macs / rate, shares(step, trainer.device),
-        peak, live, peak / live, peer and peer.name, size.n / seconds[2] if peer else None,
+        peak, live, peak and peak / live, peer and peer.name, size.n / seconds[2] if peer else None,
+        size.repeats, (min(ratios), max(ratios)),
     )  # fmt: skip
+
+
+def step_of(name: str, preset: str, n: int) -> Call:
+    """A training step of n images, as it is measured."""
+    trainer = _trainer(NETWORKS[name], preset)
+    keep_freed_memory()
+    warnings.simplefilter("ignore", RuntimeWarning)  # as in `_warm`
+    return partial(trainer.step, *_batch(NETWORKS[name], n))
 
 
 def _trainer(network: Network, preset: str) -> Trainer:
@@ -158,14 +174,10 @@ def _macs(trainer: Trainer, step: Call) -> int:
     return trainer.device.ledger.useful
 
 
-def _memory(trainer: Trainer, images: NDArray[Any], labels: NDArray[Any]) -> tuple[int, int]:
-    """Most bytes of a step, and those that liveness asks for."""
+def _live(trainer: Trainer, images: NDArray[Any], labels: NDArray[Any]) -> int:
+    """Bytes that liveness asks for."""
     kept = [v.array for v in trainer.variables.values()]
     kept += [slot for slots in trainer.slots.values() for slot in slots]
-    tracemalloc.start()
-    trainer.step(images, labels)
-    peak = tracemalloc.get_traced_memory()[1] + sum(a.values.nbytes for a in kept)
-    tracemalloc.stop()
     with training():
         saved = saved_bytes(trainer.loss(images, labels))
-    return peak, saved + sum(a.nbytes for a in kept)
+    return saved + sum(a.nbytes for a in kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,14 @@ if TYPE_CHECKING:
     from ipu.experiments.bench.timing import Size, Written
 
 
+#: In the place of a topic: two files of records side by side.
+COMPARE = "compare"
+
+
 @click.command("bench")
-@click.argument("topic", metavar="|".join(TOPICS), shell_complete=completing(lambda: list(TOPICS)))
+@click.argument("topic", metavar="|".join([*TOPICS, f"{COMPARE} A.json B.json"]),
+                shell_complete=completing(lambda: [*TOPICS, COMPARE]))  # fmt: skip
+@click.argument("files", nargs=-1, metavar="", type=click.Path(path_type=Path))
 @click.option("--threads", type=click.IntRange(1, 1024), default=1, show_default=True,
               help="Threads for kernels and for the reference.")  # fmt: skip
 @click.option(
@@ -31,16 +37,24 @@ if TYPE_CHECKING:
 @click.option("--quick", is_flag=True, help="Seconds instead of minutes; fewer rows and elements.")
 @click.option("--json", "file", type=click.Path(path_type=Path, dir_okay=False), default=None,
               help="Write the records there as well, a JSON list.")  # fmt: skip
-def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | None) -> None:
+def command(
+    topic: str, files: tuple[Path, ...], threads: int, n: int | None, quick: bool,
+    file: Path | None,
+) -> None:  # fmt: skip
     """Time per element (on startup per call), and the ratio to np.copyto of the same run.
 
     gemm gives billions of multiply-adds per second, and the ratio to BLAS in binary32. Small arrays
     stay in the cache, where ratios mean something else: say n with every number. train gives images
-    per second of training steps, and their ratio to what the rate of gemm would allow.
+    per second of training steps, and their ratio to what the rate of gemm would allow. compare
+    prints how two files of records differ, with the bounds of their rounds.
     """
     with bad_input():
-        check(topic, file)
+        check(topic, files, file)
+        if topic == COMPARE:
+            _compare(*files)
+            return
     from fpsim.state.files import write_whole
+    from ipu.experiments.bench.hardware import hardware
     from ipu.experiments.bench.timing import run, to_json
     from ipu.experiments.lab.progress import progress
 
@@ -48,6 +62,7 @@ def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | N
     size = usual_size(module, quick)
     cases = module.cases(replace(size, n=n or size.n), quick)
     records: list[Written] = []
+    click.echo(f"# {hardware()}")
     try:
         for record in progress(run(cases, threads), f"bench {topic}"):
             records.append(record)
@@ -56,7 +71,7 @@ def command(topic: str, threads: int, n: int | None, quick: bool, file: Path | N
         raise KeyboardInterrupt(_kept(len(records), file)) from None
     finally:
         if file is not None:
-            write_whole(file, to_json(records).encode())
+            write_whole(file, to_json(records, asdict(hardware())).encode())
 
 
 def _kept(n: int, file: Path | None) -> str:
@@ -72,10 +87,37 @@ def usual_size(module: ModuleType, quick: bool) -> Size:
     return small if quick else full
 
 
-def check(topic: str, file: Path | None) -> None:
-    """Refuse an unknown topic or an unwritable file before any work."""
+def _compare(old: Path, new: Path) -> None:
+    """The rows that both files have."""
+    from ipu.experiments.bench.compare import changes, read
+    from ipu.experiments.bench.hardware import Hardware
+
+    before, after = read(old), read(new)
+    rows = list(changes(before, after))
+    if not rows:
+        raise ValueError(
+            f"{old} and {new} have no measurement in common; compare runs of one topic"
+        )
+    for label, records in (("old", before), ("new", after)):
+        for machine in dict.fromkeys(Hardware(**record["hardware"]) for record in records):
+            click.echo(f"# {label}: {machine}")
+    for row in rows:
+        click.echo(row)
+    click.echo(f"# {len(rows)} rows in both, {len(after) - len(rows)} only in {new}")
+
+
+def check(topic: str, files: tuple[Path, ...], file: Path | None) -> None:
+    """Refuse an unknown topic, wrong files or an unwritable one before any work."""
     from ipu.experiments.lab.store import check_writable
 
+    if topic == COMPARE:
+        if len(files) != 2:
+            raise ValueError(
+                f"compare takes two files of records, got {len(files)}; name A.json B.json"
+            )
+        return
+    if files:
+        raise ValueError(f"{files[0]} is one argument too many; --json names the file of records")
     if topic not in TOPICS:
         raise ValueError(f"topic={topic!r} is not known; use one of {', '.join(TOPICS)}")
     if file is not None:

@@ -12,11 +12,23 @@ Source    docs/semantics.md §2 (places) and §5.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import numpy as np
 
-from fpsim.products.by_unit.dispatch import accumulate, finish, multiply
+from fpsim.products.by_unit.dispatch import accumulate, finish
 from fpsim.products.by_unit.unit_settings import UnitSettings
-from fpsim.products.unfold import blocks, every_position, field, order, weight_matrix
+from fpsim.products.unfold import (
+    ZERO,
+    Field,
+    Table,
+    blocks,
+    every_position,
+    field,
+    order,
+    weight_matrix,
+)
 from fpsim.records.geometry import Geometry, Padding, Stride, geometry
 from fpsim.records.types import Carrier, ElementFlags, Index, Shape
 from fpsim.state.draws import Places
@@ -26,8 +38,30 @@ __all__ = [
 ]  # fmt: skip
 
 
+class _Channels(NamedTuple):
+    """Some input channels of a convolution: how their passes run, and their weights by group."""
+
+    settings: UnitSettings
+    first: int
+    table: Table
+    right: list[Carrier]
+
+    @classmethod
+    def of(
+        cls, settings: UnitSettings, shape: Geometry, kernels: Carrier, first: int, stop: int
+    ) -> _Channels:
+        """Channels first … stop - 1 of every kernel."""
+        table = order(shape.kernel, stop - first, settings.unit)
+        right = [weight_matrix(table, kernel[:, :, first:stop]) for kernel in kernels]
+        return cls(settings, first, table, right)
+
+    @property
+    def passes(self) -> int:
+        return self.settings.passes(len(self.table))
+
+
 class Forward:
-    """Every window of x times every kernel.
+    """Every window of x times every kernel, chained over whole passes and the channels left over.
 
     Shapes    x (batch, height, width, channels), kernels (groups, height, width, channels of a
               group, outputs of a group); `result` (batch, height, width, outputs).
@@ -36,37 +70,72 @@ class Forward:
     def __init__(
         self, settings: UnitSettings, x: Carrier, shape: Geometry, kernels: Carrier
     ) -> None:
-        self.settings, self.x, self.shape = settings, x, shape
+        self.settings, self.x, self.shape, self.kernels = settings, x, shape, kernels
         groups, *_, self.channels, self.n = kernels.shape
-        self.table = order(shape.kernel, self.channels, settings.unit)
-        self.right = [weight_matrix(self.table, kernel) for kernel in kernels]
+        self.parts = list(_parts(settings, shape, kernels))
+        self.filled = any(bool((part.table == ZERO).any()) for part in self.parts)
+        #: Terms with the zeros that make passes whole.
+        self.depth = sum(part.passes for part in self.parts) * settings.unit.channels
         self.result: Shape = (len(x), *shape.output, groups * self.n)
 
     @property
     def rounding_places(self) -> range:
-        return self.settings.rounding_places(len(self.table))
+        return self.settings.rounding_places(self.depth)
 
     def multiply(self, places: Places) -> tuple[Carrier, ElementFlags]:
         """Values and flags of the result."""
         values, flags = np.zeros(self.result, np.float32), np.zeros(self.result, np.uint8)
         outputs = self.result[-1]
         flat, flat_flags = values.reshape(-1, outputs), flags.reshape(-1, outputs)
-        for begin, end, windows in blocks(self.x, self.shape):
-            for g, weights in enumerate(self.right):
-                part = np.s_[begin:end, g * self.n : (g + 1) * self.n]
-                left = windows.rows(self.table, g * self.channels)
-                flat[part], flat_flags[part] = multiply(
-                    self.settings, left, weights, None, flat[part].shape,
-                    places.part(begin, g * self.n),
-                )  # fmt: skip
+        for begin, end, windows in blocks(self.x, self.shape, filled=self.filled):
+            for g in range(outputs // self.n):
+                some = np.s_[begin:end, g * self.n : (g + 1) * self.n]
+                self._multiply(windows, g, flat[some], flat_flags[some],
+                               places.part(begin, g * self.n))  # fmt: skip
         return values, flags
 
+    def _multiply(
+        self, windows: Field, group: int, values: Carrier, flags: ElementFlags, places: Places
+    ) -> None:
+        """Some windows times the kernels of a group, into values and flags, which are zero."""
+        sums, raised = np.ascontiguousarray(values), np.ascontiguousarray(flags)
+        done = 0
+        for part in self.parts:
+            left = windows.rows(part.table, group * self.channels + part.first)
+            marks = raised if done == 0 else np.zeros_like(raised)
+            accumulate(
+                part.settings, left, part.right[group], sums, marks, places.part(0, 0, done),
+                fresh=done == 0,
+            )  # fmt: skip
+            if done:
+                raised |= marks
+            done += part.passes
+        finish(self.settings, self.depth, sums, raised, places)
+        if sums is not values:
+            values[:], flags[:] = sums, raised
+
     def operands(self, index: Index) -> tuple[Carrier, Carrier]:
-        """The window and the weights of one output."""
+        """The window and the weights of one output, with the zeros that make passes whole."""
         g, column = divmod(index[-1], self.n)
         number = int(np.ravel_multi_index(index[:-1], self.result[:-1]))
-        window = field(self.x, self.shape, number, number + 1).rows(self.table, g * self.channels)
-        return window.matrix()[0], self.right[g][:, column]
+        table = order(self.shape.kernel, self.channels, self.settings.unit)
+        seen = field(self.x, self.shape, number, number + 1, filled=True)
+        window = seen.rows(table, g * self.channels).matrix()[0]
+        return window, weight_matrix(table, self.kernels[g])[:, column]
+
+
+def _parts(settings: UnitSettings, shape: Geometry, kernels: Carrier) -> Iterator[_Channels]:
+    """All input channels; those that fill no pass by themselves where their passes are shorter."""
+    channels = kernels.shape[3]
+    rest = channels % settings.unit.channels
+    short = settings.short(rest) if rest else settings
+    if short is settings:
+        rest = 0
+    whole = channels - rest
+    if whole or not rest:
+        yield _Channels.of(settings, shape, kernels, 0, whole)
+    if rest:
+        yield _Channels.of(short, shape, kernels, whole, channels)
 
 
 def forward(

@@ -21,7 +21,7 @@ from fpsim.records.geometry import Geometry, Pair
 from fpsim.records.types import Carrier
 from fpsim.records.units import MatrixUnit
 
-__all__ = ["ZERO", "Field", "blocks", "every_position", "field", "order", "weight_matrix"]
+__all__ = ["ZERO", "Field", "Table", "blocks", "every_position", "field", "order", "weight_matrix"]
 
 Table = NDArray[np.int64]
 
@@ -29,7 +29,7 @@ Table = NDArray[np.int64]
 ZERO = -1
 
 #: Numbers of a padded piece of the input, about (4 bytes each).
-_PIECE = 1 << 18
+_PIECE = 1 << 17
 
 
 @lru_cache(maxsize=64)
@@ -74,18 +74,22 @@ def weight_matrix(table: Table, kernel: Carrier) -> Carrier:
 class Field:
     """A padded piece of the input and the windows in it.
 
-    values    the numbers, and after them zeros that every window can reach.
+    values    the numbers; if `filled`, after them zeros that every window can reach.
     windows   where the window of each output begins.
     """
 
-    def __init__(self, values: Carrier, windows: Table, line: int, channels: int) -> None:
-        self.values, self.windows = values, windows
+    def __init__(
+        self, values: Carrier, windows: Table, line: int, channels: int, filled: bool
+    ) -> None:
+        self.values, self.windows, self._filled = values, windows, filled
         self._line, self._channels = line, channels
 
     def offsets(self, table: Table, first: int = 0) -> Table:
         """From the beginning of a window to its terms, channels counted from `first`."""
         ky, kx, c = table.T
-        real = (ky * self._line + kx) * self._channels + c + first
+        real: Table = (ky * self._line + kx) * self._channels + c + first
+        if not self._filled:
+            return real
         zeros = len(self.values) - 1 - self.windows.max(initial=0)
         offsets: Table = np.where(ky == ZERO, zeros, real)
         return offsets
@@ -99,8 +103,11 @@ class Field:
         return Rows(self.values, self.offsets(table, first), self.windows)
 
 
-def field(x: Carrier, shape: Geometry, first: int, last: int) -> Field:
-    """The windows of outputs first … last - 1, counted in C order over images, rows, columns."""
+def field(x: Carrier, shape: Geometry, first: int, last: int, *, filled: bool = False) -> Field:
+    """The windows of outputs first … last - 1, counted in C order over images, rows, columns.
+
+    filled    the table has ZERO terms: zeros to read them from take as much room again.
+    """
     rows, columns = shape.output
     begin, end = first // columns, -(-last // columns)
     line = _extent(columns, 1, shape)
@@ -108,7 +115,8 @@ def field(x: Carrier, shape: Geometry, first: int, last: int) -> Field:
         (images, lines, (len(images), _extent(len(lines), 0, shape), line, x.shape[3]))
         for images, lines in _pieces(begin, end, rows)
     ]
-    values: Carrier = np.zeros(2 * sum(math.prod(size) for *_, size in pieces), x.dtype)
+    numbers = sum(math.prod(size) for *_, size in pieces)
+    values: Carrier = np.zeros(numbers * (1 + filled), x.dtype)
     windows, at = [], 0
     for images, lines, size in pieces:
         part = values[at : at + math.prod(size)].reshape(size)
@@ -116,7 +124,7 @@ def field(x: Carrier, shape: Geometry, first: int, last: int) -> Field:
         windows.append(at + _starts(size, len(lines), shape))
         at += part.size
     seen = np.concatenate(windows)[first - begin * columns : last - begin * columns]
-    return Field(values, seen, line, x.shape[3])
+    return Field(values, seen, line, x.shape[3], filled)
 
 
 def _extent(windows: int, axis: int, shape: Geometry) -> int:
@@ -165,10 +173,14 @@ def _span(length: int, n: int, spacing: int, begin: int) -> tuple[slice, slice]:
     return slice(start, start + (last - first) * spacing, spacing), slice(first, last)
 
 
-def blocks(x: Carrier, shape: Geometry, multiple: int = 1) -> Iterator[tuple[int, int, Field]]:
+def blocks(
+    x: Carrier, shape: Geometry, multiple: int = 1, *, filled: bool = False
+) -> Iterator[tuple[int, int, Field]]:
     """All windows, a piece of the input at a time: outputs begin, end, and their field.
 
     Every block but the last has a multiple of so many outputs.
+
+    filled    as in `field`.
     """
     rows, columns = shape.output
     line = _extent(columns, 1, shape) * x.shape[3]
@@ -178,4 +190,4 @@ def blocks(x: Carrier, shape: Geometry, multiple: int = 1) -> Iterator[tuple[int
     outputs = x.shape[0] * rows * columns
     for begin in range(0, outputs, step):
         end = min(begin + step, outputs)
-        yield begin, end, field(x, shape, begin, end)
+        yield begin, end, field(x, shape, begin, end, filled=filled)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpsim.kernels.random.words import NO_WORDS, fill_places
+from fpsim.kernels.random.words import NO_WORDS, fill_place, fill_places
 from fpsim.records.settings import Settings
 from fpsim.records.types import Shape, Words
 from fpsim.state.state import State
@@ -125,7 +125,10 @@ class Places:
     def words(
         self, place: int, shape: tuple[int, int], cache: dict[int, Words] | None = None
     ) -> Words:
-        """Words of rows and columns of outputs, flat, at one place; `cache` keeps a block."""
+        """Words of rows and columns of outputs, flat, at one place.
+
+        With a `cache` the words of all places that share a counter are drawn and kept.
+        """
         place += self._passed
         if place not in self._places:
             return NO_WORDS
@@ -134,13 +137,12 @@ class Places:
             row = self._places.index(place) * self._outputs
             return self._draw.words[row + self._numbers(shape)[:n].astype(np.intp)]
         block, row = divmod(place, 4 if self.wide else 8)
-        rows = None if cache is None else cache.get(block)
-        if rows is None:
-            rows = self._block(block, shape)
-            if cache is not None:
-                cache.clear()
-                cache[block] = rows
-        return rows[row, :n]
+        if cache is None:
+            return self._row(block, row, shape)
+        if block not in cache:
+            cache.clear()
+            cache[block] = self._block(block, shape)
+        return cache[block][row, :n]
 
     @property
     def random(self) -> tuple[Words, int, np.uint64, np.uint64, int, int]:
@@ -162,6 +164,18 @@ class Places:
         numbers = np.zeros(-(-outputs.size // _VECTOR) * _VECTOR, np.uint32)
         numbers[: outputs.size] = outputs
         return numbers
+
+    def _row(self, block: int, row: int, shape: tuple[int, int]) -> Words:
+        """The words of one place."""
+        n = math.prod(shape)
+        if shape[1] == self._stride:
+            shape = (1, n)
+        words = np.empty(n + _VECTOR, np.uint32)
+        fill_place(
+            words, shape, self._stride, self._first, block, row, self._draw.seed,
+            self._draw.number, self.wide,
+        )  # fmt: skip
+        return words[:n]
 
     def _block(self, block: int, shape: tuple[int, int]) -> Words:
         """The words of all places that share a counter."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
+from ipu.learn.saved import Packed, memory, packed, unpacked
 from ipu.machine.device import Device
 
 __all__ = [
@@ -75,10 +76,13 @@ class Primitive:
         if any(x.needs_gradient for x in inputs):
             taped = {k: v for k, v in options.items() if k not in self.passing}
             node = Node(
-                self, tuple(map(_origin, inputs)), saved, taped, device.tensor, device.control.esr,
+                self, tuple(map(_origin, inputs)), (), taped, device.tensor, device.control.esr,
                 self.cost(arrays, output), next(_numbers),
             )  # fmt: skip
-        return Tensor(output, device, name or self.name, node)
+        result = Tensor(output, device, name or self.name, node)
+        if node is not None:
+            result.node = node._replace(saved=_kept(saved, (*inputs, result)))
+        return result
 
     def _check_options(self, options: dict[str, Any]) -> None:
         if options.keys() <= self.options:
@@ -94,6 +98,18 @@ class Primitive:
         """Names of the options of the forward rule."""
         parameters = signature(self.forward).parameters.values()
         return frozenset(p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY)
+
+
+def _kept(saved: tuple[Any, ...], tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+    """What a forward rule saved, its arrays as codes; those of a computed tensor exist once.
+
+    Variables and constants are alive through the step, so they are kept as they are.
+    """
+    known = {id(tensor.array): tensor for tensor in tensors}
+    return tuple(
+        (known[id(x)].kept if id(x) in known else packed(x)) if isinstance(x, Array) else x
+        for x in saved
+    )
 
 
 def _no_forward(device: Device) -> tuple[Array, tuple[Any, ...]]:
@@ -133,7 +149,7 @@ class Tensor:
     Tensor(shape=(2,), binary16)
     """
 
-    __slots__ = ("array", "device", "name", "node")
+    __slots__ = ("_kept", "array", "device", "name", "node")
 
     def __init__(
         self, array: Array, device: Device, name: str = "", node: Node | None = None
@@ -142,6 +158,16 @@ class Tensor:
         self.device = device
         self.name = name
         self.node = node
+        self._kept: Array | Packed | None = None
+
+    @property
+    def kept(self) -> Array | Packed:
+        """What the tape keeps of its values."""
+        if self.node is None:  # a variable's values change
+            return self.array
+        if self._kept is None:
+            self._kept = packed(self.array)
+        return self._kept
 
     @property
     def needs_gradient(self) -> bool:
@@ -178,7 +204,9 @@ def inlet(outside: Tensor) -> Tensor:
     node = Node(
         INLET, (), (), {}, device.tensor, device.control.esr, OperationCost(), next(_numbers)
     )
-    return Tensor(outside.array, device, outside.name, node)
+    inside = Tensor(outside.array, device, outside.name, node)
+    inside._kept = outside._kept
+    return inside
 
 
 def nodes(*targets: Tensor) -> list[Node]:
@@ -269,9 +297,10 @@ def _sum_of(source: Tensor, summands: Sequence[Array]) -> Array | None:
 def _pull_back(
     device: Device, node: Node, gradient: Array
 ) -> Iterator[tuple[Node | Tensor, Array]]:
+    saved = unpacked(node.saved)
     for origin, vjp in zip(node.inputs, node.primitive.vjps, strict=True):
         if vjp is not None and (isinstance(origin, Node) or origin.needs_gradient):
-            yield origin, vjp(device, gradient, node.saved, **node.options)
+            yield origin, vjp(device, gradient, saved, **node.options)
 
 
 def total_cost(target: Tensor) -> OperationCost:
@@ -282,10 +311,5 @@ def total_cost(target: Tensor) -> OperationCost:
 
 def saved_bytes(target: Tensor) -> int:
     """Bytes that the tape keeps for the backward pass; an array saved twice counts once."""
-    sizes = {
-        (id(item.carrier), item.format): item.nbytes
-        for node in nodes(target)
-        for item in node.saved
-        if isinstance(item, Array)
-    }
-    return sum(sizes.values())
+    saved = (item for node in nodes(target) for item in node.saved)
+    return sum(dict(memory(item) for item in saved if isinstance(item, Array | Packed)).values())

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.records.formats import Format
 from ipu.learn import ops
+from ipu.learn.saved import Packed, memory
 from ipu.learn.tensor import Tensor, nodes
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
@@ -39,17 +39,19 @@ def _saved(tensors: Sequence[Tensor], elsewhere: set[int]) -> tuple[int, int]:
 
     The latter are masks of dropout and explicit checkpoints.
     """
-    saved: dict[tuple[int, Format | None], int] = {}
-    kept: dict[tuple[int, Format | None], int] = {}
+    saved: dict[int, int] = {}
+    kept: dict[int, int] = {}
     for node in nodes(*tensors):
         for item in node.saved:
-            if isinstance(item, Array) and id(item.carrier) not in elsewhere:
-                key = id(item.carrier), item.format
-                saved[key] = item.nbytes
+            if isinstance(item, Array | Packed):
+                key, nbytes = memory(item)
+                if key in elsewhere:
+                    continue
+                saved[key] = nbytes
                 if node.primitive is ops.recomputation_checkpoint:
-                    kept[key] = item.nbytes
+                    kept[key] = nbytes
             elif isinstance(item, np.ndarray):
-                saved[id(item), None] = kept[id(item), None] = item.nbytes
+                saved[id(item)] = kept[id(item)] = item.nbytes
     return sum(saved.values()), sum(kept.values())
 
 
@@ -101,10 +103,9 @@ class StageMeter:
     def _activations(self, program: Program, flight: Flight) -> dict[str, int]:
         outputs = flight.outputs[program.branch]
         tensors = [value for value in outputs if isinstance(value, Tensor)]
-        received = {id(x): x.array for x in flight.arguments if isinstance(x, Tensor)}
-        inputs = sum(array.nbytes for array in received.values())
-        elsewhere = {id(array.carrier) for array in received.values()}
-        elsewhere |= {id(v.array.carrier) for v in used_variables(tensors)}
+        received = {id(x): x for x in flight.arguments if isinstance(x, Tensor)}.values()
+        inputs = sum(x.array.nbytes for x in received)
+        elsewhere = {memory(x.kept)[0] for x in (*received, *used_variables(tensors))}
         saved, kept = _saved(tensors, elsewhere)
         row = {"input_bytes": inputs, "saved_bytes": inputs + saved, "checkpoint_bytes": kept}
         if program.stage == 0:

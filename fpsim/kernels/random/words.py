@@ -15,7 +15,10 @@ from fpsim.kernels.lanes.memory import load, store
 from fpsim.kernels.lanes.vectors import U32, VECTOR_WIDTH, iota, splat
 from fpsim.kernels.random.philox import philox
 
-__all__ = ["GROUP_HALF", "GROUP_WORD", "NO_WORDS", "fill_places", "fill_words", "place_words"]
+__all__ = [
+    "GROUP_HALF", "GROUP_WORD", "NO_WORDS", "fill_place", "fill_places", "fill_words",
+    "place_words",
+]  # fmt: skip
 
 #: Elements served by sixteen counters: half a word each, or a word each.
 GROUP_HALF, GROUP_WORD = 8 * VECTOR_WIDTH, 4 * VECTOR_WIDTH
@@ -85,3 +88,36 @@ def fill_places(words, numbers, block, seed, operation, wide):
     c1 = splat(np.uint32(block + 1), U32)
     for i in range(0, n, VECTOR_WIDTH):
         _put(flat, i, n, _blocks(load(numbers, i), c1, seed, operation), wide)
+
+
+@njit(**INLINE)
+def _one(w, number, wide):
+    """The vector of one rounding place among those of a counter, R in the top bits."""
+    w0, w1, w2, w3 = w
+    chosen, word = w0, number & 3
+    if word == 1:
+        chosen = w1
+    elif word == 2:
+        chosen = w2
+    elif word == 3:
+        chosen = w3
+    if not wide and number < 4:
+        chosen = chosen << 16
+    return chosen
+
+
+@compiled
+def fill_place(words, shape, step, first, block, number, seed, operation, wide):
+    """words = those of a matrix of outputs at one rounding place, number `number` of its counter.
+
+    The outputs of a row have consecutive numbers; rows begin `step` apart, the first one at
+    `first`. Words of the last vector go beyond the matrix: there is room for 15 more.
+    """
+    rows, columns = shape
+    c1 = splat(np.uint32(block + 1), U32)
+    for i in range(rows):
+        # A row's words beyond its end are overwritten by the next row.
+        for j in range(0, columns, VECTOR_WIDTH):
+            c0 = iota(U32) + np.uint32(first + i * step + j)
+            w = _one(_blocks(c0, c1, seed, operation), number, wide)
+            store(words, i * columns + j, w)

@@ -27,7 +27,7 @@ from fpsim.state.draws import Places
 __all__ = ["ENGINES", "FAST", "accumulate", "finish", "multiply", "round_outputs"]
 
 #: Results that get their last rounding at a time, and elements of unfolded rows written out.
-_CHUNK, _UNFOLDED = 1 << 16, 1 << 20
+_CHUNK, _UNFOLDED = 1 << 14, 1 << 20
 
 
 def _written_out(job: Job) -> bool:

@@ -185,11 +185,11 @@ class _Part:
         self.place = terms.first // job.settings.unit.channels
         n_panels = -(-(columns.stop - columns.start) // COLUMNS)
         self.panels = task.right.room("right", (n_panels, len(terms.rows), COLUMNS))
-        self.fill = self._panel_filler(job.b)
 
     def run(self, blocks: list[slice], values: Carrier) -> int:
         """All rows; the flags of all."""
-        fillings, flags = [(self.fill, len(self.panels[0]))], 0
+        # Kept by no attribute: the panels would be freed by the garbage collector alone.
+        fillings, flags = [(self._panel_filler(self.job.b), len(self.panels[0]))], 0
         element_flags = self.job.element_flags
         assert element_flags is not None
         for rows in blocks:

@@ -5,6 +5,7 @@ Source    docs/semantics.md §5.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -126,6 +127,26 @@ class UnitSettings:
     def passes(self, k: int) -> int:
         """Passes over k products."""
         return min(k, 1) if self.unit.calls is None else self.depth(k) // self.unit.channels
+
+    def short(self, n: int) -> UnitSettings:
+        """The same for passes of n terms: without the calls and terms that would be zeros.
+
+        Itself where the zeros matter: a call cuts its own partial, or takes terms out of order.
+        """
+        unit = self.unit
+        cuts = unit.window is not None and unit.window < unit.accumulator.precision - 1
+        if unit.calls is None or unit.taps > 1 or unit.order != "ascending" or cuts:
+            return self
+        calls = -(-n // unit.terms)
+        if n not in self._short:
+            shorter = dataclasses.replace(unit, terms=min(n, unit.terms), calls=calls)
+            self._short[n] = dataclasses.replace(self, unit=shorter)
+        return self._short[n]
+
+    @cached_property
+    def _short(self) -> dict[int, UnitSettings]:
+        """Shorter passes that were asked for: settings are compared by identity."""
+        return {}
 
     def rounding_places(self, k: int) -> range:
         """Rounding places by the context: the stores of an output, then the last rounding."""

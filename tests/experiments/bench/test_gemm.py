@@ -12,14 +12,17 @@ from ipu.experiments.cli import main
 
 FIELDS = [
     "topic", "format", "rounding", "bits", "flags", "data", "n", "threads", "ns_per_element",
-    "reference", "ratio", "peer",
+    "reference", "ratio", "peer", "rounds", "range",
 ]  # fmt: skip
 
 
 TINY = Size(n=300, repeats=1)
 
 
-PRODUCT_FIELDS = ["gmac_per_s" if f == "ns_per_element" else f for f in FIELDS] + ["kind"]
+PRODUCT_FIELDS = ["gmac_per_s" if f == "ns_per_element" else f for f in FIELDS] + [
+    "kind",
+    "hardware",
+]
 
 
 KINDS = {

@@ -12,7 +12,7 @@ from ipu.experiments.cli import main
 
 FIELDS = [
     "topic", "format", "rounding", "bits", "flags", "data", "n", "threads", "ns_per_element",
-    "reference", "ratio", "peer",
+    "reference", "ratio", "peer", "rounds", "range", "hardware",
 ]  # fmt: skip
 
 
@@ -21,8 +21,13 @@ def test_records_have_the_promised_fields(topic, tmp_path, capsys):
     file = tmp_path / "records.json"
     assert main(["bench", topic, "--quick", "--n", "300", "--json", str(file)]) == 0
     records = json.loads(file.read_text())
-    assert len(records) == len(capsys.readouterr().out.splitlines())
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith("# ")
+    assert len(records) == len(lines)
     for record in records:
+        assert record["hardware"]["processor"] in first
+        least, most = record["range"]
+        assert least <= record["ratio" if record["reference"] else "ns_per_element"] <= most
         assert list(record) == FIELDS
         assert record["ns_per_element"] > 0
         assert record["threads"] == 1
@@ -36,6 +41,9 @@ BAD = {
     "round --threads 0": "threads",
     "round --n 0": "--n",
     "round --json /dev/null/x.json": "cannot be written to",
+    "round other": "other is one argument too many",
+    "compare one.json": "compare takes two files of records, got 1",
+    "compare one.json two.json": "one.json is no file of records",
 }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ from fpsim.judge.oracle.random import product_word
 from fpsim.judge.oracle.units import Ask, one_output
 from fpsim.linalg import conv2d, conv2d_input_gradient, conv2d_weight_gradient, matmul
 from fpsim.products import unfold
+from fpsim.products.by_unit.unit_settings import UnitSettings
+from fpsim.records.settings import Settings
 from fpsim.records.units import find_unit
 from fpsim.state.bits import Replay
 from tests.fpsim.products.by_unit.test_dispatch import DATA, number, operand
@@ -413,7 +416,39 @@ def test_a_changed_order_shows(monkeypatch):
     case, unit = CASES[0], find_unit("AMP_F32_F32")
     a, b, result = case.operands("forward", "normal", unit, np.random.default_rng(4))
     usual = case.run("forward", a, b, unit, result).values
-    swapped = unfold.order((3, 3), 17, unit).copy()
-    swapped[[3, 4]] = swapped[[4, 3]]
-    monkeypatch.setattr("fpsim.products.conv.order", lambda *choice: swapped)
+
+    def swapped(*choice):
+        table = unfold.order(*choice).copy()
+        table[[3, 4]] = table[[4, 3]]
+        return table
+
+    monkeypatch.setattr("fpsim.products.conv.order", swapped)
     assert not np.array_equal(case.run("forward", a, b, unit, result).values, usual)
+
+
+@pytest.mark.parametrize("name", ["AMP_F16_F32", "AMP_F16_F16.exact", "AMP_F16_F32.sticky"])
+@pytest.mark.parametrize("channels", [1, 3, 4, 10, 16, 20, 35])
+@pytest.mark.parametrize("kind", ["normal", "special"])
+def test_passes_without_their_zeros_give_what_whole_ones_give(kind, channels, name, monkeypatch):
+    """The record as it stands, with zeros up to whole passes, is the other opinion."""
+    case, unit = Case((4, 3), channels, (2, 3), 3), find_unit(name)
+    outcomes = []
+    for _ in range(2):
+        a, b, result = case.operands("forward", kind, unit, np.random.default_rng(channels))
+        context = fp.Context(fp.BINARY16, rounding=fp.SR(13), seed=3)
+        got = case.run("forward", a, b, unit, result, context=context)
+        outcomes.append((got.codes().tolist(), context.flags))
+        monkeypatch.setattr(UnitSettings, "short", lambda self, n: self)
+    assert outcomes[0] == outcomes[1]
+
+
+def test_zeros_stay_where_a_call_cuts_its_own_partial_or_takes_terms_out_of_order():
+    cutting = replace(find_unit("V100_F16_F32"), window=10)
+    for unit in (find_unit("H100_E4M3_F16"), find_unit("SLIC_F16_F32"), cutting):
+        settings = UnitSettings(unit, unit.inputs[0], unit.inputs[0], Settings(fp.BINARY32))
+        assert settings.short(1) is settings
+    unit = find_unit("AMP_F16_F32")
+    settings = UnitSettings(unit, fp.BINARY16, fp.BINARY16, Settings(fp.BINARY32))
+    assert settings.short(10) is settings.short(10)
+    assert (settings.short(10).unit.terms, settings.short(10).unit.calls) == (4, 3)
+    assert (settings.short(3).unit.terms, settings.short(3).unit.calls) == (3, 1)

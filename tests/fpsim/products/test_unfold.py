@@ -94,8 +94,9 @@ def test_groups_begin_at_their_first_channel_and_zeros_stay_zeros():
     x = images(shape, 6)
     table = order(shape.kernel, 3, FOUR)
     for first in (0, 3):
-        rows = field(x, shape, 0, 4).rows(table, first).matrix()
-        alone = field(x[..., first : first + 3].copy(), shape, 0, 4).rows(table).matrix()
+        rows = field(x, shape, 0, 4, filled=True).rows(table, first).matrix()
+        one = x[..., first : first + 3].copy()
+        alone = field(one, shape, 0, 4, filled=True).rows(table).matrix()
         np.testing.assert_array_equal(rows, alone)
         assert not rows[:, table[:, 0] == ZERO].any()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from fpsim.array import Array
@@ -23,18 +24,41 @@ def _options(site: Site) -> dict[str, Any]:
     }  # fmt: skip
 
 
+#: What the forward pass of a maximum has saved, by the memory of its result, as long as that lives.
+_saved: dict[int, tuple[weakref.ref[Any], Any]] = {}
+
+
+def _keep(y: Array, saved: Any) -> None:
+    key = id(y.carrier)
+    _saved[key] = weakref.ref(y.carrier, lambda _: _saved.pop(key, None)), saved
+
+
+def _kept(y: Array) -> Any:
+    known = _saved.get(id(y.carrier))
+    return known[1] if known is not None and known[0]() is y.carrier else None
+
+
 @kernel("MaxPool", rounding="none")
 def _max_pool(site: Site) -> Run:
-    device, options = site.device, _options(site)
-    return lambda x: ops.max_pool.forward(device, x, ties=site.machine.choices.ties, **options)[0]
+    device, options = site.device, _options(site) | {"ties": site.machine.choices.ties}
+
+    def run(x: Array) -> Array:
+        y, saved = ops.max_pool.forward(device, x, **options)
+        _keep(y, saved)
+        return y
+
+    return run
 
 
 @kernel("MaxPoolGrad", rounding="once for each window after the first that has an element")
 def _max_pool_gradient(site: Site) -> Run:
+    """By what the forward node has saved; computed again where the tensors were cast between."""
     device, options = site.device, _options(site) | {"ties": site.machine.choices.ties}
 
     def run(x: Array, y: Array, gradient: Array) -> Any:
-        saved = ops.max_pool.forward(device, x, **options)[1]
+        saved = _kept(y)
+        if saved is None:
+            saved = ops.max_pool.forward(device, x, **options)[1]
         return gradient_rule(ops.max_pool)(device, gradient, saved)
 
     return run

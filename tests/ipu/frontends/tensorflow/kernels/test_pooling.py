@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
 from fpsim import BINARY16
 from ipu.learn import ops
 from ipu.machine.device import Device
-from tests.ipu.frontends.tensorflow.framework import tf
+from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 from tests.ipu.frontends.tensorflow.kernels.nodes import agree, half, numbers, on_machine
+
+from ipu.frontends.tensorflow.kernels import pooling  # isort: skip
 
 images = numbers(2, 7, 7, 3)
 CASES = {
@@ -38,6 +42,29 @@ def test_the_gradient_goes_to_every_maximum_or_to_the_first():
     (first,), _ = on_machine(pooled, equal, ties="first")
     assert every.ravel().tolist() == [1, 1, 1, 1]
     assert first.ravel().tolist() == [1, 0, 0, 0]
+
+
+def test_what_a_maximum_saves_lives_as_long_as_its_result():
+    for _ in range(2):
+        on_machine(pooled, np.ones((1, 4, 4, 1), np.float16))
+    gc.collect()
+    assert not pooling._saved
+
+
+def test_a_gradient_between_other_formats_finds_its_maxima():
+    """The policy casts what it reads: the saved windows belong to another array."""
+    with machine(policy={"pool": "f16"}, ties="first"):
+        x = tf.constant(images)
+
+        def program(a):
+            with tf.GradientTape() as tape:
+                tape.watch(a)
+                with tf.name_scope("pool"):
+                    y = tf.nn.max_pool2d(a, 2, 2, "VALID")
+            return tape.gradient(y, a)
+
+        slope = launch(tf.function(program), x).numpy()
+    assert slope.sum() == 2 * 3 * 3 * 3
 
 
 def test_averages_of_halves_are_those_of_the_primitive():

@@ -1,0 +1,59 @@
+"""What the tape keeps for the backward pass, in as few bytes as the format has.
+
+Arrays compute as native floats: four bytes for a value of two, or of one. While they wait for their
+backward rule they are kept as codes; every code comes back as it was, NaNs with their payloads.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.array import Array, Computes
+from fpsim.elementwise.codes import from_codes, to_codes
+
+__all__ = ["Packed", "memory", "packed", "unpacked"]
+
+#: Elements below which codes save less than two conversions cost.
+_FEW = 1 << 10
+
+
+class Packed(NamedTuple):
+    """Codes of an array, and the context that computes with it."""
+
+    codes: NDArray[np.unsignedinteger[Any]]
+    context: Computes
+
+    def array(self) -> Array:
+        """The array as it was."""
+        return Array(from_codes(self.codes, self.context.settings.format), self.context)
+
+
+def packed(x: Array) -> Array | Packed:
+    """The array as codes; itself where these are no smaller, or of a part of another's memory.
+
+    >>> import fpsim as fp
+    >>> x = fp.Context(fp.BINARY16).array(np.linspace(0, 1, 4096))
+    >>> kept = packed(x)
+    >>> kept.codes.nbytes, np.array_equal(kept.array().values, x.values)
+    (8192, True)
+    """
+    carrier = x.carrier
+    owned = carrier.flags.c_contiguous and carrier.size >= _FEW
+    if not owned or x.format.code_dtype.itemsize >= carrier.itemsize:
+        return x
+    return Packed(to_codes(carrier, x.format), x.context)
+
+
+def memory(kept: Array | Packed) -> tuple[int, int]:
+    """A number that names the memory of what is kept, and its bytes in the packed format."""
+    if isinstance(kept, Packed):
+        return id(kept.codes), kept.codes.nbytes
+    return id(kept.carrier), kept.nbytes
+
+
+def unpacked(saved: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a forward rule has saved, as its backward rules read it."""
+    return tuple(item.array() if isinstance(item, Packed) else item for item in saved)

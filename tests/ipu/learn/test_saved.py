@@ -1,0 +1,72 @@
+"""What the tape keeps (exhaustive in small formats; law)."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+import fpsim as fp
+from ipu.experiments.training.networks import mnist
+from ipu.learn import ops
+from ipu.learn.mode import training
+from ipu.learn.optim import SGD
+from ipu.learn.policy import Policy
+from ipu.learn.saved import Packed, memory, packed, unpacked
+from ipu.learn.tensor import Tensor, nodes, saved_bytes
+from ipu.learn.train import Trainer
+from ipu.learn.variables import Variable
+from ipu.machine import Device, FpCtl
+
+
+@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.BFLOAT16, fp.E4M3FN, fp.F143, fp.E5M2], ids=str)
+def test_every_code_comes_back_as_it_was(fmt):
+    context = fp.Context(fmt)
+    codes = np.arange(fmt.n_codes).astype(fmt.code_dtype).repeat(max(1, 2048 // fmt.n_codes))
+    x = context.unpack(codes.reshape(2, -1).view(fmt.packed))
+    kept = packed(x)
+    assert isinstance(kept, Packed)
+    assert memory(kept)[1] == x.nbytes
+    again = kept.array()
+    assert again.context is context
+    assert again.shape == x.shape
+    assert np.array_equal(again.carrier.view(np.uint32), x.carrier.view(np.uint32))
+
+
+def test_what_codes_would_not_shorten_is_kept_as_it_is():
+    half, single = fp.Context(fp.BINARY16), fp.Context(fp.BINARY32)
+    few, wide = half.zeros(10), single.zeros(4096)
+    turned = half.zeros((64, 64)).T
+    for x in (few, wide, turned):
+        assert packed(x) is x
+    assert unpacked((few, 3, None)) == (few, 3, None)
+
+
+def test_a_value_that_two_rules_save_is_kept_once_and_variables_as_they_are():
+    device = Device()
+    weight = Variable(device.from_host(np.eye(64), fp.BINARY16), device, "weight")
+    x = Tensor(device.zeros((64, 64), fp.BINARY16), device)
+    with training():
+        hidden = ops.relu(ops.matmul(x, weight))
+        result = ops.matmul(hidden, weight)
+    first, second = nodes(result)[1], nodes(result)[0]
+    assert isinstance(first.saved[0], Packed)
+    assert second.saved[0] is first.saved[0]
+    assert second.saved[1] is weight.array
+    assert saved_bytes(result) == x.array.nbytes + weight.array.nbytes + hidden.array.nbytes
+
+
+def test_a_training_step_leaves_nothing_for_the_garbage_collector():
+    """Memory of products is free as soon as they are done."""
+    policy = Policy(fp.BINARY16, fp.BINARY16)
+    trainer = Trainer(mnist, SGD(0.01, momentum=0.9), policy=policy, control=FpCtl(esr=True))
+    images, labels = np.zeros((4, 28, 28, 1), np.float32), np.zeros(4, np.int64)
+    trainer.step(images, labels)
+    gc.collect()
+    gc.disable()
+    try:
+        trainer.step(images, labels)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
