@@ -23,8 +23,8 @@ def sources() -> Path:
     return Path(folder)
 
 
-def run(listing: Listing, folder: Path) -> str:
-    """What a listing prints; it runs as `fpsim tf [--tf1] PROGRAM ARGUMENTS`."""
+def run(listing: Listing, folder: Path, *, with_log: bool = False) -> str:
+    """What a listing prints, and logs; it runs as `fpsim tf [--tf1] PROGRAM ARGUMENTS`."""
     program = listing.program(sources())
     if not find_spec("tensorflow"):
         pytest.skip("tensorflow is not installed")
@@ -38,4 +38,4 @@ def run(listing: Listing, folder: Path) -> str:
         timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
+    return done.stdout + done.stderr if with_log else done.stdout
