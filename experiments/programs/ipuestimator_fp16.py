@@ -141,7 +141,7 @@ def _input_fn(tf: Any, precision: str, options: Options, data: Data) -> Callable
 def _shown_losses(v1: Any, per_epoch: int, warm: int) -> Any:
     """A hook that prints the mean loss of each epoch, which is a launch."""
 
-    class Losses(v1.train.SessionRunHook):  # type: ignore[misc, name-defined]
+    class Losses(v1.train.SessionRunHook):  # type: ignore[misc]
         def begin(self) -> None:
             self.step = v1.train.get_global_step()
 

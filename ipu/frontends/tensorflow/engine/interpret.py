@@ -248,6 +248,8 @@ def _entry(site: Site) -> Entry | None:
 def _obey_marks(site: Site, entry: Entry) -> Run:
     """The kernel of a node under the rounding that its scope asks for."""
     run, stochastic = _cast_operands(site, entry), site.node.marks.get("sr")
+    if stochastic is None and site.machine.identical_only and site.direction != "optimizer":
+        stochastic = False
     if stochastic is None or entry.is_joint:
         return run
     rounding = site.device.rounding

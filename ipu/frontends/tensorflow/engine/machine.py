@@ -15,6 +15,7 @@ from ipu.frontends.common.account import Account
 from ipu.frontends.common.places import PlaceClock
 from ipu.frontends.common.policies import PolicyArgument, find_policy
 from ipu.frontends.tensorflow.settings import system
+from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviour
 from ipu.frontends.tensorflow.settings.system import System
 from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
@@ -63,6 +64,7 @@ class Machine:
     n_ipus         IPUs of its TensorFlow device.
     replicas       copies of the program that run in step: as many as fit on the IPUs.
     stable_norms   variances are of centred values.
+    identical_only stochastic rounding is that of sums over replicas and of updates alone.
     """
 
     def __init__(self, choices: Choices, control: FpCtl = POWER_ON, **partials: Any) -> None:
@@ -89,6 +91,7 @@ class Machine:
         self.replicas = 1
         self.n_ipus = 1
         self.stable_norms = False
+        self.identical_only = False
         #: Iterations that make a step of the optimiser, in the launch that runs.
         self.accumulation = 1
         #: $FP_STS of the steps before this one.
@@ -161,5 +164,7 @@ def _build(configured: System | None) -> Machine:
         conv_partials=configured.conv_partials,
     )  # fmt: skip
     machine.stable_norms = configured.stable_statistics
+    only = StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY
+    machine.identical_only = configured.rounding is only and _choices.sr is None
     machine.replicas = machine.n_ipus = max(configured.n_ipus, default=1)
     return machine

@@ -62,4 +62,4 @@ def unpacked(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any
         return dict(kwargs), None
     if len(args) not in (1, 2):
         raise ValueError(f"Invalid dataset tuple, expected 1 or 2 elements, got {len(args)}")
-    return (*args, None) if len(args) == 1 else args  # type: ignore[return-value]
+    return (*args, None) if len(args) == 1 else args

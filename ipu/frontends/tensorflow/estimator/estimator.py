@@ -1,7 +1,7 @@
 """`IPUEstimator`: trains, evaluates and predicts with a model function.
 
-Graphs, sessions and checkpoints are TensorFlow's; the model function is traced into a program of the
-machine.
+Graphs, sessions and checkpoints are TensorFlow's; the model function is traced into a program of
+the machine.
 
 Source    graphcore/tensorflow, tensorflow/python/ipu/ipu_estimator.py; tensorflow/estimator,
           estimator.py: arguments, checks and messages.

@@ -8,10 +8,8 @@ import tensorflow as tf
 
 __all__ = ["InfeedHook", "StepHook"]
 
-_Hook = tf.compat.v1.train.SessionRunHook
 
-
-class InfeedHook(_Hook):  # type: ignore[misc]
+class InfeedHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     """Makes an infeed ready when its session is there, and ends it."""
 
     def __init__(self, infeed: Any) -> None:
@@ -26,7 +24,7 @@ class InfeedHook(_Hook):  # type: ignore[misc]
         session.run(self._delete)
 
 
-class StepHook(_Hook):  # type: ignore[misc]
+class StepHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     """Adds the iterations of a launch to the global step, and stops at the last one.
 
     Raises    ValueError unless one of steps and final is passed.

@@ -1,7 +1,7 @@
 """The program of an estimator for one mode: a loop over the model function, compiled once.
 
-Training carries the sum of the losses in binary32. With one iteration a launch there is no loop, and
-a host call gets its tensors from the launch.
+Training carries the sum of the losses in binary32. With one iteration a launch there is no loop,
+and a host call gets its tensors from the launch.
 
 Source    graphcore/tensorflow, tensorflow/python/ipu/ipu_estimator.py: structure and messages.
 """

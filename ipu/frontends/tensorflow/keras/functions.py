@@ -1,7 +1,7 @@
 """Keras' own functions of a step, launched on the machine.
 
-Inside of an IPUStrategy, what `fit`, `evaluate` and `predict` call for steps_per_execution batches is
-one launch. Outside of one nothing changes.
+Inside of an IPUStrategy, what `fit`, `evaluate` and `predict` call for steps_per_execution batches
+is one launch. Outside of one nothing changes.
 """
 
 from __future__ import annotations

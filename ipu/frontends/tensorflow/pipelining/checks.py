@@ -118,9 +118,7 @@ class Arguments:
 
     def _check_outfeed(self) -> None:
         if self.outfeed_loss and not self.optimizer_function:
-            raise ValueError(
-                "An optimizer_function must be provided when outfeed_loss is True"
-            )
+            raise ValueError("An optimizer_function must be provided when outfeed_loss is True")
         if self.outfeed_mask is not None and not self.optimizer_function:
             raise ValueError(
                 "An optimizer_function must be provided when outfeed_mask is specified."
@@ -140,7 +138,8 @@ class Arguments:
     @property
     def mini_batches(self) -> int:
         """Mini-batches of one update."""
-        return self.count * self.batch_serialization_iterations
+        count: int = self.count
+        return count * self.batch_serialization_iterations
 
 
 def _listed(entry: Any) -> list[Any]:
@@ -162,7 +161,7 @@ def plan_of_pipeline(arguments: Arguments) -> Plan:
     Raises    tf.errors.FailedPreconditionError for a count that the schedule cannot fill;
               ValueError for stages and IPUs that do not go together.
     """
-    mode = {"auto": True, "then": "then", "interleaved": "interleaved"}
+    mode: dict[str, str | bool] = {"auto": True, "then": "then", "interleaved": "interleaved"}
     configured = system.current() if system.is_configured() else None
     recompute = bool(configured and configured.recompute)
     offload = {name for name, chosen in arguments.offloads.items() if chosen}

@@ -1,9 +1,9 @@
 """`pipelining_ops.pipeline`: stages in sequence, gradients accumulated, one update for each run.
 
 The graph is that of an accumulation: a loop whose body runs all stages on one mini-batch, adds the
-gradients, and updates after the last. The stage is a mark of its nodes. When and where stages run is
-the plan's (`ipu.parallel.Plan`), which changes no bit; so a pipeline's results are those of the same
-model without one.
+gradients, and updates after the last. The stage is a mark of its nodes. When and where stages run
+is the plan's (`ipu.parallel.Plan`), which changes no bit; so a pipeline's results are those of the
+same model without one.
 
 Source    graphcore/tensorflow, tensorflow/python/ipu/ops/pipelining_ops.py.
 """
@@ -59,46 +59,32 @@ def recomputation_checkpoint(tensors: Any, name: str | None = None) -> Any:
 
 
 def pipeline(
-    computational_stages: Sequence[Any],
-    gradient_accumulation_count: int | None = None,
-    gradient_accumulation_dtype: Any = None,
-    gradient_accumulation_for_captured_grads: bool = True,
-    repeat_count: int = 1,
-    batch_serialization_iterations: int = 1,
-    inputs: Any = None,
-    infeed_queue: Any = None,
-    outfeed_queue: Any = None,
+    computational_stages: Sequence[Any], gradient_accumulation_count: int | None = None,
+    gradient_accumulation_dtype: Any = None, gradient_accumulation_for_captured_grads: bool = True,
+    repeat_count: int = 1, batch_serialization_iterations: int = 1, inputs: Any = None,
+    infeed_queue: Any = None, outfeed_queue: Any = None,
     optimizer_function: Callable[..., OptimizerFunctionOutput] | None = None,
-    device_mapping: Any = None,
-    pipeline_schedule: PipelineSchedule | None = None,
+    device_mapping: Any = None, pipeline_schedule: PipelineSchedule | None = None,
     recomputation_mode: RecomputationMode | None = None,
     forward_propagation_stages_poplar_options: Any = None,
     backward_propagation_stages_poplar_options: Any = None,
     weight_update_poplar_options: PipelineStageOptions | None = None,
     offload_weight_update_variables: bool | None = None,
-    replicated_optimizer_state_sharding: bool = False,
-    offload_activations: bool | None = None,
+    replicated_optimizer_state_sharding: bool = False, offload_activations: bool | None = None,
     offload_gradient_accumulation_buffers: bool | None = None,
-    replicated_weight_sharding: bool | None = None,
-    offload_weights: bool | None = None,
-    continuous_weight_updates: bool = False,
-    outfeed_loss: bool = False,
-    accumulate_outfeed: bool = False,
-    accumulate_outfeed_dtype: Any = None,
-    outfeed_mask: Sequence[bool] | None = None,
-    reduction_method: Method | str = Method.SUM,
+    replicated_weight_sharding: bool | None = None, offload_weights: bool | None = None,
+    continuous_weight_updates: bool = False, outfeed_loss: bool = False,
+    accumulate_outfeed: bool = False, accumulate_outfeed_dtype: Any = None,
+    outfeed_mask: Sequence[bool] | None = None, reduction_method: Method | str = Method.SUM,
     name: str | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """The operation that runs a pipeline repeat_count times.
 
-    computational_stages         functions; the outputs of one are the inputs of the next. A list in
-                                 the list holds concurrent stages: each gets the same arguments,
-                                 and their outputs are concatenated.
+    computational_stages         functions; a list in the list holds concurrent stages.
     gradient_accumulation_count  G, mini-batches of one run.
-    inputs                       of the first stage, constant through a run; the infeed's element
-                                 follows them.
-    optimizer_function           gets the last stage's outputs; returns OptimizerFunctionOutput.
-    outfeed_loss, outfeed_mask   the loss instead of the outputs; outputs that are left out (True).
+    inputs                       of the first stage, before the infeed's element.
+    optimizer_function           gets the last outputs; returns OptimizerFunctionOutput.
+    outfeed_loss, outfeed_mask   the loss instead of the outputs; outputs left out (True).
     accumulate_outfeed           one element for each run: the sum over its mini-batches.
 
     Raises    as `Arguments` and `plan_of_pipeline` say; ValueError for outputs without an outfeed
@@ -114,12 +100,7 @@ def pipeline(
          "accumulators": offload_gradient_accumulation_buffers},
     )  # fmt: skip
     method = Method.parse(reduction_method)
-    if batch_serialization_iterations > 1 and method is not Method.SUM:
-        raise ValueError("Batch serialization is only supported with the SUM reduction method.")
-    if replicated_weight_sharding:
-        note("replicated_weight_sharding changes no bit; the simulation keeps weights whole")
-    if accumulate_outfeed_dtype is not None and not accumulate_outfeed:
-        raise ValueError("accumulate_outfeed_dtype needs accumulate_outfeed=True")
+    _check_more(method, arguments, replicated_weight_sharding, accumulate_outfeed_dtype)
     _plans[:] = [plan_of_pipeline(arguments)]
     run = _Run(
         arguments, Accumulators(arguments.mini_batches, method, gradient_accumulation_dtype),
@@ -129,11 +110,20 @@ def pipeline(
         ),
         accumulate_outfeed_dtype,
     )  # fmt: skip
-    values = [] if inputs is None else list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+    values = [] if inputs is None else list(_flat(inputs))
     run.n_inputs = len(values)
     with building_pipeline():
         result = loops.repeat(arguments.mini_batches * repeat_count, run, values, infeed_queue)
     return tf.group(result, name=name or "pipeline")
+
+
+def _check_more(method: Method, arguments: Arguments, sharded: bool | None, dtype: Any) -> None:
+    if arguments.batch_serialization_iterations > 1 and method is not Method.SUM:
+        raise ValueError("Batch serialization is only supported with the SUM reduction method.")
+    if sharded:
+        note("replicated_weight_sharding changes no bit; the simulation keeps weights whole")
+    if dtype is not None and not arguments.accumulate_outfeed:
+        raise ValueError("accumulate_outfeed_dtype needs accumulate_outfeed=True")
 
 
 def _stage_partials(arguments: Arguments, forward: Any, backward: Any) -> list[str | None]:
@@ -223,7 +213,8 @@ class _Run:
         count = self.arguments.mini_batches
         sums = Accumulators(count, Method.SUM, None)
         kinds = [self._outfeed_dtype or tensor.dtype for tensor in tensors]
-        holders = [_Holder(t, kind, i) for i, (t, kind) in enumerate(zip(tensors, kinds, strict=True))]
+        typed = enumerate(zip(tensors, kinds, strict=True))
+        holders = [_Holder(tensor, kind, i) for i, (tensor, kind) in typed]
         queue = self.arguments.outfeed_queue
 
         def send(kept: list[Any]) -> Any:

@@ -1,11 +1,11 @@
 """Schedules, modes of recomputation, options of stages, and what an optimizer function returns.
 
-Source    graphcore/tensorflow, tensorflow/python/ipu/ops/pipelining_ops.py: names, checks, messages.
+Source    graphcore/tensorflow, tensorflow/python/ipu/ops/pipelining_ops.py: names and messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any
@@ -52,7 +52,7 @@ class PipelineStageOptions:
             object.__setattr__(self, name, dict(options))
             others = sorted(set(options) - {"partialsType"})
             if others:
-                note(f"{name}: {', '.join(others)} is accepted, but the simulation does not model it")
+                note(f"{name}: {', '.join(others)} is accepted, but not modelled")
         if self.convolution_options.get("partialsType") != self.matmul_options.get("partialsType"):
             both = (self.convolution_options, self.matmul_options)
             if all("partialsType" in options for options in both):

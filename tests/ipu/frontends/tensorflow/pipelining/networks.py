@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ipu.frontends.tensorflow.framework import configured, current, ipu, machine, session, tf
+from tests.ipu.frontends.tensorflow.framework import current, ipu, machine, session, tf
 
 v1 = tf.compat.v1
 RNG = np.random.default_rng(0)

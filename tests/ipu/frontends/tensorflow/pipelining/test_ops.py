@@ -53,7 +53,8 @@ def test_methods_and_types_of_accumulation_are_those_of_the_optimiser(method):
     def cast(loss):
         inner = momentum()
         apply = inner.apply_gradients
-        inner.apply_gradients = lambda pairs, *r: apply([(tf.cast(g, v.dtype), v) for g, v in pairs])
+        cast_pairs = lambda pairs: [(tf.cast(g, v.dtype), v) for g, v in pairs]  # noqa: E731
+        inner.apply_gradients = lambda pairs, *rest: apply(cast_pairs(pairs))
         return OUTPUT(inner, loss)
 
     options = {"reduction_method": method, "gradient_accumulation_dtype": tf.float32}
@@ -139,7 +140,7 @@ def test_tensors_from_outside_are_refused():
         stages = [lambda x, y: (x * rate, y), *STAGES[1:]]
         return pipelined(stages=stages)(infeed, outfeed)
 
-    with pytest.raises(ValueError, match="Trying to capture the tensor .* not a resource"):
+    with pytest.raises(ValueError, match=r"Trying to capture the tensor .* not a resource"):
         run(build)
 
 

@@ -12,7 +12,13 @@ from ipu.frontends.tensorflow.pipelining.options import (
 )
 from ipu.frontends.tensorflow.settings.notes import forget
 from tests.ipu.frontends.tensorflow.framework import session, tf
-from tests.ipu.frontends.tensorflow.pipelining.networks import STAGES, dense, momentum, pipelined, run
+from tests.ipu.frontends.tensorflow.pipelining.networks import (
+    STAGES,
+    dense,
+    momentum,
+    pipelined,
+    run,
+)
 
 HALF = PipelineStageOptions(matmul_options={"partialsType": "half"})
 

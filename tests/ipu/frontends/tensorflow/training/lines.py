@@ -21,7 +21,8 @@ def data(dtype, batch):
 
 def fit(optimiser, *, iterations=8, launches=2, dtype=tf.float32, ipus=1, batch=4, esr=False):
     """Losses, and the weights after every iteration, with the replicas' side by side."""
-    rounding = ipu.config.StochasticRoundingBehaviour.from_bool(esr)
+    kinds = ipu.config.StochasticRoundingBehaviour
+    rounding = esr if isinstance(esr, kinds) else kinds.from_bool(esr)
     with machine(), session() as run:
         configured(ipus=ipus, esr=rounding)
         infeed = ipu.ipu_infeed_queue.IPUInfeedQueue(data(dtype, batch))

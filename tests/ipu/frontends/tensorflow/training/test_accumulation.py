@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
@@ -67,8 +65,8 @@ def test_half_gradients_accumulate_in_binary32_where_dtype_says_so():
 
 @pytest.mark.source("graphcore/tensorflow, gradient_accumulation_verifier.cc")
 def test_a_loop_must_hold_whole_updates():
-    sentence = "Detected a gradient accumulation operation with 4 number of mini batches inside "
-    with pytest.raises(tf.errors.FailedPreconditionError, match=re.escape(sentence + "a loop with")):
+    sentence = "operation with 4 number of mini batches inside a loop with 10 iterations"
+    with pytest.raises(tf.errors.FailedPreconditionError, match=sentence):
         fit(lambda: V2(momentum(), 4), iterations=10)
 
 
@@ -89,6 +87,7 @@ def test_what_an_optimiser_is_not_made_with():
 
 
 def test_outside_of_a_loop_nothing_accumulates():
-    with session(), pytest.raises(tf.errors.FailedPreconditionError, match="not inside a training"):
+    with session():
         w = v1.get_variable("w", [1], tf.float32)
-        V2(momentum(), 2).minimize(w * 2.0, var_list=[w])
+        with pytest.raises(tf.errors.FailedPreconditionError, match="not inside a training loop"):
+            V2(momentum(), 2).minimize(w * 2.0, var_list=[w])

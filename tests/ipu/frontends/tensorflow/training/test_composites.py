@@ -19,7 +19,6 @@ G = np.random.default_rng(3).normal(size=(4, 5)).astype(np.float16)
 @pytest.mark.parametrize("method", list(GradientAccumulationReductionMethod))
 @pytest.mark.parametrize("kind", [tf.float16, tf.float32])
 def test_the_node_adds_as_ipu_learn_does(method, kind):
-    values = []
     with machine():
         variable = tf.Variable(tf.zeros([5], tf.float16), name="layer/w")
         accumulators = Accumulators(8, method, kind)
@@ -31,8 +30,7 @@ def test_the_node_adds_as_ipu_learn_does(method, kind):
             with tf.control_dependencies(added):
                 return accumulators._accumulator(variable).read_value()
 
-        for row in G:
-            values.append(launch(step, tf.constant(row)).numpy())
+        values = [launch(step, tf.constant(row)).numpy() for row in G]
     device = Device()
     fmt = BINARY16 if kind == tf.float16 else BINARY32
     ours = Variable(device.zeros(5, BINARY16), device, "layer/w")

@@ -37,7 +37,7 @@ def test_four_replicas_add_in_the_order_of_their_ring():
     rows = np.full((4, 4), 2.0**-11, np.float16)
     rows[0] = 1
     found = reduced(rows, CROSS.cross_replica_sum)
-    assert [hex(code) for code in found[0].view(np.uint16)] == ["0x3c02", "0x3c00", "0x3c00", "0x3c02"]
+    assert found[0].view(np.uint16).tolist() == [0x3C02, 0x3C00, 0x3C00, 0x3C02]
     assert (found == found[0]).all()
 
 
@@ -50,6 +50,21 @@ def test_means_and_groups_of_neighbours():
         reduced(rows, lambda x: CROSS.cross_replica_sum(x, replica_group_size=3))
     with pytest.raises(ValueError, match="replica_group_size=0 is not a number"):
         CROSS.cross_replica_sum(tf.constant(1.0), 0)
+
+
+def test_only_what_replicas_do_alike_is_stochastic():
+    """At a rate of 0 losses show the forward pass alone; at another, weights show the update."""
+    kinds = ipu.config.StochasticRoundingBehaviour
+
+    def run(rate):
+        optimiser = lambda: v1.train.GradientDescentOptimizer(rate)  # noqa: E731
+        return [fit(optimiser, dtype=tf.float16, esr=kind) for kind in kinds]
+
+    (off, _), (on, _), (only, _) = run(0.0)
+    np.testing.assert_array_equal(off, only)
+    assert (off != on).any()
+    (_, off), _, (_, only) = run(0.05)
+    assert (off[0] != only[0]).any()
 
 
 @pytest.mark.parametrize("esr", [False, True])

@@ -35,5 +35,5 @@ def test_tensorflows_own_loop_is_a_loop():
 
 def test_pipelines_accumulate_by_themselves():
     check_no_pipeline("Optimizer")
-    with building_pipeline(), pytest.raises(ValueError, match="^Optimizer inside a pipeline: "):
+    with building_pipeline(), pytest.raises(ValueError, match=r"^Optimizer inside a pipeline: "):
         check_no_pipeline("Optimizer")

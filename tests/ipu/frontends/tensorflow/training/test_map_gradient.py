@@ -13,7 +13,8 @@ v1 = tf.compat.v1
 @pytest.mark.source("graphcore/tensorflow, map_gradient_optimizer_test.py")
 def test_a_function_of_gradient_and_variable():
     with session() as run:
-        w = [v1.get_variable(f"w{i}", [], initializer=v1.constant_initializer(i)) for i in (1, 2, 3)]
+        initial = v1.constant_initializer
+        w = [v1.get_variable(f"w{i}", [], initializer=initial(i)) for i in (1, 2, 3)]
         unused = v1.get_variable("unused", [])
         loss = 5 * w[0] + 4 * w[1] + 3 * w[2]
         opt = ipu.optimizers.MapGradientOptimizer(

@@ -9,7 +9,7 @@ from ipu.frontends.tensorflow.workers import horovod as hvd
 
 def test_one_process_is_the_root_of_all():
     hvd.shutdown()
-    with pytest.raises(ValueError, match="Horovod has not been initialized; use hvd.init"):
+    with pytest.raises(ValueError, match=r"Horovod has not been initialized; use hvd.init"):
         hvd.size()
     hvd.init()
     assert (hvd.size(), hvd.rank(), hvd.local_size(), hvd.local_rank()) == (1, 0, 1, 0)

@@ -29,6 +29,6 @@ def test_one_worker_reads_everything(jobs):
 
 
 def test_several_workers_are_refused():
-    with pytest.raises(NotImplementedError, match="2 workers: .* not built here"):
+    with pytest.raises(NotImplementedError, match=r"2 workers: .* not built here"):
         IPUMultiWorkerStrategy(resolver(chief=["a:1"], worker=["b:1"]))
     assert IPUHorovodStrategy(variables_on_host=True).num_replicas_in_sync == 1
