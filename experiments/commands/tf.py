@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import runpy
 import sys
 from pathlib import Path
@@ -27,9 +28,13 @@ __all__ = ["command"]
 @click.option("--found-inf", type=click.Choice(["values", "status"]), default="values",
               help="What loss scalers look at: gradients, or the status register.")  # fmt: skip
 @click.option("--reference", is_flag=True, help="TensorFlow executes the program itself.")
+@click.option("--report", "report_to", type=click.Path(dir_okay=False, path_type=Path),
+              help="Count by layer, and write what the run did as JSON.")  # fmt: skip
 @click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def command(tf1: bool, program: Path, arguments: tuple[str, ...], **choices: Any) -> None:
+def command(
+    tf1: bool, program: Path, arguments: tuple[str, ...], report_to: Path | None, **choices: Any
+) -> None:
     """Run a TensorFlow program with Graphcore's ipu module on the simulated machine.
 
     Options come before PROGRAM; what follows it goes to the program.
@@ -40,10 +45,10 @@ def command(tf1: bool, program: Path, arguments: tuple[str, ...], **choices: Any
             "(Python 3.11 to 3.13)"
         )
     import ipu.frontends.tensorflow  # noqa: F401
-    from ipu.frontends.tensorflow.engine.machine import Choices, choose
+    from ipu.frontends.tensorflow.engine.machine import Choices, choose, current
 
     try:
-        choose(Choices(**choices))
+        choose(Choices(**choices, count=report_to is not None))
     except (TypeError, ValueError) as error:
         raise click.ClickException(str(error)) from None
     if tf1:
@@ -51,6 +56,10 @@ def command(tf1: bool, program: Path, arguments: tuple[str, ...], **choices: Any
 
         install_facade()
     run_program(program, arguments)
+    if report_to is not None:
+        from ipu.frontends.tensorflow.engine.report import report
+
+        report_to.write_text(json.dumps(report(current()), indent=2) + "\n", encoding="utf-8")
 
 
 def run_program(program: Path, arguments: tuple[str, ...]) -> None:

@@ -250,7 +250,15 @@ class IPUOutfeedQueue:
 
     def _take(self) -> Any:
         """The leaves of everything enqueued; None where nothing ever was, in another thread."""
-        leaves = self._queue.dequeue()
+        try:
+            leaves = self._queue.dequeue()
+        except RuntimeError as error:
+            if self._mode is IPUOutfeedMode.LAST and error.__cause__ is None:
+                raise RuntimeError(
+                    "Trying to get the last value from an outfeed queue that was not enqueued "
+                    "since the last dequeue; run the program first"
+                ) from None
+            raise
         if len(leaves):
             return leaves
         if threading.current_thread() is threading.main_thread():

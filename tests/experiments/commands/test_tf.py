@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 
 import pytest
 
@@ -41,6 +42,9 @@ def test_without_tensorflow_the_command_says_how_to_get_it(tmp_path, capsys):
 def test_a_program_gets_its_arguments_and_the_machine_its_choices(tmp_path, capsys):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    assert main(["tf", "--policy", "f16", "--seed", "3", str(program), "--x", "1"]) == 0
+    told = tmp_path / "told.json"
+    options = ["--policy", "f16", "--seed", "3", "--report", str(told)]
+    assert main(["tf", *options, str(program), "--x", "1"]) == 0
+    assert json.loads(told.read_text())["launches"] == 1
     assert capsys.readouterr().out.splitlines()[-1] == "['--x', '1'] True 3"
     assert main(["tf", "--policy", "none", str(program)]) == 2

@@ -105,7 +105,7 @@ def test_the_last_element_comes_out():
 def test_a_program_without_a_run_has_nothing_to_dequeue():
     with pytest.raises(ValueError, match="which has not been enqueued"):
         Outfeed().dequeue()
-    with pytest.raises(RuntimeError, match="nothing was enqueued"):
+    with pytest.raises(RuntimeError, match="Trying to get the last value from an"):
         Outfeed(LAST).dequeue()
 
 

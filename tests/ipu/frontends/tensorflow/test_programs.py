@@ -8,7 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.ipu.frontends.tensorflow.framework import ipu, machine, session, tf
+from tests.ipu.frontends.tensorflow.framework import (
+    configured,
+    ipu,
+    launch,
+    machine,
+    session,
+    tf,
+)
 
 v1 = tf.compat.v1
 
@@ -187,3 +194,78 @@ def test_programs_have_the_nodes_that_tensorflow_2_21_builds(program):
     """Another list says that a new TensorFlow builds other graphs: look at them, then renew it."""
     golden = json.loads((Path(__file__).parent / "nodes.json").read_text())
     assert types_of(PROGRAMS[program]()) == golden[program]
+
+
+# Numbers of the documents ------------------------------------------------------------------------
+
+
+def add_two_numbers(x, y):
+    return x + y
+
+
+def totals_of_sessions():
+    """The documents' sums: a launch for each of 10 000 additions."""
+    with machine(), session() as run:
+        configured(esr=ipu.config.StochasticRoundingBehaviour.ON)
+        x, y = (v1.placeholder(tf.float16, [20]) for _ in range(2))
+        (sums,) = ipu.ipu_compiler.compile(add_two_numbers, [x, y])
+        totals = np.zeros(20)
+        for _ in range(10000):
+            totals = run.run(sums, {x: totals, y: np.full(20, 0.0001)})
+    return totals
+
+
+def totals_of_a_loop():
+    """The same additions in one launch."""
+    with machine() as before:
+        used = configured(esr=ipu.config.StochasticRoundingBehaviour.ON)
+        small = tf.fill([20], tf.constant(0.0001, tf.half))
+        program = tf.function(
+            lambda: ipu.loops.repeat(
+                10000, lambda x: add_two_numbers(x, small), [tf.zeros([20], tf.half)]
+            )
+        )
+        totals = launch(program).numpy()
+    assert (before.launches, used.launches) == (0, 1)
+    return totals
+
+
+@pytest.mark.source("Half and mixed precision, stochastic rounding: 0.9653 to 1.03, mean 0.999")
+@pytest.mark.parametrize(
+    "totals", [totals_of_a_loop, pytest.param(totals_of_sessions, marks=pytest.mark.tier("full"))]
+)
+def test_stochastic_sums_do_not_stagnate(totals):
+    """A fixed seed; the spread of a sum is 0.015, so the bounds are six of them and three of the
+    mean's."""
+    sums = totals()
+    assert sums.dtype == np.float16
+    assert sums.min() > 0.9
+    assert sums.max() < 1.1
+    assert abs(np.float64(sums).mean() - 1) < 0.01
+
+
+HALF, SINGLE = tf.half, tf.float32
+
+
+@pytest.mark.source("graphcore/tensorflow: floating_point_control_bits_test.py")
+@pytest.mark.parametrize(
+    ("kind", "function", "value", "bit", "expected"),
+    [
+        (HALF, lambda x: tf.cast(x, tf.int32), np.nan, "inv", -2147483648),
+        (HALF, lambda x: x / 0, 10000, "div0", np.nan),
+        (SINGLE, lambda x: x / 0, 8, "div0", np.inf),
+        (HALF, lambda x: x * x, 10000, "oflo", 65504),
+    ],
+    ids=["NaN to an integer", "half by zero", "single by zero", "overflow"],
+)
+def test_results_and_exceptions_of_the_control_bits(kind, function, value, bit, expected):
+    program, x = tf.function(function), tf.constant([value], kind)
+    with machine():
+        assert np.array_equal(launch(program, x).numpy(), [expected], equal_nan=True)
+        configured(**{bit: True})
+        with pytest.raises(tf.errors.InternalError, match="Tiles in excepted state"):
+            launch(program, x)
+    if bit == "oflo":
+        with machine():
+            configured(nanoo=True)
+            assert np.isnan(launch(program, x).numpy())
