@@ -13,9 +13,7 @@ from fpsim.records.formats import Format
 
 __all__ = ["Counts"]
 
-#: Which of the 32 combinations of flags contain each flag.
-_CONTAINS = np.array([[combination & f != 0 for f in Flags] for combination in range(32)], np.int64)
-_NAMES = [str(f.name) for f in Flags]
+_NAMES = {int(f): str(f.name) for f in Flags}
 
 
 class Counts(dict[tuple[str, str], Counter[str]]):
@@ -47,13 +45,14 @@ class Counts(dict[tuple[str, str], Counter[str]]):
             row = self[key] = Counter()
         row["results"] += marks.size
         if values is not None:
-            zeros = values.size - int(np.count_nonzero(values))
             small = int(np.count_nonzero(np.abs(values) < fmt.smallest_normal))
+            # Where nothing is small nothing is zero: most results are read once.
+            zeros = values.size - int(np.count_nonzero(values)) if small else 0
             row["zeros"] += zeros
             row["subnormals"] += small - zeros
-        combinations = np.bincount(marks.reshape(-1), minlength=len(_CONTAINS))
-        for name, n in zip(_NAMES, (combinations @ _CONTAINS).tolist(), strict=True):
-            row[name] += n
+        raised = int(np.bitwise_or.reduce(marks, axis=None)) if marks.size else 0
+        for flag, name in _NAMES.items():
+            row[name] += int(np.count_nonzero(marks & flag)) if raised & flag else 0
 
     def total(self, name: str, tensor: str | None = None) -> int:
         """Sum of one counter over all operations, or over those of one tensor."""

@@ -2,6 +2,7 @@
 
 What a user writes becomes a policy of `ipu.learn.policy`: a `Policy`, its text, the short name of
 one format (`f16` stands for `p=f16,c=f16`), a preset's name, or a mapping from patterns to these.
+A text with a format that those policies lack (`c=e4m3fn,out=f16`, `e5m6`) becomes a `FormatPolicy`.
 The pattern `""` or `"*"` in a mapping holds for every layer that no other pattern matches.
 
 Source    docs/semantics.md §6.
@@ -11,22 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fpsim.records.formats import BINARY64, F143
-from ipu.learn.policy import FP16, FP32, MIXED, LayerPolicies, Policy, PolicyLike
+from fpsim.records.formats import BINARY64
+from ipu.frontends.common.format_policies import FormatPolicy, named_format
+from ipu.learn.policy import FP8, FP16, FP32, MIXED, LayerPolicies, Policy
 
 __all__ = ["PRESETS", "PolicyArgument", "find_policy"]
 
 PolicyArgument = str | Policy | LayerPolicies | Mapping[str, "str | Policy"]
 
 #: Policies by name.
-PRESETS = {"fp32": FP32, "fp16": FP16, "mixed": MIXED}
+PRESETS = {"fp32": FP32, "fp16": FP16, "mixed": MIXED, "fp8": FP8}
 
-_SHORT = ("f16", "f32", "bf16")
+#: Formats of the policies of `ipu.learn`.
+_SHORT = ("f16", "f32", "bf16", "f64", "f8")
 #: Patterns that stand for all other layers.
 _REST = ("", "*")
 
 
-def find_policy(policy: PolicyArgument) -> PolicyLike:
+def find_policy(policy: PolicyArgument) -> Policy | LayerPolicies:
     """The policy that an argument means.
 
     Raises    ValueError for a text that is no policy, TypeError for another object.
@@ -39,7 +42,7 @@ def find_policy(policy: PolicyArgument) -> PolicyLike:
     if isinstance(policy, Mapping):
         layers = {k: _single(p) for k, p in policy.items() if k not in _REST}
         rest = next((_single(policy[k]) for k in _REST if k in policy), FP32)
-        chosen: PolicyLike = rest.override(layers) if layers else rest
+        chosen: Policy | LayerPolicies = rest.override(layers) if layers else rest
     elif isinstance(policy, LayerPolicies):
         chosen = policy
     elif isinstance(policy, str) and (";" in policy or ":" in policy):
@@ -62,18 +65,25 @@ def _single(policy: object) -> Policy:
     if policy in PRESETS:
         return PRESETS[policy]
     if policy in _SHORT:
+        policy = f"c={policy}" if policy == "f8" else f"p={policy},c={policy}"
+    elif "=" not in policy and _is_format(policy):
         policy = f"p={policy},c={policy}"
-    return Policy.parse(policy)
+    items = [item.partition("=") for item in policy.split(",")]
+    is_wider = all(sign for _, sign, _ in items) and any(f not in _SHORT for *_, f in items)
+    return FormatPolicy.parse(policy) if is_wider else Policy.parse(policy)
+
+
+def _is_format(name: str) -> bool:
+    try:
+        named_format(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _check(policy: Policy) -> None:
-    """Refuse what tensors of a framework cannot hold, or products do not know yet."""
+    """Refuse what tensors of a framework cannot hold."""
     if BINARY64 in (policy.param, policy.compute):
         raise ValueError(
             f"policy={policy}: float32 tensors hold no binary64 values; use f16, bf16 or f32"
-        )
-    if policy.compute == F143:
-        raise ValueError(
-            f"policy={policy}: products of quarters are not built for front ends; use f16, bf16 "
-            "or f32, or the networks of ipu.learn"
         )

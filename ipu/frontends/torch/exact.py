@@ -39,6 +39,7 @@ _MOVES = """
     value_selecting_reduction_backward block_diag _pad_circular resize_as_
     to_padded_tensor _pin_memory tril_ triu_ native_channel_shuffle _assert_async isin
     _local_scalar_dense record_stream masked_scatter_backward
+    _pack_padded_sequence _pack_padded_sequence_backward _pad_packed_sequence
 """
 _SELECTIONS = """
     sort topk kthvalue median nanmedian mode max min amax amin aminmax maximum minimum fmax fmin

@@ -20,6 +20,7 @@ from ipu.frontends.torch.aten.pointwise import number_of
 from ipu.frontends.torch.aten.table import NoFormatError
 from ipu.frontends.torch.exact import constants_of, is_exact
 from ipu.frontends.torch.host import on_host
+from ipu.frontends.torch.lines import user_line
 from ipu.frontends.torch.lists import each, is_fused, is_of_lists
 from ipu.frontends.torch.values import Memory
 
@@ -68,10 +69,23 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             plan = self._plans[func] = self._plan(func)
         account = self._program.account
         noted = account.noted
-        result = plan(args, kwargs or {})
+        try:
+            result = plan(args, kwargs or {})
+        except Exception as error:
+            self._stopped(error, func)
+            raise
         if account.noted == noted and _is_floating(result):
             account.native(str(func))
         return result
+
+    def _stopped(self, error: Exception, func: Any) -> None:
+        """Tell once where the program was stopped; a step that it belonged to has not happened."""
+        if getattr(error, "__notes__", None):
+            return
+        call = self._program.call(_name(func))
+        at = f", at {line}" if (line := user_line()) else ""
+        error.add_note(f"in {func}, layer {call.layer!r} ({call.direction}){at}")
+        self._program.failed()
 
     # How ------------------------------------------------------------------------------------
 
@@ -82,6 +96,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         written = [i for i, a in enumerate(func._schema.arguments) if _is_written(a)]
         if entry is not None:
             return self._machine(func, entry)
+        if namespace == "prims" and hasattr(func, "impl_aten"):
+            return lambda args, kwargs: self._primitive(func, args, kwargs)
         if namespace == "aten" and is_of_lists(base):
             return lambda args, kwargs: self._listed(func, args, kwargs)
         if is_fused(base):
@@ -114,10 +130,6 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
                 result = handler(call, *args, **kwargs)
             except NoFormatError:
                 result = NotImplemented
-            except Exception as error:
-                program.failed()
-                _tell(error, func, call)
-                raise
             if result is NotImplemented:
                 return self._host(call, func, args, kwargs)
             add("machine", name, _elements(result))
@@ -137,12 +149,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _host(self, call: Call, func: Any, args: Any, kwargs: Any) -> Any:
         _refuse_unknown(func, call, args, kwargs)
-        try:
-            result = on_host(call, func, args, kwargs)
-        except Exception as error:
-            self._program.failed()
-            _tell(error, func, call)
-            raise
+        result = on_host(call, func, args, kwargs)
         self._program.account.add("host", str(func), _elements(result))
         return result
 
@@ -151,6 +158,11 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
         with self:
             return decomposition_table[func](*args, **kwargs)
+
+    def _primitive(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """What derivatives of derivatives are written in, by torch's own words for it."""
+        with self:
+            return func.impl_aten(*args, **kwargs)
 
     def _composite(self, func: Any, args: Any, kwargs: Any) -> Any:
         with self:
@@ -165,6 +177,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         is_out = func._schema.arguments[written[0]].kwarg_only
         if pure is None:
             return lambda args, kwargs: self._no_functional(func, args, kwargs)
+        compute = self._plan(pure)
 
         def run(args: Any, kwargs: Any) -> Any:
             if not _has_float(args, kwargs):
@@ -172,13 +185,13 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
                 return func(*args, **kwargs)
             targets = [kwargs[n] for n in names] if is_out else [args[i] for i in written]
             rest = {k: v for k, v in kwargs.items() if k not in names} if is_out else kwargs
-            results = self.__torch_dispatch__(pure, (), args, rest)
+            results = compute(args, rest)
             for target, result in zip(
                 targets, results if isinstance(results, tuple) else (results,), strict=True
             ):
                 if is_out and target.shape != result.shape:
                     target.resize_(result.shape)
-                self._copy(target, result)
+                self._store(target, result)
             return targets[0] if len(targets) == 1 else tuple(targets)
 
         return run
@@ -195,16 +208,23 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _fused(self, func: Any) -> Any:
         raise NotImplementedError(
-            f"{func} is a whole step of an optimiser in one kernel; use fused=False, whose "
-            "operations run on the machine"
+            f"{func} at {user_line()} is a whole step of an optimiser in one kernel; use "
+            "fused=False, whose operations run on the machine"
         )
 
     def _copy(self, target: torch.Tensor, source: torch.Tensor, *_: Any, **__: Any) -> Any:
         """target.copy_(source): a cast where the formats differ."""
+        self._program.account.add("exact", "aten.copy_.default", 0)
+        return self._store(target, source)
+
+    def _store(self, target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        """Copy what was computed into a tensor, which keeps its format."""
         memory = self._memory
         held = memory.format_of(target)
         given = memory.format_of(source)
-        self._program.account.add("exact", "aten.copy_.default", 0)
+        if held is given and held is not None:
+            target.copy_(source)
+            return target
         if given is None or not target.dtype.is_floating_point or target.dtype == torch.float64:
             target.copy_(source)
             if held not in (None, BINARY32) and target.dtype == torch.float32:
@@ -249,7 +269,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             elif len(formats) == 1 and (fmt := next(iter(formats))) is not None:
                 for each in result if isinstance(result, (tuple, list)) else (result,):
                     if isinstance(each, torch.Tensor):
-                        memory.mark(each, fmt)
+                        memory.mark(each, fmt, any(map(memory.is_gradient, flat)))
             return result
 
         return plain if memory.is_plain else marked
@@ -313,14 +333,10 @@ def _refuse_unknown(func: Any, call: Call, args: Any, kwargs: Any) -> None:
 
 def _refusal(func: Any, call: Call) -> NotImplementedError:
     return NotImplementedError(
-        f"{func} in layer {call.layer!r} ({call.direction}) has no rule on the simulated machine, "
-        "and nothing runs natively; compute it outside of the session, or write it with operations "
-        "that docs/pytorch.md lists"
+        f"{func} in layer {call.layer!r} ({call.direction}), at {user_line()}, has no rule on the "
+        "simulated machine, and nothing runs natively; compute it outside of the session, or write "
+        "it with operations that docs/pytorch.md lists"
     )
-
-
-def _tell(error: Exception, func: Any, call: Call) -> None:
-    error.add_note(f"in {func}, layer {call.layer!r} ({call.direction})")
 
 
 # Arguments --------------------------------------------------------------------------------------
@@ -350,8 +366,8 @@ def _has_float(args: Any, kwargs: Any) -> bool:
 
 
 def _is_real(x: torch.Tensor) -> bool:
-    """Whether a tensor has real or complex numbers."""
-    return bool(x.dtype.is_floating_point or x.dtype.is_complex)
+    """Whether a tensor has real or complex numbers; one on the meta device has none."""
+    return bool((x.dtype.is_floating_point or x.dtype.is_complex) and not x.is_meta)
 
 
 def _is_float(result: Any) -> bool:

@@ -11,10 +11,12 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -22,17 +24,19 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import fpsim
 from fpsim.records.formats import BINARY32, Format
+from fpsim.records.units import MatrixUnit
 from ipu.frontends.common.account import Account, counted_name
 from ipu.frontends.common.places import Place, PlaceClock, Replay
 from ipu.frontends.common.policies import PolicyArgument, find_policy
 from ipu.frontends.torch.aten import Call
+from ipu.frontends.torch.hypothetical import find_device, formats_of
 from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.recompute import repeating
 from ipu.frontends.torch.values import Memory
 from ipu.machine.control import FpCtl, FpSts, dump
 from ipu.machine.device import Device
-from ipu.machine.target import MK2, Target
+from ipu.machine.target import MK2, Target, find_target
 
 __all__ = ["Session", "machine"]
 
@@ -60,7 +64,7 @@ class Session:
         self.device, self.ties, self.found_inf = device, ties, found_inf
         self.clock = PlaceClock()
         device.clock = self.clock
-        formats = {f for p in self.policy.all for f in (p.param, p.compute, p.output)}
+        formats = formats_of(self.policy)
         for fmt in formats:
             device.context(fmt)  # refuses a format that the target lacks
         self.memory = Memory(device, is_plain=formats == {BINARY32})
@@ -71,7 +75,8 @@ class Session:
         #: $FP_STS of what ran before the backward pass that the device's own register is about.
         self._status_before = 0
         self._has_stepped = False
-        #: Parameters and slots with their values before the step that runs, if it may trap.
+        self._optimisers: WeakSet[torch.optim.Optimizer] = WeakSet()
+        #: Parameters and slots with their values before the step that runs, if it may stop.
         self._before_update: list[tuple[torch.Tensor, torch.Tensor]] = []
         #: Steps of optimisers tried so far.
         self.step = 0
@@ -88,6 +93,9 @@ class Session:
             stack.callback(self._close)
             self.layers.attach()
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+            if "torch._dynamo" in sys.modules:
+                # Compiled modules run as they are written: a compiled graph is not seen here.
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(_without_mkldnn())
             stack.callback(
                 torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled()
@@ -153,7 +161,9 @@ class Session:
             for parameter in parameters:
                 self.memory.enter(parameter, self.policy.default.param)
         control = self.device.control
-        if control.inv or control.div0 or control.oflo:
+        is_first = optimiser not in self._optimisers  # operations without a rule show then
+        self._optimisers.add(optimiser)
+        if is_first or control.inv or control.div0 or control.oflo:
             slots = [s for p in parameters for s in optimiser.state.get(p, {}).values()]
             tensors = [t for t in (*parameters, *slots) if isinstance(t, torch.Tensor)]
             self._before_update = [(t.detach(), t.detach().clone()) for t in tensors]
@@ -207,6 +217,8 @@ class Session:
         host          operations computed in binary64 on the host, and their share of all elements.
         layers        counters by layer and direction, if the session counts.
         constants     numbers that did not fit into the format that they were used in.
+        note          what the target is not, of targets that are no IPU.
+        units         matrix units that computed products.
         versions      of fpsim, torch and numpy; what torch builds is ASSUMED to be what a vendor's
                       compiler executes.
         """
@@ -214,6 +226,8 @@ class Session:
             "layers": self.account.layers(self.device.counts),
             "policy": str(self.policy),
             "target": self.device.target.name,
+            "note": self.device.target.note,
+            "units": sorted(self.device.units_used),
             "steps": self.step,
             "status": dump(
                 self.device.control,
@@ -254,6 +268,7 @@ def machine(
     found_inf: str = "values",
     preset: str = "window",
     f32_denormals: str = "flush",
+    unit: MatrixUnit | str | None = None,
 ) -> Session:
     """PyTorch code inside runs on a simulated machine.
 
@@ -266,13 +281,17 @@ def machine(
     ties      of maximum pooling: "first", as PyTorch, or "all", as the machine's own rule.
     nanoo     overflow gives NaN; else it saturates.
     traps     invalid operations, divisions by zero and overflow stop the program where they occur.
+    unit      with target="hypothetical": a unit of `fpsim list units` for the products of formats
+              that it takes; everything else is then IEEE 754's. A model of the products alone.
     found_inf what gradient scalers look at: the "values" of gradients, which needs nanoo in
               binary16, or the "status" register of the backward pass.
 
     Raises    ValueError for a policy that the target has no formats for.
     """
     control = FpCtl(inv=traps, div0=traps, oflo=traps, esr=sr, nanoo=nanoo)
-    device = Device(
-        target, control, seed=seed, count=count, preset=preset, f32_denormals=f32_denormals
-    )
-    return Session(device, policy, ties, found_inf)
+    chosen = find_policy(policy)
+    device = find_device(
+        chosen, find_target(target), control, unit=unit, seed=seed, count=count, preset=preset,
+        f32_denormals=f32_denormals,
+    )  # fmt: skip
+    return Session(device, chosen, ties, found_inf)

@@ -18,17 +18,22 @@ import numpy as np
 import torch
 
 from fpsim.array import Array
+from fpsim.context import Context
 from fpsim.convenience import round_to
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, Format
+from ipu.frontends.common.account import fit
 from ipu.machine.device import Device
 
-__all__ = ["FORMATS", "Memory", "is_number", "widest"]
+__all__ = ["FORMATS", "Memory", "widest"]
 
 #: Formats of the data types that have one of their own.
 FORMATS: dict[torch.dtype, Format] = {torch.float16: BINARY16, torch.bfloat16: BFLOAT16}
 
 #: Names of what a storage remembers.
 _FORMAT, _SAVED = "_fpsim_format", "_fpsim_saved"
+_NOTHING = (None, None, False)
+#: Constants that are remembered; learning rates may change in every step.
+_CONSTANTS = 4096
 
 
 def widest(formats: Iterable[Format]) -> Format:
@@ -41,11 +46,6 @@ def widest(formats: Iterable[Format]) -> Format:
     return BINARY32 if others else first
 
 
-def is_number(x: object) -> bool:
-    """Whether x is a Python number."""
-    return isinstance(x, (bool, int, float))
-
-
 class Memory:
     """The formats of tensors in one session.
 
@@ -56,22 +56,30 @@ class Memory:
     def __init__(self, device: Device, *, is_plain: bool) -> None:
         self.device = device
         self.is_plain = is_plain
+        self._contexts: dict[int, Context] = {}
+        self._constants: dict[tuple[type, float, int], tuple[Array, str]] = {}
+        self._formats: list[Format] = []  # keeps them alive, so that no other gets their identity
 
     # Marks ----------------------------------------------------------------------------------
 
     def format_of(self, x: torch.Tensor) -> Format | None:
         """The format that a tensor holds; None: a float32 tensor from outside, and other types."""
-        if x.dtype != torch.float32:
+        if x.dtype is not torch.float32:
             return FORMATS.get(x.dtype)
         if self.is_plain:
             return BINARY32
-        session, fmt = getattr(x.untyped_storage(), _FORMAT, (None, None))
+        session, fmt, _ = getattr(x.untyped_storage(), _FORMAT, _NOTHING)
         return fmt if session is self else None
 
-    def mark(self, x: torch.Tensor, fmt: Format) -> None:
+    def is_gradient(self, x: torch.Tensor) -> bool:
+        """Whether a float32 tensor was computed in a backward pass of this session."""
+        session, _, is_gradient = getattr(x.untyped_storage(), _FORMAT, _NOTHING)
+        return bool(session is self and is_gradient)
+
+    def mark(self, x: torch.Tensor, fmt: Format, is_gradient: bool = False) -> None:
         """A float32 tensor holds this format from now on."""
         if not self.is_plain and x.dtype == torch.float32:
-            setattr(x.untyped_storage(), _FORMAT, (self, fmt))
+            setattr(x.untyped_storage(), _FORMAT, (self, fmt, is_gradient))
 
     def enter(self, parameter: torch.Tensor, fmt: Format) -> None:
         """Round a parameter from outside, in place and to nearest, as copied to the machine."""
@@ -103,20 +111,43 @@ class Memory:
         values = x.detach()
         if x.dtype != torch.float32:
             values = values.float()
-        array = Array(values.numpy(), self.device.context(held))
-        return array if held == fmt else self.device.cast(array, fmt)
+        array = Array(values.numpy(), self.context(held))
+        return array if held is fmt or held == fmt else self.device.cast(array, fmt)
 
-    def write(self, array: Array, dtype: torch.dtype) -> torch.Tensor:
+    def context(self, fmt: Format) -> Context:
+        """The device's context for a format; formats are compared by identity first."""
+        context = self._contexts.get(id(fmt))
+        if context is None:
+            context = self.device.context(fmt)
+            self._contexts[id(fmt)] = context
+            self._formats.append(fmt)
+        return context
+
+    def constant(self, value: float, fmt: Format) -> tuple[Array, str]:
+        """A number in a format, to nearest, and how it changed ("" where it fits)."""
+        key = type(value), value, id(fmt)
+        known = self._constants.get(key) if value else None
+        if known is None:
+            rounded = self.context(fmt).constant(value)
+            known = rounded, fit(value, float(rounded.carrier), fmt)
+            # A constant that overflows depends on the control register of now.
+            if value and known[1] != "overflow" and len(self._constants) < _CONSTANTS:
+                self._constants[key] = known
+        return known
+
+    def write(self, array: Array, dtype: torch.dtype, is_gradient: bool = False) -> torch.Tensor:
         """An array as a new tensor; a float16 or bfloat16 one needs values of that format."""
-        if dtype in FORMATS and array.format != FORMATS[dtype]:
+        if dtype is not torch.float32 and dtype in FORMATS and array.format != FORMATS[dtype]:
             array = self.device.cast(array, FORMATS[dtype])
         carrier = array.carrier
-        if not (carrier.flags.c_contiguous and carrier.flags.owndata and carrier.flags.writeable):
+        flags = carrier.flags
+        if not (flags.c_contiguous and flags.owndata and flags.writeable):
             carrier = np.array(carrier, order="C")
         result = torch.from_numpy(carrier)
-        if dtype != torch.float32:
+        if dtype is not torch.float32:
             return result.to(dtype)
-        self.mark(result, array.format)
+        if not self.is_plain:
+            self.mark(result, array.format, is_gradient)
         return result
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 import tracemalloc
-from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,88 +14,19 @@ import pytest
 import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
 from fpsim.elementwise.codes import from_codes, to_codes
-from fpsim.judge.oracle.conv import Convolution
 from fpsim.judge.oracle.random import product_word
 from fpsim.judge.oracle.units import Ask, one_output
 from fpsim.linalg import conv2d, conv2d_input_gradient, conv2d_weight_gradient, matmul
 from fpsim.products import unfold
 from fpsim.products.by_unit.unit_settings import UnitSettings
-from fpsim.records.settings import Settings
 from fpsim.records.units import find_unit
 from fpsim.state.bits import Replay
-from tests.fpsim.products.by_unit.test_dispatch import DATA, number, operand
+from tests.fpsim.products.by_unit.test_dispatch import DATA, number
+from tests.fpsim.products.convolution import WAYS, Case
 from tests.threads import on_threads
 from tests.tiers import pick
 
 HALF, SINGLE = fp.Context(fp.BINARY16), fp.Context(fp.BINARY32)
-WAYS = ("forward", "input_gradient", "weight_gradient")
-
-
-class Case(NamedTuple):
-    """Extents of a convolution, and what padding comes to by the definition of SAME and VALID."""
-
-    image: tuple[int, int]
-    channels: int
-    kernel: tuple[int, int]
-    outputs: int
-    stride: int | tuple[int, int] = 1
-    padding: str | tuple[tuple[int, int], tuple[int, int]] = "SAME"
-    groups: int = 1
-    batch: int = 2
-
-    @property
-    def steps(self):
-        return (self.stride, self.stride) if isinstance(self.stride, int) else self.stride
-
-    @property
-    def sides(self):
-        """(zeros before, outputs) down and across."""
-        sides = []
-        for axis, (n, k, s) in enumerate(zip(self.image, self.kernel, self.steps, strict=True)):
-            if self.padding == "SAME":
-                outputs = math.ceil(n / s)
-                sides.append((max((outputs - 1) * s + k - n, 0) // 2, outputs))
-            elif self.padding == "VALID":
-                sides.append((0, math.ceil((n - k + 1) / s)))
-            else:
-                before, after = self.padding[axis]
-                sides.append((before, (n + before + after - k) // s + 1))
-        return sides
-
-    def shapes(self):
-        """Of x, w and the result."""
-        (_, rows), (_, columns) = self.sides
-        return (
-            (self.batch, *self.image, self.channels),
-            (*self.kernel, self.channels // self.groups, self.outputs),
-            (self.batch, rows, columns, self.outputs),
-        )
-
-    def convolution(self, unit):
-        (top, rows), (left, columns) = self.sides
-        return Convolution(unit, self.steps, (top, left), (rows, columns), self.groups)
-
-    def operands(self, way, kind, unit, rng):
-        """The two operands of a way to use the case, and the shape of its result."""
-        x, w, y = self.shapes()
-        first, second, result = {
-            "forward": (x, w, y), "input_gradient": (y, w, x), "weight_gradient": (x, y, w),
-        }[way]  # fmt: skip
-        formats = unit.inputs[0], unit.inputs[-1]
-        arrays = [
-            fp.Array(operand(kind, shape, fmt, rng).astype(fmt.carrier), fp.Context(fmt))
-            for shape, fmt in zip((first, second), formats, strict=True)
-        ]
-        return *arrays, result
-
-    def run(self, way, a, b, unit, result, **choices):
-        choices |= {"stride": self.stride, "padding": self.padding, "groups": self.groups}
-        if way == "forward":
-            return conv2d(a, b, unit, **choices)
-        if way == "input_gradient":
-            return conv2d_input_gradient(a, b, unit, result, **choices)
-        return conv2d_weight_gradient(a, b, unit, result, **choices)
-
 
 CASES = [
     Case((5, 7), 17, (3, 3), 4),
@@ -440,15 +369,3 @@ def test_passes_without_their_zeros_give_what_whole_ones_give(kind, channels, na
         outcomes.append((got.codes().tolist(), context.flags))
         monkeypatch.setattr(UnitSettings, "short", lambda self, n: self)
     assert outcomes[0] == outcomes[1]
-
-
-def test_zeros_stay_where_a_call_cuts_its_own_partial_or_takes_terms_out_of_order():
-    cutting = replace(find_unit("V100_F16_F32"), window=10)
-    for unit in (find_unit("H100_E4M3_F16"), find_unit("SLIC_F16_F32"), cutting):
-        settings = UnitSettings(unit, unit.inputs[0], unit.inputs[0], Settings(fp.BINARY32))
-        assert settings.short(1) is settings
-    unit = find_unit("AMP_F16_F32")
-    settings = UnitSettings(unit, fp.BINARY16, fp.BINARY16, Settings(fp.BINARY32))
-    assert settings.short(10) is settings.short(10)
-    assert (settings.short(10).unit.terms, settings.short(10).unit.calls) == (4, 3)
-    assert (settings.short(3).unit.terms, settings.short(3).unit.calls) == (3, 1)

@@ -2,7 +2,10 @@
 
 from ipu.frontends.torch.aten import (
     activations,
+    bags,
     conv,
+    curves,
+    dilated,
     indexing,
     norms,
     optimiser,
@@ -10,11 +13,13 @@ from ipu.frontends.torch.aten import (
     pooling,
     products,
     reductions,
+    resampling,
     softmax_loss,
 )  # fmt: skip
 from ipu.frontends.torch.aten.table import TABLE, Call, Entry
 
 __all__ = [
-    "TABLE", "Call", "Entry", "activations", "conv", "indexing", "norms", "optimiser", "pointwise",
-    "pooling", "products", "reductions", "softmax_loss",
+    "TABLE", "Call", "Entry", "activations", "bags", "conv", "curves", "dilated", "indexing",
+    "norms", "optimiser", "pointwise", "pooling", "products", "reductions", "resampling",
+    "softmax_loss",
 ]  # fmt: skip

@@ -1,7 +1,8 @@
 """Convolutions: torch's NCHW images and OIHW kernels through the device's NHWC and HWIO verbs.
 
 A 1-D convolution is a 2-D one of height 1. A transposed convolution is the gradient to the input
-of a convolution with the same kernel. Dilated and 3-D ones run on the host.
+of a convolution with the same kernel. A dilated one is cut into phases (`dilated`). 3-D ones, and
+dilated ones with strides, run on the host.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.geometry import Pair
+from ipu.frontends.torch.aten.dilated import Phases
+from ipu.frontends.torch.aten.products import factors
 from ipu.frontends.torch.aten.table import Call, aten
 
 __all__: list[str] = []
@@ -25,6 +28,21 @@ class _Options(NamedTuple):
     stride: Pair
     padding: tuple[Pair, Pair]
     groups: int
+    dilation: Pair
+
+    @property
+    def is_dilated(self) -> bool:
+        return self.dilation != (1, 1)
+
+    def phases(self, image: Any, kernel: Any) -> Phases:
+        """How images (NHWC) are cut for a kernel (HWIO)."""
+        before = self.padding[0][0], self.padding[1][0]
+        return Phases(tuple(image[1:3]), tuple(kernel[:2]), self.dilation, before)
+
+    @property
+    def plain(self) -> _Options:
+        """Of the convolution of the phases."""
+        return self._replace(padding=((0, 0), (0, 0)), dilation=(1, 1))
 
 
 def _pair(values: Any, axes: int, fill: int) -> Pair:
@@ -33,13 +51,16 @@ def _pair(values: Any, axes: int, fill: int) -> Pair:
     return (fill, numbers[0]) if axes == 1 else (numbers[0], numbers[1])
 
 
-def _options(axes: int, stride: Any, padding: Any, groups: int) -> _Options:
+def _options(axes: int, stride: Any, padding: Any, groups: int, dilation: Any) -> _Options:
     down, across = _pair(padding, axes, 0)
-    return _Options(_pair(stride, axes, 1), ((down, down), (across, across)), groups)
+    return _Options(
+        _pair(stride, axes, 1), ((down, down), (across, across)), groups, _pair(dilation, axes, 1)
+    )
 
 
-def _is_known(x: Any, dilation: Any) -> bool:
-    return x.ndim in (3, 4) and x.numel() > 0 and all(d == 1 for d in dilation)
+def _is_known(x: Any, stride: Any, dilation: Any) -> bool:
+    is_simple = all(d == 1 for d in dilation) or all(s == 1 for s in stride)
+    return x.ndim in (3, 4) and x.numel() > 0 and is_simple
 
 
 def _images(x: Array) -> Array:
@@ -64,29 +85,50 @@ def _from_kernel(w: Array, ndim: int) -> Array:
     return w.like(carrier if ndim == 4 else carrier[:, :, 0, :])
 
 
-def _partials(call: Call, x: Array) -> Any:
-    return call.device.partials_for(x.format, "conv2d", wanted=call.policy.partials)
+class _Operand(NamedTuple):
+    """An array and the tensor that it was read from."""
+
+    array: Array
+    tensor: Any
 
 
-def _forward(call: Call, x: Array, w: Array, options: _Options) -> Array:
-    return call.device.conv2d(
-        x, w, stride=options.stride, padding=options.padding, groups=options.groups,
-        partials=_partials(call, x),
+def _through_unit(
+    call: Call, verb: str, x: _Operand, y: _Operand, shape: Any, options: _Options
+) -> Array:
+    """A verb of the device on operands as the unit takes them, in the format of the layer."""
+    known = factors(call, x.array, y.array, (x.tensor, y.tensor), verb)
+    extra = () if shape is None else (shape,)
+    result: Array = getattr(call.device, verb)(
+        known.x, known.y, *extra, stride=options.stride, padding=options.padding,
+        groups=options.groups, partials=known.partials, out=known.out, scale=known.scale,
     )  # fmt: skip
+    return call.device.cast(result, x.array.format)
 
 
-def _to_input(call: Call, g: Array, w: Array, shape: Any, options: _Options) -> Array:
-    return call.device.conv2d_input_gradient(
-        g, w, shape, stride=options.stride, padding=options.padding, groups=options.groups,
-        partials=_partials(call, g),
-    )  # fmt: skip
+def _forward(call: Call, x: _Operand, w: _Operand, options: _Options) -> Array:
+    if options.is_dilated:
+        phases = options.phases(x.array.shape, w.array.shape)
+        cut = x._replace(array=phases.cut(x.array))
+        return phases.joined_result(_forward(call, cut, w, options.plain))
+    return _through_unit(call, "conv2d", x, w, None, options)
 
 
-def _to_weight(call: Call, x: Array, g: Array, shape: Any, options: _Options) -> Array:
-    return call.device.conv2d_weight_gradient(
-        x, g, shape, stride=options.stride, padding=options.padding, groups=options.groups,
-        partials=_partials(call, x),
-    )  # fmt: skip
+def _to_input(call: Call, g: _Operand, w: _Operand, shape: Any, options: _Options) -> Array:
+    if options.is_dilated:
+        phases = options.phases(shape, w.array.shape)
+        cut = g._replace(array=phases.cut_result(g.array))
+        inner = (len(cut.array), *phases.grid, shape[3])
+        return phases.joined(_to_input(call, cut, w, inner, options.plain))
+    return _through_unit(call, "conv2d_input_gradient", g, w, shape, options)
+
+
+def _to_weight(call: Call, x: _Operand, g: _Operand, shape: Any, options: _Options) -> Array:
+    if options.is_dilated:
+        phases = options.phases(x.array.shape, shape)
+        x = x._replace(array=phases.cut(x.array))
+        g = g._replace(array=phases.cut_result(g.array))
+        options = options.plain
+    return _through_unit(call, "conv2d_weight_gradient", x, g, shape, options)
 
 
 @aten("convolution.default", rounding=f"{_AS_UNIT}; a bias is added after that")
@@ -94,14 +136,16 @@ def _convolution(
     call: Call, x: Any, w: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int,
 ) -> Any:  # fmt: skip
-    if not _is_known(x, dilation) or not w.numel():
+    if not _is_known(x, stride, dilation) or not w.numel():
         return NotImplemented
     a, kernel, b = call.arrays(x, w, bias)
     ndim, axes = x.ndim, x.ndim - 2
-    options = _options(axes, stride, padding, groups)
-    images, kernel = _images(a), _kernel(kernel)
+    options = _options(axes, stride, padding, groups, dilation)
+    images, kernel = _Operand(_images(a), x), _Operand(_kernel(kernel), w)
     if transposed:
-        shape = _transposed_shape(images.shape, kernel.shape, options, output_padding, axes)
+        shape = _transposed_shape(
+            images.array.shape, kernel.array.shape, options, output_padding, axes
+        )
         y = _to_input(call, images, kernel, shape, options)
     else:
         y = _forward(call, images, kernel, options)
@@ -115,9 +159,15 @@ def _transposed_shape(
 ) -> tuple[int, int, int, int]:
     extra = _pair(output_padding, axes, 0)
     rows, columns = (
-        (n - 1) * s - 2 * p[0] + k + e
-        for n, s, p, k, e in zip(
-            images[1:3], options.stride, options.padding, kernel[:2], extra, strict=True
+        (n - 1) * s - 2 * p[0] + d * (k - 1) + 1 + e
+        for n, s, p, d, k, e in zip(
+            images[1:3],
+            options.stride,
+            options.padding,
+            options.dilation,
+            kernel[:2],
+            extra,
+            strict=True,
         )
     )
     return images[0], rows, columns, kernel[2] * options.groups
@@ -128,22 +178,24 @@ def _convolution_backward(
     call: Call, gradient: Any, x: Any, w: Any, bias_sizes: Any, stride: Any, padding: Any,
     dilation: Any, transposed: bool, output_padding: Any, groups: int, output_mask: Any,
 ) -> Any:  # fmt: skip
-    if not _is_known(x, dilation) or not w.numel():
+    if not _is_known(x, stride, dilation) or not w.numel():
         return NotImplemented
     device, ndim = call.device, x.ndim
     g, a, kernel = call.arrays(gradient, x, w)
-    options = _options(ndim - 2, stride, padding, groups)
-    images, slopes, kernel = _images(a), _images(g), _kernel(kernel)
+    options = _options(ndim - 2, stride, padding, groups, dilation)
+    images, slopes = _Operand(_images(a), x), _Operand(_images(g), gradient)
+    kernel = _Operand(_kernel(kernel), w)
     to_x = to_w = to_b = None
     if output_mask[0]:
         if transposed:
             y = _forward(call, slopes, kernel, options)
         else:
-            y = _to_input(call, slopes, kernel, images.shape, options)
+            y = _to_input(call, slopes, kernel, images.array.shape, options)
         to_x = call.result(_from_images(y, ndim))
     if output_mask[1]:
         pair = (slopes, images) if transposed else (images, slopes)
-        to_w = call.result(_from_kernel(_to_weight(call, *pair, kernel.shape, options), ndim))
+        slope = _to_weight(call, *pair, kernel.array.shape, options)
+        to_w = call.result(_from_kernel(slope, ndim))
     if output_mask[2]:
-        to_b = call.result(device.reduce_sum(slopes, (0, 1, 2)).reshape(-1))
+        to_b = call.result(device.reduce_sum(slopes.array, (0, 1, 2)).reshape(-1))
     return to_x, to_w, to_b

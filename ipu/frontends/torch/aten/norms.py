@@ -1,5 +1,7 @@
 """Batch, layer and group norm by the rules of `ipu.learn.ops.norms`, with the stable variance.
 
+A weight norm, w = g · v / |v|, is computed in binary32 and rounded once.
+
 What the rules save for their backward (whitened values, inverse deviation) stays with the memory
 of the saved inverse deviation, so that the backward reads what the forward computed. Where that
 memory was replaced, the backward computes it again from the input.
@@ -23,6 +25,7 @@ from ipu.learn.ops.rules import count
 __all__: list[str] = []
 
 _PLACES = "as `ipu.learn.ops.norms` says"
+_INSIDE = "binary32 in index order inside, once at the end"
 
 
 def _scale(call: Call, weight: Array | None, bias: Array | None, n: int, fmt: Format) -> Any:
@@ -243,3 +246,36 @@ def _group_norm_backward(
     if mask[2]:
         b_slope = call.result(to_b(device, slopes, saved))  # type: ignore[misc]
     return x_slope, w_slope, b_slope
+
+
+# Weight norm ----------------------------------------------------------------------------------
+
+
+def _others(ndim: int, dim: int) -> tuple[int, ...]:
+    return tuple(a for a in range(ndim) if a != dim % ndim)
+
+
+@aten("_weight_norm_interface.default", rounding=_INSIDE)
+def _weight_norm(call: Call, v: Any, g: Any, dim: int = 0) -> Any:
+    device = call.device
+    a, b = call.arrays(v, g)
+    wide = call.wide(a)
+    squares = device.reduce_sum(device.multiply(wide, wide), _others(a.ndim, dim))
+    norms = device.sqrt(squares)
+    w = device.multiply(wide, device.divide(call.wide(b), norms))
+    return call.rounded(w, a.format), call.rounded(norms.reshape(g.shape), a.format)
+
+
+@aten("_weight_norm_interface_backward.default", rounding=_INSIDE)
+def _weight_norm_backward(call: Call, gradient: Any, v: Any, g: Any, norms: Any, dim: int) -> Any:
+    """To g: sum(dw · v) / |v|. To v: g/|v| · (dw - v · to_g / |v|)."""
+    device = call.device
+    slope, a, b, n = (call.wide(x) for x in call.arrays(gradient, v, g, norms))
+    fmt = call.format_of(gradient, v, g, norms)
+    total = device.reduce_sum(device.multiply(slope, a), _others(a.ndim, dim))
+    n = n.reshape(total.shape)
+    to_g = device.divide(total, n)
+    along = device.multiply(a, device.divide(to_g, n))
+    share = device.divide(b.reshape(total.shape), n)
+    to_v = device.multiply(device.subtract(slope, along), share)
+    return call.rounded(to_v, fmt), call.rounded(to_g.reshape(g.shape), fmt)

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 
 from fpsim.array import Array
+from fpsim.records.formats import Format
+from ipu.frontends.torch.aten.resampling import uneven_average
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.learn import ops
 
@@ -52,13 +54,23 @@ def _max_pool(
     ceil: bool = False,
 ) -> Any:  # fmt: skip
     # Values and indices are selections, which torch makes; the machine reads the values first.
-    a = call.array(x)
-    held = call.result(a.like(a.carrier.copy()), torch.float32)
+    fmt = call.format_of(x)
+    held = _as_float32(call, x, fmt)
     values, indices = torch.ops.aten.max_pool2d_with_indices.default(
         held, size, stride, padding, dilation, ceil
     )
-    call.memory.mark(values, a.format)
+    call.memory.mark(values, fmt)
+    largest = call.memory.read(values, fmt)
+    if values.numel() and np.isnan(largest.carrier.max()):
+        call.device.maximum(largest, largest)  # raises what reading a NaN raises
     return values.to(call.dtype), indices
+
+
+def _as_float32(call: Call, x: torch.Tensor, fmt: Format) -> torch.Tensor:
+    """The values of a tensor in a format, as a float32 tensor that is only read."""
+    if x.dtype == torch.float32 and call.memory.format_of(x) == fmt:
+        return x.detach()
+    return torch.from_numpy(np.array(call.memory.read(x, fmt).carrier, order="C"))
 
 
 @aten("max_pool2d_with_indices_backward.default", rounding="each sum, where windows overlap")
@@ -68,15 +80,23 @@ def _max_pool_backward(
 ) -> Any:  # fmt: skip
     if any(d != 1 for d in dilation) or not x.numel():
         return NotImplemented
-    g, a = call.arrays(gradient, x)
     window = _pair(size)
     step = _pair(stride) if len(stride) else window
+    if call.ties == "first" and all(n <= s for n, s in zip(window, step, strict=True)):
+        # Windows side by side: each gradient is moved to where its maximum was.
+        fmt = call.format_of(gradient, x)
+        slopes, like = _as_float32(call, gradient, fmt), torch.empty(x.shape)
+        spread = torch.ops.aten.max_pool2d_with_indices_backward.default(
+            slopes, like, size, stride, padding, dilation, ceil, indices
+        )
+        return call.result(Array(spread.numpy(), call.device.context(fmt)))
+    g, a = call.arrays(gradient, x)
     sides = _sides(x.shape, window, step, _pair(padding), ceil)
     _, saved = ops.max_pool.forward(
         call.device, _images(a), size=window, stride=step, padding=sides, ties=call.ties
     )
-    spread = ops.max_pool.vjps[0](call.device, _images(g), saved)  # type: ignore[misc]
-    return call.result(_from_images(spread, x.ndim))
+    slope = ops.max_pool.vjps[0](call.device, _images(g), saved)  # type: ignore[misc]
+    return call.result(_from_images(slope, x.ndim))
 
 
 # Average --------------------------------------------------------------------------------------
@@ -146,29 +166,41 @@ def _average_saved(images: Array, options: Any, call: Call) -> Any:
     return images.shape, windows, share
 
 
-@aten("_adaptive_avg_pool2d.default", rounding="fl(x · fl(1/n)), then each sum")
+@aten(
+    "_adaptive_avg_pool2d.default",
+    rounding="fl(x · fl(1/n)), then each sum; uneven windows: as resampled",
+)
 def _adaptive(call: Call, x: Any, output_size: Any) -> Any:
-    window = _even_windows(x, output_size)
-    if window is None:
+    if not x.numel() or not all(output_size):
         return NotImplemented
+    window = _even_windows(x, output_size)
     a = call.array(x)
+    if window is None:
+        y = uneven_average(call, a, x.shape[-2:], output_size, is_gradient=False)
+        return call.rounded(y, a.format)
     y, _ = ops.average_pool.forward(call.device, _images(a), size=window)
     return call.result(_from_images(y, x.ndim))
 
 
-@aten("_adaptive_avg_pool2d_backward.default", rounding="fl(g · fl(1/n))")
+@aten(
+    "_adaptive_avg_pool2d_backward.default",
+    rounding="fl(g · fl(1/n)); uneven windows: binary32 inside, once at the end",
+)
 def _adaptive_backward(call: Call, gradient: Any, x: Any) -> Any:
-    window = _even_windows(x, gradient.shape[-2:])
-    if window is None:
+    if not x.numel() or not gradient.numel():
         return NotImplemented
+    window, outputs = _even_windows(x, gradient.shape[-2:]), gradient.shape[-2:]
     g, a = call.arrays(gradient, x)
+    if window is None:
+        y = uneven_average(call, g, x.shape[-2:], outputs, is_gradient=True)
+        return call.rounded(y, g.format)
     return call.result(_average_gradient(call, g, _images(a), {"size": window}, (0, 0), x))
 
 
 def _even_windows(x: Any, output_size: Any) -> tuple[int, int] | None:
     """Windows side by side that give this many outputs, where such windows exist."""
     sizes = [(n, m) for n, m in zip(x.shape[-2:], output_size, strict=True)]
-    if not x.numel() or any(not m or n % m for n, m in sizes):
+    if any(n % m for n, m in sizes):
         return None
     (height, rows), (width, columns) = sizes
     return height // rows, width // columns

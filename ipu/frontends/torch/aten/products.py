@@ -1,26 +1,71 @@
-"""Matrix products through the units of the target; a bias is added after the rounded product."""
+"""Matrix products through the units of the target; a bias is added after the rounded product.
+
+Operands of float32 tensors are cast to the policy's compute format, where results are in a wider
+one. Quarters (F143) have a power of two for each tensor, as `ipu.learn.ops.fp8` chooses it, and
+gradients are F152.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
 
 from fpsim.array import Array
+from fpsim.records.formats import BINARY16, F143, F152, Format
 from ipu.frontends.torch.aten.table import Call, aten
+from ipu.learn.ops.fp8 import quarters
 
-__all__ = ["product"]
+__all__ = ["Factors", "factors", "product"]
 
 
-def product(call: Call, x: Array, y: Array) -> Array:
+class Factors(NamedTuple):
+    """Operands of a product: its value is x · y · 2**scale.
+
+    out    the format in which the product is rounded; narrower than the layer's if the unit's
+           partials are, and then cast exactly.
+    """
+
+    x: Array
+    y: Array
+    scale: int
+    partials: Format
+    out: Format
+
+
+def factors(call: Call, x: Array, y: Array, of: Any, verb: str = "matmul") -> Factors:
+    """Operands as the unit takes them.
+
+    of    the tensors that x and y were read from: quarters differ for gradients.
+    """
+    device, policy, scale, out = call.device, call.policy, 0, x.format
+    if call.dtype == torch.float32 and policy.compute != policy.activations:
+        if policy.compute == F143:
+            a, b = (
+                quarters(device, operand, F152 if call.memory.is_gradient(tensor) else F143)
+                for operand, tensor in zip((x, y), of, strict=True)
+            )
+            return Factors(a.values, b.values, a.scale + b.scale, BINARY16, BINARY16)
+        x, y = (device.cast(operand, policy.compute) for operand in (x, y))
+    partials = device.partials_for(x.format, verb, wanted=policy.partials)
+    return Factors(x, y, scale, partials, min(out, partials, key=lambda fmt: fmt.precision))
+
+
+def product(call: Call, x: Array, y: Array, of: Any) -> Array:
     """x @ y, with the partials of the layer's policy where the inputs allow them."""
-    partials = call.device.partials_for(x.format, wanted=call.policy.partials)
-    return call.device.matmul(x, y, partials=partials)
+    known = factors(call, x, y, of)
+    result = call.device.matmul(
+        known.x, known.y, partials=known.partials, out=known.out, scale=known.scale
+    )
+    return call.device.cast(result, x.format)
 
 
 @aten("mm.default", "bmm.default", rounding="as the unit's record says, then once")
 def _mm(call: Call, x: Any, y: Any) -> Any:
     if not (x.numel() and y.numel()):
         return NotImplemented
-    return call.result(product(call, *call.arrays(x, y)))
+    a, b = call.arrays(x, y)
+    return call.result(product(call, a, b, (x, y)))
 
 
 @aten("mv.default", rounding="as the unit's record says, then once")
@@ -28,7 +73,7 @@ def _mv(call: Call, x: Any, y: Any) -> Any:
     a, b = call.arrays(x, y)
     if not (x.numel() and y.numel()):
         return NotImplemented
-    return call.result(product(call, a, b.reshape(-1, 1)).reshape(-1))
+    return call.result(product(call, a, b.reshape(-1, 1), (x, y)).reshape(-1))
 
 
 @aten("dot.default", "vdot.default", rounding="as the unit's record says, then once")
@@ -36,7 +81,7 @@ def _dot(call: Call, x: Any, y: Any) -> Any:
     a, b = call.arrays(x, y)
     if not x.numel():
         return NotImplemented
-    return call.result(product(call, a.reshape(1, -1), b.reshape(-1, 1)).reshape(()))
+    return call.result(product(call, a.reshape(1, -1), b.reshape(-1, 1), (x, y)).reshape(()))
 
 
 @aten("addmm.default", "baddbmm.default", rounding="product, then alpha, beta, and the sum")
@@ -44,7 +89,7 @@ def _addmm(call: Call, bias: Any, x: Any, y: Any, *, beta: float = 1, alpha: flo
     if not (x.numel() and y.numel()):
         return NotImplemented
     c, a, b = call.arrays(bias, x, y)
-    return call.result(_with_bias(call, c, product(call, a, b), beta, alpha))
+    return call.result(_with_bias(call, c, product(call, a, b, (x, y)), beta, alpha))
 
 
 @aten("addmv.default", rounding="product, then alpha, beta, and the sum")
@@ -52,8 +97,8 @@ def _addmv(call: Call, bias: Any, x: Any, y: Any, *, beta: float = 1, alpha: flo
     if not (x.numel() and y.numel()):
         return NotImplemented
     c, a, b = call.arrays(bias, x, y)
-    made = product(call, a, b.reshape(-1, 1)).reshape(-1)
-    return call.result(_with_bias(call, c, made, beta, alpha))
+    column = product(call, a, b.reshape(-1, 1), (x, y)).reshape(-1)
+    return call.result(_with_bias(call, c, column, beta, alpha))
 
 
 def _with_bias(call: Call, bias: Array, result: Array, beta: float, alpha: float) -> Array:

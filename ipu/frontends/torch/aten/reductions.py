@@ -1,9 +1,10 @@
-"""Sums, means, variances and norms: binary32 in index order, rounded once."""
+"""Sums, means, variances, norms, running sums: binary32 in index order, rounded once."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from fpsim.array import Array
@@ -13,6 +14,7 @@ from ipu.learn.ops.rules import count
 __all__ = ["axes_of"]
 
 _ONCE = "binary32 in index order, once at the end"
+_EACH = "binary32 in index order, each result once"
 
 
 def axes_of(x: Array, dim: Any) -> tuple[int, ...]:
@@ -41,6 +43,8 @@ def _reduced(
     a = call.array(x)
     axes = axes_of(a, dim)
     n = count(a.shape, axes)
+    if a.ndim == 0:  # one number is its own sum
+        return call.rounded(a.like(a.carrier.copy()), a.format, dtype)
     if n == 0 or not axes:
         return NotImplemented
     total = call.device.reduce_sum(a, axes, scale=1 / n if mean else 1.0)
@@ -126,3 +130,32 @@ def _vector_norm(
     wide = call.wide(a)
     total = call.device.reduce_sum(call.device.multiply(wide, wide), axes)
     return call.rounded(_kept(a, call.device.sqrt(total), axes, keepdim), a.format)
+
+
+# Running sums ---------------------------------------------------------------------------------
+
+
+def _scan(call: Call, verb: str, x: Any, dim: int, dtype: torch.dtype | None) -> Any:
+    if dtype not in (None, x.dtype) or not x.numel() or not x.ndim:
+        return NotImplemented
+    a = call.array(x)
+    operation = getattr(call.device, verb)
+    rows = np.ascontiguousarray(np.moveaxis(call.wide(a).carrier, dim, 0))
+    wide = call.wide(a).like(rows)
+    results = np.empty_like(rows)
+    running: Array = wide[0]
+    results[0] = running.carrier
+    for i in range(1, len(rows)):
+        running = operation(running, wide[i])
+        results[i] = running.carrier
+    return call.rounded(wide.like(np.moveaxis(results, 0, dim)), a.format)
+
+
+@aten("cumsum.default", rounding=_EACH)
+def _cumsum(call: Call, x: Any, dim: int, *, dtype: torch.dtype | None = None) -> Any:
+    return _scan(call, "add", x, dim, dtype)
+
+
+@aten("cumprod.default", rounding=_EACH)
+def _cumprod(call: Call, x: Any, dim: int, *, dtype: torch.dtype | None = None) -> Any:
+    return _scan(call, "multiply", x, dim, dtype)

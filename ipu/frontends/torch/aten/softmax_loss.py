@@ -9,6 +9,8 @@ import torch
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
+from ipu.frontends.torch.aten.curves import log_one_plus
+from ipu.frontends.torch.aten.reductions import axes_of
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.learn import ops
 
@@ -61,6 +63,22 @@ def _safe_softmax(call: Call, x: Any, dim: int, dtype: torch.dtype | None = None
     return call.result(
         call.device.select(kept, _along(call, ops.softmax, call.device.select(kept, a), dim))
     )
+
+
+@aten("logsumexp.default", rounding=_INSIDE)
+def _logsumexp(call: Call, x: Any, dim: Any, keepdim: bool = False) -> Any:
+    """max + log(sum(e**(x - max))), a maximum that is infinite counted as 0."""
+    if not x.numel() or not x.ndim:
+        return NotImplemented
+    device, a = call.device, call.array(x)
+    axes, wide = axes_of(a, dim), call.wide(a)
+    largest = wide.like(np.max(wide.carrier, axis=axes, keepdims=True))
+    largest.carrier[np.isinf(largest.carrier)] = 0
+    shifted = device.exp(device.subtract(wide, largest))
+    y = device.add(device.log(device.reduce_sum(shifted, axes)), largest)
+    if not keepdim:
+        y = y.reshape([n for axis, n in enumerate(a.shape) if axis not in axes])
+    return call.rounded(y, a.format)
 
 
 # Negative log likelihood ------------------------------------------------------------------------
@@ -126,6 +144,35 @@ def _nll_loss_backward(
         spread.carrier, np.expand_dims(classes, 1), np.expand_dims(slope.carrier, 1), 1
     )
     return call.result(spread)
+
+
+# Two classes ----------------------------------------------------------------------------------
+
+
+@aten("binary_cross_entropy_with_logits.default", rounding=_INSIDE)
+def _two_classes(
+    call: Call, x: Any, target: Any, weight: Any = None, positive: Any = None,
+    reduction: int = _MEAN,
+) -> Any:  # fmt: skip
+    """(1 - t) · x + l · (log(1 + e**-|x|) + max(-x, 0)) with l = 1 + (positive - 1) · t."""
+    if not x.numel():
+        return NotImplemented
+    device = call.device
+    a, t, w, p = call.arrays(x, target, weight, positive)
+    fmt, a, t = a.format, call.wide(a), call.wide(t)
+    tail = log_one_plus(call, device.exp(a.like(-np.abs(a.carrier))))
+    term = device.add(tail, device.relu(device.negative(a)))
+    if p is not None:
+        more = device.multiply(device.subtract(call.wide(p), 1.0), t)
+        term = device.multiply(device.add(more, 1.0), term)
+    each = device.add(device.multiply(device.subtract(1.0, t), a), term)
+    if w is not None:
+        each = device.multiply(each, call.wide(w))
+    if reduction == _NONE or not each.ndim:
+        return call.rounded(each, fmt)
+    scale = 1 / each.size if reduction == _MEAN else 1.0
+    total = device.reduce_sum(each, tuple(range(each.ndim)), scale=scale).reshape(())
+    return call.rounded(total, fmt)
 
 
 # Mean square ----------------------------------------------------------------------------------

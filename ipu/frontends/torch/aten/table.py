@@ -18,8 +18,7 @@ import torch
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
-from ipu.frontends.common.account import fit
-from ipu.frontends.torch.values import FORMATS, Memory, is_number, widest
+from ipu.frontends.torch.values import FORMATS, Memory, widest
 from ipu.learn.policy import Policy
 from ipu.machine.device import Device
 
@@ -89,10 +88,10 @@ class Call:
 
     def format_of(self, *tensors: Any) -> Format:
         """The format to compute in: that of the result's data type, for float32 by the policy."""
-        self.dtype = result_dtype(tensors)
-        if self.dtype in FORMATS:
-            return FORMATS[self.dtype]
-        if self.dtype != torch.float32:
+        self.dtype = dtype = result_dtype(tensors)
+        if dtype is not torch.float32:
+            if dtype in FORMATS:
+                return FORMATS[dtype]
             raise NoFormatError(
                 f"{self.dtype} has no arithmetic on the machine; use float16, bfloat16 or float32"
             )
@@ -115,14 +114,15 @@ class Call:
     def operand(self, x: Any, fmt: Format) -> Any:
         if x is None:
             return None
-        return self.constant(x, fmt) if is_number(x) else self.memory.read(x, fmt)
+        if isinstance(x, torch.Tensor):
+            return self.memory.read(x, fmt)
+        return self.constant(x, fmt)
 
     def constant(self, value: float, fmt: Format) -> Operand:
         """A number in a format, to nearest; one that does not fit is noted."""
         if isinstance(value, bool):
             return float(value)
-        rounded = self.device.context(fmt).constant(value)
-        change = fit(value, float(rounded.carrier), fmt)
+        rounded, change = self.memory.constant(value, fmt)
         if change:
             self.note_constant(self.layer, self.direction, fmt, float(value), change)
         return rounded
@@ -135,7 +135,7 @@ class Call:
 
     def result(self, array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
         """An array as a tensor of the result's data type."""
-        return self.memory.write(array, dtype or self.dtype)
+        return self.memory.write(array, dtype or self.dtype, self.direction == "backward")
 
     def rounded(self, array: Array, fmt: Format, dtype: torch.dtype | None = None) -> torch.Tensor:
         """An array that is cast once more, as a tensor."""
@@ -144,6 +144,14 @@ class Call:
 
 def result_dtype(operands: Sequence[Any]) -> torch.dtype:
     """The data type that torch computes in, of tensors and numbers."""
+    first = operands[0]
+    if isinstance(first, torch.Tensor) and first.ndim and first.dtype.is_floating_point:
+        dtype = first.dtype
+        for x in operands:
+            if isinstance(x, torch.Tensor) and x.dtype is not dtype:
+                break
+        else:
+            return dtype
     tensors = [x for x in operands if isinstance(x, torch.Tensor)]
     if len(tensors) == 1 and tensors[0].dtype.is_floating_point:
         return tensors[0].dtype

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import fpsim as fp
+import ipu.machine  # noqa: F401  (registers the units of the IPU)
 from fpsim.judge.oracle.rounding import Settings as OracleSettings
 from fpsim.judge.oracle.rounding import decode, round_exact
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.products.by_unit.unit_settings import UnitSettings, nearest
 from fpsim.records.settings import Settings
-from fpsim.records.units import MatrixUnit
+from fpsim.records.units import MatrixUnit, find_unit
 
 F32 = MatrixUnit("TEST_F16_F32", "none", (fp.BINARY16,), fp.BINARY32, terms=4, calls=3, window=23)
 F16 = replace(F32, partials=fp.BINARY16)
@@ -152,3 +153,14 @@ def test_a_units_own_accumulator_rounds_to_nearest_with_infinity():
 def test_settings_of_two_calls_are_two_though_they_say_the_same():
     assert of(F32) != of(F32)
     assert len({of(F32), of(F32)}) == 2
+
+
+def test_zeros_stay_where_a_call_cuts_its_own_partial_or_takes_terms_out_of_order():
+    cutting = replace(find_unit("V100_F16_F32"), window=10)
+    for unit in (find_unit("H100_E4M3_F16"), find_unit("SLIC_F16_F32"), cutting):
+        settings = of(unit)
+        assert settings.short(1) is settings
+    settings = of(find_unit("AMP_F16_F32"))
+    assert settings.short(10) is settings.short(10)
+    assert (settings.short(10).unit.terms, settings.short(10).unit.calls) == (4, 3)
+    assert (settings.short(3).unit.terms, settings.short(3).unit.calls) == (3, 1)

@@ -36,9 +36,22 @@ def test_patterns_of_module_paths():
 def test_what_is_no_policy_is_refused():
     with pytest.raises(TypeError, match="policy=3 is not a policy; use a text"):
         find_policy(3)
-    with pytest.raises(ValueError, match="policy item 'half' is not known"):
-        find_policy("half")
+    with pytest.raises(ValueError, match="policy item 'hlaf' is not known"):
+        find_policy("hlaf")
     with pytest.raises(ValueError, match="float32 tensors hold no binary64 values"):
         find_policy("p=f64,c=f64")
-    with pytest.raises(ValueError, match="products of quarters are not built"):
-        find_policy({"head": "c=f8"})
+    with pytest.raises(ValueError, match="Did you mean 'e4m3"):
+        find_policy("c=e4m3nf")
+
+
+@pytest.mark.parametrize(
+    ("argument", "text"),
+    [
+        ("e5m6", "p=e5m6,c=e5m6,part=f32"),
+        ("c=e4m3fn,out=f16", "p=f32,c=e4m3fn,part=f32,out=f16"),
+        ("fp8", "p=f32,c=f8,part=f16"),
+        ("f8", "p=f32,c=f8,part=f16"),
+    ],
+)
+def test_formats_without_a_data_type(argument, text):
+    assert str(find_policy(argument)) == text

@@ -175,7 +175,7 @@ def test_the_report_is_plain_data_with_versions():
 def test_bad_input_is_one_sentence():
     with pytest.raises(ValueError, match="ties='last' is not known; use first or all"):
         machine(ties="last")
-    with pytest.raises(ValueError, match="target=mk2 computes in binary16, binary32, not in bf"):
+    with pytest.raises(ValueError, match="computes in binary16, binary32, not in bfloat16; use"):
         machine("bf16")
     with machine(), pytest.raises(RuntimeError, match="a session is open already"):
         machine().__enter__()
@@ -194,3 +194,11 @@ def test_a_session_leaves_torch_as_it_was():
 def test_fpsim_does_not_import_torch():
     code = "import fpsim, ipu.machine, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_functions_run_as_they_are_written():
+    twice = torch.compile(lambda x: x * 2 + 1)
+    with machine() as session:
+        assert torch.equal(twice(torch.ones(3)), torch.full((3,), 3.0))
+    assert session.report()["operations"]["machine"] == 2

@@ -92,5 +92,3 @@ def test_what_is_saved_lives_with_the_memory():
 def test_the_widest_format():
     assert values.widest([BINARY16, BINARY16]) == BINARY16
     assert values.widest([BFLOAT16, BINARY16]) == BINARY32
-    assert values.is_number(True)
-    assert not values.is_number(torch.ones(()))

@@ -56,3 +56,21 @@ def test_the_backward_reads_what_the_forward_computed(monkeypatch):
     again = on_machine(step, X.half().float(), sr=True)
     assert not torch.equal(first, again)
     assert (first - again).abs().max() < 0.1
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_weights_of_a_length_and_a_direction(dim):
+    v = numbers(4, 6)
+    g = numbers(*((4, 1) if dim == 0 else (1, 6)), seed=1)
+
+    def weight(a, b):
+        return torch._weight_norm(a, b, dim)
+
+    wide = [x.double().requires_grad_() for x in (v, g)]
+    weight(*wide).square().sum().backward()
+    leaves = [x.requires_grad_() for x in (v, g)]
+    with machine("f32", f32_denormals="ieee") as run:
+        weight(*leaves).square().sum().backward()
+    assert run.report()["host"]["elements"] == 0
+    for ours, exact in zip(leaves, wide, strict=True):
+        torch.testing.assert_close(ours.grad.double(), exact.grad, rtol=1e-5, atol=1e-6)

@@ -47,10 +47,3 @@ def test_equal_maxima(ties, expected):
     with machine(ties=ties):
         F.max_pool2d(x, 2).sum().backward()
     assert x.grad.flatten().tolist() == expected
-
-
-def test_uneven_adaptive_windows_run_on_the_host():
-    with machine() as session:
-        y = F.adaptive_avg_pool2d(X, 3)
-    torch.testing.assert_close(y, F.adaptive_avg_pool2d(X, 3))
-    assert session.report()["host"]["share"] == 1

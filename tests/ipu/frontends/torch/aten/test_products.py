@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fpsim import BINARY16, BINARY32
+from fpsim import BINARY16, BINARY32, F143, F152
+from ipu.learn.ops.fp8 import quarters
 from ipu.machine import Device
 from tests.ipu.frontends.torch.aten.bits import half, numbers, on_machine, same
 from tests.ipu.frontends.torch.framework import machine, torch
@@ -47,3 +48,21 @@ def test_vectors_and_empty_products(shapes):
     with machine():
         result = x @ y
     assert torch.equal(result, x @ y)
+
+
+def test_products_of_quarters_have_a_scale_for_each_tensor_and_gradients_of_their_own_format():
+    x, w = (numbers(4, 40), numbers(40, 3, seed=1).mul_(1000).half().float())
+    device = Device("mk2-fp8")
+    a, b = (quarters(device, device.from_host(t.numpy(), BINARY16), F143) for t in (x, w))
+    expected = device.matmul(a.values, b.values, out=BINARY16, scale=a.scale + b.scale)
+    slopes = numbers(4, 3, seed=2)
+    g = quarters(device, device.from_host(slopes.numpy(), BINARY16), F152)
+    turned = device.matmul(g.values, b.values.T, out=BINARY16, scale=g.scale + b.scale)
+    weight = torch.nn.Parameter(w.clone())
+    x.requires_grad_()
+    with machine("fp8", target="mk2-fp8") as run:
+        y = x @ weight
+        (y * slopes).sum().backward()
+    np.testing.assert_array_equal(y.detach().numpy(), expected.values)
+    np.testing.assert_array_equal(x.grad.numpy(), turned.values)
+    assert run.report()["units"] == ["AMP_F8_F16"]

@@ -50,3 +50,17 @@ def test_axes_from_arguments():
 
     x = Device().zeros((2, 3, 4), BINARY32)
     assert [axes_of(x, d) for d in (None, [], -1, [2, 0])] == [(0, 1, 2), (0, 1, 2), (2,), (0, 2)]
+
+
+def test_running_sums_are_in_binary32_each_rounded_once():
+    x = numbers(3, 50)
+    wide = np.cumsum(x.numpy(), axis=1, dtype=np.float32)
+    same(on_machine(lambda: torch.cumsum(x, 1)), wide.astype(np.float16))
+    products = np.cumprod(x.numpy(), axis=0, dtype=np.float32)
+    same(on_machine(lambda: torch.cumprod(x, 0)), products.astype(np.float16))
+
+
+def test_one_number_is_its_own_sum_and_mean():
+    x = torch.tensor(0.5)
+    same(on_machine(lambda: torch.sum(x)), 0.5)
+    same(on_machine(lambda: torch.mean(x)), 0.5)

@@ -71,3 +71,33 @@ def test_masked_rows_of_attention_are_zeros():
     torch.testing.assert_close(got, masked())
     assert got[1].tolist() == [0.0] * 5
     assert session.device.status.word == 0
+
+
+@pytest.mark.parametrize("name", ["logsumexp", "two classes", "two classes with weights"])
+def test_sums_of_exponentials_against_binary64(name):
+    functions = {
+        "logsumexp": lambda x: torch.logsumexp(x, (0, 2)),
+        "two classes": lambda x: loss(x, targets),
+        "two classes with weights": lambda x: loss(
+            x, targets, weight=targets + 0.5, pos_weight=targets[0, 0] + 1, reduction="none"
+        ),
+    }
+    loss = torch.nn.functional.binary_cross_entropy_with_logits
+    x = numbers(3, 4, 5) * 8
+    targets = torch.rand(3, 4, 5, generator=torch.Generator().manual_seed(1))
+    wide = x.double().requires_grad_()
+    expected = functions[name](wide)
+    expected.sum().backward()
+    x.requires_grad_()
+    with machine("f32", f32_denormals="ieee") as run:
+        result = functions[name](x)
+        result.sum().backward()
+    assert run.report()["host"]["elements"] == 0
+    torch.testing.assert_close(result, expected.float(), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(x.grad, wide.grad.float(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_row_of_minus_infinities_has_the_sum_zero():
+    x = torch.full((2, 3), float("-inf"))
+    with machine():
+        assert torch.equal(torch.logsumexp(x, 1), torch.full((2,), float("-inf")))

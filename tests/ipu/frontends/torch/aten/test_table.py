@@ -1,13 +1,14 @@
 """The table against torch's own samples of operations (differential).
 
 A sample passes where every result is within rtol 2e-5 of torch's binary32 result, or no further
-from torch's binary64 result than twice torch's binary32 result is.
+from torch's binary64 result than four times torch's binary32 result is.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
+from fnmatch import fnmatch
 
 import pytest
 
@@ -19,21 +20,27 @@ table = pytest.importorskip("ipu.frontends.torch.aten.table")
 tree = torch.utils._pytree
 
 #: Samples of each operation.
-MOST = pick(1, 4, 12)
-#: Operations that are left out, by a piece of their name, and why.
+MOST = pick(1, 12, 12)
+#: Samples of all operations together, at least.
+FEWEST = pick(400, 3600, 3600)
+#: Operations that are left out, as patterns of names, and why.
 EXCLUDED = {
-    "random": ("bernoulli", "rand", "normal", "multinomial", "dropout", "uniform", "exponential",
-               "cauchy", "geometric", "rrelu", "svd_lowrank", "pca_lowrank"),
-    "values are not defined": ("empty", "pinv.singular"),
-    "eigenvectors have any phase": ("linalg.eig", "symeig"),
-    "sparse or nested tensors": ("sparse", "nested"),
-    "kernels of torch.nn, which are no aten operations": ("linear_cross_entropy.chunked",),
+    "random": (
+        "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal*",
+        "nn.functional.*dropout*", "nn.functional.fractional_max_pool*", "nn.functional.rrelu",
+        "pca_lowrank", "rand*", "svd_lowrank", "uniform",
+    ),
+    "values are not defined": ("empty*", "new_empty*", "linalg.pinv.singular"),
+    "vectors have any phase": ("linalg.eig", "linalg.eigh", "linalg.svd", "svd"),
+    "sparse tensors": ("sparse.*", "to_sparse"),
+    "kernels of torch.nn, which are no aten operations": ("*linear_cross_entropy*",),
     "bfloat16, which the target lacks": ("bfloat16",),
 }  # fmt: skip
 
 
 def reason_against(name):
-    return next((why for why, names in EXCLUDED.items() if any(n in name for n in names)), None)
+    """Why an operation is left out, or None."""
+    return next((w for w, names in EXCLUDED.items() if any(fnmatch(name, n) for n in names)), None)
 
 
 def samples(operation, *, gradients):
@@ -90,7 +97,7 @@ def passes(operation, sample, got, want, *, gradients):
         [(x.double() - y.double()).abs().max().item() for x, y in zip(z, wide, strict=True)]
         for z in (got, want)
     ]
-    return all(a <= 2 * b for a, b in zip(*errors, strict=True))
+    return all(a <= 4 * b for a, b in zip(*errors, strict=True))
 
 
 def outcome(operation, *, gradients):
@@ -109,7 +116,8 @@ def outcome(operation, *, gradients):
             counted["refused"] += 1
             said.append(f"{operation.name}: {error}")
             continue
-        kinds = session.report()["operations"]
+        kinds, native = (session.report()[key] for key in ("operations", "native"))
+        assert native == 0, operation.name
         assert kinds["all"] == sum(kinds[k] for k in ("machine", "exact", "host", "integer"))
         right = passes(operation, sample, got, want, gradients=gradients)
         counted["pass" if right else "differ"] += 1
@@ -137,7 +145,7 @@ def test_samples_of_torch(gradients, share):
         said += sentences
     ran = counted["pass"] + counted["differ"] + counted["refused"]
     print(dict(counted), *said, sep="\n")
-    assert ran >= 400 * MOST
+    assert ran >= (FEWEST if not gradients else 300 * FEWEST // 400)
     assert counted["pass"] >= share * ran, said
     assert counted["differ"] == 0, said
 

@@ -1,0 +1,154 @@
+"""Interpolation and averaging over uneven windows: a few weighted neighbours for each output.
+
+Each axis has a matrix of weights, which torch's own operation on unit vectors gives in binary64.
+Its entries are constants in binary32. An output is the sum of its weighted neighbours, axis after
+axis and in order of index, in binary32; it is rounded once. The gradient uses the transposed
+matrices.
+
+Neighbours that are copied (nearest) are selections; only their gradients are sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fpsim.array import Array
+from fpsim.records.formats import BINARY32
+from ipu.frontends.torch.aten.table import Call, aten
+
+__all__ = ["resample", "uneven_average"]
+
+_INSIDE = "each weighted sum in binary32, once at the end"
+Weights = NDArray[np.float64]
+
+
+def resample(call: Call, x: Array, matrices: Sequence[Weights]) -> Array:
+    """x with its last axes resampled, in binary32.
+
+    matrices    for each of the last axes, weights (outputs, inputs).
+    """
+    first = x.ndim - len(matrices)
+    wide = call.wide(x)
+    for axis, weights in enumerate(matrices, first):
+        wide = _along(call, wide, weights, axis)
+    return wide
+
+
+def _along(call: Call, x: Array, weights: Weights, axis: int) -> Array:
+    """Sums of weighted neighbours along an axis, in order of index."""
+    device = call.device
+    used = weights != 0
+    turns = max(int(used.sum(axis=1).max(initial=0)), 1)
+    order = np.argsort(~used, axis=1, kind="stable")
+    total: Array | None = None
+    for turn in range(turns):
+        at = order[:, turn]
+        each = np.take_along_axis(weights, at[:, None], 1)[:, 0]
+        term = x.like(np.take(x.carrier, at, axis))
+        shape = [len(at) if a == axis else 1 for a in range(x.ndim)]
+        if not np.isin(each, (0.0, 1.0)).all():
+            factor = device.from_host(each.reshape(shape), BINARY32)
+            term = device.multiply(term, factor)
+        if not (each != 0).all():
+            kept = np.broadcast_to((each != 0).reshape(shape), term.shape)
+            term = device.select(kept, term)
+        total = term if total is None else device.add(total, term)
+    assert total is not None
+    return total
+
+
+def _matrix(function: Callable[[torch.Tensor], torch.Tensor], n: int) -> Weights:
+    """Weights of an operation on rows of numbers (1, channels, n)."""
+    rows = function(torch.eye(n, dtype=torch.float64)[None])
+    weights: Weights = rows[0].T.numpy()
+    return weights
+
+
+def _axis_of(name: str, align: bool | None, n: int, m: int, scale: float | None) -> Weights:
+    """Weights of one axis of an interpolation from n to m elements."""
+    ops = torch.ops.aten
+    if name == "bicubic":
+        return _matrix(
+            lambda x: ops.upsample_bicubic2d.default(x[..., None], [m, 1], align, scale, None)[
+                ..., 0
+            ],
+            n,
+        )
+    if align is None:
+        nearest = getattr(ops, f"{name}1d").default
+        return _matrix(lambda x: nearest(x, [m], scale), n)
+    return _matrix(lambda x: ops.upsample_linear1d.default(x, [m], align, scale), n)
+
+
+def _weights(name: str, inputs: Any, outputs: Any, align: bool | None, scales: Any) -> Any:
+    scales = scales or [None] * len(inputs)
+    return [
+        _axis_of(name, align, n, m, scale)
+        for n, m, scale in zip(inputs, outputs, scales, strict=True)
+    ]
+
+
+def _interpolation(overload: str, name: str, axes: int) -> None:
+    """Handlers of an interpolation with `align_corners`."""
+
+    def forward(call: Call, x: Any, size: Any, align: bool, *scales: Any) -> Any:
+        if not x.numel():
+            return NotImplemented
+        a = call.array(x)
+        matrices = _weights(name, x.shape[-axes:], size, align, scales)
+        return call.rounded(resample(call, a, matrices), a.format)
+
+    def backward(
+        call: Call, gradient: Any, size: Any, inputs: Any, align: bool, *scales: Any
+    ) -> Any:
+        if not gradient.numel():
+            return NotImplemented
+        g = call.array(gradient)
+        matrices = [m.T for m in _weights(name, inputs[-axes:], size, align, scales)]
+        return call.rounded(resample(call, g, matrices), g.format)
+
+    aten(f"{overload}.default", rounding=_INSIDE)(forward)
+    aten(f"{overload}_backward.default", rounding=_INSIDE)(backward)
+
+
+_interpolation("upsample_linear1d", "linear", 1)
+_interpolation("upsample_bilinear2d", "linear", 2)
+_interpolation("upsample_trilinear3d", "linear", 3)
+_interpolation("upsample_bicubic2d", "bicubic", 2)
+
+
+def _nearest_gradient(name: str, axes: int) -> None:
+    def backward(call: Call, gradient: Any, size: Any, inputs: Any, *scales: Any) -> Any:
+        if not gradient.numel():
+            return NotImplemented
+        g = call.array(gradient)
+        matrices = [m.T for m in _weights(name, inputs[-axes:], size, None, scales)]
+        return call.rounded(resample(call, g, matrices), g.format)
+
+    aten(f"{name}{axes}d_backward.default", rounding=_INSIDE)(backward)
+
+
+for _name in ("upsample_nearest", "_upsample_nearest_exact"):
+    for _axes in (1, 2, 3):
+        _nearest_gradient(_name, _axes)
+
+
+def uneven_average(
+    call: Call, x: Array, inputs: Sequence[int], outputs: Sequence[int], *, is_gradient: bool
+) -> Array:
+    """The mean over each of `outputs` windows that cover `inputs` elements, or its gradient.
+
+    Shapes    the windows lie in the last axes.
+    Rounding  as the module says: the weights are fl(1/n) in binary32.
+    """
+    pool = torch.ops.aten._adaptive_avg_pool2d.default
+    matrices = []
+    for n, m in zip(inputs, outputs, strict=True):
+        weights = _matrix(lambda rows, m=m: pool(rows[..., None], [m, 1])[..., 0], n)  # type: ignore[misc]
+        matrices.append(weights.T if is_gradient else weights)
+    return resample(call, x, matrices)
