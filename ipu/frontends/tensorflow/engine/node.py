@@ -28,6 +28,7 @@ __all__ = ["MARK", "Node", "marked"]
 
 MARK = "_fpsim_"
 _GRADIENTS = re.compile(r"^(?:.*/)?(?:gradients(?:_\d+)?|gradient_tape)/")
+_LOOPS = re.compile(r"^(?:(?:while|cond)(?:_\d+)?/)+")
 _UPDATES = re.compile(r"^(Resource(Sparse)?Apply|Assign(Add|Sub)?VariableOp)")
 
 
@@ -66,7 +67,7 @@ class Node:
         self.inputs: tuple[Any, ...] = tuple(op.inputs)
         self.outputs: tuple[Any, ...] = tuple(op.outputs)
         #: The node whose gradient this one belongs to.
-        self.forward: tf.Operation | None = op._original_op
+        self.forward: tf.Operation | None = op._original_op or _named_by_scope(op)
         self.is_gradient = self.forward is not None or bool(_GRADIENTS.match(self.name))
         self.is_update = bool(_UPDATES.match(self.type))
         self.direction = (
@@ -87,8 +88,19 @@ class Node:
         return any(is_floating(t.dtype) for t in (*self.inputs, *self.outputs))
 
 
+def _named_by_scope(op: tf.Operation) -> tf.Operation | None:
+    """The node whose name is the scope of a tape's gradient, where the tape kept no tensor of it."""
+    if "gradient_tape/" not in op.name:
+        return None
+    scope = _GRADIENTS.sub("", op.name).rpartition("/")[0]
+    try:
+        return op.graph.get_operation_by_name(scope) if scope else None
+    except KeyError:
+        return None
+
+
 def _scope(name: str) -> str:
-    stem = _GRADIENTS.sub("", name)
+    stem = _LOOPS.sub("", _GRADIENTS.sub("", name))
     return stem.rpartition("/")[0] or stem
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.ipu.frontends.tensorflow.framework import tf
 
+from ipu.frontends.tensorflow.engine.functions import called_graphs  # isort: skip
 from ipu.frontends.tensorflow.engine.node import MARK, Node, marked  # isort: skip
 from ipu.frontends.tensorflow.engine.trace import tracing  # isort: skip
 
@@ -64,6 +65,27 @@ def test_a_tape_knows_forward_nodes_while_tracing():
     forward = {node.forward.name for node in slopes if node.type == "MatMul"}
     assert forward == {"dense/MatMul", "dense/MatMul_1"}
     assert {node.layer for node in slopes if node.type == "MatMul"} == {"dense"}
+
+
+def test_layers_are_those_of_the_program_inside_of_loops_and_for_every_gradient():
+    """The tape keeps no tensor of a bias; its node is found by the scope of the gradient."""
+    v = tf.Variable(tf.ones([2]))
+
+    @tf.function
+    def program(x):
+        for _ in tf.range(2):
+            with tf.GradientTape() as tape, tf.name_scope("net/dense"):
+                y = tf.nn.bias_add(x, v)
+            v.assign_sub(tape.gradient(y, v))
+
+    with tracing():
+        graph = program.get_concrete_function(tf.ones([1, 2])).graph
+    (loop,) = [Node(op) for op in graph.get_operations() if op.type == "While"]
+    body = called_graphs(loop)[1][0]
+    by_type = {op.type: Node(op) for op in body.get_operations()}
+    assert by_type["BiasAdd"].layer == "net/dense"
+    assert by_type["BiasAddGrad"].layer == "net/dense"
+    assert by_type["BiasAddGrad"].forward is by_type["BiasAdd"].op
 
 
 @pytest.mark.parametrize(
