@@ -3,6 +3,7 @@
 #   make report     the default report -> reports/index.html
 #   make test       the quick tier (minutes); test-full (an hour), test-deep (hours)
 #   make test-torch the tests of the PyTorch front end, in .venv-torch with a pinned torch
+#   make test-tensorflow   those of the TensorFlow front end, in .venv-tensorflow
 #   make test-frontends    those of every front end, with the times of installing and testing
 #   make lint       ruff and mypy
 #   make clean      forget .venv and caches
@@ -21,7 +22,7 @@ ifneq ($(shell cat $(VENV)/made-in 2>/dev/null; $(RUN) -c 'print("works")' 2>/de
   $(shell rm -rf $(VENV)/has-*)
 endif
 
-.PHONY: report test test-full test-deep test-torch test-frontends lint clean
+.PHONY: report test test-full test-deep test-torch test-tensorflow test-frontends lint clean
 .NOTPARALLEL:
 
 report: $(VENV)/has-base
@@ -47,12 +48,19 @@ test-torch:
 	  tests/experiments/execution/test_mnist_pipeline.py \
 	  tests/experiments/programs/test_mnist_pipeline.py
 
+test-tensorflow:
+	$(MAKE) --no-print-directory VENV=.venv-tensorflow .venv-tensorflow/has-test-tensorflow
+	FPSIM_TIER=quick .venv-tensorflow/bin/python -m pytest -q \
+	  tests/ipu/frontends/tensorflow ipu/frontends/tensorflow tests/experiments/commands/test_tf.py
+
 test-frontends:
-	@start=$$(date +%s); \
-	$(MAKE) --no-print-directory VENV=.venv-torch .venv-torch/has-test-torch; \
-	installed=$$(date +%s); $(MAKE) --no-print-directory test-torch; status=$$?; \
-	echo "torch: installed in $$((installed - start)) s, tested in $$(($$(date +%s) - installed)) s"; \
-	exit $$status
+	@worst=0; for name in torch tensorflow; do \
+	  start=$$(date +%s); \
+	  $(MAKE) --no-print-directory VENV=.venv-$$name .venv-$$name/has-test-$$name; \
+	  installed=$$(date +%s); $(MAKE) --no-print-directory test-$$name || worst=$$?; \
+	  echo "$$name: installed in $$((installed - start)) s," \
+	    "tested in $$(($$(date +%s) - installed)) s"; \
+	done; exit $$worst
 
 lint: $(VENV)/has-lint
 	$(RUN) -m ruff check .
@@ -60,12 +68,13 @@ lint: $(VENV)/has-lint
 	$(RUN) -m mypy
 
 clean:
-	rm -rf $(VENV) .venv-torch .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-torch .venv-tensorflow .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/has-base: INSTALL := .
 $(VENV)/has-test: INSTALL := .[test]
 $(VENV)/has-lint: INSTALL := .[test,lint]
 $(VENV)/has-test-torch: INSTALL := .[test,test-torch]
+$(VENV)/has-test-tensorflow: INSTALL := .[test,test-tensorflow]
 $(VENV)/has-%: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 	  "fpsim needs Python 3.11 or newer, got " + sys.version.split()[0] + "; use: make PYTHON=python3.12")'

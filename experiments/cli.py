@@ -25,6 +25,7 @@ COMMANDS = {
     "fingerprint": ("fingerprint", "Find out from outside what matrix units do."),
     "torch": ("torch", "Run a PyTorch program on the simulated machine."),
     "data": ("data", "Say which data sets are there, or download them."),
+    "tf": ("tf", "Run a TensorFlow program on the simulated machine."),
     "bench": ("bench", "Time the arithmetic, beside np.copyto and other tools."),
 }
 

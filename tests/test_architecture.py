@@ -48,6 +48,13 @@ ORDER = [
     ("ipu.frontends.pages",),
     ("ipu.frontends.torch", "ipu.frontends.torch.aten"),
     ("ipu.frontends.poptorch", "ipu.frontends.poptorch.engine"),
+    (
+        "ipu.frontends.tensorflow", "ipu.frontends.tensorflow.datasets",
+        "ipu.frontends.tensorflow.engine", "ipu.frontends.tensorflow.estimator",
+        "ipu.frontends.tensorflow.keras", "ipu.frontends.tensorflow.kernels",
+        "ipu.frontends.tensorflow.pipelining", "ipu.frontends.tensorflow.settings",
+        "ipu.frontends.tensorflow.training", "ipu.frontends.tensorflow.workers",
+    ),
     ("fpsim.torch",),
     ("ipu.experiments.lab",),
     ("ipu.experiments.pictures",),
@@ -56,7 +63,7 @@ ORDER = [
     ("ipu.experiments.execution",),
     ("ipu.experiments.bench",),
     ("ipu.experiments.commands",),
-    ("ipu.experiments", "ipu.experiments.programs"),
+    ("ipu.experiments", "ipu.experiments.listings", "ipu.experiments.programs"),
 ]  # fmt: skip
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 
@@ -217,6 +224,8 @@ ABROAD = {
     "fpsim/test_laws.py",
     "fpsim/test_machine_independence.py",
     "fpsim/test_textbook_sums.py",
+    "ipu/frontends/tensorflow/test_private_names.py",
+    "ipu/frontends/tensorflow/test_programs.py",
     "ipu/frontends/torch/test_models.py",
     "ipu/frontends/torch/test_tutorial.py",
     "fpsim/test_traps_and_counters.py",

@@ -20,12 +20,14 @@ from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
 
-__all__ = ["log_softmax", "softmax", "softmax_cross_entropy", "softmax_cross_entropy_dense"]
+__all__ = [
+    "log_softmax", "shifted", "softmax", "softmax_cross_entropy", "softmax_cross_entropy_dense",
+]  # fmt: skip
 
 Labels = NDArray[np.integer[Any]]
 
 
-def _shifted(device: Device, logits: Array) -> tuple[Array, Array, Array]:
+def shifted(device: Device, logits: Array) -> tuple[Array, Array, Array]:
     """z = logits - max, exp(z) and its sum over the last axis, all in binary32."""
     x = device.cast(logits, wide(logits.format))
     z = device.subtract(x, device.reduce_max(x, axis=-1))
@@ -34,7 +36,7 @@ def _shifted(device: Device, logits: Array) -> tuple[Array, Array, Array]:
 
 
 def _softmax(device: Device, x: Array) -> tuple[Array, Saved]:
-    _, e, total = _shifted(device, x)
+    _, e, total = shifted(device, x)
     y = device.cast(device.divide(e, total), x.format)
     return y, (y,)
 
@@ -47,7 +49,7 @@ def _softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array
 
 
 def _log_softmax(device: Device, x: Array) -> tuple[Array, Saved]:
-    z, _, total = _shifted(device, x)
+    z, _, total = shifted(device, x)
     y = device.cast(device.subtract(z, device.log(total)), x.format)
     return y, (y,)
 
@@ -68,7 +70,7 @@ def _mean(device: Device, each: Array) -> Array:
 
 def _sparse(device: Device, logits: Array, *, labels: Labels) -> tuple[Array, Saved]:
     """Mean over the batch of log sum exp(z) - z[label]."""
-    z, e, total = _shifted(device, logits)
+    z, e, total = shifted(device, logits)
     rows = np.arange(len(labels))
     each = device.subtract(device.log(total).reshape(-1), z[rows, labels])
     return _mean(device, each), (device.divide(e, total), logits.format)
@@ -82,7 +84,7 @@ def _sparse_logits(device: Device, gradient: Array, saved: Saved, *, labels: Lab
 
 def _dense(device: Device, logits: Array, *, labels: Array) -> tuple[Array, Saved]:
     """Mean over the batch of the sum of labels · (log sum exp(z) - z)."""
-    z, e, total = _shifted(device, logits)
+    z, e, total = shifted(device, logits)
     lost = device.subtract(device.log(total), z)
     each = device.reduce_sum(device.multiply(labels, lost), axis=-1).reshape(-1)
     return _mean(device, each), (device.divide(e, total), logits.format)

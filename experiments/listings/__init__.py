@@ -1,0 +1,1 @@
+"""The documents' listings as programs: where each stands, and our own words around it."""

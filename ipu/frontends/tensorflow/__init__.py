@@ -1,0 +1,20 @@
+"""TensorFlow programs on the simulated machine: `fpsim tf PROGRAM`, or import this first.
+
+Importing it makes `tensorflow.python.ipu` importable and chooses Keras 2; the machine is that of
+the program's IPUConfig.
+"""
+
+from importlib.util import find_spec
+
+if find_spec("tensorflow") is None:
+    raise ModuleNotFoundError(
+        'TensorFlow is not installed; install it with: pip install "fpsim[tensorflow]" '
+        "(Python 3.11 to 3.13)",
+        name="tensorflow",
+    )
+
+from ipu.frontends.tensorflow.install import install
+
+__all__ = ["install"]
+
+install()

@@ -1,0 +1,41 @@
+"""Names that programs use and TensorFlow 2.21 has no longer, or would download for.
+
+`tf.estimator` is ours; `tf.keras.datasets` reads the folder that FPSIM_DATA names.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import tensorflow as tf
+
+__all__ = ["add_names"]
+
+_OURS = "ipu.frontends.tensorflow"
+_SETS = ("cifar10", "fashion_mnist", "mnist")
+
+
+class _Estimator(ModuleType):
+    """Our `tf.estimator`, imported when a name of it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        module = importlib.import_module(f"{_OURS}.estimator.training")
+        if name not in module.__all__:
+            raise AttributeError(
+                f"tf.estimator has no {name!r} here; there are {', '.join(sorted(module.__all__))}"
+            )
+        return getattr(module, name)
+
+
+def add_names() -> None:
+    """Give TensorFlow these names, for version 1 and 2."""
+    importlib.import_module(f"{_OURS}.keras.functions").extend_models()
+    for module in (tf, tf.compat.v1):
+        module.estimator = _Estimator("tensorflow.estimator")
+        for name in _SETS:
+            ours = importlib.import_module(f"{_OURS}.datasets.{name}")
+            getattr(module.keras.datasets, name).load_data = ours.load_data

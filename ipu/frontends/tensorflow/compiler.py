@@ -1,0 +1,74 @@
+"""`ipu_compiler.compile`: a function of TensorFlow 1 as a program of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import func_graph
+
+from ipu.frontends.tensorflow.engine.launch import launch_node
+
+__all__ = ["compile"]
+
+
+def compile(  # noqa: A001  the vendor's name
+    computation: Callable[..., Any], inputs: Sequence[Any] | None = None
+) -> Any:
+    """Trace a function once and launch it whenever a session asks for its results.
+
+    inputs      tensors, numbers or structures of them: the arguments of the function.
+
+    What the function returns comes back as the vendor gives it: a list of one tensor where it
+    returns one, a list where it returns several, the structure where that is nested, an operation
+    where it returns nothing or operations alone.
+
+    Raises      RuntimeError in eager mode.
+    """
+    if tf.executing_eagerly():
+        raise RuntimeError(
+            "ipu_compiler.compile builds graphs of TensorFlow 1; in TensorFlow 2 call a "
+            "tf.function inside strategy.run"
+        )
+    if inputs is not None and not isinstance(inputs, (list, tuple)):
+        raise TypeError("inputs must be a list")
+    graph = func_graph.FuncGraph("compiled")
+    outer = [tf.convert_to_tensor(x) for x in tf.nest.flatten(list(inputs or ()))]
+    with graph.as_default():
+        given = [_placeholder(graph, tensor, i) for i, tensor in enumerate(outer)]
+        arguments = tf.nest.pack_sequence_as(list(inputs or ()), given)
+        returned = computation(*arguments)
+        structure, tensors = _outputs(returned)
+        graph.control_outputs = [x for x in _flat(returned) if isinstance(x, tf.Operation)]
+        if not tensors:  # a program has a result, so that there is something to wait for
+            with tf.control_dependencies(graph.control_outputs):
+                tensors = [tf.constant(0)]
+        graph.outputs = [graph.capture(tensor) for tensor in tensors]
+    captures = graph.captures
+    graph.inputs = given + [inner for _, inner in captures]
+    outputs = launch_node(graph, outer + [tensor for tensor, _ in captures])
+    return outputs[0].op if structure is None else tf.nest.pack_sequence_as(structure, outputs)
+
+
+def _placeholder(graph: Any, tensor: Any, number: int) -> Any:
+    return tf.compat.v1.placeholder(tensor.dtype, tensor.shape, name=f"input_{number}")
+
+
+def _flat(returned: Any) -> list[Any]:
+    return [] if returned is None else tf.nest.flatten(returned)
+
+
+def _outputs(returned: Any) -> tuple[Any, list[Any]]:
+    """The structure of the results (None: no tensors), and its tensors."""
+    leaves = _flat(returned)
+    tensors = [tf.convert_to_tensor(x) for x in leaves if not isinstance(x, tf.Operation)]
+    if not tensors:
+        return None, []
+    if not isinstance(returned, (list, tuple, dict)):
+        return tensors, tensors
+    if len(tensors) == len(leaves):
+        return returned, tensors
+    if any(isinstance(x, (list, tuple, dict)) for x in returned):
+        raise TypeError("operations go side by side with tensors, not inside of a structure")
+    return tensors, tensors

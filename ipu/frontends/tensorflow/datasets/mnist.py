@@ -1,0 +1,25 @@
+"""MNIST by Keras' name: `load_data()` gives arrays of images and labels from FPSIM_DATA."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ipu.feed.data import mnist
+from ipu.frontends.tensorflow.datasets.files import Half, load
+
+__all__ = ["load_data"]
+
+
+def load_data(path: str | None = None) -> tuple[Half, Half]:
+    """((images, labels) to learn from, those to test with).
+
+    path     the name that Keras downloads to; not used.
+    Shapes   images (n, 28, 28), labels (n,), both unsigned bytes.
+
+    Raises   MissingError where the files are not there.
+    """
+    data = load(mnist, "t10k")
+    learn, test = (
+        (half.pixels[..., 0], half.labels.astype(np.uint8)) for half in (data.learn, data.test)
+    )
+    return learn, test

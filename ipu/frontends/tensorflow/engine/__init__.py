@@ -1,0 +1,1 @@
+"""Graphs of TensorFlow on the machine: nodes, programs, their execution, launches."""

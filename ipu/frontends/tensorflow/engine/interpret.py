@@ -1,0 +1,308 @@
+"""The executor: a program on a machine, node by node, all replicas in step.
+
+A `Plan` binds a program to a machine: every node becomes a `Step`, a function from values to
+values. What reaches a node, and how:
+
+    values     Arrays, ndarrays and resources (engine.values); one frame of them for each replica.
+    formats    by the data type; float32 by the policy of the node's layer. A node that computes
+               gets float32 operands in its format, a node that moves (`keeps`) as they are. In the
+               direction optimizer float32 operands keep the widest format that they hold.
+    gradients  follow their forward node: its layer, its marks (`Program` says which there are).
+    places     step, micro-batch, replica, name and direction, set before a node that may draw.
+    joint      entries (`is_joint`) get the inputs of all replicas at once.
+    functions  `Site.plan` gives the plan of a function's graph; it inherits the direction.
+
+A node without a kernel is refused when the plan is made, before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from fpsim import FloatingPointTrap
+from fpsim.array import Array
+from fpsim.records.formats import BINARY32
+from ipu.frontends.common.account import counted_name
+from ipu.frontends.common.places import Place, Replay
+from ipu.frontends.tensorflow import kernels
+from ipu.frontends.tensorflow.engine.errors import MachineError, UnsupportedNodeError, user_line
+from ipu.frontends.tensorflow.engine.machine import Machine
+from ipu.frontends.tensorflow.engine.node import Node
+from ipu.frontends.tensorflow.engine.program import Program, has_effect, program_of
+from ipu.frontends.tensorflow.engine.values import FORMATS
+from ipu.frontends.tensorflow.kernels.host import host_kernel
+from ipu.frontends.tensorflow.kernels.table import TABLE, Entry, Run, Site
+
+__all__ = ["Plan", "plan_of"]
+
+kernels.load()
+
+#: What a tape does with the gradients of a tensor, outside of the scope of gradients.
+_SUMMING = frozenset(("AddN", "AddV2", "Identity"))
+
+
+class Step:
+    """A node with its places in a frame."""
+
+    __slots__ = ("dead", "inputs", "is_joint", "outputs", "place", "run", "site", "start")
+
+    def __init__(self, site: Site, entry: Entry | None, run: Run) -> None:
+        self.site, self.run = site, run
+        self.is_joint = entry is not None and entry.is_joint
+        self.inputs: tuple[int, ...] = ()
+        self.outputs: tuple[int, ...] = ()
+        #: Values that no later step reads.
+        self.dead: tuple[int, ...] = ()
+        self.place = _placing(site, entry is not None and entry.draws)
+        #: Where replica 0 stood before it.
+        self.start: Replay | None = None
+
+
+class Plan:
+    """A program on a machine.
+
+    inputs       of `run`: values of the graph's placeholders, for each replica.
+    has_effects  it writes variables or queues.
+    counts       it has a loop whose iterations are those of a training.
+    """
+
+    def __init__(self, machine: Machine, program: Program, direction: str = "") -> None:
+        self.machine, self.program = machine, program
+        self._direction = direction
+        self._parts: list[Plan] = []
+        self._slots: dict[tuple[str, int], int] = {}
+        self._template: list[Any] = []
+        self._inputs = [self._slot(tensor) for tensor in program.inputs]
+        self._steps = self._build()
+        self._results = [self._slot(tensor) for tensor in program.outputs]
+        self._bury()
+        self.has_effects = any(has_effect(node.op) for node in program.nodes)
+        self.counts: bool = any(part.counts or part.is_training for part in self._parts)
+        #: Set by the loop whose body this is.
+        self.is_training: bool = False
+        self.accumulation: int = max([program.accumulation, *(p.accumulation for p in self._parts)])
+
+    # Building -------------------------------------------------------------------------------
+
+    def _slot(self, tensor: Any) -> int:
+        key = tensor.op.name, tensor.value_index
+        if key not in self._slots:
+            self._slots[key] = len(self._template)
+            self._template.append(None)
+        return self._slots[key]
+
+    def _build(self) -> list[Step]:
+        sites = self._sites()
+        entries = [_entry(site) for site in sites]
+        steps = []
+        for site, entry in zip(sites, entries, strict=True):
+            run = host_kernel(site) if entry is None else _obey_marks(site, entry)
+            if site.node.type == "Const":
+                self._template[self._slot(site.node.outputs[0])] = run()
+                continue
+            step = Step(site, entry, run)
+            step.inputs = tuple(self._slot(tensor) for tensor in site.node.inputs)
+            step.outputs = tuple(self._slot(tensor) for tensor in site.node.outputs)
+            steps.append(step)
+        return steps
+
+    def _sites(self) -> list[Site]:
+        directions = self._directions()
+        sites = []
+        for node in self.program.nodes:
+            site = Site(
+                node, self.machine, self.machine.policy.of(node.layer), None,
+                directions[node.name], self._part,
+            )  # fmt: skip
+            tensors = (*node.outputs, *node.inputs)
+            floating = next((t.dtype for t in tensors if t.dtype in FORMATS), None)
+            site.fmt = None if floating is None else site.format_of(floating)
+            sites.append(site)
+        return sites
+
+    def _directions(self) -> dict[str, str]:
+        """Of every node by name. What only the optimiser reads, as a rate's cast, is its own."""
+        directions: dict[str, str] = {}
+        for node in self.program.nodes:
+            marked = node.marks.get("direction")
+            directions[node.name] = marked or self._direction_of(node, directions)
+        readers: dict[str, set[str]] = {tensor.op.name: {""} for tensor in self.program.outputs}
+        for node in reversed(self.program.nodes):
+            if directions[node.name] == "forward" and readers.get(node.name) == {"optimizer"}:
+                directions[node.name] = "optimizer"
+            for tensor in node.inputs:
+                readers.setdefault(tensor.op.name, set()).add(directions[node.name])
+        return directions
+
+    def _direction_of(self, node: Node, known: dict[str, str]) -> str:
+        """What reads a gradient, and is none, belongs to the optimiser."""
+        if node.direction != "forward":
+            return node.direction
+        before = {known.get(tensor.op.name, "forward") for tensor in node.inputs}
+        if before == {"backward"} and node.type in _SUMMING:
+            return "backward"
+        return "optimizer" if before & {"backward", "optimizer"} else self._direction or "forward"
+
+    def _part(self, graph: Any, direction: str = "") -> Plan:
+        """The plan of a function that a node calls."""
+        part = Plan(self.machine, program_of(graph), direction)
+        self._parts.append(part)
+        return part
+
+    def _bury(self) -> None:
+        """Note after which step each value is no longer needed."""
+        kept = {*self._results, *(i for i, v in enumerate(self._template) if v is not None)}
+        for step in reversed(self._steps):
+            touched = {*step.inputs, *step.outputs} - kept
+            step.dead = tuple(touched)
+            kept |= touched
+
+    # Running --------------------------------------------------------------------------------
+
+    def run(self, inputs: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+        """The outputs of every replica."""
+        frames = []
+        for values in inputs:
+            frame = self._template.copy()
+            for slot, value in zip(self._inputs, values, strict=True):
+                frame[slot] = value
+            frames.append(frame)
+        for step in self._steps:
+            try:
+                self._execute(step, frames)
+            except FloatingPointTrap as trap:
+                raise MachineError(step.site.node, trap) from None
+            except Exception as error:
+                _locate(error, step.site.node)
+                raise
+        return [tuple([frame[slot] for slot in self._results]) for frame in frames]
+
+    def _execute(self, step: Step, frames: list[list[Any]]) -> None:
+        if step.is_joint:
+            results = step.run([[frame[slot] for slot in step.inputs] for frame in frames])
+            for frame, result in zip(frames, results, strict=True):
+                _store(frame, step, result)
+            return
+        for replica, frame in enumerate(frames):
+            with self._placed(step, replica):
+                _store(frame, step, step.run(*[frame[slot] for slot in step.inputs]))
+
+    @contextmanager
+    def _placed(self, step: Step, replica: int) -> Iterator[None]:
+        """The place of a step on a replica; updates draw the same bits on every replica."""
+        if step.place is None:
+            yield
+            return
+        step.place(replica)
+        clock = self.machine.clock
+        if step.site.direction != "optimizer" or self.machine.replicas == 1:
+            yield
+        elif replica == 0:
+            step.start = clock.mark()
+            yield
+        else:
+            assert step.start is not None
+            with clock.replaying(step.start):
+                yield
+
+
+def _store(frame: list[Any], step: Step, result: Any) -> None:
+    if len(step.outputs) == 1:
+        frame[step.outputs[0]] = result
+    else:
+        for slot, value in zip(step.outputs, result, strict=True):
+            frame[slot] = value
+    for slot in step.dead:
+        frame[slot] = None
+
+
+def plan_of(machine: Machine, graph: Any) -> Plan:
+    """The plan of a graph on a machine, made once."""
+    plan: Plan | None = machine.plans.get(graph)
+    if plan is None:
+        plan = machine.plans[graph] = Plan(machine, program_of(graph))
+    return plan
+
+
+# Nodes ------------------------------------------------------------------------------------------
+
+
+def _entry(site: Site) -> Entry | None:
+    """The entry of a node; None: no floating point, for the host's kernels."""
+    node = site.node
+    name = node.marks.get("kernel", node.type)
+    entry = TABLE.get(name)
+    if entry is not None and (entry.is_any or node.has_floats):
+        return entry
+    kinds = {t.dtype.name for t in (*node.inputs, *node.outputs)}
+    if node.has_floats or kinds & {"resource", "variant", "float64", "complex64", "complex128"}:
+        raise UnsupportedNodeError(
+            f"node {node.name} is a {node.type} on {', '.join(sorted(kinds))}, which the machine "
+            f"has no kernel for; it was built at {user_line(node.op)}"
+        )
+    return None
+
+
+def _obey_marks(site: Site, entry: Entry) -> Run:
+    """The kernel of a node under the rounding that its scope asks for."""
+    run, stochastic = _cast_operands(site, entry), site.node.marks.get("sr")
+    if stochastic is None and site.machine.identical_only and site.direction != "optimizer":
+        stochastic = False
+    if stochastic is None or entry.is_joint:
+        return run
+    rounding = site.device.rounding
+
+    def marked_run(*values: Any) -> Any:
+        with rounding(bool(stochastic)):
+            return run(*values)
+
+    return marked_run
+
+
+def _cast_operands(site: Site, entry: Entry) -> Run:
+    """The kernel of a node; what computes gets its float32 operands in one format."""
+    run = entry.build(site)
+    positions = [i for i, t in enumerate(site.node.inputs) if t.dtype in FORMATS]
+    if site.machine.is_plain or entry.keeps or entry.is_joint or not positions:
+        return run
+    cast, is_update, own = site.device.cast, site.direction == "optimizer", site.fmt
+
+    def on_operands(*values: Any) -> Any:
+        operands = list(values)
+        fmt: Any = _widest([operands[i] for i in positions]) if is_update else own
+        for i in positions:
+            if isinstance(operands[i], Array):
+                operands[i] = cast(operands[i], fmt)
+        return run(*operands)
+
+    return on_operands
+
+
+def _widest(values: Sequence[Array]) -> Any:
+    (first, *others) = {value.format for value in values if isinstance(value, Array)}
+    return BINARY32 if others else first
+
+
+def _placing(site: Site, draws: bool) -> Callable[[int], None] | None:
+    """A function that sets the place of the next operations; None where nothing asks for it."""
+    machine, device, node = site.machine, site.device, site.node
+    override = node.marks.get("sr")
+    if not (draws or device.control.esr or override or device.counts is not None):
+        return None
+    name = counted_name(node.layer, site.direction)
+
+    def place(replica: int) -> None:
+        step, micro_batch = divmod(machine.iteration, machine.accumulation)
+        machine.clock.place = Place(step, micro_batch, replica, node.name, site.direction)
+        if device.counts is not None:
+            device.tensor = device.counts.tensor = name
+
+    return place
+
+
+def _locate(error: BaseException, node: Node) -> None:
+    """Say once where in the user's program an error arose."""
+    if not getattr(error, "__notes__", None) and not isinstance(error, MachineError):
+        error.add_note(f"in node {node.name} ({node.type}), built at {user_line(node.op)}")

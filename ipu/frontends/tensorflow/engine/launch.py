@@ -1,0 +1,229 @@
+"""Launches: a traced program goes to the machine as one call from the host.
+
+TensorFlow 2: `launching_functions` sends functions that are called inside to the machine instead of
+TensorFlow's runtime. TensorFlow 1: `launch_node` is one node of the session's graph; feeds and
+variables go in, outputs and the variables that the program writes come out and are assigned.
+
+With the choice `reference` TensorFlow executes the same traced program.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
+
+from ipu.feed.counters import launching
+from ipu.frontends.tensorflow.engine.interpret import plan_of
+from ipu.frontends.tensorflow.engine.machine import Machine, current
+from ipu.frontends.tensorflow.engine.resources import IteratorHandle, Variable
+from ipu.frontends.tensorflow.engine.trace import tracing
+from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave
+from ipu.frontends.tensorflow.engine.writes import written_inputs
+
+__all__ = ["execute", "failures", "launch_node", "launching_functions"]
+
+Concrete = concrete_function.ConcreteFunction
+
+
+def execute(machine: Machine, graph: Any, values: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Run a graph on the machine: one launch. Values of its inputs, and outputs, by replica."""
+    plan = plan_of(machine, graph)
+    machine.launches += 1
+    machine.accumulation = plan.accumulation
+    with launching() as launch:
+        results = plan.run(values)
+        if not plan.counts:
+            machine.advance()
+            launch.counters.iterations += 1
+    return results
+
+
+def _entered(machine: Machine, tensor: Any, value: Any) -> Any:
+    """A value of the host as the program takes it."""
+    fmt = _format(machine, tensor.dtype)
+    return np.asarray(value) if fmt is None else enter(machine.device, value, fmt)
+
+
+def _format(machine: Machine, dtype: Any) -> Any:
+    fmt = FORMATS.get(dtype)
+    is_wide = fmt is not None and dtype.size == 4
+    return machine.policy.default.activations if is_wide and not machine.is_plain else fmt
+
+
+def _variable(machine: Machine, name: str, dtype: Any, read: Callable[[], Any]) -> Variable:
+    fmt = FORMATS.get(dtype)
+    if fmt is not None and dtype.size == 4 and not machine.is_plain:
+        fmt = machine.policy.of(name.rpartition("/")[0] or name).param
+    return Variable(name, dtype, fmt, read, machine.device)
+
+
+# TensorFlow 2 -------------------------------------------------------------------------------------
+
+_state = threading.local()
+_native_call = Concrete._call_flat
+
+
+@contextmanager
+def launching_functions() -> Iterator[None]:
+    """Functions of TensorFlow that are called inside, in this thread, run on the machine."""
+    before = getattr(_state, "is_on", False)
+    _state.is_on = True
+    Concrete._call_flat = _call_flat
+    try:
+        with tracing():
+            yield
+    finally:
+        _state.is_on = before
+
+
+@contextmanager
+def _natively() -> Iterator[None]:
+    before = getattr(_state, "is_on", False)
+    _state.is_on = False
+    try:
+        yield
+    finally:
+        _state.is_on = before
+
+
+def _call_flat(function: Any, tensor_inputs: Sequence[Any], captured_inputs: Sequence[Any]) -> Any:
+    """What a concrete function does with its flat inputs: a launch, where launches are on."""
+    if not getattr(_state, "is_on", False) or not context.executing_eagerly():
+        return _native_call(function, tensor_inputs, captured_inputs)
+    with _natively():
+        machine = current()
+        graph, flat = function.graph, [*tensor_inputs, *captured_inputs]
+        if machine.choices.reference:
+            plain = Concrete.from_func_graph(graph, function.function_type, {})
+            return _native_call(plain, tensor_inputs, captured_inputs)
+        outputs = _launch(machine, graph, flat)
+        return function.function_type.pack_output(outputs)
+
+
+def _launch(machine: Machine, graph: Any, flat: Sequence[Any]) -> list[Any]:
+    names = {id(v.handle): v.name.split(":")[0] for v in graph.variables}
+    replicas = [
+        [
+            _argument(machine, outer, names.get(id(outer)))
+            for outer in flat
+        ]
+        for _ in range(machine.replicas)
+    ]  # fmt: skip
+    results = execute(machine, graph, replicas)
+    for outer, value in zip(flat, replicas[0], strict=True):
+        if isinstance(value, Variable) and value.is_written:
+            host = tf.constant(value.host(), value.dtype)
+            gen_resource_variable_ops.assign_variable_op(outer, host)
+    return [
+        tf.constant(leave(value, tensor.dtype), tensor.dtype)
+        for value, tensor in zip(results[0], graph.outputs, strict=True)
+    ]
+
+
+def _argument(machine: Machine, outer: Any, name: str | None) -> Any:
+    if outer.dtype != tf.resource:
+        return _entered(machine, outer, outer.numpy())
+    data = getattr(outer, "_handle_data", None)
+    if data is not None and data.is_set and data.shape_and_type:
+        dtype = tf.as_dtype(data.shape_and_type[0].dtype)
+        read = partial(_read, outer, dtype)
+        return _variable(machine, name or "variable", dtype, read)
+    return IteratorHandle(outer)
+
+
+def _read(handle: Any, dtype: Any) -> Any:
+    return gen_resource_variable_ops.read_variable_op(handle, dtype).numpy()
+
+
+# TensorFlow 1 -------------------------------------------------------------------------------------
+
+
+def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
+    """A node of the default graph that launches a traced graph.
+
+    The result is the outputs of the graph, of which there is one at least.
+
+    flat    outer tensors of the graph's inputs; handles of variables among them.
+    """
+    machine = current()
+    outer = [_value_of(tensor) for tensor in flat]
+    written = sorted(written_inputs(graph))
+    kinds = [t.dtype for t in graph.outputs] + [outer[i].dtype for i in written]
+    names = [tensor.op.name for tensor in flat]
+    handles = [tensor.dtype == tf.resource for tensor in flat]
+
+    def run(*values: Any) -> list[Any]:
+        with _reporting():
+            replicas = [
+                [
+                    _variable(machine, name, kind.dtype, partial(np.copy, value))
+                    if is_handle else _entered(machine, kind, value)
+                    for name, kind, is_handle, value in zip(
+                        names, outer, handles, values, strict=True
+                    )
+                ]
+                for _ in range(machine.replicas)
+            ]  # fmt: skip
+            (results, *_) = execute(machine, graph, replicas)
+            first = replicas[0]
+            changed = [first[i].host() for i in written]
+            out = [leave(v, t.dtype) for v, t in zip(results, graph.outputs, strict=True)]
+            return [*out, *changed]
+
+    if machine.choices.reference:
+        return _native_node(graph, flat)
+    results = tf.numpy_function(run, outer, kinds)
+    results = [results] if tf.is_tensor(results) else list(results)
+    count = len(graph.outputs)
+    assigned = [
+        gen_resource_variable_ops.assign_variable_op(flat[i], value)
+        for i, value in zip(written, results[count:], strict=True)
+    ]
+    for result, inner in zip(results, graph.outputs, strict=False):
+        result.set_shape(inner.shape)
+    with tf.control_dependencies(assigned):
+        return [tf.identity(result) for result in results[:count]]
+
+
+def _native_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
+    """The same program as a function that TensorFlow executes."""
+    function = atomic_function.from_func_graph(f"{graph.name}_{ops.uid()}", graph, {})
+    return list(function.call_flat(*flat))
+
+
+def _value_of(tensor: Any) -> Any:
+    """What goes in: the value of a variable for its handle."""
+    if tensor.dtype != tf.resource:
+        return tensor
+    data = handle_data_util.get_resource_handle_data(tensor)
+    if data is None or not data.is_set or not data.shape_and_type:
+        raise NotImplementedError(
+            f"{tensor.op.name} is a handle of no variable; feed data through an IPUInfeedQueue"
+        )
+    dtype = tf.as_dtype(data.shape_and_type[0].dtype)
+    return gen_resource_variable_ops.read_variable_op(tensor, dtype)
+
+
+#: The error that ended the latest launch of a session, for the one who called it.
+failures: list[BaseException] = []
+
+
+@contextmanager
+def _reporting() -> Iterator[None]:
+    """Keep an error of a launch: TensorFlow's runtime turns it into a text of its own."""
+    failures.clear()
+    try:
+        yield
+    except BaseException as error:
+        failures.append(error)
+        raise

@@ -1,0 +1,170 @@
+"""The machine of a program: one device, its policy, what has run on it.
+
+A program has one machine, as it has one system of IPUs: the settings of its IPUConfig, under the
+`Choices` of the command line or a test. A new configuration makes a new machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from fpsim.records.formats import BINARY32, Format
+from ipu.frontends.common.account import Account
+from ipu.frontends.common.places import PlaceClock
+from ipu.frontends.common.policies import PolicyArgument, find_policy
+from ipu.frontends.tensorflow.settings import system
+from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviour
+from ipu.frontends.tensorflow.settings.system import System
+from ipu.machine.control import POWER_ON, FpCtl, FpSts
+from ipu.machine.device import Device
+from ipu.machine.target import MK2, Target
+
+__all__ = ["Choices", "Machine", "choose", "current"]
+
+_TIES = ("first", "all")
+_FOUND_INF = ("values", "status")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a user chooses outside of the program.
+
+    policy     formats by layer: float32 tensors hold values of c, float32 variables of p.
+    sr         stochastic rounding; None: as the program's IPUConfig says.
+    ties       of maximum pooling: "all", the machine's own rule, or "first", as TensorFlow.
+    found_inf  what loss scalers look at: the "values" of gradients, or the "status" register.
+    reference  TensorFlow executes the traced programs itself.
+    """
+
+    policy: PolicyArgument = "f32"
+    sr: bool | None = None
+    seed: int = 0
+    target: Target | str = MK2
+    ties: str = "all"
+    preset: str = "window"
+    f32_denormals: str = "flush"
+    count: bool = False
+    found_inf: str = "values"
+    reference: bool = False
+
+    def __post_init__(self) -> None:
+        if self.ties not in _TIES:
+            raise ValueError(f"ties={self.ties!r} is not known; use first or all")
+        if self.found_inf not in _FOUND_INF:
+            raise ValueError(f"found_inf={self.found_inf!r} is not known; use values or status")
+
+
+class Machine:
+    """A device, the policy of its layers, and how far its program has come.
+
+    iteration      iterations of training loops that were executed, over all launches.
+    launches       calls of the device so far.
+    n_ipus         IPUs of its TensorFlow device.
+    replicas       copies of the program that run in step: as many as fit on the IPUs.
+    stable_norms   variances are of centred values.
+    identical_only stochastic rounding is that of sums over replicas and of updates alone.
+    """
+
+    def __init__(self, choices: Choices, control: FpCtl = POWER_ON, **partials: Any) -> None:
+        if choices.sr is not None:
+            control = replace(control, esr=choices.sr)
+        self.choices = choices
+        self.policy = find_policy(choices.policy)
+        self.device = Device(
+            choices.target, control, seed=choices.seed, count=choices.count,
+            preset=choices.preset, f32_denormals=choices.f32_denormals, **partials,
+        )  # fmt: skip
+        self.clock = PlaceClock()
+        self.device.clock = self.clock
+        formats = {f for p in self.policy.all for f in (p.param, p.compute, p.output)}
+        for fmt in formats:
+            self.device.context(fmt)  # refuses a format that the target lacks
+        #: Every policy is binary32: float32 tensors are what they are.
+        self.is_plain = formats == {BINARY32}
+        self.account = Account()
+        #: Of the random bits.
+        self.seed = choices.seed
+        self.iteration = 0
+        self.launches = 0
+        self.replicas = 1
+        self.n_ipus = 1
+        self.stable_norms = False
+        self.identical_only = False
+        #: Iterations that make a step of the optimiser, in the launch that runs.
+        self.accumulation = 1
+        #: $FP_STS of the steps before this one.
+        self.status_before = 0
+        #: Plans by graph.
+        self.plans: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    def advance(self) -> None:
+        """An iteration has ended."""
+        self.iteration += 1
+        if self.iteration % self.accumulation == 0:
+            self.clock.forget()
+            self.status_before |= self.device.status_word
+            self.device.status_word = 0
+
+    @property
+    def status(self) -> FpSts:
+        """$FP_STS: the bits of all operations so far."""
+        return FpSts.from_word(self.status_before | self.device.status_word)
+
+    @property
+    def shows_overflow(self) -> bool:
+        """Whether overflow in every format of the program gives what is not finite."""
+        return bool(self.device.control.nanoo)
+
+    @property
+    def has_overflown(self) -> bool:
+        """Whether the status register has OFLO or INV since the step began."""
+        status = self.device.status
+        return bool(status.oflo or status.inv)
+
+    def note_constant(self, layer: str, fmt: Format, value: float, change: str) -> None:
+        """A constant of a layer did not fit into the format."""
+        self.account.constant(layer, "forward", fmt, value, change)
+
+    def reseed(self, seed: int) -> None:
+        """Random bits follow this seed from now on, and places count from the start."""
+        self.device.source, self.seed = Device(self.device.target, seed=seed).source, seed
+        self.clock.forget()
+        self.iteration = 0
+
+
+_choices = Choices()
+_machine: Machine | None = None
+#: The configuration that the machine was built for.
+_built_for: System | None = None
+
+
+def current() -> Machine:
+    """The machine of the program, as its IPUConfig says; without one all control bits are off."""
+    global _machine, _built_for
+    configured = system.current() if system.is_configured() else None
+    if _machine is None or configured is not _built_for:
+        _machine, _built_for = _build(configured), configured
+    return _machine
+
+
+def choose(choices: Choices) -> Machine:
+    """A new machine with these choices."""
+    global _choices, _machine
+    _choices, _machine = choices, None
+    return current()
+
+
+def _build(configured: System | None) -> Machine:
+    if configured is None:
+        return Machine(_choices)
+    machine = Machine(
+        _choices, configured.control, partials=configured.partials,
+        conv_partials=configured.conv_partials,
+    )  # fmt: skip
+    machine.stable_norms = configured.stable_statistics
+    only = StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY
+    machine.identical_only = configured.rounding is only and _choices.sr is None
+    machine.replicas = machine.n_ipus = max(configured.n_ipus, default=1)
+    return machine

@@ -1,0 +1,95 @@
+"""A program: the nodes of a traced graph that have to run, in order.
+
+Live are the nodes that outputs need, and those with an effect on variables and queues that a
+control edge keeps. A control edge keeps nothing else: TensorFlow 1 groups of operations otherwise
+hold an unused gradient of the input, with exceptions that the machine would not see. Live nodes run
+in the order in which they were built, which is that of the user's program.
+
+How what a program notes reaches the executor: `engine.node.marked` puts marks on nodes, and
+`Node.marks` has them (a gradient also those of its forward node). The executor knows
+
+    partials      "half" or "float": of products (scopes.partials_type).
+    sr            stochastic rounding is on or off (scopes.stochastic_rounding).
+    stage         a pipeline's stage, by number; traps name it.
+    kernel        the table's entry that executes the node instead of that of its type: composites
+                  such as an accumulation are one PyFunc node, which TensorFlow can run itself,
+                  marked with the name of our kernel.
+    accumulation  G, on any node: iterations that make a step of the optimiser.
+    loop          a While whose iterations count, also where its body has no effect outside.
+    direction     of places and counts, where names do not tell it.
+
+Kernels read further marks by themselves (`site.node.marks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import tensorflow as tf
+
+from ipu.frontends.tensorflow.engine.node import Node
+
+__all__ = ["Program", "has_effect", "program_of"]
+
+#: Nodes with state that has no effect outside: a control edge does not keep them.
+_READING = frozenset(("ReadVariableOp", "VarHandleOp", "IteratorV2", "Placeholder"))
+
+
+class Program:
+    """The live nodes of a FuncGraph.
+
+    inputs     its placeholders, captured tensors last.
+    outputs    its flat outputs.
+    """
+
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
+        self.inputs = tuple(graph.inputs)
+        self.outputs = tuple(graph.outputs)
+        live = _live(graph)
+        fed = {tensor.op for tensor in self.inputs}
+        self.nodes = [Node(op) for op in graph.get_operations() if op in live and op not in fed]
+
+    @property
+    def accumulation(self) -> int:
+        """Iterations that make a step of the optimiser."""
+        return max((int(node.marks.get("accumulation", 1)) for node in self.nodes), default=1)
+
+
+_programs: WeakKeyDictionary[Any, Program] = WeakKeyDictionary()
+
+
+def program_of(graph: Any) -> Program:
+    """The program of a FuncGraph, made once."""
+    program = _programs.get(graph)
+    if program is None:
+        program = _programs[graph] = Program(graph)
+    return program
+
+
+def _live(graph: Any) -> set[tf.Operation]:
+    live: set[tf.Operation] = set()
+    controlled: set[tf.Operation] = set()
+    needed: list[tuple[tf.Operation, bool]] = [(t.op, True) for t in graph.outputs]
+    needed += [(op, False) for op in _effects(graph)]
+    while needed:
+        op, has_use = needed.pop()
+        has_use = has_use or has_effect(op)
+        if op in live or (not has_use and op in controlled):
+            continue
+        (live if has_use else controlled).add(op)
+        needed += [(tensor.op, has_use) for tensor in op.inputs]
+        needed += [(before, False) for before in op.control_inputs]
+    return live
+
+
+def _effects(graph: Any) -> Iterable[tf.Operation]:
+    """What runs although nobody reads its outputs."""
+    return getattr(graph, "control_outputs", ())
+
+
+def has_effect(op: tf.Operation) -> bool:
+    """Whether a node changes variables or queues."""
+    return bool(op.op_def.is_stateful) and op.type not in _READING

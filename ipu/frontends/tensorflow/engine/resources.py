@@ -1,0 +1,63 @@
+"""Resources: variables that stay on the machine during a launch, and iterators of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensorflow.python.eager import context
+from tensorflow.python.ops import gen_dataset_ops
+
+from fpsim.records.formats import Format
+from ipu.frontends.tensorflow.engine.values import enter, leave
+from ipu.machine.device import Device
+
+__all__ = ["IteratorHandle", "Variable"]
+
+
+class Variable:
+    """A variable's value on the machine: read from the host when first used.
+
+    name     of the variable, which is the layer of what accumulates into it.
+    fmt      the format it holds, None for integers.
+    """
+
+    def __init__(
+        self, name: str, dtype: Any, fmt: Format | None, read: Callable[[], Any], device: Device
+    ) -> None:
+        self.name, self.dtype, self.fmt = name, dtype, fmt
+        self._read, self._device = read, device
+        self._value: Any = None
+        #: Whether the value is newer than the host's.
+        self.is_written = False
+
+    @property
+    def value(self) -> Any:
+        """What the variable holds; nobody may write into it."""
+        if self._value is None:
+            host = self._read()
+            self._value = enter(self._device, host, self.fmt) if self.fmt else host
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        if self.fmt is not None and value.format != self.fmt:
+            value = self._device.cast(value, self.fmt)
+        self._value, self.is_written = value, True
+
+    def host(self) -> Any:
+        """The value as TensorFlow has it."""
+        return leave(self.value, self.dtype)
+
+
+class IteratorHandle:
+    """An iterator of a data set on the host, by TensorFlow's handle."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def take(self, types: Any, shapes: Any) -> list[Any]:
+        """The leaves of the next element, as ndarrays."""
+        with context.eager_mode():
+            leaves = gen_dataset_ops.iterator_get_next(self._handle, types, shapes)
+            return [leaf.numpy() for leaf in leaves]

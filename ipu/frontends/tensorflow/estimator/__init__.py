@@ -1,0 +1,1 @@
+"""`IPUEstimator`, and the part of `tf.estimator` that its programs use."""

@@ -1,0 +1,296 @@
+"""`IPUEstimator`: trains, evaluates and predicts with a model function.
+
+Graphs, sessions and checkpoints are TensorFlow's; the model function is traced into a program of
+the machine.
+
+Source    graphcore/tensorflow, tensorflow/python/ipu/ipu_estimator.py; tensorflow/estimator,
+          estimator.py: arguments, checks and messages.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ipu.frontends.tensorflow.estimator.calls import call_input_fn, names
+from ipu.frontends.tensorflow.estimator.hooks import InfeedHook, StepHook, outlive
+from ipu.frontends.tensorflow.estimator.programs import ModelProgram
+from ipu.frontends.tensorflow.estimator.run_config import RunConfig
+from ipu.frontends.tensorflow.estimator.specs import ModeKeys
+from ipu.frontends.tensorflow.facade import report_failures
+from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedQueue
+
+__all__ = ["IPUEstimator"]
+
+v1 = tf.compat.v1
+_RESERVED = ["input_fn"]
+_BATCH_SIZE = "batch_size"
+
+
+class IPUEstimator:
+    """A model function with its checkpoints.
+
+    model_fn             called with features, and with those of labels, mode, params and config
+                         that it names; returns an EstimatorSpec or IPUEstimatorSpec.
+    model_dir            folder of the checkpoints; without it a temporary one.
+    config               a RunConfig of `ipu_run_config`.
+    params               for the model function and the input functions.
+    warm_start_from      folder or checkpoint whose variables a new training starts from.
+    train_batch_size, eval_batch_size, predict_batch_size
+                         of all replicas together; params["batch_size"] is one replica's share.
+
+    Raises               ValueError for another config, reserved params, and batches that the
+                         replicas do not divide; NotImplementedError for several iterations in a
+                         launch of several workers.
+    """
+
+    def __init__(
+        self, model_fn: Callable[..., Any], model_dir: str | None = None, config: Any = None,
+        params: Mapping[str, Any] | None = None, warm_start_from: str | None = None,
+        train_batch_size: int | None = None, eval_batch_size: int | None = None,
+        predict_batch_size: int | None = None,
+    ) -> None:  # fmt: skip
+        if not isinstance(config, RunConfig):
+            raise ValueError("`config` must be provided with type `ipu_run_config.RunConfig`")
+        _check_params(params)
+        report_failures()
+        self.config, self.params = config, dict(params or {})
+        self._model_fn, self._warm_start = model_fn, warm_start_from
+        self._sizes = {
+            ModeKeys.TRAIN: self._share(train_batch_size, "train", config.train_distribute),
+            ModeKeys.EVAL: self._share(eval_batch_size, "eval", config.eval_distribute),
+            ModeKeys.PREDICT: self._share(predict_batch_size, "predict", None),
+        }
+        if any(self._sizes.values()) and _BATCH_SIZE in self.params:
+            raise ValueError(
+                f"{_BATCH_SIZE} cannot be passed in params when a batch size argument is passed"
+            )
+        iterations = config.ipu_run_config.iterations_per_loop
+        if (config.train_distribute or config.eval_distribute) and iterations > 1:
+            raise NotImplementedError(
+                f"iterations_per_loop > 1 (got {iterations}) not supported with distribution"
+            )
+        self.model_dir = model_dir or config.model_dir or tempfile.mkdtemp()
+        if not (model_dir or config.model_dir):
+            v1.logging.warning("Using temporary folder as model directory: %s", self.model_dir)
+
+    def _share(self, batch: int | None, mode: str, strategy: Any) -> int | None:
+        """A replica's part of a batch."""
+        if batch is None:
+            return None
+        workers = 1 if strategy is None else strategy.num_replicas_in_sync
+        replicas = self.config.ipu_run_config.num_replicas
+        if batch < 1:
+            raise ValueError(f"{mode}_batch_size (got {batch}) must be positive")
+        if batch % (workers * replicas):
+            raise ValueError(
+                f"{mode}_batch_size (got {batch}) must be divisible by num_workers * num_replicas "
+                f"({workers} * {replicas})"
+            )
+        return batch // (workers * replicas)
+
+    # Three modes ----------------------------------------------------------------------------
+
+    def train(
+        self, input_fn: Callable[..., Any], hooks: Sequence[Any] | None = None,
+        steps: int | None = None, max_steps: int | None = None, saving_listeners: Any = None,
+    ) -> IPUEstimator:  # fmt: skip
+        """Train for some steps more (steps), or up to a number of steps (max_steps).
+
+        Raises    ValueError for steps that iterations_per_loop does not divide.
+        """
+        self._check_steps(steps)
+        if max_steps is not None and self._saved_step() >= max_steps:
+            v1.logging.info("Skipping training since max_steps has already saved.")
+            return self
+        with self._graph(ModeKeys.TRAIN, input_fn) as (program, step):
+            loss, train_op = program.training()
+            counter = StepHook(
+                step, self.config.ipu_run_config.iterations_per_loop, steps, max_steps
+            )
+            shown = v1.train.LoggingTensorHook(
+                {"loss": loss, "step": step}, every_n_iter=self.config.log_step_count_steps
+            )
+            every = [InfeedHook(program.infeed), *program.hooks, *(hooks or []), shown, counter]
+            last = None
+            with self._training_session(every) as session:
+                while not session.should_stop():
+                    last, _ = session.run([loss, train_op])
+            v1.logging.info("Loss for final step: %s.", last)
+        return self
+
+    def evaluate(
+        self, input_fn: Callable[..., Any], steps: int | None = None,
+        hooks: Sequence[Any] | None = None, checkpoint_path: str | None = None,
+        name: str | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Metrics by name, with the mean loss and the global step.
+
+        Raises    ValueError without steps, and for steps that iterations_per_loop does not divide.
+        """
+        self._check_steps(steps)
+        if steps is None:
+            raise ValueError("One of `num_steps` or `final_step` must be specified.")
+        launches = steps // self.config.ipu_run_config.iterations_per_loop
+        with self._graph(ModeKeys.EVAL, input_fn) as (program, step):
+            loss, metrics = program.evaluation()
+            values = {key: value for key, (value, _) in metrics.items()}
+            updates = [update for _, update in metrics.values()]
+            losses, found = [], dict.fromkeys(values)
+            with self._session(checkpoint_path) as session, _fed(session, program.infeed):
+                for _ in range(launches):
+                    if program.computes_metrics_on_host:
+                        losses.append(session.run([loss, *updates])[0])
+                    else:
+                        losses.append(session.run(loss))
+                        found = session.run(values)
+                if program.computes_metrics_on_host:
+                    found = session.run(values)
+                reached = int(session.run(step))
+        result = {**found, "loss": np.mean(losses, dtype=np.float32), "global_step": reached}
+        shown = ", ".join(f"{key} = {value}" for key, value in sorted(result.items()))
+        v1.logging.info("Saving dict for global step %d: %s", reached, shown)
+        return result
+
+    def predict(
+        self, input_fn: Callable[..., Any], predict_keys: Sequence[str] | None = None,
+        hooks: Sequence[Any] | None = None, checkpoint_path: str | None = None,
+        yield_single_examples: bool = True, num_predictions: int | None = None,
+    ) -> Iterator[Any]:  # fmt: skip
+        """Predictions one by one, or batch by batch.
+
+        num_predictions    so many; without it the end of the data set is an error of the loop.
+        """
+        batches = self._predicted(input_fn, predict_keys, checkpoint_path)
+        every = batches if not yield_single_examples else _examples(batches)
+        return itertools.islice(every, num_predictions)
+
+    def _predicted(
+        self, input_fn: Callable[..., Any], keys: Sequence[str] | None, checkpoint: str | None
+    ) -> Iterator[Any]:
+        with self._graph(ModeKeys.PREDICT, input_fn) as (program, _):
+            tensors = program.prediction()
+            if keys is not None and isinstance(tensors, dict):
+                tensors = {key: tensors[key] for key in keys}
+            with self._session(checkpoint) as session, _fed(session, program.infeed):
+                while True:
+                    yield from _iterations(session.run(tensors))
+
+    # Sessions -------------------------------------------------------------------------------
+
+    @contextmanager
+    def _graph(self, mode: str, input_fn: Callable[..., Any]) -> Iterator[tuple[ModelProgram, Any]]:
+        """A graph with the global step, the data set and the program of a mode."""
+        run = self.config.ipu_run_config
+        if run.ipu_options is not None:
+            run.ipu_options.configure_ipu_system()
+        params = self._params_of(mode, input_fn)
+        with tf.Graph().as_default():
+            v1.set_random_seed(self.config.tf_random_seed)
+            step = v1.get_variable(
+                v1.GraphKeys.GLOBAL_STEP, [], tf.int64, v1.zeros_initializer(), trainable=False,
+                use_resource=True,
+                collections=[v1.GraphKeys.GLOBAL_VARIABLES, v1.GraphKeys.GLOBAL_STEP],
+            )  # fmt: skip
+            strategy = self.config.train_distribute
+            context = None if strategy is None else strategy.input_context
+            dataset = call_input_fn(
+                input_fn, mode=mode, params=params, config=self.config, input_context=context
+            )
+            infeed = IPUInfeedQueue(dataset, prefetch_depth=run.prefetch_depth)
+            yield ModelProgram(self._model_fn, self.config, params, infeed, IPUOutfeedQueue()), step
+
+    def _params_of(self, mode: str, input_fn: Callable[..., Any]) -> dict[str, Any]:
+        size = self._sizes[mode]
+        if size is None:
+            return dict(self.params)
+        if "params" not in names(input_fn):
+            raise ValueError(
+                f"input_fn must have params argument to receive params['{_BATCH_SIZE}']"
+            )
+        return {**self.params, _BATCH_SIZE: size}
+
+    def _training_session(self, hooks: list[Any]) -> Any:
+        config = self.config
+        if self._warm_start and self._saved_step() == 0:
+            v1.train.warm_start(self._warm_start)
+        seconds = None if config.save_checkpoints_steps else config.save_checkpoints_secs
+        return v1.train.MonitoredTrainingSession(
+            checkpoint_dir=self.model_dir, hooks=hooks, config=config.session_config,
+            save_checkpoint_secs=seconds, save_checkpoint_steps=config.save_checkpoints_steps,
+            save_summaries_steps=None, save_summaries_secs=None, log_step_count_steps=None,
+        )  # fmt: skip
+
+    @contextmanager
+    def _session(self, checkpoint: str | None) -> Iterator[Any]:
+        """A session with the variables of a checkpoint, else of the latest, else new ones."""
+        path = checkpoint or self.latest_checkpoint()
+        with v1.Session(config=self.config.session_config) as session:
+            session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+            if path:
+                v1.train.Saver().restore(session, path)
+            yield session
+
+    def latest_checkpoint(self) -> str | None:
+        """The newest checkpoint of model_dir."""
+        path: str | None = tf.train.latest_checkpoint(self.model_dir)
+        return path
+
+    def get_variable_names(self) -> list[str]:
+        """Names of the variables of the newest checkpoint."""
+        return [name for name, _ in tf.train.list_variables(self.model_dir)]
+
+    def get_variable_value(self, name: str) -> Any:
+        """A variable of the newest checkpoint."""
+        return tf.train.load_variable(self.model_dir, name)
+
+    def _saved_step(self) -> int:
+        path = self.latest_checkpoint()
+        return 0 if path is None else int(tf.train.load_variable(path, "global_step"))
+
+    def _check_steps(self, steps: int | None) -> None:
+        iterations = self.config.ipu_run_config.iterations_per_loop
+        if steps is not None and steps % iterations:
+            raise ValueError(
+                f"steps ({steps}) must be a multiple of iterations_per_loop ({iterations})"
+            )
+
+
+def _check_params(params: Any) -> None:
+    if params is None:
+        return
+    if not isinstance(params, dict):
+        raise ValueError("`params` is expected to be of type `dict`")
+    if any(key in params for key in _RESERVED):
+        raise ValueError(f"{_RESERVED} are reserved keys but existed in params {params}.")
+
+
+@contextmanager
+def _fed(session: Any, infeed: IPUInfeedQueue) -> Iterator[None]:
+    """The infeed is ready inside, and has ended afterwards."""
+    outlive(session)
+    session.run(infeed.initializer)
+    try:
+        yield
+    finally:
+        session.run(infeed.deleter)
+
+
+def _iterations(stacked: Any) -> Iterator[Any]:
+    """The batches of a launch."""
+    if not isinstance(stacked, dict):
+        yield from stacked
+        return
+    for i in range(len(next(iter(stacked.values())))):
+        yield {key: value[i] for key, value in stacked.items()}
+
+
+def _examples(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        yield from _iterations(batch)

@@ -1,0 +1,64 @@
+"""TensorFlow 1: `import tensorflow as tf` gives `tf.compat.v1` in graph mode.
+
+The module `tensorflow` is replaced by one that looks a name up in compat.v1 first and in
+TensorFlow 2 then, so that submodules are imported as ever.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import tensorflow
+from tensorflow.python.client import session
+
+from ipu.frontends.tensorflow.engine.launch import failures
+
+__all__ = ["install_facade", "report_failures"]
+
+#: Names that stay those of TensorFlow 2: packages whose modules are imported by their path.
+_KEPT = frozenset(("compat", "python", "__path__", "__spec__", "__file__"))
+
+
+class _Facade(ModuleType):
+    def __init__(self, real: ModuleType) -> None:
+        super().__init__("tensorflow", real.__doc__)
+        self.__dict__["_real"] = real
+        for name in ("__path__", "__spec__", "__file__", "__loader__"):
+            self.__dict__[name] = getattr(real, name)
+
+    def __getattr__(self, name: str) -> Any:
+        real = self.__dict__["_real"]
+        if name not in _KEPT and hasattr(real.compat.v1, name):
+            return getattr(real.compat.v1, name)
+        return getattr(real, name)
+
+
+def install_facade() -> None:
+    """Programs written for TensorFlow 1 run from now on in this process."""
+    if isinstance(sys.modules["tensorflow"], _Facade):
+        return
+    tensorflow.compat.v1.disable_v2_behavior()
+    tensorflow.compat.v1.enable_resource_variables()
+    sys.modules["tensorflow"] = _Facade(tensorflow)
+    report_failures()
+
+
+def report_failures() -> None:
+    """An error of a launch leaves `Session.run` as it was, without TensorFlow's own traceback."""
+    run = session.BaseSession.run
+    if getattr(run, "_reports_failures", False):
+        return
+
+    def reporting(self: Any, *arguments: Any, **options: Any) -> Any:
+        failures.clear()
+        try:
+            return run(self, *arguments, **options)
+        except tensorflow.errors.OpError:
+            if failures:
+                raise failures[-1] from None
+            raise
+
+    reporting._reports_failures = True  # type: ignore[attr-defined]
+    session.BaseSession.run = reporting

@@ -1,0 +1,135 @@
+"""Installing: `tensorflow.python.ipu` and what else programs import that TensorFlow 2.21 lacks.
+
+A meta-path finder gives our modules under the vendor's names. Keras is Keras 2 (`tf_keras`), since
+Keras 3 fails in TensorFlow 1 graphs and refuses the documents' optimisers; it is chosen before
+TensorFlow is imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+__all__ = ["MODULES", "install"]
+
+_OURS = "ipu.frontends.tensorflow"
+_VENDOR = "tensorflow.python.ipu"
+
+#: The vendor's modules below `tensorflow.python.ipu`, and ours.
+MODULES = {
+    "config": "settings.config",
+    "internal_ops": "internal_ops",
+    "ipu_compiler": "compiler",
+    "ipu_infeed_queue": "feeds",
+    "ipu_outfeed_queue": "feeds",
+    "ipu_strategy": "strategy",
+    "cross_replica_ops": "training.cross_replica",
+    "cross_replica_optimizer": "training.cross_replica",
+    "dataset_benchmark": "benchmark",
+    "gradient_accumulation": "training.reductions",
+    "gradient_accumulation_optimizer": "training.accumulation",
+    "horovod": "workers.horovod",
+    "ipu_estimator": "estimator.names",
+    "ipu_horovod_strategy": "workers.strategies",
+    "ipu_multi_worker_strategy": "workers.strategies",
+    "ipu_run_config": "estimator.run_config",
+    "loops": "loops",
+    "map_gradient_optimizer": "training.map_gradient",
+    "optimizers": "training.names",
+    "pipelining_ops": "pipelining.ops",
+    "scopes": "scopes",
+    "utils": "utils",
+}
+
+#: Other modules that programs import, and ours.
+_ELSEWHERE = {"tensorflow.python.keras.datasets": f"{_OURS}.datasets"}
+_ELSEWHERE |= {
+    f"{vendor}.{name}": f"{ours}.{name}"
+    for vendor, ours in tuple(_ELSEWHERE.items())
+    for name in ("cifar10", "fashion_mnist", "mnist")
+}
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds our modules under the vendor's names."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname in (_VENDOR, f"{_VENDOR}.ops"):
+            return importlib.machinery.ModuleSpec(fullname, _Package(), is_package=True)
+        name = _ELSEWHERE.get(fullname)
+        prefix, _, last = fullname.rpartition(".")
+        if name is None and prefix in (_VENDOR, f"{_VENDOR}.ops", f"{_VENDOR}.optimizers"):
+            name = f"{_OURS}.{MODULES[last]}" if last in MODULES else None
+        return None if name is None else importlib.machinery.ModuleSpec(fullname, _Alias(name))
+
+
+class _Alias(importlib.abc.Loader):
+    """Loads a module that exists under another name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def create_module(self, spec: Any) -> ModuleType:
+        module = importlib.import_module(self._name)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # importlib has put that of the alias there
+
+
+class _Package(importlib.abc.Loader):
+    """Loads `tensorflow.python.ipu`, whose modules are imported when they are asked for."""
+
+    def create_module(self, spec: Any) -> ModuleType:
+        return _VendorPackage(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__path__ = []
+
+
+class _VendorPackage(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name in MODULES:
+            return importlib.import_module(f"{_VENDOR}.{name}")
+        raise AttributeError(
+            f"{_VENDOR} has no {name!r} here; there are {', '.join(sorted(MODULES))}"
+        )
+
+    def __dir__(self) -> list[str]:
+        return sorted(MODULES)
+
+
+def install() -> None:
+    """Make the vendor's modules importable; nothing happens the second time.
+
+    Raises    RuntimeError where TensorFlow was imported before with another Keras.
+    """
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
+    if "tensorflow" not in sys.modules:
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    elif os.environ.get("TF_USE_LEGACY_KERAS") != "1":
+        raise RuntimeError(
+            "TensorFlow was imported with Keras 3 before ipu.frontends.tensorflow; import that "
+            "first, or start the program with: fpsim tf PROGRAM.py"
+        )
+    sys.meta_path.insert(0, _Finder())
+    _leave_unconverted()
+    importlib.import_module(f"{_OURS}.additions").add_names()
+
+
+def _leave_unconverted() -> None:
+    """AutoGraph converts a user's functions, and takes our modules as they are."""
+    from tensorflow.python.autograph.core import config
+
+    config.CONVERSION_RULES = (config.DoNotConvert("ipu.frontends"), *config.CONVERSION_RULES)

@@ -1,0 +1,46 @@
+"""Implicit infeeds: `iter(dataset)` inside the scope of an IPUStrategyV1.
+
+Such an iterator feeds programs: `next` of it is a node. Outside of a program it gives nothing, as
+the vendor's, unless the strategy says `enable_dataset_iterators=False`.
+
+Source    facts of the vendor's ipu_infeed_queue.py (IPUIterator, IPUOwnedIterator).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import tensorflow as tf
+from tensorflow.python.data.ops import dataset_ops, iterator_ops
+
+__all__ = ["IPUIterator", "feed_by_iterators"]
+
+_plain = dataset_ops.DatasetV2.__iter__
+
+
+class IPUIterator(iterator_ops.OwnedIterator):  # type: ignore[misc]
+    """An iterator whose elements go to programs alone."""
+
+    def __next__(self) -> Any:
+        if tf.executing_eagerly():
+            raise RuntimeError(
+                "next() of an IPUIterator is called outside of a program; call it in a function "
+                "that strategy.run gets, or use IPUStrategyV1(enable_dataset_iterators=False)"
+            )
+        return super().__next__()
+
+    def get_next_as_optional(self) -> NoReturn:
+        """Refused, as by the vendor's iterator."""
+        raise NotImplementedError("get_next_as_optional is not supported by IPUIterator")
+
+
+def feed_by_iterators() -> None:
+    """From now on the strategy in force decides what `iter(dataset)` gives."""
+    dataset_ops.DatasetV2.__iter__ = _iterate
+
+
+def _iterate(dataset: Any) -> Any:
+    strategy = tf.distribute.get_strategy()
+    if tf.executing_eagerly() and getattr(strategy, "feeds_by_iterators", False):
+        return IPUIterator(dataset)
+    return _plain(dataset)

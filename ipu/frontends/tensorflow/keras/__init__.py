@@ -1,0 +1,1 @@
+"""Keras models on the machine: fit, evaluate and predict inside an IPUStrategy."""

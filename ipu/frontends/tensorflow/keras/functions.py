@@ -1,0 +1,71 @@
+"""Keras' own functions of a step, launched on the machine.
+
+Inside of an IPUStrategy, what `fit`, `evaluate` and `predict` call for steps_per_execution batches
+is one launch. Outside of one nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import tensorflow as tf
+
+from ipu.frontends.tensorflow.engine.launch import launching_functions
+from ipu.frontends.tensorflow.engine.trace import tracing
+from ipu.frontends.tensorflow.keras.options import add_setters, prepare_training
+from ipu.frontends.tensorflow.strategy import IPUStrategyV1
+
+__all__ = ["extend_models", "is_on_ipu"]
+
+_MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
+
+
+def is_on_ipu(model: Any) -> bool:
+    """Whether a model was made inside of an IPUStrategy with Keras extensions."""
+    strategy = model.distribute_strategy
+    return isinstance(strategy, IPUStrategyV1) and strategy._enable_keras_extensions
+
+
+def extend_models() -> None:
+    """Models of this process launch their functions; nothing happens the second time."""
+    add_setters()
+    for name in _MAKERS:
+        maker = getattr(tf.keras.Model, name)
+        if not hasattr(maker, "__wrapped__"):
+            setattr(tf.keras.Model, name, _launching(maker))
+
+
+def _launching(maker: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(maker)
+    def make(model: Any, force: bool = False) -> Any:
+        kind = maker.__name__.removeprefix("make_")
+        if is_on_ipu(model) and kind == "train_function":
+            prepare_training(model)
+        function = maker(model, force)
+        if not is_on_ipu(model) or isinstance(function, _Launch):
+            return function
+        launch = _Launch(function)
+        setattr(model, kind, launch)
+        return launch
+
+    return make
+
+
+class _Launch:
+    """A function of an iterator whose calls are launches."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self._is_traced = False
+
+    def __call__(self, iterator: Any) -> Any:
+        if not hasattr(self._function, "get_concrete_function"):  # run_eagerly
+            return self._function(iterator)
+        if not self._is_traced:
+            with tracing():  # variables are created and initialised on the host
+                self._function.get_concrete_function(iterator)
+            self._is_traced = True
+        with launching_functions():
+            return self._function(iterator)

@@ -1,0 +1,81 @@
+"""Constants, casts, and values that pass as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from fpsim.array import Array
+from ipu.frontends.common.account import fit
+from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave, numbers
+from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+
+__all__: list[str] = []
+
+_NONE = "none"
+
+
+@kernel("Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics",
+        rounding=_NONE, is_any=True, keeps=True)  # fmt: skip
+def _identity(site: Site) -> Run:
+    return lambda x: x
+
+
+@kernel("IdentityN", rounding=_NONE, is_any=True, keeps=True)
+def _identity_n(site: Site) -> Run:
+    return lambda *values: values if len(values) > 1 else values[0]
+
+
+@kernel("NoOp", rounding=_NONE, is_any=True)
+def _no_op(site: Site) -> Run:
+    return lambda: ()
+
+
+@kernel("Const", rounding="to nearest on the host", is_any=True)
+def _const(site: Site) -> Run:
+    value = tf.make_ndarray(site.attr("value"))
+    fmt = site.fmt
+    if fmt is None:
+        return lambda: value
+    array = enter(site.device, value, fmt)
+    if not array.ndim:
+        change = fit(float(value), float(array.carrier), fmt)
+        if change:
+            site.machine.note_constant(site.node.layer, fmt, float(value), change)
+    return lambda: array
+
+
+@kernel("Cast", rounding="once to a narrower format, to nearest from integers, toward zero to them",
+        is_any=True, keeps=True)  # fmt: skip
+def _cast(site: Site) -> Run:
+    device, target = site.device, site.attr("DstT")
+    fmt = site.format_of(target)
+    if fmt is not None:
+
+        def to_floats(x: Any) -> Any:
+            return device.cast(x, fmt) if isinstance(x, Array) else enter(device, x, fmt)
+
+        return to_floats
+    kind = target.as_numpy_dtype
+
+    def to_numbers(x: Any) -> Any:
+        if isinstance(x, Array) and np.issubdtype(kind, np.integer):
+            return device.to_integers(x.like(np.trunc(x.carrier)), kind)
+        return numbers(x).astype(kind)
+
+    return to_numbers
+
+
+@kernel("Bitcast", rounding=_NONE, is_any=True)
+def _bitcast(site: Site) -> Run:
+    device, before = site.device, site.node.inputs[0].dtype
+    after = site.attr("type")
+    fmt = FORMATS.get(after)
+
+    def run(x: Any) -> Any:
+        codes = np.ascontiguousarray(leave(x, before)).view(after.as_numpy_dtype)
+        return codes if fmt is None else enter(device, codes, fmt)
+
+    return run

@@ -1,0 +1,71 @@
+"""Control flow: loops, branches and calls of functions; replicas take the same path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ipu.feed.counters import current_launch
+from ipu.frontends.tensorflow.engine.functions import called_graphs
+from ipu.frontends.tensorflow.kernels.table import Run, Site, SubProgram, kernel, single
+
+__all__: list[str] = []
+
+Inputs = Sequence[Sequence[Any]]
+
+
+def _parts(site: Site) -> list[SubProgram]:
+    """Plans of the functions that a node calls."""
+    return [site.plan(graph, site.direction) for graph, _ in called_graphs(site.node)]
+
+
+@kernel("While", "StatelessWhile", rounding="as its body", is_any=True, keeps=True, is_joint=True)
+def _while(site: Site) -> Run:
+    condition, body = _parts(site)
+    # The innermost loop with effects is the one of the training.
+    has_effects = bool(site.node.marks.get("loop")) or body.has_effects
+    is_training = body.is_training = has_effects and not body.counts
+    machine = site.machine
+
+    def run(inputs: Inputs) -> list[Any]:
+        values = [tuple(each) for each in inputs]
+        launch = current_launch()
+        while bool(condition.run(values)[0][0]):
+            values = body.run(values)
+            if is_training:
+                machine.advance()
+            if launch is not None:
+                launch.counters.iterations += 1
+        return [single(each) for each in values]
+
+    return run
+
+
+@kernel("If", "StatelessIf", rounding="as its branch", is_any=True, keeps=True, is_joint=True)
+def _if(site: Site) -> Run:
+    branches = _parts(site)
+
+    def run(inputs: Inputs) -> list[Any]:
+        taken = branches[bool(inputs[0][0])]
+        return [single(each) for each in taken.run([each[1:] for each in inputs])]
+
+    return run
+
+
+@kernel("Case", "StatelessCase", rounding="as its branch", is_any=True, keeps=True, is_joint=True)
+def _case(site: Site) -> Run:
+    branches = _parts(site)
+
+    def run(inputs: Inputs) -> list[Any]:
+        index = int(inputs[0][0])
+        taken = branches[index if 0 <= index < len(branches) else -1]
+        return [single(each) for each in taken.run([each[1:] for each in inputs])]
+
+    return run
+
+
+@kernel("PartitionedCall", "StatefulPartitionedCall", rounding="as the function", is_any=True,
+        keeps=True, is_joint=True)  # fmt: skip
+def _call(site: Site) -> Run:
+    (function,) = _parts(site)
+    return lambda inputs: [single(each) for each in function.run(inputs)]

@@ -1,0 +1,97 @@
+"""Nodes of the host: queues, iterators, and what has no floating-point numbers.
+
+Nodes without floating-point tensors round nothing. The usual ones are numpy's operations on the
+same integers; every other one is executed by TensorFlow's own kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tensorflow.python.eager import context
+from tensorflow.python.eager.execute import quick_execute
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import script_ops
+
+from ipu.frontends.tensorflow.engine.values import enter, leave
+from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, single
+
+__all__ = ["host_kernel", "own_kernel"]
+
+#: numpy's functions that give what TensorFlow's kernels give for integers and truth values.
+_EXACT = {
+    "AddV2": np.add, "Sub": np.subtract, "Mul": np.multiply, "Less": np.less,
+    "LessEqual": np.less_equal, "Greater": np.greater, "GreaterEqual": np.greater_equal,
+    "LogicalAnd": np.logical_and, "LogicalOr": np.logical_or, "LogicalNot": np.logical_not,
+    "Maximum": np.maximum, "Minimum": np.minimum,
+}  # fmt: skip
+
+
+def host_kernel(site: Site) -> Run:
+    """The kernel of a node without floating-point tensors."""
+    exact = _EXACT.get(site.node.type)
+    return exact if exact is not None else own_kernel(site)
+
+
+def own_kernel(site: Site) -> Run:
+    """TensorFlow's own kernel, on the processor; inputs and outputs are ndarrays."""
+    op = site.node.op
+    attributes: list[Any] = []
+    for attribute in op.op_def.attr:
+        attributes += [attribute.name, _plain(op.get_attr(attribute.name))]
+    flat, name, count = tuple(attributes), site.node.type, len(site.node.outputs)
+
+    def run(*values: Any) -> Any:
+        with context.eager_mode():
+            handle = context.context()
+            tensors = [ops.convert_to_tensor(v) for v in values]
+            results = quick_execute(name, count, tensors, flat, handle)
+            return single([r.numpy() for r in results]) if count else ()
+
+    return run
+
+
+def _plain(value: Any) -> Any:
+    """An attribute as TensorFlow's eager kernels take it."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if hasattr(value, "as_datatype_enum"):
+        return value.as_datatype_enum
+    return value
+
+
+@kernel("PyFunc", "EagerPyFunc", rounding="on the host", is_any=True, keeps=True)
+def _python(site: Site) -> Run:
+    """A queue's end, or what the user computes on the host in the middle of a program."""
+    function = script_ops._py_funcs.get(site.attr("token").decode())
+    kinds = [t.dtype for t in site.node.inputs]
+    formats = [site.format_of(t.dtype) for t in site.node.outputs]
+    device = site.device
+
+    def run(*values: Any) -> Any:
+        results = function(*(leave(v, kind) for v, kind in zip(values, kinds, strict=True)))
+        if not formats:
+            return ()
+        flat = results if isinstance(results, list | tuple) else [results]
+        return single([
+            np.asarray(value) if fmt is None else enter(device, value, fmt)
+            for value, fmt in zip(flat, formats, strict=True)
+        ])  # fmt: skip
+
+    return run
+
+
+@kernel("IteratorGetNext", rounding="to nearest on the host", is_any=True, keeps=True)
+def _next(site: Site) -> Run:
+    types, shapes = site.attr("output_types"), site.attr("output_shapes")
+    formats = [site.format_of(t.dtype) for t in site.node.outputs]
+    device = site.device
+
+    def run(iterator: Any) -> Any:
+        return single([
+            np.asarray(value) if fmt is None else enter(device, value, fmt)
+            for value, fmt in zip(iterator.take(types, shapes), formats, strict=True)
+        ])  # fmt: skip
+
+    return run

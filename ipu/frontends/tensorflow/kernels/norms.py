@@ -1,0 +1,84 @@
+"""Batch norm by the rules of `ipu.learn.ops`.
+
+The third reserve of a node goes to its gradient alone: it holds what the rule's forward pass saved.
+TensorFlow's variance for the moving average is the unbiased one, times N/(N-1) in binary32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fpsim.array import Array
+from fpsim.records.formats import BINARY32
+from ipu.frontends.tensorflow.kernels.products import images_last
+from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
+from ipu.learn import ops
+from ipu.learn.ops.norms import batch_statistics, inverse_deviation
+
+__all__: list[str] = []
+
+_RULE = "as the rule of ipu.learn: statistics in binary32, each operation after that"
+
+
+@kernel("FusedBatchNormV3", rounding=_RULE, keeps=True)
+def _batch_norm(site: Site) -> Run:
+    images_last(site)
+    epsilon = float(site.attr("epsilon"))
+    if site.attr("exponential_avg_factor") != 1:
+        raise NotImplementedError(f"node {site.node.name} averages its statistics itself")
+    return _trained(site, epsilon) if site.attr("is_training") else _known(site, epsilon)
+
+
+def _trained(site: Site, epsilon: float) -> Run:
+    device, stable = site.device, site.machine.stable_norms
+
+    def run(x: Array, scale: Array, offset: Array, *_: Array) -> Any:
+        x, gamma, beta = _alike(site, x, scale, offset)
+        known = batch_statistics(device, x, epsilon, stable)
+        y, saved = ops.batch_norm.forward(device, x, gamma, beta, statistics=known)
+        mean = device.cast(known.mean, BINARY32).reshape(-1)
+        variance = known.variance.reshape(-1)
+        n = x.size // x.shape[-1]
+        spread = device.multiply(variance, n / max(n - 1, 1))
+        return y, mean, spread, mean, variance, (True, saved)
+
+    return run
+
+
+def _known(site: Site, epsilon: float) -> Run:
+    device = site.device
+
+    def run(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> Any:
+        x, gamma, beta = _alike(site, x, scale, offset)
+        inverse = device.cast(
+            inverse_deviation(device, device.cast(variance, BINARY32), epsilon), x.format
+        )
+        centre = device.cast(mean, x.format)
+        y, saved = ops.normalise.forward(device, x, gamma, beta, mean=centre, inverse=inverse)
+        return y, mean, variance, mean, variance, (False, saved)
+
+    return run
+
+
+def _alike(site: Site, x: Array, *others: Array) -> Any:
+    """x in the node's format, the others in that of x."""
+    fmt = site.fmt
+    assert fmt is not None
+    return [site.device.cast(each, fmt) for each in (x, *others)]
+
+
+@kernel("FusedBatchNormGradV3", rounding=_RULE, keeps=True)
+def _batch_norm_gradient(site: Site) -> Run:
+    device = site.device
+
+    def run(gradient: Array, x: Array, scale: Array, _1: Array, _2: Array, reserve: Any) -> Any:
+        is_trained, saved = reserve
+        primitive = ops.batch_norm if is_trained else ops.normalise
+        rules = [gradient_rule(primitive, argument) for argument in range(3)]
+        gradient = device.cast(gradient, saved[0].format)
+        to_x, to_scale, to_offset = (rule(device, gradient, saved) for rule in rules)
+        none = device.zeros((0,), BINARY32)
+        wide = (device.cast(each, scale.format) for each in (to_scale, to_offset))
+        return (to_x, *wide, none, none)
+
+    return run

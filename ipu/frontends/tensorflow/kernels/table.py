@@ -1,0 +1,147 @@
+"""The table of kernels: for each type of node a builder, and a sentence on its roundings.
+
+A builder gets the `Site` of a node, reads its attributes once and returns a function from the
+node's inputs to its outputs: a value where there is one output, else a tuple. It computes with the
+device's verbs or the rules of `ipu.learn.ops`.
+
+A joint kernel gets a list of inputs, one for each replica, and returns a list of outputs: control
+flow, and what replicas do together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fpsim.array import Array
+from fpsim.records.formats import Format
+from ipu.frontends.common.account import fit
+from ipu.frontends.tensorflow.engine.machine import Machine
+from ipu.frontends.tensorflow.engine.node import Node
+from ipu.frontends.tensorflow.engine.values import FORMATS
+from ipu.learn.policy import Policy
+from ipu.learn.tensor import Primitive
+from ipu.machine.choice import find_partials
+from ipu.machine.device import Device
+
+__all__ = [
+    "TABLE", "Entry", "Run", "Site", "SubProgram", "gradient_rule", "kernel", "moved", "single",
+]  # fmt: skip
+
+Run = Callable[..., Any]
+
+
+class SubProgram(Protocol):
+    """A plan of a function that a node calls."""
+
+    has_effects: bool
+    counts: bool
+    is_training: bool
+
+    def run(self, inputs: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]: ...
+
+
+@dataclass(slots=True)
+class Site:
+    """Where a node runs.
+
+    fmt        format of its floating-point results; None: it has none.
+    direction  of its places and counts.
+    """
+
+    node: Node
+    machine: Machine
+    policy: Policy
+    fmt: Format | None
+    direction: str
+    #: Plans a function that the node calls.
+    plan: Callable[[Any, str], SubProgram]
+
+    @property
+    def device(self) -> Device:
+        return self.machine.device
+
+    def attr(self, name: str) -> Any:
+        return self.node.attr(name)
+
+    def format_of(self, dtype: Any) -> Format | None:
+        """The format that tensors of a data type hold here; None for integers."""
+        fmt = FORMATS.get(dtype)
+        if fmt is None or self.machine.is_plain or dtype.size != 4:
+            return fmt
+        return self.policy.param if self.direction == "optimizer" else self.policy.activations
+
+    def partials(self, operation: str) -> Format | None:
+        """Partials of a product: by the scope, the policy or the device."""
+        assert self.fmt is not None
+        marked = self.node.marks.get("partials")
+        wanted = None if marked is None else find_partials(marked)
+        if wanted is None and not self.machine.is_plain:
+            wanted = self.policy.partials
+        return self.device.partials_for(self.fmt, operation, wanted=wanted)
+
+    def constant(self, value: float) -> Array:
+        """A number in the node's format, to nearest; one that does not fit is noted."""
+        assert self.fmt is not None
+        rounded = self.device.context(self.fmt).constant(value)
+        change = fit(value, float(rounded.carrier), self.fmt)
+        if change:
+            self.machine.note_constant(self.node.layer, self.fmt, value, change)
+        return rounded
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How nodes of a type run.
+
+    rounding  its rounding places in words.
+    is_any    it also takes tensors without floating point, else TensorFlow's kernel does.
+    keeps     results have the formats of the inputs, which are taken as they are.
+    is_joint  it runs for all replicas at once.
+    draws     it takes random numbers, also where rounding does not.
+    """
+
+    name: str
+    build: Callable[[Site], Run]
+    rounding: str
+    is_any: bool = False
+    keeps: bool = False
+    is_joint: bool = False
+    draws: bool = False
+
+
+#: By type of node, and by the names that marks give to composites.
+TABLE: dict[str, Entry] = {}
+
+
+def kernel(
+    *names: str, rounding: str, is_any: bool = False, keeps: bool = False, is_joint: bool = False,
+    draws: bool = False,
+) -> Callable[[Callable[[Site], Run]], Callable[[Site], Run]]:  # fmt: skip
+    """Enter a builder for nodes of these types."""
+
+    def enter(build: Callable[[Site], Run]) -> Callable[[Site], Run]:
+        for name in names:
+            assert name not in TABLE, name
+            TABLE[name] = Entry(name, build, rounding, is_any, keeps, is_joint, draws)
+        return build
+
+    return enter
+
+
+def moved(x: Any, move: Callable[[Any], Any]) -> Any:
+    """A value whose elements move; nothing is computed."""
+    return x.like(move(x.carrier)) if isinstance(x, Array) else move(x)
+
+
+def single(values: Sequence[Any]) -> Any:
+    """Outputs as kernels return them."""
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def gradient_rule(primitive: Primitive, argument: int = 0) -> Run:
+    """The rule of a primitive for the gradient to one of its arguments."""
+    rule = primitive.vjps[argument]
+    assert rule is not None, primitive.name
+    return rule

@@ -1,0 +1,110 @@
+"""Updates of variables by optimisers, as the rules of `ipu.learn.optim` compute them.
+
+The gradient is cast to the variable's format first; each operation rounds once there.
+"""
+
+from __future__ import annotations
+
+from fpsim.array import Array
+from ipu.frontends.tensorflow.engine.resources import Variable
+from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.machine.device import Device
+
+__all__: list[str] = []
+
+
+def _operands(device: Device, variable: Variable, *values: Array) -> list[Array]:
+    """Values in the variable's format."""
+    fmt = variable.value.format
+    return [device.cast(value, fmt) for value in values]
+
+
+@kernel("ResourceApplyGradientDescent", rounding="g·rate, the difference", keeps=True)
+def _descent(site: Site) -> Run:
+    device = site.device
+
+    def run(variable: Variable, rate: Array, gradient: Array) -> tuple[()]:
+        step, g = _operands(device, variable, rate, gradient)
+        variable.value = device.subtract(variable.value, device.multiply(g, step))
+        return ()
+
+    return run
+
+
+@kernel("ResourceApplyMomentum", rounding="v·momentum, v + g, v·rate, the difference", keeps=True)
+def _momentum(site: Site) -> Run:
+    """With Nesterov: v·momentum·rate is added to g·rate before the difference."""
+    device, nesterov = site.device, site.attr("use_nesterov")
+
+    def run(w: Variable, slot: Variable, rate: Array, gradient: Array, m: Array) -> tuple[()]:
+        rate, g, m = _operands(device, w, rate, gradient, m)
+        v = slot.value = device.add(device.multiply(slot.value, m), g)
+        change = device.multiply(v, rate)
+        if nesterov:
+            ahead = device.multiply(device.multiply(v, m), rate)
+            change = device.add(device.multiply(g, rate), ahead)
+        w.value = device.subtract(w.value, change)
+        return ()
+
+    return run
+
+
+@kernel("ResourceApplyKerasMomentum", rounding="v·momentum, g·rate, the difference, the sum",
+        keeps=True)  # fmt: skip
+def _keras_momentum(site: Site) -> Run:
+    device, nesterov = site.device, site.attr("use_nesterov")
+
+    def run(w: Variable, slot: Variable, rate: Array, gradient: Array, m: Array) -> tuple[()]:
+        rate, g, m = _operands(device, w, rate, gradient, m)
+        step = device.multiply(g, rate)
+        v = slot.value = device.subtract(device.multiply(slot.value, m), step)
+        change = device.subtract(device.multiply(v, m), step) if nesterov else v
+        w.value = device.add(w.value, change)
+        return ()
+
+    return run
+
+
+@kernel("ResourceApplyAdam", rounding="each operation, in the order of ipu.learn.optim.Adam",
+        keeps=True)  # fmt: skip
+def _adam(site: Site) -> Run:
+    device, nesterov = site.device, site.attr("use_nesterov")
+
+    def run(w: Variable, m: Variable, v: Variable, *values: Array) -> tuple[()]:
+        power1, power2, rate, beta1, beta2, epsilon, g = _operands(device, w, *values)
+        one = device.context(g.format).constant(1.0)
+        rest1, rest2, left1, left2 = (
+            device.subtract(one, each) for each in (beta1, beta2, power1, power2)
+        )
+        alpha = device.divide(device.multiply(device.sqrt(left2), rate), left1)
+        m.value = device.add(m.value, device.multiply(device.subtract(g, m.value), rest1))
+        square = device.multiply(g, g)
+        v.value = device.add(v.value, device.multiply(device.subtract(square, v.value), rest2))
+        root = device.add(device.sqrt(v.value), epsilon)
+        first = m.value
+        if nesterov:
+            first = device.add(device.multiply(first, beta1), device.multiply(g, rest1))
+        change = device.divide(device.multiply(first, alpha), root)
+        w.value = device.subtract(w.value, change)
+        return ()
+
+    return run
+
+
+@kernel("ResourceApplyRMSProp", rounding="each operation, in the order written", keeps=True)
+def _rms_prop(site: Site) -> Run:
+    """ms += (g² - ms)(1 - rho); mom = mom·momentum + g·rate / sqrt(ms + epsilon); w -= mom."""
+    device = site.device
+
+    def run(w: Variable, ms: Variable, slot: Variable, *values: Array) -> tuple[()]:
+        rate, rho, momentum, epsilon, g = _operands(device, w, *values)
+        rest = device.subtract(device.context(g.format).constant(1.0), rho)
+        square = device.multiply(g, g)
+        ms.value = device.add(ms.value, device.multiply(device.subtract(square, ms.value), rest))
+        root = device.sqrt(device.add(ms.value, epsilon))
+        step = device.divide(device.multiply(g, rate), root)
+        slot.value = device.add(device.multiply(slot.value, momentum), step)
+        w.value = device.subtract(w.value, slot.value)
+        return ()
+
+    return run

@@ -1,0 +1,1 @@
+"""`pipelining_ops`: a model cut into stages on several IPUs."""

@@ -1,0 +1,77 @@
+"""`IPUStrategyV1`: functions that run on the machine, variables that start on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import tensorflow as tf
+
+from ipu.frontends.tensorflow.engine.launch import launching_functions
+from ipu.frontends.tensorflow.engine.trace import tracing
+from ipu.frontends.tensorflow.iterators import feed_by_iterators
+
+__all__ = ["IPUStrategy", "IPUStrategyV1"]
+
+
+class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
+    """One system of IPUs, as TensorFlow sees a device.
+
+    enable_dataset_iterators   iterators of data sets inside the scope feed programs.
+    """
+
+    def __init__(
+        self, ipu_device: str = "/device:IPU:0", cpu_device: str = "/device:CPU:0",
+        enable_dataset_iterators: bool = True, enable_keras_extensions: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(cpu_device)
+        self._ipu_device, self._cpu_device = ipu_device, cpu_device
+        self.feeds_by_iterators = enable_dataset_iterators
+        self._enable_keras_extensions = enable_keras_extensions
+        self._functions: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self._traced: WeakSet[Any] = WeakSet()
+
+    def run(
+        self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, options: Any = None
+    ) -> Any:
+        """Call a function on the machine: one launch.
+
+        A function that is no tf.function is made one. Inside of a function that is being traced the
+        call is part of that function.
+        """
+        arguments, named = tuple(args), dict(kwargs or {})
+        if not tf.executing_eagerly():
+            if not tf.distribute.in_cross_replica_context():
+                return fn(*arguments, **named)
+            return super().run(fn, arguments, named)
+        with self.scope():
+            launch = self.extended.call_for_each_replica
+            return launch(self._launch, (fn, arguments, named))
+
+    def _launch(self, fn: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        function = self._function(fn)
+        if function not in self._traced:
+            with tracing():  # variables are created and initialised on the host
+                function.get_concrete_function(*arguments, **named)
+            self._traced.add(function)
+        with launching_functions():
+            return function(*arguments, **named)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """The data set itself: there is one worker."""
+        return dataset
+
+    def _function(self, fn: Any) -> Any:
+        if hasattr(fn, "get_concrete_function"):
+            return fn
+        known = self._functions.get(fn)
+        if known is None:
+            known = self._functions[fn] = tf.function(fn)
+        return known
+
+
+feed_by_iterators()
+
+#: The name of earlier and later versions.
+IPUStrategy = IPUStrategyV1

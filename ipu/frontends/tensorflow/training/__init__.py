@@ -1,0 +1,1 @@
+"""Optimisers that the vendor added: gradients accumulated, averaged over replicas, mapped."""

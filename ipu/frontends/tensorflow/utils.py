@@ -1,0 +1,51 @@
+"""`utils`: seeds of the machine, and configuration as programs wrote it before `IPUConfig`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from ipu.frontends.tensorflow.engine.machine import current
+from ipu.frontends.tensorflow.settings.legacy import (
+    auto_select_ipus,
+    configure_ipu_system,
+    create_ipu_config,
+    select_ipus,
+    set_convolution_options,
+    set_floating_point_behaviour_options,
+    set_matmul_options,
+    set_norm_options,
+    set_recomputation_options,
+)
+
+__all__ = [
+    "auto_select_ipus", "configure_ipu_system", "create_ipu_config", "reset_ipu_seed",
+    "select_ipus", "set_convolution_options", "set_floating_point_behaviour_options",
+    "set_matmul_options", "set_norm_options", "set_recomputation_options",
+]  # fmt: skip
+
+
+def reset_ipu_seed(
+    seed: int, device: str = "/device:IPU:0", cpu_device: str = "cpu",
+    experimental_identical_replicas: bool = False,
+) -> Any:  # fmt: skip
+    """Random bits, those of stochastic rounding among them, follow this seed from now on.
+
+    In TensorFlow 1 it returns the operation that does so.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise TypeError(f"seed={seed!r} is not an integer")
+    reseed = _Reseed(seed)
+    if tf.executing_eagerly():
+        reseed()
+        return None
+    return tf.numpy_function(reseed, [], [])
+
+
+class _Reseed:
+    def __init__(self, seed: int) -> None:
+        self._seed = seed % 2**64
+
+    def __call__(self) -> None:
+        current().reseed(self._seed)

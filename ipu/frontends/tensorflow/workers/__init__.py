@@ -1,0 +1,1 @@
+"""Strategies of several workers by the vendor's names, for one worker."""

@@ -1,0 +1,3 @@
+"""Without TensorFlow every test in here is skipped, with the reason."""
+
+from tests.ipu.frontends.tensorflow import framework  # noqa: F401

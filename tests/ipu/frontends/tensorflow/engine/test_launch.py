@@ -1,0 +1,112 @@
+"""Launches of both TensorFlows: once each, variables back, the reference (law, differential)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ipu.feed.counters import record_launches
+from tests.ipu.frontends.tensorflow.framework import ipu, launch, machine, session, tf
+
+from tensorflow.python.eager.polymorphic_function import (  # isort: skip
+    atomic_function, concrete_function,
+)  # fmt: skip
+
+v1 = tf.compat.v1
+
+
+def test_a_function_is_one_launch_and_writes_its_variables():
+    w = tf.Variable([1.0, 2.0])
+
+    @tf.function(jit_compile=True)
+    def program(x):
+        w.assign_add(x)
+        return {"sum": tf.reduce_sum(w), "n": 3}
+
+    with machine() as used, record_launches() as record:
+        result = launch(program, tf.constant([1.0, 1.0]))
+    assert used.launches == record.counters.launches == 1
+    assert float(result["sum"]) == 5
+    assert w.numpy().tolist() == [2, 3]
+
+
+def test_variables_are_made_and_initialised_by_tensorflow():
+    class Model(tf.Module):
+        w = None
+
+        @tf.function
+        def __call__(self, x):
+            if self.w is None:
+                self.w = tf.Variable(tf.random.normal([3], seed=1))
+            return x * self.w
+
+    model = Model()
+    with machine() as used:
+        result = launch(model.__call__, tf.ones(3))
+        assert used.launches == 1
+    assert np.array_equal(result.numpy(), model.w.numpy())
+
+
+def test_functions_outside_run_as_ever():
+    with machine() as used:
+        launch(tf.function(lambda x: x + 1), tf.constant(1.0))
+        tf.function(lambda x: tf.linalg.inv(x))(tf.eye(2))
+    assert used.launches == 1
+
+
+def test_a_session_launches_for_each_run():
+    with machine() as used, session() as run:
+        x = v1.placeholder(tf.float16, [2])
+        w = v1.get_variable("w", [2], tf.float16, initializer=v1.ones_initializer())
+
+        def program(x):
+            return [x * w, w.assign_add(x, read_value=False)]
+
+        (result,) = ipu.ipu_compiler.compile(program, [x])
+        run.run(v1.global_variables_initializer())
+        assert run.run(result, {x: [1, 2]}).tolist() == [1, 2]
+        assert run.run(result, {x: [1, 2]}).tolist() == [2, 6]
+        assert run.run(w).tolist() == [3, 5]
+    assert used.launches == 2
+
+
+@pytest.mark.parametrize("reference", [False, True])
+def test_tensorflow_runs_the_same_program_as_reference(reference):
+    with machine(reference=reference) as used, session() as run:
+        x = v1.placeholder(tf.float32, [2])
+        w = v1.get_variable("w", [2], initializer=v1.ones_initializer())
+
+        def program(x):
+            return ipu.loops.repeat(3, lambda v: (v * 2, w.assign_add(v, read_value=False)), [x])
+
+        (result,) = ipu.ipu_compiler.compile(program, [x])
+        run.run(v1.global_variables_initializer())
+        assert run.run(result, {x: [1, 2]}).tolist() == [8, 16]
+        assert run.run(w).tolist() == [8, 15]
+    assert used.launches == (0 if reference else 1)
+    w = tf.Variable(1.0)
+    with machine(reference=reference) as used:
+        assert float(launch(tf.function(lambda: w.assign_add(1.0), jit_compile=True))) == 2
+    assert used.launches == (0 if reference else 1)
+
+
+def test_an_error_writes_no_variable():
+    w = tf.Variable(1.0)
+
+    @tf.function
+    def program(x):
+        w.assign_add(1.0)
+        return tf.numpy_function(lambda v: 1 / 0, [x], tf.float32)
+
+    with machine(), pytest.raises(ZeroDivisionError):
+        launch(program, tf.constant(1.0))
+    assert w.numpy() == 1
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(concrete_function.ConcreteFunction, "_call_flat"), (atomic_function, "from_func_graph"),
+     (concrete_function.ConcreteFunction, "from_func_graph")],
+)  # fmt: skip
+def test_private_names_are_there(owner, name):
+    assert hasattr(owner, name)

@@ -1,0 +1,64 @@
+"""The machine of a program: settings, choices, iterations (law)."""
+
+from __future__ import annotations
+
+import pytest
+
+from fpsim import BINARY16
+from tests.ipu.frontends.tensorflow.framework import Choices, configured, current, machine
+
+
+def test_a_configuration_makes_a_new_machine():
+    with machine() as before:
+        assert current() is before
+        after = configured(nanoo=True)
+        assert after is not before
+        assert current() is after
+        assert after.device.control.nanoo
+        assert after.shows_overflow
+
+
+def test_a_choice_wins_over_the_programs_settings():
+    with machine(sr=True):
+        assert configured().device.control.esr
+    with machine(sr=False):
+        assert not configured(set_all=True).device.control.esr
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [({"ties": "some"}, "ties='some' is not known; use first or all"),
+     ({"found_inf": "no"}, "found_inf='no' is not known; use values or status")],
+)  # fmt: skip
+def test_unknown_choices_are_refused(choice, text):
+    with pytest.raises(ValueError, match=text):
+        Choices(**choice)
+
+
+def test_formats_that_the_target_lacks_are_refused():
+    with pytest.raises(ValueError, match="computes in"), machine(policy="bf16"):
+        pass
+
+
+def test_steps_forget_places_and_keep_the_status():
+    with machine() as used:
+        used.accumulation = 2
+        used.device.status_word = 4
+        used.advance()
+        assert used.has_overflown
+        used.advance()
+        assert (used.iteration, used.status_before) == (2, 4)
+        assert used.status.oflo
+        assert not used.has_overflown
+
+
+def test_a_seed_begins_again():
+    with machine(sr=True) as used:
+        context = used.device.context(BINARY16)
+        first = context.array([0.1] * 8).values.tolist()
+        used.advance()
+        used.reseed(0)
+        assert used.iteration == 0
+        assert context.array([0.1] * 8).values.tolist() == first
+        used.reseed(1)
+        assert context.array([0.1] * 8).values.tolist() != first

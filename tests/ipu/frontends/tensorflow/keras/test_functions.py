@@ -1,0 +1,61 @@
+"""Keras on the machine beside Keras on TensorFlow (differential)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ipu.frontends.tensorflow.keras.functions import extend_models, is_on_ipu
+from tests.ipu.frontends.tensorflow.framework import configured, ipu, machine, tf
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(320, 8)).astype(np.float32)
+Y = X[:, :4].argmax(1).astype(np.int32)
+
+
+def data():
+    return tf.data.Dataset.from_tensor_slices((X, Y)).batch(16, drop_remainder=True)
+
+
+def model(**options):
+    tf.keras.utils.set_random_seed(1)
+    layers = [tf.keras.layers.Dense(16, "relu", input_shape=(8,)), tf.keras.layers.Dense(4)]
+    made = tf.keras.Sequential(layers)
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    made.compile(tf.keras.optimizers.Adam(0.01), loss, metrics=["accuracy"], **options)
+    return made
+
+
+@pytest.fixture(scope="module")
+def reference():
+    made = model()
+    history = made.fit(data(), epochs=4, verbose=0).history
+    return history, made.get_weights(), made.evaluate(data(), verbose=0), made.predict(X, verbose=0)
+
+
+@pytest.mark.parametrize("steps", [None, 20])
+def test_eighty_steps_of_adam_are_those_of_tensorflow(reference, steps):
+    options = {} if steps is None else {"steps_per_execution": steps}
+    history, weights, scores, predictions = reference
+    with machine() as _, ipu.ipu_strategy.IPUStrategyV1().scope():
+        used = configured()
+        made = model(**options)
+        assert is_on_ipu(made)
+        ours = made.fit(data(), epochs=4, verbose=0).history
+        assert used.launches == 80 // (steps or 1)
+        np.testing.assert_allclose(ours["loss"], history["loss"], rtol=0, atol=1e-5)
+        np.testing.assert_allclose(ours["accuracy"], history["accuracy"], rtol=0, atol=1e-7)
+        for a, b in zip(made.get_weights(), weights, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(made.evaluate(data(), verbose=0), scores, rtol=0, atol=1e-5)
+        found = made.predict(data(), verbose=0)
+        np.testing.assert_allclose(found, predictions, rtol=0, atol=1e-4)
+
+
+def test_models_of_elsewhere_stay_with_tensorflow():
+    extend_models()
+    with machine() as used:
+        made = model()
+        assert not is_on_ipu(made)
+        made.fit(data().take(1), verbose=0)
+        assert used.launches == 0

@@ -1,0 +1,92 @@
+"""Element by element: as TensorFlow in float32, as numpy's binary16 in half (differential)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.ipu.frontends.tensorflow.framework import configured, launch, machine, tf
+from tests.ipu.frontends.tensorflow.kernels.nodes import agree, half, numbers, on_machine
+
+x, y = numbers(5, 3), numbers(5, 3, seed=1, low=0.1)
+positive = np.abs(y)
+raw = tf.raw_ops
+
+CASES = {
+    "AddV2": (lambda a, b: a + b, x, y[:, :1]),
+    "Add": (lambda a, b: raw.Add(x=a, y=b), x, y),
+    "Sub": (lambda a, b: a - b, x, y[0]),
+    "Mul": (lambda a, b: a * b, x, y),
+    "RealDiv": (lambda a, b: a / b, x, y),
+    "Div": (lambda a, b: raw.Div(x=a, y=b), x, y),
+    "Maximum": (tf.maximum, x, y),
+    "Minimum": (tf.minimum, x, y),
+    "Sqrt": (tf.sqrt, positive),
+    "SqrtGrad": (tf.sqrt, positive),
+    "Rsqrt": (tf.math.rsqrt, positive),
+    "RsqrtGrad": (tf.math.rsqrt, positive),
+    "Exp": (tf.exp, x),
+    "Log": (tf.math.log, positive),
+    "Tanh": (tf.tanh, x),
+    "TanhGrad": (tf.tanh, x),
+    "Sigmoid": (tf.sigmoid, x),
+    "SigmoidGrad": (tf.sigmoid, x),
+    "Erf": (tf.math.erf, x),
+    "Neg": (lambda a: -a, x),
+    "Abs": (lambda a: a * tf.abs(a), y),
+    "Sign": (lambda a: a * tf.sign(a), y),
+    "Square": (tf.square, x),
+    "SquaredDifference": (tf.math.squared_difference, x, y),
+    "Reciprocal": (lambda a: raw.Reciprocal(x=a), y),
+    "DivNoNan": (tf.math.divide_no_nan, x, np.where(x > 0, y, 0).astype(np.float32)),
+    "MulNoNan": (tf.math.multiply_no_nan, x, np.where(x > 0, y, 0).astype(np.float32)),
+    "AddN": (lambda a, b: tf.add_n([a, b, a]), x, y),
+    "Pow": (lambda a: a**3 + a**0.5 + tf.constant(0.9) ** a, positive),
+    "Relu": (tf.nn.relu, x),
+    "ReluGrad": (tf.nn.relu, x),
+    "Less": (lambda a, b: a < b, x, y),
+    "LessEqual": (lambda a, b: a <= b, x, x),
+    "Greater": (lambda a, b: a > b, x, y),
+    "GreaterEqual": (lambda a, b: a >= b, x, x),
+    "Equal": (lambda a, b: raw.Equal(x=a, y=b), x, x),
+    "NotEqual": (lambda a, b: raw.NotEqual(x=a, y=b), x, y),
+    "IsNan": (tf.math.is_nan, x),
+    "IsInf": (tf.math.is_inf, x),
+    "IsFinite": (tf.math.is_finite, x),
+}
+
+
+@pytest.mark.parametrize("node", CASES)
+def test_float32_is_as_on_tensorflow(node):
+    function, *arguments = CASES[node]
+    agree(node, function, *arguments, gradients=node != "Reciprocal")
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [(lambda a, b: a + b, np.add), (lambda a, b: a * b, np.multiply),
+     (lambda a, b: a / b, np.divide), (lambda a, b: a - b, np.subtract)],
+)  # fmt: skip
+def test_halves_are_rounded_once(function, expected):
+    a, b = half(40), half(40, seed=1, low=0.1)
+    (result,), _ = on_machine(function, a, b)
+    assert result.dtype == np.float16
+    np.testing.assert_array_equal(result.view(np.uint16), expected(a, b).view(np.uint16))
+
+
+def test_a_test_for_infinities_of_gradients_is_refused_where_overflow_saturates():
+    def looks(a):
+        with tf.GradientTape() as tape:
+            tape.watch(a)
+            loss = tf.reduce_sum(a * a)
+        return tf.reduce_all(tf.math.is_finite(tape.gradient(loss, a)))
+
+    big = tf.constant(half(3) + np.float16(60000))
+    with machine(), pytest.raises(RuntimeError, match="looks for infinities in gradients, and"):
+        launch(tf.function(looks), big)
+    with machine():
+        configured(nanoo=True)
+        assert not launch(tf.function(looks), big)
+    with machine(found_inf="status"):
+        assert not launch(tf.function(looks), big)
+        assert launch(tf.function(looks), tf.constant(half(3)))

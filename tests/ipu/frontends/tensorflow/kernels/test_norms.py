@@ -1,0 +1,61 @@
+"""Batch norm: as TensorFlow in float32, as the primitive in half (differential)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim import BINARY16
+from ipu.learn import ops
+from ipu.machine.device import Device
+from tests.ipu.frontends.tensorflow.framework import tf
+from tests.ipu.frontends.tensorflow.kernels.nodes import agree, half, numbers, on_machine
+
+images, scale, offset = numbers(4, 5, 5, 3), numbers(3, seed=1), numbers(3, seed=2)
+v1 = tf.compat.v1
+
+
+def trained(a, s, o):
+    return v1.nn.fused_batch_norm(a, s, o, is_training=True)[0]
+
+
+def known(a, s, o):
+    mean, variance = tf.constant([0.1, -0.2, 0.3]), tf.constant([0.9, 1.1, 2.0])
+    return v1.nn.fused_batch_norm(a, s, o, mean, variance, is_training=False)[0]
+
+
+CASES = {
+    "FusedBatchNormV3": (known, images, scale, offset),
+    "FusedBatchNormGradV3": (trained, images, scale, offset),
+}
+
+
+@pytest.mark.parametrize("node", CASES)
+def test_float32_is_as_on_tensorflow(node):
+    agree(node, *CASES[node], tolerance=5e-6)
+
+
+def test_statistics_are_as_on_tensorflow():
+    def statistics(a, s, o):
+        return v1.nn.fused_batch_norm(a, s, o, is_training=True)
+
+    agree("FusedBatchNormV3", statistics, images, scale, offset, gradients=False)
+
+
+def test_halves_are_those_of_the_primitive():
+    a, g = half(4, 5, 5, 3), half(4, 5, 5, 3, seed=3)
+
+    def compute(a, g):
+        with tf.GradientTape() as tape:
+            tape.watch(a)
+            y = trained(a, tf.constant(scale), tf.constant(offset))
+        return y, tape.gradient(y, a, output_gradients=g)
+
+    results, _ = on_machine(compute, a, g)
+    device = Device()
+    x, slope, gamma, beta = (device.from_host(v, BINARY16) for v in (a, g, scale, offset))
+    y, saved = ops.batch_norm.forward(device, x, gamma, beta, epsilon=1e-3)
+    for ours, theirs in zip(
+        results, (y, ops.batch_norm.vjps[0](device, slope, saved)), strict=True
+    ):
+        np.testing.assert_array_equal(ours.view(np.uint16), np.float16(theirs.values).view("u2"))

@@ -1,0 +1,92 @@
+"""Products: as TensorFlow in float32, as the primitives of ipu.learn in half (differential)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim import BINARY16
+from ipu.learn import ops
+from ipu.machine.device import Device
+from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
+from tests.ipu.frontends.tensorflow.kernels.nodes import agree, half, numbers, on_machine
+
+images, kernel = numbers(2, 6, 6, 4), numbers(3, 3, 4, 8, seed=1)
+
+
+def conv(a, w, **options):
+    return tf.nn.conv2d(a, w, **{"strides": 1, "padding": "SAME"} | options)
+
+
+CASES = {
+    "MatMul": (tf.matmul, numbers(5, 7), numbers(7, 3, seed=1)),
+    "BatchMatMulV2": (tf.matmul, numbers(2, 5, 7), numbers(2, 7, 3, seed=1)),
+    "Conv2D": (conv, images, kernel),
+    "Conv2DBackpropInput": (lambda a, w: conv(a, w, strides=2), images, kernel),
+    "Conv2DBackpropFilter": (lambda a, w: conv(a, w, padding="VALID"), images, kernel),
+    "BiasAdd": (tf.nn.bias_add, images, numbers(4)),
+    "BiasAddGrad": (tf.nn.bias_add, images, numbers(4)),
+}
+
+
+@pytest.mark.parametrize("node", CASES)
+def test_float32_is_as_on_tensorflow(node):
+    agree(node, *CASES[node], tolerance=5e-6 if "Filter" in node else 2e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (lambda a, b: tf.matmul(a, b, transpose_a=True), (numbers(7, 5), numbers(7, 3))),
+        (lambda a, b: tf.matmul(a, b, transpose_b=True), (numbers(5, 7), numbers(3, 7))),
+        (lambda a, w: conv(a, w), (images, numbers(3, 3, 2, 8))),
+        (lambda a, w: conv(a, w, padding=[[0, 0], [2, 1], [0, 2], [0, 0]]), (images, kernel)),
+    ],
+    ids=["left turned", "right turned", "two groups", "explicit padding"],
+)
+def test_options(function, arguments):
+    node = "MatMul" if arguments[0].ndim == 2 else "Conv2D"
+    has_gradient = arguments[1].shape != (3, 3, 2, 8)  # TensorFlow has none for groups here
+    agree(node, function, *arguments, gradients=has_gradient)
+
+
+def test_a_batch_is_broadcast():
+    agree("BatchMatMulV2", tf.matmul, numbers(2, 1, 5, 7), numbers(3, 7, 2), gradients=False)
+
+
+def bits(array):
+    return np.asarray(array, np.float16).view(np.uint16)
+
+
+def test_a_product_of_halves_is_that_of_the_primitive():
+    a, b = half(5, 40), half(40, 3, seed=1)
+    (result,), used = on_machine(tf.matmul, a, b)
+    device = used.device
+    left, right = (device.from_host(v, BINARY16) for v in (a, b))
+    np.testing.assert_array_equal(
+        bits(result), bits(ops.matmul.forward(device, left, right)[0].values)
+    )
+
+
+def test_a_convolution_of_halves_and_its_gradients_are_those_of_the_primitive():
+    a, w, g = half(2, 6, 6, 4), half(3, 3, 4, 8, seed=1), half(2, 6, 6, 8, seed=2)
+
+    def compute(a, w, g):
+        with tf.GradientTape() as tape:
+            tape.watch([a, w])
+            y = conv(a, w)
+        return y, *tape.gradient(y, [a, w], output_gradients=g)
+
+    results, _ = on_machine(compute, a, w, g)
+    device = Device()
+    x, kernel, slope = (device.from_host(v, BINARY16) for v in (a, w, g))
+    y, saved = ops.conv2d.forward(device, x, kernel)
+    expected = [y, *(rule(device, slope, saved) for rule in ops.conv2d.vjps)]
+    for ours, theirs in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(bits(ours), bits(theirs.values))
+
+
+def test_what_the_machine_has_not_is_refused_before_anything_runs():
+    with machine() as used, pytest.raises(NotImplementedError, match="dilated convolutions"):
+        launch(tf.function(lambda a, w: conv(a, w, dilations=2)), images, kernel)
+    assert used.launches == 0

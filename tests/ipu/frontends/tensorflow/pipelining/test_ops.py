@@ -1,0 +1,168 @@
+"""Pipelines have the bits of the same model without one; their options (law, golden)."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from ipu.frontends.tensorflow.pipelining.ops import last_plan, recomputation_checkpoint
+from ipu.frontends.tensorflow.pipelining.options import PipelineSchedule, RecomputationMode
+from tests.ipu.frontends.tensorflow.framework import ipu, tf
+from tests.ipu.frontends.tensorflow.pipelining.networks import (
+    STAGES,
+    X,
+    dense,
+    hidden,
+    last,
+    momentum,
+    pipelined,
+    plain,
+    run,
+)
+
+OUTPUT = ipu.pipelining_ops.OptimizerFunctionOutput
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["nearest", "stochastic"])
+def reference(request):
+    losses, weights, _ = run(plain(8), ipus=1, esr=request.param)
+    assert np.mean(losses[-8:]) != np.mean(losses[:8])
+    return request.param, losses, weights
+
+
+CASES = list(itertools.product(PipelineSchedule, (False, True)))
+
+
+@pytest.mark.parametrize(("schedule", "recompute"), CASES)
+def test_no_schedule_changes_a_bit(reference, schedule, recompute):
+    esr, losses, weights = reference
+    found, ours, used = run(pipelined(pipeline_schedule=schedule), esr=esr, recompute=recompute)
+    np.testing.assert_array_equal(found, losses)
+    for a, b in zip(ours, weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert used.launches == 2
+    plan = last_plan()
+    assert plan.schedule.value == schedule.name.lower()
+    assert (plan.recomputation is None) is (not recompute)
+
+
+@pytest.mark.parametrize("method", ["MEAN", "RUNNING_MEAN"])
+def test_methods_and_types_of_accumulation_are_those_of_the_optimiser(method):
+    def cast(loss):
+        inner = momentum()
+        apply = inner.apply_gradients
+        cast_pairs = lambda pairs: [(tf.cast(g, v.dtype), v) for g, v in pairs]  # noqa: E731
+        inner.apply_gradients = lambda pairs, *rest: apply(cast_pairs(pairs))
+        return OUTPUT(inner, loss)
+
+    options = {"reduction_method": method, "gradient_accumulation_dtype": tf.float32}
+    _, half, _ = run(pipelined(reduction_method=method))
+    _, plain_half, _ = run(plain(8, reduction_method=method), ipus=1)
+    _, single, _ = run(pipelined(optimizer_function=cast, **options))
+    for a, b in zip(half, plain_half, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert any((a != b).any() for a, b in zip(half, single, strict=True))
+
+
+def test_eight_ipus_run_two_replicas_with_equal_weights():
+    def average(loss):
+        return OUTPUT(ipu.optimizers.CrossReplicaOptimizer(momentum()), loss)
+
+    losses, _, used = run(pipelined(optimizer_function=average), ipus=8)
+    assert used.replicas == 2
+    assert np.shape(losses) == (32, 2)
+    with pytest.raises(ValueError, match="n_ipus=6 is no multiple of the 4 IPUs"):
+        run(pipelined(), ipus=6)
+
+
+def test_losses_masks_and_sums_leave_by_the_outfeed():
+    def two(x, y):
+        loss = last(x, y)
+        return loss, 2 * loss
+
+    def of_two(loss, _):
+        return OUTPUT(momentum(), loss)
+
+    stages = [*STAGES[:-1], two]
+    both, _, _ = run(pipelined(stages=stages, optimizer_function=of_two))
+    named = {"stages": stages, "optimizer_function": of_two}
+    loss, _, _ = run(pipelined(outfeed_loss=True, **named))
+    second, _, _ = run(pipelined(outfeed_mask=[True, False], **named))
+    np.testing.assert_array_equal(loss, both[0])
+    np.testing.assert_array_equal(second, both[1])
+    sums, _, _ = run(
+        pipelined(outfeed_loss=True, accumulate_outfeed=True, accumulate_outfeed_dtype=tf.float32,
+                  **named)
+    )  # fmt: skip
+    assert sums.dtype == np.float32
+    np.testing.assert_array_equal(sums, np.float32(loss).reshape(4, 8).sum(axis=1))
+
+
+def test_inference_sends_what_the_last_stage_gives():
+    def logits(x, y):
+        return dense(x, 4, "last")
+
+    stages = [*STAGES[:2], logits]
+    found, _, _ = run(pipelined(6, stages, optimizer_function=None), ipus=3, launches=1)
+    assert np.shape(found) == (12, 4, 4)
+    assert last_plan().training is False
+
+
+def test_concurrent_stages_get_the_same_arguments_and_their_outputs_follow_each_other():
+    def left(x, y):
+        return dense(x, 8, "left"), y
+
+    def right(x, y):
+        return dense(x, 8, "right")
+
+    def join(a, y, b):
+        return last(tf.concat([a, b], 1), y)
+
+    stages = [hidden("first"), [left, right], join]
+    losses, weights, _ = run(pipelined(6, stages, device_mapping=[0, [1, 2], 3]), launches=1)
+    assert len(losses) == 12
+    assert len(weights) == 4
+    shared = [hidden("first"), [left, lambda x, y: dense(x, 8, "left")], join]
+    with pytest.raises((ValueError, AttributeError), match="left"):
+        run(pipelined(6, shared, device_mapping=[0, [1, 2], 3]))
+
+
+def test_outputs_need_an_outfeed():
+    with pytest.raises(ValueError, match=r"last computational stage has tensor outputs: .*outfeed"):
+        run(pipelined(outfeed_queue=None))
+
+
+def test_tensors_from_outside_are_refused():
+    def build(infeed, outfeed):
+        rate = tf.constant(0.1, tf.float16) * 2
+        stages = [lambda x, y: (x * rate, y), *STAGES[1:]]
+        return pipelined(stages=stages)(infeed, outfeed)
+
+    with pytest.raises(ValueError, match=r"Trying to capture the tensor .* not a resource"):
+        run(build)
+
+
+def test_inputs_are_constant_through_a_run():
+    def build(infeed, outfeed):
+        first = [lambda rate, x, y: (rate * x, y), *STAGES[1:]]
+        return pipelined(stages=first, inputs=[tf.constant(2.0, tf.float16)])(infeed, outfeed)
+
+    losses, _, _ = run(build, launches=1)
+    assert np.isfinite(losses).all()
+
+
+def test_an_optimiser_that_accumulates_has_no_place_inside():
+    def twice(loss):
+        inner = ipu.optimizers.GradientAccumulationOptimizerV2(momentum(), 2)
+        return OUTPUT(inner, loss)
+
+    with pytest.raises(ValueError, match="GradientAccumulationOptimizerV2 inside a pipeline"):
+        run(pipelined(optimizer_function=twice))
+
+
+def test_checkpoints_change_nothing():
+    assert recomputation_checkpoint({"x": tf.constant(3.0)})["x"] == 3.0
+    assert RecomputationMode.Auto.name == "Auto"
+    assert X.dtype == np.float16

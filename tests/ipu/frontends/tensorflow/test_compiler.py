@@ -1,0 +1,53 @@
+"""ipu_compiler.compile: what comes back, and what is refused (golden)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ipu.frontends.tensorflow.framework import ipu, machine, session, tf
+
+v1 = tf.compat.v1
+build = ipu.ipu_compiler.compile
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (lambda x: x + 1, [3]),
+        (lambda x: (x + 1, x * 2), (3, 4)),
+        (lambda x: {"a": x, "b": [x * 3]}, {"a": 2, "b": [6]}),
+        (lambda x: [x, tf.no_op()], [2]),
+        (lambda x: None, None),
+        (lambda x: tf.no_op(), None),
+        (lambda x: 5, [5]),
+    ],
+    ids=["one", "two", "nested", "with an operation", "nothing", "an operation", "a number"],
+)
+def test_results_have_the_vendors_structure(program, expected):
+    with machine() as used, session() as run:
+        result = build(program, [tf.constant(2)])
+        assert run.run(result) == expected
+        assert used.launches == 1
+
+
+def test_arguments_may_be_nested():
+    with machine(), session() as run:
+        result = build(lambda pair, c: pair[0] * pair[1] + c, [(2, tf.constant(3)), 4])
+        assert run.run(result) == [10]
+
+
+def test_captured_tensors_are_fed_as_arguments_are():
+    with machine(), session() as run:
+        x = v1.placeholder(tf.float32, [])
+        result = build(lambda: x * 2)
+        assert run.run(result, {x: 3}) == [6]
+
+
+def test_wrong_uses_are_refused():
+    with pytest.raises(RuntimeError, match="builds graphs of TensorFlow 1"):
+        build(lambda: 1)
+    with tf.Graph().as_default():
+        with pytest.raises(TypeError, match="inputs must be a list"):
+            build(lambda x: x, tf.constant(1.0))
+        with pytest.raises(TypeError, match="operations go side by side"):
+            build(lambda: [[tf.constant(1)], tf.no_op()])

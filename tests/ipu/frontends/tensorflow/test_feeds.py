@@ -1,0 +1,171 @@
+"""Queues: elements in order, modes, threads, the vendor's refusals (golden, law)."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from tests.ipu.frontends.tensorflow.framework import ipu, launch, machine, session, tf
+
+from tensorflow.python.data.ops import dataset_ops  # isort: skip
+
+v1 = tf.compat.v1
+loops = ipu.loops
+Infeed, Outfeed = ipu.ipu_infeed_queue.IPUInfeedQueue, ipu.ipu_outfeed_queue.IPUOutfeedQueue
+LAST = ipu.ipu_outfeed_queue.IPUOutfeedMode.LAST
+
+
+def numbers(n=10, kind=np.float32):
+    return tf.data.Dataset.from_tensor_slices(np.arange(n).astype(kind))
+
+
+def sums(infeed, n, outfeed=None):
+    """A program that adds n elements and sends each sum out."""
+
+    def body(total, x):
+        if outfeed is not None:
+            outfeed.enqueue({"total": total + x, "x": (x,)})
+        return total + x
+
+    return tf.function(lambda: loops.repeat(n, body, [0.0], infeed))
+
+
+def test_a_queue_goes_on_where_it_stopped():
+    infeed = Infeed(numbers())
+    with machine():
+        assert float(launch(sums(infeed, 4))) == 6
+        assert float(launch(sums(infeed, 2))) == 9
+    assert infeed.dequeued
+    assert infeed.number_of_tuple_elements == 1
+
+
+def test_the_end_of_the_data_ends_the_run():
+    with machine(), pytest.raises(RuntimeError, match="ends after 3 elements"):
+        launch(sums(Infeed(numbers(3)), 4))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "text"),
+    [
+        (numbers().batch(3), "which is not fully defined; use dataset.batch"),
+        (numbers(kind=np.int64), "Unsupported datatype int64 on index 0 of feed operation"),
+        (tf.data.Dataset.from_tensors(np.zeros((2, 0), np.float32)), "with a dimension of size 0"),
+    ],
+)
+def test_data_that_cannot_be_fed_is_refused(dataset, text):
+    with pytest.raises(ValueError, match=text):
+        Infeed(dataset)
+
+
+def test_truth_values_and_bytes_are_fed():
+    for kind in (np.bool_, np.int8):
+        infeed = Infeed(numbers(2, kind))
+        with machine():
+            result = launch(tf.function(lambda i=infeed: loops.repeat(
+                2, lambda n, x: n + tf.cast(x, tf.int32), [0], i)))  # fmt: skip
+        assert int(result) == 1
+
+
+def test_depths_and_ordinals():
+    assert Infeed(numbers(), prefetch_depth=0)._depth == 3  # as the vendor's
+    for depth in (-1, 256):
+        with pytest.raises(ValueError, match=f"prefetch_depth={depth}"):
+            Infeed(numbers(), prefetch_depth=depth)
+    with pytest.raises(ValueError, match="must be >= 0"):
+        Infeed(numbers(), device_ordinal=-1)
+    with pytest.raises(ValueError, match="must be an integer"):
+        Outfeed(device_ordinal="0")
+    with pytest.raises(ValueError, match="buffer_depth=0"):
+        Outfeed(buffer_depth=0)
+    with pytest.raises(ValueError, match="Expected IPUOutfeedMode value for outfeed_mode"):
+        Outfeed("all")
+    with pytest.raises(ValueError, match="`get_next\\(\\)` is obsolete"):
+        Infeed(numbers()).get_next()
+
+
+def test_everything_comes_out_in_its_structure():
+    outfeed = Outfeed()
+    with machine():
+        launch(sums(Infeed(numbers()), 3, outfeed))
+    result = outfeed.dequeue()
+    assert result["total"].numpy().tolist() == [0, 1, 3]
+    assert result["x"][0].shape == (3,)
+    assert outfeed.dequeue()["total"].shape == (0,)
+
+
+def test_the_last_element_comes_out():
+    outfeed = Outfeed(LAST)
+    with machine():
+        launch(sums(Infeed(numbers()), 3, outfeed))
+    assert float(outfeed.dequeue()["total"]) == 3
+
+
+def test_a_program_without_a_run_has_nothing_to_dequeue():
+    with pytest.raises(ValueError, match="which has not been enqueued"):
+        Outfeed().dequeue()
+    with pytest.raises(RuntimeError, match="Trying to get the last value from an"):
+        Outfeed(LAST).dequeue()
+
+
+def test_elements_one_by_one_also_from_another_thread():
+    outfeed, seen = Outfeed(buffer_depth=1), []
+
+    def watch():
+        while len(seen) < 5:
+            seen.extend(float(element["total"]) for element in outfeed)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    with machine():
+        launch(sums(Infeed(numbers()), 5, outfeed))
+    watcher.join(20)
+    assert seen == [0, 1, 3, 6, 10]
+    with pytest.raises(RuntimeError, match=r"IPUOutfeedMode\.ALL"):
+        iter(Outfeed(LAST)).__next__()
+
+
+def test_an_outfeed_is_enqueued_once_in_a_program():
+    outfeed = Outfeed()
+
+    def twice(x):
+        outfeed.enqueue(x)
+        outfeed.enqueue(x)
+        return x
+
+    with machine(), pytest.raises(ValueError, match=r"An outfeed can only be enqueued once\."):
+        launch(tf.function(twice), tf.constant(1.0))
+
+
+def test_queues_of_a_session():
+    with machine(), session() as run:
+        infeed, outfeed = Infeed(numbers()), Outfeed()
+        done = ipu.ipu_compiler.compile(
+            lambda: loops.repeat(3, lambda x: outfeed.enqueue(x * 2), [], infeed)
+        )
+        taken = outfeed.dequeue()
+        with pytest.raises(RuntimeError, match="the infeed was not initialised"):
+            run.run(done)
+        run.run(infeed.initializer)
+        with pytest.raises(ValueError, match="can only be called once"):
+            infeed.initializer  # noqa: B018
+        run.run(done)
+        assert run.run(taken).tolist() == [0, 2, 4]
+        run.run(done)
+        assert run.run(taken).tolist() == [6, 8, 10]
+        run.run(infeed.deleter)
+        with pytest.raises(RuntimeError, match="iterated over in eager mode"):
+            iter(outfeed).__next__()
+
+
+def test_a_queue_that_nobody_initialised_cannot_be_deleted():
+    with machine(), session() as run:
+        infeed = Infeed(numbers())
+        with pytest.raises(tf.errors.OpError, match="Infeed with id="):
+            run.run(infeed.deleter)
+
+
+def test_private_names_are_there():
+    assert hasattr(dataset_ops, "_VariantDataset")
+    assert hasattr(dataset_ops.DatasetV2, "_variant_tensor")

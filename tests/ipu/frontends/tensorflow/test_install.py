@@ -1,0 +1,70 @@
+"""Installing: names, errors, and what is not imported (law)."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.ipu.frontends.tensorflow.framework import tf
+
+from tensorflow.python.autograph.core import config  # isort: skip
+from ipu.frontends.tensorflow.install import MODULES, install  # isort: skip
+
+
+def python(program, **environment):
+    """Standard output of a program in a new process."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True,
+        timeout=120, check=False, env=os.environ | environment,
+    )  # fmt: skip
+    return done.returncode, done.stdout.strip(), done.stderr
+
+
+def test_every_name_of_the_vendor_is_a_module_of_ours():
+    for name in MODULES:
+        module = importlib.import_module(f"tensorflow.python.ipu.{name}")
+        assert module.__name__.startswith("ipu.frontends.tensorflow.")
+        assert module is importlib.import_module(module.__name__)
+        assert module.__spec__.name == module.__name__
+
+
+def test_data_sets_of_keras_are_there():
+    from tensorflow.python.keras.datasets import mnist
+
+    assert mnist is importlib.import_module("ipu.frontends.tensorflow.datasets.mnist")
+
+
+def test_installing_twice_changes_nothing():
+    before = list(sys.meta_path), config.CONVERSION_RULES
+    install()
+    assert (list(sys.meta_path), config.CONVERSION_RULES) == before
+
+
+def test_keras_is_the_one_that_the_documents_use():
+    assert tf.keras.Model.__module__.startswith("tf_keras.")
+
+
+def test_a_tensorflow_with_another_keras_is_refused(monkeypatch):
+    others = [finder for finder in sys.meta_path if "ipu.frontends" not in str(finder)]
+    monkeypatch.setattr(sys, "meta_path", others)
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "0")
+    with pytest.raises(RuntimeError, match="TensorFlow was imported with Keras 3 before"):
+        install()
+    assert sys.meta_path == others
+
+
+def test_the_arithmetic_and_the_networks_leave_tensorflow_alone():
+    program = (
+        "import sys, fpsim, ipu.learn, ipu.learn.nn, ipu.feed, ipu.frontends.common; "
+        "print('tensorflow' in sys.modules, 'tf_keras' in sys.modules)"
+    )
+    assert python(program)[1] == "False False"
+
+
+def test_an_unknown_name_is_an_import_error():
+    with pytest.raises(ImportError):
+        importlib.import_module("tensorflow.python.ipu.unknown")

@@ -1,0 +1,46 @@
+"""Implicit infeeds: elements in programs alone, several in one launch (golden, law)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ipu.frontends.tensorflow.framework import ipu, machine, tf
+
+from tensorflow.python.data.ops import dataset_ops, iterator_ops  # isort: skip
+
+Strategy = ipu.ipu_strategy.IPUStrategyV1
+data = tf.data.Dataset.range(10).map(lambda n: tf.cast(n, tf.float32))
+
+
+@tf.function
+def total(iterator, n):
+    result = 0.0
+    for _ in tf.range(n):
+        result += next(iterator)
+    return result
+
+
+def test_an_iterator_feeds_several_elements_in_a_launch_and_goes_on():
+    strategy = Strategy()
+    with machine() as used, strategy.scope():
+        iterator = iter(data)
+        assert float(strategy.run(total, (iterator, 4))) == 6
+        assert float(strategy.run(total, (iterator, 2))) == 9
+    assert used.launches == 2
+
+
+def test_outside_of_a_program_there_is_no_element():
+    with Strategy().scope():
+        iterator = iter(data)
+        with pytest.raises(RuntimeError, match=r"next\(\) of an IPUIterator"):
+            next(iterator)
+        with pytest.raises(NotImplementedError, match="get_next_as_optional"):
+            iterator.get_next_as_optional()
+    with Strategy(enable_dataset_iterators=False).scope():
+        assert float(next(iter(data))) == 0
+    assert float(next(iter(data))) == 0
+
+
+def test_private_names_are_there():
+    assert issubclass(iterator_ops.OwnedIterator, object)
+    assert hasattr(dataset_ops.DatasetV2, "__iter__")

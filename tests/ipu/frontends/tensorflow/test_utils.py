@@ -1,0 +1,48 @@
+"""utils: a seed gives the same bits again, in both TensorFlows (law)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.ipu.frontends.tensorflow.framework import configured, ipu, launch, machine, session, tf
+
+utils = ipu.utils
+ON = ipu.config.StochasticRoundingBehaviour.ON
+
+
+def test_a_seed_gives_the_same_bits_again():
+    double = tf.function(lambda x: x + tf.constant(1e-3, tf.half))
+    one = tf.ones(4096, tf.half)
+    with machine():
+        configured(esr=ON)
+        first = launch(double, one).numpy()
+        second = launch(double, one).numpy()
+        utils.reset_ipu_seed(0)
+        again = launch(double, one).numpy()
+        utils.reset_ipu_seed(7)
+        other = launch(double, one).numpy()
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, second)
+    assert not np.array_equal(first, other)
+    assert len(set(first.tolist())) == 2  # measured on the machine
+
+
+def test_in_a_session_it_is_an_operation():
+    with machine() as used, session() as run:
+        before = used.device.source
+        operation = utils.reset_ipu_seed(7)
+        assert used.device.source is before
+        run.run(operation)
+        assert used.device.source is not before
+
+
+def test_a_seed_is_an_integer():
+    for seed in (1.5, True):
+        with pytest.raises(TypeError, match=f"seed={seed!r} is not an integer"):
+            utils.reset_ipu_seed(seed)
+
+
+def test_functions_of_before_are_there():
+    assert callable(utils.create_ipu_config)
+    assert set(utils.__all__) <= set(dir(utils))
