@@ -88,8 +88,10 @@ def _max_pool(
         raise ValueError(f"ties={ties!r} is not known; use first or all")
     g = _windows(x, size, stride, padding)
     padded, image = _padded(x.shape, g)
-    field = np.full(padded, -np.inf, x.carrier.dtype)
-    field[image] = x.carrier
+    field = x.carrier
+    if padded != x.shape:
+        field = np.full(padded, -np.inf, x.carrier.dtype)
+        field[image] = x.carrier
     windows = [field[position] for position in _positions(g)]
     largest = device.reduce_max(Array(np.stack(windows), x.context), axis=0)[0]
     chosen = _chosen(windows, largest.carrier, first=ties == "first")

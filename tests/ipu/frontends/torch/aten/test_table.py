@@ -21,8 +21,9 @@ tree = torch.utils._pytree
 
 #: Samples of each operation.
 MOST = pick(1, 12, 12)
-#: Samples of all operations together, at least.
-FEWEST = pick(400, 3600, 3600)
+#: Every so many operations are tried, and their samples together are at least so many.
+EVERY = pick(4, 1, 1)
+FEWEST = pick(100, 3600, 3600)
 #: Operations that are left out, as patterns of names, and why.
 EXCLUDED = {
     "random": (
@@ -134,7 +135,7 @@ def test_samples_of_torch(gradients, share):
         from torch.testing._internal.common_methods_invocations import op_db
 
     counted, said = Counter(), []
-    for operation in op_db:
+    for operation in op_db[::EVERY]:
         name = ".".join(filter(None, (operation.name, operation.variant_test_name)))
         if torch.float32 not in operation.dtypes or reason_against(name):
             continue
@@ -183,7 +184,7 @@ def test_binary16_samples_are_near_binary64():
         from torch.testing._internal.common_methods_invocations import op_db
 
     passed, said = 0, []
-    for operation in op_db:
+    for operation in op_db[::EVERY]:
         name = ".".join(filter(None, (operation.name, operation.variant_test_name)))
         # The series of a matrix's exponential is beyond binary64 for these samples.
         if torch.float16 not in operation.dtypes or reason_against(name) or name == "matrix_exp":
@@ -200,7 +201,7 @@ def test_binary16_samples_are_near_binary64():
         passed += right
         if not right:
             said.append(name)
-    assert passed >= 450
+    assert passed >= 450 // EVERY
     assert not said
 
 
