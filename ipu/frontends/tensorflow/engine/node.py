@@ -89,7 +89,7 @@ class Node:
 
 
 def _named_by_scope(op: tf.Operation) -> tf.Operation | None:
-    """The node whose name is the scope of a tape's gradient, if the tape kept no tensor."""
+    """The node whose name is the scope of a tape's gradient that kept no tensor of it."""
     if "gradient_tape/" not in op.name:
         return None
     scope = _GRADIENTS.sub("", op.name).rpartition("/")[0]
