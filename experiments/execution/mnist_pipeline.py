@@ -152,9 +152,9 @@ def plot(result: Result) -> Figure | None:
     """Gantt charts of the four variants on one axis of cycles."""
     if not result.rows:
         return None
-    from ipu.experiments.lab.drawing import new_figure
     from ipu.experiments.pictures.gantt import draw_gantt
     from ipu.experiments.pictures.looks import DOES, legend_below, patches, what
+    from ipu.pages.drawing import new_figure
 
     plans = _plans(result)
     figure, axes = new_figure(12, 11, mosaic=[[name] for name in plans], height_ratios=[1] * 4)
