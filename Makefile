@@ -40,7 +40,7 @@ test-deep: $(VENV)/has-test
 # Each front end has an environment of its own; .venv stays without their frameworks.
 test-torch:
 	$(MAKE) --no-print-directory VENV=.venv-torch .venv-torch/has-test-torch
-	FPSIM_TIER=quick .venv-torch/bin/python -m pytest -q \
+	FPSIM_TIER=quick .venv-torch/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
 	  tests/ipu/frontends tests/fpsim/test_torch.py ipu/frontends fpsim/torch.py \
 	  tests/experiments/commands/test_torch.py \
 	  tests/experiments/training/test_torch_where_it_hurts.py \
@@ -50,7 +50,7 @@ test-torch:
 
 test-tensorflow:
 	$(MAKE) --no-print-directory VENV=.venv-tensorflow .venv-tensorflow/has-test-tensorflow
-	FPSIM_TIER=quick .venv-tensorflow/bin/python -m pytest -q \
+	FPSIM_TIER=quick .venv-tensorflow/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
 	  tests/ipu/frontends/tensorflow ipu/frontends/tensorflow tests/experiments/commands/test_tf.py
 
 test-frontends:
