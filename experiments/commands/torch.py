@@ -6,9 +6,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,28 @@ if TYPE_CHECKING:
 
 #: The folder of the pages where none is named.
 _OUT = Path("reports", "torch")
+
+#: Options of the machine, as `fpsim.torch.machine` has them.
+Choices = dict[str, Any]
+
+
+def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--target, --unit, --ties, --found-inf, --nanoo and --traps."""
+    for option in (
+        click.option("--traps", is_flag=True,
+                     help="Stop at the first invalid operation, division by zero or overflow."),
+        click.option("--nanoo", is_flag=True, help="Overflow gives NaN; else it saturates."),
+        click.option("--found-inf", type=click.Choice(["values", "status"]), default="values",
+                     show_default=True, help="What gradient scalers look at."),
+        click.option("--ties", type=click.Choice(["first", "all"]), default="first",
+                     show_default=True, help="Equal maxima of a pooling window."),
+        click.option("--unit", default=None, metavar="UNIT",
+                     help="With --target hypothetical: a unit of fpsim list units for products."),
+        click.option("--target", default="mk2", show_default=True, metavar="TARGET",
+                     help="mk1, mk2, mk2-fp8, bow or hypothetical."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
 
 
 @click.command(
@@ -36,9 +58,10 @@ _OUT = Path("reports", "torch")
               help="Folder for the page of the run; counts.")  # fmt: skip
 @click.option("--compare", default=None, metavar="WAY,WAY,...",
               help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")  # fmt: skip
+@_machine_options
 def command(
     program: Path, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
-    out: Path | None, compare: str | None,
+    out: Path | None, compare: str | None, **choices: Any,
 ) -> int:  # fmt: skip
     """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
 
@@ -54,8 +77,8 @@ def command(
     if ways:
         if sr or policy != "fp32":
             raise click.UsageError("--compare names the ways; leave --policy and --sr out")
-        return _compare(program, arguments, ways, seed, out or _OUT)
-    return _run(program, arguments, way, seed, out, count=count)
+        return _compare(program, arguments, ways, seed, out or _OUT, choices)
+    return _run(program, arguments, way, seed, out, choices, count=count)
 
 
 def _check(program: Path) -> None:
@@ -68,16 +91,18 @@ def _check(program: Path) -> None:
 
 
 def _run(
-    program: Path, arguments: Sequence[str], way: Way, seed: int, out: Path | None, *, count: bool
-) -> int:
+    program: Path, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
+    choices: Choices, *, count: bool,
+) -> int:  # fmt: skip
     from ipu.frontends.pages.page import write_page
     from ipu.frontends.torch import machine
     from ipu.frontends.torch.program import ProgramError, run_program
 
     with bad_input():
         session = machine(
-            way.policy, sr=way.sr, seed=seed, count=count or out is not None, changes=way.changes
-        )
+            way.policy, sr=way.sr, seed=seed, count=count or out is not None,
+            changes=way.changes, **choices,
+        )  # fmt: skip
     try:
         status = run_program(session, program, arguments)
     except ProgramError as error:
@@ -93,15 +118,16 @@ def _run(
 
 
 def _compare(
-    program: Path, arguments: Sequence[str], ways: Sequence[Way], seed: int, out: Path
-) -> int:
+    program: Path, arguments: Sequence[str], ways: Sequence[Way], seed: int, out: Path,
+    choices: Choices,
+) -> int:  # fmt: skip
     """Each way in a process of its own, then the page of all."""
     from ipu.frontends.pages.comparison import summary_rows, write_comparison
 
     runs = []
     for way in ways:
         click.echo(f"fpsim: {program.name} in {way}", err=True)
-        runs.append(_in_process(program, arguments, way, seed, out))
+        runs.append(_in_process(program, arguments, way, seed, out, choices))
     page = write_comparison(out, runs, program.name)
     for row in summary_rows(runs):
         click.echo("fpsim: " + "  ".join(cell for cell in row[:2]), err=True)
@@ -109,7 +135,9 @@ def _compare(
     return max(run.status for run in runs)
 
 
-def _in_process(program: Path, arguments: Sequence[str], way: Way, seed: int, out: Path) -> Run:
+def _in_process(
+    program: Path, arguments: Sequence[str], way: Way, seed: int, out: Path, choices: Choices
+) -> Run:
     from ipu.frontends.pages.comparison import Run
     from ipu.frontends.pages.page import read_report
 
@@ -117,8 +145,8 @@ def _in_process(program: Path, arguments: Sequence[str], way: Way, seed: int, ou
     folder = out / name
     (folder / "report.json").unlink(missing_ok=True)
     line = [sys.executable, "-P", "-m", "ipu.experiments.cli", "torch", "--policy",
-            f"{way}+halves", "--seed", str(seed), "--report", str(folder), str(program),
-            *arguments]  # fmt: skip
+            f"{way}+halves", "--seed", str(seed), "--report", str(folder), *_as_options(choices),
+            str(program), *arguments]  # fmt: skip
     with subprocess.Popen(
         line, stdout=subprocess.PIPE, stderr=None, text=True, env=_environment()
     ) as process:
@@ -130,6 +158,15 @@ def _in_process(program: Path, arguments: Sequence[str], way: Way, seed: int, ou
     report = read_report(folder / "report.json")
     page = f"{name}/index.html" if (folder / "index.html").exists() else ""
     return Run(str(way), report, "".join(printed), page, process.returncode)
+
+
+def _as_options(choices: Choices) -> Iterator[str]:
+    """Choices of the machine on a command line."""
+    for name, value in choices.items():
+        if value is True:
+            yield f"--{name.replace('_', '-')}"
+        elif value:
+            yield from (f"--{name.replace('_', '-')}", str(value))
 
 
 def _environment() -> dict[str, str]:

@@ -53,7 +53,9 @@ def test_without_torch_one_sentence_says_so(program, capsys):
     ("options", "message"),
     [(["--policy", "f99"], "f99"), (["--policy", "bf16"], "bfloat16"),
      (["--compare", "fp16+nonsense"], "nonsense"), (["--compare", ""], "one way at least"),
-     (["--compare", "fp16", "--sr"], "leave --policy and --sr out"), (["--seed", "x"], "seed")],
+     (["--compare", "fp16", "--sr"], "leave --policy and --sr out"), (["--seed", "x"], "seed"),
+     (["--target", "mk9"], "mk9"), (["--unit", "V100_F16_F32"], "unit"),
+     (["--ties", "last"], "last")],
 )  # fmt: skip
 def test_bad_ways_are_one_line(program, capsys, options, message):
     assert main(["torch", *options, str(program)]) == 2
@@ -75,6 +77,27 @@ def test_a_run_writes_its_page_and_has_the_programs_status(program, tmp_path, ca
     assert report["stochastic_rounding"] is True
     assert report["native"] == 0
     assert "Set eps=0.0001" in (out / "index.html").read_text()
+
+
+@needs_torch
+def test_the_machine_is_chosen_and_reaches_every_way(program, tmp_path):
+    """Products of binary16 go through the tensor cores that were asked for."""
+    choice = ["--target", "hypothetical", "--unit", "V100_F16_F32"]
+    out = tmp_path / "out"
+    ways = ["--compare", "fp16+eps=1e-4", "--report", str(out)]
+    assert main(["torch", *choice, *ways, str(program)]) == 0
+    report = json.loads((out / "fp16+eps=0.0001" / "report.json").read_text())
+    assert report["target"] == "hypothetical"
+    assert "V100_F16_F32" in json.dumps(report["units"])
+
+
+@needs_torch
+def test_traps_stop_the_program_where_they_are_switched_on(tmp_path, capsys):
+    path = tmp_path / "divide.py"
+    path.write_text("import torch\n\ntorch.ones(2) / torch.zeros(2)\n")
+    assert main(["torch", str(path)]) == 0
+    assert main(["torch", "--traps", str(path)]) == 1
+    assert capsys.readouterr().err.startswith(f"fpsim: {path}:3: FloatingPointTrap: ")
 
 
 @needs_torch
