@@ -51,7 +51,8 @@ test-torch:
 test-tensorflow:
 	$(MAKE) --no-print-directory VENV=.venv-tensorflow .venv-tensorflow/has-test-tensorflow
 	FPSIM_TIER=quick .venv-tensorflow/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
-	  tests/ipu/frontends/tensorflow ipu/frontends/tensorflow tests/experiments/commands/test_tf.py
+	  tests/ipu/frontends/tensorflow ipu/frontends/tensorflow tests/experiments/commands/test_tf.py \
+	  tests/experiments/listings tests/experiments/programs/test_ipuestimator_fp16.py
 
 test-frontends:
 	@worst=0; for name in torch tensorflow; do \

@@ -114,8 +114,8 @@ class Memory:
         held = self.format_of(x)
         if held is None:
             return self.device.from_host(_host_values(x), fmt)
-        values = x.detach()
-        if x.dtype != torch.float32:
+        values = x.detach() if x.requires_grad else x
+        if x.dtype is not torch.float32:
             values = values.float()
         array = Array(values.numpy(), self.context(held))
         return array if held is fmt or held == fmt else self.device.cast(array, fmt)
