@@ -146,7 +146,8 @@ def _answer(rows: list[Row]) -> str:
         f"{rescue(rows)} FP32 reaches {_points(points, spread, 'FP32')} test accuracy, pure FP16 "
         f"{_points(points, spread, 'FP16')}, as rounding to nearest swallows {missing['FP16']:.0f} "
         f"% of the hidden layer's movement; stochastic rounding loses {missing['FP16 + SR']:z.1f} "
-        f"% and reaches {_points(points, spread, 'FP16 + SR')} ({gained:+.1f} of {gap:.1f} points), "
+        "% and "
+        f"reaches {_points(points, spread, 'FP16 + SR')} ({gained:+.1f} of {gap:.1f} points), "
         f"FP32 parameters {_points(points, spread, 'mixed')}; a loss scale of {SCALE:g} alone "
         f"changes FP16 by {points[f'FP16, {_TIMES}'] - points['FP16']:+.1f} points."
     )
