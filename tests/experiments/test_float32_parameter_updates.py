@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
 from ipu.experiments.lab.catalogue import catalogue
+from tests.experiments.launchers import by_launch, help_text
 
-ROOT = Path(__file__).parents[2]
 NAME = "float32_parameter_updates"
 
 
-@pytest.mark.parametrize(
-    "launch", [[str(ROOT / "experiments" / f"{NAME}.py")], ["-m", f"ipu.experiments.{NAME}"]]
-)
+@by_launch
 def test_the_program_is_launched_by_the_tutorial_s_name(launch):
-    done = subprocess.run([sys.executable, *launch, "--help"], capture_output=True, text=True,
-                          check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
-    assert f"Usage: {NAME} " in done.stdout
+    assert f"Usage: {NAME} " in help_text(NAME, launch)
 
 
 def test_it_is_no_experiment():
