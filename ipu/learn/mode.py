@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from fpsim.array import Array
+from ipu.learn.saved import packing
 from ipu.learn.variables import Variable
 
 __all__ = ["Updates", "current_updates", "training"]
@@ -54,6 +55,7 @@ def training(updates: Updates | None = None) -> Iterator[Updates]:
     updates = Updates() if updates is None else updates
     token = _current.set(updates)
     try:
-        yield updates
+        with packing():
+            yield updates
     finally:
         _current.reset(token)

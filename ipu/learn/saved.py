@@ -2,10 +2,14 @@
 
 Arrays compute as native floats: four bytes for a value of two, or of one. While they wait for their
 backward rule they are kept as codes; every code comes back as it was, NaNs with their payloads.
+Outside of training, where few tapes are read, arrays are kept as they are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,10 +18,23 @@ from numpy.typing import NDArray
 from fpsim.array import Array, Computes
 from fpsim.elementwise.codes import from_codes, to_codes
 
-__all__ = ["Packed", "memory", "packed", "unpacked"]
+__all__ = ["Packed", "memory", "packed", "packing", "unpacked"]
 
 #: Elements below which codes save less than two conversions cost.
 _FEW = 1 << 10
+
+
+_is_packing: ContextVar[bool] = ContextVar("packing", default=False)
+
+
+@contextmanager
+def packing() -> Iterator[None]:
+    """Inside, arrays that a tape keeps become codes."""
+    token = _is_packing.set(True)
+    try:
+        yield
+    finally:
+        _is_packing.reset(token)
 
 
 class Packed(NamedTuple):
@@ -32,17 +49,19 @@ class Packed(NamedTuple):
 
 
 def packed(x: Array) -> Array | Packed:
-    """The array as codes; itself where these are no smaller, or of a part of another's memory.
+    """The array as codes; itself outside of `packing`, where codes are no smaller, or of a part of
+    another's memory.
 
     >>> import fpsim as fp
     >>> x = fp.Context(fp.BINARY16).array(np.linspace(0, 1, 4096))
-    >>> kept = packed(x)
+    >>> with packing():
+    ...     kept = packed(x)
     >>> kept.codes.nbytes, np.array_equal(kept.array().values, x.values)
     (8192, True)
     """
     carrier = x.carrier
     owned = carrier.flags.c_contiguous and carrier.size >= _FEW
-    if not owned or x.format.code_dtype.itemsize >= carrier.itemsize:
+    if not _is_packing.get() or not owned or x.format.code_dtype.itemsize >= carrier.itemsize:
         return x
     return Packed(to_codes(carrier, x.format), x.context)
 

@@ -13,7 +13,7 @@ from ipu.learn import ops
 from ipu.learn.mode import training
 from ipu.learn.optim import SGD
 from ipu.learn.policy import Policy
-from ipu.learn.saved import Packed, memory, packed, unpacked
+from ipu.learn.saved import Packed, memory, packed, packing, unpacked
 from ipu.learn.tensor import Tensor, nodes, saved_bytes
 from ipu.learn.train import Trainer
 from ipu.learn.variables import Variable
@@ -25,7 +25,9 @@ def test_every_code_comes_back_as_it_was(fmt):
     context = fp.Context(fmt)
     codes = np.arange(fmt.n_codes).astype(fmt.code_dtype).repeat(max(1, 2048 // fmt.n_codes))
     x = context.unpack(codes.reshape(2, -1).view(fmt.packed))
-    kept = packed(x)
+    assert packed(x) is x
+    with packing():
+        kept = packed(x)
     assert isinstance(kept, Packed)
     assert memory(kept)[1] == x.nbytes
     again = kept.array()
@@ -38,8 +40,9 @@ def test_what_codes_would_not_shorten_is_kept_as_it_is():
     half, single = fp.Context(fp.BINARY16), fp.Context(fp.BINARY32)
     few, wide = half.zeros(10), single.zeros(4096)
     turned = half.zeros((64, 64)).T
-    for x in (few, wide, turned):
-        assert packed(x) is x
+    with packing():
+        for x in (few, wide, turned):
+            assert packed(x) is x
     assert unpacked((few, 3, None)) == (few, 3, None)
 
 
