@@ -8,7 +8,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed; run: make t
 
 from ipu.frontends.torch import Session, machine  # noqa: E402
 
-__all__ = ["Session", "images", "machine", "mlp", "run", "torch", "train"]
+__all__ = [
+    "Session", "agree_on_machine", "images", "machine", "mlp", "run", "torch", "train",
+]  # fmt: skip
 
 torch.set_num_threads(1)
 
@@ -47,6 +49,16 @@ def train(net, shape, steps, optimiser=torch.optim.SGD, each=None, **options):
         optimiser.step()
         losses.append(loss.item())
     return losses
+
+
+def agree_on_machine(results, tolerance):
+    """`results()`, tensors, are those of torch itself, and nothing of them runs on the host."""
+    expected = results()
+    with machine() as session:
+        got = results()
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a, b, **tolerance)
+    assert session.report()["host"]["elements"] == 0
 
 
 def run(function, *arguments, machine_options=None, **options):
