@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ipu.feed.data import fashion_mnist
-from ipu.frontends.tensorflow.datasets.files import Half, load
+from ipu.frontends.tensorflow.datasets.files import Half, load_gray
 
 __all__ = ["load_data"]
 
@@ -18,8 +16,4 @@ def load_data(path: str | None = None) -> tuple[Half, Half]:
 
     Raises   MissingError where the files are not there.
     """
-    data = load(fashion_mnist, "t10k")
-    learn, test = (
-        (half.pixels[..., 0], half.labels.astype(np.uint8)) for half in (data.learn, data.test)
-    )
-    return learn, test
+    return load_gray(fashion_mnist)

@@ -15,12 +15,21 @@ from numpy.typing import NDArray
 from ipu.feed.data import Data, MissingError
 from ipu.frontends.tensorflow.settings.notes import note
 
-__all__ = ["Half", "load"]
+__all__ = ["Half", "load", "load_gray"]
 
 #: Images and labels.
 Half = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 _CUT = "8000/2000"
+
+
+def load_gray(read: Callable[..., Data]) -> tuple[Half, Half]:
+    """Both halves of a set of images with one channel, which their shape leaves out."""
+    data = load(read, "t10k")
+    learn, test = (
+        (half.pixels[..., 0], half.labels.astype(np.uint8)) for half in (data.learn, data.test)
+    )
+    return learn, test
 
 
 def load(read: Callable[..., Data], test_file: str) -> Data:

@@ -93,6 +93,17 @@ def _weights(name: str, inputs: Any, outputs: Any, align: bool | None, scales: A
     ]
 
 
+def _gradient(
+    call: Call, gradient: Any, name: str, inputs: Any, size: Any, align: bool | None, scales: Any
+) -> Any:
+    """The gradient to images whose last axes were `inputs`: the weights turned."""
+    if not gradient.numel():
+        return NotImplemented
+    g = call.array(gradient)
+    matrices = [m.T for m in _weights(name, inputs, size, align, scales)]
+    return call.rounded(resample(call, g, matrices), g.format)
+
+
 def _interpolation(overload: str, name: str, axes: int) -> None:
     """Handlers of an interpolation with `align_corners`."""
 
@@ -106,11 +117,7 @@ def _interpolation(overload: str, name: str, axes: int) -> None:
     def backward(
         call: Call, gradient: Any, size: Any, inputs: Any, align: bool, *scales: Any
     ) -> Any:
-        if not gradient.numel():
-            return NotImplemented
-        g = call.array(gradient)
-        matrices = [m.T for m in _weights(name, inputs[-axes:], size, align, scales)]
-        return call.rounded(resample(call, g, matrices), g.format)
+        return _gradient(call, gradient, name, inputs[-axes:], size, align, scales)
 
     aten(f"{overload}.default", rounding=_INSIDE)(forward)
     aten(f"{overload}_backward.default", rounding=_INSIDE)(backward)
@@ -124,11 +131,7 @@ _interpolation("upsample_bicubic2d", "bicubic", 2)
 
 def _nearest_gradient(name: str, axes: int) -> None:
     def backward(call: Call, gradient: Any, size: Any, inputs: Any, *scales: Any) -> Any:
-        if not gradient.numel():
-            return NotImplemented
-        g = call.array(gradient)
-        matrices = [m.T for m in _weights(name, inputs[-axes:], size, None, scales)]
-        return call.rounded(resample(call, g, matrices), g.format)
+        return _gradient(call, gradient, name, inputs[-axes:], size, None, scales)
 
     aten(f"{name}{axes}d_backward.default", rounding=_INSIDE)(backward)
 
