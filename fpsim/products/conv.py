@@ -3,7 +3,8 @@
 All three are matrix products over a K that `fpsim.products.unfold` puts in order. Forward, K is the
 window of an output: input channels of a pass outermost, then ky, kx, then those channels. The
 gradient to the input is that of the turned kernel over the gradient's channels, strides spread by
-zeros. The gradient to the weights has K = (batch, oy, ox). Partials are stored after every pass.
+zeros, which `fpsim.products.phases` leaves out where that changes no bit. The gradient to the
+weights has K = (batch, oy, ox). Partials are stored after every pass.
 
 Groups are products of their own; outputs are numbered over the whole result.
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from fpsim.products.by_unit.dispatch import accumulate, finish
 from fpsim.products.by_unit.unit_settings import UnitSettings
+from fpsim.products.phases import phases, zeros_do_not_matter
 from fpsim.products.unfold import (
     ZERO,
     Field,
@@ -31,7 +33,7 @@ from fpsim.products.unfold import (
 )
 from fpsim.records.geometry import Geometry, Padding, Stride, geometry
 from fpsim.records.types import Carrier, ElementFlags, Index, Shape
-from fpsim.state.draws import Places
+from fpsim.state.draws import NO_PLACES, Places
 
 __all__ = [
     "Forward", "WeightGradient", "check_gradient", "extents", "forward", "input_gradient",
@@ -84,19 +86,27 @@ class Forward:
 
     def multiply(self, places: Places) -> tuple[Carrier, ElementFlags]:
         """Values and flags of the result."""
+        return self._multiply(places, rounded=True)
+
+    def sums(self) -> tuple[Carrier, ElementFlags]:
+        """The same before the last rounding."""
+        return self._multiply(NO_PLACES, rounded=False)
+
+    def _multiply(self, places: Places, *, rounded: bool) -> tuple[Carrier, ElementFlags]:
         values, flags = np.zeros(self.result, np.float32), np.zeros(self.result, np.uint8)
         outputs = self.result[-1]
         flat, flat_flags = values.reshape(-1, outputs), flags.reshape(-1, outputs)
         for begin, end, windows in blocks(self.x, self.shape, filled=self.filled):
             for g in range(outputs // self.n):
-                some = np.s_[begin:end, g * self.n : (g + 1) * self.n]
-                self._multiply(windows, g, flat[some], flat_flags[some],
-                               places.part(begin, g * self.n))  # fmt: skip
+                block = np.s_[begin:end, g * self.n : (g + 1) * self.n]
+                self._block(windows, g, flat[block], flat_flags[block],
+                            places.part(begin, g * self.n), rounded)  # fmt: skip
         return values, flags
 
-    def _multiply(
-        self, windows: Field, group: int, values: Carrier, flags: ElementFlags, places: Places
-    ) -> None:
+    def _block(
+        self, windows: Field, group: int, values: Carrier, flags: ElementFlags, places: Places,
+        rounded: bool,
+    ) -> None:  # fmt: skip
         """Some windows times the kernels of a group, into values and flags, which are zero."""
         sums, raised = np.ascontiguousarray(values), np.ascontiguousarray(flags)
         done = 0
@@ -110,7 +120,8 @@ class Forward:
             if done:
                 raised |= marks
             done += part.passes
-        finish(self.settings, self.depth, sums, raised, places)
+        if rounded:
+            finish(self.settings, self.depth, sums, raised, places)
         if sums is not values:
             values[:], flags[:] = sums, raised
 
@@ -122,6 +133,30 @@ class Forward:
         seen = field(self.x, self.shape, number, number + 1, filled=True)
         window = seen.rows(table, g * self.channels).matrix()[0]
         return window, weight_matrix(table, self.kernels[g])[:, column]
+
+
+class InputGradient(Forward):
+    """A convolution of the gradient, spread by zeros, with the turned kernels."""
+
+    def multiply(self, places: Places) -> tuple[Carrier, ElementFlags]:
+        """Values and flags of the result, phase by phase where its zeros do not matter."""
+        if not zeros_do_not_matter(self.settings, self.shape.spacing, self.kernels):
+            return super().multiply(places)
+        values, flags = np.zeros(self.result, np.float32), np.zeros(self.result, np.uint8)
+        for phase in phases(self.shape):
+            if phase.geometry is not None:
+                rows, columns = phase.terms
+                kernels = self.kernels[:, rows, columns]
+                part = Forward(self.settings, self.x, phase.geometry, kernels)
+                outputs = (slice(None), *phase.outputs)
+                values[outputs], flags[outputs] = part.sums()
+        for g in range(len(self.kernels)):
+            group = np.s_[..., g * self.n : (g + 1) * self.n]
+            sums, raised = np.ascontiguousarray(values[group]), np.ascontiguousarray(flags[group])
+            finish(self.settings, self.depth, sums, raised, places.part(0, g * self.n))
+            if len(self.kernels) > 1:
+                values[group], flags[group] = sums, raised
+        return values, flags
 
 
 def _parts(settings: UnitSettings, shape: Geometry, kernels: Carrier) -> Iterator[_Channels]:
@@ -147,10 +182,10 @@ def forward(
 
 def input_gradient(
     settings: UnitSettings, gradient: Carrier, w: Carrier, shape: Geometry, groups: int
-) -> Forward:
+) -> InputGradient:
     """The gradient to x of a convolution of this geometry: a convolution with turned kernels."""
     kernels = _grouped(w, groups)[::-1, ::-1].transpose(3, 0, 1, 4, 2)
-    return Forward(settings, gradient, shape.turned(), kernels)
+    return InputGradient(settings, gradient, shape.turned(), kernels)
 
 
 class WeightGradient:

@@ -146,6 +146,16 @@ class UnitSettings:
         return self._short[n]
 
     @property
+    def skips_zeros(self) -> bool:
+        """Whether a pass of zeros by numbers may be left out, which changes its partial nowhere.
+
+        A partial stored in a narrower format may be -0, which a pass of zeros turns into +0.
+        """
+        unit = self.unit
+        whole = unit.calls is not None and unit.taps == 1 and self.store is None
+        return whole and self._keeps_partials
+
+    @property
     def _keeps_partials(self) -> bool:
         """Whether every partial of a call comes out of a call of zeros as it went in."""
         sums, window = self.unit.accumulator, self.unit.window
