@@ -4,12 +4,16 @@ A step is forward, both gradients and the update, in binary16 with stochastic ro
 products, as `gemm` measures it, predicts its images per second from the multiply-adds that the
 ledger counts as asked for; both are timed in turn, as is torch in binary32 where it is installed.
 
+A transformer written in PyTorch runs through its front end, where torch is installed.
+
 Memory is what a step adds to the resident memory of a fresh process (`memory`), over what liveness
 asks for: values saved for the backward pass, parameters and slots, each in its own format.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import statistics
 import warnings
 from collections.abc import Callable, Iterator
@@ -27,16 +31,17 @@ from ipu.experiments.bench.memory import of_step
 from ipu.experiments.bench.phases import shares
 from ipu.experiments.bench.timing import Call, Size, Timed, in_turn
 from ipu.experiments.bench.timing import seconds as clock
-from ipu.experiments.bench.torch_networks import torch_step
+from ipu.experiments.bench.torch_networks import IMAGES, peers, training_step
 from ipu.experiments.training.networks import mnist, resnet
 from ipu.learn.heap import keep_freed_memory
 from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale
-from ipu.learn.mode import training
+from ipu.learn.mode import training as taping
 from ipu.learn.optim import SGD
 from ipu.learn.policy import Policy
 from ipu.learn.tensor import saved_bytes
 from ipu.learn.train import Model, Trainer
 from ipu.machine import FpCtl
+from ipu.machine.device import Device
 
 __all__ = ["SIZES", "cases", "step_of"]
 
@@ -67,7 +72,8 @@ class TimedTraining:
     macs      multiply-adds of a step, for each image.
     range     least and largest ratio of a round.
     memory    bytes that a step adds to a process, over the bytes that are alive by the ledger; None
-              where the system does not tell.
+              where the system does not tell, and through PyTorch, whose tape is not ours.
+    peers     images per second of every tool that is installed; `peer` is torch.
     """
 
     topic: str
@@ -84,10 +90,11 @@ class TimedTraining:
     ratio: float
     shares: dict[str, float]
     peak_bytes: int | None
-    live_bytes: int
+    live_bytes: int | None
     memory: float | None
     peer: str | None
     peer_images_per_s: float | None
+    peers: dict[str, float]
     rounds: int
     range: tuple[float, float]
 
@@ -97,46 +104,87 @@ class TimedTraining:
 
     def __str__(self) -> str:
         spent = ", ".join(f"{phase} {share:.0%}" for phase, share in self.shares.items())
-        peer = f"; {self.peer}: {self.peer_images_per_s:.0f}" if self.peer else ""
+        peers = "".join(f"; {name}: {rate:.4g}" for name, rate in self.peers.items())
         return (
-            f"{self.network:10} {self.preset:7}{self.images_per_s:8.1f} images/s, "
+            f"{self.network:11} {self.preset:7}{self.images_per_s:8.1f} images/s, "
             f"{self.ratio:4.0%} of {self.predicted:.1f} ({self.gmac_per_s:.2f} GMAC/s); {spent}; "
-            f"memory {'?' if self.memory is None else format(self.memory, '.1f')} x{peer}"
+            f"memory {'?' if self.memory is None else format(self.memory, '.1f')} x{peers}"
         )
+
+
+class Training(NamedTuple):
+    """A step that is measured, and the device that computes it.
+
+    memory    peak and live bytes of a step, where they are told.
+    """
+
+    images: NDArray[Any]
+    labels: NDArray[Any]
+    step: Call
+    device: Device
+    memory: Callable[[], tuple[int | None, int]] | None
 
 
 def cases(size: Size, quick: bool) -> Iterator[Callable[[], TimedTraining]]:
     """Each network with the sums of the matrix units exact, and in their window."""
-    for network in list(NETWORKS)[: 1 if quick else None]:
+    names = [*NETWORKS, *(IMAGES if importlib.util.find_spec("torch") else {})]
+    for network in names[: 1 if quick else None]:
         for preset in ("exact", "window"):
             yield partial(_measure, network, preset, size, _ROWS[quick])
 
 
 def _measure(name: str, preset: str, size: Size, rows: int) -> TimedTraining:
-    network = NETWORKS[name]
-    trainer = _trainer(network, preset)
-    images, labels = _batch(network, size.n)
-    step = partial(trainer.step, images, labels)
+    training = (_on_the_machine if name in NETWORKS else _in_torch)(name, preset, size.n)
     unit = "AMP_F16_F32" + ("" if preset == "window" else f".{preset}")
     product = gemm.call(gemm.Row(preset, BINARY16, unit=unit), rows)
-    peer = torch_step(name, images, labels)
-    calls: list[Call] = [step, product, *([peer.call] if peer else [])]
+    others = peers(name, training.images, training.labels)
+    calls: list[Call] = [training.step, product, *(peer.call for peer in others)]
     keep_freed_memory()
     _warm(calls)
-    macs = _macs(trainer, step) // size.n
+    macs = _macs(training) // size.n
     timed: list[Timed] = [(call, clock) for call in calls]
     rounds = in_turn(timed, size.repeats)
-    seconds = [statistics.median(times) for times in rounds]
+    own, of_product, *of_peers = (statistics.median(times) for times in rounds)
     predicted = [macs * size.n * other / rows**3 for other in rounds[1]]
     ratios = [long / own for long, own in zip(predicted, rounds[0], strict=True)]
-    rate, images_per_s = rows**3 / seconds[1], size.n / seconds[0]
-    peak, live = of_step(name, preset, size.n), _live(trainer, images, labels)
+    rate, images_per_s = rows**3 / of_product, size.n / own
+    peak, live = training.memory() if training.memory else (None, None)
+    rates = {peer.name: size.n / time for peer, time in zip(others, of_peers, strict=True)}
+    peer = next(iter(rates), None)
     return TimedTraining(
         "train", name, preset, BINARY16.name, "SR", size.n, get_threads(), images_per_s, macs,
-        rate / 1e9, rate / macs, images_per_s * macs / rate, shares(step, trainer.device),
-        peak, live, peak and peak / live, peer and peer.name, size.n / seconds[2] if peer else None,
+        rate / 1e9, rate / macs, images_per_s * macs / rate,
+        shares(training.step, training.device), peak, live,
+        peak / live if peak and live else None, peer, rates[peer] if peer else None, rates,
         size.repeats, (min(ratios), max(ratios)),
     )  # fmt: skip
+
+
+def _on_the_machine(name: str, preset: str, n: int) -> Training:
+    network = NETWORKS[name]
+    trainer = _trainer(network, preset)
+    images, labels = _batch(network.image, n)
+
+    def memory() -> tuple[int | None, int]:
+        return of_step(name, preset, n), _live(trainer, images, labels)
+
+    step = partial(trainer.step, images, labels)
+    return Training(images, labels, step, trainer.device, memory)
+
+
+def _in_torch(name: str, preset: str, n: int) -> Training:
+    """A network in PyTorch through its front end."""
+    torch: Any = importlib.import_module("torch")
+    front: Any = importlib.import_module("fpsim.torch")
+    images, labels = _batch(IMAGES[name], n)
+    session = front.machine("fp16", sr=True, preset=preset)
+    plain = training_step(torch, name, images, labels)
+
+    def step() -> None:
+        with session:
+            plain()
+
+    return Training(images, labels, step, session.device, None)
 
 
 def step_of(name: str, preset: str, n: int) -> Call:
@@ -144,7 +192,7 @@ def step_of(name: str, preset: str, n: int) -> Call:
     trainer = _trainer(NETWORKS[name], preset)
     keep_freed_memory()
     warnings.simplefilter("ignore", RuntimeWarning)  # as in `_warm`
-    return partial(trainer.step, *_batch(NETWORKS[name], n))
+    return partial(trainer.step, *_batch(NETWORKS[name].image, n))
 
 
 def _trainer(network: Network, preset: str) -> Trainer:
@@ -155,9 +203,9 @@ def _trainer(network: Network, preset: str) -> Trainer:
     )  # fmt: skip
 
 
-def _batch(network: Network, n: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _batch(image: tuple[int, int, int], n: int) -> tuple[NDArray[Any], NDArray[Any]]:
     rng = np.random.default_rng(n)
-    return rng.standard_normal((n, *network.image), np.float32), rng.integers(0, 10, n)
+    return rng.standard_normal((n, *image), np.float32), rng.integers(0, 10, n)
 
 
 def _warm(calls: list[Call]) -> None:
@@ -168,16 +216,16 @@ def _warm(calls: list[Call]) -> None:
             call()
 
 
-def _macs(trainer: Trainer, step: Call) -> int:
-    trainer.device.ledger.clear()
-    step()
-    return trainer.device.ledger.useful
+def _macs(training: Training) -> int:
+    training.device.ledger.clear()
+    training.step()
+    return training.device.ledger.useful
 
 
 def _live(trainer: Trainer, images: NDArray[Any], labels: NDArray[Any]) -> int:
     """Bytes that liveness asks for."""
     kept = [v.array for v in trainer.variables.values()]
     kept += [slot for slots in trainer.slots.values() for slot in slots]
-    with training():
+    with taping():
         saved = saved_bytes(trainer.loss(images, labels))
     return saved + sum(a.nbytes for a in kept)

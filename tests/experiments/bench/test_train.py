@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 
 import pytest
 
 from ipu.experiments.bench import phases, train
+from ipu.experiments.bench.timing import Size
 from ipu.experiments.cli import main
 
 
@@ -27,6 +29,23 @@ def test_records_predict_from_the_products_rate(tmp_path, capsys):
         assert record["memory"] > 1
 
 
-def test_both_networks_are_measured():
+@pytest.mark.parametrize("has_torch", [False, True])
+def test_every_network_is_measured_in_both_ways(monkeypatch, has_torch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: has_torch or None)
     names = [case.args[0] for case in train.cases(train.SIZES[0], quick=False)]
-    assert names == ["ResNet-8"] * 2 + ["MNIST CNN"] * 2
+    torch_alone = ["Transformer"] * 2 if has_torch else []
+    assert names == ["ResNet-8"] * 2 + ["MNIST CNN"] * 2 + torch_alone
+
+
+def test_a_network_in_pytorch_runs_through_the_front_end():
+    pytest.importorskip("torch")
+    *_, measure = train.cases(Size(n=2, repeats=1), quick=False)
+    record = measure()
+    assert record.network == "Transformer"
+    assert record.macs > 10_000
+    assert record.memory is None
+    assert record.peer in record.peers
+    assert record.peers[record.peer] == record.peer_images_per_s
+    assert sum(record.shares.values()) == pytest.approx(1)
+    assert record.shares["products"] > 0
+    assert str(record).count("images/s") == 1
