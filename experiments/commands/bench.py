@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from ipu.experiments.bench.timing import Size, Written
 
 
-#: In the place of a topic: two files of records side by side.
-COMPARE = "compare"
+#: In the place of a topic: two files of records side by side, and records as a picture.
+COMPARE, DRAW = "compare", "draw"
 
 
 @click.command("bench")
-@click.argument("topic", metavar="|".join([*TOPICS, f"{COMPARE} A.json B.json"]),
-                shell_complete=completing(lambda: [*TOPICS, COMPARE]))  # fmt: skip
+@click.argument("topic", metavar="|".join(
+                    [*TOPICS, f"{COMPARE} A.json B.json", f"{DRAW} A.json ... PICTURE.png"]),
+                shell_complete=completing(lambda: [*TOPICS, COMPARE, DRAW]))  # fmt: skip
 @click.argument("files", nargs=-1, metavar="", type=click.Path(path_type=Path))
 @click.option("--threads", type=click.IntRange(1, 1024), default=1, show_default=True,
               help="Threads for kernels and for the reference.")  # fmt: skip
@@ -46,12 +47,16 @@ def command(
     gemm gives billions of multiply-adds per second, and the ratio to BLAS in binary32. Small arrays
     stay in the cache, where ratios mean something else: say n with every number. train gives images
     per second of training steps, and their ratio to what the rate of gemm would allow. compare
-    prints how two files of records differ, with the bounds of their rounds.
+    prints how two files of records differ, with the bounds of their rounds. draw makes a picture of
+    the records of round, arith and gemm: rates of kernels against the bandwidth of a copy and BLAS.
     """
     with bad_input():
         check(topic, files, file)
         if topic == COMPARE:
             _compare(*files)
+            return
+        if topic == DRAW:
+            _draw(*files)
             return
     from fpsim.state.files import write_whole
     from ipu.experiments.bench.hardware import hardware
@@ -106,6 +111,20 @@ def _compare(old: Path, new: Path) -> None:
     click.echo(f"# {len(rows)} rows in both, {len(after) - len(rows)} only in {new}")
 
 
+def _draw(*files: Path) -> None:
+    """A picture of the records, in the last file."""
+    from fpsim.state.files import write_whole
+    from ipu.experiments.bench import roofline
+    from ipu.pages import drawing
+
+    *sources, picture = files
+    records = roofline.read(sources)
+    figure, (axes,) = drawing.new_figure(8.5, 5.6)
+    roofline.draw(axes, records)
+    write_whole(picture, drawing.to_png(figure))
+    click.echo(f"wrote {picture}: {len(list(roofline.points(records)))} kernels")
+
+
 def check(topic: str, files: tuple[Path, ...], file: Path | None) -> None:
     """Refuse an unknown topic, wrong files or an unwritable one before any work."""
     from ipu.experiments.lab.store import check_writable
@@ -115,6 +134,14 @@ def check(topic: str, files: tuple[Path, ...], file: Path | None) -> None:
             raise ValueError(
                 f"compare takes two files of records, got {len(files)}; name A.json B.json"
             )
+        return
+    if topic == DRAW:
+        if len(files) < 2:
+            raise ValueError(
+                f"draw takes files of records and a picture, got {len(files)}; name A.json ... "
+                "PICTURE.png"
+            )
+        check_writable(files[-1].parent)
         return
     if files:
         raise ValueError(f"{files[0]} is one argument too many; --json names the file of records")

@@ -44,6 +44,8 @@ BAD = {
     "round other": "other is one argument too many",
     "compare one.json": "compare takes two files of records, got 1",
     "compare one.json two.json": "one.json is no file of records",
+    "draw one.json": "draw takes files of records and a picture, got 1",
+    "draw one.json picture.png": "one.json is no file of records",
 }
 
 
