@@ -102,7 +102,8 @@ def points(records: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
         label = f"{r['format']} {mode}{' flags' if r['flags'] else ''}"
         if topic == "gemm":
             family = "products through units" if rest else "products rounded after × and +"
-            yield Point(family, rest or label, r["n"] / 12, r["gmac_per_s"])
+            data = "" if r["data"] == "normal" else f", {r['data']}"
+            yield Point(family, (rest or label) + data, r["n"] / 12, r["gmac_per_s"])
         elif topic.startswith("round"):
             random = r["rounding"] == "SR"
             family = "stochastic rounding" if random else "rounding"
