@@ -24,7 +24,7 @@ from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, Format
 from ipu.frontends.common.account import fit
 from ipu.machine.device import Device
 
-__all__ = ["FORMATS", "Memory", "widest"]
+__all__ = ["FORMATS", "Memory", "round_in_place", "tensors_of", "to_narrow", "widest"]
 
 #: Formats of the data types that have one of their own.
 FORMATS: dict[torch.dtype, Format] = {torch.float16: BINARY16, torch.bfloat16: BFLOAT16}
@@ -157,6 +157,33 @@ class Memory:
         if not self.is_plain:
             self.mark(result, array.format, is_gradient)
         return result
+
+
+def tensors_of(args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors among arguments and in lists of them."""
+    tensors = []
+    for x in (*args, *kwargs.values()):
+        if isinstance(x, torch.Tensor):
+            tensors.append(x)
+        elif isinstance(x, (list, tuple)):
+            tensors.extend(each for each in x if isinstance(each, torch.Tensor))
+    return tensors
+
+
+def round_in_place(x: torch.Tensor, fmt: Format) -> None:
+    """Values of the host, to nearest, in a tensor that holds a format."""
+    values = x.detach()
+    values.copy_(torch.from_numpy(round_to(values.contiguous().numpy(), fmt)).float())
+
+
+def to_narrow(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A float64 tensor in a narrow data type, rounded once; torch rounds to float32 between.
+
+    >>> to_narrow(torch.tensor([1 + 2.0**-11 + 2.0**-40]).double(), torch.float16).item() > 1
+    True
+    """
+    rounded = round_to(x.detach().contiguous().numpy(), FORMATS[dtype])
+    return torch.from_numpy(np.asarray(rounded, np.float32)).to(dtype)
 
 
 def _host_values(x: torch.Tensor) -> Any:
