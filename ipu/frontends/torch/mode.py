@@ -16,6 +16,7 @@ from fpsim.records.formats import BINARY32
 from ipu.frontends.common.account import Account
 from ipu.frontends.torch.aten import TABLE, Call, Entry
 from ipu.frontends.torch.aten.table import NoFormatError
+from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, refusal
 from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
 from ipu.frontends.torch.host import on_host
 from ipu.frontends.torch.lines import user_line
@@ -29,6 +30,14 @@ _DECOMPOSED = frozenset(
     (
         "hardswish", "hardswish_backward", "hardsigmoid", "hardsigmoid_backward", "huber_loss",
         "huber_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "addr",
+    )
+)  # fmt: skip
+#: Operations whose results keep the channels of their images last.
+_OF_IMAGES = frozenset(
+    (
+        "convolution", "native_batch_norm", "_native_batch_norm_legit",
+        "_batch_norm_with_update", "max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d",
+        "upsample_bilinear2d", "native_group_norm",
     )
 )  # fmt: skip
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -74,20 +83,24 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         try:
             result = plan(args, kwargs or {})
         except Exception as error:
-            self._stopped(error, func)
-            raise
+            raised = self._stopped(error, func, args, kwargs or {})
+            if raised is error:
+                raise
+            raise raised from None
         if account.noted == noted and _is_float(result):
             account.native(str(func))
         return result
 
-    def _stopped(self, error: Exception, func: Any) -> None:
+    def _stopped(self, error: Exception, func: Any, args: Any, kwargs: Any) -> Exception:
         """Tell once where the program was stopped; a step that it belonged to has not happened."""
         if getattr(error, "__notes__", None):
-            return
+            return error
         call = self._program.call(_name(func))
+        error = explained(error, func, call, args, kwargs)
         at = f", at {line}" if (line := user_line()) else ""
         error.add_note(f"in {func}, layer {call.layer!r} ({call.direction}){at}")
         self._program.failed()
+        return error
 
     # How ------------------------------------------------------------------------------------
 
@@ -119,6 +132,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
     def _machine(self, func: Any, entry: Entry) -> Plan:
         """The entry's handler; the host, where it knows no rule for the arguments."""
         program, handler, name, packet = self._program, entry.handler, str(func), _name(func)
+        memory, base = self._memory, func._schema.name.partition("::")[2]
+        is_pointwise, of_images = torch.Tag.pointwise in func.tags, base in _OF_IMAGES
         add, scales = program.account.add, entry.name == "_amp_update_scale_.default"
 
         def run(args: Any, kwargs: Any) -> Any:
@@ -137,7 +152,9 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             add("machine", name, _elements(result))
             if scales:
                 program.scale_updated()
-            return result
+            if is_pointwise:
+                return memory.laid_as_operands(result, args)
+            return memory.laid_as_images(result, args) if of_images else result
 
         return run
 
@@ -151,7 +168,12 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _host(self, call: Call, func: Any, args: Any, kwargs: Any) -> Any:
         _refuse_unknown(func, call, args, kwargs)
-        result = on_host(call, func, args, kwargs)
+        try:
+            result = on_host(call, func, args, kwargs)
+        except FloatingPointError:
+            raise
+        except Exception:  # no kernel in binary64: the error of the program, or no rule
+            raise error_of_torch(func, args, kwargs) or refusal(func, call) from None
         self._program.account.add("host", str(func), _elements(result))
         return result
 
@@ -193,6 +215,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             for target, result in zip(
                 targets, results if isinstance(results, tuple) else (results,), strict=True
             ):
+                if not torch.can_cast(result.dtype, target.dtype):
+                    raise TypeError(f"{func} cannot put {result.dtype} into {target.dtype}")
                 if is_out and target.shape != result.shape:
                     target.resize_(result.shape)
                 self._store(target, result)
@@ -206,7 +230,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         if not _has_float(args, kwargs):
             self._program.account.add("integer", str(func), 0)
             return func(*args, **kwargs)
-        raise _refusal(func, self._program.call(_name(func)))
+        raise refusal(func, self._program.call(_name(func)))
 
     def _listed(self, func: Any, args: Any, kwargs: Any) -> Any:
         with self:
@@ -311,18 +335,9 @@ def _functional(func: Any, written: list[int]) -> Any:
 def _refuse_unknown(func: Any, call: Call, args: Any, kwargs: Any) -> None:
     """Operations of other libraries, other devices and random ones have no rule."""
     known = func._schema.name.startswith("aten::")
-    for x in tensors_of(args, kwargs):
-        known = known and x.device.type == "cpu" and not x.is_sparse
-    if not known or torch.Tag.nondeterministic_seeded in func.tags:
-        raise _refusal(func, call)
-
-
-def _refusal(func: Any, call: Call) -> NotImplementedError:
-    return NotImplementedError(
-        f"{func} in layer {call.layer!r} ({call.direction}), at {user_line()}, has no rule on the "
-        "simulated machine, and nothing runs natively; compute it outside of the session, or write "
-        "it with operations that docs/pytorch.md lists"
-    )
+    foreign = any(map(is_foreign, tensors_of(args, kwargs)))
+    if not known or foreign or torch.Tag.nondeterministic_seeded in func.tags:
+        raise refusal(func, call)
 
 
 # Arguments --------------------------------------------------------------------------------------

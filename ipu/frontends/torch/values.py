@@ -96,6 +96,34 @@ class Memory:
         values.numpy()[...] = rounded
         self.mark(parameter, fmt)
 
+    # Layout ---------------------------------------------------------------------------------
+
+    def laid_as_operands(self, result: Any, operands: Iterable[Any]) -> Any:
+        """An elementwise result with the strides of the first operand of its shape, as in torch.
+
+        Programs call `view` on what torch lays out so.
+        """
+        for x in operands:
+            if isinstance(x, torch.Tensor) and x.shape == result.shape:
+                return result if x.is_contiguous() else self._laid(result, torch.empty_like(x))
+        return result
+
+    def laid_as_images(self, results: Any, operands: Iterable[Any]) -> Any:
+        """Images with their channels last, where those of an operand are."""
+        first, *rest = results if isinstance(results, tuple) else (results,)
+        if first.ndim != 4 or not any(map(_has_channels_last, operands)):
+            return results
+        like = torch.empty_like(first, memory_format=torch.channels_last)
+        first = self._laid(first, like)
+        return (first, *rest) if rest else first
+
+    def _laid(self, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        laid = torch.empty_strided(like.shape, like.stride(), dtype=values.dtype).copy_(values)
+        setattr(
+            laid.untyped_storage(), _FORMAT, getattr(values.untyped_storage(), _FORMAT, _NOTHING)
+        )
+        return laid
+
     # What a forward operation leaves for its backward ------------------------------------------
 
     def save(self, x: torch.Tensor, saved: Any) -> None:
@@ -157,6 +185,15 @@ class Memory:
         if not self.is_plain:
             self.mark(result, array.format, is_gradient)
         return result
+
+
+def _has_channels_last(x: Any) -> bool:
+    return (
+        isinstance(x, torch.Tensor)
+        and x.ndim == 4
+        and not x.is_contiguous()
+        and x.is_contiguous(memory_format=torch.channels_last)
+    )
 
 
 def tensors_of(args: Any, kwargs: Any) -> list[torch.Tensor]:

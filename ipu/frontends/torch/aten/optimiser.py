@@ -97,4 +97,5 @@ def _to_copy(call: Call, x: Any, *, dtype: torch.dtype | None = None, **options:
     if dtype == torch.float32:
         memory.mark(result, held)
         return result
-    return memory.write(Array(result.numpy(), call.device.context(held)), dtype)
+    copy = memory.write(Array(result.numpy(), call.device.context(held)), dtype)
+    return memory.laid_as_operands(copy, (result,))
