@@ -16,10 +16,9 @@ from fpsim.records.formats import BINARY32
 from ipu.frontends.common.account import Account
 from ipu.frontends.torch.aten import TABLE, Call, Entry
 from ipu.frontends.torch.aten.table import NoFormatError
-from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, refusal
+from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, refusal, user_line
 from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
 from ipu.frontends.torch.host import on_host
-from ipu.frontends.torch.lines import user_line
 from ipu.frontends.torch.lists import each, is_fused, is_of_lists
 from ipu.frontends.torch.values import FORMATS, Memory, round_in_place, tensors_of, to_narrow
 

@@ -11,8 +11,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,7 +19,6 @@ from weakref import WeakSet
 
 import numpy as np
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import fpsim
 from fpsim.records.formats import BINARY32, Format
@@ -40,10 +37,12 @@ from ipu.frontends.pages.page import write_page
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.changing import Changer
 from ipu.frontends.torch.hypothetical import find_device, formats_of
+from ipu.frontends.torch.kernels import without_whole_kernels
 from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.observing import Observer, following_losses
 from ipu.frontends.torch.recompute import repeating
+from ipu.frontends.torch.threads import watching
 from ipu.frontends.torch.trying import Step, run_step
 from ipu.frontends.torch.values import Memory
 from ipu.machine.control import FpCtl, FpSts, dump
@@ -121,15 +120,8 @@ class Session:
             Session._open = self
             stack.callback(self._close)
             self.layers.attach()
-            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-            if "torch._dynamo" in sys.modules:
-                # Compiled modules run as they are written: a compiled graph is not seen here.
-                stack.enter_context(torch.compiler.set_stance("force_eager"))
-            stack.enter_context(_without_mkldnn())
-            stack.callback(
-                torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled()
-            )
-            torch.backends.mha.set_fastpath_enabled(False)
+            stack.enter_context(without_whole_kernels())
+            stack.enter_context(watching(self.account.native))
             stack.enter_context(repeating(self._mark, self._again, self.layers.region))
             factor = self.changer.changes.loss_scale
             stack.enter_context(following_losses(self._note_loss, self._note_scale, factor))
@@ -343,22 +335,6 @@ class Session:
         report = self.report()
         self._advised = advise(report, self.way, run if step else None, trials, seeds)
         return self._advised
-
-
-@contextmanager
-def _without_mkldnn() -> Iterator[None]:
-    """Recurrent layers are cut into operations instead of running as one kernel."""
-    flags = torch.backends.mkldnn.flags(enabled=False)
-    with warnings.catch_warnings():
-        # Setting a flag of these warns of Intel's graphics processors.
-        warnings.simplefilter("ignore", UserWarning)
-        flags.__enter__()
-    try:
-        yield
-    finally:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            flags.__exit__(None, None, None)
 
 
 def machine(
