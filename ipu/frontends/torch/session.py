@@ -35,7 +35,7 @@ from ipu.frontends.common.trials import Outcome
 from ipu.frontends.common.ways import Way
 from ipu.frontends.pages.page import write_page
 from ipu.frontends.torch.aten import Call
-from ipu.frontends.torch.changing import Changer
+from ipu.frontends.torch.changing import Changer, undoing
 from ipu.frontends.torch.hypothetical import find_device, formats_of
 from ipu.frontends.torch.kernels import without_whole_kernels
 from ipu.frontends.torch.layers import Layers, Where
@@ -99,8 +99,8 @@ class Session:
         self._status_before = 0
         self._has_stepped = False
         self._optimisers: WeakSet[torch.optim.Optimizer] = WeakSet()
-        #: Parameters and slots with their values before the step that runs, if it may stop.
-        self._before_update: list[tuple[torch.Tensor, torch.Tensor]] = []
+        #: What brings back parameters and slots of the step that runs, if it may stop.
+        self._undo: Callable[[], None] | None = None
         #: Steps of optimisers tried so far.
         self.step = 0
         #: The copy of the model that runs now, where a front end has several.
@@ -195,18 +195,16 @@ class Session:
         is_first = optimiser not in self._optimisers  # operations without a rule show then
         self._optimisers.add(optimiser)
         if is_first or control.inv or control.div0 or control.oflo:
-            slots = [s for p in parameters for s in optimiser.state.get(p, {}).values()]
-            tensors = [t for t in (*parameters, *slots) if isinstance(t, torch.Tensor)]
-            self._before_update = [(t.detach(), t.detach().clone()) for t in tensors]
+            self._undo = undoing(optimiser, parameters)
         self.changer.start(optimiser)
 
     def failed(self) -> None:
         """An operation was stopped: a step that it belonged to has not happened."""
         if not self.layers.in_update:
             return
-        for tensor, values in self._before_update:
-            tensor.copy_(values)
-        self._before_update = []
+        if self._undo is not None:
+            self._undo()
+        self._undo = None
         self.changer.abandon()
         self.layers.in_update = False
 
@@ -234,7 +232,7 @@ class Session:
         self.observer.note_step(self.step)
         self.step += 1
         self._has_stepped = True
-        self._before_update = []
+        self._undo = None
         self._calls.clear()
         self.clock.forget()
 
@@ -370,9 +368,15 @@ def machine(
               binary16, or the "status" register of the backward pass.
     changes   of the program from outside, as `Changes(loss_scale=1024.0, eps=1e-4)`.
 
-    Raises    ValueError for a policy that the target has no formats for.
+    Raises    ValueError for a policy that the target has no formats for; TypeError for switches
+              that are neither True nor False.
     """
     chosen_target = find_target(target)
+    for name, value in (("sr", sr), ("count", count), ("nanoo", nanoo), ("traps", traps)):
+        if not isinstance(value, bool):
+            raise TypeError(f"{name}={value!r} is neither True nor False")
+    if not isinstance(changes, Changes):
+        raise TypeError(f"changes={changes!r} is no fpsim.torch.Changes; as in Changes(eps=1e-4)")
 
     def make(way: Way, seed: int, *, count: bool = True, traps: bool = False) -> Session:
         control = FpCtl(inv=traps, div0=traps, oflo=traps, esr=way.sr, nanoo=nanoo)

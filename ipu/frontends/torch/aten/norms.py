@@ -66,14 +66,13 @@ def _known_statistics(call: Call, x: Array, mean: Any, variance: Any, epsilon: f
     return Statistics(centre, wide, inverse, device.subtract(x, centre))
 
 
-def _move(call: Call, running: torch.Tensor, fresh: Array, momentum: float) -> None:
+def _moved(call: Call, running: torch.Tensor, fresh: Array, momentum: float) -> Array:
     """running · (1 - momentum) + momentum · fresh, in the format of the running statistic."""
     device = call.device
     fmt = call.memory.format_of(running) or call.format_of(running)
     share = device.multiply(device.cast(fresh, fmt), call.constant(momentum, fmt))
     kept = device.multiply(call.memory.read(running, fmt), call.constant(1 - momentum, fmt))
-    running.copy_(call.memory.write(device.add(share, kept), running.dtype))
-    call.memory.mark(running, fmt)
+    return device.add(share, kept)
 
 
 @aten("native_batch_norm.default", "_native_batch_norm_legit.default", rounding=_PLACES)
@@ -87,16 +86,22 @@ def _batch_norm(
     a, w, b = _read(call, x, weight, bias)
     images = _channels_last(a)
     gamma, beta = _scale(call, w, b, images.shape[-1], a.format)
+    moved: list[tuple[torch.Tensor, Array]] = []
     if training:
         known = batch_statistics(device, images, epsilon, stable=True)
         if mean is not None:
             n = images.size // images.shape[-1]
             unbiased = device.multiply(known.variance, n / (n - 1)) if n > 1 else known.variance
-            _move(call, mean, known.mean.reshape(-1), momentum)
-            _move(call, variance, unbiased.reshape(-1), momentum)
+            moved = [
+                (running, _moved(call, running, fresh.reshape(-1), momentum))
+                for running, fresh in ((mean, known.mean), (variance, unbiased))
+            ]
     else:
         known = _known_statistics(call, images, mean, variance, epsilon)
     y, saved = ops.batch_norm.forward(device, images, gamma, beta, statistics=known)
+    for running, fresh in moved:  # after everything that may stop
+        running.copy_(call.memory.write(fresh, running.dtype))
+        call.memory.mark(running, fresh.format)
     result = call.result(_channels_first(y), x.dtype)
     if not training:
         nothing = torch.empty(0, dtype=x.dtype)
