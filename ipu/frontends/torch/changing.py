@@ -5,7 +5,7 @@ Source    `ipu.frontends.common.changes` (what each is).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.observing import host_values
 from ipu.frontends.torch.values import Memory
 
-__all__ = ["Changer", "Updated"]
+__all__ = ["Changer", "Updated", "undoing"]
 
 #: A parameter whose update ran in binary32: it, its format, and its values before.
 Updated = tuple[torch.Tensor, Format, Any]
@@ -128,3 +128,25 @@ class Changer:
         for hook in self._hooks.values():
             hook.remove()
         self._hooks.clear()
+
+
+def undoing(
+    optimiser: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]
+) -> Callable[[], None]:
+    """A function that brings back parameters, and the optimiser's state of them, of now."""
+    state = optimiser.state
+    slots = {p: dict(state[p]) for p in parameters if p in state}
+    tensors = [*parameters, *(s for each in slots.values() for s in each.values())]
+    values = [(t.detach(), t.detach().clone()) for t in tensors if isinstance(t, torch.Tensor)]
+
+    def undo() -> None:
+        for tensor, before in values:
+            tensor.copy_(before)
+        for p in parameters:
+            if p not in slots:
+                state.pop(p, None)
+                continue
+            state[p].clear()
+            state[p].update(slots[p])
+
+    return undo

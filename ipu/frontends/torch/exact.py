@@ -7,20 +7,29 @@ not name are rounded to nearest first.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-__all__ = ["EXACT", "constants_of", "is_exact"]
+from fpsim.records.formats import BINARY32, Format
+from ipu.frontends.common.account import Account
+from ipu.frontends.torch.aten import Call
+from ipu.frontends.torch.aten.pointwise import number_of
+from ipu.frontends.torch.values import Memory, round_in_place, tensors_of, widest
+
+__all__ = ["EXACT", "OF_REAL_NUMBERS", "Move", "constants_of", "is_exact"]
 
 _FACTORIES = """
     zeros ones empty full arange linspace logspace eye scalar_tensor empty_strided zeros_like
-    ones_like empty_like full_like new_zeros new_ones new_empty new_full new_empty_strided rand
-    randn randint randperm rand_like randn_like randint_like normal normal_
-    normal_functional _efficientzerotensor
-    uniform uniform_ bernoulli bernoulli_ random random_ exponential exponential_ log_normal_
-    cauchy_ geometric_ multinomial fill zero tril_indices triu_indices complex empty_permuted
+    ones_like empty_like full_like new_zeros new_ones new_empty new_full new_empty_strided
+    _efficientzerotensor fill zero tril_indices triu_indices complex empty_permuted
     hann_window hamming_window blackman_window bartlett_window kaiser_window
+"""
+_RANDOM = """
+    rand randn randint randperm rand_like randn_like randint_like normal normal_functional uniform
+    bernoulli random exponential log_normal cauchy geometric multinomial poisson binomial
+    _standard_gamma _sample_dirichlet
 """
 _MOVES = """
     alias clone contiguous copy cat stack hstack vstack repeat flip roll rot90 tril triu
@@ -44,10 +53,10 @@ _MOVES = """
 _SELECTIONS = """
     sort topk kthvalue median nanmedian mode max min amax amin aminmax maximum minimum fmax fmin
     cummax cummin _cummax_helper _cummin_helper abs absolute neg negative positive sign sgn
-    copysign floor ceil trunc round frac fix nan_to_num threshold hardshrink hardshrink_backward
+    copysign floor ceil trunc round frac fix threshold hardshrink hardshrink_backward
     hardtanh_backward heaviside max_pool2d_with_indices max_pool3d_with_indices
     adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d msort
-    real fmod nextafter unique_dim unique_consecutive _unique2 _unique
+    real unique_dim unique_consecutive _unique2 _unique
 """
 _PREDICATES = """
     eq ne lt le gt ge isnan isinf isfinite isneginf isposinf isreal signbit logical_not logical_and
@@ -59,20 +68,31 @@ _PREDICATES = """
 """
 
 #: By name of the operation, without overload and without the _ of the in-place form.
-EXACT = frozenset(" ".join((_FACTORIES, _MOVES, _SELECTIONS, _PREDICATES)).split())
+EXACT = frozenset(" ".join((_FACTORIES, _RANDOM, _MOVES, _SELECTIONS, _PREDICATES)).split())
+#: Random numbers are of the host: in a tensor that holds a format they are rounded to nearest.
+RANDOM = frozenset(_RANDOM.split())
+#: Of complex numbers these compute.
+OF_REAL_NUMBERS = frozenset({"abs", "absolute", "sgn", "sign"})
 
-#: Functional forms round a decimal place: round.decimals divides.
-_NOT = frozenset({"aten::round.decimals", "aten::round_.decimals"})
+#: round.decimals divides; the mean and the deviation of normal are tensors that are computed with.
+_NOT = frozenset(
+    f"aten::{name}{form}.{overload}"
+    for form in ("", "_")
+    for name, overload in (
+        ("round", "decimals"), ("normal", "Tensor_float"), ("normal", "float_Tensor"),
+        ("normal", "Tensor_Tensor"),
+    )
+)  # fmt: skip
 _NAMESPACES = ("profiler", "prim", "rngprims")
 
 
 def is_exact(func: Any) -> bool:
-    """Whether an overload rounds nothing."""
+    """Whether an overload rounds nothing, of real numbers."""
     name = func._schema.name
     namespace, _, base = name.partition("::")
     if namespace in _NAMESPACES:
         return True
-    if namespace != "aten" or f"{name}.{func._overloadname}" in _NOT:
+    if namespace != "aten" or f"{name}.{func._overloadname.removesuffix('_out')}" in _NOT:
         return False
     if func.is_view or torch.Tag.inplace_view in func.tags:
         return True
@@ -87,3 +107,85 @@ def constants_of(func: Any) -> tuple[int | str, ...]:
         for i, a in enumerate(arguments)
         if str(a.type) in ("number", "Optional[number]", "float", "Optional[float]")
     )
+
+
+class Move:
+    """Runs one overload as it is; results keep the format of what they were taken from.
+
+    written    places of the arguments that it writes: numbers from indices, names of keywords.
+    call       makes the `Call` of an operation.
+    """
+
+    def __init__(
+        self, func: Any, written: Sequence[int | str], memory: Memory, account: Account,
+        call: Callable[[], Call],
+    ) -> None:  # fmt: skip
+        self._func, self._name, self._written = func, str(func), written
+        self._memory, self._account, self._call = memory, account, call
+        base = func._schema.name.partition("::")[2].removesuffix("_")
+        self._is_random = base in RANDOM
+        # What random numbers are drawn with is no number of the result.
+        self._constants = () if self._is_random else constants_of(func)
+
+    def plain(self, args: Any, kwargs: Any) -> Any:
+        """Where every tensor holds the format of its data type."""
+        self._account.add("exact", self._name, 0)
+        return self._func(*args, **kwargs)
+
+    def marked(self, args: Any, kwargs: Any) -> Any:
+        """Where float32 tensors hold formats of the policy."""
+        memory = self._memory
+        self._account.add("exact", self._name, 0)
+        flat = tensors_of(args, kwargs)
+        formats = {memory.format_of(x) for x in flat if x.dtype == torch.float32}
+        known = {fmt for fmt in formats if fmt is not None}
+        if self._constants and known and known != {BINARY32}:
+            args, kwargs = self._with_constants(flat, args, kwargs)
+        if self._written:
+            return self._into(args, kwargs, len(known) > 1)
+        result = self._func(*args, **kwargs)
+        if known and None not in formats:
+            fmt, is_gradient = widest(known), any(map(memory.is_gradient, flat))
+            for each in result if isinstance(result, (tuple, list)) else (result,):
+                if isinstance(each, torch.Tensor) and each.dtype == torch.float32:
+                    if self._is_random and fmt != BINARY32:
+                        round_in_place(each, fmt)
+                    memory.mark(each, fmt, is_gradient)
+        return result
+
+    def _into(self, args: Any, kwargs: Any, are_mixed: bool) -> Any:
+        """In place: numbers of another format are cast first, those from outside rounded."""
+        memory = self._memory
+        target = self._target(args, kwargs)
+        held = memory.format_of(target) if isinstance(target, torch.Tensor) else None
+        if held is not None and are_mixed:
+            args = tuple(x if x is target else self._cast(x, held) for x in args)
+        result = self._func(*args, **kwargs)
+        if held not in (None, BINARY32) and target.dtype == torch.float32:
+            round_in_place(target, held)
+        return result
+
+    def _target(self, args: Any, kwargs: Any) -> Any:
+        place = self._written[0]
+        return kwargs.get(place) if isinstance(place, str) else args[place]
+
+    def _cast(self, x: Any, held: Format) -> Any:
+        """A tensor of another format, by the device."""
+        if not isinstance(x, torch.Tensor) or x.dtype != torch.float32:
+            return x
+        if self._memory.format_of(x) in (None, held):
+            return x
+        self._call()
+        return self._memory.write(self._memory.read(x, held), x.dtype)
+
+    def _with_constants(self, flat: Any, args: Any, kwargs: Any) -> Any:
+        """Numbers among the arguments, as constants of the format that is computed in."""
+        call, places = self._call(), self._constants
+        fmt = call.format_of(*flat)
+
+        def constant(x: Any) -> Any:
+            is_number = isinstance(x, (int, float)) and not isinstance(x, bool)
+            return number_of(call.constant(x, fmt)) if is_number else x
+
+        args = tuple(constant(x) if i in places else x for i, x in enumerate(args))
+        return args, {k: constant(x) if k in places else x for k, x in kwargs.items()}

@@ -13,8 +13,8 @@ import torch
 from torch.utils._pytree import tree_map
 
 from fpsim.records.formats import BINARY32, Format
-from ipu.frontends.torch.aten.table import Call, result_dtype
-from ipu.frontends.torch.values import FORMATS
+from ipu.frontends.torch.aten.table import Call, NoFormatError, result_dtype
+from ipu.frontends.torch.values import FORMATS, tensors_of
 
 __all__ = ["on_host"]
 
@@ -27,9 +27,9 @@ _WIDE = {
 def on_host(call: Call, func: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """The operation in binary64 on the host; floating-point results rounded once.
 
-    Raises    NoFormatError for data types that no format stands for.
+    Raises    NoFormatError for data types that no format stands for, and sparse results.
     """
-    tensors = _tensors(arguments, options)
+    tensors: list[Any] = tensors_of(arguments, options)
     dtype = result_dtype(tensors)
     if dtype in (torch.float64, torch.complex128):
         return func(*arguments, **options)
@@ -53,6 +53,8 @@ def on_host(call: Call, func: Any, arguments: tuple[Any, ...], options: dict[str
     def rounded(x: Any) -> Any:
         if not isinstance(x, torch.Tensor):
             return x
+        if x.layout is not torch.strided:
+            raise NoFormatError("a sparse tensor has no arithmetic on the machine")
         if x.dtype == torch.complex128:
             parts = torch.view_as_real(x.resolve_conj().contiguous())
             return torch.complex(*rounded(parts).to(torch.float32).unbind(-1))
@@ -87,11 +89,3 @@ def _format(call: Call, tensors: list[Any], dtype: torch.dtype) -> Format:
     if dtype != torch.complex64:
         return call.format_of(*tensors)
     return BINARY32 if call.memory.is_plain else call.policy.activations
-
-
-def _tensors(arguments: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
-    """Tensors among the arguments, and in lists of them."""
-    flat: list[Any] = []
-    for x in (*arguments, *options.values()):
-        flat.extend(x if isinstance(x, (list, tuple)) else (x,))
-    return [x for x in flat if isinstance(x, torch.Tensor)]

@@ -12,17 +12,15 @@ from typing import Any, Protocol
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fpsim.convenience import round_to
 from fpsim.records.formats import BINARY32
 from ipu.frontends.common.account import Account
 from ipu.frontends.torch.aten import TABLE, Call, Entry
-from ipu.frontends.torch.aten.pointwise import number_of
 from ipu.frontends.torch.aten.table import NoFormatError
-from ipu.frontends.torch.exact import constants_of, is_exact
+from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, refusal, user_line
+from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
 from ipu.frontends.torch.host import on_host
-from ipu.frontends.torch.lines import user_line
 from ipu.frontends.torch.lists import each, is_fused, is_of_lists
-from ipu.frontends.torch.values import FORMATS, Memory
+from ipu.frontends.torch.values import FORMATS, Memory, round_in_place, tensors_of, to_narrow
 
 __all__ = ["MachineMode"]
 
@@ -31,6 +29,14 @@ _DECOMPOSED = frozenset(
     (
         "hardswish", "hardswish_backward", "hardsigmoid", "hardsigmoid_backward", "huber_loss",
         "huber_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "addr",
+    )
+)  # fmt: skip
+#: Operations whose results keep the channels of their images last.
+_OF_IMAGES = frozenset(
+    (
+        "convolution", "native_batch_norm", "_native_batch_norm_legit",
+        "_batch_norm_with_update", "max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d",
+        "upsample_bilinear2d", "native_group_norm",
     )
 )  # fmt: skip
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -76,20 +82,24 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         try:
             result = plan(args, kwargs or {})
         except Exception as error:
-            self._stopped(error, func)
-            raise
-        if account.noted == noted and _is_floating(result):
+            raised = self._stopped(error, func, args, kwargs or {})
+            if raised is error:
+                raise
+            raise raised from None
+        if account.noted == noted and _is_float(result):
             account.native(str(func))
         return result
 
-    def _stopped(self, error: Exception, func: Any) -> None:
+    def _stopped(self, error: Exception, func: Any, args: Any, kwargs: Any) -> Exception:
         """Tell once where the program was stopped; a step that it belonged to has not happened."""
         if getattr(error, "__notes__", None):
-            return
+            return error
         call = self._program.call(_name(func))
+        error = explained(error, func, call, args, kwargs)
         at = f", at {line}" if (line := user_line()) else ""
         error.add_note(f"in {func}, layer {call.layer!r} ({call.direction}){at}")
         self._program.failed()
+        return error
 
     # How ------------------------------------------------------------------------------------
 
@@ -109,7 +119,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         if base == "copy_":
             return lambda args, kwargs: self._copy(*args, **kwargs)
         if is_exact(func):
-            return self._exact(func, bool(written))
+            return self._exact(func, written)
         if written:
             return self._in_place(func, written)
         if base in _DECOMPOSED:
@@ -121,6 +131,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
     def _machine(self, func: Any, entry: Entry) -> Plan:
         """The entry's handler; the host, where it knows no rule for the arguments."""
         program, handler, name, packet = self._program, entry.handler, str(func), _name(func)
+        memory, base = self._memory, func._schema.name.partition("::")[2]
+        is_pointwise, of_images = torch.Tag.pointwise in func.tags, base in _OF_IMAGES
         add, scales = program.account.add, entry.name == "_amp_update_scale_.default"
 
         def run(args: Any, kwargs: Any) -> Any:
@@ -139,7 +151,9 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             add("machine", name, _elements(result))
             if scales:
                 program.scale_updated()
-            return result
+            if is_pointwise:
+                return memory.laid_as_operands(result, args)
+            return memory.laid_as_images(result, args) if of_images else result
 
         return run
 
@@ -153,7 +167,12 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _host(self, call: Call, func: Any, args: Any, kwargs: Any) -> Any:
         _refuse_unknown(func, call, args, kwargs)
-        result = on_host(call, func, args, kwargs)
+        try:
+            result = on_host(call, func, args, kwargs)
+        except FloatingPointError:
+            raise
+        except Exception:  # no kernel in binary64: the error of the program, or no rule
+            raise error_of_torch(func, args, kwargs) or refusal(func, call) from None
         self._program.account.add("host", str(func), _elements(result))
         return result
 
@@ -195,6 +214,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             for target, result in zip(
                 targets, results if isinstance(results, tuple) else (results,), strict=True
             ):
+                if not torch.can_cast(result.dtype, target.dtype):
+                    raise TypeError(f"{func} cannot put {result.dtype} into {target.dtype}")
                 if is_out and target.shape != result.shape:
                     target.resize_(result.shape)
                 self._store(target, result)
@@ -208,7 +229,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         if not _has_float(args, kwargs):
             self._program.account.add("integer", str(func), 0)
             return func(*args, **kwargs)
-        raise _refusal(func, self._program.call(_name(func)))
+        raise refusal(func, self._program.call(_name(func)))
 
     def _listed(self, func: Any, args: Any, kwargs: Any) -> Any:
         with self:
@@ -233,10 +254,12 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         if held is given and held is not None:
             target.copy_(source)
             return target
+        if source.dtype == torch.float64 and target.dtype in FORMATS:
+            source = to_narrow(source, target.dtype)
         if given is None or not target.dtype.is_floating_point or target.dtype == torch.float64:
             target.copy_(source)
             if held not in (None, BINARY32) and target.dtype == torch.float32:
-                _round_in_place(target, held)
+                round_in_place(target, held)
             return target
         is_all = target.numel() * target.element_size() == target.untyped_storage().nbytes()
         if held is None:
@@ -253,46 +276,24 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
     # Exact ----------------------------------------------------------------------------------
 
-    def _exact(self, func: Any, writes: bool) -> Plan:
-        """The operation as it is; results keep the format of what they were taken from."""
-        memory, account, name = self._memory, self._program.account, str(func)
-        constants = constants_of(func)
+    def _exact(self, func: Any, written: list[int]) -> Plan:
+        """The operation as it is; of complex numbers, what computes is the host's."""
+        arguments = func._schema.arguments
+        places = [arguments[i].name if arguments[i].kwarg_only else i for i in written]
+        packet = _name(func)
+        move = Move(
+            func, places, self._memory, self._program.account, lambda: self._program.call(packet)
+        )
+        run = move.plain if self._memory.is_plain else move.marked
+        if func._schema.name.partition("::")[2].removesuffix("_") not in OF_REAL_NUMBERS:
+            return run
 
-        def plain(args: Any, kwargs: Any) -> Any:
-            account.add("exact", name, 0)
-            return func(*args, **kwargs)
+        def of_any_numbers(args: Any, kwargs: Any) -> Any:
+            if any(x.is_complex() for x in tensors_of(args, kwargs)):
+                return self._rest(func, args, kwargs)
+            return run(args, kwargs)
 
-        def marked(args: Any, kwargs: Any) -> Any:
-            account.add("exact", name, 0)
-            flat = _flat(args, kwargs)
-            formats = {memory.format_of(x) for x in flat if x.dtype == torch.float32}
-            known = formats - {None}
-            if constants and known and known != {BINARY32}:
-                args, kwargs = self._rounded_constants(func, constants, args, kwargs)
-            result = func(*args, **kwargs)
-            if writes and flat:
-                held = memory.format_of(flat[0])
-                if held not in (None, BINARY32) and flat[0].dtype == torch.float32:
-                    _round_in_place(flat[0], held)
-            elif len(formats) == 1 and (fmt := next(iter(formats))) is not None:
-                for each in result if isinstance(result, (tuple, list)) else (result,):
-                    if isinstance(each, torch.Tensor):
-                        memory.mark(each, fmt, any(map(memory.is_gradient, flat)))
-            return result
-
-        return plain if memory.is_plain else marked
-
-    def _rounded_constants(self, func: Any, places: Any, args: Any, kwargs: Any) -> Any:
-        """Numbers among the arguments, as constants of the format that is computed in."""
-        call = self._program.call(_name(func))
-        fmt = call.format_of(*_flat(args, kwargs))
-
-        def constant(x: Any) -> Any:
-            is_number = isinstance(x, (int, float)) and not isinstance(x, bool)
-            return number_of(call.constant(x, fmt)) if is_number else x
-
-        args = tuple(constant(x) if i in places else x for i, x in enumerate(args))
-        return args, {k: constant(x) if k in places else x for k, x in kwargs.items()}
+        return of_any_numbers
 
 
 # Overloads --------------------------------------------------------------------------------------
@@ -333,32 +334,12 @@ def _functional(func: Any, written: list[int]) -> Any:
 def _refuse_unknown(func: Any, call: Call, args: Any, kwargs: Any) -> None:
     """Operations of other libraries, other devices and random ones have no rule."""
     known = func._schema.name.startswith("aten::")
-    for x in _flat(args, kwargs):
-        known = known and x.device.type == "cpu" and not x.is_sparse
-    if not known or torch.Tag.nondeterministic_seeded in func.tags:
-        raise _refusal(func, call)
-
-
-def _refusal(func: Any, call: Call) -> NotImplementedError:
-    return NotImplementedError(
-        f"{func} in layer {call.layer!r} ({call.direction}), at {user_line()}, has no rule on the "
-        "simulated machine, and nothing runs natively; compute it outside of the session, or write "
-        "it with operations that docs/pytorch.md lists"
-    )
+    foreign = any(map(is_foreign, tensors_of(args, kwargs)))
+    if not known or foreign or torch.Tag.nondeterministic_seeded in func.tags:
+        raise refusal(func, call)
 
 
 # Arguments --------------------------------------------------------------------------------------
-
-
-def _flat(args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """The tensors among arguments and in lists of them."""
-    tensors = []
-    for x in (*args, *kwargs.values()):
-        if isinstance(x, torch.Tensor):
-            tensors.append(x)
-        elif isinstance(x, (list, tuple)):
-            tensors.extend(each for each in x if isinstance(each, torch.Tensor))
-    return tensors
 
 
 def _has_float(args: Any, kwargs: Any) -> bool:
@@ -383,19 +364,8 @@ def _is_float(result: Any) -> bool:
     return any(isinstance(x, torch.Tensor) and _is_real(x) for x in results)
 
 
-def _is_floating(result: Any) -> bool:
-    results = result if isinstance(result, (tuple, list)) else (result,)
-    return any(isinstance(x, torch.Tensor) and x.is_floating_point() for x in results)
-
-
 def _elements(result: Any) -> int:
     if isinstance(result, torch.Tensor):
         return int(result.numel())
     results = result if isinstance(result, (tuple, list)) else (result,)
     return sum(x.numel() for x in results if isinstance(x, torch.Tensor))
-
-
-def _round_in_place(x: torch.Tensor, fmt: Any) -> None:
-    """Values of the host, to nearest, in a tensor that holds a format."""
-    values = x.detach()
-    values.copy_(torch.from_numpy(round_to(values.contiguous().numpy(), fmt)).float())

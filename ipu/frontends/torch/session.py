@@ -11,8 +11,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,7 +19,6 @@ from weakref import WeakSet
 
 import numpy as np
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import fpsim
 from fpsim.records.formats import BINARY32, Format
@@ -38,12 +35,14 @@ from ipu.frontends.common.trials import Outcome
 from ipu.frontends.common.ways import Way
 from ipu.frontends.pages.page import write_page
 from ipu.frontends.torch.aten import Call
-from ipu.frontends.torch.changing import Changer
+from ipu.frontends.torch.changing import Changer, undoing
 from ipu.frontends.torch.hypothetical import find_device, formats_of
+from ipu.frontends.torch.kernels import without_whole_kernels
 from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.observing import Observer, following_losses
 from ipu.frontends.torch.recompute import repeating
+from ipu.frontends.torch.threads import watching
 from ipu.frontends.torch.trying import Step, run_step
 from ipu.frontends.torch.values import Memory
 from ipu.machine.control import FpCtl, FpSts, dump
@@ -100,8 +99,8 @@ class Session:
         self._status_before = 0
         self._has_stepped = False
         self._optimisers: WeakSet[torch.optim.Optimizer] = WeakSet()
-        #: Parameters and slots with their values before the step that runs, if it may stop.
-        self._before_update: list[tuple[torch.Tensor, torch.Tensor]] = []
+        #: What brings back parameters and slots of the step that runs, if it may stop.
+        self._undo: Callable[[], None] | None = None
         #: Steps of optimisers tried so far.
         self.step = 0
         #: The copy of the model that runs now, where a front end has several.
@@ -121,15 +120,8 @@ class Session:
             Session._open = self
             stack.callback(self._close)
             self.layers.attach()
-            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-            if "torch._dynamo" in sys.modules:
-                # Compiled modules run as they are written: a compiled graph is not seen here.
-                stack.enter_context(torch.compiler.set_stance("force_eager"))
-            stack.enter_context(_without_mkldnn())
-            stack.callback(
-                torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled()
-            )
-            torch.backends.mha.set_fastpath_enabled(False)
+            stack.enter_context(without_whole_kernels())
+            stack.enter_context(watching(self.account.native))
             stack.enter_context(repeating(self._mark, self._again, self.layers.region))
             factor = self.changer.changes.loss_scale
             stack.enter_context(following_losses(self._note_loss, self._note_scale, factor))
@@ -203,18 +195,16 @@ class Session:
         is_first = optimiser not in self._optimisers  # operations without a rule show then
         self._optimisers.add(optimiser)
         if is_first or control.inv or control.div0 or control.oflo:
-            slots = [s for p in parameters for s in optimiser.state.get(p, {}).values()]
-            tensors = [t for t in (*parameters, *slots) if isinstance(t, torch.Tensor)]
-            self._before_update = [(t.detach(), t.detach().clone()) for t in tensors]
+            self._undo = undoing(optimiser, parameters)
         self.changer.start(optimiser)
 
     def failed(self) -> None:
         """An operation was stopped: a step that it belonged to has not happened."""
         if not self.layers.in_update:
             return
-        for tensor, values in self._before_update:
-            tensor.copy_(values)
-        self._before_update = []
+        if self._undo is not None:
+            self._undo()
+        self._undo = None
         self.changer.abandon()
         self.layers.in_update = False
 
@@ -242,7 +232,7 @@ class Session:
         self.observer.note_step(self.step)
         self.step += 1
         self._has_stepped = True
-        self._before_update = []
+        self._undo = None
         self._calls.clear()
         self.clock.forget()
 
@@ -345,22 +335,6 @@ class Session:
         return self._advised
 
 
-@contextmanager
-def _without_mkldnn() -> Iterator[None]:
-    """Recurrent layers are cut into operations instead of running as one kernel."""
-    flags = torch.backends.mkldnn.flags(enabled=False)
-    with warnings.catch_warnings():
-        # Setting a flag of these warns of Intel's graphics processors.
-        warnings.simplefilter("ignore", UserWarning)
-        flags.__enter__()
-    try:
-        yield
-    finally:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            flags.__exit__(None, None, None)
-
-
 def machine(
     policy: PolicyArgument = "f32",
     *,
@@ -394,9 +368,15 @@ def machine(
               binary16, or the "status" register of the backward pass.
     changes   of the program from outside, as `Changes(loss_scale=1024.0, eps=1e-4)`.
 
-    Raises    ValueError for a policy that the target has no formats for.
+    Raises    ValueError for a policy that the target has no formats for; TypeError for switches
+              that are neither True nor False.
     """
     chosen_target = find_target(target)
+    for name, value in (("sr", sr), ("count", count), ("nanoo", nanoo), ("traps", traps)):
+        if not isinstance(value, bool):
+            raise TypeError(f"{name}={value!r} is neither True nor False")
+    if not isinstance(changes, Changes):
+        raise TypeError(f"changes={changes!r} is no fpsim.torch.Changes; as in Changes(eps=1e-4)")
 
     def make(way: Way, seed: int, *, count: bool = True, traps: bool = False) -> Session:
         control = FpCtl(inv=traps, div0=traps, oflo=traps, esr=way.sr, nanoo=nanoo)

@@ -24,7 +24,7 @@ from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, Format
 from ipu.frontends.common.account import fit
 from ipu.machine.device import Device
 
-__all__ = ["FORMATS", "Memory", "widest"]
+__all__ = ["FORMATS", "Memory", "round_in_place", "tensors_of", "to_narrow", "widest"]
 
 #: Formats of the data types that have one of their own.
 FORMATS: dict[torch.dtype, Format] = {torch.float16: BINARY16, torch.bfloat16: BFLOAT16}
@@ -96,6 +96,34 @@ class Memory:
         values.numpy()[...] = rounded
         self.mark(parameter, fmt)
 
+    # Layout ---------------------------------------------------------------------------------
+
+    def laid_as_operands(self, result: Any, operands: Iterable[Any]) -> Any:
+        """An elementwise result with the strides of the first operand of its shape, as in torch.
+
+        Programs call `view` on what torch lays out so.
+        """
+        for x in operands:
+            if isinstance(x, torch.Tensor) and x.shape == result.shape:
+                return result if x.is_contiguous() else self._laid(result, torch.empty_like(x))
+        return result
+
+    def laid_as_images(self, results: Any, operands: Iterable[Any]) -> Any:
+        """Images with their channels last, where those of an operand are."""
+        first, *rest = results if isinstance(results, tuple) else (results,)
+        if first.ndim != 4 or not any(map(_has_channels_last, operands)):
+            return results
+        like = torch.empty_like(first, memory_format=torch.channels_last)
+        first = self._laid(first, like)
+        return (first, *rest) if rest else first
+
+    def _laid(self, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        laid = torch.empty_strided(like.shape, like.stride(), dtype=values.dtype).copy_(values)
+        setattr(
+            laid.untyped_storage(), _FORMAT, getattr(values.untyped_storage(), _FORMAT, _NOTHING)
+        )
+        return laid
+
     # What a forward operation leaves for its backward ------------------------------------------
 
     def save(self, x: torch.Tensor, saved: Any) -> None:
@@ -157,6 +185,42 @@ class Memory:
         if not self.is_plain:
             self.mark(result, array.format, is_gradient)
         return result
+
+
+def _has_channels_last(x: Any) -> bool:
+    return (
+        isinstance(x, torch.Tensor)
+        and x.ndim == 4
+        and not x.is_contiguous()
+        and x.is_contiguous(memory_format=torch.channels_last)
+    )
+
+
+def tensors_of(args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors among arguments and in lists of them."""
+    tensors = []
+    for x in (*args, *kwargs.values()):
+        if isinstance(x, torch.Tensor):
+            tensors.append(x)
+        elif isinstance(x, (list, tuple)):
+            tensors.extend(each for each in x if isinstance(each, torch.Tensor))
+    return tensors
+
+
+def round_in_place(x: torch.Tensor, fmt: Format) -> None:
+    """Values of the host, to nearest, in a tensor that holds a format."""
+    values = x.detach()
+    values.copy_(torch.from_numpy(round_to(values.contiguous().numpy(), fmt)).float())
+
+
+def to_narrow(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A float64 tensor in a narrow data type, rounded once; torch rounds to float32 between.
+
+    >>> to_narrow(torch.tensor([1 + 2.0**-11 + 2.0**-40]).double(), torch.float16).item() > 1
+    True
+    """
+    rounded = round_to(x.detach().contiguous().numpy(), FORMATS[dtype])
+    return torch.from_numpy(np.asarray(rounded, np.float32)).to(dtype)
 
 
 def _host_values(x: torch.Tensor) -> Any:

@@ -11,6 +11,8 @@ import contextvars
 import threading
 from collections.abc import Callable
 
+from ipu.frontends.torch.threads import OURS
+
 __all__ = ["Strand"]
 
 
@@ -39,7 +41,9 @@ class Strand:
         self._is_closing = False
         self.is_over = False
         context = contextvars.copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._run,), daemon=True)
+        self._thread = threading.Thread(
+            target=context.run, args=(self._run,), daemon=True, name=f"{OURS}strand"
+        )
         self._thread.start()
 
     def _run(self) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from fpsim.array import Array
 from fpsim.records.geometry import Pair
 from ipu.frontends.torch.aten.dilated import Phases
-from ipu.frontends.torch.aten.products import factors
+from ipu.frontends.torch.aten.products import factors, of_one_type
 from ipu.frontends.torch.aten.table import Call, aten
 
 __all__: list[str] = []
@@ -138,6 +138,7 @@ def _convolution(
 ) -> Any:  # fmt: skip
     if not _is_known(x, stride, dilation) or not w.numel():
         return NotImplemented
+    of_one_type(bias, x)
     a, kernel, b = call.arrays(x, w, bias)
     ndim, axes = x.ndim, x.ndim - 2
     options = _options(axes, stride, padding, groups, dilation)

@@ -35,9 +35,15 @@ def _scale(call: Call, weight: Array | None, bias: Array | None, n: int, fmt: Fo
     return gamma, context.zeros(n) if bias is None else bias
 
 
-def _like(call: Call, x: Array) -> torch.Tensor:
-    """Statistics, which torch keeps in float32 beside binary32 values."""
-    return call.result(x.reshape(-1))
+def _read(call: Call, x: Any, *others: Any) -> tuple[Any, ...]:
+    """Images in the format of their data type; weights and biases, of any type, in that format."""
+    a = call.array(x)
+    return a, *(None if other is None else call.memory.read(other, a.format) for other in others)
+
+
+def _slope(call: Call, array: Array, parameter: Any) -> torch.Tensor:
+    """The gradient of a weight or bias, which has the data type of the weight."""
+    return call.result(array, None if parameter is None else parameter.dtype)
 
 
 # Batch norm -----------------------------------------------------------------------------------
@@ -60,14 +66,13 @@ def _known_statistics(call: Call, x: Array, mean: Any, variance: Any, epsilon: f
     return Statistics(centre, wide, inverse, device.subtract(x, centre))
 
 
-def _move(call: Call, running: torch.Tensor, fresh: Array, momentum: float) -> None:
+def _moved(call: Call, running: torch.Tensor, fresh: Array, momentum: float) -> Array:
     """running · (1 - momentum) + momentum · fresh, in the format of the running statistic."""
     device = call.device
     fmt = call.memory.format_of(running) or call.format_of(running)
     share = device.multiply(device.cast(fresh, fmt), call.constant(momentum, fmt))
     kept = device.multiply(call.memory.read(running, fmt), call.constant(1 - momentum, fmt))
-    running.copy_(call.memory.write(device.add(share, kept), running.dtype))
-    call.memory.mark(running, fmt)
+    return device.add(share, kept)
 
 
 @aten("native_batch_norm.default", "_native_batch_norm_legit.default", rounding=_PLACES)
@@ -77,25 +82,31 @@ def _batch_norm(
 ) -> Any:  # fmt: skip
     if not x.numel():
         return NotImplemented
-    device, a = call.device, call.array(x)
+    device = call.device
+    a, w, b = _read(call, x, weight, bias)
     images = _channels_last(a)
-    w, b = (None if p is None else call.memory.read(p, a.format) for p in (weight, bias))
     gamma, beta = _scale(call, w, b, images.shape[-1], a.format)
+    moved: list[tuple[torch.Tensor, Array]] = []
     if training:
         known = batch_statistics(device, images, epsilon, stable=True)
         if mean is not None:
             n = images.size // images.shape[-1]
             unbiased = device.multiply(known.variance, n / (n - 1)) if n > 1 else known.variance
-            _move(call, mean, known.mean.reshape(-1), momentum)
-            _move(call, variance, unbiased.reshape(-1), momentum)
+            moved = [
+                (running, _moved(call, running, fresh.reshape(-1), momentum))
+                for running, fresh in ((mean, known.mean), (variance, unbiased))
+            ]
     else:
         known = _known_statistics(call, images, mean, variance, epsilon)
     y, saved = ops.batch_norm.forward(device, images, gamma, beta, statistics=known)
-    result = call.result(_channels_first(y))
+    for running, fresh in moved:  # after everything that may stop
+        running.copy_(call.memory.write(fresh, running.dtype))
+        call.memory.mark(running, fresh.format)
+    result = call.result(_channels_first(y), x.dtype)
     if not training:
         nothing = torch.empty(0, dtype=x.dtype)
         return result, nothing, nothing.clone()
-    kept = _like(call, known.mean), _like(call, known.inverse)
+    kept = tuple(call.result(s.reshape(-1), x.dtype) for s in (known.mean, known.inverse))
     call.memory.save(kept[1], saved)
     return (result, *kept)
 
@@ -136,7 +147,7 @@ def _batch_norm_backward(
     if not x.numel():
         return NotImplemented
     device = call.device
-    g, a, w = call.arrays(gradient, x, weight)
+    g, a, w = _read(call, gradient, x, weight)
     slopes, images = _channels_last(g), _channels_last(a)
     gamma, _ = _scale(call, w, None, images.shape[-1], a.format)
     if training:
@@ -155,7 +166,7 @@ def _batch_norm_backward(
     )
     return (
         None if to_x is None else call.result(_channels_first(to_x)),
-        *(None if each is None else call.result(each) for each in (to_w, to_b)),
+        *(None if each is None else _slope(call, each, weight) for each in (to_w, to_b)),
     )
 
 
@@ -172,7 +183,7 @@ def _mean(call: Call, x: Array, axes: tuple[int, ...]) -> Array:
 def _layer_norm(call: Call, x: Any, shape: Any, weight: Any, bias: Any, epsilon: float) -> Any:
     if not x.numel():
         return NotImplemented
-    a, w, b = call.arrays(x, weight, bias)
+    a, w, b = _read(call, x, weight, bias)
     n = math.prod(shape)
     rows = a.reshape(-1, n)
     w, b = (None if p is None else p.reshape(-1) for p in (w, b))
@@ -196,10 +207,16 @@ def _layer_norm_backward(
     device, g = call.device, call.array(gradient)
     rows = g.reshape(-1, math.prod(shape))
     vjps = ops.layer_norm.vjps
-    shapes = (tuple(x.shape), tuple(shape), tuple(shape))
-    return tuple(
-        call.result(vjp(device, rows, saved).reshape(to)) if wanted else None  # type: ignore[misc]
-        for vjp, wanted, to in zip(vjps, mask, shapes, strict=True)
+    to_x, to_w, to_b = (
+        vjp(device, rows, saved) if wanted else None  # type: ignore[misc]
+        for vjp, wanted in zip(vjps, mask, strict=True)
+    )
+    return (
+        None if to_x is None else call.result(to_x.reshape(tuple(x.shape))),
+        *(
+            None if each is None else _slope(call, each.reshape(tuple(shape)), weight)
+            for each in (to_w, to_b)
+        ),
     )
 
 
@@ -213,7 +230,7 @@ def _group_norm(
 ) -> Any:  # fmt: skip
     if not x.numel():
         return NotImplemented
-    a, w, b = call.arrays(x, weight, bias)
+    a, w, b = _read(call, x, weight, bias)
     images = _channels_last(a.reshape(n, channels, positions))
     gamma, beta = _scale(call, w, b, channels, a.format)
     y, saved = ops.group_norm.forward(
@@ -242,9 +259,9 @@ def _group_norm_backward(
         images = to_x(device, slopes, saved, groups=groups, strided=False)  # type: ignore[misc]
         x_slope = call.result(_channels_first(images).reshape(g.shape))
     if mask[1]:
-        w_slope = call.result(to_w(device, slopes, saved))  # type: ignore[misc]
+        w_slope = _slope(call, to_w(device, slopes, saved), weight)  # type: ignore[misc]
     if mask[2]:
-        b_slope = call.result(to_b(device, slopes, saved))  # type: ignore[misc]
+        b_slope = _slope(call, to_b(device, slopes, saved), weight)  # type: ignore[misc]
     return x_slope, w_slope, b_slope
 
 

@@ -9,6 +9,7 @@ import torch
 
 from fpsim.array import Array
 from ipu.frontends.torch.aten.table import Call, aten
+from ipu.frontends.torch.values import FORMATS, to_narrow
 
 __all__: list[str] = []
 
@@ -87,6 +88,8 @@ def _to_copy(call: Call, x: Any, *, dtype: torch.dtype | None = None, **options:
     if device is not None and torch.device(device).type == "meta":
         return NotImplemented
     held = memory.format_of(x)
+    if x.dtype == torch.float64 and dtype in FORMATS:
+        x = to_narrow(x, dtype)
     if held is None or not dtype.is_floating_point or dtype == torch.float64:
         # Integers and values from outside: torch converts them on the host, to nearest.
         return torch.ops.aten._to_copy.default(x, dtype=dtype, **options)
@@ -94,4 +97,5 @@ def _to_copy(call: Call, x: Any, *, dtype: torch.dtype | None = None, **options:
     if dtype == torch.float32:
         memory.mark(result, held)
         return result
-    return memory.write(Array(result.numpy(), call.device.context(held)), dtype)
+    copy = memory.write(Array(result.numpy(), call.device.context(held)), dtype)
+    return memory.laid_as_operands(copy, (result,))

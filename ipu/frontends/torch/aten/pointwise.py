@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from fpsim.array import Array
+from fpsim.records.formats import BINARY16, BINARY32
 from ipu.frontends.torch.aten.table import Call, aten
 
 __all__ = ["number_of", "power"]
@@ -93,6 +94,25 @@ def power(call: Call, x: Array, exponent: float) -> Array | None:
     return device.divide(1.0, x) if exponent == -1 else None
 
 
+# Random numbers of the host ---------------------------------------------------------------------
+
+
+@aten(
+    "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor",
+    rounding="the deviation times a number of the host, then the sum",
+)  # fmt: skip
+def _normal(call: Call, mean: Any, deviation: Any = 1.0, *, generator: Any = None) -> Any:
+    fmt = call.format_of(mean, deviation)
+    shape = torch.broadcast_shapes(*(x.shape for x in (mean, deviation) if not _is_number(x)))
+    drawn = torch.empty(shape, dtype=call.dtype).normal_(generator=generator)
+    m, d, z = (call.operand(x, fmt) for x in (mean, deviation, drawn))
+    return call.result(call.device.add(m, call.device.multiply(d, z)))
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (int, float))
+
+
 # Bounds -----------------------------------------------------------------------------------------
 
 
@@ -100,9 +120,46 @@ def power(call: Call, x: Array, exponent: float) -> Array | None:
 def _clamp(call: Call, x: Any, low: Any = None, high: Any = None) -> Any:
     a = call.array(x)
     bounds = [None if b is None else number_of(call.constant(b, a.format)) for b in (low, high)]
-    values = torch.from_numpy(np.array(a.carrier, order="C"))
-    clamped: torch.Tensor = torch.ops.aten.clamp.default(values, *bounds)
+    clamped: torch.Tensor = torch.ops.aten.clamp.default(_tensor(a), *bounds)
     return call.result(a.like(clamped.numpy()))
+
+
+@aten("nan_to_num.default", rounding="none; what stands for NaN and infinities are constants")
+def _nan_to_num(call: Call, x: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
+    a = call.array(x)
+    largest = a.format.max
+    standing = [
+        default if number is None else number_of(call.constant(number, a.format))
+        for number, default in ((nan, 0.0), (posinf, largest), (neginf, -largest))
+    ]
+    values: torch.Tensor = torch.ops.aten.nan_to_num.default(_tensor(a), *standing)
+    return call.result(a.like(values.numpy()))
+
+
+@aten("fmod.Tensor", "fmod.Scalar", rounding="none: a remainder is exact")
+def _fmod(call: Call, x: Any, y: Any) -> Any:
+    a, b = call.arrays(x, y)
+    values: torch.Tensor = torch.ops.aten.fmod.Tensor(_tensor(a), _tensor(b))
+    return call.result(a.like(values.numpy()))
+
+
+#: Formats whose neighbours numpy knows.
+_STORED = {BINARY16: np.float16, BINARY32: np.float32}
+
+
+@aten("nextafter.default", rounding="none: the neighbour in the format")
+def _nextafter(call: Call, x: Any, y: Any) -> Any:
+    a, b = call.arrays(x, y)
+    stored = _STORED.get(a.format)
+    if stored is None:
+        raise NotImplementedError(f"aten.nextafter has no rule in {a.format}; use binary16 or f32")
+    with np.errstate(all="ignore"):
+        neighbours = np.nextafter(a.carrier.astype(stored), b.carrier.astype(stored))
+    return call.result(a.like(neighbours.astype(a.carrier.dtype)))
+
+
+def _tensor(x: Any) -> torch.Tensor:
+    return torch.from_numpy(np.array(x.carrier, order="C"))
 
 
 @aten("clamp_min.default", rounding="none; the bound is a constant")

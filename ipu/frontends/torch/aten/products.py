@@ -16,7 +16,7 @@ from fpsim.records.formats import BINARY16, F143, F152, Format
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.learn.ops.fp8 import quarters
 
-__all__ = ["Factors", "factors", "product"]
+__all__ = ["Factors", "factors", "of_one_type", "product"]
 
 
 class Factors(NamedTuple):
@@ -39,6 +39,7 @@ def factors(call: Call, x: Array, y: Array, of: Any, verb: str = "matmul") -> Fa
     of    the tensors that x and y were read from: quarters differ for gradients.
     """
     device, policy, scale, out = call.device, call.policy, 0, x.format
+    of_one_type(*of)
     if call.dtype == torch.float32 and policy.compute != policy.activations:
         if policy.compute == F143:
             a, b = (
@@ -51,6 +52,13 @@ def factors(call: Call, x: Array, y: Array, of: Any, verb: str = "matmul") -> Fa
     return Factors(x, y, scale, partials, min(out, partials, key=lambda fmt: fmt.precision))
 
 
+def of_one_type(*tensors: Any) -> None:
+    """Refuse operands of several data types, as torch does: casts are the program's."""
+    kinds = {x.dtype for x in tensors if x is not None}
+    if len(kinds) > 1:
+        raise TypeError(f"a product of {' and '.join(sorted(map(str, kinds)))}; cast one of them")
+
+
 def product(call: Call, x: Array, y: Array, of: Any) -> Array:
     """x @ y, with the partials of the layer's policy where the inputs allow them."""
     known = factors(call, x, y, of)
@@ -60,12 +68,20 @@ def product(call: Call, x: Array, y: Array, of: Any) -> Array:
     return call.device.cast(result, x.format)
 
 
-@aten("mm.default", "bmm.default", rounding="as the unit's record says, then once")
-def _mm(call: Call, x: Any, y: Any) -> Any:
-    if not (x.numel() and y.numel()):
-        return NotImplemented
-    a, b = call.arrays(x, y)
-    return call.result(product(call, a, b, (x, y)))
+def _of_matrices(name: str, ndim: int) -> None:
+    def handler(call: Call, x: Any, y: Any) -> Any:
+        if x.ndim != ndim or y.ndim != ndim:
+            raise ValueError(f"aten.{name} takes {ndim} dimensions, got {x.ndim} and {y.ndim}")
+        if not (x.numel() and y.numel()):
+            return NotImplemented
+        a, b = call.arrays(x, y)
+        return call.result(product(call, a, b, (x, y)))
+
+    aten(f"{name}.default", rounding="as the unit's record says, then once")(handler)
+
+
+_of_matrices("mm", 2)
+_of_matrices("bmm", 3)
 
 
 @aten("mv.default", rounding="as the unit's record says, then once")
@@ -88,6 +104,7 @@ def _dot(call: Call, x: Any, y: Any) -> Any:
 def _addmm(call: Call, bias: Any, x: Any, y: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     if not (x.numel() and y.numel()):
         return NotImplemented
+    of_one_type(bias, x)
     c, a, b = call.arrays(bias, x, y)
     return call.result(_with_bias(call, c, product(call, a, b, (x, y)), beta, alpha))
 
@@ -96,6 +113,7 @@ def _addmm(call: Call, bias: Any, x: Any, y: Any, *, beta: float = 1, alpha: flo
 def _addmv(call: Call, bias: Any, x: Any, y: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     if not (x.numel() and y.numel()):
         return NotImplemented
+    of_one_type(bias, x)
     c, a, b = call.arrays(bias, x, y)
     column = product(call, a, b.reshape(-1, 1), (x, y)).reshape(-1)
     return call.result(_with_bias(call, c, column, beta, alpha))

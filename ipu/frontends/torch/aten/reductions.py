@@ -22,6 +22,9 @@ def axes_of(x: Array, dim: Any) -> tuple[int, ...]:
     if dim is None or dim == []:
         return tuple(range(x.ndim))
     dims = [dim] if isinstance(dim, int) else dim
+    n = max(x.ndim, 1)
+    if any(not -n <= d < n for d in dims):
+        raise IndexError(f"dim={dim} is out of range for {x.ndim} dimensions")
     return tuple(sorted(d % x.ndim if x.ndim else 0 for d in dims)) if x.ndim else ()
 
 

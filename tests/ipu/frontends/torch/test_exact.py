@@ -85,3 +85,105 @@ def test_random_numbers_of_the_host_are_rounded_into_the_format_of_their_tensor(
 def test_constants_of_an_overload():
     assert exact.constants_of(aten.masked_fill.Scalar) == (2,)
     assert exact.constants_of(aten.sort.default) == ()
+
+
+# What torch computes in operations that only seem to move -----------------------------------------
+
+F16 = "p=f16,c=f16"
+
+
+def holds_binary16(x):
+    return torch.equal(x, x.half().float())
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [torch.randn_like, torch.rand_like, lambda x: torch.normal(x, x.abs()),
+     lambda x: torch.normal(x, 0.3), lambda x: torch.normal(0.3, x.abs()),
+     lambda x: torch._standard_gamma(x.abs()), lambda x: torch.poisson(x.abs()),
+     lambda x: torch.nextafter(x, -x), lambda x: torch.fmod(x, torch.tensor(0.1))],
+)  # fmt: skip
+def test_results_have_the_format_of_their_tensor(draw):
+    x = torch.linspace(-2.0, 3.0, 101)
+    with machine(F16) as session:
+        result = draw(x * 1.0)
+        assert holds_binary16(result)
+    assert session.report()["native"] == 0
+
+
+def test_random_numbers_with_tensors_of_means_are_those_of_torch_in_binary32():
+    x = torch.linspace(-2.0, 3.0, 11)
+    for draw in (lambda: torch.normal(x, x.abs()), lambda: torch.normal(x, 0.3)):
+        torch.manual_seed(3)
+        expected = draw()
+        torch.manual_seed(3)
+        with machine() as session:
+            torch.testing.assert_close(draw(), expected)  # torch rounds once: a multiply-add
+        assert session.report()["operations"]["machine"] > 0
+
+
+def test_a_number_in_place_of_an_infinity_fits_into_the_format():
+    with machine(F16, nanoo=True, target="hypothetical", unit="V100_F16_F32"):
+        x = torch.tensor([float("inf"), -float("inf"), float("nan"), 1.0]) * 1.0
+        assert torch.nan_to_num(x).tolist() == [65504.0, -65504.0, 0.0, 1.0]
+        assert torch.nan_to_num(x, posinf=1e9, nan=0.1)[0] == float("inf")
+    with machine():
+        assert torch.nan_to_num(x)[0] == torch.finfo(torch.float32).max
+
+
+@pytest.mark.parametrize("function", [torch.abs, torch.sgn])
+def test_complex_absolute_values_are_computed_on_the_host(function):
+    z = torch.randn(7, dtype=torch.complex64, generator=torch.Generator().manual_seed(0))
+    with machine(F16) as session:
+        result = function(z)
+    parts = torch.view_as_real(result) if result.is_complex() else result
+    assert holds_binary16(parts)
+    assert session.report()["host"]["elements"] == 7
+
+
+def test_numbers_of_two_formats_together_hold_the_wider_one():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = torch.nn.Identity()
+            self.head.forward = lambda x: x * 1000.0
+
+        def forward(self, x):
+            return torch.cat([x * 1.0, self.head(x)]) * 1.0
+
+    with machine({"head": "f32", "*": F16}, count=True) as session:
+        result = Net()(torch.full((2,), 300.0))
+    # A cast of the machine saturates; a number from outside would be an infinity, unseen.
+    assert result.tolist() == [300.0, 300.0, 65504.0, 65504.0]
+    assert session.report()["first"][0]["flag"] == "OVERFLOW"
+
+
+def test_moves_in_place_cast_numbers_of_another_format():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = torch.nn.Identity()
+            self.head.forward = lambda x: x * 1000.0
+
+        def forward(self, x):
+            there = x * 1.0
+            return there.index_copy_(0, torch.tensor([1]), self.head(x)[:1])
+
+    with machine({"head": "f32", "*": F16}, count=True) as session:
+        assert Net()(torch.full((2,), 300.0)).tolist() == [300.0, 65504.0]
+    assert session.report()["first"][0]["flag"] == "OVERFLOW"
+
+
+def test_results_in_a_tensor_of_the_caller_have_its_format():
+    with machine(F16):
+        target = torch.ones(2) * 1.0
+        torch.maximum(torch.tensor([0.1, 0.2]), torch.tensor([0.3, 0.1]), out=target)
+        assert holds_binary16(target)
+
+
+def test_float64_numbers_are_rounded_once_into_binary16():
+    x = torch.tensor([1 + 2.0**-11 + 2.0**-40], dtype=torch.float64)
+    expected = [1 + 2.0**-10]
+    with machine():
+        assert x.half().tolist() == expected
+        assert torch.zeros(1).half().copy_(x).tolist() == expected

@@ -12,6 +12,10 @@ OPTIMISERS = {
     "SGD": (torch.optim.SGD, {"momentum": 0.9, "weight_decay": 0.1}),
     "RMSprop": (torch.optim.RMSprop, {"lr": 1e-3}),
     "Adagrad": (torch.optim.Adagrad, {}),
+    "AdamW, AMSGrad": (torch.optim.AdamW, {"eps": 1e-4, "amsgrad": True}),
+    "Adamax": (torch.optim.Adamax, {"eps": 1e-4}),
+    "NAdam": (torch.optim.NAdam, {"eps": 1e-4}),
+    "Rprop": (torch.optim.Rprop, {}),
 }
 
 
@@ -44,6 +48,33 @@ def test_clipping_of_gradients(foreach):
     for a, b in zip(got, expected, strict=True):
         torch.testing.assert_close(a, b)
     assert session.report()["host"]["elements"] == 0
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [lambda x: torch._foreach_maximum(x, 0.5), lambda x: torch._foreach_minimum(x, [0.1, 0.2]),
+     lambda x: torch._foreach_maximum(x, [-t for t in x]),
+     lambda x: torch._foreach_norm(x, 2, torch.float32), lambda x: torch._foreach_norm(x, 1),
+     lambda x: torch._foreach_pow(x, 2), lambda x: torch._foreach_neg(x)],
+)  # fmt: skip
+def test_operations_on_lists_are_those_of_torch(operation):
+    x = [torch.linspace(-1, 1, 5), torch.linspace(-2, 1, 4)]
+    expected, (got, session) = operation(x), run(operation, x)
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a, b)
+    assert session.report()["native"] == 0
+
+
+def test_maxima_in_place():
+    x = [torch.linspace(-1, 1, 5)]
+
+    def work():
+        target = [t.clone() for t in x]
+        torch._foreach_maximum_(target, [-t for t in x])
+        torch._foreach_minimum_(target, 0.7)
+        return target
+
+    assert torch.equal(run(work)[0][0], work()[0])
 
 
 def test_fused_optimisers_are_refused():

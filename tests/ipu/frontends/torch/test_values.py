@@ -7,7 +7,7 @@ import pytest
 
 from fpsim import BFLOAT16, BINARY16, BINARY32
 from ipu.machine import Device
-from tests.ipu.frontends.torch.framework import torch
+from tests.ipu.frontends.torch.framework import machine, torch
 
 values = pytest.importorskip("ipu.frontends.torch.values")
 NUMBERS = [0.0, -0.0, 1.0, -65504.0, 2.0**-24, float("inf"), float("-inf")]
@@ -92,3 +92,37 @@ def test_what_is_saved_lives_with_the_memory():
 def test_the_widest_format():
     assert values.widest([BINARY16, BINARY16]) == BINARY16
     assert values.widest([BFLOAT16, BINARY16]) == BINARY32
+
+
+LAID = {
+    "unary": lambda x, y: x.t().exp().t().view(-1),
+    "number": lambda x, y: (x.t() * 2).t().view(-1),
+    "operands": lambda x, y: (x.t() + y.t()).t().view(-1),
+    "first contiguous": lambda x, y: (x + y.t().contiguous().t()).view(-1),
+    "one broadcast": lambda x, y: (y[0] * x.t().contiguous().t()).t().view(-1),
+    "half": lambda x, y: x.t().half().t().view(-1),
+    "permuted": lambda x, y: (x.view(2, 2, 3).permute(2, 0, 1) * 3).permute(1, 2, 0).view(-1),
+}
+
+
+@pytest.mark.parametrize("name", LAID)
+@pytest.mark.parametrize("policy", ["f32", "p=f16,c=f16"])
+def test_elementwise_results_lie_in_memory_as_in_torch(name, policy):
+    x, y = torch.linspace(-1, 1, 12).view(4, 3), torch.linspace(1, 2, 12).view(4, 3)
+    expected = LAID[name](x, y)
+    with machine(policy) as session:
+        got = LAID[name](x, y)
+        assert session.memory.format_of(got) is not None
+    torch.testing.assert_close(got, expected, rtol=1e-2, atol=1e-2)
+
+
+def test_images_keep_their_channels_last():
+    layers = (
+        torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
+    )  # fmt: skip
+    x = torch.randn(2, 3, 8, 8).contiguous(memory_format=torch.channels_last)
+    with machine("p=f16,c=f16"):
+        for layer in layers:
+            x = layer(x)
+            assert x.is_contiguous(memory_format=torch.channels_last), layer
+        assert torch.equal(x, x.half().float())

@@ -69,3 +69,35 @@ def test_weights_of_a_length_and_a_direction(dim):
     assert run.report()["host"]["elements"] == 0
     for ours, exact in zip(leaves, wide, strict=True):
         torch.testing.assert_close(ours.grad.double(), exact.grad, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["batch", "instance", "layer, not affine", "group", "evaluation"])
+@pytest.mark.parametrize("policy", ["f32", "p=f16,c=f16"])
+def test_half_images_with_float32_weights_give_what_torch_gives(name, policy):
+    make = CASES[name]
+    x = (X - 3.0).half()
+    expected = results(make, x)
+    with machine(policy):
+        got = results(make, x)
+    assert [t.dtype for t in got] == [t.dtype for t in expected]
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-2, atol=1e-2)
+
+
+def test_autocast_and_a_gradient_scaler_train_a_network_with_batch_norm():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    x, losses = numbers(16, 6), []
+    with machine(nanoo=True) as session:
+        for _ in range(20):
+            optimiser.zero_grad()
+            with torch.autocast("cpu", dtype=torch.float16):
+                loss = (net(x).squeeze(1) - x.sum(1)).square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimiser)
+            scaler.update()
+            losses.append(loss.item())
+    assert losses[-1] < losses[0] / 2
+    assert session.report()["native"] == 0

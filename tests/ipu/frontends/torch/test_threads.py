@@ -1,0 +1,65 @@
+"""Threads of the program: nothing is computed there unseen (law)."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.ipu.frontends.torch.framework import machine, torch
+
+threads = pytest.importorskip("ipu.frontends.torch.threads")
+
+
+def in_thread(work, **options):
+    thread = threading.Thread(target=work, **options)
+    thread.start()
+    thread.join()
+
+
+def test_what_a_thread_computes_is_counted_as_native_and_told_once():
+    def program():
+        in_thread(lambda: torch.ones(3) * 0.1, name="prefetch")
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: (torch.ones(3) * 0.1).sum()).result()
+
+    with machine("f16") as session, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        program()
+    (warning,) = told
+    assert "aten.mul.Tensor in thread 'prefetch', at " in str(warning.message)
+    assert "test_threads.py:" in str(warning.message)
+    assert session.report()["native"] == 3
+
+
+def test_moves_and_conversions_in_threads_are_silent():
+    with warnings.catch_warnings(), machine("f16") as session:
+        warnings.simplefilter("error")
+        in_thread(lambda: torch.arange(3).float().view(3, 1).clone())
+    assert session.report()["native"] == 0
+
+
+def test_a_thread_that_outlives_the_session_is_left_alone():
+    gate, values = threading.Event(), []
+
+    def work():
+        gate.wait()
+        values.append(torch.ones(1) * 0.1)
+
+    with machine() as session:
+        thread = threading.Thread(target=work)
+        thread.start()
+    gate.set()
+    thread.join()
+    assert values
+    assert session.report()["native"] == 0
+
+
+def test_threads_of_ours_and_threads_afterwards_are_not_watched():
+    start = threading.Thread.start
+    with machine() as session:
+        in_thread(lambda: torch.ones(3) * 0.1, name=f"{threads.OURS}strand")
+    assert threading.Thread.start is start
+    assert session.report()["native"] == 0
