@@ -28,6 +28,8 @@ class Variable:
         self.name, self.dtype, self.fmt = name, dtype, fmt
         self._read, self._device = read, device
         self._value: Any = None
+        #: Told of sums: the value before, the term, the value after.
+        self.watch: Callable[[Any, Any, Any], None] | None = None
         #: Whether the value is newer than the host's.
         self.is_written = False
 
@@ -44,6 +46,18 @@ class Variable:
         if self.fmt is not None and value.format != self.fmt:
             value = self._device.cast(value, self.fmt)
         self._value, self.is_written = value, True
+
+    def change(self, verb: Callable[[Any, Any], Any], term: Any) -> None:
+        """The value becomes a sum or difference of itself and a term."""
+        before = self.value
+        self.value = verb(before, term)
+        if self.watch is not None:
+            self.watch(before, term, self._value)
+
+    @property
+    def was_used(self) -> bool:
+        """Whether the value was read or written."""
+        return self._value is not None
 
     def host(self) -> Any:
         """The value as TensorFlow has it."""

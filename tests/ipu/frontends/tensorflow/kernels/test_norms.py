@@ -42,6 +42,17 @@ def test_statistics_are_as_on_tensorflow():
     agree("FusedBatchNormV3", statistics, images, scale, offset, gradients=False)
 
 
+def test_a_node_that_averages_its_statistics_does_as_tensorflow():
+    def averaged(a, s, o, mean, variance):
+        return tf.raw_ops.FusedBatchNormV3(
+            x=a, scale=s, offset=o, mean=mean, variance=variance, epsilon=1e-3,
+            exponential_avg_factor=0.1, is_training=True,
+        )[:3]  # fmt: skip
+
+    before = numbers(3, seed=3), np.abs(numbers(3, seed=4))
+    agree("FusedBatchNormV3", averaged, images, scale, offset, *before, gradients=False)
+
+
 def test_halves_are_those_of_the_primitive():
     a, g = half(4, 5, 5, 3), half(4, 5, 5, 3, seed=3)
 
