@@ -106,7 +106,9 @@ def _run(
     import ipu.frontends.tensorflow  # noqa: F401
     from ipu.frontends.common.programs import ProgramError, run_file
     from ipu.frontends.tensorflow.engine.machine import Choices, choose
+    from ipu.learn.heap import keep_freed_memory
 
+    keep_freed_memory()
     is_tf1 = choices.pop("tf1")
     with bad_input():
         choose(Choices(way.policy, sr=sr, count=count or out is not None, **choices))

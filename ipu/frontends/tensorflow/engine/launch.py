@@ -185,7 +185,7 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
         with _reporting():
             replicas = [
                 [
-                    _variable(machine, name, kind.dtype, partial(np.copy, value))
+                    _variable(machine, name, kind.dtype, partial(np.asarray, value))
                     if is_handle else _entered(machine, kind, value)
                     for name, kind, is_handle, value in zip(
                         names, outer, handles, values, strict=True

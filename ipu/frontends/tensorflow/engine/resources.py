@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from tensorflow.python.eager import context
 from tensorflow.python.ops import gen_dataset_ops
 
@@ -38,7 +39,7 @@ class Variable:
         """What the variable holds; nobody may write into it."""
         if self._value is None:
             host = self._read()
-            self._value = enter(self._device, host, self.fmt) if self.fmt else host
+            self._value = enter(self._device, host, self.fmt) if self.fmt else np.array(host)
         return self._value
 
     @value.setter
