@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ipu.experiments.commands.comparing import as_options, compare
 from ipu.experiments.commands.options import Seed, bad_input
 
 if TYPE_CHECKING:
     from ipu.frontends.common.ways import Way
-    from ipu.frontends.pages.comparison import Run
 
 #: The folder of the pages where none is named.
 _OUT = Path("reports", "torch")
@@ -56,12 +52,12 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
               help="Folder for the page of the run; counts.")  # fmt: skip
-@click.option("--compare", default=None, metavar="WAY,WAY,...",
+@click.option("--compare", "compared", default=None, metavar="WAY,WAY,...",
               help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")  # fmt: skip
 @_machine_options
 def command(
     program: Path, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
-    out: Path | None, compare: str | None, **choices: Any,
+    out: Path | None, compared: str | None, **choices: Any,
 ) -> int:  # fmt: skip
     """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
 
@@ -73,7 +69,7 @@ def command(
         from ipu.frontends.common.ways import Way, parse_ways
 
         way = Way.parse(f"{policy}+sr" if sr else policy)
-        ways = parse_ways(compare) if compare is not None else []
+        ways = parse_ways(compared) if compared is not None else []
     if ways:
         if sr or policy != "fp32":
             raise click.UsageError("--compare names the ways; leave --policy and --sr out")
@@ -94,9 +90,10 @@ def _run(
     program: Path, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
     choices: Choices, *, count: bool,
 ) -> int:  # fmt: skip
+    from ipu.frontends.common.programs import ProgramError
     from ipu.frontends.pages.page import write_page
     from ipu.frontends.torch import machine
-    from ipu.frontends.torch.program import ProgramError, run_program
+    from ipu.frontends.torch.program import run_program
 
     with bad_input():
         session = machine(
@@ -121,59 +118,10 @@ def _compare(
     program: Path, arguments: Sequence[str], ways: Sequence[Way], seed: int, out: Path,
     choices: Choices,
 ) -> int:  # fmt: skip
-    """Each way in a process of its own, then the page of all."""
-    from ipu.frontends.pages.comparison import summary_rows, write_comparison
+    """Each way with its formats also for tensors that the program makes float16."""
 
-    runs = []
-    for way in ways:
-        click.echo(f"fpsim: {program.name} in {way}", err=True)
-        runs.append(_in_process(program, arguments, way, seed, out, choices))
-    page = write_comparison(out, runs, program.name)
-    for row in summary_rows(runs):
-        click.echo("fpsim: " + "  ".join(cell for cell in row[:2]), err=True)
-    click.echo(page.resolve(), err=True)
-    return max(run.status for run in runs)
+    def line_of(way: Way, folder: Path) -> list[str]:
+        return ["torch", "--policy", f"{way}+halves", "--seed", str(seed), "--report", str(folder),
+                *as_options(choices), str(program), *arguments]  # fmt: skip
 
-
-def _in_process(
-    program: Path, arguments: Sequence[str], way: Way, seed: int, out: Path, choices: Choices
-) -> Run:
-    from ipu.frontends.pages.comparison import Run
-    from ipu.frontends.pages.page import read_report
-
-    name = re.sub(r"[^\w.=+-]+", "_", str(way))
-    folder = out / name
-    (folder / "report.json").unlink(missing_ok=True)
-    line = [sys.executable, "-P", "-m", "ipu.experiments.cli", "torch", "--policy",
-            f"{way}+halves", "--seed", str(seed), "--report", str(folder), *_as_options(choices),
-            str(program), *arguments]  # fmt: skip
-    with subprocess.Popen(
-        line, stdout=subprocess.PIPE, stderr=None, text=True, env=_environment()
-    ) as process:
-        assert process.stdout is not None
-        printed = []
-        for text in process.stdout:
-            click.echo(text, nl=False)
-            printed.append(text)
-    report = read_report(folder / "report.json")
-    page = f"{name}/index.html" if (folder / "index.html").exists() else ""
-    return Run(str(way), report, "".join(printed), page, process.returncode)
-
-
-def _as_options(choices: Choices) -> Iterator[str]:
-    """Choices of the machine on a command line."""
-    for name, value in choices.items():
-        if value is True:
-            yield f"--{name.replace('_', '-')}"
-        elif value:
-            yield from (f"--{name.replace('_', '-')}", str(value))
-
-
-def _environment() -> dict[str, str]:
-    """This one's, with the folder that fpsim was imported from."""
-    import fpsim
-
-    assert fpsim.__file__ is not None
-    root = str(Path(fpsim.__file__).parents[1])
-    path = [*filter(None, [os.environ.get("PYTHONPATH")]), root]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+    return compare(program, ways, out, line_of)

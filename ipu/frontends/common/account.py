@@ -39,9 +39,11 @@ def split_name(name: str) -> tuple[str, str]:
 
     >>> split_name("net.conv1|forward")
     ('net.conv1', 'forward')
+    >>> split_name("conv1|backward/accumulate")
+    ('conv1', 'backward')
     """
     layer, _, direction = name.rpartition(_BETWEEN)
-    return layer, direction
+    return layer, direction.partition("/")[0]
 
 
 def fit(value: float, rounded: float, fmt: Format) -> str:

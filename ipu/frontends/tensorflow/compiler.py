@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.python.framework import func_graph
 
 from ipu.frontends.tensorflow.engine.launch import launch_node
+from ipu.frontends.tensorflow.engine.trace import noting_losses
 
 __all__ = ["compile"]
 
@@ -38,7 +39,8 @@ def compile(  # noqa: A001  the vendor's name
     with graph.as_default():
         given = [_placeholder(graph, tensor, i) for i, tensor in enumerate(outer)]
         arguments = tf.nest.pack_sequence_as(list(inputs or ()), given)
-        returned = computation(*arguments)
+        with noting_losses():
+            returned = computation(*arguments)
         structure, tensors = _outputs(returned)
         graph.control_outputs = [x for x in _flat(returned) if isinstance(x, tf.Operation)]
         if not tensors:  # a program has a result, so that there is something to wait for

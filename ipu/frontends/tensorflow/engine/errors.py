@@ -22,7 +22,12 @@ class UnsupportedNodeError(NotImplementedError):
 
 
 class MachineError(tf.errors.InternalError, FloatingPointError):  # type: ignore[misc]
-    """A floating-point exception stopped the machine."""
+    """A floating-point exception stopped the machine.
+
+    is_in_lines    all lines of the message are for the user.
+    """
+
+    is_in_lines = True
 
     def __init__(self, node: Node, trap: BaseException) -> None:
         self.trap = trap

@@ -27,9 +27,12 @@ from fpsim.records.formats import BINARY32
 from ipu.frontends.common.account import counted_name
 from ipu.frontends.common.places import Place, Replay
 from ipu.frontends.tensorflow import kernels
+from ipu.frontends.tensorflow.engine.directions import find_directions
 from ipu.frontends.tensorflow.engine.errors import MachineError, UnsupportedNodeError, user_line
+from ipu.frontends.tensorflow.engine.layers import OPTIMIZER, Layers, layer_of_variable
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
+from ipu.frontends.tensorflow.engine.observing import observed
 from ipu.frontends.tensorflow.engine.program import Program, has_effect, program_of
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import host_kernel
@@ -38,9 +41,6 @@ from ipu.frontends.tensorflow.kernels.table import TABLE, Entry, Run, Site
 __all__ = ["Plan", "plan_of"]
 
 kernels.load()
-
-#: What a tape does with the gradients of a tensor, outside of the scope of gradients.
-_SUMMING = frozenset(("AddN", "AddV2", "Identity"))
 
 
 class Step:
@@ -55,7 +55,9 @@ class Step:
         self.outputs: tuple[int, ...] = ()
         #: Values that no later step reads.
         self.dead: tuple[int, ...] = ()
-        self.place = _placing(site, entry is not None and entry.draws)
+        self.place = _naming(site) if self.is_joint else _placing(
+            site, entry is not None and entry.draws
+        )  # fmt: skip
         #: Where replica 0 stood before it.
         self.start: Replay | None = None
 
@@ -80,6 +82,8 @@ class Plan:
         self._bury()
         self.has_effects = any(has_effect(node.op) for node in program.nodes)
         self.counts: bool = any(part.counts or part.is_training for part in self._parts)
+        #: The step that runs.
+        self._at: Step | None = None
         #: Set by the loop whose body this is.
         self.is_training: bool = False
         self.accumulation: int = max([program.accumulation, *(p.accumulation for p in self._parts)])
@@ -102,19 +106,21 @@ class Plan:
             if site.node.type == "Const":
                 self._template[self._slot(site.node.outputs[0])] = run()
                 continue
-            step = Step(site, entry, run)
+            step = Step(site, entry, observed(site, entry, run))
             step.inputs = tuple(self._slot(tensor) for tensor in site.node.inputs)
             step.outputs = tuple(self._slot(tensor) for tensor in site.node.outputs)
             steps.append(step)
         return steps
 
     def _sites(self) -> list[Site]:
-        directions = self._directions()
+        directions = find_directions(self.program, self._direction)
+        layers = Layers((node.layer for node in self.program.nodes), self.machine.variables)
         sites = []
         for node in self.program.nodes:
+            layer, direction = self._layer(node, layers), directions.of[node.name]
             site = Site(
-                node, self.machine, self.machine.policy.of(node.layer), None,
-                directions[node.name], self._part,
+                node, self.machine, self.machine.policy_of(layer, node.layer), None, direction,
+                self._part, OPTIMIZER if node.name in directions.optimiser else layer,
             )  # fmt: skip
             tensors = (*node.outputs, *node.inputs)
             floating = next((t.dtype for t in tensors if t.dtype in FORMATS), None)
@@ -122,28 +128,10 @@ class Plan:
             sites.append(site)
         return sites
 
-    def _directions(self) -> dict[str, str]:
-        """Of every node by name. What only the optimiser reads, as a rate's cast, is its own."""
-        directions: dict[str, str] = {}
-        for node in self.program.nodes:
-            marked = node.marks.get("direction")
-            directions[node.name] = marked or self._direction_of(node, directions)
-        readers: dict[str, set[str]] = {tensor.op.name: {""} for tensor in self.program.outputs}
-        for node in reversed(self.program.nodes):
-            if directions[node.name] == "forward" and readers.get(node.name) == {"optimizer"}:
-                directions[node.name] = "optimizer"
-            for tensor in node.inputs:
-                readers.setdefault(tensor.op.name, set()).add(directions[node.name])
-        return directions
-
-    def _direction_of(self, node: Node, known: dict[str, str]) -> str:
-        """What reads a gradient, and is none, belongs to the optimiser."""
-        if node.direction != "forward":
-            return node.direction
-        before = {known.get(tensor.op.name, "forward") for tensor in node.inputs}
-        if before == {"backward"} and node.type in _SUMMING:
-            return "backward"
-        return "optimizer" if before & {"backward", "optimizer"} else self._direction or "forward"
+    @staticmethod
+    def _layer(node: Node, layers: Layers) -> str:
+        variable = node.marks.get("variable")
+        return layers[node.layer] if variable is None else layer_of_variable(variable)
 
     def _part(self, graph: Any, direction: str = "") -> Plan:
         """The plan of a function that a node calls."""
@@ -169,25 +157,50 @@ class Plan:
             for slot, value in zip(self._inputs, values, strict=True):
                 frame[slot] = value
             frames.append(frame)
-        for step in self._steps:
-            try:
-                self._execute(step, frames)
-            except FloatingPointTrap as trap:
-                raise MachineError(step.site.node, trap) from None
-            except Exception as error:
-                _locate(error, step.site.node)
-                raise
+        try:
+            if len(frames) == 1:
+                self._run_alone(frames[0])
+            else:
+                self._run_together(frames)
+        except FloatingPointTrap as trap:
+            assert self._at is not None
+            raise MachineError(self._at.site.node, trap) from None
+        except Exception as error:
+            assert self._at is not None
+            _locate(error, self._at.site.node)
+            raise
         return [tuple([frame[slot] for slot in self._results]) for frame in frames]
 
-    def _execute(self, step: Step, frames: list[list[Any]]) -> None:
-        if step.is_joint:
-            results = step.run([[frame[slot] for slot in step.inputs] for frame in frames])
-            for frame, result in zip(frames, results, strict=True):
-                _store(frame, step, result)
-            return
-        for replica, frame in enumerate(frames):
-            with self._placed(step, replica):
-                _store(frame, step, step.run(*[frame[slot] for slot in step.inputs]))
+    def _run_alone(self, frame: list[Any]) -> None:
+        """One replica: this loop is the executor's own time at each node."""
+        for step in self._steps:
+            self._at = step
+            if step.place is not None:
+                step.place(0)
+            values = [frame[slot] for slot in step.inputs]
+            result = step.run([values])[0] if step.is_joint else step.run(*values)
+            outputs = step.outputs
+            if len(outputs) == 1:
+                frame[outputs[0]] = result
+            else:
+                for slot, value in zip(outputs, result, strict=True):
+                    frame[slot] = value
+            for slot in step.dead:
+                frame[slot] = None
+
+    def _run_together(self, frames: list[list[Any]]) -> None:
+        for step in self._steps:
+            self._at = step
+            if step.is_joint:
+                if step.place is not None:
+                    step.place(0)
+                results = step.run([[frame[slot] for slot in step.inputs] for frame in frames])
+                for frame, result in zip(frames, results, strict=True):
+                    _store(frame, step, result)
+                continue
+            for replica, frame in enumerate(frames):
+                with self._placed(step, replica):
+                    _store(frame, step, step.run(*[frame[slot] for slot in step.inputs]))
 
     @contextmanager
     def _placed(self, step: Step, replica: int) -> Iterator[None]:
@@ -285,13 +298,26 @@ def _widest(values: Sequence[Array]) -> Any:
     return BINARY32 if others else first
 
 
+def _naming(site: Site) -> Callable[[int], None] | None:
+    """A function that names the layer of the next operations; a joint kernel places itself."""
+    device, name = site.device, counted_name(site.layer, site.direction)
+    counts = device.counts
+    if counts is None:
+        return None
+
+    def place(replica: int) -> None:
+        device.tensor = counts.tensor = name
+
+    return place
+
+
 def _placing(site: Site, draws: bool) -> Callable[[int], None] | None:
     """A function that sets the place of the next operations; None where nothing asks for it."""
     machine, device, node = site.machine, site.device, site.node
     override = node.marks.get("sr")
     if not (draws or device.control.esr or override or device.counts is not None):
         return None
-    name = counted_name(node.layer, site.direction)
+    name = counted_name(site.layer, site.direction)
 
     def place(replica: int) -> None:
         step, micro_batch = divmod(machine.iteration, machine.accumulation)

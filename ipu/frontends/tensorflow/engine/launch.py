@@ -24,7 +24,9 @@ from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from ipu.feed.counters import launching
 from ipu.frontends.tensorflow.engine.interpret import plan_of
+from ipu.frontends.tensorflow.engine.layers import layer_of_variable
 from ipu.frontends.tensorflow.engine.machine import Machine, current
+from ipu.frontends.tensorflow.engine.observing import note_weights, watch
 from ipu.frontends.tensorflow.engine.resources import IteratorHandle, Variable
 from ipu.frontends.tensorflow.engine.trace import tracing
 from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave
@@ -63,8 +65,19 @@ def _format(machine: Machine, dtype: Any) -> Any:
 def _variable(machine: Machine, name: str, dtype: Any, read: Callable[[], Any]) -> Variable:
     fmt = FORMATS.get(dtype)
     if fmt is not None and dtype.size == 4 and not machine.is_plain:
-        fmt = machine.policy.of(name.rpartition("/")[0] or name).param
+        fmt = machine.policy.of(layer_of_variable(name)).param
+    machine.variables.add(name)
     return Variable(name, dtype, fmt, read, machine.device)
+
+
+@contextmanager
+def _watching(machine: Machine, trained: Sequence[Variable]) -> Iterator[None]:
+    """A machine that counts is told of the updates and weights of variables that are trained."""
+    for variable in trained:
+        watch(machine, variable)
+    yield
+    for variable in trained:
+        note_weights(machine, variable)
 
 
 # TensorFlow 2 -------------------------------------------------------------------------------------
@@ -119,7 +132,12 @@ def _launch(machine: Machine, graph: Any, flat: Sequence[Any]) -> list[Any]:
         ]
         for _ in range(machine.replicas)
     ]  # fmt: skip
-    results = execute(machine, graph, replicas)
+    trained = {id(v.handle) for v in graph.variables if v.trainable}
+    with _watching(
+        machine,
+        [value for outer, value in zip(flat, replicas[0], strict=True) if id(outer) in trained],
+    ):
+        results = execute(machine, graph, replicas)
     for outer, value in zip(flat, replicas[0], strict=True):
         if isinstance(value, Variable) and value.is_written:
             host = tf.constant(value.host(), value.dtype)
@@ -161,12 +179,13 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
     kinds = [t.dtype for t in graph.outputs] + [outer[i].dtype for i in written]
     names = [tensor.op.name for tensor in flat]
     handles = [tensor.dtype == tf.resource for tensor in flat]
+    trained = {v.handle.op.name for v in tf.compat.v1.trainable_variables() if _has_handle(v)}
 
     def run(*values: Any) -> list[Any]:
         with _reporting():
             replicas = [
                 [
-                    _variable(machine, name, kind.dtype, partial(np.copy, value))
+                    _variable(machine, name, kind.dtype, partial(np.asarray, value))
                     if is_handle else _entered(machine, kind, value)
                     for name, kind, is_handle, value in zip(
                         names, outer, handles, values, strict=True
@@ -174,8 +193,9 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
                 ]
                 for _ in range(machine.replicas)
             ]  # fmt: skip
-            (results, *_) = execute(machine, graph, replicas)
             first = replicas[0]
+            with _watching(machine, [v for v, n in zip(first, names, strict=True) if n in trained]):
+                (results, *_) = execute(machine, graph, replicas)
             changed = [first[i].host() for i in written]
             out = [leave(v, t.dtype) for v, t in zip(results, graph.outputs, strict=True)]
             return [*out, *changed]
@@ -193,6 +213,10 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
         result.set_shape(inner.shape)
     with tf.control_dependencies(assigned):
         return [tf.identity(result) for result in results[:count]]
+
+
+def _has_handle(variable: Any) -> bool:
+    return hasattr(variable, "handle")
 
 
 def _native_node(graph: Any, flat: Sequence[Any]) -> list[Any]:

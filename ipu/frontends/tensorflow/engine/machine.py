@@ -10,13 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from fpsim.records.formats import BINARY32, Format
+from fpsim.records.formats import BINARY32
 from ipu.frontends.common.account import Account
 from ipu.frontends.common.places import PlaceClock
 from ipu.frontends.common.policies import PolicyArgument, find_policy
+from ipu.frontends.common.recorder import Recorder
 from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviour
 from ipu.frontends.tensorflow.settings.system import System
+from ipu.learn.policy import Policy
 from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target
@@ -84,9 +86,15 @@ class Machine:
         #: Every policy is binary32: float32 tensors are what they are.
         self.is_plain = formats == {BINARY32}
         self.account = Account()
+        #: Exponents, updates and losses; None where the machine counts not.
+        self.recorder = Recorder() if choices.count else None
+        #: Names of the variables of its programs.
+        self.variables: set[str] = set()
         #: Of the random bits.
         self.seed = choices.seed
         self.iteration = 0
+        #: Steps of the optimiser that have ended; reseeding counts on.
+        self.step = 0
         self.launches = 0
         self.replicas = 1
         self.n_ipus = 1
@@ -99,10 +107,18 @@ class Machine:
         #: Plans by graph.
         self.plans: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
+    def policy_of(self, layer: str, scope: str) -> Policy:
+        """The policy of a layer; patterns may also name the scope of its nodes."""
+        policy = self.policy.of(layer)
+        return self.policy.of(scope) if policy is self.policy.default else policy
+
     def advance(self) -> None:
         """An iteration has ended."""
         self.iteration += 1
         if self.iteration % self.accumulation == 0:
+            if self.recorder is not None and self.device.counts is not None:
+                self.recorder.step_done(self.step, self.device.counts)
+            self.step += 1
             self.clock.forget()
             self.status_before |= self.device.status_word
             self.device.status_word = 0
@@ -122,10 +138,6 @@ class Machine:
         """Whether the status register has OFLO or INV since the step began."""
         status = self.device.status
         return bool(status.oflo or status.inv)
-
-    def note_constant(self, layer: str, fmt: Format, value: float, change: str) -> None:
-        """A constant of a layer did not fit into the format."""
-        self.account.constant(layer, "forward", fmt, value, change)
 
     def reseed(self, seed: int) -> None:
         """Random bits follow this seed from now on, and places count from the start."""

@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import tensorflow as tf
 
 import fpsim
+from ipu.frontends.common.advising import Advised, advise
+from ipu.frontends.common.changes import NONE
+from ipu.frontends.common.report import describe
+from ipu.frontends.common.text import Report
+from ipu.frontends.common.ways import Way
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.machine.control import dump
 
-__all__ = ["report"]
+__all__ = ["advice", "report"]
 
 
-def report(machine: Machine) -> dict[str, Any]:
-    """What ran on a machine, as a mapping.
+def report(machine: Machine) -> Report:
+    """What ran on a machine, as a mapping whose text is for a terminal.
 
-    layers       counters by layer (the scope of nodes) and direction, if the machine counts.
-    constants    numbers that did not fit into the format that they were used in.
-    launches     calls of the device; iterations of its training loops.
-    status       $FP_CTL and $FP_STS.
-    versions     of fpsim, TensorFlow and numpy.
-    assumed      what the results rest on beyond the machine's own rules.
+    It has the keys that the report of a PyTorch program has (docs/pytorch.md), and
+
+    launches      calls of the device.
+    iterations    of its training loops.
+    replicas      that ran in step.
+    assumed       what the results rest on beyond the machine's own rules.
     """
     choices = machine.choices
-    return {
+    about = {
         "policy": str(machine.policy),
-        "target": machine.device.target.name,
+        "note": machine.device.target.note,
+        "stochastic_rounding": machine.device.control.esr,
+        "changes": "",
+        "steps": machine.step,
         "seed": machine.seed,
         "ties": choices.ties,
         "launches": machine.launches,
         "iterations": machine.iteration,
-        "layers": machine.account.layers(machine.device.counts),
-        "constants": machine.account.summary()["constants"],
+        "replicas": machine.replicas,
         "status": dump(machine.device.control, machine.status),
         "versions": {
             "fpsim": fpsim.__version__, "tensorflow": tf.__version__, "numpy": np.__version__,
@@ -41,3 +48,19 @@ def report(machine: Machine) -> dict[str, Any]:
         "assumed": f"the graph as TensorFlow {tf.__version__} builds it is what the vendor's "
         "compiler executes, without XLA's rewriting",
     }  # fmt: skip
+    return Report(describe(machine.account, machine.device, machine.recorder, about))
+
+
+def advice(machine: Machine, told: Report) -> Advised:
+    """What to change, with the evidence; ways that change a program from outside are left out."""
+    way = Way(machine.policy, machine.device.control.esr)
+    items = [
+        replace(item, ways=tuple(way for way in item.ways if _runs(way)))
+        for item in advise(told, way).items
+    ]
+    return Advised(items)
+
+
+def _runs(way: Way) -> bool:
+    """Whether a program of TensorFlow can be run in this way: formats and rounding alone."""
+    return replace(way.changes, halves_by_policy=False) == NONE

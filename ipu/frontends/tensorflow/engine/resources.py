@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from tensorflow.python.eager import context
 from tensorflow.python.ops import gen_dataset_ops
 
@@ -28,6 +29,8 @@ class Variable:
         self.name, self.dtype, self.fmt = name, dtype, fmt
         self._read, self._device = read, device
         self._value: Any = None
+        #: Told of sums: the value before, the term, the value after.
+        self.watch: Callable[[Any, Any, Any], None] | None = None
         #: Whether the value is newer than the host's.
         self.is_written = False
 
@@ -36,7 +39,7 @@ class Variable:
         """What the variable holds; nobody may write into it."""
         if self._value is None:
             host = self._read()
-            self._value = enter(self._device, host, self.fmt) if self.fmt else host
+            self._value = enter(self._device, host, self.fmt) if self.fmt else np.array(host)
         return self._value
 
     @value.setter
@@ -44,6 +47,18 @@ class Variable:
         if self.fmt is not None and value.format != self.fmt:
             value = self._device.cast(value, self.fmt)
         self._value, self.is_written = value, True
+
+    def change(self, verb: Callable[[Any, Any], Any], term: Any) -> None:
+        """The value becomes a sum or difference of itself and a term."""
+        before = self.value
+        self.value = verb(before, term)
+        if self.watch is not None:
+            self.watch(before, term, self._value)
+
+    @property
+    def was_used(self) -> bool:
+        """Whether the value was read or written."""
+        return self._value is not None
 
     def host(self) -> Any:
         """The value as TensorFlow has it."""

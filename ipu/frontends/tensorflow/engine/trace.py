@@ -4,6 +4,8 @@ A gradient tape forgets which node a gradient belongs to, tf.gradients does not 
 Inside of `tracing` the tape notes it too. TensorFlow calls the gradient function that is registered
 with the tape; ours finds the forward node among the producers of the outputs, or the readers of the
 inputs, and calls TensorFlow's.
+
+Where gradients begin is noted too: tensors with one element there are losses.
 """
 
 from __future__ import annotations
@@ -11,21 +13,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
-from tensorflow.python.eager import backprop
+from tensorflow.python.eager import backprop, imperative_grad
 from tensorflow.python.framework import ops
+from tensorflow.python.ops import gradients_util
 
-__all__ = ["tracing"]
+__all__ = ["losses_of", "noting_losses", "tracing"]
 
 
 @contextmanager
 def tracing() -> Iterator[None]:
-    """Gradients that tapes build inside know their forward nodes."""
+    """Gradients that tapes build inside know their forward nodes; where they begin is noted."""
     pywrap_tfe.TFE_Py_RegisterGradientFunction(_gradient)
     try:
-        yield
+        with noting_losses():
+            yield
     finally:
         pywrap_tfe.TFE_Py_RegisterGradientFunction(backprop._gradient_function)
 
@@ -64,3 +69,44 @@ def _is_alike(op: Any, op_name: str, attributes: Any, inputs: Any) -> bool:
 
 def _is_symbolic(tensor: Any) -> bool:
     return isinstance(tensor, tf.Tensor) and not hasattr(tensor, "_numpy")
+
+
+# Losses -------------------------------------------------------------------------------------------
+
+_losses: WeakKeyDictionary[Any, set[tuple[str, int]]] = WeakKeyDictionary()
+
+
+def losses_of(graph: Any) -> set[tuple[str, int]]:
+    """Tensors with one element at which gradients of a graph begin: node and output."""
+    return _losses.get(graph, set())
+
+
+@contextmanager
+def noting_losses() -> Iterator[None]:
+    """Where gradients begin that are built inside is noted."""
+    helper, tape = gradients_util._GradientsHelper, imperative_grad.imperative_grad
+
+    def noted_helper(ys: Any, xs: Any, grad_ys: Any = None, *rest: Any, **options: Any) -> Any:
+        _note_losses(ys, grad_ys)
+        return helper(ys, xs, grad_ys, *rest, **options)
+
+    def noted_tape(
+        of: Any, target: Any, sources: Any, output_gradients: Any = None, **options: Any
+    ) -> Any:
+        _note_losses(target, output_gradients)
+        return tape(of, target, sources, output_gradients, **options)
+
+    gradients_util._GradientsHelper, imperative_grad.imperative_grad = noted_helper, noted_tape
+    try:
+        yield
+    finally:
+        gradients_util._GradientsHelper, imperative_grad.imperative_grad = helper, tape
+
+
+def _note_losses(targets: Any, first: Any) -> None:
+    """What gradients do not begin at 1 is the middle of a loop, or no loss."""
+    if any(gradient is not None for gradient in tf.nest.flatten(first)):
+        return
+    for target in tf.nest.flatten(targets):
+        if _is_symbolic(target) and target.shape.num_elements() == 1:
+            _losses.setdefault(target.graph, set()).add((target.op.name, target.value_index))

@@ -110,6 +110,7 @@ def _pow(site: Site) -> Run:
                     np.broadcast_to(known.carrier, np.broadcast_shapes(x.shape, y.shape)).copy()
                 )  # fmt: skip
         # Adam's powers of beta: host functions in binary64, rounded once to nearest.
+        site.note_on_host(x.size)
         with np.errstate(all="ignore"):
             wide = np.power(np.float64(x.carrier), np.float64(y.carrier))
         return device.from_host(wide, x.format)

@@ -43,7 +43,7 @@ def _const(site: Site) -> Run:
     if not array.ndim:
         change = fit(float(value), float(array.carrier), fmt)
         if change:
-            site.machine.note_constant(site.node.layer, fmt, float(value), change)
+            site.note_constant(fmt, float(value), change)
     return lambda: array
 
 

@@ -61,7 +61,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-@kernel("PyFunc", "EagerPyFunc", rounding="on the host", is_any=True, keeps=True)
+@kernel("PyFunc", "EagerPyFunc", rounding="on the host", is_any=True, keeps=True, on_host=True)
 def _python(site: Site) -> Run:
     """A queue's end, or what the user computes on the host in the middle of a program."""
     function = script_ops._py_funcs.get(site.attr("token").decode())

@@ -1,7 +1,8 @@
 """Batch norm by the rules of `ipu.learn.ops`.
 
 The third reserve of a node goes to its gradient alone: it holds what the rule's forward pass saved.
-TensorFlow's variance for the moving average is the unbiased one, times N/(N-1) in binary32.
+TensorFlow's variance for the moving average is the unbiased one, times N/(N-1) in binary32. A node
+with a factor f other than 1 averages itself: (1 - f) old + f new, each operation in binary32.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ipu.frontends.tensorflow.kernels.products import images_last
 from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
 from ipu.learn import ops
 from ipu.learn.ops.norms import batch_statistics, inverse_deviation
+from ipu.machine.device import Device
 
 __all__: list[str] = []
 
@@ -24,15 +26,14 @@ _RULE = "as the rule of ipu.learn: statistics in binary32, each operation after 
 def _batch_norm(site: Site) -> Run:
     images_last(site)
     epsilon = float(site.attr("epsilon"))
-    if site.attr("exponential_avg_factor") != 1:
-        raise NotImplementedError(f"node {site.node.name} averages its statistics itself")
     return _trained(site, epsilon) if site.attr("is_training") else _known(site, epsilon)
 
 
 def _trained(site: Site, epsilon: float) -> Run:
     device, stable = site.device, site.machine.stable_norms
+    factor = float(site.attr("exponential_avg_factor"))
 
-    def run(x: Array, scale: Array, offset: Array, *_: Array) -> Any:
+    def run(x: Array, scale: Array, offset: Array, *before: Array) -> Any:
         x, gamma, beta = _alike(site, x, scale, offset)
         known = batch_statistics(device, x, epsilon, stable)
         y, saved = ops.batch_norm.forward(device, x, gamma, beta, statistics=known)
@@ -40,9 +41,21 @@ def _trained(site: Site, epsilon: float) -> Run:
         variance = known.variance.reshape(-1)
         n = x.size // x.shape[-1]
         spread = device.multiply(variance, n / max(n - 1, 1))
-        return y, mean, spread, mean, variance, (True, saved)
+        averages = [mean, spread]
+        if factor != 1:
+            averages = [
+                _averaged(device, factor, old, new)
+                for old, new in zip(before, averages, strict=True)
+            ]
+        return y, *averages, mean, variance, (True, saved)
 
     return run
+
+
+def _averaged(device: Device, factor: float, old: Array, new: Array) -> Array:
+    """A moving average in binary32."""
+    wide = device.cast(old, BINARY32)
+    return device.add(device.multiply(wide, 1 - factor), device.multiply(new, factor))
 
 
 def _known(site: Site, epsilon: float) -> Run:

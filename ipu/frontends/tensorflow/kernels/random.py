@@ -53,12 +53,12 @@ def _uniform(site: Site) -> Run:
     return _drawn(site, lambda g, shape: g.integers(0, 1 << bits, shape) * 2.0**-bits)
 
 
-@kernel("RandomStandardNormal", rounding="once, to nearest", draws=True)
+@kernel("RandomStandardNormal", rounding="once, to nearest", draws=True, on_host=True)
 def _normal(site: Site) -> Run:
     return _drawn(site, lambda g, shape: g.standard_normal(shape))
 
 
-@kernel("TruncatedNormal", rounding="once, to nearest", draws=True)
+@kernel("TruncatedNormal", rounding="once, to nearest", draws=True, on_host=True)
 def _truncated_normal(site: Site) -> Run:
     """A normal number within two deviations, by the inverse of its distribution."""
     low, high = ndtr(-2.0), ndtr(2.0)

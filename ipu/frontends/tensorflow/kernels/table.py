@@ -48,6 +48,7 @@ class Site:
 
     fmt        format of its floating-point results; None: it has none.
     direction  of its places and counts.
+    layer      under which it counts.
     """
 
     node: Node
@@ -57,6 +58,7 @@ class Site:
     direction: str
     #: Plans a function that the node calls.
     plan: Callable[[Any, str], SubProgram]
+    layer: str = ""
 
     @property
     def device(self) -> Device:
@@ -87,8 +89,16 @@ class Site:
         rounded = self.device.context(self.fmt).constant(value)
         change = fit(value, float(rounded.carrier), self.fmt)
         if change:
-            self.machine.note_constant(self.node.layer, self.fmt, value, change)
+            self.note_constant(self.fmt, value, change)
         return rounded
+
+    def note_constant(self, fmt: Format, value: float, change: str) -> None:
+        """A number of this node did not fit into a format."""
+        self.machine.account.constant(self.layer, self.direction, fmt, value, change)
+
+    def note_on_host(self, size: int) -> None:
+        """The host computed so many results in binary64."""
+        self.machine.account.add("host", self.node.type, size)
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,7 @@ class Entry:
     keeps     results have the formats of the inputs, which are taken as they are.
     is_joint  it runs for all replicas at once.
     draws     it takes random numbers, also where rounding does not.
+    on_host   the host computes in binary64.
     """
 
     name: str
@@ -109,6 +120,7 @@ class Entry:
     keeps: bool = False
     is_joint: bool = False
     draws: bool = False
+    on_host: bool = False
 
 
 #: By type of node, and by the names that marks give to composites.
@@ -117,14 +129,14 @@ TABLE: dict[str, Entry] = {}
 
 def kernel(
     *names: str, rounding: str, is_any: bool = False, keeps: bool = False, is_joint: bool = False,
-    draws: bool = False,
+    draws: bool = False, on_host: bool = False,
 ) -> Callable[[Callable[[Site], Run]], Callable[[Site], Run]]:  # fmt: skip
     """Enter a builder for nodes of these types."""
 
     def enter(build: Callable[[Site], Run]) -> Callable[[Site], Run]:
         for name in names:
             assert name not in TABLE, name
-            TABLE[name] = Entry(name, build, rounding, is_any, keeps, is_joint, draws)
+            TABLE[name] = Entry(name, build, rounding, is_any, keeps, is_joint, draws, on_host)
         return build
 
     return enter

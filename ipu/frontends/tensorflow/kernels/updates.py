@@ -25,7 +25,7 @@ def _descent(site: Site) -> Run:
 
     def run(variable: Variable, rate: Array, gradient: Array) -> tuple[()]:
         step, g = _operands(device, variable, rate, gradient)
-        variable.value = device.subtract(variable.value, device.multiply(g, step))
+        variable.change(device.subtract, device.multiply(g, step))
         return ()
 
     return run
@@ -43,7 +43,7 @@ def _momentum(site: Site) -> Run:
         if nesterov:
             ahead = device.multiply(device.multiply(v, m), rate)
             change = device.add(device.multiply(g, rate), ahead)
-        w.value = device.subtract(w.value, change)
+        w.change(device.subtract, change)
         return ()
 
     return run
@@ -59,7 +59,7 @@ def _keras_momentum(site: Site) -> Run:
         step = device.multiply(g, rate)
         v = slot.value = device.subtract(device.multiply(slot.value, m), step)
         change = device.subtract(device.multiply(v, m), step) if nesterov else v
-        w.value = device.add(w.value, change)
+        w.change(device.add, change)
         return ()
 
     return run
@@ -85,7 +85,7 @@ def _adam(site: Site) -> Run:
         if nesterov:
             first = device.add(device.multiply(first, beta1), device.multiply(g, rest1))
         change = device.divide(device.multiply(first, alpha), root)
-        w.value = device.subtract(w.value, change)
+        w.change(device.subtract, change)
         return ()
 
     return run
@@ -104,7 +104,7 @@ def _rms_prop(site: Site) -> Run:
         root = device.sqrt(device.add(ms.value, epsilon))
         step = device.divide(device.multiply(g, rate), root)
         slot.value = device.add(device.multiply(slot.value, momentum), step)
-        w.value = device.subtract(w.value, slot.value)
+        w.change(device.subtract, slot.value)
         return ()
 
     return run

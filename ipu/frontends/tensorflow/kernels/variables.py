@@ -37,7 +37,7 @@ def _in_place(node: str, verb: str) -> None:
         def run(variable: Variable, value: Any) -> tuple[()]:
             held = variable.value
             if isinstance(held, Array):
-                variable.value = compute(held, site.device.cast(value, held.format))
+                variable.change(compute, site.device.cast(value, held.format))
             else:
                 variable.value = exact(held, value)
             return ()

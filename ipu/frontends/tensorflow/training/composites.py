@@ -18,6 +18,7 @@ import tensorflow as tf
 from tensorflow.python.ops import handle_data_util
 
 from fpsim.array import Array
+from ipu.frontends.common.account import counted_name
 from ipu.frontends.tensorflow.engine.node import marked
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
 from ipu.frontends.tensorflow.training.reductions import GradientAccumulationReductionMethod
@@ -175,7 +176,7 @@ def _accumulate(site: Site) -> Run:
     marks, device = site.node.marks, site.device
     method = GradientAccumulationReductionMethod(marks["method"])
     how = Accumulation(marks["mini_batches"], method.name)
-    name = f"{marks['variable']}/gradient"
+    name = f"{counted_name(site.layer, site.direction)}/gradient"
 
     def run(value: Array, n: Any, *summands: Array) -> Array:
         variable = Variable(value, device, name)

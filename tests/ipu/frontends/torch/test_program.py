@@ -8,7 +8,8 @@ import pytest
 
 from tests.ipu.frontends.torch.framework import machine
 
-from ipu.frontends.torch.program import ProgramError, as_main, run_program  # isort: skip
+from ipu.frontends.common.programs import ProgramError  # isort: skip
+from ipu.frontends.torch.program import finding_poptorch, run_program  # isort: skip
 
 
 @pytest.fixture
@@ -76,9 +77,8 @@ def test_a_syntax_error_has_its_line(program):
         run_program(machine(), program("x = 1\nx ="), [])
 
 
-def test_poptorch_is_ours_where_it_is_built_and_no_other_is_installed(program):
-    path = program("")
-    with as_main(path, []):
+def test_poptorch_is_ours_where_it_is_built_and_no_other_is_installed():
+    with finding_poptorch():
         try:
             import ipu.frontends.poptorch as ours
         except ModuleNotFoundError:
@@ -97,7 +97,7 @@ def test_an_installed_poptorch_is_the_one(program):
     (path.parent / "poptorch.py").write_text("WHOSE = 'theirs'\n")
     sys.path.insert(0, str(path.parent))
     try:
-        with as_main(path, []):
+        with finding_poptorch():
             import poptorch
         assert poptorch.WHOSE == "theirs"
     finally:

@@ -6,17 +6,20 @@ import json
 
 from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 
-from ipu.frontends.tensorflow.engine.report import report  # isort: skip
+from ipu.frontends.common.text import Report  # isort: skip
+from ipu.frontends.pages.page import plain  # isort: skip
+from ipu.frontends.tensorflow.engine.report import advice, report  # isort: skip
+
+
+def program(x):
+    with tf.name_scope("net"):
+        return x * x + 1e-9
 
 
 def test_a_report_is_complete_and_can_be_written():
-    def program(x):
-        with tf.name_scope("net"):
-            return x * x + 1e-9
-
     with machine(policy="f16", count=True, seed=4) as used:
         launch(tf.function(program), tf.constant([300.0, 1e-4]))
-        told = json.loads(json.dumps(report(used)))
+        told = json.loads(json.dumps(plain(report(used))))
     assert (told["launches"], told["iterations"], told["seed"]) == (1, 1, 4)
     net = told["layers"]["net"]["forward"]
     assert net["results"] == 4
@@ -25,3 +28,22 @@ def test_a_report_is_complete_and_can_be_written():
     assert "OFLO 0x1" in told["status"]
     assert told["versions"]["tensorflow"] == tf.__version__
     assert tf.__version__ in told["assumed"]
+    assert "first overflow: step 0, multiply in net (forward), 1 results" in str(Report(told))
+
+
+def test_advice_names_only_ways_that_the_command_takes():
+    with machine(policy="f16", count=True) as used:
+        launch(tf.function(program), tf.constant([300.0, 1e-4]))
+        advised = advice(used, report(used))
+    ways = [str(way) for item in advised.items for way in item.ways]
+    assert "fp16+net=f32" in ways
+    assert not [way for way in ways if "eps" in way or "scale" in way or "states" in way]
+
+
+def test_without_counts_there_is_a_report_too():
+    with machine() as used:
+        launch(tf.function(program), tf.constant([1.0]))
+        told = report(used)
+    assert told["layers"] == {}
+    assert told["losses"] == []
+    assert str(told).startswith("1 steps on mk2")

@@ -31,7 +31,7 @@ CASES = {
 
 @pytest.mark.parametrize("node", CASES)
 def test_float32_is_as_on_tensorflow(node):
-    agree(node, *CASES[node], tolerance=5e-6 if "Filter" in node else 2e-6)
+    agree(node, *CASES[node])
 
 
 @pytest.mark.parametrize(

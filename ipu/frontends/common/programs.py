@@ -1,0 +1,72 @@
+"""An unedited program: as `python PROGRAM.py ARGS` runs it, with its errors in one sentence."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["ProgramError", "as_main", "run_file"]
+
+#: How TensorFlow's autograph begins a message that has the user's lines in it.
+_IN_USER_CODE = "in user code:"
+
+
+class ProgramError(Exception):
+    """A user's program stopped: its file and line, and what happened, in one sentence."""
+
+
+def run_file(program: Path, arguments: Sequence[str]) -> int:
+    """Run a program; the status that it exits with.
+
+    Raises    ProgramError where the program raises; KeyboardInterrupt as it is.
+    """
+    with as_main(program, arguments):
+        try:
+            runpy.run_path(str(program), run_name="__main__")
+        except SystemExit as left:
+            if isinstance(left.code, str):
+                print(left.code, file=sys.stderr)
+                return 1
+            return int(left.code or 0)
+        except Exception as error:
+            raise ProgramError(_sentence(error, program)) from error
+    return 0
+
+
+@contextmanager
+def as_main(program: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """sys.argv and sys.path as Python sets them for a program."""
+    before = sys.argv, list(sys.path)
+    sys.argv = [str(program), *arguments]
+    sys.path.insert(0, str(program.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = before
+
+
+def _sentence(error: BaseException, program: Path) -> str:
+    """FILE:LINE: what happened, with the last line of the user's own files.
+
+    An error whose `is_in_lines` is true keeps all of its lines.
+    """
+    folder = program.resolve().parent
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if _is_below(Path(f.filename), folder)]
+    where = f"{own[-1].filename}:{own[-1].lineno}" if own else str(program)
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f"{error.filename}:{error.lineno}"
+    text = str(error)
+    if not (getattr(error, "is_in_lines", False) or text.startswith(_IN_USER_CODE)):
+        text = text.partition("\n")[0]
+    notes = "; ".join(getattr(error, "__notes__", ()))
+    return f"{where}: {type(error).__name__}: {text}" + (f" ({notes})" if notes else "")
+
+
+def _is_below(file: Path, folder: Path) -> bool:
+    """Whether a file is the user's own: below the program's folder, and no installed package."""
+    return folder in file.resolve().parents and "site-packages" not in file.parts

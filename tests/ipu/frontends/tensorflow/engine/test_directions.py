@@ -1,0 +1,49 @@
+"""Directions of nodes: gradients, an optimiser's work, averages and metrics (golden)."""
+
+from __future__ import annotations
+
+from tests.ipu.frontends.tensorflow.framework import tf
+
+from ipu.frontends.tensorflow.engine.directions import find_directions  # isort: skip
+from ipu.frontends.tensorflow.engine.program import Program  # isort: skip
+
+
+def directions_of(function, *specs, inherited=""):
+    graph = tf.function(function).get_concrete_function(*specs).graph
+    return find_directions(Program(graph), inherited)
+
+
+def training():
+    """A step of Momentum by hand, a metric, and a moving average of the input."""
+    w, v, average, count = (tf.Variable(1.0) for _ in range(4))
+
+    def program(x):
+        rate = tf.cast(tf.constant(0.5, tf.half), tf.float32, name="rate")
+        with tf.GradientTape() as tape:
+            y = tf.multiply(w, x, name="y")
+        slope = tape.gradient(y, w)
+        v.assign(tf.add(0.9 * v, slope, name="velocity"))
+        step = tf.multiply(rate, v.read_value(), name="step")
+        w.assign_sub(step)
+        average.assign_sub(tf.multiply(0.1, average - x, name="gap"))
+        count.assign_add(x)
+        return y
+
+    return program
+
+
+def test_an_optimiser_is_known_also_through_its_slots():
+    known = directions_of(training(), tf.TensorSpec([], tf.float32))
+    assert known.of["y"] == "forward"
+    assert {known.of[name] for name in ("velocity", "step", "rate", "gap")} == {"optimizer"}
+    assert {"velocity", "step", "rate"} <= known.optimiser
+    assert "gap" not in known.optimiser
+    updates = [name for name in known.of if name.startswith("Assign")]
+    assert len([name for name in updates if name in known.optimiser]) == 2
+    assert len(updates) == 4
+
+
+def test_functions_that_an_optimiser_calls_are_its_own():
+    known = directions_of(lambda x: x + 1.0, tf.TensorSpec([], tf.float32), inherited="optimizer")
+    assert known.of["add"] == "optimizer"
+    assert "add" in known.optimiser

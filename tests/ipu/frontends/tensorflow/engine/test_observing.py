@@ -1,0 +1,105 @@
+"""What a machine that counts is told: kinds, losses and scales, updates, weights (golden, law)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ipu.frontends.common.account import KINDS
+from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
+
+from ipu.frontends.tensorflow.engine.report import report  # isort: skip
+
+
+def step(scale=None, rate=0.25):
+    """A training step of one layer, its loss multiplied by a scale."""
+    with tf.name_scope("net/dense/"):
+        w = tf.Variable(np.full((4, 2), 0.5, np.float32), name="kernel")
+
+    def program(x):
+        with tf.GradientTape() as tape:
+            with tf.name_scope("net/dense/"):
+                y = tf.matmul(x, w)
+            loss = tf.reduce_mean(y * y)
+            scaled = loss if scale is None else loss * scale
+        (slope,) = tape.gradient(scaled, [w])
+        w.assign_sub(rate * slope)
+        return scaled if scale in (0.5, 3.0) else loss
+
+    return tf.function(program), w
+
+
+def run(program, x=((1.0, 2.0, 3.0, 4.0),), **choices):
+    with machine(count=True, **choices) as used:
+        for _ in range(2):
+            launch(program, tf.constant(np.float32(x)))
+        return report(used), used
+
+
+def test_layers_losses_updates_and_weights_have_their_names():
+    program, w = step(rate=1e-6)
+    told, _ = run(program, policy="f16")
+    assert told["losses"] == [25.0, 25.0]
+    assert told["steps"] == 2
+    assert list(told["layers"]["net/dense"]) == ["forward", "backward"]
+    assert told["layers"]["optimizer"]["optimizer"]["results"] == 2 * 2 * 8
+    row = told["swallowed"]["net/dense"]
+    assert (row["nonzero"], row["swallowed"]) == (16, 16)  # 5e-6 to 2e-5 are lost at 0.5
+    (weights,) = told["exponents"]["weights"]
+    assert (weights["layer"], weights["format"], weights["counts"]) == (
+        "net/dense", "binary16", {-1: 8}
+    )  # fmt: skip
+    assert np.all(w.numpy() == 0.5)
+    assert {row["layer"] for row in told["exponents"]["gradients"]} >= {"net/dense", "Mean"}
+
+
+@pytest.mark.parametrize(("scale", "shown"), [(None, 1), (64.0, 64), (0.5, 1), (3.0, 1)])
+def test_a_power_of_two_above_one_is_the_loss_scale(scale, shown):
+    program, _ = step(scale, rate=0.0)
+    told, used = run(program, policy="f16")
+    assert used.recorder.scale == shown
+    assert told["loss_scale"]["present"] == shown
+    assert told["losses"] == [25.0 * (1 if scale is None else scale / shown)] * 2
+
+
+def test_operations_have_kinds_and_none_is_native():
+    told, _ = run(step()[0])
+    assert told["native"] == 0
+    assert all(told["operations"][kind] for kind in KINDS if kind not in ("host", "integer"))
+    program = tf.function(lambda x: x**0.3)
+    told, _ = run(program)
+    assert told["host"]["operations"] == {"Pow": {"calls": 2, "elements": 8}}
+    assert told["host"]["share"] == 1
+
+
+def test_a_constant_of_the_optimiser_that_does_not_fit_is_told():
+    w = tf.Variable(tf.ones(2, tf.half), name="layer/w")
+
+    def program(x):
+        with tf.GradientTape() as tape:
+            y = tf.reduce_sum(w * tf.cast(x, tf.half))
+        (slope,) = tape.gradient(y, [w])
+        w.assign_sub(slope * tf.cast(tf.constant(1e-9), tf.half))
+
+    told, _ = run(tf.function(program), x=(1.0, 2.0))
+    (row,) = told["constants"]
+    assert (row["layer"], row["direction"], row["becomes"]) == ("optimizer", "optimizer", "zero")
+
+
+def test_the_first_exception_has_its_step_and_layer():
+    program = tf.function(lambda x: tf.cast(x, tf.half) * tf.cast(x, tf.half))
+    with machine(count=True) as used:
+        for value in (1.0, 300.0, 300.0):
+            launch(program, tf.constant([value]))
+        (row,) = report(used)["first"]
+    assert (row["flag"], row["step"], row["operation"]) == ("OVERFLOW", 1, "multiply")
+
+
+def test_an_observed_run_has_the_same_bits():
+    results = []
+    for count in (False, True):
+        program, w = step(rate=0.01)
+        with machine(policy="f16", sr=True, count=count):
+            launch(program, tf.constant(np.float32([[0.1, 0.2, 0.3, 0.4]])))
+        results.append(w.numpy())
+    assert np.array_equal(*results)
