@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -74,11 +75,21 @@ def command(
 
         way = Way.parse(f"{policy}+sr" if sr else policy)
         ways = parse_ways(compare) if compare is not None else []
+        if out is not None:
+            _make_folder(out)
     if ways:
         if sr or policy != "fp32":
             raise click.UsageError("--compare names the ways; leave --policy and --sr out")
         return _compare(program, arguments, ways, seed, out or _OUT, choices)
     return _run(program, arguments, way, seed, out, choices, count=count)
+
+
+def _make_folder(out: Path) -> None:
+    """Before the program runs: an hour's counts must not end at a folder that cannot be written."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"report={str(out)!r} is no folder for a page: {error.strerror}") from None
 
 
 def _check(program: Path) -> None:
@@ -103,17 +114,23 @@ def _run(
             way.policy, sr=way.sr, seed=seed, count=count or out is not None,
             changes=way.changes, **choices,
         )  # fmt: skip
+    status, stopped, interrupt = 1, "", None
     try:
         status = run_program(session, program, arguments)
     except ProgramError as error:
+        stopped = str(error)
         click.echo(f"fpsim: {error}", err=True)
-        status = 1
+    except KeyboardInterrupt as error:
+        stopped, interrupt = f"interrupted in step {session.step}", error
     report = session.report()
+    report["stopped"] = stopped
     if count:
         click.echo(f"\n{report}", err=True)
     if out is not None:
         page = write_page(out, report, session.advise(), program.name)
         click.echo(page.resolve(), err=True)
+    if interrupt is not None:
+        raise interrupt
     return status
 
 
@@ -148,8 +165,9 @@ def _in_process(
             f"{way}+halves", "--seed", str(seed), "--report", str(folder), *_as_options(choices),
             str(program), *arguments]  # fmt: skip
     with subprocess.Popen(
-        line, stdout=subprocess.PIPE, stderr=None, text=True, env=_environment()
-    ) as process:
+        line, stdin=_same_input(), stdout=subprocess.PIPE, stderr=None, text=True,
+        env=_environment(),
+    ) as process:  # fmt: skip
         assert process.stdout is not None
         printed = []
         for text in process.stdout:
@@ -158,6 +176,15 @@ def _in_process(
     report = read_report(folder / "report.json")
     page = f"{name}/index.html" if (folder / "index.html").exists() else ""
     return Run(str(way), report, "".join(printed), page, process.returncode)
+
+
+def _same_input() -> Any:
+    """Standard input of each way: a file from its beginning, else none; all ways read the same."""
+    try:
+        os.lseek(0, 0, os.SEEK_SET)
+    except OSError:
+        return subprocess.DEVNULL
+    return None if stat.S_ISREG(os.fstat(0).st_mode) else subprocess.DEVNULL
 
 
 def _as_options(choices: Choices) -> Iterator[str]:

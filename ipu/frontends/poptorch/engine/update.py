@@ -112,7 +112,7 @@ class Updater:
         velocity = self._slots(parameter, group)["velocity"]
         if "velocity" in self.optimizer.state[parameter] or not group["weight_decay"]:
             return velocity
-        kind = np.float16 if velocity.format == BINARY16 else np.float32
+        kind: Any = np.float16 if velocity.format == BINARY16 else np.float32
         weight = as_array(self.machine, parameter)
         start = np.asarray(weight.carrier, kind) * kind(combined_decay(group))
         return self.machine.device.from_host(start.astype(np.float32), velocity.format)
