@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ipu.frontends.common.ways import Way
     from ipu.frontends.pages.comparison import Run
 
-__all__ = ["as_options", "compare"]
+__all__ = ["as_options", "compare", "make_folder"]
 
 
 def compare(
@@ -47,7 +48,7 @@ def _in_process(way: str, line: Sequence[str], folder: Path) -> Run:
     (folder / "report.json").unlink(missing_ok=True)
     with subprocess.Popen(
         [sys.executable, "-P", "-m", "ipu.experiments.cli", *line],
-        stdout=subprocess.PIPE, stderr=None, text=True, env=_environment(),
+        stdin=_same_input(), stdout=subprocess.PIPE, stderr=None, text=True, env=_environment(),
     ) as process:  # fmt: skip
         assert process.stdout is not None
         printed = []
@@ -57,6 +58,23 @@ def _in_process(way: str, line: Sequence[str], folder: Path) -> Run:
     report = read_report(folder / "report.json")
     page = f"{folder.name}/index.html" if (folder / "index.html").exists() else ""
     return Run(way, report, "".join(printed), page, process.returncode)
+
+
+def _same_input() -> Any:
+    """Standard input of each way: a file from its beginning, else none; all ways read the same."""
+    try:
+        os.lseek(0, 0, os.SEEK_SET)
+    except OSError:
+        return subprocess.DEVNULL
+    return None if stat.S_ISREG(os.fstat(0).st_mode) else subprocess.DEVNULL
+
+
+def make_folder(out: Path) -> None:
+    """Before the program runs: an hour's counts must not end at a folder that cannot be written."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"report={str(out)!r} is no folder for a page: {error.strerror}") from None
 
 
 def as_options(choices: Mapping[str, Any]) -> Iterator[str]:

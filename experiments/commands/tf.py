@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ipu.experiments.commands.comparing import as_options, compare
+from ipu.experiments.commands.comparing import as_options, compare, make_folder
 from ipu.experiments.commands.options import Seed, bad_input
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ def command(
 
         ways = [_checked(way) for way in parse_ways(compared)] if compared is not None else []
         way = _checked(Way.parse(policy))
+        if out is not None:
+            make_folder(out)
     if choices["reference"] and (count or out or ways):
         raise click.UsageError("--reference runs nothing on the machine; leave reports out")
     if not ways:
@@ -116,23 +118,29 @@ def _run(
         from ipu.frontends.tensorflow.facade import install_facade
 
         install_facade()
+    status, stopped, interrupt = 1, "", None
     try:
         status = run_file(program, arguments)
     except ProgramError as error:
+        stopped = str(error)
         click.echo(f"fpsim: {error}", err=True)
-        status = 1
+    except KeyboardInterrupt as error:
+        stopped, interrupt = "interrupted", error
     if count or out is not None:
-        _tell(program.name, out, is_printed=count)
+        _tell(program.name, out, stopped, is_printed=count)
+    if interrupt is not None:
+        raise interrupt
     return status
 
 
-def _tell(title: str, out: Path | None, *, is_printed: bool) -> None:
-    """Print what the run did, and write its page."""
+def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> None:
+    """Print what the run did and why it stopped, and write its page."""
     from ipu.frontends.pages.page import write_page
     from ipu.frontends.tensorflow.engine.machine import current
     from ipu.frontends.tensorflow.engine.report import advice, report
 
     told = report(current())
+    told["stopped"] = stopped
     if is_printed:
         click.echo(f"\n{told}", err=True)
     if out is not None:

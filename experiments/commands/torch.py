@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ipu.experiments.commands.comparing import as_options, compare
+from ipu.experiments.commands.comparing import as_options, compare, make_folder
 from ipu.experiments.commands.options import Seed, bad_input
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ def command(
 
         way = Way.parse(f"{policy}+sr" if sr else policy)
         ways = parse_ways(compared) if compared is not None else []
+        if out is not None:
+            make_folder(out)
     if ways:
         if sr or policy != "fp32":
             raise click.UsageError("--compare names the ways; leave --policy and --sr out")
@@ -100,17 +102,23 @@ def _run(
             way.policy, sr=way.sr, seed=seed, count=count or out is not None,
             changes=way.changes, **choices,
         )  # fmt: skip
+    status, stopped, interrupt = 1, "", None
     try:
         status = run_program(session, program, arguments)
     except ProgramError as error:
+        stopped = str(error)
         click.echo(f"fpsim: {error}", err=True)
-        status = 1
+    except KeyboardInterrupt as error:
+        stopped, interrupt = f"interrupted in step {session.step}", error
     report = session.report()
+    report["stopped"] = stopped
     if count:
         click.echo(f"\n{report}", err=True)
     if out is not None:
         page = write_page(out, report, session.advise(), program.name)
         click.echo(page.resolve(), err=True)
+    if interrupt is not None:
+        raise interrupt
     return status
 
 

@@ -105,16 +105,22 @@ def _step(name: str, steps: int, size: int) -> Callable[[int], list[float]]:
 
 def _counts(report: dict[str, Any]) -> Iterator[Row]:
     for row in report["first"]:
-        yield {"part": "first", "flag": row["flag"], "step": row["step"], "layer": row["layer"],
+        yield {"part": "first", "flag": row["flag"], "step": row["step"],
+               "layer": _word(row["layer"]),
                "direction": row["direction"], "results": row["times"]}  # fmt: skip
     for layer, directions in report["layers"].items():
         for direction, counters in directions.items():
             if any(counters[name] for name in COUNTED):
                 yield {
-                    "part": "counts", "layer": layer, "direction": direction,
+                    "part": "counts", "layer": _word(layer), "direction": direction,
                     "results": counters["results"],
                     **{name.lower(): counters[name] for name in COUNTED},
                 }  # fmt: skip
+
+
+def _word(layer: str) -> str:
+    """The name of a layer; a number, as of Sequential's layers, is no word of a table."""
+    return f"layer {layer}" if layer.isdigit() else layer
 
 
 def _advice(items: Any) -> Iterator[Row]:
@@ -126,7 +132,7 @@ def _advice(items: Any) -> Iterator[Row]:
 def _trials(trials: Any) -> Iterator[Row]:
     for place, trial in enumerate(trials):
         yield {"part": "trial", "place": place, **_trial(trial)}
-        for number, loss in enumerate(trial.losses, 1):
+        for number, loss in enumerate(trial.losses):
             if math.isfinite(loss):
                 yield {"part": "loss", "way": str(trial.way), "step": number, "loss": float(loss)}
 
@@ -199,8 +205,8 @@ def plot(result: Result) -> Figure:
             is_reference = row["restores"] == REFERENCE
             where = {"network": name, "part": "loss", "way": row["way"]}
             steps, losses = result.column("step", **where), result.column("loss", **where)
-            total = int(result.column("step", network=name, part="loss").max())
-            ends = f" (not finite from step {len(steps) + 1})" if len(steps) < total else ""
+            total = int(result.column("step", network=name, part="loss").max()) + 1
+            ends = f" (not finite from step {len(steps)})" if len(steps) < total else ""
             axes.plot(
                 steps, _smooth(losses), label=f"{row['way']}{ends}",
                 color=drawing.BLACK if is_reference else colors[others.index(row) % len(colors)],

@@ -7,6 +7,7 @@ colour in every figure.
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,9 +79,20 @@ def count_ticks(axis: Axis) -> None:
     axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
+def literal(text: str) -> str:
+    r"""A name of a user's for a label: its dollars begin no formula.
+
+    >>> print(literal("$x$"))
+    \$x\$
+    """
+    return text.replace("$", r"\$")
+
+
 def to_png(figure: Figure) -> bytes:
-    """The figure as a PNG; it is closed."""
+    """The figure as a PNG; it is closed. Letters that the font lacks are boxes."""
     image = io.BytesIO()
-    figure.savefig(image, format="png", metadata={"Software": None})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(image, format="png", metadata={"Software": None})
     plt.close(figure)
     return image.getvalue()

@@ -37,7 +37,9 @@ def describe(
     about    of the run: policy, steps, status, versions and others, as they are.
     """
     layers = account.layers(device.counts)
+    counted = recorder is not None and device.counts is not None
     return account.summary() | {
+        "counted": counted,
         "layers": layers,
         "exponents": exponents(recorder) if recorder else {},
         "swallowed": recorder.updates.summary() if recorder else {},

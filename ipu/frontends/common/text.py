@@ -47,6 +47,10 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         f"{report['operations']['computed_elements']:,} elements computed, {host['share']:.2%} of "
         f"them on the host; native operations: {report['native']}"
     )
+    if report.get("note"):
+        yield str(report["note"])
+    if report.get("stopped"):
+        yield f"the program stopped: {report['stopped']}"
     losses = report["losses"]
     if losses:
         yield f"loss {losses[0]:.4g} → {losses[-1]:.4g}"

@@ -31,6 +31,8 @@ _NORMAL, _SUBNORMAL, _OUTSIDE = "#E7F3EC", "#FBEBCB", "#F6D9CF"
 def grouped(names: Iterable[str], limit: int = _ROWS) -> dict[str, str]:
     """The group of each layer: the longest beginnings of paths of which there are so few.
 
+    Where even those are many, evenly spaced ones stand for themselves, and the rest together.
+
     >>> grouped(["a.0.x", "a.0.y", "a.1.x", "b", "aten.add"], 4)
     {'a.0.x': 'a.0.*', 'a.0.y': 'a.0.*', 'a.1.x': 'a.1.*', 'b': 'b', 'aten.add': 'aten.add'}
     """
@@ -42,7 +44,9 @@ def grouped(names: Iterable[str], limit: int = _ROWS) -> dict[str, str]:
             break
         depth -= 1
     if len(set(groups.values())) > limit:
-        kept = list(dict.fromkeys(groups.values()))[: limit - 1]
+        names = list(dict.fromkeys(groups.values()))
+        last, gaps = len(names) - 1, max(limit - 2, 1)
+        kept = {names[i * last // gaps] for i in range(limit - 1)}
         groups = {name: g if g in kept else "others" for name, g in groups.items()}
     return groups
 
@@ -85,18 +89,20 @@ def exponent_figure(report: Mapping[str, Any]) -> Figure | None:
 
 
 def _rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Histograms of the groups of layers."""
+    """Histograms of the groups of layers that have values other than zero."""
+    rows = [row for row in rows if row["counts"] or row["nonfinite"]]
     groups = grouped(str(row["layer"]) or "outside modules" for row in rows)
     merged: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         name = groups[str(row["layer"]) or "outside modules"]
         both = merged.setdefault(
-            (name, row["format"]), {**row, "layer": name, "counts": {}, "zeros": 0}
+            (name, row["format"]), {**row, "layer": name, "counts": {}, "zeros": 0, "nonfinite": 0}
         )
         both["zeros"] += row["zeros"]
+        both["nonfinite"] += row["nonfinite"]
         for exponent, n in row["counts"].items():
             both["counts"][int(exponent)] = both["counts"].get(int(exponent), 0) + n
-    return [row for row in merged.values() if row["counts"]]
+    return list(merged.values())
 
 
 def _limits(panels: Mapping[str, Sequence[Row]]) -> tuple[float, float]:
@@ -152,18 +158,20 @@ def _range(axes: Axes, row: Row, y: float, limits: tuple[float, float]) -> None:
 
 
 def _note(row: Row) -> str:
-    """The share of subnormal values, where it is worth a word."""
-    total = sum(row["counts"].values())
+    """The shares of subnormal values and of infinities and NaN, where they are worth a word."""
+    total = sum(row["counts"].values()) + row["nonfinite"]
     tiny = sum(n for e, n in row["counts"].items() if e < row["emin"])
-    if not tiny or tiny < 5e-4 * total:
-        return ""
-    return f"{tiny / total:.1%} below normal"
+    shares = ((tiny, "below normal"), (row["nonfinite"], "not finite"))
+    return ", ".join(f"{n / total:.1%} {what}" for n, what in shares if n > 5e-4 * total)
 
 
 def _label(row: Row, usual: str) -> str:
     """A layer, with its format where that is not the usual one."""
+    from ipu.pages.drawing import literal
+
     name = str(row["layer"]).removeprefix("aten.").lstrip("_")
     name = name if len(name) <= 26 else f"…{name[-25:]}"
+    name = literal(name)
     short = {"binary16": "f16", "binary32": "f32", "bfloat16": "bf16"}
     return f"{name} ({short.get(row['format'], row['format'])})" if row["format"] != usual else name
 
@@ -219,6 +227,7 @@ def scale_figure(report: Mapping[str, Any]) -> Figure | None:
 
 
 def _update_rows(swallowed: Mapping[str, Row]) -> list[dict[str, Any]]:
+    swallowed = {layer: row for layer, row in swallowed.items() if row["in_ulps"]}
     groups = grouped(swallowed)
     rows: dict[str, dict[str, Any]] = {}
     for layer, each in swallowed.items():
@@ -229,7 +238,7 @@ def _update_rows(swallowed: Mapping[str, Row]) -> list[dict[str, Any]]:
         row["swallowed"] += each["swallowed"]
         for size, n in each["in_ulps"].items():
             row["counts"][int(size)] = row["counts"].get(int(size), 0) + n
-    return [row for row in rows.values() if row["counts"]]
+    return list(rows.values())
 
 
 def _update_panel(axes: Axes, rows: Sequence[Row]) -> None:
@@ -298,10 +307,10 @@ def loss_figure(curves: Mapping[str, Sequence[float]]) -> Figure | None:
     for i, (name, losses) in enumerate(curves.items()):
         values = np.asarray(losses, float)
         finite = np.isfinite(values)
-        label = name
+        label = drawing.literal(name)
         if not finite.all():
-            label += f" (not finite from step {int(np.argmin(finite)) + 1})"
-        axes.plot(np.arange(1, values.size + 1), np.where(finite, values, np.nan),
+            label += f" (not finite from step {int(np.argmin(finite))})"
+        axes.plot(np.arange(values.size), np.where(finite, values, np.nan),
                   color=colors[i % len(colors)], linewidth=widths[i], label=label,
                   marker="o" if finite.sum() < 3 else None, markersize=5)  # fmt: skip
     axes.set(xlabel="step of the optimiser", ylabel="loss")

@@ -97,9 +97,19 @@ def write_figures(folder: Path, figures: Mapping[str, Figure | None]) -> dict[st
 def headline(report: Mapping[str, Any]) -> str:
     """What hurt first, in a sentence.
 
-    >>> headline({"first": [], "losses": [], "swallowed": {}, "layers": {}})
+    >>> headline({"first": [], "losses": [], "swallowed": {}, "layers": {}, "counted": True})
     'No overflow, invalid operation or division by zero was counted.'
+    >>> headline({"counted": True, "layers": {}} | dict.fromkeys(["first", "losses"], []) | {
+    ...     "swallowed": {}, "stopped": "net.py:3: ValueError: no data"}).partition(". ")[2]
+    'The program stopped: net.py:3: ValueError: no data'
     """
+    stopped = report.get("stopped", "")
+    return _happened(report) + (f" The program stopped: {stopped}" if stopped else "")
+
+
+def _happened(report: Mapping[str, Any]) -> str:
+    if not report["counted"]:
+        return "This session did not count; use count=True."
     if not report["first"]:
         lost = sum(row["swallowed"] for row in report["swallowed"].values())
         nonzero = sum(row["nonzero"] for row in report["swallowed"].values())

@@ -20,7 +20,7 @@ import torch
 from ipu.frontends.poptorch.engine.executor import Executor
 from ipu.frontends.poptorch.engine.gradients import as_array
 from ipu.frontends.poptorch.engine.machine import Machine
-from ipu.frontends.poptorch.engine.update import Updater
+from ipu.frontends.poptorch.engine.update import Updater, taken
 from ipu.frontends.poptorch.enums import ConnectionType, OutputMode
 from ipu.frontends.poptorch.optim import check_optimizer, load_slots
 from ipu.frontends.poptorch.options import Options
@@ -60,6 +60,8 @@ class PoplarExecutor:
         self._given = Options() if options is None else options
         self._training = training
         self._optimizer = optimizer
+        #: The optimiser's groups when it was last handed over: changes need `setOptimizer`.
+        self._groups = [] if optimizer is None else taken(optimizer)
         self._executor: Executor | None = None
         self._signature: Any = None
         #: How often the model was compiled.
@@ -109,7 +111,7 @@ class PoplarExecutor:
         updater = None
         if self._training:
             assert self._optimizer is not None
-            updater = Updater(machine, self._optimizer)
+            updater = Updater(machine, self._optimizer, self._groups)
         models = known.models if known else [self.model]
         executor = Executor(models, options, machine, updater)
         with self._in_mode():
@@ -238,9 +240,14 @@ class PoplarExecutor:
             )
         if optimizer is not self._optimizer:
             optimizer.state.update(self._optimizer.state)
-        self._optimizer = optimizer
+        self._take(optimizer)
+
+    def _take(self, optimizer: torch.optim.Optimizer) -> None:
+        """The device gets to know the optimiser's arguments."""
+        self._optimizer, self._groups = optimizer, taken(optimizer)
         if self._executor is not None:
-            updater = self._executor.updater = Updater(self._executor.machine, optimizer)
+            updater = Updater(self._executor.machine, optimizer, self._groups)
+            self._executor.updater = updater
             assert self._executor.scaling is not None
             self._executor.scaling.change(updater.loss_scaling)
 
@@ -336,6 +343,7 @@ class PoplarExecutor:
         if self._optimizer is not None and kept["optimizer"] is not None:
             self._optimizer.load_state_dict(kept["optimizer"])
             load_slots(self._optimizer, kept["optimizer"])
+            self._take(self._optimizer)
         self._restored = kept
         if self._executor is not None:
             self._restore_kept()

@@ -98,7 +98,7 @@ class SGD(_OnDevice, torch.optim.SGD):  # type: ignore[misc]
     velocity_scaling       the velocity is kept multiplied by it; with use_combined_accum only.
     use_combined_accum     one tensor holds velocity and accumulated gradient.
     accum_type, velocity_accum_type    torch.float32 or torch.float16.
-    max_grad_norm          gradients are scaled down to this norm of all of them.
+    max_grad_norm          gradients are scaled down to this norm of all of them, of all groups.
     """
 
     def __init__(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
 
 import pytest
@@ -108,6 +109,46 @@ def test_an_error_of_the_program_is_one_line(tmp_path, capsys):
     error = capsys.readouterr().err
     assert error.startswith(f"fpsim: {path}:3: ValueError: operands have shapes (2,)")
     assert error.count("\n") == 1
+
+
+@needs_torch
+def test_the_page_tells_why_a_program_stopped(tmp_path, capsys):
+    """Of an error and of an interrupt; what ran before is on the page."""
+    for what, status, words in (
+        ("raise ValueError('no <data>')", 1, "bad.py:4: ValueError: no &lt;data&gt;"),
+        ("raise KeyboardInterrupt", 130, "interrupted in step 0"),
+    ):
+        path, out = tmp_path / "bad.py", tmp_path / str(status)
+        path.write_text(f"import torch\n\ntorch.ones(2).half() * 60000\n{what}\n")
+        assert main(["torch", "--report", str(out), str(path)]) == status
+        page = (out / "index.html").read_text(encoding="utf-8")
+        assert f"The program stopped: {words}" in page.replace(str(tmp_path) + "/", "")
+        assert json.loads((out / "report.json").read_text())["operations"]["machine"] == 2
+    assert "fpsim: interrupted" in capsys.readouterr().err
+
+
+@needs_torch
+def test_a_folder_that_cannot_be_written_is_told_before_the_program_runs(program, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for choice in ([], ["--compare", "fp32"]):
+        assert main(["torch", *choice, "--report", str(tmp_path / "file"), str(program)]) == 2
+        shown = capsys.readouterr()
+        assert shown.err.startswith(f"fpsim: report='{tmp_path / 'file'}' is no folder for a page")
+        assert not shown.out
+
+
+@needs_torch
+def test_all_ways_read_the_same_standard_input(tmp_path):
+    path, data = tmp_path / "read.py", tmp_path / "data"
+    path.write_text("import sys\nprint('read', sys.stdin.read().strip(), 'end')\n")
+    data.write_text("seven\n")
+    line = [sys.executable, "-m", "ipu.experiments.cli", "torch", "--compare", "fp32,fp16",
+            "--report", str(tmp_path / "out"), str(path)]  # fmt: skip
+    with data.open() as file:
+        shown = subprocess.run(line, stdin=file, capture_output=True, text=True, check=True)
+    assert shown.stdout.count("read seven end") == 2
+    piped = subprocess.run(line, input="seven\n", capture_output=True, text=True, check=True)
+    assert piped.stdout.count("read  end") == 2
 
 
 @needs_torch

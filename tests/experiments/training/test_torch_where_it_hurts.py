@@ -6,6 +6,7 @@ import importlib.util
 
 import pytest
 
+from ipu.experiments.lab.result import to_csv
 from ipu.experiments.training import torch_where_it_hurts
 from tests.experiments.figures import assert_panels
 
@@ -46,6 +47,10 @@ def test_the_advice_removes_them(result, network):
 def test_the_answer_names_the_way(result):
     assert result.answer.count("DIVBYZERO began in step 0 in optimizer") == 2
     assert result.answer.count("restores binary32's loss") == 2
+
+
+def test_the_rows_can_be_kept(result):
+    assert "CNN,counts," in to_csv(result.rows)
 
 
 def test_the_figure_and_the_tables(result):

@@ -115,6 +115,8 @@ class Executor:
     def call(self, batches: Sequence[Arguments]) -> list[Any]:
         """The outputs of all micro-batches, in the order of their numbers."""
         share = self.plan.count * self.plan.replicas
+        if self.updater is not None:
+            self.updater.check_arguments()
         outputs: list[Any] = []
         with self.machine.running():
             for start in range(0, len(batches), share):
@@ -231,7 +233,11 @@ class _Round:
             raise RuntimeError(
                 "the loss depends on no parameter that requires a gradient; freeze fewer of them"
             )
-        machine = self.executor.machine
+        machine, scaling = self.executor.machine, self.executor.scaling
+        assert scaling is not None
+        machine.session.recorder.scale = scaling.value
+        if loss.numel() == 1:
+            machine.session.recorder.loss(machine.session.step, float(loss.detach()))
         fmt = machine.session.memory.format_of(loss)
         context = machine.device.context(fmt) if fmt else None
         if context is None:

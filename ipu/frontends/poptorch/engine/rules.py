@@ -16,13 +16,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.values import widest
 
-__all__ = ["Rule", "adam", "combined_share", "lamb", "rmsprop", "sgd"]
+__all__ = ["Rule", "adam", "combined_decay", "combined_share", "lamb", "rmsprop", "sgd"]
 
 Slots = dict[str, Array]
 Group = Mapping[str, Any]
@@ -33,6 +34,8 @@ class Rule:
 
     def __init__(self, call: Call) -> None:
         self.call, self.device = call, call.device
+        #: What the last `moved` added to its weight.
+        self.term: NDArray[Any] | None = None
 
     def times(self, x: Array, factor: float) -> Array:
         """x · a constant of its format; a factor of 1 is no operation."""
@@ -53,6 +56,7 @@ class Rule:
         """w - rate · step, in the wider of both formats, rounded into that of w."""
         device, wide = self.device, widest((w.format, step.format))
         change = self.times(device.cast(step, wide), rate)
+        self.term = -np.asarray(change.carrier, np.float32)
         return device.cast(device.subtract(device.cast(w, wide), change), w.format)
 
     def decayed(self, s: Array, w: Array, decay: float) -> Array:
@@ -72,14 +76,15 @@ def sgd(
 ) -> tuple[Array, Slots]:
     """v ← mm·v + (1-dm)·vs·unscale·s + (1-dm)·wd·vs·w;  w ← w - (lr/vs)·v.
 
-    Without momentum there is no v. Nesterov (INFERRED from torch): w moves by g + mm·v.
+    Without momentum there is no v: w ← w - lr·(1-dm)·(unscale·s + wd·w), dampened too. Nesterov
+    (INFERRED from torch): w moves by g + mm·v.
     """
     momentum, rate, decay = group["momentum"], group["lr"], group["weight_decay"]
     if group["use_combined_accum"]:
         return _combined_sgd(rule, w, s, group)
     if momentum == 0:
         g = rule.decayed(rule.times(s, unscale), w, decay)
-        return rule.moved(w, g, rate), {}
+        return rule.moved(w, g, rate * (1 - group["dampening"])), {}
     v, scale = slots["velocity"], group["velocity_scaling"]
     share = (1 - group["dampening"]) * scale
     v = rule.blend(v, momentum, s, share * unscale)
@@ -98,13 +103,17 @@ def combined_share(group: Group, unscale: float) -> float:
     return share
 
 
+def combined_decay(group: Group) -> float:
+    """What a weight is multiplied by where its decay is added to a combined velocity."""
+    decay: float = (1 - group["dampening"]) * group["weight_decay"] * group["velocity_scaling"]
+    return decay
+
+
 def _combined_sgd(rule: Rule, w: Array, v: Array, group: Group) -> tuple[Array, Slots]:
     """w ← w - (lr/vs)·v;  v ← mm·v + (1-dm)·wd·vs·w, where v has the gradients already."""
-    scale = group["velocity_scaling"]
-    w = rule.moved(w, v, group["lr"] / scale)
+    w = rule.moved(w, v, group["lr"] / group["velocity_scaling"])
     v = rule.times(v, group["momentum"])
-    share = (1 - group["dampening"]) * group["weight_decay"] * scale
-    return w, {"velocity": rule.decayed(v, w, share)}
+    return w, {"velocity": rule.decayed(v, w, combined_decay(group))}
 
 
 def _corrections(group: Group, step: int) -> tuple[float, float]:

@@ -6,42 +6,78 @@ Source    PopART, clipping of gradients by their global norm; `ipu.frontends.pop
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.array import Array
+from fpsim.records.formats import BINARY16
 from ipu.frontends.poptorch.engine.gradients import Gradients, Replicas, as_array, format_of
 from ipu.frontends.poptorch.engine.machine import Machine
-from ipu.frontends.poptorch.engine.rules import Rule, combined_share
+from ipu.frontends.poptorch.engine.rules import Rule, combined_decay, combined_share
 from ipu.frontends.poptorch.optim import rule_of, slots_of
 from ipu.parallel.orders import Order
 
-__all__ = ["Updater"]
+__all__ = ["Updater", "taken"]
+
+
+def taken(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """The optimiser's groups as they are now, which is what the device gets to know."""
+    return [dict(group) for group in optimizer.param_groups]
+
+
+class Change(NamedTuple):
+    """What an update does to a parameter: `term` is added to `before`, which becomes `after`."""
+
+    parameter: torch.Tensor
+    before: Array
+    term: NDArray[Any]
+    after: Array
+    slots: dict[str, Array]
 
 
 class Updater:
     """Applies an optimiser on the machine.
 
     optimizer    one of torch's or PopTorch's; its state holds the slots.
+    groups       its groups as the device has them: as `taken` copied them.
     """
 
-    def __init__(self, machine: Machine, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(
+        self, machine: Machine, optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]]
+    ) -> None:
         self.machine, self.optimizer = machine, optimizer
         self._rule, self._missing = rule_of(optimizer)
+        self._taken, self._has_warned = groups, False
 
     @property
     def groups(self) -> list[dict[str, Any]]:
         """The groups with every argument that PopART's rules know."""
-        return [self._missing | group for group in self.optimizer.param_groups]
+        return [self._missing | group for group in self._taken]
+
+    def check_arguments(self) -> None:
+        """Warns once where the program changed an argument that the device has not."""
+        if self._has_warned:
+            return
+        for own, taken in zip(self.optimizer.param_groups, self._taken, strict=False):
+            name = next((n for n in own if n != "params" and own[n] != taken.get(n)), None)
+            if name is not None:
+                self._has_warned = True
+                warnings.warn(
+                    f"the optimiser's {name} is {own[name]}, and {taken.get(name)} on the device; "
+                    "changes take effect with model.setOptimizer(optimizer)", stacklevel=2,
+                )  # fmt: skip
+                return
 
     @property
     def parameters(self) -> list[torch.Tensor]:
         """All trained parameters, in order."""
-        return [p for group in self.optimizer.param_groups for p in group["params"]
-                if p.requires_grad]  # fmt: skip
+        return [p for group in self._taken for p in group["params"] if p.requires_grad]
 
     @property
     def loss_scaling(self) -> float:
@@ -65,13 +101,27 @@ class Updater:
         """Start and share of a combined accumulator; None, 1 for a separate one."""
         for group in self.groups:
             if group.get("use_combined_accum") and any(p is parameter for p in group["params"]):
-                velocity = self._slots(parameter, group)["velocity"]
-                return velocity, combined_share(group, unscale)
+                return self._velocity(parameter, group), combined_share(group, unscale)
         return None, 1.0
+
+    def _velocity(self, parameter: torch.Tensor, group: dict[str, Any]) -> Array:
+        """Of a combined accumulator; before the first update it holds the weight's decay.
+
+        Rounding  the first one on the host, in the slot's format, to nearest (sgd1decompose.cpp).
+        """
+        velocity = self._slots(parameter, group)["velocity"]
+        if "velocity" in self.optimizer.state[parameter] or not group["weight_decay"]:
+            return velocity
+        kind: Any = np.float16 if velocity.format == BINARY16 else np.float32
+        weight = as_array(self.machine, parameter)
+        start = np.asarray(weight.carrier, kind) * kind(combined_decay(group))
+        return self.machine.device.from_host(start.astype(np.float32), velocity.format)
 
     def check(self, replicas: int) -> None:
         """Refuses what is not modelled with several replicas."""
         combined = any(group.get("use_combined_accum") for group in self.groups)
+        for group in self.groups if combined else ():
+            _check_combined(group)
         if combined and replicas > 1:
             raise ValueError(
                 f"use_combined_accum=True with replicationFactor({replicas}) is not modelled; use "
@@ -108,29 +158,32 @@ class Updater:
 
     def _stepped(
         self, rule: Rule, summed: Sequence[tuple[int, torch.Tensor, Array]], unscale: float
-    ) -> list[tuple[torch.Tensor, Array, dict[str, Array]]]:
+    ) -> list[Change]:
         arrays = {id(parameter): s for _, parameter, s in summed}
+        factor = self._clipping(rule, list(arrays.values()), unscale)
         after = []
         for group in self.groups:
-            own = [p for p in group["params"] if id(p) in arrays]
-            clipped = self._clipped(rule, [arrays[id(p)] for p in own], group, unscale)
-            for parameter, s in zip(own, clipped, strict=True):
-                w = as_array(self.machine, parameter, rule.call.policy.param)
-                slots = self._slots(parameter, group)
-                w, slots = self._rule(rule, w, s, slots, group, unscale)
-                after.append((parameter, w, slots))
+            for parameter in (p for p in group["params"] if id(p) in arrays):
+                before = as_array(self.machine, parameter, rule.call.policy.param)
+                slots, s = self._slots(parameter, group), rule.times(arrays[id(parameter)], factor)
+                w, slots = self._rule(rule, before, s, slots, group, unscale)
+                assert rule.term is not None
+                after.append(Change(parameter, before, rule.term, w, slots))
         return after
 
-    def _clipped(
-        self, rule: Rule, gradients: list[Array], group: dict[str, Any], unscale: float
-    ) -> list[Array]:
-        """Gradients of a group, scaled down to the largest norm that is allowed."""
-        largest = group["max_grad_norm"]
+    def _clipping(self, rule: Rule, gradients: list[Array], unscale: float) -> float:
+        """What all gradients are multiplied by: their common norm has a largest value."""
+        norms = {float(group["max_grad_norm"]) for group in self.groups}
+        if len(norms) > 1:
+            raise ValueError(
+                f"max_grad_norm of the optimiser's groups is {sorted(norms)}; it is the norm of "
+                "all gradients, use one value"
+            )
+        largest = norms.pop()
         if math.isinf(largest) or not gradients:
-            return gradients
+            return 1.0
         norm = math.hypot(*(rule.norm(s) for s in gradients)) * unscale
-        factor = largest / max(norm, largest)
-        return [rule.times(s, factor) for s in gradients]
+        return largest / max(norm, largest)
 
     def _slots(self, parameter: torch.Tensor, group: dict[str, Any]) -> dict[str, Array]:
         """The optimiser's state of a parameter; zeros before the first update."""
@@ -146,12 +199,15 @@ class Updater:
             )  # fmt: skip
         return slots
 
-    def _commit(self, after: list[tuple[torch.Tensor, Array, dict[str, Array]]]) -> None:
+    def _commit(self, after: list[Change]) -> None:
         """Nothing can fail from here on."""
-        memory = self.machine.session.memory
+        session = self.machine.session
+        memory = session.memory
         with torch.no_grad():
-            for parameter, w, slots in after:
+            for parameter, before, term, w, slots in after:
+                was = np.array(before.carrier)  # may be the parameter's own memory
                 parameter.copy_(memory.write(w, parameter.dtype))
+                session.observer.note_update(parameter, w.format, was, term)
                 state = self.optimizer.state[parameter]
                 for name, array in slots.items():
                     dtype = next(
@@ -159,3 +215,13 @@ class Updater:
                         torch.float32,
                     )
                     state[name] = memory.write(array, dtype)
+
+
+def _check_combined(group: dict[str, Any]) -> None:
+    """Refuses what a combined accumulator does not go together with here."""
+    for name, neutral in (("nesterov", False), ("max_grad_norm", math.inf)):
+        if group["use_combined_accum"] and group[name] != neutral:
+            raise ValueError(
+                f"{name}={group[name]} with use_combined_accum=True is not modelled; use "
+                "use_combined_accum=False"
+            )

@@ -75,5 +75,50 @@ def test_a_run_that_did_not_count_has_no_figures():
 def test_losses_that_are_not_finite_are_told():
     figure = loss_figure({"fp32": [2.0, 1.0], "fp16": [2.0, float("nan"), float("nan")]})
     texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert texts == ["fp32", "fp16 (not finite from step 2)"]
+    assert texts == ["fp32", "fp16 (not finite from step 1)"]
+    assert figure.axes[0].lines[0].get_xdata().tolist() == [0, 1]  # as steps of the report
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("name", [r"$\frac$", "$x_1$", "a$b", "名 {0} %s"])
+def test_names_are_shown_as_they_are(name, recwarn):
+    report = copy.deepcopy(make_report())
+    for rows in report["exponents"].values():
+        for row in rows:
+            row["layer"] = name
+    report["swallowed"] = {name: next(iter(report["swallowed"].values()))}
+    figure = overview_figure(report)
+    labels = {t.get_text() for axes in figure.axes for t in axes.get_yticklabels()}
+    assert {label.replace("\\$", "$") for label in labels} == {name}
+    for each in (figure, exponent_figure(report), loss_figure({name: [2.0, 1.0]})):
+        to_png(each)
+    assert not recwarn.list
+
+
+def test_values_that_are_not_finite_are_told_beside_their_ridge():
+    report = copy.deepcopy(make_report())
+    rows = report["exponents"]["weights"]
+    rows[0]["nonfinite"] = 3 * sum(rows[0]["counts"].values())
+    rows[1] |= {"counts": {}, "nonfinite": 8}
+    figure = exponent_figure(report)
+    notes = [text.get_text() for text in figure.axes[0].texts]
+    assert notes == ["75.0% not finite", "100.0% not finite"]
+    plt.close(figure)
+
+
+def test_of_a_deep_model_evenly_spaced_layers_are_shown():
+    names = [str(i) for i in range(120)]
+    shown = [name for name, group in grouped(names, 14).items() if name == group]
+    assert (shown[0], shown[-1], len(shown)) == ("0", "119", 13)
+    assert {int(b) - int(a) for a, b in pairwise(shown)} <= {9, 10}
+
+
+def test_layers_without_an_update_leave_the_place_to_others():
+    report = make_report()
+    row = next(iter(report["swallowed"].values()))
+    nothing = row | {"nonzero": 0, "swallowed": 0, "in_ulps": {}}
+    figure = overview_figure(report | {"swallowed": {
+        str(i): nothing if i < 100 else row for i in range(104)}})  # fmt: skip
+    labels = [t.get_text() for t in figure.axes[1].get_yticklabels()]
+    assert labels == ["100", "101", "102", "103"]
     plt.close(figure)

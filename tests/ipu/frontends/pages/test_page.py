@@ -56,6 +56,14 @@ def test_the_headline_tells_what_came_first():
     assert "75.0% of the updates" in headline(make_report() | {"first": []})
 
 
+def test_a_run_that_computed_nothing_is_not_one_that_did_not_count(tmp_path):
+    nothing = make_report() | {"layers": {}, "first": [], "swallowed": {}, "losses": []}
+    text = write_page(tmp_path, nothing, advise(nothing, HALF)).read_text()
+    assert "Nothing was computed." in text
+    assert "did not count" not in text
+    assert headline(quiet_report()) == "This session did not count; use count=True."
+
+
 def test_rows_of_layers_are_those_with_exceptions():
     rows = where_rows(make_report())
     assert [row["layer"] for row in rows] == ["net.a", "net.b", "optimizer"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 
 from tests.ipu.frontends.poptorch.framework import (
@@ -140,6 +141,24 @@ def test_another_optimiser_takes_the_state_over():
         poptorch.inferenceModel(model.model).setOptimizer(sgd(model.model.parameters()))
 
 
+def test_arguments_of_an_optimiser_change_with_set_optimizer_alone():
+    """PopTorch reads an optimiser when it is handed over (python/_poplar_executor.py)."""
+    model = build()
+    optimiser = model.optimizer
+    model(*data(21))
+    optimiser.param_groups[0]["lr"] = 0.0
+    before = bits(model)
+    with pytest.warns(UserWarning, match=r"lr is 0.0, and 0.05 on the device; changes take effect"):
+        model(*data(21))
+    changed = bits(model)
+    assert not same(before, changed)
+    model(*data(21))  # told once
+    changed = {name: p.detach().clone() for name, p in model.model.named_parameters()}
+    model.setOptimizer(optimiser)
+    model(*data(21))
+    assert same(changed, dict(model.model.named_parameters()))
+
+
 def test_the_wrapper_answers_for_the_model():
     model = build()
     assert list(model.state_dict()) == list(model.model.state_dict())
@@ -156,6 +175,15 @@ def test_the_report_is_that_of_a_session_with_the_plan():
     assert report["plan"][0].startswith("4 stages on IPU 0 1 2 3, popart, 13 slots")
     assert {"a", "d", "optimizer"} <= set(report["layers"])
     assert "accumulate" in report["layers"]["a.weight"]
+
+
+def test_the_report_has_losses_by_step_and_the_loss_scale():
+    chosen = options(STRATEGIES["pipelined"](), iterations=2, replicas=2)
+    model, losses = train(chosen, steps=1)
+    report = model.report()
+    assert report["loss_scale"]["present"] == 64
+    by_step = losses.float().reshape(2, -1).mean(1)  # two updates of G · R micro-batches
+    assert np.allclose(report["losses"], by_step, rtol=1e-6)
 
 
 def test_synthetic_data_stand_for_the_inputs():

@@ -92,9 +92,20 @@ def test_dampening_is_popartss():
     assert np.abs(found - dampened()).max() < 1e-6
 
 
+def test_dampening_is_of_sgd_without_momentum_too():
+    """PopART's SGD0 has lr·(1-dm)/ls and 1 - lr·(1-dm)·wd; torch has no dampening there."""
+    w = Slope().weight.detach().double().numpy().copy()
+    for x in slopes():
+        w = w - 0.1 * 0.75 * (x[0].double().numpy() + 0.01 * w)
+    for kind in (OPTIM.SGD, torch.optim.SGD):
+        found, _ = after(lambda p, k=kind: k(p, 0.1, dampening=0.25, weight_decay=0.01))
+        assert np.abs(found - w).max() < 1e-6
+
+
 def combined(scale, lr=0.1, momentum=0.9, decay=0.01):
-    """v ← v + vs·g; w ← w - (lr/vs)·v; v ← mm·v + wd·vs·w."""
-    w, v = Slope().weight.detach().double().numpy().copy(), 0.0
+    """v ← v + vs·g; w ← w - (lr/vs)·v; v ← mm·v + wd·vs·w, the decay "once up front too"."""
+    w = Slope().weight.detach().double().numpy().copy()
+    v = decay * scale * w
     for x in slopes():
         v = v + scale * x[0].double().numpy()
         w = w - lr / scale * v
@@ -109,6 +120,14 @@ def test_a_combined_accumulator_is_the_velocity(scale):
     ))  # fmt: skip
     assert np.abs(found - combined(scale)).max() < 1e-6
     assert set(model.optimizer.state[model.model.weight]) == {"velocity"}
+
+
+def test_separate_and_combined_accumulators_are_one_equation():
+    """Velocity, decay and dampening of both are the same, from the first step on."""
+    choices = {"lr": 0.1, "momentum": 0.9, "dampening": 0.3, "weight_decay": 0.1}
+    one, _ = after(lambda p: OPTIM.SGD(p, **choices))
+    two, _ = after(lambda p: OPTIM.SGD(p, **choices, use_combined_accum=True))
+    assert np.abs(one - two).max() < 1e-6
 
 
 def lamb(correct, largest, lr=0.01, b1=0.9, b2=0.999, eps=1e-6, decay=0.01):
@@ -157,6 +176,28 @@ def test_gradients_are_clipped_to_a_norm_of_all():
     assert np.allclose(moved / 0.5, whole / np.linalg.norm(whole), atol=1e-6)
     found, _ = after(lambda p: OPTIM.SGD(p, 1.0, max_grad_norm=1e3), steps=1)
     assert np.allclose(start - found, whole, atol=1e-6)
+
+
+def test_the_largest_norm_is_of_the_gradients_of_all_groups():
+    class Two(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = Slope(), Slope()
+
+        def forward(self, x):
+            return poptorch.identity_loss((self.a.weight * x + 2 * self.b.weight * x).sum(), "none")
+
+    def moved(groups):
+        net = Two()
+        optimiser = OPTIM.SGD(groups(net), lr=1.0, max_grad_norm=0.5)
+        poptorch.trainingModel(net, poptorch.Options(), optimiser)(slopes(1)[0])
+        start = Slope().weight.detach()
+        return torch.cat([start - net.a.weight.detach(), start - net.b.weight.detach()])
+
+    together = moved(lambda net: net.parameters())
+    apart = moved(lambda net: [{"params": [net.a.weight]}, {"params": [net.b.weight]}])
+    assert math.isclose(float(together.norm()), 0.5, rel_tol=1e-6)
+    assert torch.equal(together, apart)
 
 
 def test_float16_weights_hold_binary16_numbers_and_states_their_types():
