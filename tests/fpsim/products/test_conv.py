@@ -39,9 +39,15 @@ CASES = [
 ]
 
 
+#: Units of the tests, each with kernels of its own; the quick tier takes two of each list.
+UNFOLDED = ["AMP_F16_F16", "AMP_F32_F32", "SLIC_F16_F32", "VMAC_F16_F16"]
+JUDGED = ["AMP_F16_F32", "SLIC_F16_F16", "AMP_F16_F16.exact", "SLIC_F8_F16", "VMAC_F32_F32"]
+THREADED = ["AMP_F16_F16", "SLIC_F16_F16.exact", "VMAC_F16_F16"]
+
+
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("name", ["AMP_F16_F16", "SLIC_F16_F32", "VMAC_F16_F16", "AMP_F32_F32"])
+@pytest.mark.parametrize("case", pick(CASES[:3], CASES, CASES))
+@pytest.mark.parametrize("name", pick(UNFOLDED[:2], UNFOLDED, UNFOLDED))
 def test_a_convolution_is_the_product_of_its_unfolded_operands(name, case, way):
     """Bit for bit, with the random bits of each group's outputs cut out of those of all."""
     unit = find_unit(name)
@@ -112,9 +118,7 @@ OUTPUTS = pick(12, 200, 2_000)
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", DATA)
-@pytest.mark.parametrize(
-    "name", ["AMP_F16_F32", "AMP_F16_F16.exact", "SLIC_F16_F16", "SLIC_F8_F16", "VMAC_F32_F32"]
-)
+@pytest.mark.parametrize("name", pick(JUDGED[:2], JUDGED, JUDGED))
 def test_convolutions_agree_with_the_oracle(name, kind, way):
     seed = [DATA.index(kind), WAYS.index(way)]
     rng = np.random.default_rng(seed)
@@ -161,7 +165,7 @@ def test_inner_products_tell_the_gradients(case):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", ["AMP_F16_F16", "SLIC_F16_F16.exact", "VMAC_F16_F16"])
+@pytest.mark.parametrize("name", pick(THREADED[:1], THREADED, THREADED))
 def test_results_do_not_depend_on_threads_or_blocks(name, way, monkeypatch):
     case = Case((13, 11), 8, (3, 3), 6, stride=2, groups=2, batch=5)
     unit = find_unit(name)
@@ -355,11 +359,12 @@ def test_a_changed_order_shows(monkeypatch):
     assert not np.array_equal(case.run("forward", a, b, unit, result).values, usual)
 
 
-SHORT = ["AMP_F16_F32", "AMP_F16_F16.exact", "AMP_F16_F32.sticky", "AMP_F32_F32", "AMP_BF16_F32"]
+SHORT = ["AMP_F16_F32", "AMP_F32_F32", "AMP_F16_F16.exact", "AMP_F16_F32.sticky", "AMP_BF16_F32"]
+CHANNELS = [3, 4, 16, 35, 1, 10, 20]
 
 
-@pytest.mark.parametrize("name", SHORT)
-@pytest.mark.parametrize("channels", [1, 3, 4, 10, 16, 20, 35])
+@pytest.mark.parametrize("name", pick(SHORT[:2], SHORT, SHORT))
+@pytest.mark.parametrize("channels", pick(CHANNELS[:4], CHANNELS, CHANNELS))
 @pytest.mark.parametrize("kind", ["normal", "special", "subnormal"])
 def test_passes_without_their_zeros_give_what_whole_ones_give(kind, channels, name, monkeypatch):
     """The record as it stands, with zeros up to whole passes, is the other opinion."""
