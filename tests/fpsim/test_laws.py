@@ -39,7 +39,8 @@ DETERMINISTIC = pick([RNE, RTN, RTP, RTO], EVERY, EVERY)
 FEW = pick([RNE, RTN], EVERY, EVERY)
 formats = st.sampled_from(FORMATS)
 contexts = st.builds(lambda f, m: Context(f, rounding=m), formats, st.sampled_from(DETERMINISTIC))
-few_contexts = st.builds(lambda f, m: Context(f, rounding=m), formats, st.sampled_from(FEW))
+few_formats = st.sampled_from(pick([BINARY16, BINARY32], ALL, ALL))
+few_contexts = st.builds(lambda f, m: Context(f, rounding=m), few_formats, st.sampled_from(FEW))
 
 
 def reals(fmt: Format) -> st.SearchStrategy[float]:
