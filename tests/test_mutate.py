@@ -153,6 +153,7 @@ def test_a_mutant_is_noticed_and_undone(tree):
     assert (tree.root / path).read_bytes() == (ROOT / path).read_bytes()
 
 
+@pytest.mark.tier("full")
 def test_what_no_test_notices_survives(tree, monkeypatch):
     mutant = one("fpsim/records/flags.py", LINE, "5", "6")
     monkeypatch.setattr(mutate, "stages", lambda path: (["tests/fpsim/test_sources.py"], []))

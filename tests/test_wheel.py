@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiers import pick
+
 ROOT = Path(__file__).parents[1]
 BUILD = """
 import sys
@@ -84,7 +86,7 @@ def test_the_wheel_installs_two_names(wheel):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("origin", ["wheel", "checkout"])
+@pytest.mark.parametrize("origin", pick(["wheel"], *[["wheel", "checkout"]] * 2))
 def test_documented_lines_work_beside_a_users_own_experiments(origin, installed, project):
     path = installed if origin == "wheel" else ROOT
     command = ("-m", "ipu.experiments.cli")

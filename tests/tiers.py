@@ -2,6 +2,10 @@
 
 The environment variable FPSIM_TIER chooses. A test scales its own work with `pick`; one that has
 no short form is marked `@pytest.mark.tier("full")` and is not collected below that tier.
+
+A kernel takes about a second to compile, so the quick tier has one of each kind: every operation to
+nearest and stochastically, every mode with one operation, every engine and kind of unit with one
+shape, every policy once. Pairs of choices that do not know of each other belong to the full tier.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def plain() -> tuple[dict[str, str], Path]:
 def test_a_plain_processor_gives_the_same_values_and_flags(plain):
     chosen = reaches("full")
     here = machine.everything_here(chosen)
-    assert len(here) >= 15
+    assert len(here) >= 12
     assert plain[0] == here
 
 
@@ -184,6 +184,7 @@ print(fpsim.Philox(42).spawn(0).seed, fpsim.kernels.compiling.cache_folder().nam
 """
 
 
+@pytest.mark.tier("full")
 def test_an_edited_callee_is_compiled_anew(tmp_path):
     # The compiled function stands in words.py, its callee in philox.py.
     shutil.copytree(

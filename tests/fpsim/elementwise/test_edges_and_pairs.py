@@ -16,7 +16,7 @@ from fpsim.records.formats import BINARY16, BINARY32, E4M3FN, E5M2, F143, Format
 from fpsim.records.rounding import RNA, RNE, RTN, RTO, SR, Rounding
 from fpsim.records.settings import Settings
 from tests.fpsim.elementwise.test_apply import check, settings_of
-from tests.tiers import pick
+from tests.tiers import pick, reaches
 
 ALL: list[Rounding] = [RNE, RNA, RTN, RTO, SR(5, subnormal_bits=7)]
 EDGES = [
@@ -26,7 +26,7 @@ EDGES = [
     Format.custom(8, 8, bias=128, name="emin -127, quantum 2^-134"),
     Format.custom(8, 12, name="emin -126, quantum 2^-137"),
 ]
-MODES: list[Rounding] = pick([RNE, RTN, SR(5, subnormal_bits=7)], ALL, ALL)
+MODES: list[Rounding] = pick([RNE, SR(5, subnormal_bits=7)], ALL, ALL)
 
 
 def small_codes(fmt: Format, n: int) -> list[int]:
@@ -53,7 +53,8 @@ def test_conversions_into_subnormals(fmt, rounding):
     middles = [1.0, 1.5, 1.25, 1.75, 1 + 2.0**-20, 1.5 - 2.0**-20, *rng.uniform(1, 2, 4)]
     x = np.ldexp(np.array(middles)[:, None], exponents).ravel().astype(np.float32)
     codes = np.concatenate([x, -x]).view(np.uint32).tolist()
-    for policy in ({}, {"tininess": "before"}, {"subnormals": "flush_results"}):
+    policies = [{}, {"tininess": "before"}, {"subnormals": "flush_results"}]
+    for policy in policies if reaches("full") or rounding == RNE else policies[:1]:
         check("convert", [(c,) for c in codes], Settings(fmt, rounding, **policy), BINARY32)
 
 
@@ -76,6 +77,8 @@ def test_sums_and_products_of_subnormals(fmt, rounding):
     pairs = list(product(small[::3], small))
     s = Settings(fmt, rounding)
     check("add", pairs, s)
+    if rounding != RNE and not reaches("full"):
+        return  # additions have every mode of the quick tier
     # Products that come to lie among the subnormals: a factor near 2**emin, one near 1.
     bias, unit = fmt.bias, 1 << (fmt.precision - 1)
     near_one = [(bias + e) * unit + m for e in (-3, -2, -1, 0) for m in (0, 1, unit // 2, unit - 1)]
@@ -103,7 +106,9 @@ def specials(fmt: Format) -> list[int]:
     return [b | sign << (fmt.bits - 1) for b in sorted(body) for sign in (0, 1)]
 
 
-@pytest.mark.parametrize("fmt", [BINARY16, E5M2, E4M3FN, F143], ids=str)
+@pytest.mark.parametrize(
+    "fmt", pick([BINARY16, E4M3FN], *[[BINARY16, E5M2, E4M3FN, F143]] * 2), ids=str
+)
 def test_pairs_of_policies_on_special_operands(fmt):
     codes = specials(fmt)
     pairs, triples = list(product(codes, codes)), list(product(codes[::3], codes[::2], codes[::3]))

@@ -102,8 +102,15 @@ def test_huge_exponents_are_decided_at_once(sign):
     assert time.perf_counter() - start < 2
 
 
-@pytest.mark.parametrize("mode", ["RNE", "RTZ", "RTP", "RTN", "RAZ", "RTO"])
-@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.BINARY32, fp.E4M3FN, fp.F143, fp.E2M1FN], ids=str)
+#: Formats and modes; the quick tier has every mode in all but the format with one zero.
+HUGE = [
+    (fmt, mode)
+    for fmt in (fp.BINARY16, fp.BINARY32, fp.E4M3FN, fp.E2M1FN, fp.F143)
+    for mode in ("RNE", "RTZ", "RTP", "RTN", "RAZ", "RTO")
+]
+
+
+@pytest.mark.parametrize(("fmt", "mode"), pick(HUGE[:25], HUGE, HUGE), ids=str)
 def test_huge_exponents_round_as_the_oracle_rounds(fmt, mode):
     rounding = fp.find_rounding(mode)
     for text, size in [("1e999999999", 1000), ("1e-999999999", -1000)]:

@@ -15,13 +15,14 @@ import pytest
 
 import fpsim as fp
 from fpsim.records.formats import CATALOGUE
+from tests.tiers import pick
 
 #: Every format that is rounded to: scales are not, and binary64 computes natively.
 FORMATS = [
     *(f for f in CATALOGUE.values() if isinstance(f, fp.Format) and f != fp.BINARY64),
     fp.Format.custom(6, 26),
 ]
-BITS = tuple(range(1, 9))
+BITS = pick((1, 3, 8), *[tuple(range(1, 9))] * 2)
 
 
 def values_of(fmt: fp.Format) -> np.ndarray:
@@ -56,9 +57,13 @@ def residual_of(w: Fraction, r: int, residual: str) -> int:
     return round(scaled)  # Python rounds a Fraction's half to even
 
 
-@pytest.mark.parametrize("residual", ["truncate", "half", "even"])
+#: Formats and residuals; the quick tier has every residual in one format.
+RESIDUALS = [(fmt, residual) for fmt in FORMATS for residual in ("truncate", "half", "even")]
+FEW = [case for case in RESIDUALS if fp.BINARY16 in case or "truncate" in case]
+
+
 @pytest.mark.parametrize("r", BITS)
-@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+@pytest.mark.parametrize(("fmt", "residual"), pick(FEW, RESIDUALS, RESIDUALS), ids=str)
 def test_exactly_the_defined_patterns_go_up(fmt: fp.Format, r: int, residual: str) -> None:
     values = values_of(fmt)
     patterns = np.broadcast_to(np.arange(1 << r)[:, None], (1 << r, values.size))

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-import ipu.machine.units.amp  # noqa: F401  (registers the units of the IPU)
 from fpsim.inspect.fingerprint import fingerprint
 from fpsim.records.rounding import RNE
 from fpsim.records.units import UNITS, find_unit
+from tests.fpsim.kinds_of_units import ONE_OF_EACH_KIND
+from tests.tiers import pick
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", pick(ONE_OF_EACH_KIND, list(UNITS), list(UNITS)))
 def test_a_record_is_found_again(name):
     unit = find_unit(name)
     found = fingerprint(unit)

@@ -12,9 +12,12 @@ from fpsim.linalg import k_split, matmul
 from fpsim.products.k_split import ranges
 from fpsim.records.units import find_unit
 from fpsim.state.bits import Replay
+from tests.tiers import pick
 
 HALF, SINGLE = fp.Context(fp.BINARY16), fp.Context(fp.BINARY32)
-UNITS = ["AMP_F16_F32", "AMP_F16_F16", "VMAC_F16_F16", "AMP_F32_F32", "V100_F16_F16"]
+#: Each with kernels of its own; the quick tier takes one of each kind of partials.
+EVERY = ["AMP_F16_F32", "AMP_F16_F16", "AMP_F32_F32", "VMAC_F16_F16", "V100_F16_F16"]
+UNITS = pick(EVERY[:3], EVERY, EVERY)
 
 
 def normal(shape, seed, unit):
@@ -74,7 +77,7 @@ def test_ranges_are_whole_passes_and_cover_k():
     assert ranges(0, 1, unit) == [range(0)]
 
 
-@pytest.mark.parametrize("name", ["AMP_F16_F16", "AMP_F16_F32", "VMAC_F16_F16"])
+@pytest.mark.parametrize("name", [n for n in UNITS if "VMAC" in n or "AMP_F16" in n])
 def test_places_count_the_stores_of_all_parts_and_then_the_reduction(name):
     """Bits from elsewhere, put where Philox has them by the layout, give the same result."""
     a, b = normal((3, 100), 4, name), normal((100, 2), 5, name)
@@ -82,7 +85,7 @@ def test_places_count_the_stores_of_all_parts_and_then_the_reduction(name):
     whole = unit.calls is None
     stores = 3 if whole else 7
     places = [stores] if unit.partials == fp.BINARY32 else range(stores + 1)
-    for r in (9, 20):
+    for r in pick((9,), (9, 20), (9, 20)):
         context = fp.Context(fp.BINARY16, rounding=fp.SR(r), seed=8)
         got = k_split(a, b, name, 3, context=context).values
         bits = [[product_R(8, 0, i, s, r) for i in range(6)] for s in places]

@@ -36,9 +36,26 @@ from tests.ipu.parallel.networks import (
     outcome,
     trainer,
 )
+from tests.tiers import pick
 
 SCHEDULES = ("grouped", "interleaved", "sequential", "popart")
 REDUCTIONS = ("sum", "mean", "running_mean")
+BOTH = (None, True)
+
+
+#: Cuts, schedules, mappings and recomputation. The quick tier has each schedule and each cut once,
+#: with and without recomputation, under one reduction; the others have one plan each.
+PLANS = [
+    *({"n": n, "schedule": s, "recompute": r} for n, s, r in product((2, 4), SCHEDULES, BOTH)),
+    *(
+        {"n": 4, "schedule": s, "recompute": r, "mapping": [0, 1, 1, 0]}
+        for s, r in product(("grouped", "sequential", "popart"), BOTH)
+    ),
+]
+CHOSEN = {
+    name: pick(PLANS[i :: len(PLANS) - 1] if i else PLANS[::3], PLANS, PLANS)
+    for i, name in enumerate(REDUCTIONS)
+}
 
 
 @pytest.mark.source("S0-31")
@@ -48,14 +65,9 @@ REDUCTIONS = ("sum", "mean", "running_mean")
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_cut_schedule_mapping_and_recomputation_reach_no_bit(reduction):
     whole = outcome(Plan(ROW[1], count=8, reduction=reduction))
-    for n, schedule, recompute in product((2, 4), SCHEDULES, (None, True)):
-        plan = Plan(ROW[n], count=8, reduction=reduction, schedule=schedule, recompute=recompute)
-        assert outcome(plan) == whole, plan
-    for schedule, recompute in product(("grouped", "sequential", "popart"), (None, True)):
-        plan = Plan(
-            ROW[4], mapping=[0, 1, 1, 0], count=8, reduction=reduction, schedule=schedule,
-            recompute=recompute,
-        )  # fmt: skip
+    for choices in CHOSEN[reduction]:
+        others = {key: value for key, value in choices.items() if key != "n"}
+        plan = Plan(ROW[choices["n"]], count=8, reduction=reduction, **others)
         assert outcome(plan) == whole, plan
 
 
@@ -63,9 +75,8 @@ def test_cut_schedule_mapping_and_recomputation_reach_no_bit(reduction):
 @pytest.mark.parametrize("policy", [FP16, MIXED], ids=str)
 def test_skips_and_shared_layers_are_cut_without_a_change(policy):
     whole = outcome(Plan(SKIP[1], count=8), policy=policy)
-    for n, schedule, recompute in product(
-        (2, 4), ("grouped", "sequential", "popart"), (None, True)
-    ):
+    plans = list(product((2, 4), ("grouped", "sequential", "popart"), BOTH))
+    for n, schedule, recompute in pick(plans[::5], plans, plans):
         plan = Plan(
             SKIP[n], mapping=SKIP_MAPPING[n], count=8, schedule=schedule, recompute=recompute
         )
@@ -74,8 +85,10 @@ def test_skips_and_shared_layers_are_cut_without_a_change(policy):
 
 @pytest.mark.source("S0-42")
 @pytest.mark.source("S0-44")
-@pytest.mark.parametrize("recompute", [None, True])
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(
+    ("schedule", "recompute"),
+    pick(list(zip(SCHEDULES, BOTH * 2, strict=True)), *[list(product(SCHEDULES, BOTH))] * 2),
+)
 def test_concurrent_stages_are_those_one_after_the_other(schedule, recompute):
     plan = Plan(
         CONCURRENT, mapping=[0, [1, 2], 3], count=12, schedule=schedule, recompute=recompute
@@ -97,10 +110,16 @@ def test_parts_of_shared_gradients_that_are_added_stage_by_stage_depend_on_the_s
         trainer(running)
 
 
+#: Optimiser, stochastic rounding and reduction; the quick tier has each once.
+MOMENTUM, ADAM = SGD(0.1, 0.9), Adam(0.01, epsilon=1e-4)
+ALIKE = pick(
+    list(zip((MOMENTUM, ADAM, MOMENTUM), (True, False, False), REDUCTIONS, strict=True)),
+    *[list(product((MOMENTUM, ADAM), (False, True), REDUCTIONS))] * 2,
+)
+
+
 @pytest.mark.source("S0-40")
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("esr", [False, True])
-@pytest.mark.parametrize("optimizer", [SGD(0.1, 0.9), Adam(0.01, epsilon=1e-4)], ids=str)
+@pytest.mark.parametrize(("optimizer", "esr", "reduction"), ALIKE, ids=str)
 def test_one_stage_is_the_training_without_a_plan(optimizer, esr, reduction):
     """Two trainers, of which one knows no plan."""
     choices = {"policy": FP16, "control": FpCtl(esr=esr), "seed": 5}

@@ -15,6 +15,7 @@ from fpsim.records.formats import BFLOAT16, BINARY16, E4M3FN, E5M2
 from fpsim.records.rounding import MODES, RNE, SR, SR_EQUAL, Rounding, Up
 from fpsim.records.settings import Settings
 from tests.fpsim.kernels.on_lanes import on_bits
+from tests.tiers import pick
 
 DETERMINISTIC = [m for m in MODES.values() if not m.stochastic]
 RNU = Rounding(
@@ -42,20 +43,22 @@ def near_midpoints(fmt, width):
     return np.resize(bits, -(-len(bits) // 16) * 16)
 
 
+#: Formats and lanes; the quick tier has lanes of both widths.
+PLACES = [(BINARY16, 32), (E5M2, 64), (BFLOAT16, 32), (E4M3FN, 64)]
+
+
 @pytest.mark.parametrize("rounding", [*DETERMINISTIC, RNU], ids=repr)
-@pytest.mark.parametrize(
-    ("fmt", "width"), [(BINARY16, 32), (BFLOAT16, 32), (E5M2, 64), (E4M3FN, 64)], ids=str
-)
+@pytest.mark.parametrize(("fmt", "width"), pick(PLACES[:2], PLACES, PLACES), ids=str)
 def test_a_deterministic_mode_rounds_by_its_definition(rounding, fmt, width):
     constants = plan("convert", Settings(fmt, rounding), width).constants
     mode, magnitudes = mode_number(rounding), near_midpoints(fmt, width)
-    for sign in (0, 1):
+    signs = np.repeat([0, 1], len(magnitudes)).astype(magnitudes.dtype)
 
-        def rounded(a, sign=sign):
-            negative = (a == a) if sign else (a < (a ^ a))
-            return round_fixed(mode, a, negative, rule_of(constants, a), width)
+    def rounded(a, negative):
+        return round_fixed(mode, a, negative != (a ^ a), rule_of(constants, a), width)
 
-        found = on_bits(rounded, magnitudes).view(f"f{width // 8}")
+    both = on_bits(rounded, np.tile(magnitudes, 2), signs).view(f"f{width // 8}")
+    for sign, found in enumerate(np.split(both, 2)):
         for bits, result in zip(magnitudes.view(f"f{width // 8}"), found, strict=True):
             x = Fraction(float(bits))
             m, w, q = split(x, max(floor_log2(x), fmt.emin), fmt)
@@ -72,12 +75,13 @@ def test_a_stochastic_mode_goes_up_for_exactly_its_random_digits(rounding, low):
     constants, mode = plan("convert", settings, 64).constants, mode_number(rounding)
     magnitudes = near_midpoints(fmt, 64)[:64]
     most = settings.random_most
-    for R in {0, 1, (1 << most) - 1, 1 << (most - 1), (1 << most) // 3}:
-        word = R if low else R << (32 - most)
-        found = on_bits(
-            lambda a, w: round_random(mode, a, w, low, rule_of(constants, a), 64),
-            magnitudes, np.full(64, word, np.uint64),
-        ).view(np.float64)  # fmt: skip
+    patterns = sorted({0, 1, (1 << most) - 1, 1 << (most - 1), (1 << most) // 3})
+    words = np.array([R if low else R << (32 - most) for R in patterns], np.uint64)
+    outcomes = on_bits(
+        lambda a, w: round_random(mode, a, w, low, rule_of(constants, a), 64),
+        np.tile(magnitudes, len(words)), words.repeat(64),
+    ).view(np.float64)  # fmt: skip
+    for R, found in zip(patterns, np.split(outcomes, len(patterns)), strict=True):
         for x, result in zip(map(Fraction, magnitudes.view(np.float64)), found, strict=True):
             m, w, q = split(x, max(floor_log2(x), fmt.emin), fmt)
             below = max(0, fmt.emin - floor_log2(x))

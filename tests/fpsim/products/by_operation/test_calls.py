@@ -18,6 +18,7 @@ from fpsim.products.by_operation.dispatch import rounding_places
 from fpsim.products.by_operation.general import run_general
 from fpsim.products.jobs.job import Job
 from fpsim.state.draws import draw_places
+from tests.tiers import pick
 
 pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="fast kernels set the processor's status")
 
@@ -50,11 +51,17 @@ def in_pieces(call, cuts, watched):
     return out, seen & int(fp.Flags.INEXACT | fp.Flags.UNDERFLOW | fp.Flags.OVERFLOW)
 
 
+#: Modes of calls; the quick tier has two of each kind, since each is a kernel of both engines.
+MODES = pick((fp.RNE, fp.RTN), *[(fp.RNE, fp.RTN, fp.RTO)] * 2)
+IPU, WIDE = fp.SR(13, subnormal_bits=16), fp.SR(20)
+RANDOM = pick((IPU, WIDE), *[(fp.SR(9), WIDE, IPU)] * 2)
+ZEROS = [(f, mode) for mode in (fp.RNE, fp.RTN) for f in (fp.BINARY32, fp.F143, fp.BINARY16)]
+
 CUTS = ((0, 20), (0, 8, 20), (0, 4, 16, 20))
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0**-11])
-@pytest.mark.parametrize("mode", [fp.RNE, fp.RTN, fp.RTO], ids=repr)
+@pytest.mark.parametrize("mode", MODES, ids=repr)
 def test_a_deterministic_call_gives_any_rows(mode, scale):
     context = fp.Context(fp.BINARY16, rounding=mode)
     a, b = operands(fp.BINARY16, scale)
@@ -69,7 +76,7 @@ def test_a_deterministic_call_gives_any_rows(mode, scale):
     assert to_codes(out, fp.BINARY16).tolist() == values
 
 
-@pytest.mark.parametrize("mode", [fp.SR(9), fp.SR(20), fp.SR(13, subnormal_bits=16)], ids=repr)
+@pytest.mark.parametrize("mode", RANDOM, ids=repr)
 def test_a_random_call_gives_any_rows_their_own_bits(mode):
     context = fp.Context(fp.BINARY16, rounding=mode, seed=SEED)
     context.operation = 3
@@ -96,8 +103,9 @@ def test_a_native_call_is_binary32_of_the_processor():
         assert out.tobytes() == wanted.tobytes()
 
 
-@pytest.mark.parametrize("mode", [fp.RNE, fp.RTN], ids=repr)
-@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.BINARY32, fp.F143], ids=str)
+@pytest.mark.parametrize(
+    ("fmt", "mode"), pick([ZEROS[0], ZEROS[1], ZEROS[5]], ZEROS, ZEROS), ids=repr
+)
 def test_a_sum_of_minus_zeros_has_the_sign_of_the_definition(fmt, mode):
     context = fp.Context(fmt, rounding=mode)
     a, b = np.float32([[-0.0, 0.0], [0.0, 1.0]]), np.float32([[1.0, 0.0], [0.0, 0.0]])

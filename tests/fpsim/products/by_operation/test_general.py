@@ -20,6 +20,7 @@ from fpsim.products.by_operation.general import run_general
 from fpsim.products.jobs.job import Job
 from fpsim.state.bits import Replay
 from fpsim.state.draws import draw_places
+from tests.tiers import pick, reaches
 
 SEED = 9
 
@@ -61,9 +62,17 @@ def judged(name, context, x, y, i):
     return total, code
 
 
-@pytest.mark.parametrize("rounding", [fp.RNE, fp.RTP, fp.SR(11), fp.SR(20)], ids=repr)
-@pytest.mark.parametrize("name", ["separate", "fused"])
-@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.E5M2], ids=str)
+#: The quick tier has each chain to nearest and with random bits: this kernel compiles longest.
+EVERY = [
+    (fmt, name, rounding)
+    for fmt in (fp.BINARY16, fp.E5M2)
+    for name in ("separate", "fused")
+    for rounding in (fp.RNE, fp.SR(11), fp.RTP, fp.SR(20))
+]
+CASES = [c for c in EVERY if c[2] is fp.RNE or (c[0] == fp.BINARY16 and c[2] == fp.SR(11))]
+
+
+@pytest.mark.parametrize(("fmt", "name", "rounding"), pick(CASES, EVERY, EVERY), ids=repr)
 def test_every_output_is_that_of_the_oracle(fmt, name, rounding):
     rng = np.random.default_rng(2)
     codes = [rng.integers(0, fmt.n_codes, s).astype(fmt.code_dtype) for s in ((5, 6), (6, 3))]
@@ -79,7 +88,8 @@ def test_every_output_is_that_of_the_oracle(fmt, name, rounding):
         assert (values[m][n], flags[m][n]) == judged(name, context, x, y, i), (m, n)
         union |= flags[m][n]
     assert sticky == union
-    assert outcome(name, context, a, b, each=False) == (values, None, union)
+    if reaches("full") or rounding is fp.RNE:
+        assert outcome(name, context, a, b, each=False) == (values, None, union)
 
 
 def test_kahans_sum_is_that_of_the_rounded_products():
@@ -106,7 +116,7 @@ def test_columns_that_fill_the_last_panel_raise_nothing(n):
     assert outcome("separate", fp.Context(fp.BINARY16), a, b, each=False)[2] == 0
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", pick(["separate"], list(CHAINS), list(CHAINS)))
 def test_integers_of_another_source_lie_place_by_place(name):
     """Philox's own R, handed over as integers, gives what Philox gives."""
     rng = np.random.default_rng(4)

@@ -13,6 +13,7 @@ from fpsim.products.by_unit.general import run_general
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
 from fpsim.records.units import MatrixUnit
+from tests.tiers import pick
 
 HALF = MatrixUnit("TEST_F16_F32", "none", (fp.BINARY16,), fp.BINARY32, terms=4, window=None)
 SHORT = replace(HALF, inputs=(fp.BFLOAT16,))
@@ -41,9 +42,13 @@ def same_as_general(*arguments):
     return taken
 
 
+#: In the quick tier one of each store: each unit is a kernel.
+CHOSEN = pick(["sixteen terms", "half partials"], list(UNITS), list(UNITS))
+
+
 @pytest.mark.parametrize("scale", [0, -7])
 @pytest.mark.parametrize("spread", [0, 10])
-@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
+@pytest.mark.parametrize("unit", [UNITS[name] for name in CHOSEN], ids=CHOSEN)
 def test_it_gives_what_the_general_engine_gives(unit, spread, scale):
     rng = np.random.default_rng(1)
     context = fp.Context(unit.inputs[0])

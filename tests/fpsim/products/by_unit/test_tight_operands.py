@@ -6,18 +6,16 @@ a result may have.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import fpsim as fp
-import ipu.machine  # noqa: F401 (registers the units of the IPU)
 from fpsim.products.by_unit.exact import run_exact
 from fpsim.products.by_unit.fused import run_fused
 from fpsim.products.by_unit.general import run_general
 from fpsim.products.by_unit.window import run_window
 from fpsim.records.units import UNITS, find_unit
+from tests.fpsim.kinds_of_units import ONE_OF_EACH_KIND
 from tests.fpsim.products.by_unit.tight import cases, judged, outcome, settings_of
 from tests.tiers import TIER, pick
 
@@ -31,15 +29,6 @@ FAST = {
     run_fused: ("AMP_F32_F32",),
 }
 EVERY_FAST = [(e, n) for e, names in FAST.items() for n in (names if TIER == "quick" else UNITS)]
-
-
-def rule(unit):
-    """What a unit computes, whatever its name."""
-    return replace(unit, name="", instruction="", preset="")
-
-
-#: One unit of each rule, for the quick tier: machines share them.
-RULES = {rule(UNITS[name]): name for name in sorted(UNITS, reverse=True)}
 
 
 def results_of(unit):
@@ -60,7 +49,7 @@ def check(engine, unit, result, count, rounding=fp.RNE):
     return taken
 
 
-@pytest.mark.parametrize("name", pick(sorted(RULES.values()), sorted(UNITS), sorted(UNITS)))
+@pytest.mark.parametrize("name", pick(ONE_OF_EACH_KIND, sorted(UNITS), sorted(UNITS)))
 def test_the_general_engine_decides_as_the_definition_does(name):
     """It takes every case; results of the partials' format and of narrower ones."""
     unit = find_unit(name)

@@ -19,6 +19,12 @@ from tests.tiers import pick
 
 HALF = fp.Context(fp.BINARY16)
 
+#: Units of the tests, each with a kernel of its own; the quick tier takes one of each engine.
+PARTIALS = ["AMP_F16_F16", "AMP_F16_F16.exact", "V100_F16_F16"]
+WINDOWS = ["V100_F16_F32", "H100_F16_F32", "H100_F16_F16", "A100_TF32_F32", "ADA_E4M3_F32"]
+ENGINES = ["AMP_F16_F32", "AMP_F16_F16", "AMP_F32_F32", "AMP_F16_F16.exact", "V100_F16_F32"]
+STORES = ["AMP_F16_F16", "AMP_F16_F32", "VMAC_F16_F16"]
+
 
 @pytest.fixture
 def fast_only(monkeypatch):
@@ -56,7 +62,7 @@ def test_a_tile_whose_sum_binary64_cannot_hold_is_done_again(fast_only):
     assert got[0, 0] == 40
 
 
-@pytest.mark.parametrize("unit", ["AMP_F16_F16", "AMP_F16_F16.exact", "V100_F16_F16"])
+@pytest.mark.parametrize("unit", pick(PARTIALS[:1], PARTIALS, PARTIALS))
 @pytest.mark.parametrize("overflow", ["infinity", "saturate"])
 def test_a_partial_that_overflows_on_the_way_is_seen(unit, overflow, fast_only):
     """A later pass brings the sum back; the policy has acted by then."""
@@ -77,9 +83,7 @@ def test_a_partial_that_overflows_on_the_way_is_seen(unit, overflow, fast_only):
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0**-13])
-@pytest.mark.parametrize(
-    "unit", ["V100_F16_F32", "H100_F16_F32", "H100_F16_F16", "A100_TF32_F32", "ADA_E4M3_F32"]
-)
+@pytest.mark.parametrize("unit", pick(WINDOWS[:1], WINDOWS, WINDOWS))
 def test_lanes_of_32_and_of_64_bits_agree(unit, scale, fast_only, monkeypatch):
     inputs = fp.Context(find_unit(unit).inputs[0])
     rng = np.random.default_rng(2)
@@ -104,9 +108,7 @@ def test_sums_of_sixteen_largest_products_keep_their_sign(fast_only):
 
 
 @pytest.mark.source("S4-02")
-@pytest.mark.parametrize(
-    "unit", ["AMP_F16_F32", "AMP_F16_F16", "AMP_F16_F16.exact", "V100_F16_F32", "AMP_F32_F32"]
-)
+@pytest.mark.parametrize("unit", pick(ENGINES[:3], ENGINES, ENGINES))
 def test_blocks_and_threads_do_not_show(unit, fast_only, monkeypatch):
     inputs = fp.Context(find_unit(unit).inputs[0])
     a, b = (inputs.array(half_matrix(s, i).values) for i, s in enumerate(((37, 700), (700, 50))))
@@ -141,7 +143,7 @@ def test_the_workspace_is_bounded():
 
 
 @pytest.mark.source("poplibs: disableSRForAMPVertices")
-@pytest.mark.parametrize("unit", ["AMP_F16_F16", "AMP_F16_F32", "VMAC_F16_F16"])
+@pytest.mark.parametrize("unit", pick(STORES[:2], STORES, STORES))
 def test_stores_may_round_to_nearest_in_a_stochastic_context(unit):
     a, b = half_matrix((9, 80), 0), half_matrix((80, 21), 1)
     nearest = matmul(a, b, unit, context=HALF)

@@ -13,8 +13,11 @@ from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.rows import Rows
 from fpsim.records.units import find_unit
 from fpsim.state.draws import draw_places
+from tests.tiers import pick
 
-UNITS = ["AMP_F16_F32", "AMP_F16_F16", "AMP_F16_F16.exact", "AMP_F16_F32.sticky", "V100_F16_F16"]
+#: Each with kernels of its own; the quick tier takes one of each kind of partials.
+EVERY = ["AMP_F16_F32", "AMP_F16_F16", "AMP_F16_F16.exact", "AMP_F16_F32.sticky", "V100_F16_F16"]
+UNITS = pick(EVERY[:2], EVERY, EVERY)
 
 
 def windows(context, rng):
@@ -33,7 +36,7 @@ def product(unit, context, a, b, shape, start=None, column=0, whole=None):
     return to_codes(values, context.format).tolist(), marks.tolist()
 
 
-@pytest.mark.parametrize("bits", [0, 9, 20])
+@pytest.mark.parametrize("bits", pick([0, 9], *[[0, 9, 20]] * 2))
 @pytest.mark.parametrize("unit", UNITS)
 def test_unfolded_rows_are_the_matrix_they_stand_for(unit, bits):
     rng = np.random.default_rng(bits)
