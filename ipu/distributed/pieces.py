@@ -6,7 +6,7 @@ A record is a header of 72 bytes and the payload, all little-endian:
 |---|---|---|
 | 0 … 3 | magic | "FPS1" |
 | 4 … 27 | format | name of the codes' format, padded with zeros; "bytes" for what is no tensor |
-| 28 … 35 | count | elements |
+| 28 … 35 | elements | of the tensor, or bytes |
 | 36 … 43 | step | t |
 | 44 … 51 | collective | number of the collective, the same on every worker |
 | 52 … 59 | chunk | number of the part of the tensor |
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 __all__ = ["BYTES", "HEADER", "Label", "PieceError", "pack", "read", "unpack"]
 
-#: The format of what is no tensor; its count is in bytes.
+#: The format of what is no tensor; its elements are bytes.
 BYTES = "bytes"
 
 _MAGIC = b"FPS1"
@@ -43,7 +43,7 @@ class Label(NamedTuple):
     """Which codes a piece holds; the fields of the record in the header of this module."""
 
     format: str
-    count: int
+    elements: int
     step: int
     collective: int
     chunk: int = 0
@@ -75,7 +75,7 @@ def unpack(message: bytes, expected: Label, width: int) -> memoryview:
     >>> unpack(message, Label("binary16", 3, 0, 7), 2)
     Traceback (most recent call last):
     ...
-    ipu.distributed.pieces.PieceError: count is 2, expected 3
+    ipu.distributed.pieces.PieceError: elements is 2, expected 3
     """
     label, payload = read(message)
     wrong = [
@@ -85,9 +85,9 @@ def unpack(message: bytes, expected: Label, width: int) -> memoryview:
     ]
     if wrong:
         raise PieceError("; ".join(wrong))
-    if len(payload) != expected.count * width:
+    if len(payload) != expected.elements * width:
         raise PieceError(
-            f"{len(payload)} bytes, expected {expected.count * width}: {expected.count} elements "
+            f"{len(payload)} bytes, expected {expected.elements * width}: {expected.elements} elements "
             f"of {expected.format}"
         )
     return payload

@@ -49,7 +49,7 @@ def test_a_piece_that_is_cut_short_is_noticed(length):
     ("field", "value"),
     [
         ("format", "binary32"),
-        ("count", 4),
+        ("elements", 4),
         ("step", 3),
         ("collective", 8),
         ("chunk", 0),
@@ -62,7 +62,7 @@ def test_another_piece_than_the_expected_one_is_told_by_both_values(field, value
         unpack(pack(LABEL, PAYLOAD), expected, 2)
 
 
-def test_a_payload_of_another_length_than_its_count_is_refused():
+def test_a_payload_of_another_length_than_its_elements_is_refused():
     with pytest.raises(PieceError, match="5 bytes, expected 6: 3 elements of binary16"):
         unpack(pack(LABEL, PAYLOAD[:5]), LABEL, 2)
 
