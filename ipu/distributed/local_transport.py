@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ipu.distributed.transport import Kind, Reason, StoppedError
+from ipu.distributed.transport import LIMIT, Kind, Reason, StoppedError
 
 __all__ = ["LocalTransport", "local_transports", "run_local"]
 
@@ -31,6 +31,7 @@ class LocalTransport:
     def __init__(self, room: _Room, rank: int) -> None:
         self.rank = rank
         self.size = room.size
+        self.limit = LIMIT
         self._room = room
 
     def describe(self, rank: int) -> str:

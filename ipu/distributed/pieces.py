@@ -79,17 +79,16 @@ def unpack(message: bytes, expected: Label, width: int) -> memoryview:
     """
     label, payload = read(message)
     wrong = [
-        f"{name} is {received}, expected {wanted}"
-        for name, received, wanted in zip(Label._fields, label, expected, strict=True)
-        if received != wanted
+        f"{name} is {received}, expected {awaited}"
+        for name, received, awaited in zip(Label._fields, label, expected, strict=True)
+        if received != awaited
     ]
     if wrong:
         raise PieceError("; ".join(wrong))
-    if len(payload) != expected.elements * width:
-        raise PieceError(
-            f"{len(payload)} bytes, expected {expected.elements * width}: {expected.elements} elements "
-            f"of {expected.format}"
-        )
+    wanted = expected.elements * width
+    if len(payload) != wanted:
+        kind = f"{expected.elements} elements of {expected.format}"
+        raise PieceError(f"{len(payload)} bytes, expected {wanted}: {kind}")
     return payload
 
 

@@ -11,7 +11,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-__all__ = ["JoinError", "Kind", "Reason", "StoppedError", "Transport"]
+__all__ = ["LIMIT", "JoinError", "Kind", "Reason", "StoppedError", "Transport"]
+
+#: Bytes of a message, whatever the training.
+LIMIT = 1 << 31
 
 
 class Kind(Enum):
@@ -54,10 +57,14 @@ class StoppedError(RuntimeError):
 
 
 class Transport(Protocol):
-    """Messages between `size` workers, of which this one is `rank`."""
+    """Messages between `size` workers, of which this one is `rank`.
+
+    limit    bytes of the longest message that may be received; set when the training is known.
+    """
 
     rank: int
     size: int
+    limit: int
 
     def describe(self, rank: int) -> str:
         """That worker in a sentence: worker 1 at 127.0.0.1:3738."""
