@@ -81,11 +81,15 @@ ONLY = {
     "tqdm": ("ipu.experiments",),
 }
 
-#: Frameworks of front ends, and the rooms and modules that may import them.
+#: Frameworks of front ends, libraries of transports, and what may import them.
 FRAMEWORKS = {
     "torch": (
         "ipu.frontends.torch", "ipu.frontends.poptorch", "ipu.experiments.execution.mnist_network",
     ),
+    "grpc": ("ipu.distributed.grpc_server", "ipu.distributed.grpc_transport"),
+    "mpi4py": ("ipu.distributed.mpi_transport",),
+    "dask": ("ipu.experiments",),
+    "distributed": ("ipu.experiments",),
 }  # fmt: skip
 
 LINES, MODULES, FUNCTION = 420, 16, 60

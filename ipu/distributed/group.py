@@ -10,6 +10,7 @@ ends.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -106,7 +107,7 @@ class Processes(Group):
 
     @contextmanager
     def step(self, training: train.Trainer, x: ArrayLike | Array) -> Iterator[None]:
-        with self._ending(training):
+        with self.ending(training):
             if not self._started:
                 self._start(training, x)
             self.channel.step = training.steps
@@ -135,7 +136,7 @@ class Processes(Group):
         return all_reduce(self.channel, self.owners, jobs, everyone, order, ring)
 
     @contextmanager
-    def _ending(self, training: train.Trainer) -> Iterator[None]:
+    def ending(self, training: train.Trainer) -> Iterator[None]:
         """An error inside ends the training on all workers; a stop tells where it stood."""
         try:
             yield
@@ -169,10 +170,11 @@ class Processes(Group):
         about = [f"{name}: {text}" for name, text in self.built(training).items()]
         about += [f"number of micro-batches: {training.plan.count}"]
         compare(self.channel, [*about, f"step: {training.steps}", *kinds])
-        if built:
+        if built and not training.steps:
             self._broadcast(training)
-        values = digest(v.array for v in variables.trainable)
-        compare(self.channel, [f"digest of the initial values: {values}"])
+        if not (training.private_updates and training.steps):
+            values = digest(v.array for v in variables.trainable)
+            compare(self.channel, [f"digest of the initial values: {values}"])
         largest = max((v.array.nbytes for v in variables.values()), default=0)
         self.transport.limit = HEADER + max(_ROOM, largest, training.plan.buffer_size)
         self._started = True
@@ -233,6 +235,15 @@ class Processes(Group):
                 if replica in own:
                     add_registers(own[replica].device, taken)
 
+    def digest(self, training: train.Trainer) -> str:
+        """SHA-256 of variables and slots of all replicas, the same on every process."""
+        rows = []
+        for worker in training.workers:
+            slots = [x for name in sorted(worker.slots) for x in worker.slots[name]]
+            rows.append(digest([*(v.array for v in worker.variables.values()), *slots]))
+        every = self.channel.gather("".join(rows).encode(), "digests")
+        return hashlib.sha256(b"".join(every)).hexdigest()
+
     def mean(self, variables: Sequence[Variable]) -> NDArray[Any]:
         """The mean over all replicas of a variable that is private: of this process's replicas.
 
@@ -250,7 +261,7 @@ class Processes(Group):
 
     def finish(self, training: train.Trainer) -> None:
         """After the last step: compare, settle, and wait for the others."""
-        with self._ending(training):
+        with self.ending(training):
             self.channel.step = training.steps
             self.check(training)
             self.settle(training)
