@@ -100,8 +100,8 @@ class Processes(Group):
     def prepare(self, worker: Callable[[int], Worker]) -> None:
         if self._worker is not None:
             raise ValueError("a group is of one training; make another one for this")
-        self._worker = worker
         own = self.own(self.replicas)
+        self._worker = worker
         others = [r for r in range(self.replicas) if r not in own]
         self._stand_ins = {replica: worker(replica).numbering for replica in others}
 

@@ -19,7 +19,8 @@ from ipu.distributed.health import Health
 from ipu.distributed.transport import JoinError, Kind, Reason
 
 __all__ = [
-    "OPTIONS", "PIECE", "Served", "from_message", "messages", "serve", "services", "to_message",
+    "OPTIONS", "PIECE", "Served", "from_message", "from_reason", "messages", "serve", "services",
+    "to_message", "to_reason",
 ]  # fmt: skip
 
 messages, services = grpc.protos_and_services("ipu/distributed/ring.proto")
@@ -102,10 +103,7 @@ class _Servicer(services.RingServicer):  # type: ignore[misc, name-defined]
     def Abort(self, reason: Any, context: Any) -> Any:
         """See ring.proto."""
         self.transport.caller(context)
-        known = reason.kind in [kind.value for kind in Kind]
-        kind = Kind(reason.kind) if known else Kind.FAILED
-        stop = Reason(kind, reason.rank, reason.text)
-        self.transport.health.stop(stop, tell=False)
+        self.transport.health.stop(to_reason(reason), tell=False)
         return messages.Ack()
 
     def Watch(self, request: Any, context: Any) -> Iterator[Any]:
@@ -127,6 +125,17 @@ def to_message(hello: Hello) -> Any:
 
 def from_message(hello: Any) -> Hello:
     return Hello(hello.rank, hello.size, hello.plan, hello.protocol, hello.version)
+
+
+def from_reason(reason: Reason) -> Any:
+    """A reason as a message."""
+    return messages.Reason(kind=reason.kind.value, rank=reason.rank, text=reason.text)
+
+
+def to_reason(message: Any) -> Reason:
+    """The reason in a message; of a kind that is not known, it is a failure."""
+    known = message.kind in [kind.value for kind in Kind]
+    return Reason(Kind(message.kind) if known else Kind.FAILED, message.rank, message.text)
 
 
 def serve(cluster: Cluster, transport: Served) -> Any:

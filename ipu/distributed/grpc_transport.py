@@ -24,19 +24,23 @@ from ipu.distributed.grpc_server import (
     OPTIONS,
     PIECE,
     from_message,
+    from_reason,
     messages,
     serve,
     services,
     to_message,
+    to_reason,
 )
 from ipu.distributed.handshake import Hello
 from ipu.distributed.health import Health, watched
-from ipu.distributed.transport import LIMIT, JoinError, Kind, Reason
+from ipu.distributed.transport import LIMIT, JoinError, Kind, Reason, StoppedError
 
 __all__ = ["GrpcTransport", "connect"]
 
 #: Seconds for which a leaving worker waits for the others' last messages.
 GRACE = 5.0
+#: Seconds for which a worker that cannot begin waits for the others' answers.
+LINGER = 0.5
 
 
 def connect(cluster: Cluster, plan: str = "") -> GrpcTransport:
@@ -51,8 +55,7 @@ def connect(cluster: Cluster, plan: str = "") -> GrpcTransport:
     try:
         transport.join()
     except BaseException as error:
-        transport.abort(Reason(Kind.REFUSED, cluster.rank, str(error)))
-        transport.close()
+        transport.leave(Reason(Kind.REFUSED, cluster.rank, str(error)))
         raise
     return transport
 
@@ -74,6 +77,7 @@ class GrpcTransport:
         self._streams: dict[int, Any] = {}
         self._watches: list[Any] = []
         self._leaving = threading.Event()
+        self._left: set[int] = set()
         self._is_closed = False
         self._server = serve(cluster, self)
         self._channels = {rank: _channel(cluster, rank) for rank in self._others}
@@ -104,15 +108,32 @@ class GrpcTransport:
                 if waiting and time.monotonic() > deadline:
                     raise self._missing(min(waiting))
                 time.sleep(0.01)
-        finally:
-            for call in waiting.values():
-                call.cancel()
+        except BaseException:
+            self._linger(waiting)
+            raise
         for rank in self._others:
             self._open(rank)
         seen = watched(self.rank, self.size)
         self.health.start(seen)
         for rank in seen:
             threading.Thread(target=self._follow, args=(rank,), daemon=True).start()
+
+    def _linger(self, waiting: dict[int, Any]) -> None:
+        """Wait a moment for those who are about to answer, so that they can be told."""
+        deadline = time.monotonic() + LINGER
+        while waiting and time.monotonic() < deadline:
+            for rank in [rank for rank, call in waiting.items() if call.done()]:
+                with suppress(grpc.RpcError, JoinError):
+                    self._welcomed(rank, waiting.pop(rank))
+            time.sleep(0.01)
+        for call in waiting.values():
+            call.cancel()
+
+    def leave(self, reason: Reason) -> None:
+        """Tell those who have answered why the training does not begin, and close."""
+        self.health.stop(reason, tell=False)
+        self._tell(self.health.reason or reason)
+        self.close()
 
     def _welcomed(self, rank: int, call: Any) -> None:
         try:
@@ -144,13 +165,15 @@ class GrpcTransport:
 
     def greet(self, other: Hello) -> tuple[str, str]:
         """Token and refusal for a worker that joins; one of them is empty."""
+        if self.health.reason is not None:
+            return "", self.health.reason.text
         if other.rank not in self._given:
             return "", f"worker {other.rank} is not one of the {self.size - 1} others here"
         difference = self._difference(other)
         if difference is None:
             return self._given[other.rank], ""
         # Told on both sides: here as well, before anybody waits for the other worker.
-        self.health.stop(Reason(Kind.REFUSED, other.rank, difference))
+        self.health.stop(Reason(Kind.REFUSED, other.rank, difference), tell=False)
         names = f"worker {other.rank}", self.describe(self.rank)
         return "", other.difference(self.hello, *names) or difference
 
@@ -184,6 +207,9 @@ class GrpcTransport:
         with changed:
             while not inbox:
                 self.health.check()
+                if sender in self._left:
+                    text = f"{self.describe(sender)} has finished, and is not awaited here"
+                    raise StoppedError(Reason(Kind.GONE, sender, text))
                 changed.wait(1.0)
             return inbox.popleft()
 
@@ -196,10 +222,14 @@ class GrpcTransport:
     # Signs of life ----------------------------------------------------------------------------
 
     def beats(self) -> Iterator[Any]:
-        """A beat every second, the last one when this worker leaves."""
+        """A beat every second, the last one when this worker leaves or has stopped."""
         while not self._leaving.wait(self._cluster.beat):
             yield messages.Beat()
-        yield messages.Beat(leaving=True)
+        reason = self.health.reason
+        if reason is None:
+            yield messages.Beat(leaving=True)
+        else:
+            yield messages.Beat(stopped=from_reason(reason))
 
     def _follow(self, rank: int) -> None:
         call = self._stubs[rank].Watch(messages.Ack(), metadata=self._metadata(rank))
@@ -207,8 +237,15 @@ class GrpcTransport:
         with suppress(grpc.RpcError):
             for beat in call:
                 self.health.beat(rank)
+                if beat.HasField("stopped"):
+                    self.health.stop(to_reason(beat.stopped), tell=False)
+                    return
                 if beat.leaving:
+                    # Its last message came before: a stream is answered when all of it is here.
                     self.health.left(rank)
+                    with self.health.changed:
+                        self._left.add(rank)
+                        self.health.changed.notify_all()
                     return
         if not self._is_closed:
             self.health.gone(rank)
@@ -218,11 +255,12 @@ class GrpcTransport:
         self.health.stop(reason)
 
     def _tell(self, reason: Reason) -> None:
-        """Tell a reason to all who have answered; who is gone does not hear it."""
-        message = messages.Reason(kind=reason.kind.value, rank=reason.rank, text=reason.text)
+        """Tell a reason to all who have answered; who is gone or silent does not hear it."""
+        deaf = reason.rank if reason.kind in (Kind.GONE, Kind.SILENT) else None
+        message = from_reason(reason)
         calls = [
             self._stubs[rank].Abort.future(message, timeout=1.0, metadata=self._metadata(rank))
-            for rank in list(self._tokens) if rank != reason.rank or reason.kind is Kind.REFUSED
+            for rank in list(self._tokens) if rank != deaf
         ]  # fmt: skip
         for call in calls:
             with suppress(grpc.RpcError, grpc.FutureTimeoutError):
@@ -236,7 +274,8 @@ class GrpcTransport:
             return
         for outbox in self._outboxes.values():
             outbox.put(None)
-        stopped = self.health.reason is not None
+        # After a stop streams do not end by themselves; before the first step there are none.
+        stopped = self.health.reason is not None and bool(self._streams)
         for stream in self._streams.values():
             with suppress(grpc.RpcError, grpc.FutureTimeoutError, grpc.FutureCancelledError):
                 stream.result(timeout=0.2 if stopped else GRACE)

@@ -79,6 +79,7 @@ def compare(channel: Channel, lines: Iterable[str]) -> None:
     texts = [each.decode() for each in channel.gather(text.encode(), "the plan")]
     other = next(rank for rank, each in enumerate(digests) if each != own)
     names = channel.transport.describe(channel.rank), channel.transport.describe(other)
+    channel.barrier("the plan")  # nobody leaves before all have both texts
     sentence = difference(text.splitlines(), texts[other].splitlines(), *names)
     raise JoinError(sentence or f"{names[0]} and {names[1]} have other plans")
 

@@ -127,7 +127,14 @@ class Trainer(train.Trainer):
             max_nan=max_nan, conv_partials=conv_partials, planner=planner, count=count,
             disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
         )  # fmt: skip
-        if plan.shard_state and not optimizer.elementwise:
+        if plan.shard_state and len(self.own_replicas) < plan.replicas:
+            warnings.warn(
+                "shard_state=True: in a group every process updates whole variables, which gives "
+                "the same bits; only the account counts shards",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        elif plan.shard_state and not optimizer.elementwise:
             warnings.warn(
                 f"{type(optimizer).__name__} is no elementwise rule: its state is not sharded",
                 RuntimeWarning,
@@ -141,8 +148,9 @@ class Trainer(train.Trainer):
                 nearest=self.replica_identical_only,
             )  # fmt: skip
 
+        own = self.own_replicas
         self.group.prepare(worker)
-        return [worker(replica) for replica in self.own_replicas]
+        return [worker(replica) for replica in own]
 
     @property
     def own_replicas(self) -> range:

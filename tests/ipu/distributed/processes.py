@@ -16,7 +16,12 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = "ipu.experiments.programs.distributed_training"
 
 #: Seconds in which a process starts and compiles on a busy machine: a limit, not a wait.
-STARTED = 120.0
+STARTED = 60.0
+
+
+def limit(seconds: float) -> float:
+    """A limit of the specification, longer where more processes run than there are cores."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def free_addresses(n: int) -> list[str]:
@@ -32,7 +37,7 @@ def environment(
     rank: int, addresses: Sequence[str], replicas: int, **others: str
 ) -> dict[str, str]:
     """What `fpsim poprun` sets for a worker."""
-    size = len(addresses)
+    size = max(len(addresses), 1)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("FPSIM_", "POPDIST_", "TF_"))}
     return kept | {
         "PYTHONPATH": str(ROOT), "FPSIM_TRANSPORT": "grpc", "FPSIM_WORKERS": ",".join(addresses),
@@ -51,6 +56,9 @@ class Worker:
             [sys.executable, "-m", *arguments], env=variables, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
         )  # fmt: skip
+        own = variables.get("POPDIST_INSTANCE_INDEX", "0")
+        addresses = variables.get("FPSIM_WORKERS", "").split(",")
+        self.address = addresses[int(own)] if len(addresses) > int(own) else ""
 
     def line(self) -> str:
         """The next line that it prints."""
