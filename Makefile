@@ -4,6 +4,7 @@
 #   make test       the quick tier (minutes); test-full (an hour), test-deep (hours)
 #   make test-torch the tests of the PyTorch front end, in .venv-torch with a pinned torch
 #   make test-tensorflow   those of the TensorFlow front end, in .venv-tensorflow
+#   make test-distributed  those of trainings and sweeps on several processes: gRPC, MPI, Dask
 #   make test-frontends    those of every front end, with the times of installing and testing
 #   make lint       ruff and mypy
 #   make clean      forget .venv and caches
@@ -22,7 +23,8 @@ ifneq ($(shell cat $(VENV)/made-in 2>/dev/null; $(RUN) -c 'print("works")' 2>/de
   $(shell rm -rf $(VENV)/has-*)
 endif
 
-.PHONY: report test test-full test-deep test-torch test-tensorflow test-frontends lint clean
+.PHONY: report test test-full test-deep test-torch test-tensorflow test-distributed test-frontends \
+  lint clean
 .NOTPARALLEL:
 
 report: $(VENV)/has-base
@@ -54,8 +56,18 @@ test-tensorflow:
 	  tests/ipu/frontends/tensorflow ipu/frontends/tensorflow tests/experiments/commands/test_tf.py \
 	  tests/experiments/listings tests/experiments/programs/test_ipuestimator_fp16.py
 
+# What takes part depends on what is there: a room whose tests are not written yet has no file.
+test-distributed:
+	$(MAKE) --no-print-directory VENV=.venv-distributed .venv-distributed/has-test-distributed
+	FPSIM_TIER=quick .venv-distributed/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
+	  tests/ipu/distributed ipu/distributed \
+	  $(wildcard tests/ipu/frontends/horovod tests/ipu/frontends/popdist) \
+	  $(wildcard tests/experiments/sweep tests/experiments/test_sweep.py) \
+	  $(wildcard tests/experiments/commands/test_poprun.py tests/experiments/commands/test_sweep.py) \
+	  $(wildcard tests/experiments/programs/test_distributed_training.py)
+
 test-frontends:
-	@worst=0; for name in torch tensorflow; do \
+	@worst=0; for name in torch tensorflow distributed; do \
 	  start=$$(date +%s); \
 	  $(MAKE) --no-print-directory VENV=.venv-$$name .venv-$$name/has-test-$$name; \
 	  installed=$$(date +%s); $(MAKE) --no-print-directory test-$$name || worst=$$?; \
@@ -69,13 +81,15 @@ lint: $(VENV)/has-lint
 	$(RUN) -m mypy
 
 clean:
-	rm -rf $(VENV) .venv-torch .venv-tensorflow .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-torch .venv-tensorflow .venv-distributed .pytest_cache .mypy_cache \
+	  .ruff_cache .hypothesis
 
 $(VENV)/has-base: INSTALL := .
 $(VENV)/has-test: INSTALL := .[test]
 $(VENV)/has-lint: INSTALL := .[test,lint]
 $(VENV)/has-test-torch: INSTALL := .[test,test-torch]
 $(VENV)/has-test-tensorflow: INSTALL := .[test,test-tensorflow]
+$(VENV)/has-test-distributed: INSTALL := .[test,test-distributed]
 $(VENV)/has-%: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 	  "fpsim needs Python 3.11 or newer, got " + sys.version.split()[0] + "; use: make PYTHON=python3.12")'

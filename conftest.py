@@ -1,4 +1,4 @@
-"""Doctests of front ends are collected where their framework is installed."""
+"""Doctests of front ends and transports are collected where their library is installed."""
 
 from importlib.util import find_spec
 
@@ -7,3 +7,5 @@ if not find_spec("torch"):
     collect_ignore += ["fpsim/torch.py", "ipu/frontends/torch", "ipu/frontends/poptorch"]
 if not find_spec("tensorflow"):
     collect_ignore += ["ipu/frontends/tensorflow"]
+if not (find_spec("grpc") and find_spec("grpc_tools")):
+    collect_ignore += ["ipu/distributed/grpc_server.py", "ipu/distributed/grpc_transport.py"]

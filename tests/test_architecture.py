@@ -81,11 +81,15 @@ ONLY = {
     "tqdm": ("ipu.experiments",),
 }
 
-#: Frameworks of front ends, and the rooms and modules that may import them.
+#: Frameworks of front ends, libraries of transports, and what may import them.
 FRAMEWORKS = {
     "torch": (
         "ipu.frontends.torch", "ipu.frontends.poptorch", "ipu.experiments.execution.mnist_network",
     ),
+    "grpc": ("ipu.distributed.grpc_server", "ipu.distributed.grpc_transport"),
+    "mpi4py": ("ipu.distributed.mpi_transport",),
+    "dask": ("ipu.experiments",),
+    "distributed": ("ipu.experiments",),
 }  # fmt: skip
 
 LINES, MODULES, FUNCTION = 420, 16, 60
@@ -229,6 +233,8 @@ ABROAD = {
     "ipu/frontends/torch/test_models.py",
     "ipu/frontends/torch/test_tutorial.py",
     "fpsim/test_traps_and_counters.py",
+    "ipu/distributed/test_digests.py",
+    "ipu/distributed/test_failures.py",
     "ipu/frontends/poptorch/test_listing.py",
     "ipu/learn/ops/test_ops.py",
     "ipu/learn/optim/test_optim.py",

@@ -70,12 +70,16 @@ class Ring(Enum):
 
 
 class Part(NamedTuple):
-    """Elements [start, stop) of a flat tensor, which are summed by one tree."""
+    """Elements [start, stop) of a flat tensor, which are summed by one tree.
+
+    size     elements of a whole chunk.
+    """
 
     chunk: int
     start: int
     stop: int
     tree: Tree
+    size: int
 
 
 class Addition(NamedTuple):
@@ -268,15 +272,16 @@ def parts(
         order = automatic(n_bytes, replicas)
     rows = []
     ranges = chunks(n, replicas)
-    half = (ranges[0][1] - ranges[0][0]) // 2
+    size = ranges[0][1] - ranges[0][0]
+    half = size // 2
     for chunk, (start, stop) in enumerate(ranges):
         if order is not Order.BIDIRECTIONAL_RING_PAIR:
-            rows.append(Part(chunk, start, stop, tree(order, replicas, chunk, ring)))
+            rows.append(Part(chunk, start, stop, tree(order, replicas, chunk, ring), size))
             continue
         cut = min(start + half, stop)
         there = tree(Order.CLOCKWISE_RING, replicas, chunk, ring)
         back = tree(Order.ANTICLOCKWISE_RING, replicas, chunk, ring)
-        rows += [Part(chunk, start, cut, there), Part(chunk, cut, stop, back)]
+        rows += [Part(chunk, start, cut, there, size), Part(chunk, cut, stop, back, size)]
     return tuple(part for part in rows if part.start < part.stop)
 
 

@@ -269,16 +269,19 @@ class Plan:
         """
         return batch * self.count * self.replicas
 
-    def micro_batch(self, batch: int) -> int:
+    def micro_batch(self, batch: int, replicas: int | None = None) -> int:
         """Samples of one micro-batch of one replica, of the batch of one update.
+
+        replicas    that share the batch; None: all.
 
         Raises    ValueError for a batch that G · R does not divide.
         """
-        share = self.count * self.replicas
+        replicas = self.replicas if replicas is None else replicas
+        share = self.count * replicas
         if batch < 1 or batch % share:
             raise ValueError(
                 f"batch={batch} is no multiple of {share}, which is count={self.count} times "
-                f"replicas={self.replicas}; use {max(batch // share, 1) * share}"
+                f"replicas={replicas}; use {max(batch // share, 1) * share}"
             )
         return batch // share
 

@@ -4,7 +4,7 @@ Each replica runs the programs of the plan on micro-batches of its own and accum
 accumulated gradients are summed over replicas, multiplied by fl(1/R), unscaled and applied, once a
 step. The bits depend on the model, data, formats, control bits, seed, the numbers of micro-batches
 and replicas, the accumulation and the order of the sum over replicas, and on nothing else of a
-plan. One process computes all replicas.
+plan. One process computes all replicas, or the processes of a group some of them each.
 
 Source    docs/semantics.md §2 and §8; Graphcore's TensorFlow, pipelining_ops.py and
           cross_replica_optimizer.py (sum, then the mean, then the optimiser).
@@ -35,7 +35,7 @@ from ipu.machine.control import POWER_ON, FpCtl
 from ipu.machine.cost.planner import Planner
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target
-from ipu.parallel.collectives import reduce_sum
+from ipu.parallel.collectives import Group, Summands
 from ipu.parallel.explain import check_fit, explain
 from ipu.parallel.memory import StageFigures
 from ipu.parallel.metering import StageMeter
@@ -70,6 +70,7 @@ class Trainer(train.Trainer):
                  stochastically: the sums over replicas and the updates.
     private_updates    updates draw random bits of their replica, as with unequal seeds on the
                  machine: the weights of the replicas drift apart.
+    group        the processes that compute the replicas; None: this one computes all.
 
     The other arguments are those of `ipu.learn.train.Trainer`; the plan accumulates.
 
@@ -106,12 +107,14 @@ class Trainer(train.Trainer):
         disable_sr_for_amp_vertices: bool = False,
         replica_identical_only: bool = False,
         private_updates: bool = False,
+        group: Group | None = None,
     ) -> None:
         _check_choices(
             plan, observe, random, replica_identical_only=replica_identical_only,
             private_updates=private_updates,
         )  # fmt: skip
         self.plan = plan
+        self.group = group or Group()
         #: What the first step has cost, stage by stage; None before it.
         self.figures: tuple[StageFigures, ...] | None = None
         self.replica_identical_only = replica_identical_only
@@ -124,7 +127,14 @@ class Trainer(train.Trainer):
             max_nan=max_nan, conv_partials=conv_partials, planner=planner, count=count,
             disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
         )  # fmt: skip
-        if plan.shard_state and not optimizer.elementwise:
+        if plan.shard_state and len(self.own_replicas) < plan.replicas:
+            warnings.warn(
+                "shard_state=True: in a group every process updates whole variables, which gives "
+                "the same bits; only the account counts shards",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        elif plan.shard_state and not optimizer.elementwise:
             warnings.warn(
                 f"{type(optimizer).__name__} is no elementwise rule: its state is not sharded",
                 RuntimeWarning,
@@ -132,13 +142,20 @@ class Trainer(train.Trainer):
             )
 
     def _make_workers(self, device: Callable[[], Device], seed: int) -> list[Worker]:
-        return [
-            Worker(
+        def worker(replica: int) -> Worker:
+            return Worker(
                 device(), seed, self.policy, replica, private=self.private_updates,
                 nearest=self.replica_identical_only,
-            )
-            for replica in range(self.plan.replicas)
-        ]  # fmt: skip
+            )  # fmt: skip
+
+        own = self.own_replicas
+        self.group.prepare(worker)
+        return [worker(replica) for replica in own]
+
+    @property
+    def own_replicas(self) -> range:
+        """The replicas that this process computes."""
+        return self.group.own(self.plan.replicas)
 
     def built(self) -> dict[str, str]:
         plan = self.plan
@@ -156,11 +173,24 @@ class Trainer(train.Trainer):
         """Logits of a batch by the first replica; the first call creates all variables."""
         for worker in self.workers[1:]:
             if not worker.variables:
-                with worker.evaluating():
-                    self._logits(x, worker)
+                self.build(worker, x)
         return super().forward(x)
 
+    def build(self, worker: Worker, x: ArrayLike | Array) -> None:
+        """Create the variables of a worker that has none, from a batch of inputs."""
+        with worker.evaluating():
+            self._logits(x, worker)
+
     # The step -------------------------------------------------------------------------------
+
+    def step(self, x: ArrayLike | Array, labels: Labels) -> float:
+        """One step of training, as `ipu.learn.train.Trainer.step`.
+
+        In a group the batch is that of this process: micro-batch m of its l-th replica is number
+        m·L + l. The loss is the mean over all replicas.
+        """
+        with self.group.step(self, x):
+            return super().step(x, labels)
 
     def _gradients(
         self, x: ArrayLike | Array, labels: Labels, statistic: Statistic
@@ -176,28 +206,30 @@ class Trainer(train.Trainer):
                 for pipeline in pipelines:
                     pipeline.run(program)
             gathered = [pipeline.gathered() for pipeline in pipelines]
+            own = [[pipeline.losses[m] for pipeline in pipelines] for m in range(self.plan.count)]
+            losses = self.group.agree(np.array(own), statistic)
             if self.plan.replicas > 1:
                 gathered = self._reduced(gathered)
-        order = [(m, pipeline) for m in range(self.plan.count) for pipeline in pipelines]
-        return float(np.mean([pipeline.losses[m] for m, pipeline in order])), gathered
+        return float(np.mean(losses)), gathered
 
     def _pipelines(
         self, x: ArrayLike | Array, labels: Labels, statistic: Statistic, meter: Meter | None
     ) -> list[Pipeline]:
-        """A pipeline for each replica, whose micro-batch m is number m·R + r of the batch."""
+        """A pipeline for each replica, whose micro-batch m is number m·L + l of the batch."""
         batch = x if isinstance(x, Array) else np.asarray(x)
         if batch.ndim == 0:
             raise ValueError("a batch of shape () holds no samples; pass one or more")
-        self.plan.micro_batch(len(batch))
-        share = self.plan.count * self.plan.replicas
+        replicas = self.own_replicas
+        self.plan.micro_batch(len(batch), len(replicas))
+        share = self.plan.count * len(replicas)
         batches = [Batch(*pair) for pair in train.cut(batch, labels, share)]
         assert self.accumulation is not None
         return [
             Pipeline(
-                self.plan, worker, r, batches[r :: self.plan.replicas], self.loss_scale, statistic,
-                self.accumulation, meter if meter and r == 0 else no_meter,
+                self.plan, worker, replicas[i], batches[i :: len(replicas)], self.loss_scale,
+                statistic, self.accumulation, meter if meter and i == 0 else no_meter,
             )
-            for r, worker in enumerate(self.workers)
+            for i, worker in enumerate(self.workers)
         ]  # fmt: skip
 
     def _reduced(self, gathered: Sequence[Gathered]) -> list[Gathered]:
@@ -206,9 +238,16 @@ class Trainer(train.Trainer):
         first = gathered[0].pairs
         kinds = [(gradient.format, gradient.nbytes) for gradient, _ in first]
         pairs: list[list[tuple[Array, Variable]]] = [[] for _ in self.workers]
-        for bucket in buckets(kinds, plan.buffer_size):
-            joined = [_joined([each.pairs[v][0] for v in bucket]) for each in gathered]
-            sum_ = reduce_sum(joined, numberings, bucket[0], plan.order, plan.ring)
+        joined = buckets(kinds, plan.buffer_size)
+        jobs = [
+            Summands(
+                [_joined([each.pairs[v][0] for v in bucket]) for each in gathered], bucket[0],
+                first[bucket[0]][1].name,
+            )
+            for bucket in joined
+        ]  # fmt: skip
+        sums = self.group.sums(jobs, numberings, plan.order, plan.ring)
+        for bucket, sum_ in zip(joined, sums, strict=True):
             start = 0
             for v in bucket:
                 gradient = first[v][0]
@@ -248,7 +287,8 @@ class Trainer(train.Trainer):
     ) -> list[dict[str, tuple[Array, ...]]]:
         plan = self.plan
         with self._named_updates():
-            if not (plan.shard_state and self.optimizer.elementwise):
+            here = len(self.workers) == plan.replicas
+            if not (plan.shard_state and self.optimizer.elementwise and here):
                 return super()._update(gathered, following, applied=applied)
             shards = [
                 shards_of(worker, each.pairs, r, plan)
@@ -275,8 +315,8 @@ class Trainer(train.Trainer):
 
     @contextmanager
     def _named_updates(self) -> Iterator[None]:
-        for r, worker in enumerate(self.workers):
-            worker.device.program = f"replica {r}, update"
+        for replica, worker in zip(self.own_replicas, self.workers, strict=True):
+            worker.device.program = f"replica {replica}, update"
         try:
             yield
         finally:

@@ -9,8 +9,9 @@ import pytest
 
 from fpsim import BINARY16, BINARY32
 from ipu.learn.address import Numbering, Region, address
+from ipu.learn.loss_scale import Statistic
 from ipu.machine import Device, FpCtl
-from ipu.parallel.collectives import reduce_sum
+from ipu.parallel.collectives import Group, Summands, reduce_sum
 from ipu.parallel.orders import Order, leaves, parts
 from tests.ipu.parallel.test_orders import KNOWN_SUMS
 
@@ -110,3 +111,14 @@ def test_tensors_that_do_not_belong_together_are_refused():
     wider = [*rows[:2], devices[2].zeros(9, BINARY32)]
     with pytest.raises(ValueError, match="give one format and one shape"):
         reduce_sum(wider, numberings, 0)
+
+
+def test_a_group_of_one_process_computes_all_replicas():
+    group, devices = Group(), [Device() for _ in range(2)]
+    numberings = [Numbering(device, r) for r, device in enumerate(devices)]
+    tensors = [device.from_host([1.0, 2.0], BINARY16) for device in devices]
+    (total,) = group.sums([Summands(tensors, 0)], numberings, "tree", "flat")
+    assert total.values.tolist() == [2.0, 4.0]
+    assert list(group.own(3)) == [0, 1, 2]
+    losses = np.ones((2, 3))
+    assert group.agree(losses, Statistic()) is losses

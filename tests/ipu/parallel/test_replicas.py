@@ -10,7 +10,7 @@ import pytest
 
 from ipu.learn.optim import SGD, Adam, RMSProp
 from ipu.machine import FpCtl
-from ipu.parallel import trainer as parallel
+from ipu.parallel import collectives
 from ipu.parallel.orders import Order
 from ipu.parallel.plan import Plan
 from tests.ipu.parallel import networks
@@ -137,8 +137,8 @@ def test_gradients_are_exchanged_once_a_step(count, monkeypatch):
         sums.append(len(tensors))
         return real(tensors, *arguments)
 
-    real = parallel.reduce_sum
-    monkeypatch.setattr(parallel, "reduce_sum", counted)
+    real = collectives.reduce_sum
+    monkeypatch.setattr(collectives, "reduce_sum", counted)
     plan = Plan(ROW[1], count=count, replicas=3)
     training = trainer(plan)
     assert plan.samples(5) == 5 * count * 3

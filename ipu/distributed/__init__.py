@@ -1,0 +1,1 @@
+"""Trainings on several processes and machines: transports carry codes, devices add."""

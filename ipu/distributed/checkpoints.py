@@ -1,0 +1,226 @@
+"""Checkpoints of a training on several processes, in a folder that all of them reach.
+
+`step-T/shared.npz` holds what is equal on all replicas, by the first worker; `worker-r.npz` what
+replica r has of its own (moving statistics, flags, counts, position in the data), by the worker
+that computes it. When all files are written, `manifest.json` is: digests, sizes, R, and what the
+training was built from. A step without manifest does not exist. Private files are those of
+replicas, so a training goes on with any number of processes, and with the same replicas only.
+
+The last two complete steps are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fpsim.state.files import write_whole
+from ipu.distributed.group import Processes
+from ipu.learn.checkpoint import State, load, save, take
+from ipu.learn.checkpoint.file import check_folder
+from ipu.learn.checkpoint.state import Kept, Replica
+from ipu.learn.train import Trainer
+
+__all__ = ["KEPT", "MANIFEST", "Checkpoints"]
+
+MANIFEST, SHARED = "manifest.json", "shared.npz"
+VERSION = 1
+#: Complete steps that are kept.
+KEPT = 2
+
+_STEP = re.compile(r"step-(\d+)")
+
+
+class Checkpoints:
+    """The checkpoints of one training in a folder.
+
+    Every worker makes its own at the same time.
+
+    Raises    ValueError, on every worker, where the first cannot write in the folder.
+    """
+
+    def __init__(self, folder: Path, group: Processes) -> None:
+        self.folder = folder
+        self.group = group
+        refusal = ""
+        if group.channel.rank == 0:
+            try:
+                check_folder(folder)
+            except ValueError as error:
+                refusal = str(error)
+        refusal = group.channel.broadcast(refusal.encode(), what="the folder").decode()
+        if refusal:
+            raise ValueError(refusal)
+
+    def steps(self) -> list[int]:
+        """The complete steps, rising."""
+        found = [_STEP.fullmatch(path.parent.name) for path in self.folder.glob(f"*/{MANIFEST}")]
+        return sorted(int(match[1]) for match in found if match)
+
+    # Saving -----------------------------------------------------------------------------------
+
+    def save(self, training: Trainer) -> None:
+        """Save the last step; every worker calls this after the same step.
+
+        Raises    OSError, on every worker, where one cannot write; the step then does not exist.
+        """
+        with self.group.ending(training):
+            self._save(training)
+
+    def _save(self, training: Trainer) -> None:
+        group, channel = self.group, self.group.channel
+        group.settle(training)
+        folder = self.folder / f"step-{training.steps}"
+        # A step that was cut short, or was run again, is written anew.
+        if channel.rank == 0:
+            with suppress(OSError):  # a folder that cannot be written to is told with its files
+                (folder / MANIFEST).unlink(missing_ok=True)
+        channel.barrier("a checkpoint")
+        rows = [json.loads(row) for row in channel.gather(self._written(training, folder), "files")]
+        for rank, row in enumerate(rows):
+            if "error" in row:
+                raise OSError(f"{group.transport.describe(rank)}: {row['error']}")
+        if channel.rank == 0:
+            manifest = {
+                "version": VERSION, "step": training.steps, "replicas": group.replicas,
+                "built": group.built(training),
+                "files": {name: known for row in rows for name, known in row.items()},
+            }  # fmt: skip
+            write_whole(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
+            self._prune()
+        channel.barrier("a checkpoint")
+        group.saved = training.steps
+
+    def _written(self, training: Trainer, folder: Path) -> bytes:
+        """Write this worker's files; their digests and sizes as JSON."""
+        files = self._states(training)
+        try:
+            for name, state in files.items():
+                save(folder / name, state)
+            rows = {name: _digest(folder / name) for name in files}
+        except OSError as error:
+            return json.dumps({"error": str(error)}).encode()
+        return json.dumps(rows).encode()
+
+    def _states(self, training: Trainer) -> dict[str, State]:
+        """What this worker writes, by file name."""
+        state = take(training)
+        own = self.group.own(self.group.replicas)
+        shared = {v.name for v in training.variables.trainable}
+        files = {}
+        if self.group.channel.rank == 0:
+            files[SHARED] = replace(
+                state, built=self.group.built(training), flags={}, status=0, counts=None,
+                replicas=(), operation=0,
+            )  # fmt: skip
+        replicas: list[State | Replica] = [state, *state.replicas]
+        for replica, one in zip(own, replicas, strict=True):
+            everything = {**state.parameters, **one.parameters}
+            slots = {**state.slots, **one.slots}
+            drift = self._drifts(training)
+            files[f"worker-{replica}.npz"] = State(
+                built={},
+                parameters={n: k for n, k in everything.items() if drift or n not in shared},
+                slots={n: k for n, k in slots.items() if drift or n not in shared},
+                loss_scale={}, operation=one.operation, flags=one.flags, status=one.status,
+                counts=one.counts, step=state.step, position=state.position,
+            )  # fmt: skip
+        return files
+
+    @staticmethod
+    def _drifts(training: Trainer) -> bool:
+        """Whether the replicas have weights of their own."""
+        return bool(getattr(training, "private_updates", False))
+
+    def _prune(self) -> None:
+        """Remove all but the last complete steps, and what was cut short before them."""
+        kept = self.steps()[-KEPT:]
+        for path in self.folder.glob("step-*"):
+            match = _STEP.fullmatch(path.name)
+            if match and int(match[1]) < kept[-1] and int(match[1]) not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+    # Resuming ---------------------------------------------------------------------------------
+
+    def latest(self) -> int | None:
+        """The latest step that is complete for every worker."""
+        rows = self.group.channel.gather(json.dumps(self.steps()).encode(), "complete steps")
+        common = set.intersection(*(set(json.loads(row)) for row in rows))
+        return max(common, default=None)
+
+    def resume(self, training: Trainer, step: int) -> None:
+        """Put a training with variables where it stood after that step.
+
+        Raises    ValueError for files that are not those of the manifest, and for a training of
+                  other replicas or built in another way.
+        """
+        folder = self.folder / f"step-{step}"
+        manifest = _manifest(folder / MANIFEST)
+        group = self.group
+        if manifest["replicas"] != group.replicas:
+            raise ValueError(
+                f"checkpoint={str(folder)!r} is of {manifest['replicas']} replicas, the training "
+                f"has {group.replicas}; any number of processes may go on, with the same replicas"
+            )
+        own = [f"worker-{replica}.npz" for replica in group.own(group.replicas)]
+        for name in (SHARED, *own):
+            if _digest(folder / name) != manifest["files"].get(name):
+                raise ValueError(
+                    f"checkpoint={str(folder / name)!r} is not the file of its manifest: it is "
+                    "missing or damaged; remove this step to go on from the one before"
+                )
+        state = _assembled(load(folder / SHARED), [load(folder / name) for name in own])
+        here, there = group.built(training), dict(state.built)
+        if there.get("bits") == here["bits"]:
+            # Each process knows the random bits of its own first replica.
+            there["bits"] = take(training).built["bits"]
+        training.restore(replace(state, built=there))
+        group.saved = step
+
+
+def _assembled(shared: State, own: list[State]) -> State:
+    """The state of a process: what is equal on all replicas, and its replicas' own."""
+    first, *others = own
+    return replace(
+        shared, parameters={**shared.parameters, **first.parameters},
+        slots={**shared.slots, **first.slots}, operation=first.operation, flags=first.flags,
+        status=first.status, counts=first.counts, position=first.position,
+        replicas=tuple(_replica(each) for each in others),
+    )  # fmt: skip
+
+
+def _replica(state: State) -> Replica:
+    parameters: Mapping[str, Kept] = state.parameters
+    return Replica(
+        parameters, state.slots, state.operation, state.flags, state.status, state.counts
+    )
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(path.read_bytes())
+        version = manifest["version"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"checkpoint={str(path)!r} is no manifest ({error})") from None
+    if version != VERSION:
+        raise ValueError(
+            f"checkpoint={str(path)!r} has version {version}, this fpsim reads {VERSION}"
+        )
+    content: dict[str, Any] = manifest
+    return content
+
+
+def _digest(path: Path) -> list[str | int] | None:
+    """SHA-256 and size of a file; None where there is none."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    return [hashlib.sha256(content).hexdigest(), len(content)]

@@ -1,0 +1,312 @@
+"""Transport over gRPC: a server and a client in every worker.
+
+Messages are cut into pieces of at most 1 MiB; one stream for each pair of workers keeps their
+order. A worker that joins says Hello, which both sides compare; what comes later carries the token
+that Join has given. With mutual TLS (`Cluster.tls`) only holders of a certificate of the same
+authority are heard. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import grpc
+
+from ipu.distributed.cluster import Cluster
+from ipu.distributed.grpc_server import (
+    OPTIONS,
+    PIECE,
+    from_message,
+    from_reason,
+    messages,
+    serve,
+    services,
+    to_message,
+    to_reason,
+)
+from ipu.distributed.handshake import Hello
+from ipu.distributed.health import Health, watched
+from ipu.distributed.transport import LIMIT, JoinError, Kind, Reason, StoppedError
+
+__all__ = ["GrpcTransport", "connect"]
+
+#: Seconds for which a leaving worker waits for the others' last messages.
+GRACE = 5.0
+#: Seconds for which a worker that cannot begin waits for the others' answers.
+LINGER = 0.5
+
+
+def connect(cluster: Cluster, plan: str = "") -> GrpcTransport:
+    """Join the other workers; returns when all have answered.
+
+    plan     what must be equal on all workers, as lines "name: value".
+
+    Raises   JoinError for a port that is taken, a worker that does not answer in time, and a
+             worker of another training.
+    """
+    transport = GrpcTransport(cluster, plan)
+    try:
+        transport.join()
+    except BaseException as error:
+        transport.leave(Reason(Kind.REFUSED, cluster.rank, str(error)))
+        raise
+    return transport
+
+
+class GrpcTransport:
+    """A worker of a cluster, with its server; `connect` makes one that has joined."""
+
+    def __init__(self, cluster: Cluster, plan: str = "") -> None:
+        self.rank, self.size, self.limit = cluster.rank, cluster.size, LIMIT
+        self._cluster = cluster
+        self._others = [rank for rank in range(self.size) if rank != self.rank]
+        self.hello = Hello(self.rank, self.size, plan)
+        self.health = Health(self.describe, cluster.silence, self._tell)
+        #: Tokens: those that others call with, by their rank, and ours, by the rank of the called.
+        self._given = {rank: secrets.token_hex(16) for rank in self._others}
+        self._tokens: dict[int, str] = {}
+        self._inboxes: dict[int, deque[bytes]] = {rank: deque() for rank in self._others}
+        self._outboxes: dict[int, queue.SimpleQueue[bytes | None]] = {}
+        self._streams: dict[int, Any] = {}
+        self._watches: list[Any] = []
+        self._leaving = threading.Event()
+        self._left: set[int] = set()
+        self._is_closed = False
+        self._server = serve(cluster, self)
+        self._channels = {rank: _channel(cluster, rank) for rank in self._others}
+        self._stubs = {r: services.RingStub(channel) for r, channel in self._channels.items()}
+
+    def describe(self, rank: int) -> str:
+        """As of `Transport`."""
+        return f"worker {rank} at {self._cluster.addresses[rank]}"
+
+    # Joining ----------------------------------------------------------------------------------
+
+    def join(self) -> None:
+        """Say Hello to every other worker, and start to watch them.
+
+        Raises    JoinError.
+        """
+        timeout = self._cluster.join_timeout
+        deadline = time.monotonic() + timeout
+        waiting = {
+            rank: stub.Join.future(to_message(self.hello), timeout=timeout, wait_for_ready=True)
+            for rank, stub in self._stubs.items()
+        }
+        try:
+            while waiting:
+                self._check_join()
+                for rank in [rank for rank, call in waiting.items() if call.done()]:
+                    self._welcomed(rank, waiting.pop(rank))
+                if waiting and time.monotonic() > deadline:
+                    raise self._missing(min(waiting))
+                time.sleep(0.01)
+        except BaseException:
+            self._linger(waiting)
+            raise
+        for rank in self._others:
+            self._open(rank)
+        seen = watched(self.rank, self.size)
+        self.health.start(seen)
+        for rank in seen:
+            threading.Thread(target=self._follow, args=(rank,), daemon=True).start()
+
+    def _linger(self, waiting: dict[int, Any]) -> None:
+        """Wait a moment for those who are about to answer, so that they can be told."""
+        deadline = time.monotonic() + LINGER
+        while waiting and time.monotonic() < deadline:
+            for rank in [rank for rank, call in waiting.items() if call.done()]:
+                with suppress(grpc.RpcError, JoinError):
+                    self._welcomed(rank, waiting.pop(rank))
+            time.sleep(0.01)
+        for call in waiting.values():
+            call.cancel()
+
+    def leave(self, reason: Reason) -> None:
+        """Tell those who have answered why the training does not begin, and close."""
+        self.health.stop(reason, tell=False)
+        self._tell(self.health.reason or reason)
+        self.close()
+
+    def _welcomed(self, rank: int, call: Any) -> None:
+        try:
+            welcome = call.result()
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise self._missing(rank) from None
+            raise JoinError(f"{self.describe(rank)} refused: {error.details()}") from None
+        refusal = welcome.refusal or self._difference(from_message(welcome.hello))
+        if refusal:
+            raise JoinError(refusal)
+        self._tokens[rank] = welcome.token
+
+    def _difference(self, other: Hello) -> str | None:
+        """Why a worker cannot take part, from this worker's side."""
+        names = self.describe(self.rank), f"worker {other.rank}"
+        return self.hello.difference(other, *names)
+
+    def _missing(self, rank: int) -> JoinError:
+        return JoinError(
+            f"{self.describe(rank)} did not answer within {self._cluster.join_timeout:g} s; "
+            "start it, or correct TF_CONFIG"
+        )
+
+    def _check_join(self) -> None:
+        """A stop that comes while workers join is honoured at once."""
+        if self.health.reason is not None:
+            raise JoinError(self.health.reason.text)
+
+    def greet(self, other: Hello) -> tuple[str, str]:
+        """Token and refusal for a worker that joins; one of them is empty."""
+        if self.health.reason is not None:
+            return "", self.health.reason.text
+        if other.rank not in self._given:
+            return "", f"worker {other.rank} is not one of the {self.size - 1} others here"
+        difference = self._difference(other)
+        if difference is None:
+            return self._given[other.rank], ""
+        # Told on both sides: here as well, before anybody waits for the other worker.
+        self.health.stop(Reason(Kind.REFUSED, other.rank, difference), tell=False)
+        names = f"worker {other.rank}", self.describe(self.rank)
+        return "", other.difference(self.hello, *names) or difference
+
+    def caller(self, context: Any) -> int:
+        """The rank of the worker that calls, by its token; a stranger is refused."""
+        metadata = dict(context.invocation_metadata())
+        for rank, token in self._given.items():
+            if secrets.compare_digest(token, str(metadata.get("token", ""))):
+                return rank
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, "call Join first")
+        raise AssertionError
+
+    def _metadata(self, rank: int) -> tuple[tuple[str, str], ...]:
+        return (("token", self._tokens[rank]),)
+
+    # Messages ---------------------------------------------------------------------------------
+
+    def _open(self, rank: int) -> None:
+        self._outboxes[rank] = queue.SimpleQueue()
+        pieces = _pieces(self._outboxes[rank])
+        self._streams[rank] = self._stubs[rank].Stream.future(pieces, metadata=self._metadata(rank))
+
+    def send(self, to: int, message: bytes) -> None:
+        """As of `Transport`."""
+        self.health.check()
+        self._outboxes[to].put(message)
+
+    def receive(self, sender: int) -> bytes:
+        """As of `Transport`."""
+        inbox, changed = self._inboxes[sender], self.health.changed
+        with changed:
+            while not inbox:
+                self.health.check()
+                if sender in self._left:
+                    text = f"{self.describe(sender)} has finished, and is not awaited here"
+                    raise StoppedError(Reason(Kind.GONE, sender, text))
+                changed.wait(1.0)
+            return inbox.popleft()
+
+    def arrived(self, sender: int, message: bytes) -> None:
+        """A whole message of another worker is here."""
+        with self.health.changed:
+            self._inboxes[sender].append(message)
+            self.health.changed.notify_all()
+
+    # Signs of life ----------------------------------------------------------------------------
+
+    def beats(self) -> Iterator[Any]:
+        """A beat every second, the last one when this worker leaves or has stopped."""
+        while not self._leaving.wait(self._cluster.beat):
+            yield messages.Beat()
+        reason = self.health.reason
+        if reason is None:
+            yield messages.Beat(leaving=True)
+        else:
+            yield messages.Beat(stopped=from_reason(reason))
+
+    def _follow(self, rank: int) -> None:
+        call = self._stubs[rank].Watch(messages.Ack(), metadata=self._metadata(rank))
+        self._watches.append(call)
+        with suppress(grpc.RpcError):
+            for beat in call:
+                self.health.beat(rank)
+                if beat.HasField("stopped"):
+                    self.health.stop(to_reason(beat.stopped), tell=False)
+                    return
+                if beat.leaving:
+                    # Its last message came before: a stream is answered when all of it is here.
+                    self.health.left(rank)
+                    with self.health.changed:
+                        self._left.add(rank)
+                        self.health.changed.notify_all()
+                    return
+        if not self._is_closed:
+            self.health.gone(rank)
+
+    def abort(self, reason: Reason) -> None:
+        """As of `Transport`."""
+        self.health.stop(reason)
+
+    def _tell(self, reason: Reason) -> None:
+        """Tell a reason to all who have answered; who is gone or silent does not hear it."""
+        deaf = reason.rank if reason.kind in (Kind.GONE, Kind.SILENT) else None
+        message = from_reason(reason)
+        calls = [
+            self._stubs[rank].Abort.future(message, timeout=1.0, metadata=self._metadata(rank))
+            for rank in list(self._tokens) if rank != deaf
+        ]  # fmt: skip
+        for call in calls:
+            with suppress(grpc.RpcError, grpc.FutureTimeoutError):
+                call.result(timeout=1.5)
+
+    # The end ----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """As of `Transport`."""
+        if self._is_closed:
+            return
+        for outbox in self._outboxes.values():
+            outbox.put(None)
+        # After a stop streams do not end by themselves; before the first step there are none.
+        stopped = self.health.reason is not None and bool(self._streams)
+        for stream in self._streams.values():
+            with suppress(grpc.RpcError, grpc.FutureTimeoutError, grpc.FutureCancelledError):
+                stream.result(timeout=0.2 if stopped else GRACE)
+        self._is_closed = True
+        self.health.close()
+        self._leaving.set()
+        self._server.stop(0.2 if stopped else GRACE).wait()
+        for watch in self._watches:
+            watch.cancel()
+        for channel in self._channels.values():
+            channel.close()
+
+
+def _pieces(outbox: queue.SimpleQueue[bytes | None]) -> Iterator[Any]:
+    """The pieces of every message that is put into the outbox; None ends them."""
+    while True:
+        message = outbox.get()
+        if message is None:
+            return
+        view = memoryview(message)
+        for start in range(0, len(view), PIECE):
+            data = bytes(view[start : start + PIECE])
+            yield messages.Piece(total=len(view) if start == 0 else 0, data=data)
+
+
+def _channel(cluster: Cluster, rank: int) -> Any:
+    address = cluster.addresses[rank]
+    if cluster.tls is None:
+        return grpc.insecure_channel(address, options=OPTIONS)
+    tls = cluster.tls
+    credentials = grpc.ssl_channel_credentials(
+        tls.ca.read_bytes(), tls.key.read_bytes(), tls.cert.read_bytes()
+    )
+    return grpc.secure_channel(address, credentials, options=OPTIONS)

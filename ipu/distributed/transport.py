@@ -1,0 +1,92 @@
+"""What a transport does: it carries messages between the workers of one training.
+
+A transport knows no numbers. It delivers whole messages, in the order in which one worker sends
+them to another, and it reports the worker that is gone or silent. What a message holds, and
+whether it is the one that was expected, is the matter of `ipu.distributed.channel`, above all
+transports.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+__all__ = ["LIMIT", "JoinError", "Kind", "Reason", "StoppedError", "Transport"]
+
+#: Bytes of a message, whatever the training.
+LIMIT = 1 << 31
+
+
+class Kind(Enum):
+    """Why a training stopped."""
+
+    GONE = "gone"
+    SILENT = "silent"
+    DAMAGED = "damaged"
+    REFUSED = "refused"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+class Reason(NamedTuple):
+    """Why a training stopped, as every worker tells it.
+
+    rank    of the worker that it is about.
+    text    one sentence that names this worker.
+    """
+
+    kind: Kind
+    rank: int
+    text: str
+
+
+class JoinError(RuntimeError):
+    """The workers did not come together, so no step was tried: exit status 2."""
+
+
+class StoppedError(RuntimeError):
+    """The training stopped on every worker: exit status 3.
+
+    >>> str(StoppedError(Reason(Kind.GONE, 3, "worker 3 is gone")))
+    'worker 3 is gone'
+    """
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.text)
+        self.reason = reason
+
+
+class Transport(Protocol):
+    """Messages between `size` workers, of which this one is `rank`.
+
+    limit    bytes of the longest message that may be received; set when the training is known.
+    """
+
+    rank: int
+    size: int
+    limit: int
+
+    def describe(self, rank: int) -> str:
+        """That worker in a sentence: worker 1 at 127.0.0.1:3738."""
+
+    def send(self, to: int, message: bytes) -> None:
+        """Send a message to another worker; does not wait until it is received.
+
+        Raises    StoppedError after the training was stopped.
+        """
+
+    def receive(self, sender: int) -> bytes:
+        """The next message of another worker; waits for it.
+
+        Raises    StoppedError when the training is stopped, here or by another worker, and when
+                  the sender is gone or silent.
+        """
+
+    def abort(self, reason: Reason) -> None:
+        """Stop the training on every worker; what waits here or there raises StoppedError.
+
+        The first reason holds; later ones are ignored.
+        """
+
+    def close(self) -> None:
+        """Leave after the last message of the training; what was sent is delivered before."""

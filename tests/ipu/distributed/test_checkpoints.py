@@ -1,0 +1,108 @@
+"""Checkpoints of several processes (law: resumed with any number of them is never stopped)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ipu.distributed.checkpoints import MANIFEST, Checkpoints
+from ipu.distributed.group import Processes
+from ipu.distributed.local_transport import run_local
+from tests.ipu.distributed.trainings import plan, share
+from tests.ipu.parallel.networks import batch, trainer
+
+REPLICAS = 4
+
+
+def run(folder, processes, steps, *, save_every=1, resume=True, replicas=REPLICAS, **choices):
+    """What each process leaves: digest, registers, and where it started."""
+    work_plan = plan(replicas, "tf_ring")
+
+    def work(transport):
+        group = Processes(transport, replicas)
+        training = trainer(work_plan, group=group, count=True, **choices)
+        checkpoints = Checkpoints(folder, group)
+        start = checkpoints.latest() if resume else None
+        own = group.own(replicas)
+        if start is not None:
+            training.forward(batch(0, 2)[0])
+            checkpoints.resume(training, start)
+        while training.steps < steps:
+            x, labels = batch(training.steps, work_plan.samples(2))
+            training.step(share(x, work_plan, own), share(labels, work_plan, own))
+            if training.steps % save_every == 0:
+                checkpoints.save(training)
+        group.finish(training)
+        registers = [
+            (w.device.status_word, w.device.counts.total("results")) for w in training.workers
+        ]
+        return group.digest(training), registers, start, group.saved
+
+    return run_local(processes, work)
+
+
+def test_a_training_goes_on_with_another_number_of_processes(tmp_path):
+    ((whole, registers, _, _),) = run(tmp_path / "whole", 1, 4, save_every=9)
+    folder = tmp_path / "cut"
+    assert {start for _, _, start, _ in run(folder, 2, 1)} == {None}
+    assert {start for _, _, start, _ in run(folder, 4, 2)} == {1}
+    ((_, _, start, saved),) = run(folder, 1, 3)
+    assert (start, saved) == (2, 3)
+    results = run(folder, 2, 4)
+    assert {digest for digest, *_ in results} == {whole}
+    # Flags, status and counts too, whichever process had them before.
+    assert [row for _, rows, _, _ in results for row in rows] == registers
+
+
+def test_the_last_two_complete_steps_are_kept(tmp_path):
+    run(tmp_path, 2, 3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-2", "step-3"]
+    names = sorted(path.name for path in (tmp_path / "step-3").iterdir())
+    assert names == [MANIFEST, "shared.npz", *(f"worker-{r}.npz" for r in range(REPLICAS))]
+    manifest = json.loads((tmp_path / "step-3" / MANIFEST).read_text())
+    assert (manifest["replicas"], manifest["step"], len(manifest["files"])) == (4, 3, 5)
+
+
+def test_a_step_without_manifest_does_not_exist(tmp_path):
+    run(tmp_path, 2, 3)
+    (tmp_path / "step-3" / MANIFEST).unlink()
+    assert [start for _, _, start, _ in run(tmp_path, 2, 3)] == [2, 2]
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    run(tmp_path, 2, 2)
+    path = tmp_path / "step-2" / "worker-3.npz"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"worker-3\.npz' is not the file of its manifest"):
+        run(tmp_path, 1, 3)
+    (tmp_path / "step-2" / MANIFEST).write_text("{")
+    with pytest.raises(ValueError, match="is no manifest"):
+        run(tmp_path, 2, 3)
+    (tmp_path / "step-2" / MANIFEST).write_text('{"version": 0}')
+    with pytest.raises(ValueError, match="has version 0, this fpsim reads 1"):
+        run(tmp_path, 2, 3)
+
+
+def test_other_replicas_and_other_trainings_are_refused(tmp_path):
+    run(tmp_path, 2, 1)
+    with pytest.raises(ValueError, match="is of 4 replicas, the training has 2; any number of"):
+        run(tmp_path, 2, 2, replicas=2)
+    with pytest.raises(ValueError, match="another training: seed is 5 there and 6 here"):
+        run(tmp_path, 2, 2, seed=6)
+
+
+def test_weights_that_drift_apart_are_kept_for_each_replica(tmp_path):
+    ((whole, *_),) = run(tmp_path / "whole", 1, 2, private_updates=True, resume=False)
+    run(tmp_path / "cut", 2, 1, private_updates=True)
+    assert {digest for digest, *_ in run(tmp_path / "cut", 4, 2, private_updates=True)} == {whole}
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="is not a folder that can be written to"):
+        run(tmp_path / "file", 1, 1)
+    run(tmp_path, 2, 1)
+    (tmp_path / "step-2").write_text("in the way")
+    with pytest.raises(OSError, match=r"worker [01]: checkpoint=.* could not"):
+        run(tmp_path, 2, 2)

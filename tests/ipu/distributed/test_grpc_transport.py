@@ -1,0 +1,246 @@
+"""Workers over gRPC on loopback (law: messages arrive in order; joining is checked on both sides).
+
+Here the workers are threads, each with a server of its own; `test_failures` has processes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("grpc", reason="grpcio is not installed; run: make test-distributed")
+pytest.importorskip("grpc_tools", reason="grpcio-tools is missing; run: make test-distributed")
+
+from ipu.distributed import grpc_transport
+from ipu.distributed.channel import Channel
+from ipu.distributed.cluster import Cluster
+from ipu.distributed.connect import connect
+from ipu.distributed.grpc_server import PIECE
+from ipu.distributed.handshake import Hello
+from ipu.distributed.transport import JoinError, Kind, Reason, StoppedError
+from tests.ipu.distributed import certificates
+from tests.ipu.distributed.processes import free_addresses
+
+
+def clusters(size, **choices):
+    addresses = tuple(free_addresses(size))
+    chosen = {"join_timeout": 20.0} | choices
+    return [Cluster(r, size, size, addresses, "grpc", **chosen) for r in range(size)]
+
+
+def run(each, work, plans=None):
+    """What work returns, or the error it ends with, on every worker."""
+    plans = plans or ["seed: 1"] * len(each)
+
+    def one(cluster):
+        try:
+            transport = connect(cluster, plans[cluster.rank])
+        except JoinError as error:
+            return error
+        try:
+            return work(transport)
+        except StoppedError as error:
+            return error
+        finally:
+            transport.close()
+
+    with ThreadPoolExecutor(len(each)) as pool:
+        return list(pool.map(one, each))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_messages_of_any_length_arrive_in_order(size):
+    lengths = [1, 0 + PIECE, PIECE + 1, 3 * PIECE - 1, 7]
+
+    def work(transport):
+        channel = Channel(transport)
+        return [channel.gather(bytes([transport.rank]) * length) for length in lengths]
+
+    wanted = [[bytes([rank]) * length for rank in range(size)] for length in lengths]
+    assert run(clusters(size), work) == [wanted] * size
+
+
+def test_a_worker_of_another_plan_is_told_with_both_values_on_both_sides():
+    first, second = run(clusters(2), Channel.barrier, ["seed: 1", "seed: 2"])
+    for error, (own, other) in ((first, "12"), (second, "21")):
+        assert isinstance(error, JoinError)
+        assert f"has seed: {own}, " in str(error)
+        assert f" has seed: {other}; start all workers alike" in str(error)
+
+
+def test_a_refusal_ends_the_wait_of_those_who_are_equal():
+    """The third worker has nothing to do with the difference, and hears of it at once."""
+    start = time.monotonic()
+    errors = run(clusters(3, join_timeout=60.0), Channel.barrier, ["a: 1", "a: 2", "a: 1"])
+    assert time.monotonic() - start < 30
+    assert all(isinstance(error, JoinError) for error in errors)
+    assert all("has a: " in str(error) for error in errors)
+
+
+def test_a_worker_of_another_version_is_told_with_both_values(monkeypatch):
+    each = clusters(2)
+
+    def hello(rank, size, plan):
+        return Hello(rank, size, plan, version="9.9" if rank else "1.0")
+
+    monkeypatch.setattr(grpc_transport, "Hello", hello)
+    for error in run(each, Channel.barrier):
+        assert isinstance(error, JoinError)
+        assert "fpsim version: 9.9" in str(error)
+        assert "fpsim version: 1.0" in str(error)
+
+
+def test_a_worker_of_another_size_is_told_with_both_values():
+    first, second = clusters(2)
+    more = replace(second, size=3, replicas=3, rank=1, addresses=(*second.addresses, "[::1]:9"))
+    for error in run([first, more], Channel.barrier):
+        assert isinstance(error, JoinError)
+        assert "number of workers: 2" in str(error)
+        assert "number of workers: 3" in str(error)
+
+
+def test_a_missing_worker_is_named_after_the_timeout():
+    first, second = clusters(2, join_timeout=0.5)
+    start = time.monotonic()
+    (error,) = run([first], Channel.barrier)
+    assert time.monotonic() - start < 0.5 + 1
+    assert str(error) == (
+        f"worker 1 at {second.addresses[1]} did not answer within 0.5 s; start it, or correct "
+        "TF_CONFIG"
+    )
+
+
+def test_a_late_worker_is_waited_for():
+    first, second = clusters(2)
+    late = threading.Event()
+
+    def work(transport):
+        return Channel(transport).gather(bytes([transport.rank]))
+
+    with ThreadPoolExecutor(2) as pool:
+        early = pool.submit(run, [first], work)
+        late.wait(0.7)
+        assert not early.done()
+        assert run([second], work, ["", "seed: 1"]) == early.result() == [[b"\0", b"\1"]]
+
+
+def test_a_port_that_is_taken_is_named():
+    (cluster,) = clusters(1)
+    transport = grpc_transport.GrpcTransport(cluster)
+    try:
+        sentence = f"cannot listen on {cluster.addresses[0]}: the address is in use; end the"
+        with pytest.raises(JoinError, match=f"^worker 0 {sentence} process"):
+            connect(cluster)
+    finally:
+        transport.close()
+
+
+def test_an_abort_ends_the_wait_of_everybody():
+    def work(transport):
+        Channel(transport).barrier()
+        if transport.rank == 1:
+            transport.abort(Reason(Kind.FAILED, 1, "worker 1 has a reason"))
+        transport.receive(0 if transport.rank else 2)
+
+    for error in run(clusters(3), work):
+        assert isinstance(error, StoppedError)
+        assert error.reason == (Kind.FAILED, 1, "worker 1 has a reason")
+
+
+def test_a_message_beyond_the_limit_is_refused():
+    def work(transport):
+        transport.limit = 1000
+        Channel(transport).barrier()
+        if transport.rank == 0:
+            transport.send(1, bytes(1001))
+        transport.receive(1 - transport.rank)
+
+    for error in run(clusters(2), work):
+        assert error.reason[:2] == (Kind.DAMAGED, 0)
+        assert "sent a message of 1001 bytes, at most 1000 are expected" in error.reason.text
+
+
+def test_strangers_are_refused():
+    import grpc
+
+    from ipu.distributed.grpc_server import messages, services, to_message
+
+    def refused(call, *arguments, **choices):
+        with pytest.raises(grpc.RpcError) as error:
+            list(call(*arguments, **choices, timeout=5))
+        return error.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+    def work(transport):
+        if transport.rank:
+            return Channel(transport).barrier()
+        address = transport.describe(0).rpartition(" ")[2]
+        with grpc.insecure_channel(address) as channel:
+            stub = services.RingStub(channel)
+            welcome = stub.Join(to_message(Hello(7, 2, "seed: 1")))
+            assert (welcome.token, welcome.refusal) == (
+                "", "worker 7 is not one of the 1 others here"
+            )  # fmt: skip
+            assert refused(stub.Watch, messages.Ack())
+            assert refused(stub.Watch, messages.Ack(), metadata=[("token", "0" * 32)])
+            reason = messages.Reason(kind="failed", rank=0, text="a stranger's")
+            with pytest.raises(grpc.RpcError):
+                stub.Abort(reason, timeout=5)
+            with pytest.raises(grpc.RpcError):
+                stub.Stream(iter([messages.Piece(total=1, data=b"x")]), timeout=5)
+        return Channel(transport).barrier()
+
+    assert run(clusters(2), work) == [None, None]
+
+
+# Mutual TLS ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    pytest.importorskip("cryptography", reason="cryptography makes the certificates of this test")
+    folder = tmp_path_factory.mktemp("tls")
+    own, foreign = (certificates.authority(folder, name) for name in ("ca", "foreign"))
+    return {
+        "own": certificates.worker(folder, "worker", own, "ca"),
+        "foreign": certificates.worker(folder, "stranger", foreign, "ca"),
+        "plain": None,
+    }
+
+
+def test_workers_of_one_authority_train_together(tls):
+    def work(transport):
+        return Channel(transport).gather(bytes(2 * PIECE))
+
+    assert run(clusters(2, tls=tls["own"]), work) == [[bytes(2 * PIECE)] * 2] * 2
+
+
+@pytest.mark.parametrize("other", ["foreign", "plain"])
+def test_a_foreign_key_and_plain_text_are_not_heard(tls, other):
+    first, second = clusters(2, join_timeout=1.0)
+    first, second = replace(first, tls=tls["own"]), replace(second, tls=tls[other])
+    for error in run([first, second], Channel.barrier):
+        assert isinstance(error, JoinError)
+        assert "did not answer within 1 s" in str(error)
+
+
+def test_a_client_without_a_key_is_not_heard(tls):
+    import grpc
+
+    from ipu.distributed.grpc_server import services, to_message
+
+    (cluster,) = clusters(1, tls=tls["own"])
+    transport = grpc_transport.GrpcTransport(cluster)
+    try:
+        credentials = grpc.ssl_channel_credentials(tls["own"].ca.read_bytes())
+        with (
+            grpc.secure_channel(cluster.addresses[0], credentials) as channel,
+            pytest.raises(grpc.RpcError) as error,
+        ):
+            services.RingStub(channel).Join(to_message(Hello(0, 1)), timeout=2)
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    finally:
+        transport.close()
