@@ -22,6 +22,7 @@ from tensorflow.python.framework import ops
 
 from ipu.feed.infeed import Infeed
 from ipu.feed.outfeed import ALL, LAST, Outfeed
+from ipu.frontends.tensorflow.engine.launch import reporting
 from ipu.frontends.tensorflow.engine.node import marked
 
 __all__ = ["IPUInfeedQueue", "IPUOutfeedMode", "IPUOutfeedQueue", "ScopedIPUOutfeedQueue"]
@@ -76,7 +77,11 @@ class IPUInfeedQueue:
         if tf.executing_eagerly():
             self._close()
             return tf.no_op()
-        return tf.numpy_function(self._close, [], [])
+        return tf.numpy_function(self._reported_close, [], [])
+
+    def _reported_close(self) -> None:
+        with reporting():
+            self._close()
 
     def _close(self) -> None:
         if self._queue is None:
@@ -269,7 +274,8 @@ class IPUOutfeedQueue:
 
     def _take_flat(self) -> Any:
         """As a node of TensorFlow 1 returns it: empty arrays where nothing ever was enqueued."""
-        leaves = self._take()
+        with reporting():
+            leaves = self._take()
         if leaves is None:
             leaves = [np.empty(0, kind.as_numpy_dtype) for kind in self._types]
         return leaves if len(leaves) > 1 else leaves[0]

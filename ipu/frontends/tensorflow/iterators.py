@@ -33,6 +33,13 @@ class IPUIterator(iterator_ops.OwnedIterator):  # type: ignore[misc]
         """Refused, as by the vendor's iterator."""
         raise NotImplementedError("get_next_as_optional is not supported by IPUIterator")
 
+    def _serialize_to_tensors(self) -> NoReturn:
+        """Refused, as by the vendor's iterator: a checkpoint holds no IPUIterator."""
+        raise NotImplementedError(
+            "an IPUIterator cannot be saved; leave it out of the checkpoint, and begin the data "
+            "set where the training goes on"
+        )
+
 
 def feed_by_iterators() -> None:
     """From now on the strategy in force decides what `iter(dataset)` gives."""

@@ -29,6 +29,7 @@ from ipu.frontends.common.places import Place, Replay
 from ipu.frontends.tensorflow import kernels
 from ipu.frontends.tensorflow.engine.directions import find_directions
 from ipu.frontends.tensorflow.engine.errors import MachineError, UnsupportedNodeError, user_line
+from ipu.frontends.tensorflow.engine.functions import called_graphs
 from ipu.frontends.tensorflow.engine.layers import OPTIMIZER, Layers, layer_of_variable
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
@@ -38,7 +39,7 @@ from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import host_kernel
 from ipu.frontends.tensorflow.kernels.table import TABLE, Entry, Run, Site
 
-__all__ = ["Plan", "plan_of"]
+__all__ = ["Plan", "check_nodes", "plan_of"]
 
 kernels.load()
 
@@ -98,11 +99,10 @@ class Plan:
         return self._slots[key]
 
     def _build(self) -> list[Step]:
-        sites = self._sites()
-        entries = [_entry(site) for site in sites]
+        entries = [_entry(node) for node in self.program.nodes]
         steps = []
-        for site, entry in zip(sites, entries, strict=True):
-            run = host_kernel(site) if entry is None else _obey_marks(site, entry)
+        for site, entry in zip(self._sites(), entries, strict=True):
+            run = _kernel(site, entry)
             if site.node.type == "Const":
                 self._template[self._slot(site.node.outputs[0])] = run()
                 continue
@@ -242,9 +242,30 @@ def plan_of(machine: Machine, graph: Any) -> Plan:
 # Nodes ------------------------------------------------------------------------------------------
 
 
-def _entry(site: Site) -> Entry | None:
+def check_nodes(program: Program) -> None:
+    """Refuse a program with a node that has no kernel, also in functions that it calls."""
+    for node in program.nodes:
+        _entry(node)
+        for graph, _ in called_graphs(node):
+            check_nodes(program_of(graph))
+
+
+def _kernel(site: Site, entry: Entry | None) -> Run:
+    """The kernel of a node; an error of its builder tells the user's line."""
+    try:
+        return host_kernel(site) if entry is None else _obey_marks(site, entry)
+    except UnsupportedNodeError:
+        raise
+    except NotImplementedError as error:
+        line = user_line(site.node.op)
+        raise UnsupportedNodeError(f"{error}; it was built at {line}") from None
+    except ValueError as error:
+        _locate(error, site.node)
+        raise
+
+
+def _entry(node: Node) -> Entry | None:
     """The entry of a node; None: no floating point, for the host's kernels."""
-    node = site.node
     name = node.marks.get("kernel", node.type)
     entry = TABLE.get(name)
     if entry is not None and (entry.is_any or node.has_floats):

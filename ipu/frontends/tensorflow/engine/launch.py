@@ -23,16 +23,17 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from ipu.feed.counters import launching
-from ipu.frontends.tensorflow.engine.interpret import plan_of
+from ipu.frontends.tensorflow.engine.interpret import check_nodes, plan_of
 from ipu.frontends.tensorflow.engine.layers import layer_of_variable
 from ipu.frontends.tensorflow.engine.machine import Machine, current
 from ipu.frontends.tensorflow.engine.observing import note_weights, watch
+from ipu.frontends.tensorflow.engine.program import program_of
 from ipu.frontends.tensorflow.engine.resources import IteratorHandle, Variable
 from ipu.frontends.tensorflow.engine.trace import tracing
 from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave
 from ipu.frontends.tensorflow.engine.writes import written_inputs
 
-__all__ = ["execute", "failures", "launch_node", "launching_functions"]
+__all__ = ["execute", "failures", "launch_node", "launching_functions", "reporting"]
 
 Concrete = concrete_function.ConcreteFunction
 
@@ -174,6 +175,9 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
     flat    outer tensors of the graph's inputs; handles of variables among them.
     """
     machine = current()
+    if machine.choices.reference:
+        return _native_node(graph, flat)
+    check_nodes(program_of(graph))
     outer = [_value_of(tensor) for tensor in flat]
     written = sorted(written_inputs(graph))
     kinds = [t.dtype for t in graph.outputs] + [outer[i].dtype for i in written]
@@ -182,7 +186,7 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
     trained = {v.handle.op.name for v in tf.compat.v1.trainable_variables() if _has_handle(v)}
 
     def run(*values: Any) -> list[Any]:
-        with _reporting():
+        with reporting():
             replicas = [
                 [
                     _variable(machine, name, kind.dtype, partial(np.asarray, value))
@@ -200,8 +204,6 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
             out = [leave(v, t.dtype) for v, t in zip(results, graph.outputs, strict=True)]
             return [*out, *changed]
 
-    if machine.choices.reference:
-        return _native_node(graph, flat)
     results = tf.numpy_function(run, outer, kinds)
     results = [results] if tf.is_tensor(results) else list(results)
     count = len(graph.outputs)
@@ -243,11 +245,10 @@ failures: list[BaseException] = []
 
 
 @contextmanager
-def _reporting() -> Iterator[None]:
-    """Keep an error of a launch: TensorFlow's runtime turns it into a text of its own."""
-    failures.clear()
+def reporting() -> Iterator[None]:
+    """Keep an error of a node: TensorFlow's runtime turns it into a text of its own."""
     try:
         yield
     except BaseException as error:
-        failures.append(error)
+        failures[:] = [error]
         raise

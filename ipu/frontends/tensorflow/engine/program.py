@@ -8,7 +8,8 @@ in the order in which they were built, which is that of the user's program.
 How what a program notes reaches the executor: `engine.node.marked` puts marks on nodes, and
 `Node.marks` has them (a gradient also those of its forward node). The executor knows
 
-    partials      "half" or "float": of products (scopes.partials_type).
+    partials      "half" or "float": of products (scopes.partials_type), and of their gradients,
+                  unless these have backward_partials ("" for the device's own).
     sr            stochastic rounding is on or off (scopes.stochastic_rounding).
     stage         a pipeline's stage, by number; traps name it.
     kernel        the table's entry that executes the node instead of that of its type: composites

@@ -77,8 +77,11 @@ class Site:
     def partials(self, operation: str) -> Format | None:
         """Partials of a product: by the scope, the policy or the device."""
         assert self.fmt is not None
-        marked = self.node.marks.get("partials")
-        wanted = None if marked is None else find_partials(marked)
+        marks = self.node.marks
+        marked = marks.get("partials")
+        if self.direction == "backward":
+            marked = marks.get("backward_partials", marked)
+        wanted = find_partials(marked) if marked else None
         if wanted is None and not self.machine.is_plain:
             wanted = self.policy.partials
         return self.device.partials_for(self.fmt, operation, wanted=wanted)

@@ -11,7 +11,6 @@ Source    graphcore/tensorflow, tensorflow/python/ipu/ops/pipelining_ops.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import tensorflow as tf
@@ -126,25 +125,23 @@ def _check_more(method: Method, arguments: Arguments, sharded: bool | None, dtyp
         raise ValueError("accumulate_outfeed_dtype needs accumulate_outfeed=True")
 
 
-def _stage_partials(arguments: Arguments, forward: Any, backward: Any) -> list[str | None]:
-    """partialsType of each stage; gradients follow their forward nodes."""
+def _stage_partials(arguments: Arguments, forward: Any, backward: Any) -> list[dict[str, str]]:
+    """Marks of each stage for partialsType; without options gradients follow forward nodes."""
     n = len(arguments.stages)
     chosen = check_stage_options(forward, n, "forward_propagation_stages_poplar_options")
+    marks = [{"partials": o.partials} if o.partials else {} for o in chosen]
     if arguments.optimizer_function is not None:
-        other = check_stage_options(backward, n, "backward_propagation_stages_poplar_options")
-        if backward is not None and [o.partials for o in other] != [o.partials for o in chosen]:
-            raise NotImplementedError(
-                "backward_propagation_stages_poplar_options name another partialsType than the "
-                "forward ones; gradients keep that of their forward nodes here"
-            )
-    return [options.partials for options in chosen]
+        own = check_stage_options(backward, n, "backward_propagation_stages_poplar_options")
+        for stage, options in zip(marks, own if backward is not None else (), strict=False):
+            stage["backward_partials"] = options.partials or ""
+    return marks
 
 
 class _Run:
     """One mini-batch through all stages: the body of the loop."""
 
     def __init__(
-        self, arguments: Arguments, accumulators: Accumulators, partials: list[str | None],
+        self, arguments: Arguments, accumulators: Accumulators, partials: list[dict[str, str]],
         outfeed_dtype: Any,
     ) -> None:  # fmt: skip
         self.arguments, self.accumulators, self.partials = arguments, accumulators, partials
@@ -155,8 +152,7 @@ class _Run:
         graph = tf.compat.v1.get_default_graph()
         outputs: tuple[Any, ...] = values
         for number, stage in enumerate(self.arguments.stages):
-            partials = self.partials[number]
-            with marked(stage=number), marked(partials=partials) if partials else nullcontext():
+            with marked(stage=number, **self.partials[number]):
                 outputs = _outputs(stage, outputs, named)
                 named = {}
         operations = [x for x in outputs if isinstance(x, tf.Operation)]

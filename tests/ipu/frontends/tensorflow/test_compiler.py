@@ -6,6 +6,8 @@ import pytest
 
 from tests.ipu.frontends.tensorflow.framework import ipu, machine, session, tf
 
+from ipu.frontends.tensorflow.engine.errors import UnsupportedNodeError  # isort: skip
+
 v1 = tf.compat.v1
 build = ipu.ipu_compiler.compile
 
@@ -51,3 +53,12 @@ def test_wrong_uses_are_refused():
             build(lambda x: x, tf.constant(1.0))
         with pytest.raises(TypeError, match="operations go side by side"):
             build(lambda: [[tf.constant(1)], tf.no_op()])
+
+
+def test_a_node_without_a_kernel_is_refused_when_it_is_compiled():
+    with machine(), session():
+        x = v1.placeholder(tf.float32, [2, 2])
+        with pytest.raises(UnsupportedNodeError, match=r"on float32.*test_compiler"):
+            ipu.ipu_compiler.compile(
+                lambda x: ipu.loops.repeat(2, lambda y: tf.linalg.inv(y), [x]), [x]
+            )

@@ -29,13 +29,15 @@ def test_an_iterator_feeds_several_elements_in_a_launch_and_goes_on():
     assert used.launches == 2
 
 
-def test_outside_of_a_program_there_is_no_element():
+def test_outside_of_a_program_there_is_no_element(tmp_path):
     with Strategy().scope():
         iterator = iter(data)
         with pytest.raises(RuntimeError, match=r"next\(\) of an IPUIterator"):
             next(iterator)
         with pytest.raises(NotImplementedError, match="get_next_as_optional"):
             iterator.get_next_as_optional()
+        with pytest.raises(NotImplementedError, match="an IPUIterator cannot be saved"):
+            tf.train.Checkpoint(data=iterator).save(str(tmp_path / "iterator"))
     with Strategy(enable_dataset_iterators=False).scope():
         assert float(next(iter(data))) == 0
     assert float(next(iter(data))) == 0

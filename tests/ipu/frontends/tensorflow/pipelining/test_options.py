@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from ipu.frontends.tensorflow.engine.node import marked
 from ipu.frontends.tensorflow.pipelining.options import (
     OptimizerFunctionOutput,
     PipelineSchedule,
@@ -11,7 +13,7 @@ from ipu.frontends.tensorflow.pipelining.options import (
     check_stage_options,
 )
 from ipu.frontends.tensorflow.settings.notes import forget
-from tests.ipu.frontends.tensorflow.framework import session, tf
+from tests.ipu.frontends.tensorflow.framework import launch, machine, session, tf
 from tests.ipu.frontends.tensorflow.pipelining.networks import (
     STAGES,
     dense,
@@ -37,8 +39,49 @@ def test_partials_of_a_stage_reach_its_products():
     named = {"forward_propagation_stages_poplar_options": options}
     _, half, _ = run(pipelined(stages=stages, **named), launches=1)
     assert any((a != b).any() for a, b in zip(usual, half, strict=True))
-    with pytest.raises(NotImplementedError, match="gradients keep that of their forward nodes"):
-        run(pipelined(backward_propagation_stages_poplar_options=options))
+
+
+def test_backward_partials_of_a_stage_are_those_of_its_gradients_alone():
+    x = tf.constant(np.random.default_rng(0).normal(size=(4, 256)), tf.half)
+    w = tf.constant(np.random.default_rng(1).normal(size=(256, 256)), tf.half)
+
+    def program(forward, backward):
+        marks = {"partials": forward} | (
+            {} if backward is None else {"backward_partials": backward}
+        )
+
+        def compute(x, w):
+            with tf.GradientTape() as tape:
+                tape.watch(w)
+                with marked(**marks):
+                    y = tf.matmul(x, w) @ w
+            return y, tape.gradient(y, w)
+
+        with machine():
+            return [r.numpy() for r in launch(tf.function(compute), x, w)]
+
+    half, wide = program("half", "half"), program("float", "float")
+    mixed, followed, usual = program("half", "float"), program("half", None), program("half", "")
+    assert np.array_equal(mixed[0], half[0])
+    assert not np.array_equal(mixed[0], wide[0])
+    assert not np.array_equal(mixed[1], half[1])
+    assert np.array_equal(followed[1], half[1])
+    assert np.array_equal(usual[1], mixed[1])
+
+
+def test_backward_options_of_a_pipeline_reach_its_gradients():
+    options = [HALF, *[PipelineStageOptions()] * 3]
+    named = {"backward_propagation_stages_poplar_options": options}
+    losses, _, used = run(pipelined(**named), launches=1)
+    assert len(losses)
+    plans, marks = [*used.plans.values()], []
+    while plans:
+        plan = plans.pop()
+        plans += plan._parts
+        sites = [step.site for step in plan._steps]
+        marks += [s.node.marks for s in sites if s.direction == "backward"]
+    assert {m["backward_partials"] for m in marks if m.get("stage") == 0} <= {"half"}
+    assert {m["backward_partials"] for m in marks if m.get("stage") == 1} == {""}
 
 
 def test_other_options_are_accepted_and_a_note_says_so():
