@@ -224,7 +224,7 @@ class _Run:
             codes = np.frombuffer(payload, wire).astype(work.fmt.code_dtype, copy=False)
             device = self.numberings[work.part.chunk].device
             carrier = from_codes(codes, work.fmt)
-            work.operands[number] = device.context(work.fmt).wrap(carrier, copy=False)
+            work.operands[number] = Array(carrier, device.context(work.fmt))
 
     def _label(self, work: _Work, number: int) -> Label:
         size = work.part.stop - work.part.start
@@ -244,4 +244,4 @@ def _joined(job: Summands, works: Sequence[_Work], numbering: Numbering) -> Arra
     for work in works:
         total[work.part.start : work.part.stop] = work.operands[work.top].carrier
     context = numbering.device.context(first.format)
-    return context.wrap(total.reshape(first.shape), copy=False)
+    return Array(total.reshape(first.shape), context)

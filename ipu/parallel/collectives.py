@@ -95,7 +95,7 @@ def reduce_sum(
             pair = operands[addition.left], operands[addition.right]
             operands.append(add_at(numberings[part.chunk], cell, replicas, part, addition, *pair))
         total[part.start : part.stop] = operands[-1].carrier
-    return numberings[0].device.context(first.format).wrap(total.reshape(first.shape), copy=False)
+    return Array(total.reshape(first.shape), numberings[0].device.context(first.format))
 
 
 def add_at(
@@ -129,4 +129,4 @@ def check_kinds(tensors: Sequence[Array], wanted: int) -> None:
 
 def _on(numbering: Numbering, x: Array) -> Array:
     """The values on that numbering's device."""
-    return numbering.device.context(x.format).wrap(x.carrier)
+    return Array(x.carrier, numbering.device.context(x.format))

@@ -54,7 +54,7 @@ class Worker:
     def __init__(self, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", *arguments], env=variables, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
         )  # fmt: skip
         own = variables.get("POPDIST_INSTANCE_INDEX", "0")
         addresses = variables.get("FPSIM_WORKERS", "").split(",")
@@ -69,6 +69,12 @@ class Worker:
         """Wait for a line that holds this text."""
         while text not in (line := self.line()):
             assert line or self.process.poll() is None, self.ended(1.0)
+
+    def tell(self, text: str) -> None:
+        """Write a line that it reads."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{text}\n")
+        self.process.stdin.flush()
 
     def ended(self, seconds: float) -> tuple[int, str, str]:
         """Status, output and errors; it must end within so many seconds."""
@@ -109,7 +115,7 @@ def guarded(started: Sequence[Worker]) -> Iterator[None]:
                 worker.signal(signal.SIGCONT)
                 worker.process.kill()
             worker.process.wait()
-            for stream in (worker.process.stdout, worker.process.stderr):
+            for stream in (worker.process.stdin, worker.process.stdout, worker.process.stderr):
                 if stream is not None:
                     stream.close()
     assert not left, f"{len(left)} processes were left over"

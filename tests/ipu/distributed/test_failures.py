@@ -7,7 +7,6 @@ Nobody is left over.
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import time
@@ -89,7 +88,7 @@ def joining(size, join_timeout, seeds, ranks=None):
         for worker in started:
             worker.until("ready")
         for worker in started:
-            os.kill(worker.process.pid, signal.SIGUSR1)
+            worker.tell("go")
         rows = [json.loads(output) for _, output, _ in all_ended(started, STARTED)]
     return addresses, rows
 
