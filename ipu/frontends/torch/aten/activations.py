@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 
 from fpsim.array import Array
@@ -95,6 +96,34 @@ def _silu_backward(call: Call, gradient: Any, x: Any) -> Any:
     s = device.sigmoid(w)
     bend = device.add(device.multiply(w, device.subtract(1.0, s)), 1.0)
     return call.rounded(device.multiply(call.wide(g), device.multiply(s, bend)), g.format)
+
+
+@aten("glu.default", rounding=_INSIDE)
+def _glu(call: Call, x: Any, dim: int = -1) -> Any:
+    a = call.array(x)
+    values, gate = _halves(call, a, dim)
+    return call.rounded(call.device.multiply(values, call.device.sigmoid(gate)), a.format)
+
+
+@aten("glu_backward.default", rounding=_INSIDE)
+def _glu_backward(call: Call, gradient: Any, x: Any, dim: int) -> Any:
+    """g · s to the values, g · v · s · (1 - s) to the gate."""
+    device = call.device
+    g, a = call.arrays(gradient, x)
+    values, gate = _halves(call, a, dim)
+    s = device.sigmoid(gate)
+    to_values = device.multiply(call.wide(g), s)
+    to_gate = device.multiply(device.multiply(to_values, values), device.subtract(1.0, s))
+    both = np.concatenate([to_values.carrier, to_gate.carrier], axis=dim)
+    return call.rounded(to_values.like(both), a.format)
+
+
+def _halves(call: Call, x: Array, dim: int) -> list[Array]:
+    """Values and gate in binary32."""
+    wide = call.wide(x)
+    if x.shape[dim] % 2:
+        raise ValueError(f"glu halves a dimension of {x.shape[dim]}; make it even")
+    return [wide.like(np.ascontiguousarray(h)) for h in np.split(wide.carrier, 2, axis=dim)]
 
 
 # Dropout ----------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
@@ -14,6 +15,8 @@ from ipu.machine.device import Device
 __all__ = ["add_rows"]
 
 _ONCE = "binary32 in index order, once at the end"
+#: Reductions that choose one of the numbers.
+_SELECTING = ("amax", "amin")
 
 
 def add_rows(device: Device, base: Array, rows: Any, values: Array) -> Array:
@@ -95,3 +98,25 @@ def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: 
     base, values = (b.like(np.moveaxis(b.carrier, dim, 0)) for b in (a, v))
     total = add_rows(call.device, base, index.numpy(), values)
     return call.result(total.like(np.moveaxis(total.carrier, 0, dim)))
+
+
+def _selecting(overload: Any) -> Any:
+    """A handler that chooses the largest or the smallest number of each place."""
+
+    def handler(
+        call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
+        include_self: bool = True,
+    ) -> Any:  # fmt: skip
+        if reduce not in _SELECTING:
+            return NotImplemented
+        arrays = call.arrays(x, source)
+        base, values = (torch.from_numpy(np.array(a.carrier)) for a in arrays)
+        chosen = overload(base, dim, index, values, reduce, include_self=include_self)
+        return call.result(arrays[0].like(chosen.numpy()))
+
+    return handler
+
+
+for _overload in (torch.ops.aten.scatter_reduce.two, torch.ops.aten.index_reduce.default):
+    _name = f"{_overload._schema.name.partition('::')[2]}.{_overload._overloadname}"
+    aten(_name, rounding="none of a maximum or minimum")(_selecting(_overload))

@@ -82,9 +82,11 @@ def _pow(call: Call, x: Any, exponent: float) -> Any:
 def power(call: Call, x: Array, exponent: float) -> Array | None:
     """x to a power that has a rule; None for another one."""
     device = call.device
-    if exponent in (2, 3):
+    if exponent in (2, 3, 4):
         square = device.multiply(x, x)
-        return square if exponent == 2 else device.multiply(square, x)
+        return square if exponent == 2 else device.multiply(square, x if exponent == 3 else square)
+    if exponent == 1.5:
+        return device.multiply(x, device.sqrt(x))
     if exponent == 1:
         return x.like(x.carrier.copy())
     if exponent == 0.5:
@@ -122,6 +124,24 @@ def _clamp(call: Call, x: Any, low: Any = None, high: Any = None) -> Any:
     bounds = [None if b is None else number_of(call.constant(b, a.format)) for b in (low, high)]
     clamped: torch.Tensor = torch.ops.aten.clamp.default(_tensor(a), *bounds)
     return call.result(a.like(clamped.numpy()))
+
+
+@aten("clamp.Tensor", rounding="none")
+def _clamp_by_tensors(call: Call, x: Any, low: Any = None, high: Any = None) -> Any:
+    a, lowest, highest = call.arrays(x, low, high)
+    bounds = [None if b is None else _tensor(b) for b in (lowest, highest)]
+    values: torch.Tensor = torch.ops.aten.clamp.Tensor(_tensor(a), *bounds)
+    return call.result(a.like(values.numpy()))
+
+
+@aten("clamp_min.Tensor", rounding="none")
+def _clamp_min_by_tensor(call: Call, x: Any, low: Any) -> Any:
+    return _clamp_by_tensors(call, x, low)
+
+
+@aten("clamp_max.Tensor", rounding="none")
+def _clamp_max_by_tensor(call: Call, x: Any, high: Any) -> Any:
+    return _clamp_by_tensors(call, x, None, high)
 
 
 @aten("nan_to_num.default", rounding="none; what stands for NaN and infinities are constants")

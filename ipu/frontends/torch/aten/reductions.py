@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -121,18 +122,32 @@ def _std_mean(
     return _spread(call, x, dim, correction, keepdim, root=True)
 
 
-@aten("linalg_vector_norm.default", rounding=f"{_ONCE}, of squares and the root (order 2)")
+@aten(
+    "linalg_vector_norm.default",
+    rounding=f"{_ONCE}, of squares and the root (order 2), of sizes (order 1); none (infinity)",
+)
 def _vector_norm(
     call: Call, x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, *,
     dtype: torch.dtype | None = None,
 ) -> Any:  # fmt: skip
-    if order != 2 or dtype not in (None, x.dtype) or x.numel() == 0 or x.ndim == 0:
+    if order not in (1, 2, math.inf) or dtype not in (None, x.dtype) or not (x.numel() and x.ndim):
         return NotImplemented
     a = call.array(x)
     axes = axes_of(a, dim)
+    sizes = a.like(np.abs(a.carrier))
+    if order == math.inf:
+        largest = sizes.carrier.max(axis=axes, keepdims=True)
+        return call.result(_kept(a, a.like(largest), axes, keepdim))
+    if order == 1:
+        return call.result(_kept(a, call.device.reduce_sum(sizes, axes), axes, keepdim))
     wide = call.wide(a)
     total = call.device.reduce_sum(call.device.multiply(wide, wide), axes)
     return call.rounded(_kept(a, call.device.sqrt(total), axes, keepdim), a.format)
+
+
+@aten("norm.ScalarOpt_dim", rounding="as linalg_vector_norm")
+def _norm(call: Call, x: Any, order: Any, dim: Any, keepdim: bool = False) -> Any:
+    return _vector_norm(call, x, 2 if order is None else order, dim, keepdim)
 
 
 # Running sums ---------------------------------------------------------------------------------

@@ -166,13 +166,66 @@ def _two_classes(
         more = device.multiply(device.subtract(call.wide(p), 1.0), t)
         term = device.multiply(device.add(more, 1.0), term)
     each = device.add(device.multiply(device.subtract(1.0, t), a), term)
+    return call.rounded(_weighted(call, each, w, reduction), fmt)
+
+
+@aten("binary_cross_entropy.default", rounding=_INSIDE)
+def _cross_entropy(
+    call: Call, x: Any, target: Any, weight: Any = None, reduction: int = _MEAN
+) -> Any:
+    """-t · max(log x, -100) - (1 - t) · max(log(1 - x), -100)."""
+    if not x.numel():
+        return NotImplemented
+    device = call.device
+    a, t, w = call.arrays(x, target, weight)
+    if not ((a.carrier >= 0) & (a.carrier <= 1)).all():
+        raise ValueError("binary cross entropy takes probabilities, from 0 to 1")
+    fmt, a, t = a.format, call.wide(a), call.wide(t)
+    one = _bounded_log(call, a)
+    other = _bounded_log(call, device.subtract(1.0, a))
+    each = device.negative(
+        device.add(device.multiply(t, one), device.multiply(device.subtract(1.0, t), other))
+    )
+    return call.rounded(_weighted(call, each, w, reduction), fmt)
+
+
+def _bounded_log(call: Call, x: Array) -> Array:
+    """max(log x, -100), without the pole of zero."""
+    is_zero = np.asarray(x.carrier == 0)
+    log = call.device.log(x.like(np.where(is_zero, np.float32(1), x.carrier)))
+    values = np.maximum(np.where(is_zero, np.float32(-100), log.carrier), np.float32(-100))
+    return log.like(np.asarray(values))
+
+
+@aten("binary_cross_entropy_backward.default", rounding=_INSIDE)
+def _cross_entropy_backward(
+    call: Call, gradient: Any, x: Any, target: Any, weight: Any = None, reduction: int = _MEAN
+) -> Any:
+    """g · w · (x - t) / max(x · (1 - x), 1e-12), over n for a mean."""
+    if not x.numel():
+        return NotImplemented
+    device = call.device
+    g, a, t, w = call.arrays(gradient, x, target, weight)
+    fmt, g, a, t = a.format, call.wide(g), call.wide(a), call.wide(t)
+    spread = device.multiply(a, device.subtract(1.0, a))
+    spread = spread.like(np.asarray(np.maximum(spread.carrier, np.float32(1e-12))))
+    slope = device.multiply(g, device.divide(device.subtract(a, t), spread))
     if w is not None:
-        each = device.multiply(each, call.wide(w))
+        slope = device.multiply(slope, call.wide(w))
+    if reduction == _MEAN:
+        slope = device.multiply(slope, device.context(BINARY32).constant(1 / a.size))
+    return call.rounded(slope, fmt)
+
+
+def _weighted(call: Call, each: Array, weight: Array | None, reduction: int) -> Array:
+    """Terms of a loss times their weights, and their sum or mean, in binary32."""
+    device = call.device
+    if weight is not None:
+        each = device.multiply(each, call.wide(weight))
     if reduction == _NONE or not each.ndim:
-        return call.rounded(each, fmt)
+        return each
     scale = 1 / each.size if reduction == _MEAN else 1.0
-    total = device.reduce_sum(each, tuple(range(each.ndim)), scale=scale).reshape(())
-    return call.rounded(total, fmt)
+    return device.reduce_sum(each, tuple(range(each.ndim)), scale=scale).reshape(())
 
 
 # Mean square ----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.ipu.frontends.torch.aten.bits import half, numbers, on_machine, same
-from tests.ipu.frontends.torch.framework import torch
+from tests.ipu.frontends.torch.framework import agree_on_machine, torch
 
 F = torch.nn.functional
 X, G = numbers(60), numbers(60, seed=1)
@@ -52,3 +52,19 @@ def test_results_and_gradients_are_near_binary64(function):
 
 def test_leaky_relu_rounds_where_it_multiplies():
     same(on_machine(lambda x: F.leaky_relu(x, 0.1), X), np.where(A > 0, A, A * H(0.1)))
+
+
+def test_gated_units_are_rounded_once():
+    x = numbers(4, 10)
+    values, gate = half(x).astype(np.float64).reshape(4, 2, 5).swapaxes(0, 1)
+    expected = values / (1 + np.exp(-gate))
+    close = half(on_machine(F.glu, x)).astype(np.float64)
+    assert np.abs(close - expected).max() <= 2.0**-11 * np.abs(expected).max() * 1.01
+
+    def slopes():
+        v = x.clone().requires_grad_()
+        for dim in (1, 0):
+            (F.glu(v, dim) * torch.arange(20.0).view_as(F.glu(v, dim))).sum().backward()
+        return [v.grad]
+
+    agree_on_machine(slopes, {"rtol": 1e-5, "atol": 1e-5})

@@ -8,7 +8,7 @@ import pytest
 from fpsim import BINARY16
 from ipu.machine import Device
 from tests.ipu.frontends.torch.aten.bits import numbers, on_machine, same
-from tests.ipu.frontends.torch.framework import torch
+from tests.ipu.frontends.torch.framework import agree_on_machine, torch
 
 ROWS = torch.tensor([3, 0, 3, 1, 3, 0, 3])
 V = numbers(7, 5)
@@ -69,3 +69,22 @@ def test_assignment_by_index_is_a_move():
     expected = x.clone()
     expected[ROWS[:2]] = V[:2]
     assert torch.equal(on_machine(assign, x, V), expected)
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.parametrize("kind", ["amax", "amin"])
+def test_reductions_that_choose(kind):
+    x, index = numbers(4, 3), torch.tensor([0, 2, 2, 0])
+    places = index[:, None].expand(4, 3)
+
+    def work():
+        base = torch.zeros(3, 3)
+        return [
+            base.scatter_reduce(0, places, x, kind),
+            base.scatter_reduce(0, places, x, kind, include_self=False),
+            base.index_reduce(0, index, x, kind),
+        ]
+
+    agree_on_machine(work, {"rtol": 0, "atol": 0})
+    for result in on_machine(work):
+        assert torch.equal(result, result.half().float())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.ipu.frontends.torch.aten.bits import half, numbers, on_machine, same
+from tests.ipu.frontends.torch.framework import agree_on_machine, torch
 
 X, Y = numbers(40), numbers(40, seed=1)
 A, B = half(X), half(Y)
@@ -56,3 +57,21 @@ def test_out_arguments_take_the_result():
         return result
 
     same(on_machine(into, X, Y), A * B)
+
+
+def test_powers_are_products_and_roots():
+    x = on_machine(torch.abs, numbers(60))
+    a = half(x)
+    same(on_machine(lambda v: v**4, x), (a * a) * (a * a))
+    same(on_machine(lambda v: v**1.5, x), a * np.sqrt(a))
+
+
+def test_bounds_that_are_tensors():
+    x, low = numbers(30), numbers(30, seed=1)
+    high = low + 0.5
+    expected = np.minimum(np.maximum(half(x), half(low)), half(high))
+    same(on_machine(torch.clamp, x, low, high), expected)
+    same(on_machine(lambda v, b: torch.clamp(v, min=b), x, low), np.maximum(half(x), half(low)))
+    same(on_machine(lambda v, b: torch.clamp(v, max=b), x, low), np.minimum(half(x), half(low)))
+    cosine = torch.nn.functional.cosine_similarity
+    agree_on_machine(lambda: [cosine(x.view(3, 10), low.view(3, 10))], {"rtol": 1e-5, "atol": 1e-6})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.ipu.frontends.torch.aten.bits import numbers, on_machine, same
-from tests.ipu.frontends.torch.framework import torch
+from tests.ipu.frontends.torch.aten.bits import half, numbers, on_machine, same
+from tests.ipu.frontends.torch.framework import agree_on_machine, torch
 
 X = numbers(6, 50)
 W = X.numpy()
@@ -64,3 +64,12 @@ def test_one_number_is_its_own_sum_and_mean():
     x = torch.tensor(0.5)
     same(on_machine(lambda: torch.sum(x)), 0.5)
     same(on_machine(lambda: torch.mean(x)), 0.5)
+
+
+def test_norms_of_other_orders():
+    x = numbers(6, 5)
+    a = half(x).astype(np.float64)
+    same(on_machine(lambda v: torch.linalg.vector_norm(v, float("inf"), dim=1), x), abs(a).max(1))
+    same(on_machine(lambda v: torch.linalg.vector_norm(v, 1, dim=0), x), abs(a).sum(0))
+    distance = torch.nn.functional.pairwise_distance
+    agree_on_machine(lambda: [distance(x, x.flip(0))], {"rtol": 1e-5, "atol": 1e-6})

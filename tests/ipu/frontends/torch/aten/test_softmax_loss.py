@@ -96,3 +96,25 @@ def test_a_row_of_minus_infinities_has_the_sum_zero():
     x = torch.full((2, 3), float("-inf"))
     with machine():
         assert torch.equal(torch.logsumexp(x, 1), torch.full((2,), float("-inf")))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_binary_cross_entropy_of_probabilities(reduction, weighted):
+    x = torch.tensor([0.0, 0.1, 0.5, 0.9, 1.0, 1e-6]).repeat(2)
+    t = torch.tensor([0.0, 1.0]).repeat_interleave(6)
+    weight = torch.linspace(0.5, 2.0, 12) if weighted else None
+
+    def work():
+        v = x.clone().requires_grad_()
+        loss = torch.nn.functional.binary_cross_entropy(v, t, weight, reduction=reduction)
+        loss.sum().backward()
+        return [loss, v.grad]
+
+    agree_on_machine(work, {"rtol": 1e-5, "atol": 1e-6})
+    with machine("p=f16,c=f16", count=True) as session:
+        loss, _ = work()
+    assert torch.equal(loss, loss.half().float())
+    assert not session.report()["status"].count("DIV0 0x1")
+    with machine(), pytest.raises(RuntimeError, match="between 0 and 1"):
+        torch.nn.functional.binary_cross_entropy(x + 1, t)
