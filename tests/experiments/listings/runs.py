@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,13 +29,23 @@ def run(listing: Listing, folder: Path, *, with_log: bool = False) -> str:
     program = listing.program(sources())
     if not find_spec("tensorflow"):
         pytest.skip("tensorflow is not installed")
-    path = folder / f"{listing.name}.py"
-    path.write_text(program, encoding="utf-8")
     options = ["--tf1"] if listing.tf1 else []
+    return run_text(
+        program, folder, listing.name, *options, arguments=listing.arguments, with_log=with_log
+    )
+
+
+def run_text(
+    program: str, folder: Path, name: str, *options: str, arguments: Sequence[str] = (),
+    with_log: bool = False,
+) -> str:  # fmt: skip
+    """What a program prints, and logs; it runs as `fpsim tf OPTIONS PROGRAM ARGUMENTS`."""
+    path = folder / f"{name}.py"
+    path.write_text(program, encoding="utf-8")
     command = [sys.executable, "-m", "ipu.experiments.cli", "tf", *options, str(path)]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
-        [*command, *listing.arguments], cwd=folder, env=environment, capture_output=True, text=True,
+        [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True,
         timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
