@@ -5,6 +5,7 @@ from importlib.util import find_spec
 collect_ignore = []
 if not find_spec("torch"):
     collect_ignore += ["fpsim/torch.py", "ipu/frontends/torch", "ipu/frontends/poptorch"]
+    collect_ignore += ["ipu/frontends/popdist/poptorch.py"]
 if not find_spec("tensorflow"):
     collect_ignore += ["ipu/frontends/tensorflow"]
 if not (find_spec("grpc") and find_spec("grpc_tools")):

@@ -44,10 +44,13 @@ ORDER = [
     ("ipu.feed", "ipu.parallel"),
     ("ipu.distributed",),
     ("ipu.frontends",),
+    ("ipu.frontends.processes",),
     ("ipu.frontends.common",),
     ("ipu.frontends.pages",),
     ("ipu.frontends.torch", "ipu.frontends.torch.aten"),
     ("ipu.frontends.poptorch", "ipu.frontends.poptorch.engine"),
+    ("ipu.frontends.popdist",),
+    ("ipu.frontends.popdist.path",),
     (
         "ipu.frontends.tensorflow", "ipu.frontends.tensorflow.datasets",
         "ipu.frontends.tensorflow.engine", "ipu.frontends.tensorflow.estimator",
