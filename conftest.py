@@ -2,7 +2,8 @@
 
 from importlib.util import find_spec
 
-collect_ignore = []
+# Importing it starts MPI.
+collect_ignore = ["ipu/frontends/horovod"]
 if not find_spec("torch"):
     collect_ignore += ["fpsim/torch.py", "ipu/frontends/torch", "ipu/frontends/poptorch"]
     collect_ignore += ["ipu/frontends/popdist/poptorch.py"]

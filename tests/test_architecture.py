@@ -51,6 +51,7 @@ ORDER = [
     ("ipu.frontends.poptorch", "ipu.frontends.poptorch.engine"),
     ("ipu.frontends.popdist",),
     ("ipu.frontends.popdist.path",),
+    ("ipu.frontends.horovod",),
     (
         "ipu.frontends.tensorflow", "ipu.frontends.tensorflow.datasets",
         "ipu.frontends.tensorflow.engine", "ipu.frontends.tensorflow.estimator",

@@ -1,0 +1,56 @@
+"""Sums over processes for any program: the bits of one process (differential)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim.records.formats import BINARY16
+from ipu.distributed.channel import Channel
+from ipu.distributed.local_transport import run_local
+from ipu.distributed.sums import Sums
+from ipu.learn.address import Numbering
+from ipu.machine.control import POWER_ON, FpCtl
+from ipu.machine.device import Device
+from ipu.parallel.collectives import Summands, reduce_sum
+
+REPLICAS, STEP = 4, 5
+VALUES = np.random.default_rng(3).standard_normal((REPLICAS, 2, 37))
+
+
+@pytest.mark.parametrize("order", ["tf_ring", "clockwise_ring", "tree", "meet_in_middle_ring"])
+@pytest.mark.parametrize("esr", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_any_number_of_processes_has_the_bits_of_one(order, esr, size):
+    control = FpCtl(esr=True) if esr else POWER_ON
+
+    def device():
+        return Device(control=control, seed=9)
+
+    def work(transport):
+        sums = Sums(Channel(transport), REPLICAS, device, order)
+        share = REPLICAS // size
+        own = range(transport.rank * share, (transport.rank + 1) * share)
+        jobs = [
+            Summands([sums.devices[r].from_host(VALUES[r][v], BINARY16) for r in own], v)
+            for v in range(2)
+        ]
+        return [total.codes().tolist() for total in sums.of(jobs, STEP)]
+
+    devices = [device() for _ in range(REPLICAS)]
+    numberings = [Numbering(d, r) for r, d in enumerate(devices)]
+    for numbering in numberings:
+        numbering.step = STEP
+    expected = [
+        reduce_sum(
+            [d.from_host(VALUES[r][v], BINARY16) for r, d in enumerate(devices)], numberings, v,
+            order,
+        ).codes().tolist()
+        for v in range(2)
+    ]  # fmt: skip
+    assert run_local(size, work) == [expected] * size
+
+
+def test_orders_that_do_not_exist_are_refused():
+    with pytest.raises(ValueError, match="power of two"):
+        run_local(1, lambda transport: Sums(Channel(transport), 3, Device, "recursive_halving"))
