@@ -1,12 +1,25 @@
-"""MPI: messages between processes of mpirun, and how a run ends (golden)."""
+"""MPI: messages, how a run ends, and the bits of one process (golden, differential)."""
 
 from __future__ import annotations
 
 import time
+from itertools import product
 
+import numpy as np
 import pytest
 
+from fpsim.records.formats import BINARY16, BINARY32
+from ipu.distributed.channel import Channel
+from ipu.distributed.cluster import Cluster
+from ipu.distributed.group import Processes
+from ipu.distributed.local_transport import run_local
+from ipu.distributed.sums import Sums
+from ipu.experiments.programs import distributed_training as program
+from ipu.machine.control import FpCtl
+from ipu.machine.device import Device
+from ipu.parallel.collectives import Summands
 from tests.ipu.distributed.mpi import mpirun
+from tests.tiers import pick
 
 
 def test_messages_keep_their_order_and_any_length():
@@ -204,3 +217,78 @@ except ImportError as error:
     )
     assert status == 0
     assert lines[0].startswith("transport='mpi' needs an MPI library and mpi4py and found none")
+
+
+#: Sums of four tensors over the processes in every order, and what MPI's own sum would give.
+SUMS = """
+import numpy as np
+from ipu.distributed.channel import Channel
+from ipu.distributed.mpi_transport import import_mpi
+from tests.ipu.distributed.test_mpi_transport import VALUES, summed
+transport = connect(replace(cluster, replicas=4))
+for line in summed(Channel(transport), range(4 // size * rank, 4 // size * (rank + 1))):
+    print(line)
+own = np.add.reduce(VALUES[4 // size * rank : 4 // size * (rank + 1)].astype(np.float32))
+total = np.empty_like(own)
+import_mpi().COMM_WORLD.Allreduce(own, total)
+print("Allreduce", total.tobytes().hex())
+transport.close()
+"""
+ORDERS = "tf_ring", "clockwise_ring", "tree", "meet_in_middle_ring"
+VALUES = np.random.default_rng(5).standard_normal((4, 64))
+FORMATS = BINARY16, BINARY32
+
+
+def summed(channel, own):
+    """Order, rounding, format and codes of each sum."""
+    for order, esr, fmt in product(ORDERS, (False, True), FORMATS):
+        control = FpCtl(esr=esr)
+        sums = Sums(channel, 4, lambda control=control: Device(control=control, seed=6), order)
+        jobs = [Summands([sums.devices[r].from_host(VALUES[r], fmt) for r in own], 3)]
+        (total,) = sums.of(jobs, 2)
+        yield f"{order} {esr} {fmt.name} {total.codes().tobytes().hex()}"
+
+
+def test_sums_have_the_bits_of_one_process_and_mpis_own_has_not():
+    (expected,) = run_local(1, lambda transport: list(summed(Channel(transport), range(4))))
+    for size in pick((4,), (2, 4), (2, 4)):
+        status, lines, errors = mpirun(size, SUMS)
+        assert status == 0, errors
+        own = next(line for line in lines if line.startswith("Allreduce"))
+        assert lines == sorted([own, *expected] * size)
+        nearest = {line.rsplit(" ", 1)[1] for line in expected if "False binary32" in line}
+        assert nearest - {own.split()[1]}, "MPI's sum has the bits of every order"
+
+
+#: A training of four replicas in every order, nearest and stochastic.
+TRAININGS = """
+from tests.ipu.distributed.test_mpi_transport import digests
+transport = connect(replace(cluster, replicas=4))
+for line in digests(transport):
+    print(line)
+transport.close()
+"""
+
+
+def digests(transport):
+    """Order, rounding and digest of each training."""
+    for order, nearest in product(ORDERS, (False, True)):
+        options = program.Options(True, order, 1, 3, 4, 1, nearest, None, 100)
+        group = Processes(transport, 4)
+        training = program.build(group, Cluster(replicas=4), options)
+        own = group.own(4)
+        for step in range(options.n_steps):
+            x, labels = program.batch(1, step, training.plan)
+            training.step(*(program.share(values, training.plan, own) for values in (x, labels)))
+        group.finish(training)
+        yield f"{order} {nearest} {group.digest(training)}"
+
+
+@pytest.mark.tier("full")
+def test_trainings_have_one_digest_for_any_number_of_processes():
+    (expected,) = run_local(1, lambda transport: list(digests(transport)))
+    assert len({line.split()[2] for line in expected}) == 8
+    for size in (2, 4):
+        status, lines, errors = mpirun(size, TRAININGS)
+        assert status == 0, errors
+        assert lines == sorted(expected * size)
