@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from ipu.distributed.channel import Channel
 from ipu.distributed.cluster import Cluster
 from ipu.distributed.connect import connect
-from ipu.distributed.ending import end_with_program, leave
 from ipu.distributed.local_transport import local_transports
 from ipu.distributed.mpi_transport import import_mpi, mpi_world
-from ipu.distributed.sums import Sums
+from ipu.frontends.processes.ending import end_with_program, leave
+from ipu.frontends.processes.sums import Sums
 from ipu.machine.device import Device
 from ipu.parallel.orders import Order
 

@@ -13,8 +13,8 @@ from ipu.distributed.channel import Channel
 from ipu.distributed.cluster import Cluster
 from ipu.distributed.group import Processes
 from ipu.distributed.local_transport import run_local
-from ipu.distributed.sums import Sums
 from ipu.experiments.programs import distributed_training as program
+from ipu.frontends.processes.sums import Sums
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
 from ipu.parallel.collectives import Summands

@@ -8,7 +8,7 @@ import pytest
 from fpsim.records.formats import BINARY16
 from ipu.distributed.channel import Channel
 from ipu.distributed.local_transport import run_local
-from ipu.distributed.sums import Sums
+from ipu.frontends.processes.sums import Sums
 from ipu.learn.address import Numbering
 from ipu.machine.control import POWER_ON, FpCtl
 from ipu.machine.device import Device

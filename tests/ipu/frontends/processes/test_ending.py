@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from ipu.distributed import ending
 from ipu.distributed.channel import Channel
 from ipu.distributed.local_transport import local_transports, run_local
 from ipu.distributed.transport import Kind, StoppedError
+from ipu.frontends.processes import ending
 
 
 def test_all_wait_for_the_last():
