@@ -5,8 +5,9 @@ A program that reaches its end waits for the others; one that ends by an error t
 
 from __future__ import annotations
 
-import atexit
 import sys
+import threading
+from collections.abc import Callable
 from weakref import WeakSet
 
 from ipu.distributed.channel import Channel
@@ -20,8 +21,13 @@ _left: WeakSet[Channel] = WeakSet()
 
 
 def end_with_program(channel: Channel) -> None:
-    """Leave the others when this process ends, however it does, unless they were left before."""
-    atexit.register(_at_exit, channel)
+    """Leave the others when this process ends, however it does, unless they were left before.
+
+    The interpreter waits for the threads of executors, as those of a gRPC server, before it calls
+    what `atexit` keeps. The list that it calls before has no public name.
+    """
+    register: Callable[..., None] = threading._register_atexit  # type: ignore[attr-defined]
+    register(_at_exit, channel)
 
 
 def leave(channel: Channel) -> None:
@@ -43,11 +49,14 @@ def _at_exit(channel: Channel) -> None:
             leave(channel)
         except StoppedError as stop:
             print(f"fpsim: {stop}", file=sys.stderr)
+            channel.transport.close()
         return
     if isinstance(error, StoppedError):
+        channel.transport.close()
         return
     kind = Kind.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Kind.FAILED
     what = (str(error).splitlines() or [""])[0]
     who = channel.transport.describe(channel.rank)
     sentence = f"{who} stopped: {type(error).__name__} {what}".rstrip()
     channel.transport.abort(Reason(kind, channel.rank, sentence))
+    channel.transport.close()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from fpsim.array import Array
 from ipu.distributed.allreduce import all_reduce
 from ipu.distributed.channel import Channel
-from ipu.learn.address import Numbering
+from ipu.learn.address import Numbering, Region
 from ipu.machine.device import Device
 from ipu.parallel.collectives import Summands
 from ipu.parallel.orders import Order, check_order
@@ -53,6 +53,11 @@ class Sums:
         """Those that this process adds on, of every replica."""
         return [numbering.device for numbering in self._numberings.values()]
 
+    @property
+    def first(self) -> int:
+        """The first replica of this process."""
+        return self._owners.index(self.channel.rank)
+
     def of(self, jobs: Sequence[Summands], step: int) -> list[Array]:
         """The sum of each tensor over all replicas, equal on all processes.
 
@@ -65,3 +70,15 @@ class Sums:
         for numbering in self._numberings.values():
             numbering.step = step
         return all_reduce(self.channel, self._owners, jobs, self._numberings, self.order)
+
+    def means(self, jobs: Sequence[Summands], step: int) -> list[Array]:
+        """The mean of each tensor over all replicas, as a plan's training has it.
+
+        Rounding  as `of`, then one multiplication by fl(1/R).
+        """
+        own = self._numberings[self.first]
+        means = []
+        for job, total in zip(jobs, self.of(jobs, step), strict=True):
+            with own.cell(Region.UPDATE, job.cell, again=0):
+                means.append(own.device.multiply(total, 1 / self.replicas))
+        return means
