@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from fpsim.records.formats import BINARY16, BINARY32  # isort: skip
 from ipu.distributed.channel import Channel
 from ipu.distributed.local_transport import run_local
 from ipu.distributed.transport import StoppedError
+from ipu.frontends.torch import replicas as replicas_module
 from ipu.frontends.torch.replicas import ALONE, Replicas, _before_use_of_gradients
 from ipu.frontends.torch.values import Memory
 from ipu.learn.address import Numbering
@@ -53,7 +55,11 @@ def mean(number, fmt=BINARY16, step=0):
 
 
 def in_threads(work):
-    return run_local(SIZE, work)
+    """What the work of each replica returns; names of torch are wrapped by no thread."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_before_use_of_gradients", "_refusing_process_groups"):
+            patch.setattr(replicas_module, name, lambda *_: nullcontext())
+        return run_local(SIZE, work)
 
 
 @pytest.mark.parametrize(("dtype", "fmt"), [(torch.float16, BINARY16), (torch.float32, BINARY32)])
