@@ -47,7 +47,7 @@ ORDER = [
     ("ipu.frontends.processes",),
     ("ipu.frontends.common",),
     ("ipu.frontends.pages",),
-    ("ipu.frontends.torch", "ipu.frontends.torch.aten"),
+    ("ipu.frontends.torch", "ipu.frontends.torch.aten", "ipu.frontends.torch.replicas"),
     ("ipu.frontends.poptorch", "ipu.frontends.poptorch.engine"),
     ("ipu.frontends.popdist",),
     ("ipu.frontends.popdist.path",),

@@ -130,7 +130,7 @@ def _run(
         )  # fmt: skip
     try:
         if join_replicas(session) > 1 and out is not None:
-            out = make_folder(out / f"replica-{session.replica}")
+            out /= f"replica-{session.replica}"
     except (JoinError, ImportError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     status, stopped, interrupt = 1, "", None

@@ -15,7 +15,7 @@ from ipu.distributed.connect import connect
 from ipu.distributed.transport import StoppedError
 from ipu.frontends.common.programs import ProgramError, run_file
 from ipu.frontends.torch.hypothetical import twin_of
-from ipu.frontends.torch.replicas import Replicas
+from ipu.frontends.torch.replicas.several import Replicas
 from ipu.frontends.torch.session import Session
 from ipu.parallel.orders import Order
 

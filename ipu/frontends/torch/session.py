@@ -42,7 +42,7 @@ from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.observing import Observer, following_losses
 from ipu.frontends.torch.recompute import repeating
-from ipu.frontends.torch.replicas import ALONE, Alone
+from ipu.frontends.torch.replicas.alone import ALONE, Alone
 from ipu.frontends.torch.threads import watching
 from ipu.frontends.torch.trying import Step, run_step
 from ipu.frontends.torch.values import Memory

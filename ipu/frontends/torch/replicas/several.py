@@ -21,9 +21,9 @@ Source    docs/semantics.md §2, §3 (means over replicas: one replica set).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -34,47 +34,17 @@ from ipu.distributed.registers import add_registers, take_registers
 from ipu.distributed.transport import Kind, Reason, StoppedError
 from ipu.frontends.processes.ending import leave
 from ipu.frontends.processes.sums import Sums
+from ipu.frontends.torch.replicas.alone import Alone, Parameters, refusing_process_groups
+from ipu.frontends.torch.replicas.clipping import before_use_of_gradients
 from ipu.frontends.torch.values import Memory
 from ipu.machine.device import Device
 from ipu.parallel.collectives import Summands
 from ipu.parallel.orders import Order
 
-__all__ = ["ALONE", "Alone", "Replicas"]
+__all__ = ["Replicas"]
 
 #: Steps from one comparison of the weights to the next.
 CHECK_EVERY = 100
-
-Parameters = Sequence[torch.Tensor]
-
-
-class Alone:
-    """One replica: nothing is exchanged."""
-
-    number = 0
-
-    def enter(self, module: torch.nn.Module) -> None:
-        """A module runs that is no part of another."""
-
-    def changed(self, *, in_update: bool) -> None:
-        """Gradients are about to change.
-
-        in_update    inside of an optimiser's step.
-        """
-
-    def average(self, parameters: Parameters, step: int) -> None:
-        """The gradients of these parameters are about to be used."""
-
-    def stepped(self, step: int) -> None:
-        """A step is over."""
-
-    @contextmanager
-    def running(self, step: Callable[[], int]) -> Iterator[None]:
-        """Around the program."""
-        with _refusing_process_groups():
-            yield
-
-
-ALONE = Alone()
 
 
 class Replicas(Alone):
@@ -247,8 +217,8 @@ class Replicas(Alone):
         """Around the program: averages before its clippers and scalers, and leaves the others."""
         try:
             with (
-                _refusing_process_groups(),
-                _before_use_of_gradients(lambda p: self.average(list(p), step())),
+                refusing_process_groups(),
+                before_use_of_gradients(lambda p: self.average(list(p), step())),
             ):
                 yield
             self.check(step(), "end")
@@ -265,28 +235,6 @@ class Replicas(Alone):
             raise
 
 
-@contextmanager
-def _refusing_process_groups() -> Iterator[None]:
-    """torch.distributed cannot be started inside: its sums are not the machine's."""
-    package, name = torch.distributed, "init_process_group"
-    before = getattr(package, name, None)
-
-    def refuse(*_: Any, **__: Any) -> NoReturn:
-        raise RuntimeError(
-            "torch.distributed adds on the host in an order of its own, not on the machine; leave "
-            "it out and run the program in replicas: fpsim torch --replicas R PROGRAM, or fpsim "
-            "poprun --num-instances R --num-replicas R fpsim torch PROGRAM"
-        )
-
-    if before is not None:
-        setattr(package, name, refuse)
-    try:
-        yield
-    finally:
-        if before is not None:
-            setattr(package, name, before)
-
-
 def _first_other(rows: Sequence[str]) -> int | None:
     """The first replica whose text is not that of replica 0."""
     return next((rank for rank, row in enumerate(rows) if row != rows[0]), None)
@@ -297,35 +245,3 @@ def _bytes(x: torch.Tensor) -> bytes:
     flat = x.detach().contiguous().reshape(-1)
     values: bytes = flat.view(torch.uint8).numpy().tobytes()
     return values
-
-
-@contextmanager
-def _before_use_of_gradients(average: Callable[[Iterable[torch.Tensor]], None]) -> Iterator[None]:
-    """Clipping and gradient scalers inside see averages."""
-    clippers = ("clip_grad_norm_", "clip_grad_value_")
-    before: dict[str, Any] = {name: getattr(torch.nn.utils, name) for name in clippers}
-    scaler = torch.amp.GradScaler
-    unscale = scaler.unscale_
-
-    def clipper(name: str) -> Callable[..., Any]:
-        def clip(parameters: Any, *rest: Any, **options: Any) -> Any:
-            one = isinstance(parameters, torch.Tensor)
-            rows = [parameters] if one else list(parameters)
-            average(rows)
-            return before[name](rows, *rest, **options)
-
-        return clip
-
-    def unscale_averages(self: Any, optimiser: torch.optim.Optimizer) -> None:
-        average(p for group in optimiser.param_groups for p in group["params"])
-        unscale(self, optimiser)
-
-    for name in clippers:
-        setattr(torch.nn.utils, name, clipper(name))
-    scaler.unscale_ = unscale_averages
-    try:
-        yield
-    finally:
-        for name, function in before.items():
-            setattr(torch.nn.utils, name, function)
-        scaler.unscale_ = unscale

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
-from tests.ipu.frontends.torch.framework import machine, torch
+from tests.ipu.frontends.torch.framework import torch
 
 from fpsim.records.formats import BINARY16, BINARY32  # isort: skip
 from ipu.distributed.channel import Channel
 from ipu.distributed.local_transport import run_local
 from ipu.distributed.transport import StoppedError
-from ipu.frontends.torch import replicas as replicas_module
-from ipu.frontends.torch.replicas import ALONE, Replicas, _before_use_of_gradients
+from ipu.frontends.torch.replicas import several
+from ipu.frontends.torch.replicas.several import Replicas
 from ipu.frontends.torch.values import Memory
 from ipu.learn.address import Numbering
 from ipu.machine.control import FpCtl
@@ -57,8 +56,8 @@ def mean(number, fmt=BINARY16, step=0):
 def in_threads(work):
     """What the work of each replica returns; names of torch are wrapped by no thread."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("_before_use_of_gradients", "_refusing_process_groups"):
-            patch.setattr(replicas_module, name, lambda *_: nullcontext())
+        for name in ("before_use_of_gradients", "refusing_process_groups"):
+            patch.setattr(several, name, lambda *_: nullcontext())
         return run_local(SIZE, work)
 
 
@@ -218,70 +217,3 @@ def test_what_cannot_be_averaged_is_refused():
         replicas.average([embedding.weight], 0)
     with pytest.raises(NotImplementedError, match=r"optimizer.step\(closure\)"):
         replicas.changed(in_update=True)
-
-
-def test_process_groups_are_refused_with_the_way_to_replicas():
-    before = torch.distributed.init_process_group
-    with machine(), pytest.raises(RuntimeError, match="fpsim torch --replicas R PROGRAM"):
-        torch.distributed.init_process_group("gloo")
-    assert torch.distributed.init_process_group is before
-
-
-class Seen(type(ALONE)):
-    """Notes what a session tells its replicas, and makes all gradients 1."""
-
-    def __init__(self):
-        self.told = []
-
-    def enter(self, module):
-        self.told.append(f"enter {type(module).__name__}")
-
-    def changed(self, *, in_update):
-        self.told.append(f"backward {in_update}")
-
-    def average(self, parameters, step):
-        self.told.append(f"average {len(parameters)} {step}")
-        for p in parameters:
-            p.grad.fill_(1.0)
-
-    def stepped(self, step):
-        self.told.append(f"step {step}")
-
-
-def test_a_session_tells_its_replicas_what_happens():
-    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
-    before = copy.deepcopy(net.state_dict())
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.5)
-    session = machine()
-    session.replicas = seen = Seen()
-    with session:
-        for _ in range(2):
-            optimiser.zero_grad()
-            net(torch.ones(1, 2)).sum().backward()
-            optimiser.step()
-    step = ["enter Sequential", "backward False", "average 2 {}", "step {}"]
-    assert seen.told == [text.format(t + (i == 3)) for t in range(2) for i, text in enumerate(step)]
-    assert torch.equal(net.state_dict()["0.bias"], before["0.bias"] - 1)
-
-
-def test_clippers_and_scalers_see_averages():
-    averaged = []
-
-    def average(parameters):
-        averaged.append(len(list(parameters)))
-        for p in own:
-            p.grad.fill_(2.0)
-
-    own = parameters(0)
-    optimiser = torch.optim.SGD(own, lr=1.0)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
-    before = torch.nn.utils.clip_grad_norm_, torch.amp.GradScaler.unscale_
-    with _before_use_of_gradients(average):
-        assert float(torch.nn.utils.clip_grad_norm_(iter(own), 1e9)) == pytest.approx(40**0.5)
-        torch.nn.utils.clip_grad_value_(own[0], 1.0)
-        assert own[0].grad.tolist() == [1.0] * 5
-        scaler.scale(torch.ones(()))
-        scaler.step(optimiser)
-    assert averaged == [2, 1, 2]
-    assert own[0].tolist() == [-1.0] * 5
-    assert before == (torch.nn.utils.clip_grad_norm_, torch.amp.GradScaler.unscale_)
