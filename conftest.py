@@ -2,9 +2,11 @@
 
 from importlib.util import find_spec
 
-collect_ignore = []
+# Importing it starts MPI.
+collect_ignore = ["ipu/frontends/horovod"]
 if not find_spec("torch"):
     collect_ignore += ["fpsim/torch.py", "ipu/frontends/torch", "ipu/frontends/poptorch"]
+    collect_ignore += ["ipu/frontends/popdist/poptorch.py"]
 if not find_spec("tensorflow"):
     collect_ignore += ["ipu/frontends/tensorflow"]
 if not (find_spec("grpc") and find_spec("grpc_tools")):

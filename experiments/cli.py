@@ -26,6 +26,7 @@ COMMANDS = {
     "torch": ("torch", "Run a PyTorch program on the simulated machine."),
     "data": ("data", "Say which data sets are there, or download them."),
     "tf": ("tf", "Run a TensorFlow program on the simulated machine."),
+    "poprun": ("poprun", "Run a program in several processes that share replicas."),
     "bench": ("bench", "Time the arithmetic, beside np.copyto and other tools."),
 }
 

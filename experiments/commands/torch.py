@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,15 +55,20 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
               help="Folder for the page of the run; counts.")  # fmt: skip
 @click.option("--compare", "compared", default=None, metavar="WAY,WAY,...",
               help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")  # fmt: skip
+@click.option("--replicas", type=click.IntRange(1), default=1, show_default=True,
+              help="Processes that run the program and average their gradients.")  # fmt: skip
 @_machine_options
 def command(
     program: Path, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
-    out: Path | None, compared: str | None, **choices: Any,
+    out: Path | None, compared: str | None, replicas: int, **choices: Any,
 ) -> int:  # fmt: skip
     """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
 
     Options of fpsim stand before the program, its own after it. The exit status is the program's;
     1 where it stops with an error, told in one line with its file and line.
+
+    With --replicas R, and under `fpsim poprun`, each process is a replica: gradients are averaged
+    before a step, and the program takes its share of the data by popdist.getInstanceIndex().
     """
     with bad_input():
         _check(program)
@@ -72,11 +78,30 @@ def command(
         ways = parse_ways(compared) if compared is not None else []
         if out is not None:
             make_folder(out)
+    if replicas > 1:
+        if ways:
+            raise click.UsageError("--compare runs in one process; leave --replicas out")
+        chosen = {"policy": way, "seed": seed, "count": count, "report": out, **choices}
+        return _in_replicas(replicas, [*as_options(chosen), str(program), *arguments])
     if ways:
         if sr or policy != "fp32":
             raise click.UsageError("--compare names the ways; leave --policy and --sr out")
         return _compare(program, arguments, ways, seed, out or _OUT, choices)
     return _run(program, arguments, way, seed, out, choices, count=count)
+
+
+def _in_replicas(replicas: int, line: list[str]) -> int:
+    """The same command in each of so many processes of this computer."""
+    from ipu.frontends.popdist.launch import Launch
+    from ipu.frontends.popdist.processes import run
+
+    if find_spec("grpc") is None or find_spec("grpc_tools") is None:
+        raise click.UsageError(
+            f"--replicas {replicas}: replicas exchange gradients by gRPC, which is not installed; "
+            'install it with: pip install "fpsim[grpc]"'
+        )
+    launch = Launch(instances=replicas, replicas=replicas, transport="grpc")
+    return run(launch, ["fpsim", "torch", *line])
 
 
 def _check(program: Path) -> None:
@@ -92,21 +117,28 @@ def _run(
     program: Path, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
     choices: Choices, *, count: bool,
 ) -> int:  # fmt: skip
+    from ipu.distributed.transport import JoinError, StoppedError
     from ipu.frontends.common.programs import ProgramError
     from ipu.frontends.pages.page import write_page
     from ipu.frontends.torch import machine
-    from ipu.frontends.torch.program import run_program
+    from ipu.frontends.torch.program import join_replicas, run_program
 
     with bad_input():
         session = machine(
             way.policy, sr=way.sr, seed=seed, count=count or out is not None,
             changes=way.changes, **choices,
         )  # fmt: skip
+    try:
+        if join_replicas(session) > 1 and out is not None:
+            out /= f"replica-{session.replica}"
+    except (JoinError, ImportError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
     status, stopped, interrupt = 1, "", None
     try:
         status = run_program(session, program, arguments)
-    except ProgramError as error:
+    except (ProgramError, StoppedError) as error:
         stopped = str(error)
+        status = 3 if isinstance(error, StoppedError) else 1
         click.echo(f"fpsim: {error}", err=True)
     except KeyboardInterrupt as error:
         stopped, interrupt = f"interrupted in step {session.step}", error

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ipu.frontends.processes.vendor_names import vendor_names
+
 __all__ = ["ProgramError", "as_main", "run_file"]
 
 #: How TensorFlow's autograph begins a message that has the user's lines in it.
@@ -39,12 +41,13 @@ def run_file(program: Path, arguments: Sequence[str]) -> int:
 
 @contextmanager
 def as_main(program: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """sys.argv and sys.path as Python sets them for a program."""
+    """sys.argv and sys.path as Python sets them for a program; vendors' names can be imported."""
     before = sys.argv, list(sys.path)
     sys.argv = [str(program), *arguments]
     sys.path.insert(0, str(program.resolve().parent))
     try:
-        yield
+        with vendor_names():
+            yield
     finally:
         sys.argv, sys.path[:] = before
 

@@ -31,7 +31,7 @@ from ipu.machine.cost.rows import WorkOf
 from ipu.machine.device import Device, MachineContext
 from ipu.machine.target import HYPOTHETICAL, Target
 
-__all__ = ["IeeeContext", "ProductsDevice", "find_device", "formats_of", "ieee_unit"]
+__all__ = ["IeeeContext", "ProductsDevice", "find_device", "twin_of", "formats_of", "ieee_unit"]
 
 _STOCHASTIC_BITS = 16
 
@@ -69,6 +69,16 @@ def find_device(
         return ProductsDevice(policy, control, unit=unit, seed=seed, count=count)
     return Device(
         target, control, seed=seed, count=count, preset=preset, f32_denormals=f32_denormals
+    )
+
+
+def twin_of(device: Device, policy: PolicyLike) -> Device:
+    """Another device that adds and multiplies elements under the same rules, with the same seed."""
+    seed, count = device.source.seed or 0, device.counts is not None
+    if isinstance(device, ProductsDevice):
+        return ProductsDevice(policy, device.control, seed=seed, count=count)
+    return Device(
+        device.target, device.control, seed=seed, count=count, f32_denormals=device.f32_denormals
     )
 
 

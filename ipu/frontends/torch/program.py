@@ -1,69 +1,64 @@
 """An unedited program in a session: as `python PROGRAM.py ARGS` runs it, on the machine.
 
-`import poptorch` finds `ipu.frontends.poptorch` where no PopTorch is installed.
+Under `fpsim poprun` the session is one replica of the run.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.abc
-import importlib.util
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from importlib.machinery import ModuleSpec
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
-from ipu.frontends.common.programs import run_file
+from ipu.distributed.channel import Channel
+from ipu.distributed.cluster import Cluster
+from ipu.distributed.connect import connect
+from ipu.distributed.transport import StoppedError
+from ipu.frontends.common.programs import ProgramError, run_file
+from ipu.frontends.torch.hypothetical import twin_of
+from ipu.frontends.torch.replicas.several import Replicas
 from ipu.frontends.torch.session import Session
+from ipu.parallel.orders import Order
 
-__all__ = ["finding_poptorch", "run_program"]
+__all__ = ["join_replicas", "run_program"]
 
-_POPTORCH, _OURS = "poptorch", "ipu.frontends.poptorch"
+#: Set in every process of poprun.
+_BY_POPRUN = "POPDIST_NUM_INSTANCES"
+
+
+def join_replicas(session: Session) -> int:
+    """Make a session one of the replicas that `fpsim poprun` started; how many there are.
+
+    Raises    ValueError for several replicas of one process; JoinError for processes that do not
+              come; ImportError where the transport is not installed.
+    """
+    cluster = Cluster.from_environment() if _BY_POPRUN in os.environ else None
+    if cluster is None or cluster.replicas == 1:
+        return 1
+    if cluster.replicas != cluster.size:
+        raise ValueError(
+            f"--num-replicas {cluster.replicas} of --num-instances {cluster.size}: a PyTorch "
+            f"program is one replica; use --num-instances {cluster.replicas}"
+        )
+    order = cluster.order or Order.AUTO
+    transport = connect(cluster, f"order: {order.value}\nway: {session.way}")
+    session.replicas = Replicas(
+        Channel(transport), session.memory, lambda: twin_of(session.device, session.policy), order,
+        shares_status=session.found_inf == "status",
+    )  # fmt: skip
+    session.replica = cluster.rank
+    return cluster.size
 
 
 def run_program(session: Session, program: Path, arguments: Sequence[str]) -> int:
     """Run a program inside of a session; the status that it exits with.
 
-    Raises    ProgramError where the program raises; KeyboardInterrupt as it is.
+    Raises    ProgramError where the program raises; StoppedError where another replica has
+              failed; KeyboardInterrupt as it is.
     """
-    with finding_poptorch(), session:
-        return run_file(program, arguments)
-
-
-@contextmanager
-def finding_poptorch() -> Iterator[None]:
-    """poptorch can be imported inside."""
-    before = list(sys.meta_path)
-    if _has_poptorch():
-        sys.meta_path.append(_PoptorchFinder())
-    try:
-        yield
-    finally:
-        sys.meta_path[:] = before
-
-
-def _has_poptorch() -> bool:
-    """Whether ours stands for poptorch: no other is installed."""
-    return importlib.util.find_spec(_POPTORCH) is None and (
-        importlib.util.find_spec(_OURS) is not None
-    )
-
-
-class _PoptorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds poptorch and its modules in ours, as the same modules."""
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if name != _POPTORCH and not name.startswith(f"{_POPTORCH}."):
-            return None
-        if importlib.util.find_spec(_OURS + name.removeprefix(_POPTORCH)) is None:
-            return None
-        return ModuleSpec(name, self)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return importlib.import_module(_OURS + spec.name.removeprefix(_POPTORCH))
-
-    def exec_module(self, module: ModuleType) -> None:
-        """The module was run when it was imported under its own name."""
+    with session:
+        try:
+            return run_file(program, arguments)
+        except ProgramError as error:
+            if isinstance(error.__cause__, StoppedError):
+                raise error.__cause__ from None
+            raise

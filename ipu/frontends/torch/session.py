@@ -42,6 +42,7 @@ from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.observing import Observer, following_losses
 from ipu.frontends.torch.recompute import repeating
+from ipu.frontends.torch.replicas.alone import ALONE, Alone
 from ipu.frontends.torch.threads import watching
 from ipu.frontends.torch.trying import Step, run_step
 from ipu.frontends.torch.values import Memory
@@ -105,6 +106,8 @@ class Session:
         self.step = 0
         #: The copy of the model that runs now, where a front end has several.
         self.replica = 0
+        #: This process's replica among those of others.
+        self.replicas: Alone = ALONE
         self._calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
         #: Parameters that have their format, by identity, and modules that ran.
         self._parameters: set[int] = set()
@@ -125,6 +128,7 @@ class Session:
             stack.enter_context(repeating(self._mark, self._again, self.layers.region))
             factor = self.changer.changes.loss_scale
             stack.enter_context(following_losses(self._note_loss, self._note_scale, factor))
+            stack.enter_context(self.replicas.running(lambda: self.step))
             stack.enter_context(MachineMode(self))
             self._stack = stack.pop_all()
         return self
@@ -173,6 +177,8 @@ class Session:
 
     def _enter(self, module: torch.nn.Module) -> None:
         """Parameters take the policy's format when their layer first runs."""
+        if len(self.layers.stack) == 1:
+            self.replicas.enter(module)
         layer = self.layers.name_of(module)
         is_new = module not in self._entered
         if is_new:
@@ -188,6 +194,7 @@ class Session:
 
     def _start_update(self, optimiser: torch.optim.Optimizer) -> None:
         parameters = [p for group in optimiser.param_groups for p in group["params"]]
+        self.replicas.average(parameters, self.step)
         if not self.memory.is_plain:
             for parameter in parameters:
                 self.memory.enter(parameter, self.policy.default.param)
@@ -210,6 +217,7 @@ class Session:
 
     def _start_backward(self) -> None:
         """With found_inf="status" the status register is about one backward pass."""
+        self.replicas.changed(in_update=self.layers.in_update)
         if self.found_inf == "status":
             self._status_before |= self.device.status_word
             self.device.status_word = 0
@@ -231,6 +239,7 @@ class Session:
             self.observer.note_update(parameter, fmt, before, wide - before)
         self.observer.note_step(self.step)
         self.step += 1
+        self.replicas.stepped(self.step)
         self._has_stepped = True
         self._undo = None
         self._calls.clear()

@@ -166,3 +166,87 @@ def test_ways_run_side_by_side(program, tmp_path, capfd):
     assert not wide["constants"]  # binary32 although the program calls .half()
     assert capfd.readouterr().out.count("loss ") == 2
     assert "poptorch" not in sys.modules
+
+
+#: Trains on its share of the data; with "both" one process adds the gradients of two shares.
+SHARES = """
+import hashlib, sys, popdist, torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
+optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+x, y = torch.randn(12, 6), torch.randint(0, 3, (12,))
+both = sys.argv[1:] == ["both"]
+shares = (0, 1) if both else (popdist.getInstanceIndex(),)
+for step in range(3):
+    rows = []
+    for share in shares:
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(net(x[share::2]), y[share::2]).backward()
+        rows.append([p.grad for p in net.parameters()])
+    if both:
+        with torch.no_grad():
+            for p, first, second in zip(net.parameters(), *rows):
+                p.grad = (first + second) * 0.5
+    optimiser.step()
+print(hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in net.parameters())).hexdigest())
+"""
+needs_grpc = pytest.mark.skipif(
+    importlib.util.find_spec("grpc_tools") is None, reason="gRPC is not installed: fpsim[grpc]"
+)
+
+
+def fpsim(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "ipu.experiments.cli", *arguments], capture_output=True, text=True,
+        timeout=300,
+    )  # fmt: skip
+    return done.returncode, sorted(done.stdout.split()), done.stderr
+
+
+@needs_torch
+@needs_grpc
+def test_replicas_train_as_one_process_that_averages(program, tmp_path):
+    program.write_text(SHARES)
+    options = "torch", "--policy", "fp16"
+    status, (digest,), errors = fpsim(*options, str(program), "both")
+    assert status == 0, errors
+    out = "--report", str(tmp_path / "out")
+    status, words, errors = fpsim(*options, "--replicas", "2", *out, str(program))
+    assert (status, words) == (0, sorted(["[0]", digest, "[1]", digest])), errors
+    pages = [(tmp_path / "out" / f"replica-{r}" / "index.html").exists() for r in range(2)]
+    assert pages == [True, True]
+
+
+@needs_torch
+@needs_grpc
+@pytest.mark.tier("full")
+def test_a_replica_that_fails_ends_the_others(program):
+    program.write_text(SHARES.replace("for step in", "assert shares == (0,)\nfor step in"))
+    status, _, errors = fpsim("torch", "--replicas", "2", str(program))
+    assert status in (1, 3)
+    assert "AssertionError" in errors
+    assert "[0] fpsim: worker 1 at" in errors
+
+
+@needs_torch
+@pytest.mark.tier("full")
+def test_replicas_over_mpi_have_the_same_weights(program):
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed: fpsim[mpi]")
+    program.write_text(SHARES)
+    _, (digest,), _ = fpsim("torch", str(program), "both")
+    counts = "--num-instances", "2", "--num-replicas", "2"
+    launch = "poprun", *counts, "--transport", "mpi", "--allow-run-as-root"
+    status, words, errors = fpsim(*launch, "fpsim", "torch", str(program))
+    assert (status, words) == (0, sorted(["[0]", digest, "[1]", digest])), errors
+
+
+@needs_torch
+def test_replicas_that_cannot_be_are_one_line(program, capsys, monkeypatch):
+    assert main(["torch", "--replicas", "2", "--compare", "fp32,fp16", str(program)]) == 2
+    assert "leave --replicas out" in capsys.readouterr().err
+    for name, value in (("INSTANCES", "1"), ("TOTAL_REPLICAS", "2"), ("LOCAL_REPLICAS", "2")):
+        monkeypatch.setenv(f"POPDIST_NUM_{name}", value)
+    monkeypatch.setenv("POPDIST_INSTANCE_INDEX", "0")
+    monkeypatch.setenv("FPSIM_TRANSPORT", "local")
+    assert main(["torch", str(program)]) == 2
+    assert "a PyTorch program is one replica; use --num-instances 2" in capsys.readouterr().err

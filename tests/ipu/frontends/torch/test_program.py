@@ -9,7 +9,8 @@ import pytest
 from tests.ipu.frontends.torch.framework import machine
 
 from ipu.frontends.common.programs import ProgramError  # isort: skip
-from ipu.frontends.torch.program import finding_poptorch, run_program  # isort: skip
+from ipu.frontends.processes.vendor_names import vendor_names  # isort: skip
+from ipu.frontends.torch.program import run_program  # isort: skip
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_a_syntax_error_has_its_line(program):
 
 
 def test_poptorch_is_ours_where_it_is_built_and_no_other_is_installed():
-    with finding_poptorch():
+    with vendor_names():
         try:
             import ipu.frontends.poptorch as ours
         except ModuleNotFoundError:
@@ -88,8 +89,6 @@ def test_poptorch_is_ours_where_it_is_built_and_no_other_is_installed():
             import poptorch
 
             assert poptorch is ours
-            sys.modules.pop("poptorch")
-    sys.modules.pop("poptorch", None)
 
 
 def test_an_installed_poptorch_is_the_one(program):
@@ -97,7 +96,7 @@ def test_an_installed_poptorch_is_the_one(program):
     (path.parent / "poptorch.py").write_text("WHOSE = 'theirs'\n")
     sys.path.insert(0, str(path.parent))
     try:
-        with finding_poptorch():
+        with vendor_names():
             import poptorch
         assert poptorch.WHOSE == "theirs"
     finally:

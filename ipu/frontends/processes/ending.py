@@ -1,0 +1,62 @@
+"""The end of a program whose training loop is not ours: it may be left without a word.
+
+A program that reaches its end waits for the others; one that ends by an error tells them.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from weakref import WeakSet
+
+from ipu.distributed.channel import Channel
+from ipu.distributed.transport import Kind, Reason, StoppedError
+
+__all__ = ["end_with_program", "leave"]
+
+
+#: Those that were left before the end of the program.
+_left: WeakSet[Channel] = WeakSet()
+
+
+def end_with_program(channel: Channel) -> None:
+    """Leave the others when this process ends, however it does, unless they were left before.
+
+    The interpreter waits for the threads of executors, as those of a gRPC server, before it calls
+    what `atexit` keeps. The list that it calls before has no public name.
+    """
+    register: Callable[..., None] = threading._register_atexit  # type: ignore[attr-defined]
+    register(_at_exit, channel)
+
+
+def leave(channel: Channel) -> None:
+    """Wait until every process has come to its end, and close the transport.
+
+    Raises    StoppedError where another process has failed.
+    """
+    channel.barrier("the end of the program")
+    channel.transport.close()
+    _left.add(channel)
+
+
+def _at_exit(channel: Channel) -> None:
+    if channel in _left:
+        return
+    error: BaseException | None = getattr(sys, "last_value", None)
+    if error is None:
+        try:
+            leave(channel)
+        except StoppedError as stop:
+            print(f"fpsim: {stop}", file=sys.stderr)
+            channel.transport.close()
+        return
+    if isinstance(error, StoppedError):
+        channel.transport.close()
+        return
+    kind = Kind.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Kind.FAILED
+    what = (str(error).splitlines() or [""])[0]
+    who = channel.transport.describe(channel.rank)
+    sentence = f"{who} stopped: {type(error).__name__} {what}".rstrip()
+    channel.transport.abort(Reason(kind, channel.rank, sentence))
+    channel.transport.close()

@@ -1,0 +1,247 @@
+"""Replicas of a program: each process runs it, and their gradients are averaged before a step.
+
+Every process is one replica. Before an optimiser, a gradient scaler or torch's clipping looks at
+gradients, these are summed over the replicas in the order of the run and multiplied by fl(1/R),
+once after each backward pass; so every replica takes the same step, and skips the same ones. What
+programs may expect:
+
+weights     the first replica's values at the first forward pass of a model that records gradients;
+            equal afterwards, which is checked every `CHECK_EVERY` steps and at the end.
+buffers     as moving statistics, are each replica's own.
+data        is what the program reads: by `popdist.getInstanceIndex()` it takes its share. A
+            program that does not do so trains R times on the same samples.
+random      torch's generator is the program's, as in one process: a seed that is equal on all
+            replicas gives equal masks. Stochastic rounding draws bits of the replica's own in
+            forward and backward passes, and equal ones in sums and updates.
+gradients   that a program reads itself after a backward pass are its replica's own.
+
+Source    docs/semantics.md §2, §3 (means over replicas: one replica set).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from fpsim.records.formats import BINARY32
+from ipu.distributed.channel import Channel
+from ipu.distributed.registers import add_registers, take_registers
+from ipu.distributed.transport import Kind, Reason, StoppedError
+from ipu.frontends.processes.ending import leave
+from ipu.frontends.processes.sums import Sums
+from ipu.frontends.torch.replicas.alone import Alone, Parameters, refusing_process_groups
+from ipu.frontends.torch.replicas.clipping import before_use_of_gradients
+from ipu.frontends.torch.values import Memory
+from ipu.machine.device import Device
+from ipu.parallel.collectives import Summands
+from ipu.parallel.orders import Order
+
+__all__ = ["Replicas"]
+
+#: Steps from one comparison of the weights to the next.
+CHECK_EVERY = 100
+
+
+class Replicas(Alone):
+    """This process's replica among those of other processes.
+
+    memory          of the session, whose device gets the flags of the sums.
+    twin            makes a device with the same rules.
+    shares_status   gradient scalers look at the status register: it is then that of all replicas.
+    """
+
+    def __init__(
+        self, channel: Channel, memory: Memory, twin: Callable[[], Device],
+        order: Order | str = Order.AUTO, *, shares_status: bool = False,
+    ) -> None:  # fmt: skip
+        self.number = channel.rank
+        self._shares_status = shares_status
+        self._channel, self._memory = channel, memory
+        self._sums = Sums(channel, channel.size, twin, order)
+        #: Parameters in the order in which they came, by which their sums are numbered.
+        self._known: dict[int, tuple[int, torch.Tensor]] = {}
+        #: Those whose gradients are means already.
+        self._averaged: set[int] = set()
+        self._entered: set[int] = set()
+
+    # Weights --------------------------------------------------------------------------------
+
+    def enter(self, module: torch.nn.Module) -> None:
+        """Give the first replica's weights to all, before the first pass that is trained on."""
+        if not torch.is_grad_enabled():
+            return
+        for name, parameter in module.named_parameters():
+            if id(parameter) in self._entered:
+                continue
+            self._entered.add(id(parameter))
+            self._number(parameter)
+            with _disable_current_modes(), torch.no_grad():
+                values = _bytes(parameter)
+                sent = self._channel.broadcast(values, what=f"parameter {name}")
+                if len(sent) != len(values):
+                    self._stop(
+                        self.number,
+                        f"{self._name(self.number)} has parameter {name} of {len(values)} bytes, "
+                        f"{self._name(0)} of {len(sent)}; build the same model on all replicas",
+                    )
+                if sent != values:
+                    shape = parameter.shape
+                    flat = torch.frombuffer(bytearray(sent), dtype=parameter.dtype)
+                    parameter.copy_(flat.reshape(shape))
+
+    def _number(self, parameter: torch.Tensor) -> int:
+        number, _ = self._known.setdefault(id(parameter), (len(self._known), parameter))
+        return number
+
+    def stepped(self, step: int) -> None:
+        """Compare the weights now and then."""
+        if step % CHECK_EVERY == 0:
+            self.check(step)
+
+    def check(self, step: int, purpose: str = "weights") -> None:
+        """Compare the weights of all replicas.
+
+        Raises    StoppedError, on every replica, where they differ.
+        """
+        total = hashlib.sha256()
+        with _disable_current_modes(), torch.no_grad():
+            for _, parameter in self._known.values():
+                total.update(_bytes(parameter))
+        rows = self._agree(purpose, total.hexdigest(), step)
+        other = _first_other(rows)
+        if other is not None:
+            self._stop(
+                other,
+                f"{self._name(other)} has weights with digest {rows[other][:12]}, {self._name(0)} "
+                f"{rows[0][:12]}, after step {step}; they must be equal: change them on all "
+                "replicas alike",
+            )
+
+    # Gradients ------------------------------------------------------------------------------
+
+    def changed(self, *, in_update: bool) -> None:
+        """Gradients are about to change, and are the replica's own again.
+
+        Raises    NotImplementedError for backward passes inside of an optimiser's step.
+        """
+        if in_update:
+            raise NotImplementedError(
+                "optimizer.step(closure) changes gradients inside of a step, after they were "
+                "averaged over replicas; call loss.backward() before optimizer.step()"
+            )
+        self._averaged.clear()
+
+    def average(self, parameters: Parameters, step: int) -> None:
+        """Gradients become their means over the replicas, unless they are already.
+
+        Raises    StoppedError, on every replica, where the gradients are of other parameters.
+        """
+        fresh = [p for p in parameters if p.grad is not None and id(p) not in self._averaged]
+        if not fresh:
+            return
+        self._averaged.update(id(p) for p in fresh)
+        with _disable_current_modes(), torch.no_grad():
+            jobs = [self._summands(p) for p in fresh]
+            self._compare(jobs, step)
+            means = self._sums.means(jobs, step)
+            with self._memory.device.naming("reduce"):
+                for p, mean in zip(fresh, means, strict=True):
+                    assert p.grad is not None
+                    p.grad.copy_(self._memory.write(mean, p.grad.dtype))
+        for device in self._sums.devices:
+            add_registers(self._memory.device, take_registers(device))
+
+    def _summands(self, parameter: torch.Tensor) -> Summands:
+        gradient = parameter.grad
+        assert gradient is not None
+        number = self._number(parameter)
+        if gradient.is_sparse:
+            raise TypeError(
+                f"parameter {number} of shape {tuple(parameter.shape)} has a sparse gradient, "
+                "which is not averaged over replicas; use sparse=False"
+            )
+        fmt = self._memory.format_of(gradient) or BINARY32
+        return Summands([self._memory.read(gradient, fmt)], number, f"parameter {number}")
+
+    def _compare(self, jobs: Sequence[Summands], step: int) -> None:
+        """All replicas have gradients of the same parameters; the status becomes that of all."""
+        device = self._memory.device
+        lines = [f"{j.name}: {j.tensors[0].format.name} {j.tensors[0].shape}" for j in jobs]
+        texts = self._agree("gradients", "\n".join([str(device.status_word), *lines]), step)
+        status, rows = zip(*(text.split("\n", 1) for text in texts), strict=True)
+        other = _first_other(rows)
+        if other is not None:
+            its, firsts = rows[other].splitlines(), rows[0].splitlines()
+            shown = [next((line for line in a if line not in b), "fewer parameters")
+                     for a, b in ((its, firsts), (firsts, its))]  # fmt: skip
+            self._stop(
+                other,
+                f"{self._name(other)} has the gradient of {shown[0]}, {self._name(0)} of "
+                f"{shown[1]}; all replicas must run the same program and use the same parameters "
+                "in each step",
+            )
+        if self._shares_status:
+            for word in status:
+                device.status_word |= int(word)
+
+    def _agree(self, purpose: str, text: str, step: int) -> list[str]:
+        """The texts of all replicas, which must have come to the same place of the program."""
+        gathered = self._channel.gather(f"{purpose}\n{text}".encode(), f"step {step}")
+        rows = [row.decode().partition("\n")[::2] for row in gathered]
+        purposes = [each for each, _ in rows]
+        if len(set(purposes)) > 1:
+            ended = purposes.index("end")
+            other = next(rank for rank, each in enumerate(purposes) if each != "end")
+            self._stop(
+                ended,
+                f"{self._name(ended)} has come to its end and {self._name(other)} has not; give "
+                "every replica the same number of batches",
+            )
+        return [row for _, row in rows]
+
+    def _name(self, rank: int) -> str:
+        return self._channel.transport.describe(rank)
+
+    def _stop(self, rank: int, sentence: str) -> NoReturn:
+        self._channel.stop(Kind.FAILED, rank, sentence)
+
+    # The program ----------------------------------------------------------------------------
+
+    @contextmanager
+    def running(self, step: Callable[[], int]) -> Iterator[None]:
+        """Around the program: averages before its clippers and scalers, and leaves the others."""
+        try:
+            with (
+                refusing_process_groups(),
+                before_use_of_gradients(lambda p: self.average(list(p), step())),
+            ):
+                yield
+            self.check(step(), "end")
+            leave(self._channel)
+        except StoppedError:
+            self._channel.transport.close()
+            raise
+        except BaseException as error:
+            kind = Kind.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Kind.FAILED
+            what = (str(error).splitlines() or [""])[0]
+            text = f"{self._name(self.number)} stopped: {type(error).__name__} {what}".rstrip()
+            self._channel.transport.abort(Reason(kind, self.number, text))
+            self._channel.transport.close()
+            raise
+
+
+def _first_other(rows: Sequence[str]) -> int | None:
+    """The first replica whose text is not that of replica 0."""
+    return next((rank for rank, row in enumerate(rows) if row != rows[0]), None)
+
+
+def _bytes(x: torch.Tensor) -> bytes:
+    """The values of a tensor as they lie in memory."""
+    flat = x.detach().contiguous().reshape(-1)
+    values: bytes = flat.view(torch.uint8).numpy().tobytes()
+    return values

@@ -1,0 +1,51 @@
+"""The end of programs: the others wait for it, or are told why it came (golden)."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from ipu.distributed.channel import Channel
+from ipu.distributed.local_transport import local_transports, run_local
+from ipu.distributed.transport import Kind, StoppedError
+from ipu.frontends.processes import ending
+
+
+def test_all_wait_for_the_last():
+    order = []
+
+    def work(transport):
+        channel = Channel(transport)
+        if transport.rank == 1:
+            transport.receive(0)
+        else:
+            transport.send(1, b"go on")
+        order.append("ends")
+        ending.leave(channel)
+        order.append("left")
+
+    run_local(2, work)
+    assert order == ["ends", "ends", "left", "left"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "sentence"),
+    [(KeyError("theirs"), Kind.FAILED, "worker 0 stopped: KeyError 'theirs'"),
+     (KeyboardInterrupt(), Kind.INTERRUPTED, "worker 0 stopped: KeyboardInterrupt")],
+)  # fmt: skip
+def test_others_are_told_of_an_error(monkeypatch, error, kind, sentence):
+    first, second = local_transports(2)
+    monkeypatch.setattr(sys, "last_value", error, raising=False)
+    ending._at_exit(Channel(first))
+    with pytest.raises(StoppedError) as stop:
+        second.receive(0)
+    assert stop.value.reason == (kind, 0, sentence)
+
+
+def test_a_process_that_comes_to_its_end_hears_of_the_others_failure(monkeypatch, capsys):
+    first, second = local_transports(2)
+    monkeypatch.delattr(sys, "last_value", raising=False)
+    second.close()
+    ending._at_exit(Channel(first))
+    assert capsys.readouterr().err == "fpsim: worker 1 is gone\n"

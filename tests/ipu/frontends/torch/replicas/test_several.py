@@ -1,0 +1,219 @@
+"""Replicas of a program: means before a step, equal weights, sentences (golden, differential)."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+from tests.ipu.frontends.torch.framework import torch
+
+from fpsim.records.formats import BINARY16, BINARY32  # isort: skip
+from ipu.distributed.channel import Channel
+from ipu.distributed.local_transport import run_local
+from ipu.distributed.transport import StoppedError
+from ipu.frontends.torch.replicas import several
+from ipu.frontends.torch.replicas.several import Replicas
+from ipu.frontends.torch.values import Memory
+from ipu.learn.address import Numbering
+from ipu.machine.control import FpCtl
+from ipu.machine.device import Device
+from ipu.parallel.collectives import reduce_sum
+
+SIZE = 3
+GRADIENTS = np.random.default_rng(1).standard_normal((SIZE, 2, 5)).astype(np.float16)
+
+
+def device():
+    return Device(control=FpCtl(), seed=4)
+
+
+def replica(transport, **choices):
+    memory = Memory(device(), is_plain=False)
+    return Replicas(Channel(transport), memory, device, **choices), memory
+
+
+def parameters(rank, dtype=torch.float32):
+    """Two parameters with gradients of that replica."""
+    rows = []
+    for values in GRADIENTS[rank]:
+        p = torch.nn.Parameter(torch.zeros(5, dtype=dtype))
+        p.grad = torch.from_numpy(values.copy()).to(dtype)
+        rows.append(p)
+    return rows
+
+
+def mean(number, fmt=BINARY16, step=0):
+    """Of parameter `number` over all replicas, by the sum of `ipu.parallel`."""
+    devices = [device() for _ in range(SIZE)]
+    tensors = [d.from_host(GRADIENTS[r][number], fmt) for r, d in enumerate(devices)]
+    numberings = [Numbering(d, r) for r, d in enumerate(devices)]
+    total = reduce_sum(tensors, numberings, number)
+    return devices[0].multiply(total, 1 / SIZE).values.tolist()
+
+
+def in_threads(work):
+    """What the work of each replica returns; names of torch are wrapped by no thread."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("before_use_of_gradients", "refusing_process_groups"):
+            patch.setattr(several, name, lambda *_: nullcontext())
+        return run_local(SIZE, work)
+
+
+@pytest.mark.parametrize(("dtype", "fmt"), [(torch.float16, BINARY16), (torch.float32, BINARY32)])
+def test_gradients_become_the_mean_of_all_once_after_a_backward_pass(dtype, fmt):
+    def work(transport):
+        replicas, memory = replica(transport)
+        own = parameters(transport.rank, dtype)
+        for p in own:
+            memory.mark(p.grad, fmt)
+        replicas.average(own, 0)
+        first = [p.grad.tolist() for p in own]
+        replicas.average(own, 0)
+        assert [p.grad.tolist() for p in own] == first
+        replicas.changed(in_update=False)
+        for p in own:
+            p.grad.copy_(torch.full((5,), float(transport.rank)))
+        replicas.average(own, 1)
+        assert memory.format_of(own[0].grad) == fmt
+        return first, own[0].grad.tolist()
+
+    for means, later in in_threads(work):
+        assert means == [mean(0, fmt), mean(1, fmt)]
+        assert later == [1.0] * 5
+
+
+def test_means_overflow_on_the_machine_and_raise_its_flags():
+    def work(transport):
+        replicas, memory = replica(transport)
+        p = torch.nn.Parameter(torch.zeros(2, dtype=torch.float16))
+        p.grad = torch.full((2,), 60000.0, dtype=torch.float16)
+        replicas.average([p], 0)
+        return p.grad.tolist(), bool(memory.device.status_word)
+
+    rows = in_threads(work)
+    assert [values for values, _ in rows] == [rows[0][0]] * SIZE
+    assert rows[0][0][0] < 60000.0
+    assert any(raised for _, raised in rows)
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_the_status_of_one_is_that_of_all_where_scalers_look_at_it(shares):
+    def work(transport):
+        replicas, memory = replica(transport, shares_status=shares)
+        memory.device.status_word = 1 << transport.rank
+        replicas.average(parameters(transport.rank, torch.float16), 0)
+        return memory.device.status_word & 7
+
+    assert in_threads(work) == ([7] * SIZE if shares else [1, 2, 4])
+
+
+def test_the_first_replicas_weights_are_those_of_all():
+    def work(transport):
+        replicas, _ = replica(transport)
+        net = torch.nn.Linear(2, 2, dtype=torch.float64).double()
+        with torch.no_grad():
+            net.weight.fill_(transport.rank + 1)
+            net.bias.fill_(transport.rank)
+        with torch.no_grad():
+            replicas.enter(net)
+            before = net.bias.tolist()
+        with torch.enable_grad():
+            replicas.enter(net)
+        with torch.no_grad():
+            after = net.weight.tolist(), net.bias.tolist()
+            net.bias.fill_(transport.rank)
+        replicas.enter(net)
+        return before, after, net.bias.tolist()
+
+    for rank, (before, after, last) in enumerate(in_threads(work)):
+        assert before == last == [rank, rank]
+        assert after == ([[1, 1], [1, 1]], [0, 0])
+
+
+def sentence(work):
+    """What all replicas say when they stop."""
+    said = []
+
+    def heard(transport):
+        try:
+            work(transport)
+        except StoppedError as stop:
+            said.append(str(stop))
+            raise
+
+    with pytest.raises(StoppedError):
+        in_threads(heard)
+    assert len(said) == SIZE
+    assert len(set(said)) == 1
+    return said[0]
+
+
+def test_other_parameters_in_a_step_are_named():
+    def work(transport):
+        replicas, _ = replica(transport)
+        own = parameters(transport.rank, torch.float16)
+        replicas.average(own[: 1 + (transport.rank == 1)], 0)
+
+    assert sentence(work) == (
+        "worker 1 has the gradient of parameter 1: binary16 (5,), worker 0 of fewer parameters; "
+        "all replicas must run the same program and use the same parameters in each step"
+    )
+
+
+def test_other_weights_are_named_with_both_digests():
+    def work(transport):
+        replicas, _ = replica(transport)
+        net = torch.nn.Linear(2, 2)
+        replicas.enter(net)
+        replicas.stepped(99)
+        with torch.no_grad():
+            net.bias[0] = transport.rank
+        replicas.stepped(100)
+
+    said = sentence(work)
+    assert said.startswith("worker 1 has weights with digest ")
+    assert said.endswith("after step 100; they must be equal: change them on all replicas alike")
+
+
+def test_fewer_batches_on_one_replica_are_named():
+    def work(transport):
+        replicas, _ = replica(transport)
+        with replicas.running(lambda: 1):
+            if transport.rank != 2:
+                replicas.average(parameters(transport.rank, torch.float16), 1)
+
+    assert sentence(work) == (
+        "worker 2 has come to its end and worker 0 has not; give every replica the same number of "
+        "batches"
+    )
+
+
+def test_an_error_of_one_program_stops_all():
+    stopped = []
+
+    def work(transport):
+        replicas, _ = replica(transport)
+        with replicas.running(lambda: 0):
+            if transport.rank == 1:
+                raise KeyError("theirs")
+            try:
+                replicas.average(parameters(transport.rank, torch.float16), 0)
+            except StoppedError as stop:
+                stopped.append(str(stop))
+                raise
+
+    with pytest.raises(KeyError, match="theirs"):
+        in_threads(work)
+    assert stopped == ["worker 1 stopped: KeyError 'theirs'"] * 2
+
+
+def test_what_cannot_be_averaged_is_refused():
+    (replicas,) = run_local(1, lambda transport: replica(transport)[0])
+    embedding = torch.nn.Embedding(4, 2, sparse=True)
+    embedding(torch.tensor([1])).sum().backward()
+    with pytest.raises(TypeError, match=r"sparse gradient, .* use sparse=False"):
+        replicas.average([embedding.weight], 0)
+    with pytest.raises(NotImplementedError, match=r"optimizer.step\(closure\)"):
+        replicas.changed(in_update=True)
