@@ -60,8 +60,6 @@ def _index_put(call: Call, x: Any, indices: Any, values: Any, accumulate: bool =
     # Positions of the elements that the indices mean, as torch finds them.
     places = np.arange(x.numel()).reshape(x.shape)
     chosen = tuple(slice(None) if i is None else i.numpy() for i in indices)
-    if any(i is None for i in indices):
-        return NotImplemented
     at = places[chosen]
     a, v = call.arrays(x, values)
     spread = np.broadcast_to(v.carrier, at.shape).reshape(-1)

@@ -88,3 +88,27 @@ def test_reductions_that_choose(kind):
     agree_on_machine(work, {"rtol": 0, "atol": 0})
     for result in on_machine(work):
         assert torch.equal(result, result.half().float())
+
+
+PLACES = {
+    "columns": (slice(None), torch.tensor([1, 1, 0])),
+    "rows and planes": (torch.tensor([0, 2]), slice(None), torch.tensor([1, 1])),
+    "a mask behind": (slice(None), torch.tensor([True, False, True, True])),
+    "a mask in front": (torch.tensor([True, False, True]),),
+    "planes": (slice(None), slice(None), torch.tensor([[0, 1], [1, 1]])),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_places_beside_axes_that_are_taken_whole(name, accumulate):
+    where = [p if isinstance(p, torch.Tensor) else None for p in PLACES[name]]
+
+    def work():
+        x = numbers(3, 4, 2)
+        values = torch.arange(float(x[PLACES[name]].numel())).view_as(x[PLACES[name]])
+        if not accumulate:
+            values = torch.ones(()) * 7.0  # duplicates in any order
+        return [torch.ops.aten.index_put.default(x, where, values, accumulate)]
+
+    agree_on_machine(work, {"rtol": 1e-6, "atol": 1e-6})
