@@ -15,9 +15,11 @@ RECORDED = digests.golden()
 
 #: How the names of the quick tier begin.
 QUICK = (
-    "training/rne/", "arithmetic/binary16/RNE", "convert/f143/RNE", "counters/binary16/SR13",
-    "device/mk2/", "numbering/", "products/binary16/RNE", "sources/replay", "sums/binary16/RNE",
-    "units/AMP_F16_F16/", "units/V100_F16_F32/products", "conv/AMP_F16_F32",
+    "training/rne/", "arithmetic/binary16/RNE", "convert/f143/RNE", "counters/binary16/RNE",
+    "device/mk2/elementwise/", "device/mk2/exact/", "device/mk2/products/count",
+    "device/mk2/products/conv_half", "numbering/binary16", "numbering/device", "numbering/units",
+    "products/binary16/RNE", "sums/binary16/RNE", "units/AMP_F16_F16/",
+    "units/V100_F16_F32/products",
 )  # fmt: skip
 NAMES = [name for name in digests.CASES if reaches("full") or name.startswith(QUICK)]
 
