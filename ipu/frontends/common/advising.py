@@ -57,10 +57,7 @@ def advise(
     if seeds < 2:
         raise ValueError(f"seeds={seeds} shows no spread; use 2 or more")
     base = base.with_policies
-    if trials is None:
-        ways = [way for item in items for way in item.ways]
-    else:
-        ways = _read(trials)
+    ways = [way for item in items for way in item.ways] if trials is None else _read(trials)
     ways = list(dict.fromkeys(way.with_policies for way in ways))
     known: dict[tuple[Way, int], Outcome] = {}
 

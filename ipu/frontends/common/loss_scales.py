@@ -8,7 +8,7 @@ digits to subnormal numbers and zero; of several the nearest to the scale that t
 Results that underflowed to zero were not seen. There are at least as many as the underflow flags
 exceed the subnormal results; they are taken for the largest values that underflow. Matrix units
 raise no underflow, and what follows a zero is zero without a flag: zeros of layers whose gradients
-are all zero, or subnormal to a tenth, are told apart as of unknown size, and have no part in `lost`.
+are all zero, or subnormal to a tenth, are told apart as of unknown size, and are no part of `lost`.
 
 Source    Micikevicius et al. 2018 (loss scaling); `fpsim.inspect.profile` (digits lost).
 """
@@ -27,8 +27,8 @@ __all__ = ["HOW", "LossScales", "find_scales"]
 HOW = (
     "highest safe: the largest power of two with which no gradient result of this run overflows; "
     "best: of those up to it, the one at which gradients lose the fewest digits to subnormals and "
-    "zero, nearest to the present scale; gradients that are zero already have no size and are in none "
-    "of these figures"
+    "zero, nearest to the present scale; gradients that are zero already have no size and are in "
+    "none of these figures"
 )
 #: Share of subnormal gradients from which on the zeros beside them are taken for vanished ones.
 _TINY = 0.1
