@@ -1,8 +1,9 @@
 """Updates of parameters: how large they are, and how many are swallowed by rounding.
 
 An update is the term that an optimiser adds to a parameter. It is swallowed where it is a number
-other than zero and the parameter is the same after the addition. Beside its exponent, each update has a size in
-units in the last place of its parameter: rounding to nearest swallows those below one half.
+other than zero and the parameter is the same after the addition. Beside its exponent, each update
+has a size in units in the last place of its parameter: rounding to nearest swallows those below
+one half.
 """
 
 from __future__ import annotations
