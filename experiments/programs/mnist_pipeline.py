@@ -81,7 +81,7 @@ def run(
     if debug:
         poptorch.setLogLevel("DEBUG")
     data = tutorial.load(data_dir)
-    print(f"data: {data}")
+    print(f"data: {data}" + ("" if limit is None else f"; of both the first {limit}"))
     chosen = tutorial.options(
         strategy, iterations=device_iterations, accumulation=ACCUMULATION,
         offload=offload_optimiser, seed=seed,
@@ -122,7 +122,10 @@ def train(model: Any, batches: Any, epochs: int) -> None:
 
 
 def test(model: Any, data: Data, chosen: Any, batch_size: int, limit: int | None) -> None:
-    """Prints the accuracy on the test set; it may be too small for a call of 100 micro-batches."""
+    """Prints the accuracy on the test set; it may be too small for a call of 100 micro-batches.
+
+    As in the tutorial, images that fill no call are left out; the line says how many were tested.
+    """
     from ipu.experiments.execution import mnist_network as tutorial
 
     images = tutorial.set_of(data.test, limit)
@@ -131,8 +134,10 @@ def test(model: Any, data: Data, chosen: Any, batch_size: int, limit: int | None
         raise ValueError(f"--test-batch-size={batch_size} is more than {len(images)} test images")
     chosen.deviceIterations(min(chosen.device_iterations, fitting))
     batches = tutorial.loader(chosen, images, batch_size, shuffle=False)
-    found = [tutorial.accuracy(model(images), labels) for images, labels in batches]
-    print(f"Accuracy on test set: {sum(found) / len(found):0.2f}%")
+    rates = [tutorial.accuracy(model(images), labels) for images, labels in batches]
+    tested = len(batches) * batches.combinedBatchSize
+    left = "" if tested == len(images) else f" (of the first {tested} of {len(images)} images)"
+    print(f"Accuracy on test set: {sum(rates) / len(rates):0.2f}%{left}")
 
 
 def draw(model: Any, folder: Path) -> None:

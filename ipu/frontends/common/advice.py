@@ -24,6 +24,8 @@ _EPS = 1e-4
 _NOTABLE = 0.01
 #: Share of the gradients' digits from which a loss scale is.
 _DIGITS = 0.001
+#: Below the highest safe scale, where gradients of unknown size ask for much: other batches differ.
+_HEADROOM = 4
 #: Layers that one item names.
 _LAYERS = 3
 
@@ -139,13 +141,18 @@ def _gradients(report: Report, base: Way) -> Iterator[Advice]:
         return
     now, then = scales["lost"]
     if scales["best"] != present and now - then > _DIGITS:
-        factor = scales["best"] / present
+        safe, unseen = scales["highest_safe"] / _HEADROOM, scales["unseen"]
+        chosen = [scales["best"], safe] if unseen and safe > scales["best"] else [scales["best"]]
+        of_unknown = (
+            f"; {unseen} gradients beside them are zero, of a size that is not known and may need "
+            "more" if unseen else ""
+        )  # fmt: skip
         yield Advice(
             f"Multiply the loss by {scales['best']:g}",
             f"gradients lose {now:.1%} of their digits to subnormals and zero, {then:.2%} with "
             f"that scale; up to {scales['highest_safe']:g} none overflows "
-            f"(the largest are in layer {scales['limited_by']})", scales["limited_by"],
-            (_with(base, loss_scale=base.changes.loss_scale * factor),),
+            f"(the largest are in layer {scales['limited_by']}){of_unknown}", scales["limited_by"],
+            tuple(_with(base, loss_scale=base.changes.loss_scale * s / present) for s in chosen),
         )  # fmt: skip
 
 

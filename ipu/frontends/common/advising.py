@@ -46,18 +46,18 @@ def advise(
               restores binary32's curve, their combinations.
     seeds     runs of each way, from seed 0 on.
 
-    Raises    ValueError for fewer than two seeds, which show no spread.
+    Raises    TypeError for trials that are no list of ways or texts, and seeds that are no number;
+              ValueError for fewer than two seeds, which show no spread.
     """
     items = find_advice(report, base)
     if run is None:
         return Advised(items)
+    if not isinstance(seeds, int):
+        raise TypeError(f"seeds={seeds!r} is no number of runs; use 2 or more")
     if seeds < 2:
         raise ValueError(f"seeds={seeds} shows no spread; use 2 or more")
     base = base.with_policies
-    if trials is None:
-        ways = [way for item in items for way in item.ways]
-    else:
-        ways = [Way.parse(t) if isinstance(t, str) else t for t in trials]
+    ways = [way for item in items for way in item.ways] if trials is None else _read(trials)
     ways = list(dict.fromkeys(way.with_policies for way in ways))
     known: dict[tuple[Way, int], Outcome] = {}
 
@@ -71,3 +71,10 @@ def advise(
         more = list(combinations(ways, base))
         tried = try_ways(once, [*ways, *more], base, range(seeds))
     return Advised(items, tried)
+
+
+def _read(trials: Iterable[str | Way]) -> list[Way]:
+    """Ways from their texts."""
+    if isinstance(trials, str) or not all(isinstance(t, (str, Way)) for t in trials):
+        raise TypeError(f"trials={trials!r} is no list of ways; use one, as ['fp16+sr', 'mixed']")
+    return [Way.parse(t) if isinstance(t, str) else t for t in trials]

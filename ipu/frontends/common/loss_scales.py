@@ -6,7 +6,9 @@ one is, of the powers of two up to that, the one at which the gradients lose the
 digits to subnormal numbers and zero; of several the nearest to the scale that the program has.
 
 Results that underflowed to zero were not seen. There are at least as many as the underflow flags
-exceed the subnormal results; they are taken for the largest values that underflow.
+exceed the subnormal results; they are taken for the largest values that underflow. Matrix units
+raise no underflow, and what follows a zero is zero without a flag: zeros of layers whose gradients
+are all zero, or subnormal to a tenth, are told apart as of unknown size, and are no part of `lost`.
 
 Source    Micikevicius et al. 2018 (loss scaling); `fpsim.inspect.profile` (digits lost).
 """
@@ -25,8 +27,11 @@ __all__ = ["HOW", "LossScales", "find_scales"]
 HOW = (
     "highest safe: the largest power of two with which no gradient result of this run overflows; "
     "best: of those up to it, the one at which gradients lose the fewest digits to subnormals and "
-    "zero, nearest to the present scale"
+    "zero, nearest to the present scale; gradients that are zero already have no size and are in "
+    "none of these figures"
 )
+#: Share of subnormal gradients from which on the zeros beside them are taken for vanished ones.
+_TINY = 0.1
 #: Powers of two that are looked at, beside the present scale.
 _REACH = 40
 #: Of them, those beyond the present and the highest safe scale that a curve shows.
@@ -43,6 +48,7 @@ class LossScales:
     limited_by      the layer whose gradients are the largest of their format, or overflowed.
     lost            share of the gradients' digits lost now, and at the best scale.
     curve           that share by the power of two k of a scale 2**k times the present one.
+    unseen          zeros among gradients that are subnormal or all zero: of unknown size.
     """
 
     present: float
@@ -51,6 +57,7 @@ class LossScales:
     limited_by: str
     lost: tuple[float, float]
     curve: dict[int, float]
+    unseen: int = 0
 
 
 def find_scales(
@@ -69,7 +76,8 @@ def find_scales(
     >>> scales.highest_safe, scales.best, scales.limited_by
     (262144.0, 64.0, 'head')
     """
-    narrow = [h for h in gradients if h.format.emin > -100 and h.counts]
+    every = [h for h in gradients if h.format.emin > -100]
+    narrow, unseen = [h for h in every if h.counts], sum(map(_unseen, every))
     if not narrow:
         return None
     limit, layer = min(
@@ -78,13 +86,19 @@ def find_scales(
     now = _lost(narrow, 0, vanished)
     curve = {k: _lost(narrow, k, vanished) for k in range(-_SHOWN, min(limit, _REACH) + _SHOWN)}
     if overflowed:
-        return LossScales(present, None, None, overflowed, (now, now), curve)
+        return LossScales(present, None, None, overflowed, (now, now), curve, unseen)
     steps = range(-_REACH, min(limit, _REACH) + 1)
     best = min(steps, key=lambda k: (_lost(narrow, k, vanished), abs(k)))
     lost = now, _lost(narrow, best, vanished)
     return LossScales(
-        present, math.ldexp(present, limit), math.ldexp(present, best), layer, lost, curve
+        present, math.ldexp(present, limit), math.ldexp(present, best), layer, lost, curve, unseen
     )
+
+
+def _unseen(h: Histogram) -> int:
+    """Zeros of a layer whose other gradients say that they may have vanished."""
+    tiny = sum(n for exponent, n in h.counts.items() if exponent < h.format.emin)
+    return h.zeros if tiny >= _TINY * sum(h.counts.values()) else 0
 
 
 def _lost(histograms: list[Histogram], k: int, vanished: int) -> float:

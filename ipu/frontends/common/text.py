@@ -75,7 +75,9 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"loss scale: present {scale['present']:g}, best {best}{safe} "
             f"(limited by {scale['limited_by']})"
-        )
+            + (f"; {scale['unseen']:,} gradients are zero beside subnormal ones, of unknown size"
+               if scale["unseen"] else "")
+        )  # fmt: skip
     yield from _update_lines(report["swallowed"])
     for unit in report["units"]:
         if unit["products"] is None:

@@ -84,18 +84,31 @@ def final_loss(losses: Sequence[float]) -> float:
 def try_ways(run: Run, ways: Sequence[Way], base: Way, seeds: Sequence[int]) -> list[Trial]:
     """Each way with each seed, beside binary32 and the base; the cheapest that restores it first.
 
-    Raises    what `run` raises for binary32 and the base: those must run.
+    Raises    RuntimeError where binary32 or the base stops with an error, trains nothing on the
+              machine, or tells no losses: their curves must be there.
     """
     reference = Way(FP32).with_policies
     order = list(dict.fromkeys([reference, base, *ways]))
     outcomes = {way: [run(way, seed) for seed in seeds] for way in order}
     for way in (reference, base):
-        error = next((o.error for o in outcomes[way] if o.error), "")
+        error = next((e for e in map(_fault, outcomes[way]) if e), "")
         if error:
             raise RuntimeError(f"the program does not run in the way {way}: {error}")
     trials = [_trial(way, outcomes, reference, base) for way in order]
     rank = {YES: 0, UNDECIDED: 1, NO: 2, REFERENCE: 3}
     return sorted(trials, key=lambda t: (rank[t.restores], t.cost, len(str(t.way))))
+
+
+def _fault(outcome: Outcome) -> str:
+    """Why a run is no measure of its way; "" where it is one."""
+    if outcome.error:
+        return outcome.error
+    if not outcome.losses:
+        return "there are no losses: return them from step(seed), or begin backward passes in it"
+    operations = outcome.report.get("operations", {"machine": 1})
+    if not operations["machine"]:
+        return "nothing was computed on the machine: step(seed) must train when it is called"
+    return ""
 
 
 def combinations(ways: Sequence[Way], base: Way) -> Iterator[Way]:

@@ -1,8 +1,9 @@
 """Updates of parameters: how large they are, and how many are swallowed by rounding.
 
-An update is the term that an optimiser adds to a parameter. It is swallowed where it is not zero
-and the parameter is the same after the addition. Beside its exponent, each update has a size in
-units in the last place of its parameter: rounding to nearest swallows those below one half.
+An update is the term that an optimiser adds to a parameter. It is swallowed where it is a number
+other than zero and the parameter is the same after the addition. Beside its exponent, each update
+has a size in units in the last place of its parameter: rounding to nearest swallows those below
+one half.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Updates:
         """
         term = np.broadcast_to(np.asarray(term, np.float32), before.shape)
         self._exponents.add(layer, fmt, term)
-        moves = term != 0
+        moves = (term != 0) & ~np.isnan(term)
         self._nonzero[layer] = self._nonzero.get(layer, 0) + int(np.count_nonzero(moves))
         swallowed = int(np.count_nonzero(moves & (before == after)))
         self._swallowed[layer] = self._swallowed.get(layer, 0) + swallowed

@@ -25,7 +25,7 @@ from ipu.frontends.poptorch.enums import ConnectionType, OutputMode
 from ipu.frontends.poptorch.optim import check_optimizer, load_slots
 from ipu.frontends.poptorch.options import Options
 from ipu.frontends.poptorch.outputs import assemble, cut, flatten, rebuild
-from ipu.frontends.poptorch.profile import folder_of_reports, write_profile
+from ipu.frontends.poptorch.profile import UNMODELLED, folder_of_reports, write_profile
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
 from ipu.parallel.memory import StageFigures
@@ -83,6 +83,8 @@ class PoplarExecutor:
         """What the wrapper lacks is asked of the model: state_dict, named_parameters …"""
         if name.startswith("__") or "model" not in self.__dict__:
             raise AttributeError(name)
+        if name in UNMODELLED:
+            raise AttributeError(f"{name}: {UNMODELLED[name]}")
         return getattr(self.__dict__["model"], name)
 
     # Compiling ------------------------------------------------------------------------------

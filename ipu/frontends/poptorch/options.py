@@ -175,6 +175,11 @@ class Options(OptionsDict):
         self, available_memory_proportion: dict[str, float]
     ) -> Options:
         """Share of memory for temporary values, as {"IPU0": 0.5}."""
+        if not isinstance(available_memory_proportion, dict):
+            raise TypeError(
+                f"available_memory_proportion={available_memory_proportion!r} is no dictionary; "
+                'use {"IPU0": 0.5}'
+            )
         shares = {}
         for key, share in available_memory_proportion.items():
             if not (isinstance(key, str) and key.startswith("IPU") and key[3:].isdigit()):

@@ -19,7 +19,18 @@ from ipu.parallel.memory import StageFigures, lives
 from ipu.parallel.plan import Plan
 from ipu.parallel.trace import account, trace_events, write_json
 
-__all__ = ["folder_of_reports", "write_profile"]
+__all__ = ["UNMODELLED", "folder_of_reports", "write_profile"]
+
+_NO_TIMES = "nothing is timed here; writeProfile(folder) has the cycles of a declared model"
+_NO_FILES = "there are no executables; save(path) keeps model, options and state"
+_NO_NAMES = "tensors have no names of PopART's; return them from the model"
+#: Methods of PopTorch's that have nothing to tell here, and why.
+UNMODELLED = {
+    "getLatency": _NO_TIMES, "getHostIpuLatency": _NO_TIMES, "getComputeLatency": _NO_TIMES,
+    "getIpuHostLatency": _NO_TIMES, "getPerfCounters": _NO_TIMES, "cycleCount": _NO_TIMES,
+    "compileAndExport": _NO_FILES, "loadExecutable": _NO_FILES,
+    "getAnchoredTensor": _NO_NAMES, "getTensorNames": _NO_NAMES,
+}  # fmt: skip
 
 
 def folder_of_reports() -> Path | None:

@@ -40,6 +40,9 @@ class Stage:
                 raise TypeError(f"Block IDs are supposed to be strings but got {block_ids}")
         if not block_ids:
             raise ValueError("Stage() has no blocks; name at least one: Stage('B1')")
+        twice = next((b for b in block_ids if block_ids.count(b) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{twice} is twice in one stage; name each block once")
         self._blocks = block_ids
         self._ipu: int | None = None
 

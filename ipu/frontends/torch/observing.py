@@ -45,8 +45,6 @@ def term(base: str, arguments: Sequence[Any], options: dict[str, Any]) -> NDArra
         first, second = operands[:2]
         scale = operands[2] if len(operands) > 2 else options.get("value", 1)
         combined = first * second if base == "addcmul" else first / second
-        # A quotient that the host could not form, as of a divisor of zero, is still an update.
-        combined = np.where(np.isnan(combined), np.float32(0), combined)
         return np.asarray(combined * np.float32(scale), np.float32)
 
 

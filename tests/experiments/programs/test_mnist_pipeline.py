@@ -65,9 +65,11 @@ def test_strategy_and_offload_change_no_number(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = []
     for more in ((), ("--strategy", "sharded", "--offload-optimiser")):
-        _, told = run(capsys, *SMALL, *more)
+        _, told = run(capsys, *SMALL, "--test-batch-size", "30", *more)
         lines.append([line for line in told.out.splitlines() if "Accuracy" in line])
+        assert "; of both the first 320\n" in told.out
     assert lines[0] == lines[1]
+    assert lines[0][-1].endswith("% (of the first 300 of 320 images)")
 
 
 def test_bad_input_is_one_sentence(capsys):

@@ -11,7 +11,7 @@ from ipu.frontends.common.report import describe
 from ipu.frontends.common.text import Report
 from ipu.machine import Device
 
-__all__ = ["make_report", "quiet_report"]
+__all__ = ["make_report", "quiet_report", "trained_report"]
 
 ABOUT = {
     "policy": "p=f16,c=f16,part=f32", "stochastic_rounding": False, "changes": "", "steps": 2,
@@ -44,6 +44,13 @@ def make_report() -> Report:
     recorder.loss(0, 2.0)
     recorder.loss(1, float("nan"))
     return Report(describe(account, device, recorder, ABOUT))
+
+
+def trained_report() -> Report:
+    """Of a run that computed on the machine and did not count."""
+    report = quiet_report()
+    report["operations"]["machine"] = 1
+    return report
 
 
 def quiet_report() -> Report:

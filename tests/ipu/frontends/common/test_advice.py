@@ -87,11 +87,21 @@ def test_the_first_invalid_operation(report):
 
 
 def test_gradients_that_lose_digits(report):
-    report["loss_scale"] = make_report()["loss_scale"]
+    report["loss_scale"] = make_report()["loss_scale"] | {"unseen": 0}
     (way,) = tried(report)
     assert way == f"fp16+scale={report['loss_scale']['best']:g}"
     report["loss_scale"] |= {"lost": (0.0, 0.0)}
     assert texts(report) == []
+
+
+def test_gradients_of_unknown_size_ask_for_a_larger_scale_too(report):
+    report["loss_scale"] = {
+        "present": 1.0, "highest_safe": 65536.0, "best": 1024.0, "limited_by": "head",
+        "lost": (0.4, 0.0), "curve": {}, "unseen": 114,
+    }  # fmt: skip
+    (item,) = find_advice(report, HALF)
+    assert "; 114 gradients beside them are zero, of a size that is not known" in item.evidence
+    assert [str(way) for way in item.ways] == ["fp16+scale=1024", "fp16+scale=16384"]
 
 
 def test_gradients_that_overflow(report):

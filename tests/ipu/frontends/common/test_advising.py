@@ -7,7 +7,7 @@ import pytest
 from ipu.frontends.common.advising import advise
 from ipu.frontends.common.trials import Outcome
 from ipu.frontends.common.ways import Way
-from tests.ipu.frontends.common.runs import make_report, quiet_report
+from tests.ipu.frontends.common.runs import make_report, quiet_report, trained_report
 
 HALF = Way.parse("fp16")
 
@@ -19,7 +19,7 @@ def run_in(good):
     def run(way, seed):
         runs.append((str(way), seed))
         above = 0.0 if str(way) == "fp32" or any(word in str(way) for word in good) else 1.0
-        return Outcome([1 + 0.01 * seed + above] * 5, quiet_report())
+        return Outcome([1 + 0.01 * seed + above] * 5, trained_report())
 
     return run, runs
 
@@ -57,6 +57,24 @@ def test_named_ways_are_the_only_ones():
 def test_one_seed_is_refused():
     with pytest.raises(ValueError, match="seeds=1 shows no spread"):
         advise(make_report(), HALF, run_in([])[0], seeds=1)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [(Outcome([], trained_report()), "there are no losses: return them from step"),
+     (Outcome([2.0, 1.0], quiet_report()), "nothing was computed on the machine: step")],
+)  # fmt: skip
+def test_a_step_that_trains_nothing_is_no_measure(outcome, words):
+    with pytest.raises(RuntimeError, match=words):
+        advise(make_report(), HALF, lambda way, seed: outcome, ["mixed"])
+
+
+@pytest.mark.parametrize("trials", ["fp16", [3], [None]])
+def test_trials_are_a_list_of_ways(trials):
+    with pytest.raises(TypeError, match="is no list of ways; use one, as"):
+        advise(make_report(), HALF, run_in([])[0], trials)
+    with pytest.raises(TypeError, match=r"seeds=\[0\] is no number of runs"):
+        advise(make_report(), HALF, run_in([])[0], ["mixed"], [0])
 
 
 def test_a_run_without_evidence():

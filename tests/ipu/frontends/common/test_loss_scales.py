@@ -51,6 +51,16 @@ def test_results_that_vanished_speak_for_a_higher_scale():
     assert find_scales(seen, vanished=100).best == 2.0**11
 
 
+def test_zeros_beside_subnormal_gradients_are_of_unknown_size():
+    """A chain of products: what vanished in one layer is an exact zero in all before it."""
+    chain = [
+        Histogram("c", BINARY16, {-9: 90}, 4, 0), Histogram("b", BINARY16, {-20: 9}, 50, 0),
+        Histogram("a", BINARY16, {}, 64, 0), Histogram("wide", BINARY32, {}, 7, 0),
+    ]  # fmt: skip
+    assert find_scales(chain).unseen == 50 + 64
+    assert find_scales(chain[:1]).unseen == 0  # zeros of a ReLU
+
+
 def test_gradients_that_overflowed_have_no_safe_scale():
     scales = find_scales([Histogram("a", BINARY16, {15: 1}, 0, 0)], overflowed="a")
     assert (scales.highest_safe, scales.best, scales.limited_by) == (None, None, "a")

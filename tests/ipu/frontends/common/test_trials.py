@@ -8,7 +8,7 @@ import pytest
 
 from ipu.frontends.common.trials import Outcome, combinations, final_loss, try_ways
 from ipu.frontends.common.ways import Way
-from tests.ipu.frontends.common.runs import quiet_report
+from tests.ipu.frontends.common.runs import trained_report
 
 HALF = Way.parse("fp16+halves")
 #: Final loss of each way above binary32's, which is 1 + 0.1 seed.
@@ -16,7 +16,7 @@ ABOVE = {"fp32": 0.0, "fp16": 0.5, "fp16+sr": 0.001, "mixed": 0.0, "fp16+eps=0.0
 
 
 def run(way, seed):
-    report = quiet_report()
+    report = trained_report()
     report["units"] = [{"cycles": 20 if way.policy.default.compute.precision == 24 else 10}]
     return Outcome([9.0] + [1 + 0.1 * seed + ABOVE[str(way)]] * 5, report)
 
@@ -50,7 +50,7 @@ def test_a_difference_within_its_uncertainty_is_undecided():
 def test_a_way_that_stops_restores_nothing_and_the_base_must_run():
     def stops(at):
         def stopping(way, seed):
-            return Outcome([], quiet_report(), "no bf16") if str(way) == at else run(way, seed)
+            return Outcome([], trained_report(), "no bf16") if str(way) == at else run(way, seed)
 
         return stopping
 

@@ -36,6 +36,16 @@ def test_sizes_are_in_units_in_the_last_place():
     assert updates.summary()["w"]["in_ulps"] == {-1: 1, 0: 4}
 
 
+def test_updates_that_are_no_number_are_not_counted_as_zeros():
+    """After a division of zero by zero all updates are NaN: none is swallowed, none is zero."""
+    updates, nan = Updates(), np.float32([np.nan, np.nan, 0.0, 0.5])
+    updates.add("w", BINARY16, np.float32([1, np.nan, 1, 1]), nan, nan)
+    row = updates.summary()["w"]
+    assert (row["nonzero"], row["swallowed"]) == (1, 0)
+    (shown,) = updates.histograms()
+    assert (shown.zeros, shown.nonfinite, shown.counts) == (1, 2, {-1: 1})
+
+
 def test_layers_add_up_and_terms_broadcast():
     updates = Updates()
     for _ in range(2):

@@ -166,6 +166,8 @@ def test_the_wrapper_answers_for_the_model():
     assert len(list(model.parameters())) == len(list(model.model.parameters()))
     with pytest.raises(AttributeError):
         _ = model.nothing_of_that_name
+    with pytest.raises(AttributeError, match="getLatency: nothing is timed here; writeProfile"):
+        model.getLatency()
 
 
 def test_the_report_is_that_of_a_session_with_the_plan():

@@ -101,6 +101,7 @@ def test_options_come_from_a_file(tmp_path):
         (lambda o: o.outputMode(2), TypeError, "is not a poptorch.OutputMode"),
         (lambda o: o.outputMode(Mode.EveryN), ValueError, "EveryN output must have output_return"),
         (lambda o: o.setExecutionStrategy("B1"), TypeError, "is not an execution strategy"),
+        (lambda o: o.setAvailableMemoryProportion(0.5), TypeError, "0.5 is no dictionary"),
         (lambda o: o.setAvailableMemoryProportion({"0": 0.5}), ValueError, "Invalid key: 0"),
         (lambda o: o.setAvailableMemoryProportion({"IPU0": 2}), ValueError, "use a share from 0"),
         (lambda o: o.broadcastBuffers(False), ValueError, r"broadcastBuffers\(False\) is not mod"),

@@ -65,6 +65,7 @@ def test_liveness_says_what_leaves_the_chip():
     [
         (lambda: Stage(1), TypeError, "Block IDs are supposed to be strings"),
         (lambda: Stage(), ValueError, "has no blocks"),
+        (lambda: Stage("A", "B", "A"), ValueError, "A is twice in one stage; name each block once"),
         (lambda: Stage("A").ipu("0"), TypeError, "ipu='0' is not the number"),
         (lambda: Stage("A").ipu(-1), ValueError, "ipu=-1 is not the number"),
         (lambda: Pipelined("A", Stage("B", "A")), ValueError, "A associated with more than one"),
