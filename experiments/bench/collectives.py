@@ -24,9 +24,9 @@ from ipu.distributed.channel import Channel
 from ipu.distributed.cluster import Cluster
 from ipu.distributed.connect import connect
 from ipu.distributed.pieces import Label
-from ipu.distributed.sums import Sums
 from ipu.experiments.bench.timing import Size, in_words, seconds
 from ipu.experiments.lab.instances import TRANSPORTS, run_instances, why_not
+from ipu.frontends.processes.sums import Sums
 from ipu.machine import Device
 from ipu.parallel.collectives import Summands
 from ipu.parallel.orders import Order

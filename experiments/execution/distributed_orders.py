@@ -31,13 +31,13 @@ from ipu.distributed.channel import Channel
 from ipu.distributed.cluster import Cluster
 from ipu.distributed.connect import connect
 from ipu.distributed.local_transport import run_local
-from ipu.distributed.sums import Sums
 from ipu.distributed.transport import Transport
 from ipu.experiments.execution.digit_gradients import NETWORK, MicroBatches
 from ipu.experiments.execution.reduction_orders import exact_mean
 from ipu.experiments.lab.instances import TRANSPORTS, run_instances, why_not
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.result import Result, Row, Table
+from ipu.frontends.processes.sums import Sums
 from ipu.learn.address import Numbering
 from ipu.learn.policy import FP32
 from ipu.machine import Device, FpCtl
