@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from multiprocessing import current_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 MISSING = 'a sweep needs Dask, which is not installed; install it with: pip install "fpsim[dask]"'
 TLS = ("FPSIM_TLS_CA", "FPSIM_TLS_CERT", "FPSIM_TLS_KEY")
+GUARD = (
+    "workers import the program again, so what starts them belongs under if __name__ == '__main__':"
+)
 #: Seconds in which a scheduler answers, and in which its first worker is there.
 ANSWER, FIRST_WORKER = 10.0, 30.0
 #: Packages whose versions decide about bits, data or the messages themselves.
@@ -132,10 +136,13 @@ class DaskCluster:
 def cluster_of(cluster: DaskCluster | str | None) -> DaskCluster | None:
     """A cluster from an argument: "local", an address, a DaskCluster, or None for none.
 
-    Raises    ValueError for one that may not be used, or where Dask is not installed.
+    Raises    ValueError for one that may not be used, or where Dask is not installed; RuntimeError
+              in a worker that imports an unguarded program.
     """
     if cluster is None:
         return None
+    if getattr(current_process(), "_inheriting", False):  # as multiprocessing itself asks
+        raise RuntimeError(GUARD)
     check_installed()
     if isinstance(cluster, str):
         cluster = DaskCluster("" if cluster == "local" else cluster)
@@ -182,11 +189,14 @@ def _local(cluster: DaskCluster, n_jobs: int) -> Iterator[Client]:
     n = min(cluster.workers or get_threads(), max(n_jobs, 1))
     with dask.config.set(config), tempfile.TemporaryDirectory(prefix="fpsim-sweep-") as folder:
         with held_interrupts():  # ^C is for this process; its workers end with it
-            local = LocalCluster(
-                n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1",
-                dashboard_address=None, memory_limit=0, silence_logs=logging.CRITICAL,
-                local_directory=folder,
-            )  # fmt: skip
+            try:
+                local = LocalCluster(
+                    n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1",
+                    dashboard_address=None, memory_limit=0, silence_logs=logging.CRITICAL,
+                    local_directory=folder,
+                )  # fmt: skip
+            except RuntimeError as error:
+                raise ClusterRefusedError(f"the workers did not start ({error}); {GUARD}") from None
         with local, Client(local, set_as_default=False) as client:
             yield client
 

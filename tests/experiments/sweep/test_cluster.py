@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +25,8 @@ from tests.experiments.sweep import room
 distributed = pytest.importorskip(
     "distributed", reason="needs fpsim[dask]; run: make test-distributed"
 )
+
+ROOT = Path(__file__).parents[3]
 
 
 @contextmanager
@@ -166,3 +172,25 @@ def use(monkeypatch, security, folder):
     for name, text in zip(TLS, texts, strict=True):
         (folder / name).write_text(text)
         monkeypatch.setenv(name, str(folder / name))
+
+
+UNGUARDED = """
+from ipu.experiments.sweep.cluster import cluster_of, connected
+with connected(cluster_of("local"), 1):
+    pass
+"""
+
+
+@pytest.mark.tier("full")
+def test_a_program_without_a_guard_is_told_what_to_do(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(UNGUARDED)
+    done = subprocess.run(
+        [sys.executable, str(program)], env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True,
+        capture_output=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"RuntimeError: {module.GUARD}" in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ipu.experiments.sweep.cluster.ClusterRefusedError: the workers did not")
+    assert last.endswith(module.GUARD)
