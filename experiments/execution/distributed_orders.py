@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUESTION = "Do processes change the bits of a sum of gradients, and what would MPI and gloo do?"
-BUDGET = 60
+BUDGET = 55
 DEFAULT = False
 
 FORMATS = {"FP16": BINARY16, "FP32": BINARY32}

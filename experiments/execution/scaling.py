@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUESTION = "How many replicas does a step of training pay for?"
-BUDGET = 60
+BUDGET = 55
 DEFAULT = False
 
 _ASSUMED = Evidence.ASSUMED

@@ -17,7 +17,8 @@ FIELDS = [
 ]  # fmt: skip
 
 
-#: Topics of single calls, whose records have these fields; that of arithmetic compiles a dozen kernels, in the full tier.
+#: Topics whose records have these fields; that of arithmetic compiles a dozen kernels, in the full
+#: tier.
 CALLS = TOPICS.keys() - {"gemm", "compile", "train", "collectives"}
 
 
