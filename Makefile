@@ -64,7 +64,10 @@ test-distributed:
 	  $(wildcard tests/ipu/frontends/horovod tests/ipu/frontends/popdist) \
 	  $(wildcard tests/experiments/sweep tests/experiments/test_sweep.py) \
 	  $(wildcard tests/experiments/commands/test_poprun.py tests/experiments/commands/test_sweep.py) \
-	  $(wildcard tests/experiments/programs/test_distributed_training.py)
+	  $(wildcard tests/experiments/programs/test_distributed_training.py) \
+	  tests/experiments/lab/test_instances.py tests/experiments/lab/test_study.py \
+	  tests/experiments/bench/test_collectives.py tests/experiments/execution/test_scaling.py \
+	  tests/experiments/execution/test_distributed_orders.py
 
 test-frontends:
 	@worst=0; for name in torch tensorflow distributed; do \

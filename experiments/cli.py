@@ -19,6 +19,7 @@ COMMANDS = {
     "list": ("listing", "Show experiments, formats, units."),
     "run": ("run", "Run experiments by name."),
     "report": ("report", "Run the default report, or all of it."),
+    "sweep": ("sweep", "Run an experiment with many seeds and settings, on Dask."),
     "show": ("show", "Take a number or a code apart in a format."),
     "profile": ("profile", "Say what formats would do to your arrays."),
     "verify": ("verify", "Check the arithmetic against vectors and definitions."),

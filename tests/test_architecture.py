@@ -60,7 +60,7 @@ ORDER = [
         "ipu.frontends.tensorflow.training", "ipu.frontends.tensorflow.workers",
     ),
     ("fpsim.torch",),
-    ("ipu.experiments.lab",),
+    ("ipu.experiments.lab", "ipu.experiments.sweep"),
     ("ipu.experiments.pictures",),
     ("ipu.experiments.sums",),
     ("ipu.experiments.training",),

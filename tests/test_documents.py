@@ -5,11 +5,13 @@ from __future__ import annotations
 import doctest
 import math
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 import fpsim
+from ipu.experiments.cli import commands
 
 ROOT = Path(__file__).parents[1]
 TOUR = re.compile(r"^```python\n(>>>.*?)^```", re.MULTILINE | re.DOTALL)
@@ -46,3 +48,26 @@ def test_files_that_documents_link_to_exist():
     for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
             assert (document.parent / link).exists(), f"{document.name} links to {link}"
+
+
+DISTRIBUTED = (ROOT / "docs" / "distributed.md").read_text(encoding="utf-8")
+
+
+def test_the_page_on_several_processes_prints_what_it_says():
+    (code,) = TOUR.findall(DISTRIBUTED)
+    test = doctest.DocTestParser().get_doctest(code, {}, "distributed.md", "distributed.md", 0)
+    said: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert runner.run(test, out=said.append).failed == 0, "".join(said)
+
+
+COMMANDS = re.findall(r"^fpsim (.*)$", DISTRIBUTED, re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_the_command_lines_of_that_page_exist(line):
+    """Options and their values are read; nothing runs."""
+    name, *arguments = shlex.split(line)
+    command = commands.get_command(None, name)
+    assert command is not None
+    command.make_context(name, list(arguments))

@@ -13,4 +13,5 @@ TOPICS = {
     "train": "training a network, beside what its matrix products would allow",
     "startup": "import, first call, small arrays",
     "feed": "loops and queues, per iteration",
+    "collectives": "sums between processes over gRPC and MPI, beside a copy and gloo",
 }

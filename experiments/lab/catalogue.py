@@ -11,18 +11,19 @@ import ast
 import difflib
 import importlib
 import importlib.util
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import ipu.experiments
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ipu.experiments.lab.result import Result, Table
+    from ipu.experiments.lab.result import Result, Table, Value
 
 CONSTANTS = ("QUESTION", "BUDGET", "DEFAULT")
 #: An optional one.
@@ -84,6 +85,37 @@ class Listed(Experiment):
         assert function is not None
         result: Result = function(quick=quick, seed=seed)
         return result
+
+    def run_with(self, quick: bool, seed: int, settings: Mapping[str, Value]) -> Result:
+        """Do the experiment with other values of its settings."""
+        function = self._function("run")
+        assert function is not None
+        result: Result = function(quick=quick, seed=seed, **settings)
+        return result
+
+    def settings(self) -> dict[str, Any]:
+        """Arguments of `run` beside quick and seed, with the types of their values."""
+        function = self._function("run")
+        assert function is not None
+        types = get_type_hints(function)
+        names = inspect.signature(function).parameters
+        return {name: types[name] for name in names if name not in ("quick", "seed")}
+
+    def check_setting(self, name: str, value: Value) -> None:
+        """Raises    ValueError for a setting that there is not, and for a value of another kind."""
+        settings = self.settings()
+        if name not in settings:
+            there = ", ".join(settings) or "none"
+            raise ValueError(
+                f"set={name!r} is no setting of {self.name}; its settings are: {there}"
+            )
+        kind = settings[name]
+        is_number = kind is float and isinstance(value, int) and not isinstance(value, bool)
+        if not is_number and (
+            not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
+        ):
+            word = getattr(kind, "__name__", str(kind))
+            raise ValueError(f"{name}={value!r} is not of the kind {word}, as {self.name} wants it")
 
     def plot(self, result: Result) -> Figure | None:
         plot = self._function("plot")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, parent_process, resource_tracker
 from typing import TypeVar
 
 from fpsim import get_threads, set_threads
@@ -65,18 +65,20 @@ def _submit(
     pool: ProcessPoolExecutor, function: Callable[[Job], Outcome], jobs: Sequence[Job]
 ) -> list[Future[Outcome]]:
     """Hand over the jobs, which starts the processes."""
-    with _held_interrupts():
+    with held_interrupts():
         return [pool.submit(function, job) for job in jobs]
 
 
 @contextmanager
-def _held_interrupts() -> Iterator[None]:
+def held_interrupts() -> Iterator[None]:
     """^C inside comes afterwards, and processes started inside inherit a mask without it.
 
     A process that still imports would print its traceback, and one that is being started when its
     parent leaves would print that its input ended. The mask alone does not hold it back: threads
     of libraries take the signal, and Python raises it in the main thread.
     """
+    # It clears the mask when it starts, so it has to run before.
+    resource_tracker.ensure_running()
     mask = getattr(signal, "pthread_sigmask", None)
     in_main = threading.current_thread() is threading.main_thread()
     held: list[int] = []

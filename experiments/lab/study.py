@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from ipu.experiments.lab.catalogue import Experiment
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.report import page, write_pages
-from ipu.experiments.lab.result import Collected, Result, Row, Table, summary
+from ipu.experiments.lab.result import Collected, Result, Row, Table, UnitUsed, summary
 from ipu.experiments.lab.store import check_writable
 from ipu.experiments.lab.training_panels import (
     Looks,
@@ -30,6 +31,9 @@ from ipu.experiments.lab.training_panels import (
     plot_losses,
 )
 from ipu.experiments.lab.variants import Variant, described, exceptions
+from ipu.experiments.sweep.cluster import DaskCluster, cluster_of
+from ipu.experiments.sweep.engine import WorkersLostError, as_they_come
+from ipu.experiments.sweep.jobs import Version, begin, own_version
 from ipu.feed.batches import Batches
 from ipu.feed.data import Data
 from ipu.learn.loss_scale import StaticLossScale
@@ -72,6 +76,7 @@ def study(
     f32_denormals: str = "flush",
     max_nan: str = "number",
     conv_partials: Format | str | None = None,
+    cluster: DaskCluster | str | None = None,
 ) -> Path:
     """Train a model in each of these ways, with each of so many seeds from `seed` on.
 
@@ -79,7 +84,11 @@ def study(
     below OUT/NAME hold loss by epoch, test accuracy, and by layer the exceptions, underflow and
     overflow among them. `target` and what follows it are arguments of the devices.
 
-    Raises    ValueError for a name that is no plain file name, and for an unwritable folder.
+    cluster    runs the trainings side by side with the same result: "local" for processes of this
+               machine, the address of a Dask scheduler, or a DaskCluster; else one after another.
+
+    Raises    ValueError for a name that is no plain file name, for an unwritable folder, and for a
+              cluster that may not be used.
     """
     out = Path(out)
     if not isinstance(name, str) or not PLAIN.fullmatch(name) or name == "index":
@@ -88,16 +97,28 @@ def study(
             "'-', '_' and '.', and not 'index'"
         )
     check_writable(out)
+    where = cluster_of(cluster)
     machine = {"target": target, "preset": preset, "f32_denormals": f32_denormals,
                "max_nan": max_nan, "conv_partials": conv_partials}  # fmt: skip
     chosen = Study(
         name, f"How does {name} train in these formats?", 0.0, False,
-        model, data, optimizer, tuple(variants), epochs, batch, seeds, machine,
+        model, data, optimizer, tuple(variants), epochs, batch, seeds, machine, where,
     )  # fmt: skip
     runner.run(chosen, out, quick=False, seed=seed)
     shown = page(chosen, out)
     assert shown is not None
     return write_pages(out / name, [shown])
+
+
+class StudyJob(NamedTuple):
+    """One training of a study; exceptions are counted in one of each variant."""
+
+    seed: int
+    variant: Variant
+    counted: bool
+
+
+Trained = tuple[list[Row], tuple[UnitUsed, ...]]
 
 
 @dataclass(frozen=True)
@@ -112,13 +133,14 @@ class Study(Experiment):
     batch: int
     seeds: int
     machine: Mapping[str, Any]
+    cluster: DaskCluster | None = None
 
     def run(self, quick: bool, seed: int) -> Result:
         collected = Collected()
-        for one, variant in product(range(seed, seed + self.seeds), self.variants):
-            trainer = self._trainer(variant, one, count=one == seed)
-            rows = list(self._train(variant, trainer, one))
-            collected.add(rows, units_of(trainer.device), policy=variant.name, seed=one)
+        every = product(range(seed, seed + self.seeds), self.variants)
+        jobs = [StudyJob(one, variant, one == seed) for one, variant in every]
+        for job, (rows, units) in zip(jobs, self._trainings(jobs), strict=True):
+            collected.add(rows, units, policy=job.variant.name, seed=job.seed)
         parameters = {
             "data": str(self.data), "optimizer": str(self.optimizer), "epochs": self.epochs,
             "batch": self.batch, "seeds": self.seeds,
@@ -126,6 +148,31 @@ class Study(Experiment):
         }  # fmt: skip
         policy = described(self.variants)
         return Result(collected.rows, _answer(collected.rows), policy, parameters, collected.units)
+
+    def _trainings(self, jobs: Sequence[StudyJob]) -> Iterable[Trained]:
+        """What each training leaves, in the order of the jobs."""
+        if self.cluster is None:
+            return map(self.training, jobs)
+        version, alone = own_version(), replace(self, cluster=None)
+        run = uuid4().hex  # a network cannot be compared, so each study is its own jobs
+        keys = [f"study-{run}-{number}" for number in range(len(jobs))]
+        trained: dict[int, Trained] = {}
+        for number, outcome in as_they_come(
+            _on_worker, (alone, version), jobs, keys, self.cluster, self.name
+        ):
+            if isinstance(outcome, WorkersLostError):
+                job = jobs[number]
+                raise RuntimeError(
+                    f"{job.variant.name} with seed={job.seed} ended {outcome.workers} workers; "
+                    "run the study without cluster"
+                )
+            trained[number] = outcome
+        return [trained[number] for number in range(len(jobs))]
+
+    def training(self, job: StudyJob) -> Trained:
+        """Rows of one training, and the units that it used."""
+        trainer = self._trainer(job.variant, job.seed, job.counted)
+        return list(self._train(job.variant, trainer, job.seed)), units_of(trainer.device)
 
     def _trainer(self, variant: Variant, seed: int, count: bool) -> Trainer:
         return Trainer(
@@ -167,6 +214,12 @@ class Study(Experiment):
 
     def tables(self, result: Result) -> list[Table]:
         return [exception_table(result, [v.name for v in self.variants])]
+
+
+def _on_worker(shared: tuple[Study, Version], job: StudyJob) -> Trained:
+    study, version = shared
+    begin(version)
+    return study.training(job)
 
 
 def _answer(rows: list[Row]) -> str:

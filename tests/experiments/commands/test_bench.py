@@ -17,8 +17,9 @@ FIELDS = [
 ]  # fmt: skip
 
 
-#: Topics of single calls; that of arithmetic compiles a dozen kernels, in the full tier.
-CALLS = TOPICS.keys() - {"gemm", "compile", "train"}
+#: Topics whose records have these fields; that of arithmetic compiles a dozen kernels, in the full
+#: tier.
+CALLS = TOPICS.keys() - {"gemm", "compile", "train", "collectives"}
 
 
 @pytest.mark.parametrize("topic", pick(sorted(CALLS - {"arith"}), sorted(CALLS), sorted(CALLS)))

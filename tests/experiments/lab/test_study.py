@@ -15,6 +15,7 @@ from ipu.experiments.lab import store
 from ipu.experiments.lab import study as study_module
 from ipu.experiments.lab.study import USUAL
 from ipu.experiments.lab.variants import FLAGS, Variant
+from ipu.experiments.sweep.cluster import DaskCluster
 from ipu.feed.data import digits
 from ipu.learn.nn import dense
 from ipu.learn.ops import reshape
@@ -154,3 +155,31 @@ def test_names_of_the_usual_ways_say_what_they_are():
     assert mixed.name == f"mixed, loss × {mixed.loss_scale.value:g}"
     assert str(mixed.policy) == "p=f32,c=f16,part=f32"
     assert (str(stochastic.policy), stochastic.stochastic) == ("p=f16,c=f16,part=f32", True)
+
+
+def test_a_cluster_trains_the_same(tmp_path, small):
+    """Trainings on two workers give the rows of one process; the network is a closure."""
+    pytest.importorskip("distributed", reason="needs fpsim[dask]; run: make test-distributed")
+    one, alone = small
+    width = 64
+
+    def model(images):
+        return dense(reshape(images, shape=(images.shape[0], width)), 10, "only")
+
+    path = study_module.study(
+        "small", model, one.data, SGD(0.05), one.variants, epochs=1, out=tmp_path,
+        cluster=DaskCluster(workers=2),
+    )  # fmt: skip
+    assert path == tmp_path / "small.html"
+    result, _ = store.load(tmp_path / "small")
+    assert result.to_csv() == alone.to_csv()
+    assert result.units == alone.units
+
+
+def test_a_cluster_that_may_not_be_used_is_refused_before_any_work(tmp_path, small):
+    pytest.importorskip("distributed", reason="needs fpsim[dask]; run: make test-distributed")
+    one, _ = small
+    with pytest.raises(ValueError, match=r"^scheduler='tcp://10.0.0.5:1' is outside"):
+        study_module.study("small", network, one.data, SGD(0.05), out=tmp_path / "out",
+                           cluster="tcp://10.0.0.5:1")  # fmt: skip
+    assert not (tmp_path / "out" / "small").exists()

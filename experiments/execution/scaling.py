@@ -1,0 +1,284 @@
+"""Time of a step over the number of replicas: an account's model, and processes of this machine.
+
+Each replica has 16 samples, so more replicas train on more samples in one step. The model is that
+of a plan's account (`ipu.parallel.cycles`): cycles of the programs of a measured step, and one flat
+ring that sends 2(R-1)/R of the gradients over each link. Behind LINKED replicas the ring crosses
+machines and goes as slowly as its slowest link. The account has no latency; the experiment adds
+2(R-1) hops, each of a declared time. All of these constants are ASSUMED, so the model says which
+sizes matter and is no promise of time. With G micro-batches between two sums the same ring serves G
+times the work.
+
+What is measured is the simulation on this machine, with replicas in one process and in processes
+over gRPC and MPI where they are installed. A simulated replica is slow and a loopback is no link:
+the two pictures share an axis and no scale. Measured rows are local.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fpsim.records.evidence import Evidence, Fact
+from ipu.distributed.cluster import Cluster
+from ipu.distributed.connect import connect
+from ipu.distributed.group import Processes
+from ipu.distributed.transport import Transport
+from ipu.experiments.execution.measured_plans import BATCH, MOMENTUM, RATE, STAGES, measure
+from ipu.experiments.lab.instances import TRANSPORTS, run_instances, why_not
+from ipu.experiments.lab.result import Result, Row, Table, UnitUsed
+from ipu.experiments.training import digits
+from ipu.learn.optim import SGD
+from ipu.learn.policy import FP16
+from ipu.learn.tensor import Tensor
+from ipu.machine import FpCtl
+from ipu.machine.target import MK2
+from ipu.parallel.collectives import Group
+from ipu.parallel.cycles import LINK, Rates, timeline
+from ipu.parallel.memory import StageFigures
+from ipu.parallel.plan import Plan
+from ipu.parallel.trainer import Trainer
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+QUESTION = "How many replicas does a step of training pay for?"
+BUDGET = 55
+DEFAULT = False
+
+_ASSUMED = Evidence.ASSUMED
+LINKED = Fact(64, _ASSUMED, "replicas of one IPU that IPU-Links join into one machine; declared")
+BETWEEN = Fact(12.5e9, _ASSUMED, "bytes per second between two machines, 100 Gb/s; declared")
+HOP = Fact(1e-6, _ASSUMED, "seconds of a hop over a link between two IPUs; declared")
+HOP_BETWEEN = Fact(10e-6, _ASSUMED, "seconds of a hop between two machines; declared")
+#: Constants by the names that a report gives them.
+CONSTANTS = {
+    "replicas joined by links": LINKED, "link between IPUs, bytes/s": LINK,
+    "network between machines, bytes/s": BETWEEN, "hop over a link, s": HOP,
+    "hop between machines, s": HOP_BETWEEN, "clock, Hz": MK2.clock,
+}  # fmt: skip
+
+REPLICAS = tuple(2**k for k in range(11))
+#: Micro-batches between two sums.
+COUNTS = (1, 8, 64)
+#: A step that takes more than this share longer than one replica's is called expensive.
+PAYS = 0.5
+#: Replicas of measured steps, and steps of which the median counts.
+MEASURED, QUICK_MEASURED, STEPS, QUICK_STEPS = (1, 2, 4, 8), (1, 2), 15, 3
+#: The most processes of a transport.
+MOST_PROCESSES = 4
+ONE = "one process"
+
+
+def run(quick: bool, seed: int) -> Result:
+    figures = measure(_plan(1, 1), seed).figures
+    rows = [model(figures, replicas, count) for count in COUNTS for replicas in REPLICAS]
+    steps = QUICK_STEPS if quick else STEPS
+    local, missing = _measured(QUICK_MEASURED if quick else MEASURED, steps, seed)
+    size = figures[0].accumulator_bytes
+    parameters = {"network": "six dense layers on digits", "samples of a replica": BATCH,
+                  "bytes of gradients": size, "seed": seed, "left out": missing}  # fmt: skip
+    units = tuple(
+        UnitUsed(f"{name} = {fact.value:g}", str(fact.evidence), fact.source)
+        for name, fact in CONSTANTS.items()
+    )
+    policy = "p=f16,c=f16,part=f32, rounding=SR"
+    return Result(rows, _answer(rows, local, missing), policy, parameters, units, local)
+
+
+def _network(x: Tensor) -> Tensor:
+    for stage in STAGES:
+        x = stage(x)
+    return x
+
+
+def _plan(replicas: int, count: int) -> Plan:
+    return Plan([_network], count=count, replicas=replicas, order="tf_ring", check_memory=False)
+
+
+# The model --------------------------------------------------------------------------------------
+
+
+class Ring(NamedTuple):
+    """The links of a ring of replicas: the slowest bandwidth, and the hops of one of its rounds."""
+
+    bandwidth: Fact
+    seconds_of_hops: float
+
+    @classmethod
+    def of(cls, replicas: int) -> Ring:
+        """The ring of so many replicas.
+
+        All links send at once, so each of its 2(R-1) rounds waits for the slowest hop.
+
+        >>> Ring.of(4).seconds_of_hops / HOP.value
+        6.0
+        """
+        inside = replicas <= LINKED.value
+        hop = HOP if inside else HOP_BETWEEN
+        return cls(LINK if inside else BETWEEN, 2 * (replicas - 1) * hop.value)
+
+
+def model(figures: Sequence[StageFigures], replicas: int, count: int) -> Row:
+    """Seconds of a step, of its sum, and the throughput of a replica beside one alone."""
+    ring, plan = Ring.of(replicas), _plan(replicas, count)
+    rates = Rates(link=ring.bandwidth)
+    alone, seconds = (
+        max(e.start + e.cycles for e in timeline(p, figures, rates)) / MK2.clock.value
+        for p in (_plan(1, count), plan)
+    )
+    hops = ring.seconds_of_hops
+    total = seconds + hops
+    return {"part": "model", "count": count, "replicas": replicas, "seconds": total,
+            "bytes": seconds - alone, "hops": hops, "efficiency": alone / total}  # fmt: skip
+
+
+# Measured on this machine -----------------------------------------------------------------------
+
+
+def _measured(replicas: Sequence[int], steps: int, seed: int) -> tuple[list[Row], list[str]]:
+    """Rows of one process and of each transport that is here, and what is left out."""
+    rows = [_row(ONE, n, 1, step_seconds(n, steps, seed)) for n in replicas]
+    missing = []
+    for transport in TRANSPORTS:
+        reason = why_not(transport)
+        if reason:
+            missing.append(reason)
+            continue
+        for n in (n for n in replicas if 1 < n <= MOST_PROCESSES):
+            every = run_instances(in_process, n, transport, steps=steps, seed=seed)
+            rows.append(_row(transport, n, n, np.max(every, axis=0).tolist()))
+    return rows, missing
+
+
+def _row(place: str, replicas: int, processes: int, seconds: Sequence[float]) -> Row:
+    return {"part": "measured", "place": place, "replicas": replicas, "processes": processes,
+            "seconds": float(np.median(seconds)), "least": min(seconds),
+            "samples_per_second": BATCH * replicas / float(np.median(seconds))}  # fmt: skip
+
+
+def in_process(cluster: Cluster, steps: int, seed: int) -> list[float]:
+    """`step_seconds` of the replicas of a process of its own."""
+    transport = connect(cluster, f"experiment: scaling\nseed: {seed}\nsteps: {steps}")
+    try:
+        return step_seconds(cluster.replicas, steps, seed, transport)
+    finally:
+        transport.close()
+
+
+def step_seconds(
+    replicas: int, steps: int, seed: int, transport: Transport | None = None
+) -> list[float]:
+    """Seconds of each step after one that compiles; of all replicas, or of a transport's worker."""
+    group = Processes(transport, replicas) if transport else Group()
+    plan = _plan(replicas, 1)
+    training = Trainer(
+        SGD(RATE, MOMENTUM), plan=plan, policy=FP16, control=FpCtl(esr=True), seed=seed, group=group
+    )
+    own, data = group.own(replicas), digits.load()
+    seconds = []
+    for step in range(steps + 1):
+        first = step * plan.samples(BATCH) + own.start * BATCH
+        chosen = np.arange(first, first + len(own) * BATCH) % len(data.labels)
+        start = time.perf_counter()
+        training.step(data.images[chosen], data.labels[chosen])
+        seconds.append(time.perf_counter() - start)
+    return seconds[1:]
+
+
+# The answer --------------------------------------------------------------------------------------
+
+
+def _answer(rows: Sequence[Row], local: Sequence[Row], missing: Sequence[str]) -> str:
+    table = Result(rows, "", "")
+    paid = []
+    for count in COUNTS:
+        own = table.select(part="model", count=count)
+        most = max(int(str(r["replicas"])) for r in own if float(str(r["efficiency"])) >= PAYS)
+        paid.append(f"{most} for {count}")
+    last = table.select(part="model", count=COUNTS[0], replicas=REPLICAS[-1])[0]
+    text = (
+        f"By the declared model a replica keeps at least {PAYS:.0%} of its throughput up to these "
+        f"numbers of replicas, by micro-batches between two sums: {', '.join(paid)}. Of "
+        f"{REPLICAS[-1]} replicas with {COUNTS[0]} micro-batch it keeps "
+        f"{float(str(last['efficiency'])):.1%}, and hops take "
+        f"{float(str(last['hops'])) / float(str(last['seconds'])):.0%} of the step."
+    )
+    for row in local:
+        if row["processes"] == max(int(str(r["processes"])) for r in local) != 1:
+            alone = next(r for r in local
+                         if r["place"] == ONE and r["replicas"] == row["replicas"])  # fmt: skip
+            gain = float(str(alone["seconds"])) / float(str(row["seconds"]))
+            text += (
+                f" Measured here, a step of {row['replicas']} simulated replicas takes "
+                f"{1e3 * float(str(alone['seconds'])):.0f} ms in one process, and with "
+                f"{row['processes']} processes over {row['place']} {gain:.2f} times that speed."
+            )
+    return f"{text} Left out: {'; '.join(missing)}." if missing else text
+
+
+# What is shown -----------------------------------------------------------------------------------
+
+
+def tables(result: Result) -> list[Table]:
+    """Measured steps; the model is drawn."""
+    lines = [
+        [str(r["place"]), str(r["replicas"]), str(r["processes"]),
+         f"{1e3 * float(str(r['seconds'])):.1f}", f"{float(str(r['samples_per_second'])):.0f}"]
+        for r in result.local
+    ]  # fmt: skip
+    heads = ["replicas in", "replicas", "processes", "ms of a step, median", "samples per second"]
+    note = "MEASURED on this machine: the speed of the simulation, not of an IPU."
+    return [Table("Measured steps", heads, lines, note)]
+
+
+def plot(result: Result) -> Figure:
+    from ipu.pages.drawing import BLUE, GREEN, ORANGE, new_figure
+
+    figure, (times, efficiency, measured) = new_figure(16, 4.8, mosaic="ABC")
+    for count, colour in zip(COUNTS, (ORANGE, BLUE, GREEN), strict=True):
+        own: Row = {"part": "model", "count": count}
+        x, label = result.column("replicas", **own), f"G = {count}"
+        times.plot(x, 1e6 * result.column("seconds", **own), "o-", color=colour, label=label)
+        kept = 100 * result.column("efficiency", **own)
+        efficiency.plot(x, kept, "o-", color=colour, label=label)
+    times.set(title="Model: time of a step", ylabel="microseconds", yscale="log")
+    efficiency.set(title="Model: throughput of a replica", ylim=(0, 105),
+                   ylabel="% of one replica alone")  # fmt: skip
+    for axes in (times, efficiency):
+        _replica_axis(axes, REPLICAS[::2])
+        axes.axvline(LINKED.value, color="#444444", linewidth=0.9, linestyle=(0, (5, 2)))
+        axes.annotate("network between\nmachines behind", (LINKED.value * 1.15, 0.97), fontsize=9,
+                      va="top", xycoords=("data", "axes fraction"))  # fmt: skip
+        axes.legend(fontsize=9, loc="lower left" if axes is efficiency else "upper left")
+    _plot_measured(measured, result)
+    return figure
+
+
+def _replica_axis(axes: Axes, ticks: Sequence[int]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [str(n) for n in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("R, replicas")
+
+
+def _plot_measured(axes: Axes, result: Result) -> None:
+    from ipu.pages.drawing import BLACK, PURPLE, SKY, THEORY
+
+    names = {ONE: ("in one process", BLACK), "grpc": ("a process each, gRPC", SKY),
+             "mpi": ("a process each, MPI", PURPLE)}  # fmt: skip
+    table = Result(result.local, "", "")
+    for place, (label, colour) in names.items():
+        x = table.column("replicas", place=place)
+        if len(x):
+            times = 1e3 * table.column("seconds", place=place)
+            axes.plot(x, times, "o-", color=colour, label=label)
+    x = table.column("replicas", place=ONE)
+    axes.plot(x, 1e3 * table.column("seconds", place=ONE)[0] * x, label="R times one", **THEORY)
+    _replica_axis(axes, [int(n) for n in x])
+    axes.set(title="Measured: simulated step on this machine", ylabel="milliseconds",
+             ylim=(0, None))  # fmt: skip
+    axes.legend(fontsize=9)

@@ -1,0 +1,1 @@
+"""Sweeps: one experiment with many seeds and settings, as jobs on Dask."""

@@ -1,0 +1,104 @@
+"""What can be compared between runs: numbers and curves, from rows of any experiment.
+
+Rows of a run with the same words (part, policy, format …) are one group. A group of one row gives a
+number for each of its columns. In a longer one the first column that grows from row to row is x,
+the others are curves over it; the last point of a curve counts as its number. Without such a column
+the means of the columns count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ipu.experiments.lab.result import Row
+
+#: The words of a group of rows.
+Words = tuple[tuple[str, str], ...]
+
+
+class Curve(NamedTuple):
+    """One column over another, of one run."""
+
+    x_name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+class Compared(NamedTuple):
+    """Numbers and curves by their titles: one entry for each run, None where it has none.
+
+    >>> rows = [{"of": "a", "epoch": 1, "loss": 2.0}, {"of": "a", "epoch": 2, "loss": 1.0}]
+    >>> compared([rows]).numbers
+    {'loss (of=a), epoch 2': [1.0]}
+    """
+
+    numbers: dict[str, list[float | None]]
+    curves: dict[str, list[Curve | None]]
+
+
+def compared(runs: Sequence[Sequence[Row]]) -> Compared:
+    """Every number and curve of the runs, in the order of their first rows."""
+    numbers: dict[str, list[float | None]] = {}
+    curves: dict[str, list[Curve | None]] = {}
+    for place, rows in enumerate(runs):
+        for words, group in _groups(rows).items():
+            for title, value in _measures(words, group):
+                if isinstance(value, Curve):
+                    curves.setdefault(title, [None] * len(runs))[place] = value
+                else:
+                    numbers.setdefault(title, [None] * len(runs))[place] = value
+    return Compared(numbers, curves)
+
+
+def differs(values: Sequence[object]) -> bool:
+    """Whether the runs disagree; nan equals nan.
+
+    >>> differs([1.0, 1.0]), differs([math.nan, math.nan]), differs([1.0, None])
+    (False, False, True)
+    """
+    return len({repr(value) for value in values}) > 1
+
+
+def _groups(rows: Sequence[Row]) -> dict[Words, list[Row]]:
+    groups: dict[Words, list[Row]] = {}
+    for row in rows:
+        words = tuple((name, str(v)) for name, v in row.items() if isinstance(v, (str, bool)))
+        groups.setdefault(words, []).append(row)
+    return groups
+
+
+def _measures(words: Words, rows: Sequence[Row]) -> Iterator[tuple[str, float | Curve]]:
+    """Titles with what they measure."""
+    where = ", ".join(f"{name}={value}" for name, value in words)
+    suffix = f" ({where})" if where else ""
+    columns = _columns(rows)
+    if len(rows) == 1:
+        yield from ((name + suffix, values[0]) for name, values in columns.items())
+        return
+    x_name = next((name for name, values in columns.items() if _grows(values)), None)
+    for name, values in columns.items():
+        if name == x_name:
+            continue
+        if x_name is None:
+            yield f"mean {name}{suffix}", math.fsum(values) / len(values)
+            continue
+        x = columns[x_name]
+        yield f"{name}{suffix}", Curve(x_name, x, values)
+        yield f"{name}{suffix}, {x_name} {x[-1]:g}", values[-1]
+
+
+def _columns(rows: Sequence[Row]) -> Mapping[str, tuple[float, ...]]:
+    """Columns that hold a number in every row."""
+    columns = {}
+    for name in rows[0]:
+        values = [row.get(name) for row in rows]
+        if all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
+            columns[name] = tuple(float(str(v)) for v in values)
+    return columns
+
+
+def _grows(values: Sequence[float]) -> bool:
+    return all(before < after for before, after in pairwise(values))

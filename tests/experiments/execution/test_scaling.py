@@ -1,0 +1,80 @@
+"""Scaling: the model by hand (golden), measured steps with and without extras (law)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipu.experiments.execution import scaling
+from ipu.experiments.execution.scaling import BETWEEN, HOP, HOP_BETWEEN, LINKED, REPLICAS, model
+from ipu.experiments.lab.instances import why_not
+from ipu.machine.target import MK2
+from ipu.parallel.cycles import LINK
+from ipu.parallel.memory import StageFigures
+from tests.experiments.figures import assert_panels
+
+#: A program of 1 ms forward and 2 ms backward, an update of 0.5 ms, gradients of 16 MB.
+MS = int(MK2.clock.value / 1000)
+FIGURES = (
+    StageFigures(
+        forward_cycles=MS, backward_cycles=2 * MS, update_cycles=MS // 2,
+        accumulator_bytes=16_000_000,
+    ),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def alone(few):
+    few.setattr(scaling, "why_not", lambda transport: f"no {transport}")
+    return scaling.run(quick=True, seed=1)
+
+
+@pytest.mark.parametrize(("replicas", "count"), [(1, 1), (2, 1), (64, 8), (128, 8), (1024, 64)])
+def test_the_model_by_hand(replicas, count):
+    row = model(FIGURES, replicas, count)
+    work = 3e-3 * count + 0.5e-3
+    inside = replicas <= LINKED.value
+    sent = 2 * (replicas - 1) / replicas * 16e6 / (LINK if inside else BETWEEN).value
+    hops = 2 * (replicas - 1) * (HOP if inside else HOP_BETWEEN).value
+    assert row["seconds"] == pytest.approx(work + sent + hops)
+    assert row["bytes"] == pytest.approx(sent, abs=1e-12)
+    assert row["hops"] == pytest.approx(hops)
+    assert row["efficiency"] == pytest.approx(work / (work + sent + hops))
+
+
+def test_every_constant_has_its_evidence_and_is_assumed_but_the_clock():
+    words = {name: str(fact.evidence) for name, fact in scaling.CONSTANTS.items()}
+    clock = words.pop("clock, Hz")
+    assert clock == str(MK2.clock.evidence)
+    assert set(words.values()) == {"ASSUMED"}
+    assert all(fact.source for fact in scaling.CONSTANTS.values())
+
+
+def test_without_extras_it_runs_and_says_what_is_left_out(alone):
+    assert [row["replicas"] for row in alone.select(part="model", count=1)] == list(REPLICAS)
+    assert [(row["place"], row["replicas"]) for row in alone.local] == [
+        (scaling.ONE, n) for n in scaling.QUICK_MEASURED
+    ]  # fmt: skip
+    assert all(row["least"] <= row["seconds"] for row in alone.local)
+    assert alone.answer.endswith("Left out: no grpc; no mpi.")
+    assert "Measured here" not in alone.answer
+    assert {unit.evidence for unit in alone.units} >= {"ASSUMED"}
+    assert_panels(scaling.plot(alone), 3)
+    (table,) = scaling.tables(alone)
+    assert table.note.startswith("MEASURED on this machine")
+
+
+def test_the_answer_is_computed_a_second_time(alone):
+    for count in scaling.COUNTS:
+        paid = [row["replicas"] for row in alone.select(part="model", count=count)
+                if row["efficiency"] >= scaling.PAYS]  # fmt: skip
+        assert f"{max(paid)} for {count}" in alone.answer
+
+
+def test_a_replica_of_each_process_is_measured(alone):
+    if why_not("grpc"):
+        pytest.skip(f"{why_not('grpc')}; or run: make test-distributed")
+    every = scaling.run_instances(scaling.in_process, 2, "grpc", steps=2, seed=1)
+    assert [len(seconds) for seconds in every] == [2, 2]
+    row = scaling._row("grpc", 2, 2, every[0])
+    assert 0 < row["least"] <= row["seconds"]
+    assert "with 2 processes over grpc" in scaling._answer(alone.rows, [*alone.local, row], [])

@@ -1,0 +1,56 @@
+"""Small multiples: one panel for what differs, in the colours of the settings (golden)."""
+
+from __future__ import annotations
+
+from matplotlib import pyplot as plt
+
+from ipu.experiments.sweep.metrics import Curve, compared
+from ipu.experiments.sweep.panels import MOST, draw
+
+
+def runs():
+    return [
+        [{"part": "loss", "epoch": e, "loss": s / e} for e in (1, 2)]
+        + [{"part": "test", "accuracy": s / 10, "same": 1.0}]
+        for s in (1, 2, 3, 4)
+    ]  # fmt: skip
+
+
+def test_each_panel_shows_every_run_and_what_is_equal_is_left_out():
+    settings = ["sides = 6"] * 2 + ["sides = 8"] * 2
+    figure, more = draw(compared(runs()), [0, 1, 0, 1], settings)
+    assert more == 0
+    loss, accuracy = figure.axes
+    assert (loss.get_title(loc="left"), accuracy.get_title(loc="left")) == (
+        "loss (part=loss)", "accuracy (part=test)",
+    )  # fmt: skip
+    lines = [line for line in loss.lines if len(line.get_xdata())]
+    assert [tuple(line.get_ydata()) for line in lines] == [(s, s / 2) for s in (1, 2, 3, 4)]
+    colours = [line.get_color() for line in lines]
+    assert colours[0] == colours[1] != colours[2] == colours[3]
+    points = [line for line in accuracy.lines if line.get_marker() == "o"]
+    assert [list(line.get_ydata()) for line in points] == [[0.1, 0.2], [0.3, 0.4]]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["sides = 6", "sides = 8"]
+    plt.close(figure)
+
+
+def test_nothing_that_differs_is_no_figure():
+    same = [[{"a": 1.0}], [{"a": 1.0}]]
+    assert draw(compared(same), [0, 1], ["", ""]) == (None, 0)
+
+
+def test_panels_beyond_the_last_are_counted():
+    many = [[{f"n{i}": float(seed) for i in range(MOST + 3)}] for seed in (0, 1)]
+    figure, more = draw(compared(many), [0, 1], ["", ""])
+    assert (len(figure.axes), more) == (MOST, 3)
+    plt.close(figure)
+
+
+def test_a_run_without_the_curve_is_left_out():
+    measured = compared(runs())
+    measured.curves["loss (part=loss)"][1] = None
+    figure, _ = draw(measured, [0, 1, 2, 3], [""] * 4)
+    assert len(figure.axes[0].lines) == 3
+    assert isinstance(measured.curves["loss (part=loss)"][0], Curve)
+    plt.close(figure)
