@@ -44,7 +44,7 @@ test-torch:
 	$(MAKE) --no-print-directory VENV=.venv-torch .venv-torch/has-test-torch
 	FPSIM_TIER=quick .venv-torch/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
 	  tests/ipu/frontends tests/fpsim/test_torch.py ipu/frontends fpsim/torch.py \
-	  tests/experiments/commands/test_torch.py \
+	  tests/experiments/commands/programs/test_torch.py \
 	  tests/experiments/training/test_torch_where_it_hurts.py \
 	  tests/experiments/execution/test_mnist_network.py \
 	  tests/experiments/execution/test_mnist_pipeline.py \
@@ -53,7 +53,7 @@ test-torch:
 test-tensorflow:
 	$(MAKE) --no-print-directory VENV=.venv-tensorflow .venv-tensorflow/has-test-tensorflow
 	FPSIM_TIER=quick .venv-tensorflow/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
-	  tests/ipu/frontends/tensorflow ipu/frontends/tensorflow tests/experiments/commands/test_tf.py \
+	  tests/ipu/frontends/tensorflow ipu/frontends/tensorflow tests/experiments/commands/programs/test_tf.py \
 	  tests/experiments/listings tests/experiments/programs/test_ipuestimator_fp16.py
 
 # What takes part depends on what is there: a room whose tests are not written yet has no file.
@@ -63,7 +63,7 @@ test-distributed:
 	  tests/ipu/distributed ipu/distributed \
 	  $(wildcard tests/ipu/frontends/horovod tests/ipu/frontends/popdist) \
 	  $(wildcard tests/experiments/sweep tests/experiments/test_sweep.py) \
-	  $(wildcard tests/experiments/commands/test_poprun.py tests/experiments/commands/test_sweep.py) \
+	  $(wildcard tests/experiments/commands/programs/test_poprun.py tests/experiments/commands/test_sweep.py) \
 	  $(wildcard tests/experiments/programs/test_distributed_training.py) \
 	  tests/experiments/lab/test_instances.py tests/experiments/lab/test_study.py \
 	  tests/experiments/bench/test_collectives.py tests/experiments/execution/test_scaling.py \

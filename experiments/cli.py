@@ -24,10 +24,10 @@ COMMANDS = {
     "profile": ("profile", "Say what formats would do to your arrays."),
     "verify": ("verify", "Check the arithmetic against vectors and definitions."),
     "fingerprint": ("fingerprint", "Find out from outside what matrix units do."),
-    "torch": ("torch", "Run a PyTorch program on the simulated machine."),
+    "torch": ("programs.torch", "Run a PyTorch program on the simulated machine."),
     "data": ("data", "Say which data sets are there, or download them."),
-    "tf": ("tf", "Run a TensorFlow program on the simulated machine."),
-    "poprun": ("poprun", "Run a program in several processes that share replicas."),
+    "tf": ("programs.tf", "Run a TensorFlow program on the simulated machine."),
+    "poprun": ("programs.poprun", "Run a program in several processes that share replicas."),
     "bench": ("bench", "Time the arithmetic, beside np.copyto and other tools."),
 }
 

@@ -65,8 +65,8 @@ ORDER = [
     ("ipu.experiments.sums",),
     ("ipu.experiments.training",),
     ("ipu.experiments.execution",),
-    ("ipu.experiments.bench",),
-    ("ipu.experiments.commands",),
+    ("ipu.experiments.bench", "ipu.experiments.bench.steps"),
+    ("ipu.experiments.commands", "ipu.experiments.commands.programs"),
     ("ipu.experiments", "ipu.experiments.listings", "ipu.experiments.programs"),
 ]  # fmt: skip
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}

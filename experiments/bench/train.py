@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from fpsim.records.formats import BINARY16
 from fpsim.state.threads import get_threads
 from ipu.experiments.bench import gemm
-from ipu.experiments.bench.memory import of_step
-from ipu.experiments.bench.phases import shares
+from ipu.experiments.bench.steps.memory import of_step
+from ipu.experiments.bench.steps.phases import shares
+from ipu.experiments.bench.steps.torch_networks import IMAGES, peers, training_step
 from ipu.experiments.bench.timing import Call, Size, Timed, in_turn
 from ipu.experiments.bench.timing import seconds as clock
-from ipu.experiments.bench.torch_networks import IMAGES, peers, training_step
 from ipu.experiments.training.networks import mnist, resnet
 from ipu.learn.heap import keep_freed_memory
 from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale

@@ -135,6 +135,7 @@ def test(model: Any, data: Data, chosen: Any, batch_size: int, limit: int | None
     chosen.deviceIterations(min(chosen.device_iterations, fitting))
     batches = tutorial.loader(chosen, images, batch_size, shuffle=False)
     rates = [tutorial.accuracy(model(images), labels) for images, labels in batches]
+    assert batches.combinedBatchSize is not None  # the loader makes batches
     tested = len(batches) * batches.combinedBatchSize
     left = "" if tested == len(images) else f" (of the first {tested} of {len(images)} images)"
     print(f"Accuracy on test set: {sum(rates) / len(rates):0.2f}%{left}")

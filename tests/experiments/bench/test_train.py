@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from ipu.experiments.bench import phases, train
+from ipu.experiments.bench import train
+from ipu.experiments.bench.steps import phases
 from ipu.experiments.bench.timing import Size
 from ipu.experiments.cli import main
 from tests.tiers import pick

@@ -46,7 +46,8 @@ def _resident(name: str) -> int:
 def of_step(network: str, preset: str, n: int) -> int | None:
     """The growth over a step of a network of `fpsim bench train`, in a fresh process."""
     code = (
-        "from ipu.experiments.bench import memory, train; "
+        "from ipu.experiments.bench import train; "
+        "from ipu.experiments.bench.steps import memory; "
         f"print(memory.growth(train.step_of({network!r}, {preset!r}, {n})))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -7,7 +7,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from ipu.experiments.bench.torch_networks import IMAGES, peers, torch_step
+from ipu.experiments.bench.steps.torch_networks import IMAGES, peers, torch_step
 from ipu.experiments.bench.train import NETWORKS
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ipu.experiments.commands.comparing import as_options, compare
+from ipu.experiments.commands.programs.comparing import as_options, compare
 from ipu.frontends.common.ways import Way
 
 

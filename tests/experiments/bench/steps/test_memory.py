@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from ipu.experiments.bench import memory
+from ipu.experiments.bench.steps import memory
 from tests.tiers import pick
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the system tells peaks on Linux alone")

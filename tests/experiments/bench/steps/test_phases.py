@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from fpsim import BINARY16, linalg
-from ipu.experiments.bench import phases
+from ipu.experiments.bench.steps import phases
 from ipu.machine import Device
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ipu.experiments.commands.comparing import as_options, compare, make_folder
 from ipu.experiments.commands.options import Seed, bad_input
+from ipu.experiments.commands.programs.comparing import as_options, compare, make_folder
 
 if TYPE_CHECKING:
     from ipu.frontends.common.ways import Way
