@@ -134,11 +134,10 @@ def test(model: Any, data: Data, chosen: Any, batch_size: int, limit: int | None
         raise ValueError(f"--test-batch-size={batch_size} is more than {len(images)} test images")
     chosen.deviceIterations(min(chosen.device_iterations, fitting))
     batches = tutorial.loader(chosen, images, batch_size, shuffle=False)
-    rates = [tutorial.accuracy(model(images), labels) for images, labels in batches]
-    assert batches.combinedBatchSize is not None  # the loader makes batches
-    tested = len(batches) * batches.combinedBatchSize
+    calls = [(tutorial.accuracy(model(x), labels), len(labels)) for x, labels in batches]
+    tested = sum(n for _, n in calls)
     left = "" if tested == len(images) else f" (of the first {tested} of {len(images)} images)"
-    print(f"Accuracy on test set: {sum(rates) / len(rates):0.2f}%{left}")
+    print(f"Accuracy on test set: {sum(rate for rate, _ in calls) / len(calls):0.2f}%{left}")
 
 
 def draw(model: Any, folder: Path) -> None:

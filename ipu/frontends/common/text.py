@@ -146,7 +146,7 @@ def trial_cells(trial: Trial) -> tuple[str, ...]:
     return (
         str(trial.way), trial.restores, _interval(trial.loss.value, trial.loss.uncertainty),
         _difference(trial.difference.value, trial.difference.uncertainty), *counts,
-        f"× {trial.cycles:.2f}", f"× {trial.bits:.2f}",
+        f"× {trial.cycles:.2f}" if trial.cycles else "–", f"× {trial.bits:.2f}",
     )  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def summary_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
             run.way, f"{final_loss(losses):.4g}" if losses else "–",
             *(f"{totals(report['layers'], name):,}" for name in COUNTERS),
             f"{swallowed / nonzero:.1%}" if nonzero else "–",
-            f"× {_cycles(report) / first:.2f}",
+            f"× {_cycles(report) / first:.2f}" if _cycles(report) else "–",
         ))  # fmt: skip
     return rows
 

@@ -17,6 +17,8 @@ Row = Mapping[str, Any]
 
 #: Rows of a panel; more layers are put together by the beginning of their names.
 _ROWS = 14
+#: The ridge of what has none of its own; it is the last.
+_OTHERS = "others"
 #: Kinds of values with the title of their panel, in the order of a figure.
 _PANELS = {
     "weights": "Weights", "activations": "Activations", "gradients": "Gradients",
@@ -47,7 +49,7 @@ def grouped(names: Iterable[str], limit: int = _ROWS) -> dict[str, str]:
         names = list(dict.fromkeys(groups.values()))
         last, gaps = len(names) - 1, max(limit - 2, 1)
         kept = {names[i * last // gaps] for i in range(limit - 1)}
-        groups = {name: g if g in kept else "others" for name, g in groups.items()}
+        groups = {name: g if g in kept else _OTHERS for name, g in groups.items()}
     return groups
 
 
@@ -102,7 +104,7 @@ def _rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
         both["nonfinite"] += row["nonfinite"]
         for exponent, n in row["counts"].items():
             both["counts"][int(exponent)] = both["counts"].get(int(exponent), 0) + n
-    return list(merged.values())
+    return sorted(merged.values(), key=lambda row: row["layer"] == _OTHERS)
 
 
 def _limits(panels: Mapping[str, Sequence[Row]]) -> tuple[float, float]:
@@ -158,11 +160,13 @@ def _range(axes: Axes, row: Row, y: float, limits: tuple[float, float]) -> None:
 
 
 def _note(row: Row) -> str:
-    """The shares of subnormal values and of infinities and NaN, where they are worth a word."""
-    total = sum(row["counts"].values()) + row["nonfinite"]
+    """The share of infinities and NaN, else of subnormal values, where it is worth a word."""
+    finite = sum(row["counts"].values())
     tiny = sum(n for e, n in row["counts"].items() if e < row["emin"])
-    shares = ((tiny, "below normal"), (row["nonfinite"], "not finite"))
-    return ", ".join(f"{n / total:.1%} {what}" for n, what in shares if n > 5e-4 * total)
+    total = finite + row["nonfinite"]
+    if row["nonfinite"] > 5e-4 * total:
+        return f"{row['nonfinite'] / total:.1%} not finite"
+    return f"{tiny / finite:.1%} below normal" if tiny > 5e-4 * finite else ""
 
 
 def _label(row: Row, usual: str) -> str:
@@ -238,7 +242,7 @@ def _update_rows(swallowed: Mapping[str, Row]) -> list[dict[str, Any]]:
         row["swallowed"] += each["swallowed"]
         for size, n in each["in_ulps"].items():
             row["counts"][int(size)] = row["counts"].get(int(size), 0) + n
-    return list(rows.values())
+    return sorted(rows.values(), key=lambda row: row["layer"] == _OTHERS)
 
 
 def _update_panel(axes: Axes, rows: Sequence[Row]) -> None:

@@ -26,4 +26,7 @@ def test_a_row_for_each_way():
     assert rows[0][0] == "fp16"
     assert rows[0][HEADS.index("÷ 0")] == "64"
     assert rows[0][HEADS.index("swallowed")] == "75.0%"
+    assert rows[0][HEADS.index("cycles")] == "× 1.00"
     assert rows[1][1] == "exit status 2"
+    uncounted = make_report() | {"units": []}  # as of a target without a ledger
+    assert summary_rows([Run("fp16", uncounted)])[0][HEADS.index("cycles")] == "–"

@@ -113,6 +113,17 @@ def test_of_a_deep_model_evenly_spaced_layers_are_shown():
     assert {int(b) - int(a) for a, b in pairwise(shown)} <= {9, 10}
 
 
+def test_the_ridge_of_the_others_is_the_last():
+    report = copy.deepcopy(make_report())
+    row = report["exponents"]["gradients"][0]
+    report["exponents"]["gradients"] = [{**row, "layer": str(i)} for i in range(40)]
+    figure = overview_figure(report)
+    labels = [t.get_text() for t in figure.axes[0].get_yticklabels()]
+    assert labels[0] == "0"
+    assert labels[-2:] == ["39", "others"]
+    plt.close(figure)
+
+
 def test_layers_without_an_update_leave_the_place_to_others():
     report = make_report()
     row = next(iter(report["swallowed"].values()))
