@@ -1,0 +1,1 @@
+"""What `bench train` needs of a training step: its phases, its memory, the step in torch."""

@@ -1,0 +1,1 @@
+"""Commands that run programs of users: PyTorch, TensorFlow, several processes."""

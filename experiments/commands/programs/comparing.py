@@ -1,0 +1,96 @@
+"""A program run in several ways, each in a process of its own, and the page of all."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from ipu.frontends.common.ways import Way
+    from ipu.frontends.pages.comparison import Run
+
+__all__ = ["as_options", "compare", "make_folder"]
+
+
+def compare(
+    program: Path, ways: Sequence[Way], out: Path, line_of: Callable[[Way, Path], list[str]]
+) -> int:
+    """Run a program in each way, then write the page of all; the largest exit status.
+
+    line_of    the command line of `fpsim` for a way, with the folder of its page.
+    """
+    from ipu.frontends.pages.comparison import summary_rows, write_comparison
+
+    runs = []
+    for way in ways:
+        click.echo(f"fpsim: {program.name} in {way}", err=True)
+        name = re.sub(r"[^\w.=+-]+", "_", str(way))
+        runs.append(_in_process(str(way), line_of(way, out / name), out / name))
+    page = write_comparison(out, runs, program.name)
+    for row in summary_rows(runs):
+        click.echo("fpsim: " + "  ".join(cell for cell in row[:2]), err=True)
+    click.echo(page.resolve(), err=True)
+    return max(run.status for run in runs)
+
+
+def _in_process(way: str, line: Sequence[str], folder: Path) -> Run:
+    from ipu.frontends.pages.comparison import Run
+    from ipu.frontends.pages.page import read_report
+
+    (folder / "report.json").unlink(missing_ok=True)
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "ipu.experiments.cli", *line],
+        stdin=_same_input(), stdout=subprocess.PIPE, stderr=None, text=True, env=_environment(),
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        printed = []
+        for text in process.stdout:
+            click.echo(text, nl=False)
+            printed.append(text)
+    report = read_report(folder / "report.json")
+    page = f"{folder.name}/index.html" if (folder / "index.html").exists() else ""
+    return Run(way, report, "".join(printed), page, process.returncode)
+
+
+def _same_input() -> Any:
+    """Standard input of each way: a file from its beginning, else none; all ways read the same."""
+    try:
+        os.lseek(0, 0, os.SEEK_SET)
+    except OSError:
+        return subprocess.DEVNULL
+    return None if stat.S_ISREG(os.fstat(0).st_mode) else subprocess.DEVNULL
+
+
+def make_folder(out: Path) -> None:
+    """Before the program runs: an hour's counts must not end at a folder that cannot be written."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"report={str(out)!r} is no folder for a page: {error.strerror}") from None
+
+
+def as_options(choices: Mapping[str, Any]) -> Iterator[str]:
+    """Choices of the machine on a command line."""
+    for name, value in choices.items():
+        if value is True:
+            yield f"--{name.replace('_', '-')}"
+        elif value:
+            yield from (f"--{name.replace('_', '-')}", str(value))
+
+
+def _environment() -> dict[str, str]:
+    """This one's, with the folder that fpsim was imported from."""
+    import fpsim
+
+    assert fpsim.__file__ is not None
+    root = str(Path(fpsim.__file__).parents[1])
+    path = [*filter(None, [os.environ.get("PYTHONPATH")]), root]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path)}

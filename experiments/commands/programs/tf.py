@@ -1,0 +1,147 @@
+"""`fpsim tf [--tf1] PROGRAM ARGS`: a TensorFlow program, unedited, on the simulated machine."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ipu.experiments.commands.options import Seed, bad_input
+from ipu.experiments.commands.programs.comparing import as_options, compare, make_folder
+
+if TYPE_CHECKING:
+    from ipu.frontends.common.ways import Way
+
+__all__ = ["command"]
+
+#: The folder of the pages where none is named.
+_OUT = Path("reports", "tensorflow")
+
+
+def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--tf1, --seed, --target, --ties, --found-inf and --reference."""
+    for option in (
+        click.option("--reference", is_flag=True, help="TensorFlow executes the program itself."),
+        click.option("--found-inf", type=click.Choice(["values", "status"]), default="values",
+                     help="What loss scalers look at: gradients, or the status register."),
+        click.option("--ties", type=click.Choice(["all", "first"]), default="all",
+                     show_default=True,
+                     help="Of maximum pooling: the machine's rule, or TensorFlow's."),
+        click.option("--target", default="mk2", show_default=True, help="The machine."),
+        click.option("--seed", type=Seed(), default=0, show_default=True,
+                     help="Of the machine's random bits."),
+        click.option("--tf1", is_flag=True, help="The program is written for TensorFlow 1."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@click.command(
+    "tf",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.option("--policy", default="f32", show_default=True, metavar="WAY",
+              help="Formats of float32 tensors, as fp16, or a way, as fp16+sr.")  # fmt: skip
+@click.option("--sr/--no-sr", default=None, help="Stochastic rounding, whatever the program says.")
+@click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
+@click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
+              help="Folder for the page of the run; counts.")  # fmt: skip
+@click.option("--compare", "compared", default=None, metavar="WAY,WAY,...",
+              help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")  # fmt: skip
+@_machine_options
+@click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(
+    program: Path, arguments: tuple[str, ...], policy: str, sr: bool | None, count: bool,
+    out: Path | None, compared: str | None, **choices: Any,
+) -> int:  # fmt: skip
+    """Run a TensorFlow program with Graphcore's ipu module on the simulated machine.
+
+    Options come before PROGRAM; what follows it goes to the program. The exit status is the
+    program's; 1 where it stops with an error, told with its file and line.
+    """
+    if importlib.util.find_spec("tensorflow") is None:
+        raise click.ClickException(
+            'TensorFlow is not installed; install it with: pip install "fpsim[tensorflow]" '
+            "(Python 3.11 to 3.13)"
+        )
+    with bad_input():
+        from ipu.frontends.common.ways import Way, parse_ways
+
+        ways = [_checked(way) for way in parse_ways(compared)] if compared is not None else []
+        way = _checked(Way.parse(policy))
+        if out is not None:
+            make_folder(out)
+    if choices["reference"] and (count or out or ways):
+        raise click.UsageError("--reference runs nothing on the machine; leave reports out")
+    if not ways:
+        return _run(program, arguments, way, way.sr or sr, out, choices, count=count)
+    if sr is not None or policy != "f32":
+        raise click.UsageError("--compare names the ways; leave --policy and --sr out")
+
+    def line_of(each: Way, folder: Path) -> list[str]:
+        return ["tf", "--policy", str(each), "--sr" if each.sr else "--no-sr", "--report",
+                str(folder), *as_options(choices), str(program), *arguments]  # fmt: skip
+
+    return compare(program, ways, out or _OUT, line_of)
+
+
+def _checked(way: Way) -> Way:
+    """A way in which programs of TensorFlow can run."""
+    from ipu.frontends.common.changes import NONE
+
+    if way.changes != NONE:
+        raise ValueError(
+            f"way={str(way)!r} changes the program by {way.changes}, which fpsim torch alone can; "
+            "use a policy, +sr and +LAYER=f32, and change the rest in the program"
+        )
+    return way
+
+
+def _run(
+    program: Path, arguments: tuple[str, ...], way: Way, sr: bool | None, out: Path | None,
+    choices: dict[str, Any], *, count: bool,
+) -> int:  # fmt: skip
+    import ipu.frontends.tensorflow  # noqa: F401
+    from ipu.frontends.common.programs import ProgramError, run_file
+    from ipu.frontends.tensorflow.engine.machine import Choices, choose
+    from ipu.learn.heap import keep_freed_memory
+
+    keep_freed_memory()
+    is_tf1 = choices.pop("tf1")
+    with bad_input():
+        choose(Choices(way.policy, sr=sr, count=count or out is not None, **choices))
+    if is_tf1:
+        from ipu.frontends.tensorflow.facade import install_facade
+
+        install_facade()
+    status, stopped, interrupt = 1, "", None
+    try:
+        status = run_file(program, arguments)
+    except ProgramError as error:
+        stopped = str(error)
+        click.echo(f"fpsim: {error}", err=True)
+    except KeyboardInterrupt as error:
+        stopped, interrupt = "interrupted", error
+    if count or out is not None:
+        _tell(program.name, out, stopped, is_printed=count)
+    if interrupt is not None:
+        raise interrupt
+    return status
+
+
+def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> None:
+    """Print what the run did and why it stopped, and write its page."""
+    from ipu.frontends.pages.page import write_page
+    from ipu.frontends.tensorflow.engine.machine import current
+    from ipu.frontends.tensorflow.engine.report import advice, report
+
+    told = report(current())
+    told["stopped"] = stopped
+    if is_printed:
+        click.echo(f"\n{told}", err=True)
+    if out is not None:
+        click.echo(write_page(out, told, advice(current(), told), title).resolve(), err=True)

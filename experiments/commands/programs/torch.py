@@ -1,0 +1,167 @@
+"""fpsim torch PROGRAM.py ARGS…: an unedited PyTorch program on the simulated machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ipu.experiments.commands.options import Seed, bad_input
+from ipu.experiments.commands.programs.comparing import as_options, compare, make_folder
+
+if TYPE_CHECKING:
+    from ipu.frontends.common.ways import Way
+
+#: The folder of the pages where none is named.
+_OUT = Path("reports", "torch")
+
+#: Options of the machine, as `fpsim.torch.machine` has them.
+Choices = dict[str, Any]
+
+
+def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--target, --unit, --ties, --found-inf, --nanoo and --traps."""
+    for option in (
+        click.option("--traps", is_flag=True,
+                     help="Stop at the first invalid operation, division by zero or overflow."),
+        click.option("--nanoo", is_flag=True, help="Overflow gives NaN; else it saturates."),
+        click.option("--found-inf", type=click.Choice(["values", "status"]), default="values",
+                     show_default=True, help="What gradient scalers look at."),
+        click.option("--ties", type=click.Choice(["first", "all"]), default="first",
+                     show_default=True, help="Equal maxima of a pooling window."),
+        click.option("--unit", default=None, metavar="UNIT",
+                     help="With --target hypothetical: a unit of fpsim list units for products."),
+        click.option("--target", default="mk2", show_default=True, metavar="TARGET",
+                     help="mk1, mk2, mk2-fp8, bow or hypothetical."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@click.command(
+    "torch", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.argument("program", type=click.Path(path_type=Path), metavar="PROGRAM.py")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS...")
+@click.option("--policy", default="fp32", show_default=True, metavar="WAY",
+              help="Formats, as fp16, mixed, p=f16,c=f16, or a way, as fp16+eps=1e-4.")  # fmt: skip
+@click.option("--sr", is_flag=True, help="Stochastic rounding.")
+@click.option("--seed", type=Seed(), default=0, show_default=True, help="Of stochastic rounding.")
+@click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
+@click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
+              help="Folder for the page of the run; counts.")  # fmt: skip
+@click.option("--compare", "compared", default=None, metavar="WAY,WAY,...",
+              help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")  # fmt: skip
+@click.option("--replicas", type=click.IntRange(1), default=1, show_default=True,
+              help="Processes that run the program and average their gradients.")  # fmt: skip
+@_machine_options
+def command(
+    program: Path, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
+    out: Path | None, compared: str | None, replicas: int, **choices: Any,
+) -> int:  # fmt: skip
+    """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
+
+    Options of fpsim stand before the program, its own after it. The exit status is the program's;
+    1 where it stops with an error, told in one line with its file and line.
+
+    With --replicas R, and under `fpsim poprun`, each process is a replica: gradients are averaged
+    before a step, and the program takes its share of the data by popdist.getInstanceIndex().
+    """
+    with bad_input():
+        _check(program)
+        from ipu.frontends.common.ways import Way, parse_ways
+
+        way = Way.parse(f"{policy}+sr" if sr else policy)
+        ways = parse_ways(compared) if compared is not None else []
+        if out is not None:
+            make_folder(out)
+    if replicas > 1:
+        if ways:
+            raise click.UsageError("--compare runs in one process; leave --replicas out")
+        chosen = {"policy": way, "seed": seed, "count": count, "report": out, **choices}
+        return _in_replicas(replicas, [*as_options(chosen), str(program), *arguments])
+    if ways:
+        if sr or policy != "fp32":
+            raise click.UsageError("--compare names the ways; leave --policy and --sr out")
+        return _compare(program, arguments, ways, seed, out or _OUT, choices)
+    return _run(program, arguments, way, seed, out, choices, count=count)
+
+
+def _in_replicas(replicas: int, line: list[str]) -> int:
+    """The same command in each of so many processes of this computer."""
+    from ipu.frontends.popdist.launch import Launch
+    from ipu.frontends.popdist.processes import run
+
+    if find_spec("grpc") is None or find_spec("grpc_tools") is None:
+        raise click.UsageError(
+            f"--replicas {replicas}: replicas exchange gradients by gRPC, which is not installed; "
+            'install it with: pip install "fpsim[grpc]"'
+        )
+    launch = Launch(instances=replicas, replicas=replicas, transport="grpc")
+    return run(launch, ["fpsim", "torch", *line])
+
+
+def _check(program: Path) -> None:
+    if not program.is_file():
+        raise ValueError(f"program={str(program)!r} is not a file; give the path of a .py file")
+    try:
+        import ipu.frontends.torch  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ValueError(str(error)) from None
+
+
+def _run(
+    program: Path, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
+    choices: Choices, *, count: bool,
+) -> int:  # fmt: skip
+    from ipu.distributed.transport import JoinError, StoppedError
+    from ipu.frontends.common.programs import ProgramError
+    from ipu.frontends.pages.page import write_page
+    from ipu.frontends.torch import machine
+    from ipu.frontends.torch.program import join_replicas, run_program
+
+    with bad_input():
+        session = machine(
+            way.policy, sr=way.sr, seed=seed, count=count or out is not None,
+            changes=way.changes, **choices,
+        )  # fmt: skip
+    try:
+        if join_replicas(session) > 1 and out is not None:
+            out /= f"replica-{session.replica}"
+    except (JoinError, ImportError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    status, stopped, interrupt = 1, "", None
+    try:
+        status = run_program(session, program, arguments)
+    except (ProgramError, StoppedError) as error:
+        stopped = str(error)
+        status = 3 if isinstance(error, StoppedError) else 1
+        click.echo(f"fpsim: {error}", err=True)
+    except KeyboardInterrupt as error:
+        stopped, interrupt = f"interrupted in step {session.step}", error
+    report = session.report()
+    report["stopped"] = stopped
+    if count:
+        click.echo(f"\n{report}", err=True)
+    if out is not None:
+        page = write_page(out, report, session.advise(), program.name)
+        click.echo(page.resolve(), err=True)
+    if interrupt is not None:
+        raise interrupt
+    return status
+
+
+def _compare(
+    program: Path, arguments: Sequence[str], ways: Sequence[Way], seed: int, out: Path,
+    choices: Choices,
+) -> int:  # fmt: skip
+    """Each way with its formats also for tensors that the program makes float16."""
+
+    def line_of(way: Way, folder: Path) -> list[str]:
+        return ["torch", "--policy", f"{way}+halves", "--seed", str(seed), "--report", str(folder),
+                *as_options(choices), str(program), *arguments]  # fmt: skip
+
+    return compare(program, ways, out, line_of)

@@ -1,0 +1,44 @@
+"""What a step adds to the memory of a process (golden)."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from ipu.experiments.bench.steps import memory
+from tests.tiers import pick
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the system tells peaks on Linux alone")
+
+
+@linux
+def test_a_step_is_charged_what_it_takes_at_a_time():
+    nbytes = 32 << 20
+
+    def step():
+        for _ in range(3):
+            np.ones(nbytes, np.uint8)
+
+    grown = memory.growth(step)
+    assert 0.9 * nbytes <= grown < 2 * nbytes  # the system counts in batches
+
+
+@linux
+def test_what_stays_from_the_steps_before_is_not_charged():
+    kept = np.ones(32 << 20, np.uint8)
+    assert memory.growth(lambda: kept[:: 1 << 12].sum()) < 8 << 20
+
+
+def test_a_system_without_peaks_is_told(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "_STATUS", tmp_path / "missing")
+    assert memory.growth(lambda: None) is None
+
+
+@linux
+def test_a_network_is_measured_in_a_process_of_its_own():
+    # In the quick tier with the sums whose kernels other tests compile.
+    grown = memory.of_step("MNIST CNN", pick("window", "exact", "exact"), 2)
+    assert grown is not None
+    assert 0 <= grown < 64 << 20

@@ -1,0 +1,26 @@
+"""Options on a command line (golden); comparisons are run in test_torch and test_tf."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ipu.experiments.commands.programs.comparing import as_options, compare
+from ipu.frontends.common.ways import Way
+
+
+def test_choices_become_options():
+    choices = {"found_inf": "values", "traps": True, "nanoo": False, "unit": None}
+    assert list(as_options(choices)) == ["--found-inf", "values", "--traps"]
+
+
+def test_a_way_that_writes_no_report_has_its_status(tmp_path, capfd):
+    folders = []
+
+    def line_of(way, folder):
+        folders.append(folder)
+        return ["show", "1.0", "nonsense"]
+
+    assert compare(Path("program.py"), [Way()], tmp_path, line_of) == 2
+    assert folders == [tmp_path / "fp32"]
+    assert "exit status 2" in (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "program.py in fp32" in capfd.readouterr().err

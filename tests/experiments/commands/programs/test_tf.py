@@ -1,0 +1,138 @@
+"""fpsim tf: programs run unedited, options reach the machine (golden)."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import pytest
+
+from ipu.experiments.cli import main
+
+PROGRAM = """
+import sys
+from tensorflow.python import ipu
+import tensorflow as tf
+from ipu.frontends.tensorflow.engine.machine import current
+strategy = ipu.ipu_strategy.IPUStrategyV1()
+result = strategy.run(tf.function(lambda x: x / 3.0), [tf.constant(1.0)])
+print(sys.argv[1:], float(result) == 0.333251953125, current().choices.seed)
+"""
+
+
+def test_a_missing_program_is_one_line(capsys):
+    assert main(["tf", "missing.py"]) == 2
+    assert "missing.py" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("tensorflow") is not None, reason="tensorflow is installed"
+)
+def test_without_tensorflow_the_command_says_how_to_get_it(tmp_path, capsys):
+    program = tmp_path / "program.py"
+    program.write_text("")
+    assert main(["tf", str(program)]) == 2
+    assert 'pip install "fpsim[tensorflow]"' in capsys.readouterr().err
+
+
+needs_tensorflow = pytest.mark.skipif(
+    importlib.util.find_spec("tensorflow") is None,
+    reason="tensorflow is not installed; run: make test-tensorflow",
+)
+
+
+@needs_tensorflow
+def test_a_program_gets_its_arguments_and_the_machine_its_choices(tmp_path, capsys):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    out = tmp_path / "out"
+    options = ["--policy", "f16", "--seed", "3", "--count", "--report", str(out)]
+    assert main(["tf", *options, str(program), "--x", "1"]) == 0
+    report = json.loads((out / "report.json").read_text())
+    assert report["launches"] == 1
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[-1] == "['--x', '1'] True 3"
+    assert "1 steps on mk2, p=f16,c=f16,part=f32, to nearest" in captured.err
+    assert str(out / "index.html") in captured.err
+
+
+@needs_tensorflow
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(["--policy", "none"], "none"), (["--policy", "fp16+eps=1e-4"], "fpsim torch alone"),
+     (["--compare", "fp16+scale=8"], "fpsim torch alone"), (["--compare", ""], "one way at least"),
+     (["--compare", "fp16", "--sr"], "leave --policy and --sr out"), (["--seed", "x"], "seed"),
+     (["--reference", "--count"], "leave reports out"), (["--target", "mk9"], "mk9")],
+)  # fmt: skip
+def test_bad_options_are_one_line(tmp_path, capsys, options, message):
+    program = tmp_path / "program.py"
+    program.write_text("raise RuntimeError\n")
+    assert main(["tf", *options, str(program)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.strip().count("\n") == 0
+
+
+@needs_tensorflow
+def test_a_trap_is_told_in_ten_lines_and_an_error_in_one(tmp_path, capsys):
+    program = tmp_path / "trap.py"
+    program.write_text(TRAP)
+    assert main(["tf", str(program)]) == 1
+    error = capsys.readouterr().err
+    lines = error[error.index("fpsim: ") :].splitlines()
+    assert lines[0].startswith(f"fpsim: {program}:9: MachineError: Tiles in excepted state")
+    assert f"built at {program}:8" in error
+    assert len(lines) <= 10
+    program.write_text("import tensorflow as tf\ntf.ones(2) + tf.ones(3)\n")
+    assert main(["tf", str(program)]) == 1
+    assert f"fpsim: {program}:2: InvalidArgumentError: " in capsys.readouterr().err
+
+
+TRAP = """
+import tensorflow as tf
+from tensorflow.python import ipu
+config = ipu.config.IPUConfig()
+config.floating_point_behaviour.div0 = True
+config.configure_ipu_system()
+def divided(x):
+    return x / 0
+ipu.ipu_strategy.IPUStrategyV1().run(tf.function(divided), [tf.constant(1.0)])
+"""
+
+TRAINING = """
+import tensorflow as tf
+from tensorflow.python import ipu
+w = tf.Variable(tf.fill([4, 2], 300.0), name="head/kernel")
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        with tf.name_scope("head"):
+            y = x @ w
+        loss = tf.reduce_mean(y * y)
+    (slope,) = tape.gradient(loss, [w])
+    w.assign_sub(1e-6 * slope)
+    return loss
+for _ in range(2):
+    loss = ipu.ipu_strategy.IPUStrategyV1().run(step, [tf.ones([1, 4])])
+print("loss", float(loss))
+"""
+
+
+@needs_tensorflow
+@pytest.mark.tier("full")
+def test_ways_run_side_by_side(tmp_path, capfd):
+    program, out = tmp_path / "train.py", tmp_path / "out"
+    program.write_text(TRAINING)
+    assert main(["tf", "--compare", "fp32,fp16,fp16+sr", "--report", str(out), str(program)]) == 0
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "train.py: side by side" in page
+    reports = {}
+    for way in ("fp32", "fp16", "fp16+sr"):
+        assert f'href="{way}/index.html"' in page
+        reports[way] = json.loads((out / way / "report.json").read_text())
+    assert reports["fp32"]["losses"][0] == 1200.0**2
+    assert reports["fp16"]["layers"]["head"]["forward"]["OVERFLOW"] == 0
+    assert reports["fp16"]["first"][0]["flag"] == "OVERFLOW"
+    assert reports["fp16"]["swallowed"]["head"]["share"] == 1
+    assert [r["stochastic_rounding"] for r in reports.values()] == [False, False, True]
+    assert capfd.readouterr().out.count("loss ") == 3
