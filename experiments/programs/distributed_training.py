@@ -4,7 +4,8 @@ The workers are those of the environment: TF_CONFIG, or the variables that `fpsi
 Without them, threads of this process are the workers. The digest is the same for any number of
 workers and any transport.
 
-Exit status: 2 where the workers do not come together, 3 where a worker is lost, 130 after ^C.
+Exit status: 1 for a trap and a checkpoint that cannot be written, 2 where the workers do not come
+together, 3 where a worker is lost, 130 after ^C.
 """
 
 from __future__ import annotations
@@ -90,8 +91,9 @@ class Options:
 @click.option("--save-every", type=click.IntRange(1), default=10, help="Steps between two saves.")
 def command(**arguments: Any) -> int:
     """Train a small network on several workers and print its digest."""
+    from fpsim.records.flags import FloatingPointTrap
     from ipu.distributed.cluster import Cluster
-    from ipu.distributed.transport import JoinError, StoppedError
+    from ipu.distributed.transport import JoinError, Kind, StoppedError
 
     options = Options(**arguments)
     try:
@@ -105,7 +107,10 @@ def command(**arguments: Any) -> int:
         raise click.UsageError(str(error)) from None
     except StoppedError as stop:
         print(f"distributed_training: {stop}", file=sys.stderr)
-        return 3
+        return 130 if stop.reason.kind is Kind.INTERRUPTED else 3
+    except (FloatingPointTrap, OSError) as error:
+        print(f"distributed_training: stopped: {error}", file=sys.stderr)
+        return 1
 
 
 def run_threads(cluster: Cluster | None, options: Options) -> int:
@@ -129,13 +134,13 @@ def run_worker(cluster: Cluster, options: Options) -> int:
     from ipu.distributed.connect import connect
     from ipu.learn.checkpoint import interrupt_later
 
-    with interrupt_later() as interrupted:
-        plan = f"program: distributed_training\n{_text(cluster, options)}"
-        transport = connect(cluster, plan)
-        try:
+    # ^C ends the wait for others at once; later it waits for the end of a step.
+    transport = connect(cluster, f"program: distributed_training\n{_text(cluster, options)}")
+    try:
+        with interrupt_later() as interrupted:
             return train(transport, cluster, options, interrupted)
-        finally:
-            transport.close()
+    finally:
+        transport.close()
 
 
 def train(

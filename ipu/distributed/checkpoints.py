@@ -25,7 +25,7 @@ from fpsim.state.files import write_whole
 from ipu.distributed.group import Processes
 from ipu.learn.checkpoint import State, load, save, take
 from ipu.learn.checkpoint.file import check_folder
-from ipu.learn.checkpoint.state import Kept, Replica
+from ipu.learn.checkpoint.state import Kept, Positioned, Replica
 from ipu.learn.train import Trainer
 
 __all__ = ["KEPT", "MANIFEST", "Checkpoints"]
@@ -66,15 +66,17 @@ class Checkpoints:
 
     # Saving -----------------------------------------------------------------------------------
 
-    def save(self, training: Trainer) -> None:
+    def save(self, training: Trainer, source: Positioned | None = None) -> None:
         """Save the last step; every worker calls this after the same step.
+
+        source    of this worker's data, whose position is saved.
 
         Raises    OSError, on every worker, where one cannot write; the step then does not exist.
         """
         with self.group.ending(training):
-            self._save(training)
+            self._save(training, source)
 
-    def _save(self, training: Trainer) -> None:
+    def _save(self, training: Trainer, source: Positioned | None) -> None:
         group, channel = self.group, self.group.channel
         group.settle(training)
         folder = self.folder / f"step-{training.steps}"
@@ -83,7 +85,8 @@ class Checkpoints:
             with suppress(OSError):  # a folder that cannot be written to is told with its files
                 (folder / MANIFEST).unlink(missing_ok=True)
         channel.barrier("a checkpoint")
-        rows = [json.loads(row) for row in channel.gather(self._written(training, folder), "files")]
+        files = self._written(folder, self._states(training, source))
+        rows = [json.loads(row) for row in channel.gather(files, "files")]
         for rank, row in enumerate(rows):
             if "error" in row:
                 raise OSError(f"{group.transport.describe(rank)}: {row['error']}")
@@ -98,9 +101,9 @@ class Checkpoints:
         channel.barrier("a checkpoint")
         group.saved = training.steps
 
-    def _written(self, training: Trainer, folder: Path) -> bytes:
+    @staticmethod
+    def _written(folder: Path, files: Mapping[str, State]) -> bytes:
         """Write this worker's files; their digests and sizes as JSON."""
-        files = self._states(training)
         try:
             for name, state in files.items():
                 save(folder / name, state)
@@ -109,9 +112,9 @@ class Checkpoints:
             return json.dumps({"error": str(error)}).encode()
         return json.dumps(rows).encode()
 
-    def _states(self, training: Trainer) -> dict[str, State]:
+    def _states(self, training: Trainer, source: Positioned | None) -> dict[str, State]:
         """What this worker writes, by file name."""
-        state = take(training)
+        state = take(training, source)
         own = self.group.own(self.group.replicas)
         shared = {v.name for v in training.variables.trainable}
         files = {}
@@ -155,8 +158,8 @@ class Checkpoints:
         common = set.intersection(*(set(json.loads(row)) for row in rows))
         return max(common, default=None)
 
-    def resume(self, training: Trainer, step: int) -> None:
-        """Put a training with variables where it stood after that step.
+    def resume(self, training: Trainer, step: int, source: Positioned | None = None) -> None:
+        """Put a training with variables, and its data source, where they stood after that step.
 
         Raises    ValueError for files that are not those of the manifest, and for a training of
                   other replicas or built in another way.
@@ -181,7 +184,7 @@ class Checkpoints:
         if there.get("bits") == here["bits"]:
             # Each process knows the random bits of its own first replica.
             there["bits"] = take(training).built["bits"]
-        training.restore(replace(state, built=there))
+        training.restore(replace(state, built=there), source)
         group.saved = step
 
 

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from ipu.experiments.programs import distributed_training
-from tests.ipu.distributed.processes import STARTED, all_ended, workers
+from tests.ipu.distributed import certificates
+from tests.ipu.distributed.processes import (
+    PROGRAM,
+    STARTED,
+    Worker,
+    all_ended,
+    environment,
+    free_addresses,
+    guarded,
+    limit,
+    tf_config,
+    workers,
+)
 from tests.tiers import pick
 
 POPDIST = {
@@ -98,12 +112,45 @@ def test_a_worker_that_is_asked_to_stop_stops_all(capsys, monkeypatch, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
 
 
+ARGUMENTS = ["--steps", "3", "--order", "tf_ring"]
+
+
+def have_digest(started, digest):
+    for status, output, errors in all_ended(started, STARTED):
+        assert status == 0, errors
+        assert output.split()[-1] == digest
+
+
 def test_processes_have_the_digest_of_one(capsys):
     pytest.importorskip("grpc", reason="grpcio is not installed; run: make test-distributed")
-    arguments = ["--steps", "3", "--order", "tf_ring", "--replicas", "4"]
-    _, digests, _, _ = run(capsys, *arguments)
+    _, digests, _, _ = run(capsys, *ARGUMENTS, "--replicas", "4")
     for size in pick([2], [2, 4], [2, 4]):
-        with workers(size, *arguments) as started:
-            for status, output, errors in all_ended(started, STARTED):
-                assert status == 0, errors
-                assert output.split()[-1] == digests[0]
+        with workers(size, *ARGUMENTS, "--replicas", "4") as started:
+            have_digest(started, digests[0])
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("secured", [False, True])
+def test_processes_of_a_tf_config_have_the_digest_of_one(capsys, secured, tmp_path):
+    pytest.importorskip("grpc", reason="grpcio is not installed; run: make test-distributed")
+    _, digests, _, _ = run(capsys, *ARGUMENTS, "--replicas", "2")
+    files = {}
+    if secured:
+        pytest.importorskip("cryptography", reason="cryptography makes this test's certificates")
+        tls = certificates.worker(tmp_path, "worker", certificates.authority(tmp_path, "ca"), "ca")
+        files = {f"FPSIM_TLS_{n.upper()}": str(getattr(tls, n)) for n in ("ca", "cert", "key")}
+    addresses = free_addresses(2)
+    started = [Worker([PROGRAM, *ARGUMENTS], tf_config(r, addresses, **files)) for r in range(2)]
+    with guarded(started):
+        have_digest(started, digests[0])
+
+
+@pytest.mark.tier("full")
+def test_an_interrupt_ends_the_wait_for_others():
+    pytest.importorskip("grpc", reason="grpcio is not installed; run: make test-distributed")
+    worker = Worker(["tests.ipu.distributed.joining", "1"], environment(0, free_addresses(2), 2))
+    with guarded([worker]):
+        worker.until("ready")
+        worker.tell("go")
+        worker.signal(signal.SIGINT)
+        assert worker.ended(limit(2.0))[0] not in (0, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -46,6 +47,14 @@ def environment(
         "POPDIST_NUM_LOCAL_REPLICAS": str(replicas // size),
         "POPDIST_REPLICA_INDEX_OFFSET": str(rank * replicas // size),
     } | others  # fmt: skip
+
+
+def tf_config(rank: int, addresses: Sequence[str], **others: str) -> dict[str, str]:
+    """What a user of TensorFlow sets for a worker of one replica."""
+    own = environment(rank, addresses, len(addresses), **others)
+    kept = {k: v for k, v in own.items() if not k.startswith(("POPDIST_", "FPSIM_WORKERS"))}
+    config = {"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": rank}}
+    return kept | {"TF_CONFIG": json.dumps(config)}
 
 
 class Worker:

@@ -64,6 +64,25 @@ def test_the_last_two_complete_steps_are_kept(tmp_path):
     assert (manifest["replicas"], manifest["step"], len(manifest["files"])) == (4, 3, 5)
 
 
+class Source:
+    position = 0
+
+
+def test_every_replica_keeps_its_position_in_the_data(tmp_path):
+    def work(transport):
+        group, source = Processes(transport, 2), Source()
+        training = trainer(plan(2, "tree"), group=group)
+        training.step(*batch(0, 4))
+        source.position = 10 + transport.rank
+        checkpoints = Checkpoints(tmp_path, group)
+        checkpoints.save(training, source)
+        later = Source()
+        checkpoints.resume(training, 1, later)
+        return later.position
+
+    assert run_local(2, work) == [10, 11]
+
+
 def test_a_step_without_manifest_does_not_exist(tmp_path):
     run(tmp_path, 2, 3)
     (tmp_path / "step-3" / MANIFEST).unlink()
