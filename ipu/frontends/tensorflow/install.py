@@ -24,6 +24,8 @@ _VENDOR = "tensorflow.python.ipu"
 #: The vendor's modules below `tensorflow.python.ipu`, and ours.
 MODULES = {
     "config": "settings.config",
+    "eager": "operations.eager",
+    "grad_util_ops": "operations.capture",
     "internal_ops": "internal_ops",
     "ipu_compiler": "compiler",
     "ipu_infeed_queue": "feeds",
@@ -39,19 +41,30 @@ MODULES = {
     "ipu_horovod_strategy": "workers.strategies",
     "ipu_multi_worker_strategy": "workers.strategies",
     "ipu_run_config": "estimator.run_config",
+    "keras": "keras.names",
+    "layers": "keras.layers",
     "loops": "loops",
     "map_gradient_optimizer": "training.map_gradient",
+    "nn_ops": "operations.nn",
+    "normalization_ops": "operations.normalization",
     "optimizers": "training.names",
     "pipelining_ops": "pipelining.ops",
+    "rand_ops": "operations.rand",
     "scopes": "scopes",
     "utils": "utils",
 }
 
 #: Other modules that programs import, and ours.
-_ELSEWHERE = {"tensorflow.python.keras.datasets": f"{_OURS}.datasets"}
+_ELSEWHERE = {
+    f"{_VENDOR}.eager.backprop": f"{_OURS}.operations.capture",
+    f"{_VENDOR}.keras.layers": f"{_OURS}.keras.layers",
+    f"{_VENDOR}.keras.optimizers": f"{_OURS}.keras.optimizers",
+    "tensorflow.python.keras.datasets": f"{_OURS}.datasets",
+}
 _ELSEWHERE |= {
     f"{vendor}.{name}": f"{ours}.{name}"
     for vendor, ours in tuple(_ELSEWHERE.items())
+    if vendor.endswith(".datasets")
     for name in ("cifar10", "fashion_mnist", "mnist")
 }
 

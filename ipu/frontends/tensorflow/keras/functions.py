@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.launch import launching_functions
 from ipu.frontends.tensorflow.engine.trace import tracing
+from ipu.frontends.tensorflow.keras.capturing import capture_in_steps
 from ipu.frontends.tensorflow.keras.options import add_setters, prepare_training
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 
@@ -43,6 +44,7 @@ def _launching(maker: Callable[..., Any]) -> Callable[..., Any]:
         kind = maker.__name__.removeprefix("make_")
         if is_on_ipu(model) and kind == "train_function":
             prepare_training(model)
+            capture_in_steps(model)
         function = maker(model, force)
         if not is_on_ipu(model) or isinstance(function, _Launch):
             return function
