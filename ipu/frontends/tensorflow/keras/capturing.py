@@ -8,6 +8,8 @@ Source    graphcore/keras, keras/ipu/layers/capture_upstream_gradients.py: names
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import tensorflow as tf
@@ -73,22 +75,29 @@ class CaptureActivationGradients(tf.keras.layers.Wrapper):  # type: ignore[misc]
 def capture_in_steps(model: Any) -> None:
     """Training steps of a model capture; nothing happens the second time."""
     step = model.train_step
-    if hasattr(step, "_captures"):
-        return
+    if not hasattr(step, "_captures"):
+        model.train_step = _capturing(step)
+    optimizer = model.optimizer
+    asks = getattr(optimizer, "supports_captured_grads", False)
+    if asks and not hasattr(optimizer.apply_gradients, "_captures"):
+        optimizer.apply_gradients = _passing(optimizer.apply_gradients)
 
+
+def _capturing(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @wraps(step)
     def train_step(data: Any) -> Any:
         with GradientCaptureContext():
             return step(data)
 
     train_step._captures = True  # type: ignore[attr-defined]
-    model.train_step = train_step
-    optimizer = model.optimizer
-    if getattr(optimizer, "supports_captured_grads", False):
-        apply = optimizer.apply_gradients
+    return train_step
 
-        def apply_gradients(grads_and_vars: Any, *rest: Any, **named: Any) -> Any:
-            capture = active_capture()
-            captured = dict(capture.captured_gradients) if capture else None
-            return apply(grads_and_vars, *rest, captured_grads=captured, **named)
 
-        optimizer.apply_gradients = apply_gradients
+def _passing(apply: Callable[..., Any]) -> Callable[..., Any]:
+    def apply_gradients(grads_and_vars: Any, *rest: Any, **named: Any) -> Any:
+        capture = active_capture()
+        captured = dict(capture.captured_gradients) if capture else None
+        return apply(grads_and_vars, *rest, captured_grads=captured, **named)
+
+    apply_gradients._captures = True  # type: ignore[attr-defined]
+    return apply_gradients
