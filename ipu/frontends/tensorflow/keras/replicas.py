@@ -3,7 +3,7 @@
 steps_per_execution counts the mini-batches of all replicas. Replica r takes mini-batches r, r + R,
 r + 2R … of the data; predictions come back in the order of the data.
 
-Source    graphcore/keras, keras/ipu/extensions/model_extensions.py: reductions of metrics, messages.
+Source    graphcore/keras, keras/ipu/extensions/model_extensions.py: reductions of metrics.
 """
 
 from __future__ import annotations
