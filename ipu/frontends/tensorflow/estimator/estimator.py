@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.estimator.calls import call_input_fn, names
 from ipu.frontends.tensorflow.estimator.hooks import InfeedHook, StepHook, outlive
 from ipu.frontends.tensorflow.estimator.programs import ModelProgram
@@ -190,6 +191,7 @@ class IPUEstimator:
         run = self.config.ipu_run_config
         if run.ipu_options is not None:
             run.ipu_options.configure_ipu_system()
+            current().replicas = run.num_replicas
         params = self._params_of(mode, input_fn)
         with tf.Graph().as_default():
             v1.set_random_seed(self.config.tf_random_seed)
