@@ -235,6 +235,7 @@ ABROAD = {
     "fpsim/test_textbook_sums.py",
     "ipu/frontends/tensorflow/test_private_names.py",
     "ipu/frontends/tensorflow/test_programs.py",
+    "ipu/frontends/tensorflow/workers/test_processes.py",
     "ipu/frontends/torch/test_models.py",
     "ipu/frontends/torch/test_tutorial.py",
     "fpsim/test_traps_and_counters.py",

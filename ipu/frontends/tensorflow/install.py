@@ -13,6 +13,7 @@ import importlib.machinery
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -131,6 +132,7 @@ def install() -> None:
     if "tensorflow" not in sys.modules:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        _compile_protocol()
     elif os.environ.get("TF_USE_LEGACY_KERAS") != "1":
         raise RuntimeError(
             "TensorFlow was imported with Keras 3 before ipu.frontends.tensorflow; import that "
@@ -139,6 +141,16 @@ def install() -> None:
     sys.meta_path.insert(0, _Finder())
     _leave_unconverted()
     importlib.import_module(f"{_OURS}.additions").add_names()
+
+
+def _compile_protocol() -> None:
+    """Where there are other workers, the stubs of gRPC are built before TensorFlow is imported.
+
+    TensorFlow 2.21 brings libraries of its own that the compiler of protocols crashes with.
+    """
+    if os.environ.get("TF_CONFIG") or os.environ.get("FPSIM_TRANSPORT") == "grpc":
+        with suppress(ImportError):  # a missing extra is told when workers join
+            importlib.import_module("ipu.distributed.grpc_server")
 
 
 def _leave_unconverted() -> None:
