@@ -1,4 +1,4 @@
-"""Listings of the guide's chapter on several machines: one estimator on one worker."""
+"""Listings of the guide's chapter on several machines: estimators of one or two workers."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from ipu.experiments.commands.options import Seed, bad_input
 from ipu.experiments.commands.programs.comparing import as_options, compare, make_folder
 
 if TYPE_CHECKING:
+    from ipu.frontends.common.programs import ProgramError
     from ipu.frontends.common.ways import Way
 
 __all__ = ["command"]
@@ -122,15 +124,31 @@ def _run(
     try:
         status = run_file(program, arguments)
     except ProgramError as error:
-        stopped = str(error)
-        click.echo(f"fpsim: {error}", err=True)
+        status, stopped = _ended(error)
+        click.echo(f"fpsim: {stopped}", err=True)
     except KeyboardInterrupt as error:
+        sys.last_value = error
         stopped, interrupt = "interrupted", error
     if count or out is not None:
         _tell(program.name, out, stopped, is_printed=count)
     if interrupt is not None:
         raise interrupt
     return status
+
+
+def _ended(error: ProgramError) -> tuple[int, str]:
+    """Status and sentence of an error: 2 where workers did not come together, 3 where one stopped.
+
+    The end of the process tells other workers of the error by `sys.last_value`.
+    """
+    from ipu.distributed.cluster import ClusterError
+    from ipu.distributed.transport import JoinError, StoppedError
+
+    cause = error.__cause__
+    sys.last_value = error if cause is None else cause
+    if isinstance(cause, ClusterError | JoinError | StoppedError):
+        return 3 if isinstance(cause, StoppedError) else 2, str(cause)
+    return 1, str(error)
 
 
 def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> None:

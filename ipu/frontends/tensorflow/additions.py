@@ -1,6 +1,7 @@
 """Names that programs use and TensorFlow 2.21 has no longer, or would download for.
 
-`tf.estimator` is ours; `tf.keras.datasets` reads the folder that FPSIM_DATA names.
+`tf.estimator` and `tf.keras.ipu` are ours; `tf.keras.datasets` reads the folder that FPSIM_DATA
+names.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def add_names() -> None:
     importlib.import_module(f"{_OURS}.keras.functions").extend_models()
     for module in (tf, tf.compat.v1):
         module.estimator = _Estimator("tensorflow.estimator")
+        module.keras.ipu = importlib.import_module(f"{_OURS}.keras.names")
         for name in _SETS:
             ours = importlib.import_module(f"{_OURS}.datasets.{name}")
             getattr(module.keras.datasets, name).load_data = ours.load_data

@@ -25,7 +25,7 @@ def compile(  # noqa: A001  the vendor's name
     returns one, a list where it returns several, the structure where that is nested, an operation
     where it returns nothing or operations alone.
 
-    Raises      RuntimeError in eager mode.
+    Raises      RuntimeError in eager mode; NotImplementedError for variables that are no resources.
     """
     if tf.executing_eagerly():
         raise RuntimeError(
@@ -48,9 +48,21 @@ def compile(  # noqa: A001  the vendor's name
                 tensors = [tf.constant(0)]
         graph.outputs = [graph.capture(tensor) for tensor in tensors]
     captures = graph.captures
+    _check_variables(captures)
     graph.inputs = given + [inner for _, inner in captures]
     outputs = launch_node(graph, outer + [tensor for tensor, _ in captures])
     return outputs[0].op if structure is None else tf.nest.pack_sequence_as(structure, outputs)
+
+
+def _check_variables(captures: Any) -> None:
+    """Refuse variables of the kind that use_resource=False makes."""
+    for outer, _ in captures:
+        op = outer.op.inputs[0].op if outer.op.type == "Identity" else outer.op
+        if op.type in ("Variable", "VariableV2"):
+            raise NotImplementedError(
+                "Non-resource Variables are not supported inside XLA computations (operator name: "
+                f"{op.name}); make it with use_resource=True"
+            )
 
 
 def _placeholder(graph: Any, tensor: Any, number: int) -> Any:

@@ -13,6 +13,7 @@ import importlib.machinery
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +25,8 @@ _VENDOR = "tensorflow.python.ipu"
 #: The vendor's modules below `tensorflow.python.ipu`, and ours.
 MODULES = {
     "config": "settings.config",
+    "eager": "operations.eager",
+    "grad_util_ops": "operations.capture",
     "internal_ops": "internal_ops",
     "ipu_compiler": "compiler",
     "ipu_infeed_queue": "feeds",
@@ -39,19 +42,30 @@ MODULES = {
     "ipu_horovod_strategy": "workers.strategies",
     "ipu_multi_worker_strategy": "workers.strategies",
     "ipu_run_config": "estimator.run_config",
+    "keras": "keras.names",
+    "layers": "keras.layers",
     "loops": "loops",
     "map_gradient_optimizer": "training.map_gradient",
+    "nn_ops": "operations.nn",
+    "normalization_ops": "operations.normalization",
     "optimizers": "training.names",
     "pipelining_ops": "pipelining.ops",
+    "rand_ops": "operations.rand",
     "scopes": "scopes",
     "utils": "utils",
 }
 
 #: Other modules that programs import, and ours.
-_ELSEWHERE = {"tensorflow.python.keras.datasets": f"{_OURS}.datasets"}
+_ELSEWHERE = {
+    f"{_VENDOR}.eager.backprop": f"{_OURS}.operations.capture",
+    f"{_VENDOR}.keras.layers": f"{_OURS}.keras.layers",
+    f"{_VENDOR}.keras.optimizers": f"{_OURS}.keras.optimizers",
+    "tensorflow.python.keras.datasets": f"{_OURS}.datasets",
+}
 _ELSEWHERE |= {
     f"{vendor}.{name}": f"{ours}.{name}"
     for vendor, ours in tuple(_ELSEWHERE.items())
+    if vendor.endswith(".datasets")
     for name in ("cifar10", "fashion_mnist", "mnist")
 }
 
@@ -118,6 +132,7 @@ def install() -> None:
     if "tensorflow" not in sys.modules:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        _compile_protocol()
     elif os.environ.get("TF_USE_LEGACY_KERAS") != "1":
         raise RuntimeError(
             "TensorFlow was imported with Keras 3 before ipu.frontends.tensorflow; import that "
@@ -126,6 +141,16 @@ def install() -> None:
     sys.meta_path.insert(0, _Finder())
     _leave_unconverted()
     importlib.import_module(f"{_OURS}.additions").add_names()
+
+
+def _compile_protocol() -> None:
+    """Where there are other workers, the stubs of gRPC are built before TensorFlow is imported.
+
+    TensorFlow 2.21 brings libraries of its own that the compiler of protocols crashes with.
+    """
+    if os.environ.get("TF_CONFIG") or os.environ.get("FPSIM_TRANSPORT") == "grpc":
+        with suppress(ImportError):  # a missing extra is told when workers join
+            importlib.import_module("ipu.distributed.grpc_server")
 
 
 def _leave_unconverted() -> None:

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.engine.node import marked
 from ipu.frontends.tensorflow.engine.values import enter, leave
 from ipu.frontends.tensorflow.kernels.host import own_kernel
 from ipu.frontends.tensorflow.kernels.table import TABLE, Run, Site, kernel, single
 from ipu.frontends.tensorflow.settings.notes import note
+from ipu.parallel.plan import replica_count
 
 __all__ = [
     "frontend_attribute", "ipu_scope", "ipu_shard", "outside_compilation_scope", "partials_type",
@@ -40,12 +42,26 @@ def ipu_scope(device: str) -> Iterator[None]:
 
 @contextmanager
 def ipu_shard(index: int | list[int]) -> Iterator[None]:
-    """The nodes inside lie on that IPU of the program; no bit changes."""
+    """The nodes inside lie on that IPU of the program; no bit changes.
+
+    A program takes 2, 4, 8 … IPUs; as many replicas run as the machine's hold.
+
+    Raises    ValueError for IPUs of the machine that are no multiple of the program's.
+    """
     numbers = index if isinstance(index, list) else [index]
     if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in numbers):
         raise ValueError(f"index={index!r} is not an IPU of the program; use 0, 1, 2 …")
+    _deal(max(numbers, default=0))
     with marked(shard=",".join(map(str, numbers))):
         yield
+
+
+def _deal(last: int) -> None:
+    """As many replicas as fit where a program's last IPU has this number, or a higher one."""
+    machine = current()
+    if machine.n_ipus > 1:
+        count = replica_count(machine.n_ipus, 1 << last.bit_length())
+        machine.replicas = min(machine.replicas, count)
 
 
 @contextmanager

@@ -83,7 +83,7 @@ class KerasLossScale(Scaling):
         return VariableHistogram(self.edge) if self.accumulate or self._is_due else Statistic()
 
     def successor(self, pairs: Pairs, statistic: Statistic) -> KerasLossScale:
-        histogram = self._counted(statistic)
+        histogram = self.counted(statistic)
         if not self._is_due:
             return replace(self, histogram=histogram, count=self.count + 1)
         lower, upper = histogram
@@ -95,7 +95,8 @@ class KerasLossScale(Scaling):
             factor = self.value
         return replace(self, factor=factor, histogram=(0.0, 0.0), count=0)
 
-    def _counted(self, statistic: Statistic) -> tuple[float, float]:
+    def counted(self, statistic: Statistic) -> tuple[float, float]:
+        """The counts (lower, upper) with those of a statistic."""
         if not isinstance(statistic, Histogram):
             return self.histogram
         lower, upper = self.histogram

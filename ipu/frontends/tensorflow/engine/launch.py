@@ -28,6 +28,7 @@ from ipu.frontends.tensorflow.engine.layers import layer_of_variable
 from ipu.frontends.tensorflow.engine.machine import Machine, current
 from ipu.frontends.tensorflow.engine.observing import note_weights, watch
 from ipu.frontends.tensorflow.engine.program import program_of
+from ipu.frontends.tensorflow.engine.replicas import private_values
 from ipu.frontends.tensorflow.engine.resources import IteratorHandle, Variable
 from ipu.frontends.tensorflow.engine.trace import tracing
 from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave
@@ -134,10 +135,8 @@ def _launch(machine: Machine, graph: Any, flat: Sequence[Any]) -> list[Any]:
         for _ in range(machine.replicas)
     ]  # fmt: skip
     trained = {id(v.handle) for v in graph.variables if v.trainable}
-    with _watching(
-        machine,
-        [value for outer, value in zip(flat, replicas[0], strict=True) if id(outer) in trained],
-    ):
+    updated = [v for outer, v in zip(flat, replicas[0], strict=True) if id(outer) in trained]
+    with _watching(machine, updated), private_values(machine, flat, replicas):
         results = execute(machine, graph, replicas)
     for outer, value in zip(flat, replicas[0], strict=True):
         if isinstance(value, Variable) and value.is_written:

@@ -104,6 +104,8 @@ class Machine:
         self.accumulation = 1
         #: $FP_STS of the steps before this one.
         self.status_before = 0
+        #: Values of variables that replicas keep to themselves (engine.replicas).
+        self.private: dict[int, Any] = {}
         #: Plans by graph.
         self.plans: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 

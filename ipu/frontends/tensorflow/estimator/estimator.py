@@ -10,6 +10,7 @@ Source    graphcore/tensorflow, tensorflow/python/ipu/ipu_estimator.py; tensorfl
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.estimator.calls import call_input_fn, names
 from ipu.frontends.tensorflow.estimator.hooks import InfeedHook, StepHook, outlive
 from ipu.frontends.tensorflow.estimator.programs import ModelProgram
@@ -25,6 +27,8 @@ from ipu.frontends.tensorflow.estimator.run_config import RunConfig
 from ipu.frontends.tensorflow.estimator.specs import ModeKeys
 from ipu.frontends.tensorflow.facade import report_failures
 from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedQueue
+from ipu.frontends.tensorflow.workers.group import Workers
+from ipu.frontends.tensorflow.workers.session import SyncHook
 
 __all__ = ["IPUEstimator"]
 
@@ -38,7 +42,8 @@ class IPUEstimator:
 
     model_fn             called with features, and with those of labels, mode, params and config
                          that it names; returns an EstimatorSpec or IPUEstimatorSpec.
-    model_dir            folder of the checkpoints; without it a temporary one.
+    model_dir            folder of the checkpoints; without it a temporary one. Workers after the
+                         first one write theirs below it, in worker-1, worker-2 …
     config               a RunConfig of `ipu_run_config`.
     params               for the model function and the input functions.
     warm_start_from      folder or checkpoint whose variables a new training starts from.
@@ -77,6 +82,9 @@ class IPUEstimator:
                 f"iterations_per_loop > 1 (got {iterations}) not supported with distribution"
             )
         self.model_dir = model_dir or config.model_dir or tempfile.mkdtemp()
+        workers = _workers(config.train_distribute)
+        if workers is not None and workers.rank:  # each worker writes its own checkpoints
+            self.model_dir = os.path.join(self.model_dir, f"worker-{workers.rank}")
         if not (model_dir or config.model_dir):
             v1.logging.warning("Using temporary folder as model directory: %s", self.model_dir)
 
@@ -106,9 +114,10 @@ class IPUEstimator:
         Raises    ValueError for steps that iterations_per_loop does not divide.
         """
         self._check_steps(steps)
-        if max_steps is not None and self._saved_step() >= max_steps:
+        if max_steps is not None and self._step_of_root() >= max_steps:
             v1.logging.info("Skipping training since max_steps has already saved.")
             return self
+        workers = _workers(self.config.train_distribute)
         with self._graph(ModeKeys.TRAIN, input_fn) as (program, step):
             loss, train_op = program.training()
             counter = StepHook(
@@ -117,7 +126,9 @@ class IPUEstimator:
             shown = v1.train.LoggingTensorHook(
                 {"loss": loss, "step": step}, every_n_iter=self.config.log_step_count_steps
             )
-            every = [InfeedHook(program.infeed), *program.hooks, *(hooks or []), shown, counter]
+            together = [SyncHook(workers, step)] if workers and workers.size > 1 else []
+            every = [*together, InfeedHook(program.infeed), *program.hooks, *(hooks or [])]
+            every += [shown, counter]
             last = None
             with self._training_session(every) as session:
                 while not session.should_stop():
@@ -153,7 +164,11 @@ class IPUEstimator:
                 if program.computes_metrics_on_host:
                     found = session.run(values)
                 reached = int(session.run(step))
-        result = {**found, "loss": np.mean(losses, dtype=np.float32), "global_step": reached}
+        found["loss"] = np.mean(losses, dtype=np.float32)
+        workers = _workers(self.config.eval_distribute)
+        if workers is not None:
+            found = {k: workers.reduced(np.float32(found[k]), mean=True) for k in sorted(found)}
+        result = {**found, "global_step": reached}
         shown = ", ".join(f"{key} = {value}" for key, value in sorted(result.items()))
         v1.logging.info("Saving dict for global step %d: %s", reached, shown)
         return result
@@ -190,6 +205,7 @@ class IPUEstimator:
         run = self.config.ipu_run_config
         if run.ipu_options is not None:
             run.ipu_options.configure_ipu_system()
+            current().replicas = run.num_replicas
         params = self._params_of(mode, input_fn)
         with tf.Graph().as_default():
             v1.set_random_seed(self.config.tf_random_seed)
@@ -198,13 +214,18 @@ class IPUEstimator:
                 use_resource=True,
                 collections=[v1.GraphKeys.GLOBAL_VARIABLES, v1.GraphKeys.GLOBAL_STEP],
             )  # fmt: skip
-            strategy = self.config.train_distribute
+            strategy = self._strategy(mode)
             context = None if strategy is None else strategy.input_context
             dataset = call_input_fn(
                 input_fn, mode=mode, params=params, config=self.config, input_context=context
             )
             infeed = IPUInfeedQueue(dataset, prefetch_depth=run.prefetch_depth)
             yield ModelProgram(self._model_fn, self.config, params, infeed, IPUOutfeedQueue()), step
+
+    def _strategy(self, mode: str) -> Any:
+        config = self.config
+        modes = {ModeKeys.TRAIN: config.train_distribute, ModeKeys.EVAL: config.eval_distribute}
+        return modes.get(mode)
 
     def _params_of(self, mode: str, input_fn: Callable[..., Any]) -> dict[str, Any]:
         size = self._sizes[mode]
@@ -250,6 +271,12 @@ class IPUEstimator:
         """A variable of the newest checkpoint."""
         return tf.train.load_variable(self.model_dir, name)
 
+    def _step_of_root(self) -> int:
+        """The step that a training goes on from: that of the first worker's checkpoint."""
+        workers = _workers(self.config.train_distribute)
+        own = self._saved_step()
+        return own if workers is None else int(workers.of_root(np.int64(own), "global_step"))
+
     def _saved_step(self) -> int:
         path = self.latest_checkpoint()
         return 0 if path is None else int(tf.train.load_variable(path, "global_step"))
@@ -260,6 +287,11 @@ class IPUEstimator:
             raise ValueError(
                 f"steps ({steps}) must be a multiple of iterations_per_loop ({iterations})"
             )
+
+
+def _workers(strategy: Any) -> Workers | None:
+    """This process among those of a strategy; None without one."""
+    return None if strategy is None else strategy.workers
 
 
 def _check_params(params: Any) -> None:

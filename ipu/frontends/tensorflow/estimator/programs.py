@@ -53,7 +53,19 @@ class ModelProgram:
     # Training -------------------------------------------------------------------------------
 
     def training(self) -> tuple[Any, Any]:
-        """The mean loss of a launch, and what a session runs to train."""
+        """The mean loss of a launch, and what a session runs to train.
+
+        Several workers average gradients and loss, each step in one order.
+        """
+        strategy = self.config.train_distribute
+        if strategy is None:
+            return self._trained()
+        with strategy.estimator_scope():
+            loss, done = self._trained()
+        with tf.control_dependencies([done]):  # after the gradients, on every worker
+            return strategy.reduce(tf.distribute.ReduceOp.MEAN, loss), done
+
+    def _trained(self) -> tuple[Any, Any]:
         if self.iterations == 1:
             loss, *tensors = compile_on_ipu(self._single)
         else:

@@ -72,7 +72,8 @@ class RunConfig:
     session_config, tf_random_seed
                         as in tf.estimator.RunConfig.
     train_distribute, eval_distribute
-                        strategies of several workers; one worker here.
+                        strategies of several workers; without eval_distribute each worker
+                        evaluates on all data.
     """
 
     ipu_run_config: IPURunConfig = field(default_factory=IPURunConfig)

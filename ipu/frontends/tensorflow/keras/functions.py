@@ -13,8 +13,17 @@ from typing import Any
 import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.launch import launching_functions
+from ipu.frontends.tensorflow.engine.machine import current
+from ipu.frontends.tensorflow.engine.replicas import forget_private, in_replicas
 from ipu.frontends.tensorflow.engine.trace import tracing
-from ipu.frontends.tensorflow.keras.options import add_setters, prepare_training
+from ipu.frontends.tensorflow.keras.capturing import capture_in_steps
+from ipu.frontends.tensorflow.keras.options import (
+    add_setters,
+    options_of,
+    prepare_training,
+    replicas_of,
+)
+from ipu.frontends.tensorflow.keras.replicas import gather_steps, steps_of_a_replica
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 
 __all__ = ["extend_models", "is_on_ipu"]
@@ -35,18 +44,38 @@ def extend_models() -> None:
         maker = getattr(tf.keras.Model, name)
         if not hasattr(maker, "__wrapped__"):
             setattr(tf.keras.Model, name, _launching(maker))
+    reset = tf.keras.Model.reset_metrics
+    if not hasattr(reset, "__wrapped__"):
+        tf.keras.Model.reset_metrics = _forgetting(reset)
+
+
+def _forgetting(reset: Callable[[Any], None]) -> Callable[[Any], None]:
+    @wraps(reset)
+    def reset_metrics(model: Any) -> None:
+        reset(model)
+        for metric in model.metrics:
+            for variable in metric.variables:
+                forget_private(current(), variable.handle)
+
+    return reset_metrics
 
 
 def _launching(maker: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(maker)
     def make(model: Any, force: bool = False) -> Any:
         kind = maker.__name__.removeprefix("make_")
-        if is_on_ipu(model) and kind == "train_function":
+        if not is_on_ipu(model):
+            return maker(model, force)
+        if kind == "train_function":
             prepare_training(model)
-        function = maker(model, force)
-        if not is_on_ipu(model) or isinstance(function, _Launch):
+            capture_in_steps(model)
+        if replicas_of(model) > 1:
+            gather_steps(model, lambda: options_of(model).metrics)
+        with steps_of_a_replica(model, replicas_of(model)):
+            function = maker(model, force)
+        if isinstance(function, _Launch):
             return function
-        launch = _Launch(function)
+        launch = _Launch(function, model)
         setattr(model, kind, launch)
         return launch
 
@@ -56,16 +85,18 @@ def _launching(maker: Callable[..., Any]) -> Callable[..., Any]:
 class _Launch:
     """A function of an iterator whose calls are launches."""
 
-    def __init__(self, function: Any) -> None:
-        self._function = function
+    def __init__(self, function: Any, model: Any) -> None:
+        self._function, self._model = function, model
         self._is_traced = False
 
     def __call__(self, iterator: Any) -> Any:
         if not hasattr(self._function, "get_concrete_function"):  # run_eagerly
             return self._function(iterator)
-        if not self._is_traced:
-            with tracing():  # variables are created and initialised on the host
-                self._function.get_concrete_function(iterator)
-            self._is_traced = True
-        with launching_functions():
-            return self._function(iterator)
+        count = replicas_of(self._model)
+        with in_replicas(current(), count), steps_of_a_replica(self._model, count):
+            if not self._is_traced:
+                with tracing():  # variables are created and initialised on the host
+                    self._function.get_concrete_function(iterator)
+                self._is_traced = True
+            with launching_functions():
+                return self._function(iterator)

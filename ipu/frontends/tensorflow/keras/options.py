@@ -14,12 +14,15 @@ from typing import Any
 import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.machine import current
+from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedQueue
+from ipu.frontends.tensorflow.keras.replicas import METRICS
 from ipu.frontends.tensorflow.pipelining.options import PipelineSchedule
 from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.training.accumulation import check_state_placement
 from ipu.frontends.tensorflow.training.composites import Accumulators
+from ipu.frontends.tensorflow.training.cross_replica import cross_replica_mean
 from ipu.frontends.tensorflow.training.reductions import GradientAccumulationReductionMethod
-from ipu.parallel.plan import Plan
+from ipu.parallel.plan import Plan, replica_count
 
 __all__ = ["Options", "add_setters", "options_of", "prepare_training"]
 
@@ -41,6 +44,8 @@ class Options:
     schedule: PipelineSchedule = PipelineSchedule.Grouped
     mapping: Sequence[int] | None = None
     stages: tuple[int, ...] | None = None
+    #: What becomes of the metrics of several replicas.
+    metrics: str = "NONE"
 
 
 def options_of(model: Any) -> Options:
@@ -50,6 +55,20 @@ def options_of(model: Any) -> Options:
 
 def _set(model: Any, **changes: Any) -> None:
     object.__setattr__(model, "_fpsim_options", replace(options_of(model), **changes))
+    for kind in ("train", "test", "predict"):  # built again with the new options
+        setattr(model, f"{kind}_function", None)
+
+
+#: Options of `pipelining_ops.pipeline` that move tensors and change no number.
+_PLACEMENT = (
+    "offload_activations", "offload_gradient_accumulation_buffers", "offload_weights",
+    "replicated_weight_sharding",
+)  # fmt: skip
+#: Those that change numbers of one stage alone.
+_OF_STAGES = (
+    "backward_propagation_stages_poplar_options", "forward_propagation_stages_poplar_options",
+    "weight_update_poplar_options",
+)  # fmt: skip
 
 
 def _count(value: Any) -> int | None:
@@ -64,6 +83,12 @@ def _count(value: Any) -> int | None:
 
 
 def _unknown(named: dict[str, Any], method: str) -> None:
+    for name in _OF_STAGES:
+        if named.get(name):
+            raise NotImplementedError(
+                f"{name}: stages of Keras share their options here; set partialsType in IPUConfig, "
+                "or build the pipeline with pipelining_ops.pipeline"
+            )
     if named:
         raise TypeError(f"{method}() got an unexpected keyword argument '{next(iter(named))}'")
 
@@ -98,9 +123,13 @@ def set_pipelining_options(
 ) -> None:  # fmt: skip
     """Options of the pipeline whose stages `set_pipeline_stage_assignment` names.
 
-    accumulate_outfeed, recomputation_mode    change no number of Keras; they are read.
+    accumulate_outfeed, recomputation_mode, offload_…    change no number of Keras; they are read.
+
+    Raises    NotImplementedError for options of the libraries of each stage.
     """
-    _unknown(named, "set_pipelining_options")
+    _unknown({k: v for k, v in named.items() if k not in _PLACEMENT}, "set_pipelining_options")
+    if any(named.get(name) for name in _PLACEMENT):
+        note("where the tensors of a pipeline lie changes no bit; the simulation keeps them whole")
     check_state_placement(offload_weight_update_variables, replicated_optimizer_state_sharding)
     if not isinstance(pipeline_schedule, PipelineSchedule):
         raise TypeError(
@@ -144,18 +173,35 @@ def reset_pipeline_stage_assignment(self: Any) -> None:
 
 
 def set_replication_options(self: Any, replicated_metric_reduction_method: str = "NONE") -> None:
-    """Is read: models of Keras run on one replica here."""
-    if replicated_metric_reduction_method != "NONE":
-        note("replicated_metric_reduction_method is accepted; models of Keras run on one replica")
+    """What becomes of the metrics of several replicas.
+
+    replicated_metric_reduction_method    NONE: those of the last replica; LIST: all of them; SUM
+                                          or MEAN of them.
+    """
+    method = str(replicated_metric_reduction_method).upper()
+    if method not in METRICS:
+        raise ValueError(
+            f"replicated_metric_reduction_method={replicated_metric_reduction_method!r} is not "
+            f"known; use {', '.join(METRICS)}"
+        )
+    _set(self, metrics=method)
 
 
 def set_infeed_queue_options(self: Any, **named: Any) -> None:
-    """Is read: Keras' own iterator feeds the machine."""
+    """Options of an IPUInfeedQueue, which change no number: Keras' own iterator feeds the machine.
+
+    Raises    what the queue raises for them.
+    """
+    IPUInfeedQueue(tf.data.Dataset.from_tensors(0.0), **named)
     note("options of a model's infeed are accepted; Keras' own iterator feeds the machine")
 
 
 def set_outfeed_queue_options(self: Any, **named: Any) -> None:
-    """Is read: results come back with each launch."""
+    """Options of an IPUOutfeedQueue, which change no number: results come back with each launch.
+
+    Raises    what the queue raises for them.
+    """
+    IPUOutfeedQueue(**named)
     note("options of a model's outfeed are accepted; results come back with each launch")
 
 
@@ -182,48 +228,56 @@ def add_setters() -> None:
 
 
 def prepare_training(model: Any) -> None:
-    """The optimiser of a model accumulates as its options say.
+    """The optimiser of a model accumulates as its options say, and averages over replicas.
 
     Raises    RuntimeError where steps_per_execution holds no whole updates; what `Plan` raises for
-              stages, IPUs and counts that do not go together; NotImplementedError for replicas.
+              stages, IPUs and counts that do not go together.
     """
     options = options_of(model)
-    ipus = _ipus(options)
-    if current().n_ipus != ipus:
-        raise NotImplementedError(
-            f"a model of Keras on {ipus} IPU(s), but the machine has {current().n_ipus}: replicas "
-            f"of Keras models are not built here; use auto_select_ipus={ipus}"
-        )
-    current().replicas = 1
-    if options.pipelined and options.count is None:
-        raise ValueError("gradient_accumulation_steps_per_replica must be specified.")
-    if options.count is None:
-        return
-    steps = int(model._steps_per_execution.numpy())
-    if steps % options.count:
-        kind = "pipelined " if options.pipelined else ""
-        raise RuntimeError(
-            f"The {kind}model has been configured to use gradient accumulation for training, "
-            f"however the current `steps_per_execution` value (set to {steps}) is not divisible by "
-            "`gradient_accumulation_steps_per_replica * number of replicas` "
-            f"(`gradient_accumulation_steps_per_replica` is set to {options.count} and there are 1 "
-            "replicas). You need to adjust either `steps_per_execution` or"
-            "`gradient_accumulation_steps_per_replica` to make sure that `steps_per_execution` is "
-            "divisible by `gradient_accumulation_steps_per_replica * number of replicas`."
-        )
-    if not hasattr(model.optimizer.apply_gradients, "_accumulates"):
-        _accumulate(model.optimizer, options)
+    if options.pipelined:
+        if options.count is None:
+            raise ValueError("gradient_accumulation_steps_per_replica must be specified.")
+        _check_plan(options)
+    replicas = replicas_of(model)
+    if options.count is not None:
+        _check_steps(int(model._steps_per_execution.numpy()), options, replicas)
+    _extend(model.optimizer, options, replicas)
 
 
-def _ipus(options: Options) -> int:
-    """IPUs of the model; a pipeline's plan is checked."""
+def replicas_of(model: Any) -> int:
+    """Copies of a model that the IPUs of the machine hold.
+
+    Raises    ValueError for IPUs that are no multiple of those of the model.
+    """
+    options = options_of(model)
     if not options.pipelined:
-        return 1
+        return current().n_ipus
+    ipus = options.mapping or options.stages or (0,)
+    return replica_count(current().n_ipus, len(set(ipus)))
+
+
+def _check_steps(steps: int, options: Options, replicas: int) -> None:
+    assert options.count is not None
+    if steps % (options.count * replicas) == 0:
+        return
+    kind = "pipelined " if options.pipelined else ""
+    raise RuntimeError(
+        f"The {kind}model has been configured to use gradient accumulation for training, "
+        f"however the current `steps_per_execution` value (set to {steps}) is not divisible by "
+        "`gradient_accumulation_steps_per_replica * number of replicas` "
+        f"(`gradient_accumulation_steps_per_replica` is set to {options.count} and there are "
+        f"{replicas} replicas). You need to adjust either `steps_per_execution` or"
+        "`gradient_accumulation_steps_per_replica` to make sure that `steps_per_execution` is "
+        "divisible by `gradient_accumulation_steps_per_replica * number of replicas`."
+    )
+
+
+def _check_plan(options: Options) -> None:
     n_stages = max(options.stages or (0,)) + 1
     if n_stages < 2:
         raise ValueError("Pipeline requires at least two computational stages.")
     try:
-        plan = Plan(
+        Plan(
             [abs] * n_stages, mapping=options.mapping, schedule=options.schedule.name.lower(),
             count=options.count or 1, check_memory=False,
         )  # fmt: skip
@@ -231,18 +285,24 @@ def _ipus(options: Options) -> int:
         if "must be a multiple of" in str(error):
             raise tf.errors.FailedPreconditionError(None, None, str(error)) from None
         raise
-    return len(plan.ipus)
 
 
-def _accumulate(optimizer: Any, options: Options) -> None:
-    assert options.count is not None
-    accumulators = Accumulators(options.count, options.method, options.dtype)
-    apply = optimizer.apply_gradients
+def _extend(optimizer: Any, options: Options, replicas: int) -> None:
+    """Gradients are accumulated and averaged before an optimiser applies them."""
+    apply = getattr(optimizer.apply_gradients, "_plain", optimizer.apply_gradients)
+    many = options.count is not None
+    counted = Accumulators(options.count or 1, options.method, options.dtype)
+
+    def averaged(pairs: Any) -> Any:
+        if replicas > 1:
+            pairs = [(cross_replica_mean(g), v) for g, v in pairs]
+        return apply(pairs)
 
     def apply_gradients(grads_and_vars: Any, *rest: Any, **named: Any) -> Any:
         pairs = [(g, v) for g, v in grads_and_vars if g is not None]
-        added = accumulators.add(pairs)
-        return accumulators.update([v for _, v in pairs], added, apply)
+        if not many:
+            return averaged(pairs) if replicas > 1 else apply(pairs, *rest, **named)
+        return counted.update([v for _, v in pairs], counted.add(pairs), averaged)
 
-    apply_gradients._accumulates = True  # type: ignore[attr-defined]
+    apply_gradients._plain = apply  # type: ignore[attr-defined]
     optimizer.apply_gradients = apply_gradients

@@ -26,9 +26,10 @@ from ipu.frontends.tensorflow.pipelining.options import (
     RecomputationMode,
     check_stage_options,
 )
+from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.training.composites import Accumulators
-from ipu.frontends.tensorflow.training.enclosing import building_pipeline
+from ipu.frontends.tensorflow.training.enclosing import building_pipeline, check_checkpoints
 from ipu.frontends.tensorflow.training.reductions import GradientAccumulationReductionMethod
 from ipu.parallel.plan import Plan
 
@@ -53,7 +54,13 @@ def last_plan() -> Plan:
 
 
 def recomputation_checkpoint(tensors: Any, name: str | None = None) -> Any:
-    """Tensors that recomputation starts from; no bit changes."""
+    """Tensors that recomputation starts from; no bit changes.
+
+    Raises    ValueError in a pipeline whose schedule cannot recompute from them, where
+              IPUConfig.allow_recompute is set.
+    """
+    if system.is_configured() and system.current().recompute:
+        check_checkpoints()
     return tf.nest.map_structure(lambda x: tf.identity(x, name=name), tensors)
 
 
@@ -111,7 +118,7 @@ def pipeline(
     )  # fmt: skip
     values = [] if inputs is None else list(_flat(inputs))
     run.n_inputs = len(values)
-    with building_pipeline():
+    with building_pipeline(arguments.schedule.name, len(_plans[-1].ipus)):
         result = loops.repeat(arguments.mini_batches * repeat_count, run, values, infeed_queue)
     return tf.group(result, name=name or "pipeline")
 

@@ -142,7 +142,7 @@ class OptimizerFunctionOutput:
                 "OptimizerFunctionOutput.tape is used."
             )
         if self.gradient_capture_context or self.captured_gradient_outfeed:
-            raise NotImplementedError("gradients of layers are not captured here; leave it out")
+            raise NotImplementedError("gradients are not captured in pipelines here; leave it out")
 
     def gradients(self) -> list[tuple[Any, Any]]:
         """Pairs of gradient and variable."""

@@ -13,11 +13,15 @@ import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import control_flow_util_v2
 
-__all__ = ["building_loop", "building_pipeline", "check_accumulation", "check_no_pipeline"]
+__all__ = [
+    "building_loop", "building_pipeline", "check_accumulation", "check_checkpoints",
+    "check_no_pipeline",
+]  # fmt: skip
 
 #: Iterations of the loop; 0: not known; None: no loop.
 _iterations: ContextVar[int | None] = ContextVar("iterations", default=None)
-_in_pipeline: ContextVar[bool] = ContextVar("in_pipeline", default=False)
+#: The schedule of the pipeline; "": no pipeline.
+_schedule: ContextVar[str] = ContextVar("schedule", default="")
 
 
 @contextmanager
@@ -34,13 +38,30 @@ def building_loop(iterations: object) -> Iterator[None]:
 
 
 @contextmanager
-def building_pipeline() -> Iterator[None]:
-    """The nodes built inside are those of a pipeline, which accumulates by itself."""
-    token = _in_pipeline.set(True)
+def building_pipeline(schedule: str = "Grouped", ipus: int = 2) -> Iterator[None]:
+    """The nodes built inside are those of a pipeline, which accumulates by itself.
+
+    schedule    its name; ipus: how many IPUs its stages take.
+    """
+    token = _schedule.set(f"{schedule} on {ipus} IPU{'s' * (ipus > 1)}")
     try:
         yield
     finally:
-        _in_pipeline.reset(token)
+        _schedule.reset(token)
+
+
+def check_checkpoints() -> None:
+    """Refuse a checkpoint of recomputation in a pipeline that cannot recompute from it.
+
+    Raises    ValueError.
+    """
+    schedule, _, ipus = _schedule.get().partition(" on ")
+    wanted = "Sequential" if ipus == "1 IPU" else "Grouped"
+    if schedule and schedule != wanted:
+        raise ValueError(
+            f"pipeline_schedule={schedule} on {ipus}: with a recomputation checkpoint the schedule "
+            "has to be Grouped for several IPUs and Sequential for one"
+        )
 
 
 def check_no_pipeline(name: str) -> None:
@@ -48,7 +69,7 @@ def check_no_pipeline(name: str) -> None:
 
     Raises    ValueError.
     """
-    if _in_pipeline.get():
+    if _schedule.get():
         raise ValueError(
             f"{name} inside a pipeline: pipelines accumulate gradients by themselves; give the "
             "optimizer_function the optimiser that it wraps, and the number of mini-batches as "

@@ -1,83 +1,87 @@
-"""`tensorflow.python.ipu.horovod` for one process: ranks and collectives.
+"""`tensorflow.python.ipu.horovod`: ranks and collectives for tensors.
+
+Importing it needs MPI, unless the environment names another transport.
 
 Source    graphcore/tensorflow, tensorflow/python/ipu/horovod; Horovod's API.
 """
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from ipu.frontends import horovod
+from ipu.frontends.horovod import (
+    Average,
+    Sum,
+    init,
+    is_initialized,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+)
+from ipu.frontends.tensorflow.engine.launch import failures
 from ipu.frontends.tensorflow.workers import strategies as ipu_horovod_strategy
-from ipu.frontends.tensorflow.workers.strategies import refuse
 
 __all__ = [
-    "allgather", "allreduce", "broadcast", "init", "ipu_horovod_strategy", "local_rank",
-    "local_size", "rank", "shutdown", "size",
+    "Average", "Sum", "allgather", "allreduce", "broadcast", "broadcast_variables", "init",
+    "ipu_horovod_strategy", "is_initialized", "local_rank", "local_size", "rank", "shutdown",
+    "size",
 ]  # fmt: skip
 
-_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "HOROVOD_SIZE")
-
-_started = False
-
-
-def init() -> None:
-    """Start; a process of several is refused.
-
-    Raises    NotImplementedError.
-    """
-    global _started
-    refuse(max((int(os.environ.get(name) or 1) for name in _SIZES), default=1))
-    _started = True
+#: The vendor's name is a package; its module is found by its own name.
+__path__: list[str] = []
 
 
-def shutdown() -> None:
-    """End."""
-    global _started
-    _started = False
+def allreduce(
+    tensor: Any, average: bool | None = None, name: str | None = None, op: Any = None
+) -> Any:
+    """The sum or mean of a tensor over all processes; the mean where nothing is said."""
+    return _on_host(lambda x: horovod.allreduce(x, average, name, op), tensor, name, True)
 
 
-def _of_one(value: int) -> int:
-    if not _started:
-        raise ValueError("Horovod has not been initialized; use hvd.init().")
-    return value
+def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
+    """One process's tensor, on all."""
+    return _on_host(lambda x: horovod.broadcast(x, root_rank, name), tensor, name, True)
 
 
-def size() -> int:
-    """Processes."""
-    return _of_one(1)
+def allgather(tensor: Any, name: str | None = None) -> Any:
+    """The tensors of all processes one after the other along the first axis."""
+    return _on_host(lambda x: horovod.allgather(x, name), tensor, name, False)
 
 
-def rank() -> int:
-    """Number of this process."""
-    return _of_one(0)
+def broadcast_variables(variables: Any, root_rank: int) -> Any:
+    """Give variables the values that they have on one process; in TensorFlow 1 an operation."""
+    if tf.executing_eagerly():
+        horovod.broadcast_variables(variables, root_rank)
+        return None
+    assigned: list[Any] = []
+    for variable in variables:
+        with tf.control_dependencies(assigned[-1:]):
+            assigned.append(variable.assign(broadcast(variable, root_rank)).op)
+    return tf.group(*assigned)
 
 
-def local_size() -> int:
-    """Processes of this computer."""
-    return _of_one(1)
+def _on_host(
+    collective: Callable[[Any], Any], tensor: Any, name: str | None, keeps_shape: bool
+) -> Any:
+    """A node that calls a collective; in TensorFlow 2 its result."""
+    size()  # refuses before init
+    tensor = tf.convert_to_tensor(tensor)
+    if tf.executing_eagerly():
+        return tf.convert_to_tensor(collective(tensor.numpy()))
 
+    def run(x: Any) -> Any:
+        try:
+            return collective(x)
+        except BaseException as error:
+            failures.append(error)  # TensorFlow's runtime keeps its text alone
+            raise
 
-def local_rank() -> int:
-    """Number of this process on its computer."""
-    return _of_one(0)
-
-
-def allreduce(tensor: Any, *_: Any, **__: Any) -> Any:
-    """The sum or mean of one tensor."""
-    _of_one(1)
-    return tf.convert_to_tensor(tensor)
-
-
-def broadcast(tensor: Any, root_rank: int, *_: Any, **__: Any) -> Any:
-    """The root's tensor."""
-    if _of_one(0) != root_rank:
-        raise ValueError(f"root_rank={root_rank} is not a process; use 0")
-    return tf.convert_to_tensor(tensor)
-
-
-def allgather(tensor: Any, *_: Any, **__: Any) -> Any:
-    """The tensors of all processes along the first axis."""
-    return allreduce(tensor)
+    result = tf.numpy_function(run, [tensor], tensor.dtype, name=name)
+    result.set_shape(tensor.shape if keeps_shape else [None, *tensor.shape[1:]])
+    return result

@@ -1,65 +1,159 @@
-"""`IPUMultiWorkerStrategy` and `IPUHorovodStrategy` for one worker.
+"""`IPUMultiWorkerStrategy` and `IPUHorovodStrategy`: data-parallel workers in several processes.
 
-With one worker there is nothing to exchange: gradients are what they are. Programs of several
-workers are refused here.
+Inside of a strategy's scope optimisers of TensorFlow 1 sum gradients over the workers before they
+apply them, the latest layer first; under an estimator it is the mean. Variables are each worker's
+own, and equal: root's values at the start, the same updates after that.
+
+variables_on_host    variables and slots lie on the host, and updates are TensorFlow's there, as far
+                     as the program applies gradients in its host_call.
 
 Source    graphcore/tensorflow, tensorflow/python/ipu/ipu_multi_worker_strategy.py,
-          horovod/ipu_horovod_strategy.py.
+          horovod/ipu_horovod_strategy.py: names, arguments, reductions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["IPUHorovodStrategy", "IPUMultiWorkerStrategy", "IPUMultiWorkerStrategyV1", "refuse"]
+from ipu.frontends.tensorflow.engine.launch import failures
+from ipu.frontends.tensorflow.training.wrapper import IpuOptimizer
+from ipu.frontends.tensorflow.workers.group import Workers, cluster_of, join
+
+__all__ = ["IPUHorovodStrategy", "IPUMultiWorkerStrategy", "IPUMultiWorkerStrategyV1"]
+
+_SUM, _MEAN = tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN
 
 
-class _OneWorker:
-    """A strategy of one worker."""
+class _Strategy:
+    """What both strategies do.
 
-    num_replicas_in_sync = 1
+    workers    this process among those of the run.
+    """
+
+    def __init__(self, workers: Workers, variables_on_host: bool) -> None:
+        self.workers = workers
+        self.variables_on_host = variables_on_host
+        self._is_mean = False
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """Workers."""
+        return self.workers.size
 
     @property
     def input_context(self) -> Any:
-        """Which part of a data set this worker reads: all of it."""
+        """Which part of a data set this worker reads."""
         return tf.distribute.InputContext(
-            num_input_pipelines=1, input_pipeline_id=0, num_replicas_in_sync=1
-        )
+            num_input_pipelines=self.workers.size, input_pipeline_id=self.workers.rank,
+            num_replicas_in_sync=self.workers.size,
+        )  # fmt: skip
 
     @contextmanager
-    def scope(self) -> Iterator[_OneWorker]:
-        """Variables made inside are this worker's."""
-        yield self
+    def scope(self) -> Iterator[_Strategy]:
+        """Optimisers inside sum gradients over the workers before they apply them."""
+        _active.append(self)
+        try:
+            yield self
+        finally:
+            _active.pop()
+
+    @contextmanager
+    def estimator_scope(self) -> Iterator[None]:
+        """As `scope`, for an estimator: gradients are averaged."""
+        before, self._is_mean = self._is_mean, True
+        try:
+            with self.scope():
+                yield
+        finally:
+            self._is_mean = before
+
+    def run(self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function in the scope."""
+        with self.scope():
+            return fn(*args, **(kwargs or {}))
+
+    experimental_run_v2 = run
+
+    def reduce(self, reduce_op: Any, value: Any, axis: Any = None) -> Any:
+        """The sum or mean of a tensor over the workers.
+
+        Raises    ValueError for an axis, which workers do not have.
+        """
+        if axis is not None:
+            raise ValueError(f"axis={axis!r}: a worker has one value; use axis=None")
+        return self._reduced(value, tf.distribute.ReduceOp(reduce_op) is _MEAN, "value")
+
+    def _reduced(self, value: Any, mean: bool, name: str) -> Any:
+        """A node that sums over the workers, on the host."""
+        value = tf.convert_to_tensor(value)
+        if self.workers.size == 1:
+            return value
+
+        def reduce(x: Any) -> Any:
+            try:
+                return self.workers.reduced(x, mean=mean, name=name)
+            except BaseException as error:
+                failures.append(error)  # TensorFlow's runtime keeps its text alone
+                raise
+
+        if tf.executing_eagerly():
+            return tf.constant(reduce(value.numpy()))
+        result = tf.numpy_function(reduce, [value], value.dtype, name=f"{name}_all_reduce")
+        result.set_shape(value.shape)
+        return result
+
+    def reduced_gradients(self, pairs: Any) -> list[Any]:
+        """Gradients summed over the workers, in one order on all: the latest layer first."""
+        results: list[Any] = []
+        for gradient, variable in reversed(list(pairs)):
+            if gradient is not None:
+                name = variable.name.partition(":")[0].replace("/", "_")
+                with tf.control_dependencies([g for g, _ in results[-1:] if g is not None]):
+                    gradient = self._reduced(gradient, self._is_mean, name)
+            results.append((gradient, variable))
+        return results[::-1]
 
 
-def refuse(workers: int) -> None:
-    """Refuse more than one worker.
-
-    Raises    NotImplementedError.
-    """
-    if workers > 1:
-        raise NotImplementedError(
-            f"{workers} workers: programs of several workers are not built here; give the "
-            "cluster one worker"
-        )
+_active: list[_Strategy] = []
 
 
-class IPUMultiWorkerStrategyV1(_OneWorker):
-    """The workers of a cluster; one here.
+def reduce_in_scopes() -> None:
+    """Optimisers of TensorFlow 1 obey the scopes of strategies from now on."""
+    apply = tf.compat.v1.train.Optimizer.apply_gradients
+    if hasattr(apply, "_obeys_workers"):
+        return
 
-    variables_on_host    where variables and the optimiser's state lie; no bit changes.
+    def apply_gradients(
+        self: Any, grads_and_vars: Any, global_step: Any = None, name: Any = None
+    ) -> Any:
+        if _active and not isinstance(self, IpuOptimizer):
+            grads_and_vars = _active[-1].reduced_gradients(grads_and_vars)
+        return apply(self, grads_and_vars, global_step, name)
+
+    apply_gradients._obeys_workers = True  # type: ignore[attr-defined]
+    tf.compat.v1.train.Optimizer.apply_gradients = apply_gradients
+
+
+reduce_in_scopes()
+
+
+class IPUMultiWorkerStrategyV1(_Strategy):
+    """The workers of a cluster, over gRPC.
+
+    Raises    ClusterError for what is no cluster; JoinError for workers that do not come.
     """
 
     def __init__(
         self, cluster_resolver: Any, ipu_device: str = "/device:IPU:0",
         variables_on_host: bool = False,
     ) -> None:  # fmt: skip
-        jobs = cluster_resolver.cluster_spec().as_dict()
-        refuse(sum(len(jobs.get(job, ())) for job in ("chief", "worker")))
+        cluster = cluster_of(cluster_resolver, os.environ)
+        super().__init__(join(cluster, "strategy: multi-worker"), variables_on_host)
         self.cluster_resolver = cluster_resolver
 
 
@@ -67,8 +161,13 @@ class IPUMultiWorkerStrategyV1(_OneWorker):
 IPUMultiWorkerStrategy = IPUMultiWorkerStrategyV1
 
 
-class IPUHorovodStrategy(_OneWorker):
-    """The processes of Horovod; one here."""
+class IPUHorovodStrategy(_Strategy):
+    """The processes of Horovod, which `hvd.init()` has started.
+
+    Raises    ValueError before that.
+    """
 
     def __init__(self, ipu_device: str = "/device:IPU:0", variables_on_host: bool = False) -> None:
-        pass
+        from ipu.frontends.horovod.runtime import running
+
+        super().__init__(Workers(running().sums), variables_on_host)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ipu.frontends.tensorflow.framework import ipu, machine, session, tf
+from tests.ipu.frontends.tensorflow.framework import configured, ipu, machine, session, tf
 
 from ipu.frontends.tensorflow.engine.errors import UnsupportedNodeError  # isort: skip
 
@@ -62,3 +62,14 @@ def test_a_node_without_a_kernel_is_refused_when_it_is_compiled():
             ipu.ipu_compiler.compile(
                 lambda x: ipu.loops.repeat(2, lambda y: tf.linalg.inv(y), [x]), [x]
             )
+
+
+def test_variables_have_to_be_resources():
+    def net():
+        w = tf.compat.v1.get_variable("w", [2], use_resource=False)
+        return w * 2.0
+
+    with machine(), session():
+        configured()
+        with pytest.raises(NotImplementedError, match=r"Non-resource Variables .* name: w\)"):
+            ipu.ipu_compiler.compile(net)

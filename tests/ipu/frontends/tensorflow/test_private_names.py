@@ -40,6 +40,7 @@ def test_the_version_is_the_one_that_these_names_belong_to():
         (gen_resource_variable_ops, "read_variable_op"),
         (gen_resource_variable_ops, "assign_variable_op"),
         (handle_data_util, "get_resource_handle_data"),
+        (tf.keras.Model, "_validate_and_get_metrics_result"),
     ],
 )  # fmt: skip
 def test_the_name_is_there(owner, name):

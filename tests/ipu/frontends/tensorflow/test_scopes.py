@@ -103,3 +103,21 @@ def test_scopes_refuse_what_they_do_not_know():
         pass
     with tf.Graph().as_default(), scopes.ipu_shard([0, 1]), scopes.ipu_scope("/device:IPU:0"):
         assert tf.no_op().node_def.attr["_fpsim_shard"].s == b"0,1"
+
+
+@pytest.mark.parametrize(("ipus", "last", "replicas"), [(8, 1, 4), (4, 2, 1), (2, 0, 2), (1, 1, 1)])
+def test_replicas_are_ipus_over_shards(ipus, last, replicas):
+    with machine():
+        used = configured(ipus)
+        for index in range(last + 1):
+            with tf.Graph().as_default(), scopes.ipu_shard(index):
+                pass
+        assert used.replicas == replicas
+
+
+def test_ipus_are_a_multiple_of_the_shards():
+    refused = pytest.raises(ValueError, match="n_ipus=3 is no multiple of the 2 IPUs")
+    with machine():
+        configured(3)
+        with refused, tf.Graph().as_default(), scopes.ipu_shard(1):
+            pass

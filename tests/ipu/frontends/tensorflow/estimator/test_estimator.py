@@ -8,7 +8,7 @@ import pytest
 from ipu.frontends.tensorflow.estimator.estimator import IPUEstimator
 from ipu.frontends.tensorflow.training.cross_replica import CrossReplicaOptimizer
 from tests.ipu.frontends.tensorflow.estimator.models import X, Y, estimator, input_fn, model_fn
-from tests.ipu.frontends.tensorflow.framework import ipu, machine
+from tests.ipu.frontends.tensorflow.framework import current, ipu, machine
 
 RUN = ipu.ipu_run_config.RunConfig
 
@@ -98,3 +98,18 @@ def test_steps_are_whole_launches(tmp_path):
         line.evaluate(input_fn, steps=6)
     with pytest.raises(ValueError, match="One of `num_steps` or `final_step` must be specified"):
         line.evaluate(input_fn)
+
+
+def test_shards_leave_fewer_replicas(tmp_path):
+    """Four IPUs of two shards are two replicas: a batch is dealt to two."""
+    settings = ipu.config.IPUConfig()
+    settings.auto_select_ipus = 4
+    run = ipu.ipu_run_config.IPURunConfig(1, settings, num_replicas=2, num_shards=2)
+    with machine():
+        line = IPUEstimator(
+            model_fn, str(tmp_path), RUN(run, tf_random_seed=1),
+            {"wrap": CrossReplicaOptimizer},
+        )  # fmt: skip
+        line.train(input_fn, steps=1)
+        assert current().replicas == 2
+    np.testing.assert_allclose(line.get_variable_value("line/w"), weights(1, 8), atol=1e-6)

@@ -76,8 +76,9 @@ def test_executions_hold_whole_updates_and_counts_fit_the_schedule():
         fit(2, three)
     with pytest.raises(ValueError, match="Pipeline requires at least two computational stages"):
         fit(1, lambda made: made.set_pipelining_options(4))
-    with pytest.raises(NotImplementedError, match="replicas of Keras models are not built here"):
-        fit(2, accumulating)
+    with pytest.raises(ValueError, match="n_ipus=3 is no multiple of the 2 IPUs that the stages"):
+        fit(3, lambda made: (made.set_pipeline_stage_assignment([0, 1]),
+                             made.set_pipelining_options(4)))  # fmt: skip
 
 
 def test_setters_refuse_what_they_do_not_know():
@@ -103,7 +104,21 @@ def test_setters_refuse_what_they_do_not_know():
         lambda: made.set_infeed_queue_options(prefetch_depth=2),
         lambda: made.set_outfeed_queue_options(buffer_depth=2),
         lambda: made.set_asynchronous_callbacks(True),
-        lambda: made.set_replication_options("MEAN"),
     ):
         with pytest.warns(RuntimeWarning, match="accepted"):
             call()
+
+
+def test_options_of_queues_and_stages_are_those_of_the_queues_and_stages():
+    made = model()
+    with pytest.raises(ValueError, match="prefetch_depth=256 is not a depth"):
+        made.set_infeed_queue_options(prefetch_depth=256)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'depth'"):
+        made.set_outfeed_queue_options(depth=2)
+    with pytest.raises(ValueError, match="replicated_metric_reduction_method='MAX' is not known"):
+        made.set_replication_options("MAX")
+    with pytest.raises(NotImplementedError, match="stages of Keras share their options here"):
+        made.set_pipelining_options(2, forward_propagation_stages_poplar_options=[{}])
+    forget()
+    with pytest.warns(RuntimeWarning, match="where the tensors of a pipeline lie changes no bit"):
+        made.set_pipelining_options(2, offload_activations=True)

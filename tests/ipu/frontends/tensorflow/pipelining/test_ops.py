@@ -166,3 +166,14 @@ def test_checkpoints_change_nothing():
     assert recomputation_checkpoint({"x": tf.constant(3.0)})["x"] == 3.0
     assert RecomputationMode.Auto.name == "Auto"
     assert X.dtype == np.float16
+
+
+def test_checkpoints_need_a_schedule_that_recomputes_from_them():
+    def first(x, y):
+        x, y = STAGES[0](x, y)
+        return recomputation_checkpoint(x), y
+
+    stages = [first, *STAGES[1:]]
+    with pytest.raises(ValueError, match="pipeline_schedule=Interleaved on 4 IPUs: with a recomp"):
+        run(pipelined(stages=stages, pipeline_schedule=PipelineSchedule.Interleaved),
+            recompute=True)  # fmt: skip

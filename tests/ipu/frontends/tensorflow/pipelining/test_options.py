@@ -112,5 +112,5 @@ def test_optimisers_of_each_kind_take_their_own_arguments():
             OptimizerFunctionOutput(momentum(), loss, variables=[1])
         with pytest.raises(ValueError, match="variables must be empty when"):
             OptimizerFunctionOutput(keras, loss, variables=[1], tape=tf.GradientTape())
-        with pytest.raises(NotImplementedError, match="not captured here"):
+        with pytest.raises(NotImplementedError, match="not captured in pipelines"):
             OptimizerFunctionOutput(keras, loss, gradient_capture_context=1)

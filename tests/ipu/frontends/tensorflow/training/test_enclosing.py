@@ -8,6 +8,7 @@ from ipu.frontends.tensorflow.training.enclosing import (
     building_loop,
     building_pipeline,
     check_accumulation,
+    check_checkpoints,
     check_no_pipeline,
 )
 from tests.ipu.frontends.tensorflow.framework import tf
@@ -37,3 +38,18 @@ def test_pipelines_accumulate_by_themselves():
     check_no_pipeline("Optimizer")
     with building_pipeline(), pytest.raises(ValueError, match=r"^Optimizer inside a pipeline: "):
         check_no_pipeline("Optimizer")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "ipus", "fits"),
+    [("Grouped", 2, True), ("Sequential", 1, True), ("Interleaved", 2, False),
+     ("Sequential", 2, False), ("Grouped", 1, False)],
+)  # fmt: skip
+def test_checkpoints_go_with_one_schedule(schedule, ipus, fits):
+    check_checkpoints()
+    with building_pipeline(schedule, ipus):
+        if fits:
+            check_checkpoints()
+            return
+        with pytest.raises(ValueError, match=f"pipeline_schedule={schedule} on {ipus} IPU"):
+            check_checkpoints()

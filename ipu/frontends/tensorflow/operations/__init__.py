@@ -1,0 +1,1 @@
+"""Operations that the vendor added: normalisations, activations, dropout, captured gradients."""

@@ -1,0 +1,150 @@
+"""Workers of a TensorFlow program: what their strategies do together.
+
+Sums are the simulated machine's (`ipu.frontends.processes`), in TensorFlow's ring order unless the
+run names another one; the mean is the sum, then one division by the number of workers. A transport
+carries codes, and only those.
+
+Source    graphcore/tensorflow, tensorflow/python/ipu/ipu_multi_worker_strategy.py; TensorFlow's
+          RingReducer (order of the sum, final division).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32
+from ipu.distributed.channel import Channel
+from ipu.distributed.cluster import Cluster
+from ipu.distributed.connect import connect
+from ipu.distributed.handshake import compare
+from ipu.distributed.local_transport import local_transports
+from ipu.distributed.transport import Kind
+from ipu.frontends.processes.ending import end_with_program
+from ipu.frontends.processes.sums import Sums
+from ipu.learn.address import CELLS
+from ipu.machine.device import Device
+from ipu.parallel.collectives import Summands
+from ipu.parallel.orders import Order
+
+__all__ = ["Workers", "cluster_of", "join"]
+
+_FORMATS = {"float16": BINARY16, "float32": BINARY32, "bfloat16": BFLOAT16}
+
+
+class Workers:
+    """This process among those of a run.
+
+    rank, size    which it is, and how many there are.
+    """
+
+    def __init__(self, sums: Sums) -> None:
+        self._sums, self._channel = sums, sums.channel
+        self.rank, self.size = self._channel.rank, self._channel.size
+        self._calls = 0
+
+    # Sums -----------------------------------------------------------------------------------
+
+    def reduced(self, x: Any, *, mean: bool, name: str = "") -> Any:
+        """The sum or mean of an ndarray over all workers.
+
+        Rounding  each addition once in the array's format, in the order of the run; the mean is
+                  then divided once.
+        Raises    TypeError for types that the machine cannot add; StoppedError where another
+                  worker is gone.
+        """
+        x = np.asarray(x)
+        if self.size == 1:
+            return x
+        fmt = _FORMATS.get(x.dtype.name)
+        if fmt is None:
+            raise TypeError(f"a sum of {x.dtype} over workers is no operation of the machine")
+        device = self._sums.devices[self.rank]
+        own = device.context(fmt).wrap(np.ascontiguousarray(x).astype(fmt.carrier))
+        step, cell = divmod(self._calls, CELLS)
+        self._calls += 1
+        (total,) = self._sums.of([Summands([own], cell, name)], step)
+        if mean:
+            held = device.context(fmt).wrap(total.carrier)
+            total = device.divide(held, float(self.size))
+        return total.carrier.astype(x.dtype).reshape(x.shape)
+
+    # Copies and comparisons ------------------------------------------------------------------
+
+    def of_root(self, x: Any, name: str = "") -> Any:
+        """The first worker's ndarray, on all; types and shapes are equal everywhere."""
+        x = np.asarray(x, order="C")
+        text = self._channel.broadcast(x.tobytes(), what=name)
+        return np.frombuffer(text, x.dtype).reshape(x.shape)
+
+    def compare(self, lines: Sequence[str]) -> None:
+        """Return when these lines are equal on all workers.
+
+        Raises    JoinError, on every worker, with the first that differ.
+        """
+        compare(self._channel, lines)
+
+    def check_equal(self, digest: str, step: int) -> None:
+        """Return when the variables of all workers have this digest.
+
+        Raises    StoppedError, on every worker, with both digests.
+        """
+        for rank, text in enumerate(self._channel.gather(digest.encode(), "digests")):
+            if text.decode() != digest:
+                who = self._channel.transport.describe(rank)
+                self._channel.stop(
+                    Kind.FAILED, rank,
+                    f"{who} has variables with digest {text.decode()[:12]}, not {digest[:12]}, "
+                    f"after step {step}; they must be equal on all workers",
+                )  # fmt: skip
+
+
+def join(cluster: Cluster | None, plan: str) -> Workers:
+    """Join the other workers of a cluster; without one this process is alone.
+
+    plan      what must be equal on all workers, as lines of text.
+
+    Raises    JoinError for a worker that does not answer, or is of another run.
+    """
+    cluster = cluster or Cluster()
+    cluster = cluster.with_replicas(cluster.size)
+    order = cluster.order or Order.TF_RING
+    if cluster.size == 1:
+        return Workers(Sums(Channel(local_transports(1)[0]), 1, Device, order))
+    _check_protocol(cluster)
+    channel = Channel(connect(cluster, f"{plan}\norder: {order.value}"))
+    end_with_program(channel)
+    return Workers(Sums(channel, cluster.size, Device, order))
+
+
+def _check_protocol(cluster: Cluster) -> None:
+    """Refuse to build gRPC's stubs after TensorFlow, whose libraries their compiler crashes with.
+
+    Raises    RuntimeError.
+    """
+    compiler = "grpc_tools._protoc_compiler"
+    if cluster.transport == "grpc" and find_spec("grpc_tools") and compiler not in sys.modules:
+        raise RuntimeError(
+            "several workers over gRPC: TF_CONFIG has to be set, and ipu.frontends.tensorflow "
+            "imported, before tensorflow is; start the program with: fpsim tf PROGRAM.py"
+        )
+
+
+def cluster_of(resolver: Any, environment: Mapping[str, str]) -> Cluster | None:
+    """The cluster of one of TensorFlow's resolvers: that of TF_CONFIG, if it reads it.
+
+    Raises    ClusterError for what is no cluster, with an example.
+    """
+    if type(resolver).__name__ == "TFConfigClusterResolver":
+        return Cluster.from_environment(environment)
+    task = {"type": resolver.task_type or "worker", "index": resolver.task_id or 0}
+    jobs = resolver.cluster_spec().as_dict()
+    if not jobs:
+        return None
+    config = json.dumps({"cluster": jobs, "task": task})
+    return Cluster.from_environment({**environment, "TF_CONFIG": config})

@@ -1,0 +1,12 @@
+"""The package of Keras by the vendor's names (law)."""
+
+from __future__ import annotations
+
+import importlib
+
+from tests.ipu.frontends.tensorflow.framework import ipu, tf
+
+
+def test_layers_are_found_by_every_name():
+    module = importlib.import_module("tensorflow.python.ipu.keras.layers")
+    assert module is ipu.layers is ipu.keras.layers is tf.keras.ipu.layers

@@ -1,0 +1,87 @@
+"""Keras models on several replicas (differential with one large batch, law)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.ipu.frontends.tensorflow.framework import configured, ipu, machine, tf
+from tests.ipu.frontends.tensorflow.keras.test_functions import X, Y, data
+from tests.ipu.frontends.tensorflow.keras.test_options import accumulating, fit, model
+
+_, INTERLEAVED, SEQUENTIAL = ipu.pipelining_ops.PipelineSchedule
+
+
+def pipelined(count, **options):
+    def change(made):
+        made.set_pipeline_stage_assignment([0, 1])
+        made.set_pipelining_options(count, **options)
+
+    return change
+
+
+def same(left, right):
+    for a, b in zip(left, right, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_two_replicas_train_as_one_with_a_batch_twice_as_large():
+    large = tf.data.Dataset.from_tensor_slices((X, Y)).batch(32, drop_remainder=True)
+    expected = model(1)
+    expected.fit(large, epochs=2, verbose=0)
+    _, weights = fit(2, lambda made: None)
+    for a, b in zip(weights, expected.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=2e-6)
+
+
+@pytest.fixture(scope="module")
+def two_replicas_of_two():
+    return fit(2, lambda made: accumulating(made, gradient_accumulation_steps_per_replica=2),
+               steps=4)  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{"pipeline_schedule": INTERLEAVED},
+                                     {"pipeline_schedule": SEQUENTIAL}])  # fmt: skip
+def test_pipelines_of_replicas_have_the_bits_of_the_accumulation(two_replicas_of_two, options):
+    losses, weights = fit(4, pipelined(2, **options), steps=4)
+    assert losses == two_replicas_of_two[0]
+    same(weights, two_replicas_of_two[1])
+
+
+def scored(method, ipus=2, steps=4):
+    """evaluate and predict of a model that is as it was built, and the machine's launches."""
+    with machine(), ipu.ipu_strategy.IPUStrategyV1().scope():
+        used = configured(ipus)
+        made = model(steps)
+        made.set_replication_options(method)
+        loss = made.evaluate(data(), verbose=0)
+        launches = used.launches
+        return loss, made.predict(data(), verbose=0), launches
+
+
+def test_predictions_come_in_the_order_of_the_data():
+    _, one, launches = scored("NONE", 1)
+    assert launches == 5
+    _, two, launches = scored("NONE")
+    assert launches == 5
+    np.testing.assert_array_equal(one, two)
+
+
+def test_metrics_are_of_the_last_replica_or_of_all():
+    with machine():
+        made = model(1)
+        odd = data().enumerate().filter(lambda i, _: i % 2 == 1).map(lambda _, pair: pair)
+        even = data().enumerate().filter(lambda i, _: i % 2 == 0).map(lambda _, pair: pair)
+        first, last = (made.evaluate(part, verbose=0) for part in (even, odd))
+    assert scored("NONE")[0] == pytest.approx(last, abs=1e-6)
+    assert scored("MEAN")[0] == pytest.approx((first + last) / 2, abs=1e-6)
+    assert scored("sum")[0] == pytest.approx(first + last, abs=1e-5)
+    np.testing.assert_allclose(scored("LIST")[0], [first, last], atol=1e-6)
+
+
+def test_executions_deal_whole_rounds():
+    with pytest.raises(ValueError, match="an execution of 5 mini-batches cannot be dealt to 2"):
+        scored("NONE", steps=5)
+    message = r"\(set to 4\) is not divisible by .* set to 4 and there are 2 replicas"
+    with pytest.raises(RuntimeError, match=message):
+        fit(2, accumulating, steps=4)
