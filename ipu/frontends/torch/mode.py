@@ -214,7 +214,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             for target, result in zip(
                 targets, results if isinstance(results, tuple) else (results,), strict=True
             ):
-                if not torch.can_cast(result.dtype, target.dtype):
+                is_same = result.dtype is target.dtype
+                if not is_same and not torch.can_cast(result.dtype, target.dtype):
                     raise TypeError(f"{func} cannot put {result.dtype} into {target.dtype}")
                 if is_out and target.shape != result.shape:
                     target.resize_(result.shape)
