@@ -61,7 +61,7 @@ test-distributed:
 	$(MAKE) --no-print-directory VENV=.venv-distributed .venv-distributed/has-test-distributed
 	FPSIM_TIER=quick .venv-distributed/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
 	  tests/ipu/distributed ipu/distributed \
-	  $(wildcard tests/ipu/frontends/horovod tests/ipu/frontends/popdist) \
+	  tests/ipu/frontends/horovod tests/ipu/frontends/popdist tests/ipu/frontends/processes \
 	  $(wildcard tests/experiments/sweep tests/experiments/test_sweep.py) \
 	  $(wildcard tests/experiments/commands/programs/test_poprun.py tests/experiments/commands/test_sweep.py) \
 	  $(wildcard tests/experiments/programs/test_distributed_training.py) \

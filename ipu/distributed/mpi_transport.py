@@ -37,8 +37,8 @@ __all__ = ["PATIENCE", "MpiTransport", "connect", "import_mpi", "mpi_world"]
 PATIENCE = 60.0
 #: Bytes of one message of MPI: its counts have 31 bits. One of this length has a continuation.
 _LONGEST = 1 << 30
-#: Seconds that others have to leave after the training was stopped.
-_FAREWELL = 2.0
+#: Seconds that others have to save and leave after the training was stopped.
+_FAREWELL = 10.0
 #: Seconds between polls: first none, then up to the last.
 _POLL_FIRST, _POLL_LAST = 20e-6, 1e-3
 _MESSAGE, _STOPPED, _LEAVING = 1, 2, 3

@@ -81,9 +81,11 @@ def test_all_workers_tell_why_a_training_stopped():
     status, lines, _ = mpirun(
         3,
         """
+from ipu.distributed.channel import Channel
 from ipu.distributed.transport import Kind, Reason
 transport = connect(cluster)
 try:
+    Channel(transport).barrier()  # nobody is joining any more
     if rank == 1:
         transport.abort(Reason(Kind.INTERRUPTED, 1, "worker 1 was interrupted"))
     transport.receive((rank + 1) % size)
@@ -121,10 +123,13 @@ def test_a_worker_that_raises_stops_all():
     status, lines, errors = mpirun(
         3,
         """
+from ipu.distributed.channel import Channel
 transport = connect(cluster)
 if rank == 2:
+    Channel(transport).barrier()
     raise KeyError("theirs")
 try:
+    Channel(transport).barrier()
     transport.receive(2)
 except StoppedError as error:
     print(str(error).replace(transport.describe(2), "worker 2"))
