@@ -102,10 +102,8 @@ def _mean_columns(rows: Sequence[Row]) -> Mapping[str, tuple[float, ...]]:
         own = {name: value for name, value in row.items() if name != SEED}
         by_seed.setdefault(row.get(SEED), []).append(own)
     every = [_columns(own) for own in by_seed.values()]
-    if (
-        len({(tuple(own), len(by_seed[seed])) for seed, own in zip(by_seed, every, strict=True)})
-        > 1
-    ):
+    shapes = {(tuple(own), *(len(values) for values in own.values())) for own in every}
+    if len(shapes) > 1:
         return _columns([row for own in by_seed.values() for row in own])
     return {
         name: tuple(math.fsum(v) / len(v) for v in zip(*(own[name] for own in every), strict=True))
