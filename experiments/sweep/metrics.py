@@ -3,7 +3,8 @@
 Rows of a run with the same words (part, policy, format …) are one group. A group of one row gives a
 number for each of its columns. In a longer one the first column that grows from row to row is x,
 the others are curves over it; the last point of a curve counts as its number. Without such a column
-the means of the columns count.
+the means of the columns count. Where an experiment has seeds of its own (a column `seed`), numbers
+and curves are means over these.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from ipu.experiments.lab.result import Row
 
 #: The words of a group of rows.
 Words = tuple[tuple[str, str], ...]
+
+
+#: The column of an experiment's own seeds.
+SEED = "seed"
 
 
 class Curve(NamedTuple):
@@ -74,8 +79,8 @@ def _measures(words: Words, rows: Sequence[Row]) -> Iterator[tuple[str, float | 
     """Titles with what they measure."""
     where = ", ".join(f"{name}={value}" for name, value in words)
     suffix = f" ({where})" if where else ""
-    columns = _columns(rows)
-    if len(rows) == 1:
+    columns = _mean_columns(rows)
+    if all(len(values) == 1 for values in columns.values()):
         yield from ((name + suffix, values[0]) for name, values in columns.items())
         return
     x_name = next((name for name, values in columns.items() if _grows(values)), None)
@@ -88,6 +93,22 @@ def _measures(words: Words, rows: Sequence[Row]) -> Iterator[tuple[str, float | 
         x = columns[x_name]
         yield f"{name}{suffix}", Curve(x_name, x, values)
         yield f"{name}{suffix}, {x_name} {x[-1]:g}", values[-1]
+
+
+def _mean_columns(rows: Sequence[Row]) -> Mapping[str, tuple[float, ...]]:
+    """Columns as means over the experiment's own seeds, where all of these have the same ones."""
+    by_seed: dict[object, list[Row]] = {}
+    for row in rows:
+        own = {name: value for name, value in row.items() if name != SEED}
+        by_seed.setdefault(row.get(SEED), []).append(own)
+    every = [_columns(own) for own in by_seed.values()]
+    shapes = {(tuple(own), *(len(values) for values in own.values())) for own in every}
+    if len(shapes) > 1:
+        return _columns([row for own in by_seed.values() for row in own])
+    return {
+        name: tuple(math.fsum(v) / len(v) for v in zip(*(own[name] for own in every), strict=True))
+        for name in every[0]
+    }
 
 
 def _columns(rows: Sequence[Row]) -> Mapping[str, tuple[float, ...]]:

@@ -67,24 +67,33 @@ class DigitsRun(NamedTuple):
     seed: int
     epochs: int
     counted: bool
+    rate: float = RATE
     steps: int | None = None
 
 
-def run(quick: bool, seed: int) -> Result:
-    epochs, seeds = (2, 2) if quick else (EPOCHS, SEEDS)
+def run(quick: bool, seed: int, *, rate: float = RATE, epochs: int = 0) -> Result:
+    """Epochs of 0 are those of the experiment."""
+    usual, seeds = (2, 2) if quick else (EPOCHS, SEEDS)
+    if rate <= 0 or epochs < 0:
+        raise ValueError(
+            f"rate={rate}, epochs={epochs}: use a rate above 0 and epochs of 0 or more"
+        )
+    epochs = epochs or usual
     first = range(seed, seed + seeds)
     # Kernels are compiled here, once, before there are two processes.
     warm = [
-        DigitsRun(v, seed, 1, count, 2) for v in range(len(VARIANTS)) for count in (True, False)
+        DigitsRun(v, seed, 1, count, rate, 2)
+        for v in range(len(VARIANTS))
+        for count in (True, False)
     ]
     for job in progress(warm, "kernels"):
         _train(job)
-    jobs = [DigitsRun(v, s, epochs, s == seed) for s in first for v in range(len(VARIANTS))]
+    jobs = [DigitsRun(v, s, epochs, s == seed, rate) for s in first for v in range(len(VARIANTS))]
     collected = Collected()
     for job, (rows, units) in zip(jobs, in_processes(_train, jobs, "trainings"), strict=True):
         collected.add(rows, units, policy=VARIANTS[job.variant].name, seed=job.seed)
     parameters = {
-        "network": NETWORK, "learning rate": RATE, "momentum": MOMENTUM,
+        "network": NETWORK, "learning rate": rate, "momentum": MOMENTUM,
         "batch": BATCH, "epochs": epochs, "seeds": list(first), "loss scale": SCALE,
         "test digits": digits.HELD_BACK,
     }  # fmt: skip
@@ -96,7 +105,7 @@ def run(quick: bool, seed: int) -> Result:
 def _train(job: DigitsRun) -> tuple[list[Row], tuple[UnitUsed, ...]]:
     variant, watch = VARIANTS[job.variant], Watch()
     trainer, losses, accuracy = train(
-        variant, SGD(RATE, MOMENTUM), job.seed, job.epochs, steps=job.steps, observe=watch,
+        variant, SGD(job.rate, MOMENTUM), job.seed, job.epochs, steps=job.steps, observe=watch,
         counted=job.counted,
     )  # fmt: skip
     raised = list(exceptions(trainer)) if job.counted else []

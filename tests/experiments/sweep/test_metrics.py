@@ -38,3 +38,18 @@ def test_columns_with_gaps_and_truths_are_no_numbers():
 def test_nan_is_equal_to_nan():
     assert not differs([math.nan, math.nan])
     assert differs([0.0, -0.0])
+
+
+def test_an_experiments_own_seeds_are_averaged():
+    """Repetitions, whose numbers are no curve over the seeds."""
+    rows = [{"part": "loss", "seed": s, "epoch": e, "loss": s + e} for s in (5, 7) for e in (1, 2)]
+    rows += [{"part": "test", "seed": s, "accuracy": s / 10} for s in (5, 7)]
+    numbers, curves = compared([rows])
+    assert curves == {"loss (part=loss)": [Curve("epoch", (1.0, 2.0), (7.0, 8.0))]}
+    assert numbers == {"loss (part=loss), epoch 2": [8.0], "accuracy (part=test)": [0.6]}
+
+
+def test_seeds_with_different_rows_are_not_averaged_row_by_row():
+    rows = [{"seed": 1, "n": 1.0, "y": 2.0}, {"seed": 1, "n": 2.0, "y": 4.0},
+            {"seed": 2, "n": 1.0, "y": 3.0}]  # fmt: skip
+    assert compared([rows]).numbers == {"mean n": [4 / 3], "mean y": [3.0]}

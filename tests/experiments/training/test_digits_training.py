@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ipu.experiments.lab.catalogue import find
 from ipu.experiments.training import digits, digits_training
 from tests.experiments.figures import assert_panels
 
@@ -137,3 +138,26 @@ def test_every_panel_shows_data_and_the_table_every_layer(trained):
     (table,) = digits_training.tables(trained)
     assert len(table.heads) == 1 + len(digits_training.VARIANTS)
     assert any(line[0] == "hidden, update" for line in table.lines)
+
+
+def test_rate_and_epochs_are_settings_of_a_sweep(monkeypatch):
+    """They reach the optimiser and the number of epochs; wrong ones are refused."""
+    assert find("digits_training").settings() == {"rate": float, "epochs": int}
+    for wrong in ({"rate": 0.0}, {"epochs": -1}):
+        with pytest.raises(ValueError, match=r"^rate=.*, epochs=.*: use a rate above 0"):
+            digits_training.run(True, 0, **wrong)
+    jobs = []
+    monkeypatch.setattr(digits_training, "_train", jobs.append)
+    monkeypatch.setattr(digits_training, "in_processes", lambda work, jobs, label: map(work, jobs))
+    with pytest.raises(TypeError):  # the first training has left nothing
+        digits_training.run(True, 3, rate=0.5, epochs=7)
+    assert {job.rate for job in jobs} == {0.5}
+    assert (jobs[-1].epochs, jobs[-1].seed, jobs[-1].steps) == (7, 3, None)
+    seen = []
+    monkeypatch.undo()
+    monkeypatch.setattr(
+        digits_training, "train", lambda variant, sgd, *rest, **more: seen.append(sgd)
+    )
+    with pytest.raises(TypeError):
+        digits_training._train(jobs[-1])
+    assert seen[0].rate == 0.5
