@@ -148,7 +148,10 @@ class Checkpoints:
         for path in self.folder.glob("step-*"):
             match = _STEP.fullmatch(path.name)
             if match and int(match[1]) < kept[-1] and int(match[1]) not in kept:
-                shutil.rmtree(path, ignore_errors=True)
+                with suppress(OSError):
+                    # First of all: a step that is removed by halves must not look complete.
+                    (path / MANIFEST).unlink(missing_ok=True)
+                    shutil.rmtree(path, ignore_errors=True)
 
     # Resuming ---------------------------------------------------------------------------------
 
