@@ -14,6 +14,7 @@ import tensorflow
 from tensorflow.python.client import session
 
 from ipu.frontends.tensorflow.engine.launch import failures
+from ipu.frontends.tensorflow.engine.sessions import running
 
 __all__ = ["install_facade", "report_failures"]
 
@@ -54,7 +55,8 @@ def report_failures() -> None:
     def reporting(self: Any, *arguments: Any, **options: Any) -> Any:
         failures.clear()
         try:
-            return run(self, *arguments, **options)
+            with running(self):
+                return run(self, *arguments, **options)
         except tensorflow.errors.OpError:
             if failures:
                 raise failures[-1] from None

@@ -8,6 +8,8 @@ Source    facts of the vendor's ipu_infeed_queue.py and ipu_outfeed_queue.py; do
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import threading
 import weakref
 from collections.abc import Iterator
@@ -24,6 +26,8 @@ from ipu.feed.infeed import Infeed
 from ipu.feed.outfeed import ALL, LAST, Outfeed
 from ipu.frontends.tensorflow.engine.launch import reporting
 from ipu.frontends.tensorflow.engine.node import marked
+from ipu.frontends.tensorflow.engine.sessions import keep_running_sessions
+from ipu.frontends.tensorflow.facade import report_failures
 
 __all__ = ["IPUInfeedQueue", "IPUOutfeedMode", "IPUOutfeedQueue", "ScopedIPUOutfeedQueue"]
 
@@ -49,11 +53,13 @@ class IPUInfeedQueue:
         self._queue: Infeed | None = None
         self._depth = depth
         self._is_initialised = self._is_deleted = self._dequeued = False
+        report_failures()  # sessions that run are known from here on
         if tf.executing_eagerly():
             self._open(dataset)
 
     def _open(self, dataset: Any) -> None:
         self._queue = Infeed(lambda: _leaves(dataset), prefetch=self._depth)
+        _open_queues.add(self)
 
     # Host side ------------------------------------------------------------------------------
 
@@ -69,6 +75,7 @@ class IPUInfeedQueue:
 
     def _adopt(self, variant: Any) -> None:
         """Read the data set that a session has built."""
+        keep_running_sessions()
         self._open(dataset_ops._VariantDataset(variant, self._structure))
 
     @property
@@ -89,6 +96,7 @@ class IPUInfeedQueue:
         self._queue.close()
         self._queue = None  # the data set goes before the session that built it
         self._is_deleted = True
+        _open_queues.discard(self)
 
     @property
     def dequeued(self) -> bool:
@@ -123,6 +131,20 @@ class IPUInfeedQueue:
             raise RuntimeError("the infeed was not initialised; run infeed_queue.initializer")
         leaves = self._queue.dequeue()
         return leaves if len(leaves) > 1 else leaves[0]
+
+
+#: Queues that hold a data set.
+_open_queues: weakref.WeakSet[IPUInfeedQueue] = weakref.WeakSet()
+
+
+@atexit.register
+def _keep_queues() -> None:
+    """Data sets that are in use when the interpreter ends are not freed any more.
+
+    Their resources end with TensorFlow's runtime, in an order that nobody knows.
+    """
+    for queue in list(_open_queues):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(queue))
 
 
 def _leaves(dataset: Any) -> Iterator[list[Any]]:

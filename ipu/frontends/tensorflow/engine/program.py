@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
@@ -36,6 +35,8 @@ __all__ = ["Program", "has_effect", "program_of"]
 
 #: Nodes with state that has no effect outside: a control edge does not keep them.
 _READING = frozenset(("ReadVariableOp", "VarHandleOp", "IteratorV2", "Placeholder"))
+#: Under which a graph holds its program.
+_PROGRAM = "_fpsim_program"
 
 
 class Program:
@@ -59,14 +60,12 @@ class Program:
         return max((int(node.marks.get("accumulation", 1)) for node in self.nodes), default=1)
 
 
-_programs: WeakKeyDictionary[Any, Program] = WeakKeyDictionary()
-
-
 def program_of(graph: Any) -> Program:
-    """The program of a FuncGraph, made once."""
-    program = _programs.get(graph)
+    """The program of a FuncGraph, made once; the graph holds it, so both go together."""
+    program: Program | None = getattr(graph, _PROGRAM, None)
     if program is None:
-        program = _programs[graph] = Program(graph)
+        program = Program(graph)
+        setattr(graph, _PROGRAM, program)
     return program
 
 

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.estimator.calls import call_input_fn, names
-from ipu.frontends.tensorflow.estimator.hooks import InfeedHook, StepHook, outlive
+from ipu.frontends.tensorflow.estimator.hooks import InfeedHook, StepHook
 from ipu.frontends.tensorflow.estimator.programs import ModelProgram
 from ipu.frontends.tensorflow.estimator.run_config import RunConfig
 from ipu.frontends.tensorflow.estimator.specs import ModeKeys
@@ -306,7 +306,6 @@ def _check_params(params: Any) -> None:
 @contextmanager
 def _fed(session: Any, infeed: IPUInfeedQueue) -> Iterator[None]:
     """The infeed is ready inside, and has ended afterwards."""
-    outlive(session)
     session.run(infeed.initializer)
     try:
         yield

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["InfeedHook", "StepHook", "outlive"]
-
-_kept: list[Any] = []
-
-
-def outlive(session: Any) -> None:
-    """A session's runtime stays until the process ends.
-
-    TensorFlow frees it with the session, but data sets that a session built, and that an infeed
-    reads outside of it, still call its functions when they are freed.
-    """
-    _kept.append(session)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(session))
+__all__ = ["InfeedHook", "StepHook"]
 
 
 class InfeedHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
@@ -30,7 +17,6 @@ class InfeedHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """The session exists."""
-        outlive(session)
         session.run(self._initialise)
 
     def end(self, session: Any) -> None:
