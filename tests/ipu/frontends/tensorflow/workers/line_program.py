@@ -1,7 +1,7 @@
 """A line, trained by an estimator of several workers: PROGRAM KIND FOLDER STEPS.
 
-KIND is multi or horovod. Prints a word after each step, and the variables at the end as hexadecimal
-numbers.
+KIND is multi, horovod or failing, where the second worker raises an error in its third step. Prints
+a word after each step, and the variables at the end as hexadecimal numbers.
 """
 
 import sys
@@ -60,10 +60,16 @@ def model_fn(features, labels, mode):
 
 
 class Steps(v1.train.SessionRunHook):
-    """Prints a word after each step."""
+    """Prints a word after each step; raises an error after the last."""
+
+    def __init__(self, last=None):
+        self.last, self.done = last, 0
 
     def after_run(self, run_context, run_values):
         print("step", flush=True)
+        self.done += 1
+        if self.done == self.last:
+            raise ArithmeticError("the line is bent")
 
 
 def main(kind, folder, steps):
@@ -77,7 +83,8 @@ def main(kind, folder, steps):
     )  # fmt: skip
     v1.logging.set_verbosity(v1.logging.INFO)
     classifier = ipu.ipu_estimator.IPUEstimator(model_fn, folder, config)
-    classifier.train(input_fn, hooks=[Steps()], max_steps=int(steps))
+    last = 3 if kind == "failing" and strategy.workers.rank else None
+    classifier.train(input_fn, hooks=[Steps(last)], max_steps=int(steps))
     for name in sorted(classifier.get_variable_names()):
         print(name, np.asarray(classifier.get_variable_value(name)).tobytes().hex(), flush=True)
     metrics = classifier.evaluate(input_fn, steps=4)

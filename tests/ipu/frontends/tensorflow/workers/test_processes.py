@@ -125,6 +125,18 @@ def test_a_killed_worker_ends_the_other(tmp_path):
 
 
 @pytest.mark.tier("full")
+def test_an_error_of_one_worker_ends_the_other_with_its_words(tmp_path):
+    lines = [command(LINE, "failing", str(tmp_path), "100000")] * 2
+    with workers(tf_configs(2), *lines) as (first, second):
+        status, _, errors = ended(second)
+        assert status == 1
+        assert re.search(r"^fpsim: \S+line_program.py:\d+: ArithmeticError: the line", errors, re.M)
+        status, _, errors = ended(first, 30)
+    assert status == 3
+    assert re.search(r"^fpsim: worker 1 at .* stopped: ArithmeticError the line", errors, re.M)
+
+
+@pytest.mark.tier("full")
 @pytest.mark.parametrize(
     ("config", "message"),
     [("{", "is no JSON"), ('{"cluster": {}}', "has no list 'worker'")],
