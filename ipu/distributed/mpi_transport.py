@@ -127,7 +127,7 @@ class MpiTransport:
             self._check()
         data = bytearray(count)
         request = message.Irecv([data, self._mpi.BYTE])
-        self._wait(request.Test, self._timeout, sender)
+        self._wait(request.Test, self._timeout, sender, is_moving=True)
         return bytes(data)
 
     def _too_long(self, sender: int, count: int) -> Reason:
@@ -147,8 +147,12 @@ class MpiTransport:
 
     # Waiting --------------------------------------------------------------------------------
 
-    def _wait(self, poll: Callable[[], Any], timeout: float, sender: int) -> Any:
+    def _wait(
+        self, poll: Callable[[], Any], timeout: float, sender: int, *, is_moving: bool = False
+    ) -> Any:
         """What `poll` returns when it is true.
+
+        is_moving    bytes are under way: MPI moves them in its calls alone, so there is no pause.
 
         Raises    StoppedError when the training is stopped, and after the timeout.
         """
@@ -161,7 +165,7 @@ class MpiTransport:
                 who = self.describe(sender)
                 self.abort(Reason(Kind.SILENT, sender, f"{who} has been silent for {timeout:g} s"))
                 self._check()
-            time.sleep(pause)
+            time.sleep(0 if is_moving or self._sending else pause)
             pause = min(max(_POLL_FIRST, 2 * pause), _POLL_LAST)
         return result
 
