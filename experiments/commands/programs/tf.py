@@ -155,7 +155,7 @@ def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> No
     """Print what the run did and why it stopped, and write its page."""
     from ipu.frontends.pages.page import write_page
     from ipu.frontends.tensorflow.engine.machine import current
-    from ipu.frontends.tensorflow.engine.report import advice, report
+    from ipu.frontends.tensorflow.reports.report import advice, report
 
     told = report(current())
     told["stopped"] = stopped

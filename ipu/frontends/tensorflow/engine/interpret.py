@@ -27,17 +27,17 @@ from fpsim.records.formats import BINARY32
 from ipu.frontends.common.account import counted_name
 from ipu.frontends.common.places import Place, Replay
 from ipu.frontends.tensorflow import kernels
-from ipu.frontends.tensorflow.engine.directions import find_directions
 from ipu.frontends.tensorflow.engine.errors import MachineError, UnsupportedNodeError, user_line
 from ipu.frontends.tensorflow.engine.functions import called_graphs
-from ipu.frontends.tensorflow.engine.layers import OPTIMIZER, Layers, layer_of_variable
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
-from ipu.frontends.tensorflow.engine.observing import observed
 from ipu.frontends.tensorflow.engine.program import Program, has_effect, program_of
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import host_kernel
 from ipu.frontends.tensorflow.kernels.table import TABLE, Entry, Run, Site
+from ipu.frontends.tensorflow.reports.directions import find_directions
+from ipu.frontends.tensorflow.reports.layers import OPTIMIZER, Layers, layer_of_variable
+from ipu.frontends.tensorflow.reports.observing import observed
 
 __all__ = ["Plan", "check_nodes", "plan_of"]
 

@@ -24,15 +24,15 @@ from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from ipu.feed.counters import launching
 from ipu.frontends.tensorflow.engine.interpret import check_nodes, plan_of
-from ipu.frontends.tensorflow.engine.layers import layer_of_variable
 from ipu.frontends.tensorflow.engine.machine import Machine, current
-from ipu.frontends.tensorflow.engine.observing import note_weights, watch
 from ipu.frontends.tensorflow.engine.program import program_of
 from ipu.frontends.tensorflow.engine.replicas import private_values
 from ipu.frontends.tensorflow.engine.resources import IteratorHandle, Variable
 from ipu.frontends.tensorflow.engine.trace import tracing
 from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave
 from ipu.frontends.tensorflow.engine.writes import written_inputs
+from ipu.frontends.tensorflow.reports.layers import layer_of_variable
+from ipu.frontends.tensorflow.reports.observing import note_weights, watch
 
 __all__ = ["execute", "failures", "launch_node", "launching_functions", "reporting"]
 

@@ -19,12 +19,12 @@ import tensorflow as tf
 from fpsim.array import Array
 from ipu.frontends.common.account import counted_name, fit
 from ipu.frontends.common.recorder import Recorder
-from ipu.frontends.tensorflow.engine.layers import layer_of_variable
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.engine.trace import losses_of
 from ipu.frontends.tensorflow.kernels.table import Entry, Run, Site
+from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 
 __all__ = ["note_weights", "observed", "watch"]
 

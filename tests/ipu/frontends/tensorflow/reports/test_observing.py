@@ -8,7 +8,7 @@ import pytest
 from ipu.frontends.common.account import KINDS
 from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 
-from ipu.frontends.tensorflow.engine.report import report  # isort: skip
+from ipu.frontends.tensorflow.reports.report import report  # isort: skip
 
 
 def step(scale=None, rate=0.25):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.ipu.frontends.tensorflow.framework import tf
 
-from ipu.frontends.tensorflow.engine.directions import find_directions  # isort: skip
+from ipu.frontends.tensorflow.reports.directions import find_directions  # isort: skip
 from ipu.frontends.tensorflow.engine.program import Program  # isort: skip
 
 

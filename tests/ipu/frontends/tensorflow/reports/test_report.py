@@ -8,7 +8,7 @@ from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 
 from ipu.frontends.common.text import Report  # isort: skip
 from ipu.frontends.pages.page import plain  # isort: skip
-from ipu.frontends.tensorflow.engine.report import advice, report  # isort: skip
+from ipu.frontends.tensorflow.reports.report import advice, report  # isort: skip
 
 
 def program(x):
