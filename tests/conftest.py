@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Generator
 
@@ -24,6 +25,11 @@ settings.register_profile(
 settings.load_profile(PROFILES[TIER])
 
 REQUIRE_VECTORS = os.environ.get("FPSIM_REQUIRE_VECTORS", "") not in ("", "0")
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell's background job ignores ^C, and so would every process that a test interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
