@@ -2,7 +2,8 @@
 
 A kernel's intensity is how many results, or multiply-adds, there are for each byte that has to move
 between memory and processor at least once: operands in, results out, in carriers. The sloping roof
-is the bandwidth of np.copyto, the level one the rate of BLAS in binary32, both of the records.
+is the bandwidth of np.copyto, the level one the rate of BLAS in binary32: medians of the records. A
+kernel stands as far below its roof as it was in its own run, since a machine's speed varies.
 
 Source    Williams, Waterman, Patterson 2009, Roofline (CACM 52(4)).
 """
@@ -14,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from ipu.experiments.bench.compare import read as records_of
 from ipu.experiments.bench.hardware import Hardware
@@ -33,17 +36,20 @@ _LOOKS = {
     "products through units": ("v", "RED"),
 }  # fmt: skip
 
+#: Logarithms of rates by which labels are apart.
+_APART = 0.15
+
 #: Families whose points have their names beside them.
 _PRODUCTS = ("products rounded after × and +", "products through units")
 
 
 class Point(NamedTuple):
-    """A measured kernel: results for each byte, and 10^9 results a second."""
+    """A measured kernel: results for each byte, and its rate as a share of the roof's."""
 
     family: str
     label: str
     intensity: float
-    rate: float
+    share: float
 
 
 class Roofs(NamedTuple):
@@ -73,10 +79,10 @@ def read(files: Sequence[Path]) -> list[dict[str, Any]]:
 def roofs(records: Sequence[Mapping[str, Any]]) -> Roofs:
     """Both roofs, from the copies of `round` and the BLAS of `gemm`."""
     copies = [_copied(r) / r["reference"] for r in records if _is_round(r)]
-    blas = [r["gmac_per_s"] for r in records if _is_blas(r) and r["format"] == "binary32"]
+    blas = [r["reference"] for r in records if r["topic"].startswith("gemm")]
     if not copies or not blas:
         raise ValueError("no roof without records of both topics; run: fpsim bench round, gemm")
-    return Roofs(median(copies), max(blas))
+    return Roofs(median(copies), median(blas))
 
 
 def _is_round(record: Mapping[str, Any]) -> bool:
@@ -103,14 +109,15 @@ def points(records: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
         if topic == "gemm":
             family = "products through units" if rest else "products rounded after × and +"
             data = "" if r["data"] == "normal" else f", {r['data']}"
-            yield Point(family, (rest or label) + data, r["n"] / 12, r["gmac_per_s"])
+            yield Point(family, (rest or label) + data, r["n"] / 12, r["ratio"])
         elif topic.startswith("round"):
             random = r["rounding"] == "SR"
             family = "stochastic rounding" if random else "rounding"
-            yield Point(family, label, 1 / _copied(r), 1 / r["ns_per_element"])
+            yield Point(family, label, 1 / _copied(r), 1 / r["ratio"])
         elif topic.startswith("arith"):
-            size = _ARRAYS.get(rest, 3) * _copied(r) // 2
-            yield Point("+ − × ÷ √ fma", f"{rest} {label}", 1 / size, 1 / r["ns_per_element"])
+            arrays = _ARRAYS.get(rest, 3)  # the reference copies one: it moves two
+            intensity, share = 2 / (arrays * _copied(r)), arrays / 2 / r["ratio"]
+            yield Point("+ − × ÷ √ fma", f"{rest} {label}", intensity, share)
 
 
 def draw(axes: Axes, records: Sequence[Mapping[str, Any]]) -> None:
@@ -127,12 +134,16 @@ def draw(axes: Axes, records: Sequence[Mapping[str, Any]]) -> None:
     for family, (marker, colour) in _LOOKS.items():
         own = [p for p in kernels if p.family == family]
         if own:
-            axes.plot([p.intensity for p in own], [p.rate for p in own], marker, label=family,
+            rates = [p.share * roof.at(p.intensity) for p in own]
+            axes.plot([p.intensity for p in own], rates, marker, label=family,
                       color=getattr(drawing, colour), markersize=5, alpha=0.75)  # fmt: skip
-    for place, point in _spread([p for p in kernels if p.family in _PRODUCTS]):
+    products = sorted((p for p in kernels if p.family in _PRODUCTS), key=lambda p: p.share)
+    rates = [p.share * roof.at(p.intensity) for p in products]
+    for point, rate, height in zip(products, rates, _spread(rates), strict=True):
         axes.annotate(
-            point.label, (point.intensity, point.rate), (point.intensity * 1.35, place),
-            fontsize=7, va="center", arrowprops={"arrowstyle": "-", "linewidth": 0.4},
+            point.label, (point.intensity, rate), (point.intensity * 1.5, height), fontsize=7,
+            va="center",
+            arrowprops={"arrowstyle": "-", "linewidth": 0.4, "relpos": (0, 0.5), "shrinkA": 0},
         )  # fmt: skip
     axes.set(xscale="log", yscale="log",
              xlabel="results, or multiply-adds, for each byte that has to move",
@@ -147,12 +158,15 @@ def _name(axes: Axes, text: str, x: float, y: float, offset: tuple[int, int]) ->
     axes.annotate(text, (x, y), offset, textcoords="offset points", fontsize=8.5, ha=side)
 
 
-def _spread(products: Sequence[Point]) -> Iterator[tuple[float, Point]]:
-    """Points with heights for their labels, which do not overlap."""
-    height = 0.0
-    for point in sorted(products, key=lambda p: p.rate):
-        height = max(point.rate, height * 1.17)
-        yield height, point
+def _spread(rates: Sequence[float]) -> list[float]:
+    """Heights of labels, near their rates in order, so far apart that they do not overlap."""
+    from scipy.optimize import isotonic_regression
+
+    if not rates:
+        return []
+    apart = _APART * np.arange(len(rates))
+    heights: list[float] = np.exp(isotonic_regression(np.log(rates) - apart).x + apart).tolist()
+    return heights
 
 
 def _machine(records: Sequence[Mapping[str, Any]]) -> str:
