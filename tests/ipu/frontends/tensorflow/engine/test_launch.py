@@ -8,7 +8,12 @@ import pytest
 from ipu.feed.counters import record_launches
 from ipu.frontends.tensorflow.engine.errors import MachineError
 from tests.ipu.frontends.tensorflow.framework import (
-    configured, ipu, launch, machine, session, tf,
+    configured,
+    ipu,
+    launch,
+    machine,
+    session,
+    tf,
 )  # fmt: skip
 
 from tensorflow.python.eager.polymorphic_function import (  # isort: skip
