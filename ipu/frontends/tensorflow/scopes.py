@@ -18,7 +18,6 @@ from ipu.frontends.tensorflow.engine.values import enter, leave
 from ipu.frontends.tensorflow.kernels.host import own_kernel
 from ipu.frontends.tensorflow.kernels.table import TABLE, Run, Site, kernel, single
 from ipu.frontends.tensorflow.settings.notes import note
-from ipu.parallel.plan import replica_count
 
 __all__ = [
     "frontend_attribute", "ipu_scope", "ipu_shard", "outside_compilation_scope", "partials_type",
@@ -51,17 +50,9 @@ def ipu_shard(index: int | list[int]) -> Iterator[None]:
     numbers = index if isinstance(index, list) else [index]
     if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in numbers):
         raise ValueError(f"index={index!r} is not an IPU of the program; use 0, 1, 2 …")
-    _deal(max(numbers, default=0))
+    current().take(1 << max(numbers, default=0).bit_length())
     with marked(shard=",".join(map(str, numbers))):
         yield
-
-
-def _deal(last: int) -> None:
-    """As many replicas as fit where a program's last IPU has this number, or a higher one."""
-    machine = current()
-    if machine.n_ipus > 1:
-        count = replica_count(machine.n_ipus, 1 << last.bit_length())
-        machine.replicas = min(machine.replicas, count)
 
 
 @contextmanager

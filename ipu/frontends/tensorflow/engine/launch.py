@@ -173,8 +173,8 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
 
     flat    outer tensors of the graph's inputs; handles of variables among them.
     """
-    machine = current()
-    if machine.choices.reference:
+    traced_for = current()
+    if traced_for.choices.reference:
         return _native_node(graph, flat)
     check_nodes(program_of(graph))
     outer = [_value_of(tensor) for tensor in flat]
@@ -186,6 +186,7 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
 
     def run(*values: Any) -> list[Any]:
         with reporting():
+            machine = _machine_of(traced_for)
             replicas = [
                 [
                     _variable(machine, name, kind.dtype, partial(np.asarray, value))
@@ -214,6 +215,14 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
         result.set_shape(inner.shape)
     with tf.control_dependencies(assigned):
         return [tf.identity(result) for result in results[:count]]
+
+
+def _machine_of(traced_for: Machine) -> Machine:
+    """The machine as it is now: a program may be configured after it was traced."""
+    machine = current()
+    if machine is not traced_for and machine.taken < traced_for.taken:
+        machine.take(traced_for.taken)
+    return machine
 
 
 def _has_handle(variable: Any) -> bool:

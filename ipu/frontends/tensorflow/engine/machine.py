@@ -22,6 +22,7 @@ from ipu.learn.policy import Policy
 from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target
+from ipu.parallel.plan import replica_count
 
 __all__ = ["Choices", "Machine", "choose", "current"]
 
@@ -64,6 +65,7 @@ class Machine:
     iteration      iterations of training loops that were executed, over all launches.
     launches       calls of the device so far.
     n_ipus         IPUs of its TensorFlow device.
+    taken          IPUs that a replica of its programs takes.
     replicas       copies of the program that run in step: as many as fit on the IPUs.
     stable_norms   variances are of centred values.
     identical_only stochastic rounding is that of sums over replicas and of updates alone.
@@ -98,6 +100,7 @@ class Machine:
         self.launches = 0
         self.replicas = 1
         self.n_ipus = 1
+        self.taken = 1
         self.stable_norms = False
         self.identical_only = False
         #: Iterations that make a step of the optimiser, in the launch that runs.
@@ -113,6 +116,12 @@ class Machine:
         """The policy of a layer; patterns may also name the scope of its nodes."""
         policy = self.policy.of(layer)
         return self.policy.of(scope) if policy is self.policy.default else policy
+
+    def take(self, ipus: int) -> None:
+        """A program takes so many IPUs; as many replicas run as fit on the machine's."""
+        self.taken = max(self.taken, ipus)
+        if self.n_ipus > 1:
+            self.replicas = min(self.replicas, replica_count(self.n_ipus, self.taken))
 
     def advance(self) -> None:
         """An iteration has ended."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, within
 from ipu.learn import ops
 from ipu.learn.ops.softmax import shifted
 
@@ -34,6 +34,7 @@ def _sparse(site: Site) -> Run:
     device = site.device
 
     def run(logits: Array, labels: Any) -> Any:
+        within(site, labels, logits.shape[-1])
         z, e, total = shifted(device, logits)
         rows = np.arange(len(labels))
         picked = z.like(z.carrier[rows, labels])

@@ -9,7 +9,7 @@ import numpy as np
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.values import numbers
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, moved, single
+from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, moved, single, within
 
 __all__: list[str] = []
 
@@ -278,12 +278,21 @@ def _select(site: Site) -> Run:
 def _gather(site: Site) -> Run:
     if site.attr("batch_dims"):
         raise NotImplementedError(f"node {site.node.name} gathers with batch_dims")
-    return lambda x, indices, axis: moved(x, lambda v: np.take(v, indices, int(axis)))
+
+    def run(x: Any, indices: Any, axis: Any) -> Any:
+        rows = within(site, indices, x.shape[int(axis)])
+        return moved(x, lambda v: np.take(v, rows, int(axis)))
+
+    return run
 
 
 @_move("ResourceGather")
 def _gather_variable(site: Site) -> Run:
-    return lambda variable, indices: moved(variable.value, lambda v: np.take(v, indices, 0))
+    def run(variable: Any, indices: Any) -> Any:
+        rows = within(site, indices, variable.value.shape[0])
+        return moved(variable.value, lambda v: np.take(v, rows, 0))
+
+    return run
 
 
 @_join("OneHot")

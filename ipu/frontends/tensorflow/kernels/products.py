@@ -121,6 +121,47 @@ def _to_kernel(site: Site) -> Run:
     return run
 
 
+# A depthwise kernel (rows, columns, C, M) is one of C groups, of one input and M outputs each.
+
+
+def _grouped(w: Array) -> Array:
+    rows, columns, channels, multiplier = w.shape
+    return w.reshape(rows, columns, 1, channels * multiplier)
+
+
+@kernel("DepthwiseConv2dNative", rounding=_AS_UNIT)
+def _depthwise(site: Site) -> Run:
+    device, options = site.device, _options(site)
+    return lambda x, w: device.conv2d(x, _grouped(w), groups=w.shape[2], **options)
+
+
+@kernel("DepthwiseConv2dNativeBackpropInput", rounding=_AS_UNIT)
+def _depthwise_to_input(site: Site) -> Run:
+    device, options = site.device, _options(site)
+
+    def run(sizes: Any, w: Array, gradient: Array) -> Array:
+        shape = tuple(int(n) for n in sizes)
+        return device.conv2d_input_gradient(
+            gradient, _grouped(w), shape, groups=w.shape[2], **options
+        )
+
+    return run
+
+
+@kernel("DepthwiseConv2dNativeBackpropFilter", rounding=_AS_UNIT)
+def _depthwise_to_kernel(site: Site) -> Run:
+    device, options = site.device, _options(site)
+
+    def run(x: Array, sizes: Any, gradient: Array) -> Array:
+        rows, columns, channels, multiplier = shape = tuple(int(n) for n in sizes)
+        result = device.conv2d_weight_gradient(
+            x, gradient, (rows, columns, 1, channels * multiplier), groups=channels, **options
+        )
+        return result.reshape(*shape)
+
+    return run
+
+
 @kernel("BiasAdd", rounding="once")
 def _bias_add(site: Site) -> Run:
     images_last(site)

@@ -27,6 +27,7 @@ from ipu.machine.device import Device
 
 __all__ = [
     "TABLE", "Entry", "Run", "Site", "SubProgram", "gradient_rule", "kernel", "moved", "single",
+    "within",
 ]  # fmt: skip
 
 Run = Callable[..., Any]
@@ -148,6 +149,19 @@ def kernel(
 def moved(x: Any, move: Callable[[Any], Any]) -> Any:
     """A value whose elements move; nothing is computed."""
     return x.like(move(x.carrier)) if isinstance(x, Array) else move(x)
+
+
+def within(site: Site, indices: Any, count: int) -> Any:
+    """Indices that are 0 … count - 1; numpy would count negative ones from the end.
+
+    Raises    ValueError for another one.
+    """
+    outside = (indices < 0) | (indices >= count)
+    if outside.any():
+        raise ValueError(
+            f"node {site.node.name} takes index {indices[outside].flat[0]}; use 0 … {count - 1}"
+        )
+    return indices
 
 
 def single(values: Sequence[Any]) -> Any:

@@ -19,7 +19,7 @@ from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedMode, IPUOu
 from ipu.frontends.tensorflow.pipelining.options import PipelineSchedule, RecomputationMode
 from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.training.accumulation import check_state_placement
-from ipu.parallel.plan import Plan, replica_count
+from ipu.parallel.plan import Plan
 
 __all__ = ["Arguments", "plan_of_pipeline"]
 
@@ -179,9 +179,7 @@ def plan_of_pipeline(arguments: Arguments) -> Plan:
         if "must be a multiple of" in str(error):
             raise tf.errors.FailedPreconditionError(None, None, str(error)) from None
         raise
-    machine = current()
-    if machine.n_ipus > 1:
-        machine.replicas = replica_count(machine.n_ipus, len(plan.ipus))
+    current().take(len(plan.ipus))
     return plan
 
 

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from ipu.feed.counters import record_launches
-from tests.ipu.frontends.tensorflow.framework import ipu, launch, machine, session, tf
+from ipu.frontends.tensorflow.engine.errors import MachineError
+from tests.ipu.frontends.tensorflow.framework import (
+    configured,
+    ipu,
+    launch,
+    machine,
+    session,
+    tf,
+)  # fmt: skip
 
 from tensorflow.python.eager.polymorphic_function import (  # isort: skip
     atomic_function, concrete_function,
@@ -110,3 +118,34 @@ def test_an_error_writes_no_variable():
 )  # fmt: skip
 def test_private_names_are_there(owner, name):
     assert hasattr(owner, name)
+
+
+def test_a_program_that_is_traced_before_the_machine_is_configured_obeys_the_configuration():
+    with machine(), session() as sess:
+        x = v1.placeholder(tf.float16, [1000])
+        (total,) = ipu.ipu_compiler.compile(lambda x: x + tf.constant(1 / 3, tf.half), [x])
+        used = configured(esr=ipu.config.StochasticRoundingBehaviour.ON)
+        values = sess.run(total, {x: np.full(1000, 100, np.float16)})
+        assert used.launches == 1
+    assert len(np.unique(values)) == 2
+
+
+def test_traps_that_are_set_after_tracing_stop_the_program():
+    with machine(), session() as sess:
+        x = v1.placeholder(tf.float16, [1])
+        (total,) = ipu.ipu_compiler.compile(lambda x: x + x, [x])
+        configured(oflo=True)
+        with pytest.raises(MachineError, match="OFLO"):
+            sess.run(total, {x: [60000]})
+
+
+def test_ipus_that_a_program_takes_are_known_to_a_machine_configured_later():
+    def program():
+        with ipu.scopes.ipu_shard(1):
+            return tf.constant(1.0, tf.half) + 1
+
+    with machine(), session() as sess:
+        result = ipu.ipu_compiler.compile(program)
+        used = configured(ipus=4)
+        sess.run(result)
+        assert used.replicas == 2

@@ -8,7 +8,7 @@ import pytest
 from fpsim import BINARY16
 from ipu.learn import ops
 from ipu.machine.device import Device
-from tests.ipu.frontends.tensorflow.framework import tf
+from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 from tests.ipu.frontends.tensorflow.kernels.nodes import agree, half, numbers, on_machine
 
 logits = numbers(6, 10)
@@ -65,3 +65,11 @@ def test_the_loss_of_halves_is_that_of_the_primitive():
     expected = rule(device, device.from_host(1.0, y.format), saved, labels=labels[:1])
     assert loss[0] == np.float16(y.values)
     np.testing.assert_array_equal(slope.view("u2"), np.float16(expected.values).view("u2"))
+
+
+@pytest.mark.parametrize("label", [-1, 10])
+def test_labels_of_no_class_are_refused(label):
+    classes = tf.constant([label, 1])
+    loss = tf.function(lambda a: tf.nn.sparse_softmax_cross_entropy_with_logits(classes, a))
+    with machine(), pytest.raises(ValueError, match=f"takes index {label}; use 0 … 9"):
+        launch(loss, tf.constant(logits[:2]))

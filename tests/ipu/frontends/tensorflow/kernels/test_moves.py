@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.ipu.frontends.tensorflow.framework import tf
+from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 from tests.ipu.frontends.tensorflow.kernels.nodes import agree, half, numbers
 
 x, y = numbers(4, 3, 5), numbers(4, 3, 5, seed=1)
@@ -61,3 +61,11 @@ def test_halves_and_integers_move_alike(node):
     agree(node, function, *halves, gradients=False, tolerance=0)
     integers = [(v * 10).astype(np.int32) for v in arguments]
     agree(node, function, *integers, gradients=False)
+
+
+@pytest.mark.parametrize("index", [-1, 4])
+def test_rows_that_are_not_there_are_refused(index):
+    rows, table = tf.constant([0, index]), tf.Variable(x)
+    for function in (lambda i: tf.gather(x, i), lambda i: tf.gather(table, i)):
+        with machine(), pytest.raises(ValueError, match=f"takes index {index}; use 0 … 3"):
+            launch(tf.function(function), rows)

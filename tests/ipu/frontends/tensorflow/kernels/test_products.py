@@ -18,12 +18,21 @@ def conv(a, w, **options):
     return tf.nn.conv2d(a, w, **{"strides": 1, "padding": "SAME"} | options)
 
 
+def depthwise(a, w, strides=1):
+    return tf.nn.depthwise_conv2d(a, w, [1, strides, strides, 1], "SAME")
+
+
+each = numbers(3, 3, 4, 2, seed=1)
+
 CASES = {
     "MatMul": (tf.matmul, numbers(5, 7), numbers(7, 3, seed=1)),
     "BatchMatMulV2": (tf.matmul, numbers(2, 5, 7), numbers(2, 7, 3, seed=1)),
     "Conv2D": (conv, images, kernel),
     "Conv2DBackpropInput": (lambda a, w: conv(a, w, strides=2), images, kernel),
     "Conv2DBackpropFilter": (lambda a, w: conv(a, w, padding="VALID"), images, kernel),
+    "DepthwiseConv2dNative": (depthwise, images, each),
+    "DepthwiseConv2dNativeBackpropInput": (lambda a, w: depthwise(a, w, 2), images, each),
+    "DepthwiseConv2dNativeBackpropFilter": (lambda a, w: depthwise(a, w, 2), images, each),
     "BiasAdd": (tf.nn.bias_add, images, numbers(4)),
     "BiasAddGrad": (tf.nn.bias_add, images, numbers(4)),
 }
@@ -91,3 +100,12 @@ def test_what_the_machine_has_not_is_refused_before_anything_runs():
     with machine() as used, pytest.raises(NotImplementedError, match=sentence):
         launch(tf.function(lambda a, w: conv(a, w, dilations=2)), images, kernel)
     assert used.launches == 0
+
+
+def test_a_depthwise_convolution_of_halves_is_one_convolution_for_each_channel():
+    a, w = half(2, 5, 5, 3), half(3, 3, 3, 2, seed=1)
+    (result,), _ = on_machine(depthwise, a, w)
+    for channel in range(3):
+        one = slice(channel, channel + 1)
+        (alone,), _ = on_machine(conv, np.ascontiguousarray(a[..., one]), w[:, :, one])
+        assert np.array_equal(result[..., 2 * channel : 2 * channel + 2], alone)
