@@ -57,6 +57,8 @@ class Served(Protocol):
 
     def caller(self, context: Any) -> int: ...
 
+    def enters(self, sender: int, context: Any) -> None: ...
+
     def arrived(self, sender: int, message: bytes) -> None: ...
 
     def beats(self) -> Iterator[Any]: ...
@@ -79,6 +81,7 @@ class _Servicer(services.RingServicer):  # type: ignore[misc, name-defined]
     def Stream(self, pieces: Iterator[Any], context: Any) -> Any:
         """See ring.proto."""
         transport, sender = self.transport, self.transport.caller(context)
+        transport.enters(sender, context)
         buffer, total = bytearray(), 0
         try:
             for piece in pieces:

@@ -196,6 +196,32 @@ def test_strangers_are_refused():
     assert run(clusters(2), work) == [None, None]
 
 
+def test_a_second_training_does_not_disturb_one_that_has_begun():
+    """A worker of other settings, or of equal ones, that comes in the place of one that trains."""
+    import grpc
+
+    from ipu.distributed.grpc_server import messages, services, to_message
+
+    def work(transport):
+        channel = Channel(transport)
+        channel.barrier()
+        if not transport.rank:
+            address = transport.describe(0).rpartition(" ")[2]
+            with grpc.insecure_channel(address) as stranger:
+                stub = services.RingStub(stranger)
+                for plan in ("seed: 1", "seed: 2"):
+                    welcome = stub.Join(to_message(Hello(1, 2, plan)), timeout=5)
+                    assert not welcome.token
+                    assert " trains with another worker 1 already; end " in welcome.refusal
+                token = [("token", transport._given[1])]
+                with pytest.raises(grpc.RpcError) as error:
+                    stub.Stream(iter([messages.Piece()]), metadata=token, timeout=5)
+                assert error.value.code() is grpc.StatusCode.ALREADY_EXISTS
+        return channel.barrier()
+
+    assert run(clusters(2), work) == [None, None]
+
+
 # Mutual TLS ---------------------------------------------------------------------------------------
 
 
