@@ -55,7 +55,9 @@ def connect(cluster: Cluster, plan: str = "") -> GrpcTransport:
     try:
         transport.join()
     except BaseException as error:
-        transport.leave(Reason(Kind.REFUSED, cluster.rank, str(error)))
+        # ^C has no sentence of its own.
+        text = str(error) or f"{transport.describe(cluster.rank)} ended before all had joined"
+        transport.leave(Reason(Kind.REFUSED, cluster.rank, text))
         raise
     return transport
 

@@ -20,6 +20,7 @@ from ipu.distributed.channel import Channel
 from ipu.distributed.cluster import Cluster
 from ipu.distributed.connect import connect
 from ipu.distributed.grpc_server import PIECE
+from ipu.distributed.grpc_transport import GrpcTransport
 from ipu.distributed.handshake import Hello
 from ipu.distributed.transport import JoinError, Kind, Reason, StoppedError
 from tests.ipu.distributed import certificates
@@ -194,6 +195,23 @@ def test_strangers_are_refused():
         return Channel(transport).barrier()
 
     assert run(clusters(2), work) == [None, None]
+
+
+def test_an_interrupt_while_workers_join_is_told_in_a_sentence(monkeypatch):
+    """Worker 0 waits for a third one; the second, interrupted, leaves."""
+    each, check = clusters(3), GrpcTransport._check_join
+
+    def interrupted(transport):
+        if transport.rank == 1 and 0 in transport._tokens:
+            raise KeyboardInterrupt
+        check(transport)
+
+    monkeypatch.setattr(GrpcTransport, "_check_join", interrupted)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (pool.submit(connect, cluster, "seed: 1") for cluster in each[:2])
+        assert isinstance(second.exception(30), KeyboardInterrupt)
+        error = first.exception(30)
+    assert str(error) == f"worker 1 at {each[1].addresses[1]} ended before all had joined"
 
 
 def test_a_second_training_does_not_disturb_one_that_has_begun():
