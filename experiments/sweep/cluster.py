@@ -9,11 +9,13 @@ Source    dask.distributed, "Security" and "Configuration".
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import logging
 import os
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing import current_process
@@ -201,18 +203,35 @@ def _local(cluster: DaskCluster, n_jobs: int) -> Iterator[Client]:
             yield client
 
 
+async def _answers(cluster: DaskCluster) -> None:
+    """Greet the scheduler; a client waits forever for one that accepts and says nothing.
+
+    Raises    OSError or TimeoutError.
+    """
+    from distributed.comm import connect
+
+    security = cluster.security
+    secured = {} if security is None else security.get_connection_args("client")
+    comm = await asyncio.wait_for(connect(cluster.scheduler, timeout=ANSWER, **secured), ANSWER)
+    await comm.close()
+
+
 @contextmanager
 def _client(cluster: DaskCluster) -> Iterator[Client]:
     """A client of the user's scheduler, once it has a worker."""
     from distributed import Client
 
     try:
+        # In a thread of its own: a notebook's has a loop that runs.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, _answers(cluster)).result()
         client = Client(cluster.scheduler, security=cluster.security, timeout=ANSWER,
                         set_as_default=False)  # fmt: skip
     except (OSError, TimeoutError) as error:
+        reason = (str(error).splitlines() or ["nothing was said"])[0]
         raise ClusterRefusedError(
-            f"scheduler {cluster.scheduler} did not answer within {ANSWER:.0f} s "
-            f"({str(error).splitlines()[0]}); start it with: dask scheduler --host 127.0.0.1"
+            f"scheduler {cluster.scheduler} did not answer within {ANSWER:.0f} s ({reason}); "
+            "start it with: dask scheduler --host 127.0.0.1"
         ) from None
     with client:
         try:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import secrets
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -43,7 +44,8 @@ class Checkpoints:
 
     Every worker makes its own at the same time.
 
-    Raises    ValueError, on every worker, where the first cannot write in the folder.
+    Raises    ValueError, on every worker, where the first cannot write in the folder, and where
+              another worker has a folder of its own at that path.
     """
 
     def __init__(self, folder: Path, group: Processes) -> None:
@@ -58,6 +60,27 @@ class Checkpoints:
         refusal = group.channel.broadcast(refusal.encode(), what="the folder").decode()
         if refusal:
             raise ValueError(refusal)
+        self._check_shared()
+
+    def _check_shared(self) -> None:
+        """Raise ValueError, on every worker, where one does not see a file of the first."""
+        channel, folder = self.group.channel, self.folder
+        name = channel.broadcast(f".shared-{secrets.token_hex(8)}".encode(), what="the folder")
+        path = folder / name.decode()
+        with suppress(OSError):  # what cannot be written is not seen either
+            if channel.rank == 0:
+                path.touch()
+        channel.barrier("the folder")
+        seen = channel.gather(b"seen" * path.exists(), "the folder")
+        with suppress(OSError):
+            if channel.rank == 0:
+                path.unlink()
+        if b"" in seen:
+            who = self.group.transport.describe(seen.index(b""))
+            raise ValueError(
+                f"checkpoint={str(folder)!r} of {who} is not the folder of worker 0; name a "
+                "folder that all workers reach, such as one of a network file system"
+            )
 
     def steps(self) -> list[int]:
         """The complete steps, rising."""
@@ -164,12 +187,22 @@ class Checkpoints:
     def resume(self, training: Trainer, step: int, source: Positioned | None = None) -> None:
         """Put a training with variables, and its data source, where they stood after that step.
 
-        Raises    ValueError for files that are not those of the manifest, and for a training of
-                  other replicas or built in another way.
+        Raises    ValueError, on every worker, where one has files that are not those of the
+                  manifest, or a training of other replicas or built in another way.
         """
-        folder = self.folder / f"step-{step}"
-        manifest = _manifest(folder / MANIFEST)
-        group = self.group
+        refusal = ""
+        try:
+            self._resume(training, step, source)
+        except ValueError as error:
+            refusal = str(error)
+        refusals = self.group.channel.gather(refusal.encode(), "the checkpoint")
+        if any(refusals):
+            raise ValueError(refusal or next(filter(None, refusals)).decode())
+        self.group.saved = step
+
+    def _resume(self, training: Trainer, step: int, source: Positioned | None) -> None:
+        group, folder = self.group, self.folder / f"step-{step}"
+        manifest = _manifest(folder / MANIFEST, step)
         if manifest["replicas"] != group.replicas:
             raise ValueError(
                 f"checkpoint={str(folder)!r} is of {manifest['replicas']} replicas, the training "
@@ -188,7 +221,6 @@ class Checkpoints:
             # Each process knows the random bits of its own first replica.
             there["bits"] = take(training).built["bits"]
         training.restore(replace(state, built=there), source)
-        group.saved = step
 
 
 def _assembled(shared: State, own: list[State]) -> State:
@@ -209,18 +241,25 @@ def _replica(state: State) -> Replica:
     )
 
 
-def _manifest(path: Path) -> dict[str, Any]:
+def _manifest(path: Path, step: int) -> dict[str, Any]:
+    """The manifest of a step, with every entry that is read of it."""
+    advice = "remove this step to go on from the one before"
     try:
-        manifest = json.loads(path.read_bytes())
-        version = manifest["version"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"checkpoint={str(path)!r} is no manifest ({error})") from None
+        manifest: dict[str, Any] = dict(json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"checkpoint={str(path)!r} is no manifest ({error}); {advice}") from None
+    version = manifest.get("version")
     if version != VERSION:
         raise ValueError(
             f"checkpoint={str(path)!r} has version {version}, this fpsim reads {VERSION}"
         )
-    content: dict[str, Any] = manifest
-    return content
+    kinds = {"step": int, "replicas": int, "files": dict}
+    wrong = [name for name, kind in kinds.items() if not isinstance(manifest.get(name), kind)]
+    if wrong or manifest["step"] != step:
+        raise ValueError(
+            f"checkpoint={str(path)!r} is damaged in its entry {(*wrong, 'step')[0]!r}; {advice}"
+        )
+    return manifest
 
 
 def _digest(path: Path) -> list[str | int] | None:

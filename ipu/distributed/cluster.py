@@ -23,7 +23,8 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,9 @@ EXAMPLE = (
 )
 
 _POPDIST = "POPDIST_NUM_INSTANCES"
+_NUMBER, _PORT = re.compile("[0-9]{1,18}"), re.compile("[0-9]{1,5}")
+#: A name (also in other alphabets) or a number, with the zone of an IPv6 address.
+_HOST = re.compile(r"[\w.:%-]+")
 
 
 class ClusterError(ValueError):
@@ -167,10 +171,20 @@ def split_address(address: object) -> tuple[str, int]:
     host, colon, port = str(address).rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     bare = host[1:-1] if bracketed else host
-    well_formed = isinstance(address, str) and colon and port.isascii() and port.isdigit()
-    if not well_formed or not bare or (":" in bare) != bracketed or not 0 < int(port) < 1 << 16:
+    # At most five digits: the longest texts of digits are no numbers to Python.
+    well_formed = isinstance(address, str) and colon and _PORT.fullmatch(port)
+    is_host = _HOST.fullmatch(bare) and (":" in bare) == bracketed
+    if not well_formed or not is_host or not 0 < int(port) < 1 << 16:
         raise ClusterError(f"address {address!r} is not host:port; {EXAMPLE}")
     return bare, int(port)
+
+
+def _check_listed(variable: str, addresses: Sequence[object]) -> None:
+    """Raise ClusterError for an address that is malformed or doubled."""
+    for address in addresses:
+        split_address(address)
+        if addresses.count(address) > 1:
+            raise ClusterError(f"{variable} has the address {address!r} more than once; {EXAMPLE}")
 
 
 def is_loopback(address: str) -> bool:
@@ -202,7 +216,7 @@ def _from_tf_config(environment: Mapping[str, str]) -> Cluster:
 def _json(text: str) -> dict[str, Any]:
     try:
         config = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ClusterError(f"TF_CONFIG is no JSON ({error}); {EXAMPLE}") from None
     if not isinstance(config, dict):
         raise ClusterError(f"TF_CONFIG is no JSON object; {EXAMPLE}")
@@ -225,13 +239,7 @@ def _tf_addresses(cluster: object) -> tuple[tuple[str, ...], int]:
     if len(lists[0]) > 1:
         raise ClusterError(f"TF_CONFIG has {len(lists[0])} chiefs; use one, or none")
     addresses = (*lists[0], *lists[1])
-    for address in addresses:
-        split_address(address)
-    doubled = {address for address in addresses if addresses.count(address) > 1}
-    if doubled:
-        raise ClusterError(
-            f"TF_CONFIG has the address {sorted(doubled)[0]!r} more than once; {EXAMPLE}"
-        )
+    _check_listed("TF_CONFIG", addresses)
     return addresses, len(lists[0])
 
 
@@ -246,7 +254,7 @@ def _tf_rank(task: object, n_chiefs: int, n_workers: int) -> int:
         )
     most = n_chiefs if kind == "chief" else n_workers
     # A launcher may write the index as text.
-    number = int(index) if isinstance(index, str) and index.isdecimal() else index
+    number = int(index) if isinstance(index, str) and _NUMBER.fullmatch(index) else index
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < most:
         allowed = f"0 … {most - 1}" if most else f"no {kind}, as 'cluster' has none"
         raise ClusterError(f"TF_CONFIG has task index {index!r}; use {allowed}; {EXAMPLE}")
@@ -263,8 +271,7 @@ def _from_popdist(environment: Mapping[str, str]) -> Cluster:
     transport = environment.get("FPSIM_TRANSPORT", "grpc")
     workers = environment.get("FPSIM_WORKERS", "")
     addresses = tuple(filter(None, (a.strip() for a in workers.split(","))))
-    for address in addresses:
-        split_address(address)
+    _check_listed("FPSIM_WORKERS", addresses)
     cluster = Cluster(
         rank, size, replicas, addresses, transport, _order(environment), **_limits(environment)
     )
@@ -286,7 +293,7 @@ def _number(environment: Mapping[str, str], name: str, default: int | None = Non
     text = environment.get(name)
     if text is None and default is not None:
         return default
-    if text is None or not text.isdecimal():
+    if text is None or not _NUMBER.fullmatch(text):
         raise ClusterError(
             f"{name}={text!r} is not a number; start the program with fpsim poprun, which sets it"
         )

@@ -6,6 +6,7 @@ versions of grpcio and protobuf.
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Iterator
 from concurrent import futures
@@ -57,6 +58,8 @@ class Served(Protocol):
 
     def caller(self, context: Any) -> int: ...
 
+    def enters(self, sender: int, context: Any) -> None: ...
+
     def arrived(self, sender: int, message: bytes) -> None: ...
 
     def beats(self) -> Iterator[Any]: ...
@@ -79,6 +82,7 @@ class _Servicer(services.RingServicer):  # type: ignore[misc, name-defined]
     def Stream(self, pieces: Iterator[Any], context: Any) -> Any:
         """See ring.proto."""
         transport, sender = self.transport, self.transport.caller(context)
+        transport.enters(sender, context)
         buffer, total = bytearray(), 0
         try:
             for piece in pieces:
@@ -162,7 +166,14 @@ def serve(cluster: Cluster, transport: Served) -> Any:
     except RuntimeError:
         bound = 0
     if not bound:
-        raise JoinError(f"worker {cluster.rank} cannot listen on {address}; use another address")
+        # The port was free a moment ago.
+        cause = "use another port on all workers"
+        if cluster.tls is not None:
+            cause = (
+                "FPSIM_TLS_CA, FPSIM_TLS_CERT and FPSIM_TLS_KEY must be PEM files, the key that "
+                "of the certificate; or its port is taken"
+            )
+        raise JoinError(f"worker {cluster.rank} cannot listen on {address}: {cause}")
     server.start()
     return server
 
@@ -177,9 +188,14 @@ def _check_port(rank: int, address: str) -> None:
             probe.bind((host, port))
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            if "already in use" in reason:
+            advice = "name an address of this machine for this worker, in the list of all workers"
+            if error.errno == errno.EADDRINUSE:
                 reason = "the address is in use"
+                advice = "end the process that listens there, or use another port on all workers"
+            elif error.errno == errno.EACCES:
+                advice = "use a port of 1024 or above on all workers"
             raise JoinError(
-                f"worker {rank} cannot listen on {address}: {reason}; end the process that "
-                "listens there, or use another port on all workers"
+                f"worker {rank} cannot listen on {address}: {reason}; {advice}"
             ) from None
+        except (TypeError, ValueError) as error:  # a name that has no encoding
+            raise JoinError(f"worker {rank} cannot listen on {address}: {error}") from None

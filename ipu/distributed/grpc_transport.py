@@ -55,7 +55,9 @@ def connect(cluster: Cluster, plan: str = "") -> GrpcTransport:
     try:
         transport.join()
     except BaseException as error:
-        transport.leave(Reason(Kind.REFUSED, cluster.rank, str(error)))
+        # ^C has no sentence of its own.
+        text = str(error) or f"{transport.describe(cluster.rank)} ended before all had joined"
+        transport.leave(Reason(Kind.REFUSED, cluster.rank, text))
         raise
     return transport
 
@@ -78,6 +80,8 @@ class GrpcTransport:
         self._watches: list[Any] = []
         self._leaving = threading.Event()
         self._left: set[int] = set()
+        #: Workers whose messages come; nobody else joins in their place.
+        self._entered: set[int] = set()
         self._is_closed = False
         self._server = serve(cluster, self)
         self._channels = {rank: _channel(cluster, rank) for rank in self._others}
@@ -169,6 +173,8 @@ class GrpcTransport:
             return "", self.health.reason.text
         if other.rank not in self._given:
             return "", f"worker {other.rank} is not one of the {self.size - 1} others here"
+        if other.rank in self._entered:
+            return "", self._begun(other.rank)
         difference = self._difference(other)
         if difference is None:
             return self._given[other.rank], ""
@@ -176,6 +182,20 @@ class GrpcTransport:
         self.health.stop(Reason(Kind.REFUSED, other.rank, difference), tell=False)
         names = f"worker {other.rank}", self.describe(self.rank)
         return "", other.difference(self.hello, *names) or difference
+
+    def _begun(self, rank: int) -> str:
+        return (
+            f"{self.describe(self.rank)} trains with another worker {rank} already; end that "
+            "training first, or use other ports"
+        )
+
+    def enters(self, sender: int, context: Any) -> None:
+        """The one stream of a worker begins; a second one is refused, and changes nothing."""
+        with self.health.changed:
+            known = sender in self._entered
+            self._entered.add(sender)
+        if known:
+            context.abort(grpc.StatusCode.ALREADY_EXISTS, self._begun(sender))
 
     def caller(self, context: Any) -> int:
         """The rank of the worker that calls, by its token; a stranger is refused."""

@@ -293,7 +293,7 @@ def connect(cluster: Cluster, plan: str = "") -> MpiTransport:
             f"MPI says that this is process {world.Get_rank()} of {world.Get_size()}, the "
             f"environment that it is worker {cluster.rank} of {cluster.size}; start the program by "
             "the mpirun of the library that mpi4py uses: "
-            f"{mpi.Get_library_version().splitlines()[0]}"
+            f"{mpi.Get_library_version().splitlines()[0].rstrip(chr(0))}"
         )
     transport = MpiTransport(world.Dup(), PATIENCE * cluster.silence)
     transport.join(cluster, plan)

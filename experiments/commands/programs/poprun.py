@@ -67,7 +67,7 @@ def command(program: tuple[str, ...], only_output_from_instance: int | None, **c
     instance i begin with [i]. The first status that is not 0 is poprun's; ^C ends all processes.
     gRPC starts processes on this computer; MPI trusts its network and does not encrypt.
     """
-    from ipu.frontends.popdist.launch import Launch
+    from ipu.frontends.popdist.launch import Launch, free_ports
     from ipu.frontends.popdist.processes import run
 
     arguments = choices["mpi_global_args"], choices["mpi_local_args"]
@@ -82,6 +82,8 @@ def command(program: tuple[str, ...], only_output_from_instance: int | None, **c
         _check_shown(only_output_from_instance, launch.instances)
         if launch.transport == "mpi":
             launch.mpirun(list(program))
+        elif launch.transport == "grpc":
+            free_ports(launch.instances)
     _say_what_has_no_effect(choices, launch.transport)
     return run(launch, list(program), only_output_from_instance)
 

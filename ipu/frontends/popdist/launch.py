@@ -61,8 +61,8 @@ class Launch:
                 f"--num-replicas {self.replicas} cannot be dealt to --num-instances "
                 f"{self.instances} equally; use a multiple of {self.instances}"
             )
-        if self.timeout is not None and self.timeout <= 0:
-            raise ValueError(f"--timeout {self.timeout:g}: use seconds above 0")
+        if self.timeout is not None and not 0 < self.timeout < 1e6:
+            raise ValueError(f"--timeout {self.timeout:g}: use seconds above 0, below a million")
         if self.order is not None:
             # Loads the arithmetic, which a launcher has no other use for: only where it is needed.
             from ipu.parallel.orders import check_order
@@ -162,9 +162,18 @@ def _version(mpirun: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on now; the system chooses them."""
+    """Ports of 127.0.0.1 that nobody listens on now; the system chooses them.
+
+    Raises    ValueError where the system has fewer.
+    """
     with ExitStack() as stack:
-        listeners = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in listeners:
-            listener.bind(("127.0.0.1", 0))
+        try:
+            listeners = [stack.enter_context(socket.socket()) for _ in range(count)]
+            for listener in listeners:
+                listener.bind(("127.0.0.1", 0))
+        except OSError as error:
+            raise ValueError(
+                f"--num-instances {count}: this computer has no port for each "
+                f"({error.strerror}); use fewer"
+            ) from None
         return [int(listener.getsockname()[1]) for listener in listeners]

@@ -97,6 +97,18 @@ def test_without_dask_one_sentence_names_the_extra(monkeypatch):
         cluster_of("local")
 
 
+def test_a_port_that_accepts_and_says_nothing_is_no_scheduler(monkeypatch):
+    """A client of Dask waits for it without end."""
+    monkeypatch.setattr(module, "ANSWER", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
+        with (
+            pytest.raises(ClusterRefusedError, match=r"answer within 1 s \(nothing was said\)"),
+            connected(DaskCluster(address), 1),
+        ):
+            pass
+
+
 def test_a_scheduler_that_is_not_there(monkeypatch):
     monkeypatch.setattr(module, "ANSWER", 1.0)
     with socket.socket() as taken:  # bound and not listening: connections are refused

@@ -103,6 +103,60 @@ def test_a_damaged_file_is_named(tmp_path):
         run(tmp_path, 2, 3)
 
 
+@pytest.mark.parametrize("name", ["step", "replicas", "files"])
+def test_a_manifest_without_an_entry_is_named(tmp_path, name):
+    run(tmp_path, 2, 2)
+    path = tmp_path / "step-2" / MANIFEST
+    whole = json.loads(path.read_text())
+    for value in (None, []):
+        path.write_text(json.dumps(whole | {name: value}))
+        with pytest.raises(ValueError, match=f"damaged in its entry '{name}'; remove this step"):
+            run(tmp_path, 2, 3)
+
+
+def errors(processes, work):
+    """The sentence that each worker ends with."""
+
+    def one(transport):
+        try:
+            work(transport)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    return run_local(processes, one)
+
+
+def test_a_file_that_one_worker_misses_is_told_by_all(tmp_path):
+    """Otherwise the others begin, and hear of a worker that has finished."""
+    run(tmp_path, 2, 2)
+    (tmp_path / "step-2" / "worker-3.npz").unlink()
+
+    def work(transport):
+        group = Processes(transport, REPLICAS)
+        training = trainer(plan(REPLICAS, "tf_ring"), group=group)
+        training.forward(batch(0, 2)[0])
+        Checkpoints(tmp_path, group).resume(training, 2)
+
+    first, second = errors(2, work)
+    assert first == second
+    assert "worker-3.npz' is not the file of its manifest" in first
+
+
+def test_a_folder_that_the_workers_do_not_share_is_refused(tmp_path):
+    """Its checkpoints would be in pieces, and the next run would start anew without a word."""
+
+    def work(transport):
+        Checkpoints(tmp_path / str(transport.rank), Processes(transport, 2))
+
+    (tmp_path / "1").mkdir()
+    first, second = errors(2, work)
+    for rank, sentence in enumerate((first, second)):
+        assert sentence.startswith(f"checkpoint={str(tmp_path / str(rank))!r} of worker 1")
+        assert "is not the folder of worker 0; name a folder that all workers reach" in sentence
+    assert not list((tmp_path / "0").iterdir())
+
+
 def test_other_replicas_and_other_trainings_are_refused(tmp_path):
     run(tmp_path, 2, 1)
     with pytest.raises(ValueError, match="is of 4 replicas, the training has 2; any number of"):

@@ -62,6 +62,7 @@ def test_variables_of_poprun():
         ("{", "TF_CONFIG is no JSON"),
         ("[]", "TF_CONFIG is no JSON object"),
         ("{}", "TF_CONFIG has no key 'cluster'"),
+        ("[" * 60_000, "TF_CONFIG is no JSON .maximum recursion depth"),
     ],
 )
 def test_bad_json(text, sentence):
@@ -81,6 +82,11 @@ def test_bad_json(text, sentence):
         ({"worker": ["127.0.0.1:0"]}, None, "address '127.0.0.1:0' is not host:port"),
         ({"worker": ["127.0.0.1:65536"]}, None, "is not host:port"),
         ({"worker": ["::1:80"]}, None, "is not host:port"),
+        ({"worker": ["127.0.0.1:" + "9" * 5000]}, None, "is not host:port"),
+        ({"worker": [" 127.0.0.1:80"]}, None, "address ' 127.0.0.1:80' is not host:port"),
+        ({"worker": ["a\0b:80"]}, None, "is not host:port"),
+        ({"worker": ["\ud800:80"]}, None, "is not host:port"),
+        (None, {"type": "worker", "index": "9" * 5000}, "TF_CONFIG has task index '99"),
         ({"worker": [7]}, None, "address 7 is not host:port"),
         ({"worker": [TWO[0]] * 2}, None, "the address '127.0.0.1:3737' more than once"),
         ({"worker": TWO, "chief": ["a:1", "b:1"]}, None, "has 2 chiefs"),
@@ -104,6 +110,8 @@ def test_a_bad_tf_config_names_its_key(cluster, task, sentence):
         ({"POPDIST_INSTANCE_INDEX": "2"}, "rank=2 of size=2 workers"),
         ({"POPDIST_NUM_TOTAL_REPLICAS": "3"}, "replicas=3 is no multiple of the 2 workers; use 2"),
         ({"POPDIST_NUM_LOCAL_REPLICAS": "1"}, "POPDIST_NUM_LOCAL_REPLICAS=1, but process 1 of 2"),
+        ({"POPDIST_NUM_INSTANCES": "9" * 5000}, "POPDIST_NUM_INSTANCES='99.*' is not a number"),
+        ({"FPSIM_WORKERS": f"{TWO[0]},{TWO[0]}"}, "FPSIM_WORKERS has the address '127.* than once"),
         ({"FPSIM_WORKERS": TWO[0]}, "1 addresses for 2 workers"),
         ({"FPSIM_TRANSPORT": "udp"}, "transport='udp' is not a transport"),
         ({"FPSIM_ORDER": "any"}, "FPSIM_ORDER: order='any' is not an order"),

@@ -7,10 +7,11 @@ import pytest
 pytest.importorskip("grpc", reason="grpcio is not installed; run: make test-distributed")
 pytest.importorskip("grpc_tools", reason="grpcio-tools is missing; run: make test-distributed")
 
-from ipu.distributed.cluster import Cluster
+from ipu.distributed.cluster import Cluster, Tls
 from ipu.distributed.grpc_server import MESSAGE, PIECE, from_message, messages, serve, to_message
 from ipu.distributed.handshake import Hello
 from ipu.distributed.transport import JoinError
+from tests.ipu.distributed.processes import free_addresses
 
 
 def test_a_hello_survives_its_message():
@@ -26,5 +27,23 @@ def test_a_piece_fits_its_message():
 
 def test_an_address_of_another_machine_cannot_be_listened_on():
     cluster = Cluster(0, 1, 1, ("192.0.2.1:3737",), "grpc", trust_network=True)
-    with pytest.raises(JoinError, match=r"worker 0 cannot listen on 192\.0\.2\.1:3737: cannot"):
+    with pytest.raises(
+        JoinError, match=r"worker 0 cannot listen on 192\.0\.2\.1:3737: cannot .*; name"
+    ):
+        serve(cluster, None)
+
+
+def test_a_name_that_no_machine_can_have_is_told():
+    cluster = Cluster(0, 1, 1, ("ü" * 300 + ":3737",), "grpc", trust_network=True)
+    with pytest.raises(JoinError, match=r"worker 0 cannot listen on ü+:3737: "):
+        serve(cluster, None)
+
+
+def test_a_certificate_that_is_none_is_named(tmp_path, capfd):
+    """gRPC says only that it cannot listen, which is not the port's fault."""
+    path = tmp_path / "text"
+    path.write_text("no certificate")
+    (address,) = free_addresses(1)
+    cluster = Cluster(0, 1, 1, (address,), "grpc", tls=Tls(path, path, path))
+    with pytest.raises(JoinError, match="FPSIM_TLS_KEY must be PEM files"):
         serve(cluster, None)

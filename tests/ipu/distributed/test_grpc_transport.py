@@ -20,6 +20,7 @@ from ipu.distributed.channel import Channel
 from ipu.distributed.cluster import Cluster
 from ipu.distributed.connect import connect
 from ipu.distributed.grpc_server import PIECE
+from ipu.distributed.grpc_transport import GrpcTransport
 from ipu.distributed.handshake import Hello
 from ipu.distributed.transport import JoinError, Kind, Reason, StoppedError
 from tests.ipu.distributed import certificates
@@ -192,6 +193,49 @@ def test_strangers_are_refused():
             with pytest.raises(grpc.RpcError):
                 stub.Stream(iter([messages.Piece(total=1, data=b"x")]), timeout=5)
         return Channel(transport).barrier()
+
+    assert run(clusters(2), work) == [None, None]
+
+
+def test_an_interrupt_while_workers_join_is_told_in_a_sentence(monkeypatch):
+    """Worker 0 waits for a third one; the second, interrupted, leaves."""
+    each, check = clusters(3), GrpcTransport._check_join
+
+    def interrupted(transport):
+        if transport.rank == 1 and 0 in transport._tokens:
+            raise KeyboardInterrupt
+        check(transport)
+
+    monkeypatch.setattr(GrpcTransport, "_check_join", interrupted)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (pool.submit(connect, cluster, "seed: 1") for cluster in each[:2])
+        assert isinstance(second.exception(30), KeyboardInterrupt)
+        error = first.exception(30)
+    assert str(error) == f"worker 1 at {each[1].addresses[1]} ended before all had joined"
+
+
+def test_a_second_training_does_not_disturb_one_that_has_begun():
+    """A worker of other settings, or of equal ones, that comes in the place of one that trains."""
+    import grpc
+
+    from ipu.distributed.grpc_server import messages, services, to_message
+
+    def work(transport):
+        channel = Channel(transport)
+        channel.barrier()
+        if not transport.rank:
+            address = transport.describe(0).rpartition(" ")[2]
+            with grpc.insecure_channel(address) as stranger:
+                stub = services.RingStub(stranger)
+                for plan in ("seed: 1", "seed: 2"):
+                    welcome = stub.Join(to_message(Hello(1, 2, plan)), timeout=5)
+                    assert not welcome.token
+                    assert " trains with another worker 1 already; end " in welcome.refusal
+                token = [("token", transport._given[1])]
+                with pytest.raises(grpc.RpcError) as error:
+                    stub.Stream(iter([messages.Piece()]), metadata=token, timeout=5)
+                assert error.value.code() is grpc.StatusCode.ALREADY_EXISTS
+        return channel.barrier()
 
     assert run(clusters(2), work) == [None, None]
 

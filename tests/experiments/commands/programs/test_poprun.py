@@ -39,6 +39,8 @@ def run(*arguments):
      (["--transport", "tcp"], "use one of local, grpc, mpi"),
      (["--order", "any"], "is not an order"),
      (["--only-output-from-instance", "1"], "use 0 to 0"),
+     (["--transport", "grpc", "--num-instances", "100000", "--num-replicas", "100000"],
+      "no port for each"),
      (["--nonsense"], "--nonsense")],
 )  # fmt: skip
 def test_bad_options_are_one_line(options, message, capsys):

@@ -21,6 +21,8 @@ INSTANCE = [sys.executable, "-P", "-m", "ipu.frontends.popdist.instance"]
      ({"ipus_per_replica": 0}, r"--ipus-per-replica 0"),
      ({"instances": 2, "replicas": 3}, r"--num-replicas 3 .* use a multiple of 2"),
      ({"timeout": 0.0}, r"--timeout 0: use seconds above 0"),
+     ({"timeout": float("nan")}, r"--timeout nan: use seconds above 0"),
+     ({"timeout": float("inf")}, r"--timeout inf: use seconds above 0"),
      ({"transport": "tcp"}, r"--transport tcp: use one of local, grpc, mpi"),
      ({"transport": "local", "instances": 2, "replicas": 2}, r"one process, not --num-instances 2"),
      ({"order": "any"}, r"order='any' is not an order"),
@@ -107,6 +109,17 @@ def test_without_mpirun_a_sentence_says_what_to_install(monkeypatch, tmp_path):
         find_mpirun()
     (tmp_path / "mpirun").touch(mode=0o755)
     assert find_mpirun() == str(tmp_path / "mpirun")
+
+
+def test_more_instances_than_ports_are_refused(monkeypatch):
+    def full():
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(module.socket, "socket", full)
+    with pytest.raises(
+        ValueError, match=r"--num-instances 9000: .*Too many open files.; use fewer"
+    ):
+        free_ports(9000)
 
 
 def test_ports_differ_and_are_free():
