@@ -67,5 +67,6 @@ def _case(site: Site) -> Run:
 @kernel("PartitionedCall", "StatefulPartitionedCall", rounding="as the function", is_any=True,
         keeps=True, is_joint=True)  # fmt: skip
 def _call(site: Site) -> Run:
-    (function,) = _parts(site)
-    return lambda inputs: [single(each) for each in function.run(inputs)]
+    """A call; gradients that were taken of it appended results to its function's graph."""
+    (function,), count = _parts(site), len(site.node.outputs)
+    return lambda inputs: [single(each[:count]) for each in function.run(inputs)]
