@@ -216,8 +216,9 @@ def round_in_place(x: torch.Tensor, fmt: Format) -> None:
 def to_narrow(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """A float64 tensor in a narrow data type, rounded once; torch rounds to float32 between.
 
-    >>> to_narrow(torch.tensor([1 + 2.0**-11 + 2.0**-40]).double(), torch.float16).item() > 1
-    True
+    >>> x = torch.tensor([1 + 2.0**-11 + 2.0**-40], dtype=torch.float64)
+    >>> to_narrow(x, torch.float16).item() > 1, x.float().half().item() > 1
+    (True, False)
     """
     rounded = round_to(x.detach().contiguous().numpy(), FORMATS[dtype])
     return torch.from_numpy(np.asarray(rounded, np.float32)).to(dtype)
