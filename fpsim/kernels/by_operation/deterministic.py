@@ -15,10 +15,12 @@ from fpsim.kernels.by_operation.lane_rounding import (
     not_sum,
     round_product,
     round_sum,
+    signed_like,
     spread_macs,
     with_odd,
 )
 from fpsim.kernels.by_operation.results import (
+    ANYWHERE,
     GROUP,
     LOOK_FOR_ALL,
     ROWS,
@@ -27,6 +29,7 @@ from fpsim.kernels.by_operation.results import (
     put_result,
     report,
 )
+from fpsim.kernels.by_operation.zeros import settle_zeros
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.arithmetic import fused, spread_item
 from fpsim.kernels.lanes.formula import formula
@@ -47,32 +50,33 @@ class MacVariant(NamedTuple):
     direction: int
     fused: bool
     native: bool  # the lanes are the format: nothing is left to round
-    checked: bool  # sums and products may overflow
+    checked: int  # where something may overflow
+    beyond: int  # what that becomes
     watched: int  # which flags are looked for
     has_fma: bool
 
 
 def _separate(what, acc, x, y, rule, seen):
-    """acc = fl(acc + fl(x y)), and what was seen so far."""
-    mode, checked, watched = what
+    """acc = fl(acc + fl(x y)) but for the sign of zero, and what was seen so far."""
+    mode, checked, held, watched, has_fma = what
     product = x * y
-    p = round_product(mode, product, rule)
+    p = round_product(mode, product, rule, has_fma)
     if watched == LOOK_FOR_ALL:
         seen = look(product, p, product != product, rule, seen)
-    if checked:
-        p, seen = look_beyond(watched, product, p, rule, seen)
+    if checked == ANYWHERE:
+        p, seen = look_beyond(held, watched, product, p, rule, seen)
     total = with_odd(mode, acc + p, acc, p)
-    result = round_sum(mode, total, rule)
+    result = round_sum(mode, total, rule, has_fma)
     if watched == LOOK_FOR_ALL:
         seen = look(total, result, not_sum(total, acc, p), rule, seen)
     if checked:
-        result, seen = look_beyond(watched, total, result, rule, seen)
+        result, seen = look_beyond(held, watched, total, result, rule, seen)
     return result, seen
 
 
 def _fused(what, acc, x, y, rule, seen):
     """acc = fl(acc + x y), and what was seen so far. A directed sum needs no odd digit."""
-    mode, checked, watched = what
+    mode, checked, held, watched, has_fma = what
     product = x * y
     total = with_odd(mode, acc + product, acc, product)
     lost = total != total
@@ -80,23 +84,21 @@ def _fused(what, acc, x, y, rule, seen):
         total = as_float(sum_to_odd(acc, product, width_of(total)))
     elif watched == LOOK_FOR_ALL:
         lost = not_sum(total, acc, product)
-    result = round_product(mode, total, rule)
+    result = signed_like(round_product(mode, total, rule, has_fma), total)
     if watched == LOOK_FOR_ALL:
         seen = look(total, result, lost, rule, seen)
     if checked:
-        result, seen = look_beyond(watched, total, result, rule, seen)
+        result, seen = look_beyond(held, watched, total, result, rule, seen)
     return result, seen
 
 
 def _term(what, acc, x, y, rule, seen):
-    chain, native, has_fma = what[:3]
+    chain, native = what[:2]
     if native:
-        if chain and has_fma:
-            return fused(x, y, acc), seen
-        return acc + x * y, seen
+        return (fused(x, y, acc) if chain else acc + x * y), seen
     if chain:
-        return _fused(what[3:], acc, x, y, rule, seen)
-    return _separate(what[3:], acc, x, y, rule, seen)
+        return _fused(what[2:], acc, x, y, rule, seen)
+    return _separate(what[2:], acc, x, y, rule, seen)
 
 
 @formula
@@ -127,7 +129,8 @@ def mac_kernel(variant: MacVariant) -> Any:
             constants as `spread_macs` reads them, all of one width; flags as this file numbers
             them, and where `native` the processor's own << 8
     """
-    MODE, DIRECTION, FUSED, NATIVE, CHECKED, WATCHED, FMA = variant
+    MODE, DIRECTION, FUSED, NATIVE, CHECKED, BEYOND, WATCHED, FMA = variant
+    UNSIGNED = not FUSED and not NATIVE
 
     @compiled
     def loop(a, b, out, constants):
@@ -137,7 +140,7 @@ def mac_kernel(variant: MacVariant) -> Any:
         depth, wide = b.shape[1], b.shape[2]
         pa, pb, po = pointer(a.reshape(-1)), pointer(b.reshape(-1)), pointer(out.reshape(-1))
         tile = room(out, 128)
-        what = (FUSED, NATIVE, FMA, MODE, CHECKED, WATCHED)
+        what = (FUSED, NATIVE, MODE, CHECKED, BEYOND, WATCHED, FMA)
         never = none != none
         seen, top = (never, never, never), none
         start = as_float(rule.start)
@@ -158,6 +161,8 @@ def mac_kernel(variant: MacVariant) -> Any:
                     c, seen = _terms(
                         what, c, pa, (x0 + k, x1 + k, x2 + k, x3 + k), u, v, rule, seen
                     )
+                if UNSIGNED:
+                    c = settle_zeros(c, pa, (x0, x1, x2, x3), pb, j, depth, wide, rule.start)
                 top = umax(top, _results(tile, c, CHECKED or NATIVE, rule))
                 m, n = min(ROWS, rows - i), min(wide, columns - panel * wide)
                 keep(po, tile, i * columns + panel * wide, columns, m, n, wide, none)

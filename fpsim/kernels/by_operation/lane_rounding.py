@@ -8,10 +8,17 @@ for RNE, RNA and RNZ), and its 24 or 53 digits are at least 2 p + 2. Then
 - adding 1.5 * 2**(digits - p + e), e the exponent of x, and subtracting it rounds x to p digits.
 Products look at the smallest normal exponent at least; sums below it are exact, so their digits
 beyond p are zero, and other modes than RNE, RTP and RTN may treat them as those of any number.
+Where the processor has a fused multiply-add, the number that is added is never formed: it is e as
+a power of two times a constant.
 
 RNA and RNZ move x by one unit of the lanes away from or toward zero, and round to nearest: only
-middles change sides, all others are two units or more away from one. RAZ and RTO cut to p digits,
-and go one unit further where that changed x; a sum that the processor cut is made odd before.
+middles change sides, all others are two units or more away from one. Beneath RTZ, RAZ and RTO the
+processor cuts: with the sign of x the added number leaves x cut; with the other sign the sum has
+that sign too, so cutting it takes x away from zero. RTO needs both neighbours of x, which differ in
+their last digit where x is between them. A sum that the processor cut is made odd before.
+
+A zero has the sign of these additions, not of x: see `signed_like` and
+`fpsim.kernels.by_operation.zeros`.
 
 Source    docs/semantics.md §1; Figueroa 1995 (double rounding is innocuous).
 """
@@ -20,6 +27,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fpsim.kernels.lanes.arithmetic import fused
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import splat_item
 from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, select, sign_like, umax
@@ -27,8 +35,9 @@ from fpsim.kernels.rounding.direction import DOWN, NEAREST, UP, ZERO
 from fpsim.kernels.rounding.modes import RAZ, RNA, RNE, RNZ, RTN, RTO, RTP, RTZ, SR
 
 __all__ = [
-    "DIRECTIONS", "FIELDS", "FUSED_MODES", "MacRule", "NATIVE_MODES", "beyond", "not_sum",
-    "round_product", "round_sum", "spread_macs", "with_odd",
+    "BY_SIDE", "DIRECTIONS", "FIELDS", "FUSED_MODES", "GROWS", "MacRule", "NATIVE_MODES", "STOPS",
+    "beyond", "held_beyond", "not_sum", "round_product", "round_sum", "signed_like", "spread_macs",
+    "with_odd",
 ]  # fmt: skip
 
 #: How the processor rounds beneath each mode that these formulas know.
@@ -44,13 +53,16 @@ FUSED_MODES = DIRECTIONS.keys() - {RNA, RNZ}
 #: Modes that the processor has itself.
 NATIVE_MODES = {RNE, RTZ, RTP, RTN}
 
+#: What overflow becomes: the largest number of its sign; an infinity of its sign or a NaN; else.
+STOPS, GROWS, BY_SIDE = range(3)
+
 
 class MacRule(NamedTuple):
     """Constants of the roundings, bit patterns of the lanes."""
 
     floor: int  # exponent field of the smallest normal number
     step: int  # 1.5 * 2**(digits - p), as what it adds to the bits of a power of two
-    unit: int  # 2**(p - 1), likewise
+    lift: int  # 1.5 * 2**(digits - p)
     below: int  # the digits of a normal number beyond p
     over_pos: int  # smallest positive number that overflows, …
     over_neg: int  # … and the largest negative one, with its sign
@@ -72,34 +84,44 @@ def spread_macs(k):
     return MacRule(*(splat_item(k, i) for i in range(len(FIELDS))))
 
 
-def _to_grid(mode, bits, field, rule):
-    """x rounded by the grid of numbers with this exponent field; its sign stays, also of zero."""
-    sign = bits & sign_like(bits)
-    magic = field + rule.step
-    if mode in (RTZ, RAZ, RTO):
-        magic = magic | sign
+def _shifts(field, rule, has_fma):
+    """x + c and x - c as functions of x, c the number that rounds to this exponent and sign."""
+    if has_fma:
+        unit, lift = as_float(field), as_float(rule.lift)
+        sink = as_float(rule.lift | sign_like(field))
+        return lambda x: fused(unit, lift, x), lambda x: fused(unit, sink, x)
+    magic = as_float(field + rule.step)
+    return lambda x: x + magic, lambda x: x - magic
+
+
+def _to_grid(mode, bits, field, rule, has_fma):
+    """x rounded by the grid of numbers with this exponent field."""
+    none = bits ^ bits
+    if mode in (RTZ, RAZ):
+        field = field | (bits & sign_like(bits))
     if mode == RNA:
         bits = bits + 1
     if mode == RNZ:
-        bits = bits - select(bits == sign, bits ^ bits, (bits ^ bits) + 1)
-    magic = as_float(magic)
-    shifted = as_float(bits) + magic
-    rounded = shifted - magic
-    if mode in (RAZ, RTO):
-        further = rounded != as_float(bits)
-        if mode == RTO:
-            further = further & ((as_bits(shifted) & 1) == 0)
-        rounded = select(further, rounded + as_float((field - rule.unit) | sign), rounded)
-    return as_float((as_bits(rounded) & ~sign_like(bits)) | sign)
+        bits = bits - select((bits & ~sign_like(bits)) == 0, none, none + 1)
+    # Where bits of zero were moved, they are a subnormal number, which is slow to multiply and add.
+    up, down = _shifts(field, rule, has_fma and mode not in (RNA, RNZ))
+    x = as_float(bits)
+    if mode == RAZ:
+        return up(down(x))
+    shifted = up(x)
+    if mode == RTO:
+        low, high = as_bits(shifted), as_bits(down(x))
+        shifted = as_float(low | ((low ^ high) & 1))
+    return down(shifted)
 
 
-def round_product(mode, x, rule):
+def round_product(mode, x, rule, has_fma):
     """x to p digits, or to the smallest subnormal."""
     bits = as_bits(x)
-    return _to_grid(mode, bits, umax(bits & infinity_like(bits), rule.floor), rule)
+    return _to_grid(mode, bits, umax(bits & infinity_like(bits), rule.floor), rule, has_fma)
 
 
-def round_sum(mode, x, rule):
+def round_sum(mode, x, rule, has_fma):
     """x to p digits: in the integers of its bits, where that takes fewer steps."""
     bits, below = as_bits(x), rule.below
     half = (below >> 1) + 1
@@ -111,12 +133,18 @@ def round_sum(mode, x, rule):
         return as_float((bits + half) & ~below)
     if mode == RNZ:
         return as_float((bits + (half - 1)) & ~below)
-    if mode == RNE:
+    if mode == RNE and not has_fma:
         odd = select((bits & (below + 1)) != 0, half, half - 1)
         return as_float((bits + odd) & ~below)
     if mode == RTO:
-        return as_float((bits & ~below) | (((bits & below) + below) & (below + 1)))
-    return _to_grid(mode, bits, bits & infinity_like(bits), rule)
+        return as_float((((bits & below) + below) | bits) & ~below)
+    return _to_grid(mode, bits, bits & infinity_like(bits), rule, has_fma)
+
+
+def signed_like(rounded, x):
+    """The rounded x with its sign, also of zero."""
+    bits, sign = as_bits(rounded), as_bits(x) & sign_like(as_bits(x))
+    return as_float((bits & ~sign_like(bits)) | sign)
 
 
 def beyond(x, rounded, rule):
@@ -124,6 +152,17 @@ def beyond(x, rounded, rule):
     up, down = x >= as_float(rule.over_pos), x <= as_float(rule.over_neg)
     held = select(down, as_float(rule.value_neg), rounded)
     return up | down, select(up, as_float(rule.value_pos), held)
+
+
+def held_beyond(what, x, rounded, rule):
+    """The same without telling where; `what` it becomes is STOPS or GROWS."""
+    if what == STOPS:
+        # No infinities and no NaN: the rounded numbers themselves are compared.
+        least, most = as_float(rule.value_neg), as_float(rule.value_pos)
+        below = select(rounded < most, rounded, most)
+        return select(below > least, below, least)
+    size = as_float(as_bits(x) & ~sign_like(as_bits(x)))
+    return select(size >= as_float(rule.over_pos), x * as_float(rule.value_pos), rounded)
 
 
 def not_sum(s, x, y):
@@ -137,9 +176,11 @@ def not_sum(s, x, y):
 def with_odd(mode, s, x, y):
     """The sum s of x and y, cut by the processor, with an odd last digit where something was lost.
 
-    Only for the modes that need it.
+    Only for the modes that need it. One look is enough: s - x is y less what was lost, which has
+    the sign of s. If x is the larger one, that is exact; if y is, s has its sign, and a number
+    between 0 and y is cut to another one than y.
     """
     if mode not in (RAZ, RTO):
         return s
     bits = as_bits(s)
-    return as_float(select(not_sum(s, x, y), bits | 1, bits))
+    return as_float(select((s - x) != y, bits | 1, bits))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from fpsim.kernels.by_operation.lane_rounding import beyond
+from fpsim.kernels.by_operation.lane_rounding import BY_SIDE, beyond, held_beyond
 from fpsim.kernels.compiling import INLINE
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import store_float
@@ -23,8 +23,9 @@ from fpsim.kernels.lanes.vectors import (
 )
 
 __all__ = [
-    "GROUP", "INEXACT", "INFINITE", "LOOK_FOR_ALL", "LOOK_FOR_NONE", "LOOK_FOR_OVERFLOW", "NAN",
-    "OVERFLOW", "ROWS", "UNDERFLOW", "look", "look_beyond", "put_result", "report",
+    "ANYWHERE", "GROUP", "IN_SUMS", "INEXACT", "INFINITE", "LOOK_FOR_ALL", "LOOK_FOR_NONE",
+    "LOOK_FOR_OVERFLOW", "NAN", "NOWHERE", "OVERFLOW", "ROWS", "UNDERFLOW", "look", "look_beyond",
+    "put_result", "report",
 ]  # fmt: skip
 
 #: Rows of a tile, and operand elements of a group of rows.
@@ -32,6 +33,9 @@ ROWS, GROUP = 4, 1 << 16
 
 #: What a kernel reports: flags, and whether infinities and NaN are among the results.
 INEXACT, UNDERFLOW, OVERFLOW, INFINITE, NAN = 1, 2, 4, 32, 64
+
+#: Where something may overflow.
+NOWHERE, IN_SUMS, ANYWHERE = range(3)
 
 #: Which flags are looked for.
 LOOK_FOR_NONE, LOOK_FOR_OVERFLOW, LOOK_FOR_ALL = range(3)
@@ -45,8 +49,13 @@ def look(x, result, lost, rule, seen):
     return some | changed, tiny | (changed & inside), over
 
 
-def look_beyond(watched, x, result, rule, seen):
-    """The result for x where that may overflow, and what was seen so far."""
+def look_beyond(what, watched, x, result, rule, seen):
+    """The result for x where that may overflow, and what was seen so far.
+
+    `what` overflow becomes is a number of `fpsim.kernels.by_operation.lane_rounding`.
+    """
+    if what != BY_SIDE and not watched:
+        return held_beyond(what, x, result, rule), seen
     some, tiny, over = seen
     large, result = beyond(x, result, rule)
     if watched:

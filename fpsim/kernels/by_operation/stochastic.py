@@ -21,6 +21,7 @@ from numba import njit
 
 from fpsim.kernels.by_operation.lane_rounding import not_sum
 from fpsim.kernels.by_operation.results import (
+    ANYWHERE,
     GROUP,
     LOOK_FOR_ALL,
     ROWS,
@@ -73,7 +74,8 @@ class RandomVariant(NamedTuple):
     wide: bool  # R takes a whole word
     small: bool  # inexact results below the smallest normal number may occur
     more: bool  # … and look at more digits than others
-    checked: bool  # overflow may occur
+    checked: int  # where something may overflow
+    beyond: int  # what that becomes
     watched: int  # which flags are looked for
     has_fma: bool
 
@@ -117,7 +119,7 @@ def _word(words, i, like):
 @formula
 def _term(what, acc, x, y, words, at, rule, seen):
     """acc and what was seen so far, a term later; its words begin at these two indices."""
-    chain, small, more, checked, watched, has_fma = what
+    chain, small, more, checked, held, watched, has_fma = what
     product = x * y
     never = product != product
     if chain:
@@ -129,15 +131,15 @@ def _term(what, acc, x, y, words, at, rule, seen):
         rounded = _round(small, more, product, _word(words, at[0], rule.kept), rule)
         if watched == LOOK_FOR_ALL:
             seen = look(product, rounded, never, rule, seen)
-        if checked:
-            rounded, seen = look_beyond(watched, rounded, rounded, rule, seen)
+        if checked == ANYWHERE:
+            rounded, seen = look_beyond(held, watched, rounded, rounded, rule, seen)
         total = acc + rounded
         # Sums below the smallest normal number are exact.
         result = _round(False, False, total, _word(words, at[1], rule.kept), rule)
         if watched == LOOK_FOR_ALL:
             seen = look(total, result, not_sum(total, acc, rounded), rule, seen)
     if checked:
-        result, seen = look_beyond(watched, result, result, rule, seen)
+        result, seen = look_beyond(held, watched, result, result, rule, seen)
     return result, seen
 
 
@@ -155,7 +157,7 @@ def random_kernel(variant: RandomVariant) -> Any:
     Shapes  a (M, K), b (panels, K, two vectors), out (M, N), K whole counters; words uint32 of any
             shape; constants as wide as a. Output (i, j) has number first + i * N + j.
     """
-    FUSED, WIDE, SMALL, MORE, CHECKED, WATCHED, FMA = variant
+    FUSED, WIDE, SMALL, MORE, CHECKED, BEYOND, WATCHED, FMA = variant
     PER_BLOCK = 4 if WIDE else 8
     PLACES = 1 if FUSED else 2  # rounding places of a term
 
@@ -170,7 +172,7 @@ def random_kernel(variant: RandomVariant) -> Any:
         depth, wide = b.shape[1], b.shape[2]
         pa, pb, po = pointer(a.reshape(-1)), pointer(b.reshape(-1)), pointer(out.reshape(-1))
         tile, results, made = room(a, 128), room(out, 128), room(words, 256)
-        what = (FUSED, SMALL, MORE, CHECKED, WATCHED, FMA)
+        what = (FUSED, SMALL, MORE, CHECKED, BEYOND, WATCHED, FMA)
         never = none != none
         seen, top = (never, never, never), none
         blocks = (rows + ROWS - 1) // ROWS

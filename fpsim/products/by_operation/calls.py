@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from fpsim.elementwise.constants import LANES, Lane, mode_number, plan
 from fpsim.kernels.by_operation.deterministic import MacVariant, mac_kernel
-from fpsim.kernels.by_operation.lane_rounding import DIRECTIONS, MacRule
+from fpsim.kernels.by_operation.lane_rounding import BY_SIDE, DIRECTIONS, GROWS, STOPS, MacRule
+from fpsim.kernels.by_operation.results import ANYWHERE, IN_SUMS, NOWHERE
 from fpsim.kernels.by_operation.stochastic import RandomRule, RandomVariant, random_kernel
 from fpsim.kernels.lanes.arithmetic import HAS_FMA
 from fpsim.kernels.random.words import NO_WORDS
@@ -47,7 +48,7 @@ def _mac_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger
         MacRule(
             floor=fmt.emin + lane.bias << lane.digits - 1,
             step=drop << lane.digits - 1 | 1 << lane.digits - 2,
-            unit=fmt.precision - 1 << lane.digits - 1,
+            lift=drop + lane.bias << lane.digits - 1 | 1 << lane.digits - 2,
             below=(1 << drop) - 1,
             over_pos=rule.over_pos,
             over_neg=rule.over_neg | lane.sign,
@@ -66,8 +67,10 @@ def _mac_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger
 
 def deterministic_call(product: Product, lane: Lane) -> Call:
     settings = product.settings
-    variant = _variant(settings, product.fused, native=False, checked=product.checked)
     constants = _mac_constants(settings, lane)
+    variant = _variant(settings, product.fused, native=False)._replace(
+        checked=_where(product), beyond=_beyond(MacRule(*map(int, constants)), lane)
+    )
     a = product.a.astype(f"f{lane.width // 8}", copy=False)
     b = _panels(product.b, len(product.b), lane)
 
@@ -78,9 +81,24 @@ def deterministic_call(product: Product, lane: Lane) -> Call:
     return call
 
 
-def _variant(settings: Settings, fused: bool, native: bool, checked: bool) -> MacVariant:
+def _variant(settings: Settings, fused: bool, native: bool) -> MacVariant:
     mode = mode_number(settings.rounding)
-    return MacVariant(mode, DIRECTIONS[mode], fused, native, checked, 0, HAS_FMA)
+    return MacVariant(mode, DIRECTIONS[mode], fused, native, NOWHERE, BY_SIDE, 0, HAS_FMA)
+
+
+def _where(product: Product) -> int:
+    """Where something may overflow; products that do not, rounded neither do."""
+    if not product.checked:
+        return NOWHERE
+    return ANYWHERE if product.largest > product.settings.format.max else IN_SUMS
+
+
+def _beyond(rule: MacRule | RandomRule, lane: Lane) -> int:
+    """What overflow becomes: kernels have shorter ways where both signs are alike."""
+    size = rule.value_pos & ~lane.sign
+    if rule.over_pos != rule.over_neg & ~lane.sign or size != rule.value_neg & ~lane.sign:
+        return BY_SIDE
+    return STOPS if size < lane.infinity else GROWS
 
 
 def _panels(b: Carrier, depth: int, lane: Lane) -> Carrier:
@@ -130,8 +148,8 @@ def random_call(product: Product, lane: Lane, bits: Bits) -> Call:
     small = fmt.smallest_subnormal >= 2.0 ** (1 - lane.bias)
     constants = _random_constants(settings, lane, small)
     variant = RandomVariant(
-        product.fused, wide, small, settings.random_most > settings.random_bits, product.checked,
-        0, HAS_FMA,
+        product.fused, wide, small, settings.random_most > settings.random_bits, _where(product),
+        _beyond(RandomRule(*map(int, constants)), lane), 0, HAS_FMA,
     )  # fmt: skip
     a = np.zeros((len(product.a), depth), f"f{lane.width // 8}")
     a[:, :k] = product.a
@@ -151,7 +169,7 @@ def random_call(product: Product, lane: Lane, bits: Bits) -> Call:
 def native_call(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Call:
     """binary32 by the processor's own operations; what is seen are its flags, 8 bits up."""
     lane = LANES[32]
-    loop = mac_kernel(_variant(settings, fused, native=True, checked=False))
+    loop = mac_kernel(_variant(settings, fused, native=True))
     start = 0 if settings.rounding.minus_zero else lane.sign
     rule = MacRule(*[0] * len(MacRule._fields))._replace(
         start=start, nan=lane.infinity | lane.quiet, zero=lane.sign

@@ -15,6 +15,7 @@ import pytest
 from fpsim.judge.oracle import decode, round_exact
 from fpsim.kernels.by_operation import lane_rounding as r
 from fpsim.kernels.compiling import compiled
+from fpsim.kernels.lanes.arithmetic import HAS_FMA
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load, load_float, store
 from fpsim.kernels.lanes.vectors import as_bits, select, width_of
@@ -41,7 +42,7 @@ def rule_of(fmt, width):
     one = bits(1.0, width)
     return np.array(r.MacRule(
         floor=bits(2.0**fmt.emin, width), step=bits(1.5 * 2.0**drop, width) - one,
-        unit=bits(2.0 ** (fmt.precision - 1), width) - one, below=(1 << drop) - 1,
+        lift=bits(1.5 * 2.0**drop, width), below=(1 << drop) - 1,
         over_pos=bits(2 * fmt.max, width), over_neg=bits(2 * fmt.max, width) | sign,
         value_pos=bits(fmt.max, width), value_neg=bits(np.inf, width) | sign,
         tiny_pos=0, tiny_neg=0, start=0, nan=0, zero=sign,
@@ -49,21 +50,22 @@ def rule_of(fmt, width):
 
 
 @formula
-def rounded(mode, product, x, rule):
-    return as_bits((r.round_product if product else r.round_sum)(mode, x, rule))
+def rounded(mode, product, has_fma, x, rule):
+    result = (r.round_product if product else r.round_sum)(mode, x, rule, has_fma)
+    return as_bits(r.signed_like(result, x))
 
 
 @cache
-def rounder(mode, product):
+def rounder(mode, product, has_fma):
     # Only numbers are captured, as in kernels, so that the loop is kept on disk.
-    MODE, DIRECTION, PRODUCT = mode, r.DIRECTIONS[mode], product
+    MODE, DIRECTION, PRODUCT, FMA = mode, r.DIRECTIONS[mode], product, has_fma
 
     @compiled
     def loop(x, constants, out):
         rule = r.spread_macs(constants)
         set_direction(DIRECTION)
         for i in range(0, x.shape[0], 512 // width_of(rule.step)):
-            store(out, i, rounded(MODE, PRODUCT, load_float(x, i, rule.step), rule))
+            store(out, i, rounded(MODE, PRODUCT, FMA, load_float(x, i, rule.step), rule))
 
     return loop
 
@@ -82,8 +84,11 @@ def numbers(fmt, exponents):
 
 def check(fmt, width, mode, exponents, product):
     x = np.array(numbers(fmt, exponents), f"f{width // 8}")
-    out = np.zeros(len(x), f"u{width // 8}")
-    rounder(mode, product)(x, rule_of(fmt, width), out)
+    out, fused = np.zeros((2, len(x)), f"u{width // 8}")
+    rounder(mode, product, False)(x, rule_of(fmt, width), out)
+    if HAS_FMA:
+        rounder(mode, product, True)(x, rule_of(fmt, width), fused)
+        assert fused.tolist() == out.tolist()
     values = out.view(x.dtype)
     assert np.array_equal(np.signbit(values), np.signbit(x))
     for number, value in zip(x, values, strict=True):
@@ -144,9 +149,19 @@ def tiny_addends():
     return np.array(pairs).T.copy()
 
 
+def far_addends():
+    """Random significands at every distance of exponents, with few digits and with all."""
+    rng = np.random.default_rng(5)
+    n = 1 << 13
+    x, y = rng.integers(1 << 52, 1 << 53, (2, n)) * rng.choice((-1.0, 1.0), (2, n)) * 2.0**-52
+    few = rng.random((2, n)) < 0.5
+    x, y = np.where(few, np.round(np.array([x, y]) * 8) / 8, np.array([x, y]))
+    return np.array([x, y * np.exp2(rng.integers(-56, 57, n).astype(float))])
+
+
 @pytest.mark.parametrize("mode", [modes.RTO, modes.RAZ, modes.RTZ])
 def test_a_cut_sum_knows_whether_it_is_exact(mode):
-    x, y = tiny_addends()
+    x, y = np.concatenate([tiny_addends(), far_addends()], axis=1)
     sums, lost = np.zeros((2, len(x)), np.uint64)
     summer(mode)(x, y, sums, lost)
     for u, v, code, inexact in zip(x, y, sums.tolist(), lost.tolist(), strict=True):
@@ -182,6 +197,45 @@ def test_beyond_begins_at_the_threshold(width):
     most = BINARY16.max
     expected = [most, below, -np.inf, -below, most, -np.inf, np.nan, 1]
     assert np.array_equal(out.view(dtype)[:8], np.array(expected, dtype), equal_nan=True)
+
+
+@formula
+def held(what, x, rule):
+    return as_bits(r.held_beyond(what, x, x, rule))
+
+
+@cache
+def holder(what):
+    WHAT = what
+
+    @compiled
+    def hold(x, constants, out):
+        rule = r.spread_macs(constants)
+        store(out, 0, held(WHAT, load_float(x, 0, rule.step), rule))
+
+    return hold
+
+
+@pytest.mark.parametrize("value", [BINARY16.max, np.inf, np.nan], ids=str)
+@pytest.mark.parametrize("width", [32, 64])
+def test_what_is_held_is_what_beyond_gives_for_both_signs(width, value):
+    dtype, sign = f"f{width // 8}", 1 << (width - 1)
+    limit = np.nextafter(np.array(BINARY16.max, dtype), np.array(np.inf, dtype))
+    code = bits(value, width)
+    rule = np.array(r.MacRule(*[0] * len(r.FIELDS))._replace(
+        over_pos=bits(limit, width), over_neg=bits(limit, width) | sign,
+        value_pos=code, value_neg=code | sign,
+    ), f"u{width // 8}")  # fmt: skip
+    x = [limit, BINARY16.max, 2 * limit, 1, 0, -limit, -BINARY16.max, -2 * limit, -1, -0.0]
+    if value != BINARY16.max:
+        x += [np.inf, -np.inf, np.nan]
+    x = np.resize(np.array(x, dtype), 16)
+    out = np.zeros((2, 16), f"u{width // 8}")
+    holder(r.STOPS if value == BINARY16.max else r.GROWS)(x, rule, out[0])
+    bound(x, rule, out[1])
+    first, second = out[:, : 512 // width].view(dtype)
+    assert np.array_equal(first, second, equal_nan=True)
+    assert np.array_equal(np.signbit(first), np.signbit(second)) or np.isnan(value)
 
 
 def test_every_mode_has_a_direction():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fpsim.kernels.by_operation import results as r
-from fpsim.kernels.by_operation.lane_rounding import MacRule, spread_macs
+from fpsim.kernels.by_operation.lane_rounding import BY_SIDE, MacRule, spread_macs
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load_float, splat_item, store
@@ -21,7 +21,7 @@ def bits(x):
 
 
 RULE = np.array(MacRule(
-    floor=0, step=0, unit=0, below=0, over_pos=bits(LIMIT), over_neg=bits(-LIMIT),
+    floor=0, step=0, lift=0, below=0, over_pos=bits(LIMIT), over_neg=bits(-LIMIT),
     value_pos=bits(np.inf), value_neg=bits(-65504), tiny_pos=bits(TINY), tiny_neg=bits(-TINY),
     start=0, nan=0x7FC00000, zero=SIGN,
 ), np.uint32)  # fmt: skip
@@ -33,7 +33,7 @@ def _seen(watched, x, rounded, lost, rule):
     seen = never, never, never
     if watched == ALL:
         seen = r.look(x, rounded, lost != 0, rule, seen)
-    result, seen = r.look_beyond(watched, x, rounded, rule, seen)
+    result, seen = r.look_beyond(BY_SIDE, watched, x, rounded, rule, seen)
     return as_bits(result), seen
 
 

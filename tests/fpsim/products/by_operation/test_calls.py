@@ -9,8 +9,9 @@ import pytest
 
 import fpsim as fp
 from fpsim.elementwise.codes import to_codes
-from fpsim.kernels.by_operation.results import LOOK_FOR_ALL, LOOK_FOR_NONE
+from fpsim.kernels.by_operation.results import LOOK_FOR_ALL, LOOK_FOR_NONE, LOOK_FOR_OVERFLOW
 from fpsim.kernels.rounding.direction import HAS_STATUS
+from fpsim.products.by_operation import calls
 from fpsim.products.by_operation.bounds import find_lane, measure
 from fpsim.products.by_operation.calls import Bits, deterministic_call, native_call, random_call
 from fpsim.products.by_operation.chain import Chain
@@ -74,6 +75,42 @@ def test_a_deterministic_call_gives_any_rows(mode, scale):
         assert seen | int(product.certain) == flags
     out, _ = in_pieces(call, CUTS[0], LOOK_FOR_NONE)
     assert to_codes(out, fp.BINARY16).tolist() == values
+
+
+@pytest.mark.parametrize("mode", pick((fp.RNE,), *[(fp.RNE, fp.RTZ, fp.RAZ, fp.RTO)] * 2), ids=repr)
+def test_a_processor_without_fused_multiply_add_gives_the_same(mode, monkeypatch):
+    context = fp.Context(fp.BINARY16, rounding=mode)
+    a, b = operands(fp.BINARY16, 2.0**-7)
+    product = measure(context.settings, False, a, b)
+    out, seen = in_pieces(deterministic_call(product, find_lane(product)), CUTS[0], LOOK_FOR_ALL)
+    monkeypatch.setattr(calls, "HAS_FMA", False)
+    call = deterministic_call(product, find_lane(product))
+    other, seen_too = in_pieces(call, CUTS[0], LOOK_FOR_ALL)
+    assert (other.tobytes(), seen_too) == (out.tobytes(), seen)
+
+
+#: What overflow becomes and where it occurs; largest numbers of both operands.
+OVERFLOWS = [("infinity", 300.0), ("saturate", 300.0), ("infinity", 9.0), ("saturate", 9.0)]
+
+
+@pytest.mark.parametrize(("overflow", "scale"), OVERFLOWS)
+def test_overflow_in_sums_and_in_products_is_what_the_general_engine_gives(overflow, scale):
+    """Products of numbers up to 9 times 2700 stay below 65504, their sums do not."""
+    context = fp.Context(fp.BINARY16, overflow=overflow)
+    a, b = operands(fp.BINARY16, scale)
+    b = np.clip(b * np.float32(300 / scale), -2700, 2700)
+    a, b = (fp.Context(fp.BINARY16).array(x).values for x in (a, b))
+    a = np.abs(a)
+    a[:, 0] = 4.0
+    values, flags = general(context, a, b)
+    product = measure(context.settings, False, a, b)
+    assert (product.largest > fp.BINARY16.max) == (scale > 9)
+    call = deterministic_call(product, find_lane(product))
+    out, seen = in_pieces(call, CUTS[0], LOOK_FOR_ALL)
+    assert to_codes(out, fp.BINARY16).tolist() == values
+    assert seen | int(product.certain) == flags & ~int(fp.Flags.INVALID)
+    for watched in (LOOK_FOR_OVERFLOW, LOOK_FOR_NONE):
+        assert in_pieces(call, CUTS[0], watched)[0].tobytes() == out.tobytes()
 
 
 @pytest.mark.parametrize("mode", RANDOM, ids=repr)
