@@ -7,6 +7,6 @@ __all__ = ["load"]
 
 
 def load() -> None:
-    """Import the modules of this room."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
+    """Import the modules of this room and of the room in it."""
+    for module in pkgutil.walk_packages(__path__, f"{__name__}."):
+        importlib.import_module(module.name)

@@ -5,7 +5,6 @@ from ipu.frontends.torch.aten import (
     bags,
     conv,
     curves,
-    dilated,
     indexing,
     norms,
     optimiser,
@@ -19,7 +18,6 @@ from ipu.frontends.torch.aten import (
 from ipu.frontends.torch.aten.table import TABLE, Call, Entry
 
 __all__ = [
-    "TABLE", "Call", "Entry", "activations", "bags", "conv", "curves", "dilated", "indexing",
-    "norms", "optimiser", "pointwise", "pooling", "products", "reductions", "resampling",
-    "softmax_loss",
+    "TABLE", "Call", "Entry", "activations", "bags", "conv", "curves", "indexing", "norms",
+    "optimiser", "pointwise", "pooling", "products", "reductions", "resampling", "softmax_loss",
 ]  # fmt: skip

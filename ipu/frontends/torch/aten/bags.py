@@ -12,7 +12,7 @@ import torch
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
-from ipu.frontends.torch.aten.indexing import add_rows
+from ipu.frontends.arrays.rows import add_rows
 from ipu.frontends.torch.aten.table import Call, aten
 
 __all__: list[str] = []

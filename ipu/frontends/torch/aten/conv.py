@@ -1,7 +1,7 @@
 """Convolutions: torch's NCHW images and OIHW kernels through the device's NHWC and HWIO verbs.
 
 A 1-D convolution is a 2-D one of height 1. A transposed convolution is the gradient to the input
-of a convolution with the same kernel. A dilated one is cut into phases (`dilated`). 3-D ones, and
+of a convolution with the same kernel. A dilated one is cut into phases. 3-D ones, and
 dilated ones with strides, run on the host.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.geometry import Pair
-from ipu.frontends.torch.aten.dilated import Phases
+from ipu.frontends.arrays.phases import Phases
 from ipu.frontends.torch.aten.products import factors, of_one_type
 from ipu.frontends.torch.aten.table import Call, aten
 

@@ -7,38 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from fpsim.array import Array
-from fpsim.records.formats import BINARY32
+from ipu.frontends.arrays.rows import add_rows
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.machine.device import Device
 
-__all__ = ["add_rows"]
+__all__: list[str] = []
 
 _ONCE = "binary32 in index order, once at the end"
 #: Reductions that choose one of the numbers.
 _SELECTING = ("amax", "amin")
-
-
-def add_rows(device: Device, base: Array, rows: Any, values: Array) -> Array:
-    """base with each of the values added to its row, duplicates in order of the values.
-
-    Shapes    base (n, …), rows (m,) of integers, values (m, …).
-    Rounding  each addition in binary32, then once into the format of base.
-    """
-    total = device.cast(base, BINARY32)
-    total = total.like(total.carrier.copy())
-    wide = device.cast(values, BINARY32)
-    order = np.argsort(rows, kind="stable")
-    ordered = rows[order]
-    starts = np.flatnonzero(np.r_[len(rows) > 0, ordered[1:] != ordered[:-1]])
-    sizes = np.diff(np.r_[starts, len(rows)]).astype(np.intp)
-    rank = np.arange(len(rows)) - np.repeat(starts, sizes)
-    for turn in range(int(sizes.max(initial=0))):
-        chosen = order[rank == turn]  # at most one value for each row
-        at = rows[chosen]
-        added = device.add(total.like(total.carrier[at]), wide.like(wide.carrier[chosen]))
-        total.carrier[at] = added.carrier
-    return device.cast(total, base.format)
 
 
 @aten("embedding_dense_backward.default", rounding=_ONCE)

@@ -1,9 +1,7 @@
 """Interpolation and averaging over uneven windows: a few weighted neighbours for each output.
 
-Each axis has a matrix of weights, which torch's own operation on unit vectors gives in binary64.
-Its entries are constants in binary32. An output is the sum of its weighted neighbours, axis after
-axis and in order of index, in binary32; it is rounded once. The gradient uses the transposed
-matrices.
+Each axis has a matrix of weights (`ipu.frontends.arrays.neighbours`), which torch's own operation
+on unit vectors gives in binary64. The gradient uses the transposed matrices.
 
 Neighbours that are copied (nearest) are selections; only their gradients are sums.
 """
@@ -13,53 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32
+from ipu.frontends.arrays.neighbours import Weights, resample
 from ipu.frontends.torch.aten.table import Call, aten
 
-__all__ = ["resample", "uneven_average"]
+__all__ = ["uneven_average"]
 
 _INSIDE = "each weighted sum in binary32, once at the end"
-Weights = NDArray[np.float64]
-
-
-def resample(call: Call, x: Array, matrices: Sequence[Weights]) -> Array:
-    """x with its last axes resampled, in binary32.
-
-    matrices    for each of the last axes, weights (outputs, inputs).
-    """
-    first = x.ndim - len(matrices)
-    wide = call.wide(x)
-    for axis, weights in enumerate(matrices, first):
-        wide = _along(call, wide, weights, axis)
-    return wide
-
-
-def _along(call: Call, x: Array, weights: Weights, axis: int) -> Array:
-    """Sums of weighted neighbours along an axis, in order of index."""
-    device = call.device
-    used = weights != 0
-    turns = max(int(used.sum(axis=1).max(initial=0)), 1)
-    order = np.argsort(~used, axis=1, kind="stable")
-    total: Array | None = None
-    for turn in range(turns):
-        at = order[:, turn]
-        each = np.take_along_axis(weights, at[:, None], 1)[:, 0]
-        term = x.like(np.take(x.carrier, at, axis))
-        shape = [len(at) if a == axis else 1 for a in range(x.ndim)]
-        if not np.isin(each, (0.0, 1.0)).all():
-            factor = device.from_host(each.reshape(shape), BINARY32)
-            term = device.multiply(term, factor)
-        if not (each != 0).all():
-            kept = np.broadcast_to((each != 0).reshape(shape), term.shape)
-            term = device.select(kept, term)
-        total = term if total is None else device.add(total, term)
-    assert total is not None
-    return total
 
 
 def _matrix(function: Callable[[torch.Tensor], torch.Tensor], n: int) -> Weights:
@@ -101,7 +61,7 @@ def _gradient(
         return NotImplemented
     g = call.array(gradient)
     matrices = [m.T for m in _weights(name, inputs, size, align, scales)]
-    return call.rounded(resample(call, g, matrices), g.format)
+    return call.rounded(resample(call.device, g, matrices), g.format)
 
 
 def _interpolation(overload: str, name: str, axes: int) -> None:
@@ -112,7 +72,7 @@ def _interpolation(overload: str, name: str, axes: int) -> None:
             return NotImplemented
         a = call.array(x)
         matrices = _weights(name, x.shape[-axes:], size, align, scales)
-        return call.rounded(resample(call, a, matrices), a.format)
+        return call.rounded(resample(call.device, a, matrices), a.format)
 
     def backward(
         call: Call, gradient: Any, size: Any, inputs: Any, align: bool, *scales: Any
@@ -154,4 +114,4 @@ def uneven_average(
     for n, m in zip(inputs, outputs, strict=True):
         weights = _matrix(lambda rows, m=m: pool(rows[..., None], [m, 1])[..., 0], n)  # type: ignore[misc]
         matrices.append(weights.T if is_gradient else weights)
-    return resample(call, x, matrices)
+    return resample(call.device, x, matrices)

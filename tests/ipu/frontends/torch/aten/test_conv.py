@@ -1,10 +1,13 @@
-"""Convolutions of every kind against torch, in binary32 (differential)."""
+"""Convolutions of every kind against torch, in binary32 (differential).
+
+Dilated ones are those of a kernel with zeros between its taps (law).
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.ipu.frontends.torch.aten.bits import numbers
+from tests.ipu.frontends.torch.aten.bits import half, numbers, on_machine, same
 from tests.ipu.frontends.torch.framework import machine, torch
 
 F = torch.nn.functional
@@ -50,3 +53,47 @@ def test_dilated_convolutions_with_strides_run_on_the_host():
         y = F.conv2d(IMAGES, w, stride=2, dilation=2)
     torch.testing.assert_close(y, F.conv2d(IMAGES, w, stride=2, dilation=2))
     assert list(session.report()["host"]["operations"]) == ["aten.convolution.default"]
+
+
+# Dilated ------------------------------------------------------------------------------------------
+
+
+def stretched(w, down, across):
+    """The kernel with zeros between its taps."""
+    outputs, channels, rows, columns = w.shape
+    wide = torch.zeros(outputs, channels, (rows - 1) * down + 1, (columns - 1) * across + 1)
+    wide[:, :, ::down, ::across] = w
+    return wide
+
+
+@pytest.mark.parametrize(
+    ("dilation", "padding", "groups"),
+    [((2, 2), (0, 0), 1), ((3, 1), (2, 1), 1), ((2, 3), (1, 2), 2)],
+)  # fmt: skip
+def test_a_dilated_result_is_that_of_the_stretched_kernel(dilation, padding, groups):
+    x, w = numbers(2, 4, 9, 10), numbers(6, 4 // groups, 2, 3, seed=1)
+    options = {"padding": padding, "groups": groups}
+    result = on_machine(lambda: F.conv2d(x, w, dilation=dilation, **options))
+    same(result, half(on_machine(lambda: F.conv2d(x, stretched(w, *dilation), **options))))
+
+
+def dilated_gradients(function, *tensors):
+    leaves = [t.clone().requires_grad_() for t in tensors]
+    with machine("f32", f32_denormals="ieee") as run:
+        function(*leaves).square().sum().backward()
+    assert run.report()["host"]["elements"] == 0
+    return [t.grad for t in leaves]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_gradients_of_dilated_ones_are_those_of_torch(transposed):
+    x, w = numbers(2, 4, 7, 8), numbers(4, 4, 2, 3, seed=1)
+    convolve = F.conv_transpose2d if transposed else F.conv2d
+
+    def function(a, b):
+        return convolve(a, b, padding=(1, 2), dilation=(2, 3))
+
+    leaves = [t.double().requires_grad_() for t in (x, w)]
+    function(*leaves).square().sum().backward()
+    for ours, wide in zip(dilated_gradients(function, x, w), leaves, strict=True):
+        assert torch.allclose(ours.double(), wide.grad, rtol=1e-5, atol=1e-4)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fpsim import BINARY16
-from ipu.machine import Device
 from tests.ipu.frontends.torch.aten.bits import numbers, on_machine, same
 from tests.ipu.frontends.torch.framework import agree_on_machine, torch
 
@@ -19,19 +17,6 @@ def added(base, rows, values):
     for row, value in zip(rows, values, strict=True):
         total[row] += value
     return total
-
-
-def test_rows_are_added_in_order():
-    from ipu.frontends.torch.aten.indexing import add_rows
-
-    device = Device()
-    base = device.from_host(numbers(4, 5, seed=1).numpy(), BINARY16)
-    got = add_rows(device, base, ROWS.numpy(), device.from_host(V.numpy(), BINARY16))
-    expected = added(base.carrier, ROWS.numpy(), V.numpy()).astype(np.float16)
-    np.testing.assert_array_equal(got.carrier, expected.astype(np.float32))
-    none = np.zeros(0, np.int64)
-    empty = add_rows(device, base, none, device.zeros((0, 5), BINARY16))
-    np.testing.assert_array_equal(empty.carrier, base.carrier)
 
 
 def test_embedding_gradients():
