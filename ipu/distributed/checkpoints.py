@@ -15,7 +15,6 @@ import hashlib
 import json
 import re
 import secrets
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -36,7 +35,11 @@ VERSION = 1
 #: Complete steps that are kept.
 KEPT = 2
 
-_STEP = re.compile(r"step-(\d+)")
+_STEP = re.compile("step-(0|[1-9][0-9]*)")
+#: An empty file by which workers see that they have one folder.
+_PROBE = re.compile("[.]shared-[0-9a-f]{16}")
+#: The files of a step, and what killed workers leave of them (`fpsim.state.files`).
+_FILES = (SHARED, "worker-*.npz", ".*.npz.*.draft", f".{MANIFEST}.*.draft")
 
 
 class Checkpoints:
@@ -60,7 +63,20 @@ class Checkpoints:
         refusal = group.channel.broadcast(refusal.encode(), what="the folder").decode()
         if refusal:
             raise ValueError(refusal)
+        if group.channel.rank == 0:
+            self._clean()
         self._check_shared()
+
+    def _clean(self) -> None:
+        """Remove what a killed training has left: steps that were cut short, and its probe."""
+        complete = self.steps()
+        for path in self.folder.glob(".shared-*"):
+            if _PROBE.fullmatch(path.name):
+                with suppress(OSError):
+                    path.unlink()
+        for step, path in self._folders():
+            if step not in complete:
+                _remove_step(path)
 
     def _check_shared(self) -> None:
         """Raise ValueError, on every worker, where one does not see a file of the first."""
@@ -84,8 +100,12 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """The complete steps, rising."""
-        found = [_STEP.fullmatch(path.parent.name) for path in self.folder.glob(f"*/{MANIFEST}")]
-        return sorted(int(match[1]) for match in found if match)
+        return sorted(step for step, path in self._folders() if (path / MANIFEST).exists())
+
+    def _folders(self) -> list[tuple[int, Path]]:
+        """The folders of steps, complete or not."""
+        matches = [(_STEP.fullmatch(path.name), path) for path in self.folder.glob("step-*")]
+        return [(int(match[1]), path) for match, path in matches if match]
 
     # Saving -----------------------------------------------------------------------------------
 
@@ -167,14 +187,10 @@ class Checkpoints:
 
     def _prune(self) -> None:
         """Remove all but the last complete steps, and what was cut short before them."""
-        kept = self.steps()[-KEPT:]
-        for path in self.folder.glob("step-*"):
-            match = _STEP.fullmatch(path.name)
-            if match and int(match[1]) < kept[-1] and int(match[1]) not in kept:
-                with suppress(OSError):
-                    # First of all: a step that is removed by halves must not look complete.
-                    (path / MANIFEST).unlink(missing_ok=True)
-                    shutil.rmtree(path, ignore_errors=True)
+        *_, last = kept = self.steps()[-KEPT:]
+        for step, path in self._folders():
+            if step < last and step not in kept:
+                _remove_step(path)
 
     # Resuming ---------------------------------------------------------------------------------
 
@@ -239,6 +255,16 @@ def _replica(state: State) -> Replica:
     return Replica(
         parameters, state.slots, state.operation, state.flags, state.status, state.counts
     )
+
+
+def _remove_step(folder: Path) -> None:
+    """Remove the files of a step; a folder that holds others' files stays."""
+    with suppress(OSError):
+        # First of all: a step that is removed by halves must not look complete.
+        (folder / MANIFEST).unlink(missing_ok=True)
+        for path in [path for pattern in _FILES for path in folder.glob(pattern)]:
+            path.unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _manifest(path: Path, step: int) -> dict[str, Any]:

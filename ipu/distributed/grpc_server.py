@@ -62,6 +62,8 @@ class Served(Protocol):
 
     def arrived(self, sender: int, message: bytes) -> None: ...
 
+    def watched_by(self, rank: int, context: Any) -> None: ...
+
     def beats(self) -> Iterator[Any]: ...
 
     def abort(self, reason: Reason) -> None: ...
@@ -112,7 +114,7 @@ class _Servicer(services.RingServicer):  # type: ignore[misc, name-defined]
 
     def Watch(self, request: Any, context: Any) -> Iterator[Any]:
         """See ring.proto."""
-        self.transport.caller(context)
+        self.transport.watched_by(self.transport.caller(context), context)
         yield from self.transport.beats()
 
 

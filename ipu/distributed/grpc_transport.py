@@ -37,10 +37,12 @@ from ipu.distributed.transport import LIMIT, JoinError, Kind, Reason, StoppedErr
 
 __all__ = ["GrpcTransport", "connect"]
 
-#: Seconds for which a leaving worker waits for the others' last messages.
-GRACE = 5.0
+#: Seconds for which a leaving worker waits until the others know; the same after a stop.
+GRACE, HURRY = 30.0, 0.2
 #: Seconds for which a worker that cannot begin waits for the others' answers.
 LINGER = 0.5
+#: What a worker that has another one in the caller's place answers.
+_NOT_TAKEN = (grpc.StatusCode.ALREADY_EXISTS, grpc.StatusCode.PERMISSION_DENIED)
 
 
 def connect(cluster: Cluster, plan: str = "") -> GrpcTransport:
@@ -71,13 +73,15 @@ class GrpcTransport:
         self._others = [rank for rank in range(self.size) if rank != self.rank]
         self.hello = Hello(self.rank, self.size, plan)
         self.health = Health(self.describe, cluster.silence, self._tell)
-        #: Tokens: those that others call with, by their rank, and ours, by the rank of the called.
-        self._given = {rank: secrets.token_hex(16) for rank in self._others}
+        #: Ranks of others by the token that they call with, and our tokens by the rank of the called.
+        self._given: dict[str, int] = {}
         self._tokens: dict[int, str] = {}
         self._inboxes: dict[int, deque[bytes]] = {rank: deque() for rank in self._others}
         self._outboxes: dict[int, queue.SimpleQueue[bytes | None]] = {}
         self._streams: dict[int, Any] = {}
         self._watches: list[Any] = []
+        #: Watches of this worker by others that have not ended.
+        self._watchers = 0
         self._leaving = threading.Event()
         self._left: set[int] = set()
         #: Workers whose messages come; nobody else joins in their place.
@@ -94,7 +98,7 @@ class GrpcTransport:
     # Joining ----------------------------------------------------------------------------------
 
     def join(self) -> None:
-        """Say Hello to every other worker, and start to watch them.
+        """Say Hello to every other worker; who answers is watched from then on.
 
         Raises    JoinError.
         """
@@ -117,10 +121,6 @@ class GrpcTransport:
             raise
         for rank in self._others:
             self._open(rank)
-        seen = watched(self.rank, self.size)
-        self.health.start(seen)
-        for rank in seen:
-            threading.Thread(target=self._follow, args=(rank,), daemon=True).start()
 
     def _linger(self, waiting: dict[int, Any]) -> None:
         """Wait a moment for those who are about to answer, so that they can be told."""
@@ -150,6 +150,9 @@ class GrpcTransport:
         if refusal:
             raise JoinError(refusal)
         self._tokens[rank] = welcome.token
+        if rank in watched(self.rank, self.size):
+            self.health.start([rank])
+            threading.Thread(target=self._follow, args=(rank,), daemon=True).start()
 
     def _difference(self, other: Hello) -> str | None:
         """Why a worker cannot take part, from this worker's side."""
@@ -164,20 +167,22 @@ class GrpcTransport:
 
     def _check_join(self) -> None:
         """A stop that comes while workers join is honoured at once."""
-        if self.health.reason is not None:
-            raise JoinError(self.health.reason.text)
+        reason = self.health.reason
+        if reason is not None:
+            is_lost = reason.kind in (Kind.GONE, Kind.SILENT)
+            raise JoinError(reason.text + " before all workers had joined" * is_lost)
 
     def greet(self, other: Hello) -> tuple[str, str]:
         """Token and refusal for a worker that joins; one of them is empty."""
         if self.health.reason is not None:
             return "", self.health.reason.text
-        if other.rank not in self._given:
+        if other.rank not in self._others:
             return "", f"worker {other.rank} is not one of the {self.size - 1} others here"
         if other.rank in self._entered:
             return "", self._begun(other.rank)
         difference = self._difference(other)
         if difference is None:
-            return self._given[other.rank], ""
+            return self._token(other.rank), ""
         # Told on both sides: here as well, before anybody waits for the other worker.
         self.health.stop(Reason(Kind.REFUSED, other.rank, difference), tell=False)
         names = f"worker {other.rank}", self.describe(self.rank)
@@ -189,6 +194,15 @@ class GrpcTransport:
             "training first, or use other ports"
         )
 
+    def _token(self, rank: int) -> str:
+        """A new token for a worker; one that asks again was started again."""
+        with self.health.changed:
+            for token in [token for token, other in self._given.items() if other == rank]:
+                del self._given[token]
+            token = secrets.token_hex(16)
+            self._given[token] = rank
+        return token
+
     def enters(self, sender: int, context: Any) -> None:
         """The one stream of a worker begins; a second one is refused, and changes nothing."""
         with self.health.changed:
@@ -199,12 +213,12 @@ class GrpcTransport:
 
     def caller(self, context: Any) -> int:
         """The rank of the worker that calls, by its token; a stranger is refused."""
-        metadata = dict(context.invocation_metadata())
-        for rank, token in self._given.items():
-            if secrets.compare_digest(token, str(metadata.get("token", ""))):
-                return rank
-        context.abort(grpc.StatusCode.PERMISSION_DENIED, "call Join first")
-        raise AssertionError
+        token = str(dict(context.invocation_metadata()).get("token", ""))
+        rank = self._given.get(token)
+        if rank is None:
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "call Join first")
+            raise AssertionError
+        return rank
 
     def _metadata(self, rank: int) -> tuple[tuple[str, str], ...]:
         return (("token", self._tokens[rank]),)
@@ -214,7 +228,21 @@ class GrpcTransport:
     def _open(self, rank: int) -> None:
         self._outboxes[rank] = queue.SimpleQueue()
         pieces = _pieces(self._outboxes[rank])
-        self._streams[rank] = self._stubs[rank].Stream.future(pieces, metadata=self._metadata(rank))
+        stream = self._stubs[rank].Stream.future(pieces, metadata=self._metadata(rank))
+        stream.add_done_callback(lambda call: self._check_entered(rank, call))
+        self._streams[rank] = stream
+
+    def _check_entered(self, rank: int, call: Any) -> None:
+        """A worker that has another one in the place of this one does not take its calls.
+
+        The others go on with that one, so they are not told.
+        """
+        if not self._is_closed and call.code() in _NOT_TAKEN:
+            text = (
+                f"{self.describe(rank)} has another worker {self.rank} already; start each worker "
+                "once, with one list of all workers"
+            )
+            self.health.stop(Reason(Kind.REFUSED, rank, text), tell=False)
 
     def send(self, to: int, message: bytes) -> None:
         """As of `Transport`."""
@@ -241,6 +269,21 @@ class GrpcTransport:
 
     # Signs of life ----------------------------------------------------------------------------
 
+    def watched_by(self, rank: int, context: Any) -> None:
+        """Another worker follows the beats of this one, until its call ends."""
+        with self.health.changed:
+            self._watchers += 1
+        if not context.add_callback(lambda: self._unwatched(rank)):
+            self._unwatched(rank)
+
+    def _unwatched(self, rank: int) -> None:
+        with self.health.changed:
+            self._watchers -= 1
+            self.health.changed.notify_all()
+        # A worker that ends before it has answered is not watched from here.
+        if rank not in self._tokens and not self._leaving.is_set():
+            self.health.gone(rank)
+
     def beats(self) -> Iterator[Any]:
         """A beat every second, the last one when this worker leaves or has stopped."""
         while not self._leaving.wait(self._cluster.beat):
@@ -252,9 +295,12 @@ class GrpcTransport:
             yield messages.Beat(stopped=from_reason(reason))
 
     def _follow(self, rank: int) -> None:
-        call = self._stubs[rank].Watch(messages.Ack(), metadata=self._metadata(rank))
+        try:
+            call = self._stubs[rank].Watch(messages.Ack(), metadata=self._metadata(rank))
+        except ValueError:  # this worker leaves, and its channels are closed
+            return
         self._watches.append(call)
-        with suppress(grpc.RpcError):
+        try:
             for beat in call:
                 self.health.beat(rank)
                 if beat.HasField("stopped"):
@@ -267,6 +313,8 @@ class GrpcTransport:
                         self._left.add(rank)
                         self.health.changed.notify_all()
                     return
+        except grpc.RpcError:
+            self._check_entered(rank, call)
         if not self._is_closed:
             self.health.gone(rank)
 
@@ -278,10 +326,11 @@ class GrpcTransport:
         """Tell a reason to all who have answered; who is gone or silent does not hear it."""
         deaf = reason.rank if reason.kind in (Kind.GONE, Kind.SILENT) else None
         message = from_reason(reason)
-        calls = [
-            self._stubs[rank].Abort.future(message, timeout=1.0, metadata=self._metadata(rank))
-            for rank in list(self._tokens) if rank != deaf
-        ]  # fmt: skip
+        calls = []
+        for rank in [rank for rank in list(self._tokens) if rank != deaf]:
+            with suppress(ValueError):  # this worker leaves, and its channels are closed
+                abort = self._stubs[rank].Abort
+                calls.append(abort.future(message, timeout=1.0, metadata=self._metadata(rank)))
         for call in calls:
             with suppress(grpc.RpcError, grpc.FutureTimeoutError):
                 call.result(timeout=1.5)
@@ -294,19 +343,34 @@ class GrpcTransport:
             return
         for outbox in self._outboxes.values():
             outbox.put(None)
-        # After a stop streams do not end by themselves; before the first step there are none.
-        stopped = self.health.reason is not None and bool(self._streams)
         for stream in self._streams.values():
-            with suppress(grpc.RpcError, grpc.FutureTimeoutError, grpc.FutureCancelledError):
-                stream.result(timeout=0.2 if stopped else GRACE)
+            self._flush(stream)
+        stopped = self.health.reason is not None and bool(self._streams)
         self._is_closed = True
         self.health.close()
         self._leaving.set()
-        self._server.stop(0.2 if stopped else GRACE).wait()
+        with self.health.changed:
+            self.health.changed.wait_for(lambda: not self._watchers, HURRY if stopped else GRACE)
+        self._server.stop(HURRY).wait()
         for watch in self._watches:
             watch.cancel()
         for channel in self._channels.values():
             channel.close()
+
+    def _flush(self, stream: Any) -> None:
+        """Wait until the receiver has all messages, for as long as it lives.
+
+        After a stop streams do not end by themselves.
+        """
+        waiting = True
+        while waiting:
+            waiting = self.health.reason is None
+            with suppress(grpc.RpcError, grpc.FutureCancelledError):
+                try:
+                    stream.result(timeout=HURRY)
+                except grpc.FutureTimeoutError:
+                    continue
+            return
 
 
 def _pieces(outbox: queue.SimpleQueue[bytes | None]) -> Iterator[Any]:

@@ -44,25 +44,29 @@ class Health:
         #: Notified of every stop; what waits for messages waits for it.
         self.changed = threading.Condition()
         self._describe, self._silence, self._told = describe, silence, told
+        #: When each worker gave its last sign of life; changed under `changed`.
         self._last: dict[int, float] = {}
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, ranks: Iterable[int]) -> None:
-        """Expect beats of these workers from now on."""
-        now = time.monotonic()
-        self._last = dict.fromkeys(ranks, now)
-        self._thread = threading.Thread(target=self._watch, name="health", daemon=True)
-        self._thread.start()
+        """Expect beats of these workers too from now on."""
+        with self.changed:
+            self._last |= dict.fromkeys(ranks, time.monotonic())
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="health", daemon=True)
+                self._thread.start()
 
     def beat(self, rank: int) -> None:
         """A worker gave a sign of life."""
-        if rank in self._last:
-            self._last[rank] = time.monotonic()
+        with self.changed:
+            if rank in self._last:
+                self._last[rank] = time.monotonic()
 
     def left(self, rank: int) -> None:
         """A worker has finished; no more beats are expected of it."""
-        self._last.pop(rank, None)
+        with self.changed:
+            self._last.pop(rank, None)
 
     def gone(self, rank: int) -> None:
         """The connection to a worker has ended without a word."""
@@ -98,11 +102,12 @@ class Health:
         before = time.monotonic()
         while not self._closed.wait(interval):
             now = time.monotonic()
-            if now - before > self._silence / 2:
-                # This process itself stood still, and knows nothing of the others.
-                self._last = dict.fromkeys(self._last, now)
+            with self.changed:
+                if now - before > self._silence / 2:
+                    # This process itself stood still, and knows nothing of the others.
+                    self._last = dict.fromkeys(self._last, now)
+                silent = [rank for rank, last in self._last.items() if now - last > self._silence]
             before = now
-            silent = [rank for rank, last in list(self._last.items()) if now - last > self._silence]
             if silent:
                 who = self._describe(silent[0])
                 text = f"{who} has been silent for {self._silence:g} s"

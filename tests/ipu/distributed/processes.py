@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
+
+from ipu.frontends.popdist.launch import free_ports
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = "ipu.experiments.programs.distributed_training"
@@ -26,12 +27,8 @@ def limit(seconds: float) -> float:
 
 
 def free_addresses(n: int) -> list[str]:
-    """Addresses whose ports nobody uses."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    """Addresses that nobody else gets until the workers listen on them."""
+    return [f"127.0.0.1:{port}" for port in free_ports(n)]
 
 
 def environment(

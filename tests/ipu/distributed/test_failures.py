@@ -10,6 +10,8 @@ import json
 import random
 import signal
 import time
+from functools import lru_cache
+from pathlib import Path
 
 import pytest
 
@@ -214,24 +216,71 @@ def test_an_interrupt_on_one_saves_on_all_within_two_seconds(size, tmp_path):
 # Kills ------------------------------------------------------------------------------------------
 
 
+#: A training that saves after each step.
+SAVING = ("--seed", "3", "--order", "tree", "--save-every", "1")
+
+
+@lru_cache
+def whole_digest(steps):
+    """The digest of the training that nobody kills, by one process without checkpoints."""
+    with workers(1, "--steps", str(steps), *SAVING, replicas=2) as started:
+        ((status, output, errors),) = all_ended(started, STARTED)
+    assert status == 0, errors
+    return digest(output)
+
+
 def test_killed_at_random_moments_and_resumed_is_never_killed(tmp_path):
     kills, steps = pick(2, 20, 40), pick(12, 60, 100)
-    arguments = ["--steps", str(steps), "--seed", "3", "--order", "tree", "--save-every", "1",
-                 "--checkpoint"]  # fmt: skip
-    with workers(1, *arguments, str(tmp_path / "whole"), replicas=2) as started:
-        ((status, output, _),) = all_ended(started, STARTED)
-    assert status == 0
-    whole, rng = digest(output), random.Random(kills)
+    arguments, rng = ["--steps", str(steps), *SAVING, "--checkpoint"], random.Random(kills)
     for _ in range(kills):
         with workers(2, *arguments, str(tmp_path / "killed")) as started:
             # A moment of a step, of a save, or before the first step after resuming.
-            started[0].line()
+            line = started[0].line()
             victim = rng.randrange(2)
             signal.sigtimedwait([], rng.random() * 0.3)
             started[victim].process.kill()
-            statuses = {started[1 - victim].ended(STARTED)[0]}
+            status, output, errors = started[1 - victim].ended(STARTED)
             started[victim].process.wait()
-        assert statuses <= {0, 3}
+        assert status in (0, 3), f"after {line!r}, worker {victim} killed: {output}{errors}"
     with workers(2, *arguments, str(tmp_path / "killed")) as started:
         rows = all_ended(started, STARTED)
-    assert {(status, digest(output)) for status, output, _ in rows} == {(0, whole)}
+    assert {(status, digest(output)) for status, output, _ in rows} == {(0, whole_digest(steps))}
+
+
+#: Each moment of a save on the first worker, and on another; steps are removed by the first.
+MOMENTS = {
+    0: ("open step-2/.shared", "rename step-2/shared", "open step-2/.worker-0",
+        "rename step-2/worker-0", "open step-2/.manifest", "rename step-2/manifest",
+        "mkdir step-3", "remove step-1/manifest", "remove step-1/shared", "remove step-1/worker-1",
+        "rmdir step-1", "rename .writable", "remove .writable", "open .shared", "remove .shared"),
+    1: ("mkdir step-2", "open step-2/.worker-1", "rename step-2/worker-1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("victim", "moment"),
+    [
+        pytest.param(victim, moment, marks=() if moment == "rename step-2/manifest" else full)
+        for victim, moments in MOMENTS.items() for moment in moments
+    ],
+)  # fmt: skip
+def test_killed_while_it_saves_and_resumed_is_never_killed(victim, moment, tmp_path):
+    """Nothing that was half written is taken, and nothing of it stays."""
+    arguments = ["--steps", "4", *SAVING]
+    program, folder = "tests.ipu.distributed.dying", str(tmp_path / "killed")
+    each = [[moment, "1" if rank == victim else "0", *arguments] for rank in range(2)]
+    addresses = free_addresses(2)
+    started = [
+        Worker([program, *row, "--checkpoint", folder], environment(rank, addresses, 2))
+        for rank, row in enumerate(each)
+    ]
+    with guarded(started):
+        rows = all_ended(started, STARTED)
+    assert "moment " in rows[victim][1]
+    assert [status for status, _, _ in rows] == [-9 if r == victim else 3 for r in range(2)]
+    with workers(2, *arguments, "--checkpoint", folder) as started:
+        rows = all_ended(started, STARTED)
+    assert [(status, digest(output)) for status, output, _ in rows] == [(0, whole_digest(4))] * 2
+    files = {"manifest.json", "shared.npz", "worker-0.npz", "worker-1.npz"}
+    left = {str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file()}
+    assert left == {f"step-{step}/{name}" for step in (3, 4) for name in files}

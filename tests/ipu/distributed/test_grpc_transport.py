@@ -231,13 +231,124 @@ def test_a_second_training_does_not_disturb_one_that_has_begun():
                     welcome = stub.Join(to_message(Hello(1, 2, plan)), timeout=5)
                     assert not welcome.token
                     assert " trains with another worker 1 already; end " in welcome.refusal
-                token = [("token", transport._given[1])]
+                (own,) = (token for token, rank in transport._given.items() if rank == 1)
+                token = [("token", own)]
                 with pytest.raises(grpc.RpcError) as error:
                     stub.Stream(iter([messages.Piece()]), metadata=token, timeout=5)
                 assert error.value.code() is grpc.StatusCode.ALREADY_EXISTS
         return channel.barrier()
 
     assert run(clusters(2), work) == [None, None]
+
+
+def test_a_worker_that_ends_while_others_join_is_named_at_once():
+    """Worker 2 never comes; the join timeout is far away."""
+    each = clusters(3, join_timeout=60.0)
+    start = time.monotonic()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(connect, each[0], "seed: 1")
+        second = GrpcTransport(each[1], "seed: 1")
+        joining = pool.submit(second.join)
+        while 1 not in second._given.values() and 0 not in second._tokens:
+            time.sleep(0.01)
+        while not second._watchers:
+            time.sleep(0.01)
+        second._server.stop(0).wait()  # as the system does with the connections of a killed one
+        error = first.exception(30)
+        assert isinstance(joining.exception(30), JoinError)
+        second.close()
+    assert time.monotonic() - start < 30
+    assert str(error) == (
+        f"worker 1 at {each[1].addresses[1]} is gone before all workers had joined"
+    )
+
+
+def test_a_worker_that_ends_before_it_has_answered_is_named_at_once():
+    """It has said Hello, and its own server has not been reached."""
+    import grpc
+
+    from ipu.distributed.grpc_server import messages, services, to_message
+
+    first, second = clusters(2, join_timeout=60.0)
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(connect, first, "seed: 1")
+        with grpc.insecure_channel(first.addresses[0]) as channel:
+            stub = services.RingStub(channel)
+            hello = to_message(Hello(1, 2, "seed: 1"))
+            welcome = stub.Join(hello, timeout=20, wait_for_ready=True)
+            beats = stub.Watch(messages.Ack(), metadata=[("token", welcome.token)])
+            next(beats)
+        error = joining.exception(30)
+    assert str(error) == f"worker 1 at {second.addresses[1]} is gone before all workers had joined"
+
+
+def test_the_last_messages_arrive_however_late(monkeypatch):
+    """The receiver takes them long after the sender has begun to leave."""
+    monkeypatch.setattr(grpc_transport, "GRACE", 0.1)
+    leaving, arrived = threading.Event(), GrpcTransport.arrived
+
+    def late(transport, sender, message):
+        if message == b"last":
+            leaving.wait(20)
+            time.sleep(1.0)
+        arrived(transport, sender, message)
+
+    monkeypatch.setattr(GrpcTransport, "arrived", late)
+
+    def work(transport):
+        Channel(transport).barrier()
+        if transport.rank:
+            return transport.receive(0)
+        transport.send(1, b"last")
+        leaving.set()
+        return None
+
+    assert run(clusters(2), work) == [None, b"last"]
+
+
+def test_one_of_two_workers_in_one_place_is_told():
+    """It has another list of workers, so nobody else sees it; the training goes on."""
+    each = clusters(2)
+    own = clusters(2)[1].addresses[1]
+    third = replace(each[1], addresses=(each[0].addresses[0], own), join_timeout=5.0)
+    joined, done = threading.Event(), threading.Event()
+
+    def work(transport):
+        channel = Channel(transport)
+        channel.barrier()
+        joined.set()
+        done.wait(30)
+        return channel.gather(b"equal")
+
+    with ThreadPoolExecutor(2) as pool:
+        training = pool.submit(run, each, work)
+        assert joined.wait(30)
+        with pytest.raises(JoinError, match="trains with another worker 1 already; end that"):
+            connect(third, "seed: 1")
+        done.set()
+        assert training.result() == [[b"equal"] * 2] * 2
+
+
+def test_one_of_two_workers_that_join_in_one_place_is_told():
+    """Both were welcome; the second has the place, and the first does not wait for ever."""
+    each = clusters(2)
+    stranger = replace(each[1], addresses=(each[0].addresses[0], clusters(1)[0].addresses[0]))
+    early = GrpcTransport(stranger, "seed: 1")
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(connect, each[0], "seed: 1")
+        waiting = early._stubs[0].Join(
+            grpc_transport.to_message(early.hello), timeout=20, wait_for_ready=True
+        )
+        early._tokens[0] = waiting.token
+        second = pool.submit(connect, each[1], "seed: 1")
+        training = [joined.result(30) for joined in (first, second)]
+        early._open(0)
+        with pytest.raises(StoppedError, match="has another worker 1 already; start each worker"):
+            early.receive(0)
+        early.close()
+        gathered = pool.map(lambda t: Channel(t).gather(b"equal"), training)
+        assert list(gathered) == [[b"equal"] * 2] * 2
+        list(pool.map(GrpcTransport.close, training))
 
 
 # Mutual TLS ---------------------------------------------------------------------------------------

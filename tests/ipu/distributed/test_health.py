@@ -28,7 +28,8 @@ def stopped(health, seconds):
 
 
 def test_a_worker_without_beats_is_silent(health):
-    health.start([1, 2])
+    health.start([1])
+    health.start([2])
     for _ in range(100):
         health.beat(1)
         if health.reason is not None:

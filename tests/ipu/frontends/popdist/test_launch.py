@@ -122,9 +122,14 @@ def test_more_instances_than_ports_are_refused(monkeypatch):
         free_ports(9000)
 
 
-def test_ports_differ_and_are_free():
+def test_ports_differ_and_stay_free():
+    """The system gives them to nobody else; an instance listens on them as gRPC does."""
     ports = free_ports(8)
     assert len(set(ports)) == 8
     for port in ports:
         with socket.socket() as listener:
+            with pytest.raises(OSError, match="in use"):
+                listener.bind(("127.0.0.1", port))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))
+            listener.listen()
