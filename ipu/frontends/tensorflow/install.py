@@ -35,6 +35,7 @@ MODULES = {
     "cross_replica_ops": "training.cross_replica",
     "cross_replica_optimizer": "training.cross_replica",
     "dataset_benchmark": "benchmark",
+    "distributed": "workers.distributed",
     "gradient_accumulation": "training.reductions",
     "gradient_accumulation_optimizer": "training.accumulation",
     "horovod": "workers.horovod",
@@ -57,7 +58,9 @@ MODULES = {
 
 #: Other modules that programs import, and ours.
 _ELSEWHERE = {
+    f"{_VENDOR}.distributed.popdist_strategy": f"{_OURS}.workers.popdist_strategy",
     f"{_VENDOR}.eager.backprop": f"{_OURS}.operations.capture",
+    f"{_VENDOR}.horovod.popdist_strategy": f"{_OURS}.workers.popdist_strategy",
     f"{_VENDOR}.keras.layers": f"{_OURS}.keras.layers",
     f"{_VENDOR}.keras.optimizers": f"{_OURS}.keras.optimizers",
     "tensorflow.python.keras.datasets": f"{_OURS}.datasets",

@@ -9,6 +9,9 @@ from weakref import WeakKeyDictionary, WeakSet
 import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.launch import launching_functions
+from ipu.frontends.tensorflow.engine.machine import current
+from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
+from ipu.frontends.tensorflow.engine.replicas import in_replicas
 from ipu.frontends.tensorflow.engine.trace import tracing
 from ipu.frontends.tensorflow.iterators import feed_by_iterators
 
@@ -20,6 +23,9 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
 
     enable_dataset_iterators   iterators of data sets inside the scope feed programs.
     """
+
+    #: The replicas of its programs, those of other processes too.
+    replica_set: ReplicaSet = ALONE
 
     def __init__(
         self, ipu_device: str = "/device:IPU:0", cpu_device: str = "/device:CPU:0",
@@ -55,7 +61,8 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
             with tracing():  # variables are created and initialised on the host
                 function.get_concrete_function(*arguments, **named)
             self._traced.add(function)
-        with launching_functions():
+        machine = current()
+        with in_replicas(machine, machine.replicas, self.replica_set), launching_functions():
             return function(*arguments, **named)
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:

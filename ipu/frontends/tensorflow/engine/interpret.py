@@ -342,7 +342,8 @@ def _placing(site: Site, draws: bool) -> Callable[[int], None] | None:
 
     def place(replica: int) -> None:
         step, micro_batch = divmod(machine.iteration, machine.accumulation)
-        machine.clock.place = Place(step, micro_batch, replica, node.name, site.direction)
+        number = machine.first_replica + replica
+        machine.clock.place = Place(step, micro_batch, number, node.name, site.direction)
         if device.counts is not None:
             device.tensor = device.counts.tensor = name
 

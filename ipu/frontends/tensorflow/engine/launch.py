@@ -40,7 +40,16 @@ Concrete = concrete_function.ConcreteFunction
 
 
 def execute(machine: Machine, graph: Any, values: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Run a graph on the machine: one launch. Values of its inputs, and outputs, by replica."""
+    """Run a graph on the machine: one launch. Values of its inputs, and outputs, by replica.
+
+    Raises    RuntimeError where the configuration names other processes than the strategy.
+    """
+    if machine.processes not in (1, machine.replica_set.size):
+        raise RuntimeError(
+            f"IPUConfig: process_count={machine.processes}, and this program runs in "
+            f"{machine.replica_set.size}; launch it by fit or run of a PopDistStrategy under "
+            "fpsim poprun, or leave process_count out"
+        )
     plan = plan_of(machine, graph)
     machine.launches += 1
     machine.accumulation = plan.accumulation

@@ -15,9 +15,10 @@ from ipu.frontends.common.account import Account
 from ipu.frontends.common.places import PlaceClock
 from ipu.frontends.common.policies import PolicyArgument, find_policy
 from ipu.frontends.common.recorder import Recorder
+from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
 from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviour
-from ipu.frontends.tensorflow.settings.system import System
+from ipu.frontends.tensorflow.settings.system import PROCESS_COUNT, System
 from ipu.learn.policy import Policy
 from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
@@ -66,7 +67,7 @@ class Machine:
     launches       calls of the device so far.
     n_ipus         IPUs of its TensorFlow device.
     taken          IPUs that a replica of its programs takes.
-    replicas       copies of the program that run in step: as many as fit on the IPUs.
+    replicas       copies of the program that run in step here: as many as fit on the IPUs.
     stable_norms   variances are of centred values.
     identical_only stochastic rounding is that of sums over replicas and of updates alone.
     """
@@ -99,6 +100,10 @@ class Machine:
         self.step = 0
         self.launches = 0
         self.replicas = 1
+        #: All replicas of the program that runs, those of other processes too.
+        self.replica_set: ReplicaSet = ALONE
+        #: Processes that the program's IPUConfig names.
+        self.processes = 1
         self.n_ipus = 1
         self.taken = 1
         self.stable_norms = False
@@ -116,6 +121,11 @@ class Machine:
         """The policy of a layer; patterns may also name the scope of its nodes."""
         policy = self.policy.of(layer)
         return self.policy.of(scope) if policy is self.policy.default else policy
+
+    @property
+    def first_replica(self) -> int:
+        """Number of this process's first replica among all."""
+        return self.replica_set.rank * self.replicas
 
     def take(self, ipus: int) -> None:
         """A program takes so many IPUs; as many replicas run as fit on the machine's."""
@@ -186,6 +196,7 @@ def _build(configured: System | None) -> Machine:
         _choices, configured.control, partials=configured.partials,
         conv_partials=configured.conv_partials,
     )  # fmt: skip
+    machine.processes = max(configured.options[PROCESS_COUNT], 1)
     machine.stable_norms = configured.stable_statistics
     only = StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY
     machine.identical_only = configured.rounding is only and _choices.sr is None

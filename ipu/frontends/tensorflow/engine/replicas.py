@@ -14,6 +14,7 @@ import numpy as np
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.machine import Machine
+from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.engine.values import numbers
 
@@ -21,13 +22,15 @@ __all__ = ["forget_private", "in_replicas", "private_values"]
 
 
 @contextmanager
-def in_replicas(machine: Machine, count: int) -> Iterator[None]:
-    """Programs inside run in so many replicas."""
-    before, machine.replicas = machine.replicas, count
+def in_replicas(machine: Machine, count: int, replica_set: ReplicaSet = ALONE) -> Iterator[None]:
+    """Programs inside run in so many replicas here, and in as many on each other process."""
+    replica_set.check(count)
+    before = machine.replicas, machine.replica_set
+    machine.replicas, machine.replica_set = count, replica_set
     try:
         yield
     finally:
-        machine.replicas = before
+        machine.replicas, machine.replica_set = before
 
 
 @contextmanager

@@ -19,11 +19,13 @@ from ipu.frontends.tensorflow.engine.trace import tracing
 from ipu.frontends.tensorflow.keras.capturing import capture_in_steps
 from ipu.frontends.tensorflow.keras.options import (
     add_setters,
+    all_replicas_of,
     options_of,
     prepare_training,
     replicas_of,
 )
 from ipu.frontends.tensorflow.keras.replicas import gather_steps, steps_of_a_replica
+from ipu.frontends.tensorflow.keras.synchrony import check_alone, check_end, in_sync
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 
 __all__ = ["extend_models", "is_on_ipu"]
@@ -44,9 +46,23 @@ def extend_models() -> None:
         maker = getattr(tf.keras.Model, name)
         if not hasattr(maker, "__wrapped__"):
             setattr(tf.keras.Model, name, _launching(maker))
+    fit = tf.keras.Model.fit
+    if not hasattr(fit, "__wrapped__"):
+        tf.keras.Model.fit = _checking(fit)
     reset = tf.keras.Model.reset_metrics
     if not hasattr(reset, "__wrapped__"):
         tf.keras.Model.reset_metrics = _forgetting(reset)
+
+
+def _checking(fit: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(fit)
+    def checked_fit(model: Any, *arguments: Any, **options: Any) -> Any:
+        history = fit(model, *arguments, **options)
+        if is_on_ipu(model):
+            check_end(model, current())
+        return history
+
+    return checked_fit
 
 
 def _forgetting(reset: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -69,13 +85,13 @@ def _launching(maker: Callable[..., Any]) -> Callable[..., Any]:
         if kind == "train_function":
             prepare_training(model)
             capture_in_steps(model)
-        if replicas_of(model) > 1:
+        if all_replicas_of(model) > 1:
             gather_steps(model, lambda: options_of(model).metrics)
         with steps_of_a_replica(model, replicas_of(model)):
             function = maker(model, force)
         if isinstance(function, _Launch):
             return function
-        launch = _Launch(function, model)
+        launch = _Launch(function, model, trains=kind == "train_function")
         setattr(model, kind, launch)
         return launch
 
@@ -85,18 +101,20 @@ def _launching(maker: Callable[..., Any]) -> Callable[..., Any]:
 class _Launch:
     """A function of an iterator whose calls are launches."""
 
-    def __init__(self, function: Any, model: Any) -> None:
-        self._function, self._model = function, model
+    def __init__(self, function: Any, model: Any, *, trains: bool) -> None:
+        self._function, self._model, self._trains = function, model, trains
         self._is_traced = False
 
     def __call__(self, iterator: Any) -> Any:
-        if not hasattr(self._function, "get_concrete_function"):  # run_eagerly
+        model = self._model
+        if not hasattr(self._function, "get_concrete_function"):
+            check_alone(model)
             return self._function(iterator)
-        count = replicas_of(self._model)
-        with in_replicas(current(), count), steps_of_a_replica(self._model, count):
+        count, together = replicas_of(model), model.distribute_strategy.replica_set
+        with in_replicas(current(), count, together), steps_of_a_replica(model, count):
             if not self._is_traced:
                 with tracing():  # variables are created and initialised on the host
                     self._function.get_concrete_function(iterator)
                 self._is_traced = True
-            with launching_functions():
+            with launching_functions(), in_sync(model, current(), trains=self._trains):
                 return self._function(iterator)

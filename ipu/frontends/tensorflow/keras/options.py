@@ -24,7 +24,14 @@ from ipu.frontends.tensorflow.training.cross_replica import cross_replica_mean
 from ipu.frontends.tensorflow.training.reductions import GradientAccumulationReductionMethod
 from ipu.parallel.plan import Plan, replica_count
 
-__all__ = ["Options", "add_setters", "options_of", "prepare_training"]
+__all__ = [
+    "Options",
+    "add_setters",
+    "all_replicas_of",
+    "options_of",
+    "prepare_training",
+    "replicas_of",
+]
 
 Method = GradientAccumulationReductionMethod
 
@@ -238,14 +245,13 @@ def prepare_training(model: Any) -> None:
         if options.count is None:
             raise ValueError("gradient_accumulation_steps_per_replica must be specified.")
         _check_plan(options)
-    replicas = replicas_of(model)
     if options.count is not None:
-        _check_steps(int(model._steps_per_execution.numpy()), options, replicas)
-    _extend(model.optimizer, options, replicas)
+        _check_steps(int(model._steps_per_execution.numpy()), options, replicas_of(model))
+    _extend(model.optimizer, options, all_replicas_of(model))
 
 
 def replicas_of(model: Any) -> int:
-    """Copies of a model that the IPUs of the machine hold.
+    """Copies of a model that the IPUs of the machine hold, in this process.
 
     Raises    ValueError for IPUs that are no multiple of those of the model.
     """
@@ -254,6 +260,12 @@ def replicas_of(model: Any) -> int:
         return current().n_ipus
     ipus = options.mapping or options.stages or (0,)
     return replica_count(current().n_ipus, len(set(ipus)))
+
+
+def all_replicas_of(model: Any) -> int:
+    """Copies of a model in all processes."""
+    processes: int = model.distribute_strategy.replica_set.size
+    return replicas_of(model) * processes
 
 
 def _check_steps(steps: int, options: Options, replicas: int) -> None:

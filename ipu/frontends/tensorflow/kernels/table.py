@@ -87,13 +87,14 @@ class Site:
             wanted = self.policy.partials
         return self.device.partials_for(self.fmt, operation, wanted=wanted)
 
-    def constant(self, value: float) -> Array:
-        """A number in the node's format, to nearest; one that does not fit is noted."""
-        assert self.fmt is not None
-        rounded = self.device.context(self.fmt).constant(value)
-        change = fit(value, float(rounded.carrier), self.fmt)
+    def constant(self, value: float, fmt: Format | None = None) -> Array:
+        """A number in a format, the node's if none is named; one that does not fit is noted."""
+        fmt = fmt or self.fmt
+        assert fmt is not None
+        rounded = self.device.context(fmt).constant(value)
+        change = fit(value, float(rounded.carrier), fmt)
         if change:
-            self.note_constant(self.fmt, value, change)
+            self.note_constant(fmt, value, change)
         return rounded
 
     def note_constant(self, fmt: Format, value: float, change: str) -> None:

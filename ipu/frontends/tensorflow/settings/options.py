@@ -81,6 +81,8 @@ MODELLED = {
     "allow_recompute", "floating_point_behaviour.inv", "floating_point_behaviour.div0",
     "floating_point_behaviour.oflo", "floating_point_behaviour.nanoo",
     "floating_point_behaviour.esr", "floating_point_behaviour.set_all",
+    "experimental.multi_replica_distribution.process_count",
+    "experimental.multi_replica_distribution.process_index",
     "matmuls.poplar_options", "convolutions.poplar_options", "norms.use_stable_statistics",
     "experimental.enable_prng_stability",
 }  # fmt: skip

@@ -20,11 +20,13 @@ from ipu.frontends.tensorflow.settings.options import OPTIONS
 from ipu.machine.choice import find_partials
 from ipu.machine.control import FpCtl
 
-__all__ = ["System", "configure", "current", "is_configured", "reset"]
+__all__ = ["PROCESS_COUNT", "System", "configure", "current", "is_configured", "reset"]
 
 _FLOATING = "floating_point_behaviour"
 _GROUP = "norms.experimental.distributed_batch_norm_replica_group_size"
 _PROCESSES = "experimental.multi_replica_distribution"
+#: Number of processes; 0: one alone.
+PROCESS_COUNT = f"{_PROCESSES}.process_count"
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from ipu.frontends.common.places import Place
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import marked
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.training.gathering import of_all
 from ipu.frontends.tensorflow.training.wrapper import IpuOptimizer, applied
-from ipu.parallel.orders import Order, additions, parts
+from ipu.parallel.orders import additions, parts
 
 __all__ = ["CrossReplicaOptimizer", "cross_replica_mean", "cross_replica_sum"]
 
@@ -79,7 +80,8 @@ def _joint(composite: str, is_mean: bool) -> None:
     @kernel(composite, rounding=rounding, is_any=True, keeps=True, is_joint=True)
     def build(site: Site) -> Run:
         def run(inputs: Sequence[Sequence[Any]]) -> list[Any]:
-            values = [x for (x,) in inputs]
+            machine = site.machine
+            values = of_all(machine, [x for (x,) in inputs], site.node.name)
             size = site.node.marks["group"] or len(values)
             if len(values) % size:
                 raise ValueError(
@@ -89,9 +91,9 @@ def _joint(composite: str, is_mean: bool) -> None:
             for first in range(0, len(values), size):
                 total = _sum(site, values[first : first + size])
                 if is_mean and size > 1:
-                    total = site.device.multiply(total, site.constant(1 / size))
+                    total = site.device.multiply(total, site.constant(1 / size, total.format))
                 results += [total] * size
-            return results
+            return results[machine.first_replica :][: len(inputs)]
 
         return run
 
@@ -110,7 +112,8 @@ def _sum(site: Site, values: Sequence[Any]) -> Any:
     _place(site.machine, site.node.name)
     flat = [value.reshape(-1) for value in values]
     total = np.empty(first.size, first.format.carrier)
-    for part in parts(Order.AUTO, replicas, first.size, first.nbytes):
+    order = site.machine.replica_set.order
+    for part in parts(order, replicas, first.size, first.nbytes):
         operands = [x[part.start : part.stop] for x in flat]
         for addition in additions(part.tree):
             operands.append(site.device.add(operands[addition.left], operands[addition.right]))

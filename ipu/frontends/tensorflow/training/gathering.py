@@ -1,4 +1,8 @@
-"""What replicas have, side by side on every replica: nothing is added, no bit changes."""
+"""What replicas have, side by side on every replica: nothing is added, no bit changes.
+
+Tensors that are concatenated are those of this process's replicas; stacks and the last tensor are
+of all replicas, those of other processes too.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import marked
 from ipu.frontends.tensorflow.engine.values import numbers
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, moved
 
-__all__ = ["concatenated", "of_last_replica", "stacked"]
+__all__ = ["concatenated", "of_all", "of_last_replica", "stacked"]
 
 
 def concatenated(x: Any) -> Any:
-    """The tensors of all replicas one after the other along their first axis."""
+    """The tensors of this process's replicas one after the other along their first axis."""
     return _gathered(x, "CrossReplicaConcat", np.asarray, (None, *x.shape[1:]))
 
 
@@ -41,17 +46,23 @@ def _gathered(x: Any, composite: str, alone: Any, shape: Any) -> Any:
 # The machine ------------------------------------------------------------------------------------
 
 
-def _joint(composite: str, together: Any) -> None:
+def of_all(machine: Machine, own: Sequence[Any], node: str) -> list[Any]:
+    """The values of all replicas at a node, by number."""
+    return machine.replica_set.every(own, f"node {node}", machine.step)
+
+
+def _joint(composite: str, together: Any, *, is_local: bool = False) -> None:
     @kernel(composite, rounding="none", is_any=True, keeps=True, is_joint=True)
     def build(site: Site) -> Run:
         def run(inputs: Sequence[Sequence[Any]]) -> list[Any]:
             values = [value for (value,) in inputs]
-            carriers = [numbers(value) for value in values]
+            every = values if is_local else of_all(site.machine, values, site.node.name)
+            carriers = [numbers(value) for value in every]
             return [moved(values[0], lambda _: together(carriers))] * len(values)
 
         return run
 
 
-_joint("CrossReplicaConcat", np.concatenate)
+_joint("CrossReplicaConcat", np.concatenate, is_local=True)
 _joint("CrossReplicaStack", np.stack)
 _joint("CrossReplicaLast", lambda carriers: carriers[-1])

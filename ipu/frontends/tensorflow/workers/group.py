@@ -27,6 +27,7 @@ from ipu.distributed.local_transport import local_transports
 from ipu.distributed.transport import Kind
 from ipu.frontends.processes.ending import end_with_program
 from ipu.frontends.processes.sums import Sums
+from ipu.frontends.tensorflow.engine.replica_set import Processes
 from ipu.learn.address import CELLS
 from ipu.machine.device import Device
 from ipu.parallel.collectives import Summands
@@ -41,10 +42,13 @@ class Workers:
     """This process among those of a run.
 
     rank, size    which it is, and how many there are.
+    order         of the additions over replicas that are parts of one program.
     """
 
-    def __init__(self, sums: Sums) -> None:
+    def __init__(self, sums: Sums, order: Order | None = None) -> None:
         self._sums, self._channel = sums, sums.channel
+        #: The replicas of programs that span all workers.
+        self.replica_set = Processes(self._channel, order or Order.AUTO)
         self.rank, self.size = self._channel.rank, self._channel.size
         self._calls = 0
 
@@ -115,11 +119,11 @@ def join(cluster: Cluster | None, plan: str) -> Workers:
     cluster = cluster.with_replicas(cluster.size)
     order = cluster.order or Order.TF_RING
     if cluster.size == 1:
-        return Workers(Sums(Channel(local_transports(1)[0]), 1, Device, order))
+        return Workers(Sums(Channel(local_transports(1)[0]), 1, Device, order), cluster.order)
     _check_protocol(cluster)
     channel = Channel(connect(cluster, f"{plan}\norder: {order.value}"))
     end_with_program(channel)
-    return Workers(Sums(channel, cluster.size, Device, order))
+    return Workers(Sums(channel, cluster.size, Device, order), cluster.order)
 
 
 def _check_protocol(cluster: Cluster) -> None:

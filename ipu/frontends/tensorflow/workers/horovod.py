@@ -25,12 +25,13 @@ from ipu.frontends.horovod import (
     size,
 )
 from ipu.frontends.tensorflow.engine.launch import failures
+from ipu.frontends.tensorflow.workers import popdist_strategy
 from ipu.frontends.tensorflow.workers import strategies as ipu_horovod_strategy
 
 __all__ = [
     "Average", "Sum", "allgather", "allreduce", "broadcast", "broadcast_variables", "init",
-    "ipu_horovod_strategy", "is_initialized", "local_rank", "local_size", "rank", "shutdown",
-    "size",
+    "ipu_horovod_strategy", "is_initialized", "local_rank", "local_size", "popdist_strategy",
+    "rank", "shutdown", "size",
 ]  # fmt: skip
 
 #: The vendor's name is a package; its module is found by its own name.

@@ -1,8 +1,10 @@
 """`IPUMultiWorkerStrategy` and `IPUHorovodStrategy`: data-parallel workers in several processes.
 
 Inside of a strategy's scope optimisers of TensorFlow 1 sum gradients over the workers before they
-apply them, the latest layer first; under an estimator it is the mean. Variables are each worker's
-own, and equal: root's values at the start, the same updates after that.
+apply them, the latest layer first; under an estimator it is the mean. Models of Keras that are made
+in a scope of TensorFlow 2 run on the machine, and the replicas of all workers are those of one
+program: gradients are averaged over them as in one process. Variables are each worker's own, and
+equal: root's values at the start, the same updates after that.
 
 variables_on_host    variables and slots lie on the host, and updates are TensorFlow's there, as far
                      as the program applies gradients in its host_call.
@@ -15,12 +17,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import tensorflow as tf
 
+from ipu.distributed.cluster import Cluster
 from ipu.frontends.tensorflow.engine.launch import failures
+from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 from ipu.frontends.tensorflow.training.wrapper import IpuOptimizer
 from ipu.frontends.tensorflow.workers.group import Workers, cluster_of, join
 
@@ -39,6 +43,7 @@ class _Strategy:
         self.workers = workers
         self.variables_on_host = variables_on_host
         self._is_mean = False
+        self._program: IPUStrategyV1 | None = None
 
     @property
     def num_replicas_in_sync(self) -> int:
@@ -58,9 +63,18 @@ class _Strategy:
         """Optimisers inside sum gradients over the workers before they apply them."""
         _active.append(self)
         try:
-            yield self
+            with self._of_program.scope() if tf.executing_eagerly() else nullcontext():
+                yield self
         finally:
             _active.pop()
+
+    @property
+    def _of_program(self) -> IPUStrategyV1:
+        """The strategy that models of Keras see: its replicas are those of all workers."""
+        if self._program is None:
+            self._program = IPUStrategyV1()
+            self._program.replica_set = self.workers.replica_set
+        return self._program
 
     @contextmanager
     def estimator_scope(self) -> Iterator[None]:
@@ -170,4 +184,6 @@ class IPUHorovodStrategy(_Strategy):
     def __init__(self, ipu_device: str = "/device:IPU:0", variables_on_host: bool = False) -> None:
         from ipu.frontends.horovod.runtime import running
 
-        super().__init__(Workers(running().sums), variables_on_host)
+        cluster = Cluster.from_environment()
+        order = None if cluster is None else cluster.order
+        super().__init__(Workers(running().sums, order), variables_on_host)

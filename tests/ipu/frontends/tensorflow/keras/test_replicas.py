@@ -34,6 +34,20 @@ def test_two_replicas_train_as_one_with_a_batch_twice_as_large():
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-6)
 
 
+def test_two_replicas_of_equal_batches_are_one_under_a_policy_of_two_formats():
+    """x + x and half of it are exact, so the mean has the gradient's bits, in its format."""
+
+    def weights(ipus):
+        rows = data().flat_map(lambda *pair: tf.data.Dataset.from_tensors(pair).repeat(ipus))
+        with machine(policy="p=f32,c=f16"), ipu.ipu_strategy.IPUStrategyV1().scope():
+            configured(ipus)
+            made = model(20 * ipus)
+            made.fit(rows, epochs=1, verbose=0, steps_per_epoch=20 * ipus)
+            return made.get_weights()
+
+    same(weights(2), weights(1))
+
+
 @pytest.fixture(scope="module")
 def two_replicas_of_two():
     return fit(2, lambda made: accumulating(made, gradient_accumulation_steps_per_replica=2),

@@ -7,6 +7,7 @@ import types
 import numpy as np
 import pytest
 
+from ipu.frontends.tensorflow.engine.replica_set import ALONE
 from ipu.frontends.tensorflow.workers.group import join
 from ipu.frontends.tensorflow.workers.strategies import (
     IPUMultiWorkerStrategy,
@@ -22,6 +23,7 @@ class Twins:
     """Two workers with equal values: a sum is twice the value."""
 
     rank, size = 1, 2
+    replica_set = ALONE
 
     def __init__(self):
         self.calls = []

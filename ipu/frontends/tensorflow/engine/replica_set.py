@@ -1,0 +1,151 @@
+"""The replicas of a program, of which this process runs some: what they do together.
+
+Replicas are dealt consecutively: process p of P runs p·L … p·L + L - 1. What replicas do together
+every process computes whole, from the values of all replicas and at the places of one process; so
+weights, metrics and random bits are those of one process with all replicas. Each process sends its
+values to every other one, P - 1 times the bytes of its replicas.
+
+Source    docs/semantics.md §2, §3 (replicas of one set).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fpsim.array import Array
+from fpsim.elementwise.codes import from_codes, to_codes
+from ipu.distributed.channel import Channel
+from ipu.distributed.transport import Kind
+from ipu.frontends.tensorflow.engine.values import numbers
+from ipu.parallel.orders import Order, check_order
+
+__all__ = ["ALONE", "Processes", "ReplicaSet"]
+
+
+class ReplicaSet:
+    """All replicas are this process's.
+
+    rank, size    this process, and how many there are.
+    order         of the additions over replicas.
+    """
+
+    rank, size, order = 0, 1, Order.AUTO
+
+    def check(self, replicas: int) -> None:
+        """Refuse a number of replicas of this process.
+
+        Raises    ValueError.
+        """
+
+    def every(self, own: Sequence[Any], what: str, step: int) -> list[Any]:
+        """The values of all replicas, by number.
+
+        own     those of this process's replicas: of one type and shape.
+        what    names the node; step is its step, for messages.
+        """
+        return list(own)
+
+
+ALONE = ReplicaSet()
+
+
+class Processes(ReplicaSet):
+    """Replicas of several processes.
+
+    channel    between them.
+    local      replicas that poprun deals to each; None: as many as a program takes.
+    """
+
+    def __init__(self, channel: Channel, order: Order = Order.AUTO) -> None:
+        self.channel, self.order = channel, order
+        self.rank, self.size = channel.rank, channel.size
+        self.local: int | None = None
+
+    def check(self, replicas: int) -> None:
+        """As poprun has dealt them, and as the order needs them."""
+        if self.local not in (None, replicas):
+            raise ValueError(
+                f"the program runs on {replicas} replicas of this process, and poprun deals "
+                f"{self.local} to it; use popdist.tensorflow.set_ipu_config(config)"
+            )
+        check_order(self.order, replicas * self.size)
+
+    def every(self, own: Sequence[Any], what: str, step: int) -> list[Any]:
+        """As those of one process.
+
+        Raises    StoppedError, on every process, where another one has come to another node.
+        """
+        self.channel.step = step
+        head, payload = _packed(own, what, step)
+        rows = self.channel.gather(head + b"\n" + payload, f"the values of {what}")
+        values: list[Any] = []
+        for rank, row in enumerate(rows):
+            if rank == self.rank:
+                values += own
+                continue
+            its, _, text = row.partition(b"\n")
+            if its != head:
+                self._stop(rank, its, head)
+            values += _unpacked(own, text)
+        return values
+
+    def agree(self, purpose: str, text: str, step: int) -> list[str]:
+        """The texts of all processes, which must have come to the same place of the program.
+
+        Raises    StoppedError, on every process, where one has not.
+        """
+        self.channel.step = step
+        head = _head(purpose, step)
+        rows = self.channel.gather(head + b"\n" + text.encode(), purpose)
+        for rank, row in enumerate(rows):
+            its = row.partition(b"\n")[0]
+            if its != head:
+                self._stop(rank, its, head)
+        return [row.partition(b"\n")[2].decode() for row in rows]
+
+    def _stop(self, rank: int, its: bytes, ours: bytes) -> None:
+        describe = self.channel.transport.describe
+        self.channel.stop(
+            Kind.FAILED, rank,
+            f"{describe(rank)} has come to {_shown(its)}, {describe(self.rank)} to {_shown(ours)}; "
+            "run the same program on all processes, with the same number of batches",
+        )  # fmt: skip
+
+
+def _head(what: str, step: int, *kind: object) -> bytes:
+    return json.dumps([what, step, *kind]).encode()
+
+
+def _shown(head: bytes) -> str:
+    what, step, *kind = json.loads(head)
+    return f"{what}{' of ' + ' '.join(map(str, kind)) if kind else ''} in step {step}"
+
+
+def _packed(own: Sequence[Any], what: str, step: int) -> tuple[bytes, bytes]:
+    """What the values are, and their codes one after the other, little-endian."""
+    first = own[0]
+    if isinstance(first, Array):
+        codes = [to_codes(x.carrier, x.format) for x in own]
+        kind = first.format.name
+    else:
+        codes = [numbers(x) for x in own]
+        kind = codes[0].dtype.name
+    wire = codes[0].dtype.newbyteorder("<")
+    payload = b"".join(x.astype(wire).tobytes() for x in codes)
+    return _head(what, step, kind, list(codes[0].shape)), payload
+
+
+def _unpacked(own: Sequence[Any], payload: bytes) -> list[Any]:
+    """The values of another process, of the kind of this one's."""
+    first = own[0]
+    is_array = isinstance(first, Array)
+    dtype = np.dtype(first.format.code_dtype) if is_array else numbers(first).dtype
+    shape = (len(own), *numbers(first).shape)
+    codes = np.frombuffer(payload, dtype.newbyteorder("<")).astype(dtype).reshape(shape)
+    if not is_array:
+        return list(codes)
+    return [first.like(from_codes(code, first.format)) for code in codes]

@@ -1,0 +1,120 @@
+"""Models of Keras in several processes: the first process's values at the start, equal after that.
+
+Variables are broadcast before a model's first launch of a training. What is trained, and slots, are
+equal on all processes from then on: they are compared every `CHECK_EVERY` steps and at the end of
+`fit`. Moving statistics are each replica's own; the host has those of its first replica, so process
+0 has what one process with all replicas has.
+
+Source    docs/semantics.md §9; `ipu.distributed.group` (what is compared, and when).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ipu.distributed.transport import Kind
+from ipu.frontends.tensorflow.engine.machine import Machine
+from ipu.frontends.tensorflow.engine.replica_set import Processes
+
+__all__ = ["CHECK_EVERY", "check_alone", "check_end", "in_sync"]
+
+#: Steps from one comparison of the variables to the next.
+CHECK_EVERY = 100
+
+#: Of a model: the step of its last comparison.
+_CHECKED = "_fpsim_checked_at"
+
+
+def _processes(model: Any) -> Processes | None:
+    """Those that train a model, where there are several."""
+    together = model.distribute_strategy.replica_set
+    return together if isinstance(together, Processes) and together.size > 1 else None
+
+
+def check_alone(model: Any) -> None:
+    """Refuse several processes for what runs without the machine.
+
+    Raises    ValueError.
+    """
+    if _processes(model) is not None:
+        raise ValueError(
+            "run_eagerly=True: a model of several processes is summed inside of its program; "
+            "compile it with run_eagerly=False"
+        )
+
+
+@contextmanager
+def in_sync(model: Any, machine: Machine, *, trains: bool) -> Iterator[None]:
+    """Around a launch: variables are equal on all processes before and, if it trains, after it.
+
+    Raises    StoppedError, on every process, where they cannot be or are not.
+    """
+    processes = _processes(model)
+    if processes is None or not trains:
+        yield
+        return
+    if not hasattr(model, _CHECKED):
+        _start(model, machine, processes)
+    yield
+    if machine.step // CHECK_EVERY > getattr(model, _CHECKED) // CHECK_EVERY:
+        _check(model, machine, processes)
+
+
+def check_end(model: Any, machine: Machine) -> None:
+    """Compare a model that has been trained.
+
+    Raises    StoppedError, on every process, where the trained variables differ.
+    """
+    processes = _processes(model)
+    if processes is not None and hasattr(model, _CHECKED):
+        _check(model, machine, processes)
+
+
+def _start(model: Any, machine: Machine, processes: Processes) -> None:
+    """Give a model the first process's values; it must be the same model on all."""
+    variables = _trained(model) + list(model.non_trainable_variables)
+    lines = [f"replicas of a process: {machine.replicas}"]
+    lines += [f"variable {v.name}: {v.dtype.name} {v.shape}" for v in variables]
+    _agree(processes, "the model's variables", lines, machine.step)
+    for variable in variables:
+        value = np.asarray(variable.numpy(), order="C")
+        text = processes.channel.broadcast(value.tobytes(), what=variable.name)
+        variable.assign(np.frombuffer(text, value.dtype).reshape(value.shape))
+    object.__setattr__(model, _CHECKED, machine.step)
+
+
+def _check(model: Any, machine: Machine, processes: Processes) -> None:
+    total = hashlib.sha256()
+    for variable in _trained(model):
+        total.update(np.ascontiguousarray(variable.numpy()).tobytes())
+    _agree(processes, "the model's digest", [f"digest {total.hexdigest()}"], machine.step)
+    object.__setattr__(model, _CHECKED, machine.step)
+
+
+def _trained(model: Any) -> list[Any]:
+    """Trainable variables, and the optimiser's."""
+    optimizer = model.optimizer.variables
+    slots = optimizer() if callable(optimizer) else optimizer
+    return [*model.trainable_variables, *slots]
+
+
+def _agree(processes: Processes, purpose: str, lines: list[str], step: int) -> None:
+    """Stop all processes where these lines are not equal."""
+    rows = processes.agree(purpose, "\n".join(lines), step)
+    for rank, row in enumerate(rows):
+        if row == rows[0]:
+            continue
+        its, firsts = row.splitlines(), rows[0].splitlines()
+        pairs = [(a, b) for a, b in zip(its, firsts, strict=False) if a != b]
+        own, first = pairs[0] if pairs else (f"{len(its)} lines", f"{len(firsts)}")
+        describe = processes.channel.transport.describe
+        processes.channel.stop(
+            Kind.FAILED, rank,
+            f"{describe(rank)} has {own}, {describe(0)} {first}, in step {step}; they must be "
+            "equal on all processes: build and change the model alike",
+        )  # fmt: skip

@@ -1,0 +1,129 @@
+"""Keras models of several processes: equal at the start and after, or stopped (law, golden)."""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+import pytest
+
+from ipu.distributed.channel import Channel
+from ipu.distributed.local_transport import run_local
+from ipu.distributed.transport import StoppedError
+from ipu.frontends.tensorflow.engine.replica_set import ALONE, Processes
+from ipu.frontends.tensorflow.keras import synchrony
+from ipu.frontends.tensorflow.keras.synchrony import check_alone, check_end, in_sync
+from tests.ipu.frontends.tensorflow.framework import ipu, machine, tf
+from tests.ipu.frontends.tensorflow.keras.test_functions import data
+from tests.ipu.frontends.tensorflow.keras.test_functions import model as small_model
+
+STEPS = 5
+
+
+class Model:
+    """A model of Keras, as far as it is looked at: a weight, a slot and a moving statistic."""
+
+    def __init__(self, replica_set, start=0.0, shape=(2,)):
+        names = ("w", "slot", "mean")
+        self.trainable_variables, slots, self.non_trainable_variables = (
+            [tf.Variable(np.full(shape, start, np.float32), name=name)] for name in names
+        )
+        self.optimizer = types.SimpleNamespace(variables=slots)
+        self.distribute_strategy = types.SimpleNamespace(replica_set=replica_set)
+
+    @property
+    def values(self):
+        every = self.trainable_variables + self.optimizer.variables + self.non_trainable_variables
+        return [float(v.numpy().flat[0]) for v in every]
+
+
+def at(step, replicas=1):
+    return types.SimpleNamespace(step=step, replicas=replicas)
+
+
+def stopped(work):
+    """What two processes say."""
+
+    def attempt(transport):
+        try:
+            work(Processes(Channel(transport)), transport.rank)
+        except StoppedError as stop:
+            return str(stop)
+        return "went on"
+
+    return run_local(2, attempt)
+
+
+def test_the_first_processs_values_are_those_of_all_before_the_first_launch():
+    def work(transport):
+        model = Model(Processes(Channel(transport)), start=1.0 + transport.rank)
+        with in_sync(model, at(0), trains=False):
+            before = model.values
+        with in_sync(model, at(0), trains=True):
+            first = model.values
+        model.non_trainable_variables[0].assign([3.0 + transport.rank] * 2)
+        with in_sync(model, at(1), trains=True):
+            pass
+        check_end(model, at(2))
+        return before, first, model.values
+
+    for rank, (before, first, last) in enumerate(run_local(2, work)):
+        assert before == [1.0 + rank] * 3
+        assert first == [1.0] * 3
+        assert last == [1.0, 1.0, 3.0 + rank], "moving statistics are each process's own"
+
+
+@pytest.mark.parametrize("which", ["trainable_variables", "slots"])
+def test_weights_and_slots_that_differ_stop_all_at_the_next_comparison(which, monkeypatch):
+    monkeypatch.setattr(synchrony, "CHECK_EVERY", STEPS)
+
+    def comparing(processes, rank):
+        model = Model(processes)
+        reached = at(0)
+        for step in range(1, 2 * STEPS + 1):
+            with in_sync(model, reached, trains=True):
+                reached.step = step
+                if step == STEPS + 2 and rank:
+                    slots = which == "slots"
+                    rows = model.optimizer.variables if slots else model.trainable_variables
+                    rows[0].assign([7.0, 7.0])
+
+    texts = stopped(comparing)
+    assert all("has digest" in text for text in texts), texts
+    assert any(f"in step {2 * STEPS}; they must be equal on all processes" in t for t in texts)
+
+
+def test_models_that_differ_are_refused_before_they_train():
+    def work(processes, rank):
+        with in_sync(Model(processes, shape=(2 + rank,)), at(0), trains=True):
+            raise AssertionError("it trained")
+
+    assert any("has variable w:0: float32 (3,)" in text for text in stopped(work))
+
+    def dealt(processes, rank):
+        with in_sync(Model(processes), at(0, 1 + rank), trains=True):
+            raise AssertionError("it trained")
+
+    assert any("has replicas of a process: 2, worker 0" in text for text in stopped(dealt))
+
+
+def test_a_model_of_one_process_is_left_alone():
+    model = Model(ALONE, start=4.0)
+    with in_sync(model, at(0), trains=True):
+        assert model.values == [4.0] * 3
+    check_end(model, at(1))
+    check_alone(model)
+
+
+def test_what_runs_without_the_machine_is_refused_in_several_processes():
+    class Two(Processes):
+        def __init__(self):
+            self.rank, self.size = 0, 2
+
+    with machine():
+        strategy = ipu.ipu_strategy.IPUStrategyV1()
+        strategy.replica_set = Two()
+        with strategy.scope():
+            model = small_model(run_eagerly=True)
+            with pytest.raises(ValueError, match="run_eagerly=True: a model of several processes"):
+                model.fit(data(), verbose=0)
