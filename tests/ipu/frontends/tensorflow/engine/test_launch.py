@@ -79,9 +79,9 @@ def test_launches_of_several_threads_lose_no_update():
 
 def test_a_session_gets_the_error_of_its_own_nodes():
     ours, other = ValueError("a trap of ours"), RuntimeError("of another thread")
-    with pytest.raises(ValueError), reporting():
+    with pytest.raises(ValueError, match="ours"), reporting():
         raise ours
-    with pytest.raises(RuntimeError), reporting():
+    with pytest.raises(RuntimeError, match="another"), reporting():
         raise other
     assert failure_of("UnknownError: ValueError: a trap of ours\nTraceback …") is ours
     assert failure_of("of TensorFlow's own") is None
