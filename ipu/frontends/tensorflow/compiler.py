@@ -10,6 +10,7 @@ from tensorflow.python.framework import func_graph
 
 from ipu.frontends.tensorflow.engine.launch import launch_node
 from ipu.frontends.tensorflow.engine.trace import noting_losses
+from ipu.frontends.tensorflow.facade import report_failures
 
 __all__ = ["compile"]
 
@@ -34,6 +35,7 @@ def compile(  # noqa: A001  the vendor's name
         )
     if inputs is not None and not isinstance(inputs, (list, tuple)):
         raise TypeError("inputs must be a list")
+    report_failures()
     graph = func_graph.FuncGraph("compiled")
     outer = [tf.convert_to_tensor(x) for x in tf.nest.flatten(list(inputs or ()))]
     with graph.as_default():
@@ -76,6 +78,11 @@ def _flat(returned: Any) -> list[Any]:
 def _outputs(returned: Any) -> tuple[Any, list[Any]]:
     """The structure of the results (None: no tensors), and its tensors."""
     leaves = _flat(returned)
+    if any(leaf is None for leaf in leaves):
+        raise ValueError(
+            f"the computation returns None inside of {returned!r}; return tensors and operations, "
+            "or nothing at all"
+        )
     tensors = [tf.convert_to_tensor(x) for x in leaves if not isinstance(x, tf.Operation)]
     if not tensors:
         return None, []

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow
 from tensorflow.python.client import session
 
-from ipu.frontends.tensorflow.engine.launch import failures
+from ipu.frontends.tensorflow.engine.launch import failure_of
 from ipu.frontends.tensorflow.engine.sessions import running
 
 __all__ = ["install_facade", "report_failures"]
@@ -53,14 +53,14 @@ def report_failures() -> None:
         return
 
     def reporting(self: Any, *arguments: Any, **options: Any) -> Any:
-        failures.clear()
         try:
             with running(self):
                 return run(self, *arguments, **options)
-        except tensorflow.errors.OpError:
-            if failures:
-                raise failures[-1] from None
-            raise
+        except tensorflow.errors.OpError as error:
+            failure = failure_of(str(error))
+            if failure is None:
+                raise
+            raise failure from None
 
     reporting._reports_failures = True  # type: ignore[attr-defined]
     session.BaseSession.run = reporting

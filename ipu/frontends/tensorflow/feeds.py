@@ -52,7 +52,7 @@ class IPUInfeedQueue:
         self._dataset = dataset
         self._queue: Infeed | None = None
         self._depth = depth
-        self._is_initialised = self._is_deleted = self._dequeued = False
+        self._is_initialised = self._dequeued = False
         report_failures()  # sessions that run are known from here on
         if tf.executing_eagerly():
             self._open(dataset)
@@ -93,9 +93,13 @@ class IPUInfeedQueue:
     def _close(self) -> None:
         if self._queue is None:
             raise RuntimeError(f"Infeed with id='{id(self)}' does not exist; initialise it first")
-        self._queue.close()
-        self._queue = None  # the data set goes before the session that built it
-        self._is_deleted = True
+        self.end()
+
+    def end(self) -> None:
+        """End the queue at once, if it is ready."""
+        queue, self._queue = self._queue, None  # the data set goes before the session that built it
+        if queue is not None:
+            queue.close()
         _open_queues.discard(self)
 
     @property

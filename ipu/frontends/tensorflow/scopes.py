@@ -32,11 +32,12 @@ _PARTIALS = {tf.float16: "half", tf.float32: "float"}
 def ipu_scope(device: str) -> Iterator[None]:
     """The nodes inside are for the machine: what `ipu_compiler.compile` builds runs there.
 
-    device    as "/device:IPU:0"; a program has one machine.
+    device    as "/device:IPU:0"; a program has one machine. Variables inside are resources.
     """
     if not isinstance(device, str) or "IPU" not in device.upper():
         raise ValueError(f"device={device!r} is not an IPU; use '/device:IPU:0'")
-    yield
+    with tf.compat.v1.variable_scope("", use_resource=True):
+        yield
 
 
 @contextmanager

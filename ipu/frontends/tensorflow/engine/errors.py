@@ -36,6 +36,9 @@ class MachineError(tf.errors.InternalError, FloatingPointError):  # type: ignore
     def __str__(self) -> str:
         return str(self.message)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.message).partition(chr(10))[0]!r})"
+
 
 def _told(node: Node, trap: list[str]) -> list[str]:
     """At most ten lines: what, where in the graph, where in the user's program, the registers."""

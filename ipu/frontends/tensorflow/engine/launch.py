@@ -10,6 +10,7 @@ With the choice `reference` TensorFlow executes the same traced program.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -34,9 +35,13 @@ from ipu.frontends.tensorflow.engine.writes import written_inputs
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import note_weights, watch
 
-__all__ = ["execute", "failures", "launch_node", "launching_functions", "reporting"]
+__all__ = ["execute", "failure_of", "failures", "launch_node", "launching_functions", "reporting"]
 
 Concrete = concrete_function.ConcreteFunction
+
+#: Held from the first variable that a launch reads to the last one that it writes: a machine runs
+#: one program at a time, whichever threads ask for it.
+_one_launch = threading.RLock()
 
 
 def execute(machine: Machine, graph: Any, values: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
@@ -130,7 +135,8 @@ def _call_flat(function: Any, tensor_inputs: Sequence[Any], captured_inputs: Seq
         if machine.choices.reference:
             plain = Concrete.from_func_graph(graph, function.function_type, {})
             return _native_call(plain, tensor_inputs, captured_inputs)
-        outputs = _launch(machine, graph, flat)
+        with _one_launch:
+            outputs = _launch(machine, graph, flat)
         return function.function_type.pack_output(outputs)
 
 
@@ -194,7 +200,7 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
     trained = {v.handle.op.name for v in tf.compat.v1.trainable_variables() if _has_handle(v)}
 
     def run(*values: Any) -> list[Any]:
-        with reporting():
+        with reporting(), _one_launch:
             machine = _machine_of(traced_for)
             replicas = [
                 [
@@ -257,8 +263,16 @@ def _value_of(tensor: Any) -> Any:
     return gen_resource_variable_ops.read_variable_op(tensor, dtype)
 
 
-#: The error that ended the latest launch of a session, for the one who called it.
-failures: list[BaseException] = []
+#: The latest errors of nodes, for the thread whose session ends with one of them.
+failures: deque[BaseException] = deque(maxlen=8)
+
+
+def failure_of(message: str) -> BaseException | None:
+    """The error of a node that TensorFlow's runtime has made this message of; the latest one."""
+    for error in reversed(failures):
+        if str(error) in message:
+            return error
+    return None
 
 
 @contextmanager
@@ -267,5 +281,5 @@ def reporting() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        failures[:] = [error]
+        failures.append(error)
         raise

@@ -24,6 +24,12 @@ from ipu.frontends.tensorflow.estimator.calls import call_input_fn, names
 from ipu.frontends.tensorflow.estimator.hooks import InfeedHook, StepHook
 from ipu.frontends.tensorflow.estimator.programs import ModelProgram
 from ipu.frontends.tensorflow.estimator.run_config import RunConfig
+from ipu.frontends.tensorflow.estimator.sessions import (
+    fed,
+    stored_session,
+    training_session,
+    write_summary,
+)
 from ipu.frontends.tensorflow.estimator.specs import ModeKeys
 from ipu.frontends.tensorflow.facade import report_failures
 from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedQueue
@@ -111,6 +117,8 @@ class IPUEstimator:
     ) -> IPUEstimator:  # fmt: skip
         """Train for some steps more (steps), or up to a number of steps (max_steps).
 
+        saving_listeners    told of the checkpoints.
+
         Raises    ValueError for steps that iterations_per_loop does not divide.
         """
         self._check_steps(steps)
@@ -120,6 +128,7 @@ class IPUEstimator:
         workers = _workers(self.config.train_distribute)
         with self._graph(ModeKeys.TRAIN, input_fn) as (program, step):
             loss, train_op = program.training()
+            v1.summary.scalar("loss", loss)
             counter = StepHook(
                 step, self.config.ipu_run_config.iterations_per_loop, steps, max_steps
             )
@@ -127,10 +136,14 @@ class IPUEstimator:
                 {"loss": loss, "step": step}, every_n_iter=self.config.log_step_count_steps
             )
             together = [SyncHook(workers, step)] if workers and workers.size > 1 else []
-            every = [*together, InfeedHook(program.infeed), *program.hooks, *(hooks or [])]
+            first = program.chief_hooks if workers is None or not workers.rank else []
+            every = [*together, InfeedHook(program.infeed), *program.hooks, *first, *(hooks or [])]
             every += [shown, counter]
             last = None
-            with self._training_session(every) as session:
+            if self._warm_start and self._saved_step() == 0:
+                v1.train.warm_start(self._warm_start)
+            session = training_session(self.config, self.model_dir, every, saving_listeners)
+            with session, fed(program.infeed):
                 while not session.should_stop():
                     last, _ = session.run([loss, train_op])
             v1.logging.info("Loss for final step: %s.", last)
@@ -141,37 +154,44 @@ class IPUEstimator:
         hooks: Sequence[Any] | None = None, checkpoint_path: str | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """Metrics by name, with the mean loss and the global step.
+        """Metrics by name, with the mean loss and the global step; a summary of them in eval/.
+
+        name      of this evaluation: its summary lies in eval_NAME/.
 
         Raises    ValueError without steps, and for steps that iterations_per_loop does not divide.
         """
-        self._check_steps(steps)
-        if steps is None:
-            raise ValueError("One of `num_steps` or `final_step` must be specified.")
+        self.check_evaluation(steps)
+        assert steps is not None
         launches = steps // self.config.ipu_run_config.iterations_per_loop
         with self._graph(ModeKeys.EVAL, input_fn) as (program, step):
             loss, metrics = program.evaluation()
             values = {key: value for key, (value, _) in metrics.items()}
             updates = [update for _, update in metrics.values()]
-            losses, found = [], dict.fromkeys(values)
-            with self._session(checkpoint_path) as session, _fed(session, program.infeed):
+            each = [loss, updates, {} if program.computes_metrics_on_host else values]
+            losses, results = [], {}
+            path = checkpoint_path or self.latest_checkpoint()
+            every = [InfeedHook(program.infeed), *program.hooks, *(hooks or [])]
+            session = stored_session(self.config, path, every)
+            with session, fed(program.infeed):
                 for _ in range(launches):
-                    if program.computes_metrics_on_host:
-                        losses.append(session.run([loss, *updates])[0])
-                    else:
-                        losses.append(session.run(loss))
-                        found = session.run(values)
-                if program.computes_metrics_on_host:
-                    found = session.run(values)
-                reached = int(session.run(step))
-        found["loss"] = np.mean(losses, dtype=np.float32)
+                    latest, _, results = session.run(each)
+                    losses.append(latest)
+                last = [values, step] if program.computes_metrics_on_host else [{}, step]
+                on_host, reached = session.run_step_fn(
+                    lambda step_context: step_context.session.run(last)
+                )
+        results = {**results, **on_host, "loss": np.mean(losses, dtype=np.float32)}
         workers = _workers(self.config.eval_distribute)
         if workers is not None:
-            found = {k: workers.reduced(np.float32(found[k]), mean=True) for k in sorted(found)}
-        result = {**found, "global_step": reached}
-        shown = ", ".join(f"{key} = {value}" for key, value in sorted(result.items()))
-        v1.logging.info("Saving dict for global step %d: %s", reached, shown)
-        return result
+            results = {
+                k: workers.reduced(np.float32(results[k]), mean=True) for k in sorted(results)
+            }
+        folder = os.path.join(self.model_dir, f"eval_{name}" if name else "eval")
+        write_summary(folder, int(reached), results)
+        results["global_step"] = int(reached)
+        shown = ", ".join(f"{key} = {value}" for key, value in sorted(results.items()))
+        v1.logging.info("Saving dict for global step %d: %s", int(reached), shown)
+        return results
 
     def predict(
         self, input_fn: Callable[..., Any], predict_keys: Sequence[str] | None = None,
@@ -182,19 +202,23 @@ class IPUEstimator:
 
         num_predictions    so many; without it the end of the data set is an error of the loop.
         """
-        batches = self._predicted(input_fn, predict_keys, checkpoint_path)
+        batches = self._predicted(input_fn, predict_keys, checkpoint_path, hooks or [])
         every = batches if not yield_single_examples else _examples(batches)
         return itertools.islice(every, num_predictions)
 
     def _predicted(
-        self, input_fn: Callable[..., Any], keys: Sequence[str] | None, checkpoint: str | None
-    ) -> Iterator[Any]:
+        self, input_fn: Callable[..., Any], keys: Sequence[str] | None, checkpoint: str | None,
+        hooks: Sequence[Any],
+    ) -> Iterator[Any]:  # fmt: skip
         with self._graph(ModeKeys.PREDICT, input_fn) as (program, _):
             tensors = program.prediction()
             if keys is not None and isinstance(tensors, dict):
-                tensors = {key: tensors[key] for key in keys}
-            with self._session(checkpoint) as session, _fed(session, program.infeed):
-                while True:
+                tensors = {key: tensors[key] for key in _known(keys, tensors)}
+            every = [InfeedHook(program.infeed), *program.hooks, *hooks]
+            path = checkpoint or self.latest_checkpoint()
+            session = stored_session(self.config, path, every)
+            with session, fed(program.infeed):
+                while not session.should_stop():
                     yield from _iterations(session.run(tensors))
 
     # Sessions -------------------------------------------------------------------------------
@@ -237,27 +261,6 @@ class IPUEstimator:
             )
         return {**self.params, _BATCH_SIZE: size}
 
-    def _training_session(self, hooks: list[Any]) -> Any:
-        config = self.config
-        if self._warm_start and self._saved_step() == 0:
-            v1.train.warm_start(self._warm_start)
-        seconds = None if config.save_checkpoints_steps else config.save_checkpoints_secs
-        return v1.train.MonitoredTrainingSession(
-            checkpoint_dir=self.model_dir, hooks=hooks, config=config.session_config,
-            save_checkpoint_secs=seconds, save_checkpoint_steps=config.save_checkpoints_steps,
-            save_summaries_steps=None, save_summaries_secs=None, log_step_count_steps=None,
-        )  # fmt: skip
-
-    @contextmanager
-    def _session(self, checkpoint: str | None) -> Iterator[Any]:
-        """A session with the variables of a checkpoint, else of the latest, else new ones."""
-        path = checkpoint or self.latest_checkpoint()
-        with v1.Session(config=self.config.session_config) as session:
-            session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
-            if path:
-                v1.train.Saver().restore(session, path)
-            yield session
-
     def latest_checkpoint(self) -> str | None:
         """The newest checkpoint of model_dir."""
         path: str | None = tf.train.latest_checkpoint(self.model_dir)
@@ -281,6 +284,12 @@ class IPUEstimator:
         path = self.latest_checkpoint()
         return 0 if path is None else int(tf.train.load_variable(path, "global_step"))
 
+    def check_evaluation(self, steps: int | None) -> None:
+        """Refuse an evaluation of that many steps."""
+        self._check_steps(steps)
+        if steps is None:
+            raise ValueError("One of `num_steps` or `final_step` must be specified.")
+
     def _check_steps(self, steps: int | None) -> None:
         iterations = self.config.ipu_run_config.iterations_per_loop
         if steps is not None and steps % iterations:
@@ -303,14 +312,15 @@ def _check_params(params: Any) -> None:
         raise ValueError(f"{_RESERVED} are reserved keys but existed in params {params}.")
 
 
-@contextmanager
-def _fed(session: Any, infeed: IPUInfeedQueue) -> Iterator[None]:
-    """The infeed is ready inside, and has ended afterwards."""
-    session.run(infeed.initializer)
-    try:
-        yield
-    finally:
-        session.run(infeed.deleter)
+def _known(keys: Sequence[str], tensors: Mapping[str, Any]) -> Sequence[str]:
+    """Keys of predictions that exist."""
+    unknown = [key for key in keys if key not in tensors]
+    if unknown:
+        raise ValueError(
+            f"predict_keys={list(keys)!r}: {unknown[0]!r} is not a prediction of model_fn; use "
+            f"{', '.join(sorted(tensors))}"
+        )
+    return keys
 
 
 def _iterations(stacked: Any) -> Iterator[Any]:

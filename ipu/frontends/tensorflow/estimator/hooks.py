@@ -10,18 +10,14 @@ __all__ = ["InfeedHook", "StepHook"]
 
 
 class InfeedHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
-    """Makes an infeed ready when its session is there, and ends it."""
+    """Makes an infeed ready when its session is there."""
 
     def __init__(self, infeed: Any) -> None:
-        self._initialise, self._delete = infeed.initializer, infeed.deleter
+        self._initialise = infeed.initializer
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """The session exists."""
         session.run(self._initialise)
-
-    def end(self, session: Any) -> None:
-        """The session ends."""
-        session.run(self._delete)
 
 
 class StepHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]

@@ -22,6 +22,7 @@ from ipu.frontends.tensorflow.estimator.calls import Spec, call_model_fn, unpack
 from ipu.frontends.tensorflow.estimator.run_config import RunConfig
 from ipu.frontends.tensorflow.estimator.specs import IPUEstimatorSpec, ModeKeys
 from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedQueue
+from ipu.frontends.tensorflow.scopes import ipu_scope
 from ipu.frontends.tensorflow.training.cross_replica import cross_replica_sum
 
 __all__ = ["ModelProgram"]
@@ -32,7 +33,7 @@ class ModelProgram:
     """A model function, and what it left behind when it was traced.
 
     host_call       (function, tensors): the tensors as the host gets them.
-    hooks           that the model function asked for.
+    hooks           that the model function asked for; chief_hooks are the first worker's.
     """
 
     model_fn: Callable[..., Any]
@@ -41,6 +42,7 @@ class ModelProgram:
     infeed: IPUInfeedQueue
     outfeed: IPUOutfeedQueue
     hooks: list[Any] = field(default_factory=list)
+    chief_hooks: list[Any] = field(default_factory=list)
     _host_function: Callable[..., Any] | None = None
     _host_tensors: list[Any] = field(default_factory=list)
     _metrics_function: Callable[..., Any] | None = None
@@ -67,9 +69,9 @@ class ModelProgram:
 
     def _trained(self) -> tuple[Any, Any]:
         if self.iterations == 1:
-            loss, *tensors = compile_on_ipu(self._single)
+            loss, *tensors = _compiled(self._single)
         else:
-            (loss,), tensors = compile_on_ipu(self._repeated), []
+            (loss,), tensors = _compiled(self._repeated), []
         if self._host_function is None:
             return loss, loss
         done = self._host_function(*tensors)
@@ -92,10 +94,11 @@ class ModelProgram:
     def _training_step(self, total: Any, args: Any, kwargs: Any) -> Any:
         spec = self._spec(args, kwargs, ModeKeys.TRAIN)
         self.hooks += spec.training_hooks or []
+        self.chief_hooks += getattr(spec, "training_chief_hooks", None) or []
         if isinstance(spec, IPUEstimatorSpec) and spec.host_call is not None:
             self._host_function, self._host_tensors = spec.host_call
         with tf.control_dependencies([spec.train_op]):
-            total = total + tf.cast(spec.loss, tf.float32)
+            total = total + _scalar(spec.loss)
         graph = tf.compat.v1.get_default_graph()
         _check_global_step(graph)
         if self.config.ipu_run_config.num_replicas > 1:
@@ -113,10 +116,10 @@ class ModelProgram:
 
     def evaluation(self) -> tuple[Any, dict[str, tuple[Any, Any]]]:
         """The mean loss of a launch, and metrics by name: (value, what updates it)."""
-        (loss,) = compile_on_ipu(self._evaluating)
+        (loss,) = _compiled(self._evaluating)
         if self._metrics_function is None:
-            metrics = self.outfeed.dequeue()
-            none = tf.no_op()
+            with tf.control_dependencies([loss]):
+                metrics, none = self.outfeed.dequeue(), tf.no_op()
             return loss, {n: (tf.reduce_mean(v[-1]), none) for n, v in metrics.items()}
         with tf.control_dependencies([loss]):
             args, kwargs = _arguments(self.outfeed.dequeue())
@@ -149,11 +152,11 @@ class ModelProgram:
             assert spec.eval_metric_ops is not None
             # An update gives the new value; whether `value` is read before it is not said.
             values = {name: spec.eval_metric_ops[name][1] for name in sorted(spec.eval_metric_ops)}
-        return total + tf.cast(spec.loss, tf.float32), self.outfeed.enqueue(values)
+        return total + _scalar(spec.loss), self.outfeed.enqueue(values)
 
     def prediction(self) -> Any:
         """The predictions of a launch, stacked."""
-        done = compile_on_ipu(self._predicting)
+        done = _compiled(self._predicting)
         with tf.control_dependencies([done]):
             return self.outfeed.dequeue()
 
@@ -167,8 +170,20 @@ class ModelProgram:
 
     def _spec(self, args: Any, kwargs: Any, mode: str) -> Spec:
         features, labels = unpacked(args, kwargs)
-        labels = None if mode == ModeKeys.PREDICT else labels
         return call_model_fn(self.model_fn, features, labels, mode, self.params, self.config)
+
+
+def _compiled(function: Callable[..., Any]) -> Any:
+    """The program of a function, whose variables are resources."""
+    with ipu_scope("/device:IPU:0"):
+        return compile_on_ipu(function)
+
+
+def _scalar(loss: Any) -> Any:
+    """A loss in binary32."""
+    if loss.shape.num_elements() != 1:
+        raise ValueError(f"Loss must be scalar, given: {loss}")
+    return tf.reshape(tf.cast(loss, tf.float32), [])
 
 
 def _arguments(element: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -38,8 +38,10 @@ class IPURunConfig:
                 f"ipu_options={options!r} is no IPUConfig; use ipu.config.IPUConfig() or "
                 "ipu.utils.create_ipu_config()"
             )
-        if self.iterations_per_loop < 1:
-            raise ValueError(f"iterations_per_loop={self.iterations_per_loop}; use 1 or more")
+        for name in ("iterations_per_loop", "num_replicas", "num_shards"):
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                raise ValueError(f"{name}={number!r} is not a number of them; use 1 or more")
         wanted = self.num_replicas * self.num_shards
         if wanted > 1 and options is None:
             raise ValueError(

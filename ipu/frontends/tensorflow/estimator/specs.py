@@ -126,7 +126,8 @@ class TrainSpec:
 class EvalSpec:
     """What to evaluate with, and for how many steps.
 
-    exporters, start_delay_secs, throttle_secs    are read; one evaluation follows the training.
+    exporters, start_delay_secs, throttle_secs    change nothing: one evaluation follows the
+                                                  training, and it says so.
     """
 
     input_fn: Callable[..., Any]

@@ -53,6 +53,17 @@ def test_wrong_uses_are_refused():
             build(lambda x: x, tf.constant(1.0))
         with pytest.raises(TypeError, match="operations go side by side"):
             build(lambda: [[tf.constant(1)], tf.no_op()])
+        with pytest.raises(ValueError, match=r"returns None inside of \{'a': None\}; return"):
+            build(lambda: {"a": None})
+
+
+def test_errors_of_a_program_are_short_however_it_imports_tensorflow(monkeypatch):
+    from tensorflow.python.client.session import BaseSession
+
+    monkeypatch.setattr(BaseSession, "run", lambda *arguments: None)
+    with tf.Graph().as_default():
+        build(lambda: 1)
+    assert BaseSession.run._reports_failures
 
 
 def test_a_node_without_a_kernel_is_refused_when_it_is_compiled():

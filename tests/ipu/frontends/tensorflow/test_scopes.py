@@ -89,6 +89,14 @@ def test_what_runs_on_the_host_keeps_no_rule_of_the_machine():
     assert (ours.numpy().tolist(), host.numpy().tolist()) == ([65504.0], [np.inf])
 
 
+@pytest.mark.source("graphcore/tensorflow, scopes.py")
+def test_variables_of_a_scope_are_resources():
+    with tf.Graph().as_default(), tf.compat.v1.variable_scope("", use_resource=False):
+        with scopes.ipu_scope("/device:IPU:0"):
+            assert hasattr(tf.compat.v1.get_variable("w", [1]), "handle")
+        assert not hasattr(tf.compat.v1.get_variable("v", [1]), "handle")
+
+
 def test_scopes_refuse_what_they_do_not_know():
     with pytest.raises(ValueError, match="device='/cpu:0' is not"), scopes.ipu_scope("/cpu:0"):
         pass

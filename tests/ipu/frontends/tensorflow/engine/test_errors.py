@@ -33,6 +33,7 @@ def test_an_overflow_names_node_line_and_registers():
         with pytest.raises(MachineError) as caught:
             launch(program, tf.constant([1.0, 10000.0], tf.float16))
     told = str(caught.value).splitlines()
+    assert repr(caught.value) == f"MachineError({told[0]!r})"
     assert len(told) <= 10
     assert told[0].startswith("Tiles in excepted state: multiply raised OVERFLOW|INEXACT at (1,)")
     assert told[1:3] == ["in node net/square (Mul)", f"built at {line_of('the square')}"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
 from ipu.feed.counters import record_launches
 from ipu.frontends.tensorflow.engine.errors import MachineError
+from ipu.frontends.tensorflow.engine.launch import failure_of, reporting
 from tests.ipu.frontends.tensorflow.framework import (
     configured,
     ipu,
@@ -53,6 +56,35 @@ def test_variables_are_made_and_initialised_by_tensorflow():
         result = launch(model.__call__, tf.ones(3))
         assert used.launches == 1
     assert np.array_equal(result.numpy(), model.w.numpy())
+
+
+def test_launches_of_several_threads_lose_no_update():
+    w = tf.Variable(0.0)
+
+    @tf.function
+    def program():
+        for _ in tf.range(30):
+            w.assign_add(1.0)
+
+    with machine() as used:
+        strategy = ipu.ipu_strategy.IPUStrategyV1()
+        threads = [threading.Thread(target=strategy.run, args=(program,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert used.launches == 4
+    assert w.numpy() == 120
+
+
+def test_a_session_gets_the_error_of_its_own_nodes():
+    ours, other = ValueError("a trap of ours"), RuntimeError("of another thread")
+    with pytest.raises(ValueError, match="ours"), reporting():
+        raise ours
+    with pytest.raises(RuntimeError, match="another"), reporting():
+        raise other
+    assert failure_of("UnknownError: ValueError: a trap of ours\nTraceback …") is ours
+    assert failure_of("of TensorFlow's own") is None
 
 
 def test_functions_outside_run_as_ever():

@@ -17,7 +17,9 @@ def test_replicas_times_shards_are_the_ipus():
         IPURunConfig(num_replicas=2)
     with pytest.raises(TypeError, match="is no IPUConfig"):
         IPURunConfig(ipu_options={})
-    with pytest.raises(ValueError, match="iterations_per_loop=0; use 1 or more"):
+    with pytest.raises(
+        ValueError, match="iterations_per_loop=0 is not a number of them; use 1 or more"
+    ):
         IPURunConfig(0)
     assert IPURunConfig(ipu_options=auto_select_ipus(create_ipu_config(), [1, 2]), ordinal=1,
                         num_replicas=2).ordinal == 1  # fmt: skip
