@@ -34,6 +34,9 @@ MANIFEST, SHARED = "manifest.json", "shared.npz"
 VERSION = 1
 #: Complete steps that are kept.
 KEPT = 2
+#: Bytes of a manifest that are read.
+_LONGEST = 1 << 24
+_ADVICE = "remove this step to go on from the one before"
 
 _STEP = re.compile("step-(0|[1-9][0-9]*)")
 #: An empty file by which workers see that they have one folder.
@@ -224,12 +227,13 @@ class Checkpoints:
                 f"checkpoint={str(folder)!r} is of {manifest['replicas']} replicas, the training "
                 f"has {group.replicas}; any number of processes may go on, with the same replicas"
             )
+        _check_files(folder / MANIFEST, manifest)
         own = [f"worker-{replica}.npz" for replica in group.own(group.replicas)]
         for name in (SHARED, *own):
-            if _digest(folder / name) != manifest["files"].get(name):
+            if not _matches(folder / name, manifest["files"][name]):
                 raise ValueError(
                     f"checkpoint={str(folder / name)!r} is not the file of its manifest: it is "
-                    "missing or damaged; remove this step to go on from the one before"
+                    f"missing or damaged; {_ADVICE}"
                 )
         state = _assembled(load(folder / SHARED), [load(folder / name) for name in own])
         here, there = group.built(training), dict(state.built)
@@ -269,29 +273,55 @@ def _remove_step(folder: Path) -> None:
 
 def _manifest(path: Path, step: int) -> dict[str, Any]:
     """The manifest of a step, with every entry that is read of it."""
-    advice = "remove this step to go on from the one before"
     try:
+        size = path.stat().st_size
+        if size > _LONGEST:
+            raise ValueError(f"it has {size} bytes, at most {_LONGEST} are read")
         manifest: dict[str, Any] = dict(json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f"checkpoint={str(path)!r} is no manifest ({error}); {advice}") from None
+        raise ValueError(f"checkpoint={str(path)!r} is no manifest ({error}); {_ADVICE}") from None
     version = manifest.get("version")
     if version != VERSION:
         raise ValueError(
             f"checkpoint={str(path)!r} has version {version}, this fpsim reads {VERSION}"
         )
     kinds = {"step": int, "replicas": int, "files": dict}
-    wrong = [name for name, kind in kinds.items() if not isinstance(manifest.get(name), kind)]
+    wrong = [name for name, kind in kinds.items() if type(manifest.get(name)) is not kind]
     if wrong or manifest["step"] != step:
         raise ValueError(
-            f"checkpoint={str(path)!r} is damaged in its entry {(*wrong, 'step')[0]!r}; {advice}"
+            f"checkpoint={str(path)!r} is damaged in its entry {(*wrong, 'step')[0]!r}; {_ADVICE}"
         )
     return manifest
 
 
-def _digest(path: Path) -> list[str | int] | None:
-    """SHA-256 and size of a file; None where there is none."""
+def _check_files(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise ValueError where a manifest does not have exactly the files of its replicas."""
+    names = {SHARED, *(f"worker-{replica}.npz" for replica in range(manifest["replicas"]))}
+    files = manifest["files"]
+    wrong = [f"{name!r} is no file of this step" for name in sorted(files.keys() - names)]
+    wrong += [f"{name!r} is missing" for name in sorted(names - files.keys())]
+    wrong += [f"{name!r} has no digest and size" for name in sorted(names & files.keys())
+              if not _is_known(files[name])]  # fmt: skip
+    if wrong:
+        raise ValueError(
+            f"checkpoint={str(path)!r} is damaged in its entry 'files': {wrong[0]}; {_ADVICE}"
+        )
+
+
+def _is_known(entry: object) -> bool:
+    """Whether an entry of a file is its SHA-256 and size."""
+    return isinstance(entry, list) and [type(value) for value in entry] == [str, int]
+
+
+def _matches(path: Path, expected: list[str | int]) -> bool:
+    """Whether a file has that digest and size; one of another size is not read."""
     try:
-        content = path.read_bytes()
+        return path.stat().st_size == expected[1] and _digest(path) == expected
     except OSError:
-        return None
+        return False
+
+
+def _digest(path: Path) -> list[str | int]:
+    """SHA-256 and size of a file."""
+    content = path.read_bytes()
     return [hashlib.sha256(content).hexdigest(), len(content)]

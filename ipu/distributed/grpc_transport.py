@@ -73,7 +73,7 @@ class GrpcTransport:
         self._others = [rank for rank in range(self.size) if rank != self.rank]
         self.hello = Hello(self.rank, self.size, plan)
         self.health = Health(self.describe, cluster.silence, self._tell)
-        #: Ranks of others by the token that they call with, and our tokens by the rank of the called.
+        #: Others' ranks by the tokens that they call with; own tokens by the rank that is called.
         self._given: dict[str, int] = {}
         self._tokens: dict[int, str] = {}
         self._inboxes: dict[int, deque[bytes]] = {rank: deque() for rank in self._others}

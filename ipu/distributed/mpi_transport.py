@@ -5,8 +5,9 @@ transport's own, polled against a timeout; MPI's own reductions are not used. Wh
 itself, the transport does:
 
 - MPI has no signs of life. A worker that ends without its last message is noticed by mpirun, which
-  ends all others at once. One that is frozen is given up after `PATIENCE` times the cluster's
-  silence without the message that is awaited: a worker that computes is silent too.
+  ends all others at once; one that is frozen, by its beats (`ipu.distributed.mpi_beats`). An MPI
+  that only one thread may call has no beats, and a worker is given up after `PATIENCE` times the
+  cluster's silence without the message that is awaited: a worker that computes is silent too.
 - A worker that stops the training sends the reason to all others, waits a moment until they have
   left, and ends the run by Abort: MPI_Finalize would wait for workers that never come.
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import math
 import os
 import socket
 import sys
@@ -29,11 +31,13 @@ from typing import Any, NoReturn
 
 from ipu.distributed.cluster import Cluster
 from ipu.distributed.handshake import Hello
+from ipu.distributed.health import Health
+from ipu.distributed.mpi_beats import Beats, can_beat
 from ipu.distributed.transport import LIMIT, JoinError, Kind, Reason, StoppedError
 
 __all__ = ["PATIENCE", "MpiTransport", "connect", "import_mpi", "mpi_world"]
 
-#: The silence that a worker may keep while it computes, in units of the cluster's.
+#: The silence that a worker without beats may keep while it computes, in units of the cluster's.
 PATIENCE = 60.0
 #: Bytes of one message of MPI: its counts have 31 bits. One of this length has a continuation.
 _LONGEST = 1 << 30
@@ -72,9 +76,10 @@ class MpiTransport:
 
     communicator    of MPI, used by nothing else.
     timeout         seconds that `receive` waits for a message.
+    silence         seconds without a beat after which a worker is given up.
     """
 
-    def __init__(self, communicator: Any, timeout: float) -> None:
+    def __init__(self, communicator: Any, timeout: float, silence: float) -> None:
         self._mpi = import_mpi()
         self._communicator, self._timeout = communicator, timeout
         self.rank: int = communicator.Get_rank()
@@ -86,6 +91,9 @@ class MpiTransport:
         self._has_joined = False
         self._reason: Reason | None = None
         self._is_closed = False
+        # What a beat tells is told to others by the thread that waits for messages.
+        self.health = Health(self.describe, silence, lambda reason: None)
+        self._beats: Beats | None = None
         atexit.register(self._leave)
 
     def describe(self, rank: int) -> str:
@@ -182,6 +190,8 @@ class MpiTransport:
         self._reason = self._reason or Reason(Kind(kind), rank, text)
 
     def _check(self) -> None:
+        if self.health.reason is not None:
+            self.abort(self.health.reason)
         if self._reason is not None:
             raise StoppedError(self._reason)
 
@@ -205,14 +215,23 @@ class MpiTransport:
         for request, to, _ in self._sending:
             self._wait(request.Test, self._timeout, to)
         self._is_closed = True
+        if self._beats is not None:
+            self._beats.leave()
 
     def _leave(self) -> None:
         """At the end of the process: a worker that did not come to its last message ends the run.
 
         Others get the time to say the reason and to leave by themselves.
         """
-        if self._is_closed or self._mpi.Is_finalized():
+        if self._mpi.Is_finalized():
             return
+        if self._is_closed:
+            # MPI_Finalize waits for all others; here a frozen one is noticed.
+            silent = None if self._beats is None else self._beats.join()
+            if silent is None:
+                return
+            print(silent.text, file=sys.stderr)
+            self._reason = silent
         if self._reason is None:
             interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
             text = f"{self.describe(self.rank)} ended before the training did"
@@ -221,7 +240,8 @@ class MpiTransport:
         assert self._reason is not None
         self._tell(_LEAVING, b"")
         until = time.monotonic() + _FAREWELL
-        awaited = [rank for rank in range(self.size) if rank != self.rank]
+        lost = self._reason.rank if self._reason.kind in (Kind.GONE, Kind.SILENT) else None
+        awaited = [rank for rank in range(self.size) if rank not in (self.rank, lost)]
         while awaited and time.monotonic() < until:
             self._progress()
             awaited = [r for r in awaited if not self._communicator.Iprobe(r, _LEAVING)]
@@ -253,6 +273,14 @@ class MpiTransport:
             if sentence is not None:
                 self._refuse(other, sentence)
         self._has_joined = True
+
+    def watch(self, communicator: Any, interval: float) -> None:
+        """Beat, and expect beats, from now on.
+
+        communicator    of MPI, used by nothing else.
+        """
+        self._beats = Beats(self._mpi, communicator, self.health, interval)
+        self._beats.start()
 
     def _answer(self, other: int, timeout: float) -> bytes:
         regular, self._timeout = self._timeout, timeout
@@ -295,6 +323,18 @@ def connect(cluster: Cluster, plan: str = "") -> MpiTransport:
             "the mpirun of the library that mpi4py uses: "
             f"{mpi.Get_library_version().splitlines()[0].rstrip(chr(0))}"
         )
-    transport = MpiTransport(world.Dup(), PATIENCE * cluster.silence)
+    beating = cluster.size > 1 and can_beat(mpi)
+    patience = math.inf if beating else PATIENCE * cluster.silence
+    # Dup waits for all, so both come before anything that can fail.
+    own, of_beats = world.Dup(), world.Dup()
+    transport = MpiTransport(own, patience, cluster.silence)
     transport.join(cluster, plan)
+    if beating:
+        transport.watch(of_beats, cluster.beat)
+    elif cluster.size > 1 and cluster.rank == 0:
+        print(
+            "mpi: this MPI library may be called by one thread only, so workers give no beats; a "
+            f"frozen one is given up after {patience:g} s (60 times FPSIM_SILENCE)",
+            file=sys.stderr,
+        )
     return transport

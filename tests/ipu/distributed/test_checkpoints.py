@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -112,6 +113,63 @@ def test_a_manifest_without_an_entry_is_named(tmp_path, name):
         path.write_text(json.dumps(whole | {name: value}))
         with pytest.raises(ValueError, match=f"damaged in its entry '{name}'; remove this step"):
             run(tmp_path, 2, 3)
+
+
+FORGED = {
+    "other size": ({"shared.npz": ["0" * 64, 1]}, "is not the file of its manifest"),
+    "other digest": ({"worker-0.npz": ["0" * 64, -1]}, "is not the file of its manifest"),
+    "no digest": ({"worker-1.npz": None}, "'files': 'worker-1.npz' has no digest and size"),
+    "a number": ({"worker-1.npz": [1, 2]}, "'files': 'worker-1.npz' has no digest and size"),
+    "a path": ({"../step-1/shared.npz": ["", 0]}, "'../step-1/shared.npz' is no file of this step"),
+    "a system's": ({"/etc/passwd": ["", 0]}, "'files': '/etc/passwd' is no file of this step"),
+    "a replica": ({"worker-4.npz": ["", 0]}, "'files': 'worker-4.npz' is no file of this step"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_manifest_is_refused_in_a_sentence(name, tmp_path):
+    run(tmp_path, 2, 1)
+    entries, sentence = FORGED[name]
+    path = tmp_path / "step-1" / MANIFEST
+    manifest = json.loads(path.read_text())
+    if name == "other digest":
+        entries = {"worker-0.npz": ["0" * 64, manifest["files"]["worker-0.npz"][1]]}
+    path.write_text(json.dumps(manifest | {"files": manifest["files"] | entries}))
+    with pytest.raises(ValueError, match=re.escape(sentence) + ".*; remove this step to go on"):
+        run(tmp_path, 2, 2)
+
+
+def test_a_manifest_without_a_file_is_refused_in_a_sentence(tmp_path):
+    run(tmp_path, 2, 1)
+    path = tmp_path / "step-1" / MANIFEST
+    manifest = json.loads(path.read_text())
+    del manifest["files"]["worker-3.npz"]
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match=r"'files': 'worker-3\.npz' is missing; remove this step"):
+        run(tmp_path, 4, 2)
+    path.write_text(json.dumps(manifest | {"replicas": True}))
+    with pytest.raises(ValueError, match="damaged in its entry 'replicas'; remove this step"):
+        run(tmp_path, 4, 2)
+    path.write_bytes(b" " * ((1 << 24) + 1))
+    with pytest.raises(ValueError, match=r"no manifest .it has 16777217 bytes, at most 167"):
+        run(tmp_path, 4, 2)
+
+
+def test_what_a_killed_training_leaves_is_removed(tmp_path):
+    """Its probe, its drafts, and steps without manifest; nothing that others have put there."""
+    run(tmp_path, 2, 2)
+    (tmp_path / ".shared-0123456789abcdef").touch()
+    (tmp_path / "step-9").mkdir()
+    for name in ("shared.npz", ".worker-1.npz.abcdefg_.draft", ".manifest.json.0bcdefg_.draft"):
+        (tmp_path / "step-9" / name).write_text("half")
+    for name in ("step-8", "step-07", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.txt").write_text("")
+    (tmp_path / "step-07" / MANIFEST).write_text("{}")
+    assert {start for _, _, start, _ in run(tmp_path, 2, 3)} == {2}
+    names = {"step-2", "step-3", "step-8", "step-07", "other"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert (tmp_path / "step-8" / "mine.txt").exists()
 
 
 def errors(processes, work):

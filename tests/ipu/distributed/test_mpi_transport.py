@@ -97,11 +97,13 @@ except StoppedError as error:
 
 
 @pytest.mark.tier("full")
-def test_a_silent_worker_is_given_up():
-    status, lines, _ = mpirun(
+def test_a_silent_worker_is_given_up_where_mpi_allows_no_beats():
+    status, lines, errors = mpirun(
         2,
         """
 import time
+import ipu.distributed.mpi_transport as module
+module.can_beat = lambda mpi: False
 transport = connect(replace(cluster, silence=0.01))
 if rank == 1:
     time.sleep(600)
@@ -115,6 +117,7 @@ except StoppedError as error:
     assert len(lines) == 1
     assert lines[0].startswith("worker 1 at ")
     assert lines[0].endswith("has been silent for 0.6 s")
+    assert "a frozen one is given up after 0.6 s" in errors
 
 
 @pytest.mark.tier("full")
