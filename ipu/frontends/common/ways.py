@@ -98,6 +98,8 @@ class Way:
 def parse_ways(text: str) -> list[Way]:
     """Ways from a list with commas; those inside of a policy's text belong to it.
 
+    Raises    ValueError for no way, an empty one, and one that comes twice.
+
     >>> [str(way) for way in parse_ways("fp32,p=f16,c=f16,part=f16+sr")]
     ['fp32', 'p=f16,c=f16,part=f16+sr']
     """
@@ -108,6 +110,8 @@ def parse_ways(text: str) -> list[Way]:
             pieces[-1] += f",{piece}"
         else:
             pieces.append(piece)
+    if text and not all(piece.strip() for piece in pieces):
+        raise ValueError(f"ways={text!r} has an empty way; put one comma between two ways")
     ways = [Way.parse(piece) for piece in pieces if piece]
     names = [str(way) for way in ways]
     if len(set(names)) < max(len(names), 1):

@@ -8,13 +8,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from ipu.frontends.tensorflow.engine.node import Node
+from ipu.frontends.tensorflow.engine.node import MARK, Node
 
-__all__ = ["MachineError", "UnsupportedNodeError", "user_line"]
+__all__ = ["MachineError", "UnsupportedNodeError", "is_user_file", "user_line"]
 
 _INSTALLED = (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"])
 _OURS = str(Path(__file__).parents[2])
 _LIBRARY = sysconfig.get_paths()["stdlib"]
+#: The mark of `keras.lines`.
+_LAYER = f"{MARK}layer_line"
 
 
 class UnsupportedNodeError(NotImplementedError):
@@ -52,14 +54,28 @@ def _told(node: Node, trap: list[str]) -> list[str]:
 
 
 def user_line(op: Any) -> str:
-    """FILE:LINE of the user's program that built a node, the innermost one."""
-    frames = [frame for frame in op.traceback if _is_user(frame.filename)]
-    if not frames:
-        return "a line that TensorFlow did not keep"
-    return f"{frames[-1].filename}:{frames[-1].lineno}"
+    """FILE:LINE of the user's program that built a node, the innermost one.
+
+    Of what a layer of Keras builds it is the line of the layer's own code if the program has that,
+    else where the layer was made, with its name.
+    """
+    frames = list(op.traceback)
+    layer = op.node_def.attr[_LAYER].s.decode() if _LAYER in op.node_def.attr else ""
+    if layer:
+        inside = max((i for i, f in enumerate(frames) if _calls_layer(f)), default=-1)
+        frames = frames[inside + 1 :]
+    own = [frame for frame in frames if is_user_file(frame.filename)]
+    if own:
+        return f"{own[-1].filename}:{own[-1].lineno}"
+    return layer or "a line that TensorFlow did not keep"
 
 
-def _is_user(filename: str) -> bool:
+def _calls_layer(frame: Any) -> bool:
+    return bool(frame.name == "__call__" and frame.filename.endswith("/engine/base_layer.py"))
+
+
+def is_user_file(filename: str) -> bool:
+    """Whether a file belongs to the user's program."""
     if filename.startswith((*_INSTALLED, _OURS, _LIBRARY, "<")):
         return False
     return "/tensorflow/python/" not in filename

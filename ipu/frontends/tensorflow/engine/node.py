@@ -29,7 +29,9 @@ __all__ = ["MARK", "Node", "marked"]
 MARK = "_fpsim_"
 _GRADIENTS = re.compile(r"^(?:.*/)?(?:gradients(?:_\d+)?|gradient_tape)/")
 _LOOPS = re.compile(r"^(?:(?:while|cond)(?:_\d+)?/)+")
-_UPDATES = re.compile(r"^(Resource(Sparse)?Apply|Assign(Add|Sub)?VariableOp)")
+_UPDATES = re.compile(
+    r"^(Resource(Sparse)?Apply|ResourceScatter(Add|Sub|Update)|Assign(Add|Sub)?VariableOp)"
+)
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 Live are the nodes that outputs need, and those with an effect on variables and queues that a
 control edge keeps. A control edge keeps nothing else: TensorFlow 1 groups of operations otherwise
 hold an unused gradient of the input, with exceptions that the machine would not see. Live nodes run
-in the order in which they were built, which is that of the user's program.
+in the order in which they were built, which is that of the user's program; what was built for the
+gradient of a loop, and the loop then takes, runs before it.
 
 How what a program notes reaches the executor: `engine.node.marked` puts marks on nodes, and
 `Node.marks` has them (a gradient also those of its forward node). The executor knows
@@ -24,7 +25,7 @@ Kernels read further marks by themselves (`site.node.marks`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -34,7 +35,9 @@ from ipu.frontends.tensorflow.engine.node import Node
 __all__ = ["Program", "has_effect", "program_of"]
 
 #: Nodes with state that has no effect outside: a control edge does not keep them.
-_READING = frozenset(("ReadVariableOp", "VarHandleOp", "IteratorV2", "Placeholder"))
+_READING = frozenset((
+    "ReadVariableOp", "ResourceGather", "VariableShape", "VarHandleOp", "IteratorV2", "Placeholder",
+))  # fmt: skip
 #: Under which a graph holds its program.
 _PROGRAM = "_fpsim_program"
 
@@ -52,7 +55,8 @@ class Program:
         self.outputs = tuple(graph.outputs)
         live = _live(graph)
         fed = {tensor.op for tensor in self.inputs}
-        self.nodes = [Node(op) for op in graph.get_operations() if op in live and op not in fed]
+        ops = [op for op in graph.get_operations() if op in live and op not in fed]
+        self.nodes = [Node(op) for op in _in_order(ops)]
 
     @property
     def accumulation(self) -> int:
@@ -61,9 +65,12 @@ class Program:
 
 
 def program_of(graph: Any) -> Program:
-    """The program of a FuncGraph, made once; the graph holds it, so both go together."""
+    """The program of a FuncGraph, made once; the graph holds it, so both go together.
+
+    It is made again where a gradient, taken later, has appended results to a function's graph.
+    """
     program: Program | None = getattr(graph, _PROGRAM, None)
-    if program is None:
+    if program is None or len(program.outputs) != len(graph.outputs):
         program = Program(graph)
         setattr(graph, _PROGRAM, program)
     return program
@@ -83,6 +90,23 @@ def _live(graph: Any) -> set[tf.Operation]:
         needed += [(tensor.op, has_use) for tensor in op.inputs]
         needed += [(before, False) for before in op.control_inputs]
     return live
+
+
+def _in_order(ops: Sequence[tf.Operation]) -> list[tf.Operation]:
+    """Operations as they were built, but none before its inputs.
+
+    The gradient of a loop gives the loop more inputs, which are built after it.
+    """
+    waiting, done = set(ops), {}
+    for op in ops:
+        stack = [op]
+        while stack:
+            missing = [t.op for t in stack[-1].inputs if t.op in waiting and t.op not in done]
+            if missing:
+                stack += missing
+            else:
+                done[stack.pop()] = True
+    return list(done)
 
 
 def _effects(graph: Any) -> Iterable[tf.Operation]:

@@ -17,6 +17,7 @@ from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.engine.replicas import forget_private, in_replicas
 from ipu.frontends.tensorflow.engine.trace import tracing
 from ipu.frontends.tensorflow.keras.capturing import capture_in_steps
+from ipu.frontends.tensorflow.keras.lines import note_lines
 from ipu.frontends.tensorflow.keras.options import (
     add_setters,
     all_replicas_of,
@@ -42,6 +43,7 @@ def is_on_ipu(model: Any) -> bool:
 def extend_models() -> None:
     """Models of this process launch their functions; nothing happens the second time."""
     add_setters()
+    note_lines()
     for name in _MAKERS:
         maker = getattr(tf.keras.Model, name)
         if not hasattr(maker, "__wrapped__"):

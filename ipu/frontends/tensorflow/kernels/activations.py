@@ -16,7 +16,7 @@ from fpsim.records.formats import BINARY32
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
 from ipu.machine.device import Device
 
-__all__: list[str] = []
+__all__ = ["log1p"]
 
 _INSIDE = "each operation in binary32, once at the end"
 
@@ -32,7 +32,7 @@ def _quotient(device: Device, usable: Any, x: Array, y: Array, otherwise: Array)
     return _chosen(usable, device.divide(numerator, denominator), otherwise)
 
 
-def _log1p(device: Device, x: Array) -> Array:
+def log1p(device: Device, x: Array) -> Array:
     """log(1 + x) = x log(u) / (u - 1); x where u is 1, log(u) where x is not finite or is -1."""
     u = device.add(x, 1.0)
     log, gap = device.log(u), device.subtract(u, 1.0)
@@ -56,7 +56,7 @@ def _expm1(device: Device, x: Array) -> Array:
 def _softplus(device: Device, x: Array) -> Array:
     """log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|))."""
     falling = device.exp(x.like(-np.abs(x.carrier)))
-    return device.add(device.relu(x), _log1p(device, falling))
+    return device.add(device.relu(x), log1p(device, falling))
 
 
 def _elu(device: Device, x: Array) -> Array:
@@ -73,7 +73,7 @@ def _wide(node: str, function: Callable[[Device, Array], Array]) -> None:
 
 
 for _node, _function in (
-    ("Log1p", _log1p), ("Expm1", _expm1), ("Softplus", _softplus), ("Elu", _elu),
+    ("Log1p", log1p), ("Expm1", _expm1), ("Softplus", _softplus), ("Elu", _elu),
 ):  # fmt: skip
     _wide(_node, _function)
 
@@ -116,3 +116,56 @@ def _leaky_relu(site: Site) -> Run:
 def _leaky_relu_gradient(site: Site) -> Run:
     device, slope = site.device, site.constant(site.attr("alpha"))
     return lambda gradient, x: _chosen(x.carrier > 0, gradient, device.multiply(gradient, slope))
+
+
+# Softsign and selu --------------------------------------------------------------------------------
+
+
+def _one_plus_size(device: Device, x: Array) -> Array:
+    return device.add(x.like(np.abs(x.carrier)), 1.0)
+
+
+@kernel("Softsign", rounding="1 + |x|, then the quotient")
+def _softsign(site: Site) -> Run:
+    device = site.device
+    return lambda x: device.divide(x, _one_plus_size(device, x))
+
+
+@kernel("SoftsignGrad", rounding="1 + |x|, its square, then the quotient")
+def _softsign_gradient(site: Site) -> Run:
+    device = site.device
+
+    def run(gradient: Array, x: Array) -> Array:
+        below = _one_plus_size(device, x)
+        return device.divide(gradient, device.multiply(below, below))
+
+    return run
+
+
+#: Scale of selu, and scale times alpha.
+_SCALE, _SCALED_ALPHA = 1.0507009873554805, 1.7580993408473768
+
+
+@kernel("Selu", rounding=_INSIDE)
+def _selu(site: Site) -> Run:
+    device = site.device
+
+    def run(x: Array) -> Array:
+        wide = device.cast(x, BINARY32)
+        positive = wide.carrier > 0
+        curve = device.multiply(_elu(device, wide), _SCALED_ALPHA)
+        result = _chosen(positive, device.multiply(wide, _SCALE), curve)
+        return device.cast(result, x.format)
+
+    return run
+
+
+@kernel("SeluGrad", rounding="the sum and the product of each side")
+def _selu_gradient(site: Site) -> Run:
+    device, scale, bend = site.device, site.constant(_SCALE), site.constant(_SCALED_ALPHA)
+
+    def run(gradient: Array, outputs: Array) -> Array:
+        below = device.multiply(device.add(outputs, bend), gradient)
+        return _chosen(outputs.carrier < 0, below, device.multiply(gradient, scale))
+
+    return run

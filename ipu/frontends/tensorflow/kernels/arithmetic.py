@@ -7,9 +7,12 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.values import numbers
+from ipu.frontends.tensorflow.kernels.activations import log1p
+from ipu.frontends.tensorflow.kernels.moving.lists import add_lists
 from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
 from ipu.learn import ops
 from ipu.machine.device import Device
@@ -52,6 +55,40 @@ def _sign(site: Site) -> Run:
     return lambda x: x.like(np.sign(x.carrier))
 
 
+def _rounded_off(node: str, function: Any) -> None:
+    @kernel(node, rounding="none")
+    def build(site: Site) -> Run:
+        return lambda x: x.like(function(x.carrier))
+
+
+for _node, _function in (
+    ("Floor", np.floor), ("Ceil", np.ceil), ("Rint", np.rint), ("Round", np.rint),
+):  # fmt: skip
+    _rounded_off(_node, _function)
+
+
+@kernel("FloorDiv", rounding="the quotient once, then down to an integer")
+def _floor_div(site: Site) -> Run:
+    divide = site.device.divide
+
+    def run(x: Array, y: Array) -> Array:
+        quotient = divide(x, y)
+        return quotient.like(np.floor(quotient.carrier))
+
+    return run
+
+
+@kernel("ClipByValue", rounding="none")
+def _clip(site: Site) -> Run:
+    device = site.device
+
+    def run(x: Array, low: Array, high: Array) -> Array:
+        least = device.maximum(device.negative(x), device.negative(high))
+        return device.maximum(device.negative(least), low)
+
+    return run
+
+
 @kernel("Square", rounding=_ONCE)
 def _square(site: Site) -> Run:
     multiply = site.device.multiply
@@ -91,9 +128,33 @@ def _no_nan(site: Site) -> Run:
     return run
 
 
-@kernel("AddN", rounding="each addition, in the order of the inputs")
+def _weighted(node: str, verb: str, function: Callable[[Device, Array], Array]) -> None:
+    @kernel(node, rounding="the function, then the product or quotient; 0 where x is 0")
+    def build(site: Site) -> Run:
+        device = site.device
+        combine = getattr(device, verb)
+
+        def run(x: Array, y: Array) -> Array:
+            used = np.broadcast_to(x.carrier != 0, np.broadcast_shapes(x.shape, y.shape))
+            one = y.carrier.dtype.type(1)
+            safe = y.like(np.where(used, np.broadcast_to(y.carrier, used.shape), one))
+            return device.select(used, combine(x, function(device, safe)))
+
+        return run
+
+
+for _node, _verb_name, _inner in (
+    ("Xdivy", "divide", lambda _, y: y), ("Xlogy", "multiply", lambda device, y: device.log(y)),
+    ("Xlog1py", "multiply", lambda device, y: log1p(device, y)),
+):  # fmt: skip
+    _weighted(_node, _verb_name, _inner)
+
+
+@kernel("AddN", rounding="each addition, in the order of the inputs", is_any=True)
 def _add_n(site: Site) -> Run:
-    add = site.device.add
+    if site.node.outputs[0].dtype == tf.variant:
+        return lambda *terms: add_lists(site, terms)
+    add = np.add if site.fmt is None else site.device.add
     return lambda *terms: reduce(add, terms)
 
 
@@ -152,6 +213,12 @@ for _node, _rule in (
     ("SqrtGrad", gradient_rule(ops.sqrt)),
 ):  # fmt: skip
     _gradient(_node, _rule)
+
+
+@kernel("ReciprocalGrad", "InvGrad", rounding="y², the product with the gradient")
+def _reciprocal_gradient(site: Site) -> Run:
+    device = site.device
+    return lambda y, gradient: device.negative(device.multiply(device.multiply(y, y), gradient))
 
 
 @kernel("RsqrtGrad", rounding="y², y³, -½ of the gradient, the product")

@@ -6,12 +6,15 @@ same integers; every other one is executed by TensorFlow's own kernel.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
 from tensorflow.python.eager import context
 from tensorflow.python.eager.execute import quick_execute
-from tensorflow.python.framework import ops
+from tensorflow.python.framework import op_def_registry, ops
 from tensorflow.python.ops import script_ops
 
 from ipu.frontends.tensorflow.engine.values import enter, leave
@@ -34,13 +37,25 @@ def host_kernel(site: Site) -> Run:
     return exact if exact is not None else own_kernel(site)
 
 
-def own_kernel(site: Site) -> Run:
-    """TensorFlow's own kernel, on the processor; inputs and outputs are ndarrays."""
-    op = site.node.op
-    attributes: list[Any] = []
-    for attribute in op.op_def.attr:
-        attributes += [attribute.name, _plain(op.get_attr(attribute.name))]
-    flat, name, count = tuple(attributes), site.node.type, len(site.node.outputs)
+def own_kernel(
+    site: Site, name: str = "", attributes: Mapping[str, Any] | None = None,
+    kinds: Mapping[Any, Any] | None = None,
+) -> Run:  # fmt: skip
+    """TensorFlow's own kernel, on the processor; inputs and outputs are ndarrays.
+
+    name          another type of node.
+    attributes    that this type has instead of the node's.
+    kinds         data types that stand for the node's.
+    """
+    op, instead, kinds = site.node.op, attributes or {}, kinds or {}
+    name = name or site.node.type
+    definition = op.op_def if name == site.node.type else op_def_registry.get(name)
+    chosen: list[Any] = []
+    for attribute in definition.attr:
+        key = attribute.name
+        value = instead[key] if key in instead else op.get_attr(key)
+        chosen += [key, _plain(_mapped(value, kinds))]
+    flat, count = tuple(chosen), len(site.node.outputs)
 
     def run(*values: Any) -> Any:
         with context.eager_mode():
@@ -52,13 +67,17 @@ def own_kernel(site: Site) -> Run:
     return run
 
 
+def _mapped(value: Any, kinds: Mapping[Any, Any]) -> Any:
+    return kinds.get(value, value) if isinstance(value, tf.DType) else value
+
+
 def _plain(value: Any) -> Any:
     """An attribute as TensorFlow's eager kernels take it."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if hasattr(value, "as_datatype_enum"):
         return value.as_datatype_enum
-    return value
+    return tf.TensorShape(value) if isinstance(value, TensorShapeProto) else value
 
 
 @kernel("PyFunc", "EagerPyFunc", rounding="on the host", is_any=True, keeps=True, on_host=True)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
-from ipu.frontends.tensorflow.kernels.products import images_last
+from ipu.frontends.tensorflow.kernels.products import has_channels_first
 from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
 from ipu.learn import ops
 from ipu.learn.ops.norms import batch_statistics, inverse_deviation
@@ -24,9 +26,24 @@ _RULE = "as the rule of ipu.learn: statistics in binary32, each operation after 
 
 @kernel("FusedBatchNormV3", rounding=_RULE, keeps=True)
 def _batch_norm(site: Site) -> Run:
-    images_last(site)
     epsilon = float(site.attr("epsilon"))
-    return _trained(site, epsilon) if site.attr("is_training") else _known(site, epsilon)
+    run = _trained(site, epsilon) if site.attr("is_training") else _known(site, epsilon)
+    if not has_channels_first(site):
+        return run
+
+    def turned(x: Array, *others: Array) -> Any:
+        y, *rest = run(_turned(x, _TO_LAST), *others)
+        return _turned(y, _TO_FIRST), *rest
+
+    return turned
+
+
+#: Layer norm of Keras has its rows as channels, which it puts first.
+_TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+def _turned(x: Array, order: tuple[int, ...]) -> Array:
+    return x.like(np.ascontiguousarray(x.carrier.transpose(order)))
 
 
 def _trained(site: Site, epsilon: float) -> Run:
@@ -82,14 +99,16 @@ def _alike(site: Site, x: Array, *others: Array) -> Any:
 
 @kernel("FusedBatchNormGradV3", rounding=_RULE, keeps=True)
 def _batch_norm_gradient(site: Site) -> Run:
-    device = site.device
+    device, is_turned = site.device, has_channels_first(site)
 
     def run(gradient: Array, x: Array, scale: Array, _1: Array, _2: Array, reserve: Any) -> Any:
+        gradient = _turned(gradient, _TO_LAST) if is_turned else gradient
         is_trained, saved = reserve
         primitive = ops.batch_norm if is_trained else ops.normalise
         rules = [gradient_rule(primitive, argument) for argument in range(3)]
         gradient = device.cast(gradient, saved[0].format)
         to_x, to_scale, to_offset = (rule(device, gradient, saved) for rule in rules)
+        to_x = _turned(to_x, _TO_FIRST) if is_turned else to_x
         none = device.zeros((0,), BINARY32)
         wide = (device.cast(each, scale.format) for each in (to_scale, to_offset))
         return (to_x, *wide, none, none)

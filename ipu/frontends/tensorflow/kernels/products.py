@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.records.geometry import Padding
+from fpsim.records.geometry import Padding, Pair
+from ipu.frontends.arrays.phases import Phases
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
 
-__all__ = ["images_only", "padding_of"]
+__all__ = ["has_channels_first", "images_last", "padding_of"]
 
 _AS_UNIT = "as the unit's record says, then once"
 
@@ -55,19 +56,19 @@ def _turned(x: Array) -> Array:
 # Convolutions -------------------------------------------------------------------------------------
 
 
-def images_only(site: Site) -> None:
-    """Refuse images that are not NHWC, and dilated kernels."""
+def _images_only(site: Site) -> None:
+    """Refuse images that are not NHWC."""
     layout = site.attr("data_format").decode()
     if layout != "NHWC":
         raise NotImplementedError(
             f"node {site.node.name} has data_format={layout}; the machine takes NHWC"
         )
-    dilations = list(site.attr("dilations"))
-    if any(n != 1 for n in dilations):
-        raise NotImplementedError(
-            f"node {site.node.name} has dilations={dilations}; the machine has "
-            "no dilated convolutions"
-        )
+
+
+def _dilation(site: Site) -> Pair:
+    """Rows and columns from a tap of the kernel to the next."""
+    _, down, across, _ = site.attr("dilations")
+    return down, across
 
 
 def padding_of(site: Site) -> Padding:
@@ -80,8 +81,13 @@ def padding_of(site: Site) -> Padding:
 
 
 def _options(site: Site) -> dict[str, Any]:
-    images_only(site)
+    _images_only(site)
     _, down, across, _ = site.attr("strides")
+    if _dilation(site) != (1, 1) and ((down, across) != (1, 1) or "Depthwise" in site.node.type):
+        raise NotImplementedError(
+            f"node {site.node.name} has dilations={_dilation(site)} and strides={(down, across)}; "
+            "the machine has dilated convolutions with stride 1 alone, and no depthwise ones"
+        )
     return {
         "stride": (down, across), "padding": padding_of(site), "partials": site.partials("conv2d")
     }  # fmt: skip
@@ -91,34 +97,81 @@ def _groups(images: Any, kernel_shape: Any) -> int:
     return int(images[3]) // int(kernel_shape[2])
 
 
+class _Convolution:
+    """A convolution and its gradients; a dilated one is cut into phases."""
+
+    def __init__(self, site: Site) -> None:
+        self.device, self.options, self.dilation = site.device, _options(site), _dilation(site)
+
+    @property
+    def is_dilated(self) -> bool:
+        return self.dilation != (1, 1)
+
+    def forward(self, x: Array, w: Array) -> Array:
+        """The convolution of images and a kernel."""
+        groups = _groups(x.shape, w.shape)
+        if not self.is_dilated:
+            return self.device.conv2d(x, w, groups=groups, **self.options)
+        pads, phases = self._phases(x.shape, w.shape)
+        cut = phases.cut(_padded(x, pads))
+        return phases.joined_result(self.device.conv2d(cut, w, groups=groups, **self._inner))
+
+    def to_input(self, sizes: Any, w: Array, gradient: Array) -> Array:
+        """The gradient to images of these sizes."""
+        shape = tuple(int(n) for n in sizes)
+        groups, slope = _groups(shape, w.shape), self.device.conv2d_input_gradient
+        if not self.is_dilated:
+            return slope(gradient, w, shape, groups=groups, **self.options)
+        ((top, _), (left, _)), phases = self._phases(shape, w.shape)
+        cut = phases.cut_result(gradient)
+        inner = (len(cut), *phases.grid, shape[3])
+        joined = phases.joined(slope(cut, w, inner, groups=groups, **self._inner))
+        _, rows, columns, _ = shape
+        return joined[:, top : top + rows, left : left + columns]
+
+    def to_kernel(self, x: Array, sizes: Any, gradient: Array) -> Array:
+        """The gradient to a kernel of these sizes."""
+        shape = tuple(int(n) for n in sizes)
+        groups, slope = _groups(x.shape, shape), self.device.conv2d_weight_gradient
+        if not self.is_dilated:
+            return slope(x, gradient, shape, groups=groups, **self.options)
+        pads, phases = self._phases(x.shape, shape)
+        cut = phases.cut(_padded(x, pads))
+        return slope(cut, phases.cut_result(gradient), shape, groups=groups, **self._inner)
+
+    @property
+    def _inner(self) -> dict[str, Any]:
+        """Options of the convolution of the phases."""
+        return self.options | {"padding": "VALID"}
+
+    def _phases(self, image: Any, taps: Any) -> tuple[tuple[Pair, Pair], Phases]:
+        """Zeros around the images, and how the padded ones are cut."""
+        padding, kernel_shape = self.options["padding"], (int(taps[0]), int(taps[1]))
+        if padding == "SAME":
+            around = [d * (k - 1) for d, k in zip(self.dilation, kernel_shape, strict=True)]
+            padding = tuple((n // 2, n - n // 2) for n in around)
+        pads = ((0, 0), (0, 0)) if padding == "VALID" else padding
+        rows, columns = (int(n) + sum(pad) for n, pad in zip(image[1:3], pads, strict=True))
+        return pads, Phases((rows, columns), kernel_shape, self.dilation, (0, 0))
+
+
+def _padded(x: Array, pads: tuple[Pair, Pair]) -> Array:
+    return x.like(np.pad(x.carrier, ((0, 0), *pads, (0, 0))))
+
+
 @kernel("Conv2D", rounding=_AS_UNIT)
 def _conv2d(site: Site) -> Run:
-    device, options = site.device, _options(site)
-    return lambda x, w: device.conv2d(x, w, groups=_groups(x.shape, w.shape), **options)
+    return _Convolution(site).forward
 
 
 @kernel("Conv2DBackpropInput", rounding=_AS_UNIT)
 def _to_input(site: Site) -> Run:
-    device, options = site.device, _options(site)
-
-    def run(sizes: Any, w: Array, gradient: Array) -> Array:
-        shape = tuple(int(n) for n in sizes)
-        groups = _groups(shape, w.shape)
-        return device.conv2d_input_gradient(gradient, w, shape, groups=groups, **options)
-
-    return run
+    return _Convolution(site).to_input
 
 
 @kernel("Conv2DBackpropFilter", rounding=_AS_UNIT)
 def _to_kernel(site: Site) -> Run:
-    device, options = site.device, _options(site)
-
-    def run(x: Array, sizes: Any, gradient: Array) -> Array:
-        shape = tuple(int(n) for n in sizes)
-        groups = _groups(x.shape, shape)
-        return device.conv2d_weight_gradient(x, gradient, shape, groups=groups, **options)
-
-    return run
+    return _Convolution(site).to_kernel
 
 
 # A depthwise kernel (rows, columns, C, M) is one of C groups, of one input and M outputs each.
@@ -164,19 +217,29 @@ def _depthwise_to_kernel(site: Site) -> Run:
 
 @kernel("BiasAdd", rounding="once")
 def _bias_add(site: Site) -> Run:
-    images_last(site)
     add: Run = site.device.add
-    return add
+    if not has_channels_first(site):
+        return add
+    return lambda x, b: add(x, b.reshape(-1, *(1,) * (x.ndim - 2)))
 
 
 @kernel("BiasAddGrad", rounding="binary32 in index order, once at the end")
 def _bias_gradient(site: Site) -> Run:
-    images_last(site)
-    reduce_sum = site.device.reduce_sum
-    return lambda g: reduce_sum(g, tuple(range(g.ndim - 1))).reshape(-1)
+    reduce_sum, is_first = site.device.reduce_sum, has_channels_first(site)
+
+    def run(g: Array) -> Array:
+        axes = [a for a in range(g.ndim) if a != (1 if is_first else g.ndim - 1)]
+        return reduce_sum(g, tuple(axes)).reshape(-1)
+
+    return run
+
+
+def has_channels_first(site: Site) -> bool:
+    """Whether channels are the second axis, before rows and columns."""
+    return bool(site.attr("data_format") == b"NCHW")
 
 
 def images_last(site: Site) -> None:
     """Refuse channels that are not the last axis."""
-    if site.attr("data_format").decode() != "NHWC":
+    if has_channels_first(site):
         raise NotImplementedError(f"node {site.node.name} has channels first; use NHWC")

@@ -1,4 +1,4 @@
-"""Sums, means, extrema and products over axes.
+"""Sums, means, extrema and products over axes, and running ones.
 
 Sums run in binary32 in index order and are rounded once, by the device's verb.
 """
@@ -37,7 +37,8 @@ def _total(site: Site, mean: bool) -> Run:
         axes = _axes(x, indices)
         if not axes:
             return x
-        scale = 1 / count(x.shape, axes) if mean else 1.0
+        n = count(x.shape, axes)
+        scale = (1 / n if n else np.inf) if mean else 1.0  # 0 · inf is the mean of nothing: INV
         return _kept(x, device.reduce_sum(x, axes, scale=scale), axes, keep)
 
     return run
@@ -55,12 +56,16 @@ def _mean(site: Site) -> Run:
 
 @kernel("Max", rounding="none")
 def _max(site: Site) -> Run:
+    """The largest; of nothing -inf, as TensorFlow has it."""
     device, keep = site.device, site.attr("keep_dims")
 
     def run(x: Array, indices: Any) -> Array:
         axes = _axes(x, indices)
         if not axes:
             return x
+        if not x.size:
+            shape = [1 if a in axes else n for a, n in enumerate(x.shape)]
+            return _kept(x, x.like(np.full(shape, -np.inf, x.carrier.dtype)), axes, keep)
         return ops.reduce_max.forward(device, x, axis=axes, keepdims=keep)[0]
 
     return run
@@ -72,6 +77,20 @@ def _min(site: Site) -> Run:
     return lambda x, indices: negative(largest(negative(x), indices))
 
 
+@kernel("EuclideanNorm", rounding="squares, their sum and its root in binary32, once at the end")
+def _euclidean_norm(site: Site) -> Run:
+    device, keep = site.device, site.attr("keep_dims")
+
+    def run(x: Array, indices: Any) -> Array:
+        axes, wide = _axes(x, indices), device.cast(x, BINARY32)
+        if not axes:
+            return x.like(np.abs(x.carrier))
+        total = device.reduce_sum(device.multiply(wide, wide), axes)
+        return _kept(x, device.cast(device.sqrt(total), x.format), axes, keep)
+
+    return run
+
+
 @kernel("Prod", rounding="each product, in index order")
 def _prod(site: Site) -> Run:
     device, keep = site.device, site.attr("keep_dims")
@@ -81,7 +100,8 @@ def _prod(site: Site) -> Run:
         if not axes:
             return x
         rest = [a for a in range(x.ndim) if a not in axes]
-        terms = x.carrier.transpose([*axes, *rest]).reshape(-1, *[x.shape[a] for a in rest])
+        shape = [count(x.shape, axes), *[x.shape[a] for a in rest]]
+        terms = x.carrier.transpose([*axes, *rest]).reshape(shape)
         result = x.like(np.ones(terms.shape[1:], terms.dtype)) if not len(terms) else None
         for term in terms:
             each = x.like(np.array(term))
@@ -91,6 +111,35 @@ def _prod(site: Site) -> Run:
         return _kept(x, result.reshape(shape), axes, keep)
 
     return run
+
+
+# Running sums -------------------------------------------------------------------------------------
+
+
+def _running(node: str, verb: str, start: float) -> None:
+    @kernel(node, rounding="binary32 in index order, each result once")
+    def build(site: Site) -> Run:
+        device, operation = site.device, getattr(site.device, verb)
+        is_exclusive, is_reversed = site.attr("exclusive"), site.attr("reverse")
+
+        def run(x: Array, axis: Any) -> Array:
+            wide = device.cast(x, BINARY32)
+            rows = np.moveaxis(wide.carrier, int(axis), 0)
+            rows = np.ascontiguousarray(rows[::-1] if is_reversed else rows)
+            results = np.full(rows.shape, start, rows.dtype)
+            running = wide
+            for i, row in enumerate(rows[:-1] if is_exclusive else rows):
+                running = operation(running, wide.like(row)) if i else wide.like(row)
+                results[i + is_exclusive] = running.carrier
+            results = results[::-1] if is_reversed else results
+            turned = np.ascontiguousarray(np.moveaxis(results, 0, int(axis)))
+            return device.cast(wide.like(turned), x.format)
+
+        return run
+
+
+_running("Cumsum", "add", 0.0)
+_running("Cumprod", "multiply", 1.0)
 
 
 @kernel("L2Loss", rounding="squares and their sum in binary32, times 1/2, once at the end")

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
+from ipu.frontends.arrays.rows import add_rows
 from ipu.frontends.tensorflow.engine.resources import Variable
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, within
 
 __all__: list[str] = []
 
@@ -26,6 +27,12 @@ def _assign(site: Site) -> Run:
         return ()
 
     return run
+
+
+@kernel("VariableShape", rounding="none", is_any=True)
+def _shape(site: Site) -> Run:
+    kind = site.attr("out_type").as_numpy_dtype
+    return lambda variable: np.array(variable.value.shape, kind)
 
 
 def _in_place(node: str, verb: str) -> None:
@@ -47,3 +54,44 @@ def _in_place(node: str, verb: str) -> None:
 
 _in_place("AssignAddVariableOp", "add")
 _in_place("AssignSubVariableOp", "subtract")
+
+
+# Rows ---------------------------------------------------------------------------------------------
+
+
+def _in_rows(node: str, verb: str) -> None:
+    @kernel(node, rounding="binary32 in index order, once at the end", keeps=True)
+    def build(site: Site) -> Run:
+        device = site.device
+
+        def run(variable: Variable, rows: Any, updates: Array) -> tuple[()]:
+            rows = within(site, rows, variable.value.shape[0]).reshape(-1)
+
+            def added(held: Array, term: Array) -> Array:
+                values = device.negative(term) if verb == "subtract" else term
+                flat = values.reshape(len(rows), *held.shape[1:])
+                return add_rows(device, held, rows, flat)
+
+            variable.change(added, device.cast(updates, variable.value.format))
+            return ()
+
+        return run
+
+
+_in_rows("ResourceScatterAdd", "add")
+_in_rows("ResourceScatterSub", "subtract")
+
+
+@kernel("ResourceScatterUpdate", rounding="none; a cast where the variable's format is another",
+        keeps=True)  # fmt: skip
+def _update_rows(site: Site) -> Run:
+    def run(variable: Variable, rows: Any, updates: Array) -> tuple[()]:
+        held = variable.value
+        value = site.device.cast(updates, held.format).carrier
+        changed = held.carrier.copy()
+        at = within(site, rows, len(changed))
+        changed[at] = value
+        variable.value = held.like(changed)
+        return ()
+
+    return run

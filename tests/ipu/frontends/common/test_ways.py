@@ -47,6 +47,12 @@ def test_lists_name_different_ways(text):
         parse_ways(text)
 
 
+@pytest.mark.parametrize("text", ["fp32,,fp16", "fp32,", ",fp32", "fp32, ,fp16"])
+def test_an_empty_way_is_refused(text):
+    with pytest.raises(ValueError, match="has an empty way; put one comma between two ways"):
+        parse_ways(text)
+
+
 def test_ways_of_the_document_are_known():
     text = (Path(__file__).parents[4] / "docs" / "pytorch.md").read_text(encoding="utf-8")
     table = text.partition("## Ways,")[2].partition("\n\n`run.advise")[0]

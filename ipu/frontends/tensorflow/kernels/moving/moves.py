@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.values import numbers
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, moved, single, within
+from ipu.frontends.tensorflow.kernels.moving.lists import no_list
+from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, moved, single
 
 __all__: list[str] = []
 
@@ -76,6 +78,8 @@ def _fill(site: Site) -> Run:
 
 @_move("ZerosLike")
 def _zeros_like(site: Site) -> Run:
+    if site.node.outputs[0].dtype == tf.variant:
+        return no_list
     return lambda x: moved(x, np.zeros_like)
 
 
@@ -96,7 +100,7 @@ def _unpack(site: Site) -> Run:
 
     def run(x: Any) -> Any:
         pieces = np.moveaxis(numbers(x), axis, 0)
-        each = [np.ascontiguousarray(piece) for piece in pieces]
+        each = [np.array(piece, order="C") for piece in pieces]
         return single([x.like(piece) if isinstance(x, Array) else piece for piece in each])
 
     return run
@@ -270,27 +274,6 @@ def _select(site: Site) -> Run:
     def run(where: Any, x: Any, y: Any) -> Any:
         rows = where.reshape(where.shape + (1,) * (x.ndim - where.ndim)) if where.ndim else where
         return _joined((x, y), lambda each: np.where(rows, *each))
-
-    return run
-
-
-@_move("GatherV2")
-def _gather(site: Site) -> Run:
-    if site.attr("batch_dims"):
-        raise NotImplementedError(f"node {site.node.name} gathers with batch_dims")
-
-    def run(x: Any, indices: Any, axis: Any) -> Any:
-        rows = within(site, indices, x.shape[int(axis)])
-        return moved(x, lambda v: np.take(v, rows, int(axis)))
-
-    return run
-
-
-@_move("ResourceGather")
-def _gather_variable(site: Site) -> Run:
-    def run(variable: Any, indices: Any) -> Any:
-        rows = within(site, indices, variable.value.shape[0])
-        return moved(variable.value, lambda v: np.take(v, rows, 0))
 
     return run
 

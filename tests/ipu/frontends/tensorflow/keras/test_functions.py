@@ -59,3 +59,57 @@ def test_models_of_elsewhere_stay_with_tensorflow():
         assert not is_on_ipu(made)
         made.fit(data().take(1), verbose=0)
         assert used.launches == 0
+
+
+# Layers -------------------------------------------------------------------------------------------
+
+L = tf.keras.layers
+TOKENS = RNG.integers(0, 5, (8, 4)).astype(np.int32)
+SEQUENCES, IMAGES = (RNG.normal(size=s).astype(np.float32) for s in ((8, 4, 6), (8, 6, 6, 2)))
+
+
+def attention():
+    x = tf.keras.Input((4, 6))
+    mixed = L.LayerNormalization(epsilon=0.1)(x + L.MultiHeadAttention(2, 3)(x, x))
+    return tf.keras.Model(x, L.Dense(4, "gelu")(L.GlobalAveragePooling1D()(mixed)))
+
+
+MODELS = {
+    "grouped convolutions": (lambda: [L.Conv2D(4, 3, groups=2), L.Flatten(), L.Dense(4)], IMAGES),
+    "dilated convolutions": (
+        lambda: [L.Conv2D(4, 3, dilation_rate=2), L.Flatten(), L.Dense(4)], IMAGES),
+    "images of another size": (
+        lambda: [L.UpSampling2D(2), L.UpSampling2D((1, 2), interpolation="bilinear"),
+                 L.Conv2D(4, 3), L.GlobalMaxPooling2D()], IMAGES),
+    "embeddings": (lambda: [L.Embedding(5, 3, input_length=4), L.Flatten(), L.Dense(4)], TOKENS),
+    "a recurrent layer": (
+        lambda: [L.Embedding(5, 3, mask_zero=True), L.LSTM(3), L.Dense(4)], TOKENS),
+    "attention": (attention, SEQUENCES),
+}  # fmt: skip
+#: Their graphs take long to build.
+FULL = ("a recurrent layer", "attention")
+
+
+def trained(build, x, optimizer):
+    """Predictions, then losses and weights of a model that was trained after them."""
+    tf.keras.utils.set_random_seed(1)
+    built = build()
+    model = tf.keras.Sequential(built) if isinstance(built, list) else built
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss)
+    before = model.predict(x, batch_size=4, verbose=0)
+    history = model.fit(x, Y[: len(x)], batch_size=4, epochs=2, shuffle=False, verbose=0).history
+    return before, np.array(history["loss"]), model.get_weights()
+
+
+@pytest.mark.parametrize(
+    ("kind", "optimizer"),
+    [*((kind, "sgd") for kind in MODELS if kind not in FULL), ("embeddings", "adam"),
+     *(pytest.param(kind, "sgd", marks=pytest.mark.tier("full")) for kind in FULL)],
+)  # fmt: skip
+def test_layers_train_as_on_tensorflow(kind, optimizer):
+    expected = trained(*MODELS[kind], optimizer)
+    with machine(f32_denormals="ieee"), ipu.ipu_strategy.IPUStrategyV1().scope():
+        ours = trained(*MODELS[kind], optimizer)
+    for a, b in zip(tf.nest.flatten(ours), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=2e-6)

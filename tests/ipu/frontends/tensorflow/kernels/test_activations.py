@@ -21,6 +21,10 @@ CASES = {
     "EluGrad": (nn.elu, x),
     "Relu6": (nn.relu6, x),
     "Relu6Grad": (nn.relu6, x),
+    "Softsign": (nn.softsign, x),
+    "SoftsignGrad": (nn.softsign, x),
+    "Selu": (nn.selu, x),
+    "SeluGrad": (nn.selu, x),
     "LeakyRelu": (lambda a: nn.leaky_relu(a, 0.3), x),
     "LeakyReluGrad": (lambda a: nn.leaky_relu(a, 0.3), x),
 }

@@ -35,6 +35,17 @@ CASES = {
     "Neg": (lambda a: -a, x),
     "Abs": (lambda a: a * tf.abs(a), y),
     "Sign": (lambda a: a * tf.sign(a), y),
+    "Floor": (lambda a: a * tf.floor(a), x),
+    "Ceil": (lambda a: a * tf.math.ceil(a), x),
+    "Rint": (lambda a: a * tf.math.rint(2 * a), x),
+    "Round": (lambda a: a * tf.round(2 * a), x),
+    "FloorDiv": (lambda a, b: a * tf.math.floordiv(a, b), x, y),
+    "ClipByValue": (lambda a: tf.saturate_cast(a * 100, tf.int8), x),
+    "Xdivy": (tf.math.xdivy, np.where(x > 0, x, 0).astype(np.float32), y),
+    "Xlogy": (tf.math.xlogy, np.where(x > 0, x, 0).astype(np.float32), positive),
+    "Xlog1py": (tf.math.xlog1py, np.where(x > 0, x, 0).astype(np.float32), positive),
+    "ReciprocalGrad": (lambda a: raw.ReciprocalGrad(y=a, dy=a), y),
+    "InvGrad": (lambda a: raw.InvGrad(y=a, dy=a), y),
     "Square": (tf.square, x),
     "SquaredDifference": (tf.math.squared_difference, x, y),
     "Reciprocal": (lambda a: raw.Reciprocal(x=a), y),
@@ -55,11 +66,14 @@ CASES = {
     "IsFinite": (tf.math.is_finite, x),
 }
 
+#: TensorFlow has none, or it is made of nodes that have their own cases.
+NO_GRADIENT = {"ClipByValue"}
+
 
 @pytest.mark.parametrize("node", CASES)
 def test_float32_is_as_on_tensorflow(node):
     function, *arguments = CASES[node]
-    agree(node, function, *arguments, gradients=node != "Reciprocal")
+    agree(node, function, *arguments, gradients=node not in NO_GRADIENT)
 
 
 @pytest.mark.parametrize(

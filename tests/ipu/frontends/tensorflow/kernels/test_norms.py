@@ -35,6 +35,16 @@ def test_float32_is_as_on_tensorflow(node):
     agree(node, *CASES[node])
 
 
+@pytest.mark.parametrize("axis", [-1, [1, 2, 3]])
+def test_layer_norm_of_keras_is_as_on_tensorflow(axis):
+    """Its rows are channels, and these come first."""
+    layer = tf.keras.layers.LayerNormalization(axis=axis, epsilon=0.01)
+    rows = numbers(2, 4, 3, 16)
+    layer(rows)
+    agree("FusedBatchNormV3", layer, rows)
+    agree("FusedBatchNormGradV3", layer, rows, tolerance=5e-6)
+
+
 def test_statistics_are_as_on_tensorflow():
     def statistics(a, s, o):
         return v1.nn.fused_batch_norm(a, s, o, is_training=True)

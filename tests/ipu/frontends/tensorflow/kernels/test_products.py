@@ -44,6 +44,26 @@ def test_float32_is_as_on_tensorflow(node):
 
 
 @pytest.mark.parametrize(
+    ("padding", "dilations"),
+    [("VALID", (2, 2)), ("SAME", (2, 1)), ("SAME", (1, 3)),
+     ([[0, 0], [1, 0], [2, 3], [0, 0]], (2, 3))],
+)  # fmt: skip
+def test_dilated_convolutions_are_as_on_tensorflow(padding, dilations):
+    def dilated(a, w):
+        return tf.nn.conv2d(a, w, 1, padding, dilations=dilations)
+
+    has_gradient = isinstance(padding, str)  # on a processor
+    agree("Conv2D", dilated, numbers(2, 8, 9, 2), numbers(2, 3, 2, 4, seed=1),
+          gradients=has_gradient)  # fmt: skip
+
+
+def test_a_bias_of_channels_that_come_first():
+    images_first = numbers(2, 4, 3, 5)
+    for node in ("BiasAdd", "BiasAddGrad"):
+        agree(node, lambda a, b: tf.nn.bias_add(a, b, "NCHW"), images_first, numbers(4))
+
+
+@pytest.mark.parametrize(
     ("function", "arguments"),
     [
         (lambda a, b: tf.matmul(a, b, transpose_a=True), (numbers(7, 5), numbers(7, 3))),
@@ -96,9 +116,11 @@ def test_a_convolution_of_halves_and_its_gradients_are_those_of_the_primitive():
 
 
 def test_what_the_machine_has_not_is_refused_before_anything_runs():
-    sentence = r"^node \S*Conv2D has .*dilated convolutions; it was built at .*\.py:\d+$"
+    """TensorFlow itself computes it."""
+    sentence = (r"^node \S*Conv2D has dilations=\(2, 2\) and strides=\(2, 2\); the machine has "
+                r"dilated .*; it was built at .*\.py:\d+$")  # fmt: skip
     with machine() as used, pytest.raises(NotImplementedError, match=sentence):
-        launch(tf.function(lambda a, w: conv(a, w, dilations=2)), images, kernel)
+        launch(tf.function(lambda a, w: conv(a, w, strides=2, dilations=2)), images, kernel)
     assert used.launches == 0
 
 

@@ -16,7 +16,8 @@ from ipu.frontends.tensorflow.kernels.table import TABLE, moved, single  # isort
 #: Types that tests by other names hold.
 ELSEWHERE = {
     "NoOp", "While", "Case", "BatchMatMul", "Inv", "ReadVariableOp", "AssignVariableOp",
-    "AssignAddVariableOp", "AssignSubVariableOp", "ResourceGather", "PyFunc", "EagerPyFunc",
+    "AssignAddVariableOp", "AssignSubVariableOp", "VariableShape", "ResourceScatterAdd",
+    "ResourceScatterSub", "ResourceScatterUpdate", "PyFunc", "EagerPyFunc",
     "Enqueue", "IteratorGetNext",
 }  # fmt: skip
 

@@ -48,6 +48,32 @@ def test_rows_of_a_variable():
     assert "ResourceGather" in types_of(traced)
 
 
+def test_rows_are_changed():
+    changes = {
+        "ResourceScatterAdd": ("scatter_add", [3.5, 1, 7]),
+        "ResourceScatterSub": ("scatter_sub", [0.5, 1, -3]),
+        "ResourceScatterUpdate": ("scatter_update", [1.5, 1, 4]),
+    }
+    for kind in (tf.float32, tf.float16):
+        for node, (name, expected) in changes.items():
+            rows = tf.IndexedSlices(tf.constant([1, 1.5, 4], kind), tf.constant([0, 0, 2]))
+            variable = tf.Variable(tf.constant([1, 1, 2 if name != "scatter_add" else 3], kind))
+            if name == "scatter_sub":
+                variable.assign(tf.constant([3, 1, 1], kind))
+            traced = tf.function(lambda v=variable, n=name, r=rows: getattr(v, n)(r) * 1)
+            with machine():
+                launch(traced)
+            assert variable.numpy().tolist() == expected
+            assert node in types_of(traced)
+
+
+def test_the_shape_of_a_variable():
+    table = tf.Variable(np.zeros((3, 2), np.float32))
+    traced = tf.function(lambda: tf.raw_ops.VariableShape(input=table.handle))
+    with machine():
+        assert launch(traced).numpy().tolist() == [3, 2]
+
+
 def test_variables_hold_the_parameters_format():
     weight = tf.Variable([0.1, 0.2])
     with machine(policy="f16"):

@@ -1,0 +1,189 @@
+"""Lists of tensors: what loops collect, as `tf.TensorArray` and gradients of `tf.while_loop` do.
+
+A list is a value: a node that changes one gives a new one. An element that was never written is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fpsim.array import Array
+from ipu.frontends.tensorflow.engine.values import numbers
+from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+
+__all__ = ["TensorList", "add_lists", "no_list"]
+
+
+@dataclass(frozen=True)
+class TensorList:
+    """Elements of one type; None for one that was never written.
+
+    shape    of an element, with -1 for axes that are not known.
+    """
+
+    items: tuple[Any, ...]
+    shape: tuple[int, ...]
+
+    def put(self, index: int, item: Any) -> TensorList:
+        """The list with another element; it grows where the index is its length."""
+        if not 0 <= index <= len(self.items):
+            raise ValueError(f"a list of {len(self.items)} tensors has no element {index}")
+        return replace(self, items=(*self.items[:index], item, *self.items[index + 1 :]))
+
+
+def _lists(*names: str) -> Callable[[Callable[[Site], Run]], Callable[[Site], Run]]:
+    return kernel(*names, rounding="none", is_any=True, keeps=True)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """A shape from a tensor; a scalar -1 is one that is not known."""
+    sizes = np.asarray(value)
+    return tuple(int(n) for n in sizes) if sizes.ndim else ()
+
+
+def _stacked(site: Site, items: list[Any], shape: tuple[int, ...]) -> Any:
+    """Elements of a list as one tensor, in one format."""
+    fmt = site.format_of(site.attr("element_dtype"))
+    if not items:
+        empty = (0, *(max(n, 0) for n in shape))
+        kind = site.attr("element_dtype").as_numpy_dtype
+        return site.device.zeros(empty, fmt) if fmt else np.zeros(empty, kind)
+    if fmt is None:
+        return np.stack(items)
+    arrays = [site.device.cast(item, fmt) for item in items]
+    return arrays[0].like(np.stack([array.carrier for array in arrays]))
+
+
+def _item(site: Site, known: TensorList, index: int, shape: Any) -> Any:
+    """An element; zeros of the shape that the list, or its reader, knows."""
+    if not 0 <= index < len(known.items):
+        raise ValueError(
+            f"node {site.node.name} reads element {index}; use 0 … {len(known.items) - 1}"
+        )
+    item = known.items[index]
+    if item is not None:
+        return item
+    sizes = known.shape if all(n >= 0 for n in known.shape) and known.shape else _shape(shape)
+    if any(n < 0 for n in sizes):
+        written = [numbers(each).shape for each in known.items if each is not None]
+        sizes = written[0] if written else sizes
+    fmt, kind = site.format_of(site.attr("element_dtype")), site.attr("element_dtype")
+    return site.device.zeros(sizes, fmt) if fmt else np.zeros(sizes, kind.as_numpy_dtype)
+
+
+def _rows(x: Any) -> tuple[Any, ...]:
+    """A tensor's elements along its first axis."""
+    values = [np.array(v, order="C") for v in numbers(x)]
+    return tuple(x.like(v) for v in values) if isinstance(x, Array) else tuple(values)
+
+
+@_lists("TensorListReserve")
+def _reserve(site: Site) -> Run:
+    return lambda shape, count: TensorList((None,) * int(count), _shape(shape))
+
+
+@_lists("EmptyTensorList")
+def _empty(site: Site) -> Run:
+    return lambda shape, _: TensorList((), _shape(shape))
+
+
+@_lists("TensorListFromTensor")
+def _from_tensor(site: Site) -> Run:
+    return lambda x, shape: TensorList(_rows(x), tuple(x.shape[1:]))
+
+
+@_lists("TensorListGetItem")
+def _get(site: Site) -> Run:
+    return lambda known, index, shape: _item(site, known, int(index), shape)
+
+
+@_lists("TensorListSetItem")
+def _set(site: Site) -> Run:
+    return lambda known, index, item: known.put(int(index), item)
+
+
+@_lists("TensorListPushBack")
+def _push(site: Site) -> Run:
+    return lambda known, item: known.put(len(known.items), item)
+
+
+@_lists("TensorListPopBack")
+def _pop(site: Site) -> Run:
+    def run(known: TensorList, shape: Any) -> Any:
+        item = _item(site, known, len(known.items) - 1, shape)
+        return replace(known, items=known.items[:-1]), item
+
+    return run
+
+
+@_lists("TensorListStack")
+def _stack(site: Site) -> Run:
+    def run(known: TensorList, shape: Any) -> Any:
+        items = [_item(site, known, i, shape) for i in range(len(known.items))]
+        return _stacked(site, items, known.shape or _shape(shape))
+
+    return run
+
+
+@_lists("TensorListGather")
+def _gather(site: Site) -> Run:
+    def run(known: TensorList, indices: Any, shape: Any) -> Any:
+        items = [_item(site, known, int(i), shape) for i in indices]
+        return _stacked(site, items, known.shape or _shape(shape))
+
+    return run
+
+
+@_lists("TensorListScatterV2")
+def _scatter(site: Site) -> Run:
+    def run(x: Any, indices: Any, shape: Any, count: Any) -> Any:
+        size = max(int(count), int(max(indices, default=-1)) + 1)
+        items: list[Any] = [None] * size
+        for index, item in zip(indices, _rows(x), strict=True):
+            items[int(index)] = item
+        return TensorList(tuple(items), tuple(x.shape[1:]))
+
+    return run
+
+
+@_lists("TensorListScatterIntoExistingList")
+def _scatter_into(site: Site) -> Run:
+    def run(known: TensorList, x: Any, indices: Any) -> Any:
+        for index, item in zip(indices, _rows(x), strict=True):
+            known = known.put(int(index), item)
+        return known
+
+    return run
+
+
+@_lists("TensorListLength")
+def _length(site: Site) -> Run:
+    return lambda known: np.array(len(known.items), np.int32)
+
+
+@_lists("TensorListElementShape")
+def _element_shape(site: Site) -> Run:
+    kind = site.attr("shape_type").as_numpy_dtype
+    return lambda known: np.array(known.shape, kind)
+
+
+def no_list(known: TensorList) -> TensorList:
+    """A list of as many elements, none of them written."""
+    return TensorList((None,) * len(known.items), known.shape)
+
+
+def add_lists(site: Site, lists: tuple[TensorList, ...]) -> TensorList:
+    """The sums of elements, list after list; what was never written adds nothing."""
+    first, *others = lists
+    items = list(first.items)
+    for other in others:
+        for i, item in enumerate(other.items):
+            before = items[i]
+            items[i] = item if before is None else before
+            if before is not None and item is not None:
+                items[i] = site.device.add(before, item)
+    return replace(first, items=tuple(items))
