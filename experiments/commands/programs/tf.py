@@ -43,7 +43,7 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(
     "tf",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
 )
 @click.option("--policy", default="f32", show_default=True, metavar="WAY",
               help="Formats of float32 tensors, as fp16, or a way, as fp16+sr.")  # fmt: skip
@@ -79,6 +79,10 @@ def command(
             make_folder(out)
     if choices["reference"] and (count or out or ways):
         raise click.UsageError("--reference runs nothing on the machine; leave reports out")
+    if choices["reference"] and (sr is not None or policy != "f32"):
+        raise click.UsageError(
+            "--reference runs nothing on the machine; leave --policy and --sr out"
+        )
     if not ways:
         return _run(program, arguments, way, way.sr or sr, out, choices, count=count)
     if sr is not None or policy != "f32":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 import traceback
@@ -15,6 +16,8 @@ __all__ = ["ProgramError", "as_main", "run_file"]
 
 #: How TensorFlow's autograph begins a message that has the user's lines in it.
 _IN_USER_CODE = "in user code:"
+#: How TensorFlow's runtime begins a message whose stacks are longer than what it says.
+_IN_GRAPH = "Graph execution error:"
 
 
 class ProgramError(Exception):
@@ -30,10 +33,10 @@ def run_file(program: Path, arguments: Sequence[str]) -> int:
         try:
             runpy.run_path(str(program), run_name="__main__")
         except SystemExit as left:
-            if isinstance(left.code, str):
+            if not isinstance(left.code, int | None):
                 print(left.code, file=sys.stderr)
                 return 1
-            return int(left.code or 0)
+            return left.code or 0
         except Exception as error:
             raise ProgramError(_sentence(error, program)) from error
     return 0
@@ -63,11 +66,37 @@ def _sentence(error: BaseException, program: Path) -> str:
     where = f"{own[-1].filename}:{own[-1].lineno}" if own else str(program)
     if isinstance(error, SyntaxError) and error.filename:
         where = f"{error.filename}:{error.lineno}"
-    text = str(error)
-    if not (getattr(error, "is_in_lines", False) or text.startswith(_IN_USER_CODE)):
+    text = _names_there(error) or str(error)
+    if text.startswith(_IN_GRAPH):
+        text = _of_node(text)
+    elif not (getattr(error, "is_in_lines", False) or text.startswith(_IN_USER_CODE)):
         text = text.partition("\n")[0]
     notes = "; ".join(getattr(error, "__notes__", ()))
     return f"{where}: {type(error).__name__}: {text}" + (f" ({notes})" if notes else "")
+
+
+def _of_node(text: str) -> str:
+    """What a node of TensorFlow's runtime said, out of the stacks around it."""
+    lines = text.splitlines()
+    end = next((i for i, line in enumerate(lines) if "[[{{node" in line), 0)
+    stack = [i for i in range(end) if lines[i].lstrip().startswith(("File ", "Node: "))]
+    start = stack[-1] + 1 if stack else 0
+    return " ".join(line.strip() for line in lines[start : end + 1] if line.strip())
+
+
+def _names_there(error: BaseException) -> str:
+    """The sentence of a vendor's module that lacks a name which a program imports from it."""
+    missing = re.match(r"cannot import name '(\w+)'", str(error))
+    if not isinstance(error, ImportError) or missing is None:
+        return ""
+    module = sys.modules.get(error.name or "")
+    if module is None or not hasattr(module, "__getattr__"):
+        return ""
+    try:
+        getattr(module, missing[1])
+    except AttributeError as refusal:
+        return str(refusal)
+    return ""
 
 
 def _is_below(file: Path, folder: Path) -> bool:

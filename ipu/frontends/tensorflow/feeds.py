@@ -43,9 +43,7 @@ class IPUInfeedQueue:
         optimise_latency: bool = False,
     ) -> None:  # fmt: skip
         _check_ordinal(device_ordinal)
-        depth = prefetch_depth or 3  # as the vendor: 0 means 3
-        if not 1 <= depth <= 255:
-            raise ValueError(f"prefetch_depth={depth} is not a depth; use 1 to 255")
+        depth = _depth(prefetch_depth)
         self._structure = tf.data.experimental.get_structure(dataset)
         self._specs = tf.nest.flatten(self._structure)
         _check_specs(self._specs)
@@ -165,6 +163,15 @@ def _leaves(dataset: Any) -> Iterator[list[Any]]:
         yield leaves
 
 
+def _depth(depth: Any) -> int:
+    """Elements that are read ahead; as the vendor's, 0 means 3."""
+    if depth is None:
+        return 3
+    if isinstance(depth, bool) or not isinstance(depth, int) or not 0 <= depth <= 255:
+        raise ValueError(f"prefetch_depth={depth!r} is not a depth; use 1 to 255")
+    return depth or 3
+
+
 def _check_specs(specs: list[Any]) -> None:
     for number, spec in enumerate(specs):
         if not spec.shape.is_fully_defined():
@@ -176,6 +183,11 @@ def _check_specs(specs: list[Any]) -> None:
             raise ValueError(
                 f"Unsupported datatype int64 on index {number} of feed operation; cast it to "
                 "int32 in the data set"
+            )
+        if spec.dtype in (tf.string, tf.variant, tf.resource):
+            raise ValueError(
+                f"Unsupported datatype {spec.dtype.name} on index {number} of feed operation; feed "
+                "numbers"
             )
         if 0 in spec.shape:
             raise ValueError(
@@ -247,8 +259,14 @@ class IPUOutfeedQueue:
                 raise ValueError("An outfeed can only be enqueued once.")
             self._graphs.add(graph)
         flat = [tf.convert_to_tensor(tensor) for tensor in tf.nest.flatten(tensors)]
-        self._structure = tf.nest.map_structure(lambda _: 0, tensors)
-        self._types = [tensor.dtype for tensor in flat]
+        types = [tensor.dtype for tensor in flat]
+        structure = tf.nest.map_structure(lambda _: 0, tensors)
+        if self._structure is not None and (structure, types) != (self._structure, self._types):
+            raise ValueError(
+                f"the outfeed holds {_shown(self._structure, self._types)}, not "
+                f"{_shown(structure, types)}; use another queue for other values"
+            )
+        self._structure, self._types = structure, types
         if tf.executing_eagerly():
             self._put(*(tensor.numpy() for tensor in flat))
             return tf.no_op()
@@ -325,6 +343,11 @@ class IPUOutfeedQueue:
         for leaves in self._queue:
             values = [tf.constant(np.asarray(leaf)) for leaf in leaves]
             yield tf.nest.pack_sequence_as(self._structure, values)
+
+
+def _shown(structure: Any, types: list[Any]) -> Any:
+    """A structure of names of types."""
+    return tf.nest.pack_sequence_as(structure, [kind.name for kind in types])
 
 
 class ScopedIPUOutfeedQueue(IPUOutfeedQueue):

@@ -14,8 +14,9 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["MODULES", "install"]
 
@@ -85,14 +86,16 @@ class _Finder(importlib.abc.MetaPathFinder):
         prefix, _, last = fullname.rpartition(".")
         if name is None and prefix in (_VENDOR, f"{_VENDOR}.ops", f"{_VENDOR}.optimizers"):
             name = f"{_OURS}.{MODULES[last]}" if last in MODULES else None
-        return None if name is None else importlib.machinery.ModuleSpec(fullname, _Alias(name))
+        if name is None:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, _Alias(fullname, name))
 
 
 class _Alias(importlib.abc.Loader):
     """Loads a module that exists under another name."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, vendor: str, name: str) -> None:
+        self._vendor, self._name = vendor, name
 
     def create_module(self, spec: Any) -> ModuleType:
         module = importlib.import_module(self._name)
@@ -101,6 +104,13 @@ class _Alias(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self._spec  # importlib has put that of the alias there
+        public = sorted(getattr(module, "__all__", ()))
+        if public and "__getattr__" not in vars(module):
+            vars(module)["__getattr__"] = partial(_refuse, self._vendor, public)
+
+
+def _refuse(vendor: str, public: Sequence[str], name: str) -> NoReturn:
+    raise AttributeError(f"{vendor} has no {name!r} here; there are {', '.join(public)}")
 
 
 class _Package(importlib.abc.Loader):
@@ -117,9 +127,7 @@ class _VendorPackage(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name in MODULES:
             return importlib.import_module(f"{_VENDOR}.{name}")
-        raise AttributeError(
-            f"{_VENDOR} has no {name!r} here; there are {', '.join(sorted(MODULES))}"
-        )
+        _refuse(_VENDOR, sorted(MODULES), name)
 
     def __dir__(self) -> list[str]:
         return sorted(MODULES)

@@ -22,12 +22,13 @@ class IPUIterator(iterator_ops.OwnedIterator):  # type: ignore[misc]
     """An iterator whose elements go to programs alone."""
 
     def __next__(self) -> Any:
-        if tf.executing_eagerly():
-            raise RuntimeError(
-                "next() of an IPUIterator is called outside of a program; call it in a function "
-                "that strategy.run gets, or use IPUStrategyV1(enable_dataset_iterators=False)"
-            )
+        _check_program()
         return super().__next__()
+
+    def get_next(self) -> Any:
+        """The next element, inside of a program."""
+        _check_program()
+        return super().get_next()
 
     def get_next_as_optional(self) -> NoReturn:
         """Refused, as by the vendor's iterator."""
@@ -38,6 +39,14 @@ class IPUIterator(iterator_ops.OwnedIterator):  # type: ignore[misc]
         raise NotImplementedError(
             "an IPUIterator cannot be saved; leave it out of the checkpoint, and begin the data "
             "set where the training goes on"
+        )
+
+
+def _check_program() -> None:
+    if tf.executing_eagerly():
+        raise RuntimeError(
+            "next() of an IPUIterator is called outside of a program; call it in a function "
+            "that strategy.run gets, or use IPUStrategyV1(enable_dataset_iterators=False)"
         )
 
 

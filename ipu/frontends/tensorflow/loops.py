@@ -78,6 +78,8 @@ class _Body:
         named: dict[str, Any] = {}
         if self._infeed is not None:
             element = self._infeed._dequeue()
+            if isinstance(element, (list, tuple)) and len(element) == 1 and _is_named(element[0]):
+                element = element[0]
             if _is_named(element):
                 named = element
             else:

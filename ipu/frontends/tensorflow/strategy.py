@@ -45,7 +45,13 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
 
         A function that is no tf.function is made one. Inside of a function that is being traced the
         call is part of that function.
+
+        Raises    TypeError for what is no function, and for arguments that are no list.
         """
+        if not callable(fn):
+            raise TypeError(f"fn={fn!r} is not a function; use strategy.run(function, args)")
+        if not isinstance(args, list | tuple):
+            raise TypeError(f"args={args!r} is not a list of arguments; use args=[value]")
         arguments, named = tuple(args), dict(kwargs or {})
         if not tf.executing_eagerly():
             if not tf.distribute.in_cross_replica_context():

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from tensorflow.python.eager import context
+from tensorflow.python.framework import errors
 from tensorflow.python.ops import gen_dataset_ops
 
 from fpsim.records.formats import Format
@@ -74,5 +75,12 @@ class IteratorHandle:
     def take(self, types: Any, shapes: Any) -> list[Any]:
         """The leaves of the next element, as ndarrays."""
         with context.eager_mode():
-            leaves = gen_dataset_ops.iterator_get_next(self._handle, types, shapes)
+            try:
+                leaves = gen_dataset_ops.iterator_get_next(self._handle, types, shapes)
+            except errors.OutOfRangeError:
+                raise errors.OutOfRangeError(
+                    None, None,
+                    "End of sequence: the data set of the iterator ends; use a longer one, one "
+                    "without end (repeat), or fewer iterations",
+                ) from None  # fmt: skip
             return [leaf.numpy() for leaf in leaves]

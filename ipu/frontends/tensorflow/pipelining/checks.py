@@ -103,6 +103,12 @@ class Arguments:
                 f"{len(self.device_mapping)} mappings != {len(self.stages)} stages"
             )
         flat = [ipu for entry in self.device_mapping for ipu in _listed(entry)]
+        ipus = current().n_ipus
+        if ipus > 1 and any(isinstance(ipu, int) and ipu >= ipus for ipu in flat):
+            raise ValueError(
+                f"device_mapping={list(self.device_mapping)} names an IPU that the machine does "
+                f"not have; use 0 to {ipus - 1}, or a larger auto_select_ipus"
+            )
         shared = len(set(flat)) != len(flat)
         if self.schedule is PipelineSchedule.Interleaved and shared and self.optimizer_function:
             raise NotImplementedError(

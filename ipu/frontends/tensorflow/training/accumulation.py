@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from ipu.frontends.tensorflow.settings.notes import note
@@ -46,8 +47,7 @@ class GradientAccumulationOptimizerV2(IpuOptimizer):
         reduction_method: Method | str = _SUM, name: str = "GradientAccumulationOptimizerV2",
     ) -> None:  # fmt: skip
         super().__init__(opt, name)
-        if num_mini_batches < 1:
-            raise ValueError("num_mini_batches must be a positive number.")
+        _check_count(num_mini_batches)
         check_state_placement(offload_weight_update_variables, replicated_optimizer_state_sharding)
         self._accumulators = Accumulators(num_mini_batches, Method.parse(reduction_method), dtype)
 
@@ -65,6 +65,13 @@ class GradientAccumulationOptimizerV2(IpuOptimizer):
             [variable for _, variable in pairs], added,
             lambda kept: applied(self._opt, kept, global_step, name),
         )  # fmt: skip
+
+
+def _check_count(mini_batches: Any) -> None:
+    if isinstance(mini_batches, bool) or not isinstance(mini_batches, int | np.integer):
+        raise TypeError(f"num_mini_batches={mini_batches!r} is not an integer; use 1, 2, 3 …")
+    if mini_batches < 1:
+        raise ValueError("num_mini_batches must be a positive number.")
 
 
 def check_state_placement(offload: bool | None, sharded: bool | None) -> None:
@@ -108,8 +115,7 @@ class GradientAccumulationOptimizer(IpuOptimizer):
         name: str = "GradientAccumulationOptimizer",
     ) -> None:  # fmt: skip
         super().__init__(opt, name)
-        if num_mini_batches < 1:
-            raise ValueError("num_mini_batches must be a positive number.")
+        _check_count(num_mini_batches)
         if verify_usage:
             _check_linear(opt)
         self._count = num_mini_batches

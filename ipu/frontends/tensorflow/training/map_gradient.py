@@ -24,6 +24,11 @@ class MapGradientOptimizer(IpuOptimizer):
         name: str = "MapGradientOptimizer",
     ) -> None:  # fmt: skip
         super().__init__(wrapped_optimizer, name)
+        if not callable(gradient_mapping_function):
+            raise TypeError(
+                f"gradient_mapping_function={gradient_mapping_function!r} is not a function; use "
+                "one of a gradient and its variable that returns a gradient"
+            )
         self._map = gradient_mapping_function
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:

@@ -13,9 +13,16 @@ class IpuOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
     """Computes and applies gradients by another optimiser; subclasses act in between.
 
     opt    an optimiser of tf.compat.v1.train.
+
+    Raises    TypeError for something else.
     """
 
     def __init__(self, opt: Any, name: str) -> None:
+        if isinstance(opt, type) or not hasattr(opt, "apply_gradients"):
+            raise TypeError(
+                f"{type(self).__name__}: {opt!r} is not an optimiser; use one of "
+                "tf.compat.v1.train, as tf.compat.v1.train.GradientDescentOptimizer(0.1)"
+            )
         super().__init__(False, name)
         self._opt = opt
 

@@ -62,7 +62,10 @@ def test_a_program_gets_its_arguments_and_the_machine_its_choices(tmp_path, caps
     [(["--policy", "none"], "none"), (["--policy", "fp16+eps=1e-4"], "fpsim torch alone"),
      (["--compare", "fp16+scale=8"], "fpsim torch alone"), (["--compare", ""], "one way at least"),
      (["--compare", "fp16", "--sr"], "leave --policy and --sr out"), (["--seed", "x"], "seed"),
-     (["--reference", "--count"], "leave reports out"), (["--target", "mk9"], "mk9")],
+     (["--reference", "--count"], "leave reports out"), (["--target", "mk9"], "mk9"),
+     (["--reference", "--sr"], "leave --policy and --sr out"),
+     (["--reference", "--policy", "fp16"], "leave --policy and --sr out"),
+     (["--nosuch"], "No such option")],
 )  # fmt: skip
 def test_bad_options_are_one_line(tmp_path, capsys, options, message):
     program = tmp_path / "program.py"

@@ -29,7 +29,14 @@ def test_a_program_is_main_with_its_arguments(program, capsys):
 
 @pytest.mark.parametrize(
     ("text", "status"),
-    [("raise SystemExit(3)", 3), ("exit()", 0), ("import sys; sys.exit('x')", 1)],
+    [
+        ("raise SystemExit(3)", 3),
+        ("exit()", 0),
+        ("import sys; sys.exit('x')", 1),
+        ("raise SystemExit(['x'])", 1),
+        ("raise SystemExit(0.0)", 1),
+        ("raise SystemExit(None)", 0),
+    ],
 )
 def test_the_status_is_the_programs(program, text, status):
     assert run_file(program(text), []) == status
@@ -65,3 +72,36 @@ def test_paths_are_restored_after_an_error(program):
     with pytest.raises(ZeroDivisionError), as_main(program(""), []):
         1 / 0  # noqa: B018
     assert sys.path == before
+
+
+GRAPH = """Graph execution error:
+
+Detected at node 'Check' defined at (most recent call last):
+    File "program.py", line 1, in <module>
+Node: 'Check'
+ours : Tensor had
+NaN values
+\t [[{{node Check}}]]
+
+Original stack trace for 'Check':
+  File "program.py", line 1, in <module>
+"""
+
+
+def test_a_runtimes_message_is_told_without_its_stacks(program):
+    path = program(f"raise ValueError({GRAPH!r})\n")
+    told = "ours : Tensor had NaN values [[{{node Check}}]]"
+    assert failure(path) == f"{path}:1: ValueError: {told}"
+    path = program("raise ValueError('Graph execution error: of another kind\\nmore')\n")
+    assert failure(path) == f"{path}:1: ValueError: Graph execution error: of another kind"
+
+
+def test_a_module_that_names_what_it_has_is_heard(program):
+    path = program("from vendor import b\n")
+    (path.parent / "vendor.py").write_text(
+        "def __getattr__(name):\n    raise AttributeError(f'vendor has no {name}; there is a')\n"
+    )
+    assert failure(path) == f"{path}:1: ImportError: vendor has no b; there is a"
+    (path.parent / "plain.py").write_text("a = 1\n")
+    path = program("from plain import b\n")
+    assert "cannot import name 'b' from 'plain'" in failure(path)

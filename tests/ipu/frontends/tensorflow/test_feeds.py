@@ -52,6 +52,7 @@ def test_the_end_of_the_data_ends_the_run():
         (numbers().batch(3), "which is not fully defined; use dataset.batch"),
         (numbers(kind=np.int64), "Unsupported datatype int64 on index 0 of feed operation"),
         (tf.data.Dataset.from_tensors(np.zeros((2, 0), np.float32)), "with a dimension of size 0"),
+        (tf.data.Dataset.from_tensors("a"), "Unsupported datatype string on index 0 of feed"),
     ],
 )
 def test_data_that_cannot_be_fed_is_refused(dataset, text):
@@ -70,8 +71,8 @@ def test_truth_values_and_bytes_are_fed():
 
 def test_depths_and_ordinals():
     assert Infeed(numbers(), prefetch_depth=0)._depth == 3  # as the vendor's
-    for depth in (-1, 256):
-        with pytest.raises(ValueError, match=f"prefetch_depth={depth}"):
+    for depth in (-1, 256, 2.5, True, "x"):
+        with pytest.raises(ValueError, match=f"prefetch_depth={depth!r}"):
             Infeed(numbers(), prefetch_depth=depth)
     with pytest.raises(ValueError, match="must be >= 0"):
         Infeed(numbers(), device_ordinal=-1)
@@ -169,3 +170,20 @@ def test_a_queue_that_nobody_initialised_cannot_be_deleted():
 def test_private_names_are_there():
     assert hasattr(dataset_ops, "_VariantDataset")
     assert hasattr(dataset_ops.DatasetV2, "_variant_tensor")
+
+
+def test_an_outfeed_holds_values_of_one_structure():
+    outfeed = Outfeed()
+
+    def sending(make):
+        def program(x):
+            outfeed.enqueue(make(x))
+
+        launch(tf.function(program), tf.constant(1.0))
+
+    with machine():
+        sending(lambda x: [x, {"n": tf.cast(x, tf.int32)}])
+        for other in (lambda x: x, lambda x: [x, {"n": x}]):
+            with pytest.raises(ValueError, match=r"the outfeed holds .*'int32'.*, not .*another"):
+                sending(other)
+    assert outfeed.dequeue()[0].numpy().tolist() == [1.0]

@@ -70,3 +70,12 @@ def test_the_arithmetic_and_the_networks_leave_tensorflow_alone():
 def test_an_unknown_name_is_an_import_error():
     with pytest.raises(ImportError):
         importlib.import_module("tensorflow.python.ipu.unknown")
+
+
+def test_a_name_that_is_missing_is_told_with_those_that_are_there():
+    loops = importlib.import_module("tensorflow.python.ipu.loops")
+    with pytest.raises(
+        AttributeError, match=r"ipu\.loops has no 'for_loop' here; there are repeat"
+    ):
+        _ = loops.for_loop
+    assert not hasattr(loops, "for_loop")

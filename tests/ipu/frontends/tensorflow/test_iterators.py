@@ -34,6 +34,8 @@ def test_outside_of_a_program_there_is_no_element(tmp_path):
         iterator = iter(data)
         with pytest.raises(RuntimeError, match=r"next\(\) of an IPUIterator"):
             next(iterator)
+        with pytest.raises(RuntimeError, match=r"next\(\) of an IPUIterator"):
+            iterator.get_next()
         with pytest.raises(NotImplementedError, match="get_next_as_optional"):
             iterator.get_next_as_optional()
         with pytest.raises(NotImplementedError, match="an IPUIterator cannot be saved"):
@@ -46,3 +48,13 @@ def test_outside_of_a_program_there_is_no_element(tmp_path):
 def test_private_names_are_there():
     assert issubclass(iterator_ops.OwnedIterator, object)
     assert hasattr(dataset_ops.DatasetV2, "__iter__")
+
+
+def test_the_end_of_the_data_is_told():
+    strategy = Strategy()
+    with machine(), strategy.scope():
+        iterator = iter(data)
+        with pytest.raises(
+            tf.errors.OutOfRangeError, match=r"End of sequence: .* fewer iterations"
+        ):
+            strategy.run(total, (iterator, 11))

@@ -56,6 +56,11 @@ def test_a_dictionary_gives_arguments_by_name_and_a_tuple_by_position():
     named = feed({"y": tf.constant(2), "x": tf.constant(3)})
     result, _ = run(lambda: loops.repeat(2, lambda n, x, y: n + 10 * x + y, [0], named))
     assert int(result) == 64
+    alone = ipu.ipu_infeed_queue.IPUInfeedQueue(
+        tf.data.Dataset.from_tensors(({"y": tf.constant(2), "x": tf.constant(3)},)).repeat()
+    )  # as in the vendor's infeed_outfeed_test.py
+    result, _ = run(lambda: loops.repeat(2, lambda n, x, y: n + 10 * x + y, [0], alone))
+    assert int(result) == 64
     nested = feed(tf.constant(3), {"x": tf.constant(2)})
     result, _ = run(lambda: loops.repeat(2, lambda n, a, b: n + a + b["x"], [0], nested))
     assert int(result) == 10

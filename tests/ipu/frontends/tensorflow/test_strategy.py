@@ -79,3 +79,11 @@ def test_a_new_function_at_an_old_address_is_traced():
 def test_an_error_of_a_program_is_the_users():
     with machine(), pytest.raises(KeyError, match="missing"):
         Strategy().run(lambda: {}["missing"])
+
+
+def test_a_run_takes_a_function_and_a_list():
+    with machine():
+        with pytest.raises(TypeError, match="fn=5 is not a function"):
+            Strategy().run(5)
+        with pytest.raises(TypeError, match=r"args=.* is not a list of arguments; use args="):
+            Strategy().run(lambda x: x, tf.constant(1.0))

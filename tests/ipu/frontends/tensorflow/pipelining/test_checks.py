@@ -19,6 +19,8 @@ CASES = [
     ({"stages": STAGES[0]}, TypeError, "computational_stages argument needs to be a list or a tup"),
     ({"device_mapping": [0, 1]}, ValueError,
      "Each stage must be mapped to an IPU: 2 mappings != 4 stages"),
+    ({"device_mapping": [0, 1, 2, 4]}, ValueError,
+     "device_mapping=[0, 1, 2, 4] names an IPU that the machine does not have; use 0 to 3"),
     ({"device_mapping": 3}, TypeError, "device_mapping argument needs to be a list or a tuple."),
     ({"device_mapping": [0, 1, 1, 0], "pipeline_schedule": INTERLEAVED}, NotImplementedError,
      "The pipelining schedule 'Interleaved' does not currently support multiple"),

@@ -73,6 +73,9 @@ def test_a_loop_must_hold_whole_updates():
 def test_what_an_optimiser_is_not_made_with():
     with pytest.raises(ValueError, match="num_mini_batches must be a positive number"):
         V2(momentum(), 0)
+    for count in (2.5, True, None):
+        with pytest.raises(TypeError, match=f"num_mini_batches={count} is not an integer"):
+            V2(momentum(), count)
     with pytest.raises(ValueError, match="Cannot parse 'median'"):
         V2(momentum(), 2, reduction_method="median")
     with pytest.raises(ValueError, match="the optimizer state must be offloaded"):

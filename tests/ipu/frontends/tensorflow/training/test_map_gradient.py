@@ -24,3 +24,8 @@ def test_a_function_of_gradient_and_variable():
         run.run(v1.global_variables_initializer())
         np.testing.assert_allclose(run.run([g for g, _ in pairs[:3]]), [5.01, 4.02, 3.03], 1e-6)
         assert pairs[3][0] is None
+
+
+def test_what_maps_is_a_function():
+    with pytest.raises(TypeError, match="gradient_mapping_function=3 is not a function"):
+        ipu.optimizers.MapGradientOptimizer(v1.train.GradientDescentOptimizer(1.0), 3)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ipu.frontends.tensorflow.training.wrapper import IpuOptimizer, applied
-from tests.ipu.frontends.tensorflow.framework import session, tf
+from tests.ipu.frontends.tensorflow.framework import ipu, session, tf
 
 v1 = tf.compat.v1
 
@@ -26,3 +28,9 @@ def test_optimisers_of_keras_know_no_global_step():
     w = tf.Variable(3.0)
     applied(tf.keras.optimizers.SGD(0.5), [(tf.constant(2.0), w)], global_step=None)
     assert w.numpy() == 2.0
+
+
+@pytest.mark.parametrize("opt", [None, 5, v1.train.GradientDescentOptimizer])
+def test_what_is_wrapped_is_an_optimiser(opt):
+    with pytest.raises(TypeError, match=r"CrossReplicaOptimizer: .* is not an opt"):
+        ipu.optimizers.CrossReplicaOptimizer(opt)
