@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -30,7 +31,8 @@ MESSAGE = "call the model equally often on all processes"
 
 
 def poprun(instances, replicas, transport, *program):
-    if not find_spec("grpc_tools" if transport == "grpc" else "mpi4py"):
+    package = {"grpc": "grpc_tools", "mpi": "mpi4py"}.get(transport)
+    if package and not find_spec(package):
         pytest.skip(f"fpsim[{transport}] is not installed")
     kept = {
         k: v for k, v in os.environ.items() if not k.startswith(("POPDIST_", "OMPI_", "FPSIM_T"))
@@ -86,10 +88,15 @@ def test_four_replicas_have_the_bits_of_one_process(processes, transport):
 
 @pytest.mark.tier("full")
 def test_an_unedited_program_of_fpsim_torch_has_them_too(tmp_path):
-    alone = sharing.train(4)
     path = tmp_path / "program.py"
-    path.write_text(f"from {PROGRAM} import train\ntold = train()\n"
-                    "print(*(f'{k}={v}' for k, v in told.items()), sep=';')\n")  # fmt: skip
+    path.write_text(
+        f"import sys\nfrom {PROGRAM} import train\ntold = train(*map(int, sys.argv[1:]))\n"
+        "print(*(f'{k}={v}' for k, v in told.items()), sep=';')\n"
+    )
+    status, output, errors = poprun(1, 1, "local", "fpsim", "torch", path, 4)
+    assert status == 0, errors
+    alone = {name: ast.literal_eval(text) if name in ("buffers", "losses") else text
+             for name, text in told(output)[0].items()}  # fmt: skip
     status, output, errors = poprun(2, 4, "grpc", "fpsim", "torch", path)
     assert status == 0, errors
     check(alone, 4, 2, output)
