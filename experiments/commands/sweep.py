@@ -69,8 +69,9 @@ def command(
 def _run(
     name: str, jobs: list[SweepJob], folder: Path, cluster: DaskCluster, resume: bool
 ) -> Swept | None:
-    """The jobs of a sweep; None where the cluster cannot run them, which is said."""
+    """The jobs of a sweep; None where they cannot be run or kept, which is said."""
     from ipu.experiments.sweep.cluster import ClusterRefusedError
+    from ipu.experiments.sweep.kept import JobNotKeptError
     from ipu.experiments.sweep.sweep import JOBS, run_sweep
 
     kept = f"finished jobs are kept in {folder / JOBS}; the same command with --resume goes on"
@@ -78,7 +79,7 @@ def _run(
         return run_sweep(find(name), jobs, folder, cluster, resume=resume)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(kept) from None
-    except ClusterRefusedError as error:
+    except (ClusterRefusedError, JobNotKeptError) as error:
         click.echo(f"fpsim: {error}; {kept}", err=True)
         return None
 

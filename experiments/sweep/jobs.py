@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
@@ -27,6 +28,8 @@ from ipu.learn.heap import keep_freed_memory
 #: Seeds of a sweep, so that a mistyped range is seen.
 MOST_JOBS = 100_000
 SEED_LIMIT = 1 << 64
+#: Characters of an argument that a sentence shows.
+_SHOWN = 60
 
 
 class Version(NamedTuple):
@@ -111,12 +114,20 @@ def read_seeds(text: str) -> list[int]:
     few = bool(seeds) and (isinstance(seeds, list) or seeds[-1] - seeds[0] < MOST_JOBS)
     if not few or len(seeds) > MOST_JOBS or min(seeds) < 0 or max(seeds) >= SEED_LIMIT:
         raise ValueError(
-            f"seeds={text!r} are no seeds; use FIRST:STOP as 0:8, or a list as 3,5, with "
+            f"seeds={_short(text)!r} are no seeds; use FIRST:STOP as 0:8, or a list as 3,5, with "
             f"1 to {MOST_JOBS} whole numbers from 0 to 2**64 - 1"
         )
     if len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds={text!r} has a seed more than once; name each once")
+        first = next(seed for seed, times in Counter(seeds).items() if times > 1)
+        raise ValueError(
+            f"seeds={_short(text)!r} has the seed {first} more than once; name each once"
+        )
     return list(seeds)
+
+
+def _short(text: str) -> str:
+    """A text of a command line as a sentence can hold it."""
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def read_settings(texts: Sequence[str]) -> dict[str, list[Value]]:
@@ -132,7 +143,9 @@ def read_settings(texts: Sequence[str]) -> dict[str, list[Value]]:
         key, _, values = (part.strip() for part in text.partition("="))
         parts = [part.strip() for part in values.split(",")]
         if not key.isidentifier() or not all(parts) or len(set(parts)) < len(parts):
-            raise ValueError(f"set={text!r} is no setting; use KEY=A,B with different values")
+            raise ValueError(
+                f"set={_short(text)!r} is no setting; use KEY=A,B with different values"
+            )
         if key in settings:
             raise ValueError(f"set={text!r} names {key!r} again; give all its values at once")
         settings[key] = [_value(part) for part in parts]

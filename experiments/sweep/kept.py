@@ -14,17 +14,30 @@ from fpsim.state.files import write_whole
 from ipu.experiments.sweep.jobs import SweepJob, Version, key_of, read_result
 
 
+class JobNotKeptError(RuntimeError):
+    """The result of a job cannot be written; the text is the user's sentence."""
+
+
 def keep(folder: Path, job: SweepJob, version: Version, text: str) -> Path:
-    """Store the result of a job; the path of its file."""
+    """Store the result of a job; the path of its file.
+
+    Raises    JobNotKeptError where the file cannot be written.
+    """
     content = {
         "job": job._asdict(),
         "version": version._asdict(),
         "sha256": hashlib.sha256(text.encode()).hexdigest(),
         "result": text,
     }
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{key_of(job, version)}.json"
-    write_whole(path, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(path, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
+    except OSError as error:
+        raise JobNotKeptError(
+            f"the result of {job} cannot be written to {path} ({error.strerror or error}); make "
+            "room there, or use another --out"
+        ) from None
     return path
 
 

@@ -18,8 +18,8 @@ from ipu.frontends.poptorch.enums import (
 )
 
 __all__ = [
-    "AutocastPolicy", "DistributedOptions", "JitOptions", "PopartOptions", "PrecisionOptions",
-    "TrainingOptions",
+    "MPI_NAMES", "AutocastPolicy", "DistributedOptions", "JitOptions", "PopartOptions",
+    "PrecisionOptions", "TrainingOptions",
 ]  # fmt: skip
 
 
@@ -194,12 +194,18 @@ class JitOptions(OptionsDict):
         return self
 
 
+#: Where launchers write the number of processes, and which of them this one is.
+MPI_NAMES = ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")
+_POPRUN_NAMES = ("POPDIST_NUM_INSTANCES", "POPDIST_INSTANCE_INDEX")
+
+
 class DistributedOptions(OptionsDict):
     """Number of this process among those of a run."""
 
     def __init__(self) -> None:
         super().__init__(num_distributed_processes=1, distributed_process_id=0, ipuof_configs={})
-        self.setEnvVarNames("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")
+        names = _POPRUN_NAMES if _POPRUN_NAMES[0] in os.environ else MPI_NAMES
+        self.setEnvVarNames(*names)
 
     def disable(self) -> DistributedOptions:
         """One process."""
@@ -207,19 +213,11 @@ class DistributedOptions(OptionsDict):
         return self
 
     def configureProcessId(self, process_id: int, num_processes: int) -> DistributedOptions:
-        """This process and how many there are.
-
-        Raises    ValueError for more than one process: replicas of one process are modelled.
-        """
+        """This process and how many there are, as poprun or an MPI launcher has started them."""
         check_number("num_processes", num_processes)
         check_number("process_id", process_id, 0)
         if process_id >= num_processes:
             raise ValueError(f"process_id={process_id} of {num_processes} processes; count from 0")
-        if num_processes > 1:
-            raise ValueError(
-                f"num_processes={num_processes}: PopTorch runs in one process here; use "
-                f"options.replicationFactor({num_processes}), or Distributed.disable()"
-            )
         self.set(distributed_process_id=process_id, num_distributed_processes=num_processes)
         return self
 

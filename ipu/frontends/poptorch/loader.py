@@ -21,6 +21,7 @@ from ipu.frontends.poptorch.dictionary import check_number, once
 from ipu.frontends.poptorch.enums import DataLoaderMode
 from ipu.frontends.poptorch.options import Options
 from ipu.frontends.poptorch.outputs import flatten, rebuild
+from ipu.frontends.poptorch.shares import Share
 
 __all__ = ["AsynchronousDataAccessor", "DataLoader"]
 
@@ -30,6 +31,7 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
 
     options     of the model that the data is for.
     mode        Sync, Async or AsyncRebatched; drop_last: leave an incomplete last batch out.
+    auto_distributed_partitioning    each process reads its own share of the dataset.
     rebatched_worker_size    micro-batches that a worker loads at a time, of AsyncRebatched.
 
     Raises      ValueError for what does not go together.
@@ -45,8 +47,14 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
         _check(options, mode, batch_size, async_options)
         self._options_of_model = options
         self._mode = mode
+        self._share: Share | None = None
         iterable = isinstance(dataset, IterableDataset)
         if batch_size is None or batch_sampler is not None:
+            if auto_distributed_partitioning and options.Distributed.numProcesses > 1:
+                raise ValueError(
+                    "batches of the dataset's own in several processes: give each its share and "
+                    "use auto_distributed_partitioning=False"
+                )
             self._samples = self._load = 0
             super().__init__(dataset, batch_size=None if batch_sampler is None else 1,
                              num_workers=num_workers, batch_sampler=batch_sampler,
@@ -64,6 +72,9 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
             )
         self._load = load
         workers = num_workers if iterable else _workers(num_workers)
+        if auto_distributed_partitioning and options.Distributed.numProcesses > 1:
+            dataset = self._share = _shared(dataset, options, self._samples, drop_last, shuffle)
+            shuffle = False
         super().__init__(
             dataset, batch_size=load, shuffle=None if iterable else bool(shuffle),
             num_workers=workers, drop_last=drop_last and not rebatched,
@@ -86,6 +97,8 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
         return len(self.dataset) // self._samples
 
     def __iter__(self) -> Iterator[Any]:
+        if self._share is not None:
+            self._share.begin()
         if self._load == self._samples:
             return iter(super().__iter__())
         return self._rebatched(super().__iter__())
@@ -118,6 +131,21 @@ def _check(options: Any, mode: Any, batch_size: Any, async_options: Any) -> None
         raise ValueError("async_options with mode=Sync: use mode=poptorch.DataLoaderMode.Async")
     if async_options:
         once("async_options", "torch's own workers load ahead")
+
+
+def _shared(
+    dataset: Any, options: Options, step: int, drop_last: bool, shuffle: bool | None
+) -> Share:
+    """This process's samples of a dataset.
+
+    Raises    ValueError for a dataset without numbers.
+    """
+    if isinstance(dataset, IterableDataset):
+        raise ValueError(
+            "an IterableDataset in several processes: give each its share and use "
+            "auto_distributed_partitioning=False"
+        )
+    return Share(dataset, options, step, drop_last=drop_last, shuffle=bool(shuffle))
 
 
 def _batches(options: Options) -> int:

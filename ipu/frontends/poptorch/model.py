@@ -20,6 +20,7 @@ import torch
 from ipu.frontends.poptorch.engine.executor import Executor
 from ipu.frontends.poptorch.engine.gradients import as_array
 from ipu.frontends.poptorch.engine.machine import Machine
+from ipu.frontends.poptorch.engine.processes import join
 from ipu.frontends.poptorch.engine.update import Updater, taken
 from ipu.frontends.poptorch.enums import ConnectionType, OutputMode
 from ipu.frontends.poptorch.optim import check_optimizer, load_slots
@@ -114,10 +115,15 @@ class PoplarExecutor:
         if self._training:
             assert self._optimizer is not None
             updater = Updater(machine, self._optimizer, self._groups)
+        machine.first_replica = options.Distributed.processId * options.replication_factor
+        processes = known.processes if known else None
+        if self._training and known is None:
+            processes = join(options, machine.session)
         models = known.models if known else [self.model]
-        executor = Executor(models, options, machine, updater)
+        executor = Executor(models, options, machine, updater, processes)
         with self._in_mode():
             executor.compile(first)
+            executor.start(fresh=known is None)
         if known is not None and known.scaling is not None:
             executor.scaling = known.scaling
         self._executor, self._signature = executor, signature

@@ -12,7 +12,8 @@ from pathlib import Path
 from ipu.distributed.channel import Channel
 from ipu.distributed.cluster import Cluster
 from ipu.distributed.connect import connect
-from ipu.distributed.transport import StoppedError
+from ipu.distributed.local_transport import local_transports
+from ipu.distributed.transport import StoppedError, Transport
 from ipu.frontends.common.programs import ProgramError, run_file
 from ipu.frontends.torch.hypothetical import twin_of
 from ipu.frontends.torch.replicas.several import Replicas
@@ -26,24 +27,23 @@ _BY_POPRUN = "POPDIST_NUM_INSTANCES"
 
 
 def join_replicas(session: Session) -> int:
-    """Make a session one of the replicas that `fpsim poprun` started; how many there are.
+    """Join a session to those of the processes that `fpsim poprun` started; how many there are.
 
-    Raises    ValueError for several replicas of one process; JoinError for processes that do not
-              come; ImportError where the transport is not installed.
+    Each is one replica; several replicas of a process are for models of PopTorch.
+
+    Raises    JoinError for processes that do not come; ImportError where the transport is not
+              installed.
     """
     cluster = Cluster.from_environment() if _BY_POPRUN in os.environ else None
     if cluster is None or cluster.replicas == 1:
         return 1
-    if cluster.replicas != cluster.size:
-        raise ValueError(
-            f"--num-replicas {cluster.replicas} of --num-instances {cluster.size}: a PyTorch "
-            f"program is one replica; use --num-instances {cluster.replicas}"
-        )
     order = cluster.order or Order.AUTO
-    transport = connect(cluster, f"order: {order.value}\nway: {session.way}")
+    transport: Transport = local_transports(1)[0]
+    if cluster.size > 1:
+        transport = connect(cluster, f"order: {order.value}\nway: {session.way}")
     session.replicas = Replicas(
         Channel(transport), session.memory, lambda: twin_of(session.device, session.policy), order,
-        shares_status=session.found_inf == "status",
+        shares_status=session.found_inf == "status", local=cluster.local_replicas,
     )  # fmt: skip
     session.replica = cluster.rank
     return cluster.size

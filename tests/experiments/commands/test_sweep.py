@@ -14,6 +14,7 @@ import pytest
 from ipu.experiments.cli import main
 from ipu.experiments.lab.catalogue import find
 from ipu.experiments.lab.result import to_csv
+from ipu.experiments.sweep.jobs import SweepJob, key_of, own_version
 
 ROOT = Path(__file__).parents[3]
 SWEEP = [sys.executable, "-m", "ipu.experiments.cli", "sweep", "swamping", "--quick"]
@@ -127,3 +128,18 @@ def test_an_interrupted_sweep_goes_on(tmp_path):
     assert (again.returncode, err) == (0, "")
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert (tmp_path / "swamping" / "data.csv").read_bytes() == serial()
+
+
+@pytest.mark.tier("full")
+def test_a_result_that_cannot_be_written_is_one_sentence(tmp_path):
+    """A folder lies where the result of seed 3 belongs; what has finished is kept."""
+    pytest.importorskip("distributed", reason="needs fpsim[dask]; run: make test-distributed")
+    job = SweepJob("swamping", 3, True)
+    (tmp_path / "swamping" / "jobs" / f"{key_of(job, own_version())}.json").mkdir(parents=True)
+    process = started(tmp_path, "--workers", "2")
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 1
+    assert err.startswith("fpsim: the result of swamping seed=3 cannot be written to ")
+    assert "--resume goes on" in err
+    assert "Traceback" not in err
+    assert_gone(process.pid)

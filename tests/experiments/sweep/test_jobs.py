@@ -63,8 +63,18 @@ def test_what_is_no_range_of_seeds_is_named(text):
         read_seeds(text)
 
 
+def test_a_long_list_of_seeds_is_not_repeated():
+    wrong = ",".join(map(str, range(1000)))
+    for text in (f"{wrong},x", f"{wrong},7"):
+        with pytest.raises(ValueError, match=r"^seeds=.0,1,2,") as caught:
+            read_seeds(text)
+        assert len(str(caught.value)) < 250
+        assert "…'" in str(caught.value)
+    assert "the seed 7 more than once" in str(caught.value)
+
+
 def test_a_doubled_seed_is_refused():
-    with pytest.raises(ValueError, match=r"^seeds='1,1' has a seed more than once"):
+    with pytest.raises(ValueError, match=r"^seeds='1,1' has the seed 1 more than once"):
         read_seeds("1,1")
 
 

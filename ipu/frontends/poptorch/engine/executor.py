@@ -16,6 +16,7 @@ from ipu.frontends.poptorch.engine.flight import Flight
 from ipu.frontends.poptorch.engine.gradients import Gradients, Replicas
 from ipu.frontends.poptorch.engine.machine import Machine, Turn
 from ipu.frontends.poptorch.engine.metering import Meter
+from ipu.frontends.poptorch.engine.processes import Processes, ReplicasOfProcesses
 from ipu.frontends.poptorch.engine.scaling import LossScaling
 from ipu.frontends.poptorch.engine.staging import Staging, Tracer, plan_of
 from ipu.frontends.poptorch.engine.update import Updater
@@ -44,9 +45,11 @@ class Executor:
 
     def __init__(
         self, models: list[torch.nn.Module], options: Options, machine: Machine,
-        updater: Updater | None,
+        updater: Updater | None, processes: Processes | None = None,
     ) -> None:  # fmt: skip
         self.options, self.machine, self.updater = options, machine, updater
+        #: Those that train the model together; None for this one alone.
+        self.processes = processes
         self.models = models
         self._names = {id(p): name for name, p in models[0].named_parameters()}
 
@@ -59,6 +62,11 @@ class Executor:
         """Whether operations on float16 and float32 tensors compute in float16."""
         chosen = self.options.Precision.half_float_casting
         return bool(chosen is HalfFloatCastingBehavior.FloatDowncastToHalf)
+
+    @property
+    def all_replicas(self) -> int:
+        """Replicas of all processes."""
+        return self.plan.replicas if self.processes is None else self.processes.total
 
     # Compiling ------------------------------------------------------------------------------
 
@@ -79,14 +87,41 @@ class Executor:
         self.staging = Staging(strategy, tracer.visits)
         self.plan = plan_of(self.staging, self.options, training=self.training)
         self._replicate()
-        self.replicas = Replicas(self.machine, self.plan.replicas)
+        self.replicas = (
+            Replicas(self.machine, self.plan.replicas) if self.processes is None
+            else ReplicasOfProcesses(self.machine, self.processes, self.plan.order)
+        )  # fmt: skip
         self.meter = Meter(self.plan, self.machine)
         self.scaling = None
         if self.updater is not None:
             self.scaling = LossScaling(
                 self.updater.loss_scaling, automatic=self.options.Training.automatic_loss_scaling
             )
-            self.updater.check(self.plan.replicas)
+            self.updater.check(self.all_replicas)
+            self.updater.processes = self.processes
+
+    def start(self, *, fresh: bool) -> None:
+        """All processes have compiled the same training; a fresh one has the same weights.
+
+        Raises    JoinError, on every process, with what differs.
+        """
+        if self.processes is None:
+            return
+        assert self.scaling is not None
+        assert self.updater is not None
+        machine, groups = self.machine, self.updater.groups
+        plain = [{k: v for k, v in sorted(g.items()) if k != "params"} for g in groups]
+        lines = [
+            *str(self.plan).splitlines(), f"deviceIterations: {self.options.device_iterations}",
+            f"seed: {machine.seed}", f"stochastic rounding: {machine.device.control.esr}",
+            f"loss scale: {self.scaling.value}",
+            f"optimiser: {type(self.updater.optimizer).__name__}",
+            *(f"its arguments: {arguments}" for arguments in plain),
+        ]  # fmt: skip
+        self.processes.start(self.models[0], lines, machine.session, fresh=fresh)
+        for model in self.models[1:] if fresh else ():
+            for buffer, first in zip(model.buffers(), self.models[0].buffers(), strict=True):
+                buffer.copy_(first)
 
     def _replicate(self) -> None:
         """A copy of the model for each further replica: parameters are shared, buffers are not."""
@@ -160,7 +195,7 @@ class _Round:
         mean = options.accumulation_and_replication_reduction_type is ReductionType.Mean
         assert executor.scaling is not None
         scale = executor.scaling.value
-        self._seed = scale / plan.replicas if mean else scale
+        self._seed = scale / executor.all_replicas if mean else scale
         self._unscale = 1 / (scale * plan.count) if mean and not running else 1 / scale
         how = Reduction.RUNNING_MEAN if running else Reduction.SUM
         self._gradients = Gradients(executor.machine, plan.count, plan.replicas, how, updater.types)
@@ -181,8 +216,9 @@ class _Round:
         if key not in self._flights:
             self._flights[key] = self._start(*key)
         flight, turn = self._flights[key]
+        number = self.executor.machine.first_replica + replica
         where = (
-            f"replica {replica}, IPU {program.ipu}, stage {program.stage}, "
+            f"replica {number}, IPU {program.ipu}, stage {program.stage}, "
             f"micro-batch {program.micro_batch}, slot {program.slot}"
         )
         is_metered = key == (0, 0)
@@ -252,7 +288,7 @@ class _Round:
         with executor.meter.updating():
             updater.apply(self._gradients, executor.replicas, executor.plan.order, self._unscale)
         assert executor.scaling is not None
-        executor.scaling.end()
+        executor.scaling.end(None if executor.processes is None else executor.processes.add)
         executor.meter.updated(updater)
         executor.machine.layers.end_step()
 

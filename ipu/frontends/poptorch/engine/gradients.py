@@ -27,7 +27,7 @@ from ipu.machine.device import Device
 from ipu.parallel.collectives import reduce_sum
 from ipu.parallel.orders import Order
 
-__all__ = ["Gradients", "Replicas", "as_array", "format_of"]
+__all__ = ["Gradients", "Replicas", "as_array", "format_of", "twin"]
 
 
 def format_of(dtype: torch.dtype) -> Format:
@@ -49,7 +49,7 @@ class Replicas:
         self._machine = machine
         device = machine.device
         self._numberings = [] if count == 1 else [
-            Numbering(_twin(device, machine.seed), r) for r in range(count)
+            Numbering(twin(device, machine.seed), r) for r in range(count)
         ]  # fmt: skip
 
     def sum(self, gradients: Sequence[Array], variable: int, order: Order | str) -> Array:
@@ -66,11 +66,11 @@ class Replicas:
         return Array(total.carrier, device.context(total.format))
 
 
-def _twin(device: Device, seed: int) -> Device:
+def twin(device: Device, seed: int) -> Device:
     """Another device under the same rules, which counts into the same table."""
-    twin = Device(device.target, device.control, seed=seed, f32_denormals=device.f32_denormals)
-    twin.counts = device.counts
-    return twin
+    other = Device(device.target, device.control, seed=seed, f32_denormals=device.f32_denormals)
+    other.counts = device.counts
+    return other
 
 
 class Gradients:
@@ -101,7 +101,8 @@ class Gradients:
         session, key = self._machine.session, id(parameter)
         with self._machine.device.naming(counted_name(name, "accumulate")):
             value = as_array(self._machine, gradient)
-            place = Place(session.step, micro_batch, replica, f"{name}/accumulate", "backward")
+            number = self._machine.first_replica + replica
+            place = Place(session.step, micro_batch, number, f"{name}/accumulate", "backward")
             session.clock.place = place
             if self._count == 1 and start is None:
                 self._sums[replica][key] = value

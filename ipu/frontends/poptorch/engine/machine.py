@@ -28,6 +28,7 @@ __all__ = ["Machine", "Turn"]
 class Turn:
     """Where a micro-batch of a replica stands while others run.
 
+    replica   its number among those of all processes.
     flow      its modules and nodes.
     random    state of the host's generator: dropout masks belong to the micro-batch.
     """
@@ -46,6 +47,8 @@ class Machine:
 
     def __init__(self, control: FpCtl, seed: int, partials: str) -> None:
         self._control = control
+        #: Number of this process's first replica among all.
+        self.first_replica = 0
         if Session._open is not None:
             self.session = Session._open
         else:
@@ -85,10 +88,11 @@ class Machine:
         return seed
 
     def turn(self, micro_batch: int, replica: int) -> Turn:
-        """A micro-batch at its beginning."""
-        place = Place(self.session.step, micro_batch, replica, f"host {self.seed}", "other")
+        """A micro-batch of one of this process's replicas, at its beginning."""
+        own = self.first_replica + replica
+        place = Place(self.session.step, micro_batch, own, f"host {self.seed}", "other")
         generator = torch.Generator().manual_seed(number(place, 0) >> 1)
-        return Turn(replica, Layers.new_flow(micro_batch), generator.get_state())
+        return Turn(own, Layers.new_flow(micro_batch), generator.get_state())
 
     @contextmanager
     def taking(self, turn: Turn, program: str) -> Iterator[None]:

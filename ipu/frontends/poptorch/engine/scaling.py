@@ -84,10 +84,15 @@ class LossScaling:
         histogram = self._histogram
         return None if histogram is None else lambda: _Watch(histogram, machine)
 
-    def end(self) -> None:
-        """A step is over: its statistic decides about the next one."""
+    def end(self, add: Callable[[Histogram], None] | None = None) -> None:
+        """A step is over: its statistic decides about the next one.
+
+        add    makes it that of all processes.
+        """
         if self._scale is not None:
             assert self._histogram is not None
+            if add is not None:
+                add(self._histogram)
             self._scale = self._scale.successor((), self._histogram)
 
     def state(self) -> Any:

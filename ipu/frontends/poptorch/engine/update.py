@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from fpsim.array import Array
 from fpsim.records.formats import BINARY16
 from ipu.frontends.poptorch.engine.gradients import Gradients, Replicas, as_array, format_of
 from ipu.frontends.poptorch.engine.machine import Machine
+from ipu.frontends.poptorch.engine.processes import Processes
 from ipu.frontends.poptorch.engine.rules import Rule, combined_decay, combined_share
 from ipu.frontends.poptorch.optim import rule_of, slots_of
 from ipu.parallel.orders import Order
@@ -54,6 +55,8 @@ class Updater:
         self.machine, self.optimizer = machine, optimizer
         self._rule, self._missing = rule_of(optimizer)
         self._taken, self._has_warned = groups, False
+        #: Those that train the model together; None for this one alone.
+        self.processes: Processes | None = None
 
     @property
     def groups(self) -> list[dict[str, Any]]:
@@ -124,7 +127,7 @@ class Updater:
             _check_combined(group)
         if combined and replicas > 1:
             raise ValueError(
-                f"use_combined_accum=True with replicationFactor({replicas}) is not modelled; use "
+                f"use_combined_accum=True with {replicas} replicas is not modelled; use "
                 "use_combined_accum=False"
             )
 
@@ -144,6 +147,11 @@ class Updater:
         self, gradients: Gradients, replicas: Replicas, order: Order | str, unscale: float
     ) -> None:
         session = self.machine.session
+        if self.processes is not None:
+            self.processes.meet(
+                [f"parameter {v}" for v, p in enumerate(self.parameters) if p in gradients],
+                session.step,
+            )
         summed = [
             (v, parameter, replicas.sum(gradients.of(parameter), v, order))
             for v, parameter in enumerate(self.parameters) if parameter in gradients
@@ -155,6 +163,15 @@ class Updater:
         finally:
             session.layers.in_update = False
         self._commit(after)
+        if self.processes is not None:
+            self.processes.check(self._trained(), session.step + 1)
+
+    def _trained(self) -> Iterator[torch.Tensor]:
+        """Parameters and slots."""
+        for parameter in self.parameters:
+            yield parameter
+            state = self.optimizer.state.get(parameter, {})
+            yield from (state[name] for name in sorted(state) if torch.is_tensor(state[name]))
 
     def _stepped(
         self, rule: Rule, summed: Sequence[tuple[int, torch.Tensor, Array]], unscale: float

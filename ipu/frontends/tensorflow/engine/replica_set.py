@@ -79,7 +79,6 @@ class Processes(ReplicaSet):
 
         Raises    StoppedError, on every process, where another one has come to another node.
         """
-        self.channel.step = step
         head, payload = _packed(own, what, step)
         rows = self.channel.gather(head + b"\n" + payload, f"the values of {what}")
         values: list[Any] = []
@@ -98,7 +97,6 @@ class Processes(ReplicaSet):
 
         Raises    StoppedError, on every process, where one has not.
         """
-        self.channel.step = step
         head = _head(purpose, step)
         rows = self.channel.gather(head + b"\n" + text.encode(), purpose)
         for rank, row in enumerate(rows):
@@ -121,6 +119,8 @@ def _head(what: str, step: int, *kind: object) -> bytes:
 
 
 def _shown(head: bytes) -> str:
+    if not head:  # the barrier at the end of a program
+        return "its end"
     what, step, *kind = json.loads(head)
     return f"{what}{' of ' + ' '.join(map(str, kind)) if kind else ''} in step {step}"
 

@@ -21,7 +21,7 @@ Source    docs/semantics.md §2, §3 (means over replicas: one replica set).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -53,15 +53,16 @@ class Replicas(Alone):
     memory          of the session, whose device gets the flags of the sums.
     twin            makes a device with the same rules.
     shares_status   gradient scalers look at the status register: it is then that of all replicas.
+    local           replicas of each process: more than one is for models of PopTorch alone.
     """
 
     def __init__(
         self, channel: Channel, memory: Memory, twin: Callable[[], Device],
-        order: Order | str = Order.AUTO, *, shares_status: bool = False,
+        order: Order | str = Order.AUTO, *, shares_status: bool = False, local: int = 1,
     ) -> None:  # fmt: skip
         self.number = channel.rank
-        self._shares_status = shares_status
-        self._channel, self._memory = channel, memory
+        self._shares_status, self._local = shares_status, local
+        self.channel, self._memory = channel, memory
         self._sums = Sums(channel, channel.size, twin, order)
         #: Parameters in the order in which they came, by which their sums are numbered.
         self._known: dict[int, tuple[int, torch.Tensor]] = {}
@@ -71,6 +72,12 @@ class Replicas(Alone):
 
     # Weights --------------------------------------------------------------------------------
 
+    def know(self, parameters: Iterable[torch.Tensor]) -> None:
+        """A model of another front end has these, and keeps them equal."""
+        for parameter in parameters:
+            self._entered.add(id(parameter))
+            self._number(parameter)
+
     def enter(self, module: torch.nn.Module) -> None:
         """Give the first replica's weights to all, before the first pass that is trained on."""
         if not torch.is_grad_enabled():
@@ -78,11 +85,17 @@ class Replicas(Alone):
         for name, parameter in module.named_parameters():
             if id(parameter) in self._entered:
                 continue
+            if self._local > 1:
+                raise ValueError(
+                    f"--num-replicas {self._local * self.channel.size} of --num-instances "
+                    f"{self.channel.size}: a model that is not PopTorch's is one replica; use "
+                    f"--num-instances {self._local * self.channel.size}"
+                )
             self._entered.add(id(parameter))
             self._number(parameter)
             with _disable_current_modes(), torch.no_grad():
                 values = _bytes(parameter)
-                sent = self._channel.broadcast(values, what=f"parameter {name}")
+                sent = self.channel.broadcast(values, what=f"parameter {name}")
                 if len(sent) != len(values):
                     self._stop(
                         self.number,
@@ -191,7 +204,7 @@ class Replicas(Alone):
 
     def _agree(self, purpose: str, text: str, step: int) -> list[str]:
         """The texts of all replicas, which must have come to the same place of the program."""
-        gathered = self._channel.gather(f"{purpose}\n{text}".encode(), f"step {step}")
+        gathered = self.channel.gather(f"{purpose}\n{text}".encode(), f"step {step}")
         rows = [row.decode().partition("\n")[::2] for row in gathered]
         purposes = [each for each, _ in rows]
         if len(set(purposes)) > 1:
@@ -205,10 +218,10 @@ class Replicas(Alone):
         return [row for _, row in rows]
 
     def _name(self, rank: int) -> str:
-        return self._channel.transport.describe(rank)
+        return self.channel.transport.describe(rank)
 
     def _stop(self, rank: int, sentence: str) -> NoReturn:
-        self._channel.stop(Kind.FAILED, rank, sentence)
+        self.channel.stop(Kind.FAILED, rank, sentence)
 
     # The program ----------------------------------------------------------------------------
 
@@ -222,16 +235,16 @@ class Replicas(Alone):
             ):
                 yield
             self.check(step(), "end")
-            leave(self._channel)
+            leave(self.channel)
         except StoppedError:
-            self._channel.transport.close()
+            self.channel.transport.close()
             raise
         except BaseException as error:
             kind = Kind.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Kind.FAILED
             what = (str(error).splitlines() or [""])[0]
             text = f"{self._name(self.number)} stopped: {type(error).__name__} {what}".rstrip()
-            self._channel.transport.abort(Reason(kind, self.number, text))
-            self._channel.transport.close()
+            self.channel.transport.abort(Reason(kind, self.number, text))
+            self.channel.transport.close()
             raise
 
 

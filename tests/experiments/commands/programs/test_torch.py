@@ -248,5 +248,7 @@ def test_replicas_that_cannot_be_are_one_line(program, capsys, monkeypatch):
         monkeypatch.setenv(f"POPDIST_NUM_{name}", value)
     monkeypatch.setenv("POPDIST_INSTANCE_INDEX", "0")
     monkeypatch.setenv("FPSIM_TRANSPORT", "local")
-    assert main(["torch", str(program)]) == 2
-    assert "a PyTorch program is one replica; use --num-instances 2" in capsys.readouterr().err
+    program.write_text(SHARES)
+    assert main(["torch", str(program), "both"]) == 1
+    message = "a model that is not PopTorch's is one replica; use --num-instances 2"
+    assert message in capsys.readouterr().err

@@ -55,7 +55,7 @@ def test_groups_have_their_own_rates():
 
 
 def test_a_combined_accumulator_of_several_replicas_is_refused():
-    with pytest.raises(ValueError, match=r"with replicationFactor\(2\) is not modelled"):
+    with pytest.raises(ValueError, match=r"use_combined_accum=True with 2 replicas is not"):
         train(options(STRATEGIES["unsplit"](), replicas=2), use_combined_accum=True)
 
 

@@ -52,4 +52,4 @@ def test_a_session_tells_its_replicas_what_happens():
             optimiser.step()
     step = ["enter Sequential", "backward False", "average 2 {}", "step {}"]
     assert seen.told == [text.format(t + (i == 3)) for t in range(2) for i, text in enumerate(step)]
-    assert torch.equal(net.state_dict()["0.bias"], before["0.bias"] - 1)
+    assert torch.equal(net.state_dict()["0.bias"], before["0.bias"] - 0.5 - 0.5)

@@ -1,0 +1,226 @@
+"""Processes that train one model: poprun deals the replicas, each process calls with its samples.
+
+Process p of P has the replicas p·L … p·L + L - 1, L = replicationFactor. Their gradients are summed
+with the additions, the addresses and the order of one process with all replicas, so weights are
+those of it. Random bits of a replica follow its number among all.
+
+weights      and buffers are the first process's when a training is compiled; trained parameters and
+             slots are compared after the first update, and after every `CHECK_EVERY` updates.
+buffers      are each replica's own afterwards, as moving statistics.
+accounts     of memory and cycles are of this process's plan.
+
+Source    docs/semantics.md §2; PopDist and PopRun user guide.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from fpsim.array import Array
+from ipu.distributed.channel import Channel
+from ipu.distributed.cluster import Cluster
+from ipu.distributed.connect import connect
+from ipu.distributed.handshake import compare
+from ipu.distributed.transport import Kind
+from ipu.frontends.poptorch.categories import MPI_NAMES
+from ipu.frontends.poptorch.engine.gradients import Replicas, twin
+from ipu.frontends.poptorch.engine.machine import Machine
+from ipu.frontends.poptorch.options import Options
+from ipu.frontends.processes.ending import end_with_program
+from ipu.frontends.processes.sums import Sums
+from ipu.frontends.torch.replicas.several import Replicas as Peers
+from ipu.frontends.torch.session import Session
+from ipu.learn.loss_scale.histogram import Histogram
+from ipu.parallel.collectives import Summands
+from ipu.parallel.orders import Order, check_order
+
+__all__ = ["CHECK_EVERY", "Processes", "ReplicasOfProcesses", "join"]
+
+#: Updates from one comparison of the weights to the next.
+CHECK_EVERY = 100
+
+_joined: Channel | None = None
+
+
+class Processes:
+    """This process among those that train a model.
+
+    local        replicas of each; total: of all.
+    first        the first replica of this process.
+    order        of the additions; None: the plan's.
+    """
+
+    def __init__(self, channel: Channel, local: int, order: Order | None = None) -> None:
+        self.channel, self.local, self.order = channel, local, order
+        self.total, self.first = local * channel.size, local * channel.rank
+        if order is not None:
+            check_order(order, self.total)
+
+    # Before the first update ------------------------------------------------------------------
+
+    def start(
+        self, model: torch.nn.Module, lines: Iterable[str], session: Session, *, fresh: bool
+    ) -> None:
+        """Compare what is built; a fresh model takes the first process's weights and buffers.
+
+        Raises    JoinError, on every process, with the first lines that differ.
+        """
+        tensors = [*model.named_parameters(), *model.named_buffers()]
+        kinds = [f"{name}: {x.dtype} {tuple(x.shape)}" for name, x in tensors]
+        compare(self.channel, [f"replicas of a process: {self.local}", *lines, *kinds])
+        if isinstance(session.replicas, Peers):
+            session.replicas.know(model.parameters())
+        if not fresh:
+            return
+        with _disable_current_modes(), torch.no_grad():
+            for name, x in tensors:
+                sent = self.channel.broadcast(_bytes(x), what=name)
+                flat = torch.frombuffer(bytearray(sent), dtype=x.dtype) if sent else x.flatten()
+                x.copy_(flat.reshape(x.shape))
+
+    # Updates ----------------------------------------------------------------------------------
+
+    def meet(self, parameters: Sequence[str], step: int) -> None:
+        """Return when all processes have gradients of the same parameters in this step.
+
+        Raises    StoppedError, on every process, where one is elsewhere or at its end.
+        """
+        text = "\n".join([f"update {step}", *parameters])
+        rows = self.channel.gather(text.encode(), f"update {step}")
+        for rank, row in enumerate(rows):
+            if row != rows[0]:
+                self._stop(rank, row, rows[0])
+
+    def check(self, tensors: Iterable[torch.Tensor], step: int) -> None:
+        """Compare trained parameters and slots of all processes, now and then.
+
+        step    updates that were made.
+
+        Raises    StoppedError, on every process, where they differ.
+        """
+        if step != 1 and step % CHECK_EVERY:
+            return
+        total = hashlib.sha256()
+        with _disable_current_modes(), torch.no_grad():
+            for x in tensors:
+                total.update(_bytes(x))
+        rows = self.channel.gather(total.hexdigest().encode(), "digests")
+        for rank, row in enumerate(rows):
+            if row != rows[0]:
+                self.channel.stop(
+                    Kind.FAILED, rank,
+                    f"{self._name(rank)} has weights with digest {row.decode()[:12]}, "
+                    f"{self._name(0)} {rows[0].decode()[:12]}, after update {step}; they must be "
+                    "equal: change them on all processes alike",
+                )  # fmt: skip
+
+    def add(self, histogram: Histogram) -> None:
+        """A statistic of this process's gradients becomes that of all."""
+        rows = self.channel.gather(f"{histogram.upper} {histogram.lower}".encode(), "a histogram")
+        counts = [tuple(map(int, row.split())) for row in rows]
+        histogram.upper = sum(upper for upper, _ in counts)
+        histogram.lower = sum(lower for _, lower in counts)
+
+    def _stop(self, rank: int, its: bytes, firsts: bytes) -> NoReturn:
+        if not its or not firsts:  # the barrier at the end of a program
+            ended, other = (rank, 0) if not its else (0, rank)
+            sentence = (
+                f"{self._name(ended)} has come to its end and {self._name(other)} has not; call "
+                "the model equally often on all processes"
+            )
+        else:
+            shown, first = (text.decode().splitlines() for text in (its, firsts))
+            own = next((line for line in shown if line not in first), "fewer parameters")
+            theirs = next((line for line in first if line not in shown), "fewer parameters")
+            sentence = (
+                f"{self._name(rank)} has {own}, {self._name(0)} {theirs}; run the same program on "
+                "all processes"
+            )
+        self.channel.stop(Kind.FAILED, rank, sentence)
+
+    def _name(self, rank: int) -> str:
+        return self.channel.transport.describe(rank)
+
+
+class ReplicasOfProcesses(Replicas):
+    """Sums over the replicas of several processes."""
+
+    def __init__(self, machine: Machine, processes: Processes, order: Order | str) -> None:
+        super().__init__(machine, 1)
+        self._sums = Sums(
+            processes.channel, processes.total, lambda: twin(machine.device, machine.seed),
+            processes.order or order,
+        )  # fmt: skip
+
+    def sum(self, gradients: Sequence[Array], variable: int, order: Order | str) -> Array:
+        """The sum over all replicas, on the model's device; its order is that of the run."""
+        device = self._machine.device
+        for each in self._sums.devices:
+            each.control = device.control
+        jobs = [Summands(gradients, variable, f"parameter {variable}")]
+        (total,) = self._sums.of(jobs, self._machine.session.step)
+        for each in self._sums.devices:
+            device.status_word |= each.status_word
+        return Array(total.carrier, device.context(total.format))
+
+
+def _bytes(x: torch.Tensor) -> bytes:
+    """The values of a tensor as they lie in memory."""
+    values: bytes = x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return values
+
+
+# Joining ------------------------------------------------------------------------------------------
+
+
+def join(options: Options, session: Session) -> Processes | None:
+    """The processes that options name, joined; None for one alone.
+
+    Raises    ValueError where nothing has started them, or the options say other numbers;
+              JoinError for processes that do not come.
+    """
+    count = options.Distributed.numProcesses
+    if count == 1:
+        return None
+    cluster = _cluster(options)
+    global _joined
+    if isinstance(session.replicas, Peers):
+        channel = session.replicas.channel
+    elif _joined is not None:
+        channel = _joined
+    else:
+        order = "the plan's" if cluster.order is None else cluster.order.value
+        channel = _joined = Channel(connect(cluster, f"poptorch\norder: {order}"))
+        end_with_program(channel)
+    return Processes(channel, options.replication_factor, cluster.order)
+
+
+def _cluster(options: Options) -> Cluster:
+    """What the launcher says, which the options must agree with."""
+    own, count = options.Distributed.processId, options.Distributed.numProcesses
+    local = options.replication_factor
+    cluster = Cluster.from_environment()
+    if cluster is None and all(name in os.environ for name in MPI_NAMES):
+        cluster = Cluster(own, count, count * local, transport="mpi")
+    if cluster is None:
+        raise ValueError(
+            f"num_processes={count}, and nothing has started other processes; start the program "
+            f"with: fpsim poprun --num-instances {count} --num-replicas {count * local} …"
+        )
+    if (cluster.rank, cluster.size) != (own, count):
+        raise ValueError(
+            f"options.Distributed has process {own} of {count}, and this one is {cluster.rank} of "
+            f"{cluster.size}; use popdist.poptorch.Options()"
+        )
+    if cluster.local_replicas != local:
+        raise ValueError(
+            f"options.replicationFactor({local}), and poprun deals {cluster.local_replicas} "
+            "replicas to each process; use popdist.poptorch.Options()"
+        )
+    return cluster
