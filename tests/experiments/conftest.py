@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 import ipu.experiments
+from ipu.experiments.cli import main
 
 DICE = """
 QUESTION = "What does a die show?"
@@ -37,17 +41,43 @@ def plot(result):
 """
 
 
-@pytest.fixture
-def dice(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[str]:
-    """The catalogue holds one experiment more: dice, in a room of its own."""
-    folder = tmp_path_factory.mktemp("more")
+@contextmanager
+def listed(folder: Path, *names: str) -> Iterator[None]:
+    """The catalogue holds these experiments more, each a die, in a room of its own.
+
+    What one does is told by the variable of its name.
+    """
     (folder / "games").mkdir()
-    (folder / "games" / "dice.py").write_text(textwrap.dedent(DICE))
-    monkeypatch.setattr(ipu.experiments, "__path__", [*ipu.experiments.__path__, str(folder)])
-    yield "dice"
+    for name in names:
+        text = textwrap.dedent(DICE).replace('"DICE"', f'"{name.upper()}"')
+        (folder / "games" / f"{name}.py").write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ipu.experiments, "__path__", [*ipu.experiments.__path__, str(folder)])
+        yield
     for name in [n for n in sys.modules if n.startswith("ipu.experiments.games")]:
         del sys.modules[name]
     if hasattr(ipu.experiments, "games"):
         del ipu.experiments.games
+
+
+@pytest.fixture
+def dice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The catalogue holds one experiment more: dice."""
+    with listed(tmp_path_factory.mktemp("more"), "dice"):
+        yield "dice"
+
+
+@pytest.fixture(scope="session")
+def dice_ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What running dice with seed 3 leaves; for copies."""
+    out = tmp_path_factory.mktemp("ran")
+    with listed(tmp_path_factory.mktemp("more"), "dice"):
+        assert main(["run", "dice", "--out", str(out), "--seed", "3"]) == 0
+    return out
+
+
+@pytest.fixture
+def out(dice_ran: Path, tmp_path: Path, dice: str) -> Path:
+    """A folder in which dice ran with seed 3."""
+    shutil.copytree(dice_ran, tmp_path, dirs_exist_ok=True)
+    return tmp_path

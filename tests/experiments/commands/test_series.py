@@ -12,13 +12,8 @@ from ipu.experiments.commands import series
 from ipu.experiments.commands.series import run_series
 from ipu.experiments.lab import runner, store
 from ipu.experiments.lab.catalogue import find
+from tests.experiments.conftest import listed
 from tests.tiers import pick
-
-
-@pytest.fixture
-def out(tmp_path, dice):
-    assert main(["run", dice, "--out", str(tmp_path), "--seed", "3"]) == 0
-    return tmp_path
 
 
 def test_a_failing_experiment_leaves_the_others_and_status_one(out, monkeypatch, capsys):
@@ -39,24 +34,31 @@ def test_an_interruption_keeps_what_was_there_and_claims_nothing(out, monkeypatc
     assert capsys.readouterr().err.endswith("fpsim: interrupted; no experiment had finished\n")
 
 
-QUICK = ("run", "swamping", "dice", "--quick")
+QUICK = ("run", "coin", "dice", "--quick")
 
 
 @pytest.fixture
-def interrupted(tmp_path, dice, monkeypatch, capsys):
+def games(tmp_path_factory):
+    """The catalogue holds two experiments more."""
+    with listed(tmp_path_factory.mktemp("more"), "coin", "dice"):
+        yield
+
+
+@pytest.fixture
+def interrupted(tmp_path, games, monkeypatch, capsys):
     """A series whose second experiment is interrupted."""
     monkeypatch.setenv("DICE", "break")
     assert main([*QUICK, "--out", str(tmp_path)]) == 130
-    assert "interrupted; swamping had finished, in " in capsys.readouterr().err
+    assert "interrupted; coin had finished, in " in capsys.readouterr().err
     monkeypatch.delenv("DICE")
     return tmp_path
 
 
 def test_the_same_series_goes_on_with_what_was_left(interrupted, capsys):
-    first = (interrupted / "swamping" / "meta.json").read_bytes()
+    first = (interrupted / "coin" / "meta.json").read_bytes()
     assert main([*QUICK, "--out", str(interrupted)]) == 0
-    assert "kept from the interrupted run: swamping\n[2/2] dice: " in capsys.readouterr().out
-    assert (interrupted / "swamping" / "meta.json").read_bytes() == first
+    assert "kept from the interrupted run: coin\n[2/2] dice: " in capsys.readouterr().out
+    assert (interrupted / "coin" / "meta.json").read_bytes() == first
     assert store.load(interrupted / "dice") is not None
     assert not (interrupted / series.UNFINISHED).exists()
     assert main([*QUICK, "--out", str(interrupted)]) == 0
@@ -73,19 +75,19 @@ def test_another_series_starts_anew(change, interrupted, capsys, monkeypatch):
     if change == "other sources":
         monkeypatch.setattr(series, "sources", lambda: "0")
     if change == "damaged":
-        (interrupted / "swamping" / "meta.json").write_text("{")
+        (interrupted / "coin" / "meta.json").write_text("{")
     if change == "older":
-        file = interrupted / "swamping" / "meta.json"
+        file = interrupted / "coin" / "meta.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | {"date": "2000-01-01"}))
     assert main([*QUICK, *arguments, "--out", str(interrupted)]) == 0
     assert "kept" not in capsys.readouterr().out
 
 
 def test_a_run_that_was_interrupted_while_drawing_is_drawn(interrupted, capsys):
-    (interrupted / "swamping" / store.FIGURE).unlink()
+    (interrupted / "coin" / store.FIGURE).unlink()
     assert main([*QUICK, "--out", str(interrupted)]) == 0
-    assert "kept from the interrupted run: swamping" in capsys.readouterr().out
-    assert (interrupted / "swamping" / store.FIGURE).exists()
+    assert "kept from the interrupted run: coin" in capsys.readouterr().out
+    assert (interrupted / "coin" / store.FIGURE).exists()
 
 
 def test_any_number_of_jobs_gives_the_same_bytes(tmp_path):

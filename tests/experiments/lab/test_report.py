@@ -10,7 +10,6 @@ import re
 
 import pytest
 
-from ipu.experiments.cli import main
 from ipu.experiments.lab import store
 from ipu.experiments.lab.catalogue import find
 from ipu.experiments.lab.report import write_report
@@ -20,12 +19,6 @@ from tests.experiments.browser import look
 from tests.tiers import pick
 
 FILES = ["data.csv", "figure.png", "meta.json"]
-
-
-@pytest.fixture
-def out(tmp_path, dice):
-    assert main(["run", dice, "--out", str(tmp_path), "--seed", "3"]) == 0
-    return tmp_path
 
 
 def test_a_run_leaves_data_description_figure_and_report(out):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
+from numba.core import event
+from numba.core.errors import TypingError
 
 from fpsim.kernels.compiling import cache_folder, compiled
 from fpsim.kernels.guard import HAS_STATUS, USUAL
@@ -36,6 +40,26 @@ def test_modes_and_flags_are_restored(start):
     assert after == strange
     assert x[0] == np.float32(start / 2)  # subnormal: not flushed inside
     assert result == (start != 0)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_the_collector_rests_while_a_kernel_is_compiled_and_is_left_as_it_was(collects):
+    during = []
+    listener = event.RecordingListener()
+    listener.on_start = lambda _: during.append(gc.isenabled())
+    before = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        with event.install_listener("numba:run_pass", listener):
+            compiled(lambda x: x + 1)(1)
+            with pytest.raises(TypingError):
+                compiled(lambda x: x + unknown)(1)  # noqa: F821
+        after = gc.isenabled()
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert after == collects
+    assert not any(during)
+    assert during
 
 
 def test_the_folder_is_named_after_the_sources(monkeypatch, tmp_path):
