@@ -82,7 +82,8 @@ def _fits_32(fmt: Format) -> bool:
 def exact_width(operation: str, settings: Settings, input_size: int) -> int:
     """Lanes in which the exact result, rounded to odd, still decides every rounding: 32 or 64.
 
-    Error     none: two digits beyond the precision (and beyond SR's digits) are kept.
+    Error     none: two digits beyond the precision (and beyond SR's digits) are kept; of sums that
+              SR rounds the lanes hold every digit that it looks at.
     """
     fmt = settings.format
     if (
@@ -100,7 +101,9 @@ def exact_width(operation: str, settings: Settings, input_size: int) -> int:
     if operation in ("add", "subtract"):
         # Just below 2**128 a sum of more digits would become infinite in the lanes already.
         short = fmt.emax < 127 or 2 * fmt.precision <= 24
-        return 32 if short and settings.random_most <= 22 - fmt.precision else 64
+        # Subnormal sums are exact, so SR looks at no more digits there than elsewhere.
+        cut = settings.rounding.proportional and settings.random_bits <= 24 - fmt.precision
+        return 32 if short and (cut or settings.random_most <= 22 - fmt.precision) else 64
     if operation == "multiply":
         small = 2 * (fmt.emin - fmt.precision + 1) >= -149
         return 32 if 2 * fmt.precision <= 24 and small and 2 * (fmt.emax + 1) <= 127 else 64

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["is_native", "outer_sums"]
 
+#: Sums, and whether each is inexact.
+_Sums = tuple[Carrier, NDArray[np.uint8]]
+
+#: Numbers of narrow rows that are filled up at a time.
+_NUMBERS = 1 << 15
+
 
 def is_native(settings: Settings, order: str) -> bool:
     """Whether the processor's additions are those of this context, numbers permitting."""
@@ -47,19 +53,40 @@ def outer_sums(x: Carrier, axes: tuple[int, ...]) -> tuple[Carrier, NDArray[np.u
                                                            (last + 1, None)))  # fmt: skip
     if inner == 1:
         return None
-    rows = _filled(x.reshape(outer, n, inner))
-    sums, marks = (np.empty((outer, rows.shape[2]), d) for d in (np.float32, np.uint8))
-    if sum_rows(rows, sums, marks):
+    rows = x.reshape(outer, n, inner)
+    found = _wide_sums(rows) if inner >= COLUMN_BLOCK else _narrow_sums(rows)
+    if found is None:
         return None
     shape = x.shape[:first] + x.shape[last + 1 :]
+    sums, marks = found
     return sums[:, :inner].reshape(shape), marks[:, :inner].reshape(shape)
 
 
-def _filled(rows: Carrier) -> Carrier:
-    """In memory of its own shape, with zeros beside columns that are too few for the kernel."""
+def _wide_sums(rows: Carrier) -> _Sums | None:
+    """Where the kernel can read the columns as they lie."""
+    shape = rows.shape[0], rows.shape[2]
+    sums, marks = np.empty(shape, np.float32), np.empty(shape, np.uint8)
+    rows = rows if rows.flags.carray else rows.copy()
+    return None if sum_rows(rows, sums, marks) else (sums, marks)
+
+
+def _narrow_sums(rows: Carrier) -> _Sums | None:
+    """Columns too few for the kernel, with zeros beside them, some rows at a time.
+
+    The sums so far are the first row of the next ones.
+    """
     outer, n, inner = rows.shape
-    if inner >= COLUMN_BLOCK:
-        return rows if rows.flags.carray else rows.copy()
-    filled = np.zeros((outer, n, COLUMN_BLOCK), rows.dtype)
-    filled[:, :, :inner] = rows
-    return filled
+    step = max(1, _NUMBERS // (outer * COLUMN_BLOCK))
+    filled = np.zeros((outer, min(n, step) + 1, COLUMN_BLOCK), rows.dtype)
+    sums = np.empty((outer, COLUMN_BLOCK), np.float32)
+    marks, raised = np.zeros(sums.shape, np.uint8), np.empty(sums.shape, np.uint8)
+    for begin in range(0, n, step):
+        some, first = rows[:, begin : begin + step], min(begin, 1)
+        if begin:
+            filled[:, 0] = sums
+        end = first + some.shape[1]
+        filled[:, first:end, :inner] = some
+        if sum_rows(np.ascontiguousarray(filled[:, :end]), sums, raised):
+            return None
+        marks |= raised
+    return sums, marks

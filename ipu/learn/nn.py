@@ -39,7 +39,7 @@ def dense(x: Tensor, units: int, op_name: str, *, initializer: Initialiser | Non
     def body(x: Tensor) -> Tensor:
         weights = get_variable("weights", [x.shape[1], units], x.dtype, initializer)
         biases = get_variable("biases", [units], x.dtype, zeros)
-        return ops.bias(matmul(x, weights), biases)
+        return ops.bias(matmul(x, weights), biases, in_place=True)
 
     return in_layer(op_name, x, body)
 
@@ -61,7 +61,9 @@ def conv(
         shape = [*size, x.shape[3] // groups, filters]
         weights = get_variable("weights", shape, x.dtype, initializer)
         y = conv2d(x, weights, stride=stride, padding=padding, groups=groups)
-        return ops.bias(y, get_variable("biases", [filters], x.dtype, zeros)) if use_bias else y
+        if not use_bias:
+            return y
+        return ops.bias(y, get_variable("biases", [filters], x.dtype, zeros), in_place=True)
 
     return in_layer(op_name, x, body)
 

@@ -16,10 +16,10 @@ from numpy.typing import DTypeLike, NDArray
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.elementwise.apply import as_read
+from fpsim.elementwise.selection import kept_least, kept_where
 from fpsim.operands import Operand
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.rounding import SR
-from fpsim.records.types import Carrier
 from ipu.machine.reference import FUNCTIONS, wide
 from ipu.machine.vector import thread_cycles
 
@@ -142,17 +142,18 @@ class Verbs(ABC):
     def relu(self, x: Array) -> Array:
         """max(x, 0) that passes NaN on."""
         context = self._of(x)
-        if not _is_plain(context, x):
-            return context.maximum(x, 0.0)
-        self.vector_cycles += thread_cycles("relu", x.format, x.size)
         flushing = context.settings.subnormals == "flush_both"
         least = x.format.smallest_normal if flushing else x.format.smallest_subnormal
-        return Array(_kept(x.carrier >= least, x.carrier), context)
+        kept = None if context.counts is not None else kept_least(x.carrier, least)
+        if kept is None:
+            return context.maximum(x, 0.0)
+        self.vector_cycles += thread_cycles("relu", x.format, x.size)
+        return Array(kept, context)
 
     def select(self, where: NDArray[np.bool_], x: Array) -> Array:
         """x where true, +0 elsewhere; no arithmetic."""
         self.vector_cycles += thread_cycles("select", x.format, x.size)
-        return Array(_kept(where, x.carrier), self._of(x))
+        return Array(kept_where(where, x.carrier), self._of(x))
 
     # Many to one ----------------------------------------------------------------------------
 
@@ -226,11 +227,3 @@ def _is_far_from_tiny(fmt: Format) -> bool:
 def _is_plain(context: Context, x: Array) -> bool:
     """Whether the context counts nothing and x has no NaN, whose reading raises a flag."""
     return context.counts is None and x.size > 0 and not np.isnan(x.carrier.max())
-
-
-def _kept(where: NDArray[np.bool_], values: Carrier) -> Carrier:
-    """Values where true, +0 elsewhere: masks of all ones and all zeros."""
-    integers = np.dtype(f"i{values.dtype.itemsize}")
-    masks = (-where.view(np.int8)).astype(integers)
-    kept: Carrier = (values.view(integers) & masks).view(values.dtype)
-    return kept

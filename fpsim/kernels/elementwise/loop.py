@@ -15,7 +15,9 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
+from fpsim.kernels.elementwise.cut import cut_sum
 from fpsim.kernels.elementwise.special import (
+    ADD,
     CONVERT,
     DIVIDE,
     FMA,
@@ -49,7 +51,7 @@ from fpsim.kernels.lanes.vectors import (
     width_of,
 )
 from fpsim.kernels.random.words import GROUP_HALF, fill_words
-from fpsim.kernels.rounding.modes import has_minus_zero, is_signed, is_stochastic
+from fpsim.kernels.rounding.modes import SR, has_minus_zero, is_signed, is_stochastic
 from fpsim.kernels.rounding.round import round_fixed, round_random, round_residual
 from fpsim.kernels.rounding.rule import spread
 from fpsim.kernels.rounding.to_odd import divide_to_odd, root_to_odd, sum_to_odd
@@ -83,26 +85,32 @@ class Variant(NamedTuple):
 
 
 def _exact(op, mode, x, y, z, sign):
-    """Bits of the exact result of finite operands, rounded to odd."""
+    """Bits of the exact result of finite operands, rounded to odd, and a mark of what is lost.
+
+    Only sums in narrow lanes that SR rounds are cut and lose something (see `cut_sum`).
+    """
+    none = sign ^ sign
     if op == CONVERT:
-        return as_bits(x)
+        return as_bits(x), none
     if op == MULTIPLY:
-        return as_bits(x * y)
+        return as_bits(x * y), none
     if op == DIVIDE:
-        return divide_to_odd(x, y)
+        return divide_to_odd(x, y), none
     if op == SQRT:
-        return root_to_odd(x)
+        return root_to_odd(x), none
     if op == FMA:
         a, b = x * y, z  # the product of two short significands is exact
     elif op == SUBTRACT:
         a, b = x, as_float(as_bits(y) ^ sign)
     else:
         a, b = x, y
+    if mode == SR and op != FMA and width_of(a) == 32:
+        return cut_sum(a, b)
     s = sum_to_odd(a, b, width_of(a))
     if has_minus_zero(mode):
         # An exact zero sum of numbers of both signs is -0 toward -infinity (IEEE 754 §6.3).
         s = select((s & ~sign) == 0, (as_bits(a) | as_bits(b)) & sign, s)
-    return s
+    return s, none
 
 
 def _rounded(mode, given, residual, t, words, i, sign, rule):
@@ -114,6 +122,18 @@ def _rounded(mode, given, residual, t, words, i, sign, rule):
     if residual != RESIDUAL_TRUNCATE:
         a = round_residual(a, residual == RESIDUAL_EVEN, rule)
     return round_random(mode, a, load_word(words, i, t), given, rule, width)
+
+
+def _grid(op, residual, rule):
+    """The rule whose grid the result is rounded to.
+
+    Sums of the format's numbers are exact wherever they are subnormal. So the grid of normal
+    numbers may go on below the smallest, and which digit is the last is the same for all lanes.
+    """
+    if op not in (ADD, SUBTRACT) or residual != RESIDUAL_TRUNCATE:
+        return rule
+    none = rule.emin ^ rule.emin
+    return rule._replace(emin=none, quantum=none, quantum_sr=none)
 
 
 def _finish(mode, flush, one_zero, t, r, sign, rule):
@@ -176,10 +196,10 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, element_flags, mi, words
     u = _operand(flush, one_zero, x, xi, sign, rule)
     v = _operand(flush, one_zero, y, yi, sign, rule) if op != CONVERT and op != SQRT else u
     w = _operand(flush, one_zero, z, zi, sign, rule) if op == FMA else u
-    t = _exact(op, mode, u, v, w, sign)
-    r = _rounded(mode, given, residual, t, words, wi, sign, rule)
+    t, lost = _exact(op, mode, u, v, w, sign)
+    r = _rounded(mode, given, residual, t, words, wi, sign, _grid(op, residual, rule))
     bits, changed, over, tiny = _finish(mode, flush, one_zero, t, r, sign, rule)
-    raised = none
+    changed, raised = changed | lost, none
 
     def special(bits, changed, over, raised):
         loud = _signalling(x, xi, none)

@@ -22,9 +22,9 @@ def _add(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
     return device.add(x, y), ()
 
 
-def _bias(device: Device, x: Array, b: Array) -> tuple[Array, Saved]:
+def _bias(device: Device, x: Array, b: Array, *, in_place: bool = False) -> tuple[Array, Saved]:
     check_broadcast("bias", x, b)
-    return device.add(x, b), (b.shape, b.format)
+    return device.add(x, b, out=x if in_place else None), (b.shape, b.format)
 
 
 def _bias_b(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
@@ -98,8 +98,11 @@ def _scale_x(device: Device, gradient: Array, saved: Saved, *, factor: float) ->
 
 #: x + y of equal shapes.
 add = Primitive("add", _add, (same, same), cost=steps(add=1))
-#: x + b, b broadcast to x.
-bias = Primitive("bias", _bias, (same, _bias_b), cost=steps(add=1))
+#: x + b, b broadcast to x; option `in_place`: the sum takes the memory of x, which nobody reads any
+#: more.
+bias = Primitive(
+    "bias", _bias, (same, _bias_b), cost=steps(add=1), passing=("in_place",)
+)  # fmt: skip
 #: x - y, y broadcast to x.
 subtract = Primitive("subtract", _subtract, (same, _subtract_y), cost=steps(subtract=1))
 #: x · y, y broadcast to x.

@@ -94,8 +94,10 @@ def _whitened_gradient(
     share = -1 / count(h.shape, axes)
     bend = device.reduce_sum(device.multiply(whitened, h), axes, scale=share)
     shift = device.reduce_sum(h, axes, scale=share)
-    moved = device.add(device.add(h, device.multiply(whitened, bend)), shift)
-    return device.multiply(moved, inverse)
+    moved = device.multiply(whitened, bend)
+    device.add(h, moved, out=moved)
+    device.add(moved, shift, out=moved)
+    return device.multiply(moved, inverse, out=moved)
 
 
 def _scaled(device: Device, whitened: Array, gamma: Array, beta: Array) -> Array:
@@ -104,7 +106,8 @@ def _scaled(device: Device, whitened: Array, gamma: Array, beta: Array) -> Array
             f"gamma of shape {gamma.shape} and beta of shape {beta.shape} go with "
             f"{whitened.shape[-1]} channels; give one number for each"
         )
-    return device.add(device.multiply(whitened, gamma), beta)
+    scaled = device.multiply(whitened, gamma)
+    return device.add(scaled, beta, out=scaled)
 
 
 def _gamma(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
@@ -137,7 +140,8 @@ def _batch_norm_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Ar
 def _normalise(
     device: Device, x: Array, gamma: Array, beta: Array, *, mean: Array, inverse: Array
 ) -> tuple[Array, Saved]:
-    whitened = device.multiply(device.subtract(x, mean), inverse)
+    whitened = device.subtract(x, mean)
+    device.multiply(whitened, inverse, out=whitened)
     return _scaled(device, whitened, gamma, beta), (whitened, gamma, inverse)
 
 

@@ -12,6 +12,7 @@ Source    poplibs, MaxPoolingGrad.cpp and SumPooling.cpp (arithmetic in the acti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
+from fpsim.elementwise.selection import spread_windows, window_maxima
 from fpsim.records.geometry import Geometry, Padding, Pair, Stride, geometry
 from ipu.learn.ops.rules import Saved, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
+from ipu.machine.vector import thread_cycles
 
 __all__ = ["average_pool", "max_pool"]
 
@@ -87,6 +90,20 @@ def _max_pool(
     if ties not in ("first", "all"):
         raise ValueError(f"ties={ties!r} is not known; use first or all")
     g = _windows(x, size, stride, padding)
+    first, context = ties == "first", device.context(x.format)
+    plain = context.counts is None and context.settings.subnormals != "flush_both"
+    if x.size and plain and x.carrier.itemsize == 4:
+        found = window_maxima(x.carrier, g, first=first)
+        if found is not None:
+            largest = Array(found[0], context)
+            seen = largest.size * math.prod(g.kernel)
+            device.vector_cycles += thread_cycles("maximum", x.format, seen)
+            return largest, (found[1], x.shape, g)
+    return _by_positions(device, x, g, first)
+
+
+def _by_positions(device: Device, x: Array, g: Geometry, first: bool) -> tuple[Array, Saved]:
+    """The same where reading a NaN raises a flag, where subnormals are zeros, or in binary64."""
     padded, image = _padded(x.shape, g)
     field = x.carrier
     if padded != x.shape:
@@ -94,8 +111,8 @@ def _max_pool(
         field[image] = x.carrier
     windows = [field[position] for position in _positions(g)]
     largest = device.reduce_max(Array(np.stack(windows), x.context), axis=0)[0]
-    chosen = _chosen(windows, largest.carrier, first=ties == "first")
-    return largest, (chosen, x.shape, g)
+    chosen = np.stack(_chosen(windows, largest.carrier, first))
+    return largest, (np.packbits(chosen, axis=0, bitorder="little"), x.shape, g)
 
 
 def _chosen(windows: list[Values], largest: Values, first: bool) -> list[NDArray[np.bool_]]:
@@ -111,7 +128,14 @@ def _chosen(windows: list[Values], largest: Values, first: bool) -> list[NDArray
 
 def _max_pool_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     chosen, shape, g = saved
-    return _spread(device, (device.select(where, gradient) for where in chosen), shape, g)
+    positions = math.prod(g.kernel)
+    if not _overlap(g):
+        each = thread_cycles("select", gradient.format, gradient.size)
+        device.vector_cycles += positions * each
+        spread = spread_windows(gradient.carrier, chosen, g)
+        return Array(spread, device.context(gradient.format))
+    masks = np.unpackbits(chosen, axis=0, count=positions, bitorder="little").view(np.bool_)
+    return _spread(device, (device.select(where, gradient) for where in masks), shape, g)
 
 
 # Average --------------------------------------------------------------------------------------

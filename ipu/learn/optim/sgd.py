@@ -92,7 +92,8 @@ class SGD(Optimizer):
         if self.momentum:
             if slots:
                 fresh = device.multiply(g, 1 - self.dampening) if self.dampening else g
-                v = device.add(device.multiply(slots[0], self.momentum), fresh)
+                v = device.multiply(slots[0], self.momentum)
+                device.add(v, fresh, out=v)
             slots = (v,)
         change = device.multiply(v, rate)
         if self.nesterov:

@@ -144,9 +144,11 @@ def test_the_bits_of_a_lane_are_those_of_the_processor(width):
         ("convert", Settings(fp.BINARY16, fp.SR(8, "half")), 4, 64),
         ("convert", Settings(fp.BFLOAT16, fp.SR(8)), 4, 32),
         ("convert", Settings(fp.BFLOAT16, fp.SR(8, subnormal_bits=9)), 4, 64),
-        # Two digits beyond those that SR looks at: 11 + 11 of 24.
-        ("add", Settings(fp.BINARY16, fp.SR(11)), 4, 32),
-        ("add", Settings(fp.BINARY16, fp.SR(12)), 4, 64),
+        # Every digit that SR looks at: 11 + 13 of 24; two more where the residual is rounded.
+        ("add", Settings(fp.BINARY16, fp.SR(13, subnormal_bits=16)), 4, 32),
+        ("add", Settings(fp.BINARY16, fp.SR(14)), 4, 64),
+        ("subtract", Settings(fp.BFLOAT16, fp.SR(16)), 4, 32),
+        ("subtract", Settings(fp.BFLOAT16, fp.SR(17)), 4, 64),
         # Just below 2**128 a sum of 13 digits and more becomes infinite in the lanes.
         ("add", Settings(fp.TF32), 4, 32),
         ("add", Settings(fp.Format.custom(8, 13)), 4, 64),
@@ -167,7 +169,8 @@ NARROW = [
     (fmt, operation, mode)
     for fmt in (fp.BINARY16, fp.E5M2, fp.F143)
     for operation in ("add", "multiply")
-    for mode in (fp.RNE, fp.SR(11), fp.RTP)
+    for mode in (fp.RNE, fp.SR(11), fp.RTP, fp.SR(13, subnormal_bits=16), fp.SR_EQUAL)
+    if operation == "add" or mode in (fp.RNE, fp.SR(11), fp.RTP)
 ]
 ONCE = [c for c in NARROW if (c[0] != fp.BINARY16) + (c[1] != "add") + (c[2] != fp.RNE) <= 1]
 

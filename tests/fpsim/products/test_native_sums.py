@@ -19,7 +19,7 @@ from fpsim.records.flags import FloatingPointTrap
 
 SHAPES = [
     ((999, 16), (0,)), ((5, 7, 11, 3), (0, 1, 2)), ((5, 7, 11, 19), (1, 2)), ((2, 1, 40, 35), (1,)),
-    ((1, 8), (0,)), ((70, 2), (0,)),
+    ((1, 8), (0,)), ((70, 2), (0,)), ((5000, 3), (0,)), ((3, 1500, 2), (1,)),
 ]  # fmt: skip
 POLICIES = ("keep", "flush_results", "flush_both")
 #: Exponents, and what some elements are instead.

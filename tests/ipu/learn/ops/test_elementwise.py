@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fpsim import BINARY16
 from ipu.learn import ops
+from ipu.machine import FpCtl
 from tests.ipu.learn.ops.bits import FORMATS, gradient_of, leaf, machine, numbers
 
 
@@ -37,3 +39,22 @@ def test_squares_roots_and_constants(fmt):
     ):
         assert y.array.to_numpy().tolist() == values.tolist()
         assert gradient_of(y, [a], g)[0].tolist() == gradient.tolist()
+
+
+@pytest.mark.parametrize("control", [FpCtl(), FpCtl(esr=True)], ids=["nearest", "stochastic"])
+@pytest.mark.parametrize("count", [False, True])
+def test_a_bias_in_place_is_the_bias(control, count):
+    found = []
+    for in_place in (False, True):
+        device = machine(control=control, seed=3, count=count)
+        x, b = leaf(device, numbers((40, 7), BINARY16, 1), BINARY16), numbers((7,), BINARY16, 2)
+        scaled = ops.scale(x, factor=0.7)
+        y = ops.bias(scaled, leaf(device, b, BINARY16), in_place=in_place)
+        assert (y.array.carrier is scaled.array.carrier) == in_place
+        assert y.node is not None
+        assert y.node.options == {}
+        gradient = gradient_of(y, [x], numbers((40, 7), BINARY16, 3))[0]
+        values = y.array.to_numpy().tobytes(), gradient.tobytes()
+        left = device.status, device.counts, device.vector_cycles, device.clock.operation
+        found.append((*values, *left))
+    assert found[0] == found[1]

@@ -1,0 +1,114 @@
+"""Values chosen, not computed, on carriers: by a mask, by a bound, in windows of images.
+
+Nothing is rounded and no flag is raised; a NaN that is read is told to the caller.
+
+Source    docs/semantics.md §6; IEEE 754-2019 §9.6 (-0 < +0).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.kernels.elementwise import selection
+from fpsim.records.geometry import Geometry
+from fpsim.records.types import Carrier
+from fpsim.state.threads import run_blocks
+
+__all__ = ["kept_least", "kept_where", "spread_windows", "window_maxima"]
+
+#: Elements below which a second thread costs more than it gives.
+_SMALLEST = 1 << 19
+
+#: Bits of the positions of windows, by eight: (positions / 8, …).
+Chosen = NDArray[np.uint8]
+
+
+def kept_where(where: NDArray[np.bool_], x: Carrier) -> Carrier:
+    """x where true, +0 elsewhere.
+
+    Shapes    where and x broadcast.
+
+    >>> kept_where(np.array([True, False]), np.float32([-1, -2])).tolist()
+    [-1.0, 0.0]
+    """
+    if where.shape != x.shape:
+        where, x = np.broadcast_arrays(where, x)
+    out = np.empty(x.shape, x.dtype)
+    masks, values, target = _flat(where), _whole_numbers(x), _whole_numbers(out)
+
+    def work(a: int, b: int) -> int:
+        selection.keep_where(masks[a:b], values[a:b], target[a:b])
+        return 0
+
+    run_blocks(work, 0, x.size, _SMALLEST)
+    return out
+
+
+def kept_least(x: Carrier, least: float) -> Carrier | None:
+    """x where x >= least, +0 elsewhere; None where there is a NaN.
+
+    >>> kept_least(np.float32([-1, 2]), 0.0), kept_least(np.float32([np.nan]), 0.0)
+    (array([0., 2.], dtype=float32), None)
+    """
+    out = np.empty(x.shape, x.dtype)
+    values, target, bound = _flat(x), out.reshape(-1), x.dtype.type(least)
+
+    def work(a: int, b: int) -> int:
+        nans: int = selection.keep_least(values[a:b], bound, target[a:b])
+        return nans
+
+    return None if run_blocks(work, 0, x.size, _SMALLEST) else out
+
+
+def window_maxima(x: Carrier, g: Geometry, *, first: bool) -> tuple[Carrier, Chosen] | None:
+    """The largest of every window, and which positions equal it; None where there is a NaN.
+
+    Around x is -infinity. Position p, in order of rows and columns, has bit p mod 8 of
+    chosen[p div 8].
+
+    first    only the first of the equal positions is chosen.
+
+    Shapes    x binary32 (batch, height, width, channels); the result as many windows as g has.
+
+    >>> from fpsim.records.geometry import geometry
+    >>> x = np.float32([1, 3, 3, 2]).reshape(1, 2, 2, 1)
+    >>> largest, chosen = window_maxima(x, geometry((2, 2), (2, 2), 2, "VALID"), first=False)
+    >>> largest.item(), bin(chosen.item())
+    (3.0, '0b110')
+    """
+    shape = (len(x), *g.output, x.shape[3])
+    out = np.empty(shape, np.float32)
+    positions = g.kernel[0] * g.kernel[1]
+    chosen = np.zeros((-(-positions // 8), *shape), np.uint8)
+    source = np.ascontiguousarray(x).view(np.int32)
+    nans = selection.window_maxima(
+        source, g.kernel, g.stride, g.before, first, out.view(np.int32), chosen
+    )
+    return None if nans else (out, chosen)
+
+
+def spread_windows(values: Carrier, chosen: Chosen, g: Geometry) -> Carrier:
+    """The values of windows at their chosen positions, +0 elsewhere; windows do not overlap.
+
+    Shapes    values as the largest of `window_maxima`, the result as its x.
+    """
+    out = np.zeros((len(values), *g.image, values.shape[3]), values.dtype)
+    kind = f"i{values.itemsize}"
+    selection.spread_windows(
+        np.ascontiguousarray(values).view(kind),
+        chosen,
+        g.kernel,
+        g.stride,
+        g.before,
+        out.view(kind),
+    )
+    return out
+
+
+def _flat(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    return np.ascontiguousarray(array).reshape(-1)
+
+
+def _whole_numbers(array: Carrier) -> NDArray[np.generic]:
+    return _flat(array).view(f"i{array.itemsize}")
