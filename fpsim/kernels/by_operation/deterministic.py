@@ -31,9 +31,9 @@ from fpsim.kernels.by_operation.results import (
 )
 from fpsim.kernels.by_operation.zeros import settle_zeros
 from fpsim.kernels.compiling import compiled
-from fpsim.kernels.lanes.arithmetic import fused, spread_item
+from fpsim.kernels.lanes.arithmetic import floats_like, fused, spread_item
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.memory import load_float, pointer, room
+from fpsim.kernels.lanes.memory import load, load_float, pointer, room
 from fpsim.kernels.lanes.tiles import keep
 from fpsim.kernels.lanes.vectors import as_float, umax, width_of
 from fpsim.kernels.rounding.direction import raised, set_direction
@@ -106,7 +106,7 @@ def _terms(what, c, a, x, u, v, rule, seen):
     """One term of eight vectors: rows at x in a, columns u and v."""
     found = []
     for i, acc in enumerate(c):
-        item = spread_item(a, x[i // 2])
+        item = floats_like(spread_item(a, x[i // 2]), acc)
         acc, seen = _term(what, acc, item, (u, v)[i % 2], rule, seen)
         found.append(acc)
     return tuple(found), seen
@@ -126,8 +126,9 @@ def mac_kernel(variant: MacVariant) -> Any:
     """The compiled product.
 
     Call    flags = loop(a, b, out, constants): a (M, K), b (panels, K, two vectors), out (M, N),
-            constants as `spread_macs` reads them, all of one width; flags as this file numbers
-            them, and where `native` the processor's own << 8
+            constants as `spread_macs` reads them, all of one width; flags as `results` numbers
+            them, and where `native` the processor's own << 8. Numbers of 16 bits are handed over as
+            codes, those of a twice in 32 bits, and come back in binary32.
     """
     MODE, DIRECTION, FUSED, NATIVE, CHECKED, BEYOND, WATCHED, FMA = variant
     UNSIGNED = not FUSED and not NATIVE
@@ -139,7 +140,8 @@ def mac_kernel(variant: MacVariant) -> Any:
         rows, columns = out.shape
         depth, wide = b.shape[1], b.shape[2]
         pa, pb, po = pointer(a.reshape(-1)), pointer(b.reshape(-1)), pointer(out.reshape(-1))
-        tile = room(out, 128)
+        tile = room(out, 256)
+        held = load(tile, 0)
         what = (FUSED, NATIVE, MODE, CHECKED, BEYOND, WATCHED, FMA)
         never = none != none
         seen, top = (never, never, never), none
@@ -165,7 +167,7 @@ def mac_kernel(variant: MacVariant) -> Any:
                     c = settle_zeros(c, pa, (x0, x1, x2, x3), pb, j, depth, wide, rule.start)
                 top = umax(top, _results(tile, c, CHECKED or NATIVE, rule))
                 m, n = min(ROWS, rows - i), min(wide, columns - panel * wide)
-                keep(po, tile, i * columns + panel * wide, columns, m, n, wide, none)
+                keep(po, tile, i * columns + panel * wide, columns, m, n, wide, held)
         return (raised() << 8) + report(seen, top)
 
     return loop

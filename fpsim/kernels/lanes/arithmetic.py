@@ -18,9 +18,11 @@ from fpsim.kernels.lanes.vectors import Lanes, broadcast, unary
 
 __all__ = [
     "HAS_FMA",
+    "HAS_HALF",
     "HAS_INEXACT_FLAG",
     "HAS_QUIET_ADD",
     "clear_inexact",
+    "floats_like",
     "fused",
     "inexact",
     "item",
@@ -49,6 +51,8 @@ def _target_has(feature: str) -> bool:
 
 #: Whether the processor fuses multiply and add (else a call would do it, slowly).
 HAS_FMA = _target_has("fma")
+#: Whether it adds and multiplies numbers of 16 bits itself.
+HAS_HALF = _target_has("avx512fp16")
 #: Whether it is an x86 whose status register tells that an operation was inexact.
 HAS_INEXACT_FLAG = _target_has("sse2")
 #: Whether it can add without raising that flag, and convert toward zero.
@@ -87,6 +91,16 @@ trunc = unary(lambda a: a, _math("trunc"))
 to_whole = unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptosi(v, r.vector))
 to_word = unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptoui(v, r.vector))
 word_to_float = unary(lambda a: a.of("f"), lambda b, v, a, r: b.uitofp(v, r.vector))
+
+
+@instruction
+def floats_like(typingctx: Any, bits: Any, like: Any) -> Any:
+    """512 bits as the floats that `like` has."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], like.of("f").vector)
+
+    return like.of("f")(bits, like), codegen
 
 
 @instruction

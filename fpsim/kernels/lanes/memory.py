@@ -109,6 +109,9 @@ def _float_keeper(array: Any, bits: Lanes, stream: bool) -> Any:
         if width < bits.width:
             value = builder.bitcast(args[2], bits.of("f").vector)
             args = (*args[:2], builder.fptrunc(value, bits.of("f", width).vector))
+        if width > bits.width:
+            value = builder.bitcast(args[2], bits.of("f").vector)
+            args = (*args[:2], builder.fpext(value, bits.of("f", width).vector))
         written = _keep(builder, context, sig, args, width * bits.n // 8 if stream else width // 8)
         if stream:
             one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
@@ -131,7 +134,7 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 @instruction
 def store_float(typingctx: Any, array: Any, index: Any, bits: Any) -> Any:
-    """array[index:index + n] = the floats with these bits, narrowed to fit; returns 0."""
+    """array[index:index + n] = the floats with these bits, narrowed or widened; returns 0."""
     codegen = _float_keeper(array, bits, stream=False)
     return types.int64(array, types.intp, bits), codegen
 

@@ -40,7 +40,10 @@ VECTOR_WIDTH = 16
 
 
 class Lanes(types.Type):
-    """n lanes of unsigned integers (u), floats (f) or truth values (m)."""
+    """n lanes of unsigned integers (u), floats (f) or truth values (m).
+
+    Floats of 16 bits are only for processors that compute with them (see `HAS_HALF`).
+    """
 
     def __init__(self, kind: str, width: int, n: int) -> None:
         self.kind, self.width, self.n = kind, width, n
@@ -49,7 +52,7 @@ class Lanes(types.Type):
     @property
     def element(self) -> ir.Type:
         if self.kind == "f":
-            return ir.FloatType() if self.width == 32 else ir.DoubleType()
+            return {16: ir.HalfType, 32: ir.FloatType, 64: ir.DoubleType}[self.width]()
         return ir.IntType(self.width if self.kind == "u" else 1)
 
     @property
@@ -116,8 +119,8 @@ def broadcast(builder: Any, scalar: Any, lanes: Lanes) -> Any:
 def _scalar_to_lanes(context: Any, builder: Any, value: Any, ty: Any, lanes: Lanes) -> Any:
     if lanes.kind == "f":
         wide = context.cast(builder, value, ty, types.float64)
-        if lanes.width == 32:
-            wide = builder.fptrunc(wide, ir.FloatType())
+        if lanes.width < 64:
+            wide = builder.fptrunc(wide, lanes.element)
         return broadcast(builder, wide, lanes)
     if isinstance(ty, types.Boolean):
         value = context.cast(builder, value, ty, types.uint64)
@@ -377,9 +380,9 @@ def _pattern(value_of: Any) -> Any:
 
 
 sign_like = _pattern(lambda width: 1 << (width - 1))
-infinity_like = _pattern(lambda width: 0x7F800000 if width == 32 else 0x7FF0000000000000)
+infinity_like = _pattern({16: 0x7C00, 32: 0x7F800000, 64: 0x7FF0000000000000}.__getitem__)
 #: The top fraction bit, which quiet NaNs have set.
-quiet_like = _pattern(lambda width: 1 << (22 if width == 32 else 51))
+quiet_like = _pattern({16: 1 << 9, 32: 1 << 22, 64: 1 << 51}.__getitem__)
 is_nan = unary(lambda a: a.of("m"), lambda b, v, a, r: b.fcmp_unordered("uno", v, v))
 
 

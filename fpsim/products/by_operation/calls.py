@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fpsim.elementwise.constants import LANES, Lane, mode_number, plan
 from fpsim.kernels.by_operation.deterministic import MacVariant, mac_kernel
+from fpsim.kernels.by_operation.halves import STEP, put_halves
 from fpsim.kernels.by_operation.lane_rounding import BY_SIDE, DIRECTIONS, GROWS, STOPS, MacRule
 from fpsim.kernels.by_operation.results import ANYWHERE, IN_SUMS, NOWHERE
 from fpsim.kernels.by_operation.stochastic import RandomRule, RandomVariant, random_kernel
@@ -22,10 +23,14 @@ from fpsim.kernels.random.words import NO_WORDS
 from fpsim.kernels.rounding.rule import Rule
 from fpsim.products.by_operation.bounds import Product
 from fpsim.products.by_operation.panels import column_panels
+from fpsim.records.formats import BINARY16, BINARY32
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier
 
-__all__ = ["Bits", "Call", "deterministic_call", "native_call", "random_call"]
+__all__ = ["NATIVE", "Bits", "Call", "deterministic_call", "native_call", "random_call"]
+
+#: Formats that processors have, not all of them (see `fpsim.products.by_operation.fast`).
+NATIVE = {BINARY32: LANES[32], BINARY16: Lane(width=16, digits=11, bias=15)}
 
 #: seen = call(out, first, last, watched): these rows of the result; which flags are looked for.
 Call = Callable[..., int]
@@ -166,17 +171,39 @@ def random_call(product: Product, lane: Lane, bits: Bits) -> Call:
     return call
 
 
+#: Constants that tell kernels to use lanes of 32 bits.
+_LIKE = np.zeros(1, np.uint32)
+
+
+def _halves(x: Carrier) -> NDArray[np.uint16]:
+    """The codes of binary16 numbers."""
+    flat, more = x.reshape(-1), -x.size % STEP
+    if more:
+        flat = np.append(flat, np.zeros(more, np.float32))
+    codes = np.empty(flat.size, np.uint16)
+    put_halves(flat, _LIKE, codes)
+    return codes[: x.size].reshape(x.shape)
+
+
+def _pairs(x: Carrier) -> NDArray[np.uint32]:
+    """The codes of binary16 numbers, each twice."""
+    codes = _halves(x).astype(np.uint32)
+    return codes | codes << np.uint32(16)
+
+
 def native_call(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Call:
-    """binary32 by the processor's own operations; what is seen are its flags, 8 bits up."""
-    lane = LANES[32]
+    """By the processor's own operations in the format; what is seen are its flags, 8 bits up."""
+    lane = NATIVE[settings.format]
     loop = mac_kernel(_variant(settings, fused, native=True))
     start = 0 if settings.rounding.minus_zero else lane.sign
     rule = MacRule(*[0] * len(MacRule._fields))._replace(
         start=start, nan=lane.infinity | lane.quiet, zero=lane.sign
     )
-    constants, panels = np.array(rule, np.uint32), _panels(b, len(b), lane)
+    constants = np.array(rule, f"u{lane.width // 8}")
+    left, right = (_pairs(a), _halves(b)) if lane.width == 16 else (a, b)
+    panels = column_panels(right, 2 * 512 // lane.width)
 
     def call(out: Carrier, first: int, last: int, watched: int) -> int:
-        return int(loop(a[first:last], panels, out[first:last], constants))
+        return int(loop(left[first:last], panels, out[first:last], constants))
 
     return call

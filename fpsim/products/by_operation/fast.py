@@ -24,7 +24,7 @@ from fpsim.kernels.by_operation.results import (
     NAN,
     ROWS,
 )
-from fpsim.kernels.lanes.arithmetic import HAS_FMA
+from fpsim.kernels.lanes.arithmetic import HAS_FMA, HAS_HALF
 from fpsim.kernels.rounding.direction import HAS_STATUS
 from fpsim.products.by_operation.bounds import Product, find_lane, measure
 from fpsim.products.by_operation.calls import (
@@ -35,7 +35,7 @@ from fpsim.products.by_operation.calls import (
     random_call,
 )
 from fpsim.records.flags import Flags
-from fpsim.records.formats import BINARY32
+from fpsim.records.formats import BINARY16, BINARY32
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier
 from fpsim.state.threads import run_blocks
@@ -43,7 +43,7 @@ from fpsim.state.threads import run_blocks
 __all__ = ["run_macs"]
 
 #: Multiply-adds below which a second thread costs more than it gives.
-_SMALLEST = 1 << 20
+_SMALLEST, _SMALLEST_NATIVE = 1 << 20, 1 << 23
 
 #: Flags of the processor, from its lowest bit on (the second one is not a flag of ours).
 _NATIVE_FLAGS = (
@@ -122,7 +122,7 @@ def _as_flags(product: Product, seen: int) -> int:
 def _is_native(settings: Settings, fused: bool) -> bool:
     """Whether the processor itself has the format, the mode and the policies."""
     return (
-        settings.format == BINARY32
+        settings.format in ((BINARY32, BINARY16) if HAS_HALF else (BINARY32,))
         and mode_number(settings.rounding) in NATIVE_MODES
         and settings.overflow == "infinity"
         and settings.tininess == "after"
@@ -131,10 +131,10 @@ def _is_native(settings: Settings, fused: bool) -> bool:
 
 
 def _run_native(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> tuple[Carrier, int]:
-    """binary32 by the processor's own operations and flags."""
+    """By the processor's own operations and flags."""
     out = np.empty((len(a), b.shape[1]), np.float32)
     call = partial(native_call(settings, fused, a, b), out, watched=LOOK_FOR_NONE)
-    raised = run_blocks(call, 0, len(a), max(ROWS, _SMALLEST // b.size), ROWS) >> 8
+    raised = run_blocks(call, 0, len(a), max(ROWS, _SMALLEST_NATIVE // b.size), ROWS) >> 8
     flags = Flags.NONE
     for i, flag in enumerate(_NATIVE_FLAGS):
         if raised >> i & 1:

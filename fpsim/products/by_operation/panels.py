@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
-from fpsim.records.types import Carrier
+from numpy.typing import NDArray
 
 __all__ = ["column_panels"]
 
 
-def column_panels(b: Carrier, columns: int, depth: int | None = None, dtype: Any = None) -> Carrier:
+def column_panels(
+    b: NDArray[Any], columns: int, depth: int | None = None, dtype: Any = None
+) -> NDArray[Any]:
     """b (K, N) as panels of so many columns, terms in order.
 
     Columns beyond the last one are zeros; terms from K to `depth` are -0, whose products change no

@@ -16,12 +16,19 @@ import fpsim as fp
 from fpsim.elementwise.constants import mode_number
 from fpsim.judge import oracle
 from fpsim.linalg import rounded_matmul
+from fpsim.products.by_operation import fast
 from fpsim.products.by_operation.bounds import find_lane, measure
 from fpsim.records.settings import Settings
 from tests.tiers import reaches
 
 NARROW = [fp.BINARY16, fp.BFLOAT16, fp.TF32, fp.E5M2, fp.E4M3FN, fp.E3M2FN, fp.F143, fp.F152]
 MODES = [fp.RNE, fp.RNA, fp.RNZ, fp.RTZ, fp.RTP, fp.RTN, fp.RAZ, fp.RTO]
+
+
+@pytest.fixture(autouse=True)
+def _without_halves(monkeypatch):
+    """Lanes of 32 bits are what is tested, also where the processor has numbers of 16 bits."""
+    monkeypatch.setattr(fast, "HAS_HALF", False)
 
 
 def midpoints(p: int) -> list[tuple[int, int]]:

@@ -12,11 +12,13 @@ import pytest
 
 import fpsim as fp
 from fpsim.elementwise.codes import to_codes
+from fpsim.kernels.lanes.arithmetic import HAS_HALF
 from fpsim.linalg import rounded_matmul
 from fpsim.products.by_operation import bounds as mac_range
-from fpsim.products.by_operation import dispatch
+from fpsim.products.by_operation import dispatch, fast
 from fpsim.products.by_operation.bounds import Product, measure
 from fpsim.products.by_operation.fast import run_macs
+from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
 from tests.tiers import pick
 
@@ -40,6 +42,14 @@ CASES = pick(
         ]
     ] * 2,
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _without_halves(monkeypatch):
+    """Lanes of 32 bits are what is tested, also where the processor has numbers of 16 bits."""
+    monkeypatch.setattr(fast, "HAS_HALF", False)
+
+
 SHAPES = ((1, 1, 1), (9, 17, 40), (23, 130, 35))
 
 
@@ -69,12 +79,12 @@ def both(a, b, fused, monkeypatch, **choices):
     """Codes and flags by the fast kernels and by the general one; whether there was a fast one."""
     results, taken = [], []
 
-    def fast(*arguments):
+    def watched(*arguments):
         found = run_macs(*arguments)
         taken.append(found is not None)
         return found
 
-    for run in (fast, lambda *_: None):
+    for run in (watched, lambda *_: None):
         with monkeypatch.context() as patch:
             patch.setattr(dispatch, "run_macs", run)
             context = fp.Context(a.format, **choices)
@@ -224,5 +234,46 @@ for rounding in (fp.RTP, fp.RTN, fp.RTZ, fp.SR(8)):
 
 
 @pytest.mark.tier("full")
+@pytest.mark.skipif(not HAS_HALF, reason="the processor has no numbers of 16 bits")
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize(
+    "rounding", pick((fp.RNE, fp.RTN), *[(fp.RNE, fp.RTZ, fp.RTP, fp.RTN)] * 2), ids=repr
+)
+def test_the_numbers_of_the_processor_are_binary16(rounding, fused, monkeypatch):
+    """Its own binary16 gives the values and flags of the lanes of 32 bits on every kind of data."""
+    rng = np.random.default_rng(3)
+    settings = fp.Context(fp.BINARY16, rounding=rounding).settings
+    raised = Flags.NONE
+    for change in DATA.values():
+        for shape in (*SHAPES, (5, 40, 130)):
+            a, b = (x.values for x in operands(fp.BINARY16, shape, change, rng))
+            outcomes = []
+            for has in (False, True):
+                monkeypatch.setattr(fast, "HAS_HALF", has)
+                values, flags = run_macs(settings, fused, a, b, None, Flags.NONE)
+                outcomes.append((to_codes(values, fp.BINARY16).tolist(), Flags(flags)))
+                raised |= Flags(flags)
+            assert outcomes[0] == outcomes[1]
+    assert raised >= Flags.INEXACT | Flags.UNDERFLOW | Flags.OVERFLOW
+
+
+@pytest.mark.skipif(not HAS_HALF, reason="the processor has no numbers of 16 bits")
+def test_binary16_of_the_processor_is_numpys(monkeypatch):
+    monkeypatch.setattr(fast, "HAS_HALF", True)
+    codes = np.random.default_rng(4).integers(0, 1 << 16, (2, 70, 70), np.uint16)
+    a, b = codes.view(np.float16)
+    a, b = (np.where(np.isfinite(x), x, np.float16(0)) for x in (a, b))
+    with np.errstate(all="ignore"):
+        wanted = a[:, :1] * b[0]
+        for k in range(1, len(b)):
+            wanted = wanted + a[:, k, None] * b[k]
+    settings, wide = Settings(fp.BINARY16), (a.astype(np.float32), b.astype(np.float32))
+    values, _ = run_macs(settings, False, *wide, None, Flags.NONE)
+    canonical = np.where(np.isnan(wanted), np.float16(np.nan), wanted)
+    assert to_codes(values, fp.BINARY16).tolist() == canonical.view(np.uint16).tolist()
+    assert np.isinf(wanted).any()
+    assert np.isnan(wanted).any()
+
+
 def test_the_processor_keeps_its_direction():
     subprocess.run([sys.executable, "-c", DIRECTION], check=True)
