@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from ipu.feed.counters import record_launches
@@ -90,3 +91,27 @@ def test_a_launch_without_a_loop_is_an_iteration():
         for _ in range(3):
             launch(inner, tf.constant(x))
     assert used.iteration == used.launches == 3
+
+
+@pytest.mark.parametrize("order", [("value", "slope", "again"), ("slope", "value")])
+def test_a_gradient_of_a_function_changes_no_other_call_of_it(order):
+    """TensorFlow appends what the gradient needs to the results of the function's one graph.
+
+    Keras' convolution of several groups is such a function.
+    """
+    shared = tf.function(lambda a: tf.tanh(a) * a, jit_compile=True)
+
+    def slope(a):
+        with tf.GradientTape() as tape:
+            tape.watch(a)
+            result = shared(a)
+        return tape.gradient(result, a)
+
+    functions = {"value": lambda a: shared(a) + 1, "slope": slope, "again": lambda a: shared(a) + 1}
+    with machine(f32_denormals="ieee"):
+        for name in order:
+            ours = launch(tf.function(functions[name]), tf.constant(x))
+            wide = np.float64(x)
+            tanh = np.tanh(wide)
+            expected = tanh + wide * (1 - tanh**2) if name == "slope" else tanh * wide + 1
+            np.testing.assert_allclose(ours, expected, rtol=0, atol=2e-6)
