@@ -20,9 +20,10 @@ from ipu.frontends.tensorflow.settings.legacy import (
 )
 
 __all__ = [
-    "auto_select_ipus", "configure_ipu_system", "create_ipu_config", "reset_ipu_seed",
-    "select_ipus", "set_convolution_options", "set_floating_point_behaviour_options",
-    "set_matmul_options", "set_norm_options", "set_recomputation_options",
+    "auto_select_ipus", "configure_ipu_system", "create_ipu_config",
+    "move_variable_initialization_to_cpu", "reset_ipu_seed", "select_ipus",
+    "set_convolution_options", "set_floating_point_behaviour_options", "set_matmul_options",
+    "set_norm_options", "set_recomputation_options",
 ]  # fmt: skip
 
 
@@ -41,6 +42,10 @@ def reset_ipu_seed(
         reseed()
         return None
     return tf.numpy_function(reseed, [], [])
+
+
+def move_variable_initialization_to_cpu(graph: Any = None) -> None:
+    """Nothing: TensorFlow initialises variables on the host here, whatever their scope."""
 
 
 class _Reseed:

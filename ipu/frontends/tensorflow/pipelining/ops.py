@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from ipu.frontends.tensorflow import loops
-from ipu.frontends.tensorflow.engine.node import marked
+from ipu.frontends.tensorflow.engine.node import Node, marked
 from ipu.frontends.tensorflow.pipelining.checks import Arguments, plan_of_pipeline
 from ipu.frontends.tensorflow.pipelining.options import (
     OptimizerFunctionOutput,
@@ -169,6 +169,7 @@ class _Run:
         elif tensors:
             operations += self._send(tensors)
         _check_captures(graph)
+        _check_shared(graph, self.arguments.device_mapping)
         return [*values[: self.n_inputs], *operations]
 
     def _train(self, outputs: list[Any]) -> list[Any]:
@@ -278,3 +279,24 @@ def _check_captures(graph: FuncGraph) -> None:
                 f"Trying to capture the tensor {outer} which is not a resource. This tensor needs "
                 "to be passed as either part of the `input` or `infeed_queue` of the pipeline."
             )
+
+
+def _check_shared(graph: FuncGraph, mapping: Sequence[Any]) -> None:
+    """Refuse a variable that stages on several IPUs use.
+
+    Raises    ValueError.
+    """
+    homes: dict[str, tuple[int, Any]] = {}
+    names = {inner.name: outer.op.name for outer, inner in graph.captures}
+    for op in graph.get_operations():
+        stage = Node(op).marks.get("stage")
+        used = [names[x.name] for x in op.inputs if x.name in names]
+        if stage is None or isinstance(mapping[stage], list | tuple):
+            continue
+        for name in used:
+            first, ipu = homes.setdefault(name, (stage, mapping[stage]))
+            if ipu != mapping[stage]:
+                raise ValueError(
+                    f"variable {name} is used by stage {first} on IPU {ipu} and by stage {stage} "
+                    f"on IPU {mapping[stage]}; map them to one IPU"
+                )

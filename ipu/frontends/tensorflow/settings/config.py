@@ -97,10 +97,22 @@ class Category:
         }
 
     def from_dict(self, dct: Mapping[str, Any]) -> None:
-        """Take values by full name; an option that has none keeps its own, with a warning."""
+        """Take values by full name; an option that has none keeps its own, with a warning.
+
+        Raises    ValueError for a name that is no option.
+        """
+        known = {metadata.name for metadata, _ in self._options()}
+        for name in dct:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                advice = f" Did you mean '{close[0]}'?" if close else ""
+                raise ValueError(f"'{name}' is not a valid attribute of this config.{advice}")
+        self._take(dct)
+
+    def _take(self, dct: Mapping[str, Any]) -> None:
         for name, metadata in self._metadata.items():
             if name in self._categories:
-                self._categories[name].from_dict(dct)
+                self._categories[name]._take(dct)
             elif metadata.name not in dct:
                 warnings.warn(
                     f"{metadata.name} didn't have a value: the existing value will be retained",

@@ -45,4 +45,5 @@ def test_a_seed_is_an_integer():
 
 def test_functions_of_before_are_there():
     assert callable(utils.create_ipu_config)
+    assert utils.move_variable_initialization_to_cpu() is None
     assert set(utils.__all__) <= set(dir(utils))

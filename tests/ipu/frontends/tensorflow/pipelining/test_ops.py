@@ -144,6 +144,19 @@ def test_tensors_from_outside_are_refused():
         run(build)
 
 
+def test_stages_that_share_a_variable_lie_on_one_ipu():
+    def tied(x, y):
+        with tf.compat.v1.variable_scope("", reuse=True):
+            return tf.nn.relu(dense(x, 16, "second")), y
+
+    stages = [STAGES[0], STAGES[1], tied, last]
+    _, weights, _ = run(pipelined(stages=stages, device_mapping=[0, 1, 1, 0]), ipus=2, launches=1)
+    assert len(weights) == 3
+    sentence = "variable second is used by stage 1 on IPU 1 and by stage 2 on IPU 2; map them to"
+    with pytest.raises(ValueError, match=sentence):
+        run(pipelined(stages=stages), launches=1)
+
+
 def test_inputs_are_constant_through_a_run():
     def build(infeed, outfeed):
         first = [lambda rate, x, y: (rate * x, y), *STAGES[1:]]

@@ -113,6 +113,13 @@ def test_a_name_that_a_dictionary_lacks_keeps_its_value(config):
     assert config.allow_recompute
 
 
+def test_a_dictionary_holds_names_of_options_alone(config):
+    dictionary = config.to_dict() | {"allow_recompute": True, "norms.use_stable_statistic": True}
+    with pytest.raises(ValueError, match=r"Did you mean 'norms\.use_stable_statistics'\?"):
+        config.from_dict(dictionary)
+    assert not config.allow_recompute
+
+
 def test_metadata_of_options_and_categories(config):
     metadata = config.get_attribute_metadata("floating_point_behaviour.esr")
     assert (metadata.name, metadata.type) == ("floating_point_behaviour.esr",
