@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 
 from ipu.distributed.cluster import Cluster
@@ -28,6 +29,9 @@ def connect(cluster: Cluster, plan: str = "") -> Transport:
         raise ValueError(
             f"transport={cluster.transport!r} has its workers in one process; use run_local"
         )
+    if cluster.transport == "grpc":
+        # gRPC's own lines about connections that end stand beside the sentence that says why.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     name, packages, extra = _MODULES[cluster.transport]
     try:
         module = import_module(name)

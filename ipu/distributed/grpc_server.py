@@ -30,6 +30,9 @@ messages, services = grpc.protos_and_services("ipu/distributed/ring.proto")
 PIECE, MESSAGE = 1 << 20, (1 << 20) + (4 << 10)
 #: Streams that one connection may open.
 STREAMS = 64
+#: Threads, started as they are needed, beside those of the workers: a stranger that calls and says
+#: nothing holds one until it hangs up.
+SPARE = 512
 OPTIONS = [
     ("grpc.max_receive_message_length", MESSAGE),
     ("grpc.max_send_message_length", MESSAGE),
@@ -150,7 +153,7 @@ def serve(cluster: Cluster, transport: Served) -> Any:
     Raises    JoinError where it cannot.
     """
     # A stream and a watch of every other worker last as long as the training.
-    pool = futures.ThreadPoolExecutor(2 * cluster.size + 8, "grpc")
+    pool = futures.ThreadPoolExecutor(2 * cluster.size + SPARE, "grpc")
     server = grpc.server(pool, options=_SERVER_OPTIONS)
     services.add_RingServicer_to_server(_Servicer(transport), server)
     address = cluster.addresses[cluster.rank]

@@ -61,9 +61,19 @@ def difference(
     for i in range(max(len(own), len(other))):
         mine, its = (lines[i] if i < len(lines) else "nothing" for lines in (own, other))
         if mine != its:
-            mine, its = (text if len(text) < 120 else f"{text[:117]}…" for text in (mine, its))
+            mine, its = _shown(mine), _shown(its)
             return f"{own_name} has {mine}, {other_name} has {its}; start all workers alike"
     return None
+
+
+def _shown(text: str) -> str:
+    """A line that another worker sent, for people: short, and without control characters.
+
+    >>> _shown("seed: \\x1b[2J")
+    'seed: ?[2J'
+    """
+    text = "".join(c if c.isprintable() else "?" for c in text[:120])
+    return text if len(text) < 120 else f"{text[:117]}…"
 
 
 def compare(channel: Channel, lines: Iterable[str]) -> None:

@@ -325,12 +325,11 @@ def connect(cluster: Cluster, plan: str = "") -> MpiTransport:
         )
     beating = cluster.size > 1 and can_beat(mpi)
     patience = math.inf if beating else PATIENCE * cluster.silence
-    # Dup waits for all, so both come before anything that can fail.
-    own, of_beats = world.Dup(), world.Dup()
-    transport = MpiTransport(own, patience, cluster.silence)
+    transport = MpiTransport(world.Dup(), patience, cluster.silence)
     transport.join(cluster, plan)
     if beating:
-        transport.watch(of_beats, cluster.beat)
+        # Dup waits for all; who has joined has heard the same of all others, and comes here too.
+        transport.watch(world.Dup(), cluster.beat)
     elif cluster.size > 1 and cluster.rank == 0:
         print(
             "mpi: this MPI library may be called by one thread only, so workers give no beats; a "

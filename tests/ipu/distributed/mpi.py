@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("mpi4py", reason="mpi4py is not installed: fpsim[mpi]")
 
 from ipu.frontends.popdist.launch import find_mpirun
+from tests.ipu.distributed.processes import limit
 
 __all__ = ["mpirun"]
 
@@ -40,6 +41,6 @@ def mpirun(count, code, *arguments, begin=BEGIN, **variables):
         [MPIRUN, "--oversubscribe", "--allow-run-as-root", "-np", str(count),
          sys.executable, "-c", begin + code, *arguments],
         env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=limit(120),
     )  # fmt: skip
     return done.returncode, sorted(done.stdout.splitlines()), done.stderr

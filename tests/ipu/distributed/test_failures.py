@@ -81,7 +81,7 @@ def joining(size, join_timeout, seeds, ranks=None):
     program = "tests.ipu.distributed.joining"
     started = [
         Worker(
-            [program, str(seed)],
+            [program, *str(seed).split()],
             environment(rank, addresses, size, FPSIM_JOIN_TIMEOUT=str(join_timeout)),
         )
         for rank, seed in enumerate(seeds) if ranks is None or rank in ranks
@@ -110,6 +110,13 @@ def test_a_missing_worker_is_named_within_the_timeout_and_a_second():
         f"worker 1 at {addresses[1]} did not answer within 2 s; start it"
     )
     assert 2 <= row["seconds"] < 2 + limit(1)
+
+
+@full
+def test_a_worker_killed_while_another_is_missing_is_named_within_two_seconds():
+    addresses, (row, death) = joining(3, 60, [1, "1 dies"], ranks=[0, 1])
+    assert row["error"] == f"worker 1 at {addresses[1]} is gone before all workers had joined"
+    assert row["time"] - death["time"] < limit(2.0)
 
 
 @full
@@ -168,8 +175,10 @@ def test_a_frozen_worker_is_named_within_its_silence_and_two_seconds(size):
         rows = all_ended(others, 2.0 + limit(2.0))
         last.signal(signal.SIGCONT)
         # It learns that the others have stopped, and does not go on alone.
-        status, _, _ = last.ended(STARTED)
+        status, _, errors = last.ended(STARTED)
         assert status == 3
+        # One sentence, and no lines of gRPC about the connections that have ended.
+        assert len(errors.splitlines()) == 1, errors
         address = last.address
     for status, _, errors in rows:
         assert status == 3

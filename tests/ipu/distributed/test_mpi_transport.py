@@ -10,10 +10,7 @@ import pytest
 
 from fpsim.records.formats import BINARY16, BINARY32
 from ipu.distributed.channel import Channel
-from ipu.distributed.cluster import Cluster
-from ipu.distributed.group import Processes
 from ipu.distributed.local_transport import run_local
-from ipu.experiments.programs import distributed_training as program
 from ipu.frontends.processes.sums import Sums
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
@@ -266,37 +263,3 @@ def test_sums_have_the_bits_of_one_process_and_mpis_own_has_not():
         assert lines == sorted([own, *expected] * size)
         nearest = {line.rsplit(" ", 1)[1] for line in expected if "False binary32" in line}
         assert nearest - {own.split()[1]}, "MPI's sum has the bits of every order"
-
-
-#: A training of four replicas in every order, nearest and stochastic.
-TRAININGS = """
-from tests.ipu.distributed.test_mpi_transport import digests
-transport = connect(replace(cluster, replicas=4))
-for line in digests(transport):
-    print(line)
-transport.close()
-"""
-
-
-def digests(transport):
-    """Order, rounding and digest of each training."""
-    for order, nearest in product(ORDERS, (False, True)):
-        options = program.Options(True, order, 1, 3, 4, 1, nearest, None, 100)
-        group = Processes(transport, 4)
-        training = program.build(group, Cluster(replicas=4), options)
-        own = group.own(4)
-        for step in range(options.n_steps):
-            x, labels = program.batch(1, step, training.plan)
-            training.step(*(program.share(values, training.plan, own) for values in (x, labels)))
-        group.finish(training)
-        yield f"{order} {nearest} {group.digest(training)}"
-
-
-@pytest.mark.tier("full")
-def test_trainings_have_one_digest_for_any_number_of_processes():
-    (expected,) = run_local(1, lambda transport: list(digests(transport)))
-    assert len({line.split()[2] for line in expected}) == 8
-    for size in (2, 4):
-        status, lines, errors = mpirun(size, TRAININGS)
-        assert status == 0, errors
-        assert lines == sorted(expected * size)
