@@ -64,14 +64,11 @@ def _lines(
     panels, fields, columns = right
     some, flags = (panels, fields, columns.start, columns.stop), 0
     step, wide = a.lines_of(_PIECE), a.geometry.output[1]
-    element_flags = job.element_flags
-    assert element_flags is not None
-    target = a.places(values.shape[1])
+    pieces = _Pieces(task, a, min(step, end - begin), task.height, a.places(values.shape[1]))
     for line in range(begin, end, step):
-        last = min(line + step, end)
-        table, exponents, starts, places = _laid_out(task, a, line, last, task.height, target)
+        *left, places = pieces.lay(line, min(line + step, end))
         flags |= task.loop(
-            (table, exponents, starts, offsets, places), some, values, element_flags,
+            (*left, offsets, places), some, values, job.element_flags,
             job.places.part(line * wide).random, task.store, task.numbers,
         )  # fmt: skip
     return flags
@@ -83,9 +80,10 @@ def _run_turned(job: Job, a: Windows, task: Task, values: Carrier) -> int:
     offsets = a.offsets()
     widest = max(1, -(-values.shape[1] // 16) * 16)
     step = min(a.lines_of(_PIECE, multiple), _lines_of_terms(widest, wide, multiple))
+    pieces = _Pieces(task, a, min(step, a.lines), 1, (0, 0, 0, 0))
     for line in range(0, a.lines, step):
         last = min(line + step, a.lines)
-        table, exponents, starts, _ = _laid_out(task, a, line, last, 1, (0, 0, 0, 0))
+        table, exponents, starts, _ = pieces.lay(line, last)
         terms = all_terms(settings, starts)
         left = Left(table, exponents, offsets, terms.offsets)
         b = job.b[line * wide : last * wide]
@@ -102,21 +100,34 @@ def _lines_of_terms(columns: int, wide: int, multiple: int) -> int:
     return int(max(1, _PIECE // (columns * wide) // unit) * unit)
 
 
-def _laid_out(
-    task: Task, a: Windows, line: int, last: int, height: int, target: Target
-) -> tuple[Carrier, Constants, Offsets, Offsets]:
-    """Values and exponents of some rows of outputs, where windows begin, and where results stand.
+class _Pieces:
+    """Pieces of images in memory of this thread, each in the place of the one before.
 
-    Windows are as many as make whole tiles.
+    lines    rows of outputs of a piece, at most; height: windows are as many as make whole tiles of
+             so many rows.
     """
-    geometry, left = a.geometry, task.left.own
-    values, fields = left.room("pieces", (a.numbers(line, last) + 16,))
-    outputs = (last - line) * geometry.output[1]
-    starts = room("starts", (-(-outputs // height) * height,), np.int64)
-    places = room("places", (outputs,), np.int64)
-    fill_windows(
-        np.ascontiguousarray(a.x).reshape(-1).view(np.uint32), a.x.shape[1:],
-        (geometry.kernel, geometry.stride, geometry.before, geometry.output, geometry.spacing),
-        (line, last), values, fields, starts, places, target, task.zero, left.shift,
-    )  # fmt: skip
-    return values, fields, starts, places
+
+    def __init__(self, task: Task, a: Windows, lines: int, height: int, target: Target) -> None:
+        geometry = a.geometry
+        self.task, self.target, self.height, self.wide = task, target, height, geometry.output[1]
+        self.image = np.ascontiguousarray(a.x).reshape(-1).view(np.uint32), a.x.shape[1:]
+        self.geometry = (
+            geometry.kernel, geometry.stride, geometry.before, geometry.output, geometry.spacing
+        )  # fmt: skip
+        # A piece that begins within an image may see one image more, so the kernel's height again.
+        most = a.numbers(0, lines) + geometry.kernel[0] * a.line * a.x.shape[3] + 16
+        outputs = lines * self.wide + height
+        self.tables = task.left.own.room("pieces", (most,))
+        self.starts = room("starts", (outputs,), np.int64)
+        self.places = room("places", (outputs,), np.int64)
+
+    def lay(self, line: int, last: int) -> tuple[Carrier, Constants, Offsets, Offsets]:
+        """Values and exponents, where windows begin, and where results stand."""
+        task, outputs = self.task, (last - line) * self.wide
+        starts = self.starts[: -(-outputs // self.height) * self.height]
+        places = self.places[:outputs]
+        fill_windows(
+            *self.image, self.geometry, (line, last), *self.tables, starts, places, self.target,
+            task.zero, task.left.shift,
+        )  # fmt: skip
+        return *self.tables, starts, places
