@@ -14,23 +14,16 @@ Source    docs/semantics.md §2 (places) and §5.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from fpsim.products.by_unit.dispatch import accumulate, finish
 from fpsim.products.by_unit.unit_settings import UnitSettings
+from fpsim.products.jobs.windows import Table, Target, Windows, field
 from fpsim.products.phases import phases, zeros_do_not_matter
-from fpsim.products.unfold import (
-    ZERO,
-    Field,
-    Table,
-    blocks,
-    every_position,
-    field,
-    order,
-    weight_matrix,
-)
+from fpsim.products.unfold import every_position, order, weight_matrix
 from fpsim.records.geometry import Geometry, Padding, Stride, geometry
 from fpsim.records.types import Carrier, ElementFlags, Index, Shape
 from fpsim.state.draws import NO_PLACES, Places
@@ -75,7 +68,6 @@ class Forward:
         self.settings, self.x, self.shape, self.kernels = settings, x, shape, kernels
         groups, *_, self.channels, self.n = kernels.shape
         self.parts = list(_parts(settings, shape, kernels))
-        self.filled = any(bool((part.table == ZERO).any()) for part in self.parts)
         #: Terms with the zeros that make passes whole.
         self.depth = sum(part.passes for part in self.parts) * settings.unit.channels
         self.result: Shape = (len(x), *shape.output, groups * self.n)
@@ -86,44 +78,36 @@ class Forward:
 
     def multiply(self, places: Places) -> tuple[Carrier, ElementFlags]:
         """Values and flags of the result."""
-        return self._multiply(places, rounded=True)
-
-    def sums(self) -> tuple[Carrier, ElementFlags]:
-        """The same before the last rounding."""
-        return self._multiply(NO_PLACES, rounded=False)
-
-    def _multiply(self, places: Places, *, rounded: bool) -> tuple[Carrier, ElementFlags]:
         values, flags = np.zeros(self.result, np.float32), np.zeros(self.result, np.uint8)
-        outputs = self.result[-1]
-        flat, flat_flags = values.reshape(-1, outputs), flags.reshape(-1, outputs)
-        for begin, end, windows in blocks(self.x, self.shape, filled=self.filled):
-            for g in range(outputs // self.n):
-                block = np.s_[begin:end, g * self.n : (g + 1) * self.n]
-                self._block(windows, g, flat[block], flat_flags[block],
-                            places.part(begin, g * self.n), rounded)  # fmt: skip
+        for g in range(len(self.kernels)):
+            group, part = np.s_[..., g * self.n : (g + 1) * self.n], places.part(0, g * self.n)
+            sums, raised = np.ascontiguousarray(values[group]), np.ascontiguousarray(flags[group])
+            self.accumulate(g, sums, raised, part)
+            finish(self.settings, self.depth, sums, raised, part)
+            if len(self.kernels) > 1:
+                values[group], flags[group] = sums, raised
         return values, flags
 
-    def _block(
-        self, windows: Field, group: int, values: Carrier, flags: ElementFlags, places: Places,
-        rounded: bool,
+    def accumulate(
+        self, group: int, sums: Carrier, flags: ElementFlags, places: Places,
+        target: Target | None = None,
     ) -> None:  # fmt: skip
-        """Some windows times the kernels of a group, into values and flags, which are zero."""
-        sums, raised = np.ascontiguousarray(values), np.ascontiguousarray(flags)
+        """The passes of every window times the kernels of a group, into sums and flags of zero.
+
+        target    where the outputs stand there, as `Windows` take it.
+        """
         done = 0
         for part in self.parts:
-            left = windows.rows(part.table, group * self.channels + part.first)
-            marks = raised if done == 0 else np.zeros_like(raised)
+            first = group * self.channels + part.first
+            left = Windows(self.x, self.shape, part.table, first, target=target)
+            raised = np.zeros_like(flags) if done else flags
             accumulate(
-                part.settings, left, part.right[group], sums, marks, places.part(0, 0, done),
+                part.settings, left, part.right[group], sums, raised, places.part(0, 0, done),
                 fresh=done == 0,
             )  # fmt: skip
             if done:
-                raised |= marks
+                flags |= raised
             done += part.passes
-        if rounded:
-            finish(self.settings, self.depth, sums, raised, places)
-        if sums is not values:
-            values[:], flags[:] = sums, raised
 
     def operands(self, index: Index) -> tuple[Carrier, Carrier]:
         """The window and the weights of one output, with the zeros that make passes whole."""
@@ -138,25 +122,34 @@ class Forward:
 class InputGradient(Forward):
     """A convolution of the gradient, spread by zeros, with the turned kernels."""
 
-    def multiply(self, places: Places) -> tuple[Carrier, ElementFlags]:
-        """Values and flags of the result, phase by phase where its zeros do not matter."""
+    def accumulate(
+        self, group: int, sums: Carrier, flags: ElementFlags, places: Places,
+        target: Target | None = None,
+    ) -> None:  # fmt: skip
+        """The passes, phase by phase where zeros between the terms do not matter."""
+        if self._phases is None:
+            super().accumulate(group, sums, flags, places, target)
+            return
+        for part, outputs in self._phases:
+            part.accumulate(group, sums, flags, NO_PLACES, outputs)
+
+    @cached_property
+    def _phases(self) -> list[tuple[Forward, Target]] | None:
+        """The convolution of each phase, and where its outputs stand."""
         if not zeros_do_not_matter(self.settings, self.shape.spacing, self.kernels):
-            return super().multiply(places)
-        values, flags = np.zeros(self.result, np.float32), np.zeros(self.result, np.uint8)
+            return None
+        made, (height, width) = [], self.shape.output
         for phase in phases(self.shape):
             if phase.geometry is not None:
                 rows, columns = phase.terms
-                kernels = self.kernels[:, rows, columns]
-                part = Forward(self.settings, self.x, phase.geometry, kernels)
-                outputs = (slice(None), *phase.outputs)
-                values[outputs], flags[outputs] = part.sums()
-        for g in range(len(self.kernels)):
-            group = np.s_[..., g * self.n : (g + 1) * self.n]
-            sums, raised = np.ascontiguousarray(values[group]), np.ascontiguousarray(flags[group])
-            finish(self.settings, self.depth, sums, raised, places.part(0, g * self.n))
-            if len(self.kernels) > 1:
-                values[group], flags[group] = sums, raised
-        return values, flags
+                part = Forward(
+                    self.settings, self.x, phase.geometry, self.kernels[:, rows, columns]
+                )
+                steps = height * width, phase.outputs[0].step * width, phase.outputs[1].step
+                first = phase.outputs[0].start * width + phase.outputs[1].start
+                outputs = (first * self.n, *(step * self.n for step in steps))
+                made.append((part, cast("Target", outputs)))
+        return made
 
 
 def _parts(settings: UnitSettings, shape: Geometry, kernels: Carrier) -> Iterator[_Channels]:
@@ -213,18 +206,12 @@ class WeightGradient:
         # Groups side by side: each is a matrix of its own until the end.
         sums = np.zeros((self.groups, len(self.positions), n), np.float32)
         flags: ElementFlags = np.zeros(sums.shape, np.uint8)
-        for begin, end, windows in blocks(self.x, self.extents, settings.unit.channels):
-            for g in range(self.groups):
-                left = windows.columns(self.positions, g * self.channels)
-                right = self.right[begin:end, g * n : (g + 1) * n]
-                part, block_flags = (
-                    places.part(0, g * n, settings.passes(begin)),
-                    np.zeros_like(flags[g]),
-                )
-                accumulate(settings, left, right, sums[g], block_flags, part)
-                flags[g] |= block_flags
         for g in range(self.groups):
-            finish(settings, len(self.right), sums[g], flags[g], places.part(0, g * n))
+            left = Windows(self.x, self.extents, self.positions, g * self.channels, turned=True)
+            right = self.right[:, g * n : (g + 1) * n]
+            part = places.part(0, g * n)
+            accumulate(settings, left, right, sums[g], flags[g], part, fresh=True)
+            finish(settings, len(self.right), sums[g], flags[g], part)
         values, flags = np.moveaxis(sums, 0, 1), np.moveaxis(flags, 0, 1)
         return values.reshape(self.result), flags.reshape(self.result)
 
@@ -232,11 +219,9 @@ class WeightGradient:
         """The inputs and the gradients that one weight meets."""
         position = int(np.ravel_multi_index(index[:-1], self.result[:-1]))
         chosen, first = self.positions[[position]], index[-1] // self.n * self.channels
-        rows = [
-            windows.columns(chosen, first).matrix()[0]
-            for *_, windows in blocks(self.x, self.extents)
-        ]
-        return np.concatenate(rows), self.right[:, index[-1]]
+        pieces = Windows(self.x, self.extents, chosen, first, turned=True).pieces(1)
+        terms = np.concatenate([rows.matrix()[0] for *_, rows in pieces])
+        return terms, self.right[:, index[-1]]
 
 
 def _grouped(w: Carrier, groups: int) -> Carrier:

@@ -23,9 +23,15 @@ __all__ = ["long_calls", "short_calls"]
 
 
 def _nearest_binary32(bits):
-    """binary64 bits rounded to 24 digits, ties to even, without an arithmetic flag."""
-    odd = (bits >> 29) & 1
-    return as_float((bits + (odd + ((1 << 28) - 1))) & ~((bits ^ bits) + ((1 << 29) - 1)))
+    """binary64 bits rounded to 24 digits, ties to even, without an arithmetic flag.
+
+    Half a unit is added and what lies below the unit is cleared; after a tie, which leaves nothing
+    there, the unit's own digit too, so that it ends even.
+    """
+    none = bits ^ bits
+    up = bits + (1 << 28)
+    tie = (up & (none + ((1 << 29) - 1))) == 0
+    return as_float(up & select(tie, ~(none + ((1 << 30) - 1)), ~(none + ((1 << 29) - 1))))
 
 
 def _short(what, acc, a, x, o, b, y, numbers):

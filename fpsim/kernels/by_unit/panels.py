@@ -24,7 +24,7 @@ from fpsim.kernels.lanes.memory import (
 )
 from fpsim.kernels.lanes.vectors import U32, as_bits, select, splat, umax, width_of
 
-__all__ = ["PLAIN", "Shift", "fill_panels", "fill_table"]
+__all__ = ["PLAIN", "Shift", "fill_panels", "fill_table", "write_numbers"]
 
 
 class Shift(NamedTuple):
@@ -42,7 +42,7 @@ PLAIN = Shift(0, 0, 0, 1.0, False)
 
 
 @njit(**INLINE)
-def _write(source, i, values, exponents, at, none, shift, wanted):
+def write_numbers(source, i, values, exponents, at, none, shift, wanted):
     """As many numbers as `none` has lanes."""
     magnitude = load_word(source, i, none) & 0x7FFFFFFF
     if wanted[0]:
@@ -71,12 +71,12 @@ def fill_table(codes, begin, end, values, exponents, zero, shift):
     for i in range(begin, end, 16):
         if i + 16 <= end:
             for q in range(0, 16, lanes):
-                _write(source, i + q, numbers, fields, i + q, none, shift, wanted)
+                write_numbers(source, i + q, numbers, fields, i + q, none, shift, wanted)
             continue
         for q in range(16):
             copy_item(last, q, source, min(i + q, end - 1))
         for q in range(0, 16, lanes):
-            _write(last, q, numbers, fields, i + q, none, shift, wanted)
+            write_numbers(last, q, numbers, fields, i + q, none, shift, wanted)
     return 0
 
 
@@ -111,5 +111,5 @@ def fill_panels(codes, rows, steps, first, last, begin, end, values, exponents, 
                     copy_item(row, c, source, at + c * steps[1])
             to = (panel * depth + k) * COLUMNS
             for q in range(0, COLUMNS, lanes):
-                _write(row, q, numbers, fields, to + q, none, shift, wanted)
+                write_numbers(row, q, numbers, fields, to + q, none, shift, wanted)
     return 0

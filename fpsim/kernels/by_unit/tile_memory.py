@@ -11,12 +11,12 @@ from fpsim.kernels.by_unit.terms import COLUMNS
 from fpsim.kernels.compiling import INLINE
 from fpsim.kernels.lanes.arithmetic import item, plus
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.memory import load, load_float, store_float
+from fpsim.kernels.lanes.memory import copy_item, load, load_float, store_float
 from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, sign_like, umax, width_of
 
 __all__ = [
-    "clear_flags", "largest_field", "load_tile", "merge_flags", "positive", "put_tile",
-    "row_bases_of", "signed",
+    "clear_flags", "fetch_rows", "keep_rows", "largest_field", "load_tile", "merge_flags",
+    "positive", "put_tile", "row_bases_of", "signed",
 ]  # fmt: skip
 
 
@@ -76,9 +76,39 @@ def clear_flags(element_flags):
 
 
 @njit(**INLINE)
-def merge_flags(element_flags, tile, first, stride, m, n):
-    """Raise the flags of a tile at its outputs."""
+def merge_flags(element_flags, tile, places, row, column, m, n):
+    """Raise the flags of a tile at its outputs: n columns of the rows at places[row:row + m]."""
     for r in range(m):
         for c in range(n):
-            at = first + r * stride + c
+            at = places[row + r] + column + c
             element_flags[at] = element_flags[at] | tile[r * COLUMNS + c]
+
+
+@njit(**INLINE)
+def fetch_rows(tile, array, places, row, column, m, n, none):
+    """A tile = n columns of the rows of an array at places[row:row + m], zeros around them."""
+    lanes = 512 // width_of(none)
+    for r in range(256 // width_of(none)):
+        for c in range(0, COLUMNS, lanes):
+            if r < m and n >= c + lanes:
+                x = load_float(array, places[row + r] + column + c, none)
+                store_float(tile, r * COLUMNS + c, as_bits(x))
+                continue
+            store_float(tile, r * COLUMNS + c, none)
+            for i in range(c, min(n, c + lanes) if r < m else 0):
+                copy_item(tile, r * COLUMNS + i, array, places[row + r] + column + i)
+
+
+@njit(**INLINE)
+def keep_rows(array, tile, places, row, column, m, n, none):
+    """n columns of the rows of an array at places[row:row + m] = those of a tile."""
+    lanes = 512 // width_of(none)
+    for r in range(m):
+        at = places[row + r] + column
+        for c in range(0, COLUMNS, lanes):
+            if n >= c + lanes:
+                x = load_float(tile, r * COLUMNS + c, none)
+                store_float(array, at + c, as_bits(x))
+                continue
+            for i in range(c, min(n, c + lanes)):
+                copy_item(array, at + i, tile, r * COLUMNS + i)

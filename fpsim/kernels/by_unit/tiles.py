@@ -29,6 +29,8 @@ from fpsim.kernels.by_unit.fused import fused_terms, suspects
 from fpsim.kernels.by_unit.terms import COLUMNS
 from fpsim.kernels.by_unit.tile_memory import (
     clear_flags,
+    fetch_rows,
+    keep_rows,
     largest_field,
     load_tile,
     merge_flags,
@@ -51,7 +53,6 @@ from fpsim.kernels.lanes.memory import (
     store_float,
     store_low,
 )
-from fpsim.kernels.lanes.tiles import fetch, keep
 from fpsim.kernels.lanes.vectors import (
     any_lane,
     as_bits,
@@ -237,8 +238,9 @@ def tile_kernel(variant: TileVariant) -> Any:
 
     Call    flags = loop(left, right, out, element_flags, random, constants, numbers)
             left: values, exponents, bases of the rows (a multiple of the tile's height), offsets of
-            the terms (a multiple of the pass); right: panels' values, exponents, first and last
-            column of the result; out (M, N) binary32 holds the partials and receives the result;
+            the terms (a multiple of the pass), places (M,) where the rows begin in `out`; right:
+            panels' values, exponents, first and last column of the result; out binary32 holds the
+            partials and receives the result, its flags stand likewise;
             random: words (rounding places, outputs) if given, step from row to row, seed,
             operation, number of output (0, 0), first rounding place; constants of the stores;
             numbers of the unit calls
@@ -264,13 +266,13 @@ def tile_kernel(variant: TileVariant) -> Any:
         none = rule.drop ^ rule.drop
         height = 256 // width_of(none)
         a, b = (pointer(left[0]), pointer(left[1])), (pointer(right[0]), pointer(right[1]))
-        bases, offsets = pointer(left[2]), pointer(left[3])
+        bases, offsets, places = pointer(left[2]), pointer(left[3]), pointer(left[4])
         given, stride, seed, operation, origin, place = random
         draw = pointer(given.reshape(-1)), given.shape[0], given.shape[1], stride, seed, operation
         po, pf = pointer(out.reshape(-1)), pointer(element_flags.reshape(-1))
         tile, trial, tile_flags = room(out, 128), room(out, 128), room(element_flags, 128)
         made, before = room(given, 1024), room(constants, 128)
-        rows, columns = out.shape
+        rows = left[4].shape[0]
         left_edge, right_edge = right[2], right[3]
         depth = left[3].shape[0]
         raised = none
@@ -286,10 +288,10 @@ def tile_kernel(variant: TileVariant) -> Any:
                 x, j = row_bases_of(bases, block * height, none), panel * depth * COLUMNS
                 operands = a, x, offsets, b, j
                 column = left_edge + panel * COLUMNS
-                first = block * height * columns + column
-                m, n = min(height, rows - block * height), min(COLUMNS, right_edge - column)
-                at = made, origin + block * height * stride + column, m, n, place
-                fetch(tile, po, first, columns, m, n, height, COLUMNS, none)
+                row = block * height
+                m, n = min(height, rows - row), min(COLUMNS, right_edge - column)
+                at = made, origin + row * stride + column, m, n, place
+                fetch_rows(tile, po, places, row, column, m, n, none)
                 merged = none
                 if LONG:
                     clear_flags(tile_flags)
@@ -331,10 +333,10 @@ def tile_kernel(variant: TileVariant) -> Any:
                         else:
                             c = load_tile(tile, none)
                             put_tile(tile, _long_terms(what, c, operands, span, terms))
-                keep(po, tile, first, columns, m, n, COLUMNS, none)
+                keep_rows(po, tile, places, row, column, m, n, none)
                 if LONG and any_lane(merged != 0):
                     raised = raised | merged
-                    merge_flags(pf, tile_flags, first, columns, m, n)
+                    merge_flags(pf, tile_flags, places, row, column, m, n)
         return np.int64(or_lanes(raised))
 
     return loop

@@ -18,28 +18,30 @@ M0, M1 = 0xD2511F53, 0xCD9E8D57
 W0, W1 = 0x9E3779B9, 0xBB67AE85
 
 
-def _product(a, multiplier):
-    """High and low words of the 64-bit products of 32-bit lanes with a constant.
-
-    The processor multiplies the even words of a vector; the odd ones are shifted into their place.
-    """
+def _rounds(c0, c1, c2, c3, k0, k1):
+    """Ten rounds in lanes of 64 bits, whose upper halves take no part and hold anything."""
     low = 0xFFFFFFFF
-    joined = pairs_joined(a)
-    even = (joined & low) * multiplier
-    odd = (joined >> 32) * multiplier
-    return pairs_apart((even >> 32) | (odd & ~low)), a * multiplier
+    for _ in range(10):
+        p0, p1 = (c0 & low) * M0, (c2 & low) * M1
+        c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ k0, p1, (p0 >> 32) ^ c3 ^ k1, p0
+        k0, k1 = k0 + W0, k1 + W1
+    return c0, c1, c2, c3
 
 
 @formula
 def philox(c0, c1, c2, c3, k0, k1):
-    """Ten rounds on lanes of counters; k0 and k1 are scalars."""
-    k0, k1 = (c0 ^ c0) + k0, (c0 ^ c0) + k1
-    for _ in range(10):
-        high0, low0 = _product(c0, M0)
-        high1, low1 = _product(c2, M1)
-        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
-        k0, k1 = k0 + W0, k1 + W1
-    return c0, c1, c2, c3
+    """Ten rounds on lanes of counters; k0 and k1 are scalars.
+
+    The processor multiplies the even words of a vector. The odd ones are shifted into their place
+    once, before the first round, and back after the last.
+    """
+    even = [pairs_joined(c) for c in (c0, c1, c2, c3)]
+    keys = [(even[0] ^ even[0]) + k for k in (k0, k1)]
+    first = _rounds(*even, *keys)
+    second = _rounds(*(c >> 32 for c in even), *keys)
+    return tuple(
+        pairs_apart((x & 0xFFFFFFFF) | (y << 32)) for x, y in zip(first, second, strict=True)
+    )
 
 
 @njit(**INLINE)

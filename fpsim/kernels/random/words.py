@@ -17,7 +17,7 @@ from fpsim.kernels.random.philox import philox
 
 __all__ = [
     "GROUP_HALF", "GROUP_WORD", "NO_WORDS", "fill_place", "fill_places", "fill_words",
-    "place_words",
+    "place_words", "words_of_place",
 ]  # fmt: skip
 
 #: Elements served by sixteen counters: half a word each, or a word each.
@@ -106,6 +106,14 @@ def _one(w, number, wide):
     return chosen
 
 
+@njit(**INLINE)
+def words_of_place(first, block, number, seed, operation, wide):
+    """Of sixteen outputs from `first` on, at one rounding place, number `number` of its counter."""
+    c0 = iota(U32) + np.uint32(first)
+    c1 = splat(np.uint32(block + 1), U32)
+    return _one(_blocks(c0, c1, seed, operation), number, wide)
+
+
 @compiled
 def fill_place(words, shape, step, first, block, number, seed, operation, wide):
     """words = those of a matrix of outputs at one rounding place, number `number` of its counter.
@@ -114,10 +122,8 @@ def fill_place(words, shape, step, first, block, number, seed, operation, wide):
     `first`. Words of the last vector go beyond the matrix: there is room for 15 more.
     """
     rows, columns = shape
-    c1 = splat(np.uint32(block + 1), U32)
     for i in range(rows):
         # A row's words beyond its end are overwritten by the next row.
         for j in range(0, columns, VECTOR_WIDTH):
-            c0 = iota(U32) + np.uint32(first + i * step + j)
-            w = _one(_blocks(c0, c1, seed, operation), number, wide)
-            store(words, i * columns + j, w)
+            at = first + i * step + j
+            store(words, i * columns + j, words_of_place(at, block, number, seed, operation, wide))

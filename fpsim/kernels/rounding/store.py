@@ -5,31 +5,21 @@ Source    docs/semantics.md §2 (layout of sums and products).
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
-import numpy as np
-from numba import njit
-
-from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes.arithmetic import quiet_add, quiet_subtract
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.memory import load_float, load_word, store_float, store_low
 from fpsim.kernels.lanes.vectors import (
     as_bits,
     as_float,
     infinity_like,
-    or_lanes,
     select,
     sign_like,
     umax,
     width_of,
 )
-from fpsim.kernels.rounding.modes import RNE, SR, is_signed, is_stochastic
+from fpsim.kernels.rounding.modes import RNE, is_signed, is_stochastic
 from fpsim.kernels.rounding.round import round_fixed, round_random, round_residual
-from fpsim.kernels.rounding.rule import spread
 
-__all__ = ["BY_INTEGERS", "LOUD", "QUIET", "store_kernel", "store_lanes", "store_ordinary"]
+__all__ = ["BY_INTEGERS", "LOUD", "QUIET", "store_lanes", "store_ordinary"]
 
 #: Flags that units raise; residuals of SR as the plan numbers them.
 _OVERFLOW, _INVALID = 4, 16
@@ -98,57 +88,3 @@ def store_ordinary(how, bits, field, word, rule):
         exact = a if residual == _TRUNCATED else round_residual(a, residual == _EVEN, rule)
         return round_random(mode, exact, word, low, rule, width) | sign
     return round_fixed(mode, a, sign != 0, rule, width) | sign
-
-
-@njit(**INLINE)
-def _step(what, values, i, words, rule):
-    """One vector in place; returns its flags."""
-    bits = as_bits(load_float(values, i, rule.drop))
-    word = bits
-    if what[0] >= SR:
-        word = load_word(words, i, bits)
-    bits, flags = store_lanes(what, bits, word, rule)
-    store_float(values, i, bits)
-    return flags
-
-
-@cache
-def store_kernel(mode: int, low: bool, residual: int) -> Any:
-    """Compiled: rounds values (n,) in place and raises the flags of each element.
-
-    Call    flags = loop(values, element_flags, words, constants); words (n,) where the mode takes
-            them, R in the low bits if `low`, else in the top ones
-    """
-    MODE, LOW, RESIDUAL = mode, low, residual
-
-    @compiled
-    def loop(values, element_flags, words, constants):
-        rule = spread(constants)
-        lanes = 512 // width_of(rule.drop)
-        what = (MODE, LOW, RESIDUAL)
-        n = values.shape[0]
-        room, room_words = np.empty(16, values.dtype), np.empty(16, np.uint32)
-        block_flags = np.empty(16, np.uint8)
-        whole = n // 16 * 16
-        raised = rule.drop ^ rule.drop
-        for i in range(0, whole, lanes):
-            flags = _step(what, values, i, words, rule)
-            raised = raised | flags
-            store_low(block_flags, 0, flags)
-            for lane in range(lanes):
-                element_flags[i + lane] |= block_flags[lane]
-        if whole < n:
-            # The last few pass through a full vector.
-            for lane in range(16):
-                room[lane] = values[whole + lane] if whole + lane < n else 0
-                room_words[lane] = words[whole + lane] if whole + lane < words.shape[0] else 0
-            for i in range(0, 16, lanes):
-                flags = _step(what, room, i, room_words, rule)
-                raised = raised | flags
-                store_low(block_flags, i, flags)
-            for lane in range(n - whole):
-                values[whole + lane] = room[lane]
-                element_flags[whole + lane] |= block_flags[lane]
-        return np.int64(or_lanes(raised))
-
-    return loop

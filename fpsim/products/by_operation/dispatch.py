@@ -16,7 +16,6 @@ from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.fast import run_macs
 from fpsim.products.by_operation.general import run_general
 from fpsim.products.jobs.job import Job, around_specials, matrices, run
-from fpsim.products.jobs.rows import Rows
 from fpsim.records.types import Carrier, ElementFlags, Shape
 from fpsim.state.draws import Places
 
@@ -47,7 +46,7 @@ def multiply(
 def _fast(job: Job) -> bool:
     """Kernels that report the flags of the product, not of each output."""
     chain: Chain = job.settings
-    assert not isinstance(job.a, Rows)
+    assert isinstance(job.a, np.ndarray)
     if job.element_flags is not None or chain.name == "kahan":
         return False
     bits = None

@@ -20,7 +20,6 @@ from fpsim.kernels.elementwise.loop import FLAGS_EACH, FLAGS_STICKY
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.panels import column_panels
 from fpsim.products.jobs.job import Job
-from fpsim.products.jobs.rows import Rows
 from fpsim.records.types import Words
 from fpsim.state.draws import Places
 from fpsim.state.publish import fold
@@ -37,7 +36,7 @@ _NO_WORDS = np.zeros((1, COLUMN_BLOCK), np.uint32)
 def run_general(job: Job) -> bool:
     """One matrix product of any operands in any chain."""
     chain: Chain = job.settings
-    assert not isinstance(job.a, Rows)
+    assert isinstance(job.a, np.ndarray)
     a, b = np.ascontiguousarray(job.a), column_panels(job.b, COLUMN_BLOCK)
     (m, n), settings = job.values.shape, chain.settings
     product, total = (

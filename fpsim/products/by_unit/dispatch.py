@@ -13,7 +13,6 @@ import math
 
 import numpy as np
 
-from fpsim.kernels.random.words import NO_WORDS
 from fpsim.products.by_unit.exact import run_exact
 from fpsim.products.by_unit.fused import run_fused
 from fpsim.products.by_unit.general import run_general
@@ -21,13 +20,16 @@ from fpsim.products.by_unit.unit_settings import Store, UnitSettings
 from fpsim.products.by_unit.window import run_window
 from fpsim.products.jobs.job import Job, around_specials, matrices, run
 from fpsim.products.jobs.rows import Rows
+from fpsim.products.jobs.windows import Windows
 from fpsim.records.types import Carrier, ElementFlags, Shape
 from fpsim.state.draws import Places
+from fpsim.state.threads import run_blocks
 
 __all__ = ["ENGINES", "FAST", "accumulate", "finish", "multiply", "round_outputs"]
 
-#: Results that get their last rounding at a time, and elements of unfolded rows written out.
-_CHUNK, _UNFOLDED = 1 << 14, 1 << 20
+#: Results whose last rounding is not worth another thread, and elements of unfolded rows written
+#: out.
+_FEW, _UNFOLDED = 1 << 17, 1 << 20
 
 
 def _written_out(job: Job) -> bool:
@@ -46,24 +48,33 @@ def _written_out(job: Job) -> bool:
     return True
 
 
+def _in_pieces(job: Job) -> bool:
+    """Windows that no fast engine takes as a whole: a piece of the images at a time."""
+    if not isinstance(job.a, Windows):
+        return False
+    for piece in job.pieces(job.values):
+        run(ENGINES, piece)
+    return True
+
+
 def _around_specials(job: Job) -> bool:
     return around_specials(job, FAST, run_general)
 
 
 #: Engines with conditions of their own, and all in the order in which they are tried.
 FAST = [run_window, run_exact, run_fused]
-ENGINES = [*FAST, _written_out, _around_specials, run_general]
+ENGINES = [*FAST, _in_pieces, _written_out, _around_specials, run_general]
 
 
 def multiply(
-    settings: UnitSettings, a: Carrier | Rows, b: Carrier, start: Carrier | None, shape: Shape,
-    places: Places,
+    settings: UnitSettings, a: Carrier | Rows | Windows, b: Carrier, start: Carrier | None,
+    shape: Shape, places: Places,
 ) -> tuple[Carrier, ElementFlags]:  # fmt: skip
     """Values of the result, and the flags of each.
 
-    Shapes    a (..., M, K) or Rows of that matrix, then with b (K, N) and all rows of the result in
-              one; b (..., K, N), shape (..., M, N). The result may be some columns of a wider one,
-              whose numbers `places` has.
+    Shapes    a (..., M, K), or Rows or Windows of that matrix, then with b (K, N) and all rows of
+              the result in one; b (..., K, N), shape (..., M, N). The result may be some columns of
+              a wider one, whose numbers `places` has.
     """
     values = np.zeros(shape, np.float32) if start is None else start.copy()
     flags = np.zeros(shape, np.uint8)
@@ -73,8 +84,8 @@ def multiply(
 
 
 def accumulate(
-    settings: UnitSettings, a: Carrier | Rows, b: Carrier, values: Carrier, flags: ElementFlags,
-    places: Places, *, fresh: bool = False,
+    settings: UnitSettings, a: Carrier | Rows | Windows, b: Carrier, values: Carrier,
+    flags: ElementFlags, places: Places, *, fresh: bool = False,
 ) -> None:  # fmt: skip
     """The passes with their stores: values hold the partials and receive the sums.
 
@@ -82,7 +93,7 @@ def accumulate(
 
     Shapes    as for `multiply`; values and flags, as the result, in C order; flags are zero before.
     """
-    if isinstance(a, Rows):
+    if isinstance(a, Rows | Windows):
         matrix = (math.prod(values.shape[:-1]), values.shape[-1])
         flat = values.reshape(matrix), flags.reshape(matrix)
         run(ENGINES, Job(settings, a, b, *flat, places, fresh=fresh))
@@ -108,13 +119,11 @@ def round_outputs(
     rounding: Store, place: int, values: Carrier, flags: ElementFlags, places: Places
 ) -> None:
     """Every output rounded at one place."""
-    if not places.active:
-        rounding(values.reshape(-1), flags.reshape(-1), NO_WORDS, False)
-        return
-    matrix = (math.prod(values.shape[:-1]), values.shape[-1])
-    flat, flat_flags = values.reshape(matrix), flags.reshape(matrix)
-    step = max(1, _CHUNK // max(1, matrix[1]))
-    for begin in range(0, matrix[0], step):
-        rows = slice(begin, begin + step)
-        words = places.part(begin).words(place, flat[rows].shape)
-        rounding(flat[rows].reshape(-1), flat_flags[rows].reshape(-1), words, places.low)
+    n, columns = values.size, values.shape[-1] if values.ndim else 1
+    flat, flat_flags = values.reshape(-1, columns), flags.reshape(-1, columns)
+
+    def work(begin: int, end: int) -> int:
+        return rounding(flat[begin:end], flat_flags[begin:end], place, places.part(begin))
+
+    if n:
+        run_blocks(work, 0, len(flat), max(1, _FEW // columns), 16)

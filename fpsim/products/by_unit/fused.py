@@ -13,6 +13,7 @@ from fpsim.products.by_unit.task import OperandTable, Task, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
+from fpsim.products.jobs.windows import Windows
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE
@@ -41,6 +42,8 @@ def run_fused(job: Job) -> bool:
     settings: UnitSettings = job.settings
     if not _knows(settings) or not job.reach().finite:
         return False
+    if isinstance(job.a, Windows) and job.a.target:
+        return False  # its values are those of other products too
     reach, flush = job.reach(), settings.policy == "flush_both"
     start = reach.most_start > 0
     # Sums are multiples of the last digit of the smallest product: normal, or exactly zero.

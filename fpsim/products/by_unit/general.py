@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.kernels.by_unit.general import run_pass, split_operand
-from fpsim.products.by_unit.tiles import pairs
+from fpsim.products.by_unit.terms import pairs
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
-from fpsim.products.jobs.rows import Rows
 from fpsim.records.formats import BINARY32, Format
-from fpsim.records.types import Carrier, ElementFlags, Words
+from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.draws import Places
 from fpsim.state.threads import run_blocks
 
@@ -32,7 +31,7 @@ def run_general(job: Job) -> bool:
     settings: UnitSettings = job.settings
     a, values, flags = job.a, job.values, job.element_flags
     assert flags is not None
-    assert not isinstance(a, Rows)
+    assert isinstance(a, np.ndarray)
     columns = _split(settings, job.b.T, settings.b)
     n = values.shape[1]
 
@@ -69,13 +68,10 @@ def _run_rows(
     settings: UnitSettings, rows: Split, columns: Split, values: Carrier, flags: ElementFlags,
     places: Places,
 ) -> None:  # fmt: skip
-    flat, flat_flags = values.reshape(-1), flags.reshape(-1)
-    cache: dict[int, Words] = {}
     channels, k = settings.unit.channels, rows[0].shape[1]
     for number in range(k // channels):
         run_pass(
             *rows, *columns, number * channels, values.view(np.uint32), flags, settings.kernel_call
         )
         if settings.store:
-            words = places.words(number, values.shape, cache)
-            settings.store(flat, flat_flags, words, places.low)
+            settings.store(values, flags, number, places)

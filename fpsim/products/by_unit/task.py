@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ from fpsim.kernels.rounding.store import BY_INTEGERS, LOUD, QUIET
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings
 from fpsim.records.types import Carrier, Shape
 
-__all__ = ["FLOAT", "WORD", "Constants", "OperandTable", "Task", "tile_variant"]
+__all__ = ["FLOAT", "WORD", "Constants", "OperandTable", "Task", "room", "tile_variant"]
 
 #: Bytes of each of their arrays that a thread keeps from product to product, at most.
 _KEPT = 8 << 20
@@ -55,16 +55,21 @@ class OperandTable:
     def room(self, name: str, shape: Shape) -> tuple[Carrier, Constants]:
         """For values and exponents."""
         none = (0,) * len(shape)
-        values = _room(f"{name} values", shape if self.values else none, FLOAT[self.values])
-        fields = _room(f"{name} fields", shape if self.exponents else none, WORD[self.exponents])
+        values = room(f"{name} values", shape if self.values else none, FLOAT[self.values])
+        fields = room(f"{name} fields", shape if self.exponents else none, WORD[self.exponents])
         return values, fields
+
+    @cached_property
+    def own(self) -> OperandTable:
+        """The same where the operand's own numbers do not serve: they lie elsewhere."""
+        return self if self.values else replace(self, values=32)
 
 
 _rooms = threading.local()
 
 
-def _room(name: str, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
-    """Memory that is not initialised, the same again if it is not much: its pages are there."""
+def room(name: str, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
+    """Memory of this thread, not initialised, the same again if it is not much."""
     size: int = math.prod(shape) * np.dtype(dtype).itemsize
     if size > _KEPT:
         return np.empty(shape, dtype)

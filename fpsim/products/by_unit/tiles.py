@@ -12,42 +12,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fpsim.kernels.by_unit.panels import fill_panels, fill_table
 from fpsim.kernels.by_unit.tiles import COLUMNS
-from fpsim.products.by_unit.task import FLOAT, WORD, Constants, OperandTable, Task
+from fpsim.products.by_unit.images import fits, run_windows
+from fpsim.products.by_unit.panels import BYTES, Left, column_blocks, filler, multiply, n_panels
+from fpsim.products.by_unit.task import Task
+from fpsim.products.by_unit.terms import Terms, all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
 from fpsim.products.jobs.rows import Rows
-from fpsim.records.types import Carrier, ElementFlags, Offsets, Shape
+from fpsim.products.jobs.windows import Windows
+from fpsim.records.types import Carrier, ElementFlags, Offsets
 from fpsim.state.draws import NO_RANDOM, Places
 from fpsim.state.threads import run_blocks
 
-__all__ = ["pairs", "run_tiles"]
+__all__ = ["run_tiles"]
 
-#: Bytes of the table of a block, and of its panels.
-_BYTES = 16 << 20
+#: Numbers below which one thread is enough.
+_FEW = 1 << 15
 
-#: Products and numbers below which one thread is enough.
-_SMALLEST, _FEW = 1 << 20, 1 << 15
-
-#: Numbers of both operands up to which a product is not worth blocks and threads.
-_SMALL = 1 << 12
+#: Numbers of both operands, and products, up to which it is not worth blocks and threads.
+_SMALL, _SHORT = 1 << 17, 1 << 22
 
 #: Passes whose random words may share a counter: blocks of terms end after so many.
 _TOGETHER = 8
-
-
-class _Terms(NamedTuple):
-    """Some terms of a product: their offsets in the left operand, their rows of the right one."""
-
-    offsets: Offsets
-    rows: Offsets  # -1 where there is none
-    first: int  # number of the first
 
 
 #: Something done for a range of parts, and how many parts there are.
@@ -56,29 +47,43 @@ _Filling = tuple[Callable[[int, int], int], int]
 
 def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
     """One product into values (default: those of the job) and flags; its flags together."""
+    if isinstance(job.a, Windows):
+        return _run_images(job, job.a, task, job.values if values is None else values)
     if values is None:
         values = job.values
-        if not isinstance(job.a, Rows) and job.a.size + job.b.size <= _SMALL:
+        if not isinstance(job.a, Rows) and _is_small(job.a, job.b):
             return _run_small(job, task, job.a)
     rows = job.a if isinstance(job.a, Rows) else Rows.of(job.a)
     flags, columns = 0, values.shape[1]
     for terms, blocks in _blocks(job.settings, task, rows):
-        step = max(1, _BYTES // (task.right.bytes * COLUMNS * len(terms.rows))) * COLUMNS
-        for first in range(0, columns, step):
-            some = slice(first, min(first + step, columns))
+        for some in column_blocks(task, len(terms.rows), columns):
             # Not named: its panels are gone before the next ones are made.
             flags |= _Part(job, task, rows, terms, some).run(blocks, values)
     return flags
+
+
+def _run_images(job: Job, a: Windows, task: Task, values: Carrier) -> int:
+    """A product of windows as they lie in the images, or of pieces of them."""
+    if fits(task, a):
+        return run_windows(job, a, task, values)
+    flags = 0
+    for piece in job.pieces(values):
+        flags |= run_tiles(piece, task, piece.values)
+    return flags
+
+
+def _is_small(a: Carrier, b: Carrier) -> bool:
+    return a.size + b.size <= _SMALL and a.size * b.shape[1] <= _SHORT
 
 
 def _run_small(job: Job, task: Task, a: Carrier) -> int:
     """A product of two small matrices: one table, one set of panels, one call of the loop."""
     a, b = np.ascontiguousarray(a), np.ascontiguousarray(job.b)
     columns = b.shape[1]
-    offsets, rows, bases = _small_terms(job.settings, *a.shape, task.height)
+    offsets, rows, bases, places = _small_terms(job.settings, *a.shape, columns, task.height)
     padded = -(-a.size // COLUMNS) * COLUMNS
-    table, fields = _memory(task.left, (padded,))
-    panels, exponents = _memory(task.right, (-(-columns // COLUMNS), len(rows), COLUMNS))
+    table, fields = task.left.room("left", (padded,))
+    panels, exponents = task.right.room("right", (-(-columns // COLUMNS), len(rows), COLUMNS))
     values, codes = a.reshape(-1), b.reshape(-1).view(np.uint32)
     if task.left.bytes:
         fill_table(
@@ -90,35 +95,28 @@ def _run_small(job: Job, task: Task, a: Carrier) -> int:
     )  # fmt: skip
     random = job.places.random if job.places.active else NO_RANDOM
     flags: int = task.loop(
-        (table if task.left.values else values, fields, bases, offsets),
+        (table if task.left.values else values, fields, bases, offsets, places),
         (panels, exponents, 0, columns), job.values, job.element_flags, random,
         task.store, task.numbers,
     )  # fmt: skip
     return flags
 
 
-def _memory(table: OperandTable, shape: Shape) -> tuple[Carrier, Constants]:
-    """New memory for values and exponents, empty where there are none."""
-    none = (0,) * len(shape)
-    values = np.empty(shape if table.values else none, FLOAT[table.values])
-    return values, np.empty(shape if table.exponents else none, WORD[table.exponents])
-
-
 @lru_cache(maxsize=64)
 def _small_terms(
-    settings: UnitSettings, m: int, k: int, height: int
-) -> tuple[Offsets, Offsets, Offsets]:
-    """Offsets and rows of the terms, and the rows' places up to whole tiles."""
-    terms = _all_terms(settings, np.arange(k))
+    settings: UnitSettings, m: int, k: int, n: int, height: int
+) -> tuple[Offsets, Offsets, Offsets, Offsets]:
+    """Offsets and rows of the terms, the rows' bases up to whole tiles, places of the results."""
+    terms = all_terms(settings, np.arange(k))
     bases = np.minimum(np.arange(-(-m // height) * height), m - 1) * k
-    return terms.offsets, terms.rows, bases
+    return terms.offsets, terms.rows, bases, np.arange(m) * n
 
 
-def _blocks(settings: UnitSettings, task: Task, a: Rows) -> Iterator[tuple[_Terms, list[slice]]]:
+def _blocks(settings: UnitSettings, task: Task, a: Rows) -> Iterator[tuple[Terms, list[slice]]]:
     """Terms, and rows for each of them, whose panels and tables are small enough."""
-    everything = _all_terms(settings, a.offsets)
-    deepest = _BYTES // (task.right.bytes * COLUMNS)
-    numbers = _BYTES // max(1, task.left.bytes)
+    everything = all_terms(settings, a.offsets)
+    deepest = BYTES // (task.right.bytes * COLUMNS)
+    numbers = BYTES // max(1, task.left.bytes)
     every_term, rows = slice(0, len(everything.rows)), slice(0, len(a.bases))
     if every_term.stop <= deepest and a.values.size <= numbers:
         yield everything, [rows]
@@ -128,7 +126,7 @@ def _blocks(settings: UnitSettings, task: Task, a: Rows) -> Iterator[tuple[_Term
         return part.stop - part.start <= deepest and _span(everything.offsets[part]) <= numbers // 2
 
     for part in _halved(every_term, _TOGETHER * settings.unit.channels, shallow):
-        terms = _Terms(everything.offsets[part], everything.rows[part], part.start)
+        terms = Terms(everything.offsets[part], everything.rows[part], part.start)
         spread = _span(terms.offsets)
 
         def near(some: slice, spread: int = spread, n: int = len(terms.rows)) -> bool:
@@ -153,43 +151,19 @@ def _halved(whole: slice, unit: int, fits: Callable[[slice], bool]) -> Iterator[
     yield from _halved(slice(middle, whole.stop), unit, fits)
 
 
-def _all_terms(settings: UnitSettings, offsets: Offsets) -> _Terms:
-    """Every term in the order the unit takes them, zeros at the end."""
-    k, unit = len(offsets), settings.unit
-    if settings.depth(k) == k and unit.order == "ascending":
-        return _Terms(offsets, _ascending(k), 0)
-    rows = np.arange(settings.depth(k))
-    if unit.order == "pairs":
-        rows = rows[pairs(unit.channels, len(rows))]
-    rows[rows >= k] = -1
-    return _Terms(offsets[np.maximum(rows, 0)], rows, 0)
-
-
-@lru_cache(maxsize=8)
-def _ascending(n: int) -> Offsets:
-    return np.arange(n)
-
-
-@lru_cache(maxsize=64)
-def pairs(channels: int, k: int) -> NDArray[np.intp]:
-    """Of each pass the terms with bit 1 of their number clear, then the others."""
-    number = np.arange(k)
-    return np.argsort(number // channels * 2 + (number >> 1 & 1), kind="stable")
-
-
 class _Part:
     """Some terms of some columns: their panels, and the table of some rows at a time."""
 
-    def __init__(self, job: Job, task: Task, a: Rows, terms: _Terms, columns: slice) -> None:
+    def __init__(self, job: Job, task: Task, a: Rows, terms: Terms, columns: slice) -> None:
         self.job, self.task, self.a, self.terms, self.columns = job, task, a, terms, columns
         self.place = terms.first // job.settings.unit.channels
-        n_panels = -(-(columns.stop - columns.start) // COLUMNS)
-        self.panels = task.right.room("right", (n_panels, len(terms.rows), COLUMNS))
+        self.panels = task.right.room("right", (n_panels(columns), len(terms.rows), COLUMNS))
 
     def run(self, blocks: list[slice], values: Carrier) -> int:
         """All rows; the flags of all."""
         # Kept by no attribute: the panels would be freed by the garbage collector alone.
-        fillings, flags = [(self._panel_filler(self.job.b), len(self.panels[0]))], 0
+        fill = filler(self.task, self.job.b, self.terms.rows, self.columns, self.panels)
+        fillings, flags = [(fill, len(self.panels[0]))], 0
         element_flags = self.job.element_flags
         assert element_flags is not None
         for rows in blocks:
@@ -201,11 +175,11 @@ class _Part:
     def _near(self, rows: Rows) -> Rows:
         """Some rows with the numbers they reach, written out where these are too far apart."""
         rows = rows._replace(offsets=self.terms.offsets)
-        if len(rows.values) * self.task.left.bytes <= _BYTES:
+        if len(rows.values) * self.task.left.bytes <= BYTES:
             return rows
         first = int(rows.bases.min() + rows.offsets.min())
         last = int(rows.bases.max() + rows.offsets.max()) + 1
-        if (last - first) * self.task.left.bytes > _BYTES:
+        if (last - first) * self.task.left.bytes > BYTES:
             return Rows.of(rows.matrix())
         return rows._replace(values=rows.values[first:last], bases=rows.bases - first)
 
@@ -232,54 +206,10 @@ class _Part:
             fillings = [*fillings, (fill, -(-len(codes) // part))]
         _fill(fillings, part)
         numbers = table if left.values else rows.values
-        return self._multiply((numbers, fields, rows.bases, rows.offsets), values, flags, places)
-
-    def _panel_filler(self, b: Carrier) -> Callable[[int, int], int]:
-        if not (b.flags.c_contiguous or b.T.flags.c_contiguous):
-            b = np.ascontiguousarray(b)
-        steps = tuple(step // b.itemsize for step in b.strides)
-        codes, shape = b.ravel("K").view(np.uint32), self.columns
-        values, exponents = self.panels
-        shift, zero = self.task.right.shift, self.task.zero
-
-        def fill(begin: int, end: int) -> int:
-            fill_panels(
-                codes, self.terms.rows, steps, shape.start, shape.stop, begin, end, values,
-                exponents, zero, shift,
-            )  # fmt: skip
-            return 0
-
-        return fill
-
-    def _multiply(
-        self, left: tuple[Carrier, Constants, Offsets, Offsets], values: Carrier,
-        flags: ElementFlags, places: Places,
-    ) -> int:  # fmt: skip
-        """Tiles of rows on the threads, or panels where there are more of them."""
-        height, task = self.task.height, self.task
-        numbers, fields, bases, offsets = left
-        n_tiles, n_panels = -(-len(bases) // height), len(self.panels[0])
-        whole = np.full(n_tiles * height, bases[-1], np.int64)
-        whole[: len(bases)] = bases
-
-        def work(begin: int, end: int, first: int, last: int) -> int:
-            rows = slice(begin * height, end * height)
-            at = self.columns.start + first * COLUMNS
-            stop = min(self.columns.start + last * COLUMNS, self.columns.stop)
-            panels, exponents = self.panels
-            raised: int = task.loop(
-                (numbers, fields, whole[rows], offsets),
-                (panels[first:last], exponents[first:last], at, stop), values[rows], flags[rows],
-                places.part(rows.start, place=self.place).random, task.store, task.numbers,
-            )  # fmt: skip
-            return raised
-
-        smallest = max(1, _SMALLEST // (len(offsets) * COLUMNS * height))
-        if n_tiles >= n_panels:
-            some = max(1, smallest // n_panels)
-            return run_blocks(lambda i, j: work(i, j, 0, n_panels), 0, n_tiles, some)
-        some = max(1, smallest // n_tiles)
-        return run_blocks(lambda i, j: work(0, n_tiles, i, j), 0, n_panels, some)
+        return multiply(
+            self.task, Left(numbers, fields, rows.bases, rows.offsets), self.panels, self.columns,
+            values, flags, places.part(place=self.place),
+        )  # fmt: skip
 
 
 def _fill(fillings: list[_Filling], numbers: int) -> None:

@@ -9,14 +9,18 @@ import dataclasses
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+import numpy as np
+
 from fpsim.elementwise.constants import Plan, exact_width, plan
 from fpsim.kernels.by_unit.general import Call
-from fpsim.kernels.rounding.store import store_kernel
+from fpsim.kernels.by_unit.outputs import output_kernel
+from fpsim.kernels.random.words import NO_WORDS
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.rounding import RNE, RTZ
 from fpsim.records.settings import Settings
-from fpsim.records.types import Carrier, ElementFlags, Words
+from fpsim.records.types import Carrier, ElementFlags
 from fpsim.records.units import MatrixUnit
+from fpsim.state.draws import Places
 
 __all__ = ["Store", "UnitSettings", "nearest"]
 
@@ -29,13 +33,28 @@ class Store:
     wide: Plan
 
     def __call__(
-        self, values: Carrier, element_flags: ElementFlags, words: Words, low: bool
+        self, values: Carrier, element_flags: ElementFlags, place: int, places: Places
     ) -> int:
-        loop = store_kernel(self.chosen.mode, low, self.chosen.residual)
-        flags = int(loop(values, element_flags, words, self.chosen.constants))
-        if self.chosen.one_zero:
+        """Values (rows, columns) rounded at one place; their flags together."""
+        plan, wide, shape = self.chosen, places.wide, (1, values.size)
+        words, random = NO_WORDS, _NOTHING
+        if places.low:
+            words = places.words(place, values.shape)
+        elif places.active:
+            _, step, seed, operation, first, passed = places.random
+            random = step, seed, operation, first, place + passed
+            if step != values.shape[1]:
+                shape = values.shape
+        loop = output_kernel(plan.mode, places.low, plan.residual, wide and plan.stochastic)
+        flat = values.reshape(-1), element_flags.reshape(-1)
+        flags = int(loop(*flat, shape, words, random, plan.constants))
+        if plan.one_zero:
             values[values == 0] = 0.0
         return flags
+
+
+#: Numbers of outputs where no words are made.
+_NOTHING = (0, np.uint64(0), np.uint64(0), 0, 0)
 
 
 @dataclass(frozen=True, eq=False)

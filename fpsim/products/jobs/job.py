@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fpsim.kernels.by_unit.reach import extents
 from fpsim.products.jobs.rows import Rows
+from fpsim.products.jobs.windows import Windows
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.draws import NO_PLACES, Places
 
@@ -93,7 +94,7 @@ class Job:
     )
 
     def __init__(
-        self, settings: Any, a: Carrier | Rows, b: Carrier, values: Carrier,
+        self, settings: Any, a: Carrier | Rows | Windows, b: Carrier, values: Carrier,
         element_flags: ElementFlags | None, places: Places = NO_PLACES, *, fresh: bool = False,
     ) -> None:  # fmt: skip
         self.settings = settings
@@ -107,14 +108,46 @@ class Job:
     def reach(self) -> Reach:
         """How far the numbers reach, from one look at binary32 operands at the first call."""
         if self._reach is None:
-            a = self.a.values if isinstance(self.a, Rows) else self.a
+            a = self.a if isinstance(self.a, np.ndarray) else self.a.values
             start = _NO_CODES if self.fresh else self.values.ravel("K").view(np.uint32)
             codes = a.ravel("K").view(np.uint32), self.b.ravel("K").view(np.uint32)
             self._reach = Reach(*extents(*codes, start))
         return self._reach
 
+    def pieces(self, values: Carrier) -> Iterator[Job]:
+        """The same product in pieces of its windows, whose values are some of these.
+
+        Flags of a weight gradient, which has all outputs in every piece, are of that piece alone
+        until the next one is asked for.
+        """
+        assert isinstance(self.a, Windows)
+        assert self.element_flags is not None
+        for begin, end, rows in self.a.pieces(self.settings.unit.channels):
+            some = slice(begin, end)
+            if self.a.target:
+                at = self.a.outputs(begin, end, values.shape[1])
+                part, flags = values.reshape(-1)[at], self.element_flags.reshape(-1)[at]
+                places = self.places.part(begin)
+                yield Job(self.settings, rows, self.b, part, flags, places, fresh=self.fresh)
+                values.reshape(-1)[at], self.element_flags.reshape(-1)[at] = part, flags
+                continue
+            if not self.a.turned:
+                yield Job(
+                    self.settings, rows, self.b, values[some], self.element_flags[some],
+                    self.places.part(begin), fresh=self.fresh,
+                )  # fmt: skip
+                continue
+            flags = np.zeros_like(self.element_flags)
+            places = self.places.part(place=self.settings.passes(begin))
+            yield Job(
+                self.settings, rows, self.b[some], values, flags, places,
+                fresh=self.fresh and begin == 0,
+            )  # fmt: skip
+            self.element_flags |= flags
+
     def part(self, rows: slice, columns: slice, values: Carrier) -> Job:
         """The job of some rows and columns in memory of its own, with these partials."""
+        assert not isinstance(self.a, Windows)
         a = self.a.part(rows) if isinstance(self.a, Rows) else self.a[rows]
         flags = None if self.element_flags is None else np.zeros(values.shape, np.uint8)
         places = self.places.part(rows.start, columns.start)
@@ -161,7 +194,7 @@ def matrices(
 
 def around_specials(job: Job, fast: Iterable[Engine], general: Engine) -> bool:
     """Rows and columns with infinities or NaN by the general engine, the others by a fast one."""
-    assert not isinstance(job.a, Rows)
+    assert isinstance(job.a, np.ndarray)
     rows = np.asarray(~(np.isfinite(job.a).all(axis=1) & np.isfinite(job.values).all(axis=1)))
     columns = np.asarray(~np.isfinite(job.b).all(axis=0))
     if not 0 < rows.mean() + columns.mean() <= _MOST_SPECIAL:

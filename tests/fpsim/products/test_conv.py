@@ -18,6 +18,7 @@ from fpsim.judge.oracle.random import product_word
 from fpsim.judge.oracle.units import Ask, one_output
 from fpsim.linalg import conv2d, conv2d_input_gradient, conv2d_weight_gradient, matmul
 from fpsim.products import unfold
+from fpsim.products.by_unit import images as pieces
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.records.units import find_unit
 from fpsim.state.bits import Replay
@@ -184,7 +185,8 @@ def test_results_do_not_depend_on_threads_or_blocks(name, way, monkeypatch):
 
     results = []
     for n, piece in ((1, 1 << 18), (3, 1 << 18), (2, 1), (1, 700), (2, 5_000)):
-        monkeypatch.setattr(unfold, "_PIECE", piece)
+        monkeypatch.setattr(pieces, "_PIECE", piece)
+        monkeypatch.setattr(pieces, "_SMALLEST", 1)
         results.append(on_threads(n, convolved))
     assert all(r == results[0] for r in results)
 

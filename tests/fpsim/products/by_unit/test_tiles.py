@@ -12,6 +12,7 @@ import ipu.machine  # noqa: F401  (registers the units of the IPU)
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.linalg import matmul
 from fpsim.products.by_unit import dispatch as engines
+from fpsim.products.by_unit import panels as engine_panels
 from fpsim.products.by_unit import tiles as engine_tiles
 from fpsim.products.by_unit import window as engine_window
 from fpsim.records.units import find_unit
@@ -114,13 +115,16 @@ def test_blocks_and_threads_do_not_show(unit, fast_only, monkeypatch):
     a, b = (inputs.array(half_matrix(s, i).values) for i, s in enumerate(((37, 700), (700, 50))))
     rounding = fp.SR(9) if find_unit(unit).partials == fp.BINARY16 else fp.RNE
     whole = result(a, b, unit, rounding=rounding)
-    monkeypatch.setattr(engine_tiles, "_SMALLEST", 1)
-    monkeypatch.setattr(engine_tiles, "_FEW", 1)
+    monkeypatch.setattr(engine_tiles, "_SMALL", 0)
+    monkeypatch.setattr(engine_panels, "_SMALLEST", 1)
+    for module in (engine_panels, engine_tiles):
+        monkeypatch.setattr(module, "_FEW", 1)
     before = fp.get_threads()
     try:
         for threads, size in ((1, 1 << 16), (2, 16 << 20), (3, 1 << 15)):
             fp.set_threads(threads)
-            monkeypatch.setattr(engine_tiles, "_BYTES", size)
+            monkeypatch.setattr(engine_tiles, "BYTES", size)
+            monkeypatch.setattr(engine_panels, "COLUMN_BYTES", size // 16)
             assert result(a, b, unit, rounding=rounding) == whole
     finally:
         fp.set_threads(before)

@@ -1,0 +1,98 @@
+"""The rounding of a product's outputs after its passes: words, roundings and flags in one go.
+
+Words of random bits go from the generator's vectors straight into the rounding. Flags are raised
+one by one only where a vector has some.
+
+Source    docs/semantics.md §2 (layout of sums and products).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from fpsim.kernels.compiling import INLINE, compiled
+from fpsim.kernels.lanes.memory import (
+    copy_item,
+    load_float,
+    load_word,
+    pointer,
+    room,
+    store,
+    store_float,
+    store_low,
+)
+from fpsim.kernels.lanes.vectors import any_lane, as_bits, or_lanes, width_of
+from fpsim.kernels.random.words import words_of_place
+from fpsim.kernels.rounding.modes import is_stochastic
+from fpsim.kernels.rounding.rule import spread
+from fpsim.kernels.rounding.store import store_lanes
+
+__all__ = ["output_kernel"]
+
+
+@njit(**INLINE)
+def _rounded(what, values, at, words, block_flags, rule):
+    """Sixteen values in place, `words` theirs; their flags, of each and together."""
+    lanes = 512 // width_of(rule.drop)
+    raised = rule.drop ^ rule.drop
+    for q in range(0, 16, lanes):
+        bits = as_bits(load_float(values, at + q, rule.drop))
+        bits, flags = store_lanes(what, bits, load_word(words, q, bits), rule)
+        store_float(values, at + q, bits)
+        store_low(block_flags, q, flags)
+        raised = raised | flags
+    return raised
+
+
+@cache
+def output_kernel(mode: int, low: bool, residual: int, wide: bool) -> Any:
+    """Compiled: rounds values (n,) in place and raises the flags of each element.
+
+    Call    flags = loop(values, element_flags, shape, words, random, constants)
+            shape: rows and columns of the values; words (n,) where the mode takes them and R stands
+            in the `low` bits, else they are made here, of outputs numbered as `random` says: step
+            from row to row, seed, operation, number of output (0, 0), rounding place
+    """
+    WHAT, MADE, WIDE = (mode, low, residual), is_stochastic(mode) and not low, wide
+    GIVEN = is_stochastic(mode) and low
+    PLACES = 4 if wide else 8
+
+    @compiled
+    def loop(values, element_flags, shape, words, random, constants):
+        rule = spread(constants)
+        rows, columns = shape
+        step, seed, operation, origin, place = random
+        block, number = place // PLACES, place % PLACES
+        source, target, raised_at = pointer(words), pointer(values), pointer(element_flags)
+        few, made, block_flags = room(values, 16), room(words, 16), room(element_flags, 16)
+        raised = rule.drop ^ rule.drop
+        for q in range(16):
+            made[q] = 0
+        for i in range(rows):
+            for j in range(0, columns, 16):
+                at, n = i * columns + j, min(16, columns - j)
+                if MADE:
+                    first = origin + i * step + j
+                    store(made, 0, words_of_place(first, block, number, seed, operation, WIDE))
+                if GIVEN:
+                    for q in range(n):
+                        copy_item(made, q, source, at + q)
+                if n == 16:
+                    flags = _rounded(WHAT, target, at, made, block_flags, rule)
+                else:
+                    for q in range(16):
+                        few[q] = target[at + q] if q < n else 0
+                    flags = _rounded(WHAT, few, 0, made, block_flags, rule)
+                    for q in range(n):
+                        copy_item(target, at + q, few, q)
+                if any_lane(flags != 0):
+                    raised = raised | flags
+                    for q in range(n):
+                        raised_at[at + q] = raised_at[at + q] | block_flags[q]
+        return np.int64(or_lanes(raised))
+
+    return loop

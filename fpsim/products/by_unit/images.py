@@ -1,0 +1,133 @@
+"""Products of windows of images: pieces of the images are laid out and multiplied one by one.
+
+Forward, each thread takes some rows of outputs and lays out a piece at a time in memory of its own,
+small enough for its cache; the panels of the kernels are filled once. For a weight gradient the
+outputs are the terms, so pieces and the panels of their gradients follow each other and leave
+their partials in the result, and threads share the rows of the result.
+
+Source    docs/semantics.md §5.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from fpsim.kernels.by_unit.images import fill_windows
+from fpsim.products.by_unit.panels import COLUMN_BYTES, Left, column_blocks, filled, multiply
+from fpsim.products.by_unit.task import Constants, Task, room
+from fpsim.products.by_unit.terms import all_terms
+from fpsim.products.by_unit.unit_settings import UnitSettings
+from fpsim.products.jobs.job import Job
+from fpsim.products.jobs.windows import Target, Windows
+from fpsim.records.types import Carrier, Offsets
+from fpsim.state.threads import get_threads, run_blocks
+
+__all__ = ["fits", "run_windows"]
+
+#: Numbers of the pieces that are laid out together, and of the panels beside them.
+_PIECE = 1 << 16
+
+#: Products below which one thread is enough.
+_SMALLEST = 1 << 20
+
+
+def fits(task: Task, a: Windows) -> bool:
+    """Whether panels and pieces are small enough, and rows of outputs enough for the threads."""
+    if a.turned:
+        return True
+    return task.right.bytes * len(a.table) <= COLUMN_BYTES and a.lines >= get_threads()
+
+
+def run_windows(job: Job, a: Windows, task: Task, values: Carrier) -> int:
+    """The product of a job's windows into values; its flags together."""
+    return (_run_turned if a.turned else _run_forward)(job, a, task, values)
+
+
+def _run_forward(job: Job, a: Windows, task: Task, values: Carrier) -> int:
+    terms = all_terms(job.settings, a.offsets())
+    flags = 0
+    for columns in column_blocks(task, len(terms.rows), values.shape[1]):
+        panels = filled(task, job.b, terms.rows, columns)
+        products = len(terms.rows) * (columns.stop - columns.start) * a.geometry.output[1]
+        work = partial(_lines, job, a, task, terms.offsets, (*panels, columns), values)
+        flags |= run_blocks(work, 0, a.lines, max(1, _SMALLEST // products))
+    return flags
+
+
+def _lines(
+    job: Job, a: Windows, task: Task, offsets: Offsets, right: tuple[Carrier, Constants, slice],
+    values: Carrier, begin: int, end: int,
+) -> int:  # fmt: skip
+    """Some rows of outputs on one thread; their flags together."""
+    panels, fields, columns = right
+    some, flags = (panels, fields, columns.start, columns.stop), 0
+    step, wide = a.lines_of(_PIECE), a.geometry.output[1]
+    pieces = _Pieces(task, a, min(step, end - begin), task.height, a.places(values.shape[1]))
+    for line in range(begin, end, step):
+        *left, places = pieces.lay(line, min(line + step, end))
+        flags |= task.loop(
+            (*left, offsets, places), some, values, job.element_flags,
+            job.places.part(line * wide).random, task.store, task.numbers,
+        )  # fmt: skip
+    return flags
+
+
+def _run_turned(job: Job, a: Windows, task: Task, values: Carrier) -> int:
+    settings: UnitSettings = job.settings
+    wide, multiple, flags = a.geometry.output[1], settings.unit.channels, 0
+    offsets = a.offsets()
+    widest = max(1, -(-values.shape[1] // 16) * 16)
+    step = min(a.lines_of(_PIECE, multiple), _lines_of_terms(widest, wide, multiple))
+    pieces = _Pieces(task, a, min(step, a.lines), 1, (0, 0, 0, 0))
+    for line in range(0, a.lines, step):
+        last = min(line + step, a.lines)
+        table, exponents, starts, _ = pieces.lay(line, last)
+        terms = all_terms(settings, starts)
+        left = Left(table, exponents, offsets, terms.offsets)
+        b = job.b[line * wide : last * wide]
+        places = job.places.part(place=settings.passes(line * wide))
+        for columns in column_blocks(task, len(terms.rows), values.shape[1]):
+            panels = filled(task, b, terms.rows, columns)
+            flags |= multiply(task, left, panels, columns, values, job.element_flags, places)
+    return flags
+
+
+def _lines_of_terms(columns: int, wide: int, multiple: int) -> int:
+    """Rows of outputs whose gradients fill panels of about a piece, a multiple of so many terms."""
+    unit = multiple // np.gcd(multiple, wide)
+    return int(max(1, _PIECE // (columns * wide) // unit) * unit)
+
+
+class _Pieces:
+    """Pieces of images in memory of this thread, each in the place of the one before.
+
+    lines    rows of outputs of a piece, at most; height: windows are as many as make whole tiles of
+             so many rows.
+    """
+
+    def __init__(self, task: Task, a: Windows, lines: int, height: int, target: Target) -> None:
+        geometry = a.geometry
+        self.task, self.target, self.height, self.wide = task, target, height, geometry.output[1]
+        self.image = np.ascontiguousarray(a.x).reshape(-1).view(np.uint32), a.x.shape[1:]
+        self.geometry = (
+            geometry.kernel, geometry.stride, geometry.before, geometry.output, geometry.spacing
+        )  # fmt: skip
+        # A piece that begins within an image may see one image more, so the kernel's height again.
+        most = a.numbers(0, lines) + geometry.kernel[0] * a.line * a.x.shape[3] + 16
+        outputs = lines * self.wide + height
+        self.tables = task.left.own.room("pieces", (most,))
+        self.starts = room("starts", (outputs,), np.int64)
+        self.places = room("places", (outputs,), np.int64)
+
+    def lay(self, line: int, last: int) -> tuple[Carrier, Constants, Offsets, Offsets]:
+        """Values and exponents, where windows begin, and where results stand."""
+        task, outputs = self.task, (last - line) * self.wide
+        starts = self.starts[: -(-outputs // self.height) * self.height]
+        places = self.places[:outputs]
+        fill_windows(
+            *self.image, self.geometry, (line, last), *self.tables, starts, places, self.target,
+            task.zero, task.left.shift,
+        )  # fmt: skip
+        return *self.tables, starts, places

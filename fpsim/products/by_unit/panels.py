@@ -1,0 +1,123 @@
+"""What every fast product does: the right operand into panels, tiles of outputs on the threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from fpsim.kernels.by_unit.panels import fill_panels
+from fpsim.kernels.by_unit.tiles import COLUMNS
+from fpsim.products.by_unit.task import Constants, Task
+from fpsim.records.types import Carrier, ElementFlags, Offsets
+from fpsim.state.draws import Places
+from fpsim.state.threads import run_blocks
+
+__all__ = [
+    "BYTES",
+    "COLUMN_BYTES",
+    "Left",
+    "column_blocks",
+    "filled",
+    "filler",
+    "multiply",
+    "n_panels",
+]
+
+#: Bytes of the table of a block, and of its panels.
+BYTES = 16 << 20
+
+#: Bytes of one column of a panel.
+COLUMN_BYTES = BYTES // COLUMNS
+
+#: Products and numbers below which one thread is enough.
+_SMALLEST, _FEW = 1 << 20, 1 << 15
+
+
+class Left(NamedTuple):
+    """The left operand as the loop reads it: numbers, exponents, bases of rows, terms' offsets."""
+
+    values: Carrier
+    exponents: Constants
+    bases: Offsets
+    offsets: Offsets
+
+
+def n_panels(columns: slice) -> int:
+    """Panels of so many columns."""
+    n: int = columns.stop - columns.start
+    return -(-n // COLUMNS)
+
+
+def column_blocks(task: Task, depth: int, columns: int) -> Iterator[slice]:
+    """All columns, as many at a time as make panels of bounded size."""
+    step = max(1, COLUMN_BYTES // (task.right.bytes * depth)) * COLUMNS
+    for first in range(0, columns, step):
+        yield slice(first, min(first + step, columns))
+
+
+def filler(
+    task: Task, b: Carrier, rows: Offsets, columns: slice, panels: tuple[Carrier, Constants]
+) -> Callable[[int, int], int]:
+    """What fills some of the panels with rows and columns of b."""
+    if not (b.flags.c_contiguous or b.T.flags.c_contiguous):
+        b = np.ascontiguousarray(b)
+    steps = tuple(step // b.itemsize for step in b.strides)
+    codes = b.ravel("K").view(np.uint32)
+
+    def fill(begin: int, end: int) -> int:
+        fill_panels(
+            codes, rows, steps, columns.start, columns.stop, begin, end, *panels, task.zero,
+            task.right.shift,
+        )  # fmt: skip
+        return 0
+
+    return fill
+
+
+def filled(task: Task, b: Carrier, rows: Offsets, columns: slice) -> tuple[Carrier, Constants]:
+    """The panels of some columns."""
+    n = n_panels(columns)
+    panels = task.right.room("right", (n, len(rows), COLUMNS))
+    fill = filler(task, b, rows, columns, panels)
+    run_blocks(fill, 0, n, max(1, _FEW // (len(rows) * COLUMNS)))
+    return panels
+
+
+def multiply(
+    task: Task, left: Left, panels: tuple[Carrier, Constants], columns: slice, values: Carrier,
+    flags: ElementFlags | None, places: Places,
+) -> int:  # fmt: skip
+    """Tiles of rows on the threads, or panels where there are more of them."""
+    assert flags is not None
+    height, wide = task.height, len(panels[0])
+    n_tiles = -(-len(left.bases) // height)
+    bases = left.bases
+    if n_tiles * height > len(bases):
+        bases = np.full(n_tiles * height, left.bases[-1], np.int64)
+        bases[: len(left.bases)] = left.bases
+
+    outputs = np.arange(0, values.size, values.shape[1])
+
+    def work(begin: int, end: int, first: int, last: int) -> int:
+        rows = slice(begin * height, end * height)
+        at = columns.start + first * COLUMNS
+        stop = min(columns.start + last * COLUMNS, columns.stop)
+        raised: int = task.loop(
+            (left.values, left.exponents, bases[rows], left.offsets, outputs[rows]),
+            (panels[0][first:last], panels[1][first:last], at, stop), values, flags,
+            places.part(rows.start).random, task.store, task.numbers,
+        )  # fmt: skip
+        return raised
+
+    smallest = max(1, _SMALLEST // (len(left.offsets) * COLUMNS * height))
+    if n_tiles >= wide:
+        return run_blocks(partial(_rows_of, work, wide), 0, n_tiles, max(1, smallest // wide))
+    return run_blocks(partial(work, 0, n_tiles), 0, wide, max(1, smallest // n_tiles))
+
+
+def _rows_of(work: Callable[[int, int, int, int], int], wide: int, begin: int, end: int) -> int:
+    """Some rows of tiles, all panels."""
+    return work(begin, end, 0, wide)

@@ -1,0 +1,49 @@
+"""The terms of a product in the order in which a unit takes them.
+
+Source    docs/semantics.md §5.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.products.by_unit.unit_settings import UnitSettings
+from fpsim.records.types import Offsets
+
+__all__ = ["Terms", "all_terms", "pairs"]
+
+
+class Terms(NamedTuple):
+    """Some terms of a product: their offsets in the left operand, their rows of the right one."""
+
+    offsets: Offsets
+    rows: Offsets  # -1 where there is none
+    first: int  # number of the first
+
+
+def all_terms(settings: UnitSettings, offsets: Offsets) -> Terms:
+    """Every term in the order the unit takes them, zeros at the end."""
+    k, unit = len(offsets), settings.unit
+    if settings.depth(k) == k and unit.order == "ascending":
+        return Terms(offsets, _ascending(k), 0)
+    rows = np.arange(settings.depth(k))
+    if unit.order == "pairs":
+        rows = rows[pairs(unit.channels, len(rows))]
+    rows[rows >= k] = -1
+    return Terms(offsets[np.maximum(rows, 0)], rows, 0)
+
+
+@lru_cache(maxsize=8)
+def _ascending(n: int) -> Offsets:
+    return np.arange(n)
+
+
+@lru_cache(maxsize=64)
+def pairs(channels: int, k: int) -> NDArray[np.intp]:
+    """Of each pass the terms with bit 1 of their number clear, then the others."""
+    number = np.arange(k)
+    return np.argsort(number // channels * 2 + (number >> 1 & 1), kind="stable")

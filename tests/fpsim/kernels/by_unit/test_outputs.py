@@ -1,0 +1,71 @@
+"""Outputs of products: against the elementwise conversion, and words of `Places` (differential)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fpsim as fp
+from fpsim.elementwise.constants import plan
+from fpsim.kernels.by_unit.outputs import output_kernel
+from fpsim.kernels.random.words import NO_WORDS
+from fpsim.records.settings import Settings
+from fpsim.state.bits import Replay
+from fpsim.state.draws import draw_places
+
+#: Numbers of outputs where no words are made.
+NOTHING = (0, np.uint64(0), np.uint64(0), 0, 0)
+
+
+@pytest.mark.parametrize("rounding", [fp.RNE, fp.RTN], ids=repr)
+@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.E4M3FN], ids=str)
+def test_outputs_are_rounded_like_elements(fmt, rounding):
+    """Midpoints of both signs, overflow, infinity, NaN; rows of 7, so no vector is full."""
+    ulp = 2.0 ** (1 - fmt.precision)
+    x = [s * (1 + n * ulp / 4) for n in range(8) for s in (1, -1)]
+    x += [fmt.max, 1.01 * fmt.max, 2 * fmt.max, -2 * fmt.max, np.inf, -np.inf, np.nan]
+    x += [fmt.smallest_subnormal * n / 4 for n in range(-6, 6)]
+    values = np.array(x, np.float32)
+    assert len(values) == 35
+    settings = Settings(fmt, rounding)
+    chosen = plan("convert", settings, 32)
+    element_flags = np.zeros(len(values), np.uint8)
+    loop = output_kernel(chosen.mode, False, 0, False)
+    context = fp.Context(fmt, rounding=rounding)
+    expected = context.array(values.astype(np.float64))
+    raised = loop(values, element_flags, (5, 7), NO_WORDS, NOTHING, chosen.constants)
+    assert np.array_equal(values, expected.values, equal_nan=True)
+    zero = values == 0
+    assert np.array_equal(np.signbit(values)[zero], np.signbit(expected.values)[zero])
+    assert raised == np.bitwise_or.reduce(element_flags)
+    assert raised == int(context.flags) & int(fp.Flags.OVERFLOW | fp.Flags.INVALID)
+    assert element_flags[:16].max() == 0
+
+
+@pytest.mark.parametrize("bits", [9, 20])
+@pytest.mark.parametrize("shape", [(1, 70), (3, 21), (4, 16)])
+def test_words_are_those_of_the_outputs(shape, bits):
+    """Columns 5 … of a wider result; half a word, or a whole one for more than 16 digits."""
+    fmt = fp.BINARY16
+    context = fp.Context(fmt, rounding=fp.SR(bits), seed=11)
+    wide = (shape[0], shape[1] + 9)
+    places = draw_places(context, range(2, 6), wide).part(0, 5)
+    x = np.random.default_rng(bits).standard_normal(shape).astype(np.float32)
+    chosen, place = plan("convert", context.settings, 32), 5
+    _, step, *key, first, passed = places.random
+    values, flags = x.copy(), np.zeros(shape, np.uint8)
+    loop = output_kernel(chosen.mode, False, chosen.residual, places.wide)
+    loop(
+        values.reshape(-1), flags.reshape(-1), shape, NO_WORDS,
+        (step, *key, first, place + passed), chosen.constants,
+    )  # fmt: skip
+    top = places.words(place, shape).astype(np.uint64) >> np.uint64(32 - bits)
+    replayed = fp.Context(fmt, rounding=fp.SR(bits), bits=Replay([top.reshape(shape)]))
+    assert np.array_equal(values, replayed.array(x.astype(np.float64)).values)
+    given = x.copy()
+    output_kernel(chosen.mode, True, chosen.residual, places.wide)(
+        given.reshape(-1), flags.reshape(-1), shape, top.astype(np.uint32), NOTHING,
+        chosen.constants,
+    )  # fmt: skip
+    assert np.array_equal(given, values)
+    assert not flags.any()
