@@ -7,7 +7,7 @@ Outside of training, where few tapes are read, arrays are kept as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fpsim.array import Array, Computes
 from fpsim.elementwise.codes import from_codes, to_codes
 
-__all__ = ["Packed", "memory", "packed", "packing", "unpacked"]
+__all__ = ["Packed", "Reading", "memory", "packed", "packing"]
 
 #: Elements below which codes save less than two conversions cost.
 _FEW = 1 << 10
@@ -73,6 +73,32 @@ def memory(kept: Array | Packed) -> tuple[int, int]:
     return id(kept.carrier), kept.nbytes
 
 
-def unpacked(saved: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a forward rule has saved, as its backward rules read it."""
-    return tuple(item.array() if isinstance(item, Packed) else item for item in saved)
+class Reading(Sequence[Any]):
+    """What a forward rule has saved, as its backward rules read it.
+
+    Codes become an array when a rule reads them: a gradient to images, which needs no images but
+    their shape, runs without them.
+
+    >>> import fpsim as fp
+    >>> x = fp.Context(fp.BINARY16).array(np.ones(4096))
+    >>> with packing():
+    ...     saved = Reading((packed(x), "SAME"))
+    >>> saved[1], saved[0].shape, saved[0] is saved[0]
+    ('SAME', (4096,), True)
+    """
+
+    __slots__ = ("_items",)
+
+    def __init__(self, saved: tuple[Any, ...]) -> None:
+        self._items = list(saved)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        item = self._items[index]
+        if isinstance(item, Packed):
+            item = self._items[index] = item.array()
+        return item

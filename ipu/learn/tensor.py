@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
-from ipu.learn.saved import Packed, memory, packed, unpacked
+from ipu.learn.saved import Packed, Reading, memory, packed
 from ipu.machine.device import Device
 
 __all__ = [
@@ -297,7 +297,7 @@ def _sum_of(source: Tensor, summands: Sequence[Array]) -> Array | None:
 def _pull_back(
     device: Device, node: Node, gradient: Array
 ) -> Iterator[tuple[Node | Tensor, Array]]:
-    saved = unpacked(node.saved)
+    saved = Reading(node.saved)
     for origin, vjp in zip(node.inputs, node.primitive.vjps, strict=True):
         if vjp is not None and (isinstance(origin, Node) or origin.needs_gradient):
             yield origin, vjp(device, gradient, saved, **node.options)

@@ -34,12 +34,12 @@ def _matmul(
 
 
 def _matmul_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
-    _, y, partials = saved
+    y, partials = saved[1], saved[2]
     return device.matmul(gradient, y.T, partials=partials)
 
 
 def _matmul_y(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
-    x, _, partials = saved
+    x, partials = saved[0], saved[2]
     return device.matmul(x.T, gradient, partials=partials)
 
 
@@ -54,16 +54,16 @@ def _conv2d(
 ) -> tuple[Array, Saved]:  # fmt: skip
     partials = partials or device.partials_for(x.format, "conv2d")
     y = device.conv2d(x, w, stride=stride, padding=padding, groups=groups, partials=partials)
-    return y, (x, w, partials)
+    return y, (x, w, partials, x.shape)
 
 
 def _conv2d_x(
     device: Device, gradient: Array, saved: Saved, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, **_: Any,
 ) -> Array:  # fmt: skip
-    x, w, partials = saved
+    w, partials, shape = saved[1:]
     return device.conv2d_input_gradient(
-        gradient, w, x.shape, stride=stride, padding=padding, groups=groups, partials=partials
+        gradient, w, shape, stride=stride, padding=padding, groups=groups, partials=partials
     )
 
 
@@ -71,7 +71,7 @@ def _conv2d_w(
     device: Device, gradient: Array, saved: Saved, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, **_: Any,
 ) -> Array:  # fmt: skip
-    x, w, partials = saved
+    x, w, partials = saved[:3]
     return device.conv2d_weight_gradient(
         x, gradient, w.shape, stride=stride, padding=padding, groups=groups, partials=partials
     )

@@ -13,7 +13,7 @@ from ipu.learn import ops
 from ipu.learn.mode import training
 from ipu.learn.optim import SGD
 from ipu.learn.policy import Policy
-from ipu.learn.saved import Packed, memory, packed, packing, unpacked
+from ipu.learn.saved import Packed, Reading, memory, packed, packing
 from ipu.learn.tensor import Tensor, nodes, saved_bytes
 from ipu.learn.train import Trainer
 from ipu.learn.variables import Variable
@@ -43,7 +43,48 @@ def test_what_codes_would_not_shorten_is_kept_as_it_is():
     with packing():
         for x in (few, wide, turned):
             assert packed(x) is x
-    assert unpacked((few, 3, None)) == (few, 3, None)
+    assert tuple(Reading((few, 3, None))) == (few, 3, None)
+
+
+@pytest.fixture
+def unpackings(monkeypatch):
+    """Shapes of the arrays that come back from their codes."""
+    shapes, array = [], Packed.array
+    monkeypatch.setattr(
+        Packed, "array", lambda kept: shapes.append(kept.codes.shape) or array(kept)
+    )
+    return shapes
+
+
+def test_a_rule_unpacks_what_it_reads_once(unpackings):
+    half = fp.Context(fp.BINARY16)
+    with packing():
+        saved = Reading((packed(half.zeros(2048)), 3, packed(half.zeros(4096))))
+    assert len(saved) == 3
+    assert saved[1] == 3
+    assert unpackings == []
+    values = saved[1:][-1]
+    assert unpackings == [(4096,)]
+    assert saved[2] is values
+    assert [getattr(item, "shape", None) for item in saved] == [(2048,), None, (4096,)]
+    assert unpackings == [(4096,), (2048,)]
+    with pytest.raises(IndexError):
+        saved[3]
+
+
+def test_a_gradient_to_images_is_computed_without_them(unpackings):
+    device = Device()
+    images = Variable(device.zeros((1, 32, 32, 4), fp.BINARY16), device, "images")
+    w = Variable(device.zeros((3, 3, 4, 8), fp.BINARY16), device, "w")
+    with packing():
+        node = ops.conv2d(ops.relu(images), w).node
+    assert node is not None
+    to_images, to_weights = node.primitive.vjps
+    gradient, saved = device.zeros((1, 32, 32, 8), fp.BINARY16), Reading(node.saved)
+    assert to_images(device, gradient, saved, **node.options).shape == images.shape
+    assert unpackings == []
+    assert to_weights(device, gradient, saved, **node.options).shape == w.shape
+    assert unpackings == [images.shape]
 
 
 def test_a_value_that_two_rules_save_is_kept_once_and_variables_as_they_are():
