@@ -11,9 +11,7 @@ from ipu.frontends.tensorflow.missing import no_name, refusing  # isort: skip
 
 def test_what_the_vendor_has_is_not_modelled_and_other_names_are_not_there():
     refuse = refusing("ipu.room", {"chair"}, ["table", "lamp"])
-    with pytest.raises(
-        NotImplementedError, match=r"^ipu\.room\.chair is not modelled; ther"
-    ):
+    with pytest.raises(NotImplementedError, match=r"^ipu\.room\.chair is not modelled; ther"):
         refuse("chair")
     with pytest.raises(AttributeError, match=no_name("ipu.room", "stool", ["table", "lamp"])):
         refuse("stool")
