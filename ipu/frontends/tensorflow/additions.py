@@ -12,6 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from ipu.frontends.tensorflow.missing import no_name
+
 __all__ = ["add_names"]
 
 _OURS = "ipu.frontends.tensorflow"
@@ -26,9 +28,7 @@ class _Estimator(ModuleType):
             raise AttributeError(name)
         module = importlib.import_module(f"{_OURS}.estimator.training")
         if name not in module.__all__:
-            raise AttributeError(
-                f"tf.estimator has no {name!r} here; there are {', '.join(sorted(module.__all__))}"
-            )
+            raise AttributeError(no_name("tf.estimator", name, sorted(module.__all__)))
         return getattr(module, name)
 
 

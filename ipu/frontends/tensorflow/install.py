@@ -14,9 +14,10 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
+
+from ipu.frontends.tensorflow.missing import no_name, refusing
 
 __all__ = ["MODULES", "install"]
 
@@ -106,11 +107,7 @@ class _Alias(importlib.abc.Loader):
         module.__spec__ = self._spec  # importlib has put that of the alias there
         public = sorted(getattr(module, "__all__", ()))
         if public and "__getattr__" not in vars(module):
-            vars(module)["__getattr__"] = partial(_refuse, self._vendor, public)
-
-
-def _refuse(vendor: str, public: Sequence[str], name: str) -> NoReturn:
-    raise AttributeError(f"{vendor} has no {name!r} here; there are {', '.join(public)}")
+            vars(module)["__getattr__"] = refusing(self._vendor, (), public)
 
 
 class _Package(importlib.abc.Loader):
@@ -127,7 +124,7 @@ class _VendorPackage(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name in MODULES:
             return importlib.import_module(f"{_VENDOR}.{name}")
-        _refuse(_VENDOR, sorted(MODULES), name)
+        raise AttributeError(no_name(_VENDOR, name, sorted(MODULES)))
 
     def __dir__(self) -> list[str]:
         return sorted(MODULES)

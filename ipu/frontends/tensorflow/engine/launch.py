@@ -29,6 +29,7 @@ from ipu.frontends.tensorflow.engine.machine import Machine, current
 from ipu.frontends.tensorflow.engine.program import program_of
 from ipu.frontends.tensorflow.engine.replicas import private_values
 from ipu.frontends.tensorflow.engine.resources import IteratorHandle, Variable
+from ipu.frontends.tensorflow.engine.subnormals import keeping_subnormals
 from ipu.frontends.tensorflow.engine.trace import tracing
 from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave
 from ipu.frontends.tensorflow.engine.writes import written_inputs
@@ -200,7 +201,7 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
     trained = {v.handle.op.name for v in tf.compat.v1.trainable_variables() if _has_handle(v)}
 
     def run(*values: Any) -> list[Any]:
-        with reporting(), _one_launch:
+        with reporting(), _one_launch, keeping_subnormals():
             machine = _machine_of(traced_for)
             replicas = [
                 [

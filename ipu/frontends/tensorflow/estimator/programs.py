@@ -18,6 +18,7 @@ from ipu.frontends.tensorflow import loops
 from ipu.frontends.tensorflow.compiler import compile as compile_on_ipu
 from ipu.frontends.tensorflow.engine.functions import called_graphs
 from ipu.frontends.tensorflow.engine.node import MARK, Node
+from ipu.frontends.tensorflow.engine.subnormals import noted_on_host
 from ipu.frontends.tensorflow.estimator.calls import Spec, call_model_fn, unpacked
 from ipu.frontends.tensorflow.estimator.run_config import RunConfig
 from ipu.frontends.tensorflow.estimator.specs import IPUEstimatorSpec, ModeKeys
@@ -74,7 +75,7 @@ class ModelProgram:
             (loss,), tensors = _compiled(self._repeated), []
         if self._host_function is None:
             return loss, loss
-        done = self._host_function(*tensors)
+        done = self._host_function(*noted_on_host(tensors))
         if not isinstance(done, tf.Operation | tf.Tensor):
             raise TypeError(f"`host_call` return value must be Operation or Tensor, given: {done}")
         return loss, done

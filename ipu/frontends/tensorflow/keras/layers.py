@@ -6,7 +6,7 @@ Source    graphcore/tensorflow, tensorflow/python/ipu/keras/layers: names, argum
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import tensorflow as tf
 
@@ -14,6 +14,7 @@ from ipu.frontends.tensorflow.keras.capturing import (
     CaptureActivationGradients,
     CaptureUpstreamGradients,
 )
+from ipu.frontends.tensorflow.missing import refusing
 from ipu.frontends.tensorflow.operations.normalization import channels_of, normalised
 from ipu.frontends.tensorflow.operations.rand import dropout
 from ipu.frontends.tensorflow.pipelining.ops import recomputation_checkpoint
@@ -30,13 +31,7 @@ _MISSING = (
     "Embedding", "GRU", "LSTM", "PopnnGRU", "PopnnLSTM", "SerialDense",
 )  # fmt: skip
 
-
-def __getattr__(name: str) -> NoReturn:
-    if name in _MISSING:
-        raise NotImplementedError(
-            f"ipu.keras.layers.{name} is not modelled; there are {', '.join(__all__)}"
-        )
-    raise AttributeError(f"ipu.keras.layers has no {name!r} here; there are {', '.join(__all__)}")
+__getattr__ = refusing("ipu.keras.layers", _MISSING, __all__)
 
 
 class RecomputationCheckpoint(tf.keras.layers.Layer):  # type: ignore[misc]

@@ -137,6 +137,8 @@ def set_pipelining_options(
     _unknown({k: v for k, v in named.items() if k not in _PLACEMENT}, "set_pipelining_options")
     if any(named.get(name) for name in _PLACEMENT):
         note("where the tensors of a pipeline lie changes no bit; the simulation keeps them whole")
+    if accumulate_outfeed or recomputation_mode is not None:
+        note("accumulate_outfeed and recomputation_mode change no number of a pipeline of Keras")
     check_state_placement(offload_weight_update_variables, replicated_optimizer_state_sharding)
     if not isinstance(pipeline_schedule, PipelineSchedule):
         raise TypeError(

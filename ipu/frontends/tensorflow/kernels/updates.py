@@ -5,9 +5,14 @@ The gradient is cast to the variable's format first; each operation rounds once 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.resources import Variable
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, within
 from ipu.machine.device import Device
 
 __all__: list[str] = []
@@ -108,3 +113,93 @@ def _rms_prop(site: Site) -> Run:
         return ()
 
     return run
+
+
+@kernel("ResourceApplyAdagrad", rounding="g², the sum, its root, g·rate, the quotient, the change",
+        keeps=True)  # fmt: skip
+def _adagrad(site: Site) -> Run:
+    device = site.device
+
+    def run(w: Variable, total: Variable, rate: Array, gradient: Array) -> tuple[()]:
+        rate, g = _operands(device, w, rate, gradient)
+        total.value = device.add(total.value, device.multiply(g, g))
+        step = device.divide(device.multiply(g, rate), device.sqrt(total.value))
+        w.change(device.subtract, step)
+        return ()
+
+    return run
+
+
+@kernel("ResourceApplyAdagradV2", rounding="as ResourceApplyAdagrad, epsilon added to the root",
+        keeps=True)  # fmt: skip
+def _adagrad_v2(site: Site) -> Run:
+    device = site.device
+
+    def run(
+        w: Variable, total: Variable, rate: Array, epsilon: Array, gradient: Array
+    ) -> tuple[()]:
+        rate, epsilon, g = _operands(device, w, rate, epsilon, gradient)
+        total.value = device.add(total.value, device.multiply(g, g))
+        root = device.add(device.sqrt(total.value), epsilon)
+        w.change(device.subtract, device.divide(device.multiply(g, rate), root))
+        return ()
+
+    return run
+
+
+# Updates of rows ----------------------------------------------------------------------------------
+
+
+class _Rows:
+    """Rows of a variable, as a rule for whole variables takes them."""
+
+    def __init__(self, variable: Variable, rows: Any) -> None:
+        self._variable, self._rows = variable, rows
+
+    @property
+    def value(self) -> Array:
+        held = self._variable.value
+        return held.like(held.carrier[self._rows])
+
+    @value.setter
+    def value(self, value: Array) -> None:
+        carrier = self._variable.value.carrier.copy()
+        carrier[self._rows] = value.carrier
+        self._variable.value = self._variable.value.like(carrier)
+
+    def change(self, verb: Callable[[Any, Any], Any], term: Any) -> None:
+        """The rows become a sum or difference of themselves and a term."""
+        before = self.value
+        self.value = after = verb(before, term)
+        if self._variable.watch is not None:
+            self._variable.watch(before, term, after)
+
+
+def _in_rows(node: str, rule: Callable[[Site], Run], slots: int, at: int) -> None:
+    """The rule for the rows that the input with number `at`, after variables and slots, names."""
+
+    @kernel(node, rounding="as the update of the whole variable", keeps=True)
+    def build(site: Site) -> Run:
+        update = rule(site)
+
+        def run(*values: Any) -> tuple[()]:
+            variables, rest = values[: 1 + slots], list(values[1 + slots :])
+            rows = within(site, rest.pop(at), len(variables[0].value.carrier))
+            if len(np.unique(rows)) != rows.size:
+                raise ValueError(
+                    f"node {site.node.name} updates a row twice; add its gradients before, as "
+                    "TensorFlow's optimisers do"
+                )
+            update(*(_Rows(variable, rows) for variable in variables), *rest)
+            return ()
+
+        return run
+
+
+for _node, _rule, _slots, _at in (
+    ("ResourceSparseApplyMomentum", _momentum, 1, 2),
+    ("ResourceSparseApplyKerasMomentum", _keras_momentum, 1, 2),
+    ("ResourceSparseApplyRMSProp", _rms_prop, 2, 5), ("ResourceSparseApplyAdagrad", _adagrad, 1, 2),
+    ("ResourceSparseApplyAdagradV2", _adagrad_v2, 1, 3),
+):  # fmt: skip
+    _in_rows(_node, _rule, _slots, _at)

@@ -7,13 +7,14 @@ Source    graphcore/tensorflow, tensorflow/python/ipu/ops/nn_ops.py: names, argu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
+from ipu.frontends.tensorflow.missing import refusing
 from ipu.frontends.tensorflow.operations.composite import (
     SAVED,
     composite,
@@ -33,13 +34,7 @@ _MISSING = (
     "ctc_loss_with_log_probs", "ctc_loss_with_logits", "nce_loss", "sampled_softmax_loss",
 )  # fmt: skip
 
-
-def __getattr__(name: str) -> NoReturn:
-    if name in _MISSING:
-        raise NotImplementedError(
-            f"ipu.nn_ops.{name} is not modelled; there are {', '.join(__all__)}"
-        )
-    raise AttributeError(f"ipu.nn_ops has no {name!r} here; there are {', '.join(__all__)}")
+__getattr__ = refusing("ipu.nn_ops", _MISSING, __all__)
 
 
 def gelu(x: Any, name: str | None = None) -> Any:

@@ -25,6 +25,7 @@ from ipu.frontends.horovod import (
     size,
 )
 from ipu.frontends.tensorflow.engine.launch import failures
+from ipu.frontends.tensorflow.engine.subnormals import keeping_subnormals
 from ipu.frontends.tensorflow.workers import popdist_strategy
 from ipu.frontends.tensorflow.workers import strategies as ipu_horovod_strategy
 
@@ -78,7 +79,8 @@ def _on_host(
 
     def run(x: Any) -> Any:
         try:
-            return collective(x)
+            with keeping_subnormals():
+                return collective(x)
         except BaseException as error:
             failures.append(error)  # TensorFlow's runtime keeps its text alone
             raise

@@ -6,8 +6,8 @@ in a scope of TensorFlow 2 run on the machine, and the replicas of all workers a
 program: gradients are averaged over them as in one process. Variables are each worker's own, and
 equal: root's values at the start, the same updates after that.
 
-variables_on_host    variables and slots lie on the host, and updates are TensorFlow's there, as far
-                     as the program applies gradients in its host_call.
+variables_on_host    is read, and that is said once: updates are TensorFlow's on the host as far as
+                     the program applies gradients in its host_call, else the machine's.
 
 Source    graphcore/tensorflow, tensorflow/python/ipu/ipu_multi_worker_strategy.py,
           horovod/ipu_horovod_strategy.py: names, arguments, reductions.
@@ -24,6 +24,8 @@ import tensorflow as tf
 
 from ipu.distributed.cluster import Cluster
 from ipu.frontends.tensorflow.engine.launch import failures
+from ipu.frontends.tensorflow.engine.subnormals import keeping_subnormals
+from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 from ipu.frontends.tensorflow.training.wrapper import IpuOptimizer
 from ipu.frontends.tensorflow.workers.group import Workers, cluster_of, join
@@ -42,6 +44,11 @@ class _Strategy:
     def __init__(self, workers: Workers, variables_on_host: bool) -> None:
         self.workers = workers
         self.variables_on_host = variables_on_host
+        if variables_on_host:
+            note(
+                "variables_on_host moves no variable here: TensorFlow holds them between launches, "
+                "and updates are the machine's inside of a program, TensorFlow's in a host_call"
+            )
         self._is_mean = False
         self._program: IPUStrategyV1 | None = None
 
@@ -110,7 +117,8 @@ class _Strategy:
 
         def reduce(x: Any) -> Any:
             try:
-                return self.workers.reduced(x, mean=mean, name=name)
+                with keeping_subnormals():
+                    return self.workers.reduced(x, mean=mean, name=name)
             except BaseException as error:
                 failures.append(error)  # TensorFlow's runtime keeps its text alone
                 raise

@@ -122,3 +122,5 @@ def test_options_of_queues_and_stages_are_those_of_the_queues_and_stages():
     forget()
     with pytest.warns(RuntimeWarning, match="where the tensors of a pipeline lie changes no bit"):
         made.set_pipelining_options(2, offload_activations=True)
+    with pytest.warns(RuntimeWarning, match="recomputation_mode change no number"):
+        made.set_pipelining_options(2, recomputation_mode="Auto")

@@ -44,7 +44,38 @@ def rms_prop(w, m, v, g):
     )
 
 
+def adagrad(w, m, v, g):
+    raw.ResourceApplyAdagrad(var=w, accum=v, lr=tf.constant(0.05, g.dtype), grad=g)
+
+
+def adagrad_v2(w, m, v, g):
+    lr, epsilon = (tf.constant(c, g.dtype) for c in (0.05, 1e-3))
+    raw.ResourceApplyAdagradV2(var=w, accum=v, lr=lr, epsilon=epsilon, grad=g)
+
+
+def rows_of(name, slots=1, **constants):
+    """The update of rows 2 and 0 with the first two rows of a gradient."""
+
+    def rule(w, m, v, g, **options):
+        known = {"accum": v if "Adagrad" in name else m} if slots == 1 else {"ms": v, "mom": m}
+        values = {key: tf.constant(c, g.dtype) for key, c in constants.items()}
+        node = getattr(raw, f"ResourceSparseApply{name}")
+        node(var=w, grad=g[:2], indices=[2, 0], **known, **values, **options)
+
+    return rule
+
+
+ROWS = {
+    "Momentum": rows_of("Momentum", lr=0.05, momentum=0.9),
+    "KerasMomentum": rows_of("KerasMomentum", lr=0.05, momentum=0.9),
+    "RMSProp": rows_of("RMSProp", 2, lr=0.01, rho=0.9, momentum=0.5, epsilon=1e-3),
+    "Adagrad": rows_of("Adagrad", lr=0.05),
+    "AdagradV2": rows_of("AdagradV2", lr=0.05, epsilon=1e-3),
+}
 CASES = {
+    **{f"ResourceSparseApply{name}": rule for name, rule in ROWS.items()},
+    "ResourceApplyAdagrad": adagrad,
+    "ResourceApplyAdagradV2": adagrad_v2,
     "ResourceApplyGradientDescent": descent,
     "ResourceApplyMomentum": momentum,
     "ResourceApplyKerasMomentum": keras_momentum,
@@ -69,13 +100,13 @@ def updated(rule, values, slots, gradients, native=False, **options):
     return [v.numpy() for v in variables], None if native else step_types
 
 
-@pytest.mark.parametrize("nesterov", [False, True])
-@pytest.mark.parametrize("node", CASES)
+@pytest.mark.parametrize(
+    ("node", "nesterov"),
+    [*((node, False) for node in CASES),
+     *((node, True) for node in CASES if node.endswith(("Adam", "Momentum")))],
+)  # fmt: skip
 def test_float32_is_as_on_tensorflow(node, nesterov):
-    rule = CASES[node]
-    options = (
-        {"use_nesterov": True} if nesterov and rule in (adam, momentum, keras_momentum) else {}
-    )
+    rule, options = CASES[node], {"use_nesterov": True} if nesterov else {}
     values, slots = numbers(4, 3), [numbers(4, 3, seed=1), np.abs(numbers(4, 3, seed=2))]
     gradients = [numbers(4, 3, seed=s) for s in (3, 4)]
     results, types = updated(rule, values, slots, gradients, **options)
@@ -99,3 +130,14 @@ def test_halves_are_those_of_the_rule(rule, ours):
     known = {descent: (), momentum: (m,), adam: (m, v, *powers)}[rule]
     step = ours.rule(device, w, slope, known, ours.rate)
     np.testing.assert_array_equal(results[0].view("u2"), np.float16(step[2].values).view("u2"))
+
+
+def test_a_row_is_updated_once():
+    def twice(w, m, v, g):
+        rate, share = tf.constant(0.05), tf.constant(0.9)
+        raw.ResourceSparseApplyMomentum(
+            var=w, accum=m, lr=rate, grad=g[:2], indices=[1, 1], momentum=share
+        )
+
+    with pytest.raises(ValueError, match="updates a row twice; add its gradients before"):
+        updated(twice, numbers(4, 3), [numbers(4, 3), numbers(4, 3)], [numbers(4, 3)])

@@ -9,6 +9,7 @@ import pytest
 
 from ipu.frontends.tensorflow.pipelining.ops import last_plan, recomputation_checkpoint
 from ipu.frontends.tensorflow.pipelining.options import PipelineSchedule, RecomputationMode
+from ipu.frontends.tensorflow.settings.notes import forget
 from tests.ipu.frontends.tensorflow.framework import ipu, tf
 from tests.ipu.frontends.tensorflow.pipelining.networks import (
     STAGES,
@@ -46,6 +47,16 @@ def test_no_schedule_changes_a_bit(reference, schedule, recompute):
     plan = last_plan()
     assert plan.schedule.value == schedule.name.lower()
     assert (plan.recomputation is None) is (not recompute)
+
+
+def test_what_lives_in_remote_memory_changes_no_bit_and_is_in_the_plan(reference):
+    esr, losses, _ = reference
+    names = ("activations", "weights", "gradient_accumulation_buffers", "weight_update_variables")
+    forget()
+    with pytest.warns(RuntimeWarning, match="where the state of an optimiser lies changes no bit"):
+        found, *_ = run(pipelined(**{f"offload_{name}": True for name in names}), esr=esr)
+    np.testing.assert_array_equal(found, losses)
+    assert last_plan().offloaded == {"activations", "weights", "accumulators", "state"}
 
 
 @pytest.mark.parametrize("method", ["MEAN", "RUNNING_MEAN"])

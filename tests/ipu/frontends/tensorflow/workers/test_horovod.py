@@ -28,7 +28,7 @@ def test_one_process_is_the_root_of_all(started):
     assert (hvd.size(), hvd.rank(), hvd.local_size(), hvd.local_rank()) == (1, 0, 1, 0)
     assert hvd.allreduce([1.0, 2.0]).numpy().tolist() == [1, 2]
     assert hvd.broadcast([3.0], root_rank=0) == hvd.allgather([3.0])
-    strategy = hvd.ipu_horovod_strategy.IPUHorovodStrategy(variables_on_host=True)
+    strategy = hvd.ipu_horovod_strategy.IPUHorovodStrategy()
     assert strategy.num_replicas_in_sync == 1
     with pytest.raises(ValueError, match="root_rank=1 is not a process"):
         hvd.broadcast(3.0, root_rank=1)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import types
+import warnings
 
 import numpy as np
 import pytest
 
 from ipu.frontends.tensorflow.engine.replica_set import ALONE
+from ipu.frontends.tensorflow.settings.notes import forget
 from ipu.frontends.tensorflow.workers.group import join
 from ipu.frontends.tensorflow.workers.strategies import (
     IPUMultiWorkerStrategy,
@@ -40,18 +42,29 @@ def resolver(**jobs):
 
 @pytest.mark.parametrize("jobs", [{}, {"worker": ["localhost:1"]}])
 def test_one_worker_reads_everything(jobs):
-    strategy = IPUMultiWorkerStrategy(resolver(**jobs), variables_on_host=True)
+    strategy = IPUMultiWorkerStrategy(resolver(**jobs))
     assert strategy.num_replicas_in_sync == 1
     context = strategy.input_context
     assert (context.num_input_pipelines, context.input_pipeline_id) == (1, 0)
     with strategy.scope() as inside:
         assert inside is strategy
-    assert strategy.variables_on_host
+    assert not strategy.variables_on_host
     assert IPUMultiWorkerStrategy is IPUMultiWorkerStrategyV1
 
 
+def test_variables_on_host_are_said_once_to_stay_where_they_are():
+    forget()
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        strategies = [_Strategy(Twins(), True) for _ in range(2)]
+    assert [str(n.message).partition(" here")[0] for n in notes] == [
+        "variables_on_host moves no variable"
+    ]
+    assert all(strategy.variables_on_host for strategy in strategies)
+
+
 def test_each_worker_has_its_part_of_the_data():
-    context = _Strategy(Twins(), True).input_context
+    context = _Strategy(Twins(), False).input_context
     data = tf.data.Dataset.range(5).shard(context.num_input_pipelines, context.input_pipeline_id)
     assert list(data.as_numpy_iterator()) == [1, 3]
     assert context.num_replicas_in_sync == 2
@@ -73,7 +86,7 @@ def trained(strategy, in_scope):
     ("scope", "mean", "factor"), [("scope", False, 2), ("estimator_scope", True, 1)]
 )
 def test_gradients_are_reduced_the_latest_layer_first(scope, mean, factor):
-    strategy = _Strategy(Twins(), True)
+    strategy = _Strategy(Twins(), False)
     assert trained(strategy, getattr(strategy, scope)) == [-1 * factor, -3 * factor]
     assert strategy.workers.calls == [("last", mean), ("first", mean)]
     strategy.workers.calls.clear()
@@ -99,7 +112,7 @@ def test_a_program_of_the_machine_reduces_on_the_host():
 
 
 def test_values_are_reduced_in_both_versions():
-    strategy = _Strategy(Twins(), True)
+    strategy = _Strategy(Twins(), False)
     op = tf.distribute.ReduceOp
     assert float(strategy.reduce(op.SUM, 3.0)) == 6
     assert float(strategy.reduce("MEAN", tf.constant(3.0), axis=None)) == 3
