@@ -240,6 +240,7 @@ ABROAD = {
     "ipu/frontends/torch/test_models.py",
     "ipu/frontends/torch/test_tutorial.py",
     "fpsim/test_traps_and_counters.py",
+    "ipu/distributed/test_attacks.py",
     "ipu/distributed/test_digests.py",
     "ipu/distributed/test_failures.py",
     "ipu/frontends/poptorch/test_listing.py",

@@ -77,13 +77,18 @@ class Channel:
 
     # Bytes ----------------------------------------------------------------------------------
 
-    def gather(self, own: bytes, what: str = "bytes") -> list[bytes]:
-        """The bytes of every worker, on every worker; they may differ in length."""
+    def gather(self, own: bytes, what: str = "bytes", *, equal: bool = False) -> list[bytes]:
+        """The bytes of every worker, on every worker.
+
+        equal    they have one length; else they may differ.
+
+        Raises   StoppedError, on every worker, for a piece that is not the expected one.
+        """
         label = Label(BYTES, len(own), self.step, self.begin())
         for other in self.others:
             self.send(other, label, own)
         return [
-            own if rank == self.rank else self._receive_bytes(rank, label, what)
+            own if rank == self.rank else self._receive_bytes(rank, label, what, equal=equal)
             for rank in range(self.size)
         ]
 
@@ -98,14 +103,15 @@ class Channel:
 
     def barrier(self, what: str = "barrier") -> None:
         """Return when every worker has come here."""
-        self.gather(b"", what)
+        self.gather(b"", what, equal=True)
 
-    def _receive_bytes(self, sender: int, label: Label, what: str) -> bytes:
+    def _receive_bytes(self, sender: int, label: Label, what: str, *, equal: bool = False) -> bytes:
         message = self.transport.receive(sender)
 
         def check() -> memoryview:
-            arrived, payload = read(message)
-            expected = label._replace(elements=arrived.elements)
-            return unpack(message, expected, 1) if arrived != expected else payload
+            expected = label
+            if not equal:
+                expected = label._replace(elements=read(message)[0].elements)
+            return unpack(message, expected, 1)
 
         return bytes(self._checked(sender, what, check))

@@ -117,7 +117,8 @@ class Processes(Group):
 
     def agree(self, losses: NDArray[Any], statistic: Statistic) -> NDArray[Any]:
         own = np.array([*_counts(statistic), int(self.interrupted())], np.int64)
-        rows = self.channel.gather(own.tobytes() + losses.astype("<f8").tobytes(), "the losses")
+        text = own.tobytes() + losses.astype("<f8").tobytes()
+        rows = self.channel.gather(text, "the losses", equal=True)
         split = [(np.frombuffer(row[: own.nbytes], np.int64), row[own.nbytes :]) for row in rows]
         if isinstance(statistic, Histogram):
             statistic.upper = sum(int(counts[0]) for counts, _ in split)
@@ -215,9 +216,9 @@ class Processes(Group):
         if isinstance(training, Trainer) and training.private_updates:
             return  # the weights of the replicas drift apart, as they were asked to
         rows = [_shared_digest(worker) for worker in training.workers]
-        every = [row.decode() for row in self.channel.gather("".join(rows).encode(), "digests")]
+        every = self.channel.gather("".join(rows).encode(), "digests", equal=True)
         own = rows[0]
-        for rank, row in enumerate(every):
+        for rank, row in enumerate(text.decode() for text in every):
             if row != own * len(rows):
                 who = self.transport.describe(rank)
                 self.channel.stop(
@@ -241,7 +242,7 @@ class Processes(Group):
         for worker in training.workers:
             slots = [x for name in sorted(worker.slots) for x in worker.slots[name]]
             rows.append(digest([*(v.array for v in worker.variables.values()), *slots]))
-        every = self.channel.gather("".join(rows).encode(), "digests")
+        every = self.channel.gather("".join(rows).encode(), "digests", equal=True)
         return hashlib.sha256(b"".join(every)).hexdigest()
 
     def mean(self, variables: Sequence[Variable]) -> NDArray[Any]:
@@ -251,7 +252,7 @@ class Processes(Group):
         """
         first = variables[0].array
         own = np.stack([v.array.carrier for v in variables]).astype("<f8")
-        rows = self.channel.gather(own.tobytes(), variables[0].name)
+        rows = self.channel.gather(own.tobytes(), variables[0].name, equal=True)
         every = np.concatenate([np.frombuffer(r, "<f8").reshape(own.shape) for r in rows])
         total = np.zeros(first.shape)
         for replica in every:

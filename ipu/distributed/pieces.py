@@ -13,8 +13,11 @@ A record is a header of 72 bytes and the payload, all little-endian:
 | 60 … 67 | hop | number of the value in the part's tree |
 | 68 … 71 | checksum | CRC-32 over the bytes before and the payload |
 
-The checksum is CRC-32 of the standard library (zlib, ISO 3309), not CRC-32C: Python has no CRC-32C
-without a further package, and both find every error of up to 32 consecutive bits.
+The checksum is CRC-32 of the standard library (zlib, ISO 3309). CRC-32C would need a package for
+every transport, threads too, as all have this record; both find every error of up to 32
+consecutive bits. The package google-crc32c reads 10 GB/s where zlib reads 3.7, but takes no view of
+the payload, so a copy comes before it: of 10 MB, 2.7 ms become 1.9, of 130 ms or more that they
+travel.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ pytest.importorskip("mpi4py", reason="mpi4py is not installed: fpsim[mpi]")
 from ipu.frontends.popdist.launch import find_mpirun
 from tests.ipu.distributed.processes import limit
 
-__all__ = ["mpirun"]
+__all__ = ["ROOT", "mpirun"]
 
 try:
     MPIRUN = find_mpirun()

@@ -61,6 +61,24 @@ def test_bytes_of_another_step_are_noticed():
         first.barrier()
 
 
+@pytest.mark.parametrize(
+    ("elements", "sentence"),
+    [(3, "elements is 3, expected 2"), (2, "3 bytes, expected 2: 2 elements of bytes")],
+)
+def test_bytes_of_another_length_are_noticed(elements, sentence):
+    first, second = (Channel(transport) for transport in local_transports(2))
+    second.send(0, Label("bytes", elements, 0, 1), b"abc")
+    with pytest.raises(StoppedError, match=f"worker 1 sent a wrong piece of losses: {sentence}"):
+        first.gather(b"ab", "losses", equal=True)
+
+
+def test_bytes_that_are_not_as_many_as_their_label_says_are_noticed():
+    first, second = (Channel(transport) for transport in local_transports(2))
+    second.send(0, Label("bytes", 2, 0, 1), b"abc")
+    with pytest.raises(StoppedError, match="3 bytes, expected 2: 2 elements of bytes"):
+        first.gather(b"", "losses")
+
+
 def test_headers_are_not_counted_as_sent():
     first, second = (Channel(transport) for transport in local_transports(2))
     first.send(1, LABEL, bytes(4))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from itertools import product
 
@@ -15,7 +18,8 @@ from ipu.frontends.processes.sums import Sums
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
 from ipu.parallel.collectives import Summands
-from tests.ipu.distributed.mpi import mpirun
+from tests.ipu.distributed.mpi import ROOT, mpirun
+from tests.ipu.distributed.processes import limit
 from tests.tiers import pick
 
 
@@ -263,3 +267,28 @@ def test_sums_have_the_bits_of_one_process_and_mpis_own_has_not():
         assert lines == sorted([own, *expected] * size)
         nearest = {line.rsplit(" ", 1)[1] for line in expected if "False binary32" in line}
         assert nearest - {own.split()[1]}, "MPI's sum has the bits of every order"
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("moment", ["rename step-2/worker-1", "rename step-2/manifest"])
+def test_killed_while_it_saves_and_resumed_is_never_killed(moment, tmp_path):
+    """mpirun ends the others; the same command goes on."""
+
+    def run(program, *arguments):
+        command = [sys.executable, "-m", "ipu.experiments.cli", "poprun", "--num-instances", "2",
+                   "--num-replicas", "2", "--transport", "mpi", "--allow-run-as-root",
+                   "--mpi-global-args", "--oversubscribe", sys.executable, "-m", program,
+                   *arguments, "--steps", "4", "--seed", "3", "--save-every", "1"]  # fmt: skip
+        done = subprocess.run(
+            command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True,
+            text=True, timeout=limit(120),
+        )  # fmt: skip
+        return done.returncode, {x for x in done.stdout.splitlines() if "] digest " in x}
+
+    program, kept = "ipu.experiments.programs.distributed_training", ("--checkpoint", str(tmp_path))
+    status, digests = run(program)
+    assert (status, len(digests)) == (0, 2)
+    status, lines = run("tests.ipu.distributed.dying", moment, "1", *kept)
+    assert (status, lines) == (137, set())
+    assert run(program, *kept) == (0, digests)
+    assert {path.name for path in tmp_path.iterdir()} == {"step-3", "step-4"}
