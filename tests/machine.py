@@ -92,6 +92,18 @@ def hashes(everything: bool) -> Iterator[tuple[str, str]]:
                 operation, operands, settings, bits=Draw(np.uint64(5), np.uint64(3), None)
             )
             yield f"{operation} {fmt} {rounding} fast", digest(out, np.array([flags]))
+    if everything:
+        yield from whole_numbers()
+    context = Context(BINARY32)
+    x = context.wrap(values(BINARY32, 0))
+    for name in FUNCTIONS:
+        context.clear_flags()
+        found = getattr(context, name)(x)
+        yield f"{name} binary32", digest(found.values, np.array([int(context.flags)]))
+
+
+def whole_numbers() -> Iterator[tuple[str, str]]:
+    """The same of kernels that compute with whole numbers alone."""
     x, y = values(BINARY32, 0), values(BINARY32, 1)
     marks = np.zeros(N, np.uint8)
     settings = Settings(BINARY32)
@@ -102,10 +114,6 @@ def hashes(everything: bool) -> Iterator[tuple[str, str]]:
     yield "to int32 binary32", digest(*integers.to_integers(x, whole, np.dtype(np.int32)))
     wide = np.random.default_rng(3).integers(-(2**63), 2**63, N)
     yield "from int64", digest(integers.to_binary64(wide))
-    for name in FUNCTIONS:
-        context = Context(BINARY32)
-        found = getattr(context, name)(context.wrap(x))
-        yield f"{name} binary32", digest(found.values, np.array([int(context.flags)]))
     yield "xoroshiro128aox", digest(xoroshiro_lanes(1, 2, N)[0])
     yield "codes binary16", digest(to_codes(values(BINARY16, 0), BINARY16))
 

@@ -23,7 +23,7 @@ def whole(*shape, seed=0):
 )
 def test_gradients_are_adjoint_to_the_convolution(stride, padding, groups):
     choices = {"stride": stride, "padding": padding, "groups": groups}
-    x, w = whole(2, 5, 6, 4), whole(3, 2, 4 // groups, 6, seed=1)
+    x, w = whole(2, 5, 6, 4), whole(3, 2, 4 // groups, 12, seed=1)
     y = conv2d(x, w, UNIT, **choices)
     g = whole(*y.shape, seed=2)
     to_x = conv2d_input_gradient(g, w, UNIT, x.shape, **choices)
@@ -54,9 +54,8 @@ def test_what_does_not_fit_is_refused():
 
 
 def test_a_trap_shows_the_window_and_the_kernel_of_the_first_output():
-    x = np.zeros((1, 3, 3, 1))
-    x[0, 1, 1], x[0, 0, 0] = np.inf, 7.0
-    w = np.array([[0.0, 2.0]]).reshape(1, 2, 1, 1)
+    x, w = np.zeros((1, 3, 3, 2)), np.zeros((1, 2, 2, 1))
+    x[0, 1, 1, 0], x[0, 0, 0, 0], w[0, 1, 0] = np.inf, 7.0, 2.0
     context = fp.Context(fp.BINARY16, traps=fp.Flags.INVALID, rounding=fp.SR(3))
     out = context.zeros((1, 3, 2, 1))
     with pytest.raises(fp.FloatingPointTrap) as caught:

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fpsim import get_threads, set_threads
 from ipu.experiments.lab.catalogue import find
 from ipu.experiments.training import digits, digits_training
 from tests.experiments.figures import assert_panels
+from tests.tiers import pick
 
 RUN = """
 from ipu.experiments.training.{name} import run
@@ -28,7 +30,11 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def trained():
-    return digits_training.run(quick=True, seed=0)
+    # In the quick tier one epoch instead of two, and no processes.
+    before = get_threads()
+    set_threads(pick(1, before, before))
+    yield digits_training.run(quick=True, seed=0, epochs=pick(1, 0, 0))
+    set_threads(before)
 
 
 def csv_elsewhere(tmp_path, name, seed, threads):
