@@ -39,7 +39,13 @@ from fpsim.kernels.by_unit.tile_memory import (
     row_bases_of,
     signed,
 )
-from fpsim.kernels.by_unit.window import any_calls_32, calls_32, calls_64
+from fpsim.kernels.by_unit.window import (
+    any_calls_32,
+    any_calls_both,
+    calls_32,
+    calls_64,
+    calls_both,
+)
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes.arithmetic import clear_inexact, inexact, plus
 from fpsim.kernels.lanes.formula import formula
@@ -70,7 +76,7 @@ from fpsim.kernels.rounding.store import store_lanes, store_ordinary
 
 __all__ = [
     "COLUMNS", "EXACT", "FLAG", "FUSED", "PARTIALS", "SUMS", "UNGUARDED", "WINDOW_32", "WINDOW_64",
-    "TileVariant", "tile_kernel",
+    "WINDOW_BOTH", "TileVariant", "tile_kernel",
 ]  # fmt: skip
 
 #: Terms between two looks at the guards, terms of a chunk that all tiles pass before the next one
@@ -78,7 +84,7 @@ __all__ = [
 STRETCH, STEPS, _GROUP = 256, 512, 1 << 14
 
 #: Unit calls.
-WINDOW_64, WINDOW_32, EXACT, FUSED = range(4)
+WINDOW_64, WINDOW_32, EXACT, FUSED, WINDOW_BOTH = range(5)
 
 #: What guards the short way.
 UNGUARDED, FLAG, PARTIALS, SUMS = 0, 1, 2, 4
@@ -102,8 +108,13 @@ class TileVariant(NamedTuple):
 
 
 #: How a call of each kind works: the short way, and the one that is always right.
-_SHORT = {WINDOW_64: calls_64, WINDOW_32: calls_32, EXACT: short_calls, FUSED: fused_terms}
-_LONG = {WINDOW_64: calls_64, WINDOW_32: any_calls_32, EXACT: long_calls}
+_SHORT = {
+    WINDOW_64: calls_64, WINDOW_32: calls_32, WINDOW_BOTH: calls_both, EXACT: short_calls,
+    FUSED: fused_terms,
+}  # fmt: skip
+_LONG = {
+    WINDOW_64: calls_64, WINDOW_32: any_calls_32, WINDOW_BOTH: any_calls_both, EXACT: long_calls
+}  # fmt: skip
 
 
 @formula

@@ -9,7 +9,9 @@ accumulators count with.
 
 In lanes of 64 bits whole numbers are floats, whose sums have fewer than 53 digits. In lanes of 32
 bits they are integers: sums of products below 2**31 is what the caller guarantees, with finite
-operands, no overflow and no subnormal sums (see `fpsim.products.by_unit.window`).
+operands, no overflow and no subnormal sums (see `fpsim.products.by_unit.window`). Sums of more
+digits may be integers of 64 bits while everything else stays in lanes of 32; one conversion rounds
+them, to nearest.
 
 Source    docs/semantics.md §5.
 """
@@ -18,7 +20,9 @@ from __future__ import annotations
 
 from fpsim.kernels.by_unit.terms import each, exponents, values
 from fpsim.kernels.lanes.arithmetic import (
+    long_to_float,
     smax,
+    to_long,
     to_whole,
     to_word,
     trunc,
@@ -29,7 +33,10 @@ from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.vectors import (
     as_bits,
     as_float,
+    concat,
+    high_half,
     infinity_like,
+    low_half,
     narrow,
     select,
     sign_like,
@@ -38,7 +45,10 @@ from fpsim.kernels.lanes.vectors import (
 )
 from fpsim.kernels.rounding.store import QUIET
 
-__all__ = ["CUT", "NEAREST", "WHOLE", "any_calls_32", "calls_32", "calls_64"]
+__all__ = [
+    "CUT", "NEAREST", "WHOLE", "any_calls_32", "any_calls_both", "calls_32", "calls_64",
+    "calls_both",
+]  # fmt: skip
 
 #: Sums: to nearest or cut into binary32; left whole, since each is rounded where it is stored.
 NEAREST, CUT, WHOLE = range(3)
@@ -109,11 +119,33 @@ def _in_32(what, acc, a, x, o, b, y, numbers):
     return as_float(as_bits(as_float(odd) * undo) | sign)
 
 
+def _in_both(what, acc, a, x, o, b, y, numbers):
+    """One call in binary32 lanes, its sums in whole numbers of 64 bits."""
+    terms = what[0]
+    up, down, edge = numbers
+    top = _top(what, acc, a, x, o, b, y, edge)
+    scale = as_float(up - top)
+    start = acc * scale
+    low, high = to_long(low_half(start)), to_long(high_half(start))
+    for u, v in values(terms, acc, a, x, o, b, y):
+        addend = u * v * scale
+        low, high = low + to_long(low_half(addend)), high + to_long(high_half(addend))
+    return concat(long_to_float(low), long_to_float(high)) * as_float(top - down)
+
+
+def _any_in_both(what, acc, a, x, o, b, y, numbers):
+    """The same for accumulators that may be infinite or NaN, and stay what they are."""
+    return _if_finite(acc, _in_both(what, acc, a, x, o, b, y, numbers))
+
+
 def _any_in_32(what, acc, a, x, o, b, y, numbers):
     """The same for accumulators that may be infinite or NaN, and stay what they are."""
+    return _if_finite(acc, _in_32(what, acc, a, x, o, b, y, numbers))
+
+
+def _if_finite(acc, total):
     bits = as_bits(acc)
-    finite = (bits & infinity_like(bits)) != infinity_like(bits)
-    return select(finite, _in_32(what, acc, a, x, o, b, y, numbers), acc)
+    return select((bits & infinity_like(bits)) != infinity_like(bits), total, acc)
 
 
 @formula
@@ -132,3 +164,15 @@ def calls_32(what, c, a, x, o, b, y, numbers):
 def any_calls_32(what, c, a, x, o, b, y, numbers):
     """The same where partials may have overflowed."""
     return each(_any_in_32, what, c, a, x, o, b, y, numbers)
+
+
+@formula
+def calls_both(what, c, a, x, o, b, y, numbers):
+    """One call of every output of a tile, in binary32 lanes with sums of 64 bits."""
+    return each(_in_both, what, c, a, x, o, b, y, numbers)
+
+
+@formula
+def any_calls_both(what, c, a, x, o, b, y, numbers):
+    """The same where partials may have overflowed."""
+    return each(_any_in_both, what, c, a, x, o, b, y, numbers)

@@ -1,7 +1,7 @@
 """Products through windowed units by the loop of tiles, where its conditions hold.
 
-In 32-bit lanes twice as many outputs stand side by side; they serve windows of few digits and
-exponents that are not far apart.
+In 32-bit lanes twice as many outputs stand side by side; they serve exponents that are not far
+apart, and windows of few digits or, where the processor has whole numbers of 64 bits, of many.
 
 Source    docs/semantics.md §5; the bounds are derived at `_fits` and `_narrow`.
 """
@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fpsim.kernels.by_unit.panels import Shift
-from fpsim.kernels.by_unit.tiles import WINDOW_32, WINDOW_64
+from fpsim.kernels.by_unit.tiles import WINDOW_32, WINDOW_64, WINDOW_BOTH
 from fpsim.kernels.by_unit.window import CUT, NEAREST, WHOLE
+from fpsim.kernels.lanes.arithmetic import HAS_LONG
 from fpsim.products.by_unit.task import OperandTable, Task, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings, nearest
@@ -82,17 +83,16 @@ def run_window(job: Job) -> bool:
     if not _fits(settings, reach, job.a.shape[1], low, high):
         return False
     top = max(top_a + settings.scale, top_b)
-    width = 32 if _narrow(settings, reach, sums, low, top) else 64
-    run_tiles(job, _task(settings, width, job.places.low))
+    run_tiles(job, _task(settings, _kind(settings, reach, sums, low, top), job.places.low))
     return True
 
 
 @lru_cache(maxsize=256)
-def _task(settings: UnitSettings, width: int, low: bool) -> Task:
+def _task(settings: UnitSettings, kind: int, low: bool) -> Task:
     """What the loop of tiles is given; R stands in the `low` bits of random words."""
     sums = _sums(settings)
     assert sums is not None
-    kind = WINDOW_32 if width == 32 else WINDOW_64
+    width = 64 if kind == WINDOW_64 else 32
     variant, constants = tile_variant(kind, settings, sums.store, low, width, sums=sums.how)
     own = width == 32 and settings.scale == 0
     return Task(
@@ -136,17 +136,28 @@ def _fits(settings: UnitSettings, reach: Reach, terms: int, low: int, high: int)
     return not start or (start < 2.0**120 and reach.least_start >= 2.0 ** (window - 126))
 
 
+def _kind(settings: UnitSettings, reach: Reach, sums: Sums, low: int, top: int) -> int:
+    """The lanes of a call and of its sums; those of 32 bits below 2**31, at most."""
+    unit, window = settings.unit, settings.unit.window
+    assert window is not None
+    if not _narrow(settings, reach, sums, low, top):
+        return WINDOW_64
+    if 4 * unit.terms <= 2 ** (31 - window):
+        return WINDOW_32
+    return WINDOW_BOTH if HAS_LONG and sums.how == NEAREST else WINDOW_64
+
+
 def _narrow(settings: UnitSettings, reach: Reach, sums: Sums, low: int, top: int) -> bool:
-    """Whether lanes of 32 bits serve: products exact, their sums below 2**31, exponents in a field.
+    """Whether lanes of 32 bits serve: products exact, exponents in a field.
 
     low   exponent of the smallest product; top that of the largest operand.
 
     A product has a significand below 4, cut to `window` digits. The
     scale 2**(window - emax) must be a normal number; emax is at least low - window.
     """
-    unit, window = settings.unit, settings.unit.window
+    window = settings.unit.window
     assert window is not None
-    if settings.a.precision + settings.b.precision > 24 or 4 * unit.terms > 2 ** (31 - window):
+    if settings.a.precision + settings.b.precision > 24:
         return False
     if sums.store is not None and sums.store.chosen.constants.dtype != np.uint32:
         return False

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpsim.kernels.by_unit.tiles import WINDOW_32, WINDOW_64
+from fpsim.kernels.by_unit.tiles import WINDOW_32, WINDOW_64, WINDOW_BOTH
 from fpsim.products.by_unit import window as products
 from fpsim.products.by_unit.window import run_window
 from fpsim.records.units import find_unit
@@ -15,6 +15,13 @@ from tests.fpsim.kernels.by_unit.by_engine import at_the_edge, check, job_of, mu
 
 #: Toward zero into 24 and 14 digits and to nearest into binary16, both lanes; to nearest into 24.
 UNITS = ["V100_F16_F32", "ADA_E4M3_F32", "V100_F16_F16", "AMP_F16_F32", "AMP_F16_F16"]
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["", "sums of 64 bits"])
+def has_long(request, monkeypatch):
+    """Windows of 31 digits with and without whole numbers of 64 bits beside lanes of 32."""
+    monkeypatch.setattr(products, "HAS_LONG", request.param)
+    return request.param
 
 
 def one(unit, terms, start=0.0):
@@ -95,17 +102,19 @@ def test_subnormal_operands_count_with_the_smallest_exponent():
     ("unit", "exponent", "kind"),
     [
         ("V100_F16_F32", 0, WINDOW_32), ("ADA_E4M3_F32", 0, WINDOW_32),
-        ("V100_F16_F16", 0, WINDOW_32), ("AMP_F16_F32", 0, WINDOW_64),
+        ("V100_F16_F16", 0, WINDOW_32), ("AMP_F16_F32", 0, WINDOW_BOTH),
+        # The same of 31 digits.
+        ("AMP_F16_F32", -94, WINDOW_BOTH), ("AMP_F16_F32", -95, WINDOW_64),
         # The scale of a window of 23 digits is 2**126 for the one and a subnormal for the other.
         ("V100_F16_F32", -102, WINDOW_32), ("V100_F16_F32", -103, WINDOW_64),
     ],
 )  # fmt: skip
-def test_both_widths_of_lanes_are_under_test(unit, exponent, kind, monkeypatch):
+def test_all_lanes_are_under_test(unit, exponent, kind, has_long, monkeypatch):
     tasks = []
     monkeypatch.setattr(products, "run_tiles", lambda job, task: tasks.append(task.variant.kind))
     job = job_of(unit, [[1.0]], [[1.0]], 2.0**exponent)
     assert run_window(job)
-    assert tasks == [kind]
+    assert tasks == [WINDOW_64 if kind == WINDOW_BOTH and not has_long else kind]
 
 
 def test_lanes_of_64_bits_give_what_those_of_32_give(monkeypatch):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fpsim as fp
+from fpsim.products.by_unit import window
 from fpsim.products.by_unit.general import run_general
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.by_unit.window import run_window
@@ -69,6 +70,19 @@ def test_a_pass_may_be_longer_than_the_stretches_of_the_loop():
     rng = np.random.default_rng(2)
     half = fp.Context(fp.BINARY16)
     a, b = (half.array(rng.standard_normal(s)).values for s in ((3, 500), (500, 17)))
+    assert same_as_general(unit, a, b)
+
+
+def test_infinite_partials_stay_beside_sums_of_64_bits(monkeypatch):
+    """Products of up to 2**17 overflow in partials of binary16 in one pass and meet in the next."""
+    monkeypatch.setattr(window, "HAS_LONG", True)
+    unit = replace(UNITS["half partials"], window=31)
+    rng = np.random.default_rng(6)
+    half = fp.Context(fp.BINARY16)
+    a, b = (half.array(rng.standard_normal(s) * 100).values for s in ((9, 64), (64, 17)))
+    taken, values, _ = run(run_window, unit, a, b)
+    assert taken
+    assert np.isinf(np.frombuffer(values, np.float32)).any()
     assert same_as_general(unit, a, b)
 
 
