@@ -154,6 +154,9 @@ for _node, _verb_name, _inner in (
 def _add_n(site: Site) -> Run:
     if site.node.outputs[0].dtype == tf.variant:
         return lambda *terms: add_lists(site, terms)
+    kind = site.node.outputs[0].dtype
+    if site.fmt is None and not kind.is_integer:
+        raise NotImplementedError(f"node {site.node.name} adds {kind.name}, which no format holds")
     add = np.add if site.fmt is None else site.device.add
     return lambda *terms: reduce(add, terms)
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import own_kernel
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, single
+from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
 
 __all__: list[str] = []
 
@@ -37,16 +37,11 @@ _WIDE = dict.fromkeys(FORMATS, tf.float64)
 @kernel(*_CURVES, *_SPECIAL, *_REMAINDERS, "Range",
         rounding="binary64 on the host, then once", on_host=True)  # fmt: skip
 def _function(site: Site) -> Run:
-    own, fmt, context = own_kernel(site, kinds=_WIDE), site.fmt, site.device.context
-    assert fmt is not None
-
-    def rounded(value: Any) -> Any:
-        return context(fmt).convert(value) if value.dtype == np.float64 else value
+    own, context = own_kernel(site, kinds=_WIDE), site.device.context
 
     def run(*values: Any) -> Any:
+        fmt = next(value.format for value in values if isinstance(value, Array))
         wide = [np.float64(v.carrier) if isinstance(v, Array) else v for v in values]
-        results = own(*wide)
-        each = results if isinstance(results, tuple) else (results,)
-        return single([rounded(value) for value in each])
+        return context(fmt).convert(own(*wide))
 
     return run

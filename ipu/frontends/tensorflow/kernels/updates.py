@@ -159,7 +159,8 @@ class _Rows:
     @property
     def value(self) -> Array:
         held = self._variable.value
-        return held.like(held.carrier[self._rows])
+        rows: Array = held.like(held.carrier[self._rows])
+        return rows
 
     @value.setter
     def value(self, value: Array) -> None:

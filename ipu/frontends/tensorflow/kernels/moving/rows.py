@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
+from fpsim.records.formats import Format
 from ipu.frontends.arrays.rows import add_rows, multiply_rows
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import own_kernel
@@ -23,6 +24,7 @@ __all__: list[str] = []
 
 _ONCE = "binary32 in index order, once at the end"
 Folded = Callable[[Array, Any, Array], Array]
+Start = Callable[[Format], float]
 
 
 # Gathering ----------------------------------------------------------------------------------------
@@ -44,11 +46,12 @@ def _gather(site: Site) -> Run:
 
 def _of_batches(values: Any, rows: Any, axis: int, batch_dims: int) -> Any:
     """Elements that each index of the leading axes takes of its own ones."""
-    shape, count = rows.shape[:batch_dims], math.prod(rows.shape[:batch_dims])
-    own = values.reshape(count, *values.shape[batch_dims:])
-    at = rows.reshape(count, *rows.shape[batch_dims:])
-    each = [np.take(v, r, axis - batch_dims) for v, r in zip(own, at, strict=True)]
-    return np.array(each, values.dtype).reshape(*shape, *each[0].shape)
+    own = np.moveaxis(values, axis, batch_dims)
+    chosen = own[(*np.indices(rows.shape)[:batch_dims], rows)]
+    between = axis - batch_dims  # these axes come before those of the indices
+    taken = range(rows.ndim, rows.ndim + between)
+    ordered = np.moveaxis(chosen, taken, range(batch_dims, batch_dims + between))
+    return np.array(ordered, order="C")
 
 
 @kernel("ResourceGather", rounding="none", is_any=True, keeps=True)
@@ -77,8 +80,9 @@ def _scattered(site: Site, base: Array, indices: Any, updates: Array, fold: Fold
     """base with updates folded into the places of the indices."""
     depth = indices.shape[-1]
     rows = _flat_rows(site, indices, base.shape)
-    flat = base.reshape(math.prod(base.shape[:depth]), -1)
-    return fold(flat, rows, updates.reshape(len(rows), flat.shape[1])).reshape(*base.shape)
+    width = math.prod(base.shape[depth:])
+    flat = base.reshape(math.prod(base.shape[:depth]), width)
+    return fold(flat, rows, updates.reshape(len(rows), width)).reshape(*base.shape)
 
 
 @kernel("ScatterNd", rounding=_ONCE)
@@ -124,28 +128,27 @@ def _scatter_extremum(site: Site) -> Run:
 # Segments -----------------------------------------------------------------------------------------
 
 
-def _segments(site: Site, x: Array, rows: Any, count: int, start: float, fold: Folded) -> Array:
+def _segments(site: Site, x: Array, rows: Any, count: int, start: Start, fold: Folded) -> Array:
     """x folded by the numbers of its leading axes; negative ones take no part."""
     flat = rows.reshape(-1)
     kept = flat >= 0
     within(site, flat[kept], count)
-    values = x.carrier.reshape(flat.size, -1)[kept]
-    base = x.like(np.full((count, values.shape[1]), start, x.carrier.dtype))
+    values = x.carrier.reshape(flat.size, math.prod(x.shape[rows.ndim :]))[kept]
+    base = x.like(np.full((count, values.shape[1]), start(x.format), x.carrier.dtype))
     result = fold(base, flat[kept], x.like(values))
     return result.reshape(count, *x.shape[rows.ndim :])
 
 
-def _fold_of(site: Site) -> tuple[float, Folded]:
+def _fold_of(site: Site) -> tuple[Start, Folded]:
     """What a segment starts from, and how it takes the next number."""
     device, name = site.device, site.node.type.removeprefix("Unsorted").removeprefix("Segment")
     if name in ("Sum", "Mean"):
-        return 0.0, lambda *a: add_rows(device, *a)
+        return lambda _: 0.0, lambda *a: add_rows(device, *a)
     if name == "Prod":
-        return 1.0, lambda *a: multiply_rows(device, *a)
-    assert site.fmt is not None
-    largest = site.fmt.max
-    choose, start = (np.maximum, -largest) if name == "Max" else (np.minimum, largest)
-    return start, _chosen_rows(choose)
+        return lambda _: 1.0, lambda *a: multiply_rows(device, *a)
+    if name == "Max":
+        return lambda fmt: -fmt.max, _chosen_rows(np.maximum)
+    return lambda fmt: fmt.max, _chosen_rows(np.minimum)
 
 
 @kernel("UnsortedSegmentSum", "UnsortedSegmentProd", rounding=_ONCE)

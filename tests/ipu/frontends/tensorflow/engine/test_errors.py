@@ -97,6 +97,8 @@ def test_an_unsupported_node_inside_of_a_loop_is_refused_too():
 def test_float64_has_no_arithmetic():
     with machine(), pytest.raises(UnsupportedNodeError, match="a AddV2 on float64"):
         launch(tf.function(lambda x: x + x), tf.constant(1.0, tf.float64))
+    with machine(), pytest.raises(UnsupportedNodeError, match="node AddN adds float64, which no f"):
+        launch(tf.function(lambda x: tf.add_n([x, x])), tf.constant(1.0, tf.float64))
 
 
 def test_other_errors_say_where():
