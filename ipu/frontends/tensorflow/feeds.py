@@ -129,9 +129,10 @@ class IPUInfeedQueue:
         return tf.nest.pack_sequence_as(self._structure, tensors)
 
     def _take(self) -> Any:
-        if self._queue is None:
-            raise RuntimeError("the infeed was not initialised; run infeed_queue.initializer")
-        leaves = self._queue.dequeue()
+        with reporting():
+            if self._queue is None:
+                raise RuntimeError("the infeed was not initialised; run infeed_queue.initializer")
+            leaves = self._queue.dequeue()
         return leaves if len(leaves) > 1 else leaves[0]
 
 
@@ -274,7 +275,8 @@ class IPUOutfeedQueue:
             return tf.numpy_function(self._put, flat, [])
 
     def _put(self, *leaves: Any) -> None:
-        self._queue.enqueue(list(leaves))
+        with reporting():
+            self._queue.enqueue(list(leaves))
 
     # Host side ------------------------------------------------------------------------------
 

@@ -134,6 +134,7 @@ def _call_flat(function: Any, tensor_inputs: Sequence[Any], captured_inputs: Seq
         machine = current()
         graph, flat = function.graph, [*tensor_inputs, *captured_inputs]
         if machine.choices.reference:
+            _check_reference()
             plain = Concrete.from_func_graph(graph, function.function_type, {})
             return _native_call(plain, tensor_inputs, captured_inputs)
         with _one_launch:
@@ -248,7 +249,19 @@ def _has_handle(variable: Any) -> bool:
 def _native_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
     """The same program as a function that TensorFlow executes."""
     function = atomic_function.from_func_graph(f"{graph.name}_{ops.uid()}", graph, {})
-    return list(function.call_flat(*flat))
+    with tf.control_dependencies([tf.numpy_function(_check_reference, [], [])]):
+        return list(function.call_flat(*flat))
+
+
+def _check_reference() -> None:
+    """Refuse replicas: TensorFlow executes one copy of a program."""
+    with reporting():
+        machine = current()
+        if machine.replicas > 1:
+            raise NotImplementedError(
+                f"the reference runs one replica, and the program has {machine.replicas}; set "
+                f"auto_select_ipus = {machine.n_ipus // machine.replicas} for it"
+            )
 
 
 def _value_of(tensor: Any) -> Any:

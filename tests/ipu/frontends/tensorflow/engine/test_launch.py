@@ -130,6 +130,32 @@ def test_tensorflow_runs_the_same_program_as_reference(reference):
     assert used.launches == (0 if reference else 1)
 
 
+def test_the_reference_is_of_one_replica():
+    refused = pytest.raises(NotImplementedError, match=r"one replica, and .* 2; set .* = 1 for it")
+    with machine(reference=True), session() as run:
+        (result,) = ipu.ipu_compiler.compile(lambda: tf.constant(1.0) + 1)
+        assert run.run(result) == 2
+        configured(2)  # after the program was traced
+        with refused:
+            run.run(result)
+    with machine(reference=True):
+        configured(2)
+        with refused:
+            launch(tf.function(lambda: tf.constant(1.0) + 1))
+
+
+def test_the_reference_tells_errors_of_queues_as_the_machine_does():
+    for reference in (False, True):
+        with machine(reference=reference), session() as run:
+            infeed = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.from_tensors(1.0))
+            result = ipu.ipu_compiler.compile(
+                lambda feed=infeed: ipu.loops.repeat(2, lambda s, x: s + x, [0.0], feed)
+            )
+            run.run(infeed.initializer)
+            with pytest.raises(RuntimeError, match="the data set of the infeed ends after 1"):
+                run.run(result)
+
+
 def test_an_error_writes_no_variable():
     w = tf.Variable(1.0)
 
