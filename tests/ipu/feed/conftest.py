@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import queue
-import signal
 import threading
 from collections.abc import Iterator
 
@@ -36,11 +35,3 @@ def main_waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
     monkeypatch.setattr(Buffer, "_wait", wait)
     return event
-
-
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt; a shell starts background jobs with it switched off."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)

@@ -224,7 +224,7 @@ def test_an_error_of_the_body_ends_the_thread_and_its_element_comes_again():
     infeed.close()
 
 
-def test_ctrl_c_reaches_a_device_that_waits_for_the_host(ctrl_c):
+def test_ctrl_c_reaches_a_device_that_waits_for_the_host():
     stuck, go = threading.Event(), threading.Event()
 
     def data():
@@ -252,7 +252,7 @@ def test_ctrl_c_reaches_a_device_that_waits_for_the_host(ctrl_c):
     infeed.close()
 
 
-def test_ctrl_c_in_the_body_ends_the_thread(ctrl_c):
+def test_ctrl_c_in_the_body_ends_the_thread():
     infeed = Infeed(numbers)
     with pytest.raises(KeyboardInterrupt):
         repeat(9, lambda x: signal.raise_signal(signal.SIGINT), infeed=infeed)

@@ -281,7 +281,7 @@ def test_an_error_of_the_run_reaches_the_thread_that_reads():
     assert outfeed.dequeue().shape == (0,)  # the thread of the device knows of it
 
 
-def test_ctrl_c_reaches_the_thread_that_reads(ctrl_c):
+def test_ctrl_c_reaches_the_thread_that_reads():
     def body():
         outfeed.enqueue(1)
         signal.raise_signal(signal.SIGINT)

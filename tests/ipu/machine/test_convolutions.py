@@ -17,7 +17,7 @@ def arrays(device, x, w, fmt=BINARY16, seed=1):
 @pytest.mark.parametrize("partials", [BINARY16, BINARY32])
 @pytest.mark.parametrize(
     ("channels", "outputs", "groups", "units"),
-    [(8, 5, 1, ("AMP", "AMP", "AMP")), (3, 8, 1, ("SLIC", "AMP", "AMP")),
+    [(16, 13, 1, ("AMP", "AMP", "AMP")), (3, 8, 1, ("SLIC", "AMP", "AMP")),
      (4, 4, 2, ("SLIC", "SLIC", "AMP")), (12, 2, 2, ("VMAC", "SLIC", "AMP"))],
 )  # fmt: skip
 def test_each_product_takes_the_unit_of_its_k_channels(channels, outputs, groups, units, partials):

@@ -46,15 +46,7 @@ def test_killed_at_any_moment_and_resumed_is_never_killed(whole, tmp_path):
         assert [p for p in os.listdir(folder) if not p.startswith(".")] == [NAME]
 
 
-@pytest.fixture
-def usual_interruption():
-    """Python's own handler, also where the tests' parent ignores ^C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def test_an_interruption_waits_for_the_end_of_the_step(usual_interruption):
+def test_an_interruption_waits_for_the_end_of_the_step():
     with interrupt_later() as interrupted:
         assert not interrupted()
         os.kill(os.getpid(), signal.SIGINT)

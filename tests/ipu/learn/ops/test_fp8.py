@@ -113,7 +113,7 @@ def test_a_convolution_of_quarters_and_its_gradients_are_those_of_the_scaled_val
     device = Device("mk2-fp8")
     rng = np.random.default_rng(5)
     images = rng.integers(-3, 4, (2, 4, 4, channels))
-    kernels = rng.integers(-3, 4, (3, 3, channels, 4))
+    kernels = rng.integers(-3, 4, (3, 3, channels, 8))
     x, w = (
         Variable(device.from_host(values * size, BINARY16), device, name)
         for name, values, size in (("x", images, 2.0**-9), ("w", kernels, 2.0**3))
