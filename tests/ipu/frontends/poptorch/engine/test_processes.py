@@ -110,7 +110,7 @@ def test_a_process_with_fewer_calls_stops_all(tmp_path, launcher):
                     "train(0, 1 + popdist.getInstanceIndex())\n")  # fmt: skip
     status, _, errors = poprun(2, 2, "grpc", *launcher, path)
     assert status != 0
-    assert re.search(f"worker 0 at .* has come to its end and worker 1 .*; {MESSAGE}", errors)
+    assert re.search(r"worker 0 at .* has come to its end and worker 1 at .* has not; ", errors)
 
 
 # Threads ------------------------------------------------------------------------------------------

@@ -66,6 +66,16 @@ def test_weights_and_slots_are_equal_and_the_loss_falls(two):
     assert final_loss(log) == final_loss(other) < 0.5 * first_loss(log)
 
 
+def test_a_checkpoint_has_the_mean_of_what_workers_keep_to_themselves(two):
+    """The largest feature of the last batch: its mean on read, equal on both workers."""
+    x, _ = rows()
+    last = [x[rank::2][24:].max() for rank in range(2)]
+    for _, output, _ in two:
+        (value,) = np.frombuffer(weights(output)["line/largest"], np.float32)
+        assert value == (last[0] + last[1]) / np.float32(2)
+    assert last[0] != last[1]
+
+
 def test_an_evaluation_is_the_mean_of_both_parts(two):
     """Each worker evaluates its half of the rows, four batches of eight."""
     first, second = (evaluated(output) for _, output, _ in two)
