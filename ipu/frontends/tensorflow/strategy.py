@@ -26,6 +26,8 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
 
     #: The replicas of its programs, those of other processes too.
     replica_set: ReplicaSet = ALONE
+    #: Whether it was asked to keep variables on the host.
+    variables_on_host = False
 
     def __init__(
         self, ipu_device: str = "/device:IPU:0", cpu_device: str = "/device:CPU:0",

@@ -27,6 +27,7 @@ from ipu.frontends.tensorflow.keras.options import (
 )
 from ipu.frontends.tensorflow.keras.replicas import gather_steps, steps_of_a_replica
 from ipu.frontends.tensorflow.keras.synchrony import check_alone, check_end, in_sync
+from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 
 __all__ = ["extend_models", "is_on_ipu"]
@@ -85,6 +86,9 @@ def _launching(maker: Callable[..., Any]) -> Callable[..., Any]:
         if not is_on_ipu(model):
             return maker(model, force)
         if kind == "train_function":
+            if model.distribute_strategy.variables_on_host:
+                note("variables_on_host=True: variables of Keras are updated by the machine here, "
+                     "wherever they lie")  # fmt: skip
             prepare_training(model)
             capture_in_steps(model)
         if all_replicas_of(model) > 1:

@@ -36,7 +36,8 @@ class SavingHook(tf.compat.v1.train.CheckpointSaverHook):  # type: ignore[misc]
     ) -> None:  # fmt: skip
         super().__init__(folder, seconds, steps, **named)
         self._workers = workers
-        self._timer = _TimerOfRoot(self._timer, workers)
+        timer: Any = self._timer
+        self._timer: Any = _TimerOfRoot(timer, workers)
 
     def begin(self) -> None:
         """The graph is complete."""

@@ -74,6 +74,7 @@ class _Strategy:
         if self._program is None:
             self._program = IPUStrategyV1()
             self._program.replica_set = self.workers.replica_set
+            self._program.variables_on_host = self.variables_on_host
         return self._program
 
     @contextmanager

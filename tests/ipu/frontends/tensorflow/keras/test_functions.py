@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from ipu.frontends.tensorflow.keras.functions import extend_models, is_on_ipu
+from ipu.frontends.tensorflow.settings.notes import forget
+from ipu.frontends.tensorflow.workers.strategies import IPUMultiWorkerStrategy
 from tests.ipu.frontends.tensorflow.framework import configured, ipu, machine, tf
+from tests.ipu.frontends.tensorflow.workers.test_strategies import resolver
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(320, 8)).astype(np.float32)
@@ -50,6 +53,15 @@ def test_eighty_steps_of_adam_are_those_of_tensorflow(reference, steps):
         np.testing.assert_allclose(made.evaluate(data(), verbose=0), scores, rtol=0, atol=1e-5)
         found = made.predict(data(), verbose=0)
         np.testing.assert_allclose(found, predictions, rtol=0, atol=1e-4)
+
+
+def test_variables_on_the_host_say_once_that_the_machine_updates_them():
+    forget()
+    with machine(), IPUMultiWorkerStrategy(resolver(), variables_on_host=True).scope():
+        configured()
+        with pytest.warns(RuntimeWarning, match="variables_on_host=True: variables of Keras are"):
+            model().fit(data().take(1), verbose=0)
+        model().fit(data().take(1), verbose=0)
 
 
 def test_models_of_elsewhere_stay_with_tensorflow():
