@@ -8,9 +8,10 @@ machines and goes as slowly as its slowest link. The account has no latency; the
 sizes matter and is no promise of time. With G micro-batches between two sums the same ring serves G
 times the work.
 
-Workers with their variables on the host are an account of their own (`ipu.distributed.overlap`):
-gradients go out as they are computed, hosts sum them over the network between machines, weights
-come back, and what the device waits for after its backward pass is exposed.
+Workers with their variables on the host are an account of their own, by
+`ipu.frontends.processes.overlap`: gradients go out as they are computed, hosts sum them over the
+network between machines, weights come back, and what the device waits for after its backward pass
+is exposed.
 
 What is measured is the simulation on this machine, with replicas in one process and in processes
 over gRPC and MPI where they are installed. A simulated replica is slow and a loopback is no link:
@@ -29,12 +30,12 @@ from fpsim.records.evidence import Evidence, Fact
 from ipu.distributed.cluster import Cluster
 from ipu.distributed.connect import connect
 from ipu.distributed.group import Processes
-from ipu.distributed.overlap import Layer, account
 from ipu.distributed.transport import Transport
 from ipu.experiments.execution.measured_plans import BATCH, MOMENTUM, RATE, STAGES, measure
 from ipu.experiments.lab.instances import TRANSPORTS, run_instances, why_not
 from ipu.experiments.lab.result import Result, Row, Table, UnitUsed
 from ipu.experiments.training import digits
+from ipu.frontends.processes.overlap import Layer, account
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16
 from ipu.learn.tensor import Tensor

@@ -43,8 +43,9 @@ def training_session(
     seconds = None if steps else config.save_checkpoints_secs
     saving: list[Any] = []
     if steps or seconds:
-        several = workers is not None and workers.size > 1
-        kind = partial(SavingHook, workers) if several else v1.train.CheckpointSaverHook
+        kind: Any = v1.train.CheckpointSaverHook
+        if workers is not None and workers.size > 1:
+            kind = partial(SavingHook, workers)
         saving = [kind(folder, seconds, steps, scaffold=scaffold, listeners=listeners)]
     return v1.train.MonitoredTrainingSession(
         checkpoint_dir=folder, scaffold=scaffold, hooks=hooks, chief_only_hooks=saving,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipu.distributed.overlap import Layer, Span, account
+from ipu.frontends.processes.overlap import Layer, Span, account
 
 
 def test_three_layers_by_hand():
