@@ -69,6 +69,7 @@ def python(*arguments):
     return sys.executable, "-m", PROGRAM, *arguments
 
 
+@pytest.mark.source("S3-17")
 def test_two_processes_have_the_bits_of_one_with_two_replicas():
     alone = sharing.train(2)
     status, output, errors = poprun(2, 2, "grpc", *python())

@@ -59,6 +59,7 @@ def two(folder):
     return trained(folder, 20)
 
 
+@pytest.mark.source("S1-01", "S1-11", "S1-13", "S1-21", "S1-29")
 def test_weights_and_slots_are_equal_and_the_loss_falls(two):
     (_, first, log), (_, second, other) = two
     assert weights(first) == weights(second)
@@ -98,6 +99,7 @@ def test_a_training_goes_on_from_roots_checkpoint(two, folder):
     assert evaluated(first)[0] == evaluated(second)[0] == "25"
 
 
+@pytest.mark.source("S1-04", "S1-05")
 def test_steps_are_those_of_one_worker_on_the_union_of_the_batches(two):
     """Momentum in binary64 from root's start, which the first and the last state must fit."""
     x, y = (values.astype(float) for values in rows())
@@ -114,6 +116,7 @@ def test_steps_are_those_of_one_worker_on_the_union_of_the_batches(two):
     np.testing.assert_allclose(np.square(error).mean(), first_loss(two[0][2]), rtol=1e-4)
 
 
+@pytest.mark.source("S1-22")
 @pytest.mark.tier("full")
 def test_horovod_has_the_bits_of_the_multi_worker_strategy(two, tmp_path):
     printed = mpirun(2, command(LINE, "horovod", str(tmp_path), "20"))

@@ -50,11 +50,22 @@ def test_one_worker_reads_everything(jobs):
     assert IPUMultiWorkerStrategy is IPUMultiWorkerStrategyV1
 
 
+@pytest.mark.source("S1-02", "S1-03")
 def test_each_worker_has_its_part_of_the_data():
     context = _Strategy(Twins(), True).input_context
     data = tf.data.Dataset.range(5).shard(context.num_input_pipelines, context.input_pipeline_id)
     assert list(data.as_numpy_iterator()) == [1, 3]
     assert context.num_replicas_in_sync == 2
+
+
+@pytest.mark.source("S1-19")
+def test_a_cache_after_a_shuffle_freezes_the_order():
+    rows = tf.data.Dataset.range(50)
+    frozen = rows.shuffle(50, seed=1).cache()
+    epochs = [[int(x) for x in frozen] for _ in range(3)]
+    assert epochs[0] == epochs[1] == epochs[2] != list(range(50))
+    fresh = rows.cache().shuffle(50, seed=1)
+    assert [int(x) for x in fresh] != [int(x) for x in fresh]
 
 
 def trained(strategy, in_scope):
@@ -69,6 +80,7 @@ def trained(strategy, in_scope):
         return opened.run([first, last])
 
 
+@pytest.mark.source("S1-24")
 @pytest.mark.parametrize(
     ("scope", "mean", "factor"), [("scope", False, 2), ("estimator_scope", True, 1)]
 )
