@@ -8,6 +8,11 @@ machines and goes as slowly as its slowest link. The account has no latency; the
 sizes matter and is no promise of time. With G micro-batches between two sums the same ring serves G
 times the work.
 
+Workers with their variables on the host are an account of their own, by
+`ipu.frontends.processes.overlap`: gradients go out as they are computed, hosts sum them over the
+network between machines, weights come back, and what the device waits for after its backward pass
+is exposed.
+
 What is measured is the simulation on this machine, with replicas in one process and in processes
 over gRPC and MPI where they are installed. A simulated replica is slow and a loopback is no link:
 the two pictures share an axis and no scale. Measured rows are local.
@@ -30,13 +35,14 @@ from ipu.experiments.execution.measured_plans import BATCH, MOMENTUM, RATE, STAG
 from ipu.experiments.lab.instances import TRANSPORTS, run_instances, why_not
 from ipu.experiments.lab.result import Result, Row, Table, UnitUsed
 from ipu.experiments.training import digits
+from ipu.frontends.processes.overlap import Layer, account
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16
 from ipu.learn.tensor import Tensor
 from ipu.machine import FpCtl
 from ipu.machine.target import MK2
 from ipu.parallel.collectives import Group
-from ipu.parallel.cycles import LINK, Rates, timeline
+from ipu.parallel.cycles import HOST, LINK, Rates, timeline
 from ipu.parallel.memory import StageFigures
 from ipu.parallel.plan import Plan
 from ipu.parallel.trainer import Trainer
@@ -58,12 +64,15 @@ HOP_BETWEEN = Fact(10e-6, _ASSUMED, "seconds of a hop between two machines; decl
 CONSTANTS = {
     "replicas joined by links": LINKED, "link between IPUs, bytes/s": LINK,
     "network between machines, bytes/s": BETWEEN, "hop over a link, s": HOP,
-    "hop between machines, s": HOP_BETWEEN, "clock, Hz": MK2.clock,
+    "hop between machines, s": HOP_BETWEEN, "host of a machine, bytes/s": HOST,
+    "clock, Hz": MK2.clock,
 }  # fmt: skip
 
 REPLICAS = tuple(2**k for k in range(11))
 #: Micro-batches between two sums.
 COUNTS = (1, 8, 64)
+#: Workers of the account of overlap, and multiples of a micro-batch that each step computes.
+WORKERS, LOADS = (2, 4, 16), (1, 64, 4096)
 #: A step that takes more than this share longer than one replica's is called expensive.
 PAYS = 0.5
 #: Replicas of measured steps, and steps of which the median counts.
@@ -76,6 +85,9 @@ ONE = "one process"
 def run(quick: bool, seed: int) -> Result:
     figures = measure(_plan(1, 1), seed).figures
     rows = [model(figures, replicas, count) for count in COUNTS for replicas in REPLICAS]
+    layers = measure(Plan(STAGES, mapping=[0] * len(STAGES), schedule="sequential",
+                          check_memory=False), seed).figures  # fmt: skip
+    rows += [overlapped(layers, workers, load) for load in LOADS for workers in WORKERS]
     steps = QUICK_STEPS if quick else STEPS
     local, missing = _measured(QUICK_MEASURED if quick else MEASURED, steps, seed)
     size = figures[0].accumulator_bytes
@@ -134,6 +146,29 @@ def model(figures: Sequence[StageFigures], replicas: int, count: int) -> Row:
     total = seconds + hops
     return {"part": "model", "count": count, "replicas": replicas, "seconds": total,
             "bytes": seconds - alone, "hops": hops, "efficiency": alone / total}  # fmt: skip
+
+
+def overlapped(figures: Sequence[StageFigures], workers: int, load: int) -> Row:
+    """Seconds of a step of workers with variables on the host, and bytes that each moves.
+
+    figures    of each layer; load: micro-batches that the backward pass takes at once.
+    """
+    rounds, share = 2 * (workers - 1), 2 * (workers - 1) / workers
+    layers = [
+        Layer(
+            backward=own.backward_cycles * load / MK2.clock.value,
+            out=own.accumulator_bytes / HOST.value,
+            sum=share * own.accumulator_bytes / BETWEEN.value + rounds * HOP_BETWEEN.value,
+            back=own.parameter_bytes / HOST.value,
+        )
+        for own in reversed(figures)
+    ]
+    done = account(layers)
+    size = sum(own.accumulator_bytes for own in figures)
+    return {"part": "overlap", "load": load, "replicas": workers, "backward": done.computed,
+            "communicated": done.communicated, "hidden": done.hidden, "exposed": done.exposed,
+            "bytes_out": size, "bytes_sent": share * size,
+            "bytes_back": sum(own.parameter_bytes for own in figures)}  # fmt: skip
 
 
 # Measured on this machine -----------------------------------------------------------------------
@@ -207,6 +242,12 @@ def _answer(rows: Sequence[Row], local: Sequence[Row], missing: Sequence[str]) -
         f"{float(str(last['efficiency'])):.1%}, and hops take "
         f"{float(str(last['hops'])) / float(str(last['seconds'])):.0%} of the step."
     )
+    loaded = table.select(part="overlap", load=LOADS[-1], replicas=WORKERS[0])[0]
+    share = float(str(loaded["hidden"])) / float(str(loaded["communicated"]))
+    text += (
+        f" With variables on the host, {WORKERS[0]} workers with {LOADS[-1]} times the samples "
+        f"hide {share:.0%} of their communication behind the backward pass."
+    )
     for row in local:
         if row["processes"] == max(int(str(r["processes"])) for r in local) != 1:
             alone = next(r for r in local
@@ -224,7 +265,7 @@ def _answer(rows: Sequence[Row], local: Sequence[Row], missing: Sequence[str]) -
 
 
 def tables(result: Result) -> list[Table]:
-    """Measured steps; the model is drawn."""
+    """Measured steps, and the account of overlap; the model is drawn."""
     lines = [
         [str(r["place"]), str(r["replicas"]), str(r["processes"]),
          f"{1e3 * float(str(r['seconds'])):.1f}", f"{float(str(r['samples_per_second'])):.0f}"]
@@ -232,7 +273,23 @@ def tables(result: Result) -> list[Table]:
     ]  # fmt: skip
     heads = ["replicas in", "replicas", "processes", "ms of a step, median", "samples per second"]
     note = "MEASURED on this machine: the speed of the simulation, not of an IPU."
-    return [Table("Measured steps", heads, lines, note)]
+    return [Table("Measured steps", heads, lines, note), _overlap_table(result)]
+
+
+def _overlap_table(result: Result) -> Table:
+    lines = [
+        [str(r["load"]), str(r["replicas"]),
+         *(f"{1e6 * float(str(r[name])):.1f}" for name in ("backward", "communicated", "hidden",
+                                                           "exposed")),
+         *(f"{float(str(r[name])) / 1e3:.0f}" for name in ("bytes_out", "bytes_sent",
+                                                           "bytes_back"))]
+        for r in result.select(part="overlap")
+    ]  # fmt: skip
+    heads = ["samples, times 16", "workers", "backward, us", "communication, us", "hidden, us",
+             "exposed, us", "to the host, kB", "to others, kB", "back, kB"]  # fmt: skip
+    note = ("ASSUMED bandwidths and hops: an account of lengths, no promise of time. The update "
+            "on the host has no length.")  # fmt: skip
+    return Table("Workers with variables on the host, one step", heads, lines, note)
 
 
 def plot(result: Result) -> Figure:

@@ -118,9 +118,9 @@ def read_seeds(text: str) -> list[int]:
             f"1 to {MOST_JOBS} whole numbers from 0 to 2**64 - 1"
         )
     if len(set(seeds)) < len(seeds):
-        first = next(seed for seed, times in Counter(seeds).items() if times > 1)
+        twice = next(seed for seed, times in Counter(seeds).items() if times > 1)
         raise ValueError(
-            f"seeds={_short(text)!r} has the seed {first} more than once; name each once"
+            f"seeds={_short(text)!r} has the seed {twice} more than once; name each once"
         )
     return list(seeds)
 

@@ -1,1 +1,1 @@
-"""Programs in several processes: vendors' names, sums over replicas, the end of a program."""
+"""Programs in several processes: vendors' names, sums over replicas, overlap, the programs' end."""

@@ -13,6 +13,7 @@ from ipu.experiments.bench.timing import Size
 from ipu.experiments.lab.instances import why_not
 
 
+@pytest.mark.source("S1-09")
 @pytest.mark.parametrize("n", [64, 5, 3])
 def test_moving_sends_as_much_as_a_ring(n):
     """2·(R - 1)/R of the tensor from each process, whatever the length of the last chunk."""

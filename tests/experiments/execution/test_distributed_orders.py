@@ -64,6 +64,7 @@ def test_threads_have_the_bits_of_one_process(processes, values, sums):
     assert all(row["equal"] for row in others)
 
 
+@pytest.mark.source("S1-10")
 def test_digests_of_orders_differ(sums):
     assert len({distributed_orders._digest(x) for x in sums.values()}) == len(sums)
 

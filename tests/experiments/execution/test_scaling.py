@@ -41,6 +41,26 @@ def test_the_model_by_hand(replicas, count):
     assert row["efficiency"] == pytest.approx(work / (work + sent + hops))
 
 
+def test_the_overlap_by_hand():
+    """Two layers: the second gradient's way out, sum and way back follow the backward pass."""
+    own = StageFigures(backward_cycles=MS, accumulator_bytes=20_000_000, parameter_bytes=40_000_000)
+    row = scaling.overlapped([own, own], 2, 3)
+    ring = 20e6 / BETWEEN.value + 2 * HOP_BETWEEN.value
+    assert row["backward"] == pytest.approx(6e-3)
+    assert row["communicated"] == pytest.approx(2 * (1e-3 + ring + 2e-3))
+    assert row["exposed"] == pytest.approx(1e-3 + ring + 2e-3)
+    assert row["hidden"] == pytest.approx(row["exposed"])
+    assert [row[name] for name in ("bytes_out", "bytes_sent", "bytes_back")] == [40e6, 40e6, 80e6]
+
+
+def test_more_work_hides_more(alone):
+    for workers in scaling.WORKERS:
+        hidden = [row["hidden"] for row in alone.select(part="overlap", replicas=workers)]
+        assert hidden == sorted(hidden)
+        assert hidden[0] < hidden[-1]
+        assert all(row["exposed"] > 0 for row in alone.select(part="overlap"))
+
+
 def test_every_constant_has_its_evidence_and_is_assumed_but_the_clock():
     words = {name: str(fact.evidence) for name, fact in scaling.CONSTANTS.items()}
     clock = words.pop("clock, Hz")
@@ -59,8 +79,10 @@ def test_without_extras_it_runs_and_says_what_is_left_out(alone):
     assert "Measured here" not in alone.answer
     assert {unit.evidence for unit in alone.units} >= {"ASSUMED"}
     assert_panels(scaling.plot(alone), 3)
-    (table,) = scaling.tables(alone)
-    assert table.note.startswith("MEASURED on this machine")
+    measured, overlap = scaling.tables(alone)
+    assert measured.note.startswith("MEASURED on this machine")
+    assert overlap.note.startswith("ASSUMED bandwidths")
+    assert len(overlap.lines) == len(scaling.LOADS) * len(scaling.WORKERS)
 
 
 def test_the_answer_is_computed_a_second_time(alone):

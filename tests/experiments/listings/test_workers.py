@@ -27,7 +27,7 @@ def test_twenty_steps_lower_the_loss(listing, tmp_path, monkeypatch):
 
 
 @pytest.mark.tier("full")
-@pytest.mark.source("TensorFlow user guide §7.4, §7.7, §7.8")
+@pytest.mark.source("S1-18", "S1-28", "TensorFlow user guide §7.4, §7.7, §7.8")
 @pytest.mark.parametrize("listing", LISTINGS, ids=lambda listing: listing.name)
 def test_two_processes_keep_their_weights_equal(listing, tmp_path):
     """As the guide starts them: in two terminals, and by mpirun."""

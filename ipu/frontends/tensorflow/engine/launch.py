@@ -27,6 +27,7 @@ from ipu.feed.counters import launching
 from ipu.frontends.tensorflow.engine.interpret import check_nodes, plan_of
 from ipu.frontends.tensorflow.engine.machine import Machine, current
 from ipu.frontends.tensorflow.engine.program import program_of
+from ipu.frontends.tensorflow.engine.replica_set import dealt
 from ipu.frontends.tensorflow.engine.replicas import private_values
 from ipu.frontends.tensorflow.engine.resources import IteratorHandle, Variable
 from ipu.frontends.tensorflow.engine.subnormals import keeping_subnormals
@@ -48,13 +49,14 @@ _one_launch = threading.RLock()
 def execute(machine: Machine, graph: Any, values: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """Run a graph on the machine: one launch. Values of its inputs, and outputs, by replica.
 
-    Raises    RuntimeError where the configuration names other processes than the strategy.
+    Raises    RuntimeError where the program has other processes than the strategy.
     """
-    if machine.processes not in (1, machine.replica_set.size):
+    count = max(machine.processes, dealt.processes)
+    if count not in (1, machine.replica_set.size):
         raise RuntimeError(
-            f"IPUConfig: process_count={machine.processes}, and this program runs in "
-            f"{machine.replica_set.size}; launch it by fit or run of a PopDistStrategy under "
-            "fpsim poprun, or leave process_count out"
+            f"the program's replicas are dealt to {count} processes, and this launch is of "
+            f"{machine.replica_set.size}; launch it by fit or run of a PopDistStrategy under fpsim "
+            "poprun; without one, leave process_count of IPUConfig out"
         )
     plan = plan_of(machine, graph)
     machine.launches += 1

@@ -114,6 +114,8 @@ class Machine:
         self.status_before = 0
         #: Values of variables that replicas keep to themselves (engine.replicas).
         self.private: dict[int, Any] = {}
+        #: What an estimator's host call moves in a step: tensors, bytes out and back.
+        self.host_call: dict[str, int] | None = None
         #: Plans by graph.
         self.plans: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 

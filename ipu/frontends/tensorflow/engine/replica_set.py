@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from ipu.distributed.transport import Kind
 from ipu.frontends.tensorflow.engine.values import numbers
 from ipu.parallel.orders import Order, check_order
 
-__all__ = ["ALONE", "Processes", "ReplicaSet"]
+__all__ = ["ALONE", "Processes", "ReplicaSet", "dealt"]
 
 
 class ReplicaSet:
@@ -51,6 +52,16 @@ class ReplicaSet:
 
 
 ALONE = ReplicaSet()
+
+
+@dataclass
+class Dealt:
+    """Processes to which a PopDistStrategy has dealt the replicas of this program's launches."""
+
+    processes: int = 1
+
+
+dealt = Dealt()
 
 
 class Processes(ReplicaSet):

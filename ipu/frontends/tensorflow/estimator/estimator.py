@@ -142,7 +142,9 @@ class IPUEstimator:
             last = None
             if self._warm_start and self._saved_step() == 0:
                 v1.train.warm_start(self._warm_start)
-            session = training_session(self.config, self.model_dir, every, saving_listeners)
+            session = training_session(
+                self.config, self.model_dir, every, saving_listeners, workers
+            )
             with session, fed(program.infeed):
                 while not session.should_stop():
                     last, _ = session.run([loss, train_op])

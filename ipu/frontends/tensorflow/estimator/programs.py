@@ -17,6 +17,7 @@ import tensorflow as tf
 from ipu.frontends.tensorflow import loops
 from ipu.frontends.tensorflow.compiler import compile as compile_on_ipu
 from ipu.frontends.tensorflow.engine.functions import called_graphs
+from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.engine.node import MARK, Node
 from ipu.frontends.tensorflow.engine.subnormals import noted_on_host
 from ipu.frontends.tensorflow.estimator.calls import Spec, call_model_fn, unpacked
@@ -24,9 +25,16 @@ from ipu.frontends.tensorflow.estimator.run_config import RunConfig
 from ipu.frontends.tensorflow.estimator.specs import IPUEstimatorSpec, ModeKeys
 from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedQueue
 from ipu.frontends.tensorflow.scopes import ipu_scope
+from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.training.cross_replica import cross_replica_sum
 
-__all__ = ["ModelProgram"]
+__all__ = ["ON_HOST", "ModelProgram"]
+
+#: What is not modelled of a host call.
+ON_HOST = (
+    "host_call: TensorFlow computes it on the host, in the tensors' types and to nearest; neither "
+    "flags nor cycles of it are counted"
+)
 
 
 @dataclass
@@ -75,7 +83,9 @@ class ModelProgram:
             (loss,), tensors = _compiled(self._repeated), []
         if self._host_function is None:
             return loss, loss
+        note(ON_HOST)
         done = self._host_function(*noted_on_host(tensors))
+        current().host_call = _traffic(tensors)
         if not isinstance(done, tf.Operation | tf.Tensor):
             raise TypeError(f"`host_call` return value must be Operation or Tensor, given: {done}")
         return loss, done
@@ -185,6 +195,17 @@ def _scalar(loss: Any) -> Any:
     if loss.shape.num_elements() != 1:
         raise ValueError(f"Loss must be scalar, given: {loss}")
     return tf.reshape(tf.cast(loss, tf.float32), [])
+
+
+def _traffic(tensors: list[Any]) -> dict[str, int]:
+    """Tensors that a step streams to the host, and weights that come back, by their data types."""
+    weights = tf.compat.v1.trainable_variables()
+    out, back = ([t.shape.num_elements() or 0 for t in each] for each in (tensors, weights))
+    return {
+        "tensors": len(tensors),
+        "bytes_out": sum(n * t.dtype.size for n, t in zip(out, tensors, strict=True)),
+        "bytes_back": sum(n * v.dtype.size for n, v in zip(back, weights, strict=True)),
+    }
 
 
 def _arguments(element: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

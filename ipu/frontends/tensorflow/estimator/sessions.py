@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from ipu.frontends.tensorflow.estimator.run_config import RunConfig
+from ipu.frontends.tensorflow.workers.group import Workers
+from ipu.frontends.tensorflow.workers.saving import SavingHook
 
 __all__ = ["fed", "stored_session", "training_session", "write_summary"]
 
@@ -21,11 +24,13 @@ v1 = tf.compat.v1
 
 
 def training_session(
-    config: RunConfig, folder: str, hooks: Sequence[Any], listeners: Sequence[Any] | None
-) -> Any:
+    config: RunConfig, folder: str, hooks: Sequence[Any], listeners: Sequence[Any] | None,
+    workers: Workers | None = None,
+) -> Any:  # fmt: skip
     """A session that goes on from the newest checkpoint of a folder, and writes checkpoints there.
 
     listeners    told of the checkpoints.
+    workers      that train together: their checkpoints have means of what is private.
     """
     scaffold = v1.train.Scaffold(
         saver=v1.train.Saver(
@@ -36,13 +41,12 @@ def training_session(
     )  # fmt: skip
     steps = config.save_checkpoints_steps
     seconds = None if steps else config.save_checkpoints_secs
-    saving = []
+    saving: list[Any] = []
     if steps or seconds:
-        saving = [
-            v1.train.CheckpointSaverHook(
-                folder, seconds, steps, scaffold=scaffold, listeners=listeners
-            )
-        ]
+        kind: Any = v1.train.CheckpointSaverHook
+        if workers is not None and workers.size > 1:
+            kind = partial(SavingHook, workers)
+        saving = [kind(folder, seconds, steps, scaffold=scaffold, listeners=listeners)]
     return v1.train.MonitoredTrainingSession(
         checkpoint_dir=folder, scaffold=scaffold, hooks=hooks, chief_only_hooks=saving,
         config=config.session_config, save_checkpoint_secs=None, save_checkpoint_steps=None,

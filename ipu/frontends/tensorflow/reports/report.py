@@ -26,7 +26,8 @@ def report(machine: Machine) -> Report:
 
     launches      calls of the device.
     iterations    of its training loops.
-    replicas      that ran in step.
+    replicas      that ran in step, in this process.
+    host_call     what an estimator's host call moves in a step, by data types; without one, None.
     assumed       what the results rest on beyond the machine's own rules.
     """
     choices = machine.choices
@@ -41,6 +42,7 @@ def report(machine: Machine) -> Report:
         "launches": machine.launches,
         "iterations": machine.iteration,
         "replicas": machine.replicas,
+        "host_call": machine.host_call,
         "status": dump(machine.device.control, machine.status),
         "versions": {
             "fpsim": fpsim.__version__, "tensorflow": tf.__version__, "numpy": np.__version__,

@@ -86,6 +86,10 @@ class Workers:
         text = self._channel.broadcast(x.tobytes(), what=name)
         return np.frombuffer(text, x.dtype).reshape(x.shape)
 
+    def texts(self, own: str, what: str) -> list[str]:
+        """The text of each worker."""
+        return [row.decode() for row in self._channel.gather(own.encode(), what)]
+
     def compare(self, lines: Sequence[str]) -> None:
         """Return when these lines are equal on all workers.
 
@@ -98,12 +102,12 @@ class Workers:
 
         Raises    StoppedError, on every worker, with both digests.
         """
-        for rank, text in enumerate(self._channel.gather(digest.encode(), "digests")):
-            if text.decode() != digest:
+        for rank, text in enumerate(self.texts(digest, "digests")):
+            if text != digest:
                 who = self._channel.transport.describe(rank)
                 self._channel.stop(
                     Kind.FAILED, rank,
-                    f"{who} has variables with digest {text.decode()[:12]}, not {digest[:12]}, "
+                    f"{who} has variables with digest {text[:12]}, not {digest[:12]}, "
                     f"after step {step}; they must be equal on all workers",
                 )  # fmt: skip
 

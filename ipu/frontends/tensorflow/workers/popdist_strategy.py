@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from ipu.distributed.cluster import Cluster
 from ipu.frontends.popdist import environment as popdist
+from ipu.frontends.tensorflow.engine.replica_set import dealt
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 from ipu.frontends.tensorflow.workers.group import join
 
@@ -48,6 +49,7 @@ class PopDistStrategy:
         )  # fmt: skip
         self._program.replica_set = self.workers.replica_set
         self.workers.replica_set.local = popdist.getNumLocalReplicas()
+        dealt.processes = self.workers.size
 
     @property
     def num_replicas_in_sync(self) -> int:

@@ -50,6 +50,7 @@ def test_bad_options_are_one_line(options, message, capsys):
     assert error.count("\n") == 1
 
 
+@pytest.mark.source("S1-26")
 def test_processes_of_this_computer(program):
     options = "--num-instances", "2", "--num-replicas", "4", "--transport", "grpc"
     status, lines, errors = run(*options, program, "--num-replicas", "x")

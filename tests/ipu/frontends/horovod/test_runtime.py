@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.ipu.frontends.horovod.program import alone, by_poprun
 
 
+@pytest.mark.source("S1-25")
 def test_without_mpi_the_import_names_what_to_install():
     code = """
 import sys

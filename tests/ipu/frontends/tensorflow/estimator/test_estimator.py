@@ -22,6 +22,7 @@ def weights(steps, rows=4):
     return w
 
 
+@pytest.mark.source("S1-16")
 def test_steps_add_up_and_checkpoints_resume(tmp_path):
     with machine():
         line = estimator(tmp_path, iterations=4)

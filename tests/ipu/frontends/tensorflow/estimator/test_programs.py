@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
+from ipu.frontends.tensorflow.estimator.programs import ON_HOST
 from ipu.frontends.tensorflow.estimator.specs import EstimatorSpec, IPUEstimatorSpec, ModeKeys
+from ipu.frontends.tensorflow.reports.report import report
+from ipu.frontends.tensorflow.settings.notes import forget
 from tests.ipu.frontends.tensorflow.estimator.models import (
     X,
     Y,
@@ -15,7 +20,7 @@ from tests.ipu.frontends.tensorflow.estimator.models import (
     predictions,
     v1,
 )
-from tests.ipu.frontends.tensorflow.framework import machine, tf
+from tests.ipu.frontends.tensorflow.framework import current, machine, session, tf
 
 
 def host_model(features, labels, mode):
@@ -36,6 +41,32 @@ def host_model(features, labels, mode):
     return IPUEstimatorSpec(mode, loss=loss, train_op=tf.identity(loss), host_call=call)
 
 
+def test_a_host_call_says_what_is_not_modelled_and_what_it_moves(tmp_path):
+    """12 bytes of gradient go out, 12 bytes of weights come back; the sentence comes once."""
+    forget()
+    with machine():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for folder in "ab":
+                estimator(tmp_path / folder, host_model).train(input_fn, steps=1)
+        used = current()
+        assert report(used)["host_call"] == {"tensors": 1, "bytes_out": 12, "bytes_back": 12}
+    assert [str(w.message) for w in caught if "host_call" in str(w.message)] == [ON_HOST]
+
+
+def test_tensorflow_flushes_subnormal_numbers_on_the_host():
+    """What the sentence says, of TensorFlow itself: an update of 2^-140 is lost."""
+    with session() as opened:
+        weight = v1.get_variable("w", initializer=np.float32([0.0]), use_resource=True)
+        gradient = v1.placeholder(tf.float32, [1])
+        update = v1.train.GradientDescentOptimizer(1.0).apply_gradients([(gradient, weight)])
+        opened.run(v1.global_variables_initializer())
+        opened.run(update, {gradient: np.float32([2.0**-140])})
+        assert opened.run(weight)[0] == 0.0
+
+
+@pytest.mark.source("S1-06", "S1-07", "S1-17")
+@pytest.mark.filterwarnings("ignore:host_call")
 def test_a_host_call_updates_as_the_machine_does(tmp_path):
     with machine():
         ours = estimator(tmp_path / "a", host_model).train(input_fn, steps=6)

@@ -8,6 +8,7 @@ from ipu.frontends.tensorflow.estimator.run_config import IPURunConfig, RunConfi
 from ipu.frontends.tensorflow.settings.legacy import auto_select_ipus, create_ipu_config
 
 
+@pytest.mark.source("S1-15")
 def test_replicas_times_shards_are_the_ipus():
     four = auto_select_ipus(create_ipu_config(), 4)
     assert IPURunConfig(ipu_options=four, num_replicas=2, num_shards=2).num_replicas == 2

@@ -10,6 +10,7 @@ from tests.ipu.frontends.tensorflow.estimator.models import estimator, input_fn
 from tests.ipu.frontends.tensorflow.framework import machine
 
 
+@pytest.mark.source("S1-20")
 def test_an_evaluation_follows_the_training(tmp_path):
     with machine():
         line = estimator(tmp_path)

@@ -44,18 +44,23 @@ def model_fn(features, labels, mode):
     with v1.variable_scope("line", use_resource=True):
         w = v1.get_variable("w", [3, 1], initializer=v1.random_normal_initializer())
         b = v1.get_variable("b", [1], initializer=v1.zeros_initializer())
+        largest = v1.get_variable(
+            "largest", [], initializer=v1.zeros_initializer(), trainable=False
+        )
     loss = tf.reduce_mean(tf.square(tf.matmul(features, w) + b - labels))
     if mode == tf.estimator.ModeKeys.EVAL:
-        largest = v1.metrics.mean(tf.reduce_max(features))
-        return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops={"largest": largest})
+        metric = v1.metrics.mean(tf.reduce_max(features))
+        return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops={"largest": metric})
     optimizer = v1.train.MomentumOptimizer(0.05, 0.9)
     gradients, variables = zip(*optimizer.compute_gradients(loss, [w, b]), strict=True)
 
     def host_model_fn(*host_gradients):
         return optimizer.apply_gradients(zip(host_gradients, variables, strict=True))
 
+    with tf.control_dependencies([largest.assign(tf.reduce_max(features))]):
+        train_op = tf.identity(loss)  # each worker has a largest feature of its own
     return ipu.ipu_estimator.IPUEstimatorSpec(
-        mode, loss=loss, train_op=tf.identity(loss), host_call=(host_model_fn, list(gradients))
+        mode, loss=loss, train_op=train_op, host_call=(host_model_fn, list(gradients))
     )
 
 

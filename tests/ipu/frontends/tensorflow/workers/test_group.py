@@ -90,6 +90,7 @@ def config(cluster=None, **task):
                        "task": named})  # fmt: skip
 
 
+@pytest.mark.source("S1-12")
 def test_a_resolver_reads_tf_config():
     cluster = cluster_of(TF_CONFIG(), {"TF_CONFIG": config(index=1)})
     assert (cluster.rank, cluster.size, cluster.addresses) == (1, 2, tuple(WORKERS))

@@ -24,6 +24,7 @@ def started(monkeypatch):
     hvd.shutdown()
 
 
+@pytest.mark.source("S1-27")
 def test_one_process_is_the_root_of_all(started):
     assert (hvd.size(), hvd.rank(), hvd.local_size(), hvd.local_rank()) == (1, 0, 1, 0)
     assert hvd.allreduce([1.0, 2.0]).numpy().tolist() == [1, 2]

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ipu.frontends.tensorflow.engine.replica_set import dealt
 from ipu.frontends.tensorflow.workers.popdist_strategy import PopDistStrategy
-from tests.ipu.frontends.tensorflow.framework import configured, ipu, machine, tf
+from tests.ipu.frontends.tensorflow.framework import configured, ipu, machine, session, tf
 from tests.ipu.frontends.tensorflow.workers import keras_program
 from tests.ipu.frontends.tensorflow.workers.processes import (
     LIMIT,
@@ -137,5 +138,14 @@ def test_processes_of_a_configuration_need_the_strategy():
         config.auto_select_ipus = 1
         config.experimental.multi_replica_distribution.process_count = 2
         config.configure_ipu_system()
-        with pytest.raises(RuntimeError, match="process_count=2, and this program runs in 1"):
+        with pytest.raises(RuntimeError, match="dealt to 2 processes, and this launch is of 1"):
             ipu.ipu_strategy.IPUStrategyV1().run(tf.function(lambda: tf.constant(1.0) + 1.0))
+
+
+def test_a_program_of_tensorflow_1_that_poprun_has_dealt_is_refused(monkeypatch):
+    monkeypatch.setattr(dealt, "processes", 2)
+    with machine(), session() as run:
+        configured(1)
+        (done,) = ipu.ipu_compiler.compile(lambda: [tf.constant([1.0]) + 1.0])
+        with pytest.raises(RuntimeError, match="launch it by fit or run of a PopDistStrategy"):
+            run.run(done)

@@ -59,11 +59,22 @@ def two(folder):
     return trained(folder, 20)
 
 
+@pytest.mark.source("S1-01", "S1-11", "S1-13", "S1-21", "S1-29")
 def test_weights_and_slots_are_equal_and_the_loss_falls(two):
     (_, first, log), (_, second, other) = two
     assert weights(first) == weights(second)
     assert set(weights(first)) >= {"line/w", "line/b", "line/w/Momentum", "global_step"}
     assert final_loss(log) == final_loss(other) < 0.5 * first_loss(log)
+
+
+def test_a_checkpoint_has_the_mean_of_what_workers_keep_to_themselves(two):
+    """The largest feature of the last batch: its mean on read, equal on both workers."""
+    x, _ = rows()
+    last = [x[rank::2][24:].max() for rank in range(2)]
+    for _, output, _ in two:
+        (value,) = np.frombuffer(weights(output)["line/largest"], np.float32)
+        assert value == (last[0] + last[1]) / np.float32(2)
+    assert last[0] != last[1]
 
 
 def test_an_evaluation_is_the_mean_of_both_parts(two):
@@ -88,6 +99,7 @@ def test_a_training_goes_on_from_roots_checkpoint(two, folder):
     assert evaluated(first)[0] == evaluated(second)[0] == "25"
 
 
+@pytest.mark.source("S1-04", "S1-05")
 def test_steps_are_those_of_one_worker_on_the_union_of_the_batches(two):
     """Momentum in binary64 from root's start, which the first and the last state must fit."""
     x, y = (values.astype(float) for values in rows())
@@ -104,6 +116,7 @@ def test_steps_are_those_of_one_worker_on_the_union_of_the_batches(two):
     np.testing.assert_allclose(np.square(error).mean(), first_loss(two[0][2]), rtol=1e-4)
 
 
+@pytest.mark.source("S1-22")
 @pytest.mark.tier("full")
 def test_horovod_has_the_bits_of_the_multi_worker_strategy(two, tmp_path):
     printed = mpirun(2, command(LINE, "horovod", str(tmp_path), "20"))

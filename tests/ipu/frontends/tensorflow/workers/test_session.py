@@ -32,6 +32,7 @@ class Second:
         self.checked.append((len(digest), step))
 
 
+@pytest.mark.source("S1-23")
 @pytest.mark.parametrize(("root", "expected"), [(0, [7, 1]), (5, [7, 7])])
 def test_trained_variables_are_roots_and_others_where_root_stands_elsewhere(root, expected):
     workers = Second(root)

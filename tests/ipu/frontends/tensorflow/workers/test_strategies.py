@@ -63,11 +63,22 @@ def test_variables_on_host_are_said_once_to_stay_where_they_are():
     assert all(strategy.variables_on_host for strategy in strategies)
 
 
+@pytest.mark.source("S1-02", "S1-03")
 def test_each_worker_has_its_part_of_the_data():
     context = _Strategy(Twins(), False).input_context
     data = tf.data.Dataset.range(5).shard(context.num_input_pipelines, context.input_pipeline_id)
     assert list(data.as_numpy_iterator()) == [1, 3]
     assert context.num_replicas_in_sync == 2
+
+
+@pytest.mark.source("S1-19")
+def test_a_cache_after_a_shuffle_freezes_the_order():
+    rows = tf.data.Dataset.range(50)
+    frozen = rows.shuffle(50, seed=1).cache()
+    epochs = [[int(x) for x in frozen] for _ in range(3)]
+    assert epochs[0] == epochs[1] == epochs[2] != list(range(50))
+    fresh = rows.cache().shuffle(50, seed=1)
+    assert [int(x) for x in fresh] != [int(x) for x in fresh]
 
 
 def trained(strategy, in_scope):
@@ -82,6 +93,7 @@ def trained(strategy, in_scope):
         return opened.run([first, last])
 
 
+@pytest.mark.source("S1-24")
 @pytest.mark.parametrize(
     ("scope", "mean", "factor"), [("scope", False, 2), ("estimator_scope", True, 1)]
 )
