@@ -43,6 +43,8 @@ def told(output):
 @pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.tier("full"))])
 def alone(request):
     """Replicas, and weights, losses and statistics of one process that has all of them."""
+    # Random bits follow the names of nodes, and Keras numbers the layers of a process.
+    tf.keras.backend.clear_session()
     with machine(sr=True, policy="p=f32,c=f16"):
         result = keras_program.trained("one", request.param)
     return request.param, [result[name] for name in ("weights", "losses", "statistics")]
