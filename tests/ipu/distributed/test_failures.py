@@ -69,7 +69,7 @@ def test_a_bad_tf_config_ends_at_once(config, sentence):
     variables = environment(0, [], 1, TF_CONFIG=config)
     worker = Worker([PROGRAM, "--quick"], variables)
     with guarded([worker]):
-        status, _, errors = worker.ended(STARTED)
+        status, _, errors = worker.ended(limit(STARTED))
     assert status == 2
     assert sentence in errors
     assert '"worker": ["127.0.0.1:3737", "127.0.0.1:3738"]' in errors
@@ -91,7 +91,7 @@ def joining(size, join_timeout, seeds, ranks=None):
             worker.until("ready")
         for worker in started:
             worker.tell("go")
-        rows = [json.loads(output) for _, output, _ in all_ended(started, STARTED)]
+        rows = [json.loads(output) for _, output, _ in all_ended(started, limit(STARTED))]
     return addresses, rows
 
 
@@ -128,7 +128,7 @@ def test_a_port_that_is_taken_is_named_within_a_second():
         first.until("step 1 ")
         second = Worker([PROGRAM, *ENDLESS], variables)
         with guarded([second]):
-            status, _, errors = second.ended(STARTED)
+            status, _, errors = second.ended(limit(STARTED))
         first.process.kill()
         first.process.wait()
     assert status == 2
@@ -142,7 +142,7 @@ def test_a_late_worker_is_waited_for():
     time.sleep(4)
     second = Worker([PROGRAM, "--quick"], environment(1, addresses, 2))
     with guarded([first, second]):
-        rows = all_ended([first, second], STARTED)
+        rows = all_ended([first, second], limit(STARTED))
     assert [status for status, _, _ in rows] == [0, 0]
     assert len({digest(output) for _, output, _ in rows}) == 1
 
@@ -175,7 +175,7 @@ def test_a_frozen_worker_is_named_within_its_silence_and_two_seconds(size):
         rows = all_ended(others, 2.0 + limit(2.0))
         last.signal(signal.SIGCONT)
         # It learns that the others have stopped, and does not go on alone.
-        status, _, errors = last.ended(STARTED)
+        status, _, errors = last.ended(limit(STARTED))
         assert status == 3
         # One sentence, and no lines of gRPC about the connections that have ended.
         assert len(errors.splitlines()) == 1, errors
@@ -197,7 +197,7 @@ def test_a_frozen_worker_is_named_within_its_silence_and_two_seconds(size):
 def test_a_damaged_piece_names_sender_and_tensor(how, sentence):
     program = "tests.ipu.distributed.damaging"
     with workers(2, how, *ENDLESS, program=program) as started:
-        rows = all_ended(started, STARTED)
+        rows = all_ended(started, limit(STARTED))
         address = started[1].address
     for status, _, errors in rows:
         assert status == 3
@@ -233,7 +233,7 @@ SAVING = ("--seed", "3", "--order", "tree", "--save-every", "1")
 def whole_digest(steps):
     """The digest of the training that nobody kills, by one process without checkpoints."""
     with workers(1, "--steps", str(steps), *SAVING, replicas=2) as started:
-        ((status, output, errors),) = all_ended(started, STARTED)
+        ((status, output, errors),) = all_ended(started, limit(STARTED))
     assert status == 0, errors
     return digest(output)
 
@@ -248,11 +248,11 @@ def test_killed_at_random_moments_and_resumed_is_never_killed(tmp_path):
             victim = rng.randrange(2)
             signal.sigtimedwait([], rng.random() * 0.3)
             started[victim].process.kill()
-            status, output, errors = started[1 - victim].ended(STARTED)
+            status, output, errors = started[1 - victim].ended(limit(STARTED))
             started[victim].process.wait()
         assert status in (0, 3), f"after {line!r}, worker {victim} killed: {output}{errors}"
     with workers(2, *arguments, str(tmp_path / "killed")) as started:
-        rows = all_ended(started, STARTED)
+        rows = all_ended(started, limit(STARTED))
     assert {(status, digest(output)) for status, output, _ in rows} == {(0, whole_digest(steps))}
 
 
@@ -284,11 +284,11 @@ def test_killed_while_it_saves_and_resumed_is_never_killed(victim, moment, tmp_p
         for rank, row in enumerate(each)
     ]
     with guarded(started):
-        rows = all_ended(started, STARTED)
+        rows = all_ended(started, limit(STARTED))
     assert "moment " in rows[victim][1]
     assert [status for status, _, _ in rows] == [-9 if r == victim else 3 for r in range(2)]
     with workers(2, *arguments, "--checkpoint", folder) as started:
-        rows = all_ended(started, STARTED)
+        rows = all_ended(started, limit(STARTED))
     assert [(status, digest(output)) for status, output, _ in rows] == [(0, whole_digest(4))] * 2
     files = {"manifest.json", "shared.npz", "worker-0.npz", "worker-1.npz"}
     left = {str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file()}
