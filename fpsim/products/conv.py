@@ -83,9 +83,10 @@ class Forward:
             group, part = np.s_[..., g * self.n : (g + 1) * self.n], places.part(0, g * self.n)
             sums, raised = np.ascontiguousarray(values[group]), np.ascontiguousarray(flags[group])
             self.accumulate(g, sums, raised, part)
-            finish(self.settings, self.depth, sums, raised, part)
             if len(self.kernels) > 1:
                 values[group], flags[group] = sums, raised
+        # All groups at once: outputs side by side share the counters of their random bits.
+        finish(self.settings, self.depth, values, flags, places)
         return values, flags
 
     def accumulate(
@@ -96,10 +97,9 @@ class Forward:
 
         target    where the outputs stand there, as `Windows` take it.
         """
-        done = 0
+        done, x = 0, _of_group(self.x, group, self.channels)
         for part in self.parts:
-            first = group * self.channels + part.first
-            left = Windows(self.x, self.shape, part.table, first, target=target)
+            left = Windows(x, self.shape, part.table, part.first, target=target)
             raised = np.zeros_like(flags) if done else flags
             accumulate(
                 part.settings, left, part.right[group], sums, raised, places.part(0, 0, done),
@@ -207,13 +207,15 @@ class WeightGradient:
         sums = np.zeros((self.groups, len(self.positions), n), np.float32)
         flags: ElementFlags = np.zeros(sums.shape, np.uint8)
         for g in range(self.groups):
-            left = Windows(self.x, self.extents, self.positions, g * self.channels, turned=True)
+            x = _of_group(self.x, g, self.channels)
+            left = Windows(x, self.extents, self.positions, turned=True)
             right = self.right[:, g * n : (g + 1) * n]
             part = places.part(0, g * n)
             accumulate(settings, left, right, sums[g], flags[g], part, fresh=True)
-            finish(settings, len(self.right), sums[g], flags[g], part)
-        values, flags = np.moveaxis(sums, 0, 1), np.moveaxis(flags, 0, 1)
-        return values.reshape(self.result), flags.reshape(self.result)
+        values = np.ascontiguousarray(np.moveaxis(sums, 0, 1)).reshape(self.result)
+        flags = np.ascontiguousarray(np.moveaxis(flags, 0, 1)).reshape(self.result)
+        finish(settings, len(self.right), values, flags, places)
+        return values, flags
 
     def operands(self, index: Index) -> tuple[Carrier, Carrier]:
         """The inputs and the gradients that one weight meets."""
@@ -227,6 +229,13 @@ class WeightGradient:
 def _grouped(w: Carrier, groups: int) -> Carrier:
     """A kernel's outputs by group: (KH, KW, C, groups, N)."""
     return w.reshape(*w.shape[:3], groups, w.shape[3] // groups)
+
+
+def _of_group(x: Carrier, group: int, channels: int) -> Carrier:
+    """The images with the channels of a group: no other is laid out beside them."""
+    if channels == x.shape[3]:
+        return x
+    return np.ascontiguousarray(x[..., group * channels : (group + 1) * channels])
 
 
 def extents(x: Shape, w: Shape, stride: Stride, padding: Padding, groups: int) -> Geometry:
