@@ -221,7 +221,7 @@ class IPUEstimator:
             session = stored_session(self.config, path, every)
             with session, fed(program.infeed):
                 while not session.should_stop():
-                    yield from _iterations(session.run(tensors))
+                    yield from _iterations(_joined(session.run(tensors), current().replicas))
 
     # Sessions -------------------------------------------------------------------------------
 
@@ -323,6 +323,15 @@ def _known(keys: Sequence[str], tensors: Mapping[str, Any]) -> Sequence[str]:
             f"{', '.join(sorted(tensors))}"
         )
     return keys
+
+
+def _joined(stacked: Any, replicas: int) -> Any:
+    """Batches of the replicas of an iteration as one batch, in the order of the data set."""
+    if isinstance(stacked, dict):
+        return {key: _joined(value, replicas) for key, value in stacked.items()}
+    if replicas == 1 or stacked.ndim < 3:
+        return stacked
+    return stacked.reshape(len(stacked), -1, *stacked.shape[3:])
 
 
 def _iterations(stacked: Any) -> Iterator[Any]:

@@ -67,6 +67,8 @@ def test_replicas_share_a_batch(tmp_path):
 
         line.train(batches, steps=4)
         np.testing.assert_allclose(line.get_variable_value("line/w"), weights(4, 8), 0, 2e-6)
+        rows = [row["line"] for row in line.predict(input_fn, num_predictions=9)]
+        np.testing.assert_allclose(rows, X[:9] @ weights(4, 8), 0, 1e-5)
         with pytest.raises(ValueError, match="no IpuCrossReplicaSum or IpuCrossReplicaMean"):
             estimator(tmp_path / "b", ipus=2).train(input_fn, steps=1)
         with pytest.raises(ValueError, match=r"must have params argument to receive"):
