@@ -7,6 +7,7 @@ collect_ignore = ["ipu/frontends/horovod"]
 if not find_spec("torch"):
     collect_ignore += ["fpsim/torch.py", "ipu/frontends/torch", "ipu/frontends/poptorch"]
     collect_ignore += ["ipu/frontends/popdist/poptorch.py"]
+    collect_ignore += ["tests/ipu/frontends/poptorch/engine/sharing.py"]
 if not find_spec("tensorflow"):
     collect_ignore += ["ipu/frontends/tensorflow"]
 if not (find_spec("grpc") and find_spec("grpc_tools")):

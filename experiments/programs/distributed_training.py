@@ -252,8 +252,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit status."""
     from ipu.experiments.cli import run
 
-    given = sys.argv[1:] if arguments is None else arguments
-    return run(command, given, "distributed_training")
+    line = sys.argv[1:] if arguments is None else arguments
+    return run(command, line, "distributed_training")
 
 
 if __name__ == "__main__":

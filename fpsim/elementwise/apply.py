@@ -59,13 +59,13 @@ class _Call:
     __slots__ = ("computing", "constants", "loop")
 
     def __init__(
-        self, operation: str, settings: Settings, input_size: int, level: int, given: bool
+        self, operation: str, settings: Settings, input_size: int, level: int, supplied: bool
     ) -> None:
         width = exact_width(operation, settings, input_size)
         chosen = plan(operation, settings, width)
         words = 0
         if chosen.stochastic:
-            words = 3 if given else 2 if chosen.whole_words else 1
+            words = 3 if supplied else 2 if chosen.whole_words else 1
         self.loop = loop.kernel(
             loop.Variant(
                 _CODES[operation], chosen.mode, level, chosen.flush, chosen.one_zero, words,
@@ -228,10 +228,10 @@ def _run_direct(
     streaming = out.nbytes >= _STREAMING_BYTES
 
     def work(a: int, b: int) -> int:
-        some = (seed, number, _part(words, a, b), origin)
+        draw = (seed, number, _part(words, a, b), origin)
         parts = [_part(o, a, b) for o in flat]
         return _run(
-            call, parts, target[a:b], _part(element_flags, a, b), some, a, streaming and a >= head
+            call, parts, target[a:b], _part(element_flags, a, b), draw, a, streaming and a >= head
         )
 
     flags = work(0, head) if head else 0
@@ -271,8 +271,8 @@ def _run_repeating(
         for a in range(begin, end, size):
             b = min(a + size, end)
             parts = [r[a:b] if w else r[: b - a] for r, w in zip(ready, whole, strict=True)]
-            some = (seed, number, _part(words, a, b), origin)
-            flags |= _run(call, parts, target[a:b], _part(element_flags, a, b), some, a, False)
+            draw = (seed, number, _part(words, a, b), origin)
+            flags |= _run(call, parts, target[a:b], _part(element_flags, a, b), draw, a, False)
         return flags
 
     smallest = _SMALLEST_COMPUTING if call.computing else _SMALLEST_STREAMING
@@ -302,9 +302,9 @@ def _run_chunks(
             m = target.size
             for room, source in zip(rooms, sources, strict=True):
                 room[:m] = source
-            some = (seed, number, _part(words, first, first + m), origin)
+            draw = (seed, number, _part(words, first, first + m), origin)
             part = _part(element_flags, first, first + m)
-            flags |= _run(call, [r[:m] for r in rooms], result[:m], part, some, first, False)
+            flags |= _run(call, [r[:m] for r in rooms], result[:m], part, draw, first, False)
             target[...] = result[:m]
             first += m
     return flags

@@ -138,7 +138,7 @@ class InputGradient(Forward):
         """The convolution of each phase, and where its outputs stand."""
         if not zeros_do_not_matter(self.settings, self.shape.spacing, self.kernels):
             return None
-        made, (height, width) = [], self.shape.output
+        convolutions, (height, width) = [], self.shape.output
         for phase in phases(self.shape):
             if phase.geometry is not None:
                 rows, columns = phase.terms
@@ -148,8 +148,8 @@ class InputGradient(Forward):
                 steps = height * width, phase.outputs[0].step * width, phase.outputs[1].step
                 first = phase.outputs[0].start * width + phase.outputs[1].start
                 outputs = (first * self.n, *(step * self.n for step in steps))
-                made.append((part, cast("Target", outputs)))
-        return made
+                convolutions.append((part, cast("Target", outputs)))
+        return convolutions
 
 
 def _parts(settings: UnitSettings, shape: Geometry, kernels: Carrier) -> Iterator[_Channels]:

@@ -54,11 +54,11 @@ def outer_sums(x: Carrier, axes: tuple[int, ...]) -> tuple[Carrier, NDArray[np.u
     if inner == 1:
         return None
     rows = x.reshape(outer, n, inner)
-    found = _wide_sums(rows) if inner >= COLUMN_BLOCK else _narrow_sums(rows)
-    if found is None:
+    result = _wide_sums(rows) if inner >= COLUMN_BLOCK else _narrow_sums(rows)
+    if result is None:
         return None
     shape = x.shape[:first] + x.shape[last + 1 :]
-    sums, marks = found
+    sums, marks = result
     return sums[:, :inner].reshape(shape), marks[:, :inner].reshape(shape)
 
 
@@ -81,11 +81,11 @@ def _narrow_sums(rows: Carrier) -> _Sums | None:
     sums = np.empty((outer, COLUMN_BLOCK), np.float32)
     marks, raised = np.zeros(sums.shape, np.uint8), np.empty(sums.shape, np.uint8)
     for begin in range(0, n, step):
-        some, first = rows[:, begin : begin + step], min(begin, 1)
+        block, first = rows[:, begin : begin + step], min(begin, 1)
         if begin:
             filled[:, 0] = sums
-        end = first + some.shape[1]
-        filled[:, first:end, :inner] = some
+        end = first + block.shape[1]
+        filled[:, first:end, :inner] = block
         if sum_rows(np.ascontiguousarray(filled[:, :end]), sums, raised):
             return None
         marks |= raised

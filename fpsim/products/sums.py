@@ -181,7 +181,7 @@ def _rows(values: Carrier, axes: tuple[int, ...]) -> Carrier:
     """Values as (outputs, elements)."""
     kept = tuple(i for i in range(values.ndim) if i not in axes)
     moved = values.transpose((*kept, *sorted(axes)))
-    outputs, elements = (math.prod(values.shape[i] for i in some) for some in (kept, axes))
+    outputs, elements = (math.prod(values.shape[i] for i in chosen) for chosen in (kept, axes))
     return moved.reshape(outputs, elements)
 
 

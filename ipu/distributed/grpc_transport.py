@@ -74,7 +74,7 @@ class GrpcTransport:
         self.hello = Hello(self.rank, self.size, plan)
         self.health = Health(self.describe, cluster.silence, self._tell)
         #: Others' ranks by the tokens that they call with; own tokens by the rank that is called.
-        self._given: dict[str, int] = {}
+        self._callers: dict[str, int] = {}
         self._tokens: dict[int, str] = {}
         self._inboxes: dict[int, deque[bytes]] = {rank: deque() for rank in self._others}
         self._outboxes: dict[int, queue.SimpleQueue[bytes | None]] = {}
@@ -197,10 +197,10 @@ class GrpcTransport:
     def _token(self, rank: int) -> str:
         """A new token for a worker; one that asks again was started again."""
         with self.health.changed:
-            for token in [token for token, other in self._given.items() if other == rank]:
-                del self._given[token]
+            for token in [token for token, other in self._callers.items() if other == rank]:
+                del self._callers[token]
             token = secrets.token_hex(16)
-            self._given[token] = rank
+            self._callers[token] = rank
         return token
 
     def enters(self, sender: int, context: Any) -> None:
@@ -214,7 +214,7 @@ class GrpcTransport:
     def caller(self, context: Any) -> int:
         """The rank of the worker that calls, by its token; a stranger is refused."""
         token = str(dict(context.invocation_metadata()).get("token", ""))
-        rank = self._given.get(token)
+        rank = self._callers.get(token)
         if rank is None:
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "call Join first")
             raise AssertionError

@@ -260,12 +260,12 @@ def shares(events: Iterable[Event]) -> dict[int, Share]:
     """Cycles of every IPU by lane, of the time from the first event to the last."""
     rows = tuple(events)
     total = max((e.start + e.cycles for e in rows), default=0.0)
-    found = {}
+    by_ipu = {}
     for ipu in sorted({e.ipu for e in rows}):
         own = [e for e in rows if e.ipu == ipu]
         by_lane = {lane: sum(e.cycles for e in own if e.lane == lane) for lane in LANES}
-        found[ipu] = Share(ipu, total, by_lane, total - _covered(own))
-    return found
+        by_ipu[ipu] = Share(ipu, total, by_lane, total - _covered(own))
+    return by_ipu
 
 
 def _covered(events: Sequence[Event]) -> float:

@@ -85,8 +85,8 @@ def _most(plan: Plan, figures: Sequence[StageFigures]) -> Peak:
     few = -(-_ROUNDS * plan.n_stages // multiple) * multiple
     if few < plan.count:
         plan = replace(plan, count=few)
-    found = peaks(lives(plan, figures)).values()
-    peak = max(found, key=lambda peak: peak.bytes, default=Peak(0, 0, 0, {}))
+    all_peaks = peaks(lives(plan, figures)).values()
+    peak = max(all_peaks, key=lambda peak: peak.bytes, default=Peak(0, 0, 0, {}))
     return peak._replace(slot=-1) if peak.slot == plan.slots else peak
 
 

@@ -240,11 +240,11 @@ def peaks(rows: Iterable[Live]) -> dict[int, Peak]:
     for row in rows:
         kinds = sums.setdefault(row.ipu, {}).setdefault(row.slot, {})
         kinds[row.kind] = kinds.get(row.kind, 0) + row.bytes
-    found = {}
+    by_ipu = {}
     for ipu, slots in sorted(sums.items()):
         slot = max(sorted(slots), key=lambda s: sum(slots[s].values()))
-        found[ipu] = Peak(ipu, slot, sum(slots[slot].values()), slots[slot])
-    return found
+        by_ipu[ipu] = Peak(ipu, slot, sum(slots[slot].values()), slots[slot])
+    return by_ipu
 
 
 def always_live(rows: Iterable[Live]) -> dict[int, int]:

@@ -59,25 +59,25 @@ def trace_events(
     starts: dict[int, float] = {}
     for event in events:
         starts[event.slot] = min(event.start, starts.get(event.slot, event.start))
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     for ipu in sorted({event.ipu for event in events}):
-        found.append(_meta("process_name", ipu, 0, f"IPU {ipu}"))
+        records.append(_meta("process_name", ipu, 0, f"IPU {ipu}"))
         lanes = {event.lane for event in events if event.ipu == ipu}
-        found += [
+        records += [
             _meta("thread_name", ipu, LANES.index(lane), lane) for lane in LANES if lane in lanes
         ]
     for event in events:
-        found.append({
+        records.append({
             "name": _name(event), "cat": event.kind, "ph": "X", "ts": event.start / clock,
             "dur": event.cycles / clock, "pid": event.ipu, "tid": LANES.index(event.lane),
             "args": {"stage": event.stage, "micro_batch": event.micro_batch, "slot": event.slot,
                      "cycles": event.cycles},
         })  # fmt: skip
-    found += [
+    records += [
         {"name": f"slot {slot}", "ph": "i", "s": "g", "ts": start / clock, "pid": 0, "tid": 0}
         for slot, start in sorted(starts.items())
     ]
-    return {"traceEvents": found + _counters(rows, starts, clock), "displayTimeUnit": "ns"}
+    return {"traceEvents": records + _counters(rows, starts, clock), "displayTimeUnit": "ns"}
 
 
 def _meta(name: str, ipu: int, lane: int, value: str) -> dict[str, Any]:

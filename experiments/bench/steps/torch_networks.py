@@ -36,8 +36,8 @@ class Peer(NamedTuple):
 
 def peers(network: str, images: NDArray[Any], labels: NDArray[Any]) -> list[Peer]:
     """A step on a batch NHWC by every tool that is installed."""
-    found = [make(network, images, labels) for make in (torch_step, _qtorch_step)]
-    return [peer for peer in found if peer is not None]
+    candidates = [make(network, images, labels) for make in (torch_step, _qtorch_step)]
+    return [peer for peer in candidates if peer is not None]
 
 
 def torch_step(network: str, images: NDArray[Any], labels: NDArray[Any]) -> Peer | None:

@@ -104,12 +104,12 @@ def _term(what, acc, x, y, rule, seen):
 @formula
 def _terms(what, c, a, x, u, v, rule, seen):
     """One term of eight vectors: rows at x in a, columns u and v."""
-    found = []
+    sums = []
     for i, acc in enumerate(c):
         item = floats_like(spread_item(a, x[i // 2]), acc)
         acc, seen = _term(what, acc, item, (u, v)[i % 2], rule, seen)
-        found.append(acc)
-    return tuple(found), seen
+        sums.append(acc)
+    return tuple(sums), seen
 
 
 @formula

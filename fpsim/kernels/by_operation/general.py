@@ -130,9 +130,9 @@ def rounded_kernel(variant: RoundedVariant) -> Any:
         seen_p, seen_s = (none, none, none, none), (zero, zero, zero, zero)
         rows, depth, wide = a.shape[0], a.shape[1], out.shape[1]
         pa, pb, po = pointer(a.reshape(-1)), pointer(b.reshape(-1)), pointer(out.reshape(-1))
-        flags, given = pointer(element_flags.reshape(-1)), pointer(words.reshape(-1))
+        flags, supplied = pointer(element_flags.reshape(-1)), pointer(words.reshape(-1))
         what = (MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, False)
-        slots, raised, made = room(a, NUMBERS), room(element_flags, 16), room(words, 512)
+        slots, raised, drawn = room(a, NUMBERS), room(element_flags, 16), room(words, 512)
         counters = np.empty(ROWS, np.int64)
         held = pointer(counters)
         blocks = (rows + ROWS - 1) // ROWS
@@ -151,12 +151,12 @@ def rounded_kernel(variant: RoundedVariant) -> Any:
                     for part in range(PLACES if k else 1):
                         op, x, y, z = CHAIN_STEPS[part] if k else FIRST
                         x, y, z = _slot(x, r), _slot(y, r), _slot(z, r)
-                        pw, wi, place = made, np.int64(0), k * PLACES + part
+                        pw, wi, place = drawn, np.int64(0), k * PLACES + part
                         if GIVEN:
-                            pw, wi = given, place * words.shape[1] + number
+                            pw, wi = supplied, place * words.shape[1] + number
                         elif STOCHASTIC:
                             wi = words_ready(
-                                made, held, r, place, number, PER_BLOCK, seed, operation
+                                drawn, held, r, place, number, PER_BLOCK, seed, operation
                             )
                         if op == MULTIPLY:
                             seen_p = _step(

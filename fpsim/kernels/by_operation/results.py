@@ -43,10 +43,10 @@ LOOK_FOR_NONE, LOOK_FOR_OVERFLOW, LOOK_FOR_ALL = range(3)
 
 def look(x, result, lost, rule, seen):
     """What was seen so far: inexact results, tiny ones among them, and overflow."""
-    some, tiny, over = seen
+    inexact, tiny, over = seen
     changed = (result != x) | lost
     inside = (x < as_float(rule.tiny_pos)) & (x > as_float(rule.tiny_neg))
-    return some | changed, tiny | (changed & inside), over
+    return inexact | changed, tiny | (changed & inside), over
 
 
 def look_beyond(what, watched, x, result, rule, seen):
@@ -56,11 +56,11 @@ def look_beyond(what, watched, x, result, rule, seen):
     """
     if what != BY_SIDE and not watched:
         return held_beyond(what, x, result, rule), seen
-    some, tiny, over = seen
+    inexact, tiny, over = seen
     large, result = beyond(x, result, rule)
     if watched:
         over = over | large
-    return result, (some, tiny, over)
+    return result, (inexact, tiny, over)
 
 
 @formula
@@ -77,7 +77,7 @@ def put_result(tile, i, acc, checked, rule):
 @njit(**INLINE)
 def report(seen, top):
     """Flags that were seen; infinities and NaN, by the largest magnitudes of the results."""
-    some, tiny, over = seen
+    inexact, tiny, over = seen
     infinity = infinity_like(top)
-    flags = any_lane(some) * INEXACT + any_lane(tiny) * UNDERFLOW + any_lane(over) * OVERFLOW
+    flags = any_lane(inexact) * INEXACT + any_lane(tiny) * UNDERFLOW + any_lane(over) * OVERFLOW
     return flags + any_lane(top > infinity) * NAN + any_lane(top == infinity) * INFINITE

@@ -171,7 +171,7 @@ def random_kernel(variant: RandomVariant) -> Any:
         rows, columns = out.shape
         depth, wide = b.shape[1], b.shape[2]
         pa, pb, po = pointer(a.reshape(-1)), pointer(b.reshape(-1)), pointer(out.reshape(-1))
-        tile, results, made = room(a, 128), room(out, 128), room(words, 256)
+        tile, results, drawn = room(a, 128), room(out, 128), room(words, 256)
         what = (FUSED, SMALL, MORE, CHECKED, BEYOND, WATCHED, FMA)
         never = none != none
         seen, top = (never, never, never), none
@@ -188,9 +188,9 @@ def random_kernel(variant: RandomVariant) -> Any:
                         i = block * ROWS + r
                         number = first + i * columns + panel * wide
                         counter = k // (PER_BLOCK // PLACES)
-                        place_words(made, 0, number, counter, seed, operation, WIDE)
+                        place_words(drawn, 0, number, counter, seed, operation, WIDE)
                         if lanes == 16:
-                            place_words(made, 128, number + 16, counter, seed, operation, WIDE)
+                            place_words(drawn, 128, number + 16, counter, seed, operation, WIDE)
                         c = load_float(tile, r * wide, none)
                         d = load_float(tile, r * wide + lanes, none)
                         for q in range(PER_BLOCK // PLACES):
@@ -199,9 +199,9 @@ def random_kernel(variant: RandomVariant) -> Any:
                             u = load_float(pb, j, none)
                             v = load_float(pb, j + lanes, none)
                             w = q * PLACES * 16
-                            c, seen = _term(what, c, x, u, made, (w, w + 16), rule, seen)
+                            c, seen = _term(what, c, x, u, drawn, (w, w + 16), rule, seen)
                             w += second
-                            d, seen = _term(what, d, x, v, made, (w, w + 16), rule, seen)
+                            d, seen = _term(what, d, x, v, drawn, (w, w + 16), rule, seen)
                         store_float(tile, r * wide, as_bits(c))
                         store_float(tile, r * wide + lanes, as_bits(d))
                 for r in range(2 * m):

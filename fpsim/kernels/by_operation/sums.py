@@ -46,14 +46,14 @@ class SumVariant(NamedTuple):
 
 
 @njit(**INLINE)
-def words_ready(made, held, row, place, first, per_block, seed, operation):
-    """Where in `made` the words of a row of outputs stand for a rounding place.
+def words_ready(drawn, held, row, place, first, per_block, seed, operation):
+    """Where in `drawn` the words of a row of outputs stand for a rounding place.
 
     They are made for all rounding places of a counter; held[row] is the counter they belong to.
     """
     block = place // per_block
     if block != held[row]:
-        place_words(made, row * 128, first, block, seed, operation, per_block == 4)
+        place_words(drawn, row * 128, first, block, seed, operation, per_block == 4)
         held[row] = block
     return row * 128 + (place - block * per_block) * COLUMN_BLOCK
 

@@ -68,25 +68,25 @@ def output_kernel(mode: int, low: bool, residual: int, wide: bool) -> Any:
         step, seed, operation, origin, place = random
         block, number = place // PLACES, place % PLACES
         source, target, raised_at = pointer(words), pointer(values), pointer(element_flags)
-        few, made, block_flags = room(values, 16), room(words, 16), room(element_flags, 16)
+        few, drawn, block_flags = room(values, 16), room(words, 16), room(element_flags, 16)
         raised = rule.drop ^ rule.drop
         for q in range(16):
-            made[q] = 0
+            drawn[q] = 0
         for i in range(rows):
             for j in range(0, columns, 16):
                 at, n = i * columns + j, min(16, columns - j)
                 if MADE:
                     first = origin + i * step + j
-                    store(made, 0, words_of_place(first, block, number, seed, operation, WIDE))
+                    store(drawn, 0, words_of_place(first, block, number, seed, operation, WIDE))
                 if GIVEN:
                     for q in range(n):
-                        copy_item(made, q, source, at + q)
+                        copy_item(drawn, q, source, at + q)
                 if n == 16:
-                    flags = _rounded(WHAT, target, at, made, block_flags, rule)
+                    flags = _rounded(WHAT, target, at, drawn, block_flags, rule)
                 else:
                     for q in range(16):
                         few[q] = target[at + q] if q < n else 0
-                    flags = _rounded(WHAT, few, 0, made, block_flags, rule)
+                    flags = _rounded(WHAT, few, 0, drawn, block_flags, rule)
                     for q in range(n):
                         copy_item(target, at + q, few, q)
                 if any_lane(flags != 0):

@@ -100,7 +100,7 @@ class TileVariant(NamedTuple):
     store: bool  # partials are rounded after each pass, by the mode below
     mode: int
     residual: int
-    given: bool  # random bits are handed over, R in their low bits
+    supplied: bool  # random bits are handed over, R in their low bits
     wide: bool  # R takes a whole word
     quiet: int  # how roundings of partials leave the inexact flag alone
     sums: int  # of a unit call: how it is rounded (see the kernels)
@@ -165,13 +165,13 @@ def _store_any(how, tile, element_flags, words, w, rule):
 
 
 @njit(**INLINE)
-def _words_at(drawn, made, draw, first, m, n, place, start):
-    """Where in `made` the random words of a pass begin; `first` is the number of output (0, 0).
+def _words_at(drawn, fresh, draw, first, m, n, place, start):
+    """Where in `fresh` the random words of a pass begin; `first` is the number of output (0, 0).
 
     The rows of a tile get their words together, for all rounding places of a counter: at the first
     one of these, and at the `start`.
     """
-    given, places, outputs, stride, seed, operation = draw
+    supplied, places, outputs, stride, seed, operation = draw
     count = 4 if drawn[1] else 8
     within = place % count
     if start or within == 0:
@@ -181,9 +181,9 @@ def _words_at(drawn, made, draw, first, m, n, place, start):
                 for i in range(min(count, places - place + within)):
                     for c in range(n):
                         at = (place - within + i) * outputs + number + c
-                        copy_item(made, r * 128 + i * COLUMNS + c, given, at)
+                        copy_item(fresh, r * 128 + i * COLUMNS + c, supplied, at)
             else:
-                place_words(made, r * 128, number, place // count, seed, operation, drawn[1])
+                place_words(fresh, r * 128, number, place // count, seed, operation, drawn[1])
     return within * COLUMNS
 
 
@@ -203,7 +203,7 @@ def _short_terms(what, watched, c, operands, span, terms, doubtful):
 def _short_passes(what, how, drawn, c, operands, span, terms, draw, at, before, rule):
     """The same with partials rounded after each pass; the largest exponent field of one."""
     a, x, offsets, b, j = operands
-    made, first, m, n, place = at
+    fresh, first, m, n, place = at
     none = rule.drop ^ rule.drop
     seen = largest_field(c, none)
     for k in range(span[0], span[1], what[2]):
@@ -211,9 +211,9 @@ def _short_passes(what, how, drawn, c, operands, span, terms, draw, at, before, 
             c = _short_call(what, c, a, x, (offsets, q), b, j + q * COLUMNS, terms)
         w = np.int64(0)
         if how[0] >= SR:
-            w = _words_at(drawn, made, draw, first, m, n, place + k // what[2], k == span[0])
+            w = _words_at(drawn, fresh, draw, first, m, n, place + k // what[2], k == span[0])
         put_tile(before, c)
-        c, seen = _store_ordinary(how, c, seen, made, w, rule)
+        c, seen = _store_ordinary(how, c, seen, fresh, w, rule)
     return signed(c, before), seen
 
 
@@ -230,16 +230,16 @@ def _long_terms(what, c, operands, span, terms):
 @njit(**INLINE)
 def _long_passes(what, how, drawn, tile, flags, operands, span, terms, draw, at, rule):
     """The same with partials rounded after each pass, in the tile; flags raised."""
-    made, first, m, n, place = at
+    fresh, first, m, n, place = at
     none = rule.drop ^ rule.drop
     merged = none
     for k in range(span[0], span[1], what[2]):
         c = _long_terms(what, load_tile(tile, none), operands, (k, k + what[2]), terms)
         w = np.int64(0)
         if how[0] >= SR:
-            w = _words_at(drawn, made, draw, first, m, n, place + k // what[2], k == span[0])
+            w = _words_at(drawn, fresh, draw, first, m, n, place + k // what[2], k == span[0])
         put_tile(tile, c)
-        merged = merged | _store_any(how, tile, flags, made, w, rule)
+        merged = merged | _store_any(how, tile, flags, fresh, w, rule)
     return merged
 
 
@@ -278,11 +278,18 @@ def tile_kernel(variant: TileVariant) -> Any:
         height = 256 // width_of(none)
         a, b = (pointer(left[0]), pointer(left[1])), (pointer(right[0]), pointer(right[1]))
         bases, offsets, places = pointer(left[2]), pointer(left[3]), pointer(left[4])
-        given, stride, seed, operation, origin, place = random
-        draw = pointer(given.reshape(-1)), given.shape[0], given.shape[1], stride, seed, operation
+        supplied, stride, seed, operation, origin, place = random
+        draw = (
+            pointer(supplied.reshape(-1)),
+            supplied.shape[0],
+            supplied.shape[1],
+            stride,
+            seed,
+            operation,
+        )
         po, pf = pointer(out.reshape(-1)), pointer(element_flags.reshape(-1))
         tile, trial, tile_flags = room(out, 128), room(out, 128), room(element_flags, 128)
-        made, before = room(given, 1024), room(constants, 128)
+        fresh, before = room(supplied, 1024), room(constants, 128)
         rows = left[4].shape[0]
         left_edge, right_edge = right[2], right[3]
         depth = left[3].shape[0]
@@ -301,7 +308,7 @@ def tile_kernel(variant: TileVariant) -> Any:
                 column = left_edge + panel * COLUMNS
                 row = block * height
                 m, n = min(height, rows - row), min(COLUMNS, right_edge - column)
-                at = made, origin + row * stride + column, m, n, place
+                at = fresh, origin + row * stride + column, m, n, place
                 fetch_rows(tile, po, places, row, column, m, n, none)
                 merged = none
                 if LONG:

@@ -113,7 +113,7 @@ def _exact(op, mode, x, y, z, sign):
     return s, none
 
 
-def _rounded(mode, given, residual, t, words, i, sign, rule):
+def _rounded(mode, supplied, residual, t, words, i, sign, rule):
     """Magnitude of the rounded result, before overflow."""
     width = width_of(t)
     a = t & ~sign
@@ -121,7 +121,7 @@ def _rounded(mode, given, residual, t, words, i, sign, rule):
         return round_fixed(mode, a, t >= sign, rule, width)
     if residual != RESIDUAL_TRUNCATE:
         a = round_residual(a, residual == RESIDUAL_EVEN, rule)
-    return round_random(mode, a, load_word(words, i, t), given, rule, width)
+    return round_random(mode, a, load_word(words, i, t), supplied, rule, width)
 
 
 def _grid(op, residual, rule):
@@ -190,14 +190,14 @@ def _operand(flush, one_zero, array, i, sign, rule):
 @formula
 def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, element_flags, mi, words, wi, rule, seen):
     """One vector of results; returns what was seen so far: changed, tiny, over, special flags."""
-    mode, flags, flush, one_zero, given, residual, streaming = what
+    mode, flags, flush, one_zero, supplied, residual, streaming = what
     none = rule.drop ^ rule.drop
     sign = sign_like(none)
     u = _operand(flush, one_zero, x, xi, sign, rule)
     v = _operand(flush, one_zero, y, yi, sign, rule) if op != CONVERT and op != SQRT else u
     w = _operand(flush, one_zero, z, zi, sign, rule) if op == FMA else u
     t, lost = _exact(op, mode, u, v, w, sign)
-    r = _rounded(mode, given, residual, t, words, wi, sign, _grid(op, residual, rule))
+    r = _rounded(mode, supplied, residual, t, words, wi, sign, _grid(op, residual, rule))
     bits, changed, over, tiny = _finish(mode, flush, one_zero, t, r, sign, rule)
     changed, raised = changed | lost, none
 

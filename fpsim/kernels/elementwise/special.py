@@ -54,12 +54,12 @@ def _native(op, x, y, z):
     return x
 
 
-def _first_nan(op, x, y, z, made, rule):
+def _first_nan(op, x, y, z, product_nan, rule):
     """Bits of the NaN that a NaN result descends from."""
     bits = rule.nan_made
     carry = rule.nan_keep, rule.nan_set
     if op == FMA:
-        taken = is_nan(z) & ~(made & (rule.made_first != 0))
+        taken = is_nan(z) & ~(product_nan & (rule.made_first != 0))
         bits = select(taken, (as_bits(z) & carry[0]) | carry[1], bits)
     if op != CONVERT and op != SQRT:
         bits = select(is_nan(y), (as_bits(y) & carry[0]) | carry[1], bits)
@@ -75,17 +75,17 @@ def resolve(op, x, y, z, signalling, rule):
     result_nan = is_nan(native)
     operand_nan = is_nan(x)
     nonfinite = (as_bits(x) & ~sign) >= infinity
-    made = operand_nan ^ operand_nan
+    product_nan = operand_nan ^ operand_nan
     if op != CONVERT and op != SQRT:
         operand_nan = operand_nan | is_nan(y)
         nonfinite = nonfinite | ((as_bits(y) & ~sign) >= infinity)
     if op == FMA:
-        made = is_nan(x * y) & ~operand_nan
+        product_nan = is_nan(x * y) & ~operand_nan
         operand_nan = operand_nan | is_nan(z)
         nonfinite = nonfinite | ((as_bits(z) & ~sign) >= infinity)
-    invalid = signalling | made | (result_nan & ~operand_nan)
+    invalid = signalling | product_nan | (result_nan & ~operand_nan)
     flags = select(invalid, zero + _INVALID, zero) | select(result_nan, rule.nan_flags, zero)
-    bits = select(result_nan, _first_nan(op, x, y, z, made, rule), bits)
+    bits = select(result_nan, _first_nan(op, x, y, z, product_nan, rule), bits)
     where = nonfinite | result_nan
     if op == CONVERT:
         infinite = (as_bits(x) & ~sign) == infinity

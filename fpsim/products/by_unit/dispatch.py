@@ -119,11 +119,12 @@ def round_outputs(
     rounding: Store, place: int, values: Carrier, flags: ElementFlags, places: Places
 ) -> None:
     """Every output rounded at one place."""
-    n, columns = values.size, values.shape[-1] if values.ndim else 1
+    if not values.size:
+        return
+    columns = values.shape[-1] if values.ndim else 1
     flat, flat_flags = values.reshape(-1, columns), flags.reshape(-1, columns)
 
     def work(begin: int, end: int) -> int:
         return rounding(flat[begin:end], flat_flags[begin:end], place, places.part(begin))
 
-    if n:
-        run_blocks(work, 0, len(flat), max(1, _FEW // columns), 16)
+    run_blocks(work, 0, len(flat), max(1, _FEW // columns), 16)

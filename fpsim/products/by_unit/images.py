@@ -62,13 +62,13 @@ def _lines(
 ) -> int:  # fmt: skip
     """Some rows of outputs on one thread; their flags together."""
     panels, fields, columns = right
-    some, flags = (panels, fields, columns.start, columns.stop), 0
+    operand, flags = (panels, fields, columns.start, columns.stop), 0
     step, wide = a.lines_of(_PIECE), a.geometry.output[1]
     pieces = _Pieces(task, a, min(step, end - begin), task.height, a.places(values.shape[1]))
     for line in range(begin, end, step):
         *left, places = pieces.lay(line, min(line + step, end))
         flags |= task.loop(
-            (*left, offsets, places), some, values, job.element_flags,
+            (*left, offsets, places), operand, values, job.element_flags,
             job.places.part(line * wide).random, task.store, task.numbers,
         )  # fmt: skip
     return flags

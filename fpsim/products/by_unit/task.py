@@ -127,6 +127,6 @@ def tile_variant(
     guard |= 0 if plan.flush else PARTIALS
     variant = variant._replace(
         guard=guard, store=True, mode=plan.mode, residual=plan.residual,
-        given=plan.stochastic and low, wide=plan.stochastic and plan.whole_words,
+        supplied=plan.stochastic and low, wide=plan.stochastic and plan.whole_words,
     )  # fmt: skip
     return variant, plan.constants

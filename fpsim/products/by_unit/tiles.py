@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 
@@ -19,13 +20,13 @@ from fpsim.kernels.by_unit.panels import fill_panels, fill_table
 from fpsim.kernels.by_unit.tiles import COLUMNS
 from fpsim.products.by_unit.images import fits, run_windows
 from fpsim.products.by_unit.panels import BYTES, Left, column_blocks, filler, multiply, n_panels
-from fpsim.products.by_unit.task import Task
+from fpsim.products.by_unit.task import FLOAT, WORD, Constants, OperandTable, Task
 from fpsim.products.by_unit.terms import Terms, all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
 from fpsim.products.jobs.rows import Rows
 from fpsim.products.jobs.windows import Windows
-from fpsim.records.types import Carrier, ElementFlags, Offsets
+from fpsim.records.types import Carrier, ElementFlags, Offsets, Shape
 from fpsim.state.draws import NO_RANDOM, Places
 from fpsim.state.threads import run_blocks
 
@@ -36,6 +37,9 @@ _FEW = 1 << 15
 
 #: Numbers of both operands, and products, up to which it is not worth blocks and threads.
 _SMALL, _SHORT = 1 << 17, 1 << 22
+
+#: Numbers of an operand whose new memory costs less than looking for kept memory.
+_TINY = 1 << 12
 
 #: Passes whose random words may share a counter: blocks of terms end after so many.
 _TOGETHER = 8
@@ -56,9 +60,9 @@ def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
     rows = job.a if isinstance(job.a, Rows) else Rows.of(job.a)
     flags, columns = 0, values.shape[1]
     for terms, blocks in _blocks(job.settings, task, rows):
-        for some in column_blocks(task, len(terms.rows), columns):
+        for block in column_blocks(task, len(terms.rows), columns):
             # Not named: its panels are gone before the next ones are made.
-            flags |= _Part(job, task, rows, terms, some).run(blocks, values)
+            flags |= _Part(job, task, rows, terms, block).run(blocks, values)
     return flags
 
 
@@ -82,8 +86,8 @@ def _run_small(job: Job, task: Task, a: Carrier) -> int:
     columns = b.shape[1]
     offsets, rows, bases, places = _small_terms(job.settings, *a.shape, columns, task.height)
     padded = -(-a.size // COLUMNS) * COLUMNS
-    table, fields = task.left.room("left", (padded,))
-    panels, exponents = task.right.room("right", (-(-columns // COLUMNS), len(rows), COLUMNS))
+    table, fields = _memory(task.left, "left", (padded,))
+    panels, exponents = _memory(task.right, "right", (-(-columns // COLUMNS), len(rows), COLUMNS))
     values, codes = a.reshape(-1), b.reshape(-1).view(np.uint32)
     if task.left.bytes:
         fill_table(
@@ -100,6 +104,15 @@ def _run_small(job: Job, task: Task, a: Carrier) -> int:
         task.store, task.numbers,
     )  # fmt: skip
     return flags
+
+
+def _memory(table: OperandTable, name: str, shape: Shape) -> tuple[Carrier, Constants]:
+    """For values and exponents, empty where there are none."""
+    if prod(shape) > _TINY:
+        return table.room(name, shape)
+    none = (0,) * len(shape)
+    values = np.empty(shape if table.values else none, FLOAT[table.values])
+    return values, np.empty(shape if table.exponents else none, WORD[table.exponents])
 
 
 @lru_cache(maxsize=64)
@@ -129,9 +142,9 @@ def _blocks(settings: UnitSettings, task: Task, a: Rows) -> Iterator[tuple[Terms
         terms = Terms(everything.offsets[part], everything.rows[part], part.start)
         spread = _span(terms.offsets)
 
-        def near(some: slice, spread: int = spread, n: int = len(terms.rows)) -> bool:
-            written_out = (some.stop - some.start) * n
-            return bool(min(_span(a.bases[some]) + spread, written_out) <= numbers)
+        def near(piece: slice, spread: int = spread, n: int = len(terms.rows)) -> bool:
+            written_out = (piece.stop - piece.start) * n
+            return bool(min(_span(a.bases[piece]) + spread, written_out) <= numbers)
 
         yield terms, list(_halved(rows, task.height, near))
 
@@ -167,8 +180,8 @@ class _Part:
         element_flags = self.job.element_flags
         assert element_flags is not None
         for rows in blocks:
-            some = values[rows], element_flags[rows], self.job.places.part(rows.start)
-            flags |= self._rows(self._near(self.a.part(rows)), fillings, *some)
+            target = values[rows], element_flags[rows], self.job.places.part(rows.start)
+            flags |= self._rows(self._near(self.a.part(rows)), fillings, *target)
             fillings = []
         return flags
 
@@ -218,9 +231,9 @@ def _fill(fillings: list[_Filling], numbers: int) -> None:
     def work(begin: int, end: int) -> int:
         first = 0
         for filling, parts in fillings:
-            some = slice(max(begin - first, 0), min(end - first, parts))
-            if some.start < some.stop:
-                filling(some.start, some.stop)
+            share = slice(max(begin - first, 0), min(end - first, parts))
+            if share.start < share.stop:
+                filling(share.start, share.stop)
             first += parts
         return 0
 

@@ -123,7 +123,7 @@ class Job:
         assert isinstance(self.a, Windows)
         assert self.element_flags is not None
         for begin, end, rows in self.a.pieces(self.settings.unit.channels):
-            some = slice(begin, end)
+            lines = slice(begin, end)
             if self.a.target:
                 at = self.a.outputs(begin, end, values.shape[1])
                 part, flags = values.reshape(-1)[at], self.element_flags.reshape(-1)[at]
@@ -133,14 +133,14 @@ class Job:
                 continue
             if not self.a.turned:
                 yield Job(
-                    self.settings, rows, self.b, values[some], self.element_flags[some],
+                    self.settings, rows, self.b, values[lines], self.element_flags[lines],
                     self.places.part(begin), fresh=self.fresh,
                 )  # fmt: skip
                 continue
             flags = np.zeros_like(self.element_flags)
             places = self.places.part(place=self.settings.passes(begin))
             yield Job(
-                self.settings, rows, self.b[some], values, flags, places,
+                self.settings, rows, self.b[lines], values, flags, places,
                 fresh=self.fresh and begin == 0,
             )  # fmt: skip
             self.element_flags |= flags
@@ -208,8 +208,8 @@ def around_specials(job: Job, fast: Iterable[Engine], general: Engine) -> bool:
         return False
     job.flags |= clean.flags
     every_row, every_column = slice(0, len(a)), slice(0, b.shape[1])
-    parts = [(some, every_column) for some in _runs(rows)]
-    parts += [(every_row, some) for some in _runs(columns)]
+    parts = [(span, every_column) for span in _runs(rows)]
+    parts += [(every_row, span) for span in _runs(columns)]
     for part in parts:
         special = job.part(*part, start[part].copy())
         general(special)

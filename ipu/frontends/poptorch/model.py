@@ -58,7 +58,7 @@ class PoplarExecutor:
         if options is not None and not isinstance(options, Options):
             raise TypeError(f"options={type(options).__name__} is not a poptorch.Options")
         self.model = model
-        self._given = Options() if options is None else options
+        self._options = Options() if options is None else options
         self._training = training
         self._optimizer = optimizer
         #: The optimiser's groups when it was last handed over: changes need `setOptimizer`.
@@ -74,7 +74,7 @@ class PoplarExecutor:
     @property
     def options(self) -> Options:
         """Those that the model was wrapped with."""
-        return self._given
+        return self._options
 
     @property
     def optimizer(self) -> torch.optim.Optimizer | None:
@@ -101,7 +101,7 @@ class PoplarExecutor:
         return self._executor is not None
 
     def _compile(self, first: Any, signature: Any) -> None:
-        options = self._given
+        options = self._options
         precision = options.Precision
         traps = precision.enable_floating_point_exceptions
         control = FpCtl(
@@ -171,7 +171,7 @@ class PoplarExecutor:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's outputs, by the output mode of the options."""
         self._check_alive()
-        if self._given.connection_type == ConnectionType.Never.value:
+        if self._options.connection_type == ConnectionType.Never.value:
             raise RuntimeError(
                 "ConnectionType.Never: this model can be compiled, not run; use "
                 "options.connectionType(poptorch.ConnectionType.Always)"
@@ -187,13 +187,13 @@ class PoplarExecutor:
         with self._in_mode():
             outputs = executor.call(batches)
             result = self._assembled(executor, outputs)
-        folder = self._given.profile_dir or folder_of_reports()
+        folder = self._options.profile_dir or folder_of_reports()
         if folder is not None and not was_measured:
             self.writeProfile(folder)
         return result
 
     def _batches(self, args: Any, kwargs: Any) -> list[Any]:
-        options = self._given
+        options = self._options
         count = options.Training.gradient_accumulation if self._training else 1
         parts = options.device_iterations * count * options.replication_factor
         what = (
@@ -204,14 +204,14 @@ class PoplarExecutor:
 
     def _synthetic(self, arguments: Any) -> Any:
         """Random normal inputs, where the options ask for synthetic data."""
-        if not self._given._Popart.options.get("syntheticDataMode"):
+        if not self._options._Popart.options.get("syntheticDataMode"):
             return arguments
         return rebuild(
             arguments, lambda x: torch.randn_like(x) if x.is_floating_point() else x.clone()
         )
 
     def _assembled(self, executor: Executor, outputs: list[Any]) -> Any:
-        options = self._given
+        options = self._options
         mode = OutputMode(options.output_mode)
         if mode is OutputMode.Default:
             mode = OutputMode.Final if self._training else OutputMode.All
@@ -374,7 +374,7 @@ class PoplarExecutor:
         Raises    what pickling raises for a model that cannot be pickled.
         """
         torch.save(
-            {"model": self.model, "options": self._given.clone(), "training": self._training,
+            {"model": self.model, "options": self._options.clone(), "training": self._training,
              "optimizer": self._optimizer, "checkpoint": self.checkpoint()},
             path,
         )  # fmt: skip

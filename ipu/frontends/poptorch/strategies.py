@@ -134,12 +134,12 @@ class Strategy:
                     f"{block_id}; use Block({block_id!r}, ipu_id=…), or list stages: "
                     f"PipelinedExecution({block_id!r}, …)"
                 )
-            found = StageOf(ipu_id, ipu_id)
+            stage = StageOf(ipu_id, ipu_id)
         else:
             number = len(self._auto)
-            found = StageOf(number, number if ipu_id is None else ipu_id)
-        self._auto[block_id] = found
-        return found
+            stage = StageOf(number, number if ipu_id is None else ipu_id)
+        self._auto[block_id] = stage
+        return stage
 
     def _listed(self, block_id: str, ipu_id: int | None) -> StageOf:
         if block_id not in self._of:

@@ -39,8 +39,8 @@ def compile(  # noqa: A001  the vendor's name
     graph = func_graph.FuncGraph("compiled")
     outer = [tf.convert_to_tensor(x) for x in tf.nest.flatten(list(inputs or ()))]
     with graph.as_default():
-        given = [_placeholder(graph, tensor, i) for i, tensor in enumerate(outer)]
-        arguments = tf.nest.pack_sequence_as(list(inputs or ()), given)
+        placeholders = [_placeholder(graph, tensor, i) for i, tensor in enumerate(outer)]
+        arguments = tf.nest.pack_sequence_as(list(inputs or ()), placeholders)
         with noting_losses():
             returned = computation(*arguments)
         structure, tensors = _outputs(returned)
@@ -51,7 +51,7 @@ def compile(  # noqa: A001  the vendor's name
         graph.outputs = [graph.capture(tensor) for tensor in tensors]
     captures = graph.captures
     _check_variables(captures)
-    graph.inputs = given + [inner for _, inner in captures]
+    graph.inputs = placeholders + [inner for _, inner in captures]
     outputs = launch_node(graph, outer + [tensor for tensor, _ in captures])
     return outputs[0].op if structure is None else tf.nest.pack_sequence_as(structure, outputs)
 

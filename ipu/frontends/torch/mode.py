@@ -251,13 +251,17 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         """Copy what was computed into a tensor, which keeps its format."""
         memory = self._memory
         held = memory.format_of(target)
-        given = memory.format_of(source)
-        if held is given and held is not None:
+        source_format = memory.format_of(source)
+        if held is source_format and held is not None:
             target.copy_(source)
             return target
         if source.dtype == torch.float64 and target.dtype in FORMATS:
             source = to_narrow(source, target.dtype)
-        if given is None or not target.dtype.is_floating_point or target.dtype == torch.float64:
+        if (
+            source_format is None
+            or not target.dtype.is_floating_point
+            or target.dtype == torch.float64
+        ):
             target.copy_(source)
             if held not in (None, BINARY32) and target.dtype == torch.float32:
                 round_in_place(target, held)
@@ -266,11 +270,11 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         if held is None:
             target.copy_(source)
             if is_all:
-                memory.mark(target, given)
+                memory.mark(target, source_format)
             return target
-        if held != given:
+        if held != source_format:
             call = self._program.call("aten.copy_")
-            array = call.device.cast(memory.read(source, given), held)
+            array = call.device.cast(memory.read(source, source_format), held)
             source = memory.write(array, target.dtype)
         target.copy_(source)
         return target

@@ -136,8 +136,8 @@ def _scaled(roots: Sequence[torch.Tensor], gradients: Any, factor: float) -> lis
     """The first gradients of a backward pass, times a factor."""
     if gradients is None:
         return [torch.full_like(root, factor) for root in roots]
-    given = (gradients,) if isinstance(gradients, torch.Tensor) else gradients
+    factors = (gradients,) if isinstance(gradients, torch.Tensor) else gradients
     return [
         torch.full_like(root, factor) if g is None else g * factor
-        for root, g in zip(roots, given, strict=True)
+        for root, g in zip(roots, factors, strict=True)
     ]

@@ -93,12 +93,12 @@ def _max_pool(
     first, context = ties == "first", device.context(x.format)
     plain = context.counts is None and context.settings.subnormals != "flush_both"
     if x.size and plain and x.carrier.itemsize == 4:
-        found = window_maxima(x.carrier, g, first=first)
-        if found is not None:
-            largest = Array(found[0], context)
+        chosen = window_maxima(x.carrier, g, first=first)
+        if chosen is not None:
+            largest = Array(chosen[0], context)
             seen = largest.size * math.prod(g.kernel)
             device.vector_cycles += thread_cycles("maximum", x.format, seen)
-            return largest, (found[1], x.shape, g)
+            return largest, (chosen[1], x.shape, g)
     return _by_positions(device, x, g, first)
 
 

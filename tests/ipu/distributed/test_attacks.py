@@ -179,7 +179,7 @@ def test_a_declared_length_is_not_allocated():
         if transport.rank == 1:
             transport.receive(0)
         address = each[0].addresses[0]
-        (token,) = transport._given
+        (token,) = transport._callers
         transport._entered.clear()
         before = resident()
         pieces = iter([messages.Piece(total=transport.limit, data=b"x")])

@@ -231,7 +231,7 @@ def test_a_second_training_does_not_disturb_one_that_has_begun():
                     welcome = stub.Join(to_message(Hello(1, 2, plan)), timeout=5)
                     assert not welcome.token
                     assert " trains with another worker 1 already; end " in welcome.refusal
-                (own,) = (token for token, rank in transport._given.items() if rank == 1)
+                (own,) = (token for token, rank in transport._callers.items() if rank == 1)
                 token = [("token", own)]
                 with pytest.raises(grpc.RpcError) as error:
                     stub.Stream(iter([messages.Piece()]), metadata=token, timeout=5)
@@ -249,7 +249,7 @@ def test_a_worker_that_ends_while_others_join_is_named_at_once():
         first = pool.submit(connect, each[0], "seed: 1")
         second = GrpcTransport(each[1], "seed: 1")
         joining = pool.submit(second.join)
-        while 1 not in second._given.values() and 0 not in second._tokens:
+        while 1 not in second._callers.values() and 0 not in second._tokens:
             time.sleep(0.01)
         while not second._watchers:
             time.sleep(0.01)

@@ -53,8 +53,8 @@ def _half(x: Any) -> Any:
 
 
 def _flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    found = []
+    tensors = []
     for x in (*args, *kwargs.values()):
         row = x if type(x) in (list, tuple) else (x,)
-        found += [each for each in row if isinstance(each, torch.Tensor)]
-    return found
+        tensors += [each for each in row if isinstance(each, torch.Tensor)]
+    return tensors

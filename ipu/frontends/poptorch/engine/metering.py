@@ -155,8 +155,8 @@ def _crossing(flight: Flight, inlets: list[Any], stage: int) -> dict[str, list[t
     """Tensors that come into a stage and leave it; one that later stages take passes through."""
 
     def origins(stages: range) -> list[torch.Tensor]:
-        found = {id(each.origin): each.origin for s in stages for each in inlets[s]}
-        return list(found.values())
+        by_id = {id(each.origin): each.origin for s in stages for each in inlets[s]}
+        return list(by_id.values())
 
     later = origins(range(stage + 1, len(inlets)))
     start = flight.cuts.start(stage) if stage < len(flight.cuts.inlets) else 0

@@ -37,12 +37,12 @@ def dropout(
         raise ValueError(f"The rate must be in the range [0, 1), but was {rate}")
     x = tf.convert_to_tensor(x)
     shape = _mask_shape(x.shape, noise_shape)
-    given = tf.convert_to_tensor([0, 0] if seed is None else seed, tf.int32)
-    if given.shape != [2]:
-        raise ValueError(f"Expected the seed to have a shape [2], but got {given.shape}.")
+    seeds = tf.convert_to_tensor([0, 0] if seed is None else seed, tf.int32)
+    if seeds.shape != [2]:
+        raise ValueError(f"Expected the seed to have a shape [2], but got {seeds.shape}.")
     drop = _Dropout(1 - rate, seed is not None, seed_modifier, shape)
     with tf.name_scope(name or "dropout"):
-        return drop(x, given)
+        return drop(x, seeds)
 
 
 def _mask_shape(shape: Any, noise_shape: Sequence[int] | None) -> tuple[int, ...]:

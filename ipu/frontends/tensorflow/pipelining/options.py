@@ -153,11 +153,11 @@ class OptimizerFunctionOutput:
             )  # fmt: skip
         else:
             variables = list(self.variables or tf.compat.v1.trainable_variables())
-            found = (
+            gradients = (
                 self.tape.gradient(self.loss, variables)
                 if self.tape is not None else tf.gradients(self.loss, variables)
             )  # fmt: skip
-            pairs = list(zip(found, variables, strict=True))
+            pairs = list(zip(gradients, variables, strict=True))
         return [(gradient, variable) for gradient, variable in pairs if gradient is not None]
 
     def apply(self, pairs: list[tuple[Any, Any]]) -> Any:

@@ -44,15 +44,15 @@ def _lerp(call: Call, x: Any, y: Any, weight: Any) -> Any:
 
 
 @aten("_amp_foreach_non_finite_check_and_unscale_.default", rounding="times 1/scale, once each")
-def _unscale(call: Call, gradients: Any, found: Any, inverse: Any) -> Any:
+def _unscale(call: Call, gradients: Any, found_inf: Any, inverse: Any) -> Any:
     scale = float(inverse)
     if call.found_inf == "status" and (call.device.status.oflo or call.device.status.inv):
-        found.fill_(1.0)
+        found_inf.fill_(1.0)
     for gradient in gradients:
         g = call.array(gradient)
         _check_visible(call, g)
         if not np.isfinite(g.carrier).all():
-            found.fill_(1.0)
+            found_inf.fill_(1.0)
         if scale != 1:
             unscaled = call.device.multiply(g, call.constant(scale, g.format))
             gradient.copy_(call.memory.write(unscaled, gradient.dtype))
@@ -72,10 +72,10 @@ def _check_visible(call: Call, gradient: Array) -> None:
 
 @aten("_amp_update_scale_.default", rounding="on the host, as torch does")
 def _update_scale(
-    call: Call, scale: Any, growth: Any, found: Any, up: float, down: float, interval: int
+    call: Call, scale: Any, growth: Any, found_inf: Any, up: float, down: float, interval: int
 ) -> Any:
     # The scale is a number of the host: it is no tensor of the machine.
-    return torch.ops.aten._amp_update_scale_.default(scale, growth, found, up, down, interval)
+    return torch.ops.aten._amp_update_scale_.default(scale, growth, found_inf, up, down, interval)
 
 
 # Casts ----------------------------------------------------------------------------------------

@@ -99,8 +99,8 @@ def test_a_row_has_one_vector_or_two(width, rows):
 
 
 @compiled
-def raise_flags(flags, tile, first, stride, m, n):
-    t.merge_flags(pointer(flags), pointer(tile), first, stride, m, n)
+def raise_flags(flags, tile, places, row, column, m, n):
+    t.merge_flags(pointer(flags), pointer(tile), pointer(places), row, column, m, n)
 
 
 @compiled
@@ -110,12 +110,13 @@ def clear(tile, word):
 
 
 def test_flags_are_added_where_the_tile_has_outputs():
+    """The rows of a tile may stand anywhere in the result."""
     flags, tile = np.zeros((5, 20), np.uint8), np.arange(128).astype(np.uint8)
     flags[2] = 128
-    raise_flags(flags.reshape(-1), tile, 2 * 20 + 3, 20, 2, 16)
+    raise_flags(flags.reshape(-1), tile, np.array([0, 80, 40]), 1, 3, 2, 16)
     expected = np.zeros((5, 20), np.uint8)
     expected[2] = 128
-    expected[2:4, 3:19] |= tile[:32].reshape(2, 16)
+    expected[[4, 2], 3:19] |= tile[:32].reshape(2, 16)
     assert np.array_equal(flags, expected)
 
 

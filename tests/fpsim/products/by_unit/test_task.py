@@ -67,14 +67,14 @@ def test_a_variant_has_the_record_and_the_store():
     one = settings(rounding=fp.SR(9))
     variant, constants = tile_variant(EXACT, one, one.store, True, 32, guard=UNGUARDED)
     assert variant[:3] == (EXACT, 4, 2)
-    assert (variant.store, variant.given, variant.wide) == (True, True, False)
+    assert (variant.store, variant.supplied, variant.wide) == (True, True, False)
     assert variant.mode == one.store.chosen.mode
     assert variant.guard == UNGUARDED | PARTIALS
     assert constants is one.store.chosen.constants
     _, wide = tile_variant(EXACT, one, one.store, True, 64)
     assert wide is one.store.wide.constants
     own, _ = tile_variant(EXACT, one, one.store, False, 32)
-    assert not own.given
+    assert not own.supplied
     long = settings(rounding=fp.SR(20))
     assert tile_variant(EXACT, long, long.store, False, 64)[0].wide
 
@@ -82,7 +82,7 @@ def test_a_variant_has_the_record_and_the_store():
 def test_random_words_are_for_stores_that_round_stochastically():
     nearest = settings()
     variant, _ = tile_variant(EXACT, nearest, nearest.store, True, 32)
-    assert (variant.store, variant.given, variant.wide) == (True, False, False)
+    assert (variant.store, variant.supplied, variant.wide) == (True, False, False)
     none = settings(replace(UNIT, partials=fp.BINARY32))
     variant, constants = tile_variant(EXACT, none, none.store, True, 32)
     assert not variant.store

@@ -11,10 +11,10 @@ import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
 from fpsim.judge.oracle.rounding import Settings as OracleSettings
 from fpsim.judge.oracle.rounding import decode, round_exact
-from fpsim.kernels.random.words import NO_WORDS
 from fpsim.products.by_unit.unit_settings import UnitSettings, nearest
 from fpsim.records.settings import Settings
 from fpsim.records.units import MatrixUnit, find_unit
+from fpsim.state.draws import NO_PLACES
 
 F32 = MatrixUnit("TEST_F16_F32", "none", (fp.BINARY16,), fp.BINARY32, terms=4, calls=3, window=23)
 F16 = replace(F32, partials=fp.BINARY16)
@@ -105,7 +105,7 @@ def test_a_store_rounds_once_and_reads_infinite_partials_out_by_the_policy(round
     """docs/semantics.md §5: an infinite accumulator goes the way of an overflow."""
     store = of(F16, rounding=rounding, overflow=overflow).store
     values, flags = NUMBERS.copy(), np.zeros(len(NUMBERS), np.uint8)
-    raised = store(values, flags, NO_WORDS, False)
+    raised = store(values, flags, 0, NO_PLACES)
     judge = OracleSettings(rounding, overflow=overflow)
     for x, got, flag in zip(NUMBERS.tolist(), values.tolist(), flags.tolist(), strict=True):
         if np.isinf(x):
@@ -139,13 +139,13 @@ def test_without_stochastic_stores_partials_go_to_nearest_and_the_result_does_no
 
 def test_a_result_with_one_zero_has_no_other():
     values = np.float32([-0.0, -1e-9, 1.0])
-    of(F16, fp.F143).final(values, np.zeros(3, np.uint8), NO_WORDS, False)
+    of(F16, fp.F143).final(values, np.zeros(3, np.uint8), 0, NO_PLACES)
     assert values.tobytes() == np.float32([0.0, 0.0, 1.0]).tobytes()
 
 
 def test_a_units_own_accumulator_rounds_to_nearest_with_infinity():
     values = np.float32([65519.0, 65520.0, 1 + 2.0**-11, 1 + 3 * 2.0**-11])
-    nearest(fp.BINARY16)(values, np.zeros(4, np.uint8), NO_WORDS, False)
+    nearest(fp.BINARY16)(values, np.zeros(4, np.uint8), 0, NO_PLACES)
     assert values.tolist() == [65504.0, np.inf, 1.0, 1 + 2.0**-9]
     assert nearest(fp.BINARY16) is nearest(fp.BINARY16)
 
