@@ -102,8 +102,12 @@ class Channel:
         return own
 
     def barrier(self, what: str = "barrier") -> None:
-        """Return when every worker has come here."""
-        self.gather(b"", what, equal=True)
+        """Return when every worker has come here, or somewhere else.
+
+        A worker that is elsewhere in the program sends bytes instead. They are not looked at here:
+        it is the other one that can name both places.
+        """
+        self.gather(b"", what)
 
     def _receive_bytes(self, sender: int, label: Label, what: str, *, equal: bool = False) -> bytes:
         message = self.transport.receive(sender)
