@@ -11,9 +11,15 @@ import pytest
 from ipu.experiments.cli import main
 
 POPRUN = [sys.executable, "-m", "ipu.experiments.cli", "poprun"]
+#: Instance 1 fails after instance 0 has written: mpirun ends the others when one fails.
 PROGRAM = """
-import sys, popdist
-print(popdist.getNumTotalReplicas(), popdist.getReplicaIndexOffset(), *sys.argv[1:])
+import pathlib, sys, time, popdist
+print(popdist.getNumTotalReplicas(), popdist.getReplicaIndexOffset(), *sys.argv[1:], flush=True)
+written = pathlib.Path(__file__).with_suffix(".written")
+if popdist.getInstanceIndex() == 0:
+    written.touch()
+while not written.exists():
+    time.sleep(0.01)
 sys.exit(3 * popdist.getInstanceIndex())
 """
 needs_mpi = pytest.mark.skipif(
