@@ -11,6 +11,7 @@ Instances are numbered from 0; instance i has the replicas i·L … i·L + L - 1
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
@@ -161,6 +162,10 @@ def _version(mpirun: str) -> str:
     return done.stdout
 
 
+#: Numbers of ports of a computer.
+_PORTS = 65535
+
+
 def free_ports(count: int) -> list[int]:
     """Ports of 127.0.0.1 that are free, and stay so until the instances listen on them.
 
@@ -174,19 +179,29 @@ def free_ports(count: int) -> list[int]:
     """
     with ExitStack() as stack:
         try:
-            return [_reserved(stack.enter_context(socket.socket())) for _ in range(count)]
+            if count > _PORTS:
+                raise OSError(errno.EADDRNOTAVAIL, f"{_PORTS} ports")
+            listeners = [_listener(stack) for _ in range(count)]
+            # Only now: what waits blocks its port for a minute, also when there are too few.
+            for listener in listeners:
+                _keep(listener)
         except OSError as error:
             raise ValueError(
                 f"--num-instances {count}: this computer has no port for each "
                 f"({error.strerror}); use fewer"
             ) from None
+        return [int(listener.getsockname()[1]) for listener in listeners]
 
 
-def _reserved(listener: socket.socket) -> int:
-    """The port of a listener; the listener's end of a connection closes first, and waits."""
+def _listener(stack: ExitStack) -> socket.socket:
+    listener = stack.enter_context(socket.socket())
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", 0))
+    return listener
+
+
+def _keep(listener: socket.socket) -> None:
+    """Keep the port of a listener: its end of a connection closes first, and waits."""
     listener.listen(1)
     with socket.create_connection(listener.getsockname()):
         listener.accept()[0].close()
-    return int(listener.getsockname()[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 
@@ -111,15 +111,22 @@ def test_without_mpirun_a_sentence_says_what_to_install(monkeypatch, tmp_path):
     assert find_mpirun() == str(tmp_path / "mpirun")
 
 
-def test_more_instances_than_ports_are_refused(monkeypatch):
+def test_more_instances_than_ports_are_refused_and_keep_none(monkeypatch):
+    """A connection would block its port for a minute, for everybody on this computer."""
+    sockets, connections, make = count(1), [], module.socket.socket
+
     def full():
-        raise OSError(24, "Too many open files")
+        if next(sockets) > 5:
+            raise OSError(24, "Too many open files")
+        return make()
 
     monkeypatch.setattr(module.socket, "socket", full)
+    monkeypatch.setattr(module.socket, "create_connection", connections.append)
     with pytest.raises(
         ValueError, match=r"--num-instances 9000: .*Too many open files.; use fewer"
     ):
         free_ports(9000)
+    assert connections == []
 
 
 def test_ports_differ_and_stay_free():
