@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpsim.kernels.random.words import NO_WORDS, fill_place, fill_places
+from fpsim.kernels.random.words import NO_WORDS, fill_place
 from fpsim.records.settings import Settings
 from fpsim.records.types import Shape, Words
 from fpsim.state.state import State
@@ -122,27 +122,17 @@ class Places:
         moved._passed += place
         return moved
 
-    def words(
-        self, place: int, shape: tuple[int, int], cache: dict[int, Words] | None = None
-    ) -> Words:
-        """Words of rows and columns of outputs, flat, at one place.
-
-        With a `cache` the words of all places that share a counter are drawn and kept.
-        """
+    def words(self, place: int, shape: tuple[int, int]) -> Words:
+        """Words of rows and columns of outputs, flat, at one place."""
         place += self._passed
         if place not in self._places:
             return NO_WORDS
-        n = math.prod(shape)
         if self._draw.words is not None:
-            row = self._places.index(place) * self._outputs
-            return self._draw.words[row + self._numbers(shape)[:n].astype(np.intp)]
-        block, row = divmod(place, 4 if self.wide else 8)
-        if cache is None:
-            return self._row(block, row, shape)
-        if block not in cache:
-            cache.clear()
-            cache[block] = self._block(block, shape)
-        return cache[block][row, :n]
+            outputs = np.add.outer(np.arange(shape[0]) * self._stride, np.arange(shape[1]))
+            first = self._places.index(place) * self._outputs + self._first
+            words: Words = self._draw.words[first + outputs.reshape(-1)]
+            return words
+        return self._row(*divmod(place, 4 if self.wide else 8), shape)
 
     @property
     def random(self) -> tuple[Words, int, np.uint64, np.uint64, int, int]:
@@ -157,14 +147,6 @@ class Places:
             rows, place = self._draw.words.reshape(-1, self._outputs), place - self._places.start
         return rows, self._stride, self._draw.seed, self._draw.number, self._first, place
 
-    def _numbers(self, shape: tuple[int, int]) -> Words:
-        """Numbers of the outputs, and zeros up to whole vectors."""
-        rows, columns = np.arange(shape[0]) * self._stride, np.arange(shape[1])
-        outputs = np.add.outer(rows, columns).reshape(-1) + self._first
-        numbers = np.zeros(-(-outputs.size // _VECTOR) * _VECTOR, np.uint32)
-        numbers[: outputs.size] = outputs
-        return numbers
-
     def _row(self, block: int, row: int, shape: tuple[int, int]) -> Words:
         """The words of one place."""
         n = math.prod(shape)
@@ -176,13 +158,6 @@ class Places:
             self._draw.number, self.wide,
         )  # fmt: skip
         return words[:n]
-
-    def _block(self, block: int, shape: tuple[int, int]) -> Words:
-        """The words of all places that share a counter."""
-        numbers = self._numbers(shape)
-        rows = np.empty((4 if self.wide else 8, numbers.size), np.uint32)
-        fill_places(rows, numbers, block, self._draw.seed, self._draw.number, self.wide)
-        return rows
 
 
 #: What kernels get that make no random words.

@@ -13,10 +13,10 @@ Source    docs/semantics.md §5; Dekker 1971 (splitting at a fixed place); Boldo
 
 from __future__ import annotations
 
-from fpsim.kernels.by_unit.terms import each, values
+from fpsim.kernels.by_unit.terms import each, if_finite, values
 from fpsim.kernels.lanes.arithmetic import fused
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, select
+from fpsim.kernels.lanes.vectors import as_bits, as_float, select
 from fpsim.kernels.rounding.to_odd import sum_to_odd
 
 __all__ = ["long_calls", "short_calls"]
@@ -56,10 +56,7 @@ def _long(what, acc, a, x, o, b, y, numbers):
             after = high + u * v
             low = low + (u * v - (after - high))
         high = after
-    total = _nearest_binary32(sum_to_odd(high - unit, low, 64))
-    bits = as_bits(acc)
-    finite = (bits & infinity_like(bits)) != infinity_like(bits)
-    return select(finite, total, acc)
+    return if_finite(acc, _nearest_binary32(sum_to_odd(high - unit, low, 64)))
 
 
 @formula

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from fpsim.kernels.lanes.arithmetic import item, plus, spread_item
 from fpsim.kernels.lanes.memory import load, load_float
-from fpsim.kernels.lanes.vectors import width_of
+from fpsim.kernels.lanes.vectors import as_bits, infinity_like, select, width_of
 
-__all__ = ["COLUMNS", "each", "exponents", "values"]
+__all__ = ["COLUMNS", "each", "exponents", "if_finite", "values"]
 
 #: Columns of a panel.
 COLUMNS = 16
@@ -40,3 +40,9 @@ def exponents(terms, a, x, o, b, y):
     for t in range(terms):
         index = plus(x, item(offsets, plus(q, t)))
         yield spread_item(a[1], index) + load(b[1], plus(y, COLUMNS * t))
+
+
+def if_finite(acc, total):
+    """The total, or the accumulator itself where that is infinite or NaN."""
+    bits = as_bits(acc)
+    return select((bits & infinity_like(bits)) != infinity_like(bits), total, acc)

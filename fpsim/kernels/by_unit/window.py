@@ -18,7 +18,7 @@ Source    docs/semantics.md §5.
 
 from __future__ import annotations
 
-from fpsim.kernels.by_unit.terms import each, exponents, values
+from fpsim.kernels.by_unit.terms import each, exponents, if_finite, values
 from fpsim.kernels.lanes.arithmetic import (
     long_to_float,
     smax,
@@ -135,17 +135,12 @@ def _in_both(what, acc, a, x, o, b, y, numbers):
 
 def _any_in_both(what, acc, a, x, o, b, y, numbers):
     """The same for accumulators that may be infinite or NaN, and stay what they are."""
-    return _if_finite(acc, _in_both(what, acc, a, x, o, b, y, numbers))
+    return if_finite(acc, _in_both(what, acc, a, x, o, b, y, numbers))
 
 
 def _any_in_32(what, acc, a, x, o, b, y, numbers):
     """The same for accumulators that may be infinite or NaN, and stay what they are."""
-    return _if_finite(acc, _in_32(what, acc, a, x, o, b, y, numbers))
-
-
-def _if_finite(acc, total):
-    bits = as_bits(acc)
-    return select((bits & infinity_like(bits)) != infinity_like(bits), total, acc)
+    return if_finite(acc, _in_32(what, acc, a, x, o, b, y, numbers))
 
 
 @formula

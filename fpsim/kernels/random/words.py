@@ -11,12 +11,12 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.lanes.memory import load, store
+from fpsim.kernels.lanes.memory import store
 from fpsim.kernels.lanes.vectors import U32, VECTOR_WIDTH, iota, splat
 from fpsim.kernels.random.philox import philox
 
 __all__ = [
-    "GROUP_HALF", "GROUP_WORD", "NO_WORDS", "fill_place", "fill_places", "fill_words",
+    "GROUP_HALF", "GROUP_WORD", "NO_WORDS", "fill_place", "fill_words",
     "place_words", "words_of_place",
 ]  # fmt: skip
 
@@ -75,19 +75,6 @@ def place_words(words, at, first, block, seed, operation, wide):
     c0 = iota(U32) + np.uint32(first)
     c1 = splat(np.uint32(block + 1), U32)
     _put(words, at, VECTOR_WIDTH, _blocks(c0, c1, seed, operation), wide)
-
-
-@compiled
-def fill_places(words, numbers, block, seed, operation, wide):
-    """words (rounding places of one counter, n) = those of the outputs with these numbers.
-
-    `block` is the rounding place div 8 (or 4 where `wide`); n is a multiple of 16.
-    """
-    n = words.shape[1]
-    flat = words.reshape(-1)
-    c1 = splat(np.uint32(block + 1), U32)
-    for i in range(0, n, VECTOR_WIDTH):
-        _put(flat, i, n, _blocks(load(numbers, i), c1, seed, operation), wide)
 
 
 @njit(**INLINE)

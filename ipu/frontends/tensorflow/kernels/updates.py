@@ -115,6 +115,12 @@ def _rms_prop(site: Site) -> Run:
     return run
 
 
+def _root(device: Device, total: Variable, gradient: Array) -> Array:
+    """Of the sum of squares, the gradient's among them."""
+    total.value = device.add(total.value, device.multiply(gradient, gradient))
+    return device.sqrt(total.value)
+
+
 @kernel("ResourceApplyAdagrad", rounding="g², the sum, its root, g·rate, the quotient, the change",
         keeps=True)  # fmt: skip
 def _adagrad(site: Site) -> Run:
@@ -122,9 +128,8 @@ def _adagrad(site: Site) -> Run:
 
     def run(w: Variable, total: Variable, rate: Array, gradient: Array) -> tuple[()]:
         rate, g = _operands(device, w, rate, gradient)
-        total.value = device.add(total.value, device.multiply(g, g))
-        step = device.divide(device.multiply(g, rate), device.sqrt(total.value))
-        w.change(device.subtract, step)
+        root = _root(device, total, g)
+        w.change(device.subtract, device.divide(device.multiply(g, rate), root))
         return ()
 
     return run
@@ -139,8 +144,7 @@ def _adagrad_v2(site: Site) -> Run:
         w: Variable, total: Variable, rate: Array, epsilon: Array, gradient: Array
     ) -> tuple[()]:
         rate, epsilon, g = _operands(device, w, rate, epsilon, gradient)
-        total.value = device.add(total.value, device.multiply(g, g))
-        root = device.add(device.sqrt(total.value), epsilon)
+        root = device.add(_root(device, total, g), epsilon)
         w.change(device.subtract, device.divide(device.multiply(g, rate), root))
         return ()
 

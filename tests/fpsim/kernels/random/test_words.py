@@ -48,11 +48,14 @@ def test_words_of_neighbouring_outputs(wide):
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_words_of_any_outputs(wide):
-    numbers = np.random.default_rng(1).integers(0, 2**32, 32).astype(np.uint32)
-    per_counter, r = 4 if wide else 8, 32 if wide else 16
-    words = np.zeros((per_counter, 32), np.uint32)
-    kernels.fill_places(words, numbers, 1, np.uint64(SEED), np.uint64(NUMBER), wide)
+def test_words_of_rows_of_outputs_at_one_place(wide):
+    """Two rows of 21 outputs in a result of 1000 columns; the numbers of outputs wrap nowhere."""
+    per_counter, r, first = 4 if wide else 8, 32 if wide else 16, 2**32 - 1021
+    outputs = [first + row + column for row in (0, 1000) for column in range(21)]
     for s in range(per_counter):
-        expected = [product_R(SEED, NUMBER, int(i), per_counter + s, r) for i in numbers]
-        assert top(words[s], wide).tolist() == expected
+        words = np.zeros(42 + 16, np.uint32)
+        kernels.fill_place(
+            words, (2, 21), 1000, first, 1, s, np.uint64(SEED), np.uint64(NUMBER), wide
+        )
+        expected = [product_R(SEED, NUMBER, i, per_counter + s, r) for i in outputs]
+        assert top(words[:42], wide).tolist() == expected
