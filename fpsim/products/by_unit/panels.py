@@ -91,8 +91,10 @@ def filled(
     n = n_panels(columns)
     panels = task.right.room("right", (n, len(rows), COLUMNS))
     fill = filler(task, b, rows, columns, panels)
-    smallest = n if alone else max(1, _FEW // (len(rows) * COLUMNS))
-    run_blocks(fill, 0, n, smallest)
+    if alone:
+        fill(0, n)
+    else:
+        run_blocks(fill, 0, n, max(1, _FEW // (len(rows) * COLUMNS)))
     return panels
 
 
