@@ -38,9 +38,6 @@ _STREAMING_BYTES = 1 << 24
 #: Elements that pass through scratch memory at a time where an array is not contiguous.
 _CHUNK = 8192
 
-#: Elements of a block in which rows repeat: long enough that a call costs little beside it.
-_BLOCK = 1 << 15
-
 _NO_FLAGS = np.zeros(1, np.uint8)
 
 
@@ -254,29 +251,24 @@ def _is_repeating(operands: Sequence[Carrier], out: Carrier) -> bool:
 def _run_repeating(
     call: _Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags, bits: _Bits
 ) -> int:
-    """Blocks of some whole periods; what repeats is written out for one block."""
+    """Threads begin with whole periods; of what repeats the kernel is given one period and more."""
     target, element_flags = _flat(out), _flat(element_flags)
     seed, number, words, origin = bits
-    # Trailing shapes nest: the longest period is a multiple of the others.
-    period = max([o.size for o in operands if o.size < target.size], default=target.size)
-    size = max(1, _BLOCK // period) * period
     whole = [o.size == target.size for o in operands]
     ready = [
-        _flat(o) if w else np.tile(_flat(o), size // o.size)
+        _flat(o) if w else np.resize(o, min(target.size, o.size + loop.BLOCK))
         for o, w in zip(operands, whole, strict=True)
     ]
+    # Trailing shapes nest: the longest period is a multiple of the others.
+    period = max([o.size for o in operands if o.size < target.size], default=1)
 
-    def work(begin: int, end: int) -> int:
-        flags = 0
-        for a in range(begin, end, size):
-            b = min(a + size, end)
-            parts = [r[a:b] if w else r[: b - a] for r, w in zip(ready, whole, strict=True)]
-            draw = (seed, number, _part(words, a, b), origin)
-            flags |= _run(call, parts, target[a:b], _part(element_flags, a, b), draw, a, False)
-        return flags
+    def work(a: int, b: int) -> int:
+        parts = [r[a:b] if w else r[: b - a] for r, w in zip(ready, whole, strict=True)]
+        draw = (seed, number, _part(words, a, b), origin)
+        return _run(call, parts, target[a:b], _part(element_flags, a, b), draw, a, False)
 
     smallest = _SMALLEST_COMPUTING if call.computing else _SMALLEST_STREAMING
-    return run_blocks(work, 0, target.size, smallest, size)
+    return run_blocks(work, 0, target.size, smallest, period)
 
 
 def _run_chunks(

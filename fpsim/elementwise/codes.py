@@ -32,7 +32,7 @@ Values = NDArray[np.floating[Any]]
 _NONE = np.zeros(1, np.uint8)
 
 #: Elements for which a second thread is worth its cost.
-_SMALLEST = 1 << 20
+_SMALLEST = 1 << 18
 
 
 def to_codes(values: ArrayLike, fmt: Format) -> Bits:

@@ -18,7 +18,7 @@ from fpsim.state.threads import run_blocks
 __all__ = ["kept_least", "kept_where", "spread_windows", "window_maxima"]
 
 #: Elements below which a second thread costs more than it gives.
-_SMALLEST = 1 << 19
+_SMALLEST = 1 << 18
 
 #: Bits of the positions of windows, by eight: (positions / 8, …).
 Chosen = NDArray[np.uint8]

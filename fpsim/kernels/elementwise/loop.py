@@ -254,6 +254,13 @@ def _block_of(array, room, in_room, copied, b, last, m):
 
 
 @njit(**INLINE)
+def _place(array, b, n):
+    """Where the block at b of n elements begins in an operand, which may repeat itself."""
+    size = array.shape[0]
+    return b if size >= n else b % (size - BLOCK)
+
+
+@njit(**INLINE)
 def _fill_block(words, first, n, m, seed, operation, wide):
     """The words of m elements, and where those of the first one stand; groups are made whole.
 
@@ -272,7 +279,8 @@ def _fill_block(words, first, n, m, seed, operation, wide):
 def kernel(variant: Variant) -> Any:
     """flags = loop(x, y, z, out, element_flags, words, constants, first, …): the compiled loop.
 
-    x, y, z, out are contiguous and of one length (y and z may have length 1; unused ones repeat x);
+    x, y, z, out are contiguous and of one length; y and z may have length 1, unused ones are x
+    again. An operand that repeats itself may be shorter: one period and BLOCK elements more.
     `first` is the index of out[0] in the whole operation; streaming: out begins at a multiple of 64
     bytes and is too large for the caches.
     """
@@ -305,9 +313,10 @@ def kernel(variant: Variant) -> Any:
             m = n - b if n - b < BLOCK else BLOCK
             filled = m % 16 != 0
             m = (m + 15) // 16 * 16
-            px, xi = _block_of(all_x, room_x, False, filled, b, n - 1, m)
-            py, yi = _block_of(all_y, room_y, one_y, filled and HAS_Y, b, n - 1, m)
-            pz, zi = _block_of(all_z, room_z, one_z, filled and OP == FMA, b, n - 1, m)
+            xi, yi, zi, rest = _place(x, b, n), _place(y, b, n), _place(z, b, n), n - 1 - b
+            px, xi = _block_of(all_x, room_x, False, filled, xi, xi + rest, m)
+            py, yi = _block_of(all_y, room_y, one_y, filled and HAS_Y, yi, yi + rest, m)
+            pz, zi = _block_of(all_z, room_z, one_z, filled and OP == FMA, zi, zi + rest, m)
             pw, wi = _block_of(all_words, room_words, False, filled and GIVEN, b, n - 1, m)
             po, oi = _block_of(all_out, room_out, filled, False, b, n - 1, m)
             pf, fi = _block_of(all_flags, block_flags, filled, False, b, n - 1, m)

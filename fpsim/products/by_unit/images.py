@@ -15,7 +15,14 @@ from functools import partial
 import numpy as np
 
 from fpsim.kernels.by_unit.images import fill_windows
-from fpsim.products.by_unit.panels import COLUMN_BYTES, Left, column_blocks, filled, multiply
+from fpsim.kernels.by_unit.tiles import COLUMNS
+from fpsim.products.by_unit.panels import (
+    COLUMN_BYTES,
+    column_blocks,
+    filled,
+    n_panels,
+    whole_tiles,
+)
 from fpsim.products.by_unit.task import Constants, Task, room
 from fpsim.products.by_unit.terms import all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
@@ -48,7 +55,7 @@ def run_windows(job: Job, a: Windows, task: Task, values: Carrier) -> int:
 def _run_forward(job: Job, a: Windows, task: Task, values: Carrier) -> int:
     terms = all_terms(job.settings, a.offsets())
     flags = 0
-    for columns in column_blocks(task, len(terms.rows), values.shape[1]):
+    for columns in column_blocks(task, len(terms.rows), slice(0, values.shape[1])):
         panels = filled(task, job.b, terms.rows, columns)
         products = len(terms.rows) * (columns.stop - columns.start) * a.geometry.output[1]
         work = partial(_lines, job, a, task, terms.offsets, (*panels, columns), values)
@@ -75,22 +82,50 @@ def _lines(
 
 
 def _run_turned(job: Job, a: Windows, task: Task, values: Carrier) -> int:
+    """Panels of the result on the threads, or rows of tiles where there are too few panels.
+
+    Each thread lays out the pieces that it needs: waiting for a common one takes longer.
+    """
+    rows, columns = values.shape
+    tiles, panels = -(-rows // task.height), -(-columns // COLUMNS)
+    smallest = _SMALLEST // (a.lines * a.geometry.output[1] * task.height * COLUMNS)
+
+    def some_panels(begin: int, end: int) -> int:
+        across = slice(begin * COLUMNS, min(end * COLUMNS, columns))
+        return _turned_part(job, a, task, values, slice(0, rows), across)
+
+    def some_tiles(begin: int, end: int) -> int:
+        down = slice(begin * task.height, min(end * task.height, rows))
+        return _turned_part(job, a, task, values, down, slice(0, columns))
+
+    if panels >= get_threads():
+        return run_blocks(some_panels, 0, panels, max(1, smallest // tiles))
+    return run_blocks(some_tiles, 0, tiles, max(1, smallest // panels))
+
+
+def _turned_part(
+    job: Job, a: Windows, task: Task, values: Carrier, down: slice, across: slice
+) -> int:
+    """Some rows and columns of a weight gradient on one thread; their flags together."""
     settings: UnitSettings = job.settings
     wide, multiple, flags = a.geometry.output[1], settings.unit.channels, 0
-    offsets = a.offsets()
-    widest = max(1, -(-values.shape[1] // 16) * 16)
+    bases = whole_tiles(a.offsets()[down], task.height)
+    outputs = np.arange(down.start, down.stop) * values.shape[1]
+    widest = n_panels(across) * COLUMNS
     step = min(a.lines_of(_PIECE, multiple), _lines_of_terms(widest, wide, multiple))
     pieces = _Pieces(task, a, min(step, a.lines), 1, (0, 0, 0, 0))
     for line in range(0, a.lines, step):
         last = min(line + step, a.lines)
         table, exponents, starts, _ = pieces.lay(line, last)
         terms = all_terms(settings, starts)
-        left = Left(table, exponents, offsets, terms.offsets)
+        left = table, exponents, bases, terms.offsets, outputs
         b = job.b[line * wide : last * wide]
-        places = job.places.part(place=settings.passes(line * wide))
-        for columns in column_blocks(task, len(terms.rows), values.shape[1]):
-            panels = filled(task, b, terms.rows, columns)
-            flags |= multiply(task, left, panels, columns, values, job.element_flags, places)
+        places = job.places.part(down.start, place=settings.passes(line * wide))
+        for columns in column_blocks(task, len(terms.rows), across):
+            right = (*filled(task, b, terms.rows, columns, alone=True), columns.start, columns.stop)
+            flags |= task.loop(
+                left, right, values, job.element_flags, places.random, task.store, task.numbers
+            )
     return flags
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "filler",
     "multiply",
     "n_panels",
+    "whole_tiles",
 ]
 
 #: Bytes of the table of a block, and of its panels.
@@ -51,11 +52,17 @@ def n_panels(columns: slice) -> int:
     return -(-n // COLUMNS)
 
 
-def column_blocks(task: Task, depth: int, columns: int) -> Iterator[slice]:
-    """All columns, as many at a time as make panels of bounded size."""
+def column_blocks(task: Task, depth: int, columns: slice) -> Iterator[slice]:
+    """These columns, as many at a time as make panels of bounded size."""
     step = max(1, COLUMN_BYTES // (task.right.bytes * depth)) * COLUMNS
-    for first in range(0, columns, step):
-        yield slice(first, min(first + step, columns))
+    for first in range(columns.start, columns.stop, step):
+        yield slice(first, min(first + step, columns.stop))
+
+
+def whole_tiles(bases: Offsets, height: int) -> Offsets:
+    """Bases of rows, the last one repeated until they make whole tiles of so many rows."""
+    missing = -len(bases) % height
+    return np.pad(bases, (0, missing), mode="edge") if missing else bases
 
 
 def filler(
@@ -77,12 +84,17 @@ def filler(
     return fill
 
 
-def filled(task: Task, b: Carrier, rows: Offsets, columns: slice) -> tuple[Carrier, Constants]:
-    """The panels of some columns."""
+def filled(
+    task: Task, b: Carrier, rows: Offsets, columns: slice, *, alone: bool = False
+) -> tuple[Carrier, Constants]:
+    """The panels of some columns; alone: a thread is one of several and does not call others."""
     n = n_panels(columns)
     panels = task.right.room("right", (n, len(rows), COLUMNS))
     fill = filler(task, b, rows, columns, panels)
-    run_blocks(fill, 0, n, max(1, _FEW // (len(rows) * COLUMNS)))
+    if alone:
+        fill(0, n)
+    else:
+        run_blocks(fill, 0, n, max(1, _FEW // (len(rows) * COLUMNS)))
     return panels
 
 
@@ -93,12 +105,8 @@ def multiply(
     """Tiles of rows on the threads, or panels where there are more of them."""
     assert flags is not None
     height, wide = task.height, len(panels[0])
-    n_tiles = -(-len(left.bases) // height)
-    bases = left.bases
-    if n_tiles * height > len(bases):
-        bases = np.full(n_tiles * height, left.bases[-1], np.int64)
-        bases[: len(left.bases)] = left.bases
-
+    bases = whole_tiles(left.bases, height)
+    n_tiles = len(bases) // height
     outputs = np.arange(0, values.size, values.shape[1])
 
     def work(begin: int, end: int, first: int, last: int) -> int:

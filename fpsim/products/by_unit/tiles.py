@@ -60,7 +60,7 @@ def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
     rows = job.a if isinstance(job.a, Rows) else Rows.of(job.a)
     flags, columns = 0, values.shape[1]
     for terms, blocks in _blocks(job.settings, task, rows):
-        for block in column_blocks(task, len(terms.rows), columns):
+        for block in column_blocks(task, len(terms.rows), slice(0, columns)):
             # Not named: its panels are gone before the next ones are made.
             flags |= _Part(job, task, rows, terms, block).run(blocks, values)
     return flags

@@ -34,6 +34,7 @@ from fpsim.records.formats import (
 from fpsim.records.rounding import MODES, RNE, RTN, RTO, SR, Rounding
 from fpsim.records.settings import Settings
 from fpsim.state.draws import Draw
+from fpsim.state.threads import get_threads, set_threads
 from tests.tiers import pick, reaches
 
 SMALL = [f for f in CATALOGUE.values() if isinstance(f, Format) and f.precision <= 4]
@@ -318,3 +319,43 @@ def test_a_shard_draws_the_bits_of_its_place_in_the_whole(rounding, first, shape
     )
     assert np.array_equal(shard, whole.reshape(-1)[first:])
     assert np.array_equal(strided, whole.reshape(-1)[: first + 1])
+
+
+#: Blocks of the kernel have 1024 elements.
+@pytest.mark.parametrize("period", [1, 3, 16, 1000, 1023, 1024, 1025, 3000])
+@pytest.mark.parametrize("rounding", [RNE, SR(13, subnormal_bits=16)])
+def test_operands_that_repeat_are_read_as_if_written_out(period, rounding):
+    rng = np.random.default_rng(period)
+    settings, shape = Settings(BINARY16, rounding), (7, -(-1300 // period), period)
+    row, rows, whole = (
+        rng.standard_normal(size).astype(np.float16).astype(np.float32)
+        for size in (shape[2:], shape[1:], shape)
+    )
+    for operation, operands in (
+        ("fma", (whole, row, rows)), ("fma", (row, rows, whole)), ("add", (row, whole)),
+    ):  # fmt: skip
+        written_out = [np.array(np.broadcast_to(x, shape)) for x in operands]
+        marks = np.zeros((2, *shape), np.uint8)
+        results = [
+            apply(operation, each, settings, bits=BITS, element_flags=m)
+            for each, m in zip((operands, written_out), marks, strict=True)
+        ]
+        assert np.array_equal(results[0][0].view(np.uint32), results[1][0].view(np.uint32))
+        assert np.array_equal(*marks)
+        assert results[0][1] == results[1][1]
+
+
+def test_threads_begin_with_whole_periods():
+    settings, x = Settings(BINARY16, SR(13)), np.float32(np.arange(900) % 7 - 3)
+    y = np.float32(np.random.default_rng(0).standard_normal((700, 900)).astype(np.float16))
+    before, results = get_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            set_threads(threads)
+            results.append(apply("multiply", (x, y), settings, bits=BITS))
+    finally:
+        set_threads(before)
+    written_out = apply("multiply", (np.array(np.broadcast_to(x, y.shape)), y), settings, bits=BITS)
+    for values, flags in results:
+        assert np.array_equal(values.view(np.uint32), written_out[0].view(np.uint32))
+        assert flags == written_out[1]

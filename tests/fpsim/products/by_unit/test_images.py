@@ -7,6 +7,7 @@ import pytest
 
 import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
+from fpsim.linalg import conv2d_weight_gradient
 from fpsim.products.by_unit import dispatch as engines
 from fpsim.products.by_unit import images, tiles
 from fpsim.products.by_unit.dispatch import accumulate
@@ -73,6 +74,22 @@ def test_images_give_what_written_out_windows_give(name, shape, kind, turned, mo
         got = on_threads(threads, lambda: product(settings, left, right, len(whole), n))
         for value, want in zip(got, expected, strict=True):
             assert np.array_equal(value, want)
+
+
+@pytest.mark.parametrize("columns", [5, 40])
+@pytest.mark.parametrize("unit", ["AMP_F16_F32", "AMP_F16_F16"])
+def test_threads_of_a_weight_gradient_draw_the_words_of_their_outputs(unit, columns, monkeypatch):
+    monkeypatch.setattr(images, "_PIECE", 300)
+    rng, half = np.random.default_rng(3), fp.Context(fp.BINARY16)
+    x, g = (half.array(rng.standard_normal(s)) for s in ((3, 6, 7, 18), (3, 6, 7, columns)))
+
+    def gradient():
+        context, shape = fp.Context(fp.BINARY16, rounding=fp.SR(10), seed=5), (3, 3, 18, columns)
+        return conv2d_weight_gradient(x, g, unit, shape, padding="SAME", context=context).codes()
+
+    expected = on_threads(1, gradient)
+    for threads in (2, 3, 5):
+        assert np.array_equal(on_threads(threads, gradient), expected)
 
 
 def test_ordinary_images_are_never_written_out(monkeypatch):

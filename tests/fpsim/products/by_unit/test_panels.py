@@ -27,7 +27,11 @@ def test_panels_hold_the_rows_that_were_asked_for(order, threads):
 
 
 def test_columns_are_cut_in_whole_panels():
-    assert list(column_blocks(TASK, 1 << 16, 70)) == [slice(0, 32), slice(32, 64), slice(64, 70)]
-    assert list(column_blocks(TASK, 1 << 20, 17)) == [slice(0, 16), slice(16, 17)]
-    assert list(column_blocks(TASK, 8, 70)) == [slice(0, 70)]
+    assert list(column_blocks(TASK, 1 << 16, slice(0, 70))) == [
+        slice(0, 32),
+        slice(32, 64),
+        slice(64, 70),
+    ]
+    assert list(column_blocks(TASK, 1 << 20, slice(0, 17))) == [slice(0, 16), slice(16, 17)]
+    assert list(column_blocks(TASK, 8, slice(0, 70))) == [slice(0, 70)]
     assert [n_panels(slice(3, stop)) for stop in (4, 19, 20)] == [1, 1, 2]
