@@ -251,7 +251,8 @@ def tile_kernel(variant: TileVariant) -> Any:
             left: values, exponents, bases of the rows (a multiple of the tile's height), offsets of
             the terms (a multiple of the pass), places (M,) where the rows begin in `out`; right:
             panels' values, exponents, first and last column of the result; out binary32 holds the
-            partials and receives the result, its flags stand likewise;
+            partials and receives the result, its flags stand likewise; panels of n times as many
+            rows as there are terms are those of n products, which share the rows equally;
             random: words (rounding places, outputs) if given, step from row to row, seed,
             operation, number of output (0, 0), first rounding place; constants of the stores;
             numbers of the unit calls
@@ -290,24 +291,27 @@ def tile_kernel(variant: TileVariant) -> Any:
         po, pf = pointer(out.reshape(-1)), pointer(element_flags.reshape(-1))
         tile, trial, tile_flags = room(out, 128), room(out, 128), room(element_flags, 128)
         fresh, before = room(supplied, 1024), room(constants, 128)
-        rows = left[4].shape[0]
         left_edge, right_edge = right[2], right[3]
         depth = left[3].shape[0]
+        products = right[0].shape[1] // depth
+        rows = left[4].shape[0] // products
         raised = none
         limit = rule.largest & infinity_like(none)
         failures = turns = 0
         blocks, panels = left[2].shape[0] // height, right[0].shape[0]
+        each = blocks // products
         group = max(1, _GROUP // (min(CHUNK, depth) * height))
         groups = (blocks + group - 1) // group
         for turn in range((depth + CHUNK - 1) // CHUNK * groups * panels):
             panel, top = turn % panels, turn // panels % groups * group
             begin = turn // panels // groups * CHUNK
             for block in range(top, min(top + group, blocks)):
-                x, j = row_bases_of(bases, block * height, none), panel * depth * COLUMNS
+                product, within = block // each, block % each * height
+                x = row_bases_of(bases, block * height, none)
+                j = (panel * products + product) * depth * COLUMNS
                 operands = a, x, offsets, b, j
-                column = left_edge + panel * COLUMNS
-                row = block * height
-                m, n = min(height, rows - row), min(COLUMNS, right_edge - column)
+                column, row = left_edge + panel * COLUMNS, product * rows + within
+                m, n = min(height, rows - within), min(COLUMNS, right_edge - column)
                 at = fresh, origin + row * stride + column, m, n, place
                 fetch_rows(tile, po, places, row, column, m, n, none)
                 merged = none

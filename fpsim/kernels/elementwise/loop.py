@@ -240,15 +240,15 @@ def summary(seen):
 
 
 @njit(**INLINE)
-def _block_of(array, room, in_room, copied, b, last, m):
+def _block_of(array, room, in_room, copied, b, rest, m):
     """Where m elements of a block that begins at b stand: in the array or in room for a block.
 
-    in_room: its elements are there; copied: they are copied there, array[last] being repeated.
+    in_room: its elements are there; copied: they are copied there, array[b + rest] being repeated.
     """
     if in_room:
         return room, 0
     if copied:
-        copy_items(room, array, b, last, m)
+        copy_items(room, array, b, b + rest, m)
         return room, 0
     return array, b
 
@@ -279,10 +279,10 @@ def _fill_block(words, first, n, m, seed, operation, wide):
 def kernel(variant: Variant) -> Any:
     """flags = loop(x, y, z, out, element_flags, words, constants, first, …): the compiled loop.
 
-    x, y, z, out are contiguous and of one length; y and z may have length 1, unused ones are x
-    again. An operand that repeats itself may be shorter: one period and BLOCK elements more.
-    `first` is the index of out[0] in the whole operation; streaming: out begins at a multiple of 64
-    bytes and is too large for the caches.
+    x, y, z, out are contiguous and of one length; y and z may have length 1, unused ones repeat x.
+    An operand that repeats itself may be shorter: one period and BLOCK elements more. `first` is
+    the index of out[0] in the whole operation; streaming: out begins at a multiple of 64 bytes and
+    is too large for the caches.
     """
     # Only numbers are captured, so that the disk cache recognises the loop in another process.
     OP, MODE, FLAGS, FLUSH, ONE_ZERO, WORDS, RESIDUAL = variant
@@ -311,15 +311,14 @@ def kernel(variant: Variant) -> Any:
             copy_items(room_z, all_z, 0, 0, BLOCK)
         for b in range(0, n, BLOCK):
             m = n - b if n - b < BLOCK else BLOCK
-            filled = m % 16 != 0
+            filled, rest = m % 16 != 0, n - 1 - b
             m = (m + 15) // 16 * 16
-            xi, yi, zi, rest = _place(x, b, n), _place(y, b, n), _place(z, b, n), n - 1 - b
-            px, xi = _block_of(all_x, room_x, False, filled, xi, xi + rest, m)
-            py, yi = _block_of(all_y, room_y, one_y, filled and HAS_Y, yi, yi + rest, m)
-            pz, zi = _block_of(all_z, room_z, one_z, filled and OP == FMA, zi, zi + rest, m)
-            pw, wi = _block_of(all_words, room_words, False, filled and GIVEN, b, n - 1, m)
-            po, oi = _block_of(all_out, room_out, filled, False, b, n - 1, m)
-            pf, fi = _block_of(all_flags, block_flags, filled, False, b, n - 1, m)
+            px, xi = _block_of(all_x, room_x, False, filled, _place(x, b, n), rest, m)
+            py, yi = _block_of(all_y, room_y, one_y, filled and HAS_Y, _place(y, b, n), rest, m)
+            pz, zi = _block_of(all_z, room_z, one_z, filled and OP == FMA, _place(z, b, n), rest, m)
+            pw, wi = _block_of(all_words, room_words, False, filled and GIVEN, b, rest, m)
+            po, oi = _block_of(all_out, room_out, filled, False, b, rest, m)
+            pf, fi = _block_of(all_flags, block_flags, filled, False, b, rest, m)
             if MADE_HERE:
                 wide, pw = WORDS == WORDS_WHOLE, room_words
                 wi = _fill_block(room_words, first + b, n - b, m, seed, operation, wide)

@@ -20,6 +20,7 @@ from fpsim.products.by_unit.unit_settings import Store, UnitSettings
 from fpsim.products.by_unit.window import run_window
 from fpsim.products.jobs.job import Job, around_specials, matrices, run
 from fpsim.products.jobs.rows import Rows
+from fpsim.products.jobs.stack import Stack
 from fpsim.products.jobs.windows import Windows
 from fpsim.records.types import Carrier, ElementFlags, Shape
 from fpsim.state.draws import Places
@@ -30,6 +31,10 @@ __all__ = ["ENGINES", "FAST", "accumulate", "finish", "multiply", "round_outputs
 #: Results whose last rounding is not worth another thread, and elements of unfolded rows written
 #: out.
 _FEW, _UNFOLDED = 1 << 17, 1 << 20
+
+#: Numbers of both operands up to which products are small, and numbers of an operand that may be
+#: written out for all of them.
+_SMALL, _STACKED = 1 << 15, 1 << 20
 
 
 def _written_out(job: Job) -> bool:
@@ -99,9 +104,27 @@ def accumulate(
         run(ENGINES, Job(settings, a, b, *flat, places, fresh=fresh))
     elif values.ndim == 2:
         run(ENGINES, Job(settings, a, b, values, flags, places, fresh=fresh))
-    else:
+    elif not _stacked(settings, a, b, values, flags, places, fresh=fresh):
         for job in matrices(settings, a, b, values, flags, places, fresh=fresh):
             run(ENGINES, job)
+
+
+def _stacked(
+    settings: UnitSettings, a: Carrier, b: Carrier, values: Carrier, flags: ElementFlags,
+    places: Places, *, fresh: bool,
+) -> bool:  # fmt: skip
+    """All products as one stack; False where they are large or no fast engine runs all of them."""
+    *batch, m, n = values.shape
+    k, products = a.shape[-1], math.prod(batch)
+    if b.ndim == 2 or products < 2 or m * k + k * n > _SMALL:
+        return False
+    if max(m, n) * k * products > _STACKED and max(a.size, b.size) < max(m, n) * k * products:
+        return False  # what repeats would be written out
+    left = np.broadcast_to(a, (*batch, m, k)).reshape(products, m, k)
+    right = np.broadcast_to(b, (*batch, k, n)).reshape(products, k, n)
+    flat = values.reshape(-1, n), flags.reshape(-1, n)
+    job = Job(settings, Stack(left), right, *flat, places, fresh=fresh)
+    return k > 0 and m * n > 0 and any(engine(job) for engine in FAST)
 
 
 def finish(

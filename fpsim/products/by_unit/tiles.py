@@ -20,11 +20,13 @@ from fpsim.kernels.by_unit.panels import fill_panels, fill_table
 from fpsim.kernels.by_unit.tiles import COLUMNS
 from fpsim.products.by_unit.images import fits, run_windows
 from fpsim.products.by_unit.panels import BYTES, Left, column_blocks, filler, multiply, n_panels
+from fpsim.products.by_unit.stacks import run_stack
 from fpsim.products.by_unit.task import FLOAT, WORD, Constants, OperandTable, Task
 from fpsim.products.by_unit.terms import Terms, all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
 from fpsim.products.jobs.rows import Rows
+from fpsim.products.jobs.stack import Stack
 from fpsim.products.jobs.windows import Windows
 from fpsim.records.types import Carrier, ElementFlags, Offsets, Shape
 from fpsim.state.draws import NO_RANDOM, Places
@@ -53,6 +55,8 @@ def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
     """One product into values (default: those of the job) and flags; its flags together."""
     if isinstance(job.a, Windows):
         return _run_images(job, job.a, task, job.values if values is None else values)
+    if isinstance(job.a, Stack):
+        return run_stack(job, job.a, task, job.values if values is None else values)
     if values is None:
         values = job.values
         if not isinstance(job.a, Rows) and _is_small(job.a, job.b):

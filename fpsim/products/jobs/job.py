@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fpsim.kernels.by_unit.reach import extents
 from fpsim.products.jobs.rows import Rows
+from fpsim.products.jobs.stack import Stack
 from fpsim.products.jobs.windows import Windows
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.draws import NO_PLACES, Places
@@ -78,7 +79,8 @@ class Job:
     fresh          values are all zeros, so their magnitudes are not scanned.
     flags          the flags of all outputs, where `element_flags` is None.
 
-    Shapes    a (M, K) or Rows of that matrix, b (K, N), values and element_flags (M, N).
+    Shapes    a (M, K) or Rows of that matrix, b (K, N), values and element_flags (M, N); of a Stack
+              b (n, K, N).
     """
 
     __slots__ = (
@@ -94,7 +96,7 @@ class Job:
     )
 
     def __init__(
-        self, settings: Any, a: Carrier | Rows | Windows, b: Carrier, values: Carrier,
+        self, settings: Any, a: Carrier | Rows | Stack | Windows, b: Carrier, values: Carrier,
         element_flags: ElementFlags | None, places: Places = NO_PLACES, *, fresh: bool = False,
     ) -> None:  # fmt: skip
         self.settings = settings
@@ -147,7 +149,7 @@ class Job:
 
     def part(self, rows: slice, columns: slice, values: Carrier) -> Job:
         """The job of some rows and columns in memory of its own, with these partials."""
-        assert not isinstance(self.a, Windows)
+        assert not isinstance(self.a, Stack | Windows)
         a = self.a.part(rows) if isinstance(self.a, Rows) else self.a[rows]
         flags = None if self.element_flags is None else np.zeros(values.shape, np.uint8)
         places = self.places.part(rows.start, columns.start)
