@@ -1,8 +1,8 @@
 """Sum, mean and maximum over axes.
 
 Sums run in binary32 in C order of what they take together and are rounded once; a mean is that sum
-times fl(1/n) in binary32, rounded once. The gradient of a maximum goes to the first element that
-has it.
+times fl(1/n) in binary32, rounded once. Of no elements the mean is 0 · inf: NaN, with INVALID. The
+gradient of a maximum goes to the first element that has it.
 
 Source    poplibs, Reduction.cpp (half sums accumulate in float, the scale is a float); the order is
           ASSUMED there (it depends on the layout).
@@ -10,6 +10,7 @@ Source    poplibs, Reduction.cpp (half sums accumulate in float, the scale is a 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -58,13 +59,17 @@ def _mean(
     device: Device, x: Array, *, axis: Axes = None, keepdims: bool = False
 ) -> tuple[Array, Saved]:
     axes = _axes(x, axis)
-    mean = device.reduce_sum(x, axes, scale=1 / count(x.shape, axes))
+    n = count(x.shape, axes)
+    mean = device.reduce_sum(x, axes, scale=1 / n if n else math.inf)
     return _shaped(x, mean, axes, keepdims), (x.shape, axes)
 
 
 def _mean_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
-    """gradient · fl(1/n) in binary32, rounded once."""
-    share = device.multiply(device.cast(gradient, wide(gradient.format)), 1 / count(*saved))
+    """gradient · fl(1/n) in binary32, rounded once; no elements take none of it."""
+    n = count(*saved)
+    if n == 0:
+        return _spread(gradient, *saved)
+    share = device.multiply(device.cast(gradient, wide(gradient.format)), 1 / n)
     return _spread(device.cast(share, gradient.format), *saved)
 
 
@@ -72,6 +77,11 @@ def _max(
     device: Device, x: Array, *, axis: Axes = None, keepdims: bool = False
 ) -> tuple[Array, Saved]:
     axes = _axes(x, axis)
+    if count(x.shape, axes) == 0:
+        raise ValueError(
+            f"x has shape {x.shape}, so there is no maximum over axes {axes}; "
+            "reduce axes that have elements"
+        )
     together = _last(x.carrier, axes)
     largest = device.reduce_max(Array(together, x.context), axis=-1)
     first = (together == largest.carrier) | (np.isnan(together) & np.isnan(largest.carrier))
@@ -92,7 +102,7 @@ def _last(values: Any, axes: tuple[int, ...]) -> Any:
     """The axes to reduce as one, the last."""
     rest = [a for a in range(values.ndim) if a not in axes]
     moved = values.transpose([*rest, *axes])
-    return moved.reshape([*moved.shape[: len(rest)], -1])
+    return moved.reshape([*moved.shape[: len(rest)], count(values.shape, axes)])
 
 
 _ADDING = steps({"cast": 1, "add": 1})
