@@ -163,7 +163,8 @@ class Array(NumpyProtocols):
                   as the context does).
         Flags     as `to` and `Context.to_integers`.
         """
-        if not isinstance(dtype, (Format, str)) or dtype in ("bool", "int32", "int64"):
+        of_numpy = isinstance(dtype, str) and dtype in ("bool", "int32", "int64")
+        if of_numpy or not isinstance(dtype, (Format, str)):
             kind = np.dtype(dtype)
             if kind == np.bool_:
                 return self._read() != 0

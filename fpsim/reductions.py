@@ -11,8 +11,9 @@ from fpsim import rounded_products
 from fpsim.array import Array
 from fpsim.operands import ContextOperands, Out
 from fpsim.products.jobs.shapes import result_shape
+from fpsim.products.sums import AxisSum
 from fpsim.records.formats import Format
-from fpsim.records.types import Axis
+from fpsim.records.types import Axis, Carrier
 from fpsim.records.units import MatrixUnit
 from fpsim.unit_products import matmul
 
@@ -36,6 +37,20 @@ class Reductions(ContextOperands):
         return rounded_products.sum(
             x, axis, order, context=self, block=block, keepdims=keepdims, out=out
         )
+
+    def native_sum(
+        self, values: Carrier, axes: tuple[int, ...], *, squared: bool = False
+    ) -> Array | None:
+        """Sum of binary32 numbers in index order by the processor's own additions.
+
+        None, and nothing published, where they may differ (see `fpsim.products.native_sums`), as
+        for a NaN, so that callers need not look for one.
+
+        squared   the sum of squares, which must be numbers of binary32.
+        """
+        total = AxisSum(values, axes, "sequential", 1, divide=False)
+        result = total.run_native(self, squared=squared)
+        return None if result is None else self.wrapped(result)
 
     def mean(
         self, x: Array, axis: Axis = None, order: str = "sequential", *, block: int = 256,

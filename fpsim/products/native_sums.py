@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.kernels.by_operation.native_sums import outer_sums as sum_rows
+from fpsim.kernels.by_operation.native_sums import outer_sums
 from fpsim.kernels.by_operation.sums import COLUMN_BLOCK
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE
@@ -23,13 +23,12 @@ from fpsim.records.types import Carrier
 if TYPE_CHECKING:
     from fpsim.records.settings import Settings
 
-__all__ = ["is_native", "outer_sums"]
+__all__ = ["Sums", "is_native", "native_sums"]
 
 #: Sums, and whether each is inexact.
-_Sums = tuple[Carrier, NDArray[np.uint8]]
+Sums = tuple[Carrier, NDArray[np.uint8]]
 
-#: Numbers of narrow rows that are filled up at a time.
-_NUMBERS = 1 << 15
+_ZEROS = np.zeros(COLUMN_BLOCK, np.float32)
 
 
 def is_native(settings: Settings, order: str) -> bool:
@@ -37,56 +36,37 @@ def is_native(settings: Settings, order: str) -> bool:
     return order == "sequential" and settings.format == BINARY32 and settings.rounding == RNE
 
 
-def outer_sums(x: Carrier, axes: tuple[int, ...]) -> tuple[Carrier, NDArray[np.uint8]] | None:
-    """Sums over neighbouring axes that are not the last, in C order; None where they may differ.
+def native_sums(x: Carrier, axes: tuple[int, ...], *, squared: bool = False) -> Sums | None:
+    """Sums over axes in C order, and whether each is inexact; None where they may differ.
+
+    squared   sums of squares, which must be numbers of binary32.
 
     Shapes    the axes vanish.
     Flags     INEXACT of each sum; those that would raise others have no result here.
 
-    >>> outer_sums(np.float32([[1, 2**24], [3, 1]]), (0,))
+    >>> native_sums(np.float32([[1, 2**24], [3, 1]]), (0,))
     (array([4.0000000e+00, 1.6777216e+07], dtype=float32), array([0, 1], dtype=uint8))
     """
-    first, last = min(axes, default=-1), max(axes, default=-1)
-    if x.size == 0 or last in (-1, x.ndim - 1) or len(axes) != last - first + 1:
+    if x.size == 0 or not axes:
         return None
-    outer, n, inner = (math.prod(x.shape[a:b]) for a, b in ((0, first), (first, last + 1),
-                                                           (last + 1, None)))  # fmt: skip
-    if inner == 1:
+    rows = _rows(x, sorted(axes))
+    outer, n, inner = rows.shape
+    values, width = np.ascontiguousarray(rows).reshape(-1), max(inner, COLUMN_BLOCK)
+    if inner < COLUMN_BLOCK:
+        # Vectors go on into the next rows; those that begin in the last ones go on into zeros.
+        values = np.concatenate([values, _ZEROS])
+    sums, marks = np.empty((outer, width), np.float32), np.empty((outer, width), np.uint8)
+    if outer_sums(values, (outer, n, width), inner, squared, sums, marks):
         return None
-    rows = x.reshape(outer, n, inner)
-    result = _wide_sums(rows) if inner >= COLUMN_BLOCK else _narrow_sums(rows)
-    if result is None:
-        return None
-    shape = x.shape[:first] + x.shape[last + 1 :]
-    sums, marks = result
+    shape = tuple(extent for axis, extent in enumerate(x.shape) if axis not in axes)
     return sums[:, :inner].reshape(shape), marks[:, :inner].reshape(shape)
 
 
-def _wide_sums(rows: Carrier) -> _Sums | None:
-    """Where the kernel can read the columns as they lie."""
-    shape = rows.shape[0], rows.shape[2]
-    sums, marks = np.empty(shape, np.float32), np.empty(shape, np.uint8)
-    rows = rows if rows.flags.carray else rows.copy()
-    return None if sum_rows(rows, sums, marks) else (sums, marks)
-
-
-def _narrow_sums(rows: Carrier) -> _Sums | None:
-    """Columns too few for the kernel, with zeros beside them, some rows at a time.
-
-    The sums so far are the first row of the next ones.
-    """
-    outer, n, inner = rows.shape
-    step = max(1, _NUMBERS // (outer * COLUMN_BLOCK))
-    filled = np.zeros((outer, min(n, step) + 1, COLUMN_BLOCK), rows.dtype)
-    sums = np.empty((outer, COLUMN_BLOCK), np.float32)
-    marks, raised = np.zeros(sums.shape, np.uint8), np.empty(sums.shape, np.uint8)
-    for begin in range(0, n, step):
-        block, first = rows[:, begin : begin + step], min(begin, 1)
-        if begin:
-            filled[:, 0] = sums
-        end = first + block.shape[1]
-        filled[:, first:end, :inner] = block
-        if sum_rows(np.ascontiguousarray(filled[:, :end]), sums, raised):
-            return None
-        marks |= raised
-    return sums, marks
+def _rows(x: Carrier, axes: list[int]) -> Carrier:
+    """As (outer, elements of a sum, inner): what is summed stands before the sums beside it."""
+    first, last = axes[0], axes[-1]
+    if len(axes) <= last - first or last == x.ndim - 1:
+        kept = [axis for axis in range(x.ndim) if axis not in axes]
+        x, first, last = x.transpose((*axes, *kept)), 0, len(axes) - 1
+    outer, n = math.prod(x.shape[:first]), math.prod(x.shape[first : last + 1])
+    return x.reshape(outer, n, math.prod(x.shape[last + 1 :]))

@@ -31,7 +31,7 @@ from fpsim.kernels.by_operation.sums import (
 )
 from fpsim.kernels.elementwise.loop import FLAGS_EACH, FLAGS_STICKY
 from fpsim.kernels.elementwise.special import OPERATIONS
-from fpsim.products.native_sums import is_native, outer_sums
+from fpsim.products.native_sums import is_native, native_sums
 from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
 from fpsim.records.types import Axis, Carrier, ElementFlags, Index, Shape, Words
@@ -147,14 +147,9 @@ class AxisSum:
         if state.settings.native:
             raise TypeError("binary64 is the native reference; use numpy on .values for its sums")
         watched = state.watched
-        if not self.divide and is_native(state.settings, self.order):
-            native = outer_sums(self.values, self.axes)
-            if native is not None:
-                sums, each = native
-                return publish(
-                    state, self.name, sums, int(each.max()), each if watched else None,
-                    self._elements, target,
-                )  # fmt: skip
+        native = None if self.divide else self.run_native(state, target)
+        if native is not None:
+            return native
         rows = _Rows(state.settings, self.order, _rows(self.values, self.axes), self.block)
         rows.draw(state, self.shape, self.divide)
         result, flags, each = rows.run(FLAGS_EACH if watched else FLAGS_STICKY, self.divide)
@@ -162,6 +157,24 @@ class AxisSum:
             state, self.name, result.reshape(self.shape), flags,
             each.reshape(self.shape) if watched else None, self._elements, target,
             advances=state.settings.rounding.stochastic,
+        )  # fmt: skip
+
+    def run_native(
+        self, state: State, target: Carrier | None = None, *, squared: bool = False
+    ) -> Carrier | None:
+        """The result by the processor's own additions, published; None where it may differ.
+
+        squared   the sum of squares, which must be numbers of binary32.
+        """
+        if not is_native(state.settings, self.order):
+            return None
+        native = native_sums(self.values, self.axes, squared=squared)
+        if native is None:
+            return None
+        sums, each = native
+        return publish(
+            state, self.name, sums, int(each.max()), each if state.watched else None,
+            self._elements, target,
         )  # fmt: skip
 
     def _elements(self, index: Index) -> tuple[Carrier]:

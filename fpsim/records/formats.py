@@ -131,6 +131,22 @@ class Format:
                 f"bits or another bias (2*(emin-precision+1) >= -968, 2*emax <= 1020)"
             )
 
+    # Every operation compares formats and looks contexts up by them: mostly one object with itself.
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Format):
+            return NotImplemented
+        return self._compared == other._compared
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def _compared(self) -> tuple[str, int, int, int, str]:
+        return self.name, self.exponent_bits, self.precision, self.bias, self.specials
+
     # Range, named as numpy's finfo names it -------------------------------------------------
 
     @cached_property

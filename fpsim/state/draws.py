@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from copy import copy
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -58,15 +59,20 @@ def draw(state: State, shape: Shape, settings: Settings | None = None, *, places
     settings = settings or state.settings
     if not settings.rounding.stochastic:
         return NO_DRAW
-    source, number = state.source, state.clock.operation
-    first = state.clock.first if shape else 0  # a number is no part of a tensor
-    if first and source.seed is None:
+    source, clock = state.source, state.clock
+    number, seed = clock.operation, source.seed
+    first = clock.first if shape else 0  # a number is no part of a tensor
+    if first and seed is None:
         raise ValueError(
             f"first={first}: elements of a shard have random bits of their own with Philox alone, "
             f"got {source!r}; compute on the whole tensor, or use Philox"
         )
     words = source.draw(number, shape, settings.random_most, places)
-    return Draw(np.uint64(source.seed or 0), np.uint64(number), words, first)
+    return Draw(_word(seed or 0), np.uint64(number), words, first)
+
+
+#: As kernels take it; a step has thousands of operations and one seed.
+_word = lru_cache(maxsize=64)(np.uint64)
 
 
 def advance(state: State) -> None:

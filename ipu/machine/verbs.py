@@ -18,7 +18,7 @@ from fpsim.context import Context
 from fpsim.elementwise.apply import as_read
 from fpsim.elementwise.selection import kept_least, kept_where
 from fpsim.operands import Operand
-from fpsim.records.formats import BINARY32, Format
+from fpsim.records.formats import BINARY32, BINARY64, Format
 from fpsim.records.rounding import SR
 from ipu.machine.reference import FUNCTIONS, wide
 from ipu.machine.vector import thread_cycles
@@ -172,16 +172,63 @@ class Verbs(ABC):
                   (ASSUMED).
         """
         axes = tuple(a % x.ndim for a in ((axis,) if isinstance(axis, int) else axis))
-        kept = [1 if a in axes else n for a, n in enumerate(x.shape)]
-        context = self.context(wide(x.format))
-        if context.settings.native:
-            total = Array(x.carrier.sum(axis=axes), context)
+        if x.format == BINARY64:
+            total = Array(np.asarray(x.carrier.sum(axis=axes)), self.context(BINARY64))
         else:
+            total = self._single_sum(x, axes)
+        return self._scaled_sum(x, axes, total, fmt or x.format, scale)
+
+    def reduce_squares(self, x: Array, axes: tuple[int, ...], scale: float = 1.0) -> Array:
+        """Sum of squares over axes times a scale, in binary32 in index order.
+
+        binary64 stays binary64, summed in numpy's order.
+
+        Shapes    the axes stay, with length 1.
+        Rounding  each square, addition and the multiplication by fl(scale), in binary32.
+        """
+        total = None
+        if x.format != BINARY64:
+            total = self._native_sum(x, axes, squared=True)
+        if total is None:
+            single = self.cast(x, wide(x.format))
+            return self.reduce_sum(self.multiply(single, single), axes, scale=scale)
+        return self._scaled_sum(x, axes, total, BINARY32, scale)
+
+    def _single_sum(self, x: Array, axes: tuple[int, ...]) -> Array:
+        """The sum in binary32, without the axes."""
+        total = self._native_sum(x, axes)
+        if total is None:
             self.vector_cycles += thread_cycles("add", BINARY32, x.size)
-            total = context.sum(self.cast(x, BINARY32), axes)
+            total = self.context(BINARY32).sum(self.cast(x, BINARY32), axes)
+        return total
+
+    def _native_sum(
+        self, x: Array, axes: tuple[int, ...], *, squared: bool = False
+    ) -> Array | None:
+        """The same in one pass for formats whose numbers, or squares, are normal ones in binary32.
+
+        None for other formats, where operations are counted, and for sums that are no plain ones.
+        """
+        context, suitable = (
+            self.context(BINARY32),
+            _has_plain_squares if squared else _is_far_from_tiny,
+        )
+        if context.counts is not None or not suitable(x.format):
+            return None
+        total = context.native_sum(x.carrier, axes, squared=squared)
+        if total is not None:
+            verbs = ("cast", "multiply", "add") if squared else ("cast", "add")
+            self.vector_cycles += sum(thread_cycles(v, BINARY32, x.size) for v in verbs)
+        return total
+
+    def _scaled_sum(
+        self, x: Array, axes: tuple[int, ...], total: Array, fmt: Format, scale: float
+    ) -> Array:
+        """A sum without its axes times the scale, rounded once to fmt, with them."""
         if scale != 1:
             total = self.multiply(total, scale)
-        return self.cast(total.reshape(kept), fmt or x.format)
+        kept = [1 if a in axes else n for a, n in enumerate(x.shape)]
+        return self.cast(total.reshape(kept), fmt)
 
     def reduce_max(self, x: Array, axis: int) -> Array:
         """The largest along an axis, -0 < +0; INV when a NaN is read, which wins only if switched.
@@ -222,6 +269,14 @@ class Verbs(ABC):
 def _is_far_from_tiny(fmt: Format) -> bool:
     """Whether its numbers, and sums of them, are normal ones or zero in binary32."""
     return fmt.precision < 24 and fmt.smallest_subnormal >= BINARY32.smallest_normal
+
+
+def _has_plain_squares(fmt: Format) -> bool:
+    """Whether the squares of its numbers are zero or normal numbers of binary32."""
+    if 2 * fmt.precision > BINARY32.precision:
+        return False
+    least, most = fmt.smallest_subnormal, fmt.max
+    return least * least >= BINARY32.smallest_normal and most * most <= BINARY32.max
 
 
 def _is_plain(context: Context, x: Array) -> bool:

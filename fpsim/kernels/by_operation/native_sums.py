@@ -48,13 +48,16 @@ def _inexact(lost):
 
 
 @compiled
-def outer_sums(values, sums, element_flags):
+def outer_sums(values, shape, step, squared, sums, element_flags):
     """sums (outer, inner) of values (outer, n, inner) in index order; flags 1 where inexact.
 
-    All contiguous, inner at least 16. Returns 0, or else another number: these are not the sums.
+    values is flat; row (o, k) begins at (o n + k) step. inner is at least 16; where it is more than
+    step, columns from there on mean nothing. All contiguous.
+    squared: sums of squares, which must be numbers of binary32.
+    Returns 0, or else another number: these are not the sums.
     """
-    outer, n, inner = values.shape
-    all_values, all_sums = pointer(values.reshape(-1)), pointer(sums.reshape(-1))
+    outer, n, inner = shape
+    all_values, all_sums = pointer(values), pointer(sums.reshape(-1))
     all_flags = pointer(element_flags.reshape(-1))
     none = splat(np.uint32(0), U32)
     strange = none
@@ -62,11 +65,15 @@ def outer_sums(values, sums, element_flags):
         for first in range(0, inner, COLUMN_BLOCK):
             # The last sixteen may have been summed in part already, to the same sums.
             column = min(first, inner - COLUMN_BLOCK)
-            begin, end = o * n * inner + column, o * inner + column
+            begin, end = o * n * step + column, o * inner + column
             s = load_float(all_values, begin, none)
+            if squared:
+                s = s * s
             lost, least = none, (as_bits(s) & _MAGNITUDE) - 1
             for k in range(1, n):
-                x = load_float(all_values, begin + k * inner, none)
+                x = load_float(all_values, begin + k * step, none)
+                if squared:
+                    x = x * x
                 s, lost, least = _step(s, x, lost, least)
             strange = strange | _strange(s, lost, least)
             store_float(all_sums, end, s)

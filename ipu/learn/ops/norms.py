@@ -63,8 +63,7 @@ def _statistics(
     n = count(x.shape, axes)
     mean = device.reduce_sum(x, axes, scale=1 / n)
     centred = device.subtract(x, mean)
-    squared = device.cast(centred if stable else x, wide(x.format))
-    power = device.reduce_sum(device.multiply(squared, squared), axes, scale=1 / n)
+    power = device.reduce_squares(centred if stable else x, axes, scale=1 / n)
     if not stable:
         m = device.cast(mean, wide(x.format))
         power = device.relu(device.subtract(power, device.multiply(m, m)))

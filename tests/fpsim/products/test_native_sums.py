@@ -11,15 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpsim import BINARY32, Context, Flags, linalg
+from fpsim import BINARY16, BINARY32, Context, Flags, linalg
+from fpsim.elementwise.codes import from_codes
 from fpsim.kernels.guard import HAS_STATUS
 from fpsim.kernels.status import exchange_status
-from fpsim.products.native_sums import outer_sums
+from fpsim.products.native_sums import native_sums
 from fpsim.records.flags import FloatingPointTrap
 
 SHAPES = [
     ((999, 16), (0,)), ((5, 7, 11, 3), (0, 1, 2)), ((5, 7, 11, 19), (1, 2)), ((2, 1, 40, 35), (1,)),
     ((1, 8), (0,)), ((70, 2), (0,)), ((5000, 3), (0,)), ((3, 1500, 2), (1,)),
+    ((19, 40), (1,)), ((3, 40), (-1,)), ((40,), (0,)), ((4, 5, 6), (0, 2)), ((7, 9, 2, 3), (1, 3)),
+    ((3, 4, 5), (0, 1, 2)),
 ]  # fmt: skip
 POLICIES = ("keep", "flush_results", "flush_both")
 #: Exponents, and what some elements are instead.
@@ -72,21 +75,41 @@ def test_the_layout_does_not_matter(layout):
     x = np.array(numbers((60, 20), "usual", 2), order="F" if layout == "F" else "C")
     x.flags.writeable = layout != "read-only"
     expected = [np.add.accumulate(column, dtype=np.float32)[-1] for column in x.T]
-    found, marks = outer_sums(x, (0,))
+    found, marks = native_sums(x, (0,))
     np.testing.assert_array_equal(found, np.float32(expected))
     assert marks.all()
 
 
-@pytest.mark.parametrize(
-    ("shape", "axes"), [((4, 6), (1,)), ((4, 6), ()), ((4, 5, 6), (0, 2)), ((0, 4), (0,))]
-)
-def test_other_axes_are_left_to_the_context(shape, axes):
-    assert outer_sums(np.ones(shape, np.float32), axes) is None
+@pytest.mark.parametrize(("shape", "axes"), [((4, 6), ()), ((0, 4), (0,)), ((4, 0), (0,))])
+def test_empty_sums_are_left_to_the_context(shape, axes):
+    assert native_sums(np.ones(shape, np.float32), axes) is None
 
 
 def test_what_could_raise_another_flag_is_left_to_the_context():
     for column in ([np.inf, 1.0], [np.nan, 1.0], [3e38, 3e38], [1e-39, 1.0], [1.2e-38, -1.1e-38]):
-        assert outer_sums(np.float32([column, [1, 2]]).T, (0,)) is None
+        assert native_sums(np.float32([column, [1, 2]]).T, (0,)) is None
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((999, 17), (0,)), ((50, 3), (0,)), ((6, 90), (1,))])
+def test_squares_of_halves_sum_as_products_do(shape, axes):
+    rng = np.random.default_rng(7)
+    half, single = Context(BINARY16), Context(BINARY32, subnormals="flush_both")
+    codes = rng.integers(0, 0x7C00, shape) | rng.integers(0, 2, shape) << 15
+    x = single.wrap(from_codes(codes.astype(np.uint16), half.format))
+    expected = linalg.sum(single.multiply(x, x), axes, "blocked", block=x.size + 1)
+    raised = single.flags
+    sums, marks = native_sums(x.values, axes, squared=True)
+    assert sums.tolist() == expected.values.tolist()
+    assert marks.max() == int(raised) == int(Flags.INEXACT)
+    x.carrier[0, 0] = np.nan
+    assert native_sums(x.values, axes, squared=True) is None
+    x.carrier[0, 0] = np.inf
+    assert native_sums(x.values, axes, squared=True) is None
+
+
+def test_exact_squares_leave_no_mark():
+    sums, marks = native_sums(np.float32([[3, 2.0**-24], [4, 0]]), (0,), squared=True)
+    assert (sums.tolist(), marks.tolist()) == ([25, 2.0**-48], [0, 0])
 
 
 def test_a_trap_names_the_first_inexact_sum():

@@ -72,6 +72,23 @@ def test_sums(fmt, denormals, axes, tiny):
     agree(found, devices)
 
 
+@FORMATS
+@DENORMALS
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("nan", [False, True])
+def test_squares_are_summed_as_products_are(fmt, denormals, axes, nan):
+    devices = pair(denormals)
+    xs = [every_kind(device, fmt, nan) for device in devices]
+    wide = devices[1].cast(xs[1], BINARY32)
+    products = devices[1].multiply(wide, wide)
+    found = [
+        devices[0].reduce_squares(xs[0], axes, scale=0.75),
+        devices[1].reduce_sum(products, axes, scale=0.75),
+    ]
+    agree(found, devices)
+    assert devices[0].vector_cycles == devices[1].vector_cycles
+
+
 @pytest.mark.parametrize("esr", [False, True])
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("shape", [(12,), (1, 12), (7, 12), (1,), (150, 1, 1), (1, 1, 12)])

@@ -17,7 +17,7 @@ def run(x):
     x = np.float32(x)
     sums = np.full((x.shape[0], x.shape[2]), 7, np.float32)
     flags = np.full(sums.shape, 9, np.uint8)
-    return sums, flags, outer_sums(x, sums, flags) != 0
+    return sums, flags, outer_sums(x.reshape(-1), x.shape, x.shape[2], False, sums, flags) != 0
 
 
 def in_order(x):
@@ -43,6 +43,16 @@ def test_sums_are_taken_in_order_and_know_what_they_lost(shape):
     assert np.array_equal(flags, expected_flags)
     if shape[1] > 2:
         assert set(flags.ravel()) == {0, 1}
+
+
+def test_narrow_rows_are_read_by_steps_and_may_be_squared():
+    x = np.float32([[1, 2], [3, -4], [5, 2.0**13]])
+    values = np.concatenate([x.reshape(-1), np.zeros(16, np.float32)])
+    sums, flags = np.empty((1, 16), np.float32), np.empty((1, 16), np.uint8)
+    assert outer_sums(values, (1, 3, 16), 2, False, sums, flags) == 0
+    assert (sums[0, :2].tolist(), flags[0, :2].tolist()) == ([9, 8190], [0, 0])
+    assert outer_sums(values, (1, 3, 16), 2, True, sums, flags) == 0
+    assert (sums[0, :2].tolist(), flags[0, :2].tolist()) == ([35, 2.0**26 + 16], [0, 1])
 
 
 @pytest.mark.parametrize("sign", [1, -1])
