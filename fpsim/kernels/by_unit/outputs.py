@@ -27,9 +27,9 @@ from fpsim.kernels.lanes.memory import (
 )
 from fpsim.kernels.lanes.vectors import any_lane, as_bits, or_lanes, width_of
 from fpsim.kernels.random.words import words_of_place
-from fpsim.kernels.rounding.modes import is_stochastic
+from fpsim.kernels.rounding.modes import SR, is_stochastic
 from fpsim.kernels.rounding.rule import spread
-from fpsim.kernels.rounding.store import store_lanes
+from fpsim.kernels.rounding.store import is_rare, store_lanes, store_normal
 
 __all__ = ["output_kernel"]
 
@@ -41,7 +41,11 @@ def _rounded(what, values, at, words, block_flags, rule):
     raised = rule.drop ^ rule.drop
     for q in range(0, 16, lanes):
         bits = as_bits(load_float(values, at + q, rule.drop))
-        bits, flags = store_lanes(what, bits, load_word(words, q, bits), rule)
+        word = load_word(words, q, bits)
+        if what[0] >= SR and what[2] == 0 and not any_lane(is_rare(bits, rule)):
+            bits, flags = store_normal(what, bits, word, rule), rule.drop ^ rule.drop
+        else:
+            bits, flags = store_lanes(what, bits, word, rule)
         store_float(values, at + q, bits)
         store_low(block_flags, q, flags)
         raised = raised | flags

@@ -12,36 +12,74 @@ from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.vectors import pairs_apart, pairs_joined
 
-__all__ = ["philox", "philox_block"]
+__all__ = ["philox", "philox_block", "philox_end", "philox_start"]
 
 M0, M1 = 0xD2511F53, 0xCD9E8D57
 W0, W1 = 0x9E3779B9, 0xBB67AE85
 
 
-def _rounds(c0, c1, c2, c3, k0, k1):
-    """Ten rounds in lanes of 64 bits, whose upper halves take no part and hold anything."""
-    low = 0xFFFFFFFF
-    for _ in range(10):
-        p0, p1 = (c0 & low) * M0, (c2 & low) * M1
+_LOW, _ROUNDS = 0xFFFFFFFF, 10
+
+
+def _rounds(c0, c1, c2, c3, k0, k1, rounds):
+    """The first rounds in lanes of 64 bits, whose upper halves take no part and hold anything."""
+    for _ in range(rounds):
+        p0, p1 = (c0 & _LOW) * M0, (c2 & _LOW) * M1
         c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ k0, p1, (p0 >> 32) ^ c3 ^ k1, p0
         k0, k1 = k0 + W0, k1 + W1
     return c0, c1, c2, c3
 
 
-@formula
-def philox(c0, c1, c2, c3, k0, k1):
-    """Ten rounds on lanes of counters; k0 and k1 are scalars.
+def _even_and_odd(counter, keys, rounds):
+    """The first rounds of the even lanes, then of the odd ones.
 
     The processor multiplies the even words of a vector. The odd ones are shifted into their place
-    once, before the first round, and back after the last.
+    once, before the first round.
     """
-    even = [pairs_joined(c) for c in (c0, c1, c2, c3)]
-    keys = [(even[0] ^ even[0]) + k for k in (k0, k1)]
-    first = _rounds(*even, *keys)
-    second = _rounds(*(c >> 32 for c in even), *keys)
-    return tuple(
-        pairs_apart((x & 0xFFFFFFFF) | (y << 32)) for x, y in zip(first, second, strict=True)
+    even = [pairs_joined(c) for c in counter]
+    keys = [(even[0] ^ even[0]) + k for k in keys]
+    odd = [c >> 32 for c in even]
+    return *_rounds(*even, *keys, rounds), *_rounds(*odd, *keys, rounds)
+
+
+def _joined(even, odd):
+    """Words of even and odd lanes in their places."""
+    return pairs_apart((even & _LOW) | (odd << 32))
+
+
+@formula
+def philox(c0, c1, c2, c3, k0, k1):
+    """Ten rounds on lanes of counters; k0 and k1 are scalars."""
+    state = _even_and_odd((c0, c1, c2, c3), (k0, k1), _ROUNDS)
+    return tuple(_joined(state[i], state[i + 4]) for i in range(4))
+
+
+@formula
+def philox_start(c0, c1, c2, c3, k0, k1):
+    """All rounds but two, for `philox_end`."""
+    return _even_and_odd((c0, c1, c2, c3), (k0, k1), _ROUNDS - 2)
+
+
+@formula
+def philox_end(state, k0, k1, which):
+    """One word of four after the last two rounds, of which it needs less than half."""
+    (k0, k1), (m0, m1), order = (k0, k1), (M0, M1), (0, 2, 3)
+    w0, w1 = W0, W1
+    if which >= 2:  # the same with the names of both halves exchanged
+        (k0, k1), (m0, m1), order, (w0, w1) = (k1, k0), (M1, M0), (2, 0, 1), (W1, W0)
+    none = state[0] ^ state[0]
+    key = none + k1 + w1 * (_ROUNDS - 2)
+    (even, even_left, even_right), (odd, odd_left, odd_right) = (
+        [half[i] for i in order] for half in (state[:4], state[4:])
     )
+    even = ((even & _LOW) * m0 >> 32) ^ even_right ^ key
+    odd = ((odd & _LOW) * m0 >> 32) ^ odd_right ^ key
+    if which % 2 == 1:
+        return _joined(even, odd) * m1
+    even, odd = (even & _LOW) * m1, (odd & _LOW) * m1
+    upper = pairs_apart((even >> 32) | (odd & ~(none + _LOW)))
+    left = _joined(even_left, odd_left) * m1
+    return upper ^ left ^ ((left ^ left) + k0 + w0 * (_ROUNDS - 1))
 
 
 @njit(**INLINE)

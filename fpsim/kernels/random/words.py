@@ -13,7 +13,7 @@ from numba import njit
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes.memory import store
 from fpsim.kernels.lanes.vectors import U32, VECTOR_WIDTH, iota, splat
-from fpsim.kernels.random.philox import philox
+from fpsim.kernels.random.philox import philox, philox_end, philox_start
 
 __all__ = [
     "GROUP_HALF", "GROUP_WORD", "NO_WORDS", "fill_place", "fill_words",
@@ -28,13 +28,20 @@ NO_WORDS = np.zeros(1, np.uint32)
 
 
 @njit(**INLINE)
-def _blocks(c0, c1, seed, operation):
-    """The four words of sixteen counters (c0, c1, operation)."""
+def _counter(c0, c1, seed, operation):
+    """The counters (c0, c1, operation), and their key."""
     low = np.uint64(0xFFFFFFFF)
     k0, k1 = np.uint32(seed & low), np.uint32(seed >> np.uint64(32))
     n0, n1 = np.uint32(operation & low), np.uint32(operation >> np.uint64(32))
     zero = c0 ^ c0
-    return philox(c0, c1, zero + n0, zero + n1, k0, k1)
+    return c0, c1, zero + n0, zero + n1, k0, k1
+
+
+@njit(**INLINE)
+def _blocks(c0, c1, seed, operation):
+    """The four words of sixteen counters (c0, c1, operation)."""
+    c0, c1, c2, c3, k0, k1 = _counter(c0, c1, seed, operation)
+    return philox(c0, c1, c2, c3, k0, k1)
 
 
 @njit(**INLINE)
@@ -78,27 +85,27 @@ def place_words(words, at, first, block, seed, operation, wide):
 
 
 @njit(**INLINE)
-def _one(w, number, wide):
-    """The vector of one rounding place among those of a counter, R in the top bits."""
-    w0, w1, w2, w3 = w
-    chosen, word = w0, number & 3
-    if word == 1:
-        chosen = w1
+def words_of_place(first, block, number, seed, operation, wide):
+    """Of sixteen outputs from `first` on, at one rounding place, number `number` of its counter.
+
+    The vector has R in the top bits. Of four words one is made.
+    """
+    c0 = iota(U32) + np.uint32(first)
+    c1 = splat(np.uint32(block + 1), U32)
+    c0, c1, c2, c3, k0, k1 = _counter(c0, c1, seed, operation)
+    state = philox_start(c0, c1, c2, c3, k0, k1)
+    word = number & 3
+    if word == 0:
+        chosen = philox_end(state, k0, k1, 0)
+    elif word == 1:
+        chosen = philox_end(state, k0, k1, 1)
     elif word == 2:
-        chosen = w2
-    elif word == 3:
-        chosen = w3
+        chosen = philox_end(state, k0, k1, 2)
+    else:
+        chosen = philox_end(state, k0, k1, 3)
     if not wide and number < 4:
         chosen = chosen << 16
     return chosen
-
-
-@njit(**INLINE)
-def words_of_place(first, block, number, seed, operation, wide):
-    """Of sixteen outputs from `first` on, at one rounding place, number `number` of its counter."""
-    c0 = iota(U32) + np.uint32(first)
-    c1 = splat(np.uint32(block + 1), U32)
-    return _one(_blocks(c0, c1, seed, operation), number, wide)
 
 
 @compiled

@@ -25,7 +25,7 @@ from fpsim.kernels.rounding.modes import (
     steps_of,
 )
 
-__all__ = ["round_fixed", "round_random", "round_residual"]
+__all__ = ["round_fixed", "round_random", "round_random_normal", "round_residual"]
 
 
 def _dropped(a, rule, width):
@@ -79,6 +79,21 @@ def _top_bits(word, low, s, rule, width):
     return aligned & ((word ^ word) - (((word ^ word) + 1) << (width - r)))
 
 
+def _carried(mode, a, word, low, more, kept, rule, width):
+    """Magnitudes after the tails of `kept` digits and their random digits have carried."""
+    zero = a ^ a
+    below = (zero + 1 << kept) - 1
+    if mode == SR_EQUAL:
+        up = ((word if low else word >> 31) & 1) != 0
+        return (a + select(up, below, zero)) & ~below
+    return (a + (_top_bits(word, low, more, rule, width) >> (width - kept))) & ~below
+
+
+def round_random_normal(mode, a, word, low, rule, width):
+    """The same as `round_random` of zeros and of magnitudes that are normal in the format."""
+    return _carried(mode, a, word, low, rule.drop ^ rule.drop, rule.drop, rule, width)
+
+
 def round_random(mode, a, word, low, rule, width):
     """Round finite magnitudes stochastically; R is the low or the top r bits of the 32 in `word`.
 
@@ -88,15 +103,13 @@ def round_random(mode, a, word, low, rule, width):
     zero = a ^ a
     digits = 24 if width == 32 else 53
     d = _dropped(a, rule, width)
-    kept = umin(d, zero + digits)
-    below = (zero + 1 << kept) - 1
+    more = d - rule.drop
+    main = _carried(mode, a, word, low, more, umin(d, zero + digits), rule, width)
     small = a < rule.quantum_sr
     if mode == SR_EQUAL:
         up = ((word if low else word >> 31) & 1) != 0
-        main = (a + select(up, below, zero)) & ~below
         return select(small, select(up & (a != 0), rule.quantum, zero), main)
-    random = _top_bits(word, low, d - rule.drop, rule, width)
-    main = (a + (random >> (width - kept))) & ~below
+    random = _top_bits(word, low, more, rule, width)
     significand = (a & (rule.hidden - 1)) | rule.hidden
     shift = umax(d, zero + digits) - digits
     tail = (significand << (width - digits)) >> umin(shift, zero + (width - 1))

@@ -17,9 +17,16 @@ from fpsim.kernels.lanes.vectors import (
     width_of,
 )
 from fpsim.kernels.rounding.modes import RNE, is_signed, is_stochastic
-from fpsim.kernels.rounding.round import round_fixed, round_random, round_residual
+from fpsim.kernels.rounding.round import (
+    round_fixed,
+    round_random,
+    round_random_normal,
+    round_residual,
+)
 
-__all__ = ["BY_INTEGERS", "LOUD", "QUIET", "store_lanes", "store_ordinary"]
+__all__ = [
+    "BY_INTEGERS", "LOUD", "QUIET", "is_rare", "store_lanes", "store_normal", "store_ordinary",
+]  # fmt: skip
 
 #: Flags that units raise; residuals of SR as the plan numbers them.
 _OVERFLOW, _INVALID = 4, 16
@@ -60,6 +67,22 @@ def store_lanes(what, bits, word, rule):
     flags = select(infinite, rule.infinite_flags & _OVERFLOW, flags)
     nan = a > infinity
     return select(nan, rule.nan_set, r), select(nan, rule.nan_flags & _INVALID, flags)
+
+
+@formula
+def is_rare(bits, rule):
+    """Where `store_normal` does not do: subnormal, flushed, larger than the largest value, NaN."""
+    a = bits & ~sign_like(bits)
+    least = umax(rule.emin << (23 if width_of(bits) == 32 else 52), rule.tiny_pos)
+    return ((a - least) > (rule.largest - least)) & (a != 0)
+
+
+@formula
+def store_normal(what, bits, word, rule):
+    """As `store_lanes` in a stochastic mode, for zeros and normal values; none raises a flag."""
+    mode, low, _ = what
+    sign = bits & sign_like(bits)
+    return round_random_normal(mode, bits ^ sign, word, low, rule, width_of(bits)) | sign
 
 
 @formula

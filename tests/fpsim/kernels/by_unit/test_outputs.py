@@ -21,7 +21,7 @@ NOTHING = (0, np.uint64(0), np.uint64(0), 0, 0)
 @pytest.mark.parametrize("fmt", [fp.BINARY16, fp.E4M3FN], ids=str)
 def test_outputs_are_rounded_like_elements(fmt, rounding):
     """Midpoints of both signs, overflow, infinity, NaN; rows of 7, so no vector is full."""
-    ulp = 2.0 ** (1 - fmt.precision)
+    ulp = fmt.eps
     x = [s * (1 + n * ulp / 4) for n in range(8) for s in (1, -1)]
     x += [fmt.max, 1.01 * fmt.max, 2 * fmt.max, -2 * fmt.max, np.inf, -np.inf, np.nan]
     x += [fmt.smallest_subnormal * n / 4 for n in range(-6, 6)]
@@ -69,3 +69,35 @@ def test_words_are_those_of_the_outputs(shape, bits):
     )  # fmt: skip
     assert np.array_equal(given, values)
     assert not flags.any()
+
+
+@pytest.mark.parametrize("subnormals", ["keep", "flush_both"])
+@pytest.mark.parametrize("rounding", [fp.SR(9), fp.SR_EQUAL], ids=repr)
+@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.E4M3FN, fp.BFLOAT16], ids=str)
+def test_rare_values_among_ordinary_ones(fmt, rounding, subnormals):
+    """A value at an edge of the short way in each vector, and one vector of them alone."""
+    below = np.float32(fmt.max)
+    edges = [0.0, fmt.smallest_normal, fmt.smallest_subnormal, np.inf, np.nan, fmt.max]
+    edges += [float(np.nextafter(np.float32(fmt.smallest_normal), np.float32(0)))]
+    edges += [fmt.smallest_normal * (1 - fmt.eps / 64), fmt.smallest_subnormal * 1.3]
+    edges += [float(np.nextafter(below, np.float32(np.inf))), float(np.nextafter(below, 0))]
+    edges += [fmt.max * (1 + fmt.eps / 8)]
+    edges = np.array([*edges, *np.negative(edges)], np.float32)
+    rng = np.random.default_rng(3)
+    values = rng.uniform(1, 4, (len(edges) + 2, 16)).astype(np.float32)
+    values[range(len(edges)), rng.integers(0, 16, len(edges))] = edges
+    values[-2] = rng.permutation(edges)[:16]
+    r = rng.integers(0, 2 if rounding == fp.SR_EQUAL else 512, values.shape, np.uint64)
+    choices = {"rounding": rounding, "subnormals": subnormals}
+    context = fp.Context(fmt, bits=Replay([r]), **choices)
+    chosen = plan("convert", Settings(fmt, **choices), 32)
+    element_flags = np.zeros(values.shape, np.uint8)
+    expected = context.array(values.astype(np.float64)).values
+    raised = output_kernel(chosen.mode, True, chosen.residual, False)(
+        values.reshape(-1), element_flags.reshape(-1), values.shape,
+        r.astype(np.uint32).reshape(-1), NOTHING, chosen.constants,
+    )  # fmt: skip
+    assert np.array_equal(values, expected, equal_nan=True)
+    assert np.array_equal(np.signbit(values), np.signbit(expected))
+    assert raised == int(context.flags) & int(fp.Flags.OVERFLOW | fp.Flags.INVALID)
+    assert raised == np.bitwise_or.reduce(element_flags.reshape(-1))
