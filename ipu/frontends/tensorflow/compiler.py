@@ -10,7 +10,7 @@ from tensorflow.python.framework import func_graph
 
 from ipu.frontends.tensorflow.engine.launch import launch_node
 from ipu.frontends.tensorflow.engine.trace import noting_losses
-from ipu.frontends.tensorflow.facade import report_failures
+from ipu.frontends.tensorflow.facade import watch_sessions
 
 __all__ = ["compile"]
 
@@ -35,7 +35,7 @@ def compile(  # noqa: A001  the vendor's name
         )
     if inputs is not None and not isinstance(inputs, (list, tuple)):
         raise TypeError("inputs must be a list")
-    report_failures()
+    watch_sessions()
     graph = func_graph.FuncGraph("compiled")
     outer = [tf.convert_to_tensor(x) for x in tf.nest.flatten(list(inputs or ()))]
     with graph.as_default():

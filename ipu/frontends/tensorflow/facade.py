@@ -15,8 +15,9 @@ from tensorflow.python.client import session
 
 from ipu.frontends.tensorflow.engine.launch import failure_of
 from ipu.frontends.tensorflow.engine.sessions import running
+from ipu.frontends.tensorflow.reading import end_readers
 
-__all__ = ["install_facade", "report_failures"]
+__all__ = ["install_facade", "watch_sessions"]
 
 #: Names that stay those of TensorFlow 2: packages whose modules are imported by their path.
 _KEPT = frozenset(("compat", "python", "__path__", "__spec__", "__file__"))
@@ -43,12 +44,15 @@ def install_facade() -> None:
     tensorflow.compat.v1.disable_v2_behavior()
     tensorflow.compat.v1.enable_resource_variables()
     sys.modules["tensorflow"] = _Facade(tensorflow)
-    report_failures()
+    watch_sessions()
 
 
-def report_failures() -> None:
-    """An error of a launch leaves `Session.run` as it was, without TensorFlow's own traceback."""
-    run = session.BaseSession.run
+def watch_sessions() -> None:
+    """Sessions report errors of launches, and end the readers of their data sets before they close.
+
+    An error of a launch leaves `Session.run` as it was, without TensorFlow's own traceback.
+    """
+    run, close = session.BaseSession.run, session.BaseSession.close
     if getattr(run, "_reports_failures", False):
         return
 
@@ -62,5 +66,9 @@ def report_failures() -> None:
                 raise
             raise failure from None
 
+    def closing(self: Any) -> None:
+        end_readers(self)
+        close(self)
+
     reporting._reports_failures = True  # type: ignore[attr-defined]
-    session.BaseSession.run = reporting
+    session.BaseSession.run, session.BaseSession.close = reporting, closing

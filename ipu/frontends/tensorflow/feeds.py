@@ -8,26 +8,24 @@ Source    facts of the vendor's ipu_infeed_queue.py and ipu_outfeed_queue.py; do
 
 from __future__ import annotations
 
-import atexit
-import ctypes
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
-from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 
-from ipu.feed.infeed import Infeed
 from ipu.feed.outfeed import ALL, LAST, Outfeed
 from ipu.frontends.tensorflow.engine.launch import reporting
 from ipu.frontends.tensorflow.engine.node import marked
-from ipu.frontends.tensorflow.engine.sessions import keep_running_sessions
-from ipu.frontends.tensorflow.facade import report_failures
+from ipu.frontends.tensorflow.engine.sessions import running_on
+from ipu.frontends.tensorflow.facade import watch_sessions
+from ipu.frontends.tensorflow.reading import Reader
 
 __all__ = ["IPUInfeedQueue", "IPUOutfeedMode", "IPUOutfeedQueue", "ScopedIPUOutfeedQueue"]
 
@@ -48,16 +46,17 @@ class IPUInfeedQueue:
         self._specs = tf.nest.flatten(self._structure)
         _check_specs(self._specs)
         self._dataset = dataset
-        self._queue: Infeed | None = None
+        self._reader: Reader | None = None
         self._depth = depth
         self._is_initialised = self._dequeued = False
-        report_failures()  # sessions that run are known from here on
+        watch_sessions()  # sessions that run are known from here on
         if tf.executing_eagerly():
             self._open(dataset)
 
-    def _open(self, dataset: Any) -> None:
-        self._queue = Infeed(lambda: _leaves(dataset), prefetch=self._depth)
-        _open_queues.add(self)
+    def _open(self, dataset: Any, sessions: Sequence[Any] = ()) -> None:
+        self.end()
+        reader = self._reader = Reader(dataset, self._depth, sessions)
+        weakref.finalize(self, reader.end, 0).atexit = False  # a queue that nobody holds
 
     # Host side ------------------------------------------------------------------------------
 
@@ -69,12 +68,12 @@ class IPUInfeedQueue:
         if self._is_initialised:
             raise ValueError("The IPUInfeedQueue `initializer` function can only be called once.")
         self._is_initialised = True
-        return tf.py_function(self._adopt, [self._dataset._variant_tensor], [])
+        adopt = partial(self._adopt, ops.get_default_graph())
+        return tf.py_function(adopt, [self._dataset._variant_tensor], [])
 
-    def _adopt(self, variant: Any) -> None:
-        """Read the data set that a session has built."""
-        keep_running_sessions()
-        self._open(dataset_ops._VariantDataset(variant, self._structure))
+    def _adopt(self, graph: Any, variant: Any) -> None:
+        """Read the data set that a session of a graph has built."""
+        self._open(dataset_ops._VariantDataset(variant, self._structure), running_on(graph))
 
     @property
     def deleter(self) -> Any:
@@ -89,16 +88,15 @@ class IPUInfeedQueue:
             self._close()
 
     def _close(self) -> None:
-        if self._queue is None:
+        if self._reader is None:
             raise RuntimeError(f"Infeed with id='{id(self)}' does not exist; initialise it first")
         self.end()
 
     def end(self) -> None:
         """End the queue at once, if it is ready."""
-        queue, self._queue = self._queue, None  # the data set goes before the session that built it
-        if queue is not None:
-            queue.close()
-        _open_queues.discard(self)
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.end()
 
     @property
     def dequeued(self) -> bool:
@@ -130,38 +128,11 @@ class IPUInfeedQueue:
 
     def _take(self) -> Any:
         with reporting():
-            if self._queue is None:
+            reader = self._reader
+            if reader is None:
                 raise RuntimeError("the infeed was not initialised; run infeed_queue.initializer")
-            leaves = self._queue.dequeue()
+            leaves = reader.infeed.dequeue()
         return leaves if len(leaves) > 1 else leaves[0]
-
-
-#: Queues that hold a data set.
-_open_queues: weakref.WeakSet[IPUInfeedQueue] = weakref.WeakSet()
-
-
-@atexit.register
-def _keep_queues() -> None:
-    """Data sets that are in use when the interpreter ends are not freed any more.
-
-    Their resources end with TensorFlow's runtime, in an order that nobody knows.
-    """
-    for queue in list(_open_queues):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(queue))
-
-
-def _leaves(dataset: Any) -> Iterator[list[Any]]:
-    """The elements of a data set as lists of ndarrays, in whatever thread."""
-    with context.eager_mode():
-        iterator = iter(dataset)
-    while True:
-        with context.eager_mode():
-            try:
-                element = next(iterator)
-            except StopIteration:
-                return
-            leaves = [leaf.numpy() for leaf in tf.nest.flatten(element)]
-        yield leaves
 
 
 def _depth(depth: Any) -> int:

@@ -1,18 +1,12 @@
-"""Sessions that run, and those that stay because a data set that they built is in use outside.
-
-A data set with `shuffle` has its generator in the resources of the session that built it, and
-deletes it there when it is freed. TensorFlow frees these resources with the session, so a session
-that goes before such a data set is a crash.
-"""
+"""Sessions that run."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["keep_running_sessions", "running"]
+__all__ = ["running", "running_on"]
 
 _running: list[Any] = []
 
@@ -27,7 +21,6 @@ def running(session: Any) -> Iterator[None]:
         _running.remove(session)
 
 
-def keep_running_sessions() -> None:
-    """The sessions that run now stay until the process ends."""
-    for session in _running:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(session))
+def running_on(graph: Any) -> list[Any]:
+    """The sessions of a graph that run now: a node cannot tell which of them it runs in."""
+    return [session for session in _running if session.graph is graph]

@@ -25,13 +25,12 @@ from ipu.frontends.tensorflow.estimator.hooks import InfeedHook, StepHook
 from ipu.frontends.tensorflow.estimator.programs import ModelProgram
 from ipu.frontends.tensorflow.estimator.run_config import RunConfig
 from ipu.frontends.tensorflow.estimator.sessions import (
-    fed,
     stored_session,
     training_session,
     write_summary,
 )
 from ipu.frontends.tensorflow.estimator.specs import ModeKeys
-from ipu.frontends.tensorflow.facade import report_failures
+from ipu.frontends.tensorflow.facade import watch_sessions
 from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedQueue
 from ipu.frontends.tensorflow.workers.group import Workers
 from ipu.frontends.tensorflow.workers.session import SyncHook
@@ -70,7 +69,7 @@ class IPUEstimator:
         if not isinstance(config, RunConfig):
             raise ValueError("`config` must be provided with type `ipu_run_config.RunConfig`")
         _check_params(params)
-        report_failures()
+        watch_sessions()
         self.config, self.params = config, dict(params or {})
         self._model_fn, self._warm_start = model_fn, warm_start_from
         self._sizes = {
@@ -145,7 +144,7 @@ class IPUEstimator:
             session = training_session(
                 self.config, self.model_dir, every, saving_listeners, workers
             )
-            with session, fed(program.infeed):
+            with session:
                 while not session.should_stop():
                     last, _ = session.run([loss, train_op])
             v1.logging.info("Loss for final step: %s.", last)
@@ -174,7 +173,7 @@ class IPUEstimator:
             path = checkpoint_path or self.latest_checkpoint()
             every = [InfeedHook(program.infeed), *program.hooks, *(hooks or [])]
             session = stored_session(self.config, path, every)
-            with session, fed(program.infeed):
+            with session:
                 for _ in range(launches):
                     latest, _, results = session.run(each)
                     losses.append(latest)
@@ -219,7 +218,7 @@ class IPUEstimator:
             every = [InfeedHook(program.infeed), *program.hooks, *hooks]
             path = checkpoint or self.latest_checkpoint()
             session = stored_session(self.config, path, every)
-            with session, fed(program.infeed):
+            with session:
                 while not session.should_stop():
                     yield from _iterations(_joined(session.run(tensors), current().replicas))
 

@@ -6,8 +6,7 @@ Source    tensorflow/estimator, estimator.py: which summaries and checkpoints ar
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,7 @@ from ipu.frontends.tensorflow.estimator.run_config import RunConfig
 from ipu.frontends.tensorflow.workers.group import Workers
 from ipu.frontends.tensorflow.workers.saving import SavingHook
 
-__all__ = ["fed", "stored_session", "training_session", "write_summary"]
+__all__ = ["stored_session", "training_session", "write_summary"]
 
 v1 = tf.compat.v1
 
@@ -61,15 +60,6 @@ def stored_session(config: RunConfig, checkpoint: str | None, hooks: Sequence[An
         config=config.session_config, checkpoint_filename_with_path=checkpoint
     )
     return v1.train.MonitoredSession(creator, hooks=hooks)
-
-
-@contextmanager
-def fed(infeed: Any) -> Iterator[None]:
-    """An infeed that its session made ready has ended afterwards, before its session does."""
-    try:
-        yield
-    finally:
-        infeed.end()
 
 
 def write_summary(folder: str, step: int, values: Mapping[str, Any]) -> None:

@@ -60,9 +60,9 @@ def launch(function, *arguments):
 @contextmanager
 def session():
     """A graph of TensorFlow 1 with resource variables, and a session for it."""
-    from ipu.frontends.tensorflow.facade import report_failures
+    from ipu.frontends.tensorflow.facade import watch_sessions
 
-    report_failures()
+    watch_sessions()
     graph = tf.Graph()
     resources = tf.compat.v1.variable_scope("", use_resource=True)
     with graph.as_default(), tf.compat.v1.Session(graph=graph) as opened, resources:
