@@ -2,8 +2,9 @@
 
 Products of short significands are exact in binary64, and mostly their sums are too. The processor
 says so itself: its sticky inexact flag, lowered before a stretch of a tile and read after it, is
-proof that every addition there was exact. The rounding to binary32 goes by integers, which raise no
-flag. Where the flag is up, the stretch is done again in two limbs that hold every digit.
+proof that every addition there was exact. The rounding to binary32 raises no flag: it goes by
+additions that the processor keeps quiet, or by integers. Where the flag is up, the stretch is done
+again in two limbs that hold every digit.
 
 The caller guarantees finite operands and that the unit of the higher limb fits the data (see
 `fpsim.products.by_unit.exact`). `numbers` begin with 1.5 * 2**52 of these units.
@@ -14,37 +15,65 @@ Source    docs/semantics.md §5; Dekker 1971 (splitting at a fixed place); Boldo
 from __future__ import annotations
 
 from fpsim.kernels.by_unit.terms import each, if_finite, values
-from fpsim.kernels.lanes.arithmetic import fused
+from fpsim.kernels.lanes.arithmetic import add_down, add_up, fused, quiet_fused
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.vectors import as_bits, as_float, select
+from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, select
+from fpsim.kernels.rounding.store import QUIET
 from fpsim.kernels.rounding.to_odd import sum_to_odd
 
-__all__ = ["long_calls", "short_calls"]
+__all__ = ["ANY", "FINITE", "long_calls", "short_calls"]
+
+#: Accumulators of the long way: finite, or what stores of partials have made of them.
+FINITE, ANY = range(2)
 
 
-def _nearest_binary32(bits):
-    """binary64 bits rounded to 24 digits, ties to even, without an arithmetic flag.
+def _nearest_by_integers(x):
+    """binary64 rounded to 24 digits, ties to even, without an arithmetic flag.
 
     Half a unit is added and what lies below the unit is cleared; after a tie, which leaves nothing
     there, the unit's own digit too, so that it ends even.
     """
+    bits = as_bits(x)
     none = bits ^ bits
     up = bits + (1 << 28)
     tie = (up & (none + ((1 << 29) - 1))) == 0
     return as_float(up & select(tie, ~(none + ((1 << 30) - 1)), ~(none + ((1 << 29) - 1))))
 
 
+def _nearest_quiet(x):
+    """The same in three steps: 1.5 * 2**52 units are added and taken away again."""
+    bits = as_bits(x)
+    power, zero = as_float(bits & infinity_like(bits)), as_float(bits ^ bits)
+    units = 1.5 * 2.0**29
+    return fused(power, zero - units, quiet_fused(power, zero + units, x))
+
+
+def _nearest_binary32(x, quiet, has_fma):
+    return _nearest_quiet(x) if quiet == QUIET and has_fma else _nearest_by_integers(x)
+
+
+def _odd_sum(x, y, quiet):
+    """x + y, odd where it is inexact.
+
+    Of its two neighbours, of the sums rounded down and up, one is odd.
+    """
+    if quiet != QUIET:
+        return as_float(sum_to_odd(x, y, 64))
+    down = add_down(x, y)
+    return select((as_bits(down) & 1) != 0, down, add_up(x, y))
+
+
 def _short(what, acc, a, x, o, b, y, numbers):
     """One call, right where every addition is exact."""
-    terms, _, _, has_fma = what
+    terms, _, quiet, has_fma = what
     for u, v in values(terms, acc, a, x, o, b, y):
         acc = fused(u, v, acc) if has_fma else u * v + acc
-    return _nearest_binary32(as_bits(acc))
+    return _nearest_binary32(acc, quiet, has_fma)
 
 
 def _long(what, acc, a, x, o, b, y, numbers):
     """One call in two limbs: whole multiples of a unit, and what is left."""
-    terms, _, _, has_fma = what
+    terms, starts, quiet, has_fma = what
     unit = as_float(numbers[0])
     high = acc + unit
     low = acc - (high - unit)
@@ -56,7 +85,8 @@ def _long(what, acc, a, x, o, b, y, numbers):
             after = high + u * v
             low = low + (u * v - (after - high))
         high = after
-    return if_finite(acc, _nearest_binary32(sum_to_odd(high - unit, low, 64)))
+    total = _nearest_binary32(_odd_sum(high - unit, low, quiet), quiet, has_fma)
+    return if_finite(acc, total) if starts == ANY else total
 
 
 @formula

@@ -22,6 +22,8 @@ __all__ = [
     "HAS_INEXACT_FLAG",
     "HAS_LONG",
     "HAS_QUIET_ADD",
+    "add_down",
+    "add_up",
     "clear_inexact",
     "floats_like",
     "fused",
@@ -30,6 +32,7 @@ __all__ = [
     "long_to_float",
     "plus",
     "quiet_add",
+    "quiet_fused",
     "quiet_subtract",
     "smax",
     "spread_item",
@@ -130,19 +133,28 @@ def _rounded(builder: Any, name: str, result: ir.Type, args: list[Any], how: int
     return builder.call(fn, [*args, ir.Constant(ir.IntType(32), how)])
 
 
-def _quiet(name: str) -> Any:
-    def typer(typingctx: Any, x: Any, y: Any) -> Any:
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            short = "ps" if x.width == 32 else "pd"
-            return _rounded(builder, f"llvm.x86.avx512.{name}.{short}.512", x.vector, args, 8)
+def _codegen_quiet(name: str, x: Lanes, how: int) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        short = "ps" if x.width == 32 else "pd"
+        return _rounded(builder, f"llvm.x86.avx512.{name}.{short}.512", x.vector, args, how)
 
-        return x(x, x), codegen
+    return codegen
 
-    return instruction(typer)
+
+def _quiet(name: str, how: int = 8) -> Any:
+    return instruction(lambda typingctx, x, y: (x(x, y), _codegen_quiet(name, x, how)))
 
 
 #: Sum and difference that leave the inexact flag alone; only where `HAS_QUIET_ADD`.
 quiet_add, quiet_subtract = _quiet("add"), _quiet("sub")
+#: The sum rounded down, and up; likewise.
+add_down, add_up = _quiet("add", 9), _quiet("add", 10)
+
+
+@instruction
+def quiet_fused(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
+    """`fused` without the inexact flag; only where `HAS_QUIET_ADD`."""
+    return x(x, x, x), _codegen_quiet("vfmadd", x, 8)
 
 
 def _cut(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:

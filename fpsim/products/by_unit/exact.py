@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from fpsim.kernels.by_unit.exact import ANY, FINITE
 from fpsim.kernels.by_unit.panels import PLAIN
 from fpsim.kernels.by_unit.tiles import EXACT, FLAG, UNGUARDED
 from fpsim.kernels.lanes.arithmetic import HAS_INEXACT_FLAG
@@ -56,7 +57,10 @@ def _task(settings: UnitSettings, unit: float, low: bool) -> Task:
     """What the loop of tiles is given; R stands in the `low` bits of random words."""
     scaled = PLAIN._replace(factor=2.0**settings.scale)
     guard = FLAG if HAS_INEXACT_FLAG else UNGUARDED
-    variant, constants = tile_variant(EXACT, settings, settings.store, low, 64, guard=guard)
+    starts = FINITE if settings.store is None else ANY
+    variant, constants = tile_variant(
+        EXACT, settings, settings.store, low, 64, guard=guard, sums=starts
+    )
     return Task(
         variant, 64, constants, np.array([unit] * 3).view(np.uint64), OperandTable(64, 0, scaled),
         OperandTable(64, 0, PLAIN),

@@ -6,27 +6,72 @@ digits than binary64 has, so the flag of the processor must send them the long w
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from fpsim.kernels.by_unit.exact import _nearest_binary32
-from fpsim.kernels.lanes.vectors import as_bits
-from fpsim.products.by_unit.exact import run_exact
+import fpsim.products.by_unit.exact as engine
+from fpsim.kernels.by_unit.exact import _nearest_by_integers, _nearest_quiet, _odd_sum
+from fpsim.kernels.lanes.arithmetic import HAS_FMA, HAS_QUIET_ADD
+from fpsim.kernels.lanes.vectors import as_bits, as_float
+from fpsim.kernels.rounding.store import BY_INTEGERS, QUIET
+from fpsim.products.by_unit.exact import _task, run_exact
+from fpsim.products.by_unit.task import tile_variant
 from tests.fpsim.kernels.by_unit.by_engine import at_the_edge, check, job_of, multiply
-from tests.fpsim.kernels.on_lanes import on_bits
+from tests.fpsim.kernels.on_lanes import on_bits, on_floats
 
 UNIT = "AMP_F16_F32.exact"
 
 
-def test_rounding_by_integers_is_that_of_the_processor():
+@pytest.mark.parametrize("how", [_nearest_by_integers, _nearest_quiet], ids=lambda f: f.__name__)
+def test_roundings_are_those_of_the_processor(how):
     """Numbers around midpoints, even and odd, of both signs; the last one carries into 2.0."""
+    if how is _nearest_quiet and not (HAS_QUIET_ADD and HAS_FMA):
+        pytest.skip("the processor has no such addition")
     below = 2.0**-52
     x = [m + t for m in (1.0, 1 + 2.0**-23, 2 - 2.0**-23) for t in (0, 2.0**-24, 3 * 2.0**-25)]
     x += [v + s for v in x for s in (below, -below) if 1 <= v + s < 2]
-    x = np.array([s * v * 2.0**e for v in x for s in (1, -1) for e in (-100, 0, 90)])
+    x = np.array([0.0, *(s * v * 2.0**e for v in x for s in (1, -1) for e in (-100, 0, 90))])
     x = np.resize(x, -(-len(x) // 8) * 8)
-    rounded = on_bits(lambda a: as_bits(_nearest_binary32(a)), x.view(np.uint64))
+    rounded = on_bits(lambda a: as_bits(how(as_float(a))), x.view(np.uint64))
     assert np.array_equal(rounded.view(np.float64), x.astype(np.float32).astype(np.float64))
+
+
+@pytest.mark.parametrize("quiet", [QUIET, BY_INTEGERS])
+def test_inexact_sums_are_odd(quiet):
+    """Addends far below the last digit and beside its half, of both signs; exact sums stay."""
+    if quiet == QUIET and not HAS_QUIET_ADD:
+        pytest.skip("the processor has no such addition")
+    tails = [0, 2.0**-50, 2.0**-52, 2.0**-53, 2.0**-54, 1.5 * 2.0**-53, 2.0**-90]
+    sums = [(x, y) for x in (1.0, 1 + 2.0**-52, 2 - 2.0**-52, 0.0) for y in tails]
+    sums = np.array([(s * x, t * y) for x, y in sums for s in (1, -1) for t in (1, -1)])
+    x, y = sums.T.copy()
+    odd = on_floats(lambda u, v: as_bits(_odd_sum(u, v, quiet)), x, y)
+    for u, v, bits in zip(x, y, odd, strict=True):
+        exact, value = Fraction(u) + Fraction(v), Fraction(float(bits.view(np.float64)))
+        ulp = Fraction(np.spacing(abs(float(value))))
+        assert value == exact or (bits & 1 and abs(value - exact) < ulp)
+
+
+@pytest.mark.parametrize("quiet", [QUIET, BY_INTEGERS])
+@pytest.mark.parametrize("has_fma", [True, False])
+def test_calls_of_every_processor_give_the_same(quiet, has_fma, monkeypatch):
+    """The long way in all variants that processors choose, on sums of 97 digits."""
+    if (quiet == QUIET and not (HAS_QUIET_ADD and HAS_FMA)) or (has_fma and not HAS_FMA):
+        pytest.skip("the processor lacks the instructions")
+    _task.cache_clear()
+
+    def variant(*args, **choices):
+        chosen, constants = tile_variant(*args, **choices)
+        return chosen._replace(quiet=quiet, has_fma=has_fma), constants
+
+    monkeypatch.setattr(engine, "tile_variant", variant)
+    try:
+        a, b, c = at_the_edge(UNIT, 9, 17, 16, 0, top=6, window=38)
+        check(run_exact, UNIT, a, b, c)
+    finally:
+        _task.cache_clear()
 
 
 @pytest.mark.parametrize("sign", [1, -1])
