@@ -95,9 +95,9 @@ def check(operation: str, rows: list[Codes], s: Settings, source: Format | None 
     marks = np.zeros(len(rows), np.uint8)
     kernel = "copy" if operation == "convert" and held == fmt else operation
     values, _ = apply(kernel, columns, s, element_flags=marks, bits=BITS)
-    found = zip(to_codes(values, fmt).tolist(), marks.tolist(), strict=True)
+    result = zip(to_codes(values, fmt).tolist(), marks.tolist(), strict=True)
     reference, digits = as_oracle(s), s.random_most
-    for i, (row, got) in enumerate(zip(rows, found, strict=True)):
+    for i, (row, got) in enumerate(zip(rows, result, strict=True)):
         if s.rounding.stochastic:
             word = oracle.elementwise_word(SEED, NUMBER, i, digits)
             reference = replace(reference, word=word)
@@ -172,20 +172,20 @@ def corners(fmt: Format) -> list[int]:
 
 
 def cases(formats: list[Format], roundings: list[Rounding]) -> list[object]:
-    found: list[object] = []
+    results: list[object] = []
     for fmt in formats:
         for rounding in roundings:
             if isinstance(rounding, SR) and (rounding.bits or 1) > fmt.sr_bits_max:
                 continue
-            found.append(pytest.param(fmt, rounding, id=f"{fmt}-{rounding}"))
-    return found
+            results.append(pytest.param(fmt, rounding, id=f"{fmt}-{rounding}"))
+    return results
 
 
 def pairs(
     operations: list[str], formats: list[Format], additions: list[Rounding], others: list[Rounding]
 ) -> list[object]:
     """Operations with modes and formats; in the quick tier each mode with additions alone."""
-    found: list[object] = []
+    results: list[object] = []
     for operation in operations:
         for fmt in formats:
             modes = additions if operation == "add" else others
@@ -193,11 +193,11 @@ def pairs(
                 modes = [rounding for rounding in modes if rounding in ENDS]
             if not fmt.has_negative_zero:  # kernels of their own
                 modes = [RNE, RTN, SR()] if operation == "add" else []
-            found += [
+            results += [
                 pytest.param(operation, *case.values, id=f"{operation}-{case.id}")
                 for case in cases([fmt], ROUNDINGS if reaches("full") else modes)
             ]
-    return found
+    return results
 
 
 @pytest.mark.parametrize(("operation", "fmt", "rounding"), pairs(BINARY, SMALL, ROUNDINGS, ENDS))
@@ -284,7 +284,7 @@ def conversions(source: Format, target: Format, n: int) -> list[Codes]:
         return sample(source, 1, n)
     rng = np.random.default_rng(target.bits)
     codes = np.append(rng.integers(0, target.n_codes, n), corners(target)).tolist()
-    found = []
+    results = []
     for code in codes:
         d = oracle.decode(code, target)
         if d.kind != "finite":
@@ -294,9 +294,9 @@ def conversions(source: Format, target: Format, n: int) -> list[Codes]:
         k = int(rng.integers(0, 4))
         x = d.magnitude + unit * k / 4
         at, _ = oracle.round_exact(-x if d.sign else x, source)
-        found.append(((at + int(rng.integers(-1, 2))) % source.n_codes,))
-    rng.shuffle(found)
-    return found[:n] + sample(source, 1, n // 4)
+        results.append(((at + int(rng.integers(-1, 2))) % source.n_codes,))
+    rng.shuffle(results)
+    return results[:n] + sample(source, 1, n // 4)
 
 
 @pytest.mark.parametrize("shape", [(257,), (7, 40)])
@@ -306,7 +306,7 @@ def test_a_shard_draws_the_bits_of_its_place_in_the_whole(rounding, first, shape
     rng = np.random.default_rng(first)
     x, y = (rng.standard_normal(shape).astype(np.float16).astype(np.float32) for _ in range(2))
     settings = Settings(BINARY16, rounding)
-    whole, _ = apply("multiply", (x, y), settings, bits=BITS)
+    complete, _ = apply("multiply", (x, y), settings, bits=BITS)
     shard, _ = apply(
         "multiply", (x.reshape(-1)[first:], y.reshape(-1)[first:]), settings,
         bits=BITS._replace(first=first),
@@ -317,8 +317,8 @@ def test_a_shard_draws_the_bits_of_its_place_in_the_whole(rounding, first, shape
         settings,
         bits=BITS,
     )
-    assert np.array_equal(shard, whole.reshape(-1)[first:])
-    assert np.array_equal(strided, whole.reshape(-1)[: first + 1])
+    assert np.array_equal(shard, complete.reshape(-1)[first:])
+    assert np.array_equal(strided, complete.reshape(-1)[: first + 1])
 
 
 #: Blocks of the kernel have 1024 elements.

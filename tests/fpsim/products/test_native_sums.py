@@ -46,14 +46,14 @@ def numbers(shape, kind, seed):
 
 def both(x, axes, policy):
     """Bits, flags and counts of the sum, by the processor and in software."""
-    found = []
+    results = []
     for order, block in (("sequential", 256), ("blocked", x.size + 1)):
         for count in (False, True):
             context = Context(BINARY32, subnormals=policy, count=count)
             total = linalg.sum(context.wrap(x), axes, order, block=block)
-            found.append((total.codes().tolist(), context.flags, total.shape))
-        found[-2:] = [(*found[-2], *found[-1], str(context.counts))]
-    return found
+            results.append((total.codes().tolist(), context.flags, total.shape))
+        results[-2:] = [(*results[-2], *results[-1], str(context.counts))]
+    return results
 
 
 @pytest.mark.parametrize(("shape", "axes"), SHAPES)
@@ -75,8 +75,8 @@ def test_the_layout_does_not_matter(layout):
     x = np.array(numbers((60, 20), "usual", 2), order="F" if layout == "F" else "C")
     x.flags.writeable = layout != "read-only"
     expected = [np.add.accumulate(column, dtype=np.float32)[-1] for column in x.T]
-    found, marks = native_sums(x, (0,))
-    np.testing.assert_array_equal(found, np.float32(expected))
+    result, marks = native_sums(x, (0,))
+    np.testing.assert_array_equal(result, np.float32(expected))
     assert marks.all()
 
 
@@ -127,7 +127,7 @@ def test_a_processor_that_flushes_makes_no_difference():
     usual = linalg.sum(Context(BINARY32).wrap(x), 0).values
     before = exchange_status(0xFFC0)  # toward zero, subnormal numbers flushed
     try:
-        found = linalg.sum(Context(BINARY32).wrap(x), 0).values
+        result = linalg.sum(Context(BINARY32).wrap(x), 0).values
     finally:
         exchange_status(before)
-    np.testing.assert_array_equal(found, usual)
+    np.testing.assert_array_equal(result, usual)

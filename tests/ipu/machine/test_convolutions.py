@@ -7,6 +7,7 @@ import pytest
 
 from fpsim import BINARY16, BINARY32, F143, FloatingPointTrap, linalg
 from ipu.machine import MK2_FP8, Device, FpCtl, FpSts
+from tests.tiers import pick
 
 
 def arrays(device, x, w, fmt=BINARY16, seed=1):
@@ -14,12 +15,17 @@ def arrays(device, x, w, fmt=BINARY16, seed=1):
     return [device.from_host(rng.standard_normal(shape), fmt) for shape in (x, w)]
 
 
-@pytest.mark.parametrize("partials", [BINARY16, BINARY32])
+#: Channels, outputs, groups, and the units of the product and of both gradients.
+CHOICES = [
+    (16, 13, 1, ("AMP", "AMP", "AMP")), (3, 8, 1, ("SLIC", "AMP", "AMP")),
+    (4, 4, 2, ("SLIC", "SLIC", "AMP")), (12, 2, 2, ("VMAC", "SLIC", "AMP")),
+]  # fmt: skip
+BOTH = [(*choice, partials) for choice in CHOICES for partials in (BINARY16, BINARY32)]
+
+
 @pytest.mark.parametrize(
-    ("channels", "outputs", "groups", "units"),
-    [(16, 13, 1, ("AMP", "AMP", "AMP")), (3, 8, 1, ("SLIC", "AMP", "AMP")),
-     (4, 4, 2, ("SLIC", "SLIC", "AMP")), (12, 2, 2, ("VMAC", "SLIC", "AMP"))],
-)  # fmt: skip
+    ("channels", "outputs", "groups", "units", "partials"), pick([*BOTH[:2], *BOTH[3:]], BOTH, BOTH)
+)
 def test_each_product_takes_the_unit_of_its_k_channels(channels, outputs, groups, units, partials):
     device = Device(conv_partials=partials, preset="exact")
     x, w = arrays(device, (2, 5, 6, channels), (3, 2, channels // groups, outputs))
@@ -28,13 +34,13 @@ def test_each_product_takes_the_unit_of_its_k_channels(channels, outputs, groups
     chosen = [f"{unit}_F16_{short}.exact" for unit in units]
     y = device.conv2d(x, w, **options)
     same = {"context": device.context(BINARY16), "subnormals": "flush_both", **options}
-    found = [y, device.conv2d_input_gradient(y, w, x.shape, **options),
+    results = [y, device.conv2d_input_gradient(y, w, x.shape, **options),
              device.conv2d_weight_gradient(x, y, w.shape, **options)]  # fmt: skip
     assert [unit for _, _, unit in device.ledger.rows] == chosen
     wanted = [linalg.conv2d(x, w, chosen[0], **same),
               linalg.conv2d_input_gradient(y, w, chosen[1], x.shape, **same),
               linalg.conv2d_weight_gradient(x, y, chosen[2], w.shape, **same)]  # fmt: skip
-    for got, want in zip(found, wanted, strict=True):
+    for got, want in zip(results, wanted, strict=True):
         assert (got.codes() == want.codes()).all()
         assert got.context is device.context(BINARY16)
 
