@@ -41,9 +41,7 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@click.command(
-    "torch", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
-)
+@click.command("torch", context_settings={"allow_interspersed_args": False})
 @click.argument("program", type=click.Path(path_type=Path), metavar="PROGRAM.py")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS...")
 @click.option("--policy", default="fp32", show_default=True, metavar="WAY",

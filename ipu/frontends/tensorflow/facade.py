@@ -15,6 +15,7 @@ from tensorflow.python.client import session
 
 from ipu.frontends.tensorflow.engine.launch import failure_of
 from ipu.frontends.tensorflow.engine.sessions import running
+from ipu.frontends.tensorflow.engine.turns import turn
 from ipu.frontends.tensorflow.reading import end_readers
 
 __all__ = ["install_facade", "watch_sessions"]
@@ -56,10 +57,10 @@ def watch_sessions() -> None:
     if getattr(run, "_reports_failures", False):
         return
 
-    def reporting(self: Any, *arguments: Any, **options: Any) -> Any:
+    def reporting(self: Any, fetches: Any, *arguments: Any, **options: Any) -> Any:
         try:
-            with running(self):
-                return run(self, *arguments, **options)
+            with running(self), turn(self, fetches):
+                return run(self, fetches, *arguments, **options)
         except tensorflow.errors.OpError as error:
             failure = failure_of(str(error))
             if failure is None:

@@ -32,6 +32,7 @@ from ipu.frontends.tensorflow.engine.replicas import private_values
 from ipu.frontends.tensorflow.engine.resources import IteratorHandle, Variable
 from ipu.frontends.tensorflow.engine.subnormals import keeping_subnormals
 from ipu.frontends.tensorflow.engine.trace import tracing
+from ipu.frontends.tensorflow.engine.turns import note_launch
 from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave
 from ipu.frontends.tensorflow.engine.writes import written_inputs
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
@@ -223,6 +224,7 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
             out = [leave(v, t.dtype) for v, t in zip(results, graph.outputs, strict=True)]
             return [*out, *changed]
 
+    note_launch(ops.get_default_graph(), [flat[i] for i in written])
     results = tf.numpy_function(run, outer, kinds)
     results = [results] if tf.is_tensor(results) else list(results)
     count = len(graph.outputs)

@@ -10,7 +10,7 @@ from ipu.frontends.tensorflow.engine.functions import called_graphs
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.program import program_of
 
-__all__ = ["written_inputs"]
+__all__ = ["handles_written_by", "origin_of", "written_inputs"]
 
 
 def written_inputs(graph: Any) -> set[int]:
@@ -18,14 +18,14 @@ def written_inputs(graph: Any) -> set[int]:
     positions = {tensor.op.name: i for i, tensor in enumerate(graph.inputs)}
     written: set[int] = set()
     for node in program_of(graph).nodes:
-        for tensor in _written_by(node):
-            origin = _origin(tensor)
+        for tensor in handles_written_by(node):
+            origin = origin_of(tensor)
             if origin in positions:
                 written.add(positions[origin])
     return written
 
 
-def _written_by(node: Node) -> list[Any]:
+def handles_written_by(node: Node) -> list[Any]:
     """The handles that a node writes, also through functions that it calls."""
     handles = [tensor for tensor in node.inputs if tensor.dtype == tf.resource]
     if node.is_update:
@@ -36,7 +36,7 @@ def _written_by(node: Node) -> list[Any]:
     return written
 
 
-def _origin(tensor: Any) -> str:
+def origin_of(tensor: Any) -> str:
     """The name of the node that a handle comes from."""
     op = tensor.op
     while op.type in ("Identity", "IdentityN") and op.inputs:

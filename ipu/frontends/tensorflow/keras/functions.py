@@ -32,6 +32,7 @@ from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 __all__ = ["extend_models", "is_on_ipu"]
 
 _MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
+_OF_ONE_BATCH = ("train_on_batch", "test_on_batch", "predict_on_batch")
 
 
 def is_on_ipu(model: Any) -> bool:
@@ -48,6 +49,10 @@ def extend_models() -> None:
         maker = getattr(tf.keras.Model, name)
         if not hasattr(maker, "__wrapped__"):
             setattr(tf.keras.Model, name, _launching(maker))
+    for name in _OF_ONE_BATCH:
+        method = getattr(tf.keras.Model, name)
+        if not hasattr(method, "__wrapped__"):
+            setattr(tf.keras.Model, name, _of_one_batch(method))
     fit = tf.keras.Model.fit
     if not hasattr(fit, "__wrapped__"):
         tf.keras.Model.fit = _checking(fit)
@@ -65,6 +70,24 @@ def _checking(fit: Callable[..., Any]) -> Callable[..., Any]:
         return history
 
     return checked_fit
+
+
+def _of_one_batch(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that passes one batch to a launch, which then may not take several."""
+
+    @wraps(method)
+    def checked(model: Any, *arguments: Any, **options: Any) -> Any:
+        variable = model._steps_per_execution
+        steps = 1 if variable is None else int(variable.numpy())
+        if is_on_ipu(model) and steps > 1:
+            raise ValueError(
+                f"steps_per_execution={steps} takes {steps} batches in a launch, and "
+                f"{method.__name__} has one; use compile(steps_per_execution=1), or fit, evaluate "
+                "and predict"
+            )
+        return method(model, *arguments, **options)
+
+    return checked
 
 
 def _forgetting(reset: Callable[[Any], None]) -> Callable[[Any], None]:

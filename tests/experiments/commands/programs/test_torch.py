@@ -56,7 +56,7 @@ def test_without_torch_one_sentence_says_so(program, capsys):
      (["--compare", "fp16+nonsense"], "nonsense"), (["--compare", ""], "one way at least"),
      (["--compare", "fp16", "--sr"], "leave --policy and --sr out"), (["--seed", "x"], "seed"),
      (["--target", "mk9"], "mk9"), (["--unit", "V100_F16_F32"], "unit"),
-     (["--ties", "last"], "last")],
+     (["--ties", "last"], "last"), (["--nosuch"], "No such option")],
 )  # fmt: skip
 def test_bad_ways_are_one_line(program, capsys, options, message):
     assert main(["torch", *options, str(program)]) == 2

@@ -36,6 +36,7 @@ def test_the_version_is_the_one_that_these_names_belong_to():
         (dataset_ops.DatasetV2, "_variant_tensor"), (iterator_ops, "OwnedIterator"),
         (script_ops, "_py_funcs"), (execute, "quick_execute"), (context, "eager_mode"),
         (config, "CONVERSION_RULES"), (config, "DoNotConvert"), (session.BaseSession, "run"),
+        (session.BaseSession, "close"), (session, "_FetchMapper"),
         (control_flow_util_v2, "get_func_graph"), (gen_dataset_ops, "iterator_get_next"),
         (gen_resource_variable_ops, "read_variable_op"),
         (gen_resource_variable_ops, "assign_variable_op"),

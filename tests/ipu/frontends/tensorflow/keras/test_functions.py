@@ -52,6 +52,18 @@ def test_eighty_steps_of_adam_are_those_of_tensorflow(reference, steps):
         np.testing.assert_allclose(found, predictions, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("method", ["train_on_batch", "test_on_batch", "predict_on_batch"])
+def test_a_method_of_one_batch_takes_launches_of_one(method):
+    arguments = (X[:16],) if method == "predict_on_batch" else (X[:16], Y[:16])
+    with machine() as _, ipu.ipu_strategy.IPUStrategyV1().scope():
+        used = configured()
+        getattr(model(), method)(*arguments)
+        assert used.launches == 1
+        with pytest.raises(ValueError, match=rf"takes 2 batches in a launch, and {method} has one"):
+            getattr(model(steps_per_execution=2), method)(*arguments)
+        assert used.launches == 1
+
+
 def test_models_of_elsewhere_stay_with_tensorflow():
     extend_models()
     with machine() as used:
