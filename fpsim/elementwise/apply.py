@@ -60,13 +60,15 @@ class _Call:
     ) -> None:
         width = exact_width(operation, settings, input_size)
         chosen = plan(operation, settings, width)
-        words = 0
+        words, residual = 0, chosen.residual
         if chosen.stochastic:
             words = 3 if supplied else 2 if chosen.whole_words else 1
+        if chosen.in_quanta and not supplied and operation not in ("add", "subtract"):
+            residual = loop.RESIDUAL_QUANTA
         self.loop = loop.kernel(
             loop.Variant(
                 _CODES[operation], chosen.mode, level, chosen.flush, chosen.one_zero, words,
-                chosen.residual,
+                residual,
             )
         )  # fmt: skip
         self.constants = chosen.constants

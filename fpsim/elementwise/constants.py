@@ -68,6 +68,8 @@ class Plan(NamedTuple):
     one_zero: bool
     stochastic: bool
     whole_words: bool
+    #: Stochastic rounding below the normal numbers may take `fpsim.kernels.rounding.quanta`.
+    in_quanta: bool
 
 
 def _fits_32(fmt: Format) -> bool:
@@ -283,4 +285,12 @@ def plan(operation: str, settings: Settings, width: int) -> Plan:
         one_zero=not settings.format.has_negative_zero,
         stochastic=rounding.stochastic,
         whole_words=settings.random_most > 16,
+        in_quanta=width == 32 and _in_quanta(settings, rule),
     )
+
+
+def _in_quanta(settings: Settings, rule: Rule) -> bool:
+    """Whether digits of subnormals fit 31 bits with the random ones, and none is left unseen."""
+    proportional = settings.rounding.proportional and settings.rounding.residual == "truncate"
+    seen = rule.random_bits in (rule.random_most, rule.drop) or rule.random_bits > rule.drop
+    return proportional and seen and settings.format.precision + rule.random_most <= 31

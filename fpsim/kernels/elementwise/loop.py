@@ -52,13 +52,14 @@ from fpsim.kernels.lanes.vectors import (
 )
 from fpsim.kernels.random.words import GROUP_HALF, fill_words
 from fpsim.kernels.rounding.modes import SR, has_minus_zero, is_signed, is_stochastic
+from fpsim.kernels.rounding.quanta import round_in_quanta, smallest_normal
 from fpsim.kernels.rounding.round import round_fixed, round_random, round_residual
 from fpsim.kernels.rounding.rule import spread
 from fpsim.kernels.rounding.to_odd import divide_to_odd, root_to_odd, sum_to_odd
 
 __all__ = [
-    "BLOCK", "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "Variant", "kernel", "summary",
-    "vector_step",
+    "BLOCK", "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "RESIDUAL_QUANTA", "Variant", "kernel",
+    "summary", "vector_step",
 ]  # fmt: skip
 
 #: Elements per block: three operands, a result and the random words fit the first-level cache.
@@ -69,7 +70,8 @@ ROOM = BLOCK + GROUP_HALF
 
 FLAGS_NONE, FLAGS_STICKY, FLAGS_EACH = range(3)
 WORDS_NONE, WORDS_HALF, WORDS_WHOLE, WORDS_GIVEN = range(4)
-RESIDUAL_TRUNCATE, RESIDUAL_HALF, RESIDUAL_EVEN = range(3)
+#: How SR cuts the tail; with quanta as truncated, subnormals the shorter way.
+RESIDUAL_TRUNCATE, RESIDUAL_HALF, RESIDUAL_EVEN, RESIDUAL_QUANTA = range(4)
 
 
 class Variant(NamedTuple):
@@ -113,25 +115,28 @@ def _exact(op, mode, x, y, z, sign):
     return s, none
 
 
-def _rounded(mode, supplied, residual, t, words, i, sign, rule):
-    """Magnitude of the rounded result, before overflow."""
+def _rounded(op, mode, supplied, residual, t, words, i, sign, rule):
+    """Magnitude of the rounded result, before overflow.
+
+    Sums of the format's numbers are exact wherever they are subnormal: the grid of normal numbers,
+    whose last digit is the same for all lanes, may go on below the smallest.
+    """
     width = width_of(t)
     a = t & ~sign
+    is_sum = op in (ADD, SUBTRACT) and residual == RESIDUAL_TRUNCATE
+    grid = _normal_grid(rule) if is_sum or residual == RESIDUAL_QUANTA else rule
     if not is_stochastic(mode):
-        return round_fixed(mode, a, t >= sign, rule, width)
-    if residual != RESIDUAL_TRUNCATE:
+        return round_fixed(mode, a, t >= sign, grid, width)
+    if residual in (RESIDUAL_HALF, RESIDUAL_EVEN):
         a = round_residual(a, residual == RESIDUAL_EVEN, rule)
-    return round_random(mode, a, load_word(words, i, t), supplied, rule, width)
+    word = load_word(words, i, t)
+    r = round_random(mode, a, word, supplied, grid, width)
+    if residual == RESIDUAL_QUANTA:
+        r = select(a < smallest_normal(rule), round_in_quanta(a, word, rule), r)
+    return r
 
 
-def _grid(op, residual, rule):
-    """The rule whose grid the result is rounded to.
-
-    Sums of the format's numbers are exact wherever they are subnormal. So the grid of normal
-    numbers may go on below the smallest, and which digit is the last is the same for all lanes.
-    """
-    if op not in (ADD, SUBTRACT) or residual != RESIDUAL_TRUNCATE:
-        return rule
+def _normal_grid(rule):
     none = rule.emin ^ rule.emin
     return rule._replace(emin=none, quantum=none, quantum_sr=none)
 
@@ -197,7 +202,7 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, element_flags, mi, words
     v = _operand(flush, one_zero, y, yi, sign, rule) if op != CONVERT and op != SQRT else u
     w = _operand(flush, one_zero, z, zi, sign, rule) if op == FMA else u
     t, lost = _exact(op, mode, u, v, w, sign)
-    r = _rounded(mode, supplied, residual, t, words, wi, sign, _grid(op, residual, rule))
+    r = _rounded(op, mode, supplied, residual, t, words, wi, sign, rule)
     bits, changed, over, tiny = _finish(mode, flush, one_zero, t, r, sign, rule)
     changed, raised = changed | lost, none
 
