@@ -7,6 +7,7 @@ import pytest
 
 from fpsim import BINARY16, BINARY32, F143, FloatingPointTrap, linalg
 from ipu.machine import MK2_FP8, Device, FpCtl, FpSts
+from tests.tiers import pick
 
 
 def arrays(device, x, w, fmt=BINARY16, seed=1):
@@ -14,12 +15,17 @@ def arrays(device, x, w, fmt=BINARY16, seed=1):
     return [device.from_host(rng.standard_normal(shape), fmt) for shape in (x, w)]
 
 
-@pytest.mark.parametrize("partials", [BINARY16, BINARY32])
+#: Channels, outputs, groups, and the units of the product and of both gradients.
+CHOICES = [
+    (16, 13, 1, ("AMP", "AMP", "AMP")), (3, 8, 1, ("SLIC", "AMP", "AMP")),
+    (4, 4, 2, ("SLIC", "SLIC", "AMP")), (12, 2, 2, ("VMAC", "SLIC", "AMP")),
+]  # fmt: skip
+BOTH = [(*choice, partials) for choice in CHOICES for partials in (BINARY16, BINARY32)]
+
+
 @pytest.mark.parametrize(
-    ("channels", "outputs", "groups", "units"),
-    [(16, 13, 1, ("AMP", "AMP", "AMP")), (3, 8, 1, ("SLIC", "AMP", "AMP")),
-     (4, 4, 2, ("SLIC", "SLIC", "AMP")), (12, 2, 2, ("VMAC", "SLIC", "AMP"))],
-)  # fmt: skip
+    ("channels", "outputs", "groups", "units", "partials"), pick([*BOTH[:2], *BOTH[3:]], BOTH, BOTH)
+)
 def test_each_product_takes_the_unit_of_its_k_channels(channels, outputs, groups, units, partials):
     device = Device(conv_partials=partials, preset="exact")
     x, w = arrays(device, (2, 5, 6, channels), (3, 2, channels // groups, outputs))
