@@ -98,8 +98,8 @@ def hashes(everything: bool) -> Iterator[tuple[str, str]]:
     x = context.wrap(values(BINARY32, 0))
     for name in FUNCTIONS:
         context.clear_flags()
-        found = getattr(context, name)(x)
-        yield f"{name} binary32", digest(found.values, np.array([int(context.flags)]))
+        result = getattr(context, name)(x)
+        yield f"{name} binary32", digest(result.values, np.array([int(context.flags)]))
 
 
 def whole_numbers() -> Iterator[tuple[str, str]]:
@@ -110,8 +110,8 @@ def whole_numbers() -> Iterator[tuple[str, str]]:
     out, marks[...] = remainder(x, y, settings, nearest=True)
     yield "ieee_remainder binary32", digest(out, marks)
     yield "less binary32", digest(*compare.compare("less", x, y, settings, False))
-    whole, _ = apply("round_to_integral", (x,), settings)
-    yield "to int32 binary32", digest(*integers.to_integers(x, whole, np.dtype(np.int32)))
+    integral, _ = apply("round_to_integral", (x,), settings)
+    yield "to int32 binary32", digest(*integers.to_integers(x, integral, np.dtype(np.int32)))
     wide = np.random.default_rng(3).integers(-(2**63), 2**63, N)
     yield "from int64", digest(integers.to_binary64(wide))
     yield "xoroshiro128aox", digest(xoroshiro_lanes(1, 2, N)[0])
@@ -153,9 +153,9 @@ def rounded(everything: bool) -> Iterator[tuple[str, str]]:
                 context = Context(fmt, rounding=mode, seed=3)
                 rng = np.random.default_rng(5)
                 a, b = (context.array(rng.standard_normal(s)) for s in ((21, 40), (40, 45)))
-                found = rounded_matmul(a, b, context=context, fused=fused)
+                result = rounded_matmul(a, b, context=context, fused=fused)
                 flags = np.array([int(context.flags)])
-                yield f"rounded {fmt} {mode!r} {fused}", digest(found.values, flags)
+                yield f"rounded {fmt} {mode!r} {fused}", digest(result.values, flags)
 
 
 def everything_here(chosen: bool) -> dict[str, str]:

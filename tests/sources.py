@@ -46,11 +46,11 @@ def _row(line: str) -> Row | None:
 
 def marks() -> dict[str, set[str]]:
     """The files whose tests carry each ID."""
-    found: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for identity in _marks(path):
-            found.setdefault(identity, set()).add(str(path.relative_to(ROOT)))
-    return found
+            results.setdefault(identity, set()).add(str(path.relative_to(ROOT)))
+    return results
 
 
 def _marks(path: Path) -> Iterator[str]:
@@ -63,8 +63,8 @@ def _marks(path: Path) -> Iterator[str]:
 
 def in_step(text: str) -> str:
     """The page with status and tests as the marks have them."""
-    found = marks()
-    lines = [_line(line, found) for line in text.splitlines()]
+    result = marks()
+    lines = [_line(line, result) for line in text.splitlines()]
     return "\n".join(lines) + "\n"
 
 

@@ -197,14 +197,14 @@ def test_rooms_and_files_stay_small():
 
 
 def test_functions_stay_short():
-    found = set()
+    result = set()
     for module, path in modules().items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno is not None
                 if node.end_lineno - node.lineno + 1 > FUNCTION:
-                    found.add((module, node.name))
-    assert found <= LONG, f"longer than {FUNCTION} lines: {sorted(found - LONG)}"
+                    result.add((module, node.name))
+    assert result <= LONG, f"longer than {FUNCTION} lines: {sorted(result - LONG)}"
 
 
 #: Modules that are rooms of their own, with a sentence elsewhere in CONTRIBUTING.md.
@@ -216,8 +216,8 @@ def test_contributing_has_a_sentence_for_every_room(room):
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     built = room in {room_of(module) for module in modules()}
     folder = room.replace("ipu.experiments", "experiments").replace(".", "/")
-    said = re.search(rf"^\| `{folder}/` \|", text, re.MULTILINE) is not None
-    assert said or not built or room in OUTSIDE, f"CONTRIBUTING.md has no row for {folder}/"
+    message = re.search(rf"^\| `{folder}/` \|", text, re.MULTILINE) is not None
+    assert message or not built or room in OUTSIDE, f"CONTRIBUTING.md has no row for {folder}/"
 
 
 #: Tests that are about more than one module, in the folder of the room that they are about.

@@ -22,8 +22,8 @@ def test_the_tour_of_the_readme_prints_what_it_says():
     (tour,) = TOUR.findall((ROOT / "README.md").read_text(encoding="utf-8"))
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     test = doctest.DocTestParser().get_doctest(tour, {}, "README.md", "README.md", 0)
-    said: list[str] = []
-    assert runner.run(test, out=said.append).failed == 0, "".join(said)
+    messages: list[str] = []
+    assert runner.run(test, out=messages.append).failed == 0, "".join(messages)
 
 
 def answers() -> list[tuple[str, str]]:
@@ -56,9 +56,9 @@ DISTRIBUTED = (ROOT / "docs" / "distributed.md").read_text(encoding="utf-8")
 def test_the_page_on_several_processes_prints_what_it_says():
     (code,) = TOUR.findall(DISTRIBUTED)
     test = doctest.DocTestParser().get_doctest(code, {}, "distributed.md", "distributed.md", 0)
-    said: list[str] = []
+    messages: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert runner.run(test, out=said.append).failed == 0, "".join(said)
+    assert runner.run(test, out=messages.append).failed == 0, "".join(messages)
 
 
 COMMANDS = re.findall(r"^fpsim (.*)$", DISTRIBUTED, re.MULTILINE)

@@ -10,8 +10,8 @@ SIZES = {"S0": 74, "S1": 29, "S2": 42, "S3": 41, "S4": 56, "X": 11}
 
 
 def test_the_table_has_every_row_once_and_in_order():
-    found = [row.identity for row in rows(TEXT)]
-    assert found == [f"{d}-{n:02}" for d, size in SIZES.items() for n in range(1, size + 1)]
+    results = [row.identity for row in rows(TEXT)]
+    assert results == [f"{d}-{n:02}" for d, size in SIZES.items() for n in range(1, size + 1)]
 
 
 def test_marks_and_table_are_in_step():

@@ -25,5 +25,5 @@ def test_doctests_of_experiments(module):
         if missing.name != "torch":
             raise
         pytest.skip("torch is not installed; run: make test-torch")
-    found = doctest.testmod(imported, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert found.failed == 0
+    result = doctest.testmod(imported, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0

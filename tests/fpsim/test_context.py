@@ -123,8 +123,8 @@ def test_the_reference_takes_numbers_to_nearest() -> None:
 
 @pytest.mark.parametrize("text", ["-0", "0.0", "-0e5", "inf", "-Infinity", "nan"])
 def test_decimal_strings_have_signed_zeros_and_infinities(text: str) -> None:
-    made = float(half().decimal(text))
-    assert math.isnan(made) if text == "nan" else repr(made) == repr(float(text))
+    result = float(half().decimal(text))
+    assert math.isnan(result) if text == "nan" else repr(result) == repr(float(text))
 
 
 @pytest.mark.parametrize("text", ["1/0", "", "0x10", "1,5", ["1", "zwei"]])
@@ -266,8 +266,8 @@ def test_layout_never_shows_in_the_result(rounding: fp.Rounding, n: int) -> None
     assert result(values[::-1][::-1]) == plain
     if n > 200:
         parts = [values[:130], values[130:]]
-        whole = half(rounding=rounding, seed=4)
-        assert whole.convert(np.concatenate(parts)).values.view(np.uint32).tolist() == plain[0]
+        complete = half(rounding=rounding, seed=4)
+        assert complete.convert(np.concatenate(parts)).values.view(np.uint32).tolist() == plain[0]
 
 
 @pytest.mark.parametrize("fmt", [HALF, fp.F143, fp.BINARY64])

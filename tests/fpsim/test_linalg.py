@@ -214,15 +214,15 @@ def test_an_overflow_does_not_change_the_zeros_beside_it(subnormals: str) -> Non
     a = context.array([[60000.0, 0.0], [2.0**-14, 0.0]])
     b = context.array([[-(2.0**-14), 2.0], [0.0, 0.0]])
     for rows in (slice(0, 2), slice(1, 2)):
-        made = matmul(a[rows], b, "AMP_F16_F16", context=context).values
-        assert (made[-1, 0], np.signbit(made[-1, 0])) == (0.0, True)
+        result = matmul(a[rows], b, "AMP_F16_F16", context=context).values
+        assert (result[-1, 0], np.signbit(result[-1, 0])) == (0.0, True)
 
 
 def test_a_join_in_half_keeps_its_subnormals() -> None:
     context = fp.Context(fp.E5M2)
     small = context.array([[2.0**-8]])
-    made = matmul(small, small, "B200_E5M2_F16", subnormals="flush_both")
-    assert float(made.values[0, 0]) == 2.0**-16
+    result = matmul(small, small, "B200_E5M2_F16", subnormals="flush_both")
+    assert float(result.values[0, 0]) == 2.0**-16
 
 
 @pytest.mark.parametrize("scale", [-65, 63, 10**8, 1.5, True, "1"])
@@ -236,12 +236,12 @@ def test_scales_are_those_of_metadata(scale: object) -> None:
 
 def test_records_beyond_the_engines_are_refused() -> None:
     unit = UNITS["AMP_F16_F32"]
-    for change, said in (
+    for change, message in (
         ({"inputs": (fp.BINARY64,)}, "formats that binary32 holds"),
         ({"accumulator": fp.BINARY64}, "formats that binary32 holds"),
         ({"terms": 257}, "use at most 256"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             replace(unit, name="MY_F16_F32", **change)
     with pytest.raises(TypeError, match=r"window=30\.5 is "):
         replace(unit, name="MY_F16_F32", window=30.5)
@@ -258,5 +258,5 @@ def test_exact_units_of_many_terms_are_exact() -> None:
     a = np.ones((1, 68), np.float32)
     b = np.full((68, 1), 0.5, np.float32)
     a[0, 0], b[0, 0], a[0, 67], b[67, 0] = 2.0**-24, 2.0**-24, 4096.0, 4096.0
-    made = matmul(HALF.array(a), HALF.array(b), unit).values
-    assert float(made[0, 0]) == 2.0**24 + 34  # 33 and a little more, to even
+    result = matmul(HALF.array(a), HALF.array(b), unit).values
+    assert float(result[0, 0]) == 2.0**24 + 34  # 33 and a little more, to even

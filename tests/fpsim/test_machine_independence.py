@@ -111,17 +111,17 @@ CALLS = [
 def test_threads_do_not_show(operation, fmt, rounding):
     # Long enough that every kernel is shared out, and no multiple of anything.
     operands = [np.resize(x, 2_100_001) for x in machine.inputs(operation, fmt)]
-    settings, before, found = Settings(fmt, rounding), get_threads(), []
+    settings, before, results = Settings(fmt, rounding), get_threads(), []
     try:
         for threads in (1, 2, 3):
             set_threads(threads)
             out, flags = apply(
                 operation, operands, settings, bits=Draw(np.uint64(9), np.uint64(1), None)
             )
-            found.append((machine.digest(out), flags))
+            results.append((machine.digest(out), flags))
     finally:
         set_threads(before)
-    assert found[0] == found[1] == found[2]
+    assert results[0] == results[1] == results[2]
 
 
 @pytest.mark.parametrize(("operation", "fmt", "rounding"), CALLS)
@@ -170,10 +170,12 @@ def read_only(x: np.ndarray) -> np.ndarray:
 
 def test_short_arrays_begin_like_long_ones():
     (x,), settings = machine.inputs("convert", BINARY16), Settings(BINARY16, SR(13))
-    whole, _ = apply("convert", (x[:5000],), settings, bits=Draw(np.uint64(4), np.uint64(0), None))
+    complete, _ = apply(
+        "convert", (x[:5000],), settings, bits=Draw(np.uint64(4), np.uint64(0), None)
+    )
     for n in (1, 2, 15, 16, 17, 127, 129, 1023, 1025, 4099):
         part, _ = apply("convert", (x[:n],), settings, bits=Draw(np.uint64(4), np.uint64(0), None))
-        assert machine.digest(part) == machine.digest(whole[:n])
+        assert machine.digest(part) == machine.digest(complete[:n])
 
 
 # The compilation cache ---------------------------------------------------------------------------
@@ -231,5 +233,5 @@ print(before == imported == mxcsr(), compiled, len(compilations.buffer) > 0)
 
 
 def test_importing_compiles_nothing_and_leaves_the_processor_alone(tmp_path):
-    said = python("-c", IMPORT_EVERYTHING, FPSIM_CACHE_DIR=str(tmp_path))
-    assert said.split() == ["True", "0", "True"]
+    message = python("-c", IMPORT_EVERYTHING, FPSIM_CACHE_DIR=str(tmp_path))
+    assert message.split() == ["True", "0", "True"]

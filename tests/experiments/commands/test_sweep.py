@@ -48,9 +48,9 @@ def test_bad_input_is_one_sentence_before_any_work(
     for name in ("FPSIM_TLS_CA", "FPSIM_TLS_CERT", "FPSIM_TLS_KEY"):
         monkeypatch.delenv(name, raising=False)
     assert main(["sweep", *arguments, "--out", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"fpsim: {sentence}")
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith(f"fpsim: {sentence}")
+    assert output.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 

@@ -51,10 +51,10 @@ def test_bytes_of_the_state_are_counted_a_second_time(ways, quick):
 
 def test_a_shard_is_the_replicas_part_of_the_state(ways):
     for n in (2, 4):
-        whole, shard = (ways[f"{n} replicas, state {how}"] for how in ("offloaded", "sharded"))
-        assert shard["remote_bytes"] == whole["remote_bytes"] / n
-        assert shard["moved_bytes"] == whole["moved_bytes"] / n
-        assert shard["cycles"] < whole["cycles"]
+        offloaded, shard = (ways[f"{n} replicas, state {how}"] for how in ("offloaded", "sharded"))
+        assert shard["remote_bytes"] == offloaded["remote_bytes"] / n
+        assert shard["moved_bytes"] == offloaded["moved_bytes"] / n
+        assert shard["cycles"] < offloaded["cycles"]
 
 
 def test_kinds_add_up_to_what_is_held(quick, ways):

@@ -62,7 +62,7 @@ def simulated(host, depth, steps):
     """The share of waiting by a simulation of events: two workers and tokens of free places."""
     events, order = [(0.0, 0, "free")] * depth, itertools.count(1)
     heapq.heapify(events)
-    free = ready = made = begun = done = 0
+    free = ready = result = begun = done = 0
     busy = idle_since = None
     running = False
     waited = 0.0
@@ -71,12 +71,12 @@ def simulated(host, depth, steps):
         if what == "free":
             free += 1
         elif what == "made":
-            busy, ready, made = None, ready + 1, made + 1
+            busy, ready, result = None, ready + 1, result + 1
         else:
             running, done, idle_since = False, done + 1, now
         if busy is None and free:
-            free, busy = free - 1, made
-            heapq.heappush(events, (now + host(made), next(order), "made"))
+            free, busy = free - 1, result
+            heapq.heappush(events, (now + host(result), next(order), "made"))
         if not running and ready:
             ready, running, begun = ready - 1, True, begun + 1
             if idle_since is not None:

@@ -23,10 +23,10 @@ def test_every_unit_that_computed_reaches_the_report(tmp_path):
     device.conv2d(x, w, unit="VMAC_F16_F16")
     result = Result([{"n": 1}], "", "", units=(*units_of(device), *costs_of(device)))
     save_data(tmp_path, result, {})
-    said = {u["name"]: u for u in json.loads((tmp_path / META).read_text())["units"]}
-    assert {"SLIC_F16_F16", "AMP_F16_F32", "VMAC_F16_F16"} <= said.keys()
-    assert said["SLIC_F16_F16"]["evidence"] == "ASSUMED"
-    assert "f16v4hihov4slic" in said["SLIC_F16_F16"]["source"]
-    rule = next(u for name, u in said.items() if name.startswith("choice of the unit"))
+    message = {u["name"]: u for u in json.loads((tmp_path / META).read_text())["units"]}
+    assert {"SLIC_F16_F16", "AMP_F16_F32", "VMAC_F16_F16"} <= message.keys()
+    assert message["SLIC_F16_F16"]["evidence"] == "ASSUMED"
+    assert "f16v4hihov4slic" in message["SLIC_F16_F16"]["source"]
+    rule = next(u for name, u in message.items() if name.startswith("choice of the unit"))
     assert rule["evidence"] == "ASSUMED"
-    assert said["f16v4cmac, multiply-adds per cycle = 4"]["evidence"] == "INFERRED"
+    assert message["f16v4cmac, multiply-adds per cycle = 4"]["evidence"] == "INFERRED"

@@ -16,7 +16,7 @@ def test_same_seed_same_bytes_in_every_process(tmp_path):
     """Also with other threads, and over an earlier run."""
     name = pick("swamping", *["stochastic_accumulation"] * 2)
     command = [sys.executable, "-m", "ipu.experiments.cli", "run", name, "--quick", "--seed", "5"]
-    found = {find(name).run(quick=True, seed=5).to_csv().encode()}
+    results = {find(name).run(quick=True, seed=5).to_csv().encode()}
     for threads in pick(["1"], *[["1", "2"]] * 2):
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / name / "data.csv").write_text("of an earlier run")
@@ -26,8 +26,8 @@ def test_same_seed_same_bytes_in_every_process(tmp_path):
             check=True,
             capture_output=True,
         )
-        found.add((tmp_path / name / "data.csv").read_bytes())
-    assert len(found) == 1
+        results.add((tmp_path / name / "data.csv").read_bytes())
+    assert len(results) == 1
 
 
 #: Stochastic experiments, and where their rows say how they round.

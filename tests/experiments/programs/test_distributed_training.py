@@ -74,11 +74,11 @@ def test_threads_take_the_place_of_local_workers(capsys, monkeypatch):
 
 
 def test_a_training_goes_on_from_its_checkpoint(capsys, tmp_path):
-    _, whole, losses, _ = run(capsys, "--replicas", "2")
+    _, reference, losses, _ = run(capsys, "--replicas", "2")
     saved = ("--replicas", "2", "--checkpoint", str(tmp_path), "--save-every", "1")
     run(capsys, *saved, "--steps", "2", "--workers", "2")
     _, resumed, rest, _ = run(capsys, *saved)
-    assert resumed == whole
+    assert resumed == reference
     assert rest == losses[2:]
 
 

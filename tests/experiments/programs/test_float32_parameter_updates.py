@@ -14,10 +14,10 @@ from ipu.machine import FpCtl
 
 def asked(*arguments: str) -> Options:
     """The options that a command line gives."""
-    found = []
-    command = options(lambda options: found.append(options))
+    results = []
+    command = options(lambda options: results.append(options))
     assert command_line(click.command()(command), arguments, "test") == 0
-    return found[0]
+    return results[0]
 
 
 @pytest.mark.source("S4-42")

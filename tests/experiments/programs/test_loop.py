@@ -25,10 +25,10 @@ from ipu.machine import POPART_CHECKS, FpCtl
 
 def asked(*arguments: str) -> Options:
     """The options that a command line gives."""
-    found = []
-    command = options(lambda options: found.append(options))
+    results = []
+    command = options(lambda options: results.append(options))
     assert command_line(click.command()(command), arguments, "test") == 0
-    return found[0]
+    return results[0]
 
 
 def flat(x):
@@ -42,8 +42,8 @@ def loop(*arguments, because="", **changes):
     """A small training in place of the programs' networks: 40 digits, 4 steps per epoch."""
     trainer = Trainer(flat, SGD(0.1), policy=FP16, count=True,
                       **{"control": FpCtl(esr=True)} | changes)  # fmt: skip
-    given = asked(*SMALL, *arguments)
-    return Loop("test", trainer, replace(digits(), because=because), given)
+    states = asked(*SMALL, *arguments)
+    return Loop("test", trainer, replace(digits(), because=because), states)
 
 
 def bits(trainer):
@@ -71,9 +71,9 @@ def test_warm_up_can_be_left_out(capsys):
 
 @pytest.mark.parametrize("last", [1, 3, 4, 6])
 def test_interrupted_and_resumed_is_never_interrupted(last, tmp_path, capsys):
-    whole = loop("--no-warm-up")
-    assert run(whole) == 0
-    said = capsys.readouterr().out.splitlines()
+    reference = loop("--no-warm-up")
+    assert run(reference) == 0
+    output = capsys.readouterr().out.splitlines()
     part = loop("--no-warm-up", "--checkpoint", str(tmp_path))
 
     class Stopping:
@@ -96,17 +96,17 @@ def test_interrupted_and_resumed_is_never_interrupted(last, tmp_path, capsys):
     assert f"interrupted after batch {last}; the state is in {tmp_path}" in error
     again = loop("--no-warm-up", "--checkpoint", str(tmp_path))
     assert run(again) == 0
-    assert bits(again.trainer) == bits(whole.trainer)
+    assert bits(again.trainer) == bits(reference.trainer)
     resumed = capsys.readouterr().out.splitlines()
     assert resumed[1] == f"resumed after batch {last}"
-    assert resumed[-1] == said[-1]
+    assert resumed[-1] == output[-1]
 
     def shown(lines):
         return [line.rpartition(",")[0] for line in lines if line.startswith("epoch")]
 
-    assert shown(resumed) == shown(said)[-len(shown(resumed)) :]
+    assert shown(resumed) == shown(output)[-len(shown(resumed)) :]
     assert [x for x in resumed if x.startswith(("  ", "$"))] == [
-        x for x in said if x.startswith(("  ", "$"))
+        x for x in output if x.startswith(("  ", "$"))
     ]
 
 

@@ -18,10 +18,10 @@ PROGRAMS = {
 
 def asked(*arguments: str) -> Options:
     """The options that a command line gives."""
-    found = []
-    command = options(lambda options: found.append(options))
+    results = []
+    command = options(lambda options: results.append(options))
     assert command_line(click.command()(command), arguments, "test") == 0
-    return found[0]
+    return results[0]
 
 
 TINY = ["--batch-size", "2", "--limit", "4", "--epochs", "1", "--no-warm-up"]
@@ -58,10 +58,10 @@ def test_programs_train_without_data_and_say_so(name, line, tmp_path, monkeypatc
 
 @pytest.mark.source("S4-55")
 def test_defaults_are_the_tutorial_s():
-    given = asked()
-    assert (given.batch_size, given.epochs) == (32, 5)
-    assert (given.loss_scaling_factor, given.learning_rate) == (256.0, 0.01)
-    assert not given.use_float16_partials
+    arguments = asked()
+    assert (arguments.batch_size, arguments.epochs) == (32, 5)
+    assert (arguments.loss_scaling_factor, arguments.learning_rate) == (256.0, 0.01)
+    assert not arguments.use_float16_partials
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from ipu.machine import FpCtl
 
 def asked(*arguments: str) -> Options:
     """The options that a command line gives."""
-    found = []
-    command = options(lambda options: found.append(options))
+    results = []
+    command = options(lambda options: results.append(options))
     assert command_line(click.command()(command), arguments, "test") == 0
-    return found[0]
+    return results[0]
 
 
 def bits(trainer):
@@ -43,18 +43,18 @@ def test_the_resnet_divides_the_rate_of_momentum_by_the_loss_scale():
 
 
 def test_one_thread_or_two_train_the_same_bits():
-    found = []
+    results = []
     before = get_threads()
     for threads in (1, 2):
         set_threads(threads)
         try:
             trainer = stochastic_rounding.build("float16", 8, True, asked("--learning-rate", "1"))
-            some = digits((32, 32, 3)).learn[:2]
-            trainer.step(some.values, some.labels)
+            subset = digits((32, 32, 3)).learn[:2]
+            trainer.step(subset.values, subset.labels)
         finally:
             set_threads(before)
-        found.append(bits(trainer))
-    assert found[0] == found[1]
+        results.append(bits(trainer))
+    assert results[0] == results[1]
 
 
 def test_the_resnet_has_the_layers_that_its_depth_says():

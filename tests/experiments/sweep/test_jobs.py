@@ -91,12 +91,12 @@ def test_a_setting_is_named_once():
 
 def test_jobs_are_every_combination(moody):
     moody()
-    made = jobs_of(find("dice"), [3, 1], {"sides": [6, 8], "fair": [True]}, False)
-    assert [str(job) for job in made] == [
+    result = jobs_of(find("dice"), [3, 1], {"sides": [6, 8], "fair": [True]}, False)
+    assert [str(job) for job in result] == [
         "dice seed=3 sides=6 fair=True", "dice seed=1 sides=6 fair=True",
         "dice seed=3 sides=8 fair=True", "dice seed=1 sides=8 fair=True",
     ]  # fmt: skip
-    assert made[0].command == "fpsim sweep dice --seeds 3 --set sides=6 --set fair=True"
+    assert result[0].command == "fpsim sweep dice --seeds 3 --set sides=6 --set fair=True"
     assert read_settings(["fair=True"]) == {"fair": [True]}
 
 

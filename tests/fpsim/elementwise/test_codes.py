@@ -139,8 +139,8 @@ def test_fnuz_has_one_zero() -> None:
 def test_a_subnormal_that_is_read_as_zero_has_the_sign_that_zero_has() -> None:
     context = Context(F143, subnormals="flush_both")
     tiny = context.wrap(np.float32([-F143.smallest_subnormal]))
-    for found in (context.maximum(tiny, -1.0), context.fmax(tiny, tiny), context.fmod(tiny, 1.0)):
-        assert not np.signbit(found.values).any()
+    for result in (context.maximum(tiny, -1.0), context.fmax(tiny, tiny), context.fmod(tiny, 1.0)):
+        assert not np.signbit(result.values).any()
 
 
 @pytest.mark.parametrize(

@@ -93,11 +93,11 @@ def arguments(fmt, name: str, codes) -> np.ndarray:
 
 def compared(name: str, x, fmt, rounding=RNE):
     context = Context(fmt, rounding=rounding, seed=3)
-    found = function(name)(context.wrap(x))
+    result = function(name)(context.wrap(x))
     other = Context(fmt, rounding=rounding, seed=3)
     digits = fmt.precision + 1 + other.settings.random_most
     expected = other.array(judge(name, x.astype(np.float64), digits))
-    return found, expected
+    return result, expected
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -107,9 +107,9 @@ def compared(name: str, x, fmt, rounding=RNE):
 def test_every_code_is_correctly_rounded(name, fmt):
     x = arguments(fmt, name, np.arange(0, fmt.n_codes, pick(13, 1, 1) if fmt.bits > 8 else 1))
     for rounding in pick((RNE,), (RNE, RTP, RTZ), (RNE, RTP, RTZ)):
-        found, expected = compared(name, x, fmt, rounding)
-        np.testing.assert_array_equal(found.values, expected.values)
-        assert found.context.flags == expected.context.flags
+        result, expected = compared(name, x, fmt, rounding)
+        np.testing.assert_array_equal(result.values, expected.values)
+        assert result.context.flags == expected.context.flags
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -124,9 +124,9 @@ def test_binary32_is_correctly_rounded(name, rounding):
     ]).astype(np.float32)  # fmt: skip
     x = np.abs(x) if name in POSITIVE else x
     context = Context(BINARY32, rounding=rounding, seed=3)
-    found = function(name)(context.wrap(x)).codes()
+    result = function(name)(context.wrap(x)).codes()
     flags, digits = Flags.NONE, context.settings.random_most
-    for i, (value, code) in enumerate(zip(x.tolist(), found.tolist(), strict=True)):
+    for i, (value, code) in enumerate(zip(x.tolist(), result.tolist(), strict=True)):
         word = elementwise_word(3, 0, i, digits) if digits else 0
         wanted, raised = round_exact(exactly(name, value), BINARY32, rounding, word=word)
         assert code == wanted, value.hex()
@@ -154,10 +154,10 @@ def test_enclosures_hold_the_function(name):
 def test_far_below_every_format_no_digits_are_asked_for(name, rounding, monkeypatch):
     monkeypatch.setattr(hard_cases, "to_odd", lambda name, x: pytest.fail(f"{name}({x}) is asked"))
     x = -np.float32([701, 750, 6e4, 1e9, 1e35])
-    found = function(name)(Context(BINARY32, rounding=rounding).wrap(x))
+    result = function(name)(Context(BINARY32, rounding=rounding).wrap(x))
     expected = Context(BINARY32, rounding=rounding).array(np.full(x.shape, 2.0**-900))
-    np.testing.assert_array_equal(found.values, expected.values)
-    assert found.context.flags == expected.context.flags == Flags.UNDERFLOW | Flags.INEXACT
+    np.testing.assert_array_equal(result.values, expected.values)
+    assert result.context.flags == expected.context.flags == Flags.UNDERFLOW | Flags.INEXACT
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -173,9 +173,9 @@ def test_hard_cases_agree_with_the_enclosures(name, monkeypatch):
     )
     long = hard_cases.to_odd
     monkeypatch.setattr(hard_cases, "to_odd", lambda *a: taken.append(a) or long(*a))
-    found = function(name)(Context(BINARY16).wrap(x))
+    result = function(name)(Context(BINARY16).wrap(x))
     assert len(taken) >= len(x) - 2
-    np.testing.assert_array_equal(found.values, usual.values)
+    np.testing.assert_array_equal(result.values, usual.values)
 
 
 @pytest.mark.parametrize(
@@ -216,9 +216,9 @@ EDGES = [
 @pytest.mark.parametrize(("name", "x", "expected", "flags"), EDGES)
 def test_edges(name, x, expected, flags):
     context = Context(BINARY16)
-    found = function(name)(context.wrap(np.array(x, np.float32))).values
-    np.testing.assert_array_equal(found, np.array(expected, np.float32))
-    np.testing.assert_array_equal(np.signbit(found), np.signbit(np.array(expected)))
+    result = function(name)(context.wrap(np.array(x, np.float32))).values
+    np.testing.assert_array_equal(result, np.array(expected, np.float32))
+    np.testing.assert_array_equal(np.signbit(result), np.signbit(np.array(expected)))
     assert context.flags == flags
 
 
@@ -273,9 +273,9 @@ def test_binary64_is_refused():
 def test_shapes_and_blocks_do_not_matter():
     x = np.random.default_rng(0).standard_normal((3, 7_000)).astype(np.float32)
     context = Context(BINARY32)
-    found = tanh(context.wrap(x)).values
-    assert found.shape == x.shape
-    np.testing.assert_array_equal(found[:, ::1000], tanh(context.wrap(x[:, ::1000])).values)
+    result = tanh(context.wrap(x)).values
+    assert result.shape == x.shape
+    np.testing.assert_array_equal(result[:, ::1000], tanh(context.wrap(x[:, ::1000])).values)
     assert exp(context.zeros((0, 3))).shape == (0, 3)
 
 

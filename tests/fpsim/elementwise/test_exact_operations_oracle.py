@@ -128,9 +128,9 @@ def test_conversions_to_integers(fmt: Format, kind: str) -> None:
             continue
         context = Context(fmt, rounding=rounding, seed=SEED)
         context.operation = NUMBER
-        found = context.to_integers(context.wrap(x), KINDS[kind])
+        result = context.to_integers(context.wrap(x), KINDS[kind])
         union = Flags.NONE
-        for i, (row, n) in enumerate(zip(rows, found.tolist(), strict=True)):
+        for i, (row, n) in enumerate(zip(rows, result.tolist(), strict=True)):
             expected, flags = oracle.to_integer(row[0], fmt, kind, drawn(context.settings, i))
             assert n == expected, f"{row[0]:#x} of {fmt} to {kind} by {rounding}"
             union |= flags

@@ -85,8 +85,8 @@ def test_a_conversion_is_that_of_the_oracle(kind):
         for rounding in (fp.RNE, fp.RTP):
             context = fp.Context(fmt, rounding=rounding)
             x = context.wrap(from_codes(codes.astype(fmt.code_dtype), fmt))
-            whole = context.round_to_integral(x).values
-            numbers, flags = to_integers(x.values, whole, dtype)
+            integral = context.round_to_integral(x).values
+            numbers, flags = to_integers(x.values, integral, dtype)
             assert numbers.dtype == dtype
             for i, code in enumerate(codes.tolist()):
                 wanted, raised = to_integer(code, fmt, kind, OracleSettings(rounding))

@@ -77,16 +77,16 @@ def largest(fmt: Format) -> int:
 
 def inputs(grid: Grid, dtype: Any, stride: int) -> Doubles:
     """The inputs of a type, as binary64."""
-    some = np.unique(np.append(np.arange(0, len(grid.values) - 1, stride), len(grid.values) - 2))
-    centres = np.append(grid.values[some], (grid.values[some] + grid.values[some + 1]) / 2)
+    subset = np.unique(np.append(np.arange(0, len(grid.values) - 1, stride), len(grid.values) - 2))
+    centres = np.append(grid.values[subset], (grid.values[subset] + grid.values[subset + 1]) / 2)
     far = [grid.values[-1], 2 * grid.values[-1], float(np.finfo(dtype).max)]
     small = [float(np.finfo(dtype).smallest_subnormal), grid.values[1] / 4]
     with np.errstate(over="ignore"):  # what lies beyond the input type is dropped
         narrow = np.concatenate([centres, far, small]).astype(dtype)
-        found = [narrow, *(np.nextafter(narrow, dtype(end)) for end in (0, np.inf))]
+        results = [narrow, *(np.nextafter(narrow, dtype(end)) for end in (0, np.inf))]
     if dtype is np.float64:
-        found += [centres * (1 + 2.0**-40), centres * (1 - 2.0**-40)]
-    x = np.concatenate(found)
+        results += [centres * (1 + 2.0**-40), centres * (1 - 2.0**-40)]
+    x = np.concatenate(results)
     x = np.unique(x[np.isfinite(x)])
     return np.append(x, -x).astype(np.float64)
 
@@ -95,10 +95,12 @@ def steps_up(mode: Rounding, negative: Truth, odd: Any, w: Doubles, r: Any, R: A
     """Whether (m + w) q becomes (m + 1) q: the definition of docs/semantics.md §1."""
     if isinstance(mode, SR):
         scaled = np.ldexp(w, r)
-        whole = np.floor(scaled)
+        integral = np.floor(scaled)
         t = {
-            "truncate": whole, "half": whole + (scaled - whole >= 0.5), "even": np.rint(scaled),
-        }[mode.residual]  # fmt: skip
+            "truncate": integral,
+            "half": integral + (scaled - integral >= 0.5),
+            "even": np.rint(scaled),
+        }[mode.residual]
         return (w > 0) & (t + R >= np.ldexp(1.0, r))
     return (w > 0) & {
         "RNE": (w > 0.5) | ((w == 0.5) & odd),

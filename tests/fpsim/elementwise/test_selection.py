@@ -71,11 +71,11 @@ def test_largest_of_windows(image, kernel, stride, padding, first):
     g = geometry(image, kernel, stride, padding)
     x = np.random.default_rng(1).choice(VALUES, (2, *image, 3))
     largest, chosen = by_windows(x, g, first)
-    found = window_maxima(x, g, first=first)
-    assert found is not None
-    assert bits(found[0]) == bits(largest)
+    result = window_maxima(x, g, first=first)
+    assert result is not None
+    assert bits(result[0]) == bits(largest)
     packed = np.packbits(chosen, axis=0, bitorder="little")
-    np.testing.assert_array_equal(found[1], packed)
+    np.testing.assert_array_equal(result[1], packed)
     x[0, 0, 0, 0] = np.nan
     assert window_maxima(x, g, first=first) is None
 

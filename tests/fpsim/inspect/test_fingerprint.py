@@ -16,18 +16,18 @@ from tests.tiers import pick
 @pytest.mark.parametrize("name", pick(ONE_OF_EACH_KIND, list(UNITS), list(UNITS)))
 def test_a_record_is_found_again(name):
     unit = find_unit(name)
-    found = fingerprint(unit)
-    assert (found.terms, found.order) == (unit.terms, unit.order)
-    assert found.window == unit.window
-    assert found.cut == (unit.cut if unit.window else None)
-    assert found.digits == unit.accumulator.precision
-    assert found.rounding == unit.rounding.name
-    assert found.stored == min(unit.partials.precision, unit.emitted.precision)
-    seen = found.stored < found.digits and unit.calls is not None
-    assert found.channels == (unit.channels if seen else None)
-    assert found.joined == (unit.join is not None)
-    assert found.exact
-    assert found.subnormals
+    result = fingerprint(unit)
+    assert (result.terms, result.order) == (unit.terms, unit.order)
+    assert result.window == unit.window
+    assert result.cut == (unit.cut if unit.window else None)
+    assert result.digits == unit.accumulator.precision
+    assert result.rounding == unit.rounding.name
+    assert result.stored == min(unit.partials.precision, unit.emitted.precision)
+    seen = result.stored < result.digits and unit.calls is not None
+    assert result.channels == (unit.channels if seen else None)
+    assert result.joined == (unit.join is not None)
+    assert result.exact
+    assert result.subnormals
 
 
 @pytest.mark.source("Fasi et al. 2021, commit 9dae3fc")

@@ -40,11 +40,11 @@ TABLES = [f for f in CATALOGUE.values() if isinstance(f, Format) and f.bits <= 8
     ],
 )
 def test_fields_of_binary16(code: int, kind: str, pattern: str, value: float) -> None:
-    found = fields(code, BINARY16)
-    assert (found.kind, found.pattern) == (kind, pattern)
-    assert math.isnan(value) == math.isnan(found.value)
+    result = fields(code, BINARY16)
+    assert (result.kind, result.pattern) == (kind, pattern)
+    assert math.isnan(value) == math.isnan(result.value)
     if not math.isnan(value):
-        assert (found.value, math.copysign(1, found.value)) == (value, math.copysign(1, value))
+        assert (result.value, math.copysign(1, result.value)) == (value, math.copysign(1, value))
 
 
 @pytest.mark.parametrize("fmt", TABLES, ids=str)
@@ -100,11 +100,11 @@ def hard_numbers(fmt: Format) -> list[Fraction]:
     q = Fraction(fmt.smallest_subnormal)
     starts = [Fraction(0), q, 5 * q, Fraction(fmt.smallest_normal) - q, Fraction(1)]
     tails = [Fraction(k, 64) for k in (0, 1, 2, 7, 31, 32, 33, 62, 63)]
-    found = []
+    results = []
     for start in starts:
         unit = Fraction(fmt.ulp(float(start)))
-        found += [sign * (start + tail * unit) for tail in tails for sign in (1, -1)]
-    return found
+        results += [sign * (start + tail * unit) for tail in tails for sign in (1, -1)]
+    return results
 
 
 @pytest.mark.parametrize("mode", [m for m in MODES.values() if not m.stochastic], ids=str)

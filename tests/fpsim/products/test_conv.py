@@ -75,8 +75,8 @@ def test_a_convolution_is_the_product_of_its_unfolded_operands(name, case, way):
             right = [[t[1] for t in terms(x, y, (*rows[0], column))] for column in columns]
             matrix = fp.Array(from_codes(np.array(left), a.format), a.context)
             other = fp.Array(from_codes(np.array(right), b.format).T.copy(), b.context)
-            some = bits.reshape(len(bits), len(rows), -1)[:, :, columns]
-            wanted = matmul(matrix, other, unit, context=_context(out_format, rounding, some))
+            subset = bits.reshape(len(bits), len(rows), -1)[:, :, columns]
+            wanted = matmul(matrix, other, unit, context=_context(out_format, rounding, subset))
             values = got.values.reshape(len(rows), -1)[:, columns]
             assert np.array_equal(values, wanted.values)
 

@@ -52,15 +52,15 @@ def test_parts_are_products_of_their_own_added_in_order(name, parts):
     a, b = normal((3, 150), 2, name), normal((150, 4), 3, name)
     unit = find_unit(name)
     inside = fp.Context(unit.partials)
-    found = [
+    results = [
         matmul(a[:, c.start : c.stop], b[c.start : c.stop], name, context=inside).values
         for c in ranges(150, parts, unit)
     ]
-    assert len(found) == parts
+    assert len(results) == parts
     for fmt in {unit.partials, fp.BINARY16}:
         context = fp.Context(fmt)
         assert np.array_equal(k_split(a, b, name, parts, context=context).values,
-                              summed(found, context))  # fmt: skip
+                              summed(results, context))  # fmt: skip
 
 
 def test_ranges_are_whole_passes_and_cover_k():
@@ -82,8 +82,8 @@ def test_places_count_the_stores_of_all_parts_and_then_the_reduction(name):
     """Bits from elsewhere, put where Philox has them by the layout, give the same result."""
     a, b = normal((3, 100), 4, name), normal((100, 2), 5, name)
     unit = find_unit(name)
-    whole = unit.calls is None
-    stores = 3 if whole else 7
+    in_one_call = unit.calls is None
+    stores = 3 if in_one_call else 7
     places = [stores] if unit.partials == fp.BINARY32 else range(stores + 1)
     for r in pick((9,), (9, 20), (9, 20)):
         context = fp.Context(fp.BINARY16, rounding=fp.SR(r), seed=8)

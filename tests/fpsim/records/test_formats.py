@@ -126,11 +126,11 @@ def test_custom_formats_reproduce_named_ones() -> None:
     for fmt in NAMED:
         if fmt is BINARY64:
             continue
-        made = Format.custom(
+        result = Format.custom(
             fmt.exponent_bits, fmt.precision, bias=fmt.bias, specials=fmt.specials, name=fmt.name
         )
-        assert made == fmt
-        assert (made.max, made.smallest_subnormal) == (fmt.max, fmt.smallest_subnormal)
+        assert result == fmt
+        assert (result.max, result.smallest_subnormal) == (fmt.max, fmt.smallest_subnormal)
 
 
 def test_custom_default_bias_follows_the_family() -> None:

@@ -71,9 +71,9 @@ def test_unknown_roundings_are_refused() -> None:
         find_rounding("RNEE")
     with pytest.raises(TypeError, match="is not a Rounding"):
         find_rounding(3)  # type: ignore[arg-type]
-    for made in (Rounding("FOO"), Rounding("RNE", stochastic=True), Rounding("SR")):
+    for result in (Rounding("FOO"), Rounding("RNE", stochastic=True), Rounding("SR")):
         with pytest.raises(ValueError, match="is not a Rounding; use one of"):
-            find_rounding(made)
+            find_rounding(result)
     assert find_rounding(Rounding("RTN")) is MODES["RTN"]
     assert isinstance(SR(), Rounding)
 

@@ -45,8 +45,8 @@ def test_a_record_that_no_engine_can_run_is_refused(change, error, message):
 def test_the_ends_of_each_range_are_allowed():
     assert replace(PLAIN, terms=256, window=48).channels == 256
     assert replace(PLAIN, terms=1, window=1, calls=3).channels == 3
-    whole = replace(PLAIN, calls=None)
-    assert (whole.chain, whole.channels) == (1, 4)
+    complete = replace(PLAIN, calls=None)
+    assert (complete.chain, complete.channels) == (1, 4)
 
 
 def test_what_a_pass_emits_is_the_join_where_there_is_one():

@@ -44,9 +44,9 @@ def test_the_new_content_replaces_the_old(tmp_path):
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed, np.save])
 def test_one_wrong_bit_leaves_the_arrays_readable_or_is_refused(tmp_path, save):
-    whole, path = io.BytesIO(), tmp_path / "arrays"
-    save(whole, np.arange(8))
-    good = whole.getvalue()
+    complete, path = io.BytesIO(), tmp_path / "arrays"
+    save(complete, np.arange(8))
+    good = complete.getvalue()
     refusals = []
     for i in range(0, 8 * len(good), 7):
         content = bytearray(good)

@@ -64,23 +64,23 @@ def results() -> Iterator[tuple[str, str]]:
     for name, operation in operations.items():
         context.clear_flags()
         short.clear_flags()
-        made = operation()
-        flags = int(context.flags | short.flags | made.context.flags)
-        yield name, digest(made.values, made.codes(), np.array([flags]))
+        result = operation()
+        flags = int(context.flags | short.flags | result.context.flags)
+        yield name, digest(result.values, result.codes(), np.array([flags]))
     yield "less", digest(x < y, x == y, np.array([int(context.flags)]))
     yield "integers", digest(context.to_integers(x, "int32"), np.array([int(context.flags)]))
 
 
 def under(status: int) -> dict[str, str]:
     """The results while the register is so set; it must be as set afterwards, flags and all."""
-    found = exchange_status(status)
+    result = exchange_status(status)
     try:
-        made = dict(results())
+        actual = dict(results())
     finally:
-        left = exchange_status(found)
+        left = exchange_status(result)
     # numpy lowers the exception flags (the low six bits) around its own arithmetic.
     assert left & ~0x3F == status & ~0x3F
-    return made
+    return actual
 
 
 @pytest.fixture(scope="module")
@@ -110,21 +110,21 @@ def test_a_kernel_leaves_the_register_as_it_was(status):
     x = context.wrap(numbers(BFLOAT16, 4))
     target = x + x
     context.divide(x, x, out=target)  # compiled here: a compiler computes as well
-    found = exchange_status(status)
+    result = exchange_status(status)
     try:
         context.add(x, x, out=target)
         context.divide(x, x, out=target)
     finally:
-        left = exchange_status(found)
+        left = exchange_status(result)
     assert left == status
 
 
 def test_the_state_would_show_without_care():
     tiny = np.float32([2.0**-140])
-    found = exchange_status(0x9FC0)
+    result = exchange_status(0x9FC0)
     try:
         flushed = tiny + tiny
     finally:
-        exchange_status(found)
+        exchange_status(result)
     assert flushed == 0
     assert tiny + tiny == np.float32(2.0**-139)

@@ -101,9 +101,9 @@ def test_children_are_those_of_every_word_and_pickles_go_on():
 
 
 def test_states_are_copied_and_can_be_assigned():
-    given = np.array(STATES, np.uint64)
-    source = XoroshiroStreams(given)
-    given[...] = source.states[...] = 1
+    arguments = np.array(STATES, np.uint64)
+    source = XoroshiroStreams(arguments)
+    arguments[...] = source.states[...] = 1
     assert source.states.tolist() == words(STATES)
     source.draw(0, (30,), 16)
     source.states = streams().states + np.uint64(2)

@@ -121,7 +121,7 @@ def attack(address):
 def test_strangers_change_no_digest():
     """They come while the workers wait for each other, and between the trainings."""
     each = clusters(2)
-    (whole,) = run_local(1, lambda t: list(digests(t, ["tree", "tf_ring"], 2, 1)))
+    (complete,) = run_local(1, lambda t: list(digests(t, ["tree", "tf_ring"], 2, 1)))
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(connect, each[0], "seed: 1")
         while True:
@@ -141,7 +141,7 @@ def test_strangers_change_no_digest():
                 rows += digests(transport, [order], 2, 1)
             return rows
 
-        assert list(pool.map(work, transports)) == [whole] * 2
+        assert list(pool.map(work, transports)) == [complete] * 2
         list(pool.map(GrpcTransport.close, transports))
     assert not TRAPPED
 

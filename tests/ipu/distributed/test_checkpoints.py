@@ -44,14 +44,14 @@ def run(folder, processes, steps, *, save_every=1, resume=True, replicas=REPLICA
 
 
 def test_a_training_goes_on_with_another_number_of_processes(tmp_path):
-    ((whole, registers, _, _),) = run(tmp_path / "whole", 1, 4, save_every=9)
+    ((uninterrupted, registers, _, _),) = run(tmp_path / "whole", 1, 4, save_every=9)
     folder = tmp_path / "cut"
     assert {start for _, _, start, _ in run(folder, 2, 1)} == {None}
     assert {start for _, _, start, _ in run(folder, 4, 2)} == {1}
     ((_, _, start, saved),) = run(folder, 1, 3)
     assert (start, saved) == (2, 3)
     results = run(folder, 2, 4)
-    assert {digest for digest, *_ in results} == {whole}
+    assert {digest for digest, *_ in results} == {uninterrupted}
     # Flags, status and counts too, whichever process had them before.
     assert [row for _, rows, _, _ in results for row in rows] == registers
 
@@ -108,9 +108,9 @@ def test_a_damaged_file_is_named(tmp_path):
 def test_a_manifest_without_an_entry_is_named(tmp_path, name):
     run(tmp_path, 2, 2)
     path = tmp_path / "step-2" / MANIFEST
-    whole = json.loads(path.read_text())
+    saved = json.loads(path.read_text())
     for value in (None, []):
-        path.write_text(json.dumps(whole | {name: value}))
+        path.write_text(json.dumps(saved | {name: value}))
         with pytest.raises(ValueError, match=f"damaged in its entry '{name}'; remove this step"):
             run(tmp_path, 2, 3)
 
@@ -224,9 +224,11 @@ def test_other_replicas_and_other_trainings_are_refused(tmp_path):
 
 
 def test_weights_that_drift_apart_are_kept_for_each_replica(tmp_path):
-    ((whole, *_),) = run(tmp_path / "whole", 1, 2, private_updates=True, resume=False)
+    ((uninterrupted, *_),) = run(tmp_path / "whole", 1, 2, private_updates=True, resume=False)
     run(tmp_path / "cut", 2, 1, private_updates=True)
-    assert {digest for digest, *_ in run(tmp_path / "cut", 4, 2, private_updates=True)} == {whole}
+    assert {digest for digest, *_ in run(tmp_path / "cut", 4, 2, private_updates=True)} == {
+        uninterrupted
+    }
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):

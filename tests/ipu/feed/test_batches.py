@@ -35,11 +35,11 @@ def test_the_stored_order_goes_over_the_end():
 
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_the_position_decides_what_comes_next(shuffle):
-    whole = taken(made(shuffle=shuffle, seed=4), 12)
+    complete = taken(made(shuffle=shuffle, seed=4), 12)
     for position in range(12):
         again = made(shuffle=shuffle, seed=4)
         again.position = position
-        assert taken(again, 12 - position) == whole[position:]
+        assert taken(again, 12 - position) == complete[position:]
         assert again.position == 12
 
 

@@ -45,7 +45,7 @@ def test_cifar_planes_become_channels_and_batches_are_joined_in_order(tmp_path):
 
 def test_damaged_files_are_named_with_the_offset(tmp_path):
     good, path = idx(np.zeros((2, 2, 2))), tmp_path / "file"
-    for content, said in {
+    for content, message in {
         good[:-3]: "is cut short: it ends at offset 21, expected 24 bytes",
         b"": "is empty; get the file again",
         good[:9]: "is cut short: it ends at offset 9, in its header",
@@ -53,7 +53,7 @@ def test_damaged_files_are_named_with_the_offset(tmp_path):
         idx([1, 2]): "is mislabelled: it begins with 00000801 at offset 0, expected 00000803",
     }.items():
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=said) as error:
+        with pytest.raises(ValueError, match=message) as error:
             read_idx(path, (None, 2, 2))
         assert str(path) in str(error.value)
     path.write_bytes(idx([3, 10]))
@@ -76,14 +76,14 @@ def test_packed_data_are_checked(tmp_path):
     packed = gzip.compress(np.random.default_rng(0).bytes(1000))
     wrong = bytearray(packed)
     wrong[-6] ^= 1  # in the CRC
-    for content, said in {
+    for content, message in {
         packed[:-20]: f"packed data end at offset {len(packed) - 20}",
         bytes(wrong): "packed data after offset 0 do not unpack",
         b"plain": "do not unpack",
         packed + b"more": "packed data after offset 0 do not unpack",
     }.items():
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             unpacked(path)
     path.write_bytes(gzip.compress(b"one ") + gzip.compress(b"two"))
     assert unpacked(path) == b"one two"

@@ -122,8 +122,8 @@ def test_a_source_with_a_position_goes_on_where_the_infeed_is():
     def batches():
         return Batches(Images(np.arange(10.0)[:, np.newaxis], np.arange(10)), 3, seed=2)
 
-    whole = batches()
-    expected = [next(whole)[1].tolist() for _ in range(9)]
+    complete = batches()
+    expected = [next(complete)[1].tolist() for _ in range(9)]
     source = batches()
     source.position = 2
     with Infeed(source) as infeed:

@@ -24,9 +24,9 @@ def trainer(**choices: Any) -> Trainer:
 
 
 def trained(steps: int = 6, **choices: Any) -> tuple[Trainer, list[float]]:
-    made = trainer(**choices)
-    losses = [made.step(X, LABELS) for _ in range(steps)]
-    return made, losses
+    training = trainer(**choices)
+    losses = [training.step(X, LABELS) for _ in range(steps)]
+    return training, losses
 
 
 def codes(made: Trainer) -> dict[str, list[Any]]:

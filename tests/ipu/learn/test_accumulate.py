@@ -62,11 +62,11 @@ def test_accumulation_is_numpy_s_arithmetic_bit_for_bit(reduction, inputs, kept)
     rng = np.random.default_rng(4)
     gradients = rng.normal(size=(7, 60)) * 2.0 ** rng.integers(-12, 4, 60)
     w = variable(inputs, 60)
-    found = accumulated(
+    result = accumulated(
         Accumulation(7, reduction, kept), w, [w.device.from_host(g, inputs) for g in gradients]
     )
     halves = gradients.astype(NATIVE[inputs])
-    assert (found.to_numpy() == equation(reduction, 7, NATIVE[kept], halves)).all()
+    assert (result.to_numpy() == equation(reduction, 7, NATIVE[kept], halves)).all()
 
 
 @pytest.mark.source("Graphcore TensorFlow: gradient_accumulation_test.py")
@@ -100,7 +100,7 @@ def test_one_over_g_is_rounded_in_half():
 
 @pytest.mark.source("S0-61")
 def test_the_accumulator_s_format_in_three_forms():
-    half, whole = variable(BINARY16, 1), variable(BINARY32, 1)
+    half, single = variable(BINARY16, 1), variable(BINARY32, 1)
 
     def wide(v):
         return BINARY32
@@ -112,8 +112,8 @@ def test_the_accumulator_s_format_in_three_forms():
         (wide, (BINARY32, BINARY32)),
     ):
         how = Accumulation(2, dtype=dtype)
-        assert tuple(map(how.format_for, (half, whole))) == formats
-        assert tuple(a.format for a in how.start([half, whole]).values) == formats
+        assert tuple(map(how.format_for, (half, single))) == formats
+        assert tuple(a.format for a in how.start([half, single]).values) == formats
 
 
 def test_one_more_mini_batch_than_there_are_is_refused():
@@ -145,15 +145,15 @@ def test_each_summand_of_a_gradient_is_scaled_before_they_are_added():
     y = ops.add(ops.scale(w, factor=2.0), ops.scale(w, factor=7.0))
     one = w.device.from_host([1.0], BINARY16)
     (parts,) = contributions(y, [w], one)
-    (whole,) = gradients(y, [w], one)
+    (complete,) = gradients(y, [w], one)
     assert [p.values.tolist() for p in parts] == [[7.0], [2.0]]
     third = np.float16(1 / 3)
-    found = [
+    results = [
         Accumulation(3, "mean").start([w]).add([(g, w)]).values[0].to_numpy()[0]
-        for g in (parts, whole)
+        for g in (parts, complete)
     ]
-    assert found == [np.float16(7) * third + np.float16(2) * third, np.float16(9) * third]
-    assert found[0] != found[1]
+    assert results == [np.float16(7) * third + np.float16(2) * third, np.float16(9) * third]
+    assert results[0] != results[1]
 
 
 def test_a_variable_used_twice_trains_in_mini_batches():
@@ -164,11 +164,11 @@ def test_a_variable_used_twice_trains_in_mini_batches():
             w = get_variable("w", [8, 8], x.dtype)
         return dense(ops.matmul(ops.relu(ops.matmul(x, w)), w), 3, "output")
 
-    whole, parts = (
+    complete, parts = (
         Trainer(tied, SGD(0.1), accumulation=how) for how in (None, Accumulation(1, "mean"))
     )
-    assert whole.step(X, LABELS) == parts.step(X, LABELS)
-    assert codes(whole) == codes(parts)
+    assert complete.step(X, LABELS) == parts.step(X, LABELS)
+    assert codes(complete) == codes(parts)
 
 
 # In training ------------------------------------------------------------------------------------
@@ -178,10 +178,10 @@ def test_a_variable_used_twice_trains_in_mini_batches():
 def test_g_mini_batches_of_b_are_one_batch_of_b_times_g():
     """In binary32 and by powers of two the mean gradient is the whole batch's but for rounding."""
     assert Accumulation(8).effective_batch(32) == 256
-    whole, _ = trained(4, optimizer=SGD(0.1))
+    training, _ = trained(4, optimizer=SGD(0.1))
     parts, losses = trained(4, optimizer=SGD(0.1), accumulation=Accumulation(8, "mean"))
     summed, _ = trained(4, optimizer=SGD(0.1 / 8), accumulation=Accumulation(8))
-    for name, variable in whole.variables.items():
+    for name, variable in training.variables.items():
         for other in (parts, summed):
             values = other.variables[name].array.values
             np.testing.assert_allclose(values, variable.array.values, atol=2e-6)
@@ -190,9 +190,9 @@ def test_g_mini_batches_of_b_are_one_batch_of_b_times_g():
 
 def test_variables_change_once_for_all_mini_batches():
     seen = []
-    made = trainer(accumulation=Accumulation(4, "mean"), observe=seen.append)
-    made.step(X, LABELS)
-    assert len(seen) == len(made.variables)
+    training = trainer(accumulation=Accumulation(4, "mean"), observe=seen.append)
+    training.step(X, LABELS)
+    assert len(seen) == len(training.variables)
 
 
 @pytest.mark.source("S0-61")
@@ -212,25 +212,25 @@ def test_wide_accumulators_need_an_optimiser_that_casts():
     with pytest.raises(TypeError, match="is binary32, the variable binary16; cast it in apply_gr"):
         trained(1, optimizer=SGD(0.05), **wide)
     for optimizer in (CastGradientsSGD(0.05), SGD(0.05, format=BINARY32)):
-        made, _ = trained(1, optimizer=optimizer, **wide)
-        assert {v.dtype for v in made.variables.values()} == {BINARY16}
+        training, _ = trained(1, optimizer=optimizer, **wide)
+        assert {v.dtype for v in training.variables.values()} == {BINARY16}
 
 
 def test_layers_have_their_own_accumulators():
     policy = MIXED.override({"output": Policy.parse("p=f32,c=f16,acc=f16")})
-    made = trainer(policy=policy, accumulation=Accumulation(2))
-    made.forward(X)
-    found = {v.layer: made.accumulation.format_for(v) for v in made.variables.values()}
-    assert found == {"all_vars/hidden": BINARY32, "all_vars/output": BINARY16}
+    training = trainer(policy=policy, accumulation=Accumulation(2))
+    training.forward(X)
+    results = {v.layer: training.accumulation.format_for(v) for v in training.variables.values()}
+    assert results == {"all_vars/hidden": BINARY32, "all_vars/output": BINARY16}
 
 
 def test_a_batch_that_cannot_be_cut_is_refused_and_nothing_changes():
-    made = trainer(policy=FP32, accumulation=Accumulation(5))
-    made.forward(X)
-    before = codes(made)
+    training = trainer(policy=FP32, accumulation=Accumulation(5))
+    training.forward(X)
+    before = codes(training)
     with pytest.raises(ValueError, match="a batch of 24 does not make 5 equal mini-batches"):
-        made.step(X, LABELS)
-    assert codes(made) == before
+        training.step(X, LABELS)
+    assert codes(training) == before
 
 
 # What is wrong ----------------------------------------------------------------------------------

@@ -21,12 +21,12 @@ from tests.ipu.learn.small import X, trained
 
 def test_a_layer_can_have_another_policy():
     policy = FP16.override({"out*": FP32, "hidden": MIXED})
-    made, _ = trained(1, policy=policy)
-    found = {name: v.dtype for name, v in made.variables.items()}
-    assert found["all_vars/hidden/weights"] == BINARY32
-    assert found["all_vars/output/weights"] == BINARY32
-    assert made.forward(X).dtype == BINARY32
-    assert set(made.device.units_used) == {"AMP_F16_F32", "AMP_F32_F32"}
+    training, _ = trained(1, policy=policy)
+    results = {name: v.dtype for name, v in training.variables.items()}
+    assert results["all_vars/hidden/weights"] == BINARY32
+    assert results["all_vars/output/weights"] == BINARY32
+    assert training.forward(X).dtype == BINARY32
+    assert set(training.device.units_used) == {"AMP_F16_F32", "AMP_F32_F32"}
     assert str(policy) == f"{FP16};out*:{FP32};hidden:{MIXED}"
     assert LayerPolicies.parse(str(policy)) == policy
 
@@ -45,16 +45,16 @@ def test_layers_are_known_by_their_name_inside_the_scope_that_holds_the_model(sc
 
 
 def test_a_layer_can_hand_on_a_wider_result():
-    made, _ = trained(1, policy=FP16.override({"output": Policy.parse("p=f16,c=f16,out=f32")}))
-    assert made.forward(X).dtype == BINARY32
-    assert {v.dtype for v in made.variables.values()} == {BINARY16}
+    training, _ = trained(1, policy=FP16.override({"output": Policy.parse("p=f16,c=f16,out=f32")}))
+    assert training.forward(X).dtype == BINARY32
+    assert {v.dtype for v in training.variables.values()} == {BINARY16}
 
 
 def test_a_layer_s_partials_hold_in_it_alone():
     half = Policy.parse("p=f16,c=f16,part=f16")
-    made, _ = trained(1, policy=FP16.override({"hidden": half}))
-    assert set(made.device.units_used) == {"AMP_F16_F32", "AMP_F16_F16"}
-    assert made.device.partials == BINARY32
+    training, _ = trained(1, policy=FP16.override({"hidden": half}))
+    assert set(training.device.units_used) == {"AMP_F16_F32", "AMP_F16_F16"}
+    assert training.device.partials == BINARY32
 
 
 def test_layers_without_a_policy_compute_in_the_format_of_their_input():

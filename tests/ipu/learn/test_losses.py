@@ -39,16 +39,18 @@ def test_cross_entropy_of_half_logits_is_single_inside():
 def test_logits_gradient_is_rounded_once_after_scaling():
     """At scale 2^16 the half gradient is the single one rounded, not 2^16 times a half one."""
     x = np.array([[1.0, 2.0, 14.0]])
-    found = {}
+    results = {}
     for fmt in (BINARY16, BINARY32):
         device = machine()
         (logits,) = leaves(device, [x], fmt)
         loss = sparse_softmax_cross_entropy(logits, np.array([2]))
         scaled = ops.scale(loss, factor=2.0**16)
-        (found[fmt],) = gradients(scaled, [logits], device.from_host(1.0, BINARY32))
-    assert found[BINARY16].values.tolist() == round_to(found[BINARY32].values, BINARY16).tolist()
-    unscaled = found[BINARY32].values[0, 0] / 2**16
-    assert found[BINARY16].values[0, 0] != 2**16 * round_to(unscaled, BINARY16)
+        (results[fmt],) = gradients(scaled, [logits], device.from_host(1.0, BINARY32))
+    assert (
+        results[BINARY16].values.tolist() == round_to(results[BINARY32].values, BINARY16).tolist()
+    )
+    unscaled = results[BINARY32].values[0, 0] / 2**16
+    assert results[BINARY16].values[0, 0] != 2**16 * round_to(unscaled, BINARY16)
 
 
 def test_wrong_labels_are_refused():

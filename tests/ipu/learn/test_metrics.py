@@ -38,13 +38,13 @@ def test_a_single_total_is_shown_alone_and_an_empty_one_is_nan():
 
 def test_totals_go_on_from_their_numbers():
     device = Device()
-    whole, part = RunningLoss(device, BINARY16), RunningLoss(device, BINARY16)
+    complete, part = RunningLoss(device, BINARY16), RunningLoss(device, BINARY16)
     for k in range(6):
-        whole.add(device.from_host(0.1 * k, BINARY32))
+        complete.add(device.from_host(0.1 * k, BINARY32))
         part.add(device.from_host(0.1 * k, BINARY32))
         again = RunningLoss(device, BINARY16)
         again.restore(part.numbers)
         part = again
-    assert part.numbers == whole.numbers
-    whole.clear()
-    assert whole.numbers == RunningLoss(device, BINARY16).numbers
+    assert part.numbers == complete.numbers
+    complete.clear()
+    assert complete.numbers == RunningLoss(device, BINARY16).numbers

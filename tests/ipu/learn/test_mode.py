@@ -37,6 +37,6 @@ def test_dropout_drops_in_training_only():
     x = Tensor(device.from_host(np.ones(64), BINARY16), device)
     assert nn.dropout(x, 0.5) is x
     with training():
-        found = nn.dropout(x, 0.5).array.values
+        result = nn.dropout(x, 0.5).array.values
         assert nn.dropout(x, 0.0) is x
-    assert set(found.tolist()) == {0.0, 2.0}
+    assert set(result.tolist()) == {0.0, 2.0}

@@ -56,9 +56,11 @@ def test_formats_that_no_policy_has_are_refused():
 
 @pytest.mark.parametrize("text", ["p=f32,c=f32,part=f16", "p=f32,c=f16,part=f16,out=f32"])
 def test_partials_narrower_than_the_output_are_raised_and_said_once(text):
-    with pytest.warns(RuntimeWarning, match="partials=binary16 are narrower than the out") as said:
+    with pytest.warns(
+        RuntimeWarning, match="partials=binary16 are narrower than the out"
+    ) as warned:
         policy = Policy.parse(text)
-    assert len(said) == 1
+    assert len(warned) == 1
     assert policy.partials == BINARY32
 
 
@@ -71,17 +73,17 @@ def test_the_same_model_runs_in_every_format():
         (BF16, "hypothetical", "AMP_BF16_F32"),
         (FP8, "mk2-fp8", "AMP_F8_F16"),
     ):
-        made, losses = trained(policy=policy, target=target)
+        training, losses = trained(policy=policy, target=target)
         assert losses[-1] < losses[0]
-        assert set(made.device.units_used) == {unit}
-        assert {v.dtype for v in made.variables.values()} == {policy.param}
+        assert set(training.device.units_used) == {unit}
+        assert {v.dtype for v in training.variables.values()} == {policy.param}
 
 
 def test_reports_say_what_is_no_ipu_feature_and_what_is_assumed():
     rests = {}
     for policy, target in ((FP16, "mk2"), (BF16, "hypothetical"), (FP8, "mk2-fp8")):
-        made, _ = trained(1, policy=policy, target=target)
-        rests[policy] = " ".join(map(str, units_of(made.device)))
+        training, _ = trained(1, policy=policy, target=target)
+        rests[policy] = " ".join(map(str, units_of(training.device)))
     assert "not an IPU feature: bfloat16" in rests[BF16]
     assert "quarters: smallest power of two" in rests[FP8]
     assert not any(word in rests[FP16] for word in ("not an IPU feature", "quarters"))
@@ -92,27 +94,27 @@ def test_reports_say_what_is_no_ipu_feature_and_what_is_assumed():
 
 
 def test_policies_of_layers_that_are_not_there_are_refused():
-    made = trainer(policy=FP16.override({"out*": FP32, "hiden": MIXED}))
-    said = "layers='hiden' matches no layer; did you mean 'hidden'. There are hidden, output"
+    training = trainer(policy=FP16.override({"out*": FP32, "hiden": MIXED}))
+    message = "layers='hiden' matches no layer; did you mean 'hidden'. There are hidden, output"
     for _ in range(2):
-        with pytest.raises(ValueError, match=said):
-            made.forward(X)
-        assert not made.variables
+        with pytest.raises(ValueError, match=message):
+            training.forward(X)
+        assert not training.variables
 
 
 @pytest.mark.source("S3-32")
 @pytest.mark.source("S4-50")
 def test_weights_partials_and_accumulators_have_formats_of_their_own():
     """As arguments of one operation, and as one layer's policy."""
-    with Variables(Device()) as made, variable_scope("model", use_resource=True):
+    with Variables(Device()) as variables, variable_scope("model", use_resource=True):
         w = get_variable("weights", [8, 3], BINARY16)
-        x = Tensor(made.device.from_host(X, BINARY16), made.device)
+        x = Tensor(variables.device.from_host(X, BINARY16), variables.device)
         ops.matmul(x, w, partials=BINARY16)
         how = Accumulation(2, dtype=BINARY32)
-    assert set(made.device.units_used) == {"AMP_F16_F16"}
-    assert [a.format for a in how.start(made.trainable).values] == [BINARY32]
-    said = Policy.parse("p=f16,c=f16,part=f16,acc=f32,out=f16")
-    assert [said.param, said.partials, said.accumulator] == [BINARY16, BINARY16, BINARY32]
+    assert set(variables.device.units_used) == {"AMP_F16_F16"}
+    assert [a.format for a in how.start(variables.trainable).values] == [BINARY32]
+    message = Policy.parse("p=f16,c=f16,part=f16,acc=f32,out=f16")
+    assert [message.param, message.partials, message.accumulator] == [BINARY16, BINARY16, BINARY32]
 
 
 def test_no_policies_of_layers_that_are_none():

@@ -17,8 +17,8 @@ from tests.ipu.learn.small import LABELS, X, trained
 
 @pytest.mark.source("S4-49")
 def test_half_partials_are_a_choice_of_the_policy_or_of_a_scope():
-    made, _ = trained(1, policy=Policy.parse("p=f16,c=f16,part=f16"))
-    assert set(made.device.units_used) == {"AMP_F16_F16"}
+    training, _ = trained(1, policy=Policy.parse("p=f16,c=f16,part=f16"))
+    assert set(training.device.units_used) == {"AMP_F16_F16"}
     scoped, _ = trained(0, policy=FP16)
     with partials_type(BINARY16, scoped.device):
         scoped.step(X, LABELS)
@@ -36,15 +36,15 @@ def test_scopes_in_a_model_change_what_is_inside_and_its_gradient():
         with stochastic_rounding(True):
             return dense(hidden, 3, "output")
 
-    made = Trainer(model, SGD(0.05), policy=FP16, control=FpCtl(esr=True))
-    loss = made.loss(X, LABELS)
-    drawn = made.worker.numbering.position
+    training = Trainer(model, SGD(0.05), policy=FP16, control=FpCtl(esr=True))
+    loss = training.loss(X, LABELS)
+    drawn = training.worker.numbering.position
     assert drawn(Region.EVALUATE, 0) == 2  # the output's product and its bias
-    made.scaled_gradients(loss)
+    training.scaled_gradients(loss)
     # The logits' gradient, then of the output layer: bias, input, weights.
     assert drawn(Region.EVALUATE, 0) == 6
-    assert made.device.control.esr
-    assert made.device.partials == BINARY32
+    assert training.device.control.esr
+    assert training.device.partials == BINARY32
 
 
 def test_scopes_end_when_an_error_leaves_them_and_need_a_device():

@@ -45,13 +45,13 @@ def test_values_that_no_rule_has_saved_are_freed():
 
 
 def test_the_tape_forgets_the_centred_values_of_a_norm(monkeypatch):
-    device, made = Device(), []
+    device, results = Device(), []
     usual = norms.batch_statistics
 
     def watched(*args):
-        found = usual(*args)
-        made.append(weakref.ref(found.centred.values))
-        return found
+        result = usual(*args)
+        results.append(weakref.ref(result.centred.values))
+        return result
 
     monkeypatch.setattr(norms, "batch_statistics", watched)
     variables = Variables(device, 0)
@@ -61,7 +61,7 @@ def test_the_tape_forgets_the_centred_values_of_a_norm(monkeypatch):
     gc.collect()
     assert y.node is not None
     assert "statistics" not in y.node.options
-    assert [m() for m in made] == [None]
+    assert [m() for m in results] == [None]
 
 
 def machine() -> Device:
@@ -86,8 +86,8 @@ def test_gradients_of_tensors_on_the_way_are_found_and_strangers_have_none():
     middle = ops.scale(x, factor=4.0)
     y = ops.scale(middle, factor=8.0)
     one = device.from_host([1.0], BINARY32)
-    found = gradients(y, [middle, x, stranger], one)
-    assert [None if g is None else g.values.tolist() for g in found] == [[8.0], [32.0], None]
+    results = gradients(y, [middle, x, stranger], one)
+    assert [None if g is None else g.values.tolist() for g in results] == [[8.0], [32.0], None]
 
 
 def test_the_tape_keeps_what_backward_needs_and_knows_the_cost():

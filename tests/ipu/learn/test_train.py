@@ -32,11 +32,11 @@ from tests.threads import on_threads
 @pytest.mark.source("S4-18")
 def test_formats_of_parameters_and_gradients_follow_the_policy():
     for policy, param in ((FP32, BINARY32), (FP16, BINARY16), (MIXED, BINARY32)):
-        made = trainer(policy=policy)
-        loss = made.loss(X, LABELS)
-        pairs = made.scaled_gradients(loss)
+        run = trainer(policy=policy)
+        loss = run.loss(X, LABELS)
+        pairs = run.scaled_gradients(loss)
         assert loss.dtype == BINARY32
-        assert {v.dtype for v in made.variables.values()} == {param}
+        assert {v.dtype for v in run.variables.values()} == {param}
         assert {g.format for g, _ in pairs} == {param}
 
 
@@ -44,8 +44,8 @@ def test_formats_of_parameters_and_gradients_follow_the_policy():
 def test_half_parameters_take_half_the_bytes():
     size = {}
     for policy in (FP16, MIXED):
-        made, _ = trained(1, policy=policy)
-        size[policy] = sum(v.array.nbytes for v in made.variables.values())
+        run, _ = trained(1, policy=policy)
+        size[policy] = sum(v.array.nbytes for v in run.variables.values())
     assert size[MIXED] == 2 * size[FP16]
 
 
@@ -58,56 +58,58 @@ def test_training_learns(policy):
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_single_training_is_numpy_s_bit_for_bit(momentum):
     """Network, loss, gradients and updates in numpy's float32, where the order is the same."""
-    made = trainer(optimizer=SGD(0.5, momentum), f32_denormals="ieee")
-    made.forward(X)
-    twin = Twin({n: v.array.to_numpy() for n, v in made.variables.items()}, 0.5, momentum)
+    run = trainer(optimizer=SGD(0.5, momentum), f32_denormals="ieee")
+    run.forward(X)
+    twin = Twin({n: v.array.to_numpy() for n, v in run.variables.items()}, 0.5, momentum)
     for _ in range(4):
-        assert np.float32(made.step(X, LABELS)) == twin.step(X.astype(np.float32), LABELS)
-        for name, variable in made.variables.items():
+        assert np.float32(run.step(X, LABELS)) == twin.step(X.astype(np.float32), LABELS)
+        for name, variable in run.variables.items():
             assert (variable.array.to_numpy() == twin.variables[name]).all(), name
 
 
 def test_threads_do_not_show():
     def bits():
-        made, _ = trained(3, policy=FP16, control=FpCtl(esr=True), optimizer=Adam(0.01,
+        run, _ = trained(3, policy=FP16, control=FpCtl(esr=True), optimizer=Adam(0.01,
                           epsilon=1e-4), accumulation=Accumulation(2, "mean"))  # fmt: skip
-        return codes(made)
+        return codes(run)
 
     assert on_threads(1, bits) == on_threads(2, bits)
 
 
 @pytest.mark.parametrize("esr", [False, True])
 def test_equal_seeds_give_equal_bits_and_only_stochastic_rounding_draws(esr):
-    made = [trained(policy=FP16, control=FpCtl(esr=esr), seed=3, count=c)[0] for c in (False, True)]
-    assert codes(made[0]) == codes(made[1])
-    assert made[0].slots.keys() == made[1].slots.keys()
-    assert (made[0].worker.numbering.position(Region.BATCH, 0) > 0) == esr
+    results = [
+        trained(policy=FP16, control=FpCtl(esr=esr), seed=3, count=c)[0] for c in (False, True)
+    ]
+    assert codes(results[0]) == codes(results[1])
+    assert results[0].slots.keys() == results[1].slots.keys()
+    assert (results[0].worker.numbering.position(Region.BATCH, 0) > 0) == esr
 
 
 def test_exceptions_are_counted_by_layer_and_phase():
-    made, _ = trained(2, policy=FP16, count=True, loss_scale=StaticLossScale(2.0**24))
-    assert made.device.counts.total("OVERFLOW", "all_vars/output/gradient") > 0
-    assert made.device.counts.total("OVERFLOW", "all_vars/hidden") == 0
-    assert made.device.status.oflo
+    run, _ = trained(2, policy=FP16, count=True, loss_scale=StaticLossScale(2.0**24))
+    assert run.device.counts.total("OVERFLOW", "all_vars/output/gradient") > 0
+    assert run.device.counts.total("OVERFLOW", "all_vars/hidden") == 0
+    assert run.device.status.oflo
 
 
 def test_a_trap_in_the_backward_pass_changes_no_variable():
-    made = trainer(policy=FP16, loss_scale=StaticLossScale(2.0**24), control=FpCtl(oflo=True))
-    made.forward(X)
-    before = codes(made)
+    run = trainer(policy=FP16, loss_scale=StaticLossScale(2.0**24), control=FpCtl(oflo=True))
+    run.forward(X)
+    before = codes(run)
     with pytest.raises(FloatingPointTrap, match=r"in (all_vars/output/gradient|loss)"):
-        made.step(X, LABELS)
-    assert codes(made) == before
-    assert made.slots == {}
+        run.step(X, LABELS)
+    assert codes(run) == before
+    assert run.slots == {}
 
 
 def test_a_first_step_that_fails_leaves_the_model_to_be_built():
-    made = trainer(policy=FP16, control=FpCtl(oflo=True))
+    run = trainer(policy=FP16, control=FpCtl(oflo=True))
     with pytest.raises(FloatingPointTrap, match="in all_vars/hidden"):
-        made.step(np.full_like(X, 60000.0), LABELS)
-    assert not made.variables
-    made.step(X, LABELS)
-    assert codes(made) == codes(trained(1, policy=FP16)[0])
+        run.step(np.full_like(X, 60000.0), LABELS)
+    assert not run.variables
+    run.step(X, LABELS)
+    assert codes(run) == codes(trained(1, policy=FP16)[0])
 
 
 def normed(x):
@@ -123,16 +125,16 @@ def memory(made):
 @pytest.mark.filterwarnings("ignore:learning rate")
 def test_a_trap_while_slots_are_rescaled_changes_nothing():
     scale = AutomaticLossScale(16384.0, LEARNING_RATE, bin_edge=1.0)
-    made = Trainer(
+    run = Trainer(
         lambda x: dense(x, 2, "only"), SGD(0.05, 0.9), policy=FP16, control=FpCtl(oflo=True),
         loss_scale=scale,
     )  # fmt: skip
     x, labels = np.ones((2, 4)), np.zeros(2, int)
-    made.step(x, labels)
-    before = memory(made)
+    run.step(x, labels)
+    before = memory(run)
     with pytest.raises(FloatingPointTrap, match="multiply raised OVERFLOW"):
-        made.step(x, labels)
-    assert memory(made) == before
+        run.step(x, labels)
+    assert memory(run) == before
 
 
 def test_an_observer_that_raises_changes_nothing():
@@ -140,23 +142,23 @@ def test_an_observer_that_raises_changes_nothing():
         if update.variable.name.endswith("output/biases"):
             raise RuntimeError("stop")
 
-    made = Trainer(normed, SGD(0.05, 0.9), observe=observe)
-    made.forward(X)
-    before = memory(made)
+    run = Trainer(normed, SGD(0.05, 0.9), observe=observe)
+    run.forward(X)
+    before = memory(run)
     with pytest.raises(RuntimeError, match="stop"):
-        made.step(X, LABELS)
-    assert memory(made) == before
+        run.step(X, LABELS)
+    assert memory(run) == before
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_batches_are_not_empty_and_have_a_label_each(count):
-    made = trainer(accumulation=Accumulation(count) if count > 1 else None)
+    run = trainer(accumulation=Accumulation(count) if count > 1 else None)
     with pytest.raises(
         ValueError, match=r"batch of (shape .0, 8. holds no samples|0 does not make)"
     ):
-        made.step(X[:0], LABELS[:0])
+        run.step(X[:0], LABELS[:0])
     with pytest.raises(ValueError, match=r"24 samples and 25 labels|of shape .25,.; give"):
-        made.step(X, np.append(LABELS, 0))
+        run.step(X, np.append(LABELS, 0))
 
 
 @pytest.mark.parametrize(
@@ -173,17 +175,17 @@ def test_a_state_goes_on_with_the_same_bits(optimizer, loss_scale):
             control=FpCtl(esr=True, nanoo=True), accumulation=Accumulation(2, "mean"),
         )  # fmt: skip
 
-    whole, first, second = made(), made(), made()
+    complete, first, second = made(), made(), made()
     for step in range(5):
-        whole.step(X, LABELS)
+        complete.step(X, LABELS)
         if step < 3:
             first.step(X, LABELS)
     second.forward(X)
     second.restore(first.state())
     for _ in range(2):
         second.step(X, LABELS)
-    assert codes(whole) == codes(second)
-    assert whole.loss_scale == second.loss_scale
+    assert codes(complete) == codes(second)
+    assert complete.loss_scale == second.loss_scale
 
 
 def test_an_unknown_argument_is_refused_in_the_name_of_the_trainer():

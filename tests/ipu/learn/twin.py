@@ -65,8 +65,8 @@ class Twin:
         logits = matmul(hidden, w2) + b2
         loss, g = self._loss(logits, labels)
         below = np.where(hidden > 0, matmul(g, w2.T), np.float32(0))
-        found = (matmul(x.T, below), sum_of(below, 0), matmul(hidden.T, g), sum_of(g, 0))
-        self._update(dict(zip(self.variables, found, strict=True)))
+        result = (matmul(x.T, below), sum_of(below, 0), matmul(hidden.T, g), sum_of(g, 0))
+        self._update(dict(zip(self.variables, result, strict=True)))
         return loss
 
     def _loss(self, logits: Single, labels: NDArray[Any]) -> tuple[np.float32, Single]:

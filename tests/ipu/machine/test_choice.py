@@ -32,8 +32,8 @@ CHOSEN = [
 def test_the_rule(inputs, channels, groups, stride, unit):
     target = {F143: MK2_FP8, BFLOAT16: HYPOTHETICAL}.get(inputs, MK2)
     partials = fitting_partials(inputs, BINARY32, inputs)
-    found = choose(target, inputs, partials, "window", ConvolutionTraits(channels, groups, stride))
-    assert found is UNITS[unit]
+    result = choose(target, inputs, partials, "window", ConvolutionTraits(channels, groups, stride))
+    assert result is UNITS[unit]
 
 
 def test_partials_and_preset_are_the_call_s():

@@ -34,13 +34,13 @@ def test_each_product_takes_the_unit_of_its_k_channels(channels, outputs, groups
     chosen = [f"{unit}_F16_{short}.exact" for unit in units]
     y = device.conv2d(x, w, **options)
     same = {"context": device.context(BINARY16), "subnormals": "flush_both", **options}
-    found = [y, device.conv2d_input_gradient(y, w, x.shape, **options),
+    results = [y, device.conv2d_input_gradient(y, w, x.shape, **options),
              device.conv2d_weight_gradient(x, y, w.shape, **options)]  # fmt: skip
     assert [unit for _, _, unit in device.ledger.rows] == chosen
     wanted = [linalg.conv2d(x, w, chosen[0], **same),
               linalg.conv2d_input_gradient(y, w, chosen[1], x.shape, **same),
               linalg.conv2d_weight_gradient(x, y, chosen[2], w.shape, **same)]  # fmt: skip
-    for got, want in zip(found, wanted, strict=True):
+    for got, want in zip(results, wanted, strict=True):
         assert (got.codes() == want.codes()).all()
         assert got.context is device.context(BINARY16)
 

@@ -93,11 +93,11 @@ def test_one_and_a_thousandth_in_4096_lanes():
     for esr, distinct in ((False, 1), (True, 2)):
         device = Device(control=FpCtl(esr=esr))
         ones = device.from_host(np.ones(4096), BINARY16)
-        found = device.add(ones, half(device, 1e-3)).values
-        assert len(set(found.tolist())) == distinct
+        result = device.add(ones, half(device, 1e-3)).values
+        assert len(set(result.tolist())) == distinct
     neighbours = {1.0009765625, 1.001953125}
-    assert set(found.tolist()) == neighbours
-    assert abs(int((found == max(neighbours)).sum()) - 0.0244 * 4096) < 60
+    assert set(result.tolist()) == neighbours
+    assert abs(int((result == max(neighbours)).sum()) - 0.0244 * 4096) < 60
 
 
 @MEASURED
@@ -131,8 +131,8 @@ def test_an_infinite_single_stays_infinite_as_half():
 def test_quarter_casts_saturate_or_are_nan_and_infinity_is_always_nan():
     for nanoo, expected in ((False, 240.0), (True, math.nan)):
         device = Device(MK2_FP8, FpCtl(nanoo=nanoo))
-        found = device.cast(half(device, 1000.0, math.inf), F143).values
-        np.testing.assert_array_equal(found, np.float32([expected, math.nan]))
+        result = device.cast(half(device, 1000.0, math.inf), F143).values
+        np.testing.assert_array_equal(result, np.float32([expected, math.nan]))
 
 
 def test_reading_a_nan_raises_inv_and_max_returns_the_number():
@@ -146,8 +146,8 @@ def test_reading_a_nan_raises_inv_and_max_returns_the_number():
 
 def test_relu_passes_nan_on():
     device = Device()
-    found = device.relu(half(device, math.nan, -1.0, 3.0)).values
-    np.testing.assert_array_equal(found, np.float32([math.nan, 0.0, 3.0]))
+    result = device.relu(half(device, math.nan, -1.0, 3.0)).values
+    np.testing.assert_array_equal(result, np.float32([math.nan, 0.0, 3.0]))
 
 
 @pytest.mark.source("S4-43")
@@ -197,11 +197,11 @@ def test_stochastic_operations_are_numbered_over_the_whole_device():
     device.add(device.cast(x, BINARY32), 1e-3)
     assert device.clock.operation == 1
     device.cast(x, F143)
-    found = device.add(x, 1e-3)
+    result = device.add(x, 1e-3)
     assert device.clock.operation == 3
     alone = Context(BINARY16, rounding=STOCHASTIC[BINARY16], seed=7, overflow="saturate")
     alone.operation = 2
-    assert (found.codes() == alone.add(alone.wrap(x.values), 1e-3).codes()).all()
+    assert (result.codes() == alone.add(alone.wrap(x.values), 1e-3).codes()).all()
 
 
 def test_a_trap_leaves_the_number_alone():
@@ -233,12 +233,12 @@ def test_counters_tell_tensors_and_operations_apart():
 
 def test_counting_changes_no_bit():
     x = np.linspace(-3, 3, 200)
-    found = []
+    results = []
     for count in (False, True):
         device = Device(control=FpCtl(esr=True), count=count, seed=3)
         a = device.from_host(x, BINARY16)
-        found.append(device.divide(device.multiply(a, a), 3.0).codes())
-    assert (found[0] == found[1]).all()
+        results.append(device.divide(device.multiply(a, a), 3.0).codes())
+    assert (results[0] == results[1]).all()
 
 
 def test_unknown_switches_are_answered_with_the_known_ones():

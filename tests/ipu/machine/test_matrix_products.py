@@ -34,14 +34,14 @@ def test_half_partials_lose_what_single_partials_keep():
     """2048 + 1 over two passes: a half partial cannot hold 2049."""
     x = np.zeros((1, 32))
     x[0, 0], x[0, 16] = 2048.0, 1.0
-    found = {}
+    results = {}
     for partials in (BINARY16, BINARY32):
         device = Device()
         a = device.from_host(x, BINARY16)
         ones = device.from_host(np.ones((32, 1)), BINARY16)
-        found[partials] = device.matmul(a, ones, partials=partials).values.item()
+        results[partials] = device.matmul(a, ones, partials=partials).values.item()
         wide = device.matmul(a, ones, partials=BINARY32, out=BINARY32)
-    assert found == {BINARY16: 2048.0, BINARY32: 2048.0}
+    assert results == {BINARY16: 2048.0, BINARY32: 2048.0}
     assert wide.values.item() == 2049.0
 
 
@@ -75,8 +75,8 @@ def test_products_have_the_format_of_their_inputs_unless_told_otherwise(fmt):
     device = Device(MK2_FP8)
     x = device.from_host(np.eye(3), fmt)
     images = x.reshape((1, 3, 3, 1))
-    for found in (device.matmul(x, x), device.conv2d(images, x.reshape((3, 3, 1, 1)))):
-        assert found.context is device.context(fmt)
+    for result in (device.matmul(x, x), device.conv2d(images, x.reshape((3, 3, 1, 1)))):
+        assert result.context is device.context(fmt)
 
 
 @pytest.mark.source("S4-17")
@@ -92,15 +92,15 @@ def test_a_result_in_single_holds_what_overflows_in_half():
 @pytest.mark.source("poplibs: disableSRForAMPVertices")
 def test_stochastic_rounding_can_stop_at_the_units():
     x = np.full((64, 32), 0.3)
-    found = {}
+    results = {}
     for control, disable in ((FpCtl(esr=True), True), (FpCtl(), False), (FpCtl(esr=True), False)):
         device = Device(control=control, disable_sr_for_amp_vertices=disable, partials=BINARY16)
         a = device.from_host(x, BINARY16)
-        found[control.esr, disable] = device.matmul(a, a.T)
+        results[control.esr, disable] = device.matmul(a, a.T)
         assert device.clock.operation == int(control.esr)
         assert device.control == control
-    quiet = found[True, True]
-    assert (quiet.codes() == found[False, False].codes()).all()
-    assert (quiet.codes() != found[True, False].codes()).any()
+    quiet = results[True, True]
+    assert (quiet.codes() == results[False, False].codes()).all()
+    assert (quiet.codes() != results[True, False].codes()).any()
     # What follows outside the units is stochastic again.
     assert len(set((quiet + 1e-3).values.ravel().tolist())) == 2

@@ -62,14 +62,14 @@ def test_relu_and_cast_and_select(fmt, denormals, nan):
 @pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
 @pytest.mark.parametrize("tiny", [False, True])
 def test_sums(fmt, denormals, axes, tiny):
-    devices, found = pair(denormals), []
+    devices, results = pair(denormals), []
     for device in devices:
         third = device.divide(device.from_host([1.0], BINARY32), 3.0)  # inexact from here on
         x = np.random.default_rng(2).standard_normal((50, 12))
         x = device.from_host(x * (fmt.smallest_normal * 1e-2 if tiny else 1), fmt)
         device.add(third, third)
-        found.append(device.reduce_sum(x, axes, BINARY32, scale=0.75))
-    agree(found, devices)
+        results.append(device.reduce_sum(x, axes, BINARY32, scale=0.75))
+    agree(results, devices)
 
 
 @FORMATS
@@ -97,14 +97,14 @@ def test_what_repeats_is_read_as_if_written_out(esr, first, shape):
     rng = np.random.default_rng(4)
     x, y = (device.from_host(rng.standard_normal(s), BINARY16) for s in ((150, 7, 12), shape))
     wide = device.from_host(np.broadcast_to(y.values, x.shape), BINARY16)
-    found, raised = [], []
+    results, raised = [], []
     for other in (y, wide):
         device.clock.operation = 9
         device.context(BINARY16).clear_flags()
-        found.append(device.multiply(other, x) if first else device.multiply(x, other))
+        results.append(device.multiply(other, x) if first else device.multiply(x, other))
         raised.append(device.context(BINARY16).flags)
     assert raised[0] == raised[1] != Flags.NONE
-    np.testing.assert_array_equal(found[0].values, found[1].values)
+    np.testing.assert_array_equal(results[0].values, results[1].values)
 
 
 def test_one_row_takes_a_row():

@@ -117,8 +117,8 @@ def test_chunks_cover_a_tensor_once(n, replicas):
     assert len(ranges) == replicas
     assert [i for start, stop in ranges for i in range(start, stop)] == list(range(n))
     size = -(-n // replicas)
-    whole = n // size if size else 0
-    assert all(stop - start == size for start, stop in ranges[:whole])
+    complete = n // size if size else 0
+    assert all(stop - start == size for start, stop in ranges[:complete])
 
 
 def test_the_last_chunks_are_short_or_empty():

@@ -73,7 +73,7 @@ SHARDED = pick(
 @pytest.mark.source("S3-34")
 @pytest.mark.parametrize(("replicas", "optimizer"), SHARDED)
 def test_sharded_and_offloaded_state_reach_no_bit(replicas, optimizer):
-    whole = outcome(Plan(ROW[4], count=8, replicas=replicas), steps=STEPS, optimizer=optimizer)
+    reference = outcome(Plan(ROW[4], count=8, replicas=replicas), steps=STEPS, optimizer=optimizer)
     for choices in (
         {"shard_state": True},
         {"shard_state": True, "shard_minimum": 9},
@@ -81,7 +81,7 @@ def test_sharded_and_offloaded_state_reach_no_bit(replicas, optimizer):
         {"io_tiles": 32, "count": 16},
     ):
         plan = Plan(ROW[4], **{"count": 8, "replicas": replicas, **choices})
-        wanted = whole
+        wanted = reference
         if plan.count != 8:
             wanted = outcome(
                 Plan(ROW[1], count=16, replicas=replicas), steps=STEPS, optimizer=optimizer
@@ -91,9 +91,9 @@ def test_sharded_and_offloaded_state_reach_no_bit(replicas, optimizer):
 
 def test_a_shard_without_its_place_would_draw_other_bits(monkeypatch):
     plan = Plan(ROW[1], count=8, replicas=2, shard_state=True)
-    whole = outcome(plan, steps=2)
+    reference = outcome(plan, steps=2)
     monkeypatch.setattr("ipu.machine.device.Device.shard", lambda self, first: nullcontext())
-    assert outcome(plan, steps=2) != whole
+    assert outcome(plan, steps=2) != reference
 
 
 def test_private_updates_drift_apart_and_rounding_alike_does_not():

@@ -22,9 +22,9 @@ def test_a_state_goes_on_under_any_cut(replicas):
         return Plan(ROW[n], count=8, replicas=replicas, **choices)
 
     samples = 16 * replicas
-    whole = trainer(plan(1), count=True)
+    training = trainer(plan(1), count=True)
     for t in range(4):
-        whole.step(*batch(t, samples))
+        training.step(*batch(t, samples))
     start = trainer(plan(4), count=True)
     for t in range(2):
         start.step(*batch(t, samples))
@@ -35,7 +35,7 @@ def test_a_state_goes_on_under_any_cut(replicas):
     assert rest.steps == 2
     for t in range(2, 4):
         rest.step(*batch(t, samples))
-    assert networks.digest(rest) == networks.digest(whole)
+    assert networks.digest(rest) == networks.digest(training)
     other = trainer(Plan(ROW[1], count=8, replicas=3 - replicas))
     other.forward(batch(0, 2)[0])
     with pytest.raises(ValueError, match="replicas is"):

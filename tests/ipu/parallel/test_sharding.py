@@ -27,13 +27,13 @@ def test_shards_cover_each_variable_once_and_know_their_place():
     training, pairs, shards = sharded()
     for index, variable in enumerate(training.variables.trainable):
         own = [each.pairs[index] for each in shards]
-        whole = variable.array.carrier.reshape(-1)
+        complete = variable.array.carrier.reshape(-1)
         if variable.array.size < 9:
             assert all(v is p[index][1] for (_, v), p in zip(own, pairs, strict=True))
             continue
         starts = [v.first for _, v in own]
-        assert starts == [r * -(-whole.size // 3) for r in range(3)]
-        assert np.array_equal(np.concatenate([v.array.carrier for _, v in own]), whole)
+        assert starts == [r * -(-complete.size // 3) for r in range(3)]
+        assert np.array_equal(np.concatenate([v.array.carrier for _, v in own]), complete)
         assert [g.size for g, _ in own] == [v.array.size for _, v in own]
         slot = [each.slots[variable.name][0].carrier for each in shards]
         kept = training.slots[variable.name][0].carrier
@@ -49,9 +49,9 @@ def test_every_replica_gathers_what_each_has_computed():
                     np.full(variable.shape, r), variable.dtype
                 )
     write_back(training.workers, shards)
-    whole = gathered_slots(training.workers, shards, [each.slots for each in shards])
+    complete = gathered_slots(training.workers, shards, [each.slots for each in shards])
     for name in shards[0].chunks:
-        for worker, slots in zip(training.workers, whole, strict=True):
+        for worker, slots in zip(training.workers, complete, strict=True):
             variable = worker.variables[name]
             size = -(-variable.array.size // 3)
             wanted = np.repeat(range(3), size)[: variable.array.size]

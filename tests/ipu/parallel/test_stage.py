@@ -67,7 +67,7 @@ def test_gradients_of_a_cut_tensor_are_added_as_in_the_uncut_model():
     x = variable(1.0, name="l/x")
     _, total = uncut(x, w)
     one = DEVICE.context(BINARY16).constant(1.0)
-    whole = contributions(total, [x, w], one)
+    complete = contributions(total, [x, w], one)
 
     flight = Flight([ops.scale(x, factor=1.0)])
     h, early = flight.forward(
@@ -78,7 +78,7 @@ def test_gradients_of_a_cut_tensor_are_added_as_in_the_uncut_model():
     late = Flight([h, early])
     late.forward(lambda h, early: ops.add(ops.multiply(h, w), early), 0)
     (part,) = late.backward(0, {0: one}, [w])
-    assert part[0].values.tolist() == whole[1][0].values.tolist()
+    assert part[0].values.tolist() == complete[1][0].values.tolist()
     assert set(late.gradients) == {0, 1}
     flight.begin_backward(late.gradients)
     flight.backward(0, late.gradients, [])

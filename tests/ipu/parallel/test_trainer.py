@@ -64,23 +64,23 @@ CHOSEN = {
 @pytest.mark.source("S0-53")
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_cut_schedule_mapping_and_recomputation_reach_no_bit(reduction):
-    whole = outcome(Plan(ROW[1], count=8, reduction=reduction))
+    reference = outcome(Plan(ROW[1], count=8, reduction=reduction))
     for choices in CHOSEN[reduction]:
         others = {key: value for key, value in choices.items() if key != "n"}
         plan = Plan(ROW[choices["n"]], count=8, reduction=reduction, **others)
-        assert outcome(plan) == whole, plan
+        assert outcome(plan) == reference, plan
 
 
 @pytest.mark.source("S0-38")
 @pytest.mark.parametrize("policy", [FP16, MIXED], ids=str)
 def test_skips_and_shared_layers_are_cut_without_a_change(policy):
-    whole = outcome(Plan(SKIP[1], count=8), policy=policy)
+    reference = outcome(Plan(SKIP[1], count=8), policy=policy)
     plans = list(product((2, 4), ("grouped", "sequential", "popart"), BOTH))
     for n, schedule, recompute in pick(plans[::5], plans, plans):
         plan = Plan(
             SKIP[n], mapping=SKIP_MAPPING[n], count=8, schedule=schedule, recompute=recompute
         )
-        assert outcome(plan, policy=policy) == whole, plan
+        assert outcome(plan, policy=policy) == reference, plan
 
 
 @pytest.mark.source("S0-42")
@@ -189,9 +189,9 @@ def test_regularisers_of_all_stages_are_in_the_loss():
         return layers
 
     stages = [regular(stage) for stage in ROW[4]]
-    whole = outcome(Plan([joined(*stages)], count=8))
-    assert outcome(Plan(stages, count=8, recompute=True)) == whole
-    assert whole != outcome(Plan(ROW[1], count=8))
+    reference = outcome(Plan([joined(*stages)], count=8))
+    assert outcome(Plan(stages, count=8, recompute=True)) == reference
+    assert reference != outcome(Plan(ROW[1], count=8))
 
 
 def test_accumulators_have_the_format_of_the_plan_or_the_policy():

@@ -20,8 +20,8 @@ def test_each_second_counts_for_the_phase_that_was_entered_last():
         device.add(x, x)
 
     step()  # compiles
-    found = phases.shares(step, device)
-    assert found["products"] == 0
-    assert found["bookkeeping"] > max(found["norms"], found["elementwise"]) > 0
+    result = phases.shares(step, device)
+    assert result["products"] == 0
+    assert result["bookkeeping"] > max(result["norms"], result["elementwise"]) > 0
     assert linalg.conv2d is before
     assert "add" not in vars(device)

@@ -25,8 +25,8 @@ def test_only_tools_that_are_installed_are_peers(monkeypatch):
         importlib.util, "find_spec", lambda name: None if name == "qtorch" else find(name)
     )
     pytest.importorskip("torch")
-    found = peers("MNIST CNN", np.zeros((2, 28, 28, 1), np.float32), np.zeros(2, np.int64))
-    assert [peer.name.split()[0] for peer in found] == ["torch"]
+    result = peers("MNIST CNN", np.zeros((2, 28, 28, 1), np.float32), np.zeros(2, np.int64))
+    assert [peer.name.split()[0] for peer in result] == ["torch"]
 
 
 def test_qpytorch_rounds_every_layer_to_binary16():

@@ -274,9 +274,9 @@ def test_binary16_agrees_with_numpy(op: str) -> None:
     with np.errstate(all="ignore"):
         theirs = np.sqrt(x) if op == "sqrt" else getattr(np, op)(x, y)
     for (a, b), expected in zip(codes.tolist(), theirs, strict=True):
-        found, _ = operate(op, (a,) if op == "sqrt" else (a, b), BINARY16)
-        same = found == int(expected.view(np.uint16))
-        assert same or (found == QNAN and np.isnan(expected)), (hex(a), hex(b))
+        result, _ = operate(op, (a,) if op == "sqrt" else (a, b), BINARY16)
+        same = result == int(expected.view(np.uint16))
+        assert same or (result == QNAN and np.isnan(expected)), (hex(a), hex(b))
 
 
 # TestFloat: function name -> operation, operand formats

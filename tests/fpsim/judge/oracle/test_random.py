@@ -41,8 +41,8 @@ DETERMINISTIC = [m for m in MODES.values() if not m.stochastic]
     ],
 )  # fmt: skip
 def test_philox_known_answers(counter: str, key: str, words: str) -> None:
-    found = philox(numbers(counter), numbers(key))  # type: ignore[arg-type]
-    assert " ".join(f"{w:08x}" for w in found) == words
+    result = philox(numbers(counter), numbers(key))  # type: ignore[arg-type]
+    assert " ".join(f"{w:08x}" for w in result) == words
 
 
 def numbers(text: str) -> tuple[int, ...]:

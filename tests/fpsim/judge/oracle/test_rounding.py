@@ -80,15 +80,15 @@ def word(r_bits: int, r: int) -> int:
 )  # fmt: skip
 def test_modes_decide_as_their_definitions(mode: Rounding, ups: str) -> None:
     for sign in (1, -1):
-        found = ""
+        result = ""
         for m in (2**10, 2**10 + 1):
             for quarters in range(4):
                 x = sign * (m + Fraction(quarters, 4)) / 2**10
                 code, flags = round_exact(x, BINARY16, mode)
                 assert flags == (X if quarters else NONE)
-                found += "+" if (code & 0x7FFF) > ONE + m - 2**10 else "-"
-            found += " "
-        assert found.strip() == ups
+                result += "+" if (code & 0x7FFF) > ONE + m - 2**10 else "-"
+            result += " "
+        assert result.strip() == ups
 
 
 def test_directed_modes_look_at_the_sign() -> None:
@@ -146,8 +146,8 @@ def test_exact_values_never_move() -> None:
             if d.kind != "finite":
                 continue
             for mode in (*MODES.values(), SR(5), SR(5, "half"), SR(5, "even")):
-                found = round_exact(d.value, fmt, mode, word=2**32 - 1, sign_of_zero=d.sign)
-                assert found == (code, NONE)
+                result = round_exact(d.value, fmt, mode, word=2**32 - 1, sign_of_zero=d.sign)
+                assert result == (code, NONE)
 
 
 # The ends of the range -----------------------------------------------------------------------
@@ -193,8 +193,8 @@ def test_overflow_of_a_format_whose_largest_significand_is_even() -> None:
 
 def test_sr_overflows_only_for_draws_that_do() -> None:
     x = 65504 + Fraction(3, 4) * 32
-    found = [round_exact(x, BINARY16, SR(2), word=word(r, 2)) for r in range(4)]
-    assert found == [(MAX, X)] + [(INF, O | X)] * 3
+    results = [round_exact(x, BINARY16, SR(2), word=word(r, 2)) for r in range(4)]
+    assert results == [(MAX, X)] + [(INF, O | X)] * 3
     # Beyond the next grid point every draw does, and so do exact results.
     for x in (65536 + Fraction(3, 4) * 64, Fraction(2**17)):
         assert {round_exact(x, BINARY16, SR(2), word=word(r, 2)) for r in range(4)} == {
@@ -251,9 +251,9 @@ def test_conversions_agree_with_ml_dtypes(fmt: Format) -> None:
     with np.errstate(all="ignore"):
         theirs = values.astype(fmt.packed).view(fmt.code_dtype)
     for x, expected in zip(values.tolist(), theirs.tolist(), strict=True):
-        found, _ = convert(int(np.float64(x).view(np.uint64)), BINARY64, fmt)
-        nan = decode(expected, fmt).kind == decode(found, fmt).kind == "nan"
-        assert found == expected or nan, x.hex()
+        result, _ = convert(int(np.float64(x).view(np.uint64)), BINARY64, fmt)
+        nan = decode(expected, fmt).kind == decode(result, fmt).kind == "nan"
+        assert result == expected or nan, x.hex()
 
 
 def hard_floats(fmt: Format, n: int) -> np.ndarray:
@@ -287,8 +287,8 @@ GFLOAT_FORMATS = [
 def test_rounding_agrees_with_gfloat(fmt: Format, info: gfloat.FormatInfo, mode: Rounding) -> None:
     for x in hard_floats(fmt, pick(150, 5000, 50_000)).tolist():
         theirs = gfloat.round_float(info, x, GFLOAT_MODES[mode])
-        found, _ = convert(int(np.float64(x).view(np.uint64)), BINARY64, fmt, Settings(mode))
-        d = decode(found, fmt)
+        result, _ = convert(int(np.float64(x).view(np.uint64)), BINARY64, fmt, Settings(mode))
+        d = decode(result, fmt)
         if math.isnan(theirs) or math.isinf(theirs):
             assert d.kind == ("nan" if math.isnan(theirs) else "infinite"), x.hex()
         else:
@@ -304,6 +304,6 @@ def test_sr_agrees_with_gfloat_for_every_pattern() -> None:
         for r in range(8):
             for mode, how in ((fast, "truncate"), (nearest, "even")):
                 theirs = gfloat.round_float(info, x, mode, srbits=r, srnumbits=3)
-                found = round_exact(x, E5M2, SR(3, how), word=word(r, 3))[0]
-                ours = decode(found, E5M2)
+                result = round_exact(x, E5M2, SR(3, how), word=word(r, 3))[0]
+                ours = decode(result, E5M2)
                 assert ours.kind == "infinite" or ours.value == Fraction(theirs)

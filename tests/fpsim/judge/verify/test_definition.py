@@ -54,14 +54,14 @@ def operand_codes(operation: str) -> tuple[np.ndarray, np.ndarray]:
 def answers(operation: str, target: Format, settings: oracle.Settings) -> tuple:
     """Operands, results and flags of the fraction oracle, as carriers."""
     x, y = operand_codes(operation)
-    found = []
+    results = []
     for a, b in zip(x.tolist(), y.tolist(), strict=True):
         if operation == "convert":
-            found.append(oracle.convert(a, BINARY16, target, settings))
+            results.append(oracle.convert(a, BINARY16, target, settings))
         else:
             operands = (a,) if operation == "sqrt" else (a, b)
-            found.append(oracle.operate(operation, operands, target, settings))
-    codes, flags = zip(*found, strict=True)
+            results.append(oracle.operate(operation, operands, target, settings))
+    codes, flags = zip(*results, strict=True)
     got = from_codes(np.array(codes, np.uint64), target)
     return (from_codes(x, BINARY16), from_codes(y, BINARY16), got,
             np.array([int(f) for f in flags], np.uint8))  # fmt: skip

@@ -131,11 +131,11 @@ def test_damaged_files_are_refused_in_one_line(content, tmp_path, capsys):
     "text", ["", "3C00 3C00 4000 00\n", "b32* =0 o +1.7FFFFFP127 +1.000000P1 -> +1.7FFFFFP-64 o\n"]
 )
 def test_files_without_a_vector_to_compare_are_refused(text, tmp_path, capsys):
-    none, some = tmp_path / "none.fptest", tmp_path / "some.fptest"
+    none, subset = tmp_path / "none.fptest", tmp_path / "some.fptest"
     none.write_text(text)
-    some.write_text(FILE.splitlines()[1])
+    subset.write_text(FILE.splitlines()[1])
     assert main(["verify", "fpgen", str(none)]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert "none.fptest" in err
-    assert main(["verify", "fpgen", str(none), str(some)]) == 0
+    assert main(["verify", "fpgen", str(none), str(subset)]) == 0

@@ -18,9 +18,9 @@ def test_failures_are_counted_and_the_first_are_kept():
 
 
 def test_a_part_is_added_with_its_notes():
-    whole = Report("all", checked=2, notes={"skipped": 1})
+    complete = Report("all", checked=2, notes={"skipped": 1})
     part = Report("part", "rows", 3, 1, ["row 7"], {"skipped": 2, "ignored": 5})
-    whole.include(part)
-    assert (whole.checked, whole.mismatches, whole.failures) == (5, 1, ["row 7"])
-    assert str(whole) == "all: 5 vectors, 1 mismatches, 3 skipped, 5 ignored"
+    complete.include(part)
+    assert (complete.checked, complete.mismatches, complete.failures) == (5, 1, ["row 7"])
+    assert str(complete) == "all: 5 vectors, 1 mismatches, 3 skipped, 5 ignored"
     assert str(part) == "part: 3 rows, 1 mismatches, 2 skipped, 5 ignored"

@@ -232,9 +232,9 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(monkeypatch):
 def test_every_stride_is_a_part_of_all_lines(monkeypatch):
     monkeypatch.setattr("fpsim.judge.verify.lines.BLOCK", 50)
     text = "".join(f"{k:04X} 0000 0000 00\n" for k in range(1, 101))
-    found = run("f16_add", text, stride=7)
-    assert found.checked == 15
-    assert [f.split(":")[0] for f in found.failures[:3]] == [
+    result = run("f16_add", text, stride=7)
+    assert result.checked == 15
+    assert [f.split(":")[0] for f in result.failures[:3]] == [
         f"  given, line {n}" for n in (1, 8, 15)
     ]
 

@@ -133,9 +133,13 @@ def test_what_the_unit_cannot_have_made_is_refused(tmp_path):
 
 
 def test_the_command_refuses_files_that_hold_nothing_in_one_line(tmp_path, capsys):
-    whole = write(tmp_path).read_bytes()
+    complete = write(tmp_path).read_bytes()
     np.save(tmp_path / "a.npy", np.zeros(2, np.uint32))
-    contents = {"empty.npz": b"", "cut.npz": whole[:-9], "a.npy": (tmp_path / "a.npy").read_bytes()}
+    contents = {
+        "empty.npz": b"",
+        "cut.npz": complete[:-9],
+        "a.npy": (tmp_path / "a.npy").read_bytes(),
+    }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
         path = str(tmp_path / name)

@@ -187,11 +187,11 @@ def test_infinities_meet_no_zeros_but_the_operands_own(chain, fmt, rounding):
         for rows in ([[np.inf, 1.0]], [[np.inf, 1.0], [1.0, 1.0], [2.0, 1.0]]):
             for count in (False, True):
                 own = context.replace(count=count)
-                made = rounded_matmul(
+                result = rounded_matmul(
                     own.array(rows), own.array(b.values), context=own, **CHAINS[chain]
                 )
                 expected = fp.Flags.INVALID if chain == "kahan" else fp.Flags.NONE
-                assert (own.flags, bool(np.isinf(made.values[0]).all())) == (expected, True)
+                assert (own.flags, bool(np.isinf(result.values[0]).all())) == (expected, True)
 
 
 @pytest.mark.parametrize("chain", CHAINS)

@@ -80,9 +80,9 @@ def both(a, b, fused, monkeypatch, **choices):
     results, taken = [], []
 
     def watched(*arguments):
-        found = run_macs(*arguments)
-        taken.append(found is not None)
-        return found
+        result = run_macs(*arguments)
+        taken.append(result is not None)
+        return result
 
     for run in (watched, lambda *_: None):
         with monkeypatch.context() as patch:
@@ -191,9 +191,9 @@ def test_the_bounds_hold_what_they_say():
 def test_the_bound_holds_what_roundings_add():
     away = fp.Context(fp.BINARY16, rounding=fp.RAZ)
     a, b = away.array(np.full((1, 4096), 1 + 2.0**-10)), away.array(np.ones((4096, 1)))
-    found = float(rounded_matmul(a, b).values[0, 0])
-    assert found > 8000
-    assert measure(away.settings, False, a.values, b.values).most >= found
+    result = float(rounded_matmul(a, b).values[0, 0])
+    assert result > 8000
+    assert measure(away.settings, False, a.values, b.values).most >= result
 
 
 def test_numbers_out_of_the_narrow_lanes_take_the_wide_ones():

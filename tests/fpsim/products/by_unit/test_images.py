@@ -63,15 +63,15 @@ def test_images_give_what_written_out_windows_give(name, shape, kind, turned, mo
     left = Windows(x, extents, table, turned=turned)
     right = numbers((left.shape[1], n), rng, "normal" if kind == "special" else kind, fmt)
     right[table[:, 0] < 0 if not turned else []] = 0
-    whole = np.concatenate([rows.matrix() for *_, rows in left.pieces(1)], axis=int(turned))
-    expected = product(settings, np.ascontiguousarray(whole), right, len(whole), n)
+    complete = np.concatenate([rows.matrix() for *_, rows in left.pieces(1)], axis=int(turned))
+    expected = product(settings, np.ascontiguousarray(complete), right, len(complete), n)
     # Products with infinities may leave too little for a second thread.
     second = 1 if kind == "special" else 2
     for threads, piece in ((1, 1 << 16), (1, 200), (second, 500)):
         monkeypatch.setattr(images, "_PIECE", piece)
         monkeypatch.setattr(images, "_SMALLEST", 1)
         monkeypatch.setattr("fpsim.products.by_unit.panels._SMALLEST", 1)
-        got = on_threads(threads, lambda: product(settings, left, right, len(whole), n))
+        got = on_threads(threads, lambda: product(settings, left, right, len(complete), n))
         for value, want in zip(got, expected, strict=True):
             assert np.array_equal(value, want)
 
@@ -139,8 +139,8 @@ def test_deep_windows_go_in_pieces(monkeypatch):
     table = order((3, 3), 16, unit)
     right = numbers((len(table), 7), np.random.default_rng(2), "normal", fp.BINARY16)
     settings = UnitSettings(unit, fp.BINARY16, fp.BINARY16, Settings(unit.partials))
-    whole = product(settings, Windows(x, extents, table), right, 50, 7)
+    complete = product(settings, Windows(x, extents, table), right, 50, 7)
     monkeypatch.setattr(tiles, "fits", lambda *_: False)
     monkeypatch.setattr(tiles, "run_windows", None)
     pieces = product(settings, Windows(x, extents, table), right, 50, 7)
-    assert all(np.array_equal(a, b) for a, b in zip(whole, pieces, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(complete, pieces, strict=True))

@@ -42,9 +42,9 @@ def check(engine, unit, result, count, rounding=fp.RNE):
     every = list(cases(unit, settings.a, settings.b, result))
     chosen = np.random.default_rng(len(every)).permutation(len(every))[:count]
     for case in (every[i] for i in chosen):
-        found = outcome(settings, case, engine)
-        if found is not None:
-            assert found == judged(settings, case), (unit.name, str(result), case)
+        actual = outcome(settings, case, engine)
+        if actual is not None:
+            assert actual == judged(settings, case), (unit.name, str(result), case)
             taken += 1
     return taken
 

@@ -114,7 +114,7 @@ def test_blocks_and_threads_do_not_show(unit, fast_only, monkeypatch):
     inputs = fp.Context(find_unit(unit).inputs[0])
     a, b = (inputs.array(half_matrix(s, i).values) for i, s in enumerate(((37, 700), (700, 50))))
     rounding = fp.SR(9) if find_unit(unit).partials == fp.BINARY16 else fp.RNE
-    whole = result(a, b, unit, rounding=rounding)
+    complete = result(a, b, unit, rounding=rounding)
     monkeypatch.setattr(engine_tiles, "_SMALL", 0)
     monkeypatch.setattr(engine_panels, "_SMALLEST", 1)
     for module in (engine_panels, engine_tiles):
@@ -125,7 +125,7 @@ def test_blocks_and_threads_do_not_show(unit, fast_only, monkeypatch):
             fp.set_threads(threads)
             monkeypatch.setattr(engine_tiles, "BYTES", size)
             monkeypatch.setattr(engine_panels, "COLUMN_BYTES", size // 16)
-            assert result(a, b, unit, rounding=rounding) == whole
+            assert result(a, b, unit, rounding=rounding) == complete
     finally:
         fp.set_threads(before)
 

@@ -121,12 +121,12 @@ def test_a_part_has_the_random_bits_of_the_whole(row, column):
     rng = np.random.default_rng(3)
     a, b = halves(rng, 6, 21), halves(rng, 21, 9)
     settings, places = stochastic((6, 9), 21)
-    whole = Job(settings, a, b, np.zeros((6, 9), np.float32), np.zeros((6, 9), np.uint8), places)
-    part = whole.part(row, column, np.zeros((6, 9), np.float32)[row, column].copy())
-    assert run_general(whole)
+    complete = Job(settings, a, b, np.zeros((6, 9), np.float32), np.zeros((6, 9), np.uint8), places)
+    part = complete.part(row, column, np.zeros((6, 9), np.float32)[row, column].copy())
+    assert run_general(complete)
     assert run_general(part)
-    assert part.values.tobytes() == whole.values[row, column].tobytes()
-    assert part.element_flags.tolist() == whole.element_flags[row, column].tolist()
+    assert part.values.tobytes() == complete.values[row, column].tobytes()
+    assert part.element_flags.tolist() == complete.element_flags[row, column].tolist()
 
 
 @pytest.mark.parametrize("special", [np.inf, np.nan])

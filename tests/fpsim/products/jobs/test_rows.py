@@ -58,8 +58,8 @@ def test_some_columns_have_the_random_bits_of_the_whole(unit, monkeypatch):
     b = half.array(rng.standard_normal((45, 21))).values
     context = fp.Context(fp.BINARY16, rounding=fp.SR(7), seed=5)
     values, marks = product(unit, context, a, b, (35, 21))
-    some = slice(6, 17)
-    part = product(unit, context, a, b[:, some], (35, 11), None, 6, (35, 21))
-    assert part == ([row[some] for row in values], [row[some] for row in marks])
+    subset = slice(6, 17)
+    part = product(unit, context, a, b[:, subset], (35, 11), None, 6, (35, 21))
+    assert part == ([row[subset] for row in values], [row[subset] for row in marks])
     monkeypatch.setattr(engines, "_UNFOLDED", 200)
-    assert part == product(unit, context, a, b[:, some], (35, 11), None, 6, (35, 21))
+    assert part == product(unit, context, a, b[:, subset], (35, 11), None, 6, (35, 21))

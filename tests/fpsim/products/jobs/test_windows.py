@@ -84,11 +84,11 @@ def test_blocks_are_all_windows_once(piece, multiple, monkeypatch):
 @pytest.mark.parametrize("turned", [False, True])
 def test_pieces_together_are_the_matrix(shape, turned):
     x, table = images(shape, 6), order(shape.kernel, 3, FOUR)
-    whole = Windows(x, shape, table, 3, turned)
+    complete = Windows(x, shape, table, 3, turned)
     seen = field(x, shape, 0, 3 * shape.output[0] * shape.output[1], filled=True)
     expected = (seen.columns if turned else seen.rows)(table, 3).matrix()
-    assert whole.shape == expected.shape
-    pieces = [rows.matrix() for *_, rows in whole.pieces(1)]
+    assert complete.shape == expected.shape
+    pieces = [rows.matrix() for *_, rows in complete.pieces(1)]
     assert np.array_equal(np.concatenate(pieces, axis=int(turned)), expected)
 
 

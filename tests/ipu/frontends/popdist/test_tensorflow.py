@@ -21,20 +21,20 @@ def written(made):
 
 
 def test_without_poprun_there_is_one_ipu_and_one_process():
-    made = config()
-    set_ipu_config(made)
-    assert written(made) == (1, 1, 0)
+    result = config()
+    set_ipu_config(result)
+    assert written(result) == (1, 1, 0)
 
 
 def test_ipus_are_those_of_this_processs_replicas(monkeypatch):
     for name, value in {"NUM_INSTANCES": 3, "INSTANCE_INDEX": 2, "NUM_LOCAL_REPLICAS": 4,
                         "NUM_TOTAL_REPLICAS": 12, "NUM_IPUS_PER_REPLICA": 2}.items():  # fmt: skip
         monkeypatch.setenv(f"POPDIST_{name}", str(value))
-    made = config()
-    set_ipu_config(made, ipus_per_replica=2)
-    assert written(made) == (8, 3, 2)
-    made = config()
-    set_ipu_config(made, configure_device=False)
-    assert written(made) == (0, 3, 2)
+    result = config()
+    set_ipu_config(result, ipus_per_replica=2)
+    assert written(result) == (8, 3, 2)
+    result = config()
+    set_ipu_config(result, configure_device=False)
+    assert written(result) == (0, 3, 2)
     with pytest.raises(ValueError, match=r"ipus_per_replica=1 and poprun has .* 2; use one number"):
-        set_ipu_config(made, 1)
+        set_ipu_config(result, 1)

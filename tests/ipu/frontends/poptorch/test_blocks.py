@@ -43,13 +43,13 @@ class ByFunction(Layers):
 
 @pytest.mark.source("S2-12", "S2-13", "S2-21")
 def test_three_ways_to_annotate_are_one_plan():
-    found = []
+    results = []
     for kind in (ByContext, ByBeginning, ByFunction):
         model = poptorch.inferenceModel(kind(), poptorch.Options().deviceIterations(2))
         output = model(torch.ones(2, 4))
-        found.append((model.plan.places, output.tolist()))
-    assert found[0][0] == ((0,), (1,))
-    assert found[0] == found[1] == found[2]
+        results.append((model.plan.places, output.tolist()))
+    assert results[0][0] == ((0,), (1,))
+    assert results[0] == results[1] == results[2]
 
 
 def test_blocks_do_nothing_outside_of_a_model_of_poptorch():

@@ -38,8 +38,8 @@ def test_shards_need_replicas_and_remote_memory():
     with pytest.raises(ValueError, match="on the chip is not modelled; use useOnChipStorage"):
         placement(own, replicas=2)
     own.TensorLocations.setOptimizerLocation(settings.useOnChipStorage(False))
-    found = placement(own, replicas=2)
-    assert (found["shard_state"], found["shard_minimum"]) == (True, 4)
+    result = placement(own, replicas=2)
+    assert (result["shard_state"], result["shard_minimum"]) == (True, 4)
 
 
 @pytest.mark.parametrize(

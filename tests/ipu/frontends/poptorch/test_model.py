@@ -61,9 +61,9 @@ def test_training_and_inference_share_the_weights():
     chosen.Precision.enableStochasticRounding(False)
     inference = poptorch.inferenceModel(model.model, chosen)
     x = data(6)[0]
-    found = inference(x)
+    result = inference(x)
     model.model.eval()
-    assert torch.allclose(found.float(), model.model(x).float(), atol=0.02)
+    assert torch.allclose(result.float(), model.model(x).float(), atol=0.02)
     model.model.train()
     assert poptorch.inferenceModel(model).model is model.model
 
@@ -190,8 +190,8 @@ def test_the_report_has_losses_by_step_and_the_loss_scale():
 
 def test_synthetic_data_stand_for_the_inputs():
     chosen = poptorch.Options().enableSyntheticData(True)
-    found = poptorch.inferenceModel(torch.nn.Identity(), chosen)(torch.zeros(4, 2))
-    assert found.abs().sum() > 0
+    result = poptorch.inferenceModel(torch.nn.Identity(), chosen)(torch.zeros(4, 2))
+    assert result.abs().sum() > 0
 
 
 def test_named_arguments_and_a_default_optimiser_are_taken():

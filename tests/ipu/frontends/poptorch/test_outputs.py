@@ -29,15 +29,15 @@ def rows(n, replicas=1):
 )
 @pytest.mark.source("S2-32", "S2-33")
 def test_modes(mode, period, replicas, batch, scalar):
-    found = outputs.assemble(rows(4), mode, period, replicas, torch.add)
-    assert [x.tolist() for x in found] == [batch, scalar]
+    results = outputs.assemble(rows(4), mode, period, replicas, torch.add)
+    assert [x.tolist() for x in results] == [batch, scalar]
 
 
 def test_structures_come_back():
-    made = [{"a": torch.ones(1), "b": [torch.zeros(1)]} for _ in range(2)]
-    found = outputs.assemble(made, Mode.All, 1, 1, torch.add)
-    assert found["a"].tolist() == [1, 1]
-    assert found["b"][0].tolist() == [0, 0]
+    outcomes = [{"a": torch.ones(1), "b": [torch.zeros(1)]} for _ in range(2)]
+    results = outputs.assemble(outcomes, Mode.All, 1, 1, torch.add)
+    assert results["a"].tolist() == [1, 1]
+    assert results["b"][0].tolist() == [0, 0]
 
 
 def test_a_batch_is_cut_along_the_first_axis():
@@ -70,8 +70,8 @@ def test_sums_are_computed_in_the_tensors_format():
             return x
 
     chosen = poptorch.Options().deviceIterations(2).outputMode(Mode.Sum)
-    found = poptorch.inferenceModel(Halves(), chosen)(torch.tensor([2048.0, 1.0]).half())
-    assert found.item() == 2048  # 2049 is no binary16 number
+    result = poptorch.inferenceModel(Halves(), chosen)(torch.tensor([2048.0, 1.0]).half())
+    assert result.item() == 2048  # 2049 is no binary16 number
 
 
 @pytest.mark.parametrize(

@@ -151,16 +151,16 @@ def test_flags_are_those_of_the_state_and_no_others():
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_training_goes_on_as_it_would_have(kind, tmp_path):
     optimizer, changes = KINDS[kind]
-    whole, batches = resuming.build(optimizer, count=False, **changes)
-    resuming.train(whole, batches, 3)
-    save(tmp_path / NAME, whole.state(batches))
+    uninterrupted, batches = resuming.build(optimizer, count=False, **changes)
+    resuming.train(uninterrupted, batches, 3)
+    save(tmp_path / NAME, uninterrupted.state(batches))
     again, position = resuming.build(optimizer, count=False, **changes)
     again.forward(batches.images[:1].values)
     again.restore(load(tmp_path / NAME), position)
-    for trainer, source in ((whole, batches), (again, position)):
+    for trainer, source in ((uninterrupted, batches), (again, position)):
         resuming.train(trainer, source, 6)
-    assert bits(again.state(position)) == bits(whole.state(batches))
-    assert again.loss_scale == whole.loss_scale
+    assert bits(again.state(position)) == bits(uninterrupted.state(batches))
+    assert again.loss_scale == uninterrupted.loss_scale
 
 
 def test_the_status_register_is_saved_as_a_word():

@@ -63,13 +63,13 @@ def test_the_scale_changes_once_in_a_period_by_the_first_step_s_statistic():
 def test_automatic_rules_run_with_either_overflow_and_apply_every_step(control):
     keras = KerasLossScale(2.0**18, frequency=1, largest=2.0**20)
     for policy, scale in ((MIXED, AutomaticLossScale(2.0**24)), (FP16, keras)):
-        made = trainer(policy=policy, control=control, loss_scale=scale)
-        made.forward(X)
-        before = codes(made)
-        made.step(X, LABELS)
-        assert made.applied
-        assert codes(made) != before
-        assert made.loss_scale.value == scale.value / 2
+        training = trainer(policy=policy, control=control, loss_scale=scale)
+        training.forward(X)
+        before = codes(training)
+        training.step(X, LABELS)
+        assert training.applied
+        assert codes(training) != before
+        assert training.loss_scale.value == scale.value / 2
 
 
 @pytest.mark.source("PopTorch: tests/als_test.py")
@@ -83,12 +83,12 @@ def test_weights_do_not_depend_on_the_rule_that_moves_the_scale():
 
 
 def test_training_without_binary16_gradients_is_refused_and_nothing_changes():
-    made = trainer(policy=FP32, loss_scale=AutomaticLossScale())
-    made.forward(X)
-    before = codes(made)
+    training = trainer(policy=FP32, loss_scale=AutomaticLossScale())
+    training.forward(X)
+    before = codes(training)
     with pytest.raises(ValueError, match="saw no binary16 gradients"):
-        made.step(X, LABELS)
-    assert codes(made) == before
+        training.step(X, LABELS)
+    assert codes(training) == before
 
 
 @pytest.mark.parametrize(

@@ -73,16 +73,16 @@ def test_the_scale_stays_in_binary32_and_a_hopeless_model_is_told():
 
 
 def test_a_skipped_step_changes_the_scale_alone():
-    made = trainer(policy=FP16, control=NANOO, loss_scale=DynamicLossScale(2.0**24))
-    made.forward(X)
-    before = codes(made)
-    made.step(X, LABELS)
-    assert codes(made) == before
-    assert (made.applied, made.slots, made.loss_scale.value) == (False, {}, 2.0**23)
-    while not made.applied:
-        made.step(X, LABELS)
-    assert codes(made) != before
-    assert made.loss_scale.value < 2.0**23
+    training = trainer(policy=FP16, control=NANOO, loss_scale=DynamicLossScale(2.0**24))
+    training.forward(X)
+    before = codes(training)
+    training.step(X, LABELS)
+    assert codes(training) == before
+    assert (training.applied, training.slots, training.loss_scale.value) == (False, {}, 2.0**23)
+    while not training.applied:
+        training.step(X, LABELS)
+    assert codes(training) != before
+    assert training.loss_scale.value < 2.0**23
 
 
 @pytest.mark.parametrize("policy", [FP16, MIXED])
@@ -103,15 +103,15 @@ def test_impossible_dynamic_scales_are_refused(choices, sentence):
 
 
 def test_the_usual_scale_trains_halves_though_it_is_beyond_their_range():
-    made = trainer(policy=FP16, control=NANOO, loss_scale=DynamicLossScale())
+    training = trainer(policy=FP16, control=NANOO, loss_scale=DynamicLossScale())
     plain = trainer(policy=FP16, control=NANOO)
-    assert made.loss_scale.value > BINARY16.max
+    assert training.loss_scale.value > BINARY16.max
     for _ in range(20):
-        made.step(X, LABELS)
-        if made.applied:
+        training.step(X, LABELS)
+        if training.applied:
             plain.step(X, LABELS)
-    assert made.applied
-    for name, variable in made.variables.items():
+    assert training.applied
+    for name, variable in training.variables.items():
         other = plain.variables[name].array.values
         assert np.allclose(variable.array.values, other, rtol=2e-2, atol=2e-3), name
 
@@ -121,17 +121,17 @@ def normed(x):
 
 
 def test_a_skipped_step_moves_no_statistics_of_batch_norm():
-    made = Trainer(
+    training = Trainer(
         normed, SGD(0.05, 0.9), policy=MIXED, control=NANOO, loss_scale=DynamicLossScale()
     )
-    made.forward(X)
-    before = codes(made)
-    made.step(np.where(np.arange(8) == 3, 1e6, X), LABELS)  # infinite as halves
-    assert not made.applied
-    assert codes(made) == before
-    while not made.applied:
-        made.step(X, LABELS)
-    assert np.isfinite(made.variables["all_vars/norm/moving_mean"].array.values).all()
+    training.forward(X)
+    before = codes(training)
+    training.step(np.where(np.arange(8) == 3, 1e6, X), LABELS)  # infinite as halves
+    assert not training.applied
+    assert codes(training) == before
+    while not training.applied:
+        training.step(X, LABELS)
+    assert np.isfinite(training.variables["all_vars/norm/moving_mean"].array.values).all()
 
 
 @pytest.mark.parametrize(
@@ -143,18 +143,18 @@ def test_a_scale_whose_growth_would_lose_a_constant_keeps_its_value_and_says_so_
     scale, optimizer, constant
 ):
     """The gradients are zero, so every step is clean and asks for a larger scale."""
-    made = Trainer(
+    training = Trainer(
         lambda x: ops.scale(dense(x, 3, "only"), factor=0.0), optimizer, policy=FP16,
         control=NANOO, loss_scale=scale,
     )  # fmt: skip
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        values = [made.loss_scale.value for _ in range(4) if made.step(X, LABELS)]
+        values = [training.loss_scale.value for _ in range(4) if training.step(X, LABELS)]
     told = [w for w in caught if "loss scale stays" in str(w.message)]
     assert len(told) == 1
     assert constant in str(told[0].message)
     assert values[-1] == values[-2]
-    kept = made.loss_scale.optimizer(optimizer)
+    kept = training.loss_scale.optimizer(optimizer)
     for value in kept.constants(kept.rate).values():
-        held = float(made.device.from_host(value, BINARY16))
+        held = float(training.device.from_host(value, BINARY16))
         assert 0 < held < np.inf

@@ -25,9 +25,9 @@ from tests.ipu.learn.small import LABELS, X, codes, trainer
 @pytest.mark.parametrize("tracked", ["all", PRODUCTS, ("output",), ("out*", "hidden")])
 def test_gradients_of_the_backward_pass_are_counted(tracked):
     """Against a list of all of them: dense layers give bias, input and weights; then relu, loss."""
-    made = trainer(policy=MIXED, loss_scale=AutomaticLossScale(2.0**20, tracked=tracked))
-    statistic, every = made.loss_scale.statistic(SCOPE), []
-    loss = made.loss(X, LABELS)
+    training = trainer(policy=MIXED, loss_scale=AutomaticLossScale(2.0**20, tracked=tracked))
+    statistic, every = training.loss_scale.statistic(SCOPE), []
+    loss = training.loss(X, LABELS)
 
     def both(node, gradient):
         every.append((node, gradient))
@@ -38,8 +38,8 @@ def test_gradients_of_the_backward_pass_are_counted(tracked):
         ("output",): lambda node: node.layer == "all_vars/output",
         ("out*", "hidden"): lambda node: node.layer in ("all_vars/output", "all_vars/hidden"),
     }[tracked]  # fmt: skip
-    made.scaled_gradients(loss, statistic)
-    watched = trainer(policy=MIXED, loss_scale=made.loss_scale)
+    training.scaled_gradients(loss, statistic)
+    watched = trainer(policy=MIXED, loss_scale=training.loss_scale)
     other = Statistic()
     other.watch = lambda node, gradient: every.append((node, gradient))
     watched.scaled_gradients(watched.loss(X, LABELS), other)
@@ -59,9 +59,9 @@ def test_views_are_not_counted_again():
 
 
 def test_gradients_of_variables_are_counted():
-    made = trainer(policy=FP16, loss_scale=KerasLossScale(2.0**17, largest=2.0**20))
-    statistic = made.loss_scale.statistic()
-    pairs = made.scaled_gradients(made.loss(X, LABELS), statistic)
+    training = trainer(policy=FP16, loss_scale=KerasLossScale(2.0**17, largest=2.0**20))
+    statistic = training.loss_scale.statistic()
+    pairs = training.scaled_gradients(training.loss(X, LABELS), statistic)
     large = sum(int((np.abs(g.values) >= 8192).sum()) for g, _ in pairs)
     assert (statistic.upper, statistic.lower) == (large, sum(g.size for g, _ in pairs) - large)
 
@@ -69,11 +69,11 @@ def test_gradients_of_variables_are_counted():
 def test_a_pattern_means_the_same_layers_as_in_a_policy():
     names = FP16.override({"hidden": MIXED})
     for pattern in ("hidden", "h*", "[ho]*"):
-        made = trainer(policy=FP16, loss_scale=AutomaticLossScale(tracked=(pattern,)))
-        made.step(X, LABELS)
+        training = trainer(policy=FP16, loss_scale=AutomaticLossScale(tracked=(pattern,)))
+        training.step(X, LABELS)
         seen = LayerPolicies(names.default, ((pattern, MIXED),))
-        seen.check(made.variables.layers)
-        assert made.loss_scale.value == 2.0
+        seen.check(training.variables.layers)
+        assert training.loss_scale.value == 2.0
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_a_pattern_means_the_same_layers_as_in_a_policy():
      (("nowhere",), r"tracked='nowhere' matches no layer; use one of hidden, ")],
 )  # fmt: skip
 def test_a_pattern_that_matches_nothing_is_refused_with_the_layers_there_are(tracked, sentence):
-    made = trainer(policy=FP16, loss_scale=AutomaticLossScale(tracked=tracked))
-    made.forward(X)
-    before = codes(made)
+    training = trainer(policy=FP16, loss_scale=AutomaticLossScale(tracked=tracked))
+    training.forward(X)
+    before = codes(training)
     with pytest.raises(ValueError, match=sentence):
-        made.step(X, LABELS)
-    assert codes(made) == before
+        training.step(X, LABELS)
+    assert codes(training) == before

@@ -28,11 +28,11 @@ from tests.ipu.learn.small import LABELS, X, codes, trained, trainer
 
 @pytest.mark.source("S4-29")
 def test_gradients_are_linear_in_powers_of_two():
-    found = []
+    results = []
     for scale in (NoLossScale(), StaticLossScale(4096.0)):
-        made = trainer(loss_scale=scale)
-        found.append([g.values for g, _ in made.scaled_gradients(made.loss(X, LABELS))])
-    for plain, scaled in zip(*found, strict=True):
+        training = trainer(loss_scale=scale)
+        results.append([g.values for g, _ in training.scaled_gradients(training.loss(X, LABELS))])
+    for plain, scaled in zip(*results, strict=True):
         assert (scaled == 4096 * plain).all()
 
 
@@ -155,16 +155,16 @@ POWERS = [2.0**n for n in (0, 1, 8, 15, 16, 17, 20, 24)]
 @pytest.mark.parametrize("scale", [*POWERS, 3.0, 1000.0, 65504.0, 65505.0, 1e5, 1e7])
 def test_static_scales_train_alike_where_nothing_leaves_the_range(scale):
     def run(loss_scale):
-        made = Trainer(sure, SGD(0.5), policy=FP16, loss_scale=loss_scale, count=True)
+        training = Trainer(sure, SGD(0.5), policy=FP16, loss_scale=loss_scale, count=True)
         for _ in range(3):
-            made.step(np.eye(3), np.arange(3))
+            training.step(np.eye(3), np.arange(3))
         names = ("overflow", "underflow")
-        rows = made.device.counts.items()
-        return made, sum(row[n] for (t, _), row in rows for n in names if "only" in t)
+        rows = training.device.counts.items()
+        return training, sum(row[n] for (t, _), row in rows for n in names if "only" in t)
 
-    (plain, _), (made, lost) = run(None), run(StaticLossScale(scale))
+    (plain, _), (training, lost) = run(None), run(StaticLossScale(scale))
     assert lost == 0
-    for name, variable in made.variables.items():
+    for name, variable in training.variables.items():
         a, b = variable.array.values, plain.variables[name].array.values
         tolerance = 0 if scale in POWERS else 2.0**-20
         assert np.abs(a - b).max() <= tolerance, name
@@ -207,6 +207,6 @@ def test_a_static_scale_that_loses_a_constant_is_refused(scale, optimizer, polic
 
 def test_a_static_scale_that_makes_the_rate_subnormal_warns():
     scale = StaticLossScale(256.0, LEARNING_RATE)
-    made = trainer(policy=FP16, optimizer=SGD(0.01), loss_scale=scale)
+    training = trainer(policy=FP16, optimizer=SGD(0.01), loss_scale=scale)
     with pytest.warns(RuntimeWarning, match=r"learning rate 3\.90625e-05 is subnormal in binary16"):
-        made.step(X, LABELS)
+        training.step(X, LABELS)

@@ -22,10 +22,10 @@ from tests.ipu.learn.small import LABELS, X, trainer
 @pytest.mark.source("S4-30")
 def test_the_highest_loss_scale_is_found_with_the_traps_armed():
     def step(scale):
-        made = trainer(
+        training = trainer(
             policy=FP16, loss_scale=StaticLossScale(scale), control=POPLAR_STRUCT_DEFAULT
         )
-        made.step(X, LABELS)
+        training.step(X, LABELS)
 
     best = find_loss_scale(step)
     step(best)
@@ -38,11 +38,11 @@ def test_the_highest_loss_scale_is_found_with_the_traps_armed():
 def test_wide_accumulators_let_the_loss_scale_be_higher():
     def highest(dtype):
         def step(scale):
-            made = trainer(
+            training = trainer(
                 policy=FP16, loss_scale=StaticLossScale(scale), control=POPLAR_STRUCT_DEFAULT,
                 accumulation=Accumulation(8, dtype=dtype), optimizer=SGD(1e-3, format=BINARY32),
             )  # fmt: skip
-            made.step(X, LABELS)
+            training.step(X, LABELS)
 
         return find_loss_scale(step, range(13, 20))
 
@@ -60,10 +60,10 @@ def test_other_exceptions_are_not_taken_for_a_scale_too_high():
 
 def test_a_scale_beyond_the_range_of_the_format_is_reached_where_gradients_are_small():
     def step(scale):
-        made = Trainer(
+        training = Trainer(
             lambda x: ops.scale(dense(x, 3, "only"), factor=0.0), SGD(0.05), policy=FP16,
             loss_scale=StaticLossScale(scale), control=POPLAR_STRUCT_DEFAULT,
         )  # fmt: skip
-        made.step(X, LABELS)
+        training.step(X, LABELS)
 
     assert find_loss_scale(step, range(15, 25)) == 2.0**21

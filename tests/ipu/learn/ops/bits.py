@@ -33,5 +33,5 @@ def numbers(shape, fmt, seed=0, scale=1.0):
 
 
 def gradient_of(y: Tensor, sources, g):
-    found = gradients(y, sources, y.device.from_host(g, y.dtype))
-    return [a.to_numpy() for a in found]
+    results = gradients(y, sources, y.device.from_host(g, y.dtype))
+    return [a.to_numpy() for a in results]

@@ -44,7 +44,7 @@ def test_squares_roots_and_constants(fmt):
 @pytest.mark.parametrize("control", [FpCtl(), FpCtl(esr=True)], ids=["nearest", "stochastic"])
 @pytest.mark.parametrize("count", [False, True])
 def test_a_bias_in_place_is_the_bias(control, count):
-    found = []
+    results = []
     for in_place in (False, True):
         device = machine(control=control, seed=3, count=count)
         x, b = leaf(device, numbers((40, 7), BINARY16, 1), BINARY16), numbers((7,), BINARY16, 2)
@@ -56,5 +56,5 @@ def test_a_bias_in_place_is_the_bias(control, count):
         gradient = gradient_of(y, [x], numbers((40, 7), BINARY16, 3))[0]
         values = y.array.to_numpy().tobytes(), gradient.tobytes()
         left = device.status, device.counts, device.vector_cycles, device.clock.operation
-        found.append((*values, *left))
-    assert found[0] == found[1]
+        results.append((*values, *left))
+    assert results[0] == results[1]

@@ -69,8 +69,8 @@ def oracle(device, left, right):
         find_unit("AMP_F8_F16"), a.format, b.format, settings, left.scale + right.scale, "keep"
     )
     rows, columns = a.codes().tolist(), b.T.codes().tolist()
-    found = [[one_output(ask, row, column, 0)[0] for column in columns] for row in rows]
-    return [[float(d.magnitude) * (-1 if d.sign else 1) for d in row] for row in found]
+    results = [[one_output(ask, row, column, 0)[0] for column in columns] for row in rows]
+    return [[float(d.magnitude) * (-1 if d.sign else 1) for d in row] for row in results]
 
 
 def test_a_product_of_quarters_and_its_gradients_are_the_unit_s_dot_products():
@@ -85,10 +85,10 @@ def test_a_product_of_quarters_and_its_gradients_are_the_unit_s_dot_products():
     )
     product = fp8.matmul(x, y)
     g = device.from_host(1e-4 * rng.normal(size=(3, 2)), BINARY16)
-    found = [product.array, *gradients(product, [x, y], g)]
+    results = [product.array, *gradients(product, [x, y], g)]
     a, b = (fp8.quarters(device, t.array, F143) for t in (x, y))
     c = fp8.quarters(device, g, F152)
-    for array, (left, right) in zip(found, ((a, b), (c, b.T), (a.T, c)), strict=True):
+    for array, (left, right) in zip(results, ((a, b), (c, b.T), (a.T, c)), strict=True):
         assert array.format == BINARY16
         assert array.values.tolist() == oracle(device, left, right)
 

@@ -127,8 +127,8 @@ def test_backward_rules_are_the_transposed_derivative(name, shapes, options):
     xs = [apart(rng, s, name in POSITIVE) for s in shapes]
     tensors, y = called(name, xs, options)
     u = rng.integers(-8, 9, y.shape) / 8
-    found = gradients(y, tensors, y.device.from_host(u, y.dtype))
-    for k, gradient in enumerate(found):
+    results = gradients(y, tensors, y.device.from_host(u, y.dtype))
+    for k, gradient in enumerate(results):
         v = rng.integers(-8, 9, shapes[k]) / 8
         ahead, behind = (
             called(name, [x + s * v if j == k else x for j, x in enumerate(xs)], options)[1]

@@ -43,9 +43,9 @@ def stepped(optimizer, fmt=BINARY16):
 @pytest.mark.source("S4-42")
 @pytest.mark.parametrize("optimizer", [Adam(0.01, epsilon=1e-8), RMSProp(0.01, epsilon=1e-8)])
 def test_an_epsilon_that_underflows_is_warned_of_once(optimizer):
-    with pytest.warns(RuntimeWarning, match=r"epsilon 1e-08 rounds to 0 in binary16") as said:
+    with pytest.warns(RuntimeWarning, match=r"epsilon 1e-08 rounds to 0 in binary16") as warned:
         stepped(optimizer)
-    assert len(said) == 1
+    assert len(warned) == 1
 
 
 @pytest.mark.source("S4-35")
@@ -65,11 +65,11 @@ def test_nothing_is_said_where_nothing_underflows(optimizer):
 
 
 def test_minimize_is_compute_then_apply():
-    whole, parts = (Trainer(network, SGD(0.1, 0.9)) for _ in range(2))
-    slots = whole.optimizer.minimize(whole.loss(X, LABELS), whole.variables.trainable, {})
+    complete, parts = (Trainer(network, SGD(0.1, 0.9)) for _ in range(2))
+    slots = complete.optimizer.minimize(complete.loss(X, LABELS), complete.variables.trainable, {})
     pairs = parts.optimizer.compute_gradients(parts.loss(X, LABELS), parts.variables.trainable)
     again = parts.optimizer.apply_gradients(pairs, {})
-    for name, variable in whole.variables.items():
+    for name, variable in complete.variables.items():
         assert (variable.array.values == parts.variables[name].array.values).all()
         assert (slots[name][0].values == again[name][0].values).all()
 
@@ -100,11 +100,11 @@ def test_nothing_is_half_done_when_an_observer_raises():
 
 def test_an_update_can_be_watched():
     seen = []
-    made = Trainer(network, SGD(0.05, 0.9), policy=FP16, observe=seen.append)
-    made.step(X, LABELS)
-    assert [u.variable for u in seen] == made.variables.trainable
+    training = Trainer(network, SGD(0.05, 0.9), policy=FP16, observe=seen.append)
+    training.step(X, LABELS)
+    assert [u.variable for u in seen] == training.variables.trainable
     for u in seen:
-        expected = made.device.subtract(u.before, u.change)
+        expected = training.device.subtract(u.before, u.change)
         assert (u.after.values == expected.values).all()
 
 
@@ -124,8 +124,10 @@ def test_optimisers_are_named_with_what_is_not_usual():
 
 
 def test_a_variable_that_the_loss_does_not_use_is_named():
-    made = Trainer(network, SGD(0.05))
-    made.step(X, LABELS)
-    made.variables["unused"] = Variable(made.device.zeros((1,), BINARY32), made.device, "unused")
+    training = Trainer(network, SGD(0.05))
+    training.step(X, LABELS)
+    training.variables["unused"] = Variable(
+        training.device.zeros((1,), BINARY32), training.device, "unused"
+    )
     with pytest.raises(ValueError, match="the loss does not depend on unused"):
-        made.step(X, LABELS)
+        training.step(X, LABELS)

@@ -30,14 +30,14 @@ def test_every_rule_is_its_equation_in_numpy_bit_for_bit(name, fmt):
 
 @pytest.mark.parametrize("name", RULES)
 def test_rules_round_stochastically_with_the_device_and_repeat_with_its_seed(name):
-    found = []
+    results = []
     for seed in (1, 1, 2):
         device = Device(control=FpCtl(esr=True), seed=seed)
         w = Variable(device.from_host(np.linspace(-1, 1, 64), BINARY16), device, "layer/w")
         g = device.from_host(np.linspace(1, 2, 64), BINARY16)
         RULES[name][0].apply_gradients([(g, w)], {})
-        found.append(w.array.codes().tolist())
-    assert found[0] == found[1] != found[2]
+        results.append(w.array.codes().tolist())
+    assert results[0] == results[1] != results[2]
 
 
 @pytest.mark.parametrize("optimizer", [SGD(0.1, 0.5, BINARY32), Adam(0.1, format=BINARY32)])
@@ -63,7 +63,7 @@ def test_the_rule_may_compute_in_a_wider_format_than_the_variable(optimizer):
 )  # fmt: skip
 def test_adaptive_updates_do_not_change_with_the_gradients_scale_if_epsilon_follows(make):
     """Powers of two only move exponents; RMSProp's epsilon stands inside the root, so squared."""
-    found = {}
+    results = {}
     for scale, factor in ((1.0, 1.0), (256.0, 256.0), (256.0, 1.0)):
         device = Device(f32_denormals="ieee")
         w = Variable(device.from_host(np.linspace(-1, 1, 30), BINARY32), device, "layer/w")
@@ -72,10 +72,10 @@ def test_adaptive_updates_do_not_change_with_the_gradients_scale_if_epsilon_foll
             slope = np.cos(step + np.arange(30.0)).astype(np.float32) * scale
             g = device.from_host(slope, BINARY32)
             slots = optimizer.apply_gradients([(g, w)], slots)
-        found[scale, factor] = w.array.values
-    assert (found[256.0, 256.0] == found[1.0, 1.0]).all()
-    assert (found[256.0, 1.0] != found[1.0, 1.0]).any()
-    np.testing.assert_allclose(found[256.0, 1.0], found[1.0, 1.0], atol=0.04)
+        results[scale, factor] = w.array.values
+    assert (results[256.0, 256.0] == results[1.0, 1.0]).all()
+    assert (results[256.0, 1.0] != results[1.0, 1.0]).any()
+    np.testing.assert_allclose(results[256.0, 1.0], results[1.0, 1.0], atol=0.04)
 
 
 @pytest.mark.source("S4-34")

@@ -12,5 +12,5 @@ from ipu.machine import Device
 
 @pytest.fixture
 def variables():
-    with Variables(Device()) as made:
-        yield made
+    with Variables(Device()) as store:
+        yield store

@@ -27,9 +27,9 @@ def test_a_custom_getter_stands_in_for_get_variable(variables):
         return inner(name, **arguments)
 
     with variable_scope("a", use_resource=True, custom_getter=getter):
-        made = get_variable("w", [2, 3], BINARY16, trainable=False)
+        variable = get_variable("w", [2, 3], BINARY16, trainable=False)
     assert calls == [("a/w", [2, 3], BINARY16, False)]
-    assert made is variables["a/w"]
+    assert variable is variables["a/w"]
 
 
 @pytest.mark.source("S4-21")
@@ -69,9 +69,9 @@ def test_getters_nest_in_themselves_and_in_the_policy_s(policy, inner):
         ):
             return dense(x, 3, "layer")
 
-    made = Trainer(model, SGD(0.1), policy=policy)
-    assert made.forward(np.eye(4)).dtype == policy.activations
-    assert {v.dtype for v in made.variables.values()} == {BINARY32}
+    training = Trainer(model, SGD(0.1), policy=policy)
+    assert training.forward(np.eye(4)).dtype == policy.activations
+    assert {v.dtype for v in training.variables.values()} == {BINARY32}
 
 
 @pytest.mark.source("S4-22")

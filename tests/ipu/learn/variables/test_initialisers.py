@@ -32,11 +32,11 @@ def test_limits_of_the_usual_initialisers(make, limit):
 
 
 def test_every_format_starts_from_the_same_numbers():
-    found = {}
+    results = {}
     for fmt in (BINARY16, BINARY32):
-        with Variables(Device(), seed=4) as made, variable_scope("a", use_resource=True):
-            found[fmt] = get_variable("w", [8, 8], fmt).array.values
-        assert made["a/w"].dtype == fmt
+        with Variables(Device(), seed=4) as variables, variable_scope("a", use_resource=True):
+            results[fmt] = get_variable("w", [8, 8], fmt).array.values
+        assert variables["a/w"].dtype == fmt
     exact = glorot_uniform((8, 8), 4, "a/w")
-    for fmt, values in found.items():
+    for fmt, values in results.items():
         assert values.tolist() == round_to(exact, fmt).tolist()

@@ -49,9 +49,9 @@ def test_layers_compute_in_the_format_of_their_input(variables, fmt, getter):
 
 def test_reuse_shares_and_demands(variables):
     with variable_scope("a", use_resource=True):
-        made = get_variable("w", [2])
+        variable = get_variable("w", [2])
     with variable_scope("a", use_resource=True, reuse=True):
-        assert get_variable("w", [2]) is made
+        assert get_variable("w", [2]) is variable
         with pytest.raises(ValueError, match="a/v does not exist"):
             get_variable("v", [2])
         with pytest.raises(ValueError, match=r"shape=\(3,\) for a/w, which has \(2,\)"):

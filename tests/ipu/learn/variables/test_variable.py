@@ -13,6 +13,6 @@ from ipu.learn.variables import (
 
 def test_assignment_keeps_shape_and_format(variables):
     with variable_scope("a", use_resource=True):
-        made = get_variable("w", [2], BINARY16)
+        variable = get_variable("w", [2], BINARY16)
     with pytest.raises(ValueError, match=r"a/w is binary16 of shape \(2,\), got binary32"):
-        made.assign(variables.device.zeros((2,), BINARY32))
+        variable.assign(variables.device.zeros((2,), BINARY32))

@@ -107,11 +107,11 @@ def test_a_split_k_goes_over_the_wires_and_is_added_in_single():
     """Six passes in four parts: two for the busiest; three parts of 5x9 halves travel."""
     device = Device(partials=BINARY16)
     x, y = ones(device, 5, 96), ones(device, 96, 9)
-    whole = device.matmul(x, y)
+    complete = device.matmul(x, y)
     row = device.ledger.last
     parts = device.matmul(x, y, k_split=4)
     split = device.ledger.last
-    assert (whole.codes() == parts.codes()).all()
+    assert (complete.codes() == parts.codes()).all()
     assert (split.tiles, split.passes, split.weight_loads) == (40, 6, 2)
     assert (split.macs, split.useful) == (row.macs, row.useful)
     assert (split.partial_bytes, split.exchange_bytes) == (4 * 90, 3 * 90)
@@ -126,8 +126,8 @@ def test_a_split_k_rounds_elsewhere():
     device = Device(partials=BINARY16)
     x = ones(device, 1, 4096)
     y = device.from_host(np.full((4096, 1), 1 + 2.0**-8), BINARY16)
-    found = [device.matmul(x, y, k_split=parts).values.item() for parts in (1, 64)]
-    assert found == [4100.0, 4112.0]
+    results = [device.matmul(x, y, k_split=parts).values.item() for parts in (1, 64)]
+    assert results == [4100.0, 4112.0]
     total = device.ledger.rows["", "matmul", "AMP_F16_F16"]
     assert total.exchange_bytes == 63 * 2
 

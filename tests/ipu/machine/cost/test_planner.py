@@ -21,13 +21,13 @@ WIDE = MK2.instruction(find_unit("AMP_F16_F16"))
 
 def cheapest(work, instruction, tiles, load):
     """Every split of columns, rows as far as the tiles go: the fewest cycles."""
-    found = []
+    results = []
     for across in range(1, work.blocks + 1):
         for down in range(1, work.positions + 1):
             if across * down <= tiles:
                 rows, blocks = math.ceil(work.positions / down), math.ceil(work.blocks / across)
-                found.append(blocks * work.passes * (rows * instruction.cycles + load))
-    return min(found)
+                results.append(blocks * work.passes * (rows * instruction.cycles + load))
+    return min(results)
 
 
 @pytest.mark.parametrize("work", [Work(1, 1, 1, 0), Work(7, 3, 5, 0), Work(40, 2, 9, 0),

@@ -28,13 +28,13 @@ def same(one, other):
 def test_no_cut_and_no_schedule_moves_a_bit(replicas):
     """FP16, stochastic rounding, dropout, momentum, a float16 accumulator, a skip, a norm."""
     half = {"accum_type": torch.float16, "velocity_accum_type": torch.float16}
-    found = {}
+    results = {}
     for name, strategy in STRATEGIES.items():
         chosen = options(strategy(), replicas=replicas).autoRoundNumIPUs()
         model, losses = train(chosen, **half)
-        found[name] = bits(model), losses
-    expected, losses = found.pop("pipelined")
-    for name, (own, others) in found.items():
+        results[name] = bits(model), losses
+    expected, losses = results.pop("pipelined")
+    for name, (own, others) in results.items():
         assert torch.equal(losses, others), name
         assert same(expected, own), name
 

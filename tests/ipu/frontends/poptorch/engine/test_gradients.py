@@ -55,17 +55,17 @@ def test_random_bits_belong_to_the_micro_batch():
     values = [1.0, 2.0**-11, 2.0**-11, 2.0**-11]
     own = machine(sr=True)
     parameters = [torch.nn.Parameter(torch.zeros(64).half()) for _ in range(2)]
-    found = []
+    results = []
     for mixed in (False, True):
         gradients = Gradients(own, 4, 1, Reduction.SUM, dict.fromkeys(map(id, parameters), HALF))
         for m, value in enumerate(values):
             gradients.add(0, m, "a", parameters[0], torch.full((64,), value).half())
             if mixed:
                 gradients.add(0, m, "b", parameters[1], torch.full((64,), value).half())
-        found.append(gradients.of(parameters[0])[0].values)
+        results.append(gradients.of(parameters[0])[0].values)
         own.session.clock.forget()
-    assert np.array_equal(found[0], found[1])
-    assert len(set(found[0].tolist())) > 1
+    assert np.array_equal(results[0], results[1])
+    assert len(set(results[0].tolist())) > 1
 
 
 def test_replicas_are_summed_in_the_declared_order():

@@ -36,9 +36,9 @@ def test_bytes_are_those_of_the_formats():
 def test_cycles_do_not_depend_on_the_cut():
     one, four = figures("unsplit"), figures("pipelined")
     for name in ("forward_cycles", "backward_cycles", "parameter_bytes", "state_bytes"):
-        whole, parts = getattr(one[0], name), sum(getattr(f, name) for f in four)
+        complete, parts = getattr(one[0], name), sum(getattr(f, name) for f in four)
         # Each stage rounds up the cycles of its vector work.
-        assert abs(whole - parts) <= 4, name
+        assert abs(complete - parts) <= 4, name
 
 
 @pytest.mark.source("S2-29")

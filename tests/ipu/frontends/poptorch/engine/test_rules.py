@@ -66,9 +66,9 @@ def test_where_popart_and_torch_agree_the_weights_do(name, choices, scale):
     """AdamW: PopART adds the decay to the step, torch applies it first; the product lr·wd differs
     in no digit that counts here. A loss scale, a power of two, changes nothing."""
     expected = natively(lambda p: getattr(torch.optim, name)(p, **choices))
-    found, _ = after(lambda p: getattr(OPTIM, name)(p, loss_scaling=scale, **choices))
+    result, _ = after(lambda p: getattr(OPTIM, name)(p, loss_scaling=scale, **choices))
     tolerance = 2e-5 if name == "AdamW" else 2e-6
-    assert np.abs(found - expected).max() <= tolerance
+    assert np.abs(result - expected).max() <= tolerance
 
 
 def test_torchs_optimisers_are_applied_by_the_same_equations():
@@ -88,8 +88,8 @@ def dampened(lr=0.1, momentum=0.9, dampening=0.5, decay=0.01):
 
 
 def test_dampening_is_popartss():
-    found, _ = after(lambda p: OPTIM.SGD(p, 0.1, momentum=0.9, dampening=0.5, weight_decay=0.01))
-    assert np.abs(found - dampened()).max() < 1e-6
+    result, _ = after(lambda p: OPTIM.SGD(p, 0.1, momentum=0.9, dampening=0.5, weight_decay=0.01))
+    assert np.abs(result - dampened()).max() < 1e-6
 
 
 def test_dampening_is_of_sgd_without_momentum_too():
@@ -98,8 +98,8 @@ def test_dampening_is_of_sgd_without_momentum_too():
     for x in slopes():
         w = w - 0.1 * 0.75 * (x[0].double().numpy() + 0.01 * w)
     for kind in (OPTIM.SGD, torch.optim.SGD):
-        found, _ = after(lambda p, k=kind: k(p, 0.1, dampening=0.25, weight_decay=0.01))
-        assert np.abs(found - w).max() < 1e-6
+        result, _ = after(lambda p, k=kind: k(p, 0.1, dampening=0.25, weight_decay=0.01))
+        assert np.abs(result - w).max() < 1e-6
 
 
 def combined(scale, lr=0.1, momentum=0.9, decay=0.01):
@@ -115,10 +115,10 @@ def combined(scale, lr=0.1, momentum=0.9, decay=0.01):
 
 @pytest.mark.parametrize("scale", [1.0, 8.0])
 def test_a_combined_accumulator_is_the_velocity(scale):
-    found, model = after(lambda p: OPTIM.SGD(
+    result, model = after(lambda p: OPTIM.SGD(
         p, 0.1, momentum=0.9, weight_decay=0.01, use_combined_accum=True, velocity_scaling=scale
     ))  # fmt: skip
-    assert np.abs(found - combined(scale)).max() < 1e-6
+    assert np.abs(result - combined(scale)).max() < 1e-6
     assert set(model.optimizer.state[model.model.weight]) == {"velocity"}
 
 
@@ -143,10 +143,10 @@ def lamb(correct, largest, lr=0.01, b1=0.9, b2=0.999, eps=1e-6, decay=0.01):
 
 @pytest.mark.parametrize(("correct", "largest"), [(True, 65500.0), (False, 65500.0), (True, 1.0)])
 def test_lamb_scales_by_the_ratio_of_norms(correct, largest):
-    found, _ = after(lambda p: OPTIM.LAMB(
+    result, _ = after(lambda p: OPTIM.LAMB(
         p, lr=0.01, eps=1e-6, bias_correction=correct, max_weight_norm=largest
     ))  # fmt: skip
-    assert np.abs(found - lamb(correct, largest)).max() < 1e-5
+    assert np.abs(result - lamb(correct, largest)).max() < 1e-5
 
 
 def rms_tf(lr=0.01, alpha=0.9, eps=1e-3, momentum=0.5):
@@ -160,22 +160,22 @@ def rms_tf(lr=0.01, alpha=0.9, eps=1e-3, momentum=0.5):
 
 
 def test_the_tensorflow_variant_of_rmsprop():
-    found, _ = after(lambda p: OPTIM.RMSprop(
+    result, _ = after(lambda p: OPTIM.RMSprop(
         p, lr=0.01, alpha=0.9, eps=1e-3, momentum=0.5, use_tf_variant=True
     ))  # fmt: skip
-    assert np.abs(found - rms_tf()).max() < 1e-5
+    assert np.abs(result - rms_tf()).max() < 1e-5
 
 
 def test_gradients_are_clipped_to_a_norm_of_all():
     """One step of rate 1: the weight moves by the clipped gradient."""
     start = Slope().weight.detach().double().numpy()
-    whole = slopes(1)[0][0].double().numpy()
-    found, _ = after(lambda p: OPTIM.SGD(p, 1.0, max_grad_norm=0.5, loss_scaling=4.0), steps=1)
-    moved = start - found
+    complete = slopes(1)[0][0].double().numpy()
+    result, _ = after(lambda p: OPTIM.SGD(p, 1.0, max_grad_norm=0.5, loss_scaling=4.0), steps=1)
+    moved = start - result
     assert math.isclose(np.linalg.norm(moved), 0.5, rel_tol=1e-6)
-    assert np.allclose(moved / 0.5, whole / np.linalg.norm(whole), atol=1e-6)
-    found, _ = after(lambda p: OPTIM.SGD(p, 1.0, max_grad_norm=1e3), steps=1)
-    assert np.allclose(start - found, whole, atol=1e-6)
+    assert np.allclose(moved / 0.5, complete / np.linalg.norm(complete), atol=1e-6)
+    result, _ = after(lambda p: OPTIM.SGD(p, 1.0, max_grad_norm=1e3), steps=1)
+    assert np.allclose(start - result, complete, atol=1e-6)
 
 
 def test_the_largest_norm_is_of_the_gradients_of_all_groups():
@@ -201,11 +201,11 @@ def test_the_largest_norm_is_of_the_gradients_of_all_groups():
 
 
 def test_float16_weights_hold_binary16_numbers_and_states_their_types():
-    found, model = after(
+    result, model = after(
         lambda p: OPTIM.Adam(p, lr=0.01, eps=1e-4, first_order_momentum_accum_type=torch.float16),
         dtype=torch.float16,
     )
-    assert np.array_equal(found, found.astype(np.float16))
+    assert np.array_equal(result, result.astype(np.float16))
     state = model.optimizer.state[model.model.weight]
     assert (state["exp_avg"].dtype, state["exp_avg_sq"].dtype) == (torch.float16, torch.float32)
     assert state["step"].item() == 5
@@ -239,6 +239,6 @@ def test_a_constant_that_does_not_fit_is_reported():
                              first_order_momentum_accum_type=torch.float16),
         dtype=torch.float16,
     )  # fmt: skip
-    found = [c for c in model.report()["constants"] if c["value"] == 1e-8]
-    assert found[0]["layer"] == "optimizer"
-    assert found[0]["becomes"] == "zero"
+    results = [c for c in model.report()["constants"] if c["value"] == 1e-8]
+    assert results[0]["layer"] == "optimizer"
+    assert results[0]["becomes"] == "zero"

@@ -76,8 +76,8 @@ def results(operation, sample, *, gradients, dtype=torch.float32):
         return []
     generator = torch.Generator().manual_seed(0)
     slopes = [torch.rand(y.shape, generator=generator).to(y.dtype) + 0.5 for y in outs]
-    found = torch.autograd.grad(outs, leaves, slopes, allow_unused=True)
-    return [g for g in found if g is not None]
+    result = torch.autograd.grad(outs, leaves, slopes, allow_unused=True)
+    return [g for g in result if g is not None]
 
 
 def is_close(got, want):
@@ -103,7 +103,7 @@ def passes(operation, sample, got, want, *, gradients):
 
 def outcome(operation, *, gradients):
     """Samples of one operation that pass, differ, or are refused."""
-    counted, said = Counter(), []
+    counted, message = Counter(), []
     for sample in samples(operation, gradients=gradients):
         try:
             want = results(operation, sample, gradients=gradients)
@@ -115,7 +115,7 @@ def outcome(operation, *, gradients):
                 got = results(operation, sample, gradients=gradients)
         except Exception as error:
             counted["refused"] += 1
-            said.append(f"{operation.name}: {error}")
+            message.append(f"{operation.name}: {error}")
             continue
         kinds, native = (session.report()[key] for key in ("operations", "native"))
         assert native == 0, operation.name
@@ -123,8 +123,8 @@ def outcome(operation, *, gradients):
         right = passes(operation, sample, got, want, gradients=gradients)
         counted["pass" if right else "differ"] += 1
         if not right:
-            said.append(f"{operation.name} differs")
-    return counted, said
+            message.append(f"{operation.name} differs")
+    return counted, message
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -134,7 +134,7 @@ def test_samples_of_torch(gradients, share):
         warnings.simplefilter("ignore")
         from torch.testing._internal.common_methods_invocations import op_db
 
-    counted, said = Counter(), []
+    counted, message = Counter(), []
     for operation in op_db[::EVERY]:
         name = ".".join(filter(None, (operation.name, operation.variant_test_name)))
         if torch.float32 not in operation.dtypes or reason_against(name):
@@ -143,12 +143,12 @@ def test_samples_of_torch(gradients, share):
             continue
         each, sentences = outcome(operation, gradients=gradients)
         counted += each
-        said += sentences
+        message += sentences
     ran = counted["pass"] + counted["differ"] + counted["refused"]
-    print(dict(counted), *said, sep="\n")
+    print(dict(counted), *message, sep="\n")
     assert ran >= (FEWEST if not gradients else 300 * FEWEST // 400)
-    assert counted["pass"] >= share * ran, said
-    assert counted["differ"] == 0, said
+    assert counted["pass"] >= share * ran, message
+    assert counted["differ"] == 0, message
 
 
 def half_results(operation, sample, dtype):
@@ -183,7 +183,7 @@ def test_binary16_samples_are_near_binary64():
         warnings.simplefilter("ignore")
         from torch.testing._internal.common_methods_invocations import op_db
 
-    passed, said = 0, []
+    passed, message = 0, []
     for operation in op_db[::EVERY]:
         name = ".".join(filter(None, (operation.name, operation.variant_test_name)))
         # The series of a matrix's exponential is beyond binary64 for these samples.
@@ -200,9 +200,9 @@ def test_binary16_samples_are_near_binary64():
         right = all(is_near(*each) for each in zip(got, wide, native, strict=True))
         passed += right
         if not right:
-            said.append(name)
+            message.append(name)
     assert passed >= 450 // EVERY
-    assert not said
+    assert not message
 
 
 def test_entries_are_overloads_of_torch():

@@ -134,20 +134,20 @@ def test_the_first_replicas_weights_are_those_of_all():
 
 def sentence(work):
     """What all replicas say when they stop."""
-    said = []
+    messages = []
 
     def heard(transport):
         try:
             work(transport)
         except StoppedError as stop:
-            said.append(str(stop))
+            messages.append(str(stop))
             raise
 
     with pytest.raises(StoppedError):
         in_threads(heard)
-    assert len(said) == SIZE
-    assert len(set(said)) == 1
-    return said[0]
+    assert len(messages) == SIZE
+    assert len(set(messages)) == 1
+    return messages[0]
 
 
 def test_other_parameters_in_a_step_are_named():
@@ -172,9 +172,9 @@ def test_other_weights_are_named_with_both_digests():
             net.bias[0] = transport.rank
         replicas.stepped(100)
 
-    said = sentence(work)
-    assert said.startswith("worker 1 has weights with digest ")
-    assert said.endswith("after step 100; they must be equal: change them on all replicas alike")
+    message = sentence(work)
+    assert message.startswith("worker 1 has weights with digest ")
+    assert message.endswith("after step 100; they must be equal: change them on all replicas alike")
 
 
 def test_fewer_batches_on_one_replica_are_named():
