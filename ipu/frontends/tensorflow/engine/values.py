@@ -16,7 +16,7 @@ from fpsim.array import Array
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, Format
 from ipu.machine.device import Device
 
-__all__ = ["FORMATS", "enter", "is_floating", "leave", "numbers"]
+__all__ = ["FORMATS", "as_read", "enter", "is_floating", "leave", "numbers"]
 
 #: Formats by data type.
 FORMATS: dict[Any, Format] = {tf.half: BINARY16, tf.float32: BINARY32, tf.bfloat16: BFLOAT16}
@@ -45,3 +45,14 @@ def leave(value: Any, dtype: Any) -> Any:
 def numbers(value: Any) -> Any:
     """The numbers of a value as an ndarray."""
     return value.carrier if isinstance(value, Array) else np.asarray(value)
+
+
+def as_read(device: Device, value: Any) -> Any:
+    """The numbers of a value as an operation reads them: subnormal ones are 0 where it flushes."""
+    if not isinstance(value, Array):
+        return np.asarray(value)
+    context = device.context(value.format)
+    if context.settings.subnormals != "flush_both":
+        return value.carrier
+    least = value.carrier.dtype.type(value.format.smallest_normal)
+    return np.where(np.abs(value.carrier) < least, least * 0, value.carrier)

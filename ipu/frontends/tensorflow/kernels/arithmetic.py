@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
-from ipu.frontends.tensorflow.engine.values import numbers
+from ipu.frontends.tensorflow.engine.values import as_read
 from ipu.frontends.tensorflow.kernels.activations import log1p
 from ipu.frontends.tensorflow.kernels.moving.lists import add_lists
 from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
@@ -118,7 +118,7 @@ def _no_nan(site: Site) -> Run:
     verb = device.divide if site.node.type == "DivNoNan" else device.multiply
 
     def run(x: Array, y: Array) -> Array:
-        usable = y.carrier != 0
+        usable = as_read(device, y) != 0
         if usable.all():
             return verb(x, y)
         safe = y.like(np.where(usable, y.carrier, y.carrier.dtype.type(1)))
@@ -135,7 +135,7 @@ def _weighted(node: str, verb: str, function: Callable[[Device, Array], Array]) 
         combine = getattr(device, verb)
 
         def run(x: Array, y: Array) -> Array:
-            used = np.broadcast_to(x.carrier != 0, np.broadcast_shapes(x.shape, y.shape))
+            used = np.broadcast_to(as_read(device, x) != 0, np.broadcast_shapes(x.shape, y.shape))
             one = y.carrier.dtype.type(1)
             safe = y.like(np.where(used, np.broadcast_to(y.carrier, used.shape), one))
             return device.select(used, combine(x, function(device, safe)))
@@ -200,8 +200,8 @@ def _power(device: Device, x: Array, exponent: float) -> Array | None:
 
 @kernel("ReluGrad", rounding="none")
 def _relu_gradient(site: Site) -> Run:
-    select = site.device.select
-    return lambda gradient, features: select(features.carrier > 0, gradient)
+    device = site.device
+    return lambda gradient, features: device.select(as_read(device, features) > 0, gradient)
 
 
 def _gradient(node: str, rule: Any) -> None:
@@ -241,7 +241,8 @@ def _rsqrt_gradient(site: Site) -> Run:
 def _comparison(node: str, compare: Any) -> None:
     @kernel(node, rounding="none")
     def build(site: Site) -> Run:
-        return lambda x, y: compare(numbers(x), numbers(y))
+        device = site.device
+        return lambda x, y: compare(as_read(device, x), as_read(device, y))
 
 
 for _node, _compare in (

@@ -9,7 +9,7 @@ from ipu.machine.device import Device
 from tests.ipu.frontends.tensorflow.framework import tf
 
 from ipu.frontends.tensorflow.engine.values import (  # isort: skip
-    FORMATS, enter, is_floating, leave, numbers,
+    FORMATS, as_read, enter, is_floating, leave, numbers,
 )  # fmt: skip
 
 
@@ -42,3 +42,14 @@ def test_integers_stay():
     assert set(FORMATS) == {tf.half, tf.float32, tf.bfloat16}
     assert leave(np.int32([1]), tf.int32).dtype == np.int32
     assert numbers([1, 2]).tolist() == [1, 2]
+
+
+def test_subnormal_numbers_are_read_as_zeros_where_the_machine_flushes():
+    values = np.float32([1e-40, -1e-40, 2**-126, np.nan, 0])
+    for f32_denormals, first in (("flush", 0), ("ieee", np.float32(1e-40))):
+        device = Device(f32_denormals=f32_denormals)
+        read = as_read(device, enter(device, values, BINARY32))
+        np.testing.assert_array_equal(read, [first, -first, 2**-126, np.nan, 0])
+    halves = np.float16([2**-24])
+    np.testing.assert_array_equal(as_read(device, enter(device, halves, BINARY16)), halves)
+    np.testing.assert_array_equal(as_read(device, [1, 2]), [1, 2])

@@ -104,3 +104,20 @@ def test_a_test_for_infinities_of_gradients_is_refused_where_overflow_saturates(
     with machine(found_inf="status"):
         assert not launch(tf.function(looks), big)
         assert launch(tf.function(looks), tf.constant(half(3)))
+
+
+@pytest.mark.parametrize(("f32_denormals", "expected"), [("flush", 0), ("ieee", 1)])
+def test_a_subnormal_number_is_read_as_the_machine_does(f32_denormals, expected):
+    """In comparisons, and where a divisor or a factor is compared with 0."""
+    tiny = tf.constant([1e-40], tf.float32)
+
+    def compute(a):
+        one, zero = tf.ones_like(a), tf.zeros_like(a)
+        return [
+            a > zero, -a < zero, a != zero, raw.ReluGrad(gradients=one, features=a),
+            tf.math.divide_no_nan(one, a) > zero, tf.math.xlogy(a, zero) < zero,
+        ]  # fmt: skip
+
+    with machine(f32_denormals=f32_denormals):
+        results = launch(tf.function(compute), tiny)
+    assert [int(result[0]) for result in results] == 6 * [expected]

@@ -66,6 +66,28 @@ def test_float32_is_as_on_tensorflow(node):
     agree(node, function, *arguments, gradients=node in GRADIENTS, tolerance=tolerance)
 
 
+def gradient_of_a(a, b):
+    """The derivative of gammainc by its first argument, by differences of fourth order."""
+    h = 1e-3
+    f = [scipy.special.gammainc(a + k * h, b) for k in (-2, -1, 1, 2)]
+    return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h)
+
+
+@pytest.mark.parametrize(
+    ("node", "exact", "tolerance"),
+    [("Spence", scipy.special.spence, 1e-7), ("Igamma", scipy.special.gammainc, 1e-7),
+     ("Igammac", scipy.special.gammaincc, 1e-7), ("IgammaGradA", gradient_of_a, 1e-6),
+     ("Betainc", lambda a, b: scipy.special.betainc(a, b, np.float64(np.float32(0.3))), 1e-7)],
+)  # fmt: skip
+def test_where_tensorflow_is_further_off_the_exact_number_is_rounded_once(node, exact, tolerance):
+    """An ulp of binary32 is 1.2e-7 of a number at most."""
+    function, *arguments = CASES[node]
+    with machine():
+        result = launch(tf.function(function), *(tf.constant(a) for a in arguments)).numpy()
+    expected = exact(*(np.float64(a) for a in arguments))
+    np.testing.assert_allclose(result.astype(float), expected, rtol=tolerance, atol=0)
+
+
 @pytest.mark.parametrize(
     ("function", "wide"),
     [(tf.sin, np.sin), (tf.cos, np.cos), (tf.math.erfc, scipy.special.erfc)],

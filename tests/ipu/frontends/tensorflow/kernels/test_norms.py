@@ -42,7 +42,7 @@ def test_layer_norm_of_keras_is_as_on_tensorflow(axis):
     rows = numbers(2, 4, 3, 16)
     layer(rows)
     agree("FusedBatchNormV3", layer, rows)
-    agree("FusedBatchNormGradV3", layer, rows, tolerance=5e-6)
+    agree("FusedBatchNormGradV3", layer, rows)
 
 
 def test_statistics_are_as_on_tensorflow():

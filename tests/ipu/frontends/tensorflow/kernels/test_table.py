@@ -5,10 +5,15 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+import numpy as np
 import pytest
 
+from fpsim import BINARY16
+from ipu.learn import ops
+from ipu.machine.device import Device
 from tests.ipu.frontends.tensorflow import kernels as tests
 from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
+from tests.ipu.frontends.tensorflow.kernels.nodes import half, on_machine
 
 from ipu.frontends.tensorflow import kernels  # isort: skip
 from ipu.frontends.tensorflow.kernels.table import TABLE, moved, single  # isort: skip
@@ -47,3 +52,46 @@ def test_a_number_is_a_constant_of_the_nodes_format():
     with machine():
         result = launch(tf.function(lambda a: tf.raw_ops.Reciprocal(x=a)), tf.constant([4.0]))
     assert result.numpy() == pytest.approx(0.25)
+
+
+a, b = half(2, 6, 6, 4), half(2, 6, 6, 4, seed=1, low=0.1)
+#: Functions whose gradients are one node, primitives with options, and arguments.
+PRIMITIVES = {
+    "tanh": (tf.tanh, {}, a),
+    "sigmoid": (tf.sigmoid, {}, a),
+    "sqrt": (tf.sqrt, {}, np.abs(b)),
+    "relu": (tf.nn.relu, {}, a),
+    "add": (tf.add, {}, a, b),
+    "subtract": (tf.subtract, {}, a, b),
+    "multiply": (tf.multiply, {}, a, b),
+    "bias": (tf.nn.bias_add, {}, a, b[0, 0, 0]),
+    "max_pool": (lambda x: tf.nn.max_pool2d(x, 3, 2, "SAME"),
+                 {"size": 3, "stride": 2, "padding": "SAME", "ties": "all"}, np.round(a)),
+    "average_pool": (lambda x: tf.nn.avg_pool2d(x, 3, 2, "VALID"),
+                     {"size": 3, "stride": 2, "padding": "VALID"}, a),
+    "matmul": (tf.matmul, {}, a[0, 0], b[1, 1].T.copy()),
+    "reduce_sum": (lambda x: tf.reduce_sum(x, 0), {"axis": 0}, a),
+    "reshape": (lambda x: tf.reshape(x, [12, 24]), {"shape": (12, 24)}, a),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_halves_and_their_gradients_are_those_of_the_primitive(name):
+    function, options, *arguments = PRIMITIVES[name]
+    seed = half(*np.shape(function(*(x.astype(np.float32) for x in arguments))), seed=2)
+
+    def compute(seed, *xs):
+        with tf.GradientTape() as tape:
+            tape.watch(xs)
+            y = function(*xs)
+        return [y, *tape.gradient(y, xs, output_gradients=seed)]
+
+    results, _ = on_machine(compute, seed, *arguments)
+    device = Device()
+    slope, *xs = (device.from_host(x, BINARY16) for x in (seed, *arguments))
+    primitive = ops.PRIMITIVES[name]
+    y, saved = primitive.forward(device, *xs, **options)
+    expected = [y, *(vjp(device, slope, saved) for vjp in primitive.vjps)]
+    assert len(results) == len(expected) == 1 + len(arguments)
+    for ours, theirs in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(ours.view("u2"), np.float16(theirs.values).view("u2"))
