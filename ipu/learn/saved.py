@@ -125,5 +125,5 @@ def positive_keys(saved: Sequence[Any], index: int) -> tuple[Keys, int]:
     item = saved.kept(index) if isinstance(saved, Reading) else saved[index]
     if isinstance(item, Packed):
         return item.codes, _largest_code(item.context.settings.format)
-    bits = np.ascontiguousarray(item.carrier).view(f"u{item.carrier.itemsize}")
+    bits = np.asarray(item.carrier, order="C").view(f"u{item.carrier.itemsize}")
     return bits, int(np.array(np.inf, item.carrier.dtype).view(bits.dtype))

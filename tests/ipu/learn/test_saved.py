@@ -50,6 +50,14 @@ def test_what_is_kept_tells_where_it_is_positive(fmt, codes):
         assert (((keys > 0) & (keys <= most)) == (x.values > 0)).all()
 
 
+def test_numbers_and_views_are_told_positive_in_their_shape():
+    half = fp.Context(fp.BINARY16)
+    for x in (half.array(2.0), half.array([[1.0, -1.0, 0.0], [-2.0, 3.0, 4.0]]).T):
+        keys, most = positive_keys((x,), 0)
+        assert keys.shape == x.shape
+        assert (((keys > 0) & (keys <= most)) == (x.values > 0)).all()
+
+
 def test_what_codes_would_not_shorten_is_kept_as_it_is():
     half, single = fp.Context(fp.BINARY16), fp.Context(fp.BINARY32)
     few, wide = half.zeros(10), single.zeros(4096)
