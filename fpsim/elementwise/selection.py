@@ -7,6 +7,8 @@ Source    docs/semantics.md §6; IEEE 754-2019 §9.6 (-0 < +0).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,10 +17,15 @@ from fpsim.records.geometry import Geometry
 from fpsim.records.types import Carrier
 from fpsim.state.threads import run_blocks
 
-__all__ = ["kept_least", "kept_where", "spread_windows", "window_maxima"]
+__all__ = [
+    "Keys", "kept_least", "kept_positive", "kept_where", "spread_windows", "window_maxima",
+]  # fmt: skip
 
 #: Elements below which a second thread costs more than it gives.
 _SMALLEST = 1 << 18
+
+#: Codes of values, or bits of floats.
+Keys = NDArray[np.unsignedinteger[Any]]
 
 #: Bits of the positions of windows, by eight: (positions / 8, …).
 Chosen = NDArray[np.uint8]
@@ -39,6 +46,30 @@ def kept_where(where: NDArray[np.bool_], x: Carrier) -> Carrier:
 
     def work(a: int, b: int) -> int:
         selection.keep_where(masks[a:b], values[a:b], target[a:b])
+        return 0
+
+    run_blocks(work, 0, x.size, _SMALLEST)
+    return out
+
+
+def kept_positive(keys: Keys, most: int, x: Carrier) -> Carrier:
+    """x where 0 < key <= most, +0 elsewhere.
+
+    Keys are codes, or bits of floats: unsigned integers, positive numbers from 1 on in their order.
+
+    Shapes    keys and x broadcast.
+
+    >>> kept_positive(np.uint16([0, 1, 0x7C00, 0x7C01]), 0x7C00, np.float32([1, 2, 3, 4])).tolist()
+    [0.0, 2.0, 3.0, 0.0]
+    """
+    if keys.shape != x.shape:
+        keys, x = np.broadcast_arrays(keys, x)
+    out = np.empty(x.shape, x.dtype)
+    codes, values, target = _flat(keys), _whole_numbers(x), _whole_numbers(out)
+    bound = codes.dtype.type(most)
+
+    def work(a: int, b: int) -> int:
+        selection.keep_positive(codes[a:b], bound, values[a:b], target[a:b])
         return 0
 
     run_blocks(work, 0, x.size, _SMALLEST)

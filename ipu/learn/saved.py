@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 
 from fpsim.array import Array, Computes
 from fpsim.elementwise.codes import from_codes, to_codes
+from fpsim.elementwise.selection import Keys
+from fpsim.records.formats import Format
 
-__all__ = ["Packed", "Reading", "memory", "packed", "packing"]
+__all__ = ["Packed", "Reading", "memory", "packed", "packing", "positive_keys"]
 
 #: Elements below which codes save less than two conversions cost.
 _FEW = 1 << 10
@@ -73,6 +76,12 @@ def memory(kept: Array | Packed) -> tuple[int, int]:
     return id(kept.carrier), kept.nbytes
 
 
+@lru_cache(maxsize=64)
+def _largest_code(fmt: Format) -> int:
+    largest = np.inf if fmt.has_infinity else fmt.max
+    return int(to_codes(np.array(largest, fmt.carrier), fmt))
+
+
 class Reading(Sequence[Any]):
     """What a forward rule has saved, as its backward rules read it.
 
@@ -95,6 +104,10 @@ class Reading(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._items)
 
+    def kept(self, index: int) -> Any:
+        """An item as it is kept."""
+        return self._items[index]
+
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return tuple(self[i] for i in range(*index.indices(len(self))))
@@ -102,3 +115,15 @@ class Reading(Sequence[Any]):
         if isinstance(item, Packed):
             item = self._items[index] = item.array()
         return item
+
+
+def positive_keys(saved: Sequence[Any], index: int) -> tuple[Keys, int]:
+    """Of an array that is saved, its codes or bits, and the largest one of a positive number.
+
+    Nothing is decoded to tell where values are positive.
+    """
+    item = saved.kept(index) if isinstance(saved, Reading) else saved[index]
+    if isinstance(item, Packed):
+        return item.codes, _largest_code(item.context.settings.format)
+    bits = np.asarray(item.carrier, order="C").view(f"u{item.carrier.itemsize}")
+    return bits, int(np.array(np.inf, item.carrier.dtype).view(bits.dtype))

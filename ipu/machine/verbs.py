@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.elementwise.apply import as_read
-from fpsim.elementwise.selection import kept_least, kept_where
+from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
 from fpsim.operands import Operand
 from fpsim.records.formats import BINARY32, BINARY64, Format
 from fpsim.records.rounding import SR
@@ -154,6 +154,11 @@ class Verbs(ABC):
         """x where true, +0 elsewhere; no arithmetic."""
         self.vector_cycles += thread_cycles("select", x.format, x.size)
         return Array(kept_where(where, x.carrier), self._of(x))
+
+    def select_positive(self, keys: Keys, most: int, x: Array) -> Array:
+        """x where 0 < key <= most, +0 elsewhere; keys are codes or bits of floats."""
+        self.vector_cycles += thread_cycles("select", x.format, x.size)
+        return Array(kept_positive(keys, most, x.carrier), self._of(x))
 
     # Many to one ----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
 
-__all__ = ["keep_least", "keep_where", "spread_windows", "window_maxima"]
+__all__ = ["keep_least", "keep_positive", "keep_where", "spread_windows", "window_maxima"]
 
 #: Bits of -infinity in binary32.
 _LOWEST = np.int32(-0x800000)
@@ -24,6 +24,13 @@ def keep_where(where, x, out):
     """out = x where true, zero elsewhere; x and out as integers."""
     for i in range(out.shape[0]):
         out[i] = x[i] if where[i] else 0
+
+
+@compiled
+def keep_positive(keys, most, x, out):
+    """out = x where 0 < key <= most, zero elsewhere; x and out as integers, keys unsigned."""
+    for i in range(out.shape[0]):
+        out[i] = x[i] if (keys[i] > 0) & (keys[i] <= most) else 0
 
 
 @compiled

@@ -17,6 +17,7 @@ from typing import Any
 
 from fpsim.array import Array
 from ipu.learn.ops.rules import Saved, steps
+from ipu.learn.saved import positive_keys
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 
@@ -32,7 +33,7 @@ def _relu(device: Device, x: Array) -> tuple[Array, Saved]:
 
 
 def _relu_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
-    return device.select(saved[0].carrier > 0, gradient)
+    return device.select_positive(*positive_keys(saved, 0), gradient)
 
 
 def _tanh(device: Device, x: Array) -> tuple[Array, Saved]:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fpsim.elementwise.selection import kept_least, kept_where, spread_windows, window_maxima
+from fpsim.elementwise.codes import from_codes
+from fpsim.elementwise.selection import (
+    kept_least,
+    kept_positive,
+    kept_where,
+    spread_windows,
+    window_maxima,
+)
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, F143
 from fpsim.records.geometry import geometry
 
 #: Zeros of both signs, infinities, subnormals, equal numbers.
@@ -27,6 +35,17 @@ def test_a_mask_moves_bits(dtype):
         b if w else 0 for b, w in zip(bits(x[::2].copy()), where[::-2], strict=True)
     ]
     assert kept_where(np.array([[True], [False]]), x).shape == (2, 6)
+
+
+@pytest.mark.parametrize("fmt", [BINARY16, BFLOAT16, E4M3FN, F143, BINARY32], ids=str)
+def test_codes_tell_where_values_are_positive(fmt):
+    codes = np.arange(fmt.n_codes, step=max(1, fmt.n_codes >> 16)).astype(fmt.code_dtype)
+    values = from_codes(codes, fmt)
+    x = np.resize(np.float32([1.0, -0.0, np.nan, -7.0]), codes.shape)
+    expected = bits(kept_where(values > 0, x))
+    most = codes[values > 0].max()
+    assert bits(kept_positive(codes, most, x)) == expected
+    assert bits(kept_positive(values.view("u4"), 0x7F800000, x)) == expected
 
 
 @pytest.mark.parametrize("n", [0, 1, 15, 100, (1 << 20) + 7])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from ipu.learn import ops
 from ipu.learn.mode import training
 from ipu.learn.optim import SGD
 from ipu.learn.policy import Policy
-from ipu.learn.saved import Packed, Reading, memory, packed, packing
+from ipu.learn.saved import Packed, Reading, memory, packed, packing, positive_keys
 from ipu.learn.tensor import Tensor, nodes, saved_bytes
 from ipu.learn.train import Trainer
 from ipu.learn.variables import Variable
@@ -34,6 +35,27 @@ def test_every_code_comes_back_as_it_was(fmt):
     assert again.context is context
     assert again.shape == x.shape
     assert np.array_equal(again.carrier.view(np.uint32), x.carrier.view(np.uint32))
+
+
+@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.BFLOAT16, fp.E4M3FN, fp.F143, fp.E5M2], ids=str)
+@pytest.mark.parametrize("codes", [False, True])
+def test_what_is_kept_tells_where_it_is_positive(fmt, codes):
+    every = np.arange(fmt.n_codes).astype(fmt.code_dtype).repeat(max(1, 2048 // fmt.n_codes))
+    x = fp.Context(fmt).unpack(every.view(fmt.packed))
+    with packing() if codes else nullcontext():
+        saved = (packed(x),)
+    for each in (saved, Reading(saved))[codes:]:
+        keys, most = positive_keys(each, 0)
+        assert (keys.dtype == fmt.code_dtype) == codes
+        assert (((keys > 0) & (keys <= most)) == (x.values > 0)).all()
+
+
+def test_numbers_and_views_are_told_positive_in_their_shape():
+    half = fp.Context(fp.BINARY16)
+    for x in (half.array(2.0), half.array([[1.0, -1.0, 0.0], [-2.0, 3.0, 4.0]]).T):
+        keys, most = positive_keys((x,), 0)
+        assert keys.shape == x.shape
+        assert (((keys > 0) & (keys <= most)) == (x.values > 0)).all()
 
 
 def test_what_codes_would_not_shorten_is_kept_as_it_is():
