@@ -40,8 +40,10 @@ from fpsim.kernels.by_unit.tile_memory import (
     signed,
 )
 from fpsim.kernels.by_unit.window import (
+    any_calls_31,
     any_calls_32,
     any_calls_both,
+    calls_31,
     calls_32,
     calls_64,
     calls_both,
@@ -75,8 +77,8 @@ from fpsim.kernels.rounding.rule import spread
 from fpsim.kernels.rounding.store import store_lanes, store_ordinary
 
 __all__ = [
-    "COLUMNS", "EXACT", "FLAG", "FUSED", "PARTIALS", "SUMS", "UNGUARDED", "WINDOW_32", "WINDOW_64",
-    "WINDOW_BOTH", "TileVariant", "tile_kernel",
+    "COLUMNS", "EXACT", "FLAG", "FUSED", "PARTIALS", "SUMS", "UNGUARDED", "WINDOW_31", "WINDOW_32",
+    "WINDOW_64", "WINDOW_BOTH", "TileVariant", "tile_kernel",
 ]  # fmt: skip
 
 #: Terms between two looks at the guards, terms of a chunk that all tiles pass before the next one
@@ -84,7 +86,7 @@ __all__ = [
 STRETCH, STEPS, _GROUP = 256, 512, 1 << 14
 
 #: Unit calls.
-WINDOW_64, WINDOW_32, EXACT, FUSED, WINDOW_BOTH = range(5)
+WINDOW_64, WINDOW_32, EXACT, FUSED, WINDOW_BOTH, WINDOW_31 = range(6)
 
 #: What guards the short way.
 UNGUARDED, FLAG, PARTIALS, SUMS = 0, 1, 2, 4
@@ -110,10 +112,11 @@ class TileVariant(NamedTuple):
 #: How a call of each kind works: the short way, and the one that is always right.
 _SHORT = {
     WINDOW_64: calls_64, WINDOW_32: calls_32, WINDOW_BOTH: calls_both, EXACT: short_calls,
-    FUSED: fused_terms,
+    FUSED: fused_terms, WINDOW_31: calls_31,
 }  # fmt: skip
 _LONG = {
-    WINDOW_64: calls_64, WINDOW_32: any_calls_32, WINDOW_BOTH: any_calls_both, EXACT: long_calls
+    WINDOW_64: calls_64, WINDOW_32: any_calls_32, WINDOW_BOTH: any_calls_both, EXACT: long_calls,
+    WINDOW_31: any_calls_31,
 }  # fmt: skip
 
 

@@ -8,10 +8,10 @@ window, up and down, and an edge: for CUT the digits that stay, for WHOLE the fi
 accumulators count with.
 
 In lanes of 64 bits whole numbers are floats, whose sums have fewer than 53 digits. In lanes of 32
-bits they are integers: sums of products below 2**31 is what the caller guarantees, with finite
-operands, no overflow and no subnormal sums (see `fpsim.products.by_unit.window`). Sums of more
-digits may be integers of 64 bits while everything else stays in lanes of 32; one conversion rounds
-them, to nearest.
+bits they are integers: sums of products below 2**31 (or of all addends, which takes fewer steps)
+is what the caller guarantees, with finite operands, no overflow and no subnormal sums (see
+`fpsim.products.by_unit.window`). Sums of more digits may be integers of 64 bits while everything
+else stays in lanes of 32; one conversion rounds them, to nearest.
 
 Source    docs/semantics.md §5.
 """
@@ -26,6 +26,8 @@ from fpsim.kernels.lanes.arithmetic import (
     to_whole,
     to_word,
     trunc,
+    whole_to_float,
+    whole_to_float_cut,
     word_to_float,
     word_to_float_cut,
 )
@@ -46,8 +48,8 @@ from fpsim.kernels.lanes.vectors import (
 from fpsim.kernels.rounding.store import QUIET
 
 __all__ = [
-    "CUT", "NEAREST", "WHOLE", "any_calls_32", "any_calls_both", "calls_32", "calls_64",
-    "calls_both",
+    "CUT", "NEAREST", "WHOLE", "any_calls_31", "any_calls_32", "any_calls_both", "calls_31",
+    "calls_32", "calls_64", "calls_both",
 ]  # fmt: skip
 
 #: Sums: to nearest or cut into binary32; left whole, since each is rounded where it is stored.
@@ -60,9 +62,10 @@ def _top(what, acc, a, x, o, b, y, edge):
     top = as_bits(acc) & infinity_like(edge)
     if sums == WHOLE:
         top = select(top != 0, umax(top, edge), top)
-    for field in exponents(terms, a, x, o, b, y):
-        top = smax(top, field)
-    return top
+    fields = [top, *exponents(terms, a, x, o, b, y)]
+    while len(fields) > 1:
+        fields = [*map(smax, fields[:-1:2], fields[1::2]), *fields[len(fields) & ~1 :]]
+    return fields[0]
 
 
 def _in_64(what, acc, a, x, o, b, y, numbers):
@@ -94,9 +97,9 @@ def _cut_float(size, quiet):
     return word_to_float(size & ~more)
 
 
-def _in_32(what, acc, a, x, o, b, y, numbers):
-    """One call in binary32 lanes."""
-    terms, sums, quiet, _ = what
+def _addends_32(what, acc, a, x, o, b, y, numbers):
+    """The accumulator and the products cut to whole numbers, and what undoes the scale."""
+    terms = what[0]
     up, down, edge = numbers
     top = _top(what, acc, a, x, o, b, y, edge)
     scale = as_float(up - top)
@@ -104,17 +107,39 @@ def _in_32(what, acc, a, x, o, b, y, numbers):
     products = start ^ start
     for u, v in values(terms, acc, a, x, o, b, y):
         products = products + to_whole(u * v * scale)
-    # Each is below 2**31, the sum below 2**32: its sign is lost where it differs from both.
+    return start, products, as_float(top - down)
+
+
+def _in_31(what, acc, a, x, o, b, y, numbers):
+    """One call in binary32 lanes, its sum below 2**31."""
+    _, sums, quiet, _ = what
+    if sums != NEAREST and quiet != QUIET:
+        return _in_32(what, acc, a, x, o, b, y, numbers)
+    start, products, undo = _addends_32(what, acc, a, x, o, b, y, numbers)
+    total = products + start
+    if sums == NEAREST:
+        return whole_to_float(total) * undo
+    cut = whole_to_float_cut(total)
+    if sums == CUT:
+        return as_float(as_bits(cut * undo) & numbers[2])
+    # An odd last digit stands for what was cut off, until the sum is rounded.
+    odd = select(to_whole(cut) != total, as_bits(cut) | 1, as_bits(cut))
+    return as_float(odd) * undo
+
+
+def _in_32(what, acc, a, x, o, b, y, numbers):
+    """One call in binary32 lanes, its sum below 2**32."""
+    _, sums, quiet, _ = what
+    start, products, undo = _addends_32(what, acc, a, x, o, b, y, numbers)
+    # Each is below 2**31: the sign of the sum is lost where it differs from both.
     total = products + start
     sign = (total ^ ((products ^ total) & (start ^ total))) & sign_like(total)
     size = select(sign != 0, (sign ^ sign) - total, total)
-    undo = as_float(top - down)
     if sums == NEAREST:
         return as_float(as_bits(word_to_float(size) * undo) | sign)
     cut = _cut_float(size, quiet)
     if sums == CUT:
-        return as_float((as_bits(cut * undo) & edge) | sign)
-    # An odd last digit stands for what was cut off, until the sum is rounded.
+        return as_float((as_bits(cut * undo) & numbers[2]) | sign)
     odd = select(to_word(cut) != size, as_bits(cut) | 1, as_bits(cut))
     return as_float(as_bits(as_float(odd) * undo) | sign)
 
@@ -138,6 +163,11 @@ def _any_in_both(what, acc, a, x, o, b, y, numbers):
     return if_finite(acc, _in_both(what, acc, a, x, o, b, y, numbers))
 
 
+def _any_in_31(what, acc, a, x, o, b, y, numbers):
+    """The same for accumulators that may be infinite or NaN, and stay what they are."""
+    return if_finite(acc, _in_31(what, acc, a, x, o, b, y, numbers))
+
+
 def _any_in_32(what, acc, a, x, o, b, y, numbers):
     """The same for accumulators that may be infinite or NaN, and stay what they are."""
     return if_finite(acc, _in_32(what, acc, a, x, o, b, y, numbers))
@@ -147,6 +177,18 @@ def _any_in_32(what, acc, a, x, o, b, y, numbers):
 def calls_64(what, c, a, x, o, b, y, numbers):
     """One call of every output of a tile, in binary64 lanes."""
     return each(_in_64, what, c, a, x, o, b, y, numbers)
+
+
+@formula
+def calls_31(what, c, a, x, o, b, y, numbers):
+    """One call of every output of a tile, in binary32 lanes, sums below 2**31."""
+    return each(_in_31, what, c, a, x, o, b, y, numbers)
+
+
+@formula
+def any_calls_31(what, c, a, x, o, b, y, numbers):
+    """The same where partials may have overflowed."""
+    return each(_any_in_31, what, c, a, x, o, b, y, numbers)
 
 
 @formula

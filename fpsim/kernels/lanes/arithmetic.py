@@ -40,6 +40,8 @@ __all__ = [
     "to_whole",
     "to_word",
     "trunc",
+    "whole_to_float",
+    "whole_to_float_cut",
     "word_to_float",
     "word_to_float_cut",
 ]
@@ -103,6 +105,8 @@ long_to_float = unary(lambda a: a.of("f", 32), lambda b, v, a, r: b.sitofp(v, r.
 to_whole = unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptosi(v, r.vector))
 to_word = unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptoui(v, r.vector))
 word_to_float = unary(lambda a: a.of("f"), lambda b, v, a, r: b.uitofp(v, r.vector))
+#: A signed one to nearest even.
+whole_to_float = unary(lambda a: a.of("f"), lambda b, v, a, r: b.sitofp(v, r.vector))
 
 
 @instruction
@@ -157,13 +161,16 @@ def quiet_fused(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
     return x(x, x, x), _codegen_quiet("vfmadd", x, 8)
 
 
-def _cut(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
-    name = f"llvm.x86.avx512.uitofp.round.v{a.n}f{a.width}.v{a.n}i{a.width}"
-    return _rounded(builder, name, result.vector, [value], 11)
+def _cut(kind: str) -> Any:
+    def build(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
+        name = f"llvm.x86.avx512.{kind}tofp.round.v{a.n}f{a.width}.v{a.n}i{a.width}"
+        return _rounded(builder, name, result.vector, [value], 11)
+
+    return unary(lambda a: a.of("f"), build)
 
 
-#: An unsigned integer toward zero to binary32; only where `HAS_QUIET_ADD`.
-word_to_float_cut = unary(lambda a: a.of("f"), _cut)
+#: An unsigned or signed integer toward zero to binary32; only where `HAS_QUIET_ADD`.
+word_to_float_cut, whole_to_float_cut = _cut("ui"), _cut("si")
 
 
 @instruction

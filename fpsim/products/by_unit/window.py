@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fpsim.kernels.by_unit.panels import Shift
-from fpsim.kernels.by_unit.tiles import WINDOW_32, WINDOW_64, WINDOW_BOTH
+from fpsim.kernels.by_unit.tiles import WINDOW_31, WINDOW_32, WINDOW_64, WINDOW_BOTH
 from fpsim.kernels.by_unit.window import CUT, NEAREST, WHOLE
 from fpsim.kernels.lanes.arithmetic import HAS_LONG
 from fpsim.products.by_unit.task import OperandTable, Task, tile_variant
@@ -142,6 +142,9 @@ def _kind(settings: UnitSettings, reach: Reach, sums: Sums, low: int, top: int) 
     assert window is not None
     if not _narrow(settings, reach, sums, low, top):
         return WINDOW_64
+    # Products are below 4 and the accumulator below 2, in units of 2**window.
+    if 4 * unit.terms + 2 <= 2 ** (31 - window):
+        return WINDOW_31
     if 4 * unit.terms <= 2 ** (31 - window):
         return WINDOW_32
     return WINDOW_BOTH if HAS_LONG and sums.how == NEAREST else WINDOW_64

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpsim.kernels.by_unit.tiles import WINDOW_32, WINDOW_64, WINDOW_BOTH
+from fpsim.kernels.by_unit.tiles import WINDOW_31, WINDOW_32, WINDOW_64, WINDOW_BOTH
 from fpsim.products.by_unit import window as products
 from fpsim.products.by_unit.window import run_window
 from fpsim.records.units import find_unit
@@ -81,6 +81,16 @@ def test_words_of_32_bits_hold_sums_beyond_their_sign(sign, start):
     check(run_window, "H100_F16_F32", [[sign * x] * 16], [[x]] * 16, start)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("terms", [7, 8])
+def test_signed_words_hold_sums_just_below_their_sign(sign, terms):
+    """7 products just below 4 and an accumulator below 2 stay below 2**31 units; 8 pass it."""
+    unit = replace(find_unit("V100_F16_F32"), terms=terms, window=26)
+    x, start = 2 - 2.0**-10, 2 - 2.0**-23
+    check(run_window, unit, [[sign * x] * terms], [[x]] * terms, sign * start)
+    check(run_window, unit, [[-sign * x] * terms], [[x]] * terms, sign * start)
+
+
 @pytest.mark.parametrize("unit", ["V100_F16_F32", "AMP_F16_F32", "V100_F16_F16"])
 def test_a_product_of_zero_and_a_large_number_has_no_exponent(unit):
     """With 0 * 32768 as the largest exponent the small addends would be cut away."""
@@ -101,12 +111,13 @@ def test_subnormal_operands_count_with_the_smallest_exponent():
 @pytest.mark.parametrize(
     ("unit", "exponent", "kind"),
     [
-        ("V100_F16_F32", 0, WINDOW_32), ("ADA_E4M3_F32", 0, WINDOW_32),
-        ("V100_F16_F16", 0, WINDOW_32), ("AMP_F16_F32", 0, WINDOW_BOTH),
+        ("V100_F16_F32", 0, WINDOW_31), ("ADA_E4M3_F32", 0, WINDOW_31),
+        ("V100_F16_F16", 0, WINDOW_31), ("H100_F16_F32", 0, WINDOW_32),
+        ("AMP_F16_F32", 0, WINDOW_BOTH),
         # The same of 31 digits.
         ("AMP_F16_F32", -94, WINDOW_BOTH), ("AMP_F16_F32", -95, WINDOW_64),
         # The scale of a window of 23 digits is 2**126 for the one and a subnormal for the other.
-        ("V100_F16_F32", -102, WINDOW_32), ("V100_F16_F32", -103, WINDOW_64),
+        ("V100_F16_F32", -102, WINDOW_31), ("V100_F16_F32", -103, WINDOW_64),
     ],
 )  # fmt: skip
 def test_all_lanes_are_under_test(unit, exponent, kind, has_long, monkeypatch):

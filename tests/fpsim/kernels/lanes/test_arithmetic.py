@@ -65,6 +65,30 @@ def test_words_to_floats_are_cut():
                                      for d in [max(0, w.bit_length() - 24)]]  # fmt: skip
 
 
+@pytest.mark.skipif(not a.HAS_QUIET_ADD, reason="the processor has no such conversion")
+def test_signed_words_to_floats_are_cut():
+    words = lanes([w >> 1 for w in WORDS], np.uint32)
+    for signed in (words, (-words.view(np.int32)).view(np.uint32)):
+        out = on_bits(lambda w: as_bits(a.whole_to_float_cut(w)), signed).view(np.float32)
+        sizes = [int(abs(v)) for v in signed.view(np.int32).astype(int)]
+        cut = [w >> d << d for w in sizes for d in [max(0, w.bit_length() - 24)]]
+        assert [abs(int(v)) for v in out] == cut
+        assert not np.any(out * signed.view(np.int32) < 0)
+
+
+@pytest.mark.skipif(not a.HAS_QUIET_ADD, reason="the processor has no such addition")
+def test_sums_are_rounded_down_and_up():
+    x = np.float64([1, -1, 1, -1, 3, 0, 2.0**52, 1])
+    y = np.float64([1e-30, 1e-30, -1e-30, -1e-30, 1e-30, 1e-30, 0.75, 2])
+    for how, away in ((a.add_down, -np.inf), (a.add_up, np.inf)):
+        out = on_floats(lambda u, v, how=how: as_bits(how(u, v)), x, y).view(np.float64)
+        for u, v, got in zip(x, y, out, strict=True):
+            exact, value = Fraction(u) + Fraction(v), Fraction(float(got))
+            assert value <= exact if away < 0 else value >= exact
+            beyond = Fraction(float(np.nextafter(got, -away)))
+            assert value == exact or (beyond > exact if away < 0 else beyond < exact)
+
+
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
 def test_the_larger_of_signed_numbers(dtype):
     signed = np.dtype(dtype).str.replace("u", "i")
