@@ -250,6 +250,14 @@ def _is_repeating(operands: Sequence[Carrier], out: Carrier) -> bool:
     return True
 
 
+def _written_out(x: Carrier, size: int) -> Carrier:
+    """So many elements of x, again and again."""
+    times = -(-size // x.size)
+    again: Carrier = np.empty((times, x.size), x.dtype)
+    again[...] = x.reshape(-1)
+    return again.reshape(-1)[:size]
+
+
 def _run_repeating(
     call: _Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags, bits: _Bits
 ) -> int:
@@ -258,7 +266,7 @@ def _run_repeating(
     seed, number, words, origin = bits
     whole = [o.size == target.size for o in operands]
     ready = [
-        _flat(o) if w else np.resize(o, min(target.size, o.size + loop.BLOCK))
+        _flat(o) if w else _written_out(o, min(target.size, o.size + loop.BLOCK))
         for o, w in zip(operands, whole, strict=True)
     ]
     # Trailing shapes nest: the longest period is a multiple of the others.
