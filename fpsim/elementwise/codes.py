@@ -35,8 +35,10 @@ _NONE = np.zeros(1, np.uint8)
 _SMALLEST = 1 << 18
 
 
-def to_codes(values: ArrayLike, fmt: Format) -> Bits:
+def to_codes(values: ArrayLike, fmt: Format, *, out: Bits | None = None) -> Bits:
     """Codes of values that the format holds, given in its carrier type.
+
+    out       memory for them, of that shape and dtype, in C order.
 
     Shapes    any; the result has the same shape and the dtype `fmt.code_dtype`.
     Raises    ValueError for a value that the format does not hold (round it first).
@@ -46,7 +48,7 @@ def to_codes(values: ArrayLike, fmt: Format) -> Bits:
     ['0x3c00', '0x8000', '0x7c00']
     """
     array = _as_carrier(values, fmt)
-    codes = np.empty(array.shape, fmt.code_dtype)
+    codes = np.empty(array.shape, fmt.code_dtype) if out is None else out
     if _run(ENCODE, array, codes, fmt):
         first = array[~is_held(array, fmt)][0]
         raise ValueError(

@@ -1,8 +1,9 @@
-"""What the tape keeps for the backward pass, in as few bytes as the format has.
+"""What waits in a training step, in as few bytes as the format has.
 
 Arrays compute as native floats: four bytes for a value of two, or of one. While they wait for their
-backward rule they are kept as codes; every code comes back as it was, NaNs with their payloads.
-Outside of training, where few tapes are read, arrays are kept as they are.
+backward rule, or as gradients for their update, they are kept as codes, in pages of their own;
+every code comes back as it was, NaNs with their payloads. Outside of training, where few tapes are
+read, arrays are kept as they are.
 """
 
 from __future__ import annotations
@@ -10,66 +11,107 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array, Computes
 from fpsim.elementwise.codes import from_codes, to_codes
+from ipu.learn.heap import PAGES
 
-__all__ = ["Packed", "Reading", "memory", "packed", "packing"]
+__all__ = ["Packed", "Reading", "is_packing", "memory", "packed", "packing"]
 
 #: Elements below which codes save less than two conversions cost.
 _FEW = 1 << 10
 
 
-_is_packing: ContextVar[bool] = ContextVar("packing", default=False)
+_packing: ContextVar[bool] = ContextVar("packing", default=False)
+
+
+def is_packing() -> bool:
+    """Whether arrays that wait become codes; then a tape is read once."""
+    return _packing.get()
 
 
 @contextmanager
 def packing() -> Iterator[None]:
-    """Inside, arrays that a tape keeps become codes."""
-    token = _is_packing.set(True)
+    """Inside, arrays that a tape keeps become codes, and gradients that wait for their update.
+
+    A tape is read once: what it keeps for a backward rule is freed when the rule has run.
+    """
+    token = _packing.set(True)
     try:
         yield
     finally:
-        _is_packing.reset(token)
+        _packing.reset(token)
 
 
-class Packed(NamedTuple):
-    """Codes of an array, and the context that computes with it."""
+class Packed(Array):
+    """An array as codes: its carrier is computed at every use, and is not its memory.
 
-    codes: NDArray[np.unsignedinteger[Any]]
-    context: Computes
+    >>> import fpsim as fp
+    >>> with packing():
+    ...     x = packed(fp.Context(fp.BINARY16).array(np.arange(2048.0)))
+    >>> (x + x).values[:3].tolist(), x.stored.dtype
+    ([0.0, 2.0, 4.0], dtype('uint16'))
+    """
+
+    __slots__ = ("stored",)
+
+    def __init__(self, stored: NDArray[np.unsignedinteger[Any]], context: Computes) -> None:
+        self.stored = stored
+        self.context = context
+
+    @property
+    def carrier(self) -> NDArray[Any]:  # type: ignore[override]
+        return from_codes(self.stored, self.format)
+
+    @property
+    def values(self) -> NDArray[Any]:
+        values = self.carrier
+        values.flags.writeable = False
+        return values
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.stored.shape
+
+    @property
+    def size(self) -> int:
+        return self.stored.size
 
     def array(self) -> Array:
         """The array as it was."""
-        return Array(from_codes(self.codes, self.context.settings.format), self.context)
+        return Array(self.carrier, self.context)
 
 
-def packed(x: Array) -> Array | Packed:
+def packed(x: Array) -> Array:
     """The array as codes; itself outside of `packing`, where codes are no smaller, or of a part of
-    another's memory.
+    another's memory. Codes lie in pages of their own, so that arrays which come and go find the
+    room that others have left.
 
     >>> import fpsim as fp
     >>> x = fp.Context(fp.BINARY16).array(np.linspace(0, 1, 4096))
     >>> with packing():
     ...     kept = packed(x)
-    >>> kept.codes.nbytes, np.array_equal(kept.array().values, x.values)
+    >>> kept.stored.nbytes, np.array_equal(kept.array().values, x.values)
     (8192, True)
     """
-    carrier = x.carrier
-    owned = carrier.flags.c_contiguous and carrier.size >= _FEW
-    if not _is_packing.get() or not owned or x.format.code_dtype.itemsize >= carrier.itemsize:
+    if not is_packing() or isinstance(x, Packed):
         return x
-    return Packed(to_codes(carrier, x.format), x.context)
+    carrier, fmt = x.carrier, x.format
+    owned = carrier.flags.c_contiguous and carrier.size >= _FEW
+    if not owned or fmt.code_dtype.itemsize >= carrier.itemsize:
+        return x
+    codes = PAGES.array(carrier.shape, fmt.code_dtype)
+    return Packed(to_codes(carrier, fmt, out=codes), x.context)
 
 
-def memory(kept: Array | Packed) -> tuple[int, int]:
+def memory(kept: Array) -> tuple[int, int]:
     """A number that names the memory of what is kept, and its bytes in the packed format."""
     if isinstance(kept, Packed):
-        return id(kept.codes), kept.codes.nbytes
+        return id(kept.stored), kept.stored.nbytes
     return id(kept.carrier), kept.nbytes
 
 
@@ -89,7 +131,7 @@ class Reading(Sequence[Any]):
 
     __slots__ = ("_items",)
 
-    def __init__(self, saved: tuple[Any, ...]) -> None:
+    def __init__(self, saved: Sequence[Any]) -> None:
         self._items = list(saved)
 
     def __len__(self) -> int:

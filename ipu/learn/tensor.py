@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
-from ipu.learn.saved import Packed, Reading, memory, packed
+from ipu.learn.saved import Reading, is_packing, memory, packed
 from ipu.machine.device import Device
 
 __all__ = [
@@ -76,7 +76,7 @@ class Primitive:
         if any(x.needs_gradient for x in inputs):
             taped = {k: v for k, v in options.items() if k not in self.passing}
             node = Node(
-                self, tuple(map(_origin, inputs)), (), taped, device.tensor, device.control.esr,
+                self, tuple(map(_origin, inputs)), [], taped, device.tensor, device.control.esr,
                 self.cost(arrays, output), next(_numbers),
             )  # fmt: skip
         result = Tensor(output, device, name or self.name, node)
@@ -100,16 +100,16 @@ class Primitive:
         return frozenset(p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY)
 
 
-def _kept(saved: tuple[Any, ...], tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+def _kept(saved: tuple[Any, ...], tensors: Sequence[Tensor]) -> list[Any]:
     """What a forward rule saved, its arrays as codes; those of a computed tensor exist once.
 
     Variables and constants are alive through the step, so they are kept as they are.
     """
     known = {id(tensor.array): tensor for tensor in tensors}
-    return tuple(
+    return [
         (known[id(x)].kept if id(x) in known else packed(x)) if isinstance(x, Array) else x
         for x in saved
-    )
+    ]
 
 
 def _no_forward(device: Device) -> tuple[Array, tuple[Any, ...]]:
@@ -126,7 +126,7 @@ class Node(NamedTuple):
     primitive: Primitive
     #: Where each input comes from; computed values that no rule has saved are not kept.
     inputs: tuple[Node | Tensor, ...]
-    saved: tuple[Any, ...]
+    saved: list[Any]
     options: dict[str, Any]
     #: Name under which its operations are counted.
     layer: str
@@ -158,10 +158,10 @@ class Tensor:
         self.device = device
         self.name = name
         self.node = node
-        self._kept: Array | Packed | None = None
+        self._kept: Array | None = None
 
     @property
-    def kept(self) -> Array | Packed:
+    def kept(self) -> Array:
         """What the tape keeps of its values."""
         if self.node is None:  # a variable's values change
             return self.array
@@ -202,7 +202,7 @@ def inlet(outside: Tensor) -> Tensor:
         return Tensor(outside.array, outside.device, outside.name)
     device = outside.device
     node = Node(
-        INLET, (), (), {}, device.tensor, device.control.esr, OperationCost(), next(_numbers)
+        INLET, (), [], {}, device.tensor, device.control.esr, OperationCost(), next(_numbers)
     )
     inside = Tensor(outside.array, device, outside.name, node)
     inside._kept = outside._kept
@@ -252,7 +252,8 @@ def pull_back(
 ) -> list[list[Array]]:
     """The summands of each source's gradient, latest first, of several targets with their seeds.
 
-    A source that was computed, or is an `inlet`, gets one summand at most: its sum.
+    A source that was computed, or is an `inlet`, gets one summand at most: its sum. In training
+    what the tape keeps is freed on the way.
 
     Rounding  as in `contributions`. The gradient of a target that is used for other targets too
               starts from its seed, and the contributions of these uses are added to it.
@@ -279,10 +280,12 @@ def pull_back(
                 if watch is not None:
                     watch(node, summand)
                 if id(origin) in leaves:
-                    leaves[id(origin)].append(summand)
+                    leaves[id(origin)].append(packed(summand))
                 else:
                     sum_ = reached.get(id(origin))
                     reached[id(origin)] = summand if sum_ is None else device.add(sum_, summand)
+        if is_packing():
+            node.saved.clear()
     return [leaves.get(key) or ([reached[key]] if key in reached else []) for key in asked]
 
 
@@ -312,4 +315,4 @@ def total_cost(target: Tensor) -> OperationCost:
 def saved_bytes(target: Tensor) -> int:
     """Bytes that the tape keeps for the backward pass; an array saved twice counts once."""
     saved = (item for node in nodes(target) for item in node.saved)
-    return sum(dict(memory(item) for item in saved if isinstance(item, Array | Packed)).values())
+    return sum(dict(memory(item) for item in saved if isinstance(item, Array)).values())

@@ -16,7 +16,7 @@ import numpy as np
 
 from fpsim.array import Array
 from ipu.learn import ops
-from ipu.learn.saved import Packed, memory
+from ipu.learn.saved import memory
 from ipu.learn.tensor import Tensor, nodes
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
@@ -43,7 +43,7 @@ def _saved(tensors: Sequence[Tensor], elsewhere: set[int]) -> tuple[int, int]:
     kept: dict[int, int] = {}
     for node in nodes(*tensors):
         for item in node.saved:
-            if isinstance(item, Array | Packed):
+            if isinstance(item, Array):
                 key, nbytes = memory(item)
                 if key in elsewhere:
                     continue

@@ -7,13 +7,14 @@ buffers of the C library. The system's peak is reset before the step and read af
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from ipu.learn.heap import give_back
 
 __all__ = ["growth", "of_step"]
 
@@ -26,7 +27,7 @@ def growth(step: Callable[[], object]) -> int | None:
     step()
     gc.collect()
     try:
-        ctypes.CDLL(None).malloc_trim(0)
+        give_back()
         before = _resident("VmRSS")
         _RESET.write_text("5")
         step()

@@ -159,17 +159,20 @@ class Optimizer(ABC):
         rate = self.rate if rate is None else rate
         self._warn(rate, {self.format or v.dtype for _, v in pairs if v.name not in slots})
         after = dict(slots)
-        updates = []
+        new, updates = [], []
         for gradient, variable in pairs:
             update, after[variable.name] = self._step(
                 gradient, variable, slots.get(variable.name, ()), rate
             )
-            updates.append(update)
+            new.append((variable, update.after))
+            if observe is not None:
+                updates.append(update)
+            del update  # what only observers read is as large as the variables
         if observe is not None:
             for update in updates:
                 observe(update)
-        for update in updates:
-            update.variable.assign(update.after)
+        for variable, values in new:
+            variable.assign(values)
         return after
 
     def _step(

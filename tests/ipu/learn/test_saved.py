@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from ipu.learn.mode import training
 from ipu.learn.optim import SGD
 from ipu.learn.policy import Policy
 from ipu.learn.saved import Packed, Reading, memory, packed, packing
-from ipu.learn.tensor import Tensor, nodes, saved_bytes
+from ipu.learn.tensor import Tensor, gradients, nodes, saved_bytes
 from ipu.learn.train import Trainer
 from ipu.learn.variables import Variable
 from ipu.machine import Device, FpCtl
@@ -51,7 +52,7 @@ def unpackings(monkeypatch):
     """Shapes of the arrays that come back from their codes."""
     shapes, array = [], Packed.array
     monkeypatch.setattr(
-        Packed, "array", lambda kept: shapes.append(kept.codes.shape) or array(kept)
+        Packed, "array", lambda kept: shapes.append(kept.stored.shape) or array(kept)
     )
     return shapes
 
@@ -99,6 +100,60 @@ def test_a_value_that_two_rules_save_is_kept_once_and_variables_as_they_are():
     assert second.saved[0] is first.saved[0]
     assert second.saved[1] is weight.array
     assert saved_bytes(result) == x.array.nbytes + weight.array.nbytes + hidden.array.nbytes
+
+
+def test_a_packed_array_computes_as_the_array_does():
+    half = fp.Context(fp.BINARY16)
+    x = half.array(np.linspace(-3, 3, 4096).reshape(64, 64))
+    with packing():
+        kept = packed(x)
+        assert packed(kept) is kept
+    assert (kept.shape, kept.size, kept.ndim, len(kept)) == ((64, 64), 4096, 2, 64)
+    assert kept.format == x.format
+    assert np.array_equal((kept * kept).values, (x * x).values)
+    with pytest.raises(ValueError, match="read-only"):
+        kept.values[0] = 1
+
+
+def test_in_training_a_tape_is_read_once_and_gradients_wait_as_codes():
+    device = Device()
+    x = Tensor(device.zeros((64, 64), fp.BINARY16), device)
+    one = device.from_host(np.ones((64, 64)), fp.BINARY16)
+
+    def gradient():
+        weight = Variable(device.from_host(np.eye(64), fp.BINARY16), device, "weight")
+        result = ops.relu(ops.matmul(ops.relu(weight), x))
+        (summand,) = gradients(result, [weight], one)
+        return result, summand
+
+    kept, plain = gradient()
+    with training():
+        read, waiting = gradient()
+    assert not isinstance(plain, Packed)
+    assert isinstance(waiting, Packed)
+    assert np.array_equal(waiting.values, plain.values)
+    assert saved_bytes(kept) > 0
+    assert saved_bytes(read) == 0
+
+
+def test_an_update_that_nobody_observes_holds_new_values_alone(monkeypatch):
+    changes, step = [], SGD._step
+
+    def watched(self, *args):
+        update, slots = step(self, *args)
+        assert [c() for c in changes] == [None] * len(changes)
+        changes.append(weakref.ref(update.change.carrier))
+        return update, slots
+
+    monkeypatch.setattr(SGD, "_step", watched)
+    device = Device()
+    pairs = [
+        (device.from_host([2.0], fp.BINARY32), Variable(device.zeros((1,), fp.BINARY32), device, n))
+        for n in "ab"
+    ]
+    SGD(0.5).apply_gradients(pairs, {})
+    assert [v.array.values.tolist() for _, v in pairs] == [[-1.0], [-1.0]]
+    assert len(changes) == 2
 
 
 def test_a_training_step_leaves_nothing_for_the_garbage_collector():
