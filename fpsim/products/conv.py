@@ -22,6 +22,7 @@ import numpy as np
 from fpsim.products.by_unit.dispatch import accumulate, finish
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.windows import Table, Target, Windows, field
+from fpsim.products.lanewise import Beside, multiply_lanewise
 from fpsim.products.phases import phases, zeros_do_not_matter
 from fpsim.products.unfold import every_position, order, weight_matrix
 from fpsim.records.geometry import Geometry, Padding, Stride, geometry
@@ -79,6 +80,9 @@ class Forward:
     def multiply(self, places: Places) -> tuple[Carrier, ElementFlags]:
         """Values and flags of the result."""
         values, flags = np.zeros(self.result, np.float32), np.zeros(self.result, np.uint8)
+        if self.groups_together(values, flags, places):
+            finish(self.settings, self.depth, values, flags, places)
+            return values, flags
         for g in range(len(self.kernels)):
             group, part = np.s_[..., g * self.n : (g + 1) * self.n], places.part(0, g * self.n)
             sums, raised = np.ascontiguousarray(values[group]), np.ascontiguousarray(flags[group])
@@ -109,6 +113,31 @@ class Forward:
                 flags |= raised
             done += part.passes
 
+    def groups_together(
+        self, values: Carrier, flags: ElementFlags, places: Places, target: Target | None = None
+    ) -> bool:
+        """All groups in one product, if there are several and a fast engine can; else zeros stay.
+
+        target    as in `accumulate`, of the whole result.
+        """
+        if not Beside.pays(len(self.kernels), self.n):
+            return False
+        beside = Beside(self.x, len(self.kernels), self.n)
+        done = 0
+        for part in self.parts:
+            left = beside.windows(self.shape, part.table, part.first, target=target)
+            right = np.moveaxis(np.stack(part.right), 0, 1).reshape(len(part.table), -1)
+            raised = np.zeros_like(flags) if done else flags
+            if not multiply_lanewise(
+                part.settings, left, right, values, raised, places.part(0, 0, done), fresh=done == 0
+            ):
+                values[...], flags[...] = 0, 0
+                return False
+            if done:
+                flags |= raised
+            done += part.passes
+        return True
+
     def operands(self, index: Index) -> tuple[Carrier, Carrier]:
         """The window and the weights of one output, with the zeros that make passes whole."""
         g, column = divmod(index[-1], self.n)
@@ -132,6 +161,19 @@ class InputGradient(Forward):
             return
         for part, outputs in self._phases:
             part.accumulate(group, sums, flags, NO_PLACES, outputs)
+
+    def groups_together(
+        self, values: Carrier, flags: ElementFlags, places: Places, target: Target | None = None
+    ) -> bool:
+        """The same phase by phase."""
+        if self._phases is None:
+            return super().groups_together(values, flags, places, target)
+        groups = len(self.kernels)
+        for part, outputs in self._phases:
+            target = cast("Target", tuple(step * groups for step in outputs))
+            if not part.groups_together(values, flags, NO_PLACES, target):
+                return False
+        return True
 
     @cached_property
     def _phases(self) -> list[tuple[Forward, Target]] | None:
@@ -203,6 +245,9 @@ class WeightGradient:
     def multiply(self, places: Places) -> tuple[Carrier, ElementFlags]:
         """Values and flags of the result."""
         settings, n = self.settings, self.n
+        together = self._groups_together(places)
+        if together is not None:
+            return together
         # Groups side by side: each is a matrix of its own until the end.
         sums = np.zeros((self.groups, len(self.positions), n), np.float32)
         flags: ElementFlags = np.zeros(sums.shape, np.uint8)
@@ -215,6 +260,20 @@ class WeightGradient:
         values = np.ascontiguousarray(np.moveaxis(sums, 0, 1)).reshape(self.result)
         flags = np.ascontiguousarray(np.moveaxis(flags, 0, 1)).reshape(self.result)
         finish(settings, len(self.right), values, flags, places)
+        return values, flags
+
+    def _groups_together(self, places: Places) -> tuple[Carrier, ElementFlags] | None:
+        """Values and flags from one product of all groups; None where no fast engine can."""
+        if not Beside.pays(self.groups, self.n):
+            return None
+        values, flags = np.zeros(self.result, np.float32), np.zeros(self.result, np.uint8)
+        beside = Beside(self.x, self.groups, self.n)
+        left = beside.windows(self.extents, self.positions, turned=True)
+        if not multiply_lanewise(
+            self.settings, left, self.right, values, flags, places, fresh=True
+        ):
+            return None
+        finish(self.settings, len(self.right), values, flags, places)
         return values, flags
 
     def operands(self, index: Index) -> tuple[Carrier, Carrier]:

@@ -2,7 +2,8 @@
 
 A tile has eight vectors. Vector i belongs to the row at x[i] of the left operand, whose terms stand
 at offsets from there, and to the columns at y or, in lanes of 64 bits where a panel is two vectors
-wide, eight columns further on.
+wide, eight columns further on. A term has one left factor for all columns or, lanewise, one for
+each, side by side.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def values(terms, acc, a, x, o, b, y):
     offsets, q = o
     for t in range(terms):
         index = plus(x, item(offsets, plus(q, t)))
-        yield spread_item(a[0], index), load_float(b[0], plus(y, COLUMNS * t), acc)
+        left = load_float(a[0], index, acc) if _is_lanewise(a) else spread_item(a[0], index)
+        yield left, load_float(b[0], plus(y, COLUMNS * t), acc)
 
 
 def exponents(terms, a, x, o, b, y):
@@ -39,7 +41,13 @@ def exponents(terms, a, x, o, b, y):
     offsets, q = o
     for t in range(terms):
         index = plus(x, item(offsets, plus(q, t)))
-        yield spread_item(a[1], index) + load(b[1], plus(y, COLUMNS * t))
+        left = load(a[1], index) if _is_lanewise(a) else spread_item(a[1], index)
+        yield left + load(b[1], plus(y, COLUMNS * t))
+
+
+def _is_lanewise(a):
+    """Whether each column has left factors of its own: the loop says so by a third item."""
+    return len(a) == 3
 
 
 def if_finite(acc, total):

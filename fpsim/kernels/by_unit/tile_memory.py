@@ -15,8 +15,8 @@ from fpsim.kernels.lanes.memory import copy_item, load, load_float, store_float
 from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, sign_like, umax, width_of
 
 __all__ = [
-    "clear_flags", "fetch_rows", "keep_rows", "largest_field", "load_tile", "merge_flags",
-    "positive", "put_tile", "row_bases_of", "signed",
+    "clear_flags", "fetch_rows", "keep_rows", "lanewise_bases_of", "largest_field", "load_tile",
+    "merge_flags", "positive", "put_tile", "row_bases_of", "signed",
 ]  # fmt: skip
 
 
@@ -58,6 +58,16 @@ def row_bases_of(bases, block, none):
     """Where the row of each vector begins."""
     lanes = 512 // width_of(none)
     return tuple(item(bases, plus(block, i * lanes // COLUMNS)) for i in range(8))
+
+
+@formula
+def lanewise_bases_of(bases, block, column, none):
+    """Where the row of each vector begins, and in it the left factors of the vector's columns."""
+    lanes = 512 // width_of(none)
+    return tuple(
+        plus(x, plus(column, i * lanes % COLUMNS))
+        for i, x in enumerate(item(bases, plus(block, i * lanes // COLUMNS)) for i in range(8))
+    )
 
 
 @formula

@@ -11,7 +11,8 @@ stored partials, least of 300 runs in 3 interleaved processes). The loop around 
 piece: its choices are constants of the closure, so what a variant lacks is never even typed.
 
 The left operand is read where it stands, at the sum of a row's base and a term's offset; the right
-one is in panels of sixteen columns.
+one is in panels of sixteen columns. Lanewise the left numbers of neighbouring columns stand side by
+side there.
 
 Source    docs/semantics.md §2 (rounding places) and §5.
 """
@@ -31,6 +32,7 @@ from fpsim.kernels.by_unit.tile_memory import (
     clear_flags,
     fetch_rows,
     keep_rows,
+    lanewise_bases_of,
     largest_field,
     load_tile,
     merge_flags,
@@ -107,6 +109,7 @@ class TileVariant(NamedTuple):
     quiet: int  # how roundings of partials leave the inexact flag alone
     sums: int  # of a unit call: how it is rounded (see the kernels)
     has_fma: bool
+    lanewise: bool = False  # each column has left factors of its own, side by side
 
 
 #: How a call of each kind works: the short way, and the one that is always right.
@@ -260,7 +263,9 @@ def tile_kernel(variant: TileVariant) -> Any:
             operation, number of output (0, 0), first rounding place; constants of the stores;
             numbers of the unit calls
     """
-    KIND, TERMS, CALLS, GUARD, STORE, MODE, RESIDUAL, GIVEN, WIDE, QUIET, ROUNDING, FMA = variant
+    KIND, TERMS, CALLS, GUARD, STORE, MODE, RESIDUAL, GIVEN, WIDE, QUIET, ROUNDING, FMA, APART = (
+        variant
+    )
     PASS = TERMS * CALLS
     ROUNDED, FLAGGED, WATCHED = (bool(GUARD & x) for x in (PARTIALS, FLAG, SUMS))
     OPEN = not ROUNDED and not FLAGGED
@@ -280,7 +285,11 @@ def tile_kernel(variant: TileVariant) -> Any:
         terms = splat_item(numbers, 0), splat_item(numbers, 1), splat_item(numbers, 2)
         none = rule.drop ^ rule.drop
         height = 256 // width_of(none)
-        a, b = (pointer(left[0]), pointer(left[1])), (pointer(right[0]), pointer(right[1]))
+        if APART:  # a third item says so to the formulas
+            a = pointer(left[0]), pointer(left[1]), pointer(left[0])
+        else:
+            a = pointer(left[0]), pointer(left[1])
+        b = pointer(right[0]), pointer(right[1])
         bases, offsets, places = pointer(left[2]), pointer(left[3]), pointer(left[4])
         supplied, stride, seed, operation, origin, place = random
         draw = (
@@ -310,10 +319,13 @@ def tile_kernel(variant: TileVariant) -> Any:
             begin = turn // panels // groups * CHUNK
             for block in range(top, min(top + group, blocks)):
                 product, within = block // each, block % each * height
-                x = row_bases_of(bases, block * height, none)
+                column = left_edge + panel * COLUMNS
+                if APART:
+                    x = lanewise_bases_of(bases, block * height, column, none)
+                else:
+                    x = row_bases_of(bases, block * height, none)
                 j = (panel * products + product) * depth * COLUMNS
-                operands = a, x, offsets, b, j
-                column, row = left_edge + panel * COLUMNS, product * rows + within
+                operands, row = (a, x, offsets, b, j), product * rows + within
                 m, n = min(height, rows - within), min(COLUMNS, right_edge - column)
                 at = fresh, origin + row * stride + column, m, n, place
                 fetch_rows(tile, po, places, row, column, m, n, none)

@@ -31,7 +31,7 @@ from fpsim.products.jobs.windows import Target, Windows
 from fpsim.records.types import Carrier, Offsets
 from fpsim.state.threads import get_threads, run_blocks
 
-__all__ = ["fits", "run_windows"]
+__all__ = ["fits", "fits_lanewise", "run_windows"]
 
 #: Numbers of the pieces that are laid out together, and of the panels beside them.
 _PIECE = 1 << 16
@@ -47,8 +47,14 @@ def fits(task: Task, a: Windows) -> bool:
     return task.right.bytes * len(a.table) <= COLUMN_BYTES and a.lines >= get_threads()
 
 
+def fits_lanewise(a: Windows) -> bool:
+    """The same for operands of any lanes."""
+    return a.turned or (8 * len(a.table) <= COLUMN_BYTES and a.lines >= get_threads())
+
+
 def run_windows(job: Job, a: Windows, task: Task, values: Carrier) -> int:
     """The product of a job's windows into values; its flags together."""
+    task = task.lanewise if a.lanewise else task
     return (_run_turned if a.turned else _run_forward)(job, a, task, values)
 
 

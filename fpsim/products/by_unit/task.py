@@ -97,6 +97,11 @@ class Task:
         return tile_kernel(self.variant)
 
     @cached_property
+    def lanewise(self) -> Task:
+        """The same where each column has left factors of its own."""
+        return replace(self, variant=self.variant._replace(lanewise=True))
+
+    @cached_property
     def height(self) -> int:
         """Rows of a tile."""
         return 256 // self.width

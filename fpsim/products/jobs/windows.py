@@ -40,6 +40,7 @@ class Windows(NamedTuple):
     table     kernel position and channel (K, 3) of each term, ZERO three times for a zero.
     first     the channel from which those of the table are counted.
     turned    a row for each term and a column for each output, as a weight gradient needs them.
+    lanewise  column j of the product sees the channels j further on than those of the table.
     target    where the rows of outputs stand in the memory of a wider result; None: one after the
               other.
 
@@ -52,6 +53,7 @@ class Windows(NamedTuple):
     first: int = 0
     turned: bool = False
     target: Target | None = None
+    lanewise: bool = False
 
     @property
     def lines(self) -> int:
