@@ -1,7 +1,8 @@
-"""The house itself: the account of vector tests, and tiers."""
+"""The house itself: the account of vector tests, tiers, and what is not collected as garbage."""
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -97,3 +98,8 @@ def test_an_unknown_tier_is_refused(tmp_path):
 
 def test_the_changelog_knows_this_version():
     assert f"## {fpsim.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_collector_of_garbage_passes_over_what_was_collected_to_be_run():
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 10_000  # 0 without the hook in conftest.py

@@ -100,7 +100,7 @@ def test_one_over_g_is_rounded_in_half():
 
 @pytest.mark.source("S0-61")
 def test_the_accumulator_s_format_in_three_forms():
-    half, single = variable(BINARY16, 1), variable(BINARY32, 1)
+    half, full = variable(BINARY16, 1), variable(BINARY32, 1)
 
     def wide(v):
         return BINARY32
@@ -112,8 +112,8 @@ def test_the_accumulator_s_format_in_three_forms():
         (wide, (BINARY32, BINARY32)),
     ):
         how = Accumulation(2, dtype=dtype)
-        assert tuple(map(how.format_for, (half, single))) == formats
-        assert tuple(a.format for a in how.start([half, single]).values) == formats
+        assert tuple(map(how.format_for, (half, full))) == formats
+        assert tuple(a.format for a in how.start([half, full]).values) == formats
 
 
 def test_one_more_mini_batch_than_there_are_is_refused():

@@ -109,3 +109,8 @@ def train(chosen, optimiser=sgd, *, net=None, half=True, steps=2, batch=3, **ext
 def bits(model):
     """Every number of a model, buffers too."""
     return {name: x.clone() for name, x in model.model.state_dict().items()}
+
+
+def same(one, other):
+    """Whether two models have equal numbers, as `bits` gives them."""
+    return all(torch.equal(x, other[name]) for name, x in one.items())

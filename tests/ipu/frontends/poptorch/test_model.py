@@ -14,14 +14,11 @@ from tests.ipu.frontends.poptorch.framework import (
     data,
     options,
     poptorch,
+    same,
     sgd,
     torch,
     train,
 )  # fmt: skip
-
-
-def same(one, other):
-    return all(torch.equal(x, other[name]) for name, x in one.items())
 
 
 def build(chosen=None):

@@ -12,6 +12,7 @@ from ipu.learn.policy import FP16
 from ipu.learn.train import Trainer
 from ipu.learn.variables import Variable
 from ipu.machine import Device, FpCtl
+from tests.ipu.learn.optim.stepping import stepped
 from tests.ipu.learn.small import LABELS, X, network
 
 
@@ -28,16 +29,6 @@ def test_gradients_of_another_format_are_refused(optimizer):
     with pytest.raises(TypeError, match="gradient of layer/w is binary32, the variable binary16"):
         optimizer.apply_gradients([(g, w)], {})
     assert w.array.values.tolist() == [1.0, 2.0]
-
-
-def stepped(optimizer, fmt=BINARY16):
-    device = Device()
-    w = Variable(device.from_host([1.0], fmt), device, "layer/w")
-    g = device.from_host([1.0], fmt)
-    slots = optimizer.apply_gradients([(g, w)], {})
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        optimizer.apply_gradients([(g, w)], slots)
 
 
 @pytest.mark.source("S4-42")

@@ -12,15 +12,12 @@ from tests.ipu.frontends.poptorch.framework import (
     data,
     options,
     poptorch,
+    same,
     sgd,
     staged,
     torch,
     train,
 )  # fmt: skip
-
-
-def same(one, other):
-    return all(torch.equal(x, other[name]) for name, x in one.items())
 
 
 @pytest.mark.source("S2-01", "S2-14", "S2-18")

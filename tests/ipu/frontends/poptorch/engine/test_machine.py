@@ -9,15 +9,12 @@ from tests.ipu.frontends.poptorch.framework import (
     data,
     options,
     poptorch,
+    same,
     session_of,
     sgd,
     torch,
     train,
 )  # fmt: skip
-
-
-def same(one, other):
-    return all(torch.equal(x, other[name]) for name, x in one.items())
 
 
 def inside(strategy, **chosen):
