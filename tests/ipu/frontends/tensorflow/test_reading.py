@@ -35,7 +35,7 @@ def gated():
     def numbers():
         yield np.float32(1)
         is_inside.set()
-        gate.wait(60)
+        gate.wait()
         order.append("read")
         yield np.float32(2)
 
@@ -60,12 +60,12 @@ def test_a_session_closes_after_the_element_that_is_being_read(gated, monkeypatc
         session = v1.Session()
         session.run(infeed.initializer)
         assert session.run(total) == 1
-        assert is_inside.wait(60)
+        assert is_inside.wait(240)
         closer = threading.Thread(target=session.close)
         closer.start()
         assert not has_closed.wait(1.5)
         gate.set()
-        closer.join(60)
+        closer.join(240)
     assert order == ["read", "closed"]
 
 
@@ -125,7 +125,7 @@ def test_a_reader_that_is_busy_is_not_ended_in_time(gated):
     numbers, gate, is_inside, _ = gated
     reader = reading.Reader(tf.data.Dataset.from_generator(numbers, tf.float32, []), 1)
     assert reader.infeed.dequeue()[0] == 1
-    assert is_inside.wait(60)
+    assert is_inside.wait(240)
     assert not reader.end(0)
     assert reader in reading._open
     gate.set()

@@ -22,7 +22,7 @@ class Counting:
 
         def ones():
             self.is_inside.set()
-            self.gate.wait(60)
+            self.gate.wait()
             while True:
                 yield np.float32(1)
 
@@ -61,14 +61,14 @@ def test_a_run_that_writes_waits_for_the_launch_that_has_read(counting, fetch, e
         for each in (counting.launch, getattr(counting, fetch))
     ]
     threads[0].start()
-    assert counting.is_inside.wait(60)
+    assert counting.is_inside.wait(240)
     threads[1].start()
     threads[1].join(1)
     assert session.run(counting.read) == 0  # a run that only reads waits for nobody
     session.run(counting.set_other)
     counting.gate.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(240)
     assert session.run(counting.read) == expected
 
 
