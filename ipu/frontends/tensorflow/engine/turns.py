@@ -17,8 +17,12 @@ from tensorflow.python.client import session as client
 
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.writes import handles_written_by, origin_of
+from ipu.frontends.tensorflow.settings.notes import note
 
 __all__ = ["note_launch", "turn"]
+
+#: Seconds of a wait that a user is told of.
+_LONG = 10.0
 
 
 class _Launches:
@@ -63,8 +67,17 @@ def turn(session: Any, fetches: Any) -> Iterator[None]:
         return
     with _making:
         lock = _turns.setdefault(session, threading.RLock())
-    with lock:
+    if not lock.acquire(timeout=_LONG):
+        note(
+            f"a run of a session has waited {_LONG:.0f} s for another run that writes the same "
+            "variables; one that a host function starts inside a launch never gets its turn: "
+            "return the value from the launch and assign it there"
+        )
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _elements(graph: Any, fetches: Any) -> list[Any]:

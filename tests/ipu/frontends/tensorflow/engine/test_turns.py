@@ -72,6 +72,24 @@ def test_a_run_that_writes_waits_for_the_launch_that_has_read(counting, fetch, e
     assert session.run(counting.read) == expected
 
 
+def test_a_run_that_waits_long_says_so(counting, monkeypatch):
+    notes = []
+    monkeypatch.setattr(turns, "_LONG", 0.05)
+    monkeypatch.setattr(turns, "note", lambda text: (notes.append(text), counting.gate.set()))
+    threads = [
+        threading.Thread(target=counting.session.run, args=[each])
+        for each in (counting.launch, counting.assign)
+    ]
+    threads[0].start()
+    assert counting.is_inside.wait(240)
+    threads[1].start()
+    for thread in threads:
+        thread.join(240)
+    assert counting.session.run(counting.read) == 11
+    assert len(notes) == 1
+    assert "host function" in notes[0]
+
+
 def test_what_a_run_writes_is_known_by_its_fetches(counting):
     launches = turns._launches[counting.graph]
 
