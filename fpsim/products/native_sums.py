@@ -28,8 +28,6 @@ __all__ = ["Sums", "is_native", "native_sums"]
 #: Sums, and whether each is inexact.
 Sums = tuple[Carrier, NDArray[np.uint8]]
 
-_ZEROS = np.zeros(COLUMN_BLOCK, np.float32)
-
 
 def is_native(settings: Settings, order: str) -> bool:
     """Whether the processor's additions are those of this context, numbers permitting."""
@@ -52,9 +50,6 @@ def native_sums(x: Carrier, axes: tuple[int, ...], *, squared: bool = False) -> 
     rows = _rows(x, sorted(axes))
     outer, n, inner = rows.shape
     values, width = np.ascontiguousarray(rows).reshape(-1), max(inner, COLUMN_BLOCK)
-    if inner < COLUMN_BLOCK:
-        # Vectors go on into the next rows; those that begin in the last ones go on into zeros.
-        values = np.concatenate([values, _ZEROS])
     sums, marks = np.empty((outer, width), np.float32), np.empty((outer, width), np.uint8)
     if outer_sums(values, (outer, n, width), inner, squared, sums, marks):
         return None

@@ -10,11 +10,19 @@ Source    docs/semantics.md §4; Knuth 1969 (TwoSum).
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from fpsim.kernels.by_operation.sums import COLUMN_BLOCK
-from fpsim.kernels.compiling import compiled
+from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.memory import load_float, pointer, store_float, store_low
+from fpsim.kernels.lanes.memory import (
+    copy_item,
+    load_float,
+    pointer,
+    room,
+    store_float,
+    store_low,
+)
 from fpsim.kernels.lanes.vectors import U32, as_bits, or_lanes, select, splat, umax, umin
 
 __all__ = ["outer_sums"]
@@ -47,18 +55,31 @@ def _inexact(lost):
     return select(lost != 0, none | 1, none)
 
 
+@njit(**INLINE)
+def _vector(values, total, at, few, none):
+    """Sixteen of `total` numbers; zeros beyond the last one."""
+    if at + COLUMN_BLOCK <= total:
+        return load_float(values, at, none)
+    for i in range(COLUMN_BLOCK):
+        few[i] = 0
+    for i in range(total - at):
+        copy_item(few, i, values, at + i)
+    return load_float(few, 0, none)
+
+
 @compiled
 def outer_sums(values, shape, step, squared, sums, element_flags):
     """sums (outer, inner) of values (outer, n, inner) in index order; flags 1 where inexact.
 
     values is flat; row (o, k) begins at (o n + k) step. inner is at least 16; where it is more than
-    step, columns from there on mean nothing. All contiguous.
+    step, vectors go on into the next rows, and columns from there on mean nothing. All contiguous.
     squared: sums of squares, which must be numbers of binary32.
     Returns 0, or else another number: these are not the sums.
     """
     outer, n, inner = shape
     all_values, all_sums = pointer(values), pointer(sums.reshape(-1))
     all_flags = pointer(element_flags.reshape(-1))
+    total, few = values.shape[0], room(values, COLUMN_BLOCK)
     none = splat(np.uint32(0), U32)
     strange = none
     for o in range(outer):
@@ -66,12 +87,12 @@ def outer_sums(values, shape, step, squared, sums, element_flags):
             # The last sixteen may have been summed in part already, to the same sums.
             column = min(first, inner - COLUMN_BLOCK)
             begin, end = o * n * step + column, o * inner + column
-            s = load_float(all_values, begin, none)
+            s = _vector(all_values, total, begin, few, none)
             if squared:
                 s = s * s
             lost, least = none, (as_bits(s) & _MAGNITUDE) - 1
             for k in range(1, n):
-                x = load_float(all_values, begin + k * step, none)
+                x = _vector(all_values, total, begin + k * step, few, none)
                 if squared:
                     x = x * x
                 s, lost, least = _step(s, x, lost, least)

@@ -47,7 +47,7 @@ def test_sums_are_taken_in_order_and_know_what_they_lost(shape):
 
 def test_narrow_rows_are_read_by_steps_and_may_be_squared():
     x = np.float32([[1, 2], [3, -4], [5, 2.0**13]])
-    values = np.concatenate([x.reshape(-1), np.zeros(16, np.float32)])
+    values = x.reshape(-1)
     sums, flags = np.empty((1, 16), np.float32), np.empty((1, 16), np.uint8)
     assert outer_sums(values, (1, 3, 16), 2, False, sums, flags) == 0
     assert (sums[0, :2].tolist(), flags[0, :2].tolist()) == ([9, 8190], [0, 0])
