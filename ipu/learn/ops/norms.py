@@ -19,10 +19,11 @@ Source    poplibs, Norms.cpp, InverseStdDeviation.cpp, GroupNorm.cpp, LayerNorm.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from fpsim.array import Array
-from ipu.learn.ops.rules import Saved, count, steps
+from ipu.learn.ops.rules import Saved, count, share, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
@@ -60,14 +61,16 @@ def inverse_deviation(
 def _statistics(
     device: Device, x: Array, axes: Axes, epsilon: float, stable: bool, unbiased: bool
 ) -> Statistics:
-    n = count(x.shape, axes)
-    mean = device.reduce_sum(x, axes, scale=1 / n)
+    n, scale = count(x.shape, axes), share(x.shape, axes)
+    mean = device.reduce_sum(x, axes, scale=scale)
     centred = device.subtract(x, mean)
-    power = device.reduce_squares(centred if stable else x, axes, scale=1 / n)
+    power = device.reduce_squares(centred if stable else x, axes, scale=scale)
     if not stable:
         m = device.cast(mean, wide(x.format))
         power = device.relu(device.subtract(power, device.multiply(m, m)))
-    factor = n / (n - 1) if unbiased else 1.0
+    # As IEEE 754 divides: of one element 1/0.
+    unbiasing = n / (n - 1) if n > 1 else math.inf
+    factor = unbiasing if unbiased else 1.0
     inverse = device.cast(inverse_deviation(device, power, epsilon, factor), x.format)
     return Statistics(mean, power, inverse, centred)
 
@@ -90,9 +93,9 @@ def _whitened_gradient(
     device: Device, h: Array, whitened: Array, inverse: Array, axes: Axes
 ) -> Array:
     """Through the whitening: h - w · mean(h · w) - mean(h), times the inverse deviation."""
-    share = -1 / count(h.shape, axes)
-    bend = device.reduce_sum(device.multiply(whitened, h), axes, scale=share)
-    shift = device.reduce_sum(h, axes, scale=share)
+    scale = -share(h.shape, axes)
+    bend = device.reduce_sum(device.multiply(whitened, h), axes, scale=scale)
+    shift = device.reduce_sum(h, axes, scale=scale)
     moved = device.multiply(whitened, bend)
     device.add(h, moved, out=moved)
     device.add(moved, shift, out=moved)

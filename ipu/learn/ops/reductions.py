@@ -10,13 +10,12 @@ Source    poplibs, Reduction.cpp (half sums accumulate in float, the scale is a 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from fpsim.array import Array
-from ipu.learn.ops.rules import Saved, count, steps
+from ipu.learn.ops.rules import Saved, count, share, steps
 from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
@@ -59,8 +58,7 @@ def _mean(
     device: Device, x: Array, *, axis: Axes = None, keepdims: bool = False
 ) -> tuple[Array, Saved]:
     axes = _axes(x, axis)
-    n = count(x.shape, axes)
-    mean = device.reduce_sum(x, axes, scale=1 / n if n else math.inf)
+    mean = device.reduce_sum(x, axes, scale=share(x.shape, axes))
     return _shaped(x, mean, axes, keepdims), (x.shape, axes)
 
 

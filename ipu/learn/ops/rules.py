@@ -14,7 +14,7 @@ from ipu.learn.tensor import OperationCost
 from ipu.machine.device import Device
 from ipu.machine.vector import thread_cycles
 
-__all__ = ["Saved", "check_broadcast", "free", "same", "steps", "sum_to"]
+__all__ = ["Saved", "check_broadcast", "count", "free", "same", "share", "steps", "sum_to"]
 
 Saved = tuple[Any, ...]
 Cost = Callable[[Sequence[Array], Array], OperationCost]
@@ -67,3 +67,13 @@ def sum_to(device: Device, gradient: Array, shape: tuple[int, ...], fmt: Format)
 def count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
     """Elements that a reduction over these axes takes together."""
     return math.prod(shape[a] for a in axes)
+
+
+def share(shape: tuple[int, ...], axes: tuple[int, ...]) -> float:
+    """One over the elements that a reduction takes together; infinity of none.
+
+    >>> share((4, 3), (0,)), share((0, 3), (0,))
+    (0.25, inf)
+    """
+    n = count(shape, axes)
+    return 1 / n if n else math.inf

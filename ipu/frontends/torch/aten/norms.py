@@ -20,7 +20,7 @@ from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.learn import ops
 from ipu.learn.ops.norms import Statistics, batch_statistics, inverse_deviation
-from ipu.learn.ops.rules import count
+from ipu.learn.ops.rules import share
 
 __all__: list[str] = []
 
@@ -173,7 +173,7 @@ def _batch_norm_backward(
 def _mean(call: Call, x: Array, axes: tuple[int, ...]) -> Array:
     """The mean, which torch returns beside the result and no rule of ours reads."""
     with call.device.rounding(False):
-        return call.device.reduce_sum(x, axes, scale=1 / count(x.shape, axes))
+        return call.device.reduce_sum(x, axes, scale=share(x.shape, axes))
 
 
 # Layer norm -----------------------------------------------------------------------------------

@@ -161,3 +161,18 @@ def test_channels_and_groups_have_to_fit():
         ops.group_norm(x, gamma, gamma, groups=4)
     with pytest.raises(ValueError, match="go with 6 channels; give one number for each"):
         ops.layer_norm(x, gamma, short)
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_an_empty_batch_has_statistics_that_are_nan_and_empty_results(stable):
+    x, gamma, beta = leaves(BINARY16, np.zeros((0, 3)), np.ones(3), np.ones(3))
+    result = ops.batch_norm(x, gamma, beta, stable=stable)
+    assert result.array.shape == (0, 3)
+    known = norms.batch_statistics(x.device, x.array, EPSILON, stable)
+    assert np.isnan(known.mean.values).all()
+
+
+def test_the_unbiased_variance_of_one_element_is_divided_by_zero():
+    x, gamma, beta = leaves(BINARY16, np.full((1, 2), 3.0), np.ones(2), np.full(2, 0.5))
+    result = ops.batch_norm(x, gamma, beta, unbiased=True, epsilon=EPSILON)
+    assert result.array.values.tolist() == [[0.5, 0.5]]
