@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
+from fpsim.elementwise import apply as elementwise
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, Format
 from ipu.machine.device import Device
 
@@ -51,8 +52,4 @@ def as_read(device: Device, value: Any) -> Any:
     """The numbers of a value as an operation reads them: subnormal ones are 0 where it flushes."""
     if not isinstance(value, Array):
         return np.asarray(value)
-    context = device.context(value.format)
-    if context.settings.subnormals != "flush_both":
-        return value.carrier
-    least = value.carrier.dtype.type(value.format.smallest_normal)
-    return np.where(np.abs(value.carrier) < least, least * 0, value.carrier)
+    return elementwise.as_read(value.carrier, device.context(value.format).settings)
