@@ -8,6 +8,7 @@ Source    docs/semantics.md §5.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -15,19 +16,22 @@ import numpy as np
 from fpsim.kernels.by_unit.panels import fill_panels, fill_table
 from fpsim.kernels.by_unit.tiles import COLUMNS
 from fpsim.products.by_unit.panels import whole_tiles
-from fpsim.products.by_unit.task import Task
+from fpsim.products.by_unit.task import FLOAT, WORD, Constants, OperandTable, Task
 from fpsim.products.by_unit.terms import all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
 from fpsim.products.jobs.stack import Stack
-from fpsim.records.types import Carrier, Offsets
+from fpsim.records.types import Carrier, Offsets, Shape
 from fpsim.state.draws import NO_RANDOM
 from fpsim.state.threads import run_blocks
 
-__all__ = ["run_stack"]
+__all__ = ["run_stack", "run_together"]
 
 #: Numbers in the tables and panels of a call.
 _NUMBERS = 1 << 15
+
+#: Numbers of an operand whose new memory costs less than looking for kept memory.
+_TINY = 1 << 12
 
 #: Products of numbers below which one thread is enough.
 _SMALLEST = 1 << 20
@@ -43,37 +47,51 @@ def run_stack(job: Job, stack: Stack, task: Task, values: Carrier) -> int:
     def work(begin: int, end: int) -> int:
         flags = 0
         for first in range(begin, end, step):
-            flags |= _some(job, stack, task, values, slice(first, min(first + step, end)))
+            chosen = slice(first, min(first + step, end))
+            operands = stack.values[chosen], job.b[chosen]
+            flags |= run_together(job, task, operands, values, first * rows)
         return flags
 
     return run_blocks(work, 0, n, max(1, _SMALLEST // (rows * depth * columns)))
 
 
-def _some(job: Job, stack: Stack, task: Task, values: Carrier, chosen: slice) -> int:
-    """Some of the products in one call."""
-    a, b = (np.ascontiguousarray(x[chosen]) for x in (stack.values, job.b))
-    n, rows, _ = a.shape
+def run_together(
+    job: Job, task: Task, operands: tuple[Carrier, Carrier], values: Carrier, first: int = 0
+) -> int:
+    """Products a[i] @ b[i] of some operands in one call; their results are rows from `first` on."""
+    a, b = (np.ascontiguousarray(x) for x in operands)
+    n, m, _ = a.shape
     columns = b.shape[2]
     offsets, terms, bases, outputs = _indices(job.settings, *a.shape, columns, task.height)
-    table, fields = task.left.room("left", (-(-a.size // COLUMNS) * COLUMNS,))
-    panels, exponents = task.right.room("right", (-(-columns // COLUMNS), len(terms), COLUMNS))
-    codes = a.reshape(-1).view(np.uint32), b.reshape(-1).view(np.uint32)
+    table, fields = _memory(task.left, "left", (-(-a.size // COLUMNS) * COLUMNS,))
+    panels, exponents = _memory(task.right, "right", (-(-columns // COLUMNS), len(terms), COLUMNS))
+    numbers = a.reshape(-1)
     if task.left.bytes:
-        fill_table(codes[0], 0, a.size, table, fields, task.zero, task.left.shift)
+        fill_table(
+            numbers.view(np.uint32), 0, a.size, table, fields, task.zero, task.left.shift
+        )  # fmt: skip
     fill_panels(
-        codes[1], terms, (columns, 1), 0, columns, 0, len(panels), panels, exponents, task.zero,
-        task.right.shift,
+        b.reshape(-1).view(np.uint32), terms, (columns, 1), 0, columns, 0, len(panels), panels,
+        exponents, task.zero, task.right.shift,
     )  # fmt: skip
-    first = chosen.start * rows
     places = job.places.part(first).random if job.places.active else NO_RANDOM
-    span = slice(first, first + n * rows)
+    rows = slice(first, first + n * m)
     assert job.element_flags is not None
     flags: int = task.loop(
-        (table if task.left.values else a.reshape(-1), fields, bases, offsets, outputs),
-        (panels, exponents, 0, columns), values[span], job.element_flags[span], places,
+        (table if task.left.values else numbers, fields, bases, offsets, outputs),
+        (panels, exponents, 0, columns), values[rows], job.element_flags[rows], places,
         task.store, task.numbers,
     )  # fmt: skip
     return flags
+
+
+def _memory(table: OperandTable, name: str, shape: Shape) -> tuple[Carrier, Constants]:
+    """For values and exponents, empty where there are none."""
+    if math.prod(shape) > _TINY:
+        return table.room(name, shape)
+    none = (0,) * len(shape)
+    values = np.empty(shape if table.values else none, FLOAT[table.values])
+    return values, np.empty(shape if table.exponents else none, WORD[table.exponents])
 
 
 @lru_cache(maxsize=64)

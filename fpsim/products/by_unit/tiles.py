@@ -11,25 +11,23 @@ Source    docs/semantics.md §5.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
-from math import prod
 
 import numpy as np
 
-from fpsim.kernels.by_unit.panels import fill_panels, fill_table
+from fpsim.kernels.by_unit.panels import fill_table
 from fpsim.kernels.by_unit.tiles import COLUMNS
 from fpsim.products.by_unit.images import fits, run_windows
 from fpsim.products.by_unit.panels import BYTES, Left, column_blocks, filler, multiply, n_panels
-from fpsim.products.by_unit.stacks import run_stack
-from fpsim.products.by_unit.task import FLOAT, WORD, Constants, OperandTable, Task
+from fpsim.products.by_unit.stacks import run_stack, run_together
+from fpsim.products.by_unit.task import Task
 from fpsim.products.by_unit.terms import Terms, all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
 from fpsim.products.jobs.rows import Rows
 from fpsim.products.jobs.stack import Stack
 from fpsim.products.jobs.windows import Windows
-from fpsim.records.types import Carrier, ElementFlags, Offsets, Shape
-from fpsim.state.draws import NO_RANDOM, Places
+from fpsim.records.types import Carrier, ElementFlags, Offsets
+from fpsim.state.draws import Places
 from fpsim.state.threads import run_blocks
 
 __all__ = ["run_tiles"]
@@ -39,9 +37,6 @@ _FEW = 1 << 15
 
 #: Numbers of both operands, and products, up to which it is not worth blocks and threads.
 _SMALL, _SHORT = 1 << 17, 1 << 22
-
-#: Numbers of an operand whose new memory costs less than looking for kept memory.
-_TINY = 1 << 12
 
 #: Passes whose random words may share a counter: blocks of terms end after so many.
 _TOGETHER = 8
@@ -60,7 +55,7 @@ def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
     if values is None:
         values = job.values
         if not isinstance(job.a, Rows) and _is_small(job.a, job.b):
-            return _run_small(job, task, job.a)
+            return run_together(job, task, (job.a[None], job.b[None]), values)
     rows = job.a if isinstance(job.a, Rows) else Rows.of(job.a)
     flags, columns = 0, values.shape[1]
     for terms, blocks in _blocks(job.settings, task, rows):
@@ -82,51 +77,6 @@ def _run_images(job: Job, a: Windows, task: Task, values: Carrier) -> int:
 
 def _is_small(a: Carrier, b: Carrier) -> bool:
     return a.size + b.size <= _SMALL and a.size * b.shape[1] <= _SHORT
-
-
-def _run_small(job: Job, task: Task, a: Carrier) -> int:
-    """A product of two small matrices: one table, one set of panels, one call of the loop."""
-    a, b = np.ascontiguousarray(a), np.ascontiguousarray(job.b)
-    columns = b.shape[1]
-    offsets, rows, bases, places = _small_terms(job.settings, *a.shape, columns, task.height)
-    padded = -(-a.size // COLUMNS) * COLUMNS
-    table, fields = _memory(task.left, "left", (padded,))
-    panels, exponents = _memory(task.right, "right", (-(-columns // COLUMNS), len(rows), COLUMNS))
-    values, codes = a.reshape(-1), b.reshape(-1).view(np.uint32)
-    if task.left.bytes:
-        fill_table(
-            values.view(np.uint32), 0, a.size, table, fields, task.zero, task.left.shift
-        )  # fmt: skip
-    fill_panels(
-        codes, rows, (columns, 1), 0, columns, 0, len(panels), panels, exponents, task.zero,
-        task.right.shift,
-    )  # fmt: skip
-    random = job.places.random if job.places.active else NO_RANDOM
-    flags: int = task.loop(
-        (table if task.left.values else values, fields, bases, offsets, places),
-        (panels, exponents, 0, columns), job.values, job.element_flags, random,
-        task.store, task.numbers,
-    )  # fmt: skip
-    return flags
-
-
-def _memory(table: OperandTable, name: str, shape: Shape) -> tuple[Carrier, Constants]:
-    """For values and exponents, empty where there are none."""
-    if prod(shape) > _TINY:
-        return table.room(name, shape)
-    none = (0,) * len(shape)
-    values = np.empty(shape if table.values else none, FLOAT[table.values])
-    return values, np.empty(shape if table.exponents else none, WORD[table.exponents])
-
-
-@lru_cache(maxsize=64)
-def _small_terms(
-    settings: UnitSettings, m: int, k: int, n: int, height: int
-) -> tuple[Offsets, Offsets, Offsets, Offsets]:
-    """Offsets and rows of the terms, the rows' bases up to whole tiles, places of the results."""
-    terms = all_terms(settings, np.arange(k))
-    bases = np.minimum(np.arange(-(-m // height) * height), m - 1) * k
-    return terms.offsets, terms.rows, bases, np.arange(m) * n
 
 
 def _blocks(settings: UnitSettings, task: Task, a: Rows) -> Iterator[tuple[Terms, list[slice]]]:
