@@ -1,49 +1,49 @@
-"""The fast engines' common half: operands into tables and panels, tiles over the threads.
+"""The fast engines' common half: how a product reaches the loop of tiles.
 
-An engine says what its unit calls need; here is where the operands come from and go. All is done in
-blocks of terms, columns and rows, so that tables and panels stay within a bounded workspace. Blocks
-of terms leave their partials in the result, as the unit itself does between passes: no bit depends
-on where a block ends.
+An engine says what its unit calls need; here is where the operands come from and go. Large products
+run in blocks, windows as they lie in the images. Small ones run in one call, and many small ones in
+few: what a call costs beside its products is shared by as many of them as fill a workspace, and
+threads take products, not rows.
 
 Source    docs/semantics.md §5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from functools import lru_cache
 
 import numpy as np
 
-from fpsim.kernels.by_unit.panels import fill_table
+from fpsim.kernels.by_unit.panels import fill_panels, fill_table
 from fpsim.kernels.by_unit.tiles import COLUMNS
+from fpsim.products.by_unit.blocks import run_in_blocks
 from fpsim.products.by_unit.images import fits, run_windows
-from fpsim.products.by_unit.panels import BYTES, Left, column_blocks, filler, multiply, n_panels
-from fpsim.products.by_unit.stacks import run_stack, run_together
-from fpsim.products.by_unit.task import Task
-from fpsim.products.by_unit.terms import Terms, all_terms
+from fpsim.products.by_unit.panels import whole_tiles
+from fpsim.products.by_unit.task import FLOAT, WORD, Constants, OperandTable, Task
+from fpsim.products.by_unit.terms import all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
 from fpsim.products.jobs.rows import Rows
 from fpsim.products.jobs.stack import Stack
 from fpsim.products.jobs.windows import Windows
-from fpsim.records.types import Carrier, ElementFlags, Offsets
-from fpsim.state.draws import Places
+from fpsim.records.types import Carrier, Offsets, Shape
+from fpsim.state.draws import NO_RANDOM
 from fpsim.state.threads import run_blocks
 
 __all__ = ["run_tiles"]
 
-#: Numbers below which one thread is enough.
-_FEW = 1 << 15
-
 #: Numbers of both operands, and products, up to which it is not worth blocks and threads.
 _SMALL, _SHORT = 1 << 17, 1 << 22
 
-#: Passes whose random words may share a counter: blocks of terms end after so many.
-_TOGETHER = 8
+#: Numbers in the tables and panels of a call.
+_NUMBERS = 1 << 15
 
+#: Numbers of an operand whose new memory costs less than looking for kept memory.
+_TINY = 1 << 12
 
-#: Something done for a range of parts, and how many parts there are.
-_Filling = tuple[Callable[[int, int], int], int]
+#: Products of numbers below which one thread is enough.
+_SMALLEST = 1 << 20
 
 
 def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
@@ -51,18 +51,13 @@ def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
     if isinstance(job.a, Windows):
         return _run_images(job, job.a, task, job.values if values is None else values)
     if isinstance(job.a, Stack):
-        return run_stack(job, job.a, task, job.values if values is None else values)
+        return _run_stack(job, job.a, task, job.values if values is None else values)
     if values is None:
         values = job.values
         if not isinstance(job.a, Rows) and _is_small(job.a, job.b):
-            return run_together(job, task, (job.a[None], job.b[None]), values)
+            return _run_together(job, task, (job.a[None], job.b[None]), values)
     rows = job.a if isinstance(job.a, Rows) else Rows.of(job.a)
-    flags, columns = 0, values.shape[1]
-    for terms, blocks in _blocks(job.settings, task, rows):
-        for block in column_blocks(task, len(terms.rows), slice(0, columns)):
-            # Not named: its panels are gone before the next ones are made.
-            flags |= _Part(job, task, rows, terms, block).run(blocks, values)
-    return flags
+    return run_in_blocks(job, task, rows, values)
 
 
 def _run_images(job: Job, a: Windows, task: Task, values: Carrier) -> int:
@@ -79,118 +74,69 @@ def _is_small(a: Carrier, b: Carrier) -> bool:
     return a.size + b.size <= _SMALL and a.size * b.shape[1] <= _SHORT
 
 
-def _blocks(settings: UnitSettings, task: Task, a: Rows) -> Iterator[tuple[Terms, list[slice]]]:
-    """Terms, and rows for each of them, whose panels and tables are small enough."""
-    everything = all_terms(settings, a.offsets)
-    deepest = BYTES // (task.right.bytes * COLUMNS)
-    numbers = BYTES // max(1, task.left.bytes)
-    every_term, rows = slice(0, len(everything.rows)), slice(0, len(a.bases))
-    if every_term.stop <= deepest and a.values.size <= numbers:
-        yield everything, [rows]
-        return
-
-    def shallow(part: slice) -> bool:
-        return part.stop - part.start <= deepest and _span(everything.offsets[part]) <= numbers // 2
-
-    for part in _halved(every_term, _TOGETHER * settings.unit.channels, shallow):
-        terms = Terms(everything.offsets[part], everything.rows[part], part.start)
-        spread = _span(terms.offsets)
-
-        def near(piece: slice, spread: int = spread, n: int = len(terms.rows)) -> bool:
-            written_out = (piece.stop - piece.start) * n
-            return bool(min(_span(a.bases[piece]) + spread, written_out) <= numbers)
-
-        yield terms, list(_halved(rows, task.height, near))
-
-
-def _span(places: Offsets) -> int:
-    return int(places.max() - places.min()) + 1
-
-
-def _halved(whole: slice, unit: int, fits: Callable[[slice], bool]) -> Iterator[slice]:
-    """Parts that fit or cannot be halved: all but the last are multiples of a unit."""
-    half = (whole.stop - whole.start) // 2 // unit * unit
-    if half == 0 or fits(whole):
-        yield whole
-        return
-    middle = whole.start + half
-    yield from _halved(slice(whole.start, middle), unit, fits)
-    yield from _halved(slice(middle, whole.stop), unit, fits)
-
-
-class _Part:
-    """Some terms of some columns: their panels, and the table of some rows at a time."""
-
-    def __init__(self, job: Job, task: Task, a: Rows, terms: Terms, columns: slice) -> None:
-        self.job, self.task, self.a, self.terms, self.columns = job, task, a, terms, columns
-        self.place = terms.first // job.settings.unit.channels
-        self.panels = task.right.room("right", (n_panels(columns), len(terms.rows), COLUMNS))
-
-    def run(self, blocks: list[slice], values: Carrier) -> int:
-        """All rows; the flags of all."""
-        # Kept by no attribute: the panels would be freed by the garbage collector alone.
-        fill = filler(self.task, self.job.b, self.terms.rows, self.columns, self.panels)
-        fillings, flags = [(fill, len(self.panels[0]))], 0
-        element_flags = self.job.element_flags
-        assert element_flags is not None
-        for rows in blocks:
-            target = values[rows], element_flags[rows], self.job.places.part(rows.start)
-            flags |= self._rows(self._near(self.a.part(rows)), fillings, *target)
-            fillings = []
-        return flags
-
-    def _near(self, rows: Rows) -> Rows:
-        """Some rows with the numbers they reach, written out where these are too far apart."""
-        rows = rows._replace(offsets=self.terms.offsets)
-        if len(rows.values) * self.task.left.bytes <= BYTES:
-            return rows
-        first = int(rows.bases.min() + rows.offsets.min())
-        last = int(rows.bases.max() + rows.offsets.max()) + 1
-        if (last - first) * self.task.left.bytes > BYTES:
-            return Rows.of(rows.matrix())
-        return rows._replace(values=rows.values[first:last], bases=rows.bases - first)
-
-    def _rows(
-        self,
-        rows: Rows,
-        fillings: list[_Filling],
-        values: Carrier,
-        flags: ElementFlags,
-        places: Places,
-    ) -> int:
-        """Some rows: their table, and whatever else is to be done before the products."""
-        left, zero = self.task.left, self.task.zero
-        codes = rows.values.view(np.uint32)
-        table, fields = left.room("left", (-(-len(codes) // COLUMNS) * COLUMNS,))
-        part = len(rows.offsets) * COLUMNS
-
-        def fill(begin: int, end: int) -> int:
-            stop = min(end * part, len(codes))
-            fill_table(codes, begin * part, stop, table, fields, zero, left.shift)
-            return 0
-
-        if left.bytes:
-            fillings = [*fillings, (fill, -(-len(codes) // part))]
-        _fill(fillings, part)
-        numbers = table if left.values else rows.values
-        return multiply(
-            self.task, Left(numbers, fields, rows.bases, rows.offsets), self.panels, self.columns,
-            values, flags, places.part(place=self.place),
-        )  # fmt: skip
-
-
-def _fill(fillings: list[_Filling], numbers: int) -> None:
-    """Parts of all tables and panels on the threads; each part has so many numbers."""
+def _run_stack(job: Job, stack: Stack, task: Task, values: Carrier) -> int:
+    """The products of a stack into values (n * M, N); their flags together."""
+    n, rows, depth = stack.values.shape
+    columns = values.shape[1]
+    each = rows * depth + depth * (-(-columns // COLUMNS) * COLUMNS)
+    step = max(1, _NUMBERS // each)
 
     def work(begin: int, end: int) -> int:
-        first = 0
-        for filling, parts in fillings:
-            share = slice(max(begin - first, 0), min(end - first, parts))
-            if share.start < share.stop:
-                filling(share.start, share.stop)
-            first += parts
-        return 0
+        flags = 0
+        for first in range(begin, end, step):
+            chosen = slice(first, min(first + step, end))
+            operands = stack.values[chosen], job.b[chosen]
+            flags |= _run_together(job, task, operands, values, first * rows)
+        return flags
 
-    total = sum(parts for _, parts in fillings)
-    if total:
-        run_blocks(work, 0, total, max(1, _FEW // numbers))
+    return run_blocks(work, 0, n, max(1, _SMALLEST // (rows * depth * columns)))
+
+
+def _run_together(
+    job: Job, task: Task, operands: tuple[Carrier, Carrier], values: Carrier, first: int = 0
+) -> int:
+    """Products a[i] @ b[i] of some operands in one call; their results are rows from `first` on."""
+    a, b = (np.ascontiguousarray(x) for x in operands)
+    n, m, _ = a.shape
+    columns = b.shape[2]
+    offsets, terms, bases, outputs = _indices(job.settings, *a.shape, columns, task.height)
+    table, fields = _memory(task.left, "left", (-(-a.size // COLUMNS) * COLUMNS,))
+    panels, exponents = _memory(task.right, "right", (-(-columns // COLUMNS), len(terms), COLUMNS))
+    numbers = a.reshape(-1)
+    if task.left.bytes:
+        fill_table(
+            numbers.view(np.uint32), 0, a.size, table, fields, task.zero, task.left.shift
+        )  # fmt: skip
+    fill_panels(
+        b.reshape(-1).view(np.uint32), terms, (columns, 1), 0, columns, 0, len(panels), panels,
+        exponents, task.zero, task.right.shift,
+    )  # fmt: skip
+    places = job.places.part(first).random if job.places.active else NO_RANDOM
+    rows = slice(first, first + n * m)
+    assert job.element_flags is not None
+    flags: int = task.loop(
+        (table if task.left.values else numbers, fields, bases, offsets, outputs),
+        (panels, exponents, 0, columns), values[rows], job.element_flags[rows], places,
+        task.store, task.numbers,
+    )  # fmt: skip
+    return flags
+
+
+def _memory(table: OperandTable, name: str, shape: Shape) -> tuple[Carrier, Constants]:
+    """For values and exponents, empty where there are none."""
+    if math.prod(shape) > _TINY:
+        return table.room(name, shape)
+    none = (0,) * len(shape)
+    values = np.empty(shape if table.values else none, FLOAT[table.values])
+    return values, np.empty(shape if table.exponents else none, WORD[table.exponents])
+
+
+@lru_cache(maxsize=64)
+def _indices(
+    settings: UnitSettings, n: int, m: int, k: int, columns: int, height: int
+) -> tuple[Offsets, Offsets, Offsets, Offsets]:
+    """Offsets of the terms, their rows in all right operands, bases of rows, places of results."""
+    terms, products = all_terms(settings, np.arange(k)), np.arange(n)[:, None]
+    rows = np.where(terms.rows < 0, -1, products * k + terms.rows)
+    bases = whole_tiles(np.arange(m) * k, height) + products * (m * k)
+    return terms.offsets, rows.reshape(-1), bases.reshape(-1), np.arange(n * m) * columns

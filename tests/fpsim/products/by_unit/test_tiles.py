@@ -1,51 +1,30 @@
-"""The loop of tiles: guards, blocks, lanes and memory change the time and no bit (law, corners)."""
+"""The loop of tiles: guards, lanes and stacks change the time and no bit (law, corners)."""
 
 from __future__ import annotations
-
-import tracemalloc
 
 import numpy as np
 import pytest
 
 import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
-from fpsim.elementwise.codes import from_codes, to_codes
+from fpsim.elementwise.codes import from_codes
 from fpsim.linalg import matmul
-from fpsim.products.by_unit import dispatch as engines
-from fpsim.products.by_unit import panels as engine_panels
-from fpsim.products.by_unit import tiles as engine_tiles
+from fpsim.products.by_unit import dispatch, tiles
 from fpsim.products.by_unit import window as engine_window
+from fpsim.products.by_unit.dispatch import accumulate
+from fpsim.products.by_unit.unit_settings import UnitSettings
+from fpsim.records.settings import Settings
 from fpsim.records.units import find_unit
+from fpsim.state.draws import NO_PLACES
+from tests.fpsim.products.by_unit.halves import HALF, half_matrix, result_of
+from tests.threads import on_threads
 from tests.tiers import pick
-
-HALF = fp.Context(fp.BINARY16)
 
 #: Units of the tests, each with a kernel of its own; the quick tier takes one of each engine.
 PARTIALS = ["AMP_F16_F16", "AMP_F16_F16.exact", "V100_F16_F16"]
 WINDOWS = ["V100_F16_F32", "H100_F16_F32", "H100_F16_F16", "A100_TF32_F32", "ADA_E4M3_F32"]
-ENGINES = ["AMP_F16_F32", "AMP_F16_F16", "AMP_F32_F32", "AMP_F16_F16.exact", "V100_F16_F32"]
 STORES = ["AMP_F16_F16", "AMP_F16_F32", "VMAC_F16_F16"]
-
-
-@pytest.fixture
-def fast_only(monkeypatch):
-    """A product that no fast engine takes is an error."""
-
-    def refuse(*_arguments):
-        raise AssertionError("the general kernel ran")
-
-    monkeypatch.setattr(engines, "ENGINES", [*engines.ENGINES[:-1], refuse])
-
-
-def half_matrix(shape, seed, scale=1.0):
-    return HALF.array(scale * np.random.default_rng(seed).standard_normal(shape))
-
-
-def result(a, b, unit, **choices):
-    """Codes of the result and flags."""
-    context = fp.Context(find_unit(unit).partials, seed=3, **choices)
-    values = matmul(a, b, unit, context=context).values
-    return to_codes(values, context.format).tolist(), context.flags
+STACKED = ["AMP_F16_F32.exact", "AMP_F16_F16", "AMP_F32_F32", "AMP_F16_F32", "V100_F16_F32"]
 
 
 # Guards -----------------------------------------------------------------------------------------
@@ -72,7 +51,7 @@ def test_a_partial_that_overflows_on_the_way_is_seen(unit, overflow, fast_only):
     b = np.ones((64, 18))
     b[:, 7] = 2
     choices = {} if unit.startswith("V100") else {"overflow": overflow}
-    codes, flags = result(HALF.array(a), HALF.array(b), unit, **choices)
+    codes, flags = result_of(HALF.array(a), HALF.array(b), unit, **choices)
     got = from_codes(np.array(codes, np.uint16), fp.BINARY16)
     saturates = overflow == "saturate" and unit.startswith("AMP")
     assert got[2, 7] == (65504 - 120000 if saturates else np.inf)
@@ -92,9 +71,9 @@ def test_lanes_of_32_and_of_64_bits_agree(unit, scale, fast_only, monkeypatch):
     signs = rng.choice([-1, 1], (m, k))
     a = inputs.array(signs * scale * 2.0 ** rng.uniform(-6, 3, (m, k)))
     b = inputs.array(scale * rng.standard_normal((k, n)))
-    narrow = result(a, b, unit)
+    narrow = result_of(a, b, unit)
     monkeypatch.setattr(engine_window, "_narrow", lambda *_: False)
-    assert result(a, b, unit) == narrow
+    assert result_of(a, b, unit) == narrow
 
 
 def test_sums_of_sixteen_largest_products_keep_their_sign(fast_only):
@@ -103,44 +82,6 @@ def test_sums_of_sixteen_largest_products_keep_their_sign(fast_only):
     for sign in (1, -1):
         got = matmul(HALF.array(sign * a), HALF.array(a.T), "H100_F16_F32").values
         assert got.tolist() == [[sign * 32 * (2 - 2.0**-10) ** 2]]
-
-
-# Blocks and memory ------------------------------------------------------------------------------
-
-
-@pytest.mark.source("S4-02")
-@pytest.mark.parametrize("unit", pick(ENGINES[:3], ENGINES, ENGINES))
-def test_blocks_and_threads_do_not_show(unit, fast_only, monkeypatch):
-    inputs = fp.Context(find_unit(unit).inputs[0])
-    a, b = (inputs.array(half_matrix(s, i).values) for i, s in enumerate(((37, 700), (700, 50))))
-    rounding = fp.SR(9) if find_unit(unit).partials == fp.BINARY16 else fp.RNE
-    complete = result(a, b, unit, rounding=rounding)
-    monkeypatch.setattr(engine_tiles, "_SMALL", 0)
-    monkeypatch.setattr(engine_panels, "_SMALLEST", 1)
-    for module in (engine_panels, engine_tiles):
-        monkeypatch.setattr(module, "_FEW", 1)
-    before = fp.get_threads()
-    try:
-        for threads, size in ((1, 1 << 16), (2, 16 << 20), (3, 1 << 15)):
-            fp.set_threads(threads)
-            monkeypatch.setattr(engine_tiles, "BYTES", size)
-            monkeypatch.setattr(engine_panels, "COLUMN_BYTES", size // 16)
-            assert result(a, b, unit, rounding=rounding) == complete
-    finally:
-        fp.set_threads(before)
-
-
-@pytest.mark.source("S4-02")
-def test_the_workspace_is_bounded():
-    """Whole tables would take 32 MB and 100 MB, and grow with K."""
-    a, b = half_matrix((16, 1 << 17), 0), half_matrix((1 << 17, 64), 1)
-    context = fp.Context(fp.BINARY32)
-    tracemalloc.start()
-    try:
-        matmul(a, b, "AMP_F16_F32", context=context)
-        assert tracemalloc.get_traced_memory()[1] < 64 << 20
-    finally:
-        tracemalloc.stop()
 
 
 # Stores -----------------------------------------------------------------------------------------
@@ -160,3 +101,98 @@ def test_stores_may_round_to_nearest_in_a_stochastic_context(unit):
         assert np.array_equal(quiet.values, nearest.values)
         assert not np.array_equal(quiet.values, loud.values)
     assert context.operation == 1
+
+
+# Stacks -------------------------------------------------------------------------------------------
+
+#: Leading dimensions, rows, K and columns: whole tiles and parts of them, several panels, no batch
+#: of one operand, one number.
+SHAPES = [
+    ((6,), (6,), 8, 16, 16),
+    ((2, 3), (2, 3), 5, 7, 37),
+    ((4, 1), (1, 3), 9, 33, 3),
+    ((5,), (), 1, 1, 1),
+    ((3,), (3,), 1, 40, 17),
+]
+
+
+def operands(unit, shape, scale=1.0):
+    left, right, m, k, n = shape
+    rng, context = np.random.default_rng(m * k), fp.Context(unit.inputs[0])
+    a, b = (
+        context.array(scale * rng.standard_normal(s)).carrier
+        for s in ((*left, m, k), (*right, k, n))
+    )
+    if b.ndim == 2:
+        b = np.array(np.broadcast_to(b, (*left, k, n)))
+    return a, b, (*np.broadcast_shapes(left, b.shape[:-2]), m, n)
+
+
+def stack_product(unit, a, b, shape, start=None):
+    settings = UnitSettings(unit, *[unit.inputs[0]] * 2, Settings(unit.partials))
+    values = np.zeros(shape, np.float32) if start is None else start.copy()
+    flags = np.zeros(shape, np.uint8)
+    accumulate(settings, a, b, values, flags, NO_PLACES, fresh=start is None)
+    return np.where(np.isnan(values), np.float32("nan"), values).view(np.uint32), flags
+
+
+def one_by_one(unit, a, b, shape, start=None):
+    a, b = (np.broadcast_to(x, (*shape[:-2], *x.shape[-2:])) for x in (a, b))
+    values, flags = np.zeros(shape, np.uint32), np.zeros(shape, np.uint8)
+    for i in np.ndindex(*shape[:-2]):
+        values[i], flags[i] = stack_product(
+            unit, np.array(a[i]), np.array(b[i]), shape[-2:], None if start is None else start[i]
+        )
+    return values, flags
+
+
+@pytest.mark.parametrize("name", pick(STACKED[:2], STACKED, STACKED))
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", ["ordinary", "started", "large", "special"])
+def test_a_stack_gives_what_its_products_give(name, shape, kind, monkeypatch):
+    unit = find_unit(name)
+    a, b, result = operands(unit, shape, 3e3 if kind == "large" else 1.0)
+    start = None
+    if kind == "started":
+        start = np.arange(np.prod(result), dtype=np.float32).reshape(result) - 3
+    if kind == "special":
+        a.flat[0], b.flat[-1] = np.inf, np.nan
+    expected = one_by_one(unit, a, b, result, start)
+    monkeypatch.setattr(tiles, "_NUMBERS", 400)  # several calls
+    results = stack_product(unit, a, b, result, start)
+    for value, wanted in zip(results, expected, strict=True):
+        assert np.array_equal(value, wanted)
+
+
+@pytest.mark.parametrize("name", STACKED[:2])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_and_random_words(name, threads, monkeypatch):
+    """Every output draws the words of its place in the whole result."""
+    unit = find_unit(name)
+    a, b, _ = operands(unit, SHAPES[1])
+    half = fp.Context(fp.BINARY16)
+
+    def run(*operands):
+        context = fp.Context(fp.BINARY16, rounding=fp.SR(10), seed=7)
+        return fp.linalg.matmul(*(half.array(x) for x in operands), name, context=context).codes()
+
+    together = on_threads(threads, lambda: run(a, b))
+    monkeypatch.setattr(dispatch, "_stacked", lambda *_, **__: False)
+    assert np.array_equal(together, run(a, b))
+
+
+def test_small_products_are_run_as_a_stack_and_large_ones_are_not(monkeypatch):
+    calls = []
+    run = tiles._run_stack
+    monkeypatch.setattr(
+        tiles,
+        "_run_stack",
+        lambda job, stack, *rest: calls.append(stack.shape) or run(job, stack, *rest),
+    )
+    unit = find_unit("AMP_F16_F32.exact")
+    for m, k in ((4, 8), (1024, 64)):
+        a, b = np.ones((2, m, k), np.float32), np.ones((2, k, 3), np.float32)
+        values, flags = stack_product(unit, a, b, (2, m, 3))
+        assert (values.view(np.float32) == k).all()
+        assert not flags.any()
+    assert calls == [(8, 8)]
