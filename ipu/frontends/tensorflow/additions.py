@@ -12,11 +12,19 @@ from typing import Any
 
 import tensorflow as tf
 
+from ipu.frontends.tensorflow.estimator.exporters import SERVING
 from ipu.frontends.tensorflow.missing import no_name
 
 __all__ = ["add_names"]
 
 _OURS = "ipu.frontends.tensorflow"
+#: Names of TensorFlow 2's `tf.estimator` that stand in `tf.compat.v1.train` too.
+_OF_SESSIONS = (
+    "CheckpointSaverHook", "CheckpointSaverListener", "FeedFnHook", "FinalOpsHook",
+    "GlobalStepWaiterHook", "LoggingTensorHook", "NanLossDuringTrainingError", "NanTensorHook",
+    "ProfilerHook", "SecondOrStepTimer", "SessionRunArgs", "SessionRunContext", "SessionRunHook",
+    "SessionRunValues", "StepCounterHook", "StopAtStepHook", "SummarySaverHook", "VocabInfo",
+)  # fmt: skip
 _SETS = ("cifar10", "fashion_mnist", "mnist")
 
 
@@ -27,9 +35,16 @@ class _Estimator(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         module = importlib.import_module(f"{_OURS}.estimator.training")
-        if name not in module.__all__:
-            raise AttributeError(no_name("tf.estimator", name, sorted(module.__all__)))
-        return getattr(module, name)
+        if name in SERVING:
+            raise NotImplementedError(
+                f"tf.estimator.{name} writes a SavedModel for serving, which is not modelled; pass "
+                "a tf.estimator.Exporter of your own: its export gets checkpoint_path"
+            )
+        if name in module.__all__:
+            return getattr(module, name)
+        if name in _OF_SESSIONS:
+            return getattr(tf.compat.v1.train, name)
+        raise AttributeError(no_name("tf.estimator", name, sorted(module.__all__)))
 
 
 def add_names() -> None:

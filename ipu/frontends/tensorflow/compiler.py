@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.python.framework import func_graph
 
 from ipu.frontends.tensorflow.engine.launch import launch_node
+from ipu.frontends.tensorflow.engine.replica_set import dealt
 from ipu.frontends.tensorflow.engine.trace import noting_losses
 from ipu.frontends.tensorflow.facade import watch_sessions
 
@@ -26,13 +27,16 @@ def compile(  # noqa: A001  the vendor's name
     returns one, a list where it returns several, the structure where that is nested, an operation
     where it returns nothing or operations alone.
 
-    Raises      RuntimeError in eager mode; NotImplementedError for variables that are no resources.
+    Raises      RuntimeError in eager mode; NotImplementedError for variables that are no resources,
+                and under a PopDistStrategy of several processes.
     """
     if tf.executing_eagerly():
         raise RuntimeError(
             "ipu_compiler.compile builds graphs of TensorFlow 1; in TensorFlow 2 call a "
             "tf.function inside strategy.run"
         )
+    if dealt.processes > 1:
+        dealt.refuse_graphs()
     if inputs is not None and not isinstance(inputs, (list, tuple)):
         raise TypeError("inputs must be a list")
     watch_sessions()

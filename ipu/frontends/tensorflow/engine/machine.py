@@ -1,11 +1,14 @@
 """The machine of a program: one device, its policy, what has run on it.
 
 A program has one machine, as it has one system of IPUs: the settings of its IPUConfig, under the
-`Choices` of the command line or a test. A new configuration makes a new machine.
+`Choices` of the command line or a test. A new configuration makes a new machine, whose random
+places count from 0 and which counts into the same report.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -25,7 +28,7 @@ from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target
 from ipu.parallel.plan import replica_count
 
-__all__ = ["Choices", "Machine", "choose", "current"]
+__all__ = ["Choices", "Machine", "aside", "choose", "current"]
 
 _TIES = ("first", "all")
 _FOUND_INF = ("values", "status")
@@ -63,7 +66,7 @@ class Choices:
 class Machine:
     """A device, the policy of its layers, and how far its program has come.
 
-    iteration      iterations of training loops that were executed, over all launches.
+    iteration      iterations of training loops since its places count from 0, over all launches.
     launches       calls of the device so far.
     n_ipus         IPUs of its TensorFlow device.
     taken          IPUs that a replica of its programs takes.
@@ -72,7 +75,10 @@ class Machine:
     identical_only stochastic rounding is that of sums over replicas and of updates alone.
     """
 
-    def __init__(self, choices: Choices, control: FpCtl = POWER_ON, **partials: Any) -> None:
+    def __init__(
+        self, choices: Choices, control: FpCtl = POWER_ON, before: Machine | None = None,
+        **partials: Any,
+    ) -> None:  # fmt: skip
         if choices.sr is not None:
             control = replace(control, esr=choices.sr)
         self.choices = choices
@@ -83,19 +89,24 @@ class Machine:
         )  # fmt: skip
         self.clock = PlaceClock()
         self.device.clock = self.clock
+        if before is not None:
+            self.device.counts = before.device.counts
         formats = {f for p in self.policy.all for f in (p.param, p.compute, p.output)}
         for fmt in formats:
             self.device.context(fmt)  # refuses a format that the target lacks
         #: Every policy is binary32: float32 tensors are what they are.
         self.is_plain = formats == {BINARY32}
-        self.account = Account()
+        self.account: Account = before.account if before else Account()
+        recorder: Recorder | None = before.recorder if before else Recorder()
         #: Exponents, updates and losses; None where the machine counts not.
-        self.recorder = Recorder() if choices.count else None
+        self.recorder: Recorder | None = recorder if choices.count else None
         #: Names of the variables of its programs.
         self.variables: set[str] = set()
         #: Of the random bits.
         self.seed = choices.seed
         self.iteration = 0
+        #: Iterations before places began to count from 0.
+        self.earlier = 0
         #: Steps of the optimiser that have ended; reseeding counts on.
         self.step = 0
         self.launches = 0
@@ -118,6 +129,8 @@ class Machine:
         self.host_call: dict[str, int] | None = None
         #: Plans by graph.
         self.plans: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        if before is not None:
+            self.count_on(before)
 
     def policy_of(self, layer: str, scope: str) -> Policy:
         """The policy of a layer; patterns may also name the scope of its nodes."""
@@ -134,6 +147,18 @@ class Machine:
         self.taken = max(self.taken, ipus)
         if self.n_ipus > 1:
             self.replicas = min(self.replicas, replica_count(self.n_ipus, self.taken))
+
+    def count_on(self, before: Machine) -> None:
+        """Another machine of the program has run until now: its launches and steps count here."""
+        self.launches, self.step = before.launches, before.step
+        self.earlier = before.iterations - self.iteration
+        self.status_before |= before.status_before | before.device.status_word
+        self.host_call = self.host_call or before.host_call
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of training loops on all machines of the program."""
+        return self.earlier + self.iteration
 
     def advance(self) -> None:
         """An iteration has ended."""
@@ -166,7 +191,7 @@ class Machine:
         """Random bits follow this seed from now on, and places count from the start."""
         self.device.source, self.seed = Device(self.device.target, seed=seed).source, seed
         self.clock.forget()
-        self.iteration = 0
+        self.earlier, self.iteration = self.iterations, 0
 
 
 _choices = Choices()
@@ -180,7 +205,7 @@ def current() -> Machine:
     global _machine, _built_for
     configured = system.current() if system.is_configured() else None
     if _machine is None or configured is not _built_for:
-        _machine, _built_for = _build(configured), configured
+        _machine, _built_for = _build(configured, _machine), configured
     return _machine
 
 
@@ -191,11 +216,28 @@ def choose(choices: Choices) -> Machine:
     return current()
 
 
-def _build(configured: System | None) -> Machine:
+@contextmanager
+def aside() -> Iterator[None]:
+    """What runs inside has a new machine, configured as the program's, which goes on afterwards.
+
+    Random places of both count from 0; the program's report has both.
+    """
+    global _machine, _built_for
+    outer, configured = current(), _built_for
+    _machine = _build(configured, outer)
+    try:
+        yield
+    finally:
+        outer.count_on(current())
+        system.restore(configured)
+        _machine, _built_for = outer, configured
+
+
+def _build(configured: System | None, before: Machine | None) -> Machine:
     if configured is None:
-        return Machine(_choices)
+        return Machine(_choices, before=before)
     machine = Machine(
-        _choices, configured.control, partials=configured.partials,
+        _choices, configured.control, before, partials=configured.partials,
         conv_partials=configured.conv_partials,
     )  # fmt: skip
     machine.processes = max(configured.options[PROCESS_COUNT], 1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -59,6 +59,14 @@ class Dealt:
     """Processes to which a PopDistStrategy has dealt the replicas of this program's launches."""
 
     processes: int = 1
+
+    def refuse_graphs(self) -> NoReturn:
+        """Say what a program of TensorFlow 1 does in the place of a PopDistStrategy."""
+        raise NotImplementedError(
+            "a graph of TensorFlow 1 under a PopDistStrategy is not modelled; train by fit or run "
+            "of the strategy in TensorFlow 2, or leave the strategy and poprun out and run all "
+            "replicas in one process: auto_select_ipus = their number"
+        )
 
 
 dealt = Dealt()

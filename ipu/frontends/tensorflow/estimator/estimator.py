@@ -25,6 +25,7 @@ from ipu.frontends.tensorflow.estimator.hooks import InfeedHook, StepHook
 from ipu.frontends.tensorflow.estimator.programs import ModelProgram
 from ipu.frontends.tensorflow.estimator.run_config import RunConfig
 from ipu.frontends.tensorflow.estimator.sessions import (
+    check_saving,
     stored_session,
     training_session,
     write_summary,
@@ -124,6 +125,7 @@ class IPUEstimator:
         if max_steps is not None and self._step_of_root() >= max_steps:
             v1.logging.info("Skipping training since max_steps has already saved.")
             return self
+        check_saving(self.config, saving_listeners)
         workers = _workers(self.config.train_distribute)
         with self._graph(ModeKeys.TRAIN, input_fn) as (program, step):
             loss, train_op = program.training()
@@ -284,6 +286,11 @@ class IPUEstimator:
     def _saved_step(self) -> int:
         path = self.latest_checkpoint()
         return 0 if path is None else int(tf.train.load_variable(path, "global_step"))
+
+    @property
+    def training_workers(self) -> Workers | None:
+        """The processes that train together; None for one alone."""
+        return _workers(self.config.train_distribute)
 
     def check_evaluation(self, steps: int | None) -> None:
         """Refuse an evaluation of that many steps."""

@@ -17,9 +17,18 @@ from ipu.frontends.tensorflow.estimator.run_config import RunConfig
 from ipu.frontends.tensorflow.workers.group import Workers
 from ipu.frontends.tensorflow.workers.saving import SavingHook
 
-__all__ = ["stored_session", "training_session", "write_summary"]
+__all__ = ["check_saving", "stored_session", "training_session", "write_summary"]
 
 v1 = tf.compat.v1
+
+
+def check_saving(config: RunConfig, listeners: Sequence[Any] | None) -> None:
+    """Refuse listeners of checkpoints where none are saved."""
+    if listeners and not (config.save_checkpoints_steps or config.save_checkpoints_secs):
+        raise ValueError(
+            "There should be a CheckpointSaverHook to use saving_listeners. Please set one of the "
+            "RunConfig.save_checkpoints_steps or RunConfig.save_checkpoints_secs."
+        )
 
 
 def training_session(

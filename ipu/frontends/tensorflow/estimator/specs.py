@@ -10,6 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tensorflow as tf
+
+from ipu.frontends.tensorflow.estimator.exporters import checked_exporters
+
 __all__ = ["EstimatorSpec", "EvalSpec", "IPUEstimatorSpec", "ModeKeys", "TrainSpec"]
 
 
@@ -108,38 +112,68 @@ def _check_call(call: Any, name: str, kinds: tuple[type, ...]) -> None:
 
 @dataclass(frozen=True)
 class TrainSpec:
-    """What to train with, up to how many steps in all."""
+    """What to train with, up to how many steps in all.
+
+    saving_listeners    told of the checkpoints.
+    """
 
     input_fn: Callable[..., Any]
     max_steps: int | None = None
-    hooks: Sequence[Any] | None = None
-    saving_listeners: Sequence[Any] | None = None
+    hooks: Sequence[Any] | None = ()
+    saving_listeners: Sequence[Any] | None = ()
 
     def __post_init__(self) -> None:
-        if not callable(self.input_fn):
-            raise TypeError("`input_fn` must be callable")
+        _check_input(self.input_fn)
         if self.max_steps is not None and self.max_steps <= 0:
             raise ValueError(f"Must specify max_steps > 0, given: {self.max_steps}")
+        train = tf.compat.v1.train
+        for name, kind in (
+            ("hooks", train.SessionRunHook), ("saving_listeners", train.CheckpointSaverListener),
+        ):  # fmt: skip
+            object.__setattr__(self, name, _all_of(getattr(self, name), kind, name))
 
 
 @dataclass(frozen=True)
 class EvalSpec:
-    """What to evaluate with, and for how many steps.
+    """What to evaluate checkpoints with, for how many steps, and how often at most.
 
-    exporters, start_delay_secs, throttle_secs    change nothing: one evaluation follows the
-                                                  training, and it says so.
+    name                of the evaluation: its summary lies in eval_NAME/.
+    exporters           called after each evaluation; `exporters.Exporter`.
+    throttle_secs       at least from the beginning of one evaluation to the next one.
+    start_delay_secs    is read: in one process evaluations wait for no other one.
     """
 
     input_fn: Callable[..., Any]
     steps: int | None = 100
     name: str | None = None
-    hooks: Sequence[Any] | None = None
-    exporters: Any = None
-    start_delay_secs: int = 120
-    throttle_secs: int = 600
+    hooks: Sequence[Any] | None = ()
+    exporters: Any = ()
+    start_delay_secs: float = 120
+    throttle_secs: float = 600
 
     def __post_init__(self) -> None:
-        if not callable(self.input_fn):
-            raise TypeError("`input_fn` must be callable")
+        _check_input(self.input_fn)
         if self.steps is not None and self.steps <= 0:
             raise ValueError(f"Must specify steps > 0, given: {self.steps}")
+        if self.name is not None and not isinstance(self.name, str):
+            raise TypeError(f"`name` must be string, given: {self.name}")
+        hooks = _all_of(self.hooks, tf.compat.v1.train.SessionRunHook, "hooks")
+        object.__setattr__(self, "hooks", hooks)
+        object.__setattr__(self, "exporters", checked_exporters(self.exporters))
+        for name in ("start_delay_secs", "throttle_secs"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"Must specify {name} >= 0, given: {getattr(self, name)}")
+
+
+def _check_input(function: Any) -> None:
+    if not callable(function):
+        raise TypeError(f"`input_fn` must be callable, given: {function}")
+
+
+def _all_of(values: Sequence[Any] | None, kind: type, name: str) -> tuple[Any, ...]:
+    """The values of a spec as a tuple, all of a kind."""
+    every = tuple(values or ())
+    for value in every:
+        if not isinstance(value, kind):
+            raise TypeError(f"All {name} must be `{kind.__name__}` instances, given: {value}")
+    return every

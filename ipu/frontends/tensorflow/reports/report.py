@@ -40,7 +40,7 @@ def report(machine: Machine) -> Report:
         "seed": machine.seed,
         "ties": choices.ties,
         "launches": machine.launches,
-        "iterations": machine.iteration,
+        "iterations": machine.iterations,
         "replicas": machine.replicas,
         "host_call": machine.host_call,
         "status": dump(machine.device.control, machine.status),

@@ -20,7 +20,7 @@ from ipu.frontends.tensorflow.settings.options import OPTIONS
 from ipu.machine.choice import find_partials
 from ipu.machine.control import FpCtl
 
-__all__ = ["PROCESS_COUNT", "System", "configure", "current", "is_configured", "reset"]
+__all__ = ["PROCESS_COUNT", "System", "configure", "current", "is_configured", "reset", "restore"]
 
 _FLOATING = "floating_point_behaviour"
 _GROUP = "norms.experimental.distributed_batch_norm_replica_group_size"
@@ -79,8 +79,13 @@ def is_configured() -> bool:
 
 def reset() -> None:
     """Forget the configuration."""
+    restore(None)
+
+
+def restore(configured: System | None) -> None:
+    """Make a configuration of before the present one again; None: there was none."""
     global _current
-    _current = None
+    _current = configured
 
 
 def configure(options: Mapping[str, Any], *, reset_configuration: bool = True) -> System:

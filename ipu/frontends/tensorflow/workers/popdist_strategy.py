@@ -66,7 +66,12 @@ class PopDistStrategy:
 
     @contextmanager
     def scope(self) -> Iterator[PopDistStrategy]:
-        """Models and programs inside run on the replicas of all processes."""
+        """Models and programs inside run on the replicas of all processes.
+
+        Raises    NotImplementedError for a program of TensorFlow 1.
+        """
+        if not tf.compat.v1.executing_eagerly_outside_functions():
+            dealt.refuse_graphs()
         with self._program.scope():
             yield self
 

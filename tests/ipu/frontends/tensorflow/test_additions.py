@@ -14,6 +14,7 @@ from tests.ipu.frontends.tensorflow.framework import tf
 def test_estimators_are_ours_and_data_sets_download_nothing(module, monkeypatch):
     add_names()
     assert module.estimator.TrainSpec is training.TrainSpec
+    assert module.estimator.SessionRunHook is tf.compat.v1.train.SessionRunHook
     with pytest.raises(AttributeError, match="has no 'DNNClassifier' here; there are"):
         _ = module.estimator.DNNClassifier
     monkeypatch.delenv("FPSIM_DATA", raising=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fpsim import BINARY16
+from ipu.frontends.tensorflow.engine.machine import aside
 from tests.ipu.frontends.tensorflow.framework import Choices, configured, current, machine
 
 
@@ -62,3 +63,38 @@ def test_a_seed_begins_again():
         assert context.array([0.1] * 8).values.tolist() == first
         used.reseed(1)
         assert context.array([0.1] * 8).values.tolist() != first
+
+
+def test_a_new_machine_counts_into_the_same_record():
+    with machine(count=True) as first:
+        first.launches, first.device.status_word = 3, 4
+        first.advance()
+        first.device.context(BINARY16).array([0.1])
+        second = configured(nanoo=True)
+        second.advance()
+        assert (second.launches, second.step, second.iteration, second.iterations) == (3, 2, 1, 2)
+        assert second.status.oflo
+        assert second.account is first.account
+        assert second.recorder is first.recorder
+        assert second.device.context(BINARY16).counts is first.device.counts
+        second.reseed(1)
+        assert (second.iteration, second.iterations) == (0, 2)
+
+
+@pytest.mark.parametrize("is_configured", [False, True])
+def test_what_runs_aside_leaves_the_machine_and_its_places(is_configured):
+    with machine() as before:
+        used = configured() if is_configured else before
+        used.advance()
+        used.clock.operation += 1
+        drawn = used.clock.operation
+        with aside():
+            inner = current()
+            assert inner is not used
+            assert (inner.iteration, inner.step) == (0, 1)
+            other = configured()
+            other.advance()
+            other.launches += 1
+        assert current() is used
+        assert (used.iteration, used.step, used.iterations, used.launches) == (1, 2, 2, 1)
+        assert used.clock.operation == drawn

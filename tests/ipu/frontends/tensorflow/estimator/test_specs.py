@@ -11,6 +11,7 @@ from ipu.frontends.tensorflow.estimator.specs import (
     ModeKeys,
     TrainSpec,
 )
+from tests.ipu.frontends.tensorflow.framework import tf
 
 CASES = [
     ({"mode": "test"}, ValueError, "is not one of ModeKeys"),
@@ -49,3 +50,18 @@ def test_specs_of_training_and_evaluation():
     for spec in (TrainSpec, EvalSpec):
         with pytest.raises(TypeError, match="`input_fn` must be callable"):
             spec(1)
+    for name in ("start_delay_secs", "throttle_secs"):
+        with pytest.raises(ValueError, match=f"Must specify {name} >= 0, given: -1"):
+            EvalSpec(print, **{name: -1})
+    with pytest.raises(TypeError, match="`name` must be string, given: 3"):
+        EvalSpec(print, name=3)
+
+
+def test_hooks_and_listeners_are_those_of_tensorflow():
+    hook, listener = tf.estimator.SessionRunHook(), tf.estimator.CheckpointSaverListener()
+    assert EvalSpec(print, hooks=[hook]).hooks == TrainSpec(print, hooks=[hook]).hooks == (hook,)
+    assert TrainSpec(print, hooks=None, saving_listeners=[listener]).saving_listeners == (listener,)
+    with pytest.raises(TypeError, match="All hooks must be `SessionRunHook` instances, given: 3"):
+        EvalSpec(print, hooks=[3])
+    with pytest.raises(TypeError, match="All saving_listeners must be `CheckpointSaverListener` i"):
+        TrainSpec(print, saving_listeners=[hook])

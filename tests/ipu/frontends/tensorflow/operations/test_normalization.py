@@ -87,6 +87,39 @@ def test_halves_are_those_of_the_primitive(stable):
     assert results[2].dtype == tf.float32, "gamma keeps its type"
 
 
+NORMS = {
+    "group": (norm.group_norm, {"groups": 3}, 3), "layer": (norm.layer_norm, {}, 1),
+    "instance": (norm.instance_norm, {}, 6),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_functions_of_halves_are_those_of_the_primitive(name):
+    """Forward and to the input, gamma and beta, which are halves as the input is."""
+    function, options, groups = NORMS[name]
+    a, g = half(2, 3, 5, 6), half(2, 3, 5, 6, seed=3)
+    starts = {"gamma": v1.constant_initializer(gamma), "beta": v1.constant_initializer(beta)}
+    with machine(), session() as opened:
+        configured()
+
+        def compute(a, g):
+            y = function(a, scope="n", param_initializers=starts, epsilon=1e-3, **options)
+            with v1.variable_scope("n", reuse=True):
+                sources = [a, *(v1.get_variable(v, dtype=tf.half) for v in ("gamma", "beta"))]
+            return y, *tf.gradients(y, sources, grad_ys=g)
+
+        results = ipu.ipu_compiler.compile(compute, [tf.constant(a), tf.constant(g)])
+        opened.run(v1.global_variables_initializer())
+        results = opened.run(results)
+    device = Device()
+    x, slope, *others = (device.from_host(v, BINARY16) for v in (a, g, gamma, beta))
+    y, saved = ops.group_norm.forward(device, x, *others, groups=groups, epsilon=1e-3)
+    rules = [rule(device, slope, saved, groups=groups) for rule in ops.group_norm.vjps]
+    for ours, theirs in zip(results, (y, *rules), strict=True):
+        assert ours.dtype == np.float16
+        np.testing.assert_array_equal(ours.view("u2"), np.float16(theirs.values).view("u2"))
+
+
 def test_functions_make_their_variables():
     with machine(), session() as opened:
         configured()

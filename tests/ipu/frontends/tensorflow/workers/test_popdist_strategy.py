@@ -144,10 +144,12 @@ def test_processes_of_a_configuration_need_the_strategy():
             ipu.ipu_strategy.IPUStrategyV1().run(tf.function(lambda: tf.constant(1.0) + 1.0))
 
 
-def test_a_program_of_tensorflow_1_that_poprun_has_dealt_is_refused(monkeypatch):
-    monkeypatch.setattr(dealt, "processes", 2)
-    with machine(), session() as run:
-        configured(1)
-        (done,) = ipu.ipu_compiler.compile(lambda: [tf.constant([1.0]) + 1.0])
-        with pytest.raises(RuntimeError, match="launch it by fit or run of a PopDistStrategy"):
-            run.run(done)
+def test_a_program_of_tensorflow_1_is_refused(monkeypatch):
+    """At the scope, and where a program leaves the scope out: before anything is traced."""
+    sentence = "a graph of TensorFlow 1 under a PopDistStrategy is not modelled; train by fit or"
+    with machine(), session():
+        with pytest.raises(NotImplementedError, match=sentence), PopDistStrategy().scope():
+            pass
+        monkeypatch.setattr(dealt, "processes", 2)
+        with pytest.raises(NotImplementedError, match=f"{sentence}.* auto_select_ipus = their n"):
+            ipu.ipu_compiler.compile(lambda: pytest.fail("was traced"))
