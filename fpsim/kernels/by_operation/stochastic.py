@@ -174,7 +174,7 @@ def random_kernel(variant: RandomVariant) -> Any:
         tile, results, drawn = room(a, 128), room(out, 128), room(words, 256)
         what = (FUSED, SMALL, MORE, CHECKED, BEYOND, WATCHED, FMA)
         never = none != none
-        seen, top = (never, never, never), none
+        seen, top = (never, never, none), none
         blocks = (rows + ROWS - 1) // ROWS
         group = max(1, GROUP // (depth * ROWS))
         set_direction(ZERO)
@@ -208,6 +208,6 @@ def random_kernel(variant: RandomVariant) -> Any:
                     x = load_float(tile, r * lanes, none)
                     top = umax(top, put_result(results, r * lanes, x, True, rule))
                 keep(po, results, block * ROWS * columns + panel * wide, columns, m, n, wide, none)
-        return report(seen, top)
+        return report(seen, top, rule)
 
     return loop

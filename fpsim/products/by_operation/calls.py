@@ -55,6 +55,7 @@ def _mac_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger
             step=drop << lane.digits - 1 | 1 << lane.digits - 2,
             lift=drop + lane.bias << lane.digits - 1 | 1 << lane.digits - 2,
             below=(1 << drop) - 1,
+            last=1 << drop,
             over_pos=rule.over_pos,
             over_neg=rule.over_neg | lane.sign,
             value_pos=rule.over_value_pos,
@@ -74,8 +75,9 @@ def deterministic_call(product: Product, lane: Lane) -> Call:
     settings = product.settings
     constants = _mac_constants(settings, lane)
     variant = _variant(settings, product.fused, native=False)._replace(
-        checked=_where(product), beyond=_beyond(MacRule(*map(int, constants)), lane)
-    )
+        small=product.small, checked=_where(product),
+        beyond=_beyond(MacRule(*map(int, constants)), lane),
+    )  # fmt: skip
     a = product.a.astype(f"f{lane.width // 8}", copy=False)
     b = _panels(product.b, len(product.b), lane)
 
@@ -88,7 +90,7 @@ def deterministic_call(product: Product, lane: Lane) -> Call:
 
 def _variant(settings: Settings, fused: bool, native: bool) -> MacVariant:
     mode = mode_number(settings.rounding)
-    return MacVariant(mode, DIRECTIONS[mode], fused, native, NOWHERE, BY_SIDE, 0, HAS_FMA)
+    return MacVariant(mode, DIRECTIONS[mode], fused, native, False, NOWHERE, BY_SIDE, 0, HAS_FMA)
 
 
 def _where(product: Product) -> int:
@@ -197,7 +199,7 @@ def native_call(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Call
     loop = mac_kernel(_variant(settings, fused, native=True))
     start = 0 if settings.rounding.minus_zero else lane.sign
     rule = MacRule(*[0] * len(MacRule._fields))._replace(
-        start=start, nan=lane.infinity | lane.quiet, zero=lane.sign
+        over_pos=lane.sign, start=start, nan=lane.infinity | lane.quiet, zero=lane.sign
     )
     constants = np.array(rule, f"u{lane.width // 8}")
     left, right = (_pairs(a), _halves(b)) if lane.width == 16 else (a, b)

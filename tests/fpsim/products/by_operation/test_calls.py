@@ -12,7 +12,7 @@ from fpsim.elementwise.codes import to_codes
 from fpsim.kernels.by_operation.results import LOOK_FOR_ALL, LOOK_FOR_NONE, LOOK_FOR_OVERFLOW
 from fpsim.kernels.rounding.direction import HAS_STATUS
 from fpsim.products.by_operation import calls
-from fpsim.products.by_operation.bounds import find_lane, measure
+from fpsim.products.by_operation.bounds import Product, find_lane, measure
 from fpsim.products.by_operation.calls import Bits, deterministic_call, native_call, random_call
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.dispatch import rounding_places
@@ -87,6 +87,26 @@ def test_a_processor_without_fused_multiply_add_gives_the_same(mode, monkeypatch
     call = deterministic_call(product, find_lane(product))
     other, seen_too = in_pieces(call, CUTS[0], LOOK_FOR_ALL)
     assert (other.tobytes(), seen_too) == (out.tobytes(), seen)
+
+
+@pytest.mark.parametrize("mode", pick((fp.RNE, fp.RTO), *[(fp.RNE, fp.RTZ, fp.RAZ, fp.RTO)] * 2))
+def test_products_that_cannot_be_small_are_rounded_in_fewer_steps(mode, monkeypatch):
+    """The same bits either way; where a product is small, the short way would be wrong."""
+    context = fp.Context(fp.BINARY16, rounding=mode)
+    for scale, small in ((1.0, False), (2.0**-9, True)):
+        a, b = operands(fp.BINARY16, scale)
+        a, b = (np.where(x < 0, -1, 1) * np.maximum(abs(x), np.float32(scale)) for x in (a, b))
+        product = measure(context.settings, False, a, b)
+        assert product.small == small
+        outs = []
+        for forced in (small, not small):
+            monkeypatch.setattr(Product, "small", forced)
+            call = deterministic_call(product, find_lane(product))
+            outs.append(in_pieces(call, CUTS[0], LOOK_FOR_ALL)[0].tobytes())
+        monkeypatch.undo()
+        assert (outs[0] == outs[1]) == (not small)
+        out = np.frombuffer(outs[0], np.float32).reshape(SHAPES[0], SHAPES[2])
+        assert to_codes(out, fp.BINARY16).tolist() == general(context, a, b)[0]
 
 
 #: What overflow becomes and where it occurs; largest numbers of both operands.
