@@ -152,6 +152,8 @@ def find_lane(product: Product) -> Lane | None:
         if (
             fits
             and need <= lane.digits
+            # Below the smallest normal number R is the digits of a number after the first one.
+            and settings.random_most < lane.digits
             and product.last >= 2.0 ** (1 - lane.bias)
             and top < 2.0**reach
         ):

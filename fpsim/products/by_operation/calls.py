@@ -114,22 +114,21 @@ def _panels(b: Carrier, depth: int, lane: Lane) -> Carrier:
 
 
 @lru_cache(maxsize=256)
-def _random_constants(settings: Settings, lane: Lane, small: bool) -> NDArray[np.unsignedinteger]:
+def _random_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger]:
     fmt = settings.format
     constants = plan("multiply", settings, lane.width).constants
     rule = Rule(*map(int, constants))
     drop, everything = lane.digits - fmt.precision, lane.sign | (lane.sign - 1)
-    quantum = fmt.smallest_subnormal
+    quantum, lift = 2.0 ** (1 - fmt.precision), 1.5 * 2.0**drop
     return np.array(
         RandomRule(
             shift=lane.width - drop,
             kept=everything >> drop << drop,
             digits=everything ^ everything >> settings.random_bits,
-            # Where they are not used they must not be subnormal numbers, which are slow.
-            quantum=lane.bits(quantum) if small else 0,
-            whole=lane.bits(quantum * 2.0 ** (lane.digits - 1)) if small else 0,
-            whole_and_one=lane.bits(quantum * (2.0 ** (lane.digits - 1) + 1)) if small else 0,
-            field=fmt.emin + lane.bias,
+            floor=fmt.emin + lane.bias << lane.digits - 1,
+            quantum=lane.bits(quantum),
+            lift=lane.bits(lift),
+            sink=lane.bits(lift + quantum) | lane.sign,
             random_bits=settings.random_bits,
             random_most=settings.random_most,
             over_pos=rule.largest + 1,
@@ -152,8 +151,8 @@ def random_call(product: Product, lane: Lane, bits: Bits) -> Call:
     k, n = product.b.shape
     depth = -(-k // terms) * terms
     # The lanes' own subnormal numbers are spaced as the format's.
-    small = fmt.smallest_subnormal >= 2.0 ** (1 - lane.bias)
-    constants = _random_constants(settings, lane, small)
+    small = product.small and fmt.smallest_subnormal >= 2.0 ** (1 - lane.bias)
+    constants = _random_constants(settings, lane)
     variant = RandomVariant(
         product.fused, wide, small, settings.random_most > settings.random_bits, _where(product),
         _beyond(RandomRule(*map(int, constants)), lane), 0, HAS_FMA,
