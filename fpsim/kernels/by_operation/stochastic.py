@@ -164,23 +164,28 @@ def _term(what, acc, x, y, words, lows, rule, seen):
 
 
 @formula
-def _terms(what, acc, a, i, b, j, step, words, second, rule, seen):
-    """The terms of one counter: factors from i in a, from j in b, `step` apart.
+def _terms(what, c, d, a, i, b, j, step, words, rule, seen):
+    """The terms of one counter of two vectors: factors from i in a, from j in b, `step` apart.
 
     The second vector has the words of the next sixteen outputs, or of the other eight.
     """
     chain, wide = what[:2]
-    at = second * (64 if width_of(rule.kept) == 32 else 8)
+    lanes = 512 // width_of(rule.kept)
     places = range(4 if wide else 8)
     per_term = 1 if chain else 2
     for s in places[::per_term]:
-        x, y = spread_item(a, plus(i, s // per_term)), load_float(b, j, rule.kept)
+        x = spread_item(a, plus(i, s // per_term))
         own = places[s : s + per_term]
-        drawn = [load_word(words, at + place % 4 * 16, rule.kept) for place in own]
         lows = [not wide and place < 4 for place in own]
-        acc, seen = _term(what, acc, x, y, drawn, lows, rule, seen)
+        sums = []
+        for acc, first, at in ((c, 0, 0), (d, lanes, 64 if lanes == 16 else 8)):
+            y = load_float(b, plus(j, first), rule.kept)
+            drawn = [load_word(words, at + place % 4 * 16, rule.kept) for place in own]
+            acc, seen = _term(what, acc, x, y, drawn, lows, rule, seen)
+            sums.append(acc)
+        c, d = sums
         j = plus(j, step)
-    return acc, seen
+    return c, d, seen
 
 
 @njit(**INLINE)
@@ -237,10 +242,7 @@ def random_kernel(variant: RandomVariant) -> Any:
                             )
                         c = load_float(tile, r * wide, none)
                         d = load_float(tile, r * wide + lanes, none)
-                        c, seen = _terms(what, c, pa, i, pb, j, wide, drawn, False, rule, seen)
-                        d, seen = _terms(
-                            what, d, pa, i, pb, j + lanes, wide, drawn, True, rule, seen
-                        )
+                        c, d, seen = _terms(what, c, d, pa, i, pb, j, wide, drawn, rule, seen)
                         store_float(tile, r * wide, as_bits(c))
                         store_float(tile, r * wide + lanes, as_bits(d))
                 for r in range(2 * m):
