@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from fpsim.kernels.by_operation.lane_rounding import (
     not_sum,
+    round_cut_sum,
     round_product,
     round_sum,
     signed_like,
@@ -50,6 +51,7 @@ class MacVariant(NamedTuple):
     direction: int
     fused: bool
     native: bool  # the lanes are the format: nothing is left to round
+    small: bool  # products below the smallest normal number may occur
     checked: int  # where something may overflow
     beyond: int  # what that becomes
     watched: int  # which flags are looked for
@@ -58,15 +60,15 @@ class MacVariant(NamedTuple):
 
 def _separate(what, acc, x, y, rule, seen):
     """acc = fl(acc + fl(x y)) but for the sign of zero, and what was seen so far."""
-    mode, checked, held, watched, has_fma = what
+    small, mode, checked, held, watched, has_fma = what
     product = x * y
-    p = round_product(mode, product, rule, has_fma)
+    p = (round_product if small else round_sum)(mode, product, rule, has_fma)
     if watched == LOOK_FOR_ALL:
         seen = look(product, p, product != product, rule, seen)
     if checked == ANYWHERE:
         p, seen = look_beyond(held, watched, product, p, rule, seen)
-    total = with_odd(mode, acc + p, acc, p)
-    result = round_sum(mode, total, rule, has_fma)
+    total = acc + p
+    result = round_cut_sum(mode, total, acc, p, rule, has_fma)
     if watched == LOOK_FOR_ALL:
         seen = look(total, result, not_sum(total, acc, p), rule, seen)
     if checked:
@@ -76,7 +78,7 @@ def _separate(what, acc, x, y, rule, seen):
 
 def _fused(what, acc, x, y, rule, seen):
     """acc = fl(acc + x y), and what was seen so far. A directed sum needs no odd digit."""
-    mode, checked, held, watched, has_fma = what
+    _small, mode, checked, held, watched, has_fma = what
     product = x * y
     total = with_odd(mode, acc + product, acc, product)
     lost = total != total
@@ -130,7 +132,7 @@ def mac_kernel(variant: MacVariant) -> Any:
             them, and where `native` the processor's own << 8. Numbers of 16 bits are handed over as
             codes, those of a twice in 32 bits, and come back in binary32.
     """
-    MODE, DIRECTION, FUSED, NATIVE, CHECKED, BEYOND, WATCHED, FMA = variant
+    MODE, DIRECTION, FUSED, NATIVE, SMALL, CHECKED, BEYOND, WATCHED, FMA = variant
     UNSIGNED = not FUSED and not NATIVE
 
     @compiled
@@ -142,9 +144,9 @@ def mac_kernel(variant: MacVariant) -> Any:
         pa, pb, po = pointer(a.reshape(-1)), pointer(b.reshape(-1)), pointer(out.reshape(-1))
         tile = room(out, 256)
         held = load(tile, 0)
-        what = (FUSED, NATIVE, MODE, CHECKED, BEYOND, WATCHED, FMA)
+        what = (FUSED, NATIVE, SMALL, MODE, CHECKED, BEYOND, WATCHED, FMA)
         never = none != none
-        seen, top = (never, never, never), none
+        seen, top = (never, never, none), none
         start = as_float(rule.start)
         blocks = (rows + ROWS - 1) // ROWS
         group = max(1, GROUP // (depth * ROWS))
@@ -168,6 +170,6 @@ def mac_kernel(variant: MacVariant) -> Any:
                 top = umax(top, _results(tile, c, CHECKED or NATIVE, rule))
                 m, n = min(ROWS, rows - i), min(wide, columns - panel * wide)
                 keep(po, tile, i * columns + panel * wide, columns, m, n, wide, held)
-        return (raised() << 8) + report(seen, top)
+        return (raised() << 8) + report(seen, top, rule)
 
     return loop

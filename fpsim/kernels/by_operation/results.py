@@ -20,6 +20,7 @@ from fpsim.kernels.lanes.vectors import (
     is_nan,
     select,
     sign_like,
+    umax,
 )
 
 __all__ = [
@@ -42,7 +43,7 @@ LOOK_FOR_NONE, LOOK_FOR_OVERFLOW, LOOK_FOR_ALL = range(3)
 
 
 def look(x, result, lost, rule, seen):
-    """What was seen so far: inexact results, tiny ones among them, and overflow."""
+    """What was seen so far: inexact results, tiny ones among them, and what may overflow."""
     inexact, tiny, over = seen
     changed = (result != x) | lost
     inside = (x < as_float(rule.tiny_pos)) & (x > as_float(rule.tiny_neg))
@@ -50,17 +51,19 @@ def look(x, result, lost, rule, seen):
 
 
 def look_beyond(what, watched, x, result, rule, seen):
-    """The result for x where that may overflow, and what was seen so far.
+    """The result for x where that may overflow, and what was seen so far: the largest magnitude, or
+    all ones where only the sign tells what overflows.
 
     `what` overflow becomes is a number of `fpsim.kernels.by_operation.lane_rounding`.
     """
-    if what != BY_SIDE and not watched:
-        return held_beyond(what, x, result, rule), seen
     inexact, tiny, over = seen
-    large, result = beyond(x, result, rule)
-    if watched:
-        over = over | large
-    return result, (inexact, tiny, over)
+    if what == BY_SIDE:
+        large, result = beyond(x, result, rule)
+        size = select(large, ~(over ^ over), over ^ over)
+    else:
+        result, bits = held_beyond(what, x, result, rule), as_bits(x)
+        size = bits & ~sign_like(bits)
+    return result, (inexact, tiny, umax(over, size) if watched else over)
 
 
 @formula
@@ -75,9 +78,9 @@ def put_result(tile, i, acc, checked, rule):
 
 
 @njit(**INLINE)
-def report(seen, top):
+def report(seen, top, rule):
     """Flags that were seen; infinities and NaN, by the largest magnitudes of the results."""
-    inexact, tiny, over = seen
-    infinity = infinity_like(top)
+    inexact, tiny, size = seen
+    infinity, over = infinity_like(top), size >= rule.over_pos
     flags = any_lane(inexact) * INEXACT + any_lane(tiny) * UNDERFLOW + any_lane(over) * OVERFLOW
     return flags + any_lane(top > infinity) * NAN + any_lane(top == infinity) * INFINITE

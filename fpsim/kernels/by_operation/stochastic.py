@@ -3,8 +3,8 @@
 A number x between m q and (m + 1) q goes up iff its first r digits under q, plus R, carry: iff
 |x| + R q 2**-r, cut to multiples of q, is (m + 1) q. Cutting first what lies under those digits
 changes nothing, so a sum that the processor rounds toward zero will do as long as p + r digits
-remain. In the integers of the bits that is one addition and one mask; numbers below the smallest
-normal, whose q does not shrink, take the same steps in floating point.
+remain. In the integers of the bits that is one addition and one mask; where numbers below the
+smallest normal may occur, whose q does not shrink, it is done in floating point.
 
 The caller guarantees finite operands and exact products (see `fpsim.products.by_operation.bounds`).
 Terms are padded to whole counters with products of -0, which change no sum.
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from fpsim.kernels.by_operation.lane_rounding import not_sum
+from fpsim.kernels.by_operation.lane_rounding import not_sum, signed_like
 from fpsim.kernels.by_operation.results import (
     ANYWHERE,
     GROUP,
@@ -31,12 +31,21 @@ from fpsim.kernels.by_operation.results import (
     report,
 )
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.lanes.arithmetic import fused, spread_item
+from fpsim.kernels.lanes.arithmetic import fused, plus, spread_item
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load_float, load_word, pointer, room, splat_item, store_float
 from fpsim.kernels.lanes.tiles import keep
-from fpsim.kernels.lanes.vectors import as_bits, as_float, select, sign_like, umax, umin, width_of
-from fpsim.kernels.random.words import place_words
+from fpsim.kernels.lanes.vectors import (
+    as_bits,
+    as_float,
+    infinity_like,
+    select,
+    sign_like,
+    umax,
+    umin,
+    width_of,
+)
+from fpsim.kernels.random.words import output_words, outputs_ready
 from fpsim.kernels.rounding.direction import ZERO, set_direction
 
 __all__ = ["FIELDS", "RandomRule", "RandomVariant", "random_kernel"]
@@ -48,10 +57,10 @@ class RandomRule(NamedTuple):
     shift: int  # from the top of a lane to the top of the dropped digits
     kept: int  # the digits that are not dropped
     digits: int  # the top r bits of a lane
-    quantum: int  # the smallest subnormal number
-    whole: int  # 2**(digits of the lane - 1) quanta …
-    whole_and_one: int  # … and one more
-    field: int  # exponent field of the smallest normal number, as a number
+    floor: int  # exponent field of the smallest normal number
+    quantum: int  # 2**(1 - p)
+    lift: int  # 1.5 * 2**(digits of the lane - p) …
+    sink: int  # … and 2**(1 - p) more, with a minus
     random_bits: int  # r of normal results …
     random_most: int  # … and at most, below them
     over_pos: int  # above the largest number
@@ -85,62 +94,98 @@ def _spread(k):
     return RandomRule(*(splat_item(k, i) for i in range(len(FIELDS))))
 
 
-def _below_normal(more, size, word, random, rule):
-    """Magnitudes below the smallest normal number, rounded to whole quanta."""
-    wide = width_of(size) == 64
-    if more:
-        binades = rule.field - umin(rule.field, size >> (52 if wide else 23))
-        r = umin(rule.random_bits + binades, rule.random_most)
-        random = word & ~(((size ^ size) - 1) >> r)
-    # One quantum and R * 2**-r of it; the whole quantum goes away at the end.
-    added = as_float(rule.quantum | (random >> (12 if wide else 9)))
-    raised = as_float(size) + added
-    return as_bits((raised + as_float(rule.whole)) - as_float(rule.whole_and_one))
+def _top(word, low):
+    """Random words with R at the top of the lanes; `low`: R is in the lower half of its word."""
+    shift = width_of(word) - (16 if low else 32)
+    return word << shift if shift else word
 
 
-def _round(small, more, x, word, rule):
-    bits = as_bits(x)
-    random = word & rule.digits
-    rounded = (bits + (random >> rule.shift)) & rule.kept
+def _fraction(word, low):
+    """Random words with R at the top of the digits of a float, and anything above."""
+    shift = (52 if width_of(word) == 64 else 23) - (16 if low else 32)
+    return word << shift if shift > 0 else word >> -shift
+
+
+def _round(small, more, has_fma, x, word, low, rule):
     if small:
-        sign = bits & sign_like(bits)
-        size = bits ^ sign
-        low = _below_normal(more, size, word, random, rule)
-        rounded = select(size < rule.tiny_pos, low | sign, rounded)
-    return as_float(rounded)
+        return _round_to_grid(more, has_fma, x, word, low, rule)
+    random = _top(word, low) & rule.digits
+    return as_float((as_bits(x) + (random >> rule.shift)) & rule.kept)
 
 
-def _word(words, i, like):
-    """Random words of a vector, R at the top of the lanes."""
-    word = load_word(words, i, like)
-    return word << 32 if width_of(like) == 64 else word
+def _round_to_grid(more, has_fma, x, word, low, rule):
+    """x rounded to quanta of its exponent, or of the smallest normal one.
+
+    x + (1 + R 2**-r) q is cut to multiples of q by a far larger number that is added, and taken
+    away with the q.
+    """
+    bits = as_bits(x)
+    field, sign = bits & infinity_like(bits), bits & sign_like(bits)
+    grid = umax(field, rule.floor)
+    unit, stored = as_float(grid | sign), 52 if width_of(bits) == 64 else 23
+    digits = rule.digits >> (width_of(bits) - stored)
+    if more:
+        binades = (grid - field) >> stored
+        r = umin(rule.random_bits + binades, rule.random_most)
+        everything = ~(bits ^ bits) >> (width_of(bits) - stored)
+        digits = everything & ~(everything >> r)
+    random = as_float((_fraction(word, low) & digits) | rule.quantum)
+    for factor in (random, as_float(rule.lift), as_float(rule.sink)):
+        x = fused(unit, factor, x) if has_fma else unit * factor + x  # exact products
+    return signed_like(x, as_float(sign))
 
 
-@formula
-def _term(what, acc, x, y, words, at, rule, seen):
-    """acc and what was seen so far, a term later; its words begin at these two indices."""
-    chain, small, more, checked, held, watched, has_fma = what
+def _term(what, acc, x, y, words, lows, rule, seen):
+    """acc and what was seen so far, a term later, by the words of its rounding places."""
+    chain, _wide, small, more, checked, held, watched, has_fma = what
     product = x * y
     never = product != product
     if chain:
         total = fused(x, y, acc) if has_fma else product + acc
-        result = _round(small, more, total, _word(words, at[0], rule.kept), rule)
+        result = _round(small, more, has_fma, total, words[0], lows[0], rule)
         if watched == LOOK_FOR_ALL:
             seen = look(total, result, not_sum(total, acc, product), rule, seen)
+        if checked:  # an infinity has no quanta
+            result = select(total - total == 0, result, total)
     else:
-        rounded = _round(small, more, product, _word(words, at[0], rule.kept), rule)
+        rounded = _round(small, more, has_fma, product, words[0], lows[0], rule)
         if watched == LOOK_FOR_ALL:
             seen = look(product, rounded, never, rule, seen)
         if checked == ANYWHERE:
             rounded, seen = look_beyond(held, watched, rounded, rounded, rule, seen)
         total = acc + rounded
         # Sums below the smallest normal number are exact.
-        result = _round(False, False, total, _word(words, at[1], rule.kept), rule)
+        result = _round(False, False, has_fma, total, words[1], lows[1], rule)
         if watched == LOOK_FOR_ALL:
             seen = look(total, result, not_sum(total, acc, rounded), rule, seen)
     if checked:
         result, seen = look_beyond(held, watched, result, result, rule, seen)
     return result, seen
+
+
+@formula
+def _terms(what, c, d, a, i, b, j, step, words, rule, seen):
+    """The terms of one counter of two vectors: factors from i in a, from j in b, `step` apart.
+
+    The second vector has the words of the next sixteen outputs, or of the other eight.
+    """
+    chain, wide = what[:2]
+    lanes = 512 // width_of(rule.kept)
+    places = range(4 if wide else 8)
+    per_term = 1 if chain else 2
+    for s in places[::per_term]:
+        x = spread_item(a, plus(i, s // per_term))
+        own = places[s : s + per_term]
+        lows = [not wide and place < 4 for place in own]
+        sums = []
+        for acc, first, at in ((c, 0, 0), (d, lanes, 64 if lanes == 16 else 8)):
+            y = load_float(b, plus(j, first), rule.kept)
+            drawn = [load_word(words, at + place % 4 * 16, rule.kept) for place in own]
+            acc, seen = _term(what, acc, x, y, drawn, lows, rule, seen)
+            sums.append(acc)
+        c, d = sums
+        j = plus(j, step)
+    return c, d, seen
 
 
 @njit(**INLINE)
@@ -158,23 +203,21 @@ def random_kernel(variant: RandomVariant) -> Any:
             shape; constants as wide as a. Output (i, j) has number first + i * N + j.
     """
     FUSED, WIDE, SMALL, MORE, CHECKED, BEYOND, WATCHED, FMA = variant
-    PER_BLOCK = 4 if WIDE else 8
-    PLACES = 1 if FUSED else 2  # rounding places of a term
+    TERMS = (4 if WIDE else 8) // (1 if FUSED else 2)  # terms of a counter
 
     @compiled
     def loop(a, b, out, words, constants, first, seed, operation):
         rule = _spread(constants)
         none = rule.kept ^ rule.kept
         lanes = 512 // width_of(none)
-        # Words of the second vector: those of the next sixteen outputs, or the other eight.
-        second = 128 if lanes == 16 else 8
         rows, columns = out.shape
         depth, wide = b.shape[1], b.shape[2]
         pa, pb, po = pointer(a.reshape(-1)), pointer(b.reshape(-1)), pointer(out.reshape(-1))
-        tile, results, drawn = room(a, 128), room(out, 128), room(words, 256)
-        what = (FUSED, SMALL, MORE, CHECKED, BEYOND, WATCHED, FMA)
+        tile, results = room(a, 128), room(out, 128)
+        drawn, common = room(words, 128), room(words, 1024)
+        what = (FUSED, WIDE, SMALL, MORE, CHECKED, BEYOND, WATCHED, FMA)
         never = none != none
-        seen, top = (never, never, never), none
+        seen, top = (never, never, none), none
         blocks = (rows + ROWS - 1) // ROWS
         group = max(1, GROUP // (depth * ROWS))
         set_direction(ZERO)
@@ -183,31 +226,29 @@ def random_kernel(variant: RandomVariant) -> Any:
             for block in range(begin, min(begin + group, blocks)):
                 m, n = min(ROWS, rows - block * ROWS), min(wide, columns - panel * wide)
                 _start(tile, m, wide, none)
-                for k in range(0, depth, PER_BLOCK // PLACES):
+                for r in range(m):
+                    number = first + (block * ROWS + r) * columns + panel * wide
+                    outputs_ready(common, r * 256, number, seed, operation)
+                    if lanes == 16:
+                        outputs_ready(common, r * 256 + 128, number + 16, seed, operation)
+                for k in range(0, depth, TERMS):
+                    j = (panel * depth + k) * wide
                     for r in range(m):
-                        i = block * ROWS + r
-                        number = first + i * columns + panel * wide
-                        counter = k // (PER_BLOCK // PLACES)
-                        place_words(drawn, 0, number, counter, seed, operation, WIDE)
+                        i = (block * ROWS + r) * depth + k
+                        output_words(drawn, 0, common, r * 256, k // TERMS, seed, operation)
                         if lanes == 16:
-                            place_words(drawn, 128, number + 16, counter, seed, operation, WIDE)
+                            output_words(
+                                drawn, 64, common, r * 256 + 128, k // TERMS, seed, operation
+                            )
                         c = load_float(tile, r * wide, none)
                         d = load_float(tile, r * wide + lanes, none)
-                        for q in range(PER_BLOCK // PLACES):
-                            x = spread_item(pa, i * depth + k + q)
-                            j = (panel * depth + k + q) * wide
-                            u = load_float(pb, j, none)
-                            v = load_float(pb, j + lanes, none)
-                            w = q * PLACES * 16
-                            c, seen = _term(what, c, x, u, drawn, (w, w + 16), rule, seen)
-                            w += second
-                            d, seen = _term(what, d, x, v, drawn, (w, w + 16), rule, seen)
+                        c, d, seen = _terms(what, c, d, pa, i, pb, j, wide, drawn, rule, seen)
                         store_float(tile, r * wide, as_bits(c))
                         store_float(tile, r * wide + lanes, as_bits(d))
                 for r in range(2 * m):
                     x = load_float(tile, r * lanes, none)
                     top = umax(top, put_result(results, r * lanes, x, True, rule))
                 keep(po, results, block * ROWS * columns + panel * wide, columns, m, n, wide, none)
-        return report(seen, top)
+        return report(seen, top, rule)
 
     return loop

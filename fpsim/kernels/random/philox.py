@@ -5,14 +5,20 @@ Source    Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from llvmlite import ir
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.vectors import pairs_apart, pairs_joined
+from fpsim.kernels.lanes.formula import formula, instruction
+from fpsim.kernels.lanes.vectors import Lanes, pairs_apart, pairs_joined
 
-__all__ = ["philox", "philox_block", "philox_end", "philox_start"]
+__all__ = [
+    "M0", "M1", "philox", "philox_block", "philox_common", "philox_end", "philox_others",
+    "philox_start",
+]  # fmt: skip
 
 M0, M1 = 0xD2511F53, 0xCD9E8D57
 W0, W1 = 0x9E3779B9, 0xBB67AE85
@@ -80,6 +86,71 @@ def philox_end(state, k0, k1, which):
     upper = pairs_apart((even >> 32) | (odd & ~(none + _LOW)))
     left = _joined(even_left, odd_left) * m1
     return upper ^ left ^ ((left ^ left) + k0 + w0 * (_ROUNDS - 1))
+
+
+@instruction
+def _upper_halves(typingctx: Any, even: Any, odd: Any) -> Any:
+    """The upper halves of two vectors of 64-bit lanes, those of the first in even places."""
+    return _halves(even, upper=1)
+
+
+@instruction
+def _lower_halves(typingctx: Any, even: Any, odd: Any) -> Any:
+    """The lower halves of two vectors of 64-bit lanes, those of the first in even places."""
+    return _halves(even, upper=0)
+
+
+def _halves(lanes: Any, upper: int) -> Any:
+    words = Lanes("u", 32, 2 * lanes.n)
+    places = [i // 2 * 2 + upper + i % 2 * words.n for i in range(words.n)]
+    index = ir.Constant(ir.VectorType(ir.IntType(32), words.n), places)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        even, odd = (builder.bitcast(x, words.vector) for x in args)
+        return builder.shuffle_vector(even, odd, index)
+
+    return words(lanes, lanes), codegen
+
+
+@formula
+def philox_common(c0, n1, a1, k0, k1):
+    """What sixteen counters (c0, c1, n0, n1) have in common for all c1; see `philox_others`.
+
+    In the first two rounds half of the state depends on c0 alone, the other half on c1 alone.
+    Scalars of 64 bits: n1, the product a1 of n0 and the second multiplier, and the key.
+    """
+    state = []
+    even = pairs_joined(c0)
+    key0, key1 = ((even ^ even) + k for k in (k0, k1))
+    for half in (even, even >> 32):
+        p = (half & _LOW) * M0
+        q = (((p >> 32) ^ n1 ^ key1) & _LOW) * M1
+        r = (((q >> 32) ^ a1 ^ (key0 + W0)) & _LOW) * M0
+        state += [p ^ (key1 + W1), q ^ (key0 + 2 * W0), (r >> 32) ^ (key1 + 2 * W1), r]
+    return tuple(pairs_apart(x) for x in state)
+
+
+@formula
+def philox_others(state, upper, lower, k0, k1):
+    """The four words of the counters of `philox_common` with one c1.
+
+    `upper` and `lower` are halves of a product: the first multiplier times what c1 is after the
+    first round.
+    """
+    halves = []
+    for i in (0, 4):
+        p, q, r, s = (pairs_joined(x) for x in state[i : i + 4])
+        product = ((p ^ upper) & _LOW) * M1
+        keys = [(p ^ p) + k + 3 * w for k, w in ((k0, W0), (k1, W1))]
+        halves.append(_rounds((product >> 32) ^ q, product, r ^ lower, s, *keys, _ROUNDS - 4))
+    # The last round, straight to the places of the words.
+    even, odd = halves
+    p, q = [[(half[i] & _LOW) * m for half in halves] for i, m in ((0, M0), (2, M1))]
+    key0, key1 = ((state[0] ^ state[0]) + k + 9 * w for k, w in ((k0, W0), (k1, W1)))
+    return (
+        _upper_halves(*q) ^ _lower_halves(even[1], odd[1]) ^ key0, _lower_halves(*q),
+        _upper_halves(*p) ^ _lower_halves(even[3], odd[3]) ^ key1, _lower_halves(*p),
+    )  # fmt: skip
 
 
 @njit(**INLINE)

@@ -11,13 +11,21 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.lanes.memory import store
+from fpsim.kernels.lanes.memory import load, store
 from fpsim.kernels.lanes.vectors import U32, VECTOR_WIDTH, iota, splat
-from fpsim.kernels.random.philox import philox, philox_end, philox_start
+from fpsim.kernels.random.philox import (
+    M0,
+    M1,
+    philox,
+    philox_common,
+    philox_end,
+    philox_others,
+    philox_start,
+)
 
 __all__ = [
-    "GROUP_HALF", "GROUP_WORD", "NO_WORDS", "fill_place", "fill_words",
-    "place_words", "words_of_place",
+    "GROUP_HALF", "GROUP_WORD", "NO_WORDS", "fill_place", "fill_words", "output_words",
+    "outputs_ready", "place_words", "words_of_place",
 ]  # fmt: skip
 
 #: Elements served by sixteen counters: half a word each, or a word each.
@@ -82,6 +90,45 @@ def place_words(words, at, first, block, seed, operation, wide):
     c0 = iota(U32) + np.uint32(first)
     c1 = splat(np.uint32(block + 1), U32)
     _put(words, at, VECTOR_WIDTH, _blocks(c0, c1, seed, operation), wide)
+
+
+@njit(**INLINE)
+def outputs_ready(states, at, first, seed, operation):
+    """states[at:at + 128] = what all words of sixteen outputs from `first` on have in common."""
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    c0 = iota(U32) + np.uint32(first)
+    a1 = (operation & low) * np.uint64(M1)
+    state = philox_common(c0, operation >> half, a1, seed & low, seed >> half)
+    s0, s1, s2, s3, s4, s5, s6, s7 = state
+    store(states, at, s0)
+    store(states, at + 16, s1)
+    store(states, at + 32, s2)
+    store(states, at + 48, s3)
+    store(states, at + 64, s4)
+    store(states, at + 80, s5)
+    store(states, at + 96, s6)
+    store(states, at + 112, s7)
+
+
+@njit(**INLINE)
+def output_words(words, at, states, i, block, seed, operation):
+    """words[at:at + 64] = the four words of sixteen outputs for one counter.
+
+    The outputs are those that `outputs_ready` has put at i; `block` is as for `place_words`.
+    """
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    k0 = seed & low
+    first = ((operation & low) * np.uint64(M1) >> half) ^ np.uint64(block + 1) ^ k0
+    product = (first & low) * np.uint64(M0)
+    state = (
+        load(states, i), load(states, i + 16), load(states, i + 32), load(states, i + 48),
+        load(states, i + 64), load(states, i + 80), load(states, i + 96), load(states, i + 112),
+    )  # fmt: skip
+    w0, w1, w2, w3 = philox_others(state, product >> half, product & low, k0, seed >> half)
+    store(words, at, w0)
+    store(words, at + VECTOR_WIDTH, w1)
+    store(words, at + 2 * VECTOR_WIDTH, w2)
+    store(words, at + 3 * VECTOR_WIDTH, w3)
 
 
 @njit(**INLINE)

@@ -50,6 +50,11 @@ class Product(NamedTuple):
         return self.least * 2.0 ** (-2 * self.settings.format.precision)
 
     @property
+    def small(self) -> bool:
+        """Whether a result below the smallest normal number may be inexact."""
+        return self.fused or self.least < self.settings.format.smallest_normal
+
+    @property
     def checked(self) -> bool:
         """Whether something may overflow."""
         return not self.most < self.settings.format.max
@@ -72,8 +77,7 @@ class Product(NamedTuple):
     def possible(self) -> Flags:
         """Flags that only a look at every operation can tell of."""
         flags, fmt = Flags.INEXACT, self.settings.format
-        tiny = self.fused or self.least < fmt.smallest_normal
-        if tiny and self.last < fmt.smallest_subnormal:
+        if self.small and self.last < fmt.smallest_subnormal:
             flags |= Flags.UNDERFLOW
         return flags | Flags.OVERFLOW if self.checked and not self.shows_overflow else flags
 
@@ -148,6 +152,8 @@ def find_lane(product: Product) -> Lane | None:
         if (
             fits
             and need <= lane.digits
+            # Below the smallest normal number R is the digits of a number after the first one.
+            and settings.random_most < lane.digits
             and product.last >= 2.0 ** (1 - lane.bias)
             and top < 2.0**reach
         ):

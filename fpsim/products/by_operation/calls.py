@@ -55,6 +55,7 @@ def _mac_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger
             step=drop << lane.digits - 1 | 1 << lane.digits - 2,
             lift=drop + lane.bias << lane.digits - 1 | 1 << lane.digits - 2,
             below=(1 << drop) - 1,
+            last=1 << drop,
             over_pos=rule.over_pos,
             over_neg=rule.over_neg | lane.sign,
             value_pos=rule.over_value_pos,
@@ -74,8 +75,9 @@ def deterministic_call(product: Product, lane: Lane) -> Call:
     settings = product.settings
     constants = _mac_constants(settings, lane)
     variant = _variant(settings, product.fused, native=False)._replace(
-        checked=_where(product), beyond=_beyond(MacRule(*map(int, constants)), lane)
-    )
+        small=product.small, checked=_where(product),
+        beyond=_beyond(MacRule(*map(int, constants)), lane),
+    )  # fmt: skip
     a = product.a.astype(f"f{lane.width // 8}", copy=False)
     b = _panels(product.b, len(product.b), lane)
 
@@ -88,7 +90,7 @@ def deterministic_call(product: Product, lane: Lane) -> Call:
 
 def _variant(settings: Settings, fused: bool, native: bool) -> MacVariant:
     mode = mode_number(settings.rounding)
-    return MacVariant(mode, DIRECTIONS[mode], fused, native, NOWHERE, BY_SIDE, 0, HAS_FMA)
+    return MacVariant(mode, DIRECTIONS[mode], fused, native, False, NOWHERE, BY_SIDE, 0, HAS_FMA)
 
 
 def _where(product: Product) -> int:
@@ -112,22 +114,21 @@ def _panels(b: Carrier, depth: int, lane: Lane) -> Carrier:
 
 
 @lru_cache(maxsize=256)
-def _random_constants(settings: Settings, lane: Lane, small: bool) -> NDArray[np.unsignedinteger]:
+def _random_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger]:
     fmt = settings.format
     constants = plan("multiply", settings, lane.width).constants
     rule = Rule(*map(int, constants))
     drop, everything = lane.digits - fmt.precision, lane.sign | (lane.sign - 1)
-    quantum = fmt.smallest_subnormal
+    quantum, lift = 2.0 ** (1 - fmt.precision), 1.5 * 2.0**drop
     return np.array(
         RandomRule(
             shift=lane.width - drop,
             kept=everything >> drop << drop,
             digits=everything ^ everything >> settings.random_bits,
-            # Where they are not used they must not be subnormal numbers, which are slow.
-            quantum=lane.bits(quantum) if small else 0,
-            whole=lane.bits(quantum * 2.0 ** (lane.digits - 1)) if small else 0,
-            whole_and_one=lane.bits(quantum * (2.0 ** (lane.digits - 1) + 1)) if small else 0,
-            field=fmt.emin + lane.bias,
+            floor=fmt.emin + lane.bias << lane.digits - 1,
+            quantum=lane.bits(quantum),
+            lift=lane.bits(lift),
+            sink=lane.bits(lift + quantum) | lane.sign,
             random_bits=settings.random_bits,
             random_most=settings.random_most,
             over_pos=rule.largest + 1,
@@ -150,8 +151,8 @@ def random_call(product: Product, lane: Lane, bits: Bits) -> Call:
     k, n = product.b.shape
     depth = -(-k // terms) * terms
     # The lanes' own subnormal numbers are spaced as the format's.
-    small = fmt.smallest_subnormal >= 2.0 ** (1 - lane.bias)
-    constants = _random_constants(settings, lane, small)
+    small = product.small and fmt.smallest_subnormal >= 2.0 ** (1 - lane.bias)
+    constants = _random_constants(settings, lane)
     variant = RandomVariant(
         product.fused, wide, small, settings.random_most > settings.random_bits, _where(product),
         _beyond(RandomRule(*map(int, constants)), lane), 0, HAS_FMA,
@@ -197,7 +198,7 @@ def native_call(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Call
     loop = mac_kernel(_variant(settings, fused, native=True))
     start = 0 if settings.rounding.minus_zero else lane.sign
     rule = MacRule(*[0] * len(MacRule._fields))._replace(
-        start=start, nan=lane.infinity | lane.quiet, zero=lane.sign
+        over_pos=lane.sign, start=start, nan=lane.infinity | lane.quiet, zero=lane.sign
     )
     constants = np.array(rule, f"u{lane.width // 8}")
     left, right = (_pairs(a), _halves(b)) if lane.width == 16 else (a, b)

@@ -42,7 +42,7 @@ def rule_of(fmt, width):
     one = bits(1.0, width)
     return np.array(r.MacRule(
         floor=bits(2.0**fmt.emin, width), step=bits(1.5 * 2.0**drop, width) - one,
-        lift=bits(1.5 * 2.0**drop, width), below=(1 << drop) - 1,
+        lift=bits(1.5 * 2.0**drop, width), below=(1 << drop) - 1, last=1 << drop,
         over_pos=bits(2 * fmt.max, width), over_neg=bits(2 * fmt.max, width) | sign,
         value_pos=bits(fmt.max, width), value_neg=bits(np.inf, width) | sign,
         tiny_pos=0, tiny_neg=0, start=0, nan=0, zero=sign,

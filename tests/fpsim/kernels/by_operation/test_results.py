@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fpsim.kernels.by_operation import results as r
-from fpsim.kernels.by_operation.lane_rounding import BY_SIDE, MacRule, spread_macs
+from fpsim.kernels.by_operation.lane_rounding import BY_SIDE, GROWS, STOPS, MacRule, spread_macs
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load_float, splat_item, store
@@ -21,32 +21,32 @@ def bits(x):
 
 
 RULE = np.array(MacRule(
-    floor=0, step=0, lift=0, below=0, over_pos=bits(LIMIT), over_neg=bits(-LIMIT),
+    floor=0, step=0, lift=0, below=0, last=0, over_pos=bits(LIMIT), over_neg=bits(-LIMIT),
     value_pos=bits(np.inf), value_neg=bits(-65504), tiny_pos=bits(TINY), tiny_neg=bits(-TINY),
     start=0, nan=0x7FC00000, zero=SIGN,
 ), np.uint32)  # fmt: skip
 
 
 @formula
-def _seen(watched, x, rounded, lost, rule):
+def _seen(what, watched, x, rounded, lost, rule):
     never = x < x
-    seen = never, never, never
+    seen = never, never, rule.nan ^ rule.nan
     if watched == ALL:
         seen = r.look(x, rounded, lost != 0, rule, seen)
-    result, seen = r.look_beyond(BY_SIDE, watched, x, rounded, rule, seen)
+    result, seen = r.look_beyond(what, watched, x, rounded, rule, seen)
     return as_bits(result), seen
 
 
-def looker(watched):
-    WATCHED = watched
+def looker(watched, what=BY_SIDE):
+    WATCHED, WHAT = watched, what
 
     @compiled
     def loop(x, rounded, lost, constants, out):
         rule = spread_macs(constants)
         u, v = load_float(x, 0, rule.nan), load_float(rounded, 0, rule.nan)
-        result, seen = _seen(WATCHED, u, v, splat_item(lost, 0), rule)
+        result, seen = _seen(WHAT, WATCHED, u, v, splat_item(lost, 0), rule)
         store(out, 0, result)
-        return r.report(seen, rule.nan ^ rule.nan)
+        return r.report(seen, rule.nan ^ rule.nan, rule)
 
     return loop
 
@@ -78,6 +78,18 @@ def test_flags_are_seen_in_any_lane(x, rounded, lost, expected, sign):
         assert out[lane] == bits(beyond if expected & 4 else sign * rounded)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("what", "most"), [(STOPS, 65504.0), (GROWS, np.inf)])
+def test_the_largest_magnitude_tells_of_overflow_on_both_sides(what, most, sign):
+    rule = np.array(MacRule(*RULE)._replace(value_pos=bits(most), value_neg=bits(-most)), np.uint32)
+    loop, out = looker(OVERFLOW_ONLY, what), np.zeros(16, np.uint32)
+    for x, rounded, expected in ((UNDER, 65504.0, 0), (LIMIT, 65536.0, 4), (1e30, 1e30, 4)):
+        values = np.ones((2, 16), np.float32)
+        values[:, 7] = np.float32([x, rounded]) * sign
+        assert loop(*values, np.zeros(1, np.uint32), rule, out) == expected
+        assert out[7] == bits(sign * (most if expected else rounded))
+
+
 @compiled
 def put(x, constants, out, checked):
     rule = spread_macs(constants)
@@ -87,7 +99,7 @@ def put(x, constants, out, checked):
         top = r.put_result(out, 0, acc, True, rule)
     else:
         top = r.put_result(out, 0, acc, False, rule)
-    return r.report((never, never, never), top)
+    return r.report((never, never, rule.nan ^ rule.nan), top, rule)
 
 
 @pytest.mark.parametrize("keeps_sign", [True, False])

@@ -47,6 +47,28 @@ def test_words_of_neighbouring_outputs(wide):
         assert rows[s].tolist() == expected
 
 
+@pytest.mark.parametrize("number", [NUMBER, 2**64 - 1])
+@pytest.mark.parametrize("first", [7, 2**32 - 9])
+def test_all_words_of_outputs_from_what_they_have_in_common(first, number):
+    """Outputs of the largest numbers, too, beyond which sixteen lanes wrap around."""
+
+    @njit
+    def fill(words, states, first, blocks, seed, number):
+        kernels.outputs_ready(states, 16, first, seed, number)
+        for i in range(blocks.shape[0]):
+            kernels.output_words(words, 64 * i, states, 16, blocks[i], seed, number)
+
+    blocks = np.array([0, 1, 2, 2**31 - 2])
+    words, states = np.zeros(256, np.uint32), np.zeros(144, np.uint32)
+    fill(words, states, first, blocks, np.uint64(SEED), np.uint64(number))
+    rows = iter(words.reshape(-1, 16))
+    for block in blocks.tolist():
+        for s in range(4):
+            outputs = [(first + i) % 2**32 for i in range(16)]
+            expected = [product_R(SEED, number, i, 4 * block + s, 32) for i in outputs]
+            assert next(rows).tolist() == expected
+
+
 @pytest.mark.parametrize("wide", [False, True])
 def test_words_of_rows_of_outputs_at_one_place(wide):
     """Two rows of 21 outputs in a result of 1000 columns; the numbers of outputs wrap nowhere."""

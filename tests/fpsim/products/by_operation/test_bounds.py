@@ -140,3 +140,10 @@ def test_lanes_have_the_range_of_every_product():
     assert width(fp.BFLOAT16, scale=2.0**-60) == 64
     assert width(fp.BFLOAT16, scale=2.0**50) == 32
     assert width(fp.BFLOAT16, scale=2.0**62) == 64
+
+
+@pytest.mark.parametrize(("most", "width"), [(23, 32), (24, 64), (32, 64)])
+def test_random_digits_of_small_results_fit_into_those_of_a_lane(most, width):
+    a, b = operands(fp.BINARY16, 2.0**-10)
+    settings = Settings(fp.BINARY16, fp.SR(13, subnormal_bits=most))
+    assert find_lane(measure(settings, False, a, b)).width == width

@@ -12,12 +12,13 @@ from fpsim.elementwise.codes import to_codes
 from fpsim.kernels.by_operation.results import LOOK_FOR_ALL, LOOK_FOR_NONE, LOOK_FOR_OVERFLOW
 from fpsim.kernels.rounding.direction import HAS_STATUS
 from fpsim.products.by_operation import calls
-from fpsim.products.by_operation.bounds import find_lane, measure
+from fpsim.products.by_operation.bounds import Product, find_lane, measure
 from fpsim.products.by_operation.calls import Bits, deterministic_call, native_call, random_call
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.dispatch import rounding_places
 from fpsim.products.by_operation.general import run_general
 from fpsim.products.jobs.job import Job
+from fpsim.records.settings import Settings
 from fpsim.state.draws import draw_places
 from tests.tiers import pick
 
@@ -89,6 +90,26 @@ def test_a_processor_without_fused_multiply_add_gives_the_same(mode, monkeypatch
     assert (other.tobytes(), seen_too) == (out.tobytes(), seen)
 
 
+@pytest.mark.parametrize("mode", pick((fp.RNE, fp.RTO), *[(fp.RNE, fp.RTZ, fp.RAZ, fp.RTO)] * 2))
+def test_products_that_cannot_be_small_are_rounded_in_fewer_steps(mode, monkeypatch):
+    """The same bits either way; where a product is small, the short way would be wrong."""
+    context = fp.Context(fp.BINARY16, rounding=mode)
+    for scale, small in ((1.0, False), (2.0**-9, True)):
+        a, b = operands(fp.BINARY16, scale)
+        a, b = (np.where(x < 0, -1, 1) * np.maximum(abs(x), np.float32(scale)) for x in (a, b))
+        product = measure(context.settings, False, a, b)
+        assert product.small == small
+        outs = []
+        for forced in (small, not small):
+            monkeypatch.setattr(Product, "small", forced)
+            call = deterministic_call(product, find_lane(product))
+            outs.append(in_pieces(call, CUTS[0], LOOK_FOR_ALL)[0].tobytes())
+        monkeypatch.undo()
+        assert (outs[0] == outs[1]) == (not small)
+        out = np.frombuffer(outs[0], np.float32).reshape(SHAPES[0], SHAPES[2])
+        assert to_codes(out, fp.BINARY16).tolist() == general(context, a, b)[0]
+
+
 #: What overflow becomes and where it occurs; largest numbers of both operands.
 OVERFLOWS = [("infinity", 300.0), ("saturate", 300.0), ("infinity", 9.0), ("saturate", 9.0)]
 
@@ -111,6 +132,39 @@ def test_overflow_in_sums_and_in_products_is_what_the_general_engine_gives(overf
     assert seen | int(product.certain) == flags & ~int(fp.Flags.INVALID)
     for watched in (LOOK_FOR_OVERFLOW, LOOK_FOR_NONE):
         assert in_pieces(call, CUTS[0], watched)[0].tobytes() == out.tobytes()
+
+
+@pytest.mark.parametrize("fused", pick((False,), *[(False, True)] * 2))
+@pytest.mark.parametrize("mode", pick((IPU,), *[RANDOM] * 2), ids=repr)
+def test_random_calls_without_fused_multiply_add_give_the_same(mode, fused, monkeypatch):
+    """Products of all sizes from below the smallest subnormal number to normal ones."""
+    settings, bits, outs = Settings(fp.BINARY16, mode), Bits(SEED, 3), []
+    a, b = operands(fp.BINARY16, 2.0**-7)
+    product = measure(settings, fused, a, b)
+    assert product.small
+    for has_fma in (calls.HAS_FMA, False):
+        monkeypatch.setattr(calls, "HAS_FMA", has_fma)
+        call = random_call(product, find_lane(product), bits)
+        out, seen = in_pieces(call, CUTS[0], LOOK_FOR_ALL)
+        outs.append((out.tobytes(), seen))
+    assert outs[0] == outs[1]
+
+
+@pytest.mark.parametrize("mode", pick((fp.SR(9),), *[RANDOM] * 2), ids=repr)
+def test_random_products_that_cannot_be_small_are_rounded_in_fewer_steps(mode, monkeypatch):
+    """The same bits either way; where a product is small, the short way would be wrong."""
+    settings, bits = Settings(fp.BINARY16, mode), Bits(SEED, 3)
+    for scale, small in ((1.0, False), (2.0**-9, True)):
+        a, b = operands(fp.BINARY16, scale)
+        a, b = (np.where(x < 0, -1, 1) * np.maximum(abs(x), np.float32(scale)) for x in (a, b))
+        product, outs = measure(settings, False, a, b), []
+        assert product.small == small
+        for forced in (True, False):
+            monkeypatch.setattr(Product, "small", forced)
+            call = random_call(product, find_lane(product), bits)
+            outs.append(in_pieces(call, CUTS[0], LOOK_FOR_NONE)[0].tobytes())
+        monkeypatch.undo()
+        assert (outs[0] == outs[1]) == (not small)
 
 
 @pytest.mark.parametrize("mode", RANDOM, ids=repr)
