@@ -30,7 +30,7 @@ __all__ = ["ENGINES", "FAST", "accumulate", "finish", "multiply", "round_outputs
 
 #: Results whose last rounding is not worth another thread, and elements of unfolded rows written
 #: out.
-_FEW, _UNFOLDED = 1 << 17, 1 << 20
+_FEW, _UNFOLDED = 1 << 15, 1 << 20
 
 #: Numbers of both operands up to which products are small, and numbers of an operand that may be
 #: written out for all of them.
