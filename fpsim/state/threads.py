@@ -87,9 +87,9 @@ class _Helper:
                 break
             except BaseException as error:
                 interruption = error
-        error, self._error = interruption or self._error, None
-        if error is not None:
-            raise error
+        failure, self._error = interruption or self._error, None
+        if failure is not None:
+            raise failure
         return self._flags
 
 
