@@ -145,7 +145,12 @@ def round_outputs(
     if not values.size:
         return
     columns = values.shape[-1] if values.ndim else 1
-    flat, flat_flags = values.reshape(-1, columns), flags.reshape(-1, columns)
+    flat, flat_flags = values, flags
+    if values.ndim != 2:
+        flat, flat_flags = values.reshape(-1, columns), flags.reshape(-1, columns)
+    if values.size < 2 * _FEW:
+        rounding(flat, flat_flags, place, places)
+        return
 
     def work(begin: int, end: int) -> int:
         return rounding(flat[begin:end], flat_flags[begin:end], place, places.part(begin))
