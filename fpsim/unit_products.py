@@ -52,15 +52,17 @@ class UnitCall:
     ) -> None:  # fmt: skip
         self.name, self.out = name, out
         self._memory: Carrier | None = None
-        _check_choices(scale, subnormals)
+        if type(scale) is not int or scale or subnormals is not None:
+            _check_choices(scale, subnormals)
         if context is None or not (isinstance(left, Array) and isinstance(right, Array)):
             record = with_partials(find_unit(unit), partials)
             _check_inputs(record, names, left, right)
             context = _result_context(record, left, context)
-        options = scale, subnormals, stochastic_stores
         formats = left.context.settings.format, right.context.settings.format
-        objects = unit, partials, *formats, context.settings
-        key = (*map(id, objects), *options)
+        key = (
+            id(unit), id(partials), id(formats[0]), id(formats[1]), id(context.settings),
+            scale, subnormals, stochastic_stores,
+        )  # fmt: skip
         known = _SETTINGS.get(key)
         if known is None:
             record = with_partials(find_unit(unit), partials)
@@ -71,6 +73,7 @@ class UnitCall:
             settings = UnitSettings(
                 record, *formats, context.settings, scale, subnormals, stochastic_stores
             )
+            objects = unit, partials, formats, context.settings
             known = _SETTINGS[key] = settings, objects
         self.settings = known[0]
         self.unit, self.context = self.settings.unit, context

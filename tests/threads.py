@@ -14,19 +14,27 @@ from fpsim.state import threads as parallel
 
 T = TypeVar("T")
 
+#: Seconds after which the caller no longer waits for another thread.
+PATIENCE = 20
+
 
 def on_threads(n: int, work: Callable[[], T]) -> T:
     """What work() returns with n threads; if n > 1, others than the caller's have had a share."""
-    seen = set()
+    seen, caller, other_came = set(), threading.get_ident(), threading.Event()
 
     def run_blocks(
-        part: Callable[[int, int], int], first: int, last: int, smallest: int, step: int = 1
-    ) -> int:
+        part: Callable[[int, int], int], first: int, last: int, smallest: int, step: int = 1,
+        *, even: bool = False,
+    ) -> int:  # fmt: skip
         def noted(begin: int, end: int) -> int:
             seen.add(threading.get_ident())
+            if threading.get_ident() != caller:
+                other_came.set()
+            elif (begin, end) != (first, last):  # else the caller may have taken every block
+                other_came.wait(PATIENCE)
             return part(begin, end)
 
-        return parallel.run_blocks(noted, first, last, 1, step)
+        return parallel.run_blocks(noted, first, last, 1, step, even=even)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parallel, "_threads", n)
@@ -37,5 +45,5 @@ def on_threads(n: int, work: Callable[[], T]) -> T:
             if module is not parallel and "run_blocks" in vars(module):
                 patch.setattr(module, "run_blocks", run_blocks)
         result = work()
-    assert (len(seen) > 1) == (n > 1), f"{len(seen)} of {n} threads had a share"
+    assert bool(seen - {caller}) == (n > 1), f"{len(seen)} of {n} threads had a share"
     return result

@@ -30,7 +30,7 @@ _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 _CODES["copy"] = _CODES["round_to_integral"] = _CODES["convert"]
 
 #: Below these numbers of elements a second thread costs more than it gives.
-_SMALLEST_STREAMING, _SMALLEST_COMPUTING = 1 << 20, 1 << 17
+_SMALLEST_STREAMING, _SMALLEST_COMPUTING = 1 << 18, 1 << 15
 
 #: Results larger than the caches are written past them, which saves reading their lines first.
 _STREAMING_BYTES = 1 << 24

@@ -32,7 +32,7 @@ Values = NDArray[np.floating[Any]]
 _NONE = np.zeros(1, np.uint8)
 
 #: Elements for which a second thread is worth its cost.
-_SMALLEST = 1 << 18
+_SMALLEST = 1 << 16
 
 
 def to_codes(values: ArrayLike, fmt: Format, *, out: Bits | None = None) -> Bits:

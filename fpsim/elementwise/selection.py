@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 #: Elements below which a second thread costs more than it gives.
-_SMALLEST = 1 << 18
+_SMALLEST = 1 << 16
 
 #: Codes of values, or bits of floats.
 Keys = NDArray[np.unsignedinteger[Any]]

@@ -143,7 +143,7 @@ class Format:
     def __hash__(self) -> int:
         return hash(self.name)
 
-    @property
+    @cached_property
     def _compared(self) -> tuple[str, int, int, int, str]:
         return self.name, self.exponent_bits, self.precision, self.bias, self.specials
 

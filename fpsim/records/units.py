@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 
 from fpsim.records.evidence import Evidence, Fact, weakest
@@ -105,12 +106,12 @@ class MatrixUnit:
                     f"unit {self.name} has {fmt}; units work on formats that binary32 holds"
                 )
 
-    @property
+    @cached_property
     def chain(self) -> int:
         """Calls between which nothing is stored and that K is padded to a multiple of."""
         return 1 if self.calls is None else self.calls
 
-    @property
+    @cached_property
     def channels(self) -> int:
         """Products of one pass; K is padded with zeros to a multiple."""
         return self.terms * self.chain

@@ -11,7 +11,6 @@ Source    docs/semantics.md §2.
 from __future__ import annotations
 
 import math
-from copy import copy
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -105,6 +104,10 @@ class Places:
     wide      R takes a whole word.
     """
 
+    __slots__ = (
+        "_draw", "_first", "_outputs", "_passed", "_places", "_stride", "active", "low", "wide",
+    )  # fmt: skip
+
     def __init__(self, draw: Draw, places: range, shape: Shape, *, wide: bool) -> None:
         self.wide = wide
         self._draw, self._places = draw, places
@@ -123,9 +126,12 @@ class Places:
         """
         if row == column == place == 0 or not self.active:
             return self
-        moved = copy(self)
-        moved._first += row * self._stride + column
-        moved._passed += place
+        moved = Places.__new__(Places)
+        moved.wide, moved.active, moved.low = self.wide, self.active, self.low
+        moved._draw, moved._places = self._draw, self._places
+        moved._outputs, moved._stride = self._outputs, self._stride
+        moved._first = self._first + row * self._stride + column
+        moved._passed = self._passed + place
         return moved
 
     def words(self, place: int, shape: tuple[int, int]) -> Words:

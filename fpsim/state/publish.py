@@ -22,6 +22,10 @@ from fpsim.state.state import State
 __all__ = ["broadcast_operands", "check_out", "fold", "no_operands", "publish"]
 
 
+#: Elements whose flags are compared with zeros faster as bytes than by numpy.
+_FEW = 1 << 12
+
+
 def check_out(
     out: Any, shape: Shape, dtype: np.dtype[Any], operands: Sequence[Carrier] = ()
 ) -> None:
@@ -54,7 +58,9 @@ def check_out(
 
 def fold(element_flags: ElementFlags) -> int:
     """All flags of the elements together."""
-    return int(np.bitwise_or.reduce(element_flags, axis=None)) if element_flags.size else 0
+    if element_flags.size <= _FEW and element_flags.tobytes() == bytes(element_flags.size):
+        return 0
+    return int(np.bitwise_or.reduce(element_flags, axis=None))
 
 
 def no_operands(index: Index) -> Sequence[Any]:

@@ -30,7 +30,7 @@ __all__ = ["ENGINES", "FAST", "accumulate", "finish", "multiply", "round_outputs
 
 #: Results whose last rounding is not worth another thread, and elements of unfolded rows written
 #: out.
-_FEW, _UNFOLDED = 1 << 17, 1 << 20
+_FEW, _UNFOLDED = 1 << 15, 1 << 20
 
 #: Numbers of both operands up to which products are small, and numbers of an operand that may be
 #: written out for all of them.
@@ -145,7 +145,12 @@ def round_outputs(
     if not values.size:
         return
     columns = values.shape[-1] if values.ndim else 1
-    flat, flat_flags = values.reshape(-1, columns), flags.reshape(-1, columns)
+    flat, flat_flags = values, flags
+    if values.ndim != 2:
+        flat, flat_flags = values.reshape(-1, columns), flags.reshape(-1, columns)
+    if values.size < 2 * _FEW:
+        rounding(flat, flat_flags, place, places)
+        return
 
     def work(begin: int, end: int) -> int:
         return rounding(flat[begin:end], flat_flags[begin:end], place, places.part(begin))

@@ -27,6 +27,7 @@ __all__ = ["run_exact"]
 _TERMS = 16
 
 
+@lru_cache(maxsize=256)
 def _knows(settings: UnitSettings) -> bool:
     unit = settings.unit
     return (

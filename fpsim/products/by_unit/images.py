@@ -105,8 +105,8 @@ def _run_turned(job: Job, a: Windows, task: Task, values: Carrier) -> int:
         return _turned_part(job, a, task, values, down, slice(0, columns))
 
     if panels >= get_threads():
-        return run_blocks(some_panels, 0, panels, max(1, smallest // tiles))
-    return run_blocks(some_tiles, 0, tiles, max(1, smallest // panels))
+        return run_blocks(some_panels, 0, panels, max(1, smallest // tiles), even=True)
+    return run_blocks(some_tiles, 0, tiles, max(1, smallest // panels), even=True)
 
 
 def _turned_part(

@@ -11,7 +11,9 @@ Source    docs/semantics.md §5.
 from __future__ import annotations
 
 import math
+import threading
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -39,8 +41,10 @@ _SMALL, _SHORT = 1 << 17, 1 << 22
 #: Numbers in the tables and panels of a call.
 _NUMBERS = 1 << 15
 
-#: Numbers of an operand whose new memory costs less than looking for kept memory.
-_TINY = 1 << 12
+#: Numbers of an operand whose memory a thread keeps by its shape, and how many such arrays.
+_TINY, _MOST_KEPT = 1 << 12, 32
+
+_kept = threading.local()
 
 #: Products of numbers below which one thread is enough.
 _SMALLEST = 1 << 20
@@ -96,7 +100,9 @@ def _run_together(
     job: Job, task: Task, operands: tuple[Carrier, Carrier], values: Carrier, first: int = 0
 ) -> int:
     """Products a[i] @ b[i] of some operands in one call; their results are rows from `first` on."""
-    a, b = (np.ascontiguousarray(x) for x in operands)
+    a, b = operands
+    if not (a.flags.c_contiguous and b.flags.c_contiguous):
+        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
     n, m, _ = a.shape
     columns = b.shape[2]
     offsets, terms, bases, outputs = _indices(job.settings, *a.shape, columns, task.height)
@@ -112,23 +118,33 @@ def _run_together(
         exponents, task.zero, task.right.shift,
     )  # fmt: skip
     places = job.places.part(first).random if job.places.active else NO_RANDOM
-    rows = slice(first, first + n * m)
-    assert job.element_flags is not None
+    element_flags = job.element_flags
+    assert element_flags is not None
+    if n * m < len(values):
+        rows = slice(first, first + n * m)
+        values, element_flags = values[rows], element_flags[rows]
     flags: int = task.loop(
         (table if task.left.values else numbers, fields, bases, offsets, outputs),
-        (panels, exponents, 0, columns), values[rows], job.element_flags[rows], places,
-        task.store, task.numbers,
+        (panels, exponents, 0, columns), values, element_flags, places, task.store, task.numbers,
     )  # fmt: skip
     return flags
 
 
 def _memory(table: OperandTable, name: str, shape: Shape) -> tuple[Carrier, Constants]:
-    """For values and exponents, empty where there are none."""
+    """For values and exponents, empty where there are none; not initialised."""
     if math.prod(shape) > _TINY:
         return table.room(name, shape)
-    none = (0,) * len(shape)
-    values = np.empty(shape if table.values else none, FLOAT[table.values])
-    return values, np.empty(shape if table.exponents else none, WORD[table.exponents])
+    kept: dict[Any, Any] = _kept.__dict__  # of this thread
+    key = name, shape, table.values, table.exponents
+    pair: tuple[Carrier, Constants] | None = kept.get(key)
+    if pair is None:
+        if len(kept) >= _MOST_KEPT:
+            kept.clear()
+        none = (0,) * len(shape)
+        values = np.empty(shape if table.values else none, FLOAT[table.values])
+        fields = np.empty(shape if table.exponents else none, WORD[table.exponents])
+        pair = kept[key] = values, fields
+    return pair
 
 
 @lru_cache(maxsize=64)

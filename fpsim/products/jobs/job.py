@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from math import frexp
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,20 +53,23 @@ class Reach(NamedTuple):
         >>> Reach(3.0, 3.0, 0.5, 1.0, math.inf, 0.0).exponents(-14, -14, 0)
         (0, 1, 1, 0)
         """
-        low_a = low_b = 0
-        top_a = top_b = -1
-        if self.most_a:
-            low_a = max(math.frexp(self.least_a)[1] - 1, emin_a)
-            top_a = max(math.frexp(self.most_a)[1] - 1, emin_a)
-        if self.most_b:
-            low_b = max(math.frexp(self.least_b)[1] - 1, emin_b)
-            top_b = max(math.frexp(self.most_b)[1] - 1, emin_b)
+        least_a, most_a, least_b, most_b, *_ = self
+        low_a, top_a = _exponents(least_a, most_a, emin_a)
+        low_b, top_b = _exponents(least_b, most_b, emin_b)
         return low_a + low_b + scale, top_a + top_b + scale, top_a, top_b
 
     @property
     def finite(self) -> bool:
         """Whether every operand and partial is a number."""
         return self.most_a < math.inf and self.most_b < math.inf and self.most_start < math.inf
+
+
+def _exponents(least: float, most: float, emin: int) -> tuple[int, int]:
+    """Of the smallest and the largest magnitude, none below emin; 0 and -1 of zeros."""
+    if not most:
+        return 0, -1
+    low, top = frexp(least)[1] - 1, frexp(most)[1] - 1
+    return (low if low > emin else emin), (top if top > emin else emin)
 
 
 class Job:

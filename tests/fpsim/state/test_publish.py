@@ -139,3 +139,11 @@ def test_flags_of_elements_fold_into_one():
     assert fold(np.array(8, np.uint8)) == 8
     assert fold(np.zeros((0, 4), np.uint8)) == 0
     assert no_operands((0,)) == ()
+
+
+@pytest.mark.parametrize("size", [1, 4096, 4097, 10_000])
+def test_flags_of_one_element_among_many_are_seen_in_any_layout(size):
+    flags = np.zeros((size, 2), np.uint8, order="F")
+    assert fold(flags) == fold(flags[:, 0]) == 0
+    flags[-1, -1] = 20
+    assert fold(flags) == fold(flags[::-1, 1]) == 20

@@ -8,10 +8,12 @@ import pytest
 import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
 from fpsim.elementwise.codes import from_codes
+from fpsim.kernels.by_unit.panels import PLAIN
 from fpsim.linalg import matmul
 from fpsim.products.by_unit import dispatch, tiles
 from fpsim.products.by_unit import window as engine_window
 from fpsim.products.by_unit.dispatch import accumulate
+from fpsim.products.by_unit.task import OperandTable
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.records.settings import Settings
 from fpsim.records.units import find_unit
@@ -196,3 +198,15 @@ def test_small_products_are_run_as_a_stack_and_large_ones_are_not(monkeypatch):
         assert (values.view(np.float32) == k).all()
         assert not flags.any()
     assert calls == [(8, 8)]
+
+
+def test_small_memory_is_kept_by_shape_and_is_bounded():
+    plain = OperandTable(64, 32, PLAIN)
+    values, fields = tiles._memory(plain, "left", (48,))
+    assert (values.dtype, values.shape) == (np.float64, (48,))
+    assert (fields.dtype, fields.shape) == (np.uint32, (48,))
+    assert tiles._memory(plain, "left", (48,))[0] is values
+    assert not np.shares_memory(tiles._memory(plain, "right", (48,))[0], values)
+    for n in range(1, 200):
+        tiles._memory(plain, "left", (n,))
+    assert len(tiles._kept.__dict__) <= tiles._MOST_KEPT
