@@ -3,7 +3,7 @@
 A kernel is made for an operation and a mode; formats and policies are numbers it
 is given, and the type of the constants says how wide the lanes are in which exact results are held.
 It works in blocks that stay in the first-level cache. Operands are taken for ordinary numbers; only
-a vector that holds a NaN, an infinity or a zero divisor asks what the rules say of it.
+a vector that overflows, or holds a NaN, an infinity or a zero divisor, asks what the rules say.
 """
 
 from __future__ import annotations
@@ -141,39 +141,56 @@ def _normal_grid(rule):
     return rule._replace(emin=none, quantum=none, quantum_sr=none)
 
 
-def _finish(mode, flush, one_zero, t, r, sign, rule):
-    """Overflow, tininess and sign: result bits, changed bits, and where it overflowed, was tiny."""
+def _finish(op, mode, flush, one_zero, t, r, sign, rule):
+    """Tininess and sign: result bits, changed bits, and where it was tiny.
+
+    Sums of the format's numbers are exact wherever they are tiny: it matters where that is flushed.
+    """
     a = t & ~sign
-    negative = t >= sign
-    over_from, tiny_below = rule.over_pos, rule.tiny_pos
-    if is_signed(mode):
-        over_from = select(negative, rule.over_neg, over_from)
-        tiny_below = select(negative, rule.tiny_neg, tiny_below)
-    over = r > rule.largest if is_stochastic(mode) else a >= over_from
-    tiny = a < tiny_below
+    tiny = a < _by_sign(mode, t, sign, rule.tiny_pos, rule.tiny_neg)
     if flush:
         r = select(tiny, r & ~rule.flush, r)
+    elif op in (ADD, SUBTRACT):
+        tiny = r != r
     bits = r | (t & sign)
     if one_zero:
         bits = select(r == 0, r, bits)
-    beyond = select(negative, rule.over_value_neg, rule.over_value_pos)
-    return select(over, beyond, bits), r ^ a, over, tiny
+    return bits, r ^ a, tiny
 
 
-def _is_special(op, x, y, z, sign):
-    """Where an operand is not finite, a divisor zero or a radicand negative."""
+def _by_sign(mode, t, sign, positive, negative):
+    """The one of two constants that goes with the sign of t, where the mode asks for it."""
+    return select(t >= sign, negative, positive) if is_signed(mode) else positive
+
+
+def _overflows(mode, t, r, sign, rule):
+    """Where the result lies beyond the largest value: in stochastic modes by its draw."""
+    if is_stochastic(mode):
+        return r > rule.largest
+    return (t & ~sign) >= _by_sign(mode, t, sign, rule.over_pos, rule.over_neg)
+
+
+def _is_rare(op, mode, x, y, z, t, r, sign, rule):
+    """Where it overflows, an operand is not finite, a divisor zero or a radicand negative.
+
+    Sums and products of what is not finite are not finite either: their magnitude tells it all, and
+    what overflows lies above the largest value before it is rounded.
+    """
     infinity = infinity_like(sign)
+    if op in (ADD, SUBTRACT, MULTIPLY):
+        return (t & ~sign) > rule.largest
+    over = _overflows(mode, t, r, sign, rule)
     if op == SQRT:
-        return as_bits(x) >= infinity  # with its sign bit, every negative number is larger
+        return over | (as_bits(x) >= infinity)  # with its sign bit, every negative number is larger
     top = as_bits(x) & ~sign
     if op == CONVERT:
-        return top >= infinity
+        return over | (top >= infinity)
     top = umax(top, as_bits(y) & ~sign)
     if op == FMA:
         top = umax(top, as_bits(z) & ~sign)
     if op == DIVIDE:
-        return (top >= infinity) | (y == 0.0)
-    return top >= infinity
+        over = over | (y == 0.0)
+    return over | (top >= infinity)
 
 
 def _signalling(array, i, like):
@@ -203,35 +220,39 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, element_flags, mi, words
     w = _operand(flush, one_zero, z, zi, sign, rule) if op == FMA else u
     t, lost = _exact(op, mode, u, v, w, sign)
     r = _rounded(op, mode, supplied, residual, t, words, wi, sign, rule)
-    bits, changed, over, tiny = _finish(mode, flush, one_zero, t, r, sign, rule)
-    changed, raised = changed | lost, none
+    bits, changed, tiny = _finish(op, mode, flush, one_zero, t, r, sign, rule)
+    changed = changed | lost
 
-    def special(bits, changed, over, raised):
+    def rare(bits, changed, over_seen, raised_seen, raised):
         loud = _signalling(x, xi, none)
         if op != CONVERT and op != SQRT:
             loud = loud | _signalling(y, yi, none)
         if op == FMA:
             loud = loud | _signalling(z, zi, none)
         says = resolve(op, u, v, w, loud, rule)
+        over = _overflows(mode, t, r, sign, rule) & ~says.where
+        beyond = select(t >= sign, rule.over_value_neg, rule.over_value_pos)
+        raised = select(says.where, says.flags, select(over, none + 5, none))
         return (
-            select(says.where, says.bits, bits), select(says.where, none, changed),
-            over & ~says.where, select(says.where, says.flags, none),
-        )  # fmt: skip
+            select(says.where, says.bits, select(over, beyond, bits)),
+            select(says.where, none, changed),
+            select(over, ~none, over_seen),
+            raised_seen | raised,
+            raised,
+        )
 
-    rare = any_lane(_is_special(op, u, v, w, sign))
-    bits, changed, over, raised = when(rare, special, bits, changed, over, raised)
+    bits, changed, over_seen, raised_seen, raised = when(
+        any_lane(_is_rare(op, mode, u, v, w, t, r, sign, rule)), rare,
+        bits, changed, seen[2], seen[3], none,
+    )  # fmt: skip
     stream_float(out, oi, bits, streaming)
     if flags == FLAGS_EACH:
-        mark = select(changed != 0, select(tiny, none + 3, none + 1), none) | raised
-        store_low(element_flags, mi, select(over, mark | 5, mark))
+        mark = select(changed != 0, select(tiny, none + 3, none + 1), none)
+        store_low(element_flags, mi, mark | raised)
     if flags == FLAGS_NONE:
         return seen
-    return (
-        seen[0] | changed,
-        seen[1] | select(tiny, changed, none),
-        seen[2] | select(over, ~none, none),
-        seen[3] | raised,
-    )
+    tiny_seen = seen[1] | select(tiny, changed, none)
+    return seen[0] | changed, tiny_seen, over_seen, raised_seen
 
 
 @formula

@@ -40,11 +40,25 @@ __all__ = [
     "to_whole",
     "to_word",
     "trunc",
+    "upper_words",
     "whole_to_float",
     "whole_to_float_cut",
     "word_to_float",
     "word_to_float_cut",
 ]
+
+
+def _upper_words(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
+    words = Lanes("u", 32, 2 * a.n)
+    order = ir.Constant(ir.VectorType(ir.IntType(32), words.n), [i | 1 for i in range(words.n)])
+    pairs = builder.bitcast(value, words.vector)
+    moved = builder.shuffle_vector(pairs, ir.Constant(words.vector, ir.Undefined), order)
+    return builder.bitcast(moved, result.vector)
+
+
+#: The upper word of lanes of 64 bits in both halves: a move, where a shift would wait for the
+#: multiplier's port.
+upper_words = unary(lambda a: a, _upper_words)
 
 
 def _target_has(feature: str) -> bool:

@@ -12,6 +12,7 @@ from llvmlite import ir
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
+from fpsim.kernels.lanes.arithmetic import upper_words
 from fpsim.kernels.lanes.formula import formula, instruction
 from fpsim.kernels.lanes.vectors import Lanes, pairs_apart, pairs_joined
 
@@ -31,7 +32,7 @@ def _rounds(c0, c1, c2, c3, k0, k1, rounds):
     """The first rounds in lanes of 64 bits, whose upper halves take no part and hold anything."""
     for _ in range(rounds):
         p0, p1 = (c0 & _LOW) * M0, (c2 & _LOW) * M1
-        c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ k0, p1, (p0 >> 32) ^ c3 ^ k1, p0
+        c0, c1, c2, c3 = upper_words(p1) ^ c1 ^ k0, p1, upper_words(p0) ^ c3 ^ k1, p0
         k0, k1 = k0 + W0, k1 + W1
     return c0, c1, c2, c3
 
@@ -44,7 +45,7 @@ def _even_and_odd(counter, keys, rounds):
     """
     even = [pairs_joined(c) for c in counter]
     keys = [(even[0] ^ even[0]) + k for k in keys]
-    odd = [c >> 32 for c in even]
+    odd = [upper_words(c) for c in even]
     return *_rounds(*even, *keys, rounds), *_rounds(*odd, *keys, rounds)
 
 
@@ -78,12 +79,12 @@ def philox_end(state, k0, k1, which):
     (even, even_left, even_right), (odd, odd_left, odd_right) = (
         [half[i] for i in order] for half in (state[:4], state[4:])
     )
-    even = ((even & _LOW) * m0 >> 32) ^ even_right ^ key
-    odd = ((odd & _LOW) * m0 >> 32) ^ odd_right ^ key
+    even = upper_words((even & _LOW) * m0) ^ even_right ^ key
+    odd = upper_words((odd & _LOW) * m0) ^ odd_right ^ key
     if which % 2 == 1:
         return _joined(even, odd) * m1
     even, odd = (even & _LOW) * m1, (odd & _LOW) * m1
-    upper = pairs_apart((even >> 32) | (odd & ~(none + _LOW)))
+    upper = pairs_apart((upper_words(even) & _LOW) | (odd & ~(none + _LOW)))
     left = _joined(even_left, odd_left) * m1
     return upper ^ left ^ ((left ^ left) + k0 + w0 * (_ROUNDS - 1))
 
@@ -122,11 +123,11 @@ def philox_common(c0, n1, a1, k0, k1):
     state = []
     even = pairs_joined(c0)
     key0, key1 = ((even ^ even) + k for k in (k0, k1))
-    for half in (even, even >> 32):
+    for half in (even, upper_words(even)):
         p = (half & _LOW) * M0
-        q = (((p >> 32) ^ n1 ^ key1) & _LOW) * M1
-        r = (((q >> 32) ^ a1 ^ (key0 + W0)) & _LOW) * M0
-        state += [p ^ (key1 + W1), q ^ (key0 + 2 * W0), (r >> 32) ^ (key1 + 2 * W1), r]
+        q = ((upper_words(p) ^ n1 ^ key1) & _LOW) * M1
+        r = ((upper_words(q) ^ a1 ^ (key0 + W0)) & _LOW) * M0
+        state += [p ^ (key1 + W1), q ^ (key0 + 2 * W0), upper_words(r) ^ (key1 + 2 * W1), r]
     return tuple(pairs_apart(x) for x in state)
 
 
@@ -142,7 +143,7 @@ def philox_others(state, upper, lower, k0, k1):
         p, q, r, s = (pairs_joined(x) for x in state[i : i + 4])
         product = ((p ^ upper) & _LOW) * M1
         keys = [(p ^ p) + k + 3 * w for k, w in ((k0, W0), (k1, W1))]
-        halves.append(_rounds((product >> 32) ^ q, product, r ^ lower, s, *keys, _ROUNDS - 4))
+        halves.append(_rounds(upper_words(product) ^ q, product, r ^ lower, s, *keys, _ROUNDS - 4))
     # The last round, straight to the places of the words.
     even, odd = halves
     p, q = [[(half[i] & _LOW) * m for half in halves] for i, m in ((0, M0), (2, M1))]

@@ -54,6 +54,36 @@ def test_every_code_round_trips(fmt: Format) -> None:
 
 
 @by_name
+def test_the_code_of_a_value_does_not_depend_on_its_neighbours(fmt: Format) -> None:
+    """Vectors of zeros and normal numbers go another way than those that hold something else."""
+    codes = np.arange(fmt.n_codes, dtype=fmt.code_dtype)
+    values = from_codes(codes, fmt)
+    one = to_codes(np.ones(1, fmt.carrier), fmt)
+    lone = np.tile(one, (codes.size, 16))
+    place = codes.astype(np.int64) % 16, np.arange(codes.size)
+    lone[place[1], place[0]] = codes
+    alone = from_codes(lone, fmt)
+    bits = f"u{values.itemsize}"
+    np.testing.assert_array_equal(alone[place[1], place[0]].view(bits), values.view(bits))
+    assert (np.delete(alone.reshape(-1), place[1] * 16 + place[0]) == 1).all()
+    np.testing.assert_array_equal(to_codes(alone, fmt), lone)
+
+
+@by_name
+def test_what_is_held_is_the_value_of_a_code(fmt: Format) -> None:
+    """Beside normal numbers that are held; one digit of the carrier's makes most not held."""
+    rng = np.random.default_rng(fmt.bits)
+    codes = rng.integers(0, fmt.n_codes, 4096).astype(fmt.code_dtype)
+    bits = f"u{fmt.carrier.itemsize}"
+    values = from_codes(codes, fmt).view(bits)
+    values[rng.random(4096) < 0.05] ^= 1
+    every = from_codes(np.arange(fmt.n_codes, dtype=fmt.code_dtype), fmt).view(bits)
+    x = values.view(fmt.carrier)
+    expected = np.where(np.isnan(x), fmt.has_nan, np.isin(values, every))
+    np.testing.assert_array_equal(is_held(x, fmt), expected)
+
+
+@by_name
 def test_values_are_those_of_the_definition(fmt: Format) -> None:
     codes = np.arange(0, fmt.n_codes, 1 if fmt.bits <= 9 else pick(61, 7, 1))
     for code, value in zip(codes.tolist(), from_codes(codes, fmt).tolist(), strict=True):

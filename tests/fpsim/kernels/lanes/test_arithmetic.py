@@ -45,6 +45,12 @@ def test_to_word_is_unsigned(dtype):
     assert on_floats(a.to_word, x).tolist() == [int(v) for v in x]
 
 
+def test_upper_words_stand_in_both_halves():
+    pairs = np.arange(1, 9, dtype=np.uint64) << np.uint64(32) | np.uint64(0xFFFFFFFF)
+    out = on_bits(a.upper_words, pairs)
+    assert out.tolist() == [i << 32 | i for i in range(1, 9)]
+
+
 #: Words around midpoints of 24 digits, with the top bit set and without.
 WORDS = [0, 1, 2**24 + 1, 2**24 + 3, 2**25 - 1, 2**31, 2**31 + 128, 2**31 + 384, 2**32 - 128,
          2**32 - 129, 2**32 - 1, 2**31 - 64, 2**31 - 65]  # fmt: skip
