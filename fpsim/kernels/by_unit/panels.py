@@ -24,7 +24,7 @@ from fpsim.kernels.lanes.memory import (
 )
 from fpsim.kernels.lanes.vectors import U32, as_bits, select, splat, umax, width_of
 
-__all__ = ["PLAIN", "Shift", "fill_panels", "fill_table", "write_numbers"]
+__all__ = ["PLAIN", "Shift", "fill_panels", "fill_table", "write_numbers", "write_zeros"]
 
 
 class Shift(NamedTuple):
@@ -54,6 +54,16 @@ def write_numbers(source, i, values, exponents, at, none, shift, wanted):
         field = umax(magnitude >> 23, none + np.uint64(shift.emin + 127))
         field = field + np.uint64(shift.bias - 127)
         field = select(magnitude != 0, field, none + np.uint64(shift.nothing))
+        store(exponents, at, field << (23 if width_of(none) == 32 else 52))
+
+
+@njit(**INLINE)
+def write_zeros(values, exponents, at, none, shift, wanted):
+    """As many zeros as `none` has lanes."""
+    if wanted[0]:
+        store_float(values, at, none)
+    if wanted[1]:
+        field = none + np.uint64(shift.nothing)
         store(exponents, at, field << (23 if width_of(none) == 32 else 52))
 
 
