@@ -35,25 +35,27 @@ __all__ = [
 
 
 class _Channels(NamedTuple):
-    """Some input channels of a convolution: how their passes run, and their weights by group."""
+    """Some input channels of a convolution: how their passes run, and their weights by group.
+
+    passes    of the unit, with those of zeros.
+    """
 
     settings: UnitSettings
     first: int
     table: Table
     right: list[Carrier]
+    passes: int
 
     @classmethod
     def of(
-        cls, settings: UnitSettings, shape: Geometry, kernels: Carrier, first: int, stop: int
-    ) -> _Channels:
-        """Channels first … stop - 1 of every kernel."""
+        cls, settings: UnitSettings, counted: UnitSettings, shape: Geometry, kernels: Carrier,
+        first: int, stop: int,
+    ) -> _Channels:  # fmt: skip
+        """Channels first … stop - 1 of every kernel; passes are `counted` as the unit has them."""
         table = order(shape.kernel, stop - first, settings.unit)
         right = [weight_matrix(table, kernel[:, :, first:stop]) for kernel in kernels]
-        return cls(settings, first, table, right)
-
-    @property
-    def passes(self) -> int:
-        return self.settings.passes(len(self.table))
+        passes = counted.passes(len(order(shape.kernel, stop - first, counted.unit)))
+        return cls(settings, first, table, right, passes)
 
 
 class Forward:
@@ -196,16 +198,16 @@ class InputGradient(Forward):
 
 def _parts(settings: UnitSettings, shape: Geometry, kernels: Carrier) -> Iterator[_Channels]:
     """All input channels; those that fill no pass by themselves where their passes are shorter."""
-    channels = kernels.shape[3]
-    rest = channels % settings.unit.channels
-    short = settings.short(rest) if rest else settings
-    if short is settings:
+    channels, some = kernels.shape[3], settings.by_taps
+    rest = channels % some.unit.channels
+    short = some.short(rest) if rest else some
+    if short is some:
         rest = 0
     whole = channels - rest
     if whole or not rest:
-        yield _Channels.of(settings, shape, kernels, 0, whole)
+        yield _Channels.of(some, settings, shape, kernels, 0, whole)
     if rest:
-        yield _Channels.of(short, shape, kernels, whole, channels)
+        yield _Channels.of(short, settings, shape, kernels, whole, channels)
 
 
 def forward(

@@ -14,7 +14,7 @@ Source    docs/semantics.md §5; Dekker 1971 (splitting at a fixed place); Boldo
 
 from __future__ import annotations
 
-from fpsim.kernels.by_unit.terms import each, if_finite, values
+from fpsim.kernels.by_unit.terms import if_finite, values
 from fpsim.kernels.lanes.arithmetic import add_down, add_up, fused, quiet_fused
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, select
@@ -63,39 +63,47 @@ def _odd_sum(x, y, quiet):
     return select((as_bits(down) & 1) != 0, down, add_up(x, y))
 
 
-def _short(what, acc, a, x, o, b, y, numbers):
-    """One call, right where every addition is exact."""
+def _short(what, c, a, x, o, b, y, numbers):
+    """Calls that are right where every addition is exact."""
     terms, _, quiet, has_fma = what
-    for u, v in values(terms, acc, a, x, o, b, y):
-        acc = fused(u, v, acc) if has_fma else u * v + acc
-    return _nearest_binary32(acc, quiet, has_fma)
+    for factors in values(terms, c, a, x, o, b, y):
+        c = [
+            fused(u, v, acc) if has_fma else u * v + acc
+            for acc, (u, v) in zip(c, factors, strict=True)
+        ]
+    return tuple(_nearest_binary32(acc, quiet, has_fma) for acc in c)
 
 
-def _long(what, acc, a, x, o, b, y, numbers):
-    """One call in two limbs: whole multiples of a unit, and what is left."""
+def _long(what, c, a, x, o, b, y, numbers):
+    """Calls in two limbs: whole multiples of a unit, and what is left."""
     terms, starts, quiet, has_fma = what
     unit = as_float(numbers[0])
-    high = acc + unit
-    low = acc - (high - unit)
-    for u, v in values(terms, acc, a, x, o, b, y):
-        if has_fma:
-            after = fused(u, v, high)
-            low = low + fused(u, v, high - after)
-        else:
-            after = high + u * v
-            low = low + (u * v - (after - high))
-        high = after
-    total = _nearest_binary32(_odd_sum(high - unit, low, quiet), quiet, has_fma)
-    return if_finite(acc, total) if starts == ANY else total
+    limbs = [(acc + unit, acc - ((acc + unit) - unit)) for acc in c]
+    for factors in values(terms, c, a, x, o, b, y):
+        limbs = [_moved(pair, u, v, has_fma) for pair, (u, v) in zip(limbs, factors, strict=True)]
+    totals = tuple(
+        _nearest_binary32(_odd_sum(high - unit, low, quiet), quiet, has_fma) for high, low in limbs
+    )
+    return if_finite(c, totals) if starts == ANY else totals
+
+
+def _moved(limbs, u, v, has_fma):
+    """Two limbs and a product: the higher one takes what it can, the lower one the rest."""
+    high, low = limbs
+    if has_fma:
+        after = fused(u, v, high)
+        return after, low + fused(u, v, high - after)
+    after = high + u * v
+    return after, low + (u * v - (after - high))
 
 
 @formula
 def short_calls(what, c, a, x, o, b, y, numbers):
     """One call of every output of a tile, right where every addition is exact."""
-    return each(_short, what, c, a, x, o, b, y, numbers)
+    return _short(what, c, a, x, o, b, y, numbers)
 
 
 @formula
 def long_calls(what, c, a, x, o, b, y, numbers):
     """One call of every output of a tile, always right."""
-    return each(_long, what, c, a, x, o, b, y, numbers)
+    return _long(what, c, a, x, o, b, y, numbers)

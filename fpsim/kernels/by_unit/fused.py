@@ -8,7 +8,7 @@ Source    docs/semantics.md §5; Boldo & Melquiond 2008 (round to odd).
 
 from __future__ import annotations
 
-from fpsim.kernels.by_unit.terms import each, values
+from fpsim.kernels.by_unit.terms import values
 from fpsim.kernels.lanes.arithmetic import fused
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.vectors import (
@@ -29,10 +29,8 @@ def _to_odd(x, y, acc):
     return narrow(as_float(sum_to_odd(widen(x) * widen(y), widen(acc), 64)))
 
 
-def _term(what, acc, a, x, o, b, y, numbers):
-    """acc + x * y, rounded once."""
-    _, _, _, has_fma = what
-    ((u, v),) = values(1, acc, a, x, o, b, y)
+def _term(acc, u, v, has_fma):
+    """acc + u * v, rounded once."""
     if has_fma:
         return fused(u, v, acc)
     return concat(
@@ -44,7 +42,8 @@ def _term(what, acc, a, x, o, b, y, numbers):
 @formula
 def fused_terms(what, c, a, x, o, b, y, numbers):
     """One term of every output of a tile."""
-    return each(_term, what, c, a, x, o, b, y, numbers)
+    (factors,) = values(1, c, a, x, o, b, y)
+    return tuple(_term(acc, u, v, what[3]) for acc, (u, v) in zip(c, factors, strict=True))
 
 
 @formula

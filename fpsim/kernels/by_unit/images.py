@@ -8,112 +8,114 @@ from __future__ import annotations
 
 from numba import njit
 
-from fpsim.kernels.by_unit.panels import write_numbers
+from fpsim.kernels.by_unit.panels import write_numbers, write_zeros
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.lanes.memory import copy_item, pointer, room, splat_item
+from fpsim.kernels.lanes.memory import pointer, room, splat_item
 from fpsim.kernels.lanes.vectors import width_of
 
-__all__ = ["fill_windows"]
+__all__ = ["fill_windows", "place_windows"]
 
 
 @njit(**INLINE)
-def _numbers(source, total, first, tables, to, n, how, few):
-    """n numbers of a source of `total` from `first` on; up to 15 more are overwritten later."""
+def _numbers(source, first, tables, to, n, how):
+    """n numbers of a source from `first` on; up to 15 more are overwritten later."""
     values, fields = tables
     none, shift, wanted = how
-    lanes = 512 // width_of(none)
     for i in range(0, n, 16):
-        if first + i + 16 <= total:
-            for q in range(0, 16, lanes):
-                write_numbers(
-                    source, first + i + q, values, fields, to + i + q, none, shift, wanted
-                )
-            continue
-        for q in range(16):
-            copy_item(few, q, source, min(first + i + q, total - 1))
-        for q in range(0, 16, lanes):
-            write_numbers(few, q, values, fields, to + i + q, none, shift, wanted)
+        numbers, at = source[0], first + i
+        if at + 16 > source[2]:
+            numbers, at = source[1], at + 16 - source[2]
+        for q in range(0, 16, 512 // width_of(none)):
+            write_numbers(numbers, at + q, values, fields, to + i + q, none, shift, (True, wanted))
 
 
 @njit(**INLINE)
-def _zeros(tables, to, n, how, zeros):
+def _zeros(tables, to, n, how):
     """n zeros; up to 15 more are overwritten later."""
-    values, fields = tables
     none, shift, wanted = how
-    lanes = 512 // width_of(none)
-    for i in range(0, n, lanes):
-        write_numbers(zeros, 0, values, fields, to + i, none, shift, wanted)
+    for i in range(0, n, 512 // width_of(none)):
+        write_zeros(*tables, to + i, none, shift, (True, wanted))
 
 
 @njit(**INLINE)
-def _line(source, total, first, width, channels, left, apart, n, tables, to, how, few, zeros):
-    """One row of an image of `width` elements, `apart` from each other, in a line of n elements.
+def _run(i, left, apart, width, n):
+    """Zeros from i on in a line, or else elements (as many as -1 times the result).
 
-    `left` zeros stand before it; where it is negative so many elements are not seen.
+    An image's row of `width` elements, `apart` from each other, begins at `left` in a line of n.
     """
+    x = i - left
+    if x < 0:
+        return min(-x, n - i)
+    if x >= (width - 1) * apart + 1:
+        return n - i
     if apart == 1:
-        begin, end = min(max(left, 0), n), max(min(width + left, n), 0)
-        end = max(begin, end)
-        _zeros(tables, to, begin * channels, how, zeros)
-        _numbers(source, total, first + (begin - left) * channels, tables, to + begin * channels,
-                 (end - begin) * channels, how, few)  # fmt: skip
-        _zeros(tables, to + end * channels, (n - end) * channels, how, zeros)
-        return
-    for i in range(n):
-        x, rest = (i - left) // apart, (i - left) % apart
-        at = to + i * channels
-        if i >= left and rest == 0 and x < width:
-            _numbers(source, total, first + x * channels, tables, at, channels, how, few)
-        else:
-            _zeros(tables, at, channels, how, zeros)
+        return -min(width - x, n - i)
+    return min(-x % apart, n - i) if x % apart else -1
 
 
 @compiled
-def fill_windows(
-    codes, image, geometry, lines, values, exponents, starts, places, target, zero, shift
-):
+def fill_windows(codes, image, geometry, lines, values, exponents, zero, shift):
     """The pieces that rows of outputs begin … end - 1 see, counted over all images.
 
     codes (n,) binary32 of images of (height, width, channels); geometry: pairs, down and across, of
     the kernel, stride, zeros before, outputs and spacing; values and exponents have room for 15
-    numbers more, an empty one is left alone; starts (n,): where the window of each output begins,
-    the last one repeated to the end; places (outputs,): where its row stands in the result, as the
-    target says: where output 0 does, steps from image to image, down and across. `zero` says how
-    wide the lanes are.
+    numbers more, empty exponents are left alone. `zero` says how wide the lanes are.
     """
     height, width, channels = image
     kernel, stride, before, outputs, spacing = geometry
-    none = splat_item(zero, 0)
-    source, total = pointer(codes), codes.shape[0]
+    total, last, left = codes.shape[0], room(codes, 32), before[1]
+    # Vectors that would end beyond the source are read from a copy of its last numbers.
+    for q in range(32 if total else 0):
+        last[q] = codes[min(max(total - 16 + q, 0), total - 1)]
+    source = pointer(codes), last, total
     tables = pointer(values), pointer(exponents)
-    how = none, shift, (values.size > 0, exponents.size > 0)
-    few, zeros = room(codes, 16), room(codes, 16)
-    for q in range(16):
-        zeros[q] = 0
-    rows, columns = outputs
-    across = (columns - 1) * stride[1] + kernel[1]
-    at = n = 0
-    line, last = lines
-    while line < last:
-        number, row = line // rows, line % rows
-        count = min(rows - row, last - line)
-        for i in range(count):
-            row_place = target[0] + number * target[1] + (row + i) * target[2]
-            for j in range(columns):
-                places[n] = row_place + j * target[3]
-                starts[n] = at + (i * stride[0] * across + j * stride[1]) * channels
-                n += 1
-        for i in range((count - 1) * stride[0] + kernel[0]):
-            y = row * stride[0] + i - before[0]
-            if y >= 0 and y % spacing[0] == 0 and y // spacing[0] < height:
-                first = (number * height + y // spacing[0]) * width * channels
-                _line(source, total, first, width, channels, before[1], spacing[1], across, tables,
-                      at, how, few, zeros)  # fmt: skip
-            else:
-                _zeros(tables, at, across * channels, how, zeros)
+    how = splat_item(zero, 0), shift, exponents.size > 0
+    across = (outputs[1] - 1) * stride[1] + kernel[1]
+    at, line = 0, lines[0]
+    while line < lines[1]:
+        number, row = line // outputs[0], line % outputs[0]
+        count = min(outputs[0] - row, lines[1] - line)
+        for y in range(row * stride[0] - before[0],
+                       (row + count - 1) * stride[0] - before[0] + kernel[0]):  # fmt: skip
+            seen = y >= 0 and y % spacing[0] == 0 and y // spacing[0] < height
+            first = (number * height + y // spacing[0]) * width
+            i = 0
+            while i < across:
+                run, to = _run(i, left, spacing[1], width if seen else 0, across), at + i * channels
+                if run > 0:
+                    _zeros(tables, to, run * channels, how)
+                else:
+                    x = (i - left) // spacing[1]
+                    _numbers(source, (first + x) * channels, tables, to, -run * channels, how)
+                i += abs(run)
             at += across * channels
         line += count
-    while n < starts.shape[0]:
-        starts[n] = starts[n - 1]
-        n += 1
     return at
+
+
+@compiled
+def place_windows(channels, geometry, lines, starts, places, target):
+    """Where the windows of rows of outputs begin in their pieces, and where their results stand.
+
+    geometry, lines    as for `fill_windows`, of images of so many channels.
+    starts (n,)        of the window of each output, the last one repeated to the end.
+    places (outputs,)  of each row in the result, as the target says: of output 0, and steps from
+                       image to image, down and across.
+    """
+    kernel, stride, _, outputs, _ = geometry
+    across = (outputs[1] - 1) * stride[1] + kernel[1]
+    at, n, line = 0, 0, lines[0]
+    while line < lines[1]:
+        number, row = line // outputs[0], line % outputs[0]
+        count = min(outputs[0] - row, lines[1] - line)
+        for i in range(count):
+            first = target[0] + number * target[1] + (row + i) * target[2]
+            for j in range(outputs[1]):
+                places[n] = first + j * target[3]
+                starts[n] = (at + i * stride[0] * across + j * stride[1]) * channels
+                n += 1
+        at += ((count - 1) * stride[0] + kernel[0]) * across
+        line += count
+    for i in range(n, starts.shape[0]):
+        starts[i] = starts[n - 1]
+    return n

@@ -24,7 +24,7 @@ from fpsim.kernels.lanes.memory import (
 )
 from fpsim.kernels.lanes.vectors import U32, as_bits, select, splat, umax, width_of
 
-__all__ = ["PLAIN", "Shift", "fill_panels", "fill_table", "write_numbers"]
+__all__ = ["PLAIN", "Shift", "fill_panels", "fill_table", "write_numbers", "write_zeros"]
 
 
 class Shift(NamedTuple):
@@ -54,6 +54,16 @@ def write_numbers(source, i, values, exponents, at, none, shift, wanted):
         field = umax(magnitude >> 23, none + np.uint64(shift.emin + 127))
         field = field + np.uint64(shift.bias - 127)
         field = select(magnitude != 0, field, none + np.uint64(shift.nothing))
+        store(exponents, at, field << (23 if width_of(none) == 32 else 52))
+
+
+@njit(**INLINE)
+def write_zeros(values, exponents, at, none, shift, wanted):
+    """As many zeros as `none` has lanes."""
+    if wanted[0]:
+        store_float(values, at, none)
+    if wanted[1]:
+        field = none + np.uint64(shift.nothing)
         store(exponents, at, field << (23 if width_of(none) == 32 else 52))
 
 
@@ -93,23 +103,23 @@ def fill_panels(codes, rows, steps, first, last, begin, end, values, exponents, 
     wanted = (values.size > 0, exponents.size > 0)
     depth = rows.shape[0]
     source = pointer(codes)
-    numbers, fields = pointer(values.reshape(-1)), pointer(exponents.reshape(-1))
+    panels, fields = pointer(values.reshape(-1)), pointer(exponents.reshape(-1))
     row = room(codes, 16)
     zeros = splat(np.uint32(0), U32)
     for panel in range(begin, end):
         column = first + panel * COLUMNS
         n = min(COLUMNS, last - column)
-        store(row, 0, zeros)
         for k in range(depth):
             at = rows[k] * steps[0] + column * steps[1]
-            if rows[k] < 0:
-                store(row, 0, zeros)
-            elif n == COLUMNS and steps[1] == 1:
-                store(row, 0, load_word(source, at, zeros))
-            else:
-                for c in range(n):
-                    copy_item(row, c, source, at + c * steps[1])
             to = (panel * depth + k) * COLUMNS
+            if rows[k] >= 0 and n == COLUMNS and steps[1] == 1:
+                numbers = source
+            else:
+                numbers = row
+                store(row, 0, zeros)
+                for c in range(n if rows[k] >= 0 else 0):
+                    copy_item(row, c, source, at + c * steps[1])
+                at = 0
             for q in range(0, COLUMNS, lanes):
-                write_numbers(row, q, numbers, fields, to + q, none, shift, wanted)
+                write_numbers(numbers, at + q, panels, fields, to + q, none, shift, wanted)
     return 0

@@ -4,6 +4,9 @@ A tile has eight vectors. Vector i belongs to the row at x[i] of the left operan
 at offsets from there, and to the columns at y or, in lanes of 64 bits where a panel is two vectors
 wide, eight columns further on. A term has one left factor for all columns or, lanewise, one for
 each, side by side.
+
+A formula takes a term of all vectors before the next one: the right factor is loaded once for all
+rows, the left one once for all columns, and neither waits in a register.
 """
 
 from __future__ import annotations
@@ -12,37 +15,41 @@ from fpsim.kernels.lanes.arithmetic import item, plus, spread_item
 from fpsim.kernels.lanes.memory import load, load_float
 from fpsim.kernels.lanes.vectors import as_bits, infinity_like, select, width_of
 
-__all__ = ["COLUMNS", "each", "exponents", "if_finite", "values"]
+__all__ = ["COLUMNS", "exponents", "if_finite", "values"]
 
 #: Columns of a panel.
 COLUMNS = 16
 
 
-def each(step, what, c, a, x, o, b, y, numbers):
-    """step(what, acc, a, row, offsets, b, column, numbers) for every vector of a tile."""
+def values(terms, c, a, x, o, b, y):
+    """Both factors of every term, for each vector of a tile."""
+    offsets, q = o
+    for t in range(terms):
+        index = [plus(row, item(offsets, plus(q, t))) for row in x]
+        columns = [plus(column, COLUMNS * t) for column in _columns(c, y)]
+        yield [
+            (load_float(a[0], i, c[0]) if _is_lanewise(a) else spread_item(a[0], i),
+             load_float(b[0], j, c[0]))
+            for i, j in zip(index, columns, strict=True)
+        ]  # fmt: skip
+
+
+def exponents(terms, c, a, x, o, b, y):
+    """Exponents of every product, as fields, for each vector of a tile."""
+    offsets, q = o
+    for t in range(terms):
+        index = [plus(row, item(offsets, plus(q, t))) for row in x]
+        columns = [plus(column, COLUMNS * t) for column in _columns(c, y)]
+        yield [
+            (load(a[1], i) if _is_lanewise(a) else spread_item(a[1], i)) + load(b[1], j)
+            for i, j in zip(index, columns, strict=True)
+        ]
+
+
+def _columns(c, y):
+    """Where the columns of each vector begin in a panel's row."""
     lanes = 512 // width_of(c[0])
-    return tuple(
-        step(what, acc, a, x[i], o, b, plus(y, i * lanes % COLUMNS), numbers)
-        for i, acc in enumerate(c)
-    )
-
-
-def values(terms, acc, a, x, o, b, y):
-    """Both factors of every term."""
-    offsets, q = o
-    for t in range(terms):
-        index = plus(x, item(offsets, plus(q, t)))
-        left = load_float(a[0], index, acc) if _is_lanewise(a) else spread_item(a[0], index)
-        yield left, load_float(b[0], plus(y, COLUMNS * t), acc)
-
-
-def exponents(terms, a, x, o, b, y):
-    """Exponents of every product, as fields."""
-    offsets, q = o
-    for t in range(terms):
-        index = plus(x, item(offsets, plus(q, t)))
-        left = load(a[1], index) if _is_lanewise(a) else spread_item(a[1], index)
-        yield left + load(b[1], plus(y, COLUMNS * t))
+    return [plus(y, i * lanes % COLUMNS) for i in range(len(c))]
 
 
 def _is_lanewise(a):
@@ -50,7 +57,11 @@ def _is_lanewise(a):
     return len(a) == 3
 
 
-def if_finite(acc, total):
-    """The total, or the accumulator itself where that is infinite or NaN."""
-    bits = as_bits(acc)
-    return select((bits & infinity_like(bits)) != infinity_like(bits), total, acc)
+def if_finite(c, totals):
+    """The totals, or the accumulators themselves where these are infinite or NaN."""
+    kept = []
+    for acc, total in zip(c, totals, strict=True):
+        bits = as_bits(acc)
+        finite = (bits & infinity_like(bits)) != infinity_like(bits)
+        kept.append(select(finite, total, acc))
+    return tuple(kept)

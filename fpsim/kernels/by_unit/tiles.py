@@ -44,11 +44,11 @@ from fpsim.kernels.by_unit.tile_memory import (
 from fpsim.kernels.by_unit.window import (
     any_calls_31,
     any_calls_32,
-    any_calls_both,
+    any_calls_pair,
     calls_31,
     calls_32,
     calls_64,
-    calls_both,
+    calls_pair,
 )
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes.arithmetic import clear_inexact, inexact, plus
@@ -80,7 +80,7 @@ from fpsim.kernels.rounding.store import store_lanes, store_ordinary
 
 __all__ = [
     "COLUMNS", "EXACT", "FLAG", "FUSED", "PARTIALS", "SUMS", "UNGUARDED", "WINDOW_31", "WINDOW_32",
-    "WINDOW_64", "WINDOW_BOTH", "TileVariant", "tile_kernel",
+    "WINDOW_64", "WINDOW_PAIR", "TileVariant", "tile_kernel",
 ]  # fmt: skip
 
 #: Terms between two looks at the guards, terms of a chunk that all tiles pass before the next one
@@ -88,7 +88,7 @@ __all__ = [
 STRETCH, STEPS, _GROUP = 256, 512, 1 << 14
 
 #: Unit calls.
-WINDOW_64, WINDOW_32, EXACT, FUSED, WINDOW_BOTH, WINDOW_31 = range(6)
+WINDOW_64, WINDOW_32, EXACT, FUSED, WINDOW_PAIR, WINDOW_31 = range(6)
 
 #: What guards the short way.
 UNGUARDED, FLAG, PARTIALS, SUMS = 0, 1, 2, 4
@@ -114,11 +114,11 @@ class TileVariant(NamedTuple):
 
 #: How a call of each kind works: the short way, and the one that is always right.
 _SHORT = {
-    WINDOW_64: calls_64, WINDOW_32: calls_32, WINDOW_BOTH: calls_both, EXACT: short_calls,
+    WINDOW_64: calls_64, WINDOW_32: calls_32, WINDOW_PAIR: calls_pair, EXACT: short_calls,
     FUSED: fused_terms, WINDOW_31: calls_31,
 }  # fmt: skip
 _LONG = {
-    WINDOW_64: calls_64, WINDOW_32: any_calls_32, WINDOW_BOTH: any_calls_both, EXACT: long_calls,
+    WINDOW_64: calls_64, WINDOW_32: any_calls_32, WINDOW_PAIR: any_calls_pair, EXACT: long_calls,
     WINDOW_31: any_calls_31,
 }  # fmt: skip
 

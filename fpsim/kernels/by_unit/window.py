@@ -5,24 +5,24 @@ numbers they are the aligned addends; their sum is exact, and scaled back it is 
 accumulator in one conversion. Exponents stand in tables, in the place of the exponent field; a zero
 operand has one so low that it never takes part in emax. `numbers` are the fields that undo the
 window, up and down, and an edge: for CUT the digits that stay, for WHOLE the field that subnormal
-accumulators count with.
+accumulators count with, for pairs their middle.
 
 In lanes of 64 bits whole numbers are floats, whose sums have fewer than 53 digits. In lanes of 32
 bits they are integers: sums of products below 2**31 (or of all addends, which takes fewer steps)
 is what the caller guarantees, with finite operands, no overflow and no subnormal sums (see
-`fpsim.products.by_unit.window`). Sums of more digits may be integers of 64 bits while everything
-else stays in lanes of 32; one conversion rounds them, to nearest.
+`fpsim.products.by_unit.window`). Sums of more digits to nearest stay in lanes of 32 bits as pairs
+of floats: the higher one begins as 1.5 * 2**k, the `middle` of a binade, and takes of every addend
+the digits that its own last place shows; the lower one takes the rest. Both are exact, and their
+sum is rounded once.
 
 Source    docs/semantics.md §5.
 """
 
 from __future__ import annotations
 
-from fpsim.kernels.by_unit.terms import each, exponents, if_finite, values
+from fpsim.kernels.by_unit.terms import exponents, if_finite, values
 from fpsim.kernels.lanes.arithmetic import (
-    long_to_float,
     smax,
-    to_long,
     to_whole,
     to_word,
     trunc,
@@ -35,10 +35,7 @@ from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.vectors import (
     as_bits,
     as_float,
-    concat,
-    high_half,
     infinity_like,
-    low_half,
     narrow,
     select,
     sign_like,
@@ -48,41 +45,45 @@ from fpsim.kernels.lanes.vectors import (
 from fpsim.kernels.rounding.store import QUIET
 
 __all__ = [
-    "CUT", "NEAREST", "WHOLE", "any_calls_31", "any_calls_32", "any_calls_both", "calls_31",
-    "calls_32", "calls_64", "calls_both",
+    "CUT", "NEAREST", "WHOLE", "any_calls_31", "any_calls_32", "any_calls_pair", "calls_31",
+    "calls_32", "calls_64", "calls_pair",
 ]  # fmt: skip
 
 #: Sums: to nearest or cut into binary32; left whole, since each is rounded where it is stored.
 NEAREST, CUT, WHOLE = range(3)
 
 
-def _top(what, acc, a, x, o, b, y, edge):
-    """The largest exponent of a call, as a field."""
+def _tops(what, c, a, x, o, b, y, edge):
+    """The largest exponent of each call, as a field."""
     terms, sums, _, _ = what
-    top = as_bits(acc) & infinity_like(edge)
+    tops = [as_bits(acc) & infinity_like(edge) for acc in c]
     if sums == WHOLE:
-        top = select(top != 0, umax(top, edge), top)
-    fields = [top, *exponents(terms, a, x, o, b, y)]
-    while len(fields) > 1:
-        fields = [*map(smax, fields[:-1:2], fields[1::2]), *fields[len(fields) & ~1 :]]
-    return fields[0]
+        tops = [select(top != 0, umax(top, edge), top) for top in tops]
+    for fields in exponents(terms, c, a, x, o, b, y):
+        tops = [*map(smax, tops, fields)]
+    return tops
 
 
-def _in_64(what, acc, a, x, o, b, y, numbers):
-    """One call in binary64 lanes."""
-    terms, sums, _, _ = what
+def _products(cut, what, c, a, x, o, b, y, scales):
+    """For every term the products of each call, scaled and cut to whole numbers."""
+    for factors in values(what[0], c, a, x, o, b, y):
+        yield [cut(u * v * scale) for (u, v), scale in zip(factors, scales, strict=True)]
+
+
+def _in_64(what, c, a, x, o, b, y, numbers):
+    """Calls in binary64 lanes."""
     up, down, edge = numbers
-    top = _top(what, acc, a, x, o, b, y, edge)
-    scale = as_float(up - top)
-    total = trunc(acc * scale)
-    for u, v in values(terms, acc, a, x, o, b, y):
-        total = total + trunc(u * v * scale)
-    total = total * as_float(top - down)
-    if sums == WHOLE:
-        return total
-    if sums == CUT:
-        total = as_float(as_bits(total) & edge)
-    return widen(narrow(total))
+    tops = _tops(what, c, a, x, o, b, y, edge)
+    scales = [as_float(up - top) for top in tops]
+    totals = [trunc(acc * scale) for acc, scale in zip(c, scales, strict=True)]
+    for products in _products(trunc, what, c, a, x, o, b, y, scales):
+        totals = [total + product for total, product in zip(totals, products, strict=True)]
+    totals = [total * as_float(top - down) for total, top in zip(totals, tops, strict=True)]
+    if what[1] == WHOLE:
+        return tuple(totals)
+    if what[1] == CUT:
+        totals = [as_float(as_bits(total) & edge) for total in totals]
+    return tuple(widen(narrow(total)) for total in totals)
 
 
 def _cut_float(size, quiet):
@@ -97,25 +98,11 @@ def _cut_float(size, quiet):
     return word_to_float(size & ~more)
 
 
-def _addends_32(what, acc, a, x, o, b, y, numbers):
-    """The accumulator and the products cut to whole numbers, and what undoes the scale."""
-    terms = what[0]
-    up, down, edge = numbers
-    top = _top(what, acc, a, x, o, b, y, edge)
-    scale = as_float(up - top)
-    start = to_whole(acc * scale)
-    products = start ^ start
-    for u, v in values(terms, acc, a, x, o, b, y):
-        products = products + to_whole(u * v * scale)
-    return start, products, as_float(top - down)
-
-
-def _in_31(what, acc, a, x, o, b, y, numbers):
-    """One call in binary32 lanes, its sum below 2**31."""
+def _sums_31(what, start, products, undo, numbers):
+    """A call's sum below 2**31, rounded and scaled back."""
     _, sums, quiet, _ = what
     if sums != NEAREST and quiet != QUIET:
-        return _in_32(what, acc, a, x, o, b, y, numbers)
-    start, products, undo = _addends_32(what, acc, a, x, o, b, y, numbers)
+        return _sums_32(what, start, products, undo, numbers)
     total = products + start
     if sums == NEAREST:
         return whole_to_float(total) * undo
@@ -127,10 +114,9 @@ def _in_31(what, acc, a, x, o, b, y, numbers):
     return as_float(odd) * undo
 
 
-def _in_32(what, acc, a, x, o, b, y, numbers):
-    """One call in binary32 lanes, its sum below 2**32."""
+def _sums_32(what, start, products, undo, numbers):
+    """A call's sum below 2**32, rounded and scaled back."""
     _, sums, quiet, _ = what
-    start, products, undo = _addends_32(what, acc, a, x, o, b, y, numbers)
     # Each is below 2**31: the sign of the sum is lost where it differs from both.
     total = products + start
     sign = (total ^ ((products ^ total) & (start ^ total))) & sign_like(total)
@@ -144,72 +130,85 @@ def _in_32(what, acc, a, x, o, b, y, numbers):
     return as_float(as_bits(as_float(odd) * undo) | sign)
 
 
-def _in_both(what, acc, a, x, o, b, y, numbers):
-    """One call in binary32 lanes, its sums in whole numbers of 64 bits."""
-    terms = what[0]
+def _in_words(rounded, what, c, a, x, o, b, y, numbers):
+    """Calls in binary32 lanes, their sums in words."""
     up, down, edge = numbers
-    top = _top(what, acc, a, x, o, b, y, edge)
-    scale = as_float(up - top)
-    start = acc * scale
-    low, high = to_long(low_half(start)), to_long(high_half(start))
-    for u, v in values(terms, acc, a, x, o, b, y):
-        addend = u * v * scale
-        low, high = low + to_long(low_half(addend)), high + to_long(high_half(addend))
-    return concat(long_to_float(low), long_to_float(high)) * as_float(top - down)
+    tops = _tops(what, c, a, x, o, b, y, edge)
+    scales = [as_float(up - top) for top in tops]
+    starts = [to_whole(acc * scale) for acc, scale in zip(c, scales, strict=True)]
+    sums = [start ^ start for start in starts]
+    for products in _products(to_whole, what, c, a, x, o, b, y, scales):
+        sums = [total + product for total, product in zip(sums, products, strict=True)]
+    return tuple(
+        rounded(what, start, total, as_float(top - down), numbers)
+        for start, total, top in zip(starts, sums, tops, strict=True)
+    )
 
 
-def _any_in_both(what, acc, a, x, o, b, y, numbers):
-    """The same for accumulators that may be infinite or NaN, and stay what they are."""
-    return if_finite(acc, _in_both(what, acc, a, x, o, b, y, numbers))
+def _in_pairs(what, c, a, x, o, b, y, numbers):
+    """Calls in binary32 lanes, their sums in pairs of floats."""
+    up, down, middle = numbers
+    tops = _tops(what, c, a, x, o, b, y, middle)
+    scales = [as_float(up - top) for top in tops]
+    undo = [as_float(top - down) for top in tops]
+    starts = [trunc(acc * scale) for acc, scale in zip(c, scales, strict=True)]
+    pairs = [(as_float(middle), start - start) for start in starts]
+    pairs = [*map(_moved, pairs, starts)]
+    for products in _products(trunc, what, c, a, x, o, b, y, scales):
+        if what[0] == 1:  # the sum of two floats is rounded once
+            totals = [start + product for start, product in zip(starts, products, strict=True)]
+            return tuple(total * back for total, back in zip(totals, undo, strict=True))
+        pairs = [*map(_moved, pairs, products)]
+    return tuple(
+        ((high - as_float(middle)) + low) * back
+        for (high, low), back in zip(pairs, undo, strict=True)
+    )
 
 
-def _any_in_31(what, acc, a, x, o, b, y, numbers):
-    """The same for accumulators that may be infinite or NaN, and stay what they are."""
-    return if_finite(acc, _in_31(what, acc, a, x, o, b, y, numbers))
-
-
-def _any_in_32(what, acc, a, x, o, b, y, numbers):
-    """The same for accumulators that may be infinite or NaN, and stay what they are."""
-    return if_finite(acc, _in_32(what, acc, a, x, o, b, y, numbers))
+def _moved(pair, addend):
+    """A pair of floats and an addend: the higher one takes what it can, the lower one the rest."""
+    high, low = pair
+    after = high + addend
+    return after, low + (addend - (after - high))
 
 
 @formula
 def calls_64(what, c, a, x, o, b, y, numbers):
     """One call of every output of a tile, in binary64 lanes."""
-    return each(_in_64, what, c, a, x, o, b, y, numbers)
+    return _in_64(what, c, a, x, o, b, y, numbers)
 
 
 @formula
 def calls_31(what, c, a, x, o, b, y, numbers):
     """One call of every output of a tile, in binary32 lanes, sums below 2**31."""
-    return each(_in_31, what, c, a, x, o, b, y, numbers)
+    return _in_words(_sums_31, what, c, a, x, o, b, y, numbers)
 
 
 @formula
 def any_calls_31(what, c, a, x, o, b, y, numbers):
-    """The same where partials may have overflowed."""
-    return each(_any_in_31, what, c, a, x, o, b, y, numbers)
+    """The same where partials may have overflowed: infinities and NaN stay what they are."""
+    return if_finite(c, _in_words(_sums_31, what, c, a, x, o, b, y, numbers))
 
 
 @formula
 def calls_32(what, c, a, x, o, b, y, numbers):
     """One call of every output of a tile, in binary32 lanes."""
-    return each(_in_32, what, c, a, x, o, b, y, numbers)
+    return _in_words(_sums_32, what, c, a, x, o, b, y, numbers)
 
 
 @formula
 def any_calls_32(what, c, a, x, o, b, y, numbers):
-    """The same where partials may have overflowed."""
-    return each(_any_in_32, what, c, a, x, o, b, y, numbers)
+    """The same where partials may have overflowed: infinities and NaN stay what they are."""
+    return if_finite(c, _in_words(_sums_32, what, c, a, x, o, b, y, numbers))
 
 
 @formula
-def calls_both(what, c, a, x, o, b, y, numbers):
-    """One call of every output of a tile, in binary32 lanes with sums of 64 bits."""
-    return each(_in_both, what, c, a, x, o, b, y, numbers)
+def calls_pair(what, c, a, x, o, b, y, numbers):
+    """One call of every output of a tile, in binary32 lanes with sums in pairs of floats."""
+    return _in_pairs(what, c, a, x, o, b, y, numbers)
 
 
 @formula
-def any_calls_both(what, c, a, x, o, b, y, numbers):
-    """The same where partials may have overflowed."""
-    return each(_any_in_both, what, c, a, x, o, b, y, numbers)
+def any_calls_pair(what, c, a, x, o, b, y, numbers):
+    """The same where partials may have overflowed: infinities and NaN stay what they are."""
+    return if_finite(c, _in_pairs(what, c, a, x, o, b, y, numbers))

@@ -20,7 +20,6 @@ __all__ = [
     "HAS_FMA",
     "HAS_HALF",
     "HAS_INEXACT_FLAG",
-    "HAS_LONG",
     "HAS_QUIET_ADD",
     "add_down",
     "add_up",
@@ -36,7 +35,6 @@ __all__ = [
     "quiet_subtract",
     "smax",
     "spread_item",
-    "to_long",
     "to_whole",
     "to_word",
     "trunc",
@@ -75,8 +73,6 @@ def _target_has(feature: str) -> bool:
 HAS_FMA = _target_has("fma")
 #: Whether it adds and multiplies numbers of 16 bits itself.
 HAS_HALF = _target_has("avx512fp16")
-#: Whether it converts between numbers and whole numbers of 64 bits, lane by lane.
-HAS_LONG = _target_has("avx512dq")
 #: Whether it is an x86 whose status register tells that an operation was inexact.
 HAS_INEXACT_FLAG = _target_has("sse2")
 #: Whether it can add without raising that flag, and convert toward zero.
@@ -111,8 +107,7 @@ def _math(name: str) -> Any:
 trunc = unary(lambda a: a, _math("trunc"))
 
 
-#: Toward zero to a signed integer of 64 bits, and from there to binary32; fast where `HAS_LONG`.
-to_long = unary(lambda a: a.of("u", 64), lambda b, v, a, r: b.fptosi(v, r.vector))
+#: A signed integer of 64 bits to binary32, to nearest even.
 long_to_float = unary(lambda a: a.of("f", 32), lambda b, v, a, r: b.sitofp(v, r.vector))
 
 #: Toward zero to a signed integer, to an unsigned one, and from there to nearest even.

@@ -1,5 +1,7 @@
 """Products through exact units in binary64 lanes, where two limbs hold every sum.
 
+A call of one term is a fused multiply-add of the processor, in lanes of 32 bits.
+
 Source    docs/semantics.md §5; the bounds are derived at `_unit`.
 """
 
@@ -12,8 +14,8 @@ import numpy as np
 
 from fpsim.kernels.by_unit.exact import ANY, FINITE
 from fpsim.kernels.by_unit.panels import PLAIN
-from fpsim.kernels.by_unit.tiles import EXACT, FLAG, UNGUARDED
-from fpsim.kernels.lanes.arithmetic import HAS_INEXACT_FLAG
+from fpsim.kernels.by_unit.tiles import EXACT, FLAG, FUSED, UNGUARDED
+from fpsim.kernels.lanes.arithmetic import HAS_FMA, HAS_INEXACT_FLAG
 from fpsim.products.by_unit.task import OperandTable, Task, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import UnitSettings
@@ -56,6 +58,10 @@ def run_exact(job: Job) -> bool:
 @lru_cache(maxsize=64)
 def _task(settings: UnitSettings, unit: float, low: bool) -> Task:
     """What the loop of tiles is given; R stands in the `low` bits of random words."""
+    if _one_addition(settings):
+        variant, constants = tile_variant(FUSED, settings, None, low, 32)
+        as_it_is, panels = OperandTable(0, 0, PLAIN), OperandTable(32, 0, PLAIN)
+        return Task(variant, 32, constants, np.zeros(3, np.uint32), as_it_is, panels)
     scaled = PLAIN._replace(factor=2.0**settings.scale)
     guard = FLAG if HAS_INEXACT_FLAG else UNGUARDED
     starts = FINITE if settings.store is None else ANY
@@ -66,6 +72,11 @@ def _task(settings: UnitSettings, unit: float, low: bool) -> Task:
         variant, 64, constants, np.array([unit] * 3).view(np.uint64), OperandTable(64, 0, scaled),
         OperandTable(64, 0, PLAIN),
     )  # fmt: skip
+
+
+def _one_addition(settings: UnitSettings) -> bool:
+    """Whether a call is one product and one sum in binary32: a fused multiply-add."""
+    return HAS_FMA and settings.unit.terms == 1 and settings.store is None and settings.scale == 0
 
 
 def _unit(settings: UnitSettings, job: Job) -> float | None:

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from fpsim.kernels.by_unit.images import fill_windows
+from fpsim.kernels.by_unit.images import fill_windows, place_windows
 from fpsim.kernels.by_unit.tiles import COLUMNS
 from fpsim.products.by_unit.panels import (
     COLUMN_BYTES,
@@ -167,8 +167,9 @@ class _Pieces:
         task, outputs = self.task, (last - line) * self.wide
         starts = self.starts[: -(-outputs // self.height) * self.height]
         places = self.places[:outputs]
+        lines, channels = (line, last), self.image[1][2]
+        place_windows(channels, self.geometry, lines, starts, places, self.target)
         fill_windows(
-            *self.image, self.geometry, (line, last), *self.tables, starts, places, self.target,
-            task.zero, task.left.shift,
+            *self.image, self.geometry, lines, *self.tables, task.zero, task.left.shift
         )  # fmt: skip
         return *self.tables, starts, places

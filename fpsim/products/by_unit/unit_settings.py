@@ -164,6 +164,22 @@ class UnitSettings:
             self._short[n] = dataclasses.replace(self, unit=shorter)
         return self._short[n]
 
+    @cached_property
+    def by_taps(self) -> UnitSettings:
+        """The same for passes of one tap, without those that only fill up a row of a kernel.
+
+        Itself where a pass is more than its calls one after the other, or where zeros matter.
+        """
+        unit = self.unit
+        channels = unit.channels // unit.taps
+        chained = unit.join is None and unit.order == "ascending" and channels % unit.terms == 0
+        if unit.taps == 1 or unit.calls is None or not chained:
+            return self
+        if self.store is not None or not self._keeps_partials:
+            return self
+        one = dataclasses.replace(unit, taps=1, calls=channels // unit.terms)
+        return dataclasses.replace(self, unit=one)
+
     @property
     def skips_zeros(self) -> bool:
         """Whether a pass of zeros by numbers may be left out, which changes its partial nowhere.

@@ -1,7 +1,7 @@
 """Products through windowed units by the loop of tiles, where its conditions hold.
 
 In 32-bit lanes twice as many outputs stand side by side; they serve exponents that are not far
-apart, and windows of few digits or, where the processor has whole numbers of 64 bits, of many.
+apart, and windows of few digits or, where sums are rounded to nearest, of many.
 
 Source    docs/semantics.md §5; the bounds are derived at `_fits` and `_narrow`.
 """
@@ -15,9 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fpsim.kernels.by_unit.panels import Shift
-from fpsim.kernels.by_unit.tiles import WINDOW_31, WINDOW_32, WINDOW_64, WINDOW_BOTH
+from fpsim.kernels.by_unit.tiles import WINDOW_31, WINDOW_32, WINDOW_64, WINDOW_PAIR
 from fpsim.kernels.by_unit.window import CUT, NEAREST, WHOLE
-from fpsim.kernels.lanes.arithmetic import HAS_LONG
 from fpsim.products.by_unit.task import OperandTable, Task, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings, nearest
@@ -25,6 +24,7 @@ from fpsim.products.jobs.job import Job, Reach
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE, RTZ
 from fpsim.records.types import Carrier
+from fpsim.records.units import MatrixUnit
 
 __all__ = ["run_window"]
 
@@ -96,20 +96,23 @@ def _task(settings: UnitSettings, kind: int, low: bool) -> Task:
     variant, constants = tile_variant(kind, settings, sums.store, low, width, sums=sums.how)
     own = width == 32 and settings.scale == 0
     return Task(
-        variant, width, constants, _numbers(settings, sums, width),
+        variant, width, constants, _numbers(settings, sums, kind),
         OperandTable(0 if own else width, width, _shift(settings, width, left=True)),
         OperandTable(32, width, _shift(settings, width, left=False)),
     )  # fmt: skip
 
 
-def _numbers(settings: UnitSettings, sums: Sums, width: int) -> Carrier:
+def _numbers(settings: UnitSettings, sums: Sums, kind: int) -> Carrier:
     """The fields that undo the window, up and down, and the edge of the sums."""
     assert settings.unit.window is not None
+    width = 64 if kind == WINDOW_64 else 32
     place, bias, _, _ = _FIELDS[width]
     all_ones, down = (1 << width) - 1, settings.unit.window << place
     edge = all_ones >> (place + 1 - sums.precision) << (place + 1 - sums.precision)
     if sums.how == WHOLE:
         edge = (bias + sums.emin) << place
+    if kind == WINDOW_PAIR:
+        edge = (2 * (bias + _middle(settings.unit)) + 1) << (place - 1)
     up = (2 * bias << place) + down
     return np.array([n & all_ones for n in (up, down, edge)], f"u{width // 8}")
 
@@ -147,7 +150,21 @@ def _kind(settings: UnitSettings, reach: Reach, sums: Sums, low: int, top: int) 
         return WINDOW_31
     if 4 * unit.terms <= 2 ** (31 - window):
         return WINDOW_32
-    return WINDOW_BOTH if HAS_LONG and sums.how == NEAREST else WINDOW_64
+    return WINDOW_PAIR if sums.how == NEAREST and _in_pairs(unit) else WINDOW_64
+
+
+def _middle(unit: MatrixUnit) -> int:
+    """k of the 1.5 * 2**k that the higher float of a pair begins as, in units of 2**-window.
+
+    Sums are below (4 * terms + 2) * 2**window, which moves it by less than half of 2**k.
+    """
+    assert unit.window is not None
+    return unit.window + (4 * unit.terms + 2).bit_length() + 1
+
+
+def _in_pairs(unit: MatrixUnit) -> bool:
+    """Whether the lower float of a pair is exact: addends leave at most 2**(k - 24) units there."""
+    return unit.terms == 1 or (unit.terms + 1) * 2 ** (_middle(unit) - 24) < 2**24
 
 
 def _narrow(settings: UnitSettings, reach: Reach, sums: Sums, low: int, top: int) -> bool:

@@ -383,3 +383,23 @@ def test_passes_without_their_zeros_give_what_whole_ones_give(kind, channels, na
         outcomes.append((got.codes().tolist(), context.flags))
         monkeypatch.setattr(UnitSettings, "short", lambda self, n: self)
     assert outcomes[0] == outcomes[1]
+
+
+TAPS = ["SLIC_F16_F32", "SLIC_F16_F32.exact", "SLIC_F16_F16", "SLIC_F16_F32.sequential_f32"]
+
+
+@pytest.mark.parametrize("name", pick(TAPS[:2], TAPS, TAPS))
+@pytest.mark.parametrize("channels", pick([1, 3], [1, 3, 4, 9], [1, 3, 4, 9]))
+@pytest.mark.parametrize("kind", ["normal", "special", "subnormal"])
+def test_passes_of_one_tap_give_what_those_of_four_give(kind, channels, name, monkeypatch):
+    """The places of the last rounding are those of the whole passes."""
+    case, unit = Case((4, 6), channels, (2, 5), 3), find_unit(name)
+    outcomes = []
+    for _ in range(2):
+        a, b, result = case.operands("forward", kind, unit, np.random.default_rng(channels))
+        context = fp.Context(fp.BINARY16, rounding=fp.SR(13), seed=3)
+        got = case.run("forward", a, b, unit, result, context=context)
+        outcomes.append((got.codes().tolist(), context.flags))
+        monkeypatch.setattr(UnitSettings, "by_taps", property(lambda self: self))
+        monkeypatch.setattr(UnitSettings, "short", lambda self, n: self)
+    assert outcomes[0] == outcomes[1]

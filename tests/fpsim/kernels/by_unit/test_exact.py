@@ -6,6 +6,7 @@ digits than binary64 has, so the flag of the processor must send them the long w
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,11 +14,14 @@ import pytest
 
 import fpsim.products.by_unit.exact as engine
 from fpsim.kernels.by_unit.exact import _nearest_by_integers, _nearest_quiet, _odd_sum
+from fpsim.kernels.by_unit.tiles import EXACT, FUSED
 from fpsim.kernels.lanes.arithmetic import HAS_FMA, HAS_QUIET_ADD
 from fpsim.kernels.lanes.vectors import as_bits, as_float
 from fpsim.kernels.rounding.store import BY_INTEGERS, QUIET
 from fpsim.products.by_unit.exact import _task, run_exact
 from fpsim.products.by_unit.task import tile_variant
+from fpsim.products.by_unit.tiles import run_tiles
+from fpsim.records.units import find_unit
 from tests.fpsim.kernels.by_unit.by_engine import at_the_edge, check, job_of, multiply
 from tests.fpsim.kernels.on_lanes import on_bits, on_floats
 
@@ -105,6 +109,22 @@ def test_digits_far_below_the_largest_are_summed(window, seed):
     """38 digits apart binary64 holds most sums of four terms; sums of calls it does not."""
     a, b, c = at_the_edge(UNIT, 9, 17, 16, seed, top=6, window=window)
     check(run_exact, UNIT, a, b, c)
+
+
+@pytest.mark.parametrize("has_fma", [True, False])
+def test_one_term_is_one_rounding_of_a_product_and_a_sum(has_fma, monkeypatch):
+    """By the processor's fused multiply-add, and where it has none, in two limbs."""
+    monkeypatch.setattr(engine, "HAS_FMA", has_fma and HAS_FMA)
+    unit = replace(find_unit(UNIT), terms=1, calls=1)
+    a, b, c = at_the_edge(unit, 9, 17, 5, 3, top=6, window=38)
+    kinds = []
+    monkeypatch.setattr(
+        engine,
+        "run_tiles",
+        lambda job, task: kinds.append(task.variant.kind) or run_tiles(job, task),
+    )
+    check(run_exact, unit, a, b, c)
+    assert kinds == [FUSED if has_fma and HAS_FMA else EXACT]
 
 
 def test_a_short_tile_beside_a_long_one():

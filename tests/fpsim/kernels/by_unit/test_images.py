@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fpsim.kernels.by_unit.images import fill_windows
+from fpsim.kernels.by_unit.images import fill_windows, place_windows
 from fpsim.kernels.by_unit.panels import PLAIN, Shift
 from fpsim.products.jobs.windows import Windows
 from fpsim.products.unfold import every_position
@@ -19,6 +19,7 @@ GEOMETRIES = {
     "valid": geometry((5, 36), (2, 3), (1, 2), "VALID"),
     "far outside": geometry((3, 2), (2, 2), 1, ((4, 0), (1, 5))),
     "cropped": Geometry((6, 6), (3, 3), (1, 1), (-1, -1), (3, 3)),
+    "tiny": geometry((1, 2), (2, 2), 1, "SAME"),
     "spread": geometry((7, 6), (3, 2), (2, 3), "SAME").turned(),
 }
 
@@ -37,11 +38,12 @@ def filled(seen, lines, width, shift, extra=0):
     outputs = (lines[1] - lines[0]) * g.output[1]
     values, fields = np.full(n + 16, -7.0, f"f{width // 8}"), np.full(n + 16, 5, f"u{width // 8}")
     starts, places = np.full(outputs + extra, -1), np.full(outputs, -1)
+    extents = g.kernel, g.stride, g.before, g.output, g.spacing
     used = fill_windows(
-        seen.x.reshape(-1).view(np.uint32), seen.x.shape[1:],
-        (g.kernel, g.stride, g.before, g.output, g.spacing), lines, values, fields, starts, places,
-        (3, 1000, 100, 10), np.zeros(1, fields.dtype), shift,
+        seen.x.reshape(-1).view(np.uint32), seen.x.shape[1:], extents, lines, values, fields,
+        np.zeros(1, fields.dtype), shift,
     )  # fmt: skip
+    place_windows(seen.x.shape[3], extents, lines, starts, places, (3, 1000, 100, 10))
     assert used == n
     return values[:n], fields[:n], starts, places
 
@@ -78,10 +80,11 @@ def test_an_empty_table_is_left_alone():
     g, n = seen.geometry, seen.numbers(0, 5)
     values, none = np.zeros(n + 16, np.float32), np.zeros(0, np.uint32)
     starts, places = np.zeros(30, np.int64), np.zeros(30, np.int64)
+    extents = g.kernel, g.stride, g.before, g.output, g.spacing
     fill_windows(
-        seen.x.reshape(-1).view(np.uint32), seen.x.shape[1:],
-        (g.kernel, g.stride, g.before, g.output, g.spacing), (0, 5), values, none, starts, places,
-        (0, 0, 0, 0), np.zeros(1, np.uint32), PLAIN,
+        seen.x.reshape(-1).view(np.uint32), seen.x.shape[1:], extents, (0, 5), values, none,
+        np.zeros(1, np.uint32), PLAIN,
     )  # fmt: skip
+    place_windows(3, extents, (0, 5), starts, places, (0, 0, 0, 0))
     first = next(iter(seen.pieces(1)))[2].matrix()[:30]
     assert np.array_equal(values[np.add.outer(starts, seen.offsets())], first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fpsim.kernels.by_unit.terms import COLUMNS, each, exponents, values
+from fpsim.kernels.by_unit.terms import COLUMNS, exponents, values
 from fpsim.kernels.by_unit.tile_memory import load_tile, put_tile, row_bases_of
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.formula import formula
@@ -17,27 +17,22 @@ TERMS, DEPTH = 3, 7
 
 @formula
 def chained(c, a, x, o, b, y):
-    """acc = 2 acc + u v term by term: every order of the terms gives another number."""
-
-    def step(what, acc, a, x, o, b, y, numbers):
-        for u, v in values(what, acc, a, x, o, b, y):
-            acc = acc + acc + u * v * numbers
-        return acc
-
-    return each(step, TERMS, c, a, x, o, b, y, 0.5)
+    """acc = 2 acc + u v / 2 term by term: every order of the terms gives another number."""
+    for factors in values(TERMS, c, a, x, o, b, y):
+        c = [acc + acc + u * v * 0.5 for acc, (u, v) in zip(c, factors, strict=True)]
+    return tuple(c)
 
 
 @formula
 def fields(c, a, x, o, b, y):
     """The same of the exponent fields, as bits."""
-
-    def step(what, acc, a, x, o, b, y, numbers):
-        total = None
-        for field in exponents(what, a, x, o, b, y):
-            total = field if total is None else total + total + field
-        return as_float(total)
-
-    return each(step, TERMS, c, a, x, o, b, y, None)
+    totals = None
+    for terms in exponents(TERMS, c, a, x, o, b, y):
+        if totals is None:
+            totals = terms
+        else:
+            totals = [t + t + field for t, field in zip(totals, terms, strict=True)]
+    return tuple(as_float(total) for total in totals)
 
 
 @compiled

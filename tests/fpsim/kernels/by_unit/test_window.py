@@ -7,21 +7,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpsim.kernels.by_unit.tiles import WINDOW_31, WINDOW_32, WINDOW_64, WINDOW_BOTH
+from fpsim.kernels.by_unit.tiles import WINDOW_31, WINDOW_32, WINDOW_64, WINDOW_PAIR
+from fpsim.kernels.lanes.arithmetic import HAS_QUIET_ADD
 from fpsim.products.by_unit import window as products
-from fpsim.products.by_unit.window import run_window
+from fpsim.products.by_unit.window import _in_pairs, _task, run_window
 from fpsim.records.units import find_unit
 from tests.fpsim.kernels.by_unit.by_engine import at_the_edge, check, job_of, multiply
 
-#: Toward zero into 24 and 14 digits and to nearest into binary16, both lanes; to nearest into 24.
+#: Toward zero into 24 and 14 digits and to nearest into binary16; to nearest into 24.
 UNITS = ["V100_F16_F32", "ADA_E4M3_F32", "V100_F16_F16", "AMP_F16_F32", "AMP_F16_F16"]
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["", "sums of 64 bits"])
-def has_long(request, monkeypatch):
-    """Windows of 31 digits with and without whole numbers of 64 bits beside lanes of 32."""
-    monkeypatch.setattr(products, "HAS_LONG", request.param)
-    return request.param
+@pytest.fixture(params=[False, True], ids=["AVX2", "AVX-512"])
+def quiet(request, monkeypatch):
+    """Sums that are cut with and without the conversions that cut them."""
+    if request.param and not HAS_QUIET_ADD:
+        pytest.skip("the processor has no such conversion")
+    monkeypatch.setattr("fpsim.products.by_unit.task.HAS_QUIET_ADD", request.param)
+    _task.cache_clear()
+    yield
+    _task.cache_clear()
 
 
 def one(unit, terms, start=0.0):
@@ -31,8 +36,9 @@ def one(unit, terms, start=0.0):
     return float(values[0, 0])
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", [*UNITS, "H100_F16_F32"])
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.usefixtures("quiet")
 def test_addends_at_the_last_digit_and_below_it(unit, seed):
     top = 2 if "E4M3" in unit else 4
     unit = find_unit(unit)
@@ -75,6 +81,7 @@ def test_sums_of_14_digits_go_toward_zero(sign):
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("start", [2 - 2.0**-23, 1.0, -1.0, -(2 - 2.0**-23)])
+@pytest.mark.usefixtures("quiet")
 def test_words_of_32_bits_hold_sums_beyond_their_sign(sign, start):
     """16 products just below 4 and an accumulator of the same sign pass 2**31 units."""
     x = 2 - 2.0**-10
@@ -83,12 +90,50 @@ def test_words_of_32_bits_hold_sums_beyond_their_sign(sign, start):
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("terms", [7, 8])
+@pytest.mark.usefixtures("quiet")
 def test_signed_words_hold_sums_just_below_their_sign(sign, terms):
     """7 products just below 4 and an accumulator below 2 stay below 2**31 units; 8 pass it."""
     unit = replace(find_unit("V100_F16_F32"), terms=terms, window=26)
     x, start = 2 - 2.0**-10, 2 - 2.0**-23
     check(run_window, unit, [[sign * x] * terms], [[x]] * terms, sign * start)
     check(run_window, unit, [[-sign * x] * terms], [[x]] * terms, sign * start)
+
+
+#: Terms of a call whose sums of 31 and more digits are pairs of floats.
+PAIRS = [(1, 31), (1, 48), (2, 24), (3, 31), (32, 31), (4, 39), (8, 36)]
+
+
+def paired(terms, window):
+    """A unit of such calls, of inputs whose exponents span its window."""
+    unit = find_unit("AMP_F16_F32" if window <= 31 else "AMP_BF16_F32")
+    unit = replace(unit, terms=terms, calls=1, window=window)
+    assert _in_pairs(unit)
+    return unit
+
+
+@pytest.mark.parametrize(("terms", "window"), PAIRS)
+def test_pairs_of_floats_hold_every_digit(terms, window):
+    """Addends that end at the last digit of a wide window, and 32 terms of 31 digits."""
+    unit = paired(terms, window)
+    a, b, c = at_the_edge(unit, 9, 17, 2 * terms, terms)
+    check(run_window, unit, a, b, c)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("terms", "window"), PAIRS)
+def test_pairs_of_floats_hold_sums_of_the_largest_addends(terms, window, sign):
+    """Products just below 4 and an accumulator just below 2, all of one sign but the last."""
+    unit = paired(terms, window)
+    x, start = 2 - 2.0 ** (1 - unit.inputs[0].precision), 2 - 2.0**-23
+    for last in (x, -x, 2.0**-12, 0.0):
+        left = [[sign * x] * (terms - 1) + [sign * last]]
+        check(run_window, unit, left, [[x]] * terms, sign * start)
+
+
+def test_sums_that_pairs_of_floats_do_not_hold_take_wider_lanes():
+    """32 terms of 34 digits leave 33 rests of up to 2**19 in the lower float, of 24 digits."""
+    unit = replace(find_unit("AMP_F16_F32"), terms=32)
+    assert [w for w in range(31, 49) if _in_pairs(replace(unit, window=w))] == [31, 32, 33]
 
 
 @pytest.mark.parametrize("unit", ["V100_F16_F32", "AMP_F16_F32", "V100_F16_F16"])
@@ -113,19 +158,19 @@ def test_subnormal_operands_count_with_the_smallest_exponent():
     [
         ("V100_F16_F32", 0, WINDOW_31), ("ADA_E4M3_F32", 0, WINDOW_31),
         ("V100_F16_F16", 0, WINDOW_31), ("H100_F16_F32", 0, WINDOW_32),
-        ("AMP_F16_F32", 0, WINDOW_BOTH),
+        ("AMP_F16_F32", 0, WINDOW_PAIR),
         # The same of 31 digits.
-        ("AMP_F16_F32", -94, WINDOW_BOTH), ("AMP_F16_F32", -95, WINDOW_64),
+        ("AMP_F16_F32", -94, WINDOW_PAIR), ("AMP_F16_F32", -95, WINDOW_64),
         # The scale of a window of 23 digits is 2**126 for the one and a subnormal for the other.
         ("V100_F16_F32", -102, WINDOW_31), ("V100_F16_F32", -103, WINDOW_64),
     ],
 )  # fmt: skip
-def test_all_lanes_are_under_test(unit, exponent, kind, has_long, monkeypatch):
+def test_all_lanes_are_under_test(unit, exponent, kind, monkeypatch):
     tasks = []
     monkeypatch.setattr(products, "run_tiles", lambda job, task: tasks.append(task.variant.kind))
     job = job_of(unit, [[1.0]], [[1.0]], 2.0**exponent)
     assert run_window(job)
-    assert tasks == [WINDOW_64 if kind == WINDOW_BOTH and not has_long else kind]
+    assert tasks == [kind]
 
 
 def test_lanes_of_64_bits_give_what_those_of_32_give(monkeypatch):

@@ -19,6 +19,7 @@ HALF = MatrixUnit("TEST_F16_F32", "none", (fp.BINARY16,), fp.BINARY32, terms=4, 
 SHORT = replace(HALF, inputs=(fp.BFLOAT16,))
 UNITS = {
     "four terms": HALF,
+    "one term": replace(HALF, terms=1),
     "sixteen terms": replace(HALF, terms=16),
     "half partials": replace(HALF, partials=fp.BINARY16, calls=2),
     "bfloat16": SHORT,
@@ -43,7 +44,7 @@ def same_as_general(*arguments):
 
 
 #: In the quick tier one of each store: each unit is a kernel.
-CHOSEN = pick(["sixteen terms", "half partials"], list(UNITS), list(UNITS))
+CHOSEN = pick(["one term", "sixteen terms", "half partials"], list(UNITS), list(UNITS))
 
 
 @pytest.mark.parametrize("scale", [0, -7])

@@ -166,6 +166,19 @@ def test_zeros_stay_where_a_call_cuts_its_own_partial_or_takes_terms_out_of_orde
     assert (settings.short(3).unit.terms, settings.short(3).unit.calls) == (3, 1)
 
 
+def test_passes_of_taps_become_passes_of_one_where_no_store_is_between():
+    settings = of(find_unit("SLIC_F16_F32"))
+    one = settings.by_taps
+    assert (one.unit.terms, one.unit.calls, one.unit.taps) == (4, 1, 1)
+    assert settings.by_taps is one
+    assert (one.short(3).unit.terms, one.short(3).unit.calls) == (3, 1)
+    joined = replace(find_unit("SLIC_F16_F32"), join=fp.BINARY32)
+    cutting = replace(find_unit("SLIC_F16_F32"), window=10)
+    for unit in (find_unit("SLIC_F16_F16"), find_unit("AMP_F16_F32"), joined, cutting):
+        settings = of(unit)
+        assert settings.by_taps is settings
+
+
 def test_calls_of_zeros_stay_where_a_sum_may_underflow():
     """They turn the -0 of an underflow into +0."""
     wide = UnitSettings(find_unit("AMP_F32_F32"), fp.BINARY32, fp.BINARY32, Settings(fp.BINARY32))
