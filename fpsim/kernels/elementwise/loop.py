@@ -170,27 +170,31 @@ def _overflows(mode, t, r, sign, rule):
     return (t & ~sign) >= _by_sign(mode, t, sign, rule.over_pos, rule.over_neg)
 
 
-def _is_rare(op, mode, x, y, z, t, r, sign, rule):
-    """Where it overflows, an operand is not finite, a divisor zero or a radicand negative.
-
-    Sums and products of what is not finite are not finite either: their magnitude tells it all, and
-    what overflows lies above the largest value before it is rounded.
-    """
+def _is_special(op, x, y, z, sign):
+    """Where an operand is not finite, a divisor zero or a radicand negative."""
     infinity = infinity_like(sign)
-    if op in (ADD, SUBTRACT, MULTIPLY):
-        return (t & ~sign) > rule.largest
-    over = _overflows(mode, t, r, sign, rule)
     if op == SQRT:
-        return over | (as_bits(x) >= infinity)  # with its sign bit, every negative number is larger
+        return as_bits(x) >= infinity  # with its sign bit, every negative number is larger
     top = as_bits(x) & ~sign
     if op == CONVERT:
-        return over | (top >= infinity)
+        return top >= infinity
     top = umax(top, as_bits(y) & ~sign)
     if op == FMA:
         top = umax(top, as_bits(z) & ~sign)
     if op == DIVIDE:
-        over = over | (y == 0.0)
-    return over | (top >= infinity)
+        return (top >= infinity) | (y == 0.0)
+    return top >= infinity
+
+
+def _is_rare(op, mode, x, y, z, t, r, sign, rule):
+    """Where it may overflow, and where operands are special.
+
+    Sums and products of what is not finite are not finite either: their magnitude tells it all, and
+    what overflows lies above the largest value before it is rounded.
+    """
+    if op in (ADD, SUBTRACT, MULTIPLY):
+        return (t & ~sign) > rule.largest
+    return _overflows(mode, t, r, sign, rule) | _is_special(op, x, y, z, sign)
 
 
 def _signalling(array, i, like):
@@ -223,23 +227,26 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, element_flags, mi, words
     bits, changed, tiny = _finish(op, mode, flush, one_zero, t, r, sign, rule)
     changed = changed | lost
 
-    def rare(bits, changed, over_seen, raised_seen, raised):
+    def special(bits, changed, over, raised):
         loud = _signalling(x, xi, none)
         if op != CONVERT and op != SQRT:
             loud = loud | _signalling(y, yi, none)
         if op == FMA:
             loud = loud | _signalling(z, zi, none)
         says = resolve(op, u, v, w, loud, rule)
-        over = _overflows(mode, t, r, sign, rule) & ~says.where
-        beyond = select(t >= sign, rule.over_value_neg, rule.over_value_pos)
-        raised = select(says.where, says.flags, select(over, none + 5, none))
         return (
-            select(says.where, says.bits, select(over, beyond, bits)),
-            select(says.where, none, changed),
-            select(over, ~none, over_seen),
-            raised_seen | raised,
-            raised,
-        )
+            select(says.where, says.bits, bits), select(says.where, none, changed),
+            select(says.where, none, over), select(says.where, says.flags, raised),
+        )  # fmt: skip
+
+    def rare(bits, changed, over_seen, raised_seen, raised):
+        over = _overflows(mode, t, r, sign, rule)
+        bits = select(over, select(t >= sign, rule.over_value_neg, rule.over_value_pos), bits)
+        bits, changed, over, raised = when(
+            any_lane(_is_special(op, u, v, w, sign)), special,
+            bits, changed, select(over, ~none, none), raised,
+        )  # fmt: skip
+        return bits, changed, over_seen | over, raised_seen | raised, raised | (over & 5)
 
     bits, changed, over_seen, raised_seen, raised = when(
         any_lane(_is_rare(op, mode, u, v, w, t, r, sign, rule)), rare,
