@@ -52,7 +52,9 @@ def add_names() -> None:
     importlib.import_module(f"{_OURS}.keras.functions").extend_models()
     for module in (tf, tf.compat.v1):
         module.estimator = _Estimator("tensorflow.estimator")
-        module.keras.ipu = importlib.import_module(f"{_OURS}.keras.names")
+    keras: Any
+    for keras in (tf.keras, tf.compat.v1.keras, importlib.import_module("tf_keras")):
+        keras.ipu = importlib.import_module(f"{_OURS}.keras.names")
         for name in _SETS:
             ours = importlib.import_module(f"{_OURS}.datasets.{name}")
-            getattr(module.keras.datasets, name).load_data = ours.load_data
+            getattr(keras.datasets, name).load_data = ours.load_data

@@ -1,8 +1,8 @@
 """Installing: `tensorflow.python.ipu` and what else programs import that TensorFlow 2.21 lacks.
 
-A meta-path finder gives our modules under the vendor's names. Keras is Keras 2 (`tf_keras`), since
-Keras 3 fails in TensorFlow 1 graphs and refuses the documents' optimisers; it is chosen before
-TensorFlow is imported.
+A meta-path finder gives our modules under the vendor's names. Keras is Keras 2 (`tf_keras`), as
+`tf.keras` and as `keras`, since Keras 3 fails in TensorFlow 1 graphs and refuses the documents'
+optimisers; it is chosen before TensorFlow is imported.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -60,6 +61,12 @@ MODULES = {
 
 #: Other modules that programs import, and ours.
 _ELSEWHERE = {
+    "keras.datasets.cifar10": f"{_OURS}.datasets.cifar10",
+    "keras.datasets.fashion_mnist": f"{_OURS}.datasets.fashion_mnist",
+    "keras.datasets.mnist": f"{_OURS}.datasets.mnist",
+    "keras.ipu": f"{_OURS}.keras.names",
+    "keras.ipu.layers": f"{_OURS}.keras.layers",
+    "keras.ipu.optimizers": f"{_OURS}.keras.optimizers",
     f"{_VENDOR}.distributed.popdist_strategy": f"{_OURS}.workers.popdist_strategy",
     f"{_VENDOR}.eager.backprop": f"{_OURS}.operations.capture",
     f"{_VENDOR}.horovod.popdist_strategy": f"{_OURS}.workers.popdist_strategy",
@@ -81,15 +88,35 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname in (_VENDOR, f"{_VENDOR}.ops"):
+        if fullname in (_VENDOR, f"{_VENDOR}.ops", "keras.optimizer_v2"):
             return importlib.machinery.ModuleSpec(fullname, _Package(), is_package=True)
-        name = _ELSEWHERE.get(fullname)
+        name = _ELSEWHERE.get(fullname) or _keras_2(fullname)
         prefix, _, last = fullname.rpartition(".")
         if name is None and prefix in (_VENDOR, f"{_VENDOR}.ops", f"{_VENDOR}.optimizers"):
             name = f"{_OURS}.{MODULES[last]}" if last in MODULES else None
         if name is None:
             return None
         return importlib.machinery.ModuleSpec(fullname, _Alias(fullname, name))
+
+
+#: Where Keras 2.21 keeps what older ones had elsewhere; its optimisers are those of `keras`.
+_MOVED = (
+    ("keras.optimizer_v2.gradient_descent", "keras.src.optimizers.sgd"),
+    ("keras.optimizer_v2.optimizer_v2", "keras.src.optimizers.legacy.optimizer_v2"),
+    ("keras.optimizer_v2.learning_rate_schedule", "keras.optimizers.schedules"),
+    ("keras.optimizer_v2.", "keras.src.optimizers."),
+)
+
+
+def _keras_2(fullname: str) -> str | None:
+    """The module of Keras 2 for one that a program imports from `keras`."""
+    if fullname != "keras" and not fullname.startswith("keras."):
+        return None
+    before, now = next((m for m in _MOVED if fullname.startswith(m[0])), ("", ""))
+    name = f"tf_{now + fullname.removeprefix(before)}"
+    with suppress(ModuleNotFoundError):
+        return name if importlib.util.find_spec(name) else None
+    return None
 
 
 class _Alias(importlib.abc.Loader):
@@ -111,7 +138,7 @@ class _Alias(importlib.abc.Loader):
 
 
 class _Package(importlib.abc.Loader):
-    """Loads `tensorflow.python.ipu`, whose modules are imported when they are asked for."""
+    """Loads packages, as `tensorflow.python.ipu`, whose modules are imported when asked for."""
 
     def create_module(self, spec: Any) -> ModuleType:
         return _VendorPackage(spec.name)
@@ -122,7 +149,7 @@ class _Package(importlib.abc.Loader):
 
 class _VendorPackage(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        if name in MODULES:
+        if name in MODULES or name == "ops":
             return importlib.import_module(f"{_VENDOR}.{name}")
         raise AttributeError(no_name(_VENDOR, name, sorted(MODULES)))
 

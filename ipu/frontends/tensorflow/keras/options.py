@@ -16,6 +16,13 @@ import tensorflow as tf
 from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedQueue
 from ipu.frontends.tensorflow.keras.replicas import METRICS
+from ipu.frontends.tensorflow.keras.stages import (
+    assignments_of,
+    checked_assignments,
+    note_stages,
+    stages_of,
+    summary_lines,
+)
 from ipu.frontends.tensorflow.pipelining.options import PipelineSchedule
 from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.training.accumulation import check_state_placement
@@ -151,29 +158,30 @@ def set_pipelining_options(
     )  # fmt: skip
 
 
-def set_pipeline_stage_assignment(self: Any, pipeline_stage_assignment: Sequence[int]) -> None:
-    """The stage of each layer: 0, then the same or the next number.
+def set_pipeline_stage_assignment(self: Any, pipeline_stage_assignment: Sequence[Any]) -> None:
+    """The stage of each layer of a Sequential model, or of each call of a layer of another one.
 
-    Raises    ValueError for another number of layers, and for stages that go back or leap.
+    Raises    ValueError for another number of them, and for stages that go back or leap.
     """
-    stages = tuple(pipeline_stage_assignment)
-    if len(stages) != len(self.layers):
-        raise ValueError(
-            "The size of the provided pipeline_stage_assignment "
-            f"({len(stages)}) does not match the total number of layers ({len(self.layers)})"
-        )
-    steps = {after - before for before, after in zip((0, *stages), stages, strict=False)}
-    if stages[0] != 0 or steps - {0, 1}:
-        raise ValueError(
-            f"pipeline_stage_assignment={list(stages)} must start at 0 and grow by at most 1 from "
-            "layer to layer"
-        )
-    _set(self, stages=stages)
+    _set(self, stages=checked_assignments(self, pipeline_stage_assignment))
 
 
-def get_pipeline_stage_assignment(self: Any) -> list[int]:
-    """The stage of each layer; empty where none was set."""
-    return list(options_of(self).stages or ())
+def get_pipeline_stage_assignment(self: Any) -> list[Any]:
+    """The stage of each layer; of a functional model an assignment for each call of a layer."""
+    return assignments_of(self, _stages(self))
+
+
+def print_pipeline_stage_assignment_summary(
+    self: Any, line_length: int | None = None, print_fn: Any = None
+) -> None:
+    """Print a table of the stages, line by line."""
+    for line in summary_lines(self, _stages(self), line_length or 89):
+        (print_fn or print)(line)
+
+
+def _stages(model: Any) -> tuple[int, ...] | None:
+    """The stages that were set, or that the layers were made in."""
+    return options_of(model).stages or stages_of(model)
 
 
 def reset_pipeline_stage_assignment(self: Any) -> None:
@@ -221,7 +229,8 @@ def set_asynchronous_callbacks(self: Any, asynchronous: bool = False) -> None:
 
 
 _SETTERS = (
-    get_pipeline_stage_assignment, reset_pipeline_stage_assignment, set_asynchronous_callbacks,
+    get_pipeline_stage_assignment, print_pipeline_stage_assignment_summary,
+    reset_pipeline_stage_assignment, set_asynchronous_callbacks,
     set_gradient_accumulation_options, set_infeed_queue_options, set_outfeed_queue_options,
     set_pipeline_stage_assignment, set_pipelining_options, set_replication_options,
 )  # fmt: skip
@@ -231,6 +240,7 @@ def add_setters() -> None:
     """Models of this process have the vendor's setters."""
     for setter in _SETTERS:
         setattr(tf.keras.Model, setter.__name__, setter)
+    note_stages()
 
 
 # Training ---------------------------------------------------------------------------------------
@@ -246,7 +256,7 @@ def prepare_training(model: Any) -> None:
     if options.pipelined:
         if options.count is None:
             raise ValueError("gradient_accumulation_steps_per_replica must be specified.")
-        _check_plan(options)
+        _check_plan(options, _stages(model))
     if options.count is not None:
         _check_steps(int(model._steps_per_execution.numpy()), options, replicas_of(model))
     _extend(model.optimizer, options, all_replicas_of(model))
@@ -260,7 +270,7 @@ def replicas_of(model: Any) -> int:
     options = options_of(model)
     if not options.pipelined:
         return current().n_ipus
-    ipus = options.mapping or options.stages or (0,)
+    ipus = options.mapping or _stages(model) or (0,)
     return replica_count(current().n_ipus, len(set(ipus)))
 
 
@@ -286,8 +296,9 @@ def _check_steps(steps: int, options: Options, replicas: int) -> None:
     )
 
 
-def _check_plan(options: Options) -> None:
-    n_stages = max(options.stages or (0,)) + 1
+def _check_plan(options: Options, stages: Sequence[int] | None) -> None:
+    """Refuse a pipeline that cannot be; a model with an own call has as many stages as mapped."""
+    n_stages = max(stages) + 1 if stages else len(options.mapping or (0,))
     if n_stages < 2:
         raise ValueError("Pipeline requires at least two computational stages.")
     try:

@@ -79,3 +79,28 @@ def test_a_name_that_is_missing_is_told_with_those_that_are_there():
     ):
         _ = loops.for_loop
     assert not hasattr(loops, "for_loop")
+
+
+def test_keras_alone_is_the_same_keras():
+    """Programs of later SDKs write `import keras`, of which parts have moved since."""
+
+    def module(name):
+        return importlib.import_module(f"keras{name}")
+
+    k, moved = tf.keras, module(".optimizer_v2")
+    assert module("").layers.Dense is module(".layers").Dense is k.layers.Dense
+    assert module(".optimizer_v2.gradient_descent").SGD is moved.gradient_descent.SGD
+    assert moved.gradient_descent.SGD is k.optimizers.SGD
+    assert module(".optimizer_v2.adam").Adam is k.optimizers.Adam
+    assert module(".optimizer_v2.optimizer_v2").OptimizerV2 is k.optimizers.legacy.Optimizer
+    assert module("").ipu is module(".ipu") is k.ipu
+    assert module(".ipu.layers").GroupNormalization is k.ipu.layers.GroupNormalization
+    assert module(".datasets.mnist").load_data is module("").datasets.mnist.load_data
+    assert module(".datasets.mnist").load_data.__module__.startswith("ipu.")
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'keras\.unknown'"):
+        module(".unknown")
+
+
+def test_operations_have_two_names():
+    vendor = importlib.import_module("tensorflow.python.ipu")
+    assert vendor.ops.pipelining_ops is vendor.pipelining_ops
