@@ -214,7 +214,7 @@ def forward(
     settings: UnitSettings, x: Carrier, w: Carrier, shape: Geometry, groups: int
 ) -> Forward:
     """The convolution of x with w (height, width, channels of a group, outputs)."""
-    return Forward(settings, x, shape, np.moveaxis(_grouped(w, groups), 3, 0))
+    return Forward(settings, x, shape, _grouped(w, groups).transpose(3, 0, 1, 2, 4))
 
 
 def input_gradient(
@@ -259,8 +259,8 @@ class WeightGradient:
             right = self.right[:, g * n : (g + 1) * n]
             part = places.part(0, g * n)
             accumulate(settings, left, right, sums[g], flags[g], part, fresh=True)
-        values = np.ascontiguousarray(np.moveaxis(sums, 0, 1)).reshape(self.result)
-        flags = np.ascontiguousarray(np.moveaxis(flags, 0, 1)).reshape(self.result)
+        values = sums.transpose(1, 0, 2).reshape(self.result)
+        flags = flags.transpose(1, 0, 2).reshape(self.result)
         finish(settings, len(self.right), values, flags, places)
         return values, flags
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fpsim.products.jobs.windows import ZERO, Table
+from fpsim.products.jobs.windows import ZERO, Table, kept_by
 from fpsim.records.geometry import Pair
 from fpsim.records.types import Carrier
 from fpsim.records.units import MatrixUnit
@@ -43,18 +43,29 @@ def order(kernel: Pair, channels: int, unit: MatrixUnit) -> Table:
     return table
 
 
+@lru_cache(maxsize=64)
 def every_position(kernel: Pair, channels: int) -> Table:
     """Positions and channels (KH * KW * C, 3) in the order of a kernel's memory."""
     index = np.indices((*kernel, channels)).reshape(3, -1)
-    return np.ascontiguousarray(index.T, np.int64)
+    table = np.ascontiguousarray(index.T, np.int64)
+    table.flags.writeable = False
+    return table
 
 
 def weight_matrix(table: Table, kernel: Carrier) -> Carrier:
     """The right operand (K, N) of a kernel (KH, KW, C, N)."""
-    ky, kx, c = table.T
     _, columns, channels, n = kernel.shape
-    matrix: Carrier = np.zeros((len(table), n), kernel.dtype)
-    real = ky != ZERO
-    flat = kernel.reshape(-1, n)
-    matrix[real] = flat[((ky * columns + kx) * channels + c)[real]]
+    rows, zeros = kept_by(table, _kernel_rows, columns, channels)
+    matrix: Carrier = kernel.reshape(-1, n).take(rows, axis=0)
+    if zeros is not None:
+        matrix[zeros] = 0
     return matrix
+
+
+def _kernel_rows(table: Table, columns: int, channels: int) -> tuple[Table, Table | None]:
+    """Rows of a kernel (KH * KW * C, N) for the terms; where terms are zeros, if any are."""
+    ky, kx, c = table.T
+    real: Table = (ky * columns + kx) * channels + c
+    zeros = np.flatnonzero(ky == ZERO)
+    real[zeros] = 0
+    return real, zeros if len(zeros) else None

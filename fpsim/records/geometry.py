@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 __all__ = ["Geometry", "Padding", "Pair", "Stride", "geometry"]
@@ -53,6 +54,17 @@ def geometry(image: Pair, kernel: Pair, stride: Stride, padding: Padding) -> Geo
     >>> geometry((32, 32), (3, 3), 2, "SAME").output
     (16, 16)
     """
+    if type(stride) is int and type(padding) is str:  # a bool is equal to an integer
+        return _usual(tuple(image), tuple(kernel), stride, padding)
+    return _geometry(image, kernel, stride, padding)
+
+
+@lru_cache(maxsize=256)
+def _usual(image: Pair, kernel: Pair, stride: int, padding: str) -> Geometry:
+    return _geometry(image, kernel, stride, padding)
+
+
+def _geometry(image: Pair, kernel: Pair, stride: Stride, padding: Padding) -> Geometry:
     steps = _stride(stride)
     sides = [
         _side(n, k, step, side)

@@ -98,6 +98,9 @@ class MatrixUnit:
             raise ValueError(f"rounding={self.rounding!r} of an accumulator; use RNE or RTZ")
         object.__setattr__(self, "evidence", MappingProxyType(dict(self.evidence)))
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def _check_formats(self) -> None:
         """Every number of a unit must be a binary32 number too."""
         for fmt in (*self.inputs, self.partials, self.accumulator, self.join):

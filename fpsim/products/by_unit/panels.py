@@ -62,7 +62,7 @@ def column_blocks(task: Task, depth: int, columns: slice) -> Iterator[slice]:
 def whole_tiles(bases: Offsets, height: int) -> Offsets:
     """Bases of rows, the last one repeated until they make whole tiles of so many rows."""
     missing = -len(bases) % height
-    return np.pad(bases, (0, missing), mode="edge") if missing else bases
+    return np.concatenate((bases, bases[-1:].repeat(missing))) if missing else bases
 
 
 def filler(

@@ -26,6 +26,9 @@ __all__ = ["FLOAT", "WORD", "Constants", "OperandTable", "Task", "room", "tile_v
 #: Bytes of each of their arrays that a thread keeps from product to product, at most.
 _KEPT = 8 << 20
 
+#: Views of this memory that a thread keeps, which are made anew in ten times the time.
+_MOST_VIEWS = 256
+
 Constants = NDArray[Any]
 
 #: Stores' constants of a kernel that has none, by the width of its lanes.
@@ -70,14 +73,22 @@ _rooms = threading.local()
 
 def room(name: str, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
     """Memory of this thread, not initialised, the same again if it is not much."""
+    rooms: dict[Any, NDArray[Any]] = _rooms.__dict__  # by name: memory; by all three: views of it
+    key = name, shape, dtype
+    view = rooms.get(key)
+    if view is not None:
+        return view
     size: int = math.prod(shape) * np.dtype(dtype).itemsize
     if size > _KEPT:
         return np.empty(shape, dtype)
-    kept: NDArray[np.uint8] | None = getattr(_rooms, name, None)
+    kept = rooms.get(name)
+    if kept is None or kept.size < size or len(rooms) >= _MOST_VIEWS:
+        for old in [k for k in rooms if isinstance(k, tuple)]:
+            del rooms[old]  # views keep memory alive
     if kept is None or kept.size < size:
-        kept = np.empty(size, np.uint8)
-        setattr(_rooms, name, kept)
-    return kept[:size].view(dtype).reshape(shape)
+        kept = rooms[name] = np.empty(size, np.uint8)
+    view = rooms[key] = kept[:size].view(dtype).reshape(shape)
+    return view
 
 
 @dataclass(frozen=True, eq=False)

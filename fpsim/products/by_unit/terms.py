@@ -30,11 +30,18 @@ def all_terms(settings: UnitSettings, offsets: Offsets) -> Terms:
     k, unit = len(offsets), settings.unit
     if settings.depth(k) == k and unit.order == "ascending":
         return Terms(offsets, _ascending(k), 0)
-    rows = np.arange(settings.depth(k))
+    rows, columns = _rows(settings, k)
+    return Terms(offsets[columns], rows, 0)
+
+
+@lru_cache(maxsize=64)
+def _rows(settings: UnitSettings, k: int) -> tuple[Offsets, Offsets]:
+    """The number of each term, -1 of zeros, and the term whose offset it has."""
+    unit, rows = settings.unit, np.arange(settings.depth(k))
     if unit.order == "pairs":
         rows = rows[pairs(unit.channels, len(rows))]
     rows[rows >= k] = -1
-    return Terms(offsets[np.maximum(rows, 0)], rows, 0)
+    return rows, np.maximum(rows, 0)
 
 
 @lru_cache(maxsize=8)

@@ -10,8 +10,8 @@ Source    docs/semantics.md §5 (orders).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,9 @@ from fpsim.products.jobs.rows import Rows
 from fpsim.records.geometry import Geometry
 from fpsim.records.types import Carrier
 
-__all__ = ["ZERO", "Field", "Table", "Target", "Windows", "blocks", "field"]
+__all__ = ["ZERO", "Field", "Table", "Target", "Windows", "blocks", "field", "kept_by"]
 
+T = TypeVar("T")
 Table = NDArray[np.int64]
 
 #: Where rows of outputs stand in a result: the first, steps from image to image, down and across.
@@ -32,6 +33,25 @@ ZERO = -1
 
 #: Numbers of a padded piece of the input, about (4 bytes each).
 _PIECE = 1 << 17
+
+
+#: What has been computed from tables, and the tables, whose identities are fast to look up.
+_KEPT: dict[tuple[Any, ...], tuple[Any, Table]] = {}
+_MOST_KEPT = 256
+
+
+def kept_by(table: Table, compute: Callable[..., T], *numbers: int) -> T:
+    """compute(table, *numbers), once for a table that cannot be written."""
+    if table.flags.writeable:
+        return compute(table, *numbers)
+    key = (id(table), compute, *numbers)
+    known = _KEPT.get(key)
+    if known is None:
+        if len(_KEPT) >= _MOST_KEPT:
+            _KEPT.clear()
+        known = _KEPT[key] = compute(table, *numbers), table
+    result: T = known[0]
+    return result
 
 
 class Windows(NamedTuple):
@@ -92,10 +112,7 @@ class Windows(NamedTuple):
 
     def offsets(self) -> Table:
         """From the beginning of a window to its terms; those of zeros are in it too."""
-        ky, kx, c = self.table.T
-        offsets: Table = (ky * self.line + kx) * self.x.shape[3] + c + self.first
-        offsets[ky == ZERO] = 0
-        return offsets
+        return kept_by(self.table, _offsets, self.line, self.x.shape[3], self.first)
 
     def numbers(self, begin: int, end: int) -> int:
         """Numbers of the padded pieces that rows of outputs begin … end - 1 see."""
@@ -126,6 +143,14 @@ class Windows(NamedTuple):
         for begin, end, windows in blocks(self.x, self.geometry, multiple, filled=filled):
             kind = windows.columns if self.turned else windows.rows
             yield begin, end, kind(self.table, self.first)
+
+
+def _offsets(table: Table, line: int, channels: int, first: int) -> Table:
+    ky, kx, c = table.T
+    offsets: Table = (ky * line + kx) * channels + c + first
+    offsets[ky == ZERO] = 0
+    offsets.flags.writeable = False
+    return offsets
 
 
 class Field:

@@ -58,3 +58,10 @@ def test_what_is_no_padding_is_refused(padding: object) -> None:
 def test_a_kernel_beyond_the_padded_image_is_refused(kernel: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="does not fit into 8x8 with padding='VALID'"):
         geometry((8, 8), kernel, 1, "VALID")
+
+
+def test_a_known_stride_does_not_let_its_equals_of_another_type_pass():
+    assert geometry((5, 5), (3, 3), 1, "SAME") is geometry((5, 5), (3, 3), 1, "SAME")
+    for stride in (True, 1.0, (True, 1)):
+        with pytest.raises(ValueError, match="is no step"):
+            geometry((5, 5), (3, 3), stride, "SAME")

@@ -10,6 +10,7 @@ import pytest
 import fpsim as fp
 from fpsim.kernels.by_unit.panels import PLAIN
 from fpsim.kernels.by_unit.tiles import EXACT, PARTIALS, UNGUARDED
+from fpsim.products.by_unit import task as tasks
 from fpsim.products.by_unit.task import OperandTable, Task, tile_variant
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.records.units import MatrixUnit
@@ -94,3 +95,22 @@ def test_stores_that_flush_are_not_guarded():
     assert tile_variant(EXACT, flushed, flushed.store, False, 32)[0].guard & PARTIALS == 0
     kept = settings()
     assert tile_variant(EXACT, kept, kept.store, False, 32)[0].guard & PARTIALS
+
+
+def test_a_thread_keeps_memory_by_name_and_no_views_of_memory_that_was_too_small():
+    first = tasks.room("test", (3, 4), np.float32)
+    assert tasks.room("test", (3, 4), np.float32) is first
+    assert np.shares_memory(tasks.room("test", (5,), np.int64), first)
+    assert not np.shares_memory(tasks.room("another test", (3, 4), np.float32), first)
+    larger = tasks.room("test", (1000,), np.float64)
+    assert not np.shares_memory(larger, first)
+    assert np.shares_memory(tasks.room("test", (3, 4), np.float32), larger)
+    assert tasks.room("test", (0, 16), np.float32).shape == (0, 16)
+    for n in range(1, 600):
+        tasks.room("test", (n,), np.float32)
+    assert len(tasks._rooms.__dict__) <= tasks._MOST_VIEWS + 1
+
+
+def test_much_memory_is_not_kept():
+    size = tasks._KEPT + 1
+    assert tasks.room("much", (size,), np.uint8) is not tasks.room("much", (size,), np.uint8)

@@ -7,7 +7,7 @@ import pytest
 
 import fpsim as fp
 from fpsim.products.jobs import windows as windows_of_images
-from fpsim.products.jobs.windows import ZERO, Windows, blocks, field
+from fpsim.products.jobs.windows import ZERO, Windows, blocks, field, kept_by
 from fpsim.products.unfold import every_position, order
 from fpsim.records.geometry import Geometry, geometry
 from fpsim.records.units import MatrixUnit
@@ -116,3 +116,19 @@ def test_outputs_of_a_target_stand_where_their_row_begins():
     assert np.array_equal(windows.outputs(0, 12, 3), result[:, 1::2, ::2][:, :2].reshape(-1, 3))
     plain = windows._replace(target=None)
     assert np.array_equal(plain.outputs(4, 9, 3), np.arange(36).reshape(12, 3)[4:9])
+
+
+def test_what_a_table_gives_is_computed_once_unless_it_can_be_written():
+    calls = []
+
+    def compute(table, factor):
+        calls.append(factor)
+        return factor * table.sum()
+
+    fixed, open_one = np.arange(6, dtype=np.int64), np.arange(6, dtype=np.int64)
+    fixed.flags.writeable = False
+    assert [kept_by(fixed, compute, n) for n in (1, 2, 1, 2)] == [15, 30, 15, 30]
+    assert calls == [1, 2]
+    assert kept_by(open_one, compute, 3) == 45
+    open_one[:] = 1
+    assert kept_by(open_one, compute, 3) == 18
