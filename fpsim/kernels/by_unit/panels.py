@@ -22,7 +22,7 @@ from fpsim.kernels.lanes.memory import (
     store,
     store_float,
 )
-from fpsim.kernels.lanes.vectors import U32, as_bits, select, splat, umax, width_of
+from fpsim.kernels.lanes.vectors import U32, as_bits, iota, select, splat, umax, width_of
 
 __all__ = ["PLAIN", "Shift", "fill_panels", "fill_table", "write_numbers", "write_zeros"]
 
@@ -109,17 +109,20 @@ def fill_panels(codes, rows, steps, first, last, begin, end, values, exponents, 
     for panel in range(begin, end):
         column = first + panel * COLUMNS
         n = min(COLUMNS, last - column)
+        kept = iota(U32) < np.uint32(n)
         for k in range(depth):
             at = rows[k] * steps[0] + column * steps[1]
             to = (panel * depth + k) * COLUMNS
-            if rows[k] >= 0 and n == COLUMNS and steps[1] == 1:
-                numbers = source
-            else:
-                numbers = row
+            side_by_side = rows[k] >= 0 and steps[1] == 1 and at + COLUMNS <= codes.shape[0]
+            numbers = source
+            if not side_by_side or n < COLUMNS:
                 store(row, 0, zeros)
-                for c in range(n if rows[k] >= 0 else 0):
-                    copy_item(row, c, source, at + c * steps[1])
-                at = 0
+                if side_by_side:
+                    store(row, 0, select(kept, load_word(source, at, zeros), zeros))
+                else:
+                    for c in range(n if rows[k] >= 0 else 0):
+                        copy_item(row, c, source, at + c * steps[1])
+                numbers, at = row, 0
             for q in range(0, COLUMNS, lanes):
                 write_numbers(numbers, at + q, panels, fields, to + q, none, shift, wanted)
     return 0
