@@ -16,8 +16,8 @@ from tests.mutants import (
     mutants_of,
     recorded,
 )
-from tests.tiers import pick
 from tests.mutate import CAUGHT, ROOT, SURVIVED, Tree, mirror, rate, stages, survey, users, verdict
+from tests.tiers import pick
 
 TEXT = '''
 """A docstring with 1 + 1."""
