@@ -36,8 +36,7 @@ def test_operands_that_cannot_be_written_meet_the_same_kernels(engine, rows, mon
 
     def compute(prepared):
         a, b = (
-            fp.Array(prepared(np.ones(shape, np.float32)), half)
-            for shape in ((rows, 80), (80, 17))
+            fp.Array(prepared(np.ones(shape, np.float32)), half) for shape in ((rows, 80), (80, 17))
         )
         if engine == "sum":
             return context.sum(fp.Array(a.carrier, context), 0).carrier.tobytes()
