@@ -27,7 +27,6 @@ from fpsim.products.by_unit.task import Constants, Task, room
 from fpsim.products.by_unit.terms import all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
-from fpsim.products.jobs.reading import read_only
 from fpsim.products.jobs.windows import Target, Windows
 from fpsim.records.types import Carrier, Offsets
 from fpsim.state.threads import get_threads, run_blocks
@@ -80,10 +79,10 @@ def _lines(
     step, wide = a.lines_of(_PIECE), a.geometry.output[1]
     pieces = _Pieces(task, a, min(step, end - begin), task.height, a.places(values.shape[1]))
     for line in range(begin, end, step):
-        numbers, fields, bases, places = pieces.lay(line, min(line + step, end))
+        *left, places = pieces.lay(line, min(line + step, end))
         flags |= task.loop(
-            (read_only(numbers), fields, bases, offsets, places), operand, values,
-            job.element_flags, job.places.part(line * wide).random, task.store, task.numbers,
+            (*left, offsets, places), operand, values, job.element_flags,
+            job.places.part(line * wide).random, task.store, task.numbers,
         )  # fmt: skip
     return flags
 
@@ -125,7 +124,7 @@ def _turned_part(
         last = min(line + step, a.lines)
         table, exponents, starts, _ = pieces.lay(line, last)
         terms = all_terms(settings, starts)
-        left = read_only(table), exponents, bases, terms.offsets, outputs
+        left = table, exponents, bases, terms.offsets, outputs
         b = job.b[line * wide : last * wide]
         places = job.places.part(down.start, place=settings.passes(line * wide))
         for columns in column_blocks(task, len(terms.rows), across):

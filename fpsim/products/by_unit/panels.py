@@ -11,7 +11,7 @@ import numpy as np
 from fpsim.kernels.by_unit.panels import fill_panels
 from fpsim.kernels.by_unit.tiles import COLUMNS
 from fpsim.products.by_unit.task import Constants, Task
-from fpsim.products.jobs.reading import read_only
+from fpsim.products.jobs.reading import to_read
 from fpsim.records.types import Carrier, ElementFlags, Offsets
 from fpsim.state.draws import Places
 from fpsim.state.threads import run_blocks
@@ -73,7 +73,7 @@ def filler(
     if not (b.flags.c_contiguous or b.T.flags.c_contiguous):
         b = np.ascontiguousarray(b)
     steps = tuple(step // b.itemsize for step in b.strides)
-    codes = read_only(b.ravel("K").view(np.uint32))
+    codes = to_read(b.ravel("K").view(np.uint32))
 
     def fill(begin: int, end: int) -> int:
         fill_panels(
@@ -109,7 +109,7 @@ def multiply(
     bases = whole_tiles(left.bases, height)
     n_tiles = len(bases) // height
     outputs = np.arange(0, values.size, values.shape[1])
-    numbers = read_only(left.values)
+    numbers = to_read(left.values)
 
     def work(begin: int, end: int, first: int, last: int) -> int:
         rows = slice(begin * height, end * height)
