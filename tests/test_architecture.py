@@ -130,8 +130,13 @@ def room_of(module: str) -> str:
     return module if modules()[module].name == "__init__.py" else module.rpartition(".")[0]
 
 
-def imported(module: str) -> Iterator[str]:
+@cache
+def imported(module: str) -> frozenset[str]:
     """Dotted names that a module imports; of `from a import b` both a and a.b."""
+    return frozenset(_imported(module))
+
+
+def _imported(module: str) -> Iterator[str]:
     package = module if modules()[module].name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(modules()[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -14,6 +14,7 @@ from fpsim.records.units import UNITS, MatrixUnit, find_unit, register
 from ipu.learn.tensor import Primitive, gradients
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
+from tests.tiers import pick
 
 
 def test_a_format_is_one_record() -> None:
@@ -43,7 +44,7 @@ def test_a_rounding_mode_is_one_record() -> None:
     assert ends.values.tolist() == [2.0**-24, 0, np.inf, -65504]
     # 2049 lies between 2048 and 2050.
     row, column = half.array([[2048.0, 1.0]]), half.array([[1.0], [1.0]])
-    for chain in ({}, {"fused": True}, {"kahan": True}):
+    for chain in pick([{}], *[[{}, {"fused": True}, {"kahan": True}]] * 2):
         assert float(rounded_matmul(row, column, **chain).values[0, 0]) == 2050
         assert float(rounded_matmul(-row, column, **chain).values[0, 0]) == -2048
     assert float(half.sum(row).values) == 2050

@@ -6,6 +6,8 @@ no short form is marked `@pytest.mark.tier("full")` and is not collected below t
 A kernel takes about a second to compile, so the quick tier has one of each kind: every operation to
 nearest and stochastically, every mode with one operation, every engine and kind of unit with one
 shape, every policy once. Pairs of choices that do not know of each other belong to the full tier.
+Loops of matrix units compile longest, three seconds each, and one for each length of a pass: units
+that store half partials have complete passes in the quick tier, and one that is short.
 """
 
 from __future__ import annotations

@@ -19,14 +19,17 @@ from typing import Any
 
 from numba import njit
 from numba.core import config
-from numba.core.compiler import Compiler
 
-from fpsim.kernels.guard import KernelCompiler
+from fpsim.kernels.guard import InlineCompiler, KernelCompiler
 
 __all__ = ["INLINE", "cache_folder", "compiled"]
 
+#: Options of every function here. Nothing calls one from C, so none has an entry for it, which took
+#: one twentieth of the time of a compilation.
+_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
 #: Options of every function that a kernel calls: no call is left in the compiled loop.
-INLINE = {"forceinline": True, "nogil": True, "error_model": "numpy"}
+INLINE = {**_OPTIONS, "forceinline": True, "pipeline_class": InlineCompiler}
 
 
 @cache
@@ -74,7 +77,7 @@ def compiled(function: Callable[..., Any], guarded: bool = True) -> Any:
     usual, folder = config.CACHE_DIR, _writable_folder()
     config.CACHE_DIR = folder or usual
     try:
-        options = {"nogil": True, "cache": folder is not None, "error_model": "numpy"}
-        return njit(**options, pipeline_class=KernelCompiler if guarded else Compiler)(function)
+        compiler = KernelCompiler if guarded else InlineCompiler
+        return njit(**_OPTIONS, cache=folder is not None, pipeline_class=compiler)(function)
     finally:
         config.CACHE_DIR = usual

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import platform
+from types import CodeType
 from typing import Any
 
 from llvmlite import ir
@@ -20,9 +21,12 @@ from numba.core import cgutils
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
-from numba.core.typed_passes import BaseNativeLowering, NativeLowering
+from numba.core.typed_passes import BaseNativeLowering, NativeLowering, NopythonRewrites
+from numba.core.untyped_passes import InlineClosureLikes
 
-__all__ = ["HAS_STATUS", "KernelCompiler", "USUAL", "load_status", "store_status"]
+__all__ = [
+    "HAS_STATUS", "InlineCompiler", "KernelCompiler", "USUAL", "load_status", "store_status",
+]  # fmt: skip
 
 #: Whether the processor has this register.
 HAS_STATUS = platform.machine().lower() in ("x86_64", "amd64")
@@ -87,8 +91,32 @@ class _Lowering(BaseNativeLowering):
         return _Lower
 
 
-class KernelCompiler(CompilerBase):
-    """Numba's compiler with this lowering, while the collector of garbage rests.
+class InlineCompiler(CompilerBase):
+    """Numba's compiler without the passes that leave every kernel as it is.
+
+    No kernel has an array expression, which is what the rewrites after typing look for; functions
+    within a function are looked for where there is one. The two took one twentieth of the time of a
+    compilation.
+    """
+
+    def define_pipelines(self) -> list[Any]:
+        manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        unneeded = {NopythonRewrites}
+        if not any(isinstance(value, CodeType) for value in self.state.func_id.code.co_consts):
+            unneeded.add(InlineClosureLikes)
+        manager.passes = [
+            (self._replacement(kind), text) for kind, text in manager.passes if kind not in unneeded
+        ]
+        manager.finalize()
+        return [manager]
+
+    def _replacement(self, kind: type) -> type:
+        """The pass that runs in the place of this one."""
+        return kind
+
+
+class KernelCompiler(InlineCompiler):
+    """That compiler with this lowering, while the collector of garbage rests.
 
     Nearly all that the compiler makes lives until it ends: 7 % of its time and more, by the size of
     the process, went into looking through it. Numba compiles one kernel at a time, under a lock.
@@ -103,11 +131,5 @@ class KernelCompiler(CompilerBase):
             if collects:
                 gc.enable()
 
-    def define_pipelines(self) -> list[Any]:
-        manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        manager.passes = [
-            (_Lowering, text) if kind is NativeLowering else (kind, text)
-            for kind, text in manager.passes
-        ]
-        manager.finalize()
-        return [manager]
+    def _replacement(self, kind: type) -> type:
+        return _Lowering if kind is NativeLowering else kind

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fpsim.kernels.by_operation.native_sums import outer_sums
 from fpsim.kernels.by_operation.sums import COLUMN_BLOCK
+from fpsim.products.jobs.reading import to_read
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE
 from fpsim.records.types import Carrier
@@ -49,7 +50,7 @@ def native_sums(x: Carrier, axes: tuple[int, ...], *, squared: bool = False) -> 
         return None
     rows = _rows(x, sorted(axes))
     outer, n, inner = rows.shape
-    values, width = np.ascontiguousarray(rows).reshape(-1), max(inner, COLUMN_BLOCK)
+    values, width = to_read(np.ascontiguousarray(rows)).reshape(-1), max(inner, COLUMN_BLOCK)
     sums, marks = np.empty((outer, width), np.float32), np.empty((outer, width), np.uint8)
     if outer_sums(values, (outer, n, width), inner, squared, sums, marks):
         return None

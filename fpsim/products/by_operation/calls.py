@@ -23,6 +23,7 @@ from fpsim.kernels.random.words import NO_WORDS
 from fpsim.kernels.rounding.rule import Rule
 from fpsim.products.by_operation.bounds import Product
 from fpsim.products.by_operation.panels import column_panels
+from fpsim.products.jobs.reading import to_read
 from fpsim.records.formats import BINARY16, BINARY32
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier
@@ -78,7 +79,7 @@ def deterministic_call(product: Product, lane: Lane) -> Call:
         small=product.small, checked=_where(product),
         beyond=_beyond(MacRule(*map(int, constants)), lane),
     )  # fmt: skip
-    a = product.a.astype(f"f{lane.width // 8}", copy=False)
+    a = to_read(product.a.astype(f"f{lane.width // 8}", copy=False))
     b = _panels(product.b, len(product.b), lane)
 
     def call(out: Carrier, first: int, last: int, watched: int) -> int:
@@ -182,7 +183,7 @@ def _halves(x: Carrier) -> NDArray[np.uint16]:
     if more:
         flat = np.append(flat, np.zeros(more, np.float32))
     codes = np.empty(flat.size, np.uint16)
-    put_halves(flat, _LIKE, codes)
+    put_halves(to_read(flat), _LIKE, codes)
     return codes[: x.size].reshape(x.shape)
 
 
@@ -202,7 +203,7 @@ def native_call(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Call
     )
     constants = np.array(rule, f"u{lane.width // 8}")
     left, right = (_pairs(a), _halves(b)) if lane.width == 16 else (a, b)
-    panels = column_panels(right, 2 * 512 // lane.width)
+    left, panels = to_read(left), column_panels(right, 2 * 512 // lane.width)
 
     def call(out: Carrier, first: int, last: int, watched: int) -> int:
         return int(loop(left[first:last], panels, out[first:last], constants))

@@ -20,6 +20,7 @@ from fpsim.kernels.elementwise.loop import FLAGS_EACH, FLAGS_STICKY
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.panels import column_panels
 from fpsim.products.jobs.job import Job
+from fpsim.products.jobs.reading import to_read
 from fpsim.records.types import Words
 from fpsim.state.draws import Places
 from fpsim.state.publish import fold
@@ -37,7 +38,7 @@ def run_general(job: Job) -> bool:
     """One matrix product of any operands in any chain."""
     chain: Chain = job.settings
     assert isinstance(job.a, np.ndarray)
-    a, b = np.ascontiguousarray(job.a), column_panels(job.b, COLUMN_BLOCK)
+    a, b = to_read(np.ascontiguousarray(job.a)), column_panels(job.b, COLUMN_BLOCK)
     (m, n), settings = job.values.shape, chain.settings
     product, total = (
         plan(name, settings, exact_width(name, settings, a.itemsize))

@@ -19,6 +19,7 @@ from fpsim.products.by_unit.task import Task
 from fpsim.products.by_unit.terms import Terms, all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
+from fpsim.products.jobs.reading import to_read
 from fpsim.products.jobs.rows import Rows
 from fpsim.records.types import Carrier, ElementFlags, Offsets
 from fpsim.state.draws import Places
@@ -127,7 +128,7 @@ class _Part:
     ) -> int:
         """Some rows: their table, and whatever else is to be done before the products."""
         left, zero = self.task.left, self.task.zero
-        codes = rows.values.view(np.uint32)
+        codes = to_read(rows.values.view(np.uint32))
         table, fields = left.room("left", (-(-len(codes) // COLUMNS) * COLUMNS,))
         part = len(rows.offsets) * COLUMNS
 

@@ -12,6 +12,7 @@ from fpsim.kernels.by_unit.general import run_pass, split_operand
 from fpsim.products.by_unit.terms import pairs
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
+from fpsim.products.jobs.reading import to_read
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.draws import Places
@@ -56,7 +57,12 @@ def _split(settings: UnitSettings, operand: Carrier, fmt: Format) -> Split:
     significands, exponents = np.empty(shape, np.int32), np.empty(shape, np.int32)
     flush = settings.policy == "flush_both" and fmt == BINARY32
     split_operand(
-        operand.view(np.uint32), significands, exponents, fmt.precision, fmt.emin, int(flush)
+        to_read(operand.view(np.uint32)),
+        significands,
+        exponents,
+        fmt.precision,
+        fmt.emin,
+        int(flush),
     )
     if settings.unit.order == "pairs":
         order = pairs(settings.unit.channels, k)

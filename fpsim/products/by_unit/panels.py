@@ -11,6 +11,7 @@ import numpy as np
 from fpsim.kernels.by_unit.panels import fill_panels
 from fpsim.kernels.by_unit.tiles import COLUMNS
 from fpsim.products.by_unit.task import Constants, Task
+from fpsim.products.jobs.reading import to_read
 from fpsim.records.types import Carrier, ElementFlags, Offsets
 from fpsim.state.draws import Places
 from fpsim.state.threads import run_blocks
@@ -72,7 +73,7 @@ def filler(
     if not (b.flags.c_contiguous or b.T.flags.c_contiguous):
         b = np.ascontiguousarray(b)
     steps = tuple(step // b.itemsize for step in b.strides)
-    codes = b.ravel("K").view(np.uint32)
+    codes = to_read(b.ravel("K").view(np.uint32))
 
     def fill(begin: int, end: int) -> int:
         fill_panels(
@@ -108,13 +109,14 @@ def multiply(
     bases = whole_tiles(left.bases, height)
     n_tiles = len(bases) // height
     outputs = np.arange(0, values.size, values.shape[1])
+    numbers = to_read(left.values)
 
     def work(begin: int, end: int, first: int, last: int) -> int:
         rows = slice(begin * height, end * height)
         at = columns.start + first * COLUMNS
         stop = min(columns.start + last * COLUMNS, columns.stop)
         raised: int = task.loop(
-            (left.values, left.exponents, bases[rows], left.offsets, outputs[rows]),
+            (numbers, left.exponents, bases[rows], left.offsets, outputs[rows]),
             (panels[0][first:last], panels[1][first:last], at, stop), values, flags,
             places.part(rows.start).random, task.store, task.numbers,
         )  # fmt: skip

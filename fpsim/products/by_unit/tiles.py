@@ -26,6 +26,7 @@ from fpsim.products.by_unit.task import FLOAT, WORD, Constants, OperandTable, Ta
 from fpsim.products.by_unit.terms import all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
+from fpsim.products.jobs.reading import to_read
 from fpsim.products.jobs.rows import Rows
 from fpsim.products.jobs.stack import Stack
 from fpsim.products.jobs.windows import Windows
@@ -108,14 +109,14 @@ def _run_together(
     offsets, terms, bases, outputs = _indices(job.settings, *a.shape, columns, task.height)
     table, fields = _memory(task.left, "left", (-(-a.size // COLUMNS) * COLUMNS,))
     panels, exponents = _memory(task.right, "right", (-(-columns // COLUMNS), len(terms), COLUMNS))
-    numbers = a.reshape(-1)
+    numbers = to_read(a.reshape(-1))
     if task.left.bytes:
         fill_table(
             numbers.view(np.uint32), 0, a.size, table, fields, task.zero, task.left.shift
         )  # fmt: skip
     fill_panels(
-        b.reshape(-1).view(np.uint32), terms, (columns, 1), 0, columns, 0, len(panels), panels,
-        exponents, task.zero, task.right.shift,
+        to_read(b.reshape(-1)).view(np.uint32), terms, (columns, 1), 0, columns, 0, len(panels),
+        panels, exponents, task.zero, task.right.shift,
     )  # fmt: skip
     places = job.places.part(first).random if job.places.active else NO_RANDOM
     element_flags = job.element_flags

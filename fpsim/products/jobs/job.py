@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.kernels.by_unit.reach import extents
+from fpsim.products.jobs.reading import to_read
 from fpsim.products.jobs.rows import Rows
 from fpsim.products.jobs.stack import Stack
 from fpsim.products.jobs.windows import Windows
@@ -116,7 +117,7 @@ class Job:
         if self._reach is None:
             a = self.a if isinstance(self.a, np.ndarray) else self.a.values
             start = _NO_CODES if self.fresh else self.values.ravel("K").view(np.uint32)
-            codes = a.ravel("K").view(np.uint32), self.b.ravel("K").view(np.uint32)
+            codes = (to_read(x.ravel("K").view(np.uint32)) for x in (a, self.b))
             self._reach = Reach(*extents(*codes, start))
         return self._reach
 

@@ -36,10 +36,11 @@ def test_the_v100_is_not_monotone_and_its_successors_are():
     assert [fingerprint(name).monotone for name in names] == [False, True, True]
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [({"window": 30}, "window"), ({"terms": 8}, "terms"), ({"cut": "sticky"}, "cut")],
-)
+#: The last one has a kernel of its own.
+CHANGES = [({"window": 30}, "window"), ({"cut": "sticky"}, "cut"), ({"terms": 8}, "terms")]
+
+
+@pytest.mark.parametrize(("change", "field"), pick(CHANGES[:2], CHANGES, CHANGES))
 def test_a_changed_record_has_another_fingerprint(change, field):
     unit = find_unit("AMP_F16_F32")
     assert unit.rounding is RNE

@@ -25,6 +25,8 @@ EVERY_ORDER = [
     if reaches("full") or replicas == 4 or order == Order.CLOCKWISE_RING
 ]
 STEPS = pick(2, 3, 3)
+#: Stages and micro-batches of a step, of which four stages need eight.
+STAGES, COUNT = pick((2, 4), (4, 8), (4, 8))
 
 
 @pytest.mark.source("S0-25")
@@ -35,9 +37,9 @@ STEPS = pick(2, 3, 3)
 @pytest.mark.source("S3-13")
 @pytest.mark.parametrize(("replicas", "order"), EVERY_ORDER)
 def test_replicas_stay_equal_in_every_order(replicas, order):
-    training = trainer(Plan(ROW[4], count=8, replicas=replicas, order=order))
+    training = trainer(Plan(ROW[STAGES], count=COUNT, replicas=replicas, order=order))
     for t in range(2):
-        training.step(*batch(t, 16 * replicas))
+        training.step(*batch(t, 2 * COUNT * replicas))
     first, *others = training.workers
     for other in others:
         for variable in first.variables.trainable:
@@ -55,7 +57,7 @@ def test_orders_differ_and_cuts_do_not():
     ends = {}
     orders = ("sequential", "tf_ring", "clockwise_ring", "tree", "meet_in_middle_ring")
     for order in orders[:: pick(2, 1, 1)]:
-        plans = [Plan(ROW[n], count=8, replicas=4, order=order) for n in (1, 4)]
+        plans = [Plan(ROW[n], count=COUNT, replicas=4, order=order) for n in (1, STAGES)]
         one, other = (outcome(plan, steps=STEPS) for plan in plans)
         assert one == other
         ends[order] = one[1]
@@ -73,18 +75,19 @@ SHARDED = pick(
 @pytest.mark.source("S3-34")
 @pytest.mark.parametrize(("replicas", "optimizer"), SHARDED)
 def test_sharded_and_offloaded_state_reach_no_bit(replicas, optimizer):
-    reference = outcome(Plan(ROW[4], count=8, replicas=replicas), steps=STEPS, optimizer=optimizer)
+    plan = Plan(ROW[STAGES], count=COUNT, replicas=replicas)
+    reference = outcome(plan, steps=STEPS, optimizer=optimizer)
     for choices in (
         {"shard_state": True},
         {"shard_state": True, "shard_minimum": 9},
         {"offload": ("state", "activations", "weights", "accumulators")},
-        {"io_tiles": 32, "count": 16},
+        {"io_tiles": 32, "count": 2 * COUNT},
     ):
-        plan = Plan(ROW[4], **{"count": 8, "replicas": replicas, **choices})
+        plan = Plan(ROW[STAGES], **{"count": COUNT, "replicas": replicas, **choices})
         wanted = reference
-        if plan.count != 8:
+        if plan.count != COUNT:
             wanted = outcome(
-                Plan(ROW[1], count=16, replicas=replicas), steps=STEPS, optimizer=optimizer
+                Plan(ROW[1], count=2 * COUNT, replicas=replicas), steps=STEPS, optimizer=optimizer
             )
         assert outcome(plan, steps=STEPS, optimizer=optimizer) == wanted, choices
 

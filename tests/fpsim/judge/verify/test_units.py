@@ -12,6 +12,7 @@ from fpsim.judge.verify.units import read, verify
 from fpsim.records.evidence import Evidence
 from fpsim.records.units import UNITS, find_unit
 from ipu.experiments.cli import main
+from tests.tiers import pick
 from tests.vectors import vector_path
 
 RECORDED = [
@@ -25,11 +26,13 @@ RECORDED = [
 ]
 #: Sets with binary32 results that tell neighbouring models apart; B200's rows fill no window.
 JUDGES = [pair for pair in RECORDED if pair[1].endswith("F32") and "B200" not in pair[1]]
+#: In the quick tier the V100 has the stores in binary16.
+SOME = [pair for pair in RECORDED if pair[1] != "ADA_E4M3_F16"]
 
 
 @pytest.mark.vectors
 @pytest.mark.source("MATLAB-tensor-core, model_validation, commit b12b5a7")
-@pytest.mark.parametrize(("file", "unit"), RECORDED)
+@pytest.mark.parametrize(("file", "unit"), pick(SOME, RECORDED, RECORDED))
 def test_every_recorded_row_is_reproduced(file, unit):
     report = verify(read(vector_path(f"matrix-units/{file}")), unit)
     assert (report.checked, report.mismatches) == (5000, 0)

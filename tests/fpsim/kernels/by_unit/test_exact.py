@@ -24,6 +24,7 @@ from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.records.units import find_unit
 from tests.fpsim.kernels.by_unit.by_engine import at_the_edge, check, job_of, multiply
 from tests.fpsim.kernels.on_lanes import on_bits, on_floats
+from tests.tiers import pick
 
 UNIT = "AMP_F16_F32.exact"
 
@@ -58,8 +59,11 @@ def test_inexact_sums_are_odd(quiet):
         assert value == exact or (bits & 1 and abs(value - exact) < ulp)
 
 
-@pytest.mark.parametrize("quiet", [QUIET, BY_INTEGERS])
-@pytest.mark.parametrize("has_fma", [True, False])
+#: The usual processor and the oldest; pairs are kernels.
+PROCESSORS = [(QUIET, True), (BY_INTEGERS, False), (QUIET, False), (BY_INTEGERS, True)]
+
+
+@pytest.mark.parametrize(("quiet", "has_fma"), pick(PROCESSORS[:2], PROCESSORS, PROCESSORS))
 def test_calls_of_every_processor_give_the_same(quiet, has_fma, monkeypatch):
     """The long way in all variants that processors choose, on sums of 97 digits."""
     if (quiet == QUIET and not (HAS_QUIET_ADD and HAS_FMA)) or (has_fma and not HAS_FMA):
