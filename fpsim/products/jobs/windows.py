@@ -149,8 +149,7 @@ def _offsets(table: Table, line: int, channels: int, first: int) -> Table:
     ky, kx, c = table.T
     offsets: Table = (ky * line + kx) * channels + c + first
     offsets[ky == ZERO] = 0
-    offsets.flags.writeable = False
-    return offsets
+    return offsets  # writable: kernels are compiled again for arrays that are not
 
 
 class Field:
