@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fpsim.kernels.by_operation.native_sums import outer_sums
 from fpsim.kernels.by_operation.sums import COLUMN_BLOCK
-from fpsim.products.jobs.reading import to_read
+from fpsim.products.jobs.job import to_read
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE
 from fpsim.records.types import Carrier

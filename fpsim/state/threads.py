@@ -143,15 +143,16 @@ def run_blocks(
             flags |= work(begin, end)
         return flags
 
-    helpers = _take(parts - 1)
-    for helper in helpers:
-        helper.begin(share)
+    begun: list[_Helper] = []
     try:
+        for helper in _take(parts - 1):
+            helper.begin(share)
+            begun.append(helper)
         flags = share()
     finally:
         for _ in blocks:  # none, unless a block has failed
             pass
-        raised = _finish(helpers)
+        raised = _finish(begun)
     return flags | raised
 
 

@@ -23,7 +23,7 @@ from fpsim.kernels.random.words import NO_WORDS
 from fpsim.kernels.rounding.rule import Rule
 from fpsim.products.by_operation.bounds import Product
 from fpsim.products.by_operation.panels import column_panels
-from fpsim.products.jobs.reading import to_read
+from fpsim.products.jobs.job import to_read
 from fpsim.records.formats import BINARY16, BINARY32
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier

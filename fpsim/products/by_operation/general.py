@@ -19,8 +19,7 @@ from fpsim.kernels.by_operation.sums import (
 from fpsim.kernels.elementwise.loop import FLAGS_EACH, FLAGS_STICKY
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.panels import column_panels
-from fpsim.products.jobs.job import Job
-from fpsim.products.jobs.reading import to_read
+from fpsim.products.jobs.job import Job, to_read
 from fpsim.records.types import Words
 from fpsim.state.draws import Places
 from fpsim.state.publish import fold

@@ -18,8 +18,7 @@ from fpsim.products.by_unit.panels import BYTES, Left, column_blocks, filler, mu
 from fpsim.products.by_unit.task import Task
 from fpsim.products.by_unit.terms import Terms, all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
-from fpsim.products.jobs.job import Job
-from fpsim.products.jobs.reading import to_read
+from fpsim.products.jobs.job import Job, to_read
 from fpsim.products.jobs.rows import Rows
 from fpsim.records.types import Carrier, ElementFlags, Offsets
 from fpsim.state.draws import Places

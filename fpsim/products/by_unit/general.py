@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from fpsim.kernels.by_unit.general import run_pass, split_operand
 from fpsim.products.by_unit.terms import pairs
 from fpsim.products.by_unit.unit_settings import UnitSettings
-from fpsim.products.jobs.job import Job
-from fpsim.products.jobs.reading import to_read
+from fpsim.products.jobs.job import Job, to_read
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.draws import Places

@@ -11,7 +11,7 @@ import numpy as np
 from fpsim.kernels.by_unit.panels import fill_panels
 from fpsim.kernels.by_unit.tiles import COLUMNS
 from fpsim.products.by_unit.task import Constants, Task
-from fpsim.products.jobs.reading import to_read
+from fpsim.products.jobs.job import to_read
 from fpsim.records.types import Carrier, ElementFlags, Offsets
 from fpsim.state.draws import Places
 from fpsim.state.threads import run_blocks

@@ -25,8 +25,7 @@ from fpsim.products.by_unit.panels import whole_tiles
 from fpsim.products.by_unit.task import FLOAT, WORD, Constants, OperandTable, Task
 from fpsim.products.by_unit.terms import all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
-from fpsim.products.jobs.job import Job
-from fpsim.products.jobs.reading import to_read
+from fpsim.products.jobs.job import Job, to_read
 from fpsim.products.jobs.rows import Rows
 from fpsim.products.jobs.stack import Stack
 from fpsim.products.jobs.windows import Windows

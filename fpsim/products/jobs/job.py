@@ -11,25 +11,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from math import frexp
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.kernels.by_unit.reach import extents
-from fpsim.products.jobs.reading import to_read
 from fpsim.products.jobs.rows import Rows
 from fpsim.products.jobs.stack import Stack
 from fpsim.products.jobs.windows import Windows
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.draws import NO_PLACES, Places
 
-__all__ = ["Engine", "Job", "Reach", "around_specials", "matrices", "run"]
+__all__ = ["Engine", "Job", "Reach", "around_specials", "matrices", "run", "to_read"]
 
 #: Share of rows and columns with infinities or NaN up to which the rest is worth a run of its own.
 _MOST_SPECIAL = 0.5
 
 _NO_CODES = np.zeros(0, np.uint32)
+
+Values = TypeVar("Values", bound=NDArray[Any])
 
 
 class Reach(NamedTuple):
@@ -232,3 +233,29 @@ def _runs(chosen: NDArray[np.bool_]) -> Iterator[slice]:
     edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
     for first, last in edges.reshape(-1, 2).tolist():
         yield slice(first, last)
+
+
+class _Memory:
+    """The memory of an array, which lives as long as this."""
+
+    def __init__(self, owner: NDArray[Any]) -> None:
+        self.owner = owner
+        address, _ = owner.__array_interface__["data"]
+        self.__array_interface__ = owner.__array_interface__ | {"data": (address, False)}
+
+
+def to_read(values: Values) -> Values:
+    """The same memory for a kernel that reads it, of the type of arrays that can be written.
+
+    Numba compiles a kernel once for arrays that can be written and once more for those that
+    cannot, such as views that an `Array` hands out, memory maps and constants of a graph. An array
+    that can be written is returned as it is: the check is all that small products pay.
+
+    >>> values = np.zeros(3)
+    >>> values.flags.writeable = False
+    >>> to_read(values).flags.writeable, np.shares_memory(to_read(values), values)
+    (True, True)
+    """
+    if values.flags.writeable:
+        return values
+    return cast(Values, np.asarray(_Memory(values)))
