@@ -201,6 +201,27 @@ def test_rooms_and_files_stay_small():
         assert files <= MODULES, f"{folder.relative_to(ROOT)} has {files} modules"
 
 
+def test_no_test_changes_what_a_kernel_reads_while_it_compiles():
+    """Kernels are kept on disk without it: users would get the kernel of the changed module."""
+    changed = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        kernels = {
+            alias.asname or alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fpsim.kernels")
+            for alias in node.names
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "setattr":
+                target = node.args[0]
+                name = target.id if isinstance(target, ast.Name) else ""
+                text = target.value if isinstance(target, ast.Constant) else ""
+                if name in kernels or str(text).startswith("fpsim.kernels."):
+                    changed.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not changed
+
+
 def test_functions_stay_short():
     result = set()
     for module, path in modules().items():

@@ -72,7 +72,10 @@ def _writable_folder() -> str | None:
 def compiled(function: Callable[..., Any], guarded: bool = True) -> Any:
     """A kernel: compiled at its first call, without the interpreter lock, kept on disk.
 
-    If `guarded`, it runs under the processor's usual status and leaves it as found.
+    It is kept by its text and the numbers that it captures. What else it reads while it compiles,
+    names of modules, must never be changed, by tests either: a wrong kernel would stay on disk.
+
+    If `guarded`, it runs under the processor's usual status and leaves it as it was.
     """
     usual, folder = config.CACHE_DIR, _writable_folder()
     config.CACHE_DIR = folder or usual
