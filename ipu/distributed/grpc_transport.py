@@ -80,6 +80,7 @@ class GrpcTransport:
         self._outboxes: dict[int, queue.SimpleQueue[bytes | None]] = {}
         self._streams: dict[int, Any] = {}
         self._watches: list[Any] = []
+        self._followers: list[threading.Thread] = []
         #: Watches of this worker by others that have not ended.
         self._watchers = 0
         self._leaving = threading.Event()
@@ -132,6 +133,7 @@ class GrpcTransport:
             time.sleep(0.01)
         for call in waiting.values():
             call.cancel()
+        waiting.clear()
 
     def leave(self, reason: Reason) -> None:
         """Tell those who have answered why the training does not begin, and close."""
@@ -152,7 +154,9 @@ class GrpcTransport:
         self._tokens[rank] = welcome.token
         if rank in watched(self.rank, self.size):
             self.health.start([rank])
-            threading.Thread(target=self._follow, args=(rank,), daemon=True).start()
+            follower = threading.Thread(target=self._follow, args=(rank,), daemon=True)
+            self._followers.append(follower)
+            follower.start()
 
     def _difference(self, other: Hello) -> str | None:
         """Why a worker cannot take part, from this worker's side."""
@@ -356,6 +360,21 @@ class GrpcTransport:
             watch.cancel()
         for channel in self._channels.values():
             channel.close()
+        self._forget_calls()
+
+    def _forget_calls(self) -> None:
+        """Leave no call to the end of the interpreter.
+
+        A call takes its lock when it is deleted. A thread that the interpreter's end has stopped
+        with this lock would never return it, and the process would not end.
+        """
+        for follower in self._followers:
+            follower.join()
+        for call in (*self._watches, *self._streams.values()):
+            # A call is also the error that it raises, whose traceback holds the call.
+            call.__traceback__ = None
+        self._watches.clear()
+        self._streams.clear()
 
     def _flush(self, stream: Any) -> None:
         """Wait until the receiver has all messages, for as long as it lives.

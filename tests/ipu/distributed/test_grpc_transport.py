@@ -5,6 +5,7 @@ Here the workers are threads, each with a server of its own; `test_failures` has
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,8 @@ import pytest
 
 pytest.importorskip("grpc", reason="grpcio is not installed; run: make test-distributed")
 pytest.importorskip("grpc_tools", reason="grpcio-tools is missing; run: make test-distributed")
+
+import grpc
 
 from ipu.distributed import grpc_transport
 from ipu.distributed.channel import Channel
@@ -140,14 +143,15 @@ def test_a_port_that_is_taken_is_named():
         transport.close()
 
 
-def test_an_abort_ends_the_wait_of_everybody():
-    def work(transport):
-        Channel(transport).barrier()
-        if transport.rank == 1:
-            transport.abort(Reason(Kind.FAILED, 1, "worker 1 has a reason"))
-        transport.receive(0 if transport.rank else 2)
+def aborts(transport):
+    Channel(transport).barrier()
+    if transport.rank == 1:
+        transport.abort(Reason(Kind.FAILED, 1, "worker 1 has a reason"))
+    transport.receive(0 if transport.rank else 2)
 
-    for error in run(clusters(3), work):
+
+def test_an_abort_ends_the_wait_of_everybody():
+    for error in run(clusters(3), aborts):
         assert isinstance(error, StoppedError)
         assert error.reason == (Kind.FAILED, 1, "worker 1 has a reason")
 
@@ -166,8 +170,6 @@ def test_a_message_beyond_the_limit_is_refused():
 
 
 def test_strangers_are_refused():
-    import grpc
-
     from ipu.distributed.grpc_server import messages, services, to_message
 
     def refused(call, *arguments, **choices):
@@ -216,8 +218,6 @@ def test_an_interrupt_while_workers_join_is_told_in_a_sentence(monkeypatch):
 
 def test_a_second_training_does_not_disturb_one_that_has_begun():
     """A worker of other settings, or of equal ones, that comes in the place of one that trains."""
-    import grpc
-
     from ipu.distributed.grpc_server import messages, services, to_message
 
     def work(transport):
@@ -265,8 +265,6 @@ def test_a_worker_that_ends_while_others_join_is_named_at_once():
 
 def test_a_worker_that_ends_before_it_has_answered_is_named_at_once():
     """It has said Hello, and its own server has not been reached."""
-    import grpc
-
     from ipu.distributed.grpc_server import messages, services, to_message
 
     first, second = clusters(2, join_timeout=60.0)
@@ -304,6 +302,29 @@ def test_the_last_messages_arrive_however_late(monkeypatch):
         return None
 
     assert run(clusters(2), work) == [None, b"last"]
+
+
+def finishes(transport):
+    Channel(transport).barrier()
+
+
+@pytest.fixture
+def without_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("work", [finishes, aborts])
+@pytest.mark.usefixtures("without_collector")
+def test_no_call_and_no_thread_that_reads_one_outlives_its_worker(work):
+    """The end of the interpreter may wait for the lock of a call that is left; see `close`."""
+    others = set(threading.enumerate())
+    run(clusters(3), work)
+    assert [type(each) for each in gc.get_objects() if issubclass(type(each), grpc.Call)] == []
+    left = [each for each in threading.enumerate() if each not in others]
+    assert [each.name for each in left if "_follow" in each.name] == []
 
 
 def test_one_of_two_workers_in_one_place_is_told():
@@ -383,8 +404,6 @@ def test_a_foreign_key_and_plain_text_are_not_heard(tls, other):
 
 
 def test_a_client_without_a_key_is_not_heard(tls):
-    import grpc
-
     from ipu.distributed.grpc_server import services, to_message
 
     (cluster,) = clusters(1, tls=tls["own"])
