@@ -68,11 +68,11 @@ def in_step(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(line: str, found: dict[str, set[str]]) -> str:
+def _line(line: str, uses: dict[str, set[str]]) -> str:
     row = _row(line)
     if row is None:
         return line
-    files = sorted(found.get(row.identity, ()))
+    files = sorted(uses.get(row.identity, ()))
     status = BUILT if files else TOLD if row.place.startswith("docs/") else OPEN
     tests = ", ".join(file.removeprefix("tests/") for file in files) or NOWHERE
     return str(row._replace(status=status, tests=tests))

@@ -11,7 +11,7 @@ from ipu.feed.batches import Batches
 from ipu.feed.data import Images
 
 
-def made(n=10, size=3, **options):
+def batches_of(n=10, size=3, **options):
     return Batches(Images(np.arange(n)[:, np.newaxis] / 16, np.arange(n)), size, **options)
 
 
@@ -21,7 +21,7 @@ def taken(batches, n):
 
 @pytest.mark.source("S4-56")
 def test_shuffled_epochs_have_whole_batches_and_no_sample_twice():
-    batches = made()
+    batches = batches_of()
     assert batches.per_epoch == 3
     first, second = taken(batches, 3), taken(batches, 3)
     for epoch in (first, second):
@@ -30,25 +30,31 @@ def test_shuffled_epochs_have_whole_batches_and_no_sample_twice():
 
 
 def test_the_stored_order_goes_over_the_end():
-    assert taken(made(shuffle=False), 5) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 0, 1], [2, 3, 4]]
+    assert taken(batches_of(shuffle=False), 5) == [
+        [0, 1, 2],
+        [3, 4, 5],
+        [6, 7, 8],
+        [9, 0, 1],
+        [2, 3, 4],
+    ]
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_the_position_decides_what_comes_next(shuffle):
-    complete = taken(made(shuffle=shuffle, seed=4), 12)
+    complete = taken(batches_of(shuffle=shuffle, seed=4), 12)
     for position in range(12):
-        again = made(shuffle=shuffle, seed=4)
+        again = batches_of(shuffle=shuffle, seed=4)
         again.position = position
         assert taken(again, 12 - position) == complete[position:]
         assert again.position == 12
 
 
 def test_another_seed_is_another_order():
-    assert taken(made(seed=1), 3) != taken(made(seed=2), 3)
+    assert taken(batches_of(seed=1), 3) != taken(batches_of(seed=2), 3)
 
 
 def test_values_go_with_their_labels():
-    for values, labels in islice(made(), 4):
+    for values, labels in islice(batches_of(), 4):
         assert (values[:, 0] * 16 == labels).all()
 
 
@@ -59,4 +65,4 @@ def test_values_go_with_their_labels():
 )  # fmt: skip
 def test_impossible_batches_are_refused(size, said):
     with pytest.raises(ValueError, match=said):
-        made(size=size)
+        batches_of(size=size)

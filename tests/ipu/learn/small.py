@@ -29,5 +29,5 @@ def trained(steps: int = 6, **choices: Any) -> tuple[Trainer, list[float]]:
     return training, losses
 
 
-def codes(made: Trainer) -> dict[str, list[Any]]:
-    return {name: v.array.codes().tolist() for name, v in made.variables.items()}
+def codes(training: Trainer) -> dict[str, list[Any]]:
+    return {name: v.array.codes().tolist() for name, v in training.variables.items()}

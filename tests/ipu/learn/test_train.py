@@ -116,10 +116,10 @@ def normed(x):
     return dense(batch_norm(x, "norm"), 3, "output")
 
 
-def memory(made):
+def memory(training):
     """Bits of all that a step changes."""
-    slots = {name: [s.codes().tolist() for s in kept] for name, kept in made.slots.items()}
-    return codes(made), slots, made.loss_scale, made.applied
+    slots = {name: [s.codes().tolist() for s in kept] for name, kept in training.slots.items()}
+    return codes(training), slots, training.loss_scale, training.applied
 
 
 @pytest.mark.filterwarnings("ignore:learning rate")
@@ -166,16 +166,16 @@ def test_batches_are_not_empty_and_have_a_label_each(count):
     [(Adam(0.01, epsilon=1e-4), KerasLossScale(64.0, frequency=2)),
      (SGD(0.05, 0.9, BINARY32), DynamicLossScale(2.0**14, LEARNING_RATE, interval=2)),
      (RMSProp(0.01, epsilon=1e-4), AutomaticLossScale(64.0, period=2))],
-    ids=lambda made: type(made).__name__,
+    ids=lambda kind: type(kind).__name__,
 )  # fmt: skip
 def test_a_state_goes_on_with_the_same_bits(optimizer, loss_scale):
-    def made():
+    def training():
         return trainer(
             optimizer=optimizer, loss_scale=loss_scale, policy=FP16, seed=3,
             control=FpCtl(esr=True, nanoo=True), accumulation=Accumulation(2, "mean"),
         )  # fmt: skip
 
-    complete, first, second = made(), made(), made()
+    complete, first, second = training(), training(), training()
     for step in range(5):
         complete.step(X, LABELS)
         if step < 3:

@@ -36,8 +36,8 @@ def every_kind(device, fmt, nan=False):
     return device.context(fmt).wrap(values)
 
 
-def agree(found, devices):
-    short, long = found
+def agree(actual, devices):
+    short, long = actual
     np.testing.assert_array_equal(short.values, long.values)
     np.testing.assert_array_equal(np.signbit(short.values), np.signbit(long.values))
     for fmt in (BINARY16, BFLOAT16, BINARY32):
@@ -81,11 +81,11 @@ def test_squares_are_summed_as_products_are(fmt, denormals, axes, nan):
     xs = [every_kind(device, fmt, nan) for device in devices]
     wide = devices[1].cast(xs[1], BINARY32)
     products = devices[1].multiply(wide, wide)
-    found = [
+    actual = [
         devices[0].reduce_squares(xs[0], axes, scale=0.75),
         devices[1].reduce_sum(products, axes, scale=0.75),
     ]
-    agree(found, devices)
+    agree(actual, devices)
     assert devices[0].vector_cycles == devices[1].vector_cycles
 
 

@@ -189,12 +189,12 @@ def _check_order(every: Sequence[Any], stages: dict[int, int | None]) -> None:
                 f"Layer {node.layer.name} with node index {index} has not been assigned a pipeline "
                 "stage."
             )
-    found = sorted({stage for stage in stages.values() if stage is not None})
-    missing = sorted(set(range(found[-1] + 1)) - set(found))
+    used = sorted({stage for stage in stages.values() if stage is not None})
+    missing = sorted(set(range(used[-1] + 1)) - set(used))
     if missing:
         raise ValueError(
             "Pipeline stages in the graph need to be strictly increasing, found pipeline stages "
-            f"{', '.join(map(str, found))}, however the following pipeline stages are missing "
+            f"{', '.join(map(str, used))}, however the following pipeline stages are missing "
             f"{', '.join(map(str, missing))}."
         )
     for node in every:

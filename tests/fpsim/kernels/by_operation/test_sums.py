@@ -53,12 +53,12 @@ def test_exact_sums_are_rounded_to_odd():
     ])  # fmt: skip
     sums = np.zeros(len(rows), np.int64)
     exact_sums(rows.view(np.int64), sums)
-    for row, found in zip(rows, sums.view(np.float64), strict=True):
+    for row, actual in zip(rows, sums.view(np.float64), strict=True):
         total = sum(map(Fraction, row))
-        if Fraction(float(found)) != total:
-            assert int(np.float64(found).view(np.uint64)) & 1 == 1
-            beside = [Fraction(float(np.nextafter(found, to))) for to in (-np.inf, np.inf)]
+        if Fraction(float(actual)) != total:
+            assert int(np.float64(actual).view(np.uint64)) & 1 == 1
+            beside = [Fraction(float(np.nextafter(actual, to))) for to in (-np.inf, np.inf)]
             assert beside[0] < total < beside[1]
         else:
-            assert found == float(total)
+            assert actual == float(total)
     assert sums[3] == 1  # the least subnormal, after the large numbers cancelled

@@ -29,16 +29,16 @@ def test_a_sum_is_cut_and_its_loss_is_told(fmt):
     y = rng.integers(1 << (p - 1), 1 << p, n) * 2.0 ** rng.integers(-22, 1, n)
     x, y = (np.float32(v * rng.choice([-1, 1], n)) for v in (x, y))
     y[:16] = -x[:16]
-    found = on_floats(lambda u, v: as_float(cut_sum(u, v)[0]), x, y).view(np.float32)
+    actual = on_floats(lambda u, v: as_float(cut_sum(u, v)[0]), x, y).view(np.float32)
     lost = on_floats(lambda u, v: as_float(cut_sum(u, v)[1]), x, y) != 0
     exact = [Fraction(float(u)) + Fraction(float(v)) for u, v in zip(x, y, strict=True)]
-    assert [Fraction(float(s)) for s in found] == [cut_to_24_digits(e) for e in exact]
-    assert lost.tolist() == [Fraction(float(s)) != e for s, e in zip(found, exact, strict=True)]
+    assert [Fraction(float(s)) for s in actual] == [cut_to_24_digits(e) for e in exact]
+    assert lost.tolist() == [Fraction(float(s)) != e for s, e in zip(actual, exact, strict=True)]
     assert lost.any() == (fmt.precision + 22 + 1 > 24)
     assert not lost.all()
 
 
 def test_a_sum_beyond_the_lanes_stays_infinite():
     x = np.full(16, np.finfo(np.float32).max)
-    found = on_floats(lambda u, v: as_float(cut_sum(u, v)[0]), x, x).view(np.float32)
-    assert (found == np.inf).all()
+    actual = on_floats(lambda u, v: as_float(cut_sum(u, v)[0]), x, x).view(np.float32)
+    assert (actual == np.inf).all()

@@ -21,12 +21,12 @@ def floats(function, *operands):
 def test_arithmetic_of_floats():
     with np.errstate(all="ignore"):
         expected = [X + Y, X - Y, X * Y, X / Y, np.sqrt(np.abs(X))]
-    found = [
+    actual = [
         floats(lambda x, y: x + y, X, Y), floats(lambda x, y: x - y, X, Y),
         floats(lambda x, y: x * y, X, Y), floats(lambda x, y: x / y, X, Y),
         floats(v.sqrt, np.abs(X)),
     ]  # fmt: skip
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         assert np.array_equal(one, other, equal_nan=True)
 
 

@@ -58,8 +58,8 @@ def test_a_deterministic_mode_rounds_by_its_definition(rounding, fmt, width):
         return round_fixed(mode, a, negative != (a ^ a), rule_of(constants, a), width)
 
     both = on_bits(rounded, np.tile(magnitudes, 2), signs).view(f"f{width // 8}")
-    for sign, found in enumerate(np.split(both, 2)):
-        for bits, result in zip(magnitudes.view(f"f{width // 8}"), found, strict=True):
+    for sign, actual in enumerate(np.split(both, 2)):
+        for bits, result in zip(magnitudes.view(f"f{width // 8}"), actual, strict=True):
             x = Fraction(float(bits))
             m, w, q = split(x, max(floor_log2(x), fmt.emin), fmt)
             definition = DEFINITION.get(rounding.name)
@@ -81,8 +81,8 @@ def test_a_stochastic_mode_goes_up_for_exactly_its_random_digits(rounding, low):
         lambda a, w: round_random(mode, a, w, low, rule_of(constants, a), 64),
         np.tile(magnitudes, len(words)), words.repeat(64),
     ).view(np.float64)  # fmt: skip
-    for R, found in zip(patterns, np.split(outcomes, len(patterns)), strict=True):
-        for x, result in zip(map(Fraction, magnitudes.view(np.float64)), found, strict=True):
+    for R, actual in zip(patterns, np.split(outcomes, len(patterns)), strict=True):
+        for x, result in zip(map(Fraction, magnitudes.view(np.float64)), actual, strict=True):
             m, w, q = split(x, max(floor_log2(x), fmt.emin), fmt)
             below = max(0, fmt.emin - floor_log2(x))
             r = settings.random_bits
@@ -102,11 +102,11 @@ def test_a_residual_is_rounded_to_the_digits_of_sr(even):
     constants = plan("convert", settings, 64).constants
     t = np.arange(16)
     x = 1 + 2.0**-10 * ((t + 0.5) / 16)
-    found = on_bits(
+    actual = on_bits(
         lambda a: round_residual(a, even, rule_of(constants, a)), x.view(np.uint64)
     ).view(np.float64)
     kept = t + 1 if not even else t + t % 2
-    assert found.tolist() == (1 + 2.0**-10 * (kept / 16)).tolist()
+    assert actual.tolist() == (1 + 2.0**-10 * (kept / 16)).tolist()
 
 
 def test_the_bits_of_a_lane_are_those_of_the_native_float():

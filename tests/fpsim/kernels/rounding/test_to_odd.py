@@ -40,8 +40,8 @@ def test_a_sum_remembers_the_least_addend(fmt, width):
     pairs += [(x, -x) for x in middles] + [(0.0, y) for y in tiny]
     pairs += [(0.0, 0.0)] * (-len(pairs) % 16)
     x, y = (np.array(v, dtype) for v in zip(*pairs, strict=True))
-    found = on_floats(lambda u, v: sum_to_odd(u, v, width), x, y).view(dtype)
-    for u, v, s in zip(x, y, found, strict=True):
+    actual = on_floats(lambda u, v: sum_to_odd(u, v, width), x, y).view(dtype)
+    for u, v, s in zip(x, y, actual, strict=True):
         assert is_odd_or_exact(s, Fraction(float(u)) + Fraction(float(v)), width), (u, v)
 
 
@@ -52,16 +52,16 @@ def test_quotients_of_short_operands():
     x[:256] *= y[:256] // 2**13 + 1  # many of these are exact, or close
     x[:256] = np.minimum(x[:256], 2.0**26 - 1)
     x[::2] *= -1
-    found = on_floats(divide_to_odd, x, y).view(np.float64)
-    for u, v, q in zip(x, y, found, strict=True):
+    actual = on_floats(divide_to_odd, x, y).view(np.float64)
+    for u, v, q in zip(x, y, actual, strict=True):
         assert is_odd_or_exact(q, Fraction(u) / Fraction(v), 64), (u, v)
 
 
 def test_roots_of_short_operands():
     n = np.concatenate([np.arange(1, 129), np.arange(2**13 - 64, 2**13)])
     x = np.concatenate([n.astype(float) ** 2, n.astype(float) ** 2 + 1, n.astype(float) ** 2 - 1])
-    found = on_floats(root_to_odd, x).view(np.float64)
-    for u, s in zip(x, found, strict=True):
+    actual = on_floats(root_to_odd, x).view(np.float64)
+    for u, s in zip(x, actual, strict=True):
         square, root = Fraction(u), Fraction(float(s))
         if root * root == square:
             continue

@@ -15,9 +15,9 @@ def config():
     return types.SimpleNamespace(auto_select_ipus=0, experimental=experimental)
 
 
-def written(made):
-    distribution = made.experimental.multi_replica_distribution
-    return made.auto_select_ipus, distribution.process_count, distribution.process_index
+def written(result):
+    distribution = result.experimental.multi_replica_distribution
+    return result.auto_select_ipus, distribution.process_count, distribution.process_index
 
 
 def test_without_poprun_there_is_one_ipu_and_one_process():

@@ -31,7 +31,7 @@ def _bits(item):
     return (item.format, item.values.tobytes().hex()) if isinstance(item, Kept) else item
 
 
-def made(units=2, **options):
+def training(units=2, **options):
     options = {"policy": MIXED, "control": FpCtl(esr=True)} | options
     trainer = Trainer(lambda x: dense(x, units, "only"), **{"optimizer": SGD(0.5)} | options)
     trainer.forward(np.eye(2))

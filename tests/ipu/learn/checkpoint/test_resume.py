@@ -25,7 +25,7 @@ from ipu.learn.policy import MIXED
 from ipu.learn.train import Trainer
 from ipu.machine import FpCtl, FpSts
 from tests.ipu.learn import resuming
-from tests.ipu.learn.checkpoint.states import EMPTY, bits, made
+from tests.ipu.learn.checkpoint.states import EMPTY, bits, training
 from tests.tiers import pick
 
 #: Optimisers and loss scales with something to remember.
@@ -66,7 +66,7 @@ def test_a_state_fits_the_training_it_was_taken_from(other, said):
     changes["policy"] = replace(MIXED, compute=BINARY32)
     changes |= {"optimizer": SGD(0.5000001), "conv_partials": "half"}
     changes |= {"disable_sr_for_amp_vertices": True, "random": "xoroshiro"}
-    state, trainer = made().state(), made(**{other: changes[other]})
+    state, trainer = training().state(), training(**{other: changes[other]})
     before = bits(trainer.state())
     with pytest.raises(ValueError, match=said):
         trainer.restore(state)
@@ -80,31 +80,31 @@ def test_a_state_fits_the_training_it_was_taken_from(other, said):
      (KerasLossScale(2.0), KerasLossScale(4.0), "initial=2.0.* there and .*initial=4.0")],
 )  # fmt: skip
 def test_a_loss_scale_goes_on_as_it_was_chosen(there, here, said):
-    trainer = made(loss_scale=here)
+    trainer = training(loss_scale=here)
     with pytest.raises(ValueError, match=said):
-        trainer.restore(made(loss_scale=there).state())
+        trainer.restore(training(loss_scale=there).state())
     assert trainer.loss_scale == here
 
 
 def test_what_a_loss_scale_has_moved_comes_back():
     moved = DynamicLossScale(512.0, interval=5, clean=3)
     control = FpCtl(nanoo=True)
-    trainer = made(loss_scale=DynamicLossScale(64.0, interval=5), control=control)
-    trainer.restore(made(loss_scale=moved, control=control).state())
+    trainer = training(loss_scale=DynamicLossScale(64.0, interval=5), control=control)
+    trainer.restore(training(loss_scale=moved, control=control).state())
     assert trainer.loss_scale == moved
 
 
 def test_accumulators_by_variable_are_compared():
     half, single = (Accumulation(2, dtype=lambda v, f=f: f) for f in (BINARY16, BINARY32))
     with pytest.raises(ValueError, match=r"accumulator of .*weights is binary16 there"):
-        made(accumulation=single).restore(made(accumulation=half).state())
+        training(accumulation=single).restore(training(accumulation=half).state())
 
 
 @pytest.mark.parametrize("wrong", [{"loss_scale": {"factor": 0.0}}, {"flags": {"binary16": "x"}},
                                    {"slots": {"w": (Kept("f143", np.ones(1)),)}}])  # fmt: skip
 def test_a_state_that_cannot_be_given_back_changes_nothing(wrong):
     def fresh():
-        return made(loss_scale=AutomaticLossScale())
+        return training(loss_scale=AutomaticLossScale())
 
     trained, trainer = fresh(), fresh()
     trained.step(np.eye(2), np.array([0, 1]))
@@ -130,20 +130,20 @@ def test_resumed_at_any_step_is_never_interrupted(whole, tmp_path):
 
 
 def test_random_streams_are_those_of_the_target():
-    trainer = made(random="xoroshiro")
+    trainer = training(random="xoroshiro")
     state, before = trainer.state(), bits(trainer.state())
     for streams in (None, state.streams[:7]):
         with pytest.raises(ValueError, match="has no random streams of this target"):
             trainer.restore(replace(state, streams=streams))
     with pytest.raises(ValueError, match="has no random streams of this target"):
-        made().restore(replace(made().state(), streams=state.streams))
+        training().restore(replace(training().state(), streams=state.streams))
     assert bits(trainer.state()) == before
 
 
 def test_flags_are_those_of_the_state_and_no_others():
-    state = made().state()
+    state = training().state()
     for flags in (Flags.NONE, Flags.INVALID | Flags.OVERFLOW):
-        trainer = made()
+        trainer = training()
         trainer.restore(replace(state, flags={"binary16": int(flags)}))
         assert trainer.device.context(BINARY16).flags == flags
 
@@ -165,13 +165,13 @@ def test_every_kind_of_training_goes_on_as_it_would_have(kind, tmp_path):
 
 def test_the_status_register_is_saved_as_a_word():
     """Its bits are those of the control register of then, which the flags alone do not tell."""
-    trainer = made(control=FpCtl(nanoo=True))
+    trainer = training(control=FpCtl(nanoo=True))
     trainer.forward(np.eye(2))
     device = trainer.device
     big = device.from_host([1e4], BINARY16)
     with _gelu_s_registers(device):
         device.multiply(big, big)
-    other = made(control=FpCtl(nanoo=True))
+    other = training(control=FpCtl(nanoo=True))
     other.forward(np.eye(2))
     other.restore(trainer.state())
     assert other.device.status == device.status == FpSts(oflo=True)

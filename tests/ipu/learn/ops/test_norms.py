@@ -101,11 +101,11 @@ def test_norms_round_where_the_page_says(fmt, kind, stable, unbiased):
     mean, inverse = statistics(rows, stable, unbiased)
     w = from_rows((rows - mean) * inverse)
     np.testing.assert_array_equal(y.array.to_numpy(), w * gamma + beta)
-    found = [a.to_numpy() for a in gradients(y, sources, y.device.from_host(g, fmt))]
+    actual = [a.to_numpy() for a in gradients(y, sources, y.device.from_host(g, fmt))]
     back = whitened_gradient(rows_of(g * gamma), rows_of(w), inverse)
-    np.testing.assert_array_equal(found[0], from_rows(back))
-    np.testing.assert_array_equal(found[1], reduced(batch(w * g), 1).ravel().astype(h))
-    np.testing.assert_array_equal(found[2], reduced(batch(g), 1).ravel().astype(h))
+    np.testing.assert_array_equal(actual[0], from_rows(back))
+    np.testing.assert_array_equal(actual[1], reduced(batch(w * g), 1).ravel().astype(h))
+    np.testing.assert_array_equal(actual[2], reduced(batch(g), 1).ravel().astype(h))
 
 
 @pytest.mark.source("S4-44")
@@ -120,8 +120,8 @@ def test_stable_statistics_see_the_variance_beside_a_large_mean(fmt, offset, spr
     true = x.astype(float).var(axis=0)
     error = {}
     for stable in (False, True):
-        found = norms.batch_statistics(source.device, source.array, EPSILON, stable)
-        error[stable] = np.abs(found.variance.values.ravel() / true - 1).max()
+        actual = norms.batch_statistics(source.device, source.array, EPSILON, stable)
+        error[stable] = np.abs(actual.variance.values.ravel() / true - 1).max()
     assert error[True] < 0.05 < 0.3 < error[False]
 
 
@@ -139,20 +139,20 @@ def test_sums_and_squares_do_not_overflow_in_half():
 def test_a_negative_variance_becomes_zero_and_nan_stays():
     for fmt, value, expected in ((BINARY32, 1000.1, 0.0), (BINARY16, math.nan, math.nan)):
         (source,) = leaves(fmt, np.full((5, 1), value))
-        found = norms.batch_statistics(source.device, source.array, 0.0, stable=False)
-        np.testing.assert_array_equal(found.variance.values.ravel(), [expected])
+        actual = norms.batch_statistics(source.device, source.array, 0.0, stable=False)
+        np.testing.assert_array_equal(actual.variance.values.ravel(), [expected])
 
 
 def test_all_is_drawn_in_turn_under_stochastic_rounding():
     """Equal seeds, equal bits; mean, centring, inverse and four more operations round."""
     x = np.random.default_rng(0).standard_normal((8, 3))
-    found = []
+    actual = []
     for _ in range(2):
         sources = leaves(BINARY16, x, np.ones(3), np.zeros(3), control=FpCtl(esr=True), seed=4)
         y = ops.batch_norm(*sources)
-        found.append(y.array.values.tolist())
+        actual.append(y.array.values.tolist())
         assert y.device.clock.operation == 6
-    assert found[0] == found[1]
+    assert actual[0] == actual[1]
 
 
 def test_channels_and_groups_have_to_fit():

@@ -17,16 +17,16 @@ def calls(function, *arguments):
 
 
 def test_a_loop_has_a_condition_and_a_body():
-    found = calls(lambda: tf.while_loop(lambda i: i < 3, lambda i: (i + 1,), (0,)))
-    (condition, first), (body, _) = found["StatelessWhile"]
+    actual = calls(lambda: tf.while_loop(lambda i: i < 3, lambda i: (i + 1,), (0,)))
+    (condition, first), (body, _) = actual["StatelessWhile"]
     assert first == 0
     assert "Less" in {op.type for op in condition.get_operations()}
     assert "AddV2" in {op.type for op in body.get_operations()}
 
 
 def test_branches_keep_the_condition_to_the_node():
-    found = calls(lambda x: tf.cond(x > 0, lambda: x + 1, lambda: x * 2), tf.constant(1.0))
-    (otherwise, first), (then, _) = found["StatelessIf"]
+    actual = calls(lambda x: tf.cond(x > 0, lambda: x + 1, lambda: x * 2), tf.constant(1.0))
+    (otherwise, first), (then, _) = actual["StatelessIf"]
     assert first == 1
     assert "Mul" in {op.type for op in otherwise.get_operations()}
     assert "AddV2" in {op.type for op in then.get_operations()}

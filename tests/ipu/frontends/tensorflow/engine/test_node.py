@@ -27,10 +27,10 @@ def test_marks_of_a_scope_reach_nodes_and_inner_ones_win():
                 tf.constant(1.0, name="inner")
         tf.constant(1.0, name="outside")
 
-    found = nodes(build)
-    assert found["outer"].marks == {"partials": "half", "sr": True, "stage": 2}
-    assert found["inner"].marks == {"partials": "half", "sr": False, "stage": 2}
-    assert found["outside"].marks == {}
+    graph = nodes(build)
+    assert graph["outer"].marks == {"partials": "half", "sr": True, "stage": 2}
+    assert graph["inner"].marks == {"partials": "half", "sr": False, "stage": 2}
+    assert graph["outside"].marks == {}
     assert MARK == "_fpsim_"
 
 
@@ -41,8 +41,8 @@ def test_a_gradient_follows_its_forward_node():
             y = tf.matmul(x, x, name="product")
         v1.gradients(y, x)
 
-    found = nodes(build)
-    slopes = [n for n in found.values() if n.type == "MatMul" and n.name != "net/dense/product"]
+    graph = nodes(build)
+    slopes = [n for n in graph.values() if n.type == "MatMul" and n.name != "net/dense/product"]
     assert len(slopes) == 2
     for slope in slopes:
         assert slope.forward.name == "net/dense/product"

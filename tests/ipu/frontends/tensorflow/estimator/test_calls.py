@@ -19,10 +19,10 @@ def test_input_functions():
 
 
 def test_model_functions():
-    made = EstimatorSpec(ModeKeys.PREDICT, predictions=1)
-    assert call_model_fn(lambda features: made, 1, None, "infer", {}, None) is made
+    spec = EstimatorSpec(ModeKeys.PREDICT, predictions=1)
+    assert call_model_fn(lambda features: spec, 1, None, "infer", {}, None) is spec
     with pytest.raises(ValueError, match="does not take labels, but input_fn returns labels"):
-        call_model_fn(lambda features: made, 1, 2, "train", {}, None)
+        call_model_fn(lambda features: spec, 1, 2, "train", {}, None)
     with pytest.raises(ValueError, match="`model_fn` must return IPUEstimatorSpec or EstimatorS"):
         call_model_fn(lambda features: 1, 1, None, "infer", {}, None)
 

@@ -43,7 +43,7 @@ def test_a_training_is_that_of_binary64(tmp_path, iterations):
         line = estimator(tmp_path, iterations=iterations).train(input_fn, steps=8)
         np.testing.assert_allclose(line.get_variable_value("line/w"), weights(8), 0, 2e-6)
         result = line.evaluate(input_fn, steps=4)
-        found = list(line.predict(input_fn, num_predictions=6))
+        actual = list(line.predict(input_fn, num_predictions=6))
         batches = line.predict(input_fn, ["line"], yield_single_examples=False, num_predictions=2)
         shapes = [{key: value.shape for key, value in batch.items()} for batch in batches]
     w = weights(8)
@@ -51,8 +51,8 @@ def test_a_training_is_that_of_binary64(tmp_path, iterations):
     assert result["global_step"] == 8
     assert result["loss"] == pytest.approx(np.mean(error**2), rel=1e-4)
     assert result["error"] == pytest.approx(np.mean(abs(error)), rel=1e-4)
-    np.testing.assert_allclose([row["line"] for row in found], X[:6] @ w, 0, 1e-5)
-    np.testing.assert_allclose([row["twice"] for row in found], 2 * (X[:6] @ w), 0, 1e-5)
+    np.testing.assert_allclose([row["line"] for row in actual], X[:6] @ w, 0, 1e-5)
+    np.testing.assert_allclose([row["twice"] for row in actual], 2 * (X[:6] @ w), 0, 1e-5)
     assert shapes == [{"line": (4, 1)}, {"line": (4, 1)}]
 
 

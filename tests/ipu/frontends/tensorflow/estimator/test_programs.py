@@ -83,9 +83,9 @@ def spec(**changes):
     """A model function whose spec has these changes."""
 
     def function(features, labels, mode, params):
-        made = model_fn(features, labels, mode, params)
-        fields = {"mode": mode, "loss": made.loss, "train_op": made.train_op,
-                  "eval_metric_ops": made.eval_metric_ops}  # fmt: skip
+        complete = model_fn(features, labels, mode, params)
+        fields = {"mode": mode, "loss": complete.loss, "train_op": complete.train_op,
+                  "eval_metric_ops": complete.eval_metric_ops}  # fmt: skip
         return IPUEstimatorSpec(**(fields | changes))
 
     return function

@@ -20,17 +20,17 @@ def data():
 def model(**options):
     tf.keras.utils.set_random_seed(1)
     layers = [tf.keras.layers.Dense(16, "relu", input_shape=(8,)), tf.keras.layers.Dense(4)]
-    made = tf.keras.Sequential(layers)
+    net = tf.keras.Sequential(layers)
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    made.compile(tf.keras.optimizers.Adam(0.01), loss, metrics=["accuracy"], **options)
-    return made
+    net.compile(tf.keras.optimizers.Adam(0.01), loss, metrics=["accuracy"], **options)
+    return net
 
 
 @pytest.fixture(scope="module")
 def reference():
-    made = model()
-    history = made.fit(data(), epochs=4, verbose=0).history
-    return history, made.get_weights(), made.evaluate(data(), verbose=0), made.predict(X, verbose=0)
+    net = model()
+    history = net.fit(data(), epochs=4, verbose=0).history
+    return history, net.get_weights(), net.evaluate(data(), verbose=0), net.predict(X, verbose=0)
 
 
 @pytest.mark.parametrize("steps", [None, 20])
@@ -39,17 +39,17 @@ def test_eighty_steps_of_adam_are_those_of_tensorflow(reference, steps):
     history, weights, scores, predictions = reference
     with machine() as _, ipu.ipu_strategy.IPUStrategyV1().scope():
         used = configured()
-        made = model(**options)
-        assert is_on_ipu(made)
-        ours = made.fit(data(), epochs=4, verbose=0).history
+        net = model(**options)
+        assert is_on_ipu(net)
+        ours = net.fit(data(), epochs=4, verbose=0).history
         assert used.launches == 80 // (steps or 1)
         np.testing.assert_allclose(ours["loss"], history["loss"], rtol=0, atol=1e-5)
         np.testing.assert_allclose(ours["accuracy"], history["accuracy"], rtol=0, atol=1e-7)
-        for a, b in zip(made.get_weights(), weights, strict=True):
+        for a, b in zip(net.get_weights(), weights, strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
-        np.testing.assert_allclose(made.evaluate(data(), verbose=0), scores, rtol=0, atol=1e-5)
-        found = made.predict(data(), verbose=0)
-        np.testing.assert_allclose(found, predictions, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(net.evaluate(data(), verbose=0), scores, rtol=0, atol=1e-5)
+        actual = net.predict(data(), verbose=0)
+        np.testing.assert_allclose(actual, predictions, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("method", ["train_on_batch", "test_on_batch", "predict_on_batch"])
@@ -67,9 +67,9 @@ def test_a_method_of_one_batch_takes_launches_of_one(method):
 def test_models_of_elsewhere_stay_with_tensorflow():
     extend_models()
     with machine() as used:
-        made = model()
-        assert not is_on_ipu(made)
-        made.fit(data().take(1), verbose=0)
+        net = model()
+        assert not is_on_ipu(net)
+        net.fit(data().take(1), verbose=0)
         assert used.launches == 0
 
 

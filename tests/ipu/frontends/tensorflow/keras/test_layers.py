@@ -11,12 +11,12 @@ layers = ipu.keras.layers
 X = np.random.default_rng(0).normal(size=(16, 4, 4, 6)).astype(np.float32)
 
 
-def fitted(*made, x=X):
+def fitted(*net, x=X):
     """Losses of a model with these layers, and the model."""
     tf.keras.utils.set_random_seed(1)
     with machine(), ipu.ipu_strategy.IPUStrategyV1().scope():
         configured()
-        model = tf.keras.Sequential([*made, tf.keras.layers.Flatten(), tf.keras.layers.Dense(1)])
+        model = tf.keras.Sequential([*net, tf.keras.layers.Flatten(), tf.keras.layers.Dense(1)])
         model.compile(tf.keras.optimizers.SGD(0.01), "mse", steps_per_execution=2)
         data = tf.data.Dataset.from_tensor_slices((x, x[:, 0, 0, :1])).batch(8, True).repeat(4)
         return model.fit(data, verbose=0).history["loss"], model

@@ -16,24 +16,24 @@ GROUPED, INTERLEAVED, SEQUENTIAL = ipu.pipelining_ops.PipelineSchedule
 def model(steps=20, optimizer=None):
     tf.keras.utils.set_random_seed(1)
     layers = [tf.keras.layers.Dense(16, "relu", input_shape=(8,)), tf.keras.layers.Dense(4)]
-    made = tf.keras.Sequential(layers)
+    net = tf.keras.Sequential(layers)
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    made.compile(optimizer or tf.keras.optimizers.SGD(0.1, 0.9), loss, steps_per_execution=steps)
-    return made
+    net.compile(optimizer or tf.keras.optimizers.SGD(0.1, 0.9), loss, steps_per_execution=steps)
+    return net
 
 
 def fit(ipus, change, **options):
     with machine(), ipu.ipu_strategy.IPUStrategyV1().scope():
         configured(ipus)
-        made = model(**options)
-        change(made)
-        losses = made.fit(data(), epochs=2, verbose=0).history["loss"]
-        return losses, made.get_weights()
+        net = model(**options)
+        change(net)
+        losses = net.fit(data(), epochs=2, verbose=0).history["loss"]
+        return losses, net.get_weights()
 
 
-def accumulating(made, **options):
+def accumulating(net, **options):
     named = {"gradient_accumulation_steps_per_replica": 4} | options
-    made.set_gradient_accumulation_options(**named)
+    net.set_gradient_accumulation_options(**named)
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +51,9 @@ def test_the_mean_of_four_batches_is_that_of_a_large_one(mean_of_four):
 
 @pytest.mark.parametrize(("schedule", "mapping"), [(GROUPED, None), (INTERLEAVED, [1, 0])])
 def test_a_pipeline_has_the_bits_of_the_accumulation(mean_of_four, schedule, mapping):
-    def stages(made):
-        made.set_pipeline_stage_assignment([0, 1])
-        made.set_pipelining_options(
+    def stages(net):
+        net.set_pipeline_stage_assignment([0, 1])
+        net.set_pipelining_options(
             4, device_mapping=mapping, pipeline_schedule=schedule,
             gradient_accumulation_reduction_method="mean",
         )  # fmt: skip
@@ -68,59 +68,59 @@ def test_executions_hold_whole_updates_and_counts_fit_the_schedule():
     with pytest.raises(RuntimeError, match=r"value \(set to 10\) is not divisible by .* set to 4 "):
         fit(1, accumulating, steps=10)
 
-    def three(made):
-        made.set_pipeline_stage_assignment([0, 1])
-        made.set_pipelining_options(5)
+    def three(net):
+        net.set_pipeline_stage_assignment([0, 1])
+        net.set_pipelining_options(5)
 
     with pytest.raises(tf.errors.FailedPreconditionError, match="multiple of 4, but it is 5"):
         fit(2, three)
     with pytest.raises(ValueError, match="Pipeline requires at least two computational stages"):
-        fit(1, lambda made: made.set_pipelining_options(4))
+        fit(1, lambda net: net.set_pipelining_options(4))
     with pytest.raises(ValueError, match="n_ipus=3 is no multiple of the 2 IPUs that the stages"):
-        fit(3, lambda made: (made.set_pipeline_stage_assignment([0, 1]),
-                             made.set_pipelining_options(4)))  # fmt: skip
+        fit(3, lambda net: (net.set_pipeline_stage_assignment([0, 1]),
+                             net.set_pipelining_options(4)))  # fmt: skip
 
 
 def test_setters_refuse_what_they_do_not_know():
-    made = model()
+    net = model()
     with pytest.raises(ValueError, match="gradient_accumulation_steps_per_replica=0 is not"):
-        made.set_gradient_accumulation_options(0)
+        net.set_gradient_accumulation_options(0)
     with pytest.raises(ValueError, match="Cannot parse 'max'"):
-        made.set_pipelining_options(2, gradient_accumulation_reduction_method="max")
+        net.set_pipelining_options(2, gradient_accumulation_reduction_method="max")
     with pytest.raises(TypeError, match="unexpected keyword argument 'gradient_accum'"):
-        made.set_pipelining_options(gradient_accum=2)
+        net.set_pipelining_options(gradient_accum=2)
     with pytest.raises(TypeError, match="not a member of the PipelineSchedule"):
-        made.set_pipelining_options(2, pipeline_schedule="Grouped")
+        net.set_pipelining_options(2, pipeline_schedule="Grouped")
     with pytest.raises(ValueError, match=r"\(3\) does not match the total number of layers \(2\)"):
-        made.set_pipeline_stage_assignment([0, 1, 1])
+        net.set_pipeline_stage_assignment([0, 1, 1])
     with pytest.raises(ValueError, match="must start at 0 and grow by at most 1"):
-        made.set_pipeline_stage_assignment([0, 2])
-    made.set_pipeline_stage_assignment([0, 1])
-    assert made.get_pipeline_stage_assignment() == [0, 1]
-    made.reset_pipeline_stage_assignment()
-    assert options_of(made).stages is None
+        net.set_pipeline_stage_assignment([0, 2])
+    net.set_pipeline_stage_assignment([0, 1])
+    assert net.get_pipeline_stage_assignment() == [0, 1]
+    net.reset_pipeline_stage_assignment()
+    assert options_of(net).stages is None
     forget()
     for call in (
-        lambda: made.set_infeed_queue_options(prefetch_depth=2),
-        lambda: made.set_outfeed_queue_options(buffer_depth=2),
-        lambda: made.set_asynchronous_callbacks(True),
+        lambda: net.set_infeed_queue_options(prefetch_depth=2),
+        lambda: net.set_outfeed_queue_options(buffer_depth=2),
+        lambda: net.set_asynchronous_callbacks(True),
     ):
         with pytest.warns(RuntimeWarning, match="accepted"):
             call()
 
 
 def test_options_of_queues_and_stages_are_those_of_the_queues_and_stages():
-    made = model()
+    net = model()
     with pytest.raises(ValueError, match="prefetch_depth=256 is not a depth"):
-        made.set_infeed_queue_options(prefetch_depth=256)
+        net.set_infeed_queue_options(prefetch_depth=256)
     with pytest.raises(TypeError, match="unexpected keyword argument 'depth'"):
-        made.set_outfeed_queue_options(depth=2)
+        net.set_outfeed_queue_options(depth=2)
     with pytest.raises(ValueError, match="replicated_metric_reduction_method='MAX' is not known"):
-        made.set_replication_options("MAX")
+        net.set_replication_options("MAX")
     with pytest.raises(NotImplementedError, match="stages of Keras share their options here"):
-        made.set_pipelining_options(2, forward_propagation_stages_poplar_options=[{}])
+        net.set_pipelining_options(2, forward_propagation_stages_poplar_options=[{}])
     forget()
     with pytest.warns(RuntimeWarning, match="where the tensors of a pipeline lie changes no bit"):
-        made.set_pipelining_options(2, offload_activations=True)
+        net.set_pipelining_options(2, offload_activations=True)
     with pytest.warns(RuntimeWarning, match="recomputation_mode change no number"):
-        made.set_pipelining_options(2, recomputation_mode="Auto")
+        net.set_pipelining_options(2, recomputation_mode="Auto")

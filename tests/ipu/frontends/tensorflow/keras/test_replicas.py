@@ -13,9 +13,9 @@ _, INTERLEAVED, SEQUENTIAL = ipu.pipelining_ops.PipelineSchedule
 
 
 def pipelined(count, **options):
-    def change(made):
-        made.set_pipeline_stage_assignment([0, 1])
-        made.set_pipelining_options(count, **options)
+    def change(net):
+        net.set_pipeline_stage_assignment([0, 1])
+        net.set_pipelining_options(count, **options)
 
     return change
 
@@ -29,7 +29,7 @@ def test_two_replicas_train_as_one_with_a_batch_twice_as_large():
     large = tf.data.Dataset.from_tensor_slices((X, Y)).batch(32, drop_remainder=True)
     expected = model(1)
     expected.fit(large, epochs=2, verbose=0)
-    _, weights = fit(2, lambda made: None)
+    _, weights = fit(2, lambda net: None)
     for a, b in zip(weights, expected.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-6)
 
@@ -41,16 +41,16 @@ def test_two_replicas_of_equal_batches_are_one_under_a_policy_of_two_formats():
         rows = data().flat_map(lambda *pair: tf.data.Dataset.from_tensors(pair).repeat(ipus))
         with machine(policy="p=f32,c=f16"), ipu.ipu_strategy.IPUStrategyV1().scope():
             configured(ipus)
-            made = model(20 * ipus)
-            made.fit(rows, epochs=1, verbose=0, steps_per_epoch=20 * ipus)
-            return made.get_weights()
+            net = model(20 * ipus)
+            net.fit(rows, epochs=1, verbose=0, steps_per_epoch=20 * ipus)
+            return net.get_weights()
 
     same(weights(2), weights(1))
 
 
 @pytest.fixture(scope="module")
 def two_replicas_of_two():
-    return fit(2, lambda made: accumulating(made, gradient_accumulation_steps_per_replica=2),
+    return fit(2, lambda net: accumulating(net, gradient_accumulation_steps_per_replica=2),
                steps=4)  # fmt: skip
 
 
@@ -66,11 +66,11 @@ def scored(method, ipus=2, steps=4):
     """evaluate and predict of a model that is as it was built, and the machine's launches."""
     with machine(), ipu.ipu_strategy.IPUStrategyV1().scope():
         used = configured(ipus)
-        made = model(steps)
-        made.set_replication_options(method)
-        loss = made.evaluate(data(), verbose=0)
+        net = model(steps)
+        net.set_replication_options(method)
+        loss = net.evaluate(data(), verbose=0)
         launches = used.launches
-        return loss, made.predict(data(), verbose=0), launches
+        return loss, net.predict(data(), verbose=0), launches
 
 
 def test_predictions_come_in_the_order_of_the_data():
@@ -83,10 +83,10 @@ def test_predictions_come_in_the_order_of_the_data():
 
 def test_metrics_are_of_the_last_replica_or_of_all():
     with machine():
-        made = model(1)
+        net = model(1)
         odd = data().enumerate().filter(lambda i, _: i % 2 == 1).map(lambda _, pair: pair)
         even = data().enumerate().filter(lambda i, _: i % 2 == 0).map(lambda _, pair: pair)
-        first, last = (made.evaluate(part, verbose=0) for part in (even, odd))
+        first, last = (net.evaluate(part, verbose=0) for part in (even, odd))
     assert scored("NONE")[0] == pytest.approx(last, abs=1e-6)
     assert scored("MEAN")[0] == pytest.approx((first + last) / 2, abs=1e-6)
     assert scored("sum")[0] == pytest.approx(first + last, abs=1e-5)

@@ -87,14 +87,14 @@ def test_an_own_call_needs_the_mapping():
 def test_assignments_are_those_of_the_scopes_and_can_be_set():
     with ipu.ipu_strategy.IPUStrategyV1().scope():
         model = functional(0, 1, 2)
-        found = model.get_pipeline_stage_assignment()
-        assert [(a.layer.name, a.node_index, a.pipeline_stage) for a in found] == [
+        actual = model.get_pipeline_stage_assignment()
+        assert [(a.layer.name, a.node_index, a.pipeline_stage) for a in actual] == [
             ("a", 0, 0), ("b", 0, 1), ("both", 0, 1), ("c", 0, 2),
         ]  # fmt: skip
-        assert [layer.name for layer in found[2].inbound_layers] == ["a", "b"]
-        assert str(found[3]) == "Layer: c (node index 0) is assigned to pipeline stage: 2"
-        found[3].pipeline_stage = 1
-        model.set_pipeline_stage_assignment(found)
+        assert [layer.name for layer in actual[2].inbound_layers] == ["a", "b"]
+        assert str(actual[3]) == "Layer: c (node index 0) is assigned to pipeline stage: 2"
+        actual[3].pipeline_stage = 1
+        model.set_pipeline_stage_assignment(actual)
         assert [a.pipeline_stage for a in model.get_pipeline_stage_assignment()] == [0, 1, 1, 1]
         model.reset_pipeline_stage_assignment()
         assert stages_of(model) == (0, 1, 1, 2)
@@ -119,10 +119,10 @@ def test_a_call_goes_before_its_layer():
 
 def change(model, **stages):
     """Set the stages of these layers."""
-    found = model.get_pipeline_stage_assignment()
-    for assignment in found:
+    actual = model.get_pipeline_stage_assignment()
+    for assignment in actual:
         assignment.pipeline_stage = stages.get(assignment.layer.name, assignment.pipeline_stage)
-    model.set_pipeline_stage_assignment(found)
+    model.set_pipeline_stage_assignment(actual)
 
 
 def test_stages_that_cannot_be_are_refused():
@@ -136,11 +136,11 @@ def test_stages_that_cannot_be_are_refused():
             change(model, a=1, b=0)
         with pytest.raises(ValueError, match="Layer c with node index 0 has not been assigned a"):
             change(model, c=None)
-        found = model.get_pipeline_stage_assignment()
+        actual = model.get_pipeline_stage_assignment()
         with pytest.raises(ValueError, match=r"\(3\) does not match the total .* \(currently 4\)"):
-            model.set_pipeline_stage_assignment(found[:3])
+            model.set_pipeline_stage_assignment(actual[:3])
         with pytest.raises(ValueError, match="can only be assigned to a single pipeline stage"):
-            model.set_pipeline_stage_assignment([*found[:3], found[0]])
+            model.set_pipeline_stage_assignment([*actual[:3], actual[0]])
         with pytest.raises(ValueError, match="instances of `FunctionalLayerPipelineStageAssign"):
             model.set_pipeline_stage_assignment([0, 1, 1, 1])
         with pytest.raises(ValueError, match="However, c has not been assigned to one"):

@@ -21,6 +21,6 @@ def test_replicas_lie_side_by_side(ipus, shape):
         results = outfeed.dequeue()
         run.run(infeed.initializer)
         run.run(done)
-        found = run.run(results)["x"]
+        actual = run.run(results)["x"]
         run.run(infeed.deleter)
-    np.testing.assert_array_equal(found, 2 * rows.reshape(shape))
+    np.testing.assert_array_equal(actual, 2 * rows.reshape(shape))

@@ -23,9 +23,9 @@ def nodes(scope):
 
 
 def test_a_gradient_has_its_own_kernel_and_the_marks_of_its_forward_node():
-    found = nodes(ipu.scopes.stochastic_rounding(False))
-    assert set(found) == {"Gelu", "GeluGrad"}
-    forward, backward = found["Gelu"], found["GeluGrad"]
+    actual = nodes(ipu.scopes.stochastic_rounding(False))
+    assert set(actual) == {"Gelu", "GeluGrad"}
+    forward, backward = actual["Gelu"], actual["GeluGrad"]
     assert backward.forward.name == forward.name
     assert (forward.direction, backward.marks["direction"]) == ("forward", "backward")
     assert forward.marks["sr"] is backward.marks["sr"] is False

@@ -59,10 +59,10 @@ def run(build, *, ipus=4, esr=False, recompute=False, launches=2):
         opened.run([v1.global_variables_initializer(), infeed.initializer])
         for _ in range(launches):
             opened.run(done)
-        found, weights = opened.run([results, v1.trainable_variables()])
+        actual, weights = opened.run([results, v1.trainable_variables()])
         opened.run(infeed.deleter)
         used = current()
-    return found, weights, used
+    return actual, weights, used
 
 
 def plain(count, **options):

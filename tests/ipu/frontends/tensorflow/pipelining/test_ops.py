@@ -39,8 +39,8 @@ CASES = list(itertools.product(PipelineSchedule, (False, True)))
 @pytest.mark.parametrize(("schedule", "recompute"), CASES)
 def test_no_schedule_changes_a_bit(reference, schedule, recompute):
     esr, losses, weights = reference
-    found, ours, used = run(pipelined(pipeline_schedule=schedule), esr=esr, recompute=recompute)
-    np.testing.assert_array_equal(found, losses)
+    actual, ours, used = run(pipelined(pipeline_schedule=schedule), esr=esr, recompute=recompute)
+    np.testing.assert_array_equal(actual, losses)
     for a, b in zip(ours, weights, strict=True):
         np.testing.assert_array_equal(a, b)
     assert used.launches == 2
@@ -54,8 +54,8 @@ def test_what_lives_in_remote_memory_changes_no_bit_and_is_in_the_plan(reference
     names = ("activations", "weights", "gradient_accumulation_buffers", "weight_update_variables")
     forget()
     with pytest.warns(RuntimeWarning, match="where the state of an optimiser lies changes no bit"):
-        found, *_ = run(pipelined(**{f"offload_{name}": True for name in names}), esr=esr)
-    np.testing.assert_array_equal(found, losses)
+        actual, *_ = run(pipelined(**{f"offload_{name}": True for name in names}), esr=esr)
+    np.testing.assert_array_equal(actual, losses)
     assert last_plan().offloaded == {"activations", "weights", "accumulators", "state"}
 
 
@@ -116,8 +116,8 @@ def test_inference_sends_what_the_last_stage_gives():
         return dense(x, 4, "last")
 
     stages = [*STAGES[:2], logits]
-    found, _, _ = run(pipelined(6, stages, optimizer_function=None), ipus=3, launches=1)
-    assert np.shape(found) == (12, 4, 4)
+    actual, _, _ = run(pipelined(6, stages, optimizer_function=None), ipus=3, launches=1)
+    assert np.shape(actual) == (12, 4, 4)
     assert last_plan().training is False
 
 

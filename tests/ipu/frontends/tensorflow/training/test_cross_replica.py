@@ -24,9 +24,9 @@ def reduced(rows, reduce):
         results = outfeed.dequeue()
         run.run(infeed.initializer)
         run.run(done)
-        found = run.run(results)[0]
+        actual = run.run(results)[0]
         run.run(infeed.deleter)
-    return found
+    return actual
 
 
 CROSS = ipu.cross_replica_ops
@@ -36,9 +36,9 @@ CROSS = ipu.cross_replica_ops
 def test_four_replicas_add_in_the_order_of_their_ring():
     rows = np.full((4, 4), 2.0**-11, np.float16)
     rows[0] = 1
-    found = reduced(rows, CROSS.cross_replica_sum)
-    assert found[0].view(np.uint16).tolist() == [0x3C02, 0x3C00, 0x3C00, 0x3C02]
-    assert (found == found[0]).all()
+    actual = reduced(rows, CROSS.cross_replica_sum)
+    assert actual[0].view(np.uint16).tolist() == [0x3C02, 0x3C00, 0x3C00, 0x3C02]
+    assert (actual == actual[0]).all()
 
 
 def test_means_and_groups_of_neighbours():

@@ -54,7 +54,7 @@ def data(number, processes, replicas):
 
 def model(number, steps):
     tf.keras.utils.set_random_seed(1 + number)  # the first process's values are those of all
-    made = tf.keras.Sequential(
+    net = tf.keras.Sequential(
         [
             tf.keras.layers.Dense(16, "relu", input_shape=(8,)),
             tf.keras.layers.BatchNormalization(),
@@ -62,10 +62,10 @@ def model(number, steps):
         ]
     )
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    made.compile(
+    net.compile(
         tf.keras.optimizers.SGD(0.1, 0.9), loss, metrics=["accuracy"], steps_per_execution=steps
     )
-    return made
+    return net
 
 
 def trained(kind, replicas, epochs=2):
@@ -82,15 +82,15 @@ def trained(kind, replicas, epochs=2):
     config.configure_ipu_system()
     rows = data(number, processes, replicas)
     with strategy.scope():
-        made = model(number, replicas // processes * ROUNDS)
-        history = made.fit(rows, epochs=epochs, verbose=0).history
-        scores = made.evaluate(rows, verbose=0)
-        predictions = made.predict(rows, verbose=0)
+        net = model(number, replicas // processes * ROUNDS)
+        history = net.fit(rows, epochs=epochs, verbose=0).history
+        scores = net.evaluate(rows, verbose=0)
+        predictions = net.predict(rows, verbose=0)
     return {
         "process": number,
-        "weights": digest(v.numpy() for v in made.trainable_variables),
+        "weights": digest(v.numpy() for v in net.trainable_variables),
         "losses": digest([history["loss"], history["accuracy"], scores]),
-        "statistics": digest(v.numpy() for v in made.non_trainable_variables),
+        "statistics": digest(v.numpy() for v in net.non_trainable_variables),
         "predictions": len(predictions),
     }
 

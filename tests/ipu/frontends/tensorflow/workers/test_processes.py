@@ -22,8 +22,8 @@ from tests.ipu.frontends.tensorflow.workers.processes import (
 
 def weights(output):
     """Variables by name, of what the program prints."""
-    found = re.findall(r"^(\S+) ([0-9a-f]{8,})$", output, re.MULTILINE)
-    return {name: bytes.fromhex(text) for name, text in found}
+    actual = re.findall(r"^(\S+) ([0-9a-f]{8,})$", output, re.MULTILINE)
+    return {name: bytes.fromhex(text) for name, text in actual}
 
 
 def final_loss(text):
