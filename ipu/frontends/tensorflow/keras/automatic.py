@@ -18,8 +18,9 @@ import tensorflow as tf
 from fpsim import Context
 from fpsim.records.formats import BINARY16
 from ipu.frontends.tensorflow.engine.node import marked
-from ipu.frontends.tensorflow.keras.wrapping import Pairs, Wrapper
+from ipu.frontends.tensorflow.keras.wrapping import Wrapper
 from ipu.frontends.tensorflow.operations.capture import active_capture
+from ipu.frontends.tensorflow.training.map_gradient import Pairs
 from ipu.learn.loss_scale import Histogram, KerasLossScale, Statistic
 
 __all__ = ["ALSOptimizer"]

@@ -5,16 +5,19 @@ Source    graphcore/tensorflow, tensorflow/python/ipu/keras/optimizers: names an
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from ipu.frontends.tensorflow.training.cross_replica import cross_replica_mean
+from ipu.frontends.tensorflow.training.map_gradient import (
+    Mapping,
+    Pairs,
+    checked_mapping,
+    mapped,
+)
 
 __all__ = ["CrossReplicaOptimizer", "MapGradientOptimizer", "Wrapper"]
-
-Pairs = list[tuple[Any, Any]]
 
 
 class Wrapper(tf.keras.optimizers.Optimizer):  # type: ignore[misc]
@@ -95,16 +98,15 @@ class MapGradientOptimizer(Wrapper):
     """
 
     def __init__(
-        self, wrapped_optimizer: Any, gradient_mapping_function: Callable[[Any, Any], Any],
+        self, wrapped_optimizer: Any, gradient_mapping_function: Mapping,
         name: str = "MapGradientOptimizer",
     ) -> None:  # fmt: skip
         super().__init__(wrapped_optimizer, name)
-        self._map = gradient_mapping_function
+        self._map = checked_mapping(gradient_mapping_function)
 
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Pairs:
         """The inner optimiser's gradients, mapped; variables without one keep None."""
-        pairs = super().compute_gradients(loss, var_list, tape)
-        return [(g if g is None else self._map(g, v), v) for g, v in pairs]
+        return mapped(self._map, super().compute_gradients(loss, var_list, tape))
 
     def get_config(self) -> dict[str, Any]:
         """Refused: a function has no configuration.

@@ -10,7 +10,12 @@ from typing import Any
 
 from ipu.frontends.tensorflow.training.wrapper import IpuOptimizer
 
-__all__ = ["MapGradientOptimizer"]
+__all__ = ["Mapping", "MapGradientOptimizer", "Pairs", "checked_mapping", "mapped"]
+
+#: A gradient of a gradient and its variable.
+Mapping = Callable[[Any, Any], Any]
+#: Gradients, or None, and their variables.
+Pairs = list[tuple[Any, Any]]
 
 
 class MapGradientOptimizer(IpuOptimizer):
@@ -20,18 +25,30 @@ class MapGradientOptimizer(IpuOptimizer):
     """
 
     def __init__(
-        self, wrapped_optimizer: Any, gradient_mapping_function: Callable[[Any, Any], Any],
+        self, wrapped_optimizer: Any, gradient_mapping_function: Mapping,
         name: str = "MapGradientOptimizer",
     ) -> None:  # fmt: skip
         super().__init__(wrapped_optimizer, name)
-        if not callable(gradient_mapping_function):
-            raise TypeError(
-                f"gradient_mapping_function={gradient_mapping_function!r} is not a function; use "
-                "one of a gradient and its variable that returns a gradient"
-            )
-        self._map = gradient_mapping_function
+        self._map = checked_mapping(gradient_mapping_function)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
         """The inner optimiser's gradients, mapped; variables without one keep None."""
-        pairs = self._opt.compute_gradients(*args, **kwargs)
-        return [(g if g is None else self._map(g, v), v) for g, v in pairs]
+        return mapped(self._map, self._opt.compute_gradients(*args, **kwargs))
+
+
+def checked_mapping(function: Mapping) -> Mapping:
+    """The function.
+
+    Raises    TypeError for anything else.
+    """
+    if not callable(function):
+        raise TypeError(
+            f"gradient_mapping_function={function!r} is not a function; use one of a gradient and "
+            "its variable that returns a gradient"
+        )
+    return function
+
+
+def mapped(function: Mapping, pairs: Pairs) -> Pairs:
+    """Gradients and variables, each gradient mapped; None stays."""
+    return [(g if g is None else function(g, v), v) for g, v in pairs]

@@ -50,3 +50,8 @@ def test_the_mean_of_equal_gradients_is_the_gradient(ipus):
 def test_other_kinds_are_refused():
     with pytest.raises(TypeError, match="opt='sgd' is not an optimiser of Keras"):
         optimizers.CrossReplicaOptimizer("sgd")
+
+
+def test_what_maps_is_a_function():
+    with pytest.raises(TypeError, match="gradient_mapping_function=3 is not a function"):
+        optimizers.MapGradientOptimizer(tf.keras.optimizers.SGD(1.0), 3)
