@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
 from ipu.pages.verdict import UNDECIDED, Effect, over_seeds, verdict
 
-some = st.lists(st.floats(-100, 100), min_size=2, max_size=8)
+samples = st.lists(st.floats(-100, 100), min_size=2, max_size=8)
 
 
-@given(some)
+@given(samples)
 def test_the_interval_of_paired_values_is_students(values):
     effect = over_seeds(values)
     error = stats.sem(values)
@@ -40,10 +41,11 @@ def test_a_known_error_bounds_the_uncertainty_from_below():
 
 
 @given(st.floats(-10, 10), st.floats(0, 10), st.floats(-10, 10))
+@example(1.0, 1.0, -2e-124)  # the interval is above, though its distance rounds to its width
 def test_no_effect_is_above_and_below(value, uncertainty, threshold):
     effect = Effect(value, uncertainty)
     assert not (effect.is_above(threshold) and effect.is_below(threshold))
-    if abs(value - threshold) <= uncertainty:
+    if abs(Fraction(value) - Fraction(threshold)) <= Fraction(uncertainty):
         opening = verdict(effect.is_above(threshold), effect.is_below(threshold), needs="more")
         assert opening == f"{UNDECIDED}; more would decide it."
 
