@@ -86,11 +86,15 @@ def filler(
 
 
 def filled(
-    task: Task, b: Carrier, rows: Offsets, columns: slice, *, alone: bool = False
-) -> tuple[Carrier, Constants]:
-    """The panels of some columns; alone: a thread is one of several and does not call others."""
+    task: Task, b: Carrier, rows: Offsets, columns: slice, *, alone: bool = False,
+    name: str = "right",
+) -> tuple[Carrier, Constants]:  # fmt: skip
+    """The panels of some columns, in memory of this name.
+
+    alone    a thread is one of several and does not call others.
+    """
     n = n_panels(columns)
-    panels = task.right.room("right", (n, len(rows), COLUMNS))
+    panels = task.right.room(name, (n, len(rows), COLUMNS))
     fill = filler(task, b, rows, columns, panels)
     if alone:
         fill(0, n)
