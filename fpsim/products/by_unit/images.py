@@ -20,6 +20,7 @@ from fpsim.kernels.by_unit.images import fill_windows, place_windows
 from fpsim.kernels.by_unit.tiles import COLUMNS
 from fpsim.products.by_unit.panels import (
     COLUMN_BYTES,
+    Right,
     column_blocks,
     filled,
     n_panels,
@@ -89,15 +90,14 @@ def _operands(
     job: Job, a: Windows, task: Task, every: list[Terms], columns: slice
 ) -> Iterator[_Operands]:
     """The terms of all windows of an image and the panels of their weights."""
-    first, begin = 0, a.target[0] if a.target else 0
+    weights, first, begin = Right.of(job.b), 0, a.target[0] if a.target else 0
     for i, (windows, terms) in enumerate(zip(a.each, every, strict=True)):
-        last = first + len(windows.table)
         panels = filled(
-            task, job.b[first:last], terms.rows, columns, name=f"right {i}" if i else "right"
+            task, weights.below(first), terms.rows, columns, name=f"right {i}" if i else "right"
         )
         shift = windows.target[0] - begin if windows.target else 0
         yield _Operands(terms.offsets, (*panels, columns.start, columns.stop), shift)
-        first = last
+        first += len(windows.table)
 
 
 def _lines(
@@ -154,17 +154,19 @@ def _turned_part(
     widest = n_panels(across) * COLUMNS
     step = min(a.lines_of(_PIECE, multiple), _lines_of_terms(widest, wide, multiple))
     pieces = _Pieces(task, a, min(step, a.lines), 1, (0, 0, 0, 0))
+    gradient, random = Right.of(job.b), NO_RANDOM
     for line in range(0, a.lines, step):
         last = min(line + step, a.lines)
         table, exponents, starts, _ = pieces.lay(line, last)
         terms = all_terms(settings, starts)
         left = table, exponents, bases, terms.offsets, outputs
-        b = job.b[line * wide : last * wide]
-        places = job.places.part(down.start, place=settings.passes(line * wide))
+        b = gradient.below(line * wide)
+        if task.variant.store:
+            random = job.places.part(down.start, place=settings.passes(line * wide)).random
         for columns in column_blocks(task, len(terms.rows), across):
             right = (*filled(task, b, terms.rows, columns, alone=True), columns.start, columns.stop)
             flags |= task.loop(
-                left, right, values, job.element_flags, places.random, task.store, task.numbers
+                left, right, values, job.element_flags, random, task.store, task.numbers
             )
     return flags
 
