@@ -19,12 +19,12 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from fpsim.products.by_unit.dispatch import accumulate, finish
+from fpsim.products.by_unit.dispatch import accumulate, accumulate_whole, finish
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.windows import Table, Target, Windows, field
-from fpsim.products.lanewise import Beside, multiply_lanewise
-from fpsim.products.phases import phases, zeros_do_not_matter
-from fpsim.products.unfold import every_position, order, weight_matrix
+from fpsim.products.lanewise import Beside
+from fpsim.products.phases import common_windows, phases, zeros_do_not_matter
+from fpsim.products.unfold import every_position, moved, order, weight_matrix
 from fpsim.records.geometry import Geometry, Padding, Stride, geometry
 from fpsim.records.types import Carrier, ElementFlags, Index, Shape
 from fpsim.state.draws import NO_PLACES, Places
@@ -130,7 +130,7 @@ class Forward:
             left = beside.windows(self.shape, part.table, part.first, target=target)
             right = np.moveaxis(np.stack(part.right), 0, 1).reshape(len(part.table), -1)
             raised = np.zeros_like(flags) if done else flags
-            if not multiply_lanewise(
+            if not accumulate_whole(
                 part.settings, left, right, values, raised, places.part(0, 0, done), fresh=done == 0
             ):
                 values[...], flags[...] = 0, 0
@@ -161,8 +161,34 @@ class InputGradient(Forward):
         if self._phases is None:
             super().accumulate(group, sums, flags, places, target)
             return
+        if self._from_one_image(group, sums, flags):
+            return
         for part, outputs in self._phases:
             part.accumulate(group, sums, flags, NO_PLACES, outputs)
+
+    def _from_one_image(self, group: int, sums: Carrier, flags: ElementFlags) -> bool:
+        """The passes of all phases over the same laid-out images; else False, and zeros stay."""
+        common = common_windows(self.shape)
+        if common is None or not self._phases:
+            return False
+        (geometry, corners), x = common, _of_group(self.x, group, self.channels)
+        targets = [outputs for _, outputs in self._phases]
+        for done, parts in enumerate(zip(*(part.parts for part, _ in self._phases), strict=True)):
+            each = [
+                Windows(x, geometry, moved(part.table, corner), part.first, target=outputs)
+                for part, corner, outputs in zip(parts, corners, targets, strict=True)
+            ]
+            left = each[0]._replace(others=tuple(each[1:]))
+            right = np.concatenate([part.right[group] for part in parts])
+            raised = np.zeros_like(flags) if done else flags
+            if not accumulate_whole(
+                parts[0].settings, left, right, sums, raised, NO_PLACES, fresh=done == 0
+            ):
+                sums[...], flags[...] = 0, 0
+                return False
+            if done:
+                flags |= raised
+        return True
 
     def groups_together(
         self, values: Carrier, flags: ElementFlags, places: Places, target: Target | None = None
@@ -271,9 +297,7 @@ class WeightGradient:
         values, flags = np.zeros(self.result, np.float32), np.zeros(self.result, np.uint8)
         beside = Beside(self.x, self.groups, self.n)
         left = beside.windows(self.extents, self.positions, turned=True)
-        if not multiply_lanewise(
-            self.settings, left, self.right, values, flags, places, fresh=True
-        ):
+        if not accumulate_whole(self.settings, left, self.right, values, flags, places, fresh=True):
             return None
         finish(self.settings, len(self.right), values, flags, places)
         return values, flags

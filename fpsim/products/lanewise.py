@@ -13,16 +13,11 @@ from __future__ import annotations
 import numpy as np
 
 from fpsim.kernels.by_unit.terms import COLUMNS
-from fpsim.products.by_unit.dispatch import FAST
-from fpsim.products.by_unit.images import fits_lanewise
-from fpsim.products.by_unit.unit_settings import UnitSettings
-from fpsim.products.jobs.job import Job
 from fpsim.products.jobs.windows import ZERO, Table, Target, Windows
 from fpsim.records.geometry import Geometry
-from fpsim.records.types import Carrier, ElementFlags
-from fpsim.state.draws import Places
+from fpsim.records.types import Carrier
 
-__all__ = ["Beside", "multiply_lanewise"]
+__all__ = ["Beside"]
 
 #: Outputs of a group up to which a product of its own wastes more than its channels repeated.
 _FEW = COLUMNS // 4
@@ -65,16 +60,3 @@ class Beside:
         table = table.copy()
         table[table[:, 0] != ZERO, 2] *= self.width
         return Windows(self.x, shape, table, first * self.width, turned, target, lanewise=True)
-
-
-def multiply_lanewise(
-    settings: UnitSettings, left: Windows, right: Carrier, values: Carrier, flags: ElementFlags,
-    places: Places, *, fresh: bool,
-) -> bool:  # fmt: skip
-    """The passes of all groups into values and flags, as `accumulate`; False if no engine can."""
-    if not fits_lanewise(left):
-        return False
-    columns = right.shape[1]
-    flat = values.reshape(-1, columns), flags.reshape(-1, columns)
-    job = Job(settings, left, np.ascontiguousarray(right), *flat, places, fresh=fresh)
-    return any(engine(job) for engine in FAST)

@@ -18,7 +18,7 @@ from fpsim.records.geometry import Pair
 from fpsim.records.types import Carrier
 from fpsim.records.units import MatrixUnit
 
-__all__ = ["every_position", "order", "weight_matrix"]
+__all__ = ["every_position", "moved", "order", "weight_matrix"]
 
 
 @lru_cache(maxsize=64)
@@ -50,6 +50,17 @@ def every_position(kernel: Pair, channels: int) -> Table:
     table = np.ascontiguousarray(index.T, np.int64)
     table.flags.writeable = False
     return table
+
+
+def moved(table: Table, corner: Pair) -> Table:
+    """The same terms in a larger window, in which theirs begins at this corner."""
+    return table if corner == (0, 0) else kept_by(table, _moved, *corner)
+
+
+def _moved(table: Table, down: int, across: int) -> Table:
+    places: Table = np.where(table == ZERO, ZERO, np.add(table, (down, across, 0)))
+    places.flags.writeable = False
+    return places
 
 
 def weight_matrix(table: Table, kernel: Carrier) -> Carrier:

@@ -14,7 +14,15 @@ import numpy as np
 
 from fpsim.kernels.by_unit.panels import fill_table
 from fpsim.kernels.by_unit.tiles import COLUMNS
-from fpsim.products.by_unit.panels import BYTES, Left, column_blocks, filler, multiply, n_panels
+from fpsim.products.by_unit.panels import (
+    BYTES,
+    Left,
+    Right,
+    column_blocks,
+    filler,
+    multiply,
+    n_panels,
+)
 from fpsim.products.by_unit.task import Task
 from fpsim.products.by_unit.terms import Terms, all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
@@ -96,7 +104,7 @@ class _Part:
     def run(self, blocks: list[slice], values: Carrier) -> int:
         """All rows; the flags of all."""
         # Kept by no attribute: the panels would be freed by the garbage collector alone.
-        fill = filler(self.task, self.job.b, self.terms.rows, self.columns, self.panels)
+        fill = filler(self.task, Right.of(self.job.b), self.terms.rows, self.columns, self.panels)
         fillings, flags = [(fill, len(self.panels[0]))], 0
         element_flags = self.job.element_flags
         assert element_flags is not None

@@ -16,6 +16,7 @@ import numpy as np
 from fpsim.products.by_unit.exact import run_exact
 from fpsim.products.by_unit.fused import run_fused
 from fpsim.products.by_unit.general import run_general
+from fpsim.products.by_unit.images import fits_any_lanes
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings
 from fpsim.products.by_unit.window import run_window
 from fpsim.products.jobs.job import Job, around_specials, matrices, run
@@ -26,7 +27,9 @@ from fpsim.records.types import Carrier, ElementFlags, Shape
 from fpsim.state.draws import Places
 from fpsim.state.threads import run_blocks
 
-__all__ = ["ENGINES", "FAST", "accumulate", "finish", "multiply", "round_outputs"]
+__all__ = [
+    "ENGINES", "FAST", "accumulate", "accumulate_whole", "finish", "multiply", "round_outputs",
+]  # fmt: skip
 
 #: Results whose last rounding is not worth another thread, and elements of unfolded rows written
 #: out.
@@ -107,6 +110,19 @@ def accumulate(
     elif not _stacked(settings, a, b, values, flags, places, fresh=fresh):
         for job in matrices(settings, a, b, values, flags, places, fresh=fresh):
             run(ENGINES, job)
+
+
+def accumulate_whole(
+    settings: UnitSettings, a: Windows, b: Carrier, values: Carrier, flags: ElementFlags,
+    places: Places, *, fresh: bool,
+) -> bool:  # fmt: skip
+    """As `accumulate`, of windows that no other engine than a fast one takes; False if none can."""
+    if not fits_any_lanes(a):
+        return False
+    matrix = (-1, b.shape[1])
+    flat = values.reshape(matrix), flags.reshape(matrix)
+    job = Job(settings, a, np.ascontiguousarray(b), *flat, places, fresh=fresh)
+    return any(engine(job) for engine in FAST)
 
 
 def _stacked(

@@ -10,7 +10,9 @@ Source    docs/semantics.md §5.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,20 +20,22 @@ from fpsim.kernels.by_unit.images import fill_windows, place_windows
 from fpsim.kernels.by_unit.tiles import COLUMNS
 from fpsim.products.by_unit.panels import (
     COLUMN_BYTES,
+    Right,
     column_blocks,
     filled,
     n_panels,
     whole_tiles,
 )
 from fpsim.products.by_unit.task import Constants, Task, room
-from fpsim.products.by_unit.terms import all_terms
+from fpsim.products.by_unit.terms import Terms, all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
 from fpsim.products.jobs.windows import Target, Windows
 from fpsim.records.types import Carrier, Offsets
+from fpsim.state.draws import NO_RANDOM
 from fpsim.state.threads import get_threads, run_blocks
 
-__all__ = ["fits", "fits_lanewise", "run_windows"]
+__all__ = ["fits", "fits_any_lanes", "run_windows"]
 
 #: Numbers of the pieces that are laid out together, and of the panels beside them.
 _PIECE = 1 << 16
@@ -44,12 +48,12 @@ def fits(task: Task, a: Windows) -> bool:
     """Whether panels and pieces are small enough, and rows of outputs enough for the threads."""
     if a.turned:
         return True
-    return task.right.bytes * len(a.table) <= COLUMN_BYTES and a.lines >= get_threads()
+    return task.right.bytes * a.shape[1] <= COLUMN_BYTES and a.lines >= get_threads()
 
 
-def fits_lanewise(a: Windows) -> bool:
+def fits_any_lanes(a: Windows) -> bool:
     """The same for operands of any lanes."""
-    return a.turned or (8 * len(a.table) <= COLUMN_BYTES and a.lines >= get_threads())
+    return a.turned or (8 * a.shape[1] <= COLUMN_BYTES and a.lines >= get_threads())
 
 
 def run_windows(job: Job, a: Windows, task: Task, values: Carrier) -> int:
@@ -58,32 +62,62 @@ def run_windows(job: Job, a: Windows, task: Task, values: Carrier) -> int:
     return (_run_turned if a.turned else _run_forward)(job, a, task, values)
 
 
+class _Operands(NamedTuple):
+    """What the windows of a piece are multiplied with, and where the results go.
+
+    offsets   of the terms, from the beginning of a window.
+    right     panels: values, exponents, first and last column.
+    shift     of the results from those of the first windows.
+    """
+
+    offsets: Offsets
+    right: tuple[Carrier, Constants, int, int]
+    shift: int
+
+
 def _run_forward(job: Job, a: Windows, task: Task, values: Carrier) -> int:
-    terms = all_terms(job.settings, a.offsets())
-    flags = 0
-    for columns in column_blocks(task, len(terms.rows), slice(0, values.shape[1])):
-        panels = filled(task, job.b, terms.rows, columns)
-        products = len(terms.rows) * (columns.stop - columns.start) * a.geometry.output[1]
-        work = partial(_lines, job, a, task, terms.offsets, (*panels, columns), values)
+    every = [all_terms(job.settings, windows.offsets()) for windows in a.each]
+    flags, depth = 0, sum(len(terms.rows) for terms in every)
+    for columns in column_blocks(task, depth, slice(0, values.shape[1])):
+        operands = list(_operands(job, a, task, every, columns))
+        products = depth * (columns.stop - columns.start) * a.geometry.output[1]
+        work = partial(_lines, job, a, task, operands, values)
         flags |= run_blocks(work, 0, a.lines, max(1, _SMALLEST // products))
     return flags
 
 
+def _operands(
+    job: Job, a: Windows, task: Task, every: list[Terms], columns: slice
+) -> Iterator[_Operands]:
+    """The terms of all windows of an image and the panels of their weights."""
+    weights, first, begin = Right.of(job.b), 0, a.target[0] if a.target else 0
+    for i, (windows, terms) in enumerate(zip(a.each, every, strict=True)):
+        panels = filled(
+            task, weights.below(first), terms.rows, columns, name=f"right {i}" if i else "right"
+        )
+        shift = windows.target[0] - begin if windows.target else 0
+        yield _Operands(terms.offsets, (*panels, columns.start, columns.stop), shift)
+        first += len(windows.table)
+
+
 def _lines(
-    job: Job, a: Windows, task: Task, offsets: Offsets, right: tuple[Carrier, Constants, slice],
-    values: Carrier, begin: int, end: int,
+    job: Job, a: Windows, task: Task, operands: list[_Operands], values: Carrier,
+    begin: int, end: int,
 ) -> int:  # fmt: skip
     """Some rows of outputs on one thread; their flags together."""
-    panels, fields, columns = right
-    operand, flags = (panels, fields, columns.start, columns.stop), 0
-    step, wide = a.lines_of(_PIECE), a.geometry.output[1]
+    flags, step, wide = 0, a.lines_of(_PIECE), a.geometry.output[1]
     pieces = _Pieces(task, a, min(step, end - begin), task.height, a.places(values.shape[1]))
+    random = NO_RANDOM
     for line in range(begin, end, step):
         *left, places = pieces.lay(line, min(line + step, end))
-        flags |= task.loop(
-            (*left, offsets, places), operand, values, job.element_flags,
-            job.places.part(line * wide).random, task.store, task.numbers,
-        )  # fmt: skip
+        if task.variant.store:
+            random = job.places.part(line * wide).random
+        for offsets, right, shift in operands:
+            outputs = places + shift if shift else places
+            flags |= task.loop(
+                (*left, offsets, outputs), right, values, job.element_flags, random, task.store,
+                task.numbers,
+            )  # fmt: skip
     return flags
 
 
@@ -120,17 +154,19 @@ def _turned_part(
     widest = n_panels(across) * COLUMNS
     step = min(a.lines_of(_PIECE, multiple), _lines_of_terms(widest, wide, multiple))
     pieces = _Pieces(task, a, min(step, a.lines), 1, (0, 0, 0, 0))
+    gradient, random = Right.of(job.b), NO_RANDOM
     for line in range(0, a.lines, step):
         last = min(line + step, a.lines)
         table, exponents, starts, _ = pieces.lay(line, last)
         terms = all_terms(settings, starts)
         left = table, exponents, bases, terms.offsets, outputs
-        b = job.b[line * wide : last * wide]
-        places = job.places.part(down.start, place=settings.passes(line * wide))
+        b = gradient.below(line * wide)
+        if task.variant.store:
+            random = job.places.part(down.start, place=settings.passes(line * wide)).random
         for columns in column_blocks(task, len(terms.rows), across):
             right = (*filled(task, b, terms.rows, columns, alone=True), columns.start, columns.stop)
             flags |= task.loop(
-                left, right, values, job.element_flags, places.random, task.store, task.numbers
+                left, right, values, job.element_flags, random, task.store, task.numbers
             )
     return flags
 
@@ -150,7 +186,8 @@ class _Pieces:
 
     def __init__(self, task: Task, a: Windows, lines: int, height: int, target: Target) -> None:
         geometry = a.geometry
-        self.task, self.target, self.height, self.wide = task, target, height, geometry.output[1]
+        self.target, self.height = target, height
+        self.rows, self.wide = geometry.output
         self.image = np.ascontiguousarray(a.x).reshape(-1).view(np.uint32), a.x.shape[1:]
         self.geometry = (
             geometry.kernel, geometry.stride, geometry.before, geometry.output, geometry.spacing
@@ -159,17 +196,26 @@ class _Pieces:
         most = a.numbers(0, lines) + geometry.kernel[0] * a.line * a.x.shape[3] + 16
         outputs = lines * self.wide + height
         self.tables = task.left.own.room("pieces", (most,))
-        self.starts = room("starts", (outputs,), np.int64)
-        self.places = room("places", (outputs,), np.int64)
+        self.how = *self.tables, task.zero, task.left.shift
+        self.memory = room("starts", (outputs,), np.int64), room("places", (outputs,), np.int64)
+        #: Of the piece that was laid out last: row of its image, rows of outputs, and its image.
+        self.last = -1, 0, 0
+        self.windows = self.memory
 
     def lay(self, line: int, last: int) -> tuple[Carrier, Constants, Offsets, Offsets]:
         """Values and exponents, where windows begin, and where results stand."""
-        task, outputs = self.task, (last - line) * self.wide
-        starts = self.starts[: -(-outputs // self.height) * self.height]
-        places = self.places[:outputs]
-        lines, channels = (line, last), self.image[1][2]
-        place_windows(channels, self.geometry, lines, starts, places, self.target)
-        fill_windows(
-            *self.image, self.geometry, lines, *self.tables, task.zero, task.left.shift
-        )  # fmt: skip
-        return *self.tables, starts, places
+        fill_windows(*self.image, self.geometry, (line, last), *self.how)
+        image, row = divmod(line, self.rows)
+        if (row, last - line) == self.last[:2]:
+            # The same windows some images further on.
+            self.windows[1][...] += (image - self.last[2]) * self.target[1]
+        else:
+            self._place(line, last)
+        self.last = row, last - line, image
+        return *self.tables, *self.windows
+
+    def _place(self, line: int, last: int) -> None:
+        outputs = (last - line) * self.wide
+        starts, places = self.memory
+        self.windows = starts[: -(-outputs // self.height) * self.height], places[:outputs]
+        place_windows(self.image[1][2], self.geometry, (line, last), *self.windows, self.target)

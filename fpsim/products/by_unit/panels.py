@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.kernels.by_unit.panels import fill_panels
 from fpsim.kernels.by_unit.tiles import COLUMNS
@@ -20,6 +21,7 @@ __all__ = [
     "BYTES",
     "COLUMN_BYTES",
     "Left",
+    "Right",
     "column_blocks",
     "filled",
     "filler",
@@ -66,14 +68,30 @@ def whole_tiles(bases: Offsets, height: int) -> Offsets:
     return np.concatenate((bases, bases[-1:].repeat(missing))) if missing else bases
 
 
+class Right(NamedTuple):
+    """The right operand as panels are filled from it: numbers, steps from row to row and across."""
+
+    codes: NDArray[np.uint32]
+    steps: tuple[int, int]
+
+    @classmethod
+    def of(cls, b: Carrier) -> Right:
+        """A matrix, as it lies where it is contiguous."""
+        if not (b.flags.c_contiguous or b.T.flags.c_contiguous):
+            b = np.ascontiguousarray(b)
+        down, across = (step // b.itemsize for step in b.strides)
+        return cls(to_read(b.ravel("K").view(np.uint32)), (down, across))
+
+    def below(self, row: int) -> Right:
+        """The rows from this one on."""
+        return Right(self.codes[row * self.steps[0] :], self.steps)
+
+
 def filler(
-    task: Task, b: Carrier, rows: Offsets, columns: slice, panels: tuple[Carrier, Constants]
+    task: Task, b: Right, rows: Offsets, columns: slice, panels: tuple[Carrier, Constants]
 ) -> Callable[[int, int], int]:
     """What fills some of the panels with rows and columns of b."""
-    if not (b.flags.c_contiguous or b.T.flags.c_contiguous):
-        b = np.ascontiguousarray(b)
-    steps = tuple(step // b.itemsize for step in b.strides)
-    codes = to_read(b.ravel("K").view(np.uint32))
+    codes, steps = b
 
     def fill(begin: int, end: int) -> int:
         fill_panels(
@@ -86,11 +104,15 @@ def filler(
 
 
 def filled(
-    task: Task, b: Carrier, rows: Offsets, columns: slice, *, alone: bool = False
-) -> tuple[Carrier, Constants]:
-    """The panels of some columns; alone: a thread is one of several and does not call others."""
+    task: Task, b: Right, rows: Offsets, columns: slice, *, alone: bool = False,
+    name: str = "right",
+) -> tuple[Carrier, Constants]:  # fmt: skip
+    """The panels of some columns, in memory of this name.
+
+    alone    a thread is one of several and does not call others.
+    """
     n = n_panels(columns)
-    panels = task.right.room("right", (n, len(rows), COLUMNS))
+    panels = task.right.room(name, (n, len(rows), COLUMNS))
     fill = filler(task, b, rows, columns, panels)
     if alone:
         fill(0, n)

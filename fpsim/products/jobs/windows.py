@@ -63,8 +63,11 @@ class Windows(NamedTuple):
     lanewise  column j of the product sees the channels j further on than those of the table.
     target    where the rows of outputs stand in the memory of a wider result; None: one after the
               other.
+    others    windows of the same images and geometry, with tables and targets of their own: one
+              laid-out piece serves the products of all. The steps of their targets are the same.
 
-    Shapes    x (batch, height, width, channels): the matrix (outputs, K), or turned (K, outputs).
+    Shapes    x (batch, height, width, channels): the matrix (outputs, K), or turned (K, outputs). K
+              counts the terms of the others too, whose rows of the right operand come after.
     """
 
     x: Carrier
@@ -74,6 +77,12 @@ class Windows(NamedTuple):
     turned: bool = False
     target: Target | None = None
     lanewise: bool = False
+    others: tuple[Windows, ...] = ()
+
+    @property
+    def each(self) -> tuple[Windows, ...]:
+        """These windows and the others."""
+        return self, *self.others
 
     @property
     def lines(self) -> int:
@@ -83,7 +92,8 @@ class Windows(NamedTuple):
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        outputs, terms = self.lines * self.geometry.output[1], len(self.table)
+        outputs = self.lines * self.geometry.output[1]
+        terms = sum(len(windows.table) for windows in self.each)
         return (terms, outputs) if self.turned else (outputs, terms)
 
     @property

@@ -22,7 +22,7 @@ SHAPES = [(18, 1, 1, 1), (16, 1, 1, 2), (5, 2, 3, 2)]
 @pytest.fixture
 def ways(monkeypatch):
     """What the products of all groups together came to, and how to forbid them."""
-    outcomes, usual = [], conv.multiply_lanewise
+    outcomes, usual = [], conv.accumulate_whole
 
     def watched(*args, **choices):
         outcomes.append(usual(*args, **choices))
@@ -31,7 +31,7 @@ def ways(monkeypatch):
     def forbid():
         monkeypatch.setattr(Beside, "pays", staticmethod(lambda *_: False))
 
-    monkeypatch.setattr(conv, "multiply_lanewise", watched)
+    monkeypatch.setattr(conv, "accumulate_whole", watched)
     return outcomes, forbid
 
 

@@ -11,8 +11,9 @@ import pytest
 import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
 from fpsim.products import conv
+from fpsim.products.by_unit import images
 from fpsim.products.by_unit.unit_settings import UnitSettings
-from fpsim.products.phases import phases, zeros_do_not_matter
+from fpsim.products.phases import common_windows, phases, zeros_do_not_matter
 from fpsim.records.geometry import Geometry, geometry
 from fpsim.records.rounding import RNE, SR
 from fpsim.records.settings import Settings
@@ -25,7 +26,12 @@ CASES = [
     ((5, 6), (1, 1), (2, 3), "VALID"),
     ((9, 4), (4, 2), (3, 1), ((2, 1), (0, 1))),
     ((7, 7), (5, 3), (2, 3), "VALID"),
+    ((8, 6), (3, 3), (2, 2), "SAME"),
+    ((4, 6), (1, 2), (2, 3), ((0, 0), (1, 2))),
 ]
+
+#: Cases whose phases have as many outputs each, and phases that meet a number.
+ALIKE = [(CASES[1], 4), (CASES[2], 1), (CASES[3], 3), (CASES[5], 4), (CASES[6], 2)]
 WITHOUT_ZEROS = ["AMP_F16_F32", "AMP_F16_F32.exact", "AMP_F16_F32.sticky", "ADA_E4M3_F32"]
 
 
@@ -104,18 +110,52 @@ def test_without_zeros_values_and_flags_are_the_same(name, case, groups):
 def test_the_products_by_zeros_are_not_computed(monkeypatch):
     work, reference = both("AMP_F16_F32", CASES[1])
     terms = []
-    accumulate = conv.accumulate
-    monkeypatch.setattr(
-        conv, "accumulate",
-        lambda settings, a, b, *rest, **more: (
-            terms.append(a.shape[0] * len(b)), accumulate(settings, a, b, *rest, **more)
-        ),
-    )  # fmt: skip
+    for name in ("accumulate", "accumulate_whole"):
+        usual = getattr(conv, name)
+
+        def counted(settings, a, b, *rest, usual=usual, **more):
+            terms.append(a.shape[0] * len(b))
+            return usual(settings, a, b, *rest, **more)
+
+        monkeypatch.setattr(conv, name, counted)
     reference.multiply(NO_PLACES)
     spread_terms = sum(terms)
     terms.clear()
     work.multiply(NO_PLACES)
     assert sum(terms) * 4 == spread_terms
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("case", "products"), ALIKE)
+def test_phases_alike_share_laid_out_images(case, products, groups, monkeypatch):
+    """The pieces of one product, and a loop of tiles for each phase and its channels left over."""
+    laid, usual = [], images.fill_windows
+    monkeypatch.setattr(images, "fill_windows", lambda *args: laid.append(usual(*args)))
+    monkeypatch.setattr(images, "_SMALLEST", 1 << 40)
+    work, _ = both("AMP_F16_F32.exact", case, groups)
+    assert len(common_windows(work.shape)[1]) == products
+    work.multiply(NO_PLACES)
+    assert len(laid) == groups * len(work.parts) == groups * 2
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in dict(ALIKE)])
+def test_phases_of_different_outputs_have_no_windows_in_common(case):
+    assert common_windows(spread(case)) is None
+
+
+def test_phases_that_no_fast_engine_takes_together_are_computed_apart(monkeypatch):
+    """The first product of all phases runs, the one of the channels left over does not."""
+    outcomes, usual = [], conv.accumulate_whole
+
+    def only_once(*args, **choices):
+        outcomes.append(not outcomes and usual(*args, **choices))
+        return outcomes[-1]
+
+    work, reference = both("AMP_F16_F32", CASES[5])
+    monkeypatch.setattr(conv, "accumulate_whole", only_once)
+    got, wanted = work.multiply(NO_PLACES), reference.multiply(NO_PLACES)
+    assert outcomes == [True, False]
+    assert all(x.tobytes() == y.tobytes() for x, y in zip(got, wanted, strict=True))
 
 
 @pytest.mark.parametrize("name", ["AMP_F16_F16", "SLIC_F16_F32", "A100_BF16_F32"])

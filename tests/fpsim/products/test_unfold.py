@@ -10,8 +10,8 @@ import pytest
 import fpsim as fp
 from fpsim.judge.oracle.conv import Convolution
 from fpsim.products.jobs.windows import ZERO
-from fpsim.products.unfold import every_position, order, weight_matrix
-from fpsim.records.units import MatrixUnit
+from fpsim.products.unfold import every_position, moved, order, weight_matrix
+from fpsim.records.units import MatrixUnit, find_unit
 
 FOUR = MatrixUnit("TEST_F16_F32", "none", (fp.BINARY16,), fp.BINARY32, terms=4, window=23)
 UNITS = {
@@ -47,3 +47,12 @@ def test_every_position_is_in_the_order_of_memory():
     table = every_position((2, 3), 4)
     assert weight_matrix(table, kernel).reshape(-1).tolist() == list(range(24))
     assert table.dtype == np.int64
+
+
+def test_terms_move_with_their_corner_and_zeros_stay_zeros():
+    unit = find_unit("V100_F16_F32")
+    table = order((1, 2), 5, unit)
+    wanted = table + (table[:, :1] != ZERO) * np.array([2, 3, 0])
+    assert np.array_equal(moved(table, (2, 3)), wanted)
+    assert moved(table, (2, 3)) is moved(table, (2, 3))
+    assert moved(table, (0, 0)) is table

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fpsim.kernels.by_unit.panels import PLAIN
-from fpsim.products.by_unit.panels import column_blocks, filled, n_panels
+from fpsim.products.by_unit.panels import Right, column_blocks, filled, n_panels
 from fpsim.products.by_unit.task import OperandTable, Task
 from tests.threads import on_threads
 
@@ -19,11 +19,15 @@ def test_panels_hold_the_rows_that_were_asked_for(order, threads):
     b = np.arange(5.0 * 70).reshape(5, 70).astype(np.float32)
     b = np.repeat(b, 2, axis=1)[:, ::2] if order == "neither" else np.asarray(b, order=order)
     rows = np.array([3, -1, 0])
-    panels, fields = on_threads(threads, lambda: filled(TASK, b, rows, slice(6, 70)))
+    right = Right.of(b)
+    panels, fields = on_threads(threads, lambda: filled(TASK, right, rows, slice(6, 70)))
     assert panels.shape == (4, 3, 16)
     assert fields.size == 0
     expected = np.where(rows[:, None] < 0, 0, b[rows, 6:70])
     assert np.array_equal(panels.swapaxes(0, 1).reshape(3, 64), expected)
+    below, _ = filled(TASK, right.below(2), np.array([1, -1]), slice(6, 70))
+    assert np.array_equal(below[:, 0].reshape(64), b[3, 6:70])
+    assert not below[:, 1].any()
 
 
 def test_columns_are_cut_in_whole_panels():
