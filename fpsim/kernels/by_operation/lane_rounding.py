@@ -144,17 +144,18 @@ def round_sum(mode, x, rule, has_fma):
 
 
 def round_cut_sum(mode, s, x, y, rule, has_fma):
-    """The sum s of x and y, as the processor rounded it, to p digits.
+    """The sum s of x and y, as the processor rounded it, to p digits; x and y have no more.
 
-    As `round_sum` of `with_odd`, in fewer steps.
+    As `round_sum` of `with_odd`, in fewer steps: r, the sum cut to p digits, less x is y less what
+    was lost, which has the sign of the sum. If x is the larger one, that is exact, since r and x
+    are within a factor of two where anything was lost; if y is, it is smaller than y, whose sign
+    the sum has, and is cut to another number than y.
     """
-    bits, below = as_bits(s), rule.below
-    if mode == RTO:
-        exact = ((s - x) == y) & ((bits & below) == 0)
-        return as_float(select(exact, bits, (bits & ~below) | rule.last))
-    if mode == RAZ:
-        return as_float((bits + select((s - x) == y, below, rule.last)) & ~below)
-    return round_sum(mode, s, rule, has_fma)
+    if mode not in (RAZ, RTO):
+        return round_sum(mode, s, rule, has_fma)
+    r = as_bits(s) & ~rule.below
+    other = r | rule.last if mode == RTO else r + rule.last
+    return as_float(select((as_float(r) - x) != y, other, r))
 
 
 def signed_like(rounded, x):
