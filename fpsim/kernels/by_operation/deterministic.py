@@ -24,7 +24,10 @@ from fpsim.kernels.by_operation.results import (
     ANYWHERE,
     GROUP,
     LOOK_FOR_ALL,
+    LOOK_FOR_NONE,
+    NOWHERE,
     ROWS,
+    STRETCH,
     look,
     look_beyond,
     put_result,
@@ -32,11 +35,11 @@ from fpsim.kernels.by_operation.results import (
 )
 from fpsim.kernels.by_operation.zeros import settle_zeros
 from fpsim.kernels.compiling import compiled
-from fpsim.kernels.lanes.arithmetic import floats_like, fused, spread_item
+from fpsim.kernels.lanes.arithmetic import floats_like, fused, plus, spread_item
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load, load_float, pointer, room
 from fpsim.kernels.lanes.tiles import keep
-from fpsim.kernels.lanes.vectors import as_float, umax, width_of
+from fpsim.kernels.lanes.vectors import any_lane, as_bits, as_float, sign_like, umax, width_of
 from fpsim.kernels.rounding.direction import raised, set_direction
 from fpsim.kernels.rounding.modes import RNE
 from fpsim.kernels.rounding.to_odd import sum_to_odd
@@ -56,6 +59,7 @@ class MacVariant(NamedTuple):
     beyond: int  # what that becomes
     watched: int  # which flags are looked for
     has_fma: bool
+    calm: bool  # a stretch is not checked where its sums begin far from overflow
 
 
 def _separate(what, acc, x, y, rule, seen):
@@ -104,8 +108,19 @@ def _term(what, acc, x, y, rule, seen):
 
 
 @formula
-def _terms(what, c, a, x, u, v, rule, seen):
-    """One term of eight vectors: rows at x in a, columns u and v."""
+def _is_near(c, rule):
+    """Whether one of eight vectors of sums may overflow within a stretch, or is no number."""
+    top = rule.step ^ rule.step
+    for acc in c:
+        top = umax(top, as_bits(acc) & ~sign_like(top))
+    return any_lane(top > rule.calm)
+
+
+@formula
+def _terms(what, c, a, x, b, j, rule, seen):
+    """One term of eight vectors: rows at x in a, two vectors of columns from j in b."""
+    u = load_float(b, j, rule.step)
+    v = load_float(b, plus(j, 512 // width_of(rule.step)), rule.step)
     sums = []
     for i, acc in enumerate(c):
         item = floats_like(spread_item(a, x[i // 2]), acc)
@@ -132,7 +147,7 @@ def mac_kernel(variant: MacVariant) -> Any:
             them, and where `native` the processor's own << 8. Numbers of 16 bits are handed over as
             codes, those of a twice in 32 bits, and come back in binary32.
     """
-    MODE, DIRECTION, FUSED, NATIVE, SMALL, CHECKED, BEYOND, WATCHED, FMA = variant
+    MODE, DIRECTION, FUSED, NATIVE, SMALL, CHECKED, BEYOND, WATCHED, FMA, CALM = variant
     UNSIGNED = not FUSED and not NATIVE
 
     @compiled
@@ -145,6 +160,7 @@ def mac_kernel(variant: MacVariant) -> Any:
         tile = room(out, 256)
         held = load(tile, 0)
         what = (FUSED, NATIVE, SMALL, MODE, CHECKED, BEYOND, WATCHED, FMA)
+        calm = (FUSED, NATIVE, SMALL, MODE, NOWHERE, BEYOND, LOOK_FOR_NONE, FMA)
         never = none != none
         seen, top = (never, never, none), none
         start = as_float(rule.start)
@@ -159,12 +175,16 @@ def mac_kernel(variant: MacVariant) -> Any:
                 x2, x3 = min(i + 2, last) * depth, min(i + 3, last) * depth
                 j = panel * depth * wide
                 c = (start, start, start, start, start, start, start, start)
-                for k in range(depth):
-                    u = load_float(pb, j + k * wide, none)
-                    v = load_float(pb, j + k * wide + wide // 2, none)
-                    c, seen = _terms(
-                        what, c, pa, (x0 + k, x1 + k, x2 + k, x3 + k), u, v, rule, seen
-                    )
+                for k in range(0, depth, STRETCH if CALM else depth):
+                    end = min(k + STRETCH, depth) if CALM else depth
+                    if CALM and not _is_near(c, rule):
+                        for t in range(k, end):
+                            x, y = (x0 + t, x1 + t, x2 + t, x3 + t), j + t * wide
+                            c, seen = _terms(calm, c, pa, x, pb, y, rule, seen)
+                        continue
+                    for t in range(k, end):
+                        x, y = (x0 + t, x1 + t, x2 + t, x3 + t), j + t * wide
+                        c, seen = _terms(what, c, pa, x, pb, y, rule, seen)
                 if UNSIGNED:
                     c = settle_zeros(c, pa, (x0, x1, x2, x3), pb, j, depth, wide, rule.start)
                 top = umax(top, _results(tile, c, CHECKED or NATIVE, rule))

@@ -75,6 +75,7 @@ class MacRule(NamedTuple):
     start: int  # the zero that a sum begins with
     nan: int  # the NaN of results
     zero: int  # bits kept of a zero result
+    calm: int  # the largest magnitude from which no sum overflows within a stretch
 
 
 FIELDS = MacRule._fields

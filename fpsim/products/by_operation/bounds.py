@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fpsim.elementwise.constants import LANES, Lane, exact_width, mode_number
 from fpsim.kernels.by_operation.lane_rounding import DIRECTIONS
+from fpsim.kernels.by_operation.results import STRETCH
 from fpsim.kernels.rounding.direction import NEAREST
 from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
@@ -58,6 +59,21 @@ class Product(NamedTuple):
     def checked(self) -> bool:
         """Whether something may overflow."""
         return not self.most < self.settings.format.max
+
+    @property
+    def calm(self) -> float:
+        """The largest sum from which nothing overflows for a stretch of terms, else zero.
+
+        Backwards: a sum that is no larger than a number of the format is not rounded beyond it.
+        """
+        fmt, limit = self.settings.format, self.settings.format.max
+        term = self.largest * (1 + 2.0 ** (1 - fmt.precision)) + fmt.smallest_subnormal
+        for _ in range(STRETCH):
+            fraction, exponent = math.frexp(max(limit - term, 0.0))
+            limit = math.floor(math.ldexp(fraction, fmt.precision)) * 2.0 ** (
+                exponent - fmt.precision
+            )
+        return limit if limit >= fmt.smallest_normal else 0.0
 
     @property
     def certain(self) -> Flags:

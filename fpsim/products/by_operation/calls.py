@@ -16,7 +16,7 @@ from fpsim.elementwise.constants import LANES, Lane, mode_number, plan
 from fpsim.kernels.by_operation.deterministic import MacVariant, mac_kernel
 from fpsim.kernels.by_operation.halves import STEP, put_halves
 from fpsim.kernels.by_operation.lane_rounding import BY_SIDE, DIRECTIONS, GROWS, STOPS, MacRule
-from fpsim.kernels.by_operation.results import ANYWHERE, IN_SUMS, NOWHERE
+from fpsim.kernels.by_operation.results import ANYWHERE, IN_SUMS, LOOK_FOR_ALL, NOWHERE
 from fpsim.kernels.by_operation.stochastic import RandomRule, RandomVariant, random_kernel
 from fpsim.kernels.lanes.arithmetic import HAS_FMA
 from fpsim.kernels.random.words import NO_WORDS
@@ -67,6 +67,7 @@ def _mac_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger
             start=0 if settings.rounding.minus_zero else lane.sign,
             nan=rule.nan_set,
             zero=lane.sign if fmt.has_negative_zero else 0,
+            calm=0,
         ),
         constants.dtype,
     )
@@ -74,16 +75,18 @@ def _mac_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger
 
 def deterministic_call(product: Product, lane: Lane) -> Call:
     settings = product.settings
-    constants = _mac_constants(settings, lane)
+    constants, checked = _mac_constants(settings, lane).copy(), _where(product)
+    calm = product.calm if checked == IN_SUMS else 0.0
+    constants[MacRule._fields.index("calm")] = lane.bits(calm)
     variant = _variant(settings, product.fused, native=False)._replace(
-        small=product.small, checked=_where(product),
-        beyond=_beyond(MacRule(*map(int, constants)), lane),
-    )  # fmt: skip
+        small=product.small, checked=checked, beyond=_beyond(MacRule(*map(int, constants)), lane)
+    )
     a = to_read(product.a.astype(f"f{lane.width // 8}", copy=False))
     b = _panels(product.b, len(product.b), lane)
 
     def call(out: Carrier, first: int, last: int, watched: int) -> int:
-        loop = mac_kernel(variant._replace(watched=watched))
+        often = calm > 0 and watched != LOOK_FOR_ALL
+        loop = mac_kernel(variant._replace(watched=watched, calm=often))
         return int(loop(a[first:last], b, out[first:last], constants))
 
     return call
@@ -91,7 +94,9 @@ def deterministic_call(product: Product, lane: Lane) -> Call:
 
 def _variant(settings: Settings, fused: bool, native: bool) -> MacVariant:
     mode = mode_number(settings.rounding)
-    return MacVariant(mode, DIRECTIONS[mode], fused, native, False, NOWHERE, BY_SIDE, 0, HAS_FMA)
+    return MacVariant(
+        mode, DIRECTIONS[mode], fused, native, False, NOWHERE, BY_SIDE, 0, HAS_FMA, False
+    )
 
 
 def _where(product: Product) -> int:

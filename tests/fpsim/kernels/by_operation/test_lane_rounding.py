@@ -47,7 +47,7 @@ def rule_of(fmt, width):
         lift=bits(1.5 * 2.0**drop, width), below=(1 << drop) - 1, last=1 << drop,
         over_pos=bits(2 * fmt.max, width), over_neg=bits(2 * fmt.max, width) | sign,
         value_pos=bits(fmt.max, width), value_neg=bits(np.inf, width) | sign,
-        tiny_pos=0, tiny_neg=0, start=0, nan=0, zero=sign,
+        tiny_pos=0, tiny_neg=0, start=0, nan=0, zero=sign, calm=0,
     ), f"u{width // 8}")  # fmt: skip
 
 

@@ -134,6 +134,36 @@ def test_overflow_in_sums_and_in_products_is_what_the_general_engine_gives(overf
         assert in_pieces(call, CUTS[0], watched)[0].tobytes() == out.tobytes()
 
 
+#: What overflow becomes, modes, and whether sums are fused.
+CALM = [(o, m, f) for o in ("nan", "infinity", "saturate") for m in (fp.RNE, fp.RTN, fp.RAZ)
+        for f in (False, True)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("overflow", "mode", "fused"), pick(CALM[:1], CALM, CALM), ids=repr)
+def test_stretches_that_begin_far_from_overflow_are_not_checked(overflow, mode, fused, monkeypatch):
+    """The same bits and flags as when all are checked, also where some sums overflow and some
+    come near; with another bound they would differ."""
+    rng = np.random.default_rng(4)
+    signs = np.where(np.arange(SHAPES[0]) % 5 == 0, 1, rng.choice((-1, 1), (SHAPES[1], SHAPES[0])))
+    fmt = fp.Format.custom(4, 4) if overflow == "infinity" else fp.E4M3FN
+    a, b = (rng.uniform(0.7, 1, s) * (fmt.max / 18) ** 0.5 for s in (SHAPES[:2], SHAPES[1:]))
+    a *= signs.T
+    context = fp.Context(fmt, rounding=mode, overflow=overflow)
+    a, b = (context.array(x).values for x in (a, b))
+    product = measure(context.settings, fused, a, b)
+    assert product.checked
+    assert 0 < product.calm < fmt.max
+    for watched in (LOOK_FOR_OVERFLOW, LOOK_FOR_NONE):
+        outs = []
+        for limit in (product.calm, 0.0, 2 * fmt.max):
+            monkeypatch.setattr(Product, "calm", limit)
+            call = deterministic_call(product, find_lane(product))
+            out, seen = in_pieces(call, CUTS[0], watched)
+            outs.append((out.tobytes(), seen))
+            monkeypatch.undo()
+        assert outs[0] == outs[1] != outs[2]
+
+
 @pytest.mark.parametrize("fused", pick((False,), *[(False, True)] * 2))
 @pytest.mark.parametrize("mode", pick((IPU,), *[RANDOM] * 2), ids=repr)
 def test_random_calls_without_fused_multiply_add_give_the_same(mode, fused, monkeypatch):
