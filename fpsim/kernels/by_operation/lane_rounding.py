@@ -35,7 +35,8 @@ from fpsim.kernels.rounding.direction import DOWN, NEAREST, UP, ZERO
 from fpsim.kernels.rounding.modes import RAZ, RNA, RNE, RNZ, RTN, RTO, RTP, RTZ, SR
 
 __all__ = [
-    "BY_SIDE", "DIRECTIONS", "FIELDS", "FUSED_MODES", "GROWS", "MacRule", "NATIVE_MODES", "STOPS",
+    "BY_SIDE", "DIRECTIONS", "FIELDS", "FUSED_MODES", "GROWS", "INTEGER_MODES", "MacRule",
+    "NATIVE_MODES", "STOPS",
     "beyond", "held_beyond", "not_sum", "round_cut_sum",
     "round_product", "round_sum", "signed_like", "spread_macs",
     "with_odd",
@@ -53,6 +54,9 @@ FUSED_MODES = DIRECTIONS.keys() - {RNA, RNZ}
 
 #: Modes that the processor has itself.
 NATIVE_MODES = {RNE, RTZ, RTP, RTN}
+
+#: Modes that round numbers that are not small in far fewer steps, in the integers of their bits.
+INTEGER_MODES = {RTZ, RAZ, RNA, RNZ, RTO}
 
 #: What overflow becomes: the largest number of its sign; an infinity of its sign or a NaN; else.
 STOPS, GROWS, BY_SIDE = range(3)

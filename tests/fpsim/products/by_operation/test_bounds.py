@@ -11,7 +11,7 @@ import pytest
 import fpsim as fp
 from fpsim.judge.oracle import decode, round_exact
 from fpsim.kernels.by_operation.results import STRETCH
-from fpsim.products.by_operation.bounds import find_lane, measure
+from fpsim.products.by_operation.bounds import block_lows, find_lane, measure
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.general import run_general
 from fpsim.products.jobs.job import Job
@@ -103,6 +103,19 @@ def test_no_sum_overflows_within_a_stretch_that_begins_calm(fmt, mode):
             code, _ = round_exact(total + term, fmt, mode)
             total = decode(code, fmt).value
     assert seen == {False, True} or fmt == fp.E2M1FN
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(4, 8), (1, 1), (9, 17)])
+def test_smallest_numbers_of_blocks(shape, dtype):
+    x = np.random.default_rng(1).standard_normal(shape).astype(dtype)
+    x[::3, ::2] = 0
+    x[:4, 8:16] = -0.0
+    lows = block_lows(x, 4, 8)
+    for (i, j), low in np.ndenumerate(lows):
+        block = np.abs(x[4 * i : 4 * i + 4, 8 * j : 8 * j + 8])
+        assert low == min(block[block > 0], default=np.inf)
+    assert lows.shape == (-(-shape[0] // 4), -(-shape[1] // 8))
 
 
 @pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
