@@ -24,7 +24,10 @@ from fpsim.kernels.by_operation.results import (
     ANYWHERE,
     GROUP,
     LOOK_FOR_ALL,
+    LOOK_FOR_NONE,
+    NOWHERE,
     ROWS,
+    STRETCH,
     look,
     look_beyond,
     put_result,
@@ -32,11 +35,11 @@ from fpsim.kernels.by_operation.results import (
 )
 from fpsim.kernels.by_operation.zeros import settle_zeros
 from fpsim.kernels.compiling import compiled
-from fpsim.kernels.lanes.arithmetic import floats_like, fused, spread_item
+from fpsim.kernels.lanes.arithmetic import floats_like, fused, plus, spread_item
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load, load_float, pointer, room
 from fpsim.kernels.lanes.tiles import keep
-from fpsim.kernels.lanes.vectors import as_float, umax, width_of
+from fpsim.kernels.lanes.vectors import any_lane, as_bits, as_float, sign_like, umax, width_of
 from fpsim.kernels.rounding.direction import raised, set_direction
 from fpsim.kernels.rounding.modes import RNE
 from fpsim.kernels.rounding.to_odd import sum_to_odd
@@ -56,6 +59,8 @@ class MacVariant(NamedTuple):
     beyond: int  # what that becomes
     watched: int  # which flags are looked for
     has_fma: bool
+    calm: bool  # a stretch is not checked where its sums begin far from overflow
+    large: bool  # a stretch whose products are all large has the short way of rounding them
 
 
 def _separate(what, acc, x, y, rule, seen):
@@ -104,11 +109,22 @@ def _term(what, acc, x, y, rule, seen):
 
 
 @formula
-def _terms(what, c, a, x, u, v, rule, seen):
-    """One term of eight vectors: rows at x in a, columns u and v."""
+def _is_near(c, rule):
+    """Whether one of eight vectors of sums may overflow within a stretch, or is no number."""
+    top = rule.step ^ rule.step
+    for acc in c:
+        top = umax(top, as_bits(acc) & ~sign_like(top))
+    return any_lane(top > rule.calm)
+
+
+@formula
+def _terms(what, c, a, x, t, b, j, rule, seen):
+    """Term t of eight vectors: rows from x on in a, two vectors of columns from j on in b."""
+    u = load_float(b, j, rule.step)
+    v = load_float(b, plus(j, 512 // width_of(rule.step)), rule.step)
     sums = []
     for i, acc in enumerate(c):
-        item = floats_like(spread_item(a, x[i // 2]), acc)
+        item = floats_like(spread_item(a, plus(x[i // 2], t)), acc)
         acc, seen = _term(what, acc, item, (u, v)[i % 2], rule, seen)
         sums.append(acc)
     return tuple(sums), seen
@@ -127,16 +143,19 @@ def _results(tile, c, checked, rule):
 def mac_kernel(variant: MacVariant) -> Any:
     """The compiled product.
 
-    Call    flags = loop(a, b, out, constants): a (M, K), b (panels, K, two vectors), out (M, N),
-            constants as `spread_macs` reads them, all of one width; flags as `results` numbers
-            them, and where `native` the processor's own << 8. Numbers of 16 bits are handed over as
-            codes, those of a twice in 32 bits, and come back in binary32.
+    Call    flags = loop(a, b, out, constants, left, right): a (M, K), b (panels, K, two vectors),
+            out (M, N), constants as `spread_macs` reads them, all of one width; flags as `results`
+            numbers them, and where `native` the processor's own << 8. Numbers of 16 bits are handed
+            over as codes, those of a twice in 32 bits, and come back in binary32.
+            Where `large`: left (blocks of ROWS, stretches) and right (panels, stretches) binary64;
+            where left * right is at least 1, no product of theirs is small.
     """
-    MODE, DIRECTION, FUSED, NATIVE, SMALL, CHECKED, BEYOND, WATCHED, FMA = variant
-    UNSIGNED = not FUSED and not NATIVE
+    MODE, DIRECTION, FUSED, NATIVE, SMALL, CHECKED, BEYOND, WATCHED, FMA, CALM, LARGE = variant
+    EASY, UNSIGNED, SHORT = CALM or LARGE, not FUSED and not NATIVE, SMALL and not LARGE
+    KEPT, REST = (NOWHERE, LOOK_FOR_NONE) if CALM else (CHECKED, WATCHED)
 
     @compiled
-    def loop(a, b, out, constants):
+    def loop(a, b, out, constants, left, right):
         rule = spread_macs(constants)
         none = rule.step ^ rule.step
         rows, columns = out.shape
@@ -145,28 +164,35 @@ def mac_kernel(variant: MacVariant) -> Any:
         tile = room(out, 256)
         held = load(tile, 0)
         what = (FUSED, NATIVE, SMALL, MODE, CHECKED, BEYOND, WATCHED, FMA)
+        easy = (FUSED, NATIVE, SHORT, MODE, KEPT, BEYOND, REST, FMA)
         never = none != none
         seen, top = (never, never, none), none
-        start = as_float(rule.start)
-        blocks = (rows + ROWS - 1) // ROWS
+        start, blocks = as_float(rule.start), (rows + ROWS - 1) // ROWS
         group = max(1, GROUP // (depth * ROWS))
         set_direction(DIRECTION)
         for turn in range((blocks + group - 1) // group * b.shape[0]):
             panel, begin = turn % b.shape[0], turn // b.shape[0] * group
             for block in range(begin, min(begin + group, blocks)):
                 i, last = block * ROWS, rows - 1
-                x0, x1 = i * depth, min(i + 1, last) * depth
-                x2, x3 = min(i + 2, last) * depth, min(i + 3, last) * depth
+                x = i, min(i + 1, last), min(i + 2, last), min(i + 3, last)
+                x = x[0] * depth, x[1] * depth, x[2] * depth, x[3] * depth
                 j = panel * depth * wide
                 c = (start, start, start, start, start, start, start, start)
-                for k in range(depth):
-                    u = load_float(pb, j + k * wide, none)
-                    v = load_float(pb, j + k * wide + wide // 2, none)
-                    c, seen = _terms(
-                        what, c, pa, (x0 + k, x1 + k, x2 + k, x3 + k), u, v, rule, seen
-                    )
+                for k in range(0, depth, STRETCH if EASY else depth):
+                    end = min(k + STRETCH, depth) if EASY else depth
+                    plain = EASY
+                    if LARGE:
+                        plain = left[block, k // STRETCH] * right[panel, k // STRETCH] >= 1
+                    if CALM:
+                        plain = plain and not _is_near(c, rule)
+                    if EASY and plain:
+                        for t in range(k, end):
+                            c, seen = _terms(easy, c, pa, x, t, pb, j + t * wide, rule, seen)
+                        continue
+                    for t in range(k, end):
+                        c, seen = _terms(what, c, pa, x, t, pb, j + t * wide, rule, seen)
                 if UNSIGNED:
-                    c = settle_zeros(c, pa, (x0, x1, x2, x3), pb, j, depth, wide, rule.start)
+                    c = settle_zeros(c, pa, x, pb, j, depth, wide, rule.start)
                 top = umax(top, _results(tile, c, CHECKED or NATIVE, rule))
                 m, n = min(ROWS, rows - i), min(wide, columns - panel * wide)
                 keep(po, tile, i * columns + panel * wide, columns, m, n, wide, held)

@@ -35,7 +35,8 @@ from fpsim.kernels.rounding.direction import DOWN, NEAREST, UP, ZERO
 from fpsim.kernels.rounding.modes import RAZ, RNA, RNE, RNZ, RTN, RTO, RTP, RTZ, SR
 
 __all__ = [
-    "BY_SIDE", "DIRECTIONS", "FIELDS", "FUSED_MODES", "GROWS", "MacRule", "NATIVE_MODES", "STOPS",
+    "BY_SIDE", "DIRECTIONS", "FIELDS", "FUSED_MODES", "GROWS", "INTEGER_MODES", "MacRule",
+    "NATIVE_MODES", "STOPS",
     "beyond", "held_beyond", "not_sum", "round_cut_sum",
     "round_product", "round_sum", "signed_like", "spread_macs",
     "with_odd",
@@ -53,6 +54,9 @@ FUSED_MODES = DIRECTIONS.keys() - {RNA, RNZ}
 
 #: Modes that the processor has itself.
 NATIVE_MODES = {RNE, RTZ, RTP, RTN}
+
+#: Modes that round numbers that are not small in far fewer steps, in the integers of their bits.
+INTEGER_MODES = {RTZ, RAZ, RNA, RNZ, RTO}
 
 #: What overflow becomes: the largest number of its sign; an infinity of its sign or a NaN; else.
 STOPS, GROWS, BY_SIDE = range(3)
@@ -75,6 +79,7 @@ class MacRule(NamedTuple):
     start: int  # the zero that a sum begins with
     nan: int  # the NaN of results
     zero: int  # bits kept of a zero result
+    calm: int  # the largest magnitude from which no sum overflows within a stretch
 
 
 FIELDS = MacRule._fields
@@ -144,17 +149,18 @@ def round_sum(mode, x, rule, has_fma):
 
 
 def round_cut_sum(mode, s, x, y, rule, has_fma):
-    """The sum s of x and y, as the processor rounded it, to p digits.
+    """The sum s of x and y, as the processor rounded it, to p digits; x and y have no more.
 
-    As `round_sum` of `with_odd`, in fewer steps.
+    As `round_sum` of `with_odd`, in fewer steps: r, the sum cut to p digits, less x is y less what
+    was lost, which has the sign of the sum. If x is the larger one, that is exact, since r and x
+    are within a factor of two where anything was lost; if y is, it is smaller than y, whose sign
+    the sum has, and is cut to another number than y.
     """
-    bits, below = as_bits(s), rule.below
-    if mode == RTO:
-        exact = ((s - x) == y) & ((bits & below) == 0)
-        return as_float(select(exact, bits, (bits & ~below) | rule.last))
-    if mode == RAZ:
-        return as_float((bits + select((s - x) == y, below, rule.last)) & ~below)
-    return round_sum(mode, s, rule, has_fma)
+    if mode not in (RAZ, RTO):
+        return round_sum(mode, s, rule, has_fma)
+    r = as_bits(s) & ~rule.below
+    other = r | rule.last if mode == RTO else r + rule.last
+    return as_float(select((as_float(r) - x) != y, other, r))
 
 
 def signed_like(rounded, x):

@@ -25,12 +25,15 @@ from fpsim.kernels.lanes.vectors import (
 
 __all__ = [
     "ANYWHERE", "GROUP", "IN_SUMS", "INEXACT", "INFINITE", "LOOK_FOR_ALL", "LOOK_FOR_NONE",
-    "LOOK_FOR_OVERFLOW", "NAN", "NOWHERE", "OVERFLOW", "ROWS", "UNDERFLOW", "look", "look_beyond",
-    "put_result", "report",
+    "LOOK_FOR_OVERFLOW", "NAN", "NOWHERE", "OVERFLOW", "ROWS", "STRETCH", "UNDERFLOW", "look",
+    "look_beyond", "put_result", "report",
 ]  # fmt: skip
 
 #: Rows of a tile, and operand elements of a group of rows.
 ROWS, GROUP = 4, 1 << 16
+
+#: Terms between two looks whether sums are far from overflow.
+STRETCH = 8
 
 #: What a kernel reports: flags, and whether infinities and NaN are among the results.
 INEXACT, UNDERFLOW, OVERFLOW, INFINITE, NAN = 1, 2, 4, 32, 64

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from fpsim.elementwise.constants import LANES, Lane, exact_width, mode_number
 from fpsim.kernels.by_operation.lane_rounding import DIRECTIONS
+from fpsim.kernels.by_operation.results import STRETCH
 from fpsim.kernels.rounding.direction import NEAREST
 from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier
 
-__all__ = ["Product", "find_lane", "measure"]
+__all__ = ["Product", "block_lows", "find_lane", "measure"]
 
 #: Numbers of an operand that are looked at together; they stay in the cache.
 _CHUNK = 1 << 16
@@ -58,6 +59,21 @@ class Product(NamedTuple):
     def checked(self) -> bool:
         """Whether something may overflow."""
         return not self.most < self.settings.format.max
+
+    @property
+    def calm(self) -> float:
+        """The largest sum from which nothing overflows for a stretch of terms, else zero.
+
+        Backwards: a sum that is no larger than a number of the format is not rounded beyond it.
+        """
+        fmt, limit = self.settings.format, self.settings.format.max
+        term = self.largest * (1 + 2.0 ** (1 - fmt.precision)) + fmt.smallest_subnormal
+        for _ in range(STRETCH):
+            fraction, exponent = math.frexp(max(limit - term, 0.0))
+            limit = math.floor(math.ldexp(fraction, fmt.precision)) * 2.0 ** (
+                exponent - fmt.precision
+            )
+        return limit if limit >= fmt.smallest_normal else 0.0
 
     @property
     def certain(self) -> Flags:
@@ -128,6 +144,23 @@ def _bounds_of(x: Carrier, axis: int) -> tuple[Carrier, float]:
     infinity = np.array(math.inf, x.dtype).view(codes.dtype)
     low: Carrier = (np.minimum(least, infinity - 1) + 1).view(x.dtype)
     return low, float(size.max())
+
+
+def block_lows(x: Carrier, rows: int, columns: int) -> NDArray[np.float64]:
+    """The smallest magnitudes that are not zero of blocks of x, infinity where there is none.
+
+    >>> block_lows(np.array([[-2.0, 0.0, 0.0], [1.0, 3.0, 0.0]]), 2, 2).tolist()
+    [[1.0, inf]]
+    """
+    kind = np.dtype(f"u{x.itemsize}")
+    infinity = np.array(math.inf, x.dtype).view(kind)
+    m, n = -(-x.shape[0] // rows), -(-x.shape[1] // columns)
+    codes = np.full((m * rows, n * columns), infinity - 1, kind)
+    # Zero wraps around to the largest code.
+    np.subtract(np.abs(x).view(kind), 1, out=codes[: x.shape[0], : x.shape[1]])
+    lows = codes.reshape(m, rows, -1).min(axis=1).reshape(m, n, columns).min(axis=2)
+    result: NDArray[np.float64] = (np.minimum(lows, infinity - 1) + 1).view(x.dtype).astype(float)
+    return result
 
 
 def find_lane(product: Product) -> Lane | None:

@@ -15,13 +15,27 @@ from numpy.typing import NDArray
 from fpsim.elementwise.constants import LANES, Lane, mode_number, plan
 from fpsim.kernels.by_operation.deterministic import MacVariant, mac_kernel
 from fpsim.kernels.by_operation.halves import STEP, put_halves
-from fpsim.kernels.by_operation.lane_rounding import BY_SIDE, DIRECTIONS, GROWS, STOPS, MacRule
-from fpsim.kernels.by_operation.results import ANYWHERE, IN_SUMS, NOWHERE
+from fpsim.kernels.by_operation.lane_rounding import (
+    BY_SIDE,
+    DIRECTIONS,
+    GROWS,
+    INTEGER_MODES,
+    STOPS,
+    MacRule,
+)
+from fpsim.kernels.by_operation.results import (
+    ANYWHERE,
+    IN_SUMS,
+    LOOK_FOR_ALL,
+    NOWHERE,
+    ROWS,
+    STRETCH,
+)
 from fpsim.kernels.by_operation.stochastic import RandomRule, RandomVariant, random_kernel
 from fpsim.kernels.lanes.arithmetic import HAS_FMA
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.kernels.rounding.rule import Rule
-from fpsim.products.by_operation.bounds import Product
+from fpsim.products.by_operation.bounds import Product, block_lows
 from fpsim.products.by_operation.panels import column_panels
 from fpsim.products.jobs.job import to_read
 from fpsim.records.formats import BINARY16, BINARY32
@@ -32,6 +46,14 @@ __all__ = ["NATIVE", "Bits", "Call", "deterministic_call", "native_call", "rando
 
 #: Formats that processors have, not all of them (see `fpsim.products.by_operation.fast`).
 NATIVE = {BINARY32: LANES[32], BINARY16: Lane(width=16, digits=11, bias=15)}
+
+#: Multiply-adds from which the smallest factors of stretches are looked for.
+_LEAST_WORK = 1 << 20
+
+#: What kernels get in their place.
+_NO_LOWS = np.ones((1, 1))
+
+_Lows = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 #: seen = call(out, first, last, watched): these rows of the result; which flags are looked for.
 Call = Callable[..., int]
@@ -67,6 +89,7 @@ def _mac_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger
             start=0 if settings.rounding.minus_zero else lane.sign,
             nan=rule.nan_set,
             zero=lane.sign if fmt.has_negative_zero else 0,
+            calm=0,
         ),
         constants.dtype,
     )
@@ -74,24 +97,52 @@ def _mac_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger
 
 def deterministic_call(product: Product, lane: Lane) -> Call:
     settings = product.settings
-    constants = _mac_constants(settings, lane)
+    constants, checked = _mac_constants(settings, lane).copy(), _where(product)
+    calm = product.calm if checked == IN_SUMS else 0.0
+    constants[MacRule._fields.index("calm")] = lane.bits(calm)
     variant = _variant(settings, product.fused, native=False)._replace(
-        small=product.small, checked=_where(product),
-        beyond=_beyond(MacRule(*map(int, constants)), lane),
-    )  # fmt: skip
+        small=product.small, checked=checked, beyond=_beyond(MacRule(*map(int, constants)), lane)
+    )
     a = to_read(product.a.astype(f"f{lane.width // 8}", copy=False))
     b = _panels(product.b, len(product.b), lane)
+    left, right = _lows(product, b.shape[2])
+    large = left is not _NO_LOWS
 
     def call(out: Carrier, first: int, last: int, watched: int) -> int:
-        loop = mac_kernel(variant._replace(watched=watched))
-        return int(loop(a[first:last], b, out[first:last], constants))
+        few = watched != LOOK_FOR_ALL
+        chosen = variant._replace(watched=watched, calm=few and calm > 0, large=few and large)
+        lows = left[first // ROWS if large else 0 :]
+        return int(mac_kernel(chosen)(a[first:last], b, out[first:last], constants, lows, right))
 
     return call
 
 
+def _lows(product: Product, columns: int) -> _Lows:
+    """Smallest factors of blocks of rows and of panels in each stretch of terms.
+
+    Nothing where that is not worth a look: small jobs, and where products are seldom all large.
+    """
+    mode, (m, k), n = mode_number(product.settings.rounding), product.a.shape, product.b.shape[1]
+    shorter = product.small and not product.fused and mode in INTEGER_MODES
+    if not shorter or m * k * n < _LEAST_WORK:
+        return _NO_LOWS, _NO_LOWS
+    left, right = _lows_of(product, product.a[: 8 * ROWS], product.b[:, : 4 * columns], columns)
+    if (left[:, None] * right >= 1).mean() < 0.5:
+        return _NO_LOWS, _NO_LOWS
+    return _lows_of(product, product.a, product.b, columns)
+
+
+def _lows_of(product: Product, a: Carrier, b: Carrier, columns: int) -> _Lows:
+    """Over the smallest normal number, so that products are at least 1 where none is small."""
+    right = block_lows(b, STRETCH, columns).T / product.settings.format.smallest_normal
+    return block_lows(a, ROWS, STRETCH), np.ascontiguousarray(right)
+
+
 def _variant(settings: Settings, fused: bool, native: bool) -> MacVariant:
     mode = mode_number(settings.rounding)
-    return MacVariant(mode, DIRECTIONS[mode], fused, native, False, NOWHERE, BY_SIDE, 0, HAS_FMA)
+    return MacVariant(
+        mode, DIRECTIONS[mode], fused, native, False, NOWHERE, BY_SIDE, 0, HAS_FMA, False, False
+    )
 
 
 def _where(product: Product) -> int:
@@ -206,6 +257,6 @@ def native_call(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Call
     left, panels = to_read(left), column_panels(right, 2 * 512 // lane.width)
 
     def call(out: Carrier, first: int, last: int, watched: int) -> int:
-        return int(loop(left[first:last], panels, out[first:last], constants))
+        return int(loop(left[first:last], panels, out[first:last], constants, _NO_LOWS, _NO_LOWS))
 
     return call

@@ -21,7 +21,7 @@ from fpsim.kernels.lanes.memory import load, load_float, store
 from fpsim.kernels.lanes.vectors import as_bits, select, width_of
 from fpsim.kernels.rounding import modes
 from fpsim.kernels.rounding.direction import HAS_STATUS, ZERO, set_direction
-from fpsim.records.formats import BFLOAT16, BINARY16, E4M3FN
+from fpsim.records.formats import BFLOAT16, BINARY16, E4M3FN, Format
 from fpsim.records.rounding import RAZ, RNA, RNE, RNZ, RTN, RTO, RTP, RTZ
 from tests.tiers import pick
 
@@ -30,6 +30,8 @@ pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="kernels set the directio
 MODES = {modes.RNE: RNE, modes.RNA: RNA, modes.RNZ: RNZ, modes.RTZ: RTZ, modes.RTP: RTP,
          modes.RTN: RTN, modes.RAZ: RAZ, modes.RTO: RTO}  # fmt: skip
 DIGITS = {32: 24, 64: 53}
+#: Digits of bfloat16 and binary16, with room for every distance of exponents.
+FAR = [Format.custom(7, 8), Format.custom(7, 11)]
 
 
 def bits(value, width):
@@ -45,7 +47,7 @@ def rule_of(fmt, width):
         lift=bits(1.5 * 2.0**drop, width), below=(1 << drop) - 1, last=1 << drop,
         over_pos=bits(2 * fmt.max, width), over_neg=bits(2 * fmt.max, width) | sign,
         value_pos=bits(fmt.max, width), value_neg=bits(np.inf, width) | sign,
-        tiny_pos=0, tiny_neg=0, start=0, nan=0, zero=sign,
+        tiny_pos=0, tiny_neg=0, start=0, nan=0, zero=sign, calm=0,
     ), f"u{width // 8}")  # fmt: skip
 
 
@@ -172,6 +174,48 @@ def test_a_cut_sum_knows_whether_it_is_exact(mode):
         assert inexact == (Fraction(float(s)) != exact), (u, v)
         odd = inexact if mode != modes.RTZ else 0
         assert code == int(s.view(np.uint64)) | odd, (u, v)
+
+
+@formula
+def cut(mode, x, y, rule):
+    return as_bits(r.round_cut_sum(mode, x + y, x, y, rule, False))
+
+
+@cache
+def cutter(mode):
+    MODE = mode
+
+    @compiled
+    def loop(x, y, constants, out):
+        rule = r.spread_macs(constants)
+        set_direction(ZERO)
+        for i in range(0, x.shape[0], 512 // width_of(rule.step)):
+            sums = cut(MODE, load_float(x, i, rule.step), load_float(y, i, rule.step), rule)
+            store(out, i, sums)
+
+    return loop
+
+
+def addends(fmt):
+    """Numbers of the format next to powers of two and others, at all distances that matter."""
+    p = fmt.precision
+    firsts = [2 ** (p - 1), 2 ** (p - 1) + 1, 2**p - 1, 2**p - 2, 3 << p - 2]
+    pairs = [(m, s * n * 2.0**e) for m in firsts for n in firsts for s in (1, -1)
+             for e in (*range(-p - 3, p + 4), -30, -24, -23, 23, 24, 30)]  # fmt: skip
+    pairs += [(-m, -y) for m, y in pairs] + [(m, 0.0) for m in firsts] + [(0.0, m) for m in firsts]
+    pairs += [(1.0, 1.0)] * (-len(pairs) % 16)
+    return np.array(pairs).T * 2.0**-p
+
+
+@pytest.mark.parametrize("fmt", FAR, ids=str)
+@pytest.mark.parametrize("mode", [modes.RTO, modes.RAZ])
+def test_a_cut_sum_of_two_numbers_of_the_format_is_rounded_as_the_exact_one(fmt, mode):
+    x, y = (np.ascontiguousarray(v, np.float32) for v in addends(fmt))
+    out = np.zeros(len(x), np.uint32)
+    cutter(mode)(x, y, rule_of(fmt, 32), out)
+    for u, v, value in zip(x, y, out.view(np.float32), strict=True):
+        code, _ = round_exact(Fraction(float(u)) + Fraction(float(v)), fmt, MODES[mode])
+        assert Fraction(float(value)) == decode(code, fmt).value, (u, v)
 
 
 @formula

@@ -23,7 +23,7 @@ def bits(x):
 RULE = np.array(MacRule(
     floor=0, step=0, lift=0, below=0, last=0, over_pos=bits(LIMIT), over_neg=bits(-LIMIT),
     value_pos=bits(np.inf), value_neg=bits(-65504), tiny_pos=bits(TINY), tiny_neg=bits(-TINY),
-    start=0, nan=0x7FC00000, zero=SIGN,
+    start=0, nan=0x7FC00000, zero=SIGN, calm=0,
 ), np.uint32)  # fmt: skip
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import fpsim as fp
-from fpsim.products.by_operation.bounds import find_lane, measure
+from fpsim.judge.oracle import decode, round_exact
+from fpsim.kernels.by_operation.results import STRETCH
+from fpsim.products.by_operation.bounds import block_lows, find_lane, measure
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.general import run_general
 from fpsim.products.jobs.job import Job
@@ -81,6 +84,38 @@ def test_overflow_is_looked_for_only_where_it_can_be():
     assert {key for key, shows in shown.items() if shows} == {
         (mode, policy) for mode in ("RNE", "RAZ") for policy in ("infinity", "nan")
     }
+
+
+@pytest.mark.parametrize("mode", [fp.RNE, fp.RNA, fp.RTO, fp.RAZ], ids=str)
+@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.E4M3FN, fp.E5M2, fp.F152, fp.E2M1FN], ids=str)
+def test_no_sum_overflows_within_a_stretch_that_begins_calm(fmt, mode):
+    """The largest terms one after the other, from the largest sum that is calm, exactly."""
+    seen = set()
+    for largest in np.sqrt(fmt.max * 2.0 ** np.arange(-12.0, 1, 0.5)):
+        factors = fp.Context(fmt, overflow="saturate").array([[largest]]).values
+        product = measure(Settings(fmt, mode), False, factors, factors)
+        seen.add(product.calm > 0)
+        term, _ = round_exact(Fraction(product.largest), fmt, mode)
+        total, term = Fraction(product.calm), decode(term, fmt).value
+        assert decode(round_exact(total, fmt, mode)[0], fmt).value == total
+        for _ in range(STRETCH if product.calm else 0):
+            assert total + term <= Fraction(fmt.max)
+            code, _ = round_exact(total + term, fmt, mode)
+            total = decode(code, fmt).value
+    assert seen == {False, True} or fmt == fp.E2M1FN
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(4, 8), (1, 1), (9, 17)])
+def test_smallest_numbers_of_blocks(shape, dtype):
+    x = np.random.default_rng(1).standard_normal(shape).astype(dtype)
+    x[::3, ::2] = 0
+    x[:4, 8:16] = -0.0
+    lows = block_lows(x, 4, 8)
+    for (i, j), low in np.ndenumerate(lows):
+        block = np.abs(x[4 * i : 4 * i + 4, 8 * j : 8 * j + 8])
+        assert low == min(block[block > 0], default=np.inf)
+    assert lows.shape == (-(-shape[0] // 4), -(-shape[1] // 8))
 
 
 @pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])

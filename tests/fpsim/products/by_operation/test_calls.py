@@ -12,7 +12,7 @@ from fpsim.elementwise.codes import to_codes
 from fpsim.kernels.by_operation.results import LOOK_FOR_ALL, LOOK_FOR_NONE, LOOK_FOR_OVERFLOW
 from fpsim.kernels.rounding.direction import HAS_STATUS
 from fpsim.products.by_operation import calls
-from fpsim.products.by_operation.bounds import Product, find_lane, measure
+from fpsim.products.by_operation.bounds import Product, block_lows, find_lane, measure
 from fpsim.products.by_operation.calls import Bits, deterministic_call, native_call, random_call
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.dispatch import rounding_places
@@ -132,6 +132,65 @@ def test_overflow_in_sums_and_in_products_is_what_the_general_engine_gives(overf
     assert seen | int(product.certain) == flags & ~int(fp.Flags.INVALID)
     for watched in (LOOK_FOR_OVERFLOW, LOOK_FOR_NONE):
         assert in_pieces(call, CUTS[0], watched)[0].tobytes() == out.tobytes()
+
+
+#: Modes with a short way for products that are not small.
+SHORT = pick((fp.RTO,), *[(fp.RTZ, fp.RAZ, fp.RNA, fp.RNZ, fp.RTO)] * 2)
+
+
+@pytest.mark.parametrize("overflow", pick(("infinity",), *[("infinity", "saturate")] * 2))
+@pytest.mark.parametrize("mode", SHORT, ids=str)
+def test_stretches_without_small_products_are_rounded_in_fewer_steps(mode, overflow, monkeypatch):
+    """The same bits either way; where the smallest factors were taken for larger, they differ."""
+    context = fp.Context(fp.BINARY16, rounding=mode, overflow=overflow)
+    a, b = operands(fp.BINARY16)
+    a, b = (np.where(x < 0, -1, 1) * np.maximum(abs(x), np.float32(0.25)) for x in (a, b))
+    a[12, :9], a[12, 12:], a[0], b[:, 34] = 0, 0, 0, 0
+    a[5:13, 9:12] *= np.float32(2.0**-11)
+    b[9:12, 3:30] *= np.float32(2.0**-8)
+    product, outs, blocks = measure(context.settings, False, a, b), [], []
+    assert product.small
+    for least, lows in ((1 << 60, block_lows), (0, block_lows), (0, lambda *_: np.ones((8, 8)))):
+        monkeypatch.setattr(calls, "_LEAST_WORK", least)
+        monkeypatch.setattr(calls, "block_lows", lows)
+        blocks.append(len(calls._lows(product, 32)[0]))
+        call = deterministic_call(product, find_lane(product))
+        out, _ = in_pieces(call, CUTS[2], LOOK_FOR_NONE)
+        outs.append(to_codes(out, fp.BINARY16).tolist() if len(outs) < 2 else out.tobytes())
+    assert blocks == [1, 5, 8]
+    assert outs[0] == outs[1] == general(context, a, b)[0]
+    values = np.frombuffer(outs[2], np.float32).reshape(SHAPES[0], SHAPES[2])
+    assert (values != values.astype(np.float16)).any()
+
+
+#: What overflow becomes, modes, and whether sums are fused.
+CALM = [(o, m, f) for o in ("nan", "infinity", "saturate") for m in (fp.RNE, fp.RTN, fp.RAZ)
+        for f in (False, True)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("overflow", "mode", "fused"), pick(CALM[:1], CALM, CALM), ids=repr)
+def test_stretches_that_begin_far_from_overflow_are_not_checked(overflow, mode, fused, monkeypatch):
+    """The same bits and flags as when all are checked, also where some sums overflow and some
+    come near; with another bound they would differ."""
+    rng = np.random.default_rng(4)
+    signs = np.where(np.arange(SHAPES[0]) % 5 == 0, 1, rng.choice((-1, 1), (SHAPES[1], SHAPES[0])))
+    fmt = fp.Format.custom(4, 4) if overflow == "infinity" else fp.E4M3FN
+    a, b = (rng.uniform(0.7, 1, s) * (fmt.max / 18) ** 0.5 for s in (SHAPES[:2], SHAPES[1:]))
+    a *= signs.T
+    context = fp.Context(fmt, rounding=mode, overflow=overflow)
+    a, b = (context.array(x).values for x in (a, b))
+    product = measure(context.settings, fused, a, b)
+    assert product.checked
+    assert 0 < product.calm < fmt.max
+    for watched in (LOOK_FOR_OVERFLOW, LOOK_FOR_NONE):
+        outs = []
+        for limit in (product.calm, 0.0, 2 * fmt.max):
+            monkeypatch.setattr(Product, "calm", limit)
+            call = deterministic_call(product, find_lane(product))
+            out, seen = in_pieces(call, CUTS[0], watched)
+            outs.append((out.tobytes(), seen))
+            monkeypatch.undo()
+        assert outs[0] == outs[1] != outs[2]
 
 
 @pytest.mark.parametrize("fused", pick((False,), *[(False, True)] * 2))
