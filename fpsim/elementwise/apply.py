@@ -173,6 +173,9 @@ def apply(
         random = (bits.seed, bits.number, words, bits.first)
     if _is_direct(operands, out, shape):
         return out, _run_direct(call, operands, out, element_flags, random)
+    if out.size <= _CHUNK and out.flags.carray:  # copies cost less than the other ways
+        copies = [_copied(o, shape) for o in operands]
+        return out, _run_direct(call, copies, out, element_flags, random)
     if _is_repeating(operands, out):
         return out, _run_repeating(call, operands, out, element_flags, random)
     return out, _run_chunks(call, operands, out, element_flags, random)
@@ -202,6 +205,13 @@ def _is_direct(operands: Sequence[Carrier], out: Carrier, shape: Shape) -> bool:
         if operand.shape != shape and (operand is operands[0] or operand.size != 1):
             return False
     return True
+
+
+def _copied(x: Carrier, shape: Shape) -> Carrier:
+    """x broadcast to the shape, in memory of its own."""
+    copy: Carrier = np.empty(shape, x.dtype)
+    copy[...] = x
+    return copy
 
 
 def _flat(array: NDArray[Any]) -> NDArray[Any]:

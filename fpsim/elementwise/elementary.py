@@ -41,29 +41,27 @@ _BLOCK = 1 << 13
 
 @dataclass(frozen=True)
 class _Edges:
-    """Where a function has simple values.
+    """Where a function has values that no enclosure gives.
 
     infinities  values at -infinity and +infinity.
-    at_zero     value at ±0; None where that is the zero itself, or a pole.
-    exact       argument and value, beside zero's.
+    odd         its value at ±0 is that zero; enclosures lose its sign.
     negative    whether it is defined below zero.
     pole        what over ±0 the pole is: "-1/|0|" or "1/0"; "" where there is none.
     """
 
     infinities: tuple[float, float]
-    at_zero: float | None = None
-    exact: tuple[float, float] | None = None
+    odd: bool = False
     negative: bool = True
     pole: str = ""
 
 
 _EDGES = {
-    "exp": _Edges((0.0, np.inf), at_zero=1.0),
-    "log": _Edges((np.nan, np.inf), exact=(1.0, 0.0), negative=False, pole="-1/|0|"),
-    "tanh": _Edges((-1.0, 1.0)),
-    "sigmoid": _Edges((0.0, 1.0), at_zero=0.5),
+    "exp": _Edges((0.0, np.inf)),
+    "log": _Edges((np.nan, np.inf), negative=False, pole="-1/|0|"),
+    "tanh": _Edges((-1.0, 1.0), odd=True),
+    "sigmoid": _Edges((0.0, 1.0)),
     "rsqrt": _Edges((np.nan, 0.0), negative=False, pole="1/0"),
-    "erf": _Edges((-1.0, 1.0)),
+    "erf": _Edges((-1.0, 1.0), odd=True),
 }
 
 
@@ -71,39 +69,36 @@ _EDGES = {
 
 
 @np.errstate(all="ignore")
-def _wide(name: str, x: Carrier, settings: Settings) -> Wide:
-    """Values of which every rounding these settings know is that of f(x)."""
-    flat, result = x.reshape(-1), np.empty(x.size)
+def _wide(name: str, x: Carrier, settings: Settings) -> tuple[Wide, bool]:
+    """Values of which every rounding these settings know is that of f(x); if all are ordinary."""
+    flat, result, plain = x.reshape(-1), np.empty(x.size), True
     for start in range(0, x.size, _BLOCK):
         part = slice(start, start + _BLOCK)
-        result[part] = _block(name, flat[part].astype(np.float64), settings)
-    return result.reshape(x.shape)
+        result[part], ordinary = _block(name, flat[part].astype(np.float64), settings)
+        plain = plain and ordinary
+    return result.reshape(x.shape), plain
 
 
-def _block(name: str, x: Wide, settings: Settings) -> Wide:
+def _block(name: str, x: Wide, settings: Settings) -> tuple[Wide, bool]:
     edges = _EDGES[name]
-    special = ~np.isfinite(x) | (x == 0)
+    ordinary = np.isfinite(x)
     if not edges.negative:
-        special |= x < 0
-    if edges.exact is not None:
-        special |= x == edges.exact[0]
-    if not special.any():
-        return _ordinary(name, x, settings)
+        ordinary &= x > 0
+    elif edges.odd:
+        ordinary &= x != 0
+    if ordinary.all():
+        return _ordinary(name, x, settings), True
     values = _special(edges, x, -np.nan if settings.nan == "x86" else np.nan)
-    values[~special] = _ordinary(name, x[~special], settings)
-    return values
+    values[ordinary] = _ordinary(name, x[ordinary], settings)
+    return values, False
 
 
 def _special(edges: _Edges, x: Wide, nan: float) -> Wide:
-    """Values where they are simple; `nan` stands outside the domain."""
+    """Values at infinities, at zeros and for NaN; `nan` stands outside the domain."""
     low, high = edges.infinities
     values = np.where(x == np.inf, high, np.where(x == -np.inf, low, x))
     if not edges.negative:
         values = np.where(x < 0, nan, values)
-    if edges.exact is not None:
-        values = np.where(x == edges.exact[0], edges.exact[1], values)
-    if edges.at_zero is not None:
-        values = np.where(x == 0, edges.at_zero, values)
     return values
 
 
@@ -116,7 +111,7 @@ def _ordinary(name: str, x: Wide, settings: Settings) -> Wide:
     step = 1 << _free_digits(settings)
     place = ((bits + step // 2) & -step).view(np.float64)
     values = _to_odd(nearest, bits, rest)
-    for index in np.flatnonzero(np.abs((nearest - place) + rest) < error):
+    for index in (np.abs((nearest - place) + rest) < error).nonzero()[0]:
         values[index] = hard_cases.to_odd(name, float(x[index]))
     return values
 
@@ -128,8 +123,9 @@ def _free_digits(settings: Settings) -> int:
 
 def _to_odd(nearest: Wide, bits: NDArray[np.int64], rest: Wide) -> Wide:
     """nearest + rest rounded to odd: toward zero, then the last digit set where inexact."""
-    beyond = (rest != 0) & (np.signbit(rest) != np.signbit(nearest))
-    odd: Wide = ((bits - beyond) | (rest != 0)).view(np.float64)
+    inexact = rest != 0
+    beyond = inexact & (np.signbit(rest) != np.signbit(nearest))
+    odd: Wide = ((bits - beyond) | inexact).view(np.float64)
     return odd
 
 
@@ -156,10 +152,12 @@ def evaluate(
     """
     edges, settings = _EDGES[name], _keeping_infinities(settings)
     x = as_read(operands[0], settings)
-    wide = _wide(name, x, settings)
+    wide, plain = _wide(name, x, settings)
     values, flags = apply(
         "convert", [wide], settings, out=out, element_flags=element_flags, bits=bits
     )
+    if plain:
+        return values, flags
     poles = x == 0
     if edges.pole and poles.any():
         values[poles] = _poles(edges, x[poles], settings)

@@ -73,10 +73,11 @@ _TANH_LIMIT = 40.0
 
 
 def _horner(coefficients: Sequence[Any], x: Wide) -> Wide:
-    value: Any = coefficients[0]
-    for c in coefficients[1:]:
-        value = value * x + c
-    result: Wide = value
+    result: Wide = coefficients[0] * x
+    for c in coefficients[1:-1]:
+        result += c
+        result *= x
+    result += coefficients[-1]
     return result
 
 
@@ -93,12 +94,13 @@ def _exp(x: Wide) -> Enclosure:
     The reduction errs by 2**-53 |r| + 2**-72, the series' last term by less than its rounding.
     """
     inside = np.abs(x) < _EXP_LIMIT
-    x = np.clip(x, -_EXP_LIMIT, _EXP_LIMIT)
+    x = np.minimum(np.maximum(x, -_EXP_LIMIT), _EXP_LIMIT)
     n = np.rint(x * _STEPS)
     r = (x - n * _STEP_HIGH) - n * _STEP_LOW
-    steps = n.astype(np.int64)
-    base, power = _TABLE[steps & 31], (steps >> 5).astype(np.int32)
-    rest = base * (r + r * r * _horner(_EXP, r)) + _TABLE_LOW[steps & 31]
+    steps = n.astype(np.int32)
+    row, power = steps & 31, steps >> 5
+    base = _TABLE.take(row)
+    rest = base * (r + r * r * _horner(_EXP, r)) + _TABLE_LOW.take(row)
     error = np.abs(r) * 2.0**-50 + (n != 0) * 2.0**-69
     return Enclosure(
         np.ldexp(base, power), np.ldexp(rest, power), np.ldexp(error, power + 1) * inside

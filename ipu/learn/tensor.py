@@ -72,16 +72,14 @@ class Primitive:
         device = inputs[0].device
         arrays = [x.array for x in inputs]
         output, saved = self.forward(device, *arrays, **options)
-        node = None
+        result = Tensor(output, device, name or self.name)
         if any(x.needs_gradient for x in inputs):
             taped = {k: v for k, v in options.items() if k not in self.passing}
-            node = Node(
-                self, tuple(map(_origin, inputs)), [], taped, device.tensor, device.control.esr,
-                self.cost(arrays, output), next(_numbers),
+            result.node = Node(
+                self, tuple([_origin(x) for x in inputs]), [], taped, device.tensor,
+                device.control.esr, self.cost(arrays, output), next(_numbers),
             )  # fmt: skip
-        result = Tensor(output, device, name or self.name, node)
-        if node is not None:
-            result.node = node._replace(saved=_kept(saved, (*inputs, result)))
+            result.node.saved.extend(_kept(saved, (*inputs, result)))
         return result
 
     def _check_options(self, options: dict[str, Any]) -> None:

@@ -288,8 +288,7 @@ class Device(Convolutions):
 
     def from_host(self, values: ArrayLike, fmt: Format) -> Array:
         """Values rounded to nearest on the host, then copied in: no status, no random bits."""
-        rounded = np.asarray(round_to(values, fmt), fmt.carrier)
-        return self.context(fmt).wrap(rounded, copy=False)
+        return Array(np.asarray(round_to(values, fmt), fmt.carrier), self.context(fmt))
 
     def zeros(self, shape: int | tuple[int, ...], fmt: Format) -> Array:
         """+0 in every element."""

@@ -289,7 +289,9 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         move = Move(
             func, places, self._memory, self._program.account, lambda: self._program.call(packet)
         )
-        run = move.plain if self._memory.is_plain else move.marked
+        # A view has the storage of what it is of, which knows its format.
+        is_marked = func.is_view and not written and not _is_composite(func)
+        run = move.plain if self._memory.is_plain or is_marked else move.marked
         if func._schema.name.partition("::")[2].removesuffix("_") not in OF_REAL_NUMBERS:
             return run
 

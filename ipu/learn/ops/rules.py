@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
-
-import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
@@ -36,19 +35,23 @@ def steps(wide: Mapping[str, int] | None = None, /, **verbs: int) -> Cost:
     wide      of them in binary32, whatever the format of that argument.
     """
 
-    def cost(arrays: Sequence[Array], output: Array) -> OperationCost:
-        x = arrays[0]
-        counted = [(verb, x.format, times) for verb, times in verbs.items()]
+    @lru_cache(maxsize=256)  # every step has the same sizes
+    def of(narrow: Format, size: int) -> OperationCost:
+        counted = [(verb, narrow, times) for verb, times in verbs.items()]
         counted += [(verb, BINARY32, times) for verb, times in (wide or {}).items()]
-        cycles = sum(times * thread_cycles(verb, fmt, x.size) for verb, fmt, times in counted)
-        return OperationCost(results=x.size * sum(times for *_, times in counted), cycles=cycles)
+        cycles = sum(times * thread_cycles(verb, fmt, size) for verb, fmt, times in counted)
+        return OperationCost(results=size * sum(times for *_, times in counted), cycles=cycles)
+
+    def cost(arrays: Sequence[Array], output: Array) -> OperationCost:
+        return of(arrays[0].format, arrays[0].size)
 
     return cost
 
 
 def check_broadcast(name: str, x: Array, y: Array) -> None:
     """Refuse a y that does not broadcast to x."""
-    if np.broadcast_shapes(x.shape, y.shape) != x.shape:
+    pairs = zip(reversed(y.shape), reversed(x.shape), strict=False)
+    if y.ndim > x.ndim or any(n not in (1, m) for n, m in pairs):
         raise ValueError(f"{name} of shape {y.shape} does not broadcast to {x.shape}; reshape it")
 
 

@@ -345,6 +345,31 @@ def test_operands_that_repeat_are_read_as_if_written_out(period, rounding):
         assert results[0][1] == results[1][1]
 
 
+#: Of few elements copies are taken; larger arrays pass through scratch memory, block by block.
+@pytest.mark.parametrize("n", [1, 7, 33, 100])
+@pytest.mark.parametrize("laid_out", ["as usual", "transposed"])
+@pytest.mark.parametrize("rounding", [RNE, SR(13, subnormal_bits=16)])
+def test_operands_of_any_layout_are_read_as_if_written_out(rounding, laid_out, n):
+    rng = np.random.default_rng(n)
+    x, settings = np.float32(rng.standard_normal((n, n)).astype(np.float16)), Settings(BINARY16)
+    settings = settings.replace(rounding=rounding)
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    for y in (x.T, x[:, :1], x[:1], x[::-1], frozen, np.broadcast_to(x[0, 0], (n, n))):
+        for operands in ((x, y), (y, x)):
+            results = []
+            for each in (operands, [np.array(np.broadcast_to(o, (n, n))) for o in operands]):
+                out = np.empty((n, n), np.float32)
+                out = out.T if laid_out == "transposed" and each is operands else out
+                marks = np.zeros((n, n), np.uint8)
+                values, flags = apply(
+                    "divide", each, settings, out=out, bits=BITS, element_flags=marks
+                )
+                assert values is out
+                results.append((values.view(np.uint32).tolist(), marks.tolist(), flags))
+            assert results[0] == results[1]
+
+
 def test_threads_begin_with_whole_periods():
     settings, x = Settings(BINARY16, SR(13)), np.float32(np.arange(900) % 7 - 3)
     y = np.float32(np.random.default_rng(0).standard_normal((700, 900)).astype(np.float16))

@@ -82,10 +82,10 @@ def _euclidean_norm(site: Site) -> Run:
     device, keep = site.device, site.attr("keep_dims")
 
     def run(x: Array, indices: Any) -> Array:
-        axes, wide = _axes(x, indices), device.cast(x, BINARY32)
+        axes = _axes(x, indices)
         if not axes:
             return x.like(np.abs(x.carrier))
-        total = device.reduce_sum(device.multiply(wide, wide), axes)
+        total = device.reduce_squares(x, axes)
         return _kept(x, device.cast(device.sqrt(total), x.format), axes, keep)
 
     return run
@@ -147,8 +147,7 @@ def _l2_loss(site: Site) -> Run:
     device = site.device
 
     def run(x: Array) -> Array:
-        wide = device.cast(x, BINARY32).reshape(-1)
-        total = device.reduce_sum(device.multiply(wide, wide), (0,), scale=0.5)
+        total = device.reduce_squares(x.reshape(-1), (0,), scale=0.5)
         return device.cast(total.reshape(()), x.format)
 
     return run

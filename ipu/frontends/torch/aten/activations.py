@@ -15,6 +15,8 @@ import torch
 from fpsim.array import Array
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.learn import ops
+from ipu.machine import Device
+from ipu.machine.tabulated import Function, tabulated
 
 __all__: list[str] = []
 
@@ -52,10 +54,35 @@ def _pulled_back(call: Call, primitive: Any, gradient: Any, y: Any) -> Any:
 # gelu and silu ----------------------------------------------------------------------------------
 
 
-def _phi(call: Call, x: Array) -> Array:
+def _phi(device: Device, x: Array) -> Array:
     """The normal distribution: (1 + erf(x / sqrt(2))) / 2."""
-    device = call.device
     return device.multiply(device.add(device.erf(device.multiply(x, _ROOT_HALF)), 1.0), 0.5)
+
+
+def _gelu_of(device: Device, x: Array) -> Array:
+    return device.multiply(x, _phi(device, x))
+
+
+def _gelu_slope(device: Device, x: Array) -> Array:
+    bell = device.multiply(device.exp(device.multiply(device.multiply(x, x), -0.5)), _DENSITY)
+    return device.add(_phi(device, x), device.multiply(x, bell))
+
+
+def _silu_of(device: Device, x: Array) -> Array:
+    return device.multiply(x, device.sigmoid(x))
+
+
+def _silu_slope(device: Device, x: Array) -> Array:
+    """s · (1 + x · (1 - s))."""
+    s = device.sigmoid(x)
+    return device.multiply(s, device.add(device.multiply(x, device.subtract(1.0, s)), 1.0))
+
+
+def _sloped(call: Call, gradient: Any, x: Any, slope: Function) -> Any:
+    """The gradient times a slope at x, both in binary32."""
+    g, a = call.arrays(gradient, x)
+    product = call.device.multiply(call.wide(g), tabulated(call.device, a, slope))
+    return call.rounded(product, a.format)
 
 
 @aten("gelu.default", rounding=f"{_INSIDE}; the tanh form after each operation")
@@ -63,39 +90,28 @@ def _gelu(call: Call, x: Any, approximate: str = "none") -> Any:
     a = call.array(x)
     if approximate == "tanh":
         return call.result(ops.gelu.forward(call.device, a)[0])
-    w = call.wide(a)
-    return call.rounded(call.device.multiply(w, _phi(call, w)), a.format)
+    return call.rounded(tabulated(call.device, a, _gelu_of), a.format)
 
 
 @aten("gelu_backward.default", rounding=_INSIDE)
 def _gelu_backward(call: Call, gradient: Any, x: Any, approximate: str = "none") -> Any:
+    if approximate != "tanh":
+        return _sloped(call, gradient, x, _gelu_slope)
     device = call.device
     g, a = call.arrays(gradient, x)
-    wide_g, w = call.wide(g), call.wide(a)
-    if approximate == "tanh":
-        _, saved = ops.gelu.forward(device, w)
-        return call.rounded(ops.gelu.vjps[0](device, wide_g, saved), g.format)  # type: ignore[misc]
-    bell = device.multiply(device.exp(device.multiply(device.multiply(w, w), -0.5)), _DENSITY)
-    slope = device.add(_phi(call, w), device.multiply(w, bell))
-    return call.rounded(device.multiply(wide_g, slope), g.format)
+    _, saved = ops.gelu.forward(device, call.wide(a))
+    return call.rounded(ops.gelu.vjps[0](device, call.wide(g), saved), g.format)  # type: ignore[misc]
 
 
 @aten("silu.default", rounding=_INSIDE)
 def _silu(call: Call, x: Any) -> Any:
     a = call.array(x)
-    w = call.wide(a)
-    return call.rounded(call.device.multiply(w, call.device.sigmoid(w)), a.format)
+    return call.rounded(tabulated(call.device, a, _silu_of), a.format)
 
 
 @aten("silu_backward.default", rounding=_INSIDE)
 def _silu_backward(call: Call, gradient: Any, x: Any) -> Any:
-    """g · s · (1 + x · (1 - s))."""
-    device = call.device
-    g, a = call.arrays(gradient, x)
-    w = call.wide(a)
-    s = device.sigmoid(w)
-    bend = device.add(device.multiply(w, device.subtract(1.0, s)), 1.0)
-    return call.rounded(device.multiply(call.wide(g), device.multiply(s, bend)), g.format)
+    return _sloped(call, gradient, x, _silu_slope)
 
 
 @aten("glu.default", rounding=_INSIDE)

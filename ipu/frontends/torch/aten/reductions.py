@@ -140,8 +140,7 @@ def _vector_norm(
         return call.result(_kept(a, a.like(largest), axes, keepdim))
     if order == 1:
         return call.result(_kept(a, call.device.reduce_sum(sizes, axes), axes, keepdim))
-    wide = call.wide(a)
-    total = call.device.reduce_sum(call.device.multiply(wide, wide), axes)
+    total = call.device.reduce_squares(a, axes)
     return call.rounded(_kept(a, call.device.sqrt(total), axes, keepdim), a.format)
 
 

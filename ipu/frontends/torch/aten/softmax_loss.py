@@ -236,14 +236,13 @@ def _mse_loss(call: Call, x: Any, y: Any, reduction: int = _MEAN) -> Any:
     device = call.device
     a, b = call.arrays(x, y)
     gap = device.subtract(a, b)
-    wide = call.wide(gap)
-    squares = device.multiply(wide, wide)
     if reduction == _NONE:
-        return call.rounded(squares, gap.format)
+        wide = call.wide(gap)
+        return call.rounded(device.multiply(wide, wide), gap.format)
     if not gap.size or not gap.ndim:
         return NotImplemented
     scale = 1 / gap.size if reduction == _MEAN else 1.0
-    total = device.reduce_sum(squares, tuple(range(gap.ndim)), scale=scale).reshape(())
+    total = device.reduce_squares(gap, tuple(range(gap.ndim)), scale=scale).reshape(())
     return call.rounded(total, gap.format)
 
 

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from fpsim import BINARY16
 from tests.ipu.frontends.torch.framework import machine, torch
 
 exact = pytest.importorskip("ipu.frontends.torch.exact")
@@ -37,6 +38,17 @@ def test_every_name_is_one_of_torch():
         if not (hasattr(aten, name) or hasattr(aten, f"{name}_"))
     ]  # fmt: skip
     assert not missing
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_views_and_what_may_be_one_or_a_copy_keep_the_format(mode):
+    with machine("p=f16,c=f16") as session, mode():
+        y = torch.relu(torch.randn(3, 4, 5))
+        moved = y.transpose(0, 2)
+        views = [moved, y[1:], y.view(-1), y.detach(), *y.unbind(), y.unfold(1, 2, 1), y.mT]
+        either = [moved.reshape(-1), moved.contiguous(), moved.flatten(1), y.to(torch.float32)]
+        held = [session.memory.format_of(x) for x in (y, *views, *either)]
+    assert held == [BINARY16] * len(held)
 
 
 #: Of floating-point samples in which each number differs from every other.

@@ -1,11 +1,15 @@
-"""Costs of primitives: the cycles of each step by hand (golden)."""
+"""Costs of primitives: the cycles of each step by hand (golden); broadcasting as in numpy."""
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
+import pytest
 
 from fpsim import BINARY16, BINARY32
 from ipu.learn import ops
+from ipu.learn.ops.rules import check_broadcast
 from ipu.learn.tensor import OperationCost, total_cost
 from ipu.learn.variables import Variable
 from ipu.machine import Device
@@ -31,3 +35,19 @@ def test_vector_work_counts_the_cycles_of_each_step():
         results=60 + 7 * 60, cycles=15 + (1 + 3 + 1 + 6 + 1 + 10 + 1) * 30
     )
     assert total_cost(ops.reshape(x, shape=(60,))) == OperationCost()
+
+
+def test_an_argument_broadcasts_to_another_where_numpy_gives_that_shape():
+    device, extents = machine(), (0, 1, 2, 3)
+    shapes = [s for n in range(3) for s in itertools.product(extents, repeat=n)]
+    for shape, own in itertools.product(shapes, shapes):
+        x, y = device.zeros(shape, BINARY16), device.zeros(own, BINARY16)
+        try:
+            fits = np.broadcast_shapes(shape, own) == shape
+        except ValueError:
+            fits = False
+        if fits:
+            check_broadcast("bias", x, y)
+        else:
+            with pytest.raises(ValueError, match=r"^bias of shape .* does not broadcast to"):
+                check_broadcast("bias", x, y)

@@ -50,6 +50,20 @@ def test_results_and_gradients_are_near_binary64(function):
         assert bool(((got.double() - want).abs() <= margin).all())
 
 
+@pytest.mark.parametrize("function", [F.gelu, F.silu])
+def test_large_tensors_have_the_bits_of_their_pieces(function):
+    """Many elements are read from tables (`ipu.machine.tabulated`), few are computed."""
+
+    def both(x, g):
+        x = x.clone().requires_grad_()
+        y = function(x)
+        return torch.stack([y.detach(), *torch.autograd.grad(y, x, g)])
+
+    x, g = numbers(9000, seed=2) * 4, numbers(9000, seed=3)
+    pieces = [on_machine(both, *p) for p in zip(x.split(3000), g.split(3000), strict=True)]
+    same(on_machine(both, x, g), half(torch.cat(pieces, 1)))
+
+
 def test_leaky_relu_rounds_where_it_multiplies():
     same(on_machine(lambda x: F.leaky_relu(x, 0.1), X), np.where(A > 0, A, A * H(0.1)))
 
