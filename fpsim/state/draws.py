@@ -16,15 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpsim.kernels.random.words import NO_WORDS, fill_place
+from fpsim.kernels.random.words import NO_WORDS
 from fpsim.records.settings import Settings
 from fpsim.records.types import Shape, Words
 from fpsim.state.state import State
 
 __all__ = ["NO_DRAW", "NO_PLACES", "NO_RANDOM", "Draw", "Places", "advance", "draw", "draw_places"]
-
-#: Outputs whose numbers are written together: a vector of 32-bit lanes.
-_VECTOR = 16
 
 _NO_ROWS = np.zeros((1, 1), np.uint32)
 
@@ -135,16 +132,15 @@ class Places:
         return moved
 
     def words(self, place: int, shape: tuple[int, int]) -> Words:
-        """Words of rows and columns of outputs, flat, at one place."""
+        """R of rows and columns of outputs, flat, at one place, as another source supplies them."""
+        assert self._draw.words is not None
         place += self._passed
         if place not in self._places:
             return NO_WORDS
-        if self._draw.words is not None:
-            outputs = np.add.outer(np.arange(shape[0]) * self._stride, np.arange(shape[1]))
-            first = self._places.index(place) * self._outputs + self._first
-            words: Words = self._draw.words[first + outputs.reshape(-1)]
-            return words
-        return self._row(*divmod(place, 4 if self.wide else 8), shape)
+        outputs = np.add.outer(np.arange(shape[0]) * self._stride, np.arange(shape[1]))
+        first = self._places.index(place) * self._outputs + self._first
+        words: Words = self._draw.words[first + outputs.reshape(-1)]
+        return words
 
     @property
     def random(self) -> tuple[Words, int, np.uint64, np.uint64, int, int]:
@@ -158,18 +154,6 @@ class Places:
             assert self._draw.words is not None
             rows, place = self._draw.words.reshape(-1, self._outputs), place - self._places.start
         return rows, self._stride, self._draw.seed, self._draw.number, self._first, place
-
-    def _row(self, block: int, row: int, shape: tuple[int, int]) -> Words:
-        """The words of one place."""
-        n = math.prod(shape)
-        if shape[1] == self._stride:
-            shape = (1, n)
-        words = np.empty(n + _VECTOR, np.uint32)
-        fill_place(
-            words, shape, self._stride, self._first, block, row, self._draw.seed,
-            self._draw.number, self.wide,
-        )  # fmt: skip
-        return words[:n]
 
 
 #: What kernels get that make no random words.

@@ -17,7 +17,7 @@ from fpsim.kernels.lanes.formula import formula, instruction
 from fpsim.kernels.lanes.vectors import Lanes, pairs_apart, pairs_joined
 
 __all__ = [
-    "M0", "M1", "philox", "philox_block", "philox_common", "philox_end", "philox_others",
+    "AT_ONCE", "M0", "M1", "philox", "philox_block", "philox_common", "philox_end", "philox_others",
     "philox_start",
 ]  # fmt: skip
 
@@ -27,26 +27,39 @@ W0, W1 = 0x9E3779B9, 0xBB67AE85
 
 _LOW, _ROUNDS = 0xFFFFFFFF, 10
 
+#: Vectors of counters whose rounds take turns: each round waits for its own products, and the
+#: processor looks no further ahead than the rounds of one vector.
+AT_ONCE = 4
 
-def _rounds(c0, c1, c2, c3, k0, k1, rounds):
-    """The first rounds in lanes of 64 bits, whose upper halves take no part and hold anything."""
+
+def _rounds(counters, k0, k1, rounds):
+    """The first rounds in lanes of 64 bits, whose upper halves take no part and hold anything.
+
+    The counters take turns, so that the processor has something to do while one waits.
+    """
     for _ in range(rounds):
-        p0, p1 = (c0 & _LOW) * M0, (c2 & _LOW) * M1
-        c0, c1, c2, c3 = upper_words(p1) ^ c1 ^ k0, p1, upper_words(p0) ^ c3 ^ k1, p0
+        products = [((c0 & _LOW) * M0, (c2 & _LOW) * M1) for c0, _, c2, _ in counters]
+        counters = [
+            (upper_words(p1) ^ c1 ^ k0, p1, upper_words(p0) ^ c3 ^ k1, p0)
+            for (p0, p1), (_, c1, _, c3) in zip(products, counters, strict=True)
+        ]
         k0, k1 = k0 + W0, k1 + W1
-    return c0, c1, c2, c3
+    return counters
 
 
-def _even_and_odd(counter, keys, rounds):
-    """The first rounds of the even lanes, then of the odd ones.
+def _even_and_odd(counters, keys, rounds):
+    """The first rounds of the even lanes and of the odd ones of each counter.
 
     The processor multiplies the even words of a vector. The odd ones are shifted into their place
     once, before the first round.
     """
-    even = [pairs_joined(c) for c in counter]
-    keys = [(even[0] ^ even[0]) + k for k in keys]
-    odd = [upper_words(c) for c in even]
-    return *_rounds(*even, *keys, rounds), *_rounds(*odd, *keys, rounds)
+    halves = []
+    for counter in counters:
+        even = [pairs_joined(c) for c in counter]
+        halves += [even, [upper_words(c) for c in even]]
+    none = halves[0][0] ^ halves[0][0]
+    after = _rounds(halves, *(none + k for k in keys), rounds)
+    return tuple(zip(after[::2], after[1::2], strict=True))
 
 
 def _joined(even, odd):
@@ -57,27 +70,35 @@ def _joined(even, odd):
 @formula
 def philox(c0, c1, c2, c3, k0, k1):
     """Ten rounds on lanes of counters; k0 and k1 are scalars."""
-    state = _even_and_odd((c0, c1, c2, c3), (k0, k1), _ROUNDS)
-    return tuple(_joined(state[i], state[i + 4]) for i in range(4))
+    ((even, odd),) = _even_and_odd([(c0, c1, c2, c3)], (k0, k1), _ROUNDS)
+    return tuple(_joined(*pair) for pair in zip(even, odd, strict=True))
 
 
 @formula
 def philox_start(c0, c1, c2, c3, k0, k1):
-    """All rounds but two, for `philox_end`."""
-    return _even_and_odd((c0, c1, c2, c3), (k0, k1), _ROUNDS - 2)
+    """All rounds but two of the counters c0 and those that follow, for `philox_end`.
+
+    c0 is a vector of neighbours; `AT_ONCE` such vectors have states.
+    """
+    counters = [(c0 + i * c0.type.n, c1, c2, c3) for i in range(AT_ONCE)]
+    return _even_and_odd(counters, (k0, k1), _ROUNDS - 2)
 
 
 @formula
-def philox_end(state, k0, k1, which):
-    """One word of four after the last two rounds, of which it needs less than half."""
+def philox_end(states, k0, k1, which):
+    """One word of four of each state after two rounds more, of which it needs less than half."""
+    return tuple(_last_word(*state, k0, k1, which) for state in states)
+
+
+def _last_word(even, odd, k0, k1, which):
     (k0, k1), (m0, m1), order = (k0, k1), (M0, M1), (0, 2, 3)
     w0, w1 = W0, W1
     if which >= 2:  # the same with the names of both halves exchanged
         (k0, k1), (m0, m1), order, (w0, w1) = (k1, k0), (M1, M0), (2, 0, 1), (W1, W0)
-    none = state[0] ^ state[0]
+    none = even[0] ^ even[0]
     key = none + k1 + w1 * (_ROUNDS - 2)
     (even, even_left, even_right), (odd, odd_left, odd_right) = (
-        [half[i] for i in order] for half in (state[:4], state[4:])
+        [half[i] for i in order] for half in (even, odd)
     )
     even = upper_words((even & _LOW) * m0) ^ even_right ^ key
     odd = upper_words((odd & _LOW) * m0) ^ odd_right ^ key
@@ -143,7 +164,8 @@ def philox_others(state, upper, lower, k0, k1):
         p, q, r, s = (pairs_joined(x) for x in state[i : i + 4])
         product = ((p ^ upper) & _LOW) * M1
         keys = [(p ^ p) + k + 3 * w for k, w in ((k0, W0), (k1, W1))]
-        halves.append(_rounds(upper_words(product) ^ q, product, r ^ lower, s, *keys, _ROUNDS - 4))
+        halves.append((upper_words(product) ^ q, product, r ^ lower, s))
+    halves = _rounds(halves, *keys, _ROUNDS - 4)
     # The last round, straight to the places of the words.
     even, odd = halves
     p, q = [[(half[i] & _LOW) * m for half in halves] for i, m in ((0, M0), (2, M1))]

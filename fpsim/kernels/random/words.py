@@ -10,10 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from fpsim.kernels.compiling import INLINE, compiled
+from fpsim.kernels.compiling import INLINE
+from fpsim.kernels.lanes.arithmetic import plus
+from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load, store
 from fpsim.kernels.lanes.vectors import U32, VECTOR_WIDTH, iota, splat
 from fpsim.kernels.random.philox import (
+    AT_ONCE,
     M0,
     M1,
     philox,
@@ -24,12 +27,15 @@ from fpsim.kernels.random.philox import (
 )
 
 __all__ = [
-    "GROUP_HALF", "GROUP_WORD", "NO_WORDS", "fill_place", "fill_words", "output_words",
-    "outputs_ready", "place_words", "words_of_place",
+    "GROUP_HALF", "GROUP_WORD", "NO_WORDS", "RUN", "fill_words", "output_words", "outputs_ready",
+    "place_words", "words_of_place",
 ]  # fmt: skip
 
 #: Elements served by sixteen counters: half a word each, or a word each.
 GROUP_HALF, GROUP_WORD = 8 * VECTOR_WIDTH, 4 * VECTOR_WIDTH
+
+#: Outputs whose words of one place are made at a time.
+RUN = AT_ONCE * VECTOR_WIDTH
 
 #: What kernels get in the place of words that they make themselves or do not need.
 NO_WORDS = np.zeros(1, np.uint32)
@@ -131,40 +137,33 @@ def output_words(words, at, states, i, block, seed, operation):
     store(words, at + 3 * VECTOR_WIDTH, w3)
 
 
+@formula
+def _put_all(words, at, vectors, shift):
+    """Vectors side by side from words[at] on, their words shifted up."""
+    for i, x in enumerate(vectors):
+        store(words, plus(at, i * VECTOR_WIDTH), x << shift)
+    return at
+
+
 @njit(**INLINE)
-def words_of_place(first, block, number, seed, operation, wide):
-    """Of sixteen outputs from `first` on, at one rounding place, number `number` of its counter.
+def words_of_place(words, first, n, block, number, seed, operation, wide):
+    """words[:n] = those of outputs from `first` on at one rounding place, R in their top bits.
 
-    The vector has R in the top bits. Of four words one is made.
+    `number` is that of the place in its counter. Of four words one is made. The room for words is
+    a multiple of `RUN`: those of the last run may go beyond n.
     """
-    c0 = iota(U32) + np.uint32(first)
     c1 = splat(np.uint32(block + 1), U32)
-    c0, c1, c2, c3, k0, k1 = _counter(c0, c1, seed, operation)
-    state = philox_start(c0, c1, c2, c3, k0, k1)
-    word = number & 3
-    if word == 0:
-        chosen = philox_end(state, k0, k1, 0)
-    elif word == 1:
-        chosen = philox_end(state, k0, k1, 1)
-    elif word == 2:
-        chosen = philox_end(state, k0, k1, 2)
-    else:
-        chosen = philox_end(state, k0, k1, 3)
-    if not wide and number < 4:
-        chosen = chosen << 16
-    return chosen
-
-
-@compiled
-def fill_place(words, shape, step, first, block, number, seed, operation, wide):
-    """words = those of a matrix of outputs at one rounding place, number `number` of its counter.
-
-    The outputs of a row have consecutive numbers; rows begin `step` apart, the first one at
-    `first`. Words of the last vector go beyond the matrix: there is room for 15 more.
-    """
-    rows, columns = shape
-    for i in range(rows):
-        # A row's words beyond its end are overwritten by the next row.
-        for j in range(0, columns, VECTOR_WIDTH):
-            at = first + i * step + j
-            store(words, i * columns + j, words_of_place(at, block, number, seed, operation, wide))
+    _, _, c2, c3, k0, k1 = _counter(c1, c1, seed, operation)
+    word, shift = number & 3, 0 if wide or number >= 4 else 16
+    for i in range(0, n, RUN):
+        c0 = iota(U32) + np.uint32(first + i)
+        states = philox_start(c0, c1, c2, c3, k0, k1)
+        if word == 0:
+            chosen = philox_end(states, k0, k1, 0)
+        elif word == 1:
+            chosen = philox_end(states, k0, k1, 1)
+        elif word == 2:
+            chosen = philox_end(states, k0, k1, 2)
+        else:
+            chosen = philox_end(states, k0, k1, 3)
+        _put_all(words, i, chosen, shift)

@@ -70,14 +70,18 @@ def test_all_words_of_outputs_from_what_they_have_in_common(first, number):
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_words_of_rows_of_outputs_at_one_place(wide):
-    """Two rows of 21 outputs in a result of 1000 columns; the numbers of outputs wrap nowhere."""
-    per_counter, r, first = 4 if wide else 8, 32 if wide else 16, 2**32 - 1021
-    outputs = [first + row + column for row in (0, 1000) for column in range(21)]
+@pytest.mark.parametrize("first", [0, 2**32 - 70])
+def test_words_of_outputs_at_one_place(first, wide):
+    """More than a run of outputs, whose numbers wrap around beyond the last one."""
+
+    @njit
+    def fill(words, first, n, block, number, seed, operation):
+        kernels.words_of_place(words, first, n, block, number, seed, operation, wide)
+
+    per_counter, r, n = 4 if wide else 8, 32 if wide else 16, kernels.RUN + 5
     for s in range(per_counter):
-        words = np.zeros(42 + 16, np.uint32)
-        kernels.fill_place(
-            words, (2, 21), 1000, first, 1, s, np.uint64(SEED), np.uint64(NUMBER), wide
-        )
-        expected = [product_R(SEED, NUMBER, i, per_counter + s, r) for i in outputs]
-        assert top(words[:42], wide).tolist() == expected
+        words = np.zeros(3 * kernels.RUN, np.uint32)
+        fill(words, first, n, 1, s, np.uint64(SEED), np.uint64(NUMBER))
+        expected = [product_R(SEED, NUMBER, first + i, per_counter + s, r) for i in range(n)]
+        assert top(words[:n], wide).tolist() == expected
+        assert not words[2 * kernels.RUN :].any()
