@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -240,13 +240,19 @@ class Sites(ast.NodeVisitor):
         self.add(start, start + 8, ("break",), "jump")
 
 
+@lru_cache(maxsize=16)
+def _meaning(text: str) -> str:
+    """A program but for its spelling; a file has many mutants, so it is parsed once."""
+    return ast.dump(ast.parse(text))
+
+
 def is_another_program(mutant: Mutant, text: str) -> bool:
     """Whether the changed text is Python, and not the same but for its spelling."""
     try:
         changed = ast.parse(mutant.applied(text))
     except SyntaxError:
         return False
-    return ast.dump(changed) != ast.dump(ast.parse(text))
+    return ast.dump(changed) != _meaning(text)
 
 
 def mutants_of(path: str, text: str) -> Iterator[Mutant]:

@@ -92,22 +92,24 @@ def test_a_run_that_was_interrupted_while_drawing_is_drawn(interrupted, capsys):
 
 def test_any_number_of_jobs_gives_the_same_bytes(tmp_path):
     names, files = ("swamping", "k_split"), ("data.csv", "figure.png")
+    compared = pick(names[:1], names, names)  # the other is there for the second process
     contents = set()
-    for jobs in ("1", "2"):
+    for jobs, run in (("1", compared), ("2", names)):
         out = tmp_path / jobs
-        assert main(["run", *names, "--quick", "--jobs", jobs, "--out", str(out)]) == 0
-        contents.add(tuple((out / n / f).read_bytes() for n in names for f in files))
+        assert main(["run", *run, "--quick", "--jobs", jobs, "--out", str(out)]) == 0
+        contents.add(tuple((out / n / f).read_bytes() for n in compared for f in files))
     assert len(contents) == 1
 
 
 def test_an_error_in_another_process_is_told(tmp_path):
-    jobs = [
-        series.SeriesItem("swamping", tmp_path, True, 0),
-        series.SeriesItem("none", tmp_path, True, 0),
-    ]
+    names = ("none", pick("nor this", *["swamping"] * 2))
+    jobs = [series.SeriesItem(name, tmp_path, True, 0) for name in names]
     done = dict(series.as_finished(series._one, jobs, 2, "two"))
-    assert done[jobs[0]].answer.startswith("Beside 0.25")
-    assert "experiment='none' is not known" in done[jobs[1]].error
+    assert "experiment='none' is not known" in done[jobs[0]].error
+    if names[1] == "swamping":
+        assert done[jobs[1]].answer.startswith("Beside 0.25")
+    else:
+        assert "experiment='nor this' is not known" in done[jobs[1]].error
 
 
 def test_times_compare_as_text():

@@ -17,10 +17,14 @@ FORMATS = [fp.BINARY16, fp.BFLOAT16, fp.BINARY32, fp.E4M3FN, fp.F143, fp.Format.
 DIVISORS = [2.0**17, 2.0**24, 65504.0, 3.0, 1000.0, 0.3, 1.0, 2.0**-20, 2.0**-126, 2.0**127,
             float(np.finfo(np.float32).max), 1e30, 1e-30]  # fmt: skip
 CHOICES = [
-    {}, {"overflow": "saturate", "rounding": "RTZ"}, {"subnormals": "flush_both"},
-    {"subnormals": "flush_results", "rounding": "RTP"}, {"rounding": "RTO"},
+    {}, {"overflow": "saturate"}, {"subnormals": "flush_both"}, {"subnormals": "flush_results"},
+    {"rounding": "RTO"}, {"rounding": "SR"},
     {"quiet_nan_raises": True, "divide_by_zero": "nan", "infinite_input": "keep"},
-    {"rounding": "SR"}, {"rounding": "SR", "subnormals": "flush_both"},
+]  # fmt: skip
+#: Policies with modes, each with a kernel of its own.
+PAIRS = [
+    {"overflow": "saturate", "rounding": "RTZ"}, {"rounding": "SR", "subnormals": "flush_both"},
+    {"subnormals": "flush_results", "rounding": "RTP"},
 ]  # fmt: skip
 
 
@@ -37,8 +41,8 @@ def codes(fmt):
 
 
 #: The quick tier has every choice in one format and every format once.
-EVERY = [(fmt, choices) for fmt in FORMATS for choices in CHOICES]
-FEW = [case for case in EVERY if case[0] == fp.BINARY16 or not case[1]]
+EVERY = [(fmt, choices) for fmt in FORMATS for choices in CHOICES + PAIRS]
+FEW = [(f, c) for f, c in EVERY if not c or (f == fp.BINARY16 and c not in PAIRS)]
 
 
 @pytest.mark.parametrize(("fmt", "choices"), pick(FEW, EVERY, EVERY), ids=str)

@@ -15,8 +15,15 @@ from tests.tiers import pick
 
 ALL = ["AMP_F16_F16", "AMP_F16_F32.exact", "AMP_F16_F32", "SLIC_F16_F16", "AMP_F32_F32"]
 
-#: Groups, channels and outputs of each; stride. The last has kernels of its own.
+#: Groups, channels and outputs of each; stride. The third has kernels of its own.
 SHAPES = [(18, 1, 1, 1), (16, 1, 1, 2), (5, 2, 3, 2)]
+#: Passes of the product and of the weights' gradient are complete: short passes of half partials
+#: have kernels of their own, so the quick tier computes these two.
+COMPLETE = (3, 16, 4, 1)
+CASES = pick(
+    [("AMP_F16_F32", SHAPES[0]), ("AMP_F16_F32", SHAPES[1]), ("AMP_F16_F16", COMPLETE)],
+    *[[(n, s) for n in names for s in (*SHAPES, COMPLETE)] for names in (ALL[:3], ALL)],
+)
 
 
 @pytest.fixture
@@ -36,7 +43,7 @@ def ways(monkeypatch):
 
 
 def results(name, shape, values, bits=10):
-    """Values and flags of the three products, from a context at its beginning."""
+    """Values and flags of the products of a shape, from a context at its beginning."""
     groups, channels, outputs, stride = shape
     fmt = fp.BINARY32 if "F32_F32" in name else fp.BINARY16
     context = fp.Context(fmt, rounding=fp.SR(bits))
@@ -44,18 +51,19 @@ def results(name, shape, values, bits=10):
     w = context.array(values((3, 2, channels, groups * outputs)))
     g = context.array(values((3, -(-7 // stride), -(-6 // stride), groups * outputs)))
     choices = {"stride": stride, "groups": groups}
+    products = [
+        lambda: conv2d(x, w, name, **choices),
+        lambda: conv2d_weight_gradient(x, g, name, w.shape, **choices),
+    ]
+    if shape != COMPLETE:
+        products.append(lambda: conv2d_input_gradient(g, w, name, x.shape, **choices))
     with np.errstate(invalid="ignore"):
-        for compute in (
-            lambda: conv2d(x, w, name, **choices),
-            lambda: conv2d_input_gradient(g, w, name, x.shape, **choices),
-            lambda: conv2d_weight_gradient(x, g, name, w.shape, **choices),
-        ):
+        for compute in products:
             context.clear_flags()
             yield compute().codes().tolist(), context.flags
 
 
-@pytest.mark.parametrize("shape", pick(SHAPES[:2], SHAPES, SHAPES))
-@pytest.mark.parametrize("name", pick(ALL[:1], ALL[:3], ALL))
+@pytest.mark.parametrize(("name", "shape"), CASES)
 def test_together_is_each_group_alone(name, shape, ways):
     outcomes, forbid = ways
     rng = np.random.default_rng(shape[0])
@@ -82,11 +90,12 @@ def test_what_no_fast_engine_takes_is_computed_group_by_group(special, ways):
         x.flat[7] = x.flat[8] = special
         return x
 
-    together = list(results("AMP_F16_F16", SHAPES[0], values))
+    shape = pick(COMPLETE, SHAPES[0], SHAPES[0])
+    together = list(results("AMP_F16_F16", shape, values))
     assert outcomes
     assert all(outcomes) == (special < np.inf)
     forbid()
-    assert list(results("AMP_F16_F16", SHAPES[0], values)) == together
+    assert list(results("AMP_F16_F16", shape, values)) == together
 
 
 def test_images_as_they_lie_serve_whole_panels_of_single_channels():

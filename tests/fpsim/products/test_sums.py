@@ -54,11 +54,13 @@ CASES = [
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("fmt", "rounding"), CASES, ids=repr)
 def test_sums_and_means_are_what_their_order_says(fmt, rounding, order):
+    # Words of more than 16 bits: the quick tier has additions, quotients are one kernel more.
+    is_sum_alone = rounding == ROUNDINGS[-1] and not reaches("full")
     for n in LENGTHS:
         x = values(fmt, (3, n), n)
         context = fp.Context(fmt, rounding=rounding, seed=n + 5)
         for name, oracle in (("sum", sum_of), ("mean", mean_of)):
-            if name == "mean" and n == 0:
+            if name == "mean" and (n == 0 or is_sum_alone):
                 continue
             number = context.operation
             context.clear_flags()

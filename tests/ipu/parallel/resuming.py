@@ -14,8 +14,9 @@ from tests.ipu.parallel.networks import ROW, batch, digest, trainer
 
 PLAN = Plan(ROW[4], count=8, replicas=2, recompute=True)
 
-if __name__ == "__main__":
-    folder, steps = Path(sys.argv[1]), int(sys.argv[2])
+
+def train(folder: Path, steps: int) -> str:
+    """Go on with what the folder holds; the digest at the end."""
     training = trainer(PLAN, count=True)
     if (folder / NAME).exists():
         training.forward(batch(0, 2)[0])
@@ -24,4 +25,8 @@ if __name__ == "__main__":
         training.step(*batch(training.steps, PLAN.samples(2)))
         save(folder / NAME, training.state())
         print(training.steps, flush=True)
-    print(digest(training), flush=True)
+    return digest(training)
+
+
+if __name__ == "__main__":
+    print(train(Path(sys.argv[1]), int(sys.argv[2])), flush=True)

@@ -35,14 +35,16 @@ def test_a_sum_on_a_midpoint_and_a_tiny_term(fmt, rounding):
     ]  # fmt: skip
     context = fp.Context(fmt, rounding=rounding)
     x = fp.Context(fmt).array(rows)
-    exact = context.sum(x, axis=1, order="exact").codes()
-    chained = context.sum(x, axis=1).codes()
-    for row, code, other in zip(rows, exact, chained, strict=True):
+    for row, code in zip(rows, context.sum(x, axis=1).codes(), strict=True):
         terms = [Fraction(t) for t in row]
-        assert int(code) == oracle.round_exact(sum(terms), fmt, rounding)[0], row
         first, _ = oracle.round_exact(terms[0] + terms[1], fmt, rounding)
         total = oracle.decode(first, fmt).value + terms[2]
-        assert int(other) == oracle.round_exact(total, fmt, rounding)[0], row
+        assert int(code) == oracle.round_exact(total, fmt, rounding)[0], row
+    if not (reaches("full") or rounding in (fp.RNE, fp.RTN)):  # a kernel more for each
+        return
+    for row, code in zip(rows, context.sum(x, axis=1, order="exact").codes(), strict=True):
+        total = sum(map(Fraction, row))
+        assert int(code) == oracle.round_exact(total, fmt, rounding)[0], row
 
 
 def test_exact_sums_are_rounded_to_odd():

@@ -20,7 +20,7 @@ from fpsim.products.by_operation.general import run_general
 from fpsim.products.jobs.job import Job
 from fpsim.records.settings import Settings
 from fpsim.state.draws import draw_places
-from tests.tiers import pick
+from tests.tiers import pick, reaches
 
 pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="fast kernels set the processor's status")
 
@@ -90,7 +90,7 @@ def test_a_processor_without_fused_multiply_add_gives_the_same(mode, monkeypatch
     assert (other.tobytes(), seen_too) == (out.tobytes(), seen)
 
 
-@pytest.mark.parametrize("mode", pick((fp.RNE, fp.RTO), *[(fp.RNE, fp.RTZ, fp.RAZ, fp.RTO)] * 2))
+@pytest.mark.parametrize("mode", pick((fp.RNE,), *[(fp.RNE, fp.RTZ, fp.RAZ, fp.RTO)] * 2))
 def test_products_that_cannot_be_small_are_rounded_in_fewer_steps(mode, monkeypatch):
     """The same bits either way; where a product is small, the short way would be wrong."""
     context = fp.Context(fp.BINARY16, rounding=mode)
@@ -130,6 +130,8 @@ def test_overflow_in_sums_and_in_products_is_what_the_general_engine_gives(overf
     out, seen = in_pieces(call, CUTS[0], LOOK_FOR_ALL)
     assert to_codes(out, fp.BINARY16).tolist() == values
     assert seen | int(product.certain) == flags & ~int(fp.Flags.INVALID)
+    if overflow == "saturate" and not reaches("full"):  # a kernel for each thing to look for
+        return
     for watched in (LOOK_FOR_OVERFLOW, LOOK_FOR_NONE):
         assert in_pieces(call, CUTS[0], watched)[0].tobytes() == out.tobytes()
 
@@ -237,7 +239,8 @@ def test_a_random_call_gives_any_rows_their_own_bits(mode):
     for cuts in CUTS:
         out, _ = in_pieces(call, cuts, LOOK_FOR_ALL)
         assert to_codes(out, fp.BINARY16).tolist() == values
-    other, _ = in_pieces(random_call(product, find_lane(product), Bits(SEED, 4)), CUTS[0], 0)
+    call = random_call(product, find_lane(product), Bits(SEED, 4))
+    other, _ = in_pieces(call, CUTS[0], LOOK_FOR_ALL)
     assert to_codes(other, fp.BINARY16).tolist() != values
 
 

@@ -106,7 +106,7 @@ def test_units_agree_with_the_oracle(name, kind):
         check(unit, a, b, c, fp.Context(unit.partials))
 
 
-#: Units with policies, and roundings: the quick tier has a unit and a policy, each with a kernel.
+#: Units with policies, and roundings, each with a kernel: the quick tier has one of each.
 HALVES = [
     (name, overflow)
     for overflow in ("saturate", "infinity", "nan")
@@ -120,7 +120,7 @@ STORES = ["RTZ", fp.SR(13, subnormal_bits=16), fp.SR(20)]
 def test_half_partials_are_rounded_by_the_context(name, overflow, kind):
     rng = np.random.default_rng([DATA.index(kind), len(overflow)])
     unit = find_unit(name)
-    for rounding in pick(STORES[:2], STORES, STORES):
+    for rounding in pick(STORES[1:2], STORES, STORES):
         a, b, c = operands(kind, unit, ROWS // 6, 9 * unit.channels, rng)
         context = fp.Context(fp.BINARY16, rounding=rounding, overflow=overflow, seed=7)
         check(unit, a, b, c, context)

@@ -21,7 +21,7 @@ UNITS = {
     "four terms": HALF,
     "one term": replace(HALF, terms=1),
     "sixteen terms": replace(HALF, terms=16),
-    "half partials": replace(HALF, partials=fp.BINARY16, calls=2),
+    "half partials": replace(HALF, partials=fp.BINARY16, calls=4),
     "bfloat16": SHORT,
 }
 
