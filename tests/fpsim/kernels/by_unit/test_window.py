@@ -13,6 +13,7 @@ from fpsim.products.by_unit import window as products
 from fpsim.products.by_unit.window import _in_pairs, _task, run_window
 from fpsim.records.units import find_unit
 from tests.fpsim.kernels.by_unit.by_engine import at_the_edge, check, job_of, multiply
+from tests.tiers import pick, reaches
 
 #: Toward zero into 24 and 14 digits and to nearest into binary16; to nearest into 24.
 UNITS = ["V100_F16_F32", "ADA_E4M3_F32", "V100_F16_F16", "AMP_F16_F32", "AMP_F16_F16"]
@@ -36,7 +37,18 @@ def one(unit, terms, start=0.0):
     return float(values[0, 0])
 
 
-@pytest.mark.parametrize("unit", [*UNITS, "H100_F16_F32"])
+#: Units with and without the conversions that cut, each with a kernel: the quick tier has all units
+#: as this processor runs them, and one of each width of lanes the other way.
+BOTH_WAYS = ("V100_F16_F32", "AMP_F16_F32", "H100_F16_F32")
+CUTS = [
+    (quiet, unit)
+    for quiet in (False, True)
+    for unit in [*UNITS, "H100_F16_F32"]
+    if quiet == HAS_QUIET_ADD or reaches("full") or unit in BOTH_WAYS
+]
+
+
+@pytest.mark.parametrize(("quiet", "unit"), CUTS, indirect=["quiet"])
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.usefixtures("quiet")
 def test_addends_at_the_last_digit_and_below_it(unit, seed):
@@ -90,6 +102,9 @@ def test_words_of_32_bits_hold_sums_beyond_their_sign(sign, start):
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("terms", [7, 8])
+@pytest.mark.parametrize(
+    "quiet", pick([HAS_QUIET_ADD], *[[False, True]] * 2), indirect=True, ids=repr
+)
 @pytest.mark.usefixtures("quiet")
 def test_signed_words_hold_sums_just_below_their_sign(sign, terms):
     """7 products just below 4 and an accumulator below 2 stay below 2**31 units; 8 pass it."""
@@ -111,7 +126,11 @@ def paired(terms, window):
     return unit
 
 
-@pytest.mark.parametrize(("terms", "window"), PAIRS)
+#: The quick tier has the fewest and the most terms, the widest window, and kernels of other tests.
+SOME_PAIRS = pick([p for p in PAIRS if p not in ((2, 24), (8, 36))], PAIRS, PAIRS)
+
+
+@pytest.mark.parametrize(("terms", "window"), SOME_PAIRS)
 def test_pairs_of_floats_hold_every_digit(terms, window):
     """Addends that end at the last digit of a wide window, and 32 terms of 31 digits."""
     unit = paired(terms, window)
@@ -120,7 +139,7 @@ def test_pairs_of_floats_hold_every_digit(terms, window):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize(("terms", "window"), PAIRS)
+@pytest.mark.parametrize(("terms", "window"), SOME_PAIRS)
 def test_pairs_of_floats_hold_sums_of_the_largest_addends(terms, window, sign):
     """Products just below 4 and an accumulator just below 2, all of one sign but the last."""
     unit = paired(terms, window)
