@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.kernels.elementwise import selection
+from fpsim.kernels.elementwise import selection, windows
 from fpsim.records.geometry import Geometry
 from fpsim.records.types import Carrier
 from fpsim.state.threads import run_blocks
@@ -111,9 +111,9 @@ def window_maxima(x: Carrier, g: Geometry, *, first: bool) -> tuple[Carrier, Cho
     shape = (len(x), *g.output, x.shape[3])
     out = np.empty(shape, np.float32)
     positions = g.kernel[0] * g.kernel[1]
-    chosen = np.zeros((-(-positions // 8), *shape), np.uint8)
+    chosen = np.empty((-(-positions // 8), *shape), np.uint8)
     source = np.ascontiguousarray(x).view(np.int32)
-    nans = selection.window_maxima(
+    nans = windows.window_maxima(
         source, g.kernel, g.stride, g.before, first, out.view(np.int32), chosen
     )
     return None if nans else (out, chosen)
@@ -124,17 +124,21 @@ def spread_windows(values: Carrier, chosen: Chosen, g: Geometry) -> Carrier:
 
     Shapes    values as the largest of `window_maxima`, the result as its x.
     """
-    out = np.zeros((len(values), *g.image, values.shape[3]), values.dtype)
+    new = np.empty if values.size and _is_covered(g) else np.zeros
+    out = new((len(values), *g.image, values.shape[3]), values.dtype)
     kind = f"i{values.itemsize}"
-    selection.spread_windows(
-        np.ascontiguousarray(values).view(kind),
-        chosen,
-        g.kernel,
-        g.stride,
-        g.before,
-        out.view(kind),
-    )
+    source, marks = np.ascontiguousarray(values), np.ascontiguousarray(chosen)
+    if values.size:
+        windows.spread_windows(
+            source.view(kind), marks, g.kernel, g.stride, g.before, out.view(kind)
+        )
     return out
+
+
+def _is_covered(g: Geometry) -> bool:
+    """Whether every element of the image lies in a window; windows do not overlap."""
+    axes = zip(g.kernel, g.stride, g.before, g.output, g.image, strict=True)
+    return all(k == s and 0 <= b <= n * k - extent for k, s, b, n, extent in axes)
 
 
 def _flat(array: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -249,8 +249,8 @@ width_of._register()
 
 @instruction
 def iota(typingctx: Any, kind: Any) -> Any:
-    """0, 1, 2, … in the lanes."""
-    lanes = kind.lanes
+    """0, 1, 2, … in lanes of a kind, or in as many as a vector of integers has."""
+    lanes = getattr(kind, "lanes", kind)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return ir.Constant(lanes.vector, list(range(lanes.n)))

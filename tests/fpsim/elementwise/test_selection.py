@@ -99,17 +99,47 @@ def test_largest_of_windows(image, kernel, stride, padding, first):
     assert window_maxima(x, g, first=first) is None
 
 
-@pytest.mark.parametrize(("image", "kernel", "stride", "padding"), [CASES[0], *CASES[3:]])
-def test_values_go_back_to_the_chosen_positions(image, kernel, stride, padding):
-    g = geometry(image, kernel, stride, padding)
-    x = np.random.default_rng(2).choice(VALUES, (2, *image, 3))
-    largest, chosen = by_windows(x, g, False)
-    values = np.arange(1, largest.size + 1, dtype=np.float32).reshape(largest.shape)
-    expected = np.zeros_like(x)
+def by_positions(values, chosen, g):
+    """The image with the value of each window at its chosen positions."""
+    out = np.zeros((len(values), *g.image, values.shape[3]), values.dtype)
     (_, kx), (sy, sx), (top, left) = g.kernel, g.stride, g.before
     for p, n, i, j, c in np.argwhere(chosen):
         y, z = i * sy - top + p // kx, j * sx - left + p % kx
-        if 0 <= y < image[0] and 0 <= z < image[1]:
-            expected[n, y, z, c] = values[n, i, j, c]
+        if 0 <= y < g.image[0] and 0 <= z < g.image[1]:
+            out[n, y, z, c] = values[n, i, j, c]
+    return out
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.tier("full"))]
+)
+@pytest.mark.parametrize(("image", "kernel", "stride", "padding"), [CASES[0], *CASES[3:]])
+def test_values_go_back_to_the_chosen_positions(image, kernel, stride, padding, dtype):
+    g = geometry(image, kernel, stride, padding)
+    x = np.random.default_rng(2).choice(VALUES, (2, *image, 3))
+    largest, chosen = by_windows(x, g, False)
+    values = np.arange(1, largest.size + 1, dtype=dtype).reshape(largest.shape)
     packed = np.packbits(chosen, axis=0, bitorder="little")
+    expected = by_positions(values, chosen, g)
     np.testing.assert_array_equal(spread_windows(values, packed, g), expected)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 10, 15, 16, 17, 31, 32, 33, 70])
+def test_windows_of_any_size_and_number_of_channels(channels):
+    rng = np.random.default_rng(channels)
+    for _ in range(6):
+        image, kernel = tuple(rng.integers(3, 7, 2).tolist()), tuple(rng.integers(1, 4, 2).tolist())
+        stride = tuple(rng.integers(1, 5, 2).tolist())
+        padding = ("VALID", "SAME", ((1, 0), (0, 2)))[rng.integers(3)]
+        g, first = geometry(image, kernel, stride, padding), bool(rng.integers(2))
+        x = rng.choice(VALUES, (2, *image, channels))
+        largest, chosen = by_windows(x, g, first)
+        packed = np.packbits(chosen, axis=0, bitorder="little")
+        result = window_maxima(x, g, first=first)
+        assert result is not None
+        assert bits(result[0]) == bits(largest)
+        np.testing.assert_array_equal(result[1], packed)
+        if all(k <= s for k, s in zip(kernel, stride, strict=True)):
+            values = rng.choice(VALUES, largest.shape)
+            spread = spread_windows(values, packed, g)
+            assert bits(spread) == bits(by_positions(values, chosen, g))
