@@ -1,6 +1,13 @@
-"""Doctests of front ends and transports are collected where their library is installed."""
+"""Doctests are collected where their library is installed; tests leave no configured machine."""
 
+import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
+
+import pytest
+
+#: The module that keeps the configuration.
+_SYSTEM = "ipu.frontends.tensorflow.settings.system"
 
 # Importing it starts MPI.
 collect_ignore = ["ipu/frontends/horovod"]
@@ -13,3 +20,18 @@ if not find_spec("tensorflow"):
 if not (find_spec("grpc") and find_spec("grpc_tools")):
     collect_ignore += ["ipu/distributed/grpc_server.py", "ipu/distributed/grpc_transport.py"]
     collect_ignore += ["tests/ipu/distributed/damaging.py", "tests/ipu/distributed/joining.py"]
+
+
+@pytest.fixture(autouse=True)
+def configuration_of_before() -> Iterator[None]:
+    """A test leaves no configuration of TensorFlow's machine: the next one may begin anew."""
+    before = _configuration()
+    yield
+    if _configuration() is not before:
+        sys.modules[_SYSTEM].restore(before)
+
+
+def _configuration() -> object:
+    """What TensorFlow's machine is configured with, if its front end is in use."""
+    system = sys.modules.get(_SYSTEM)
+    return system.current() if system is not None and system.is_configured() else None
