@@ -11,9 +11,9 @@ become smaller toward the end, so that the threads finish together.
 from __future__ import annotations
 
 import os
-from _thread import allocate_lock
 from collections.abc import Callable
-from threading import Thread
+
+from fpsim.state.tasks import Task, idle, keep_helpers, offer
 
 __all__ = ["get_threads", "run_blocks", "set_threads"]
 
@@ -48,80 +48,6 @@ def set_threads(n: int) -> None:
     _threads = n
 
 
-class _Helper:
-    """A thread that sleeps until it has work.
-
-    Two bare locks hand over in a third of the time that a `Future` takes.
-    """
-
-    def __init__(self) -> None:
-        self._begun, self._done = allocate_lock(), allocate_lock()
-        self._begun.acquire()
-        self._done.acquire()
-        self._work: Callable[[], int] = int
-        self._flags = 0
-        self._error: BaseException | None = None
-        Thread(target=self._serve, name="fpsim", daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            self._begun.acquire()
-            try:
-                self._flags = self._work()
-            except BaseException as error:  # raised again by `finish`
-                self._error = error
-            self._work = int  # the arrays of the work may be freed
-            self._done.release()
-
-    def begin(self, work: Callable[[], int]) -> None:
-        """Start the work; `finish` must follow."""
-        self._work = work
-        self._begun.release()
-
-    def finish(self) -> int:
-        """The flags of the work, once it is done; an interruption waits for that too."""
-        interruption: BaseException | None = None
-        while True:
-            try:
-                self._done.acquire()
-                break
-            except BaseException as error:
-                interruption = error
-        failure, self._error = interruption or self._error, None
-        if failure is not None:
-            raise failure
-        return self._flags
-
-
-#: Helpers without work: `pop` and `append` of a list are atomic.
-_idle: list[_Helper] = []
-_helpers = 0
-
-if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
-
-    def _forget() -> None:
-        global _helpers
-        _idle.clear()
-        _helpers = 0
-
-    os.register_at_fork(after_in_child=_forget)
-
-
-def _take(n: int) -> list[_Helper]:
-    """Up to n helpers: another thread may have the others, which is not waited for."""
-    global _helpers
-    taken: list[_Helper] = []
-    while len(taken) < n:
-        try:
-            taken.append(_idle.pop())
-        except IndexError:
-            if _helpers >= _threads - 1:
-                break
-            _helpers += 1
-            taken.append(_Helper())
-    return taken
-
-
 def run_blocks(
     work: Callable[[int, int], int], first: int, last: int, smallest: int, step: int = 1, *,
     even: bool = False,
@@ -133,6 +59,10 @@ def run_blocks(
     even    equal blocks, one for each thread: where every block repeats some work of its own.
     """
     parts = min(_threads, (last - first) // smallest)
+    if parts > 1:
+        keep_helpers(_threads - 1)
+        if even:  # a thread that is busy elsewhere would leave its work to be done twice
+            parts = min(parts, 1 + idle())
     if parts <= 1:
         return work(first, last)
     blocks = iter(_blocks(first, last, smallest, step, parts, even=even))
@@ -143,28 +73,26 @@ def run_blocks(
             flags |= work(begin, end)
         return flags
 
-    begun: list[_Helper] = []
+    shares = [offer(share) for _ in range(parts - 1)]
     try:
-        for helper in _take(parts - 1):
-            helper.begin(share)
-            begun.append(helper)
         flags = share()
     finally:
         for _ in blocks:  # none, unless a block has failed
             pass
-        raised = _finish(begun)
+        raised = _together(shares)
     return flags | raised
 
 
-def _finish(helpers: list[_Helper]) -> int:
-    """Wait for all of them; their flags together."""
+def _together(shares: list[Task[int]]) -> int:
+    """Wait for those that were begun; their flags together."""
     flags, failure = 0, None
-    for helper in helpers:
+    for task in shares:
+        if task.withdraw():
+            continue
         try:
-            flags |= helper.finish()
+            flags |= task.wait()
         except BaseException as error:
             failure = error
-        _idle.append(helper)
     if failure is not None:
         raise failure
     return flags
