@@ -27,6 +27,7 @@ from fpsim.records.types import Carrier
 from fpsim.reductions import Reductions
 from fpsim.state.bits import BitSource, Philox
 from fpsim.state.counts import Counts
+from fpsim.state.state import State
 
 __all__ = ["Context"]
 
@@ -117,6 +118,20 @@ class Context(Operations, Reductions, Extrema):
     def spawn(self, k: int) -> Context:
         """The k-th child: the same choices, independent random bits."""
         return self.replace(bits=self.source.spawn(k))
+
+    def apart(self) -> Context:
+        """These settings and random bits from the next operation on, with flags and counts of its
+        own and no traps: for another thread.
+
+        >>> from fpsim.records.formats import BINARY16
+        >>> half = Context(BINARY16)
+        >>> other = half.apart(); _ = other.array([0.1]); other.flags, half.flags
+        (<Flags.INEXACT: 1>, <Flags.NONE: 0>)
+        """
+        other = Context.__new__(Context)
+        State.__init__(other, self.settings, self.source, Flags.NONE, count=False)
+        other.clock.operation = self.clock.operation
+        return other
 
     # Values ---------------------------------------------------------------------------------
 

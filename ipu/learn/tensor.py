@@ -18,6 +18,7 @@ from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu.learn.saved import Reading, is_packing, memory, packed
 from ipu.machine.device import Device
+from ipu.machine.late import Late
 
 __all__ = [
     "Node", "OperationCost", "Primitive", "Tensor", "Watch", "contributions", "gradients", "inlet",
@@ -253,6 +254,8 @@ def pull_back(
     A source that was computed, or is an `inlet`, gets one summand at most: its sum. In training
     what the tape keeps is freed on the way.
 
+    Products that are gradients of variables may come late (`Device.settling`).
+
     Rounding  as in `contributions`. The gradient of a target that is used for other targets too
               starts from its seed, and the contributions of these uses are added to it.
     """
@@ -267,24 +270,31 @@ def pull_back(
         reached[key] = seed
         if key in leaves:  # a variable that is a target itself
             leaves[key].append(seed)
-    for node in nodes(*(target for target, _ in targets)):
-        # A gradient that was not asked for is freed as soon as its backward rules have run.
-        take = reached.get if id(node) in asked else reached.pop
-        gradient = take(id(node), None)
-        if gradient is None:
-            continue
-        with device.naming(f"{node.layer}/gradient"), device.rounding(node.stochastic):
-            for origin, summand in _pull_back(device, node, gradient):
-                if watch is not None:
-                    watch(node, summand)
-                if id(origin) in leaves:
-                    leaves[id(origin)].append(packed(summand))
-                else:
-                    sum_ = reached.get(id(origin))
-                    reached[id(origin)] = summand if sum_ is None else device.add(sum_, summand)
-        if is_packing():
-            node.saved.clear()
-    return [leaves.get(key) or ([reached[key]] if key in reached else []) for key in asked]
+    with device.settling():
+        for node in nodes(*(target for target, _ in targets)):
+            # A gradient that was not asked for is freed as soon as its backward rules have run.
+            take = reached.get if id(node) in asked else reached.pop
+            gradient = take(id(node), None)
+            if gradient is None:
+                continue
+            with device.naming(f"{node.layer}/gradient"), device.rounding(node.stochastic):
+                for origin, summand in _pull_back(device, node, gradient):
+                    if watch is not None:
+                        watch(node, summand)
+                    if id(origin) in leaves:
+                        leaves[id(origin)].append(_packed_in_time(summand))
+                    else:
+                        sum_ = reached.get(id(origin))
+                        reached[id(origin)] = summand if sum_ is None else device.add(sum_, summand)
+            if is_packing():
+                node.saved.clear()
+    summands = {key: [packed(summand) for summand in each] for key, each in leaves.items()}
+    return [summands.get(key) or ([reached[key]] if key in reached else []) for key in asked]
+
+
+def _packed_in_time(summand: Array) -> Array:
+    """Codes, unless the values come late: nobody waits for them now."""
+    return summand if isinstance(summand, Late) else packed(summand)
 
 
 def _sum_of(source: Tensor, summands: Sequence[Array]) -> Array | None:
@@ -301,6 +311,8 @@ def _pull_back(
     saved = Reading(node.saved)
     for origin, vjp in zip(node.inputs, node.primitive.vjps, strict=True):
         if vjp is not None and (isinstance(origin, Node) or origin.needs_gradient):
+            # The gradient of a variable is not read before the end.
+            device.puts_off = isinstance(origin, Tensor)
             yield origin, vjp(device, gradient, saved, **node.options)
 
 

@@ -96,8 +96,12 @@ class Convolutions(MatrixProducts):
         self, x: Array, gradient: Array, shape: Shape, *, stride: Stride = 1,
         padding: Padding = "SAME", groups: int = 1, partials: Format | None = None,
         out: Format | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
+        late: bool = False,
     ) -> Array:  # fmt: skip
-        """The gradient to the kernels, which have this shape; K is (batch, height, width)."""
+        """The gradient to the kernels, which have this shape; K is (batch, height, width).
+
+        late      nobody needs the values soon; see `settling`.
+        """
         verb = "conv2d_weight_gradient"
         if x.format == BINARY64:
             a, b = self._of(x).carriers((x, gradient))
@@ -114,7 +118,10 @@ class Convolutions(MatrixProducts):
         def work_of(instruction: Instruction, result: Shape) -> Work:
             return of_weight_gradient(gradient.shape, result, groups, instruction)
 
-        return self._product(verb, chosen, (x, gradient), out, compute, work_of, (stride, groups))
+        return self._product(
+            verb, chosen, (x, gradient), out, compute, work_of, (stride, groups),
+            late_shape=shape if late else None,
+        )  # fmt: skip
 
 
 def _traits(w: Shape, groups: int, stride: Stride, *, of_outputs: bool) -> ConvolutionTraits | None:

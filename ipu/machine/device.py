@@ -22,6 +22,7 @@ from fpsim.convenience import round_to
 from fpsim.elementwise.apply import apply
 from fpsim.operands import Evaluate, Out
 from fpsim.records.evidence import Fact
+from fpsim.records.flags import Flags, as_integer
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier, ElementFlags
@@ -66,7 +67,23 @@ class MachineContext(Context):
     def raise_flags(self, flags: int) -> None:
         """Add the flags of an operation, and its bits under the control register to $FP_STS."""
         super().raise_flags(flags)
-        self.device.status_word |= self._status_words[flags]
+        self.device.raised |= self._status_words[flags]
+
+    @property
+    def flags(self) -> Flags:
+        """As any context's, those of late results included."""
+        self.device.settle()
+        return Flags(self._status.flags)
+
+    @flags.setter
+    def flags(self, flags: Flags) -> None:
+        self.device.settle()
+        self._status.flags = as_integer("flags", flags)
+
+    def clear_flags(self) -> None:
+        """Lower every flag, also those of late results."""
+        self.device.settle()
+        super().clear_flags()
 
     def rounded(
         self, name: str, carriers: list[Carrier], out: Out = None, evaluate: Evaluate = apply
@@ -164,8 +181,9 @@ class Device(Convolutions):
         self.counts: Counts | None = Counts() if count else None
         #: Name of the tensor that operations work on now; see `naming`.
         self.tensor = ""
-        #: $FP_STS as a word: each operation adds its bits, mapped by the control register of then.
-        self.status_word = 0
+        #: $FP_STS without the bits of late results: each operation adds its own, mapped by the
+        #: control register of then.
+        self.raised = 0
         #: What runs on the machine now, as a trap tells it: replica, IPU, stage, micro-batch, slot.
         self.program = ""
         self._suffix = ""
@@ -206,6 +224,8 @@ class Device(Convolutions):
 
     @control.setter
     def control(self, control: FpCtl) -> None:
+        if control.nanoo != self._control.nanoo:  # flags of then mean other bits of $FP_STS
+            self.settle()
         self._control = control
         for context in self._contexts.values():
             context.obey(control)
@@ -231,6 +251,17 @@ class Device(Convolutions):
             yield
         finally:
             self.clock.first = before
+
+    @property
+    def status_word(self) -> int:
+        """$FP_STS as a word; assign to write it."""
+        self.settle()
+        return self.raised
+
+    @status_word.setter
+    def status_word(self, word: int) -> None:
+        self.settle()
+        self.raised = word
 
     @property
     def status(self) -> FpSts:

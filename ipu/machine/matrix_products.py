@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from fpsim import linalg
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.records.formats import BINARY16, BINARY64, F143, F152, Format
-from fpsim.records.types import Carrier
+from fpsim.records.types import Carrier, Shape
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
+from fpsim.state.draws import advance
+from fpsim.state.threads import get_threads
 from ipu.machine import reference
 from ipu.machine.choice import ConvolutionTraits, choose, fitting_partials
 from ipu.machine.control import DENORMALS
@@ -26,6 +28,7 @@ from ipu.machine.cost.ledger import Ledger, LedgerRow
 from ipu.machine.cost.planner import Planner
 from ipu.machine.cost.rows import WorkOf, ledger_row
 from ipu.machine.cost.work import of_matmul
+from ipu.machine.late import Late
 from ipu.machine.target import Target
 from ipu.machine.verbs import Verbs
 
@@ -46,6 +49,7 @@ class MatrixProducts(Verbs):
     disable_sr_for_amp_vertices: bool
     planner: Planner
     tensor: str
+    puts_off: bool
 
     def __init__(self) -> None:
         self.ledger = Ledger()
@@ -53,10 +57,32 @@ class MatrixProducts(Verbs):
         self._rows: dict[tuple[object, ...], LedgerRow] = {}
         self._choices: dict[tuple[object, ...], MatrixUnit] = {}
         self._warned = False
+        self.puts_off = False
+        self._late: list[Late] = []
 
     @abstractmethod
     def rounding(self, stochastic: bool) -> AbstractContextManager[None]:
         """ESR is on or off for the operations inside."""
+
+    # Late results ---------------------------------------------------------------------------
+
+    @contextmanager
+    def settling(self) -> Iterator[None]:
+        """Inside, `puts_off` may be set: another thread may compute products that are asked for
+        with `late=True`. At its end they are there.
+
+        Values, flags, numbers and the ledger are those of computing at once; only time differs.
+        """
+        try:
+            yield
+        finally:
+            self.puts_off = False
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait for the late results: their flags are raised."""
+        while self._late:
+            self._late.pop().finish()
 
     # Partials -------------------------------------------------------------------------------
 
@@ -86,10 +112,11 @@ class MatrixProducts(Verbs):
 
     def matmul(
         self, x: Array, y: Array, *, partials: Format | None = None, out: Format | None = None,
-        unit: MatrixUnit | str | None = None, scale: int = 0, k_split: int = 1,
+        unit: MatrixUnit | str | None = None, scale: int = 0, k_split: int = 1, late: bool = False,
     ) -> Array:  # fmt: skip
         """The matrix product through the AMP unit for these inputs and partials.
 
+        late      nobody needs the values soon; see `settling`.
         scale     of quarters: the product is multiplied by 2**scale, the sum of both metadata.
         k_split   parts of the tiles that K is split over; their partials are added in binary32 in
                   index order and rounded once.
@@ -119,6 +146,7 @@ class MatrixProducts(Verbs):
         return self._product(
             "matmul", chosen, (x, y), out, compute,
             lambda instruction, _: of_matmul(x.shape, y.shape, instruction), parts=k_split,
+            late_shape=(x.shape[0], y.shape[1]) if late and x.ndim == y.ndim == 2 else None,
         )  # fmt: skip
 
     # How ------------------------------------------------------------------------------------
@@ -159,12 +187,21 @@ class MatrixProducts(Verbs):
     def _product(
         self, verb: str, unit: MatrixUnit, operands: tuple[Array, Array], out: Format | None,
         compute: Compute, work_of: WorkOf, options: tuple[object, ...] = (), parts: int = 1,
+        late_shape: Shape | None = None,
     ) -> Array:  # fmt: skip
-        """Compute; products that do not trap are added to the ledger."""
+        """Compute; products that do not trap are added to the ledger.
+
+        late_shape    of a result that may come late.
+        """
         wanted = out or operands[0].format
         # A unit has no results in quarters: its halves are cast, as on the machine.
         leaves = BINARY16 if wanted in (F143, F152) else wanted
         context = self.context(leaves)
+        if late_shape is not None and wanted is leaves and self._may_be_late(context):
+            key = _row_key(verb, unit, operands, late_shape, leaves, options, parts)
+            if key in self._rows:
+                self._note(unit, self._rows[key])
+                return self._begun(compute, late_shape, context)
         if self.disable_sr_for_amp_vertices and context.rounding.stochastic:
             with self.rounding(False):
                 product = compute(context)
@@ -173,21 +210,42 @@ class MatrixProducts(Verbs):
         else:
             product = compute(context)
         result = self.cast(product, wanted)
-        self._account(verb, unit, operands, product, work_of, options, parts)
-        return result
-
-    def _account(
-        self, verb: str, unit: MatrixUnit, operands: tuple[Array, Array], product: Array,
-        work_of: WorkOf, options: tuple[object, ...], parts: int,
-    ) -> None:  # fmt: skip
-        shapes = (*(x.shape for x in operands), product.shape)
-        formats = (operands[0].format.name, product.format.name)
-        key = (verb, unit.name, unit.channels, *formats, *shapes, options, parts)
+        key = _row_key(verb, unit, operands, product.shape, leaves, options, parts)
         row = self._rows.get(key)
         if row is None:
             row = ledger_row(
                 verb, unit, operands, product, work_of, self.target, self.planner, parts
             )
             self._rows[key] = row
+        self._note(unit, row)
+        return result
+
+    def _note(self, unit: MatrixUnit, row: LedgerRow) -> None:
         self.units_used[unit.name] = unit
         self.ledger.add(self.tensor, row)
+
+    def _may_be_late(self, context: Context) -> bool:
+        """Whether a thread is there for a product, and nothing must be known of it at once."""
+        if not self.puts_off or context.watched or context.source.seed is None:
+            return False
+        if self.disable_sr_for_amp_vertices and context.rounding.stochastic:
+            return False
+        # Operands of results that wait stay in memory.
+        return sum(late.is_waiting for late in self._late) < 2 * (get_threads() - 1)
+
+    def _begun(self, compute: Compute, shape: Shape, context: Context) -> Array:
+        result = Late(compute, shape, context)
+        if context.rounding.stochastic:
+            advance(context)
+        self._late.append(result)
+        return result
+
+
+def _row_key(
+    verb: str, unit: MatrixUnit, operands: tuple[Array, Array], shape: Shape, fmt: Format,
+    options: tuple[object, ...], parts: int,
+) -> tuple[object, ...]:  # fmt: skip
+    """What a product's row in the ledger follows from."""
+    shapes = (*(x.shape for x in operands), shape)
+    formats = operands[0].format.name, fmt.name
+    return verb, unit.name, unit.channels, *formats, *shapes, options, parts

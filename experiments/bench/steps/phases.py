@@ -8,10 +8,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
+from threading import get_ident
 from typing import Any
 
 from fpsim import linalg
 from ipu.machine.device import Device
+from ipu.machine.late import Late
 from ipu.machine.verbs import Verbs
 
 __all__ = ["PHASES", "shares"]
@@ -19,8 +21,9 @@ __all__ = ["PHASES", "shares"]
 #: What a step is made of; the last is what no other phase counts: tape, queues, ledger, Python.
 PHASES = ("products", "norms", "elementwise", "bookkeeping")
 
-_PRODUCTS = {
+_PRODUCTS: dict[Any, tuple[str, ...]] = {
     linalg: ("matmul", "conv2d", "conv2d_input_gradient", "conv2d_weight_gradient"),
+    Late: ("finish",),
 }
 _VERBS = [
     name for name, f in vars(Verbs).items() if inspect.isfunction(f) and not name.startswith("_")
@@ -28,9 +31,10 @@ _VERBS = [
 
 
 class _Stopwatch:
-    """Seconds by phase; the phase that was entered last has the time."""
+    """Seconds of this thread by phase; the phase that was entered last has the time."""
 
     def __init__(self) -> None:
+        self._thread = get_ident()
         self.seconds: dict[str, float] = defaultdict(float)
         self._inside = ["bookkeeping"]
         self._since = time.perf_counter()
@@ -51,6 +55,8 @@ class _Stopwatch:
     def timed(self, function: Callable[..., Any], phase: Callable[[], str]) -> Callable[..., Any]:
         @wraps(function)
         def call(*operands: Any, **options: Any) -> Any:
+            if get_ident() != self._thread:
+                return function(*operands, **options)
             self._enter(phase())
             try:
                 return function(*operands, **options)

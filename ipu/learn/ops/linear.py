@@ -40,7 +40,7 @@ def _matmul_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
 
 def _matmul_y(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     x, partials = saved[0], saved[2]
-    return device.matmul(x.T, gradient, partials=partials)
+    return device.matmul(x.T, gradient, partials=partials, late=True)
 
 
 def matmul_cost(arrays: Sequence[Array], output: Array) -> OperationCost:
@@ -73,8 +73,9 @@ def _conv2d_w(
 ) -> Array:  # fmt: skip
     x, w, partials = saved[:3]
     return device.conv2d_weight_gradient(
-        x, gradient, w.shape, stride=stride, padding=padding, groups=groups, partials=partials
-    )
+        x, gradient, w.shape, stride=stride, padding=padding, groups=groups, partials=partials,
+        late=True,
+    )  # fmt: skip
 
 
 def conv2d_cost(arrays: Sequence[Array], output: Array) -> OperationCost:
