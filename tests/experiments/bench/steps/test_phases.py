@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from threading import Thread
 
 from fpsim import BINARY16, linalg
 from ipu.experiments.bench.steps import phases
@@ -25,3 +26,14 @@ def test_each_second_counts_for_the_phase_that_was_entered_last():
     assert result["bookkeeping"] > max(result["norms"], result["elementwise"]) > 0
     assert linalg.conv2d is before
     assert "add" not in vars(device)
+
+
+def test_what_another_thread_computes_is_no_phase_of_this_one(monkeypatch):
+    monkeypatch.setattr(linalg, "matmul", lambda: time.sleep(0.02))
+
+    def step():
+        other = Thread(target=lambda: linalg.matmul())
+        other.start()
+        other.join()
+
+    assert phases.shares(step, Device())["bookkeeping"] == 1
