@@ -35,7 +35,7 @@ from ipu.machine.cost.planner import Planner
 from ipu.machine.generator import WORKERS, find_source
 from ipu.machine.target import MK2, Target, find_target
 from ipu.machine.units import amp
-from ipu.machine.vector import operation_cycles
+from ipu.machine.vector import operation_loops
 from ipu.machine.verbs import MAXIMUM
 
 __all__ = ["Device", "MachineContext"]
@@ -50,6 +50,7 @@ class MachineContext(Context):
         self.device = device
         self.clock = device.clock
         self.counts = device.counts
+        self._loops = operation_loops(fmt)
         self._by_control = {device.control: (self.settings, self.traps)}
         self._status_words = status_words(device.control, fmt)
 
@@ -73,7 +74,8 @@ class MachineContext(Context):
     ) -> Array:
         """As any context's; its cycles are added to the device's."""
         result = super().rounded(name, carriers, out, evaluate)
-        self.device.vector_cycles += operation_cycles(name, self.format, result.size)
+        cycles, elements = self._loops[name]
+        self.device.vector_cycles += cycles * -(-result.size // elements)
         return result
 
     def exact(
@@ -82,7 +84,8 @@ class MachineContext(Context):
     ) -> Array:  # fmt: skip
         """As any context's; its cycles are added to the device's."""
         result = super().exact(name, carriers, values, element_flags, out)
-        self.device.vector_cycles += operation_cycles(name, self.format, result.size)
+        cycles, elements = self._loops[name]
+        self.device.vector_cycles += cycles * -(-result.size // elements)
         return result
 
     def in_format(self, fmt: Format) -> Context:
