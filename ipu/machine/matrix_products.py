@@ -180,9 +180,11 @@ class MatrixProducts(Verbs):
         self, verb: str, unit: MatrixUnit, operands: tuple[Array, Array], product: Array,
         work_of: WorkOf, options: tuple[object, ...], parts: int,
     ) -> None:  # fmt: skip
-        shapes = (*(x.shape for x in operands), product.shape)
-        formats = (operands[0].format.name, product.format.name)
-        key = (verb, unit.name, unit.channels, *formats, *shapes, options, parts)
+        x, y = operands
+        key = (
+            verb, unit.name, unit.channels, x.format.name, product.format.name, x.shape, y.shape,
+            product.shape, options, parts,
+        )  # fmt: skip
         row = self._rows.get(key)
         if row is None:
             row = ledger_row(

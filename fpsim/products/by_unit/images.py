@@ -77,7 +77,7 @@ class _Operands(NamedTuple):
 
 def _run_forward(job: Job, a: Windows, task: Task, values: Carrier) -> int:
     every = [all_terms(job.settings, windows.offsets()) for windows in a.each]
-    flags, depth = 0, sum(len(terms.rows) for terms in every)
+    flags, depth = 0, sum([len(terms.rows) for terms in every])
     for columns in column_blocks(task, depth, slice(0, values.shape[1])):
         operands = list(_operands(job, a, task, every, columns))
         products = depth * (columns.stop - columns.start) * a.geometry.output[1]
@@ -188,12 +188,11 @@ class _Pieces:
         geometry = a.geometry
         self.target, self.height = target, height
         self.rows, self.wide = geometry.output
-        self.image = np.ascontiguousarray(a.x).reshape(-1).view(np.uint32), a.x.shape[1:]
-        self.geometry = (
-            geometry.kernel, geometry.stride, geometry.before, geometry.output, geometry.spacing
-        )  # fmt: skip
+        image = a.x if a.x.flags.c_contiguous else np.ascontiguousarray(a.x)
+        self.image = image.reshape(-1).view(np.uint32), a.x.shape[1:]
+        self.pairs = geometry.pairs
         # A piece that begins within an image may see one image more, so the kernel's height again.
-        most = a.numbers(0, lines) + geometry.kernel[0] * a.line * a.x.shape[3] + 16
+        most = a.numbers(0, lines) + geometry.kernel[0] * geometry.line * a.x.shape[3] + 16
         outputs = lines * self.wide + height
         self.tables = task.left.own.room("pieces", (most,))
         self.how = *self.tables, task.zero, task.left.shift
@@ -204,7 +203,7 @@ class _Pieces:
 
     def lay(self, line: int, last: int) -> tuple[Carrier, Constants, Offsets, Offsets]:
         """Values and exponents, where windows begin, and where results stand."""
-        fill_windows(*self.image, self.geometry, (line, last), *self.how)
+        fill_windows(*self.image, self.pairs, (line, last), *self.how)
         image, row = divmod(line, self.rows)
         if (row, last - line) == self.last[:2]:
             # The same windows some images further on.
@@ -218,4 +217,4 @@ class _Pieces:
         outputs = (last - line) * self.wide
         starts, places = self.memory
         self.windows = starts[: -(-outputs // self.height) * self.height], places[:outputs]
-        place_windows(self.image[1][2], self.geometry, (line, last), *self.windows, self.target)
+        place_windows(self.image[1][2], self.pairs, (line, last), *self.windows, self.target)
