@@ -28,6 +28,7 @@ from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.bits import BitSource
 from fpsim.state.counts import Counts
 from fpsim.state.state import Clock
+from ipu.machine.assigned import Assigned
 from ipu.machine.choice import RULE, find_partials
 from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, choices, dump, status_words
 from ipu.machine.convolutions import Convolutions
@@ -165,8 +166,7 @@ class Device(Convolutions):
         self.clock = Clock()
         self.vector_cycles = 0
         self.counts: Counts | None = Counts() if count else None
-        #: Name of the tensor that operations work on now; see `naming`.
-        self.tensor = ""
+        self._tensor = ""
         #: $FP_STS as a word: each operation adds its bits, mapped by the control register of then.
         self.status_word = 0
         #: What runs on the machine now, as a trap tells it: replica, IPU, stage, micro-batch, slot.
@@ -198,6 +198,8 @@ class Device(Convolutions):
 
     @source.setter
     def source(self, source: BitSource) -> None:
+        if source is self._source:
+            return
         self._source = source
         for context in self._contexts.values():
             context.source = source
@@ -209,31 +211,22 @@ class Device(Convolutions):
 
     @control.setter
     def control(self, control: FpCtl) -> None:
+        if control is self._control:
+            return
         self._control = control
         for context in self._contexts.values():
             context.obey(control)
 
-    @contextmanager
-    def rounding(self, stochastic: bool) -> Iterator[None]:
+    def rounding(self, stochastic: bool) -> Assigned:
         """ESR is on or off for the operations inside, and as it was afterwards."""
-        before = self.control
-        if before.esr != stochastic:
-            self.control = replace(before, esr=stochastic)
-        try:
-            yield
-        finally:
-            if self.control is not before:
-                self.control = before
+        control = self._control
+        if control.esr != stochastic:
+            control = replace(control, esr=stochastic)
+        return Assigned(self, "control", control)
 
-    @contextmanager
-    def shard(self, first: int) -> Iterator[None]:
+    def shard(self, first: int) -> Assigned:
         """Element 0 of the elementwise operations inside has the random bits of element `first`."""
-        before = self.clock.first
-        self.clock.first = first
-        try:
-            yield
-        finally:
-            self.clock.first = before
+        return Assigned(self.clock, "first", first)
 
     @property
     def status(self) -> FpSts:
@@ -250,20 +243,20 @@ class Device(Convolutions):
         """$FP_CTL and $FP_STS as text."""
         return dump(self.control, self.status)
 
-    @contextmanager
-    def naming(self, tensor: str) -> Iterator[None]:
-        """The operations inside work on that tensor: counters and traps name it."""
-        before = self.tensor
-        self._name(tensor)
-        try:
-            yield
-        finally:
-            self._name(before)
+    @property
+    def tensor(self) -> str:
+        """Name of the tensor that operations work on now; see `naming`."""
+        return self._tensor
 
-    def _name(self, tensor: str) -> None:
-        self.tensor = tensor
+    @tensor.setter
+    def tensor(self, tensor: str) -> None:
+        self._tensor = tensor
         if self.counts is not None:
             self.counts.tensor = self.counted_as
+
+    def naming(self, tensor: str) -> Assigned:
+        """The operations inside work on that tensor: counters and traps name it."""
+        return Assigned(self, "tensor", tensor)
 
     @property
     def counted_as(self) -> str:
@@ -273,13 +266,11 @@ class Device(Convolutions):
     @contextmanager
     def recomputing(self) -> Iterator[None]:
         """The operations inside repeat others: they count under TENSOR/recompute."""
-        self._suffix = "/recompute"
-        self._name(self.tensor)
+        self._suffix, self.tensor = "/recompute", self.tensor
         try:
             yield
         finally:
-            self._suffix = ""
-            self._name(self.tensor)
+            self._suffix, self.tensor = "", self.tensor
 
     @property
     def facts(self) -> dict[str, Fact]:

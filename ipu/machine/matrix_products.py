@@ -45,7 +45,6 @@ class MatrixProducts(Verbs):
     f32_denormals: str
     disable_sr_for_amp_vertices: bool
     planner: Planner
-    tensor: str
 
     def __init__(self) -> None:
         self.ledger = Ledger()
@@ -53,6 +52,11 @@ class MatrixProducts(Verbs):
         self._rows: dict[tuple[object, ...], LedgerRow] = {}
         self._choices: dict[tuple[object, ...], MatrixUnit] = {}
         self._warned = False
+
+    @property
+    @abstractmethod
+    def tensor(self) -> str:
+        """Name of the tensor that operations work on now."""
 
     @abstractmethod
     def rounding(self, stochastic: bool) -> AbstractContextManager[None]:

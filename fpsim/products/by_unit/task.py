@@ -72,7 +72,7 @@ class OperandTable:
 
 
 @cache
-def nothing(dtype: DTypeLike, ndim: int) -> NDArray[Any]:
+def nothing(dtype: Any, ndim: int) -> NDArray[Any]:
     """An empty array, for kernels that are given none."""
     return np.empty((0,) * ndim, dtype)
 
