@@ -38,8 +38,8 @@ NO_STORE: dict[int, Constants] = {
 }
 
 #: Types of values and of exponent fields, by their bits.
-FLOAT: dict[int, DTypeLike] = {0: np.float32, 32: np.float32, 64: np.float64}
-WORD: dict[int, DTypeLike] = {0: np.uint32, 32: np.uint32, 64: np.uint64}
+FLOAT: dict[int, Any] = {0: np.float32, 32: np.float32, 64: np.float64}
+WORD: dict[int, Any] = {0: np.uint32, 32: np.uint32, 64: np.uint64}
 
 
 @dataclass(frozen=True)
