@@ -75,14 +75,16 @@ def address(step: int, region: int, cell: int, operation: int) -> int:
     >>> address(1, 2, 3, 4)
     1236953726980
     """
-    fields = (("step", step, STEPS), ("region", region, 16), ("cell", cell, CELLS),
-              ("operation", operation, OPERATIONS))  # fmt: skip
-    for name, value, room in fields:
-        if not 0 <= value < room:
-            raise ValueError(
-                f"{name}={value} of a training has no address; use 0 to {room - 1}: fewer "
-                "micro-batches, variables or operations in one step"
-            )
+    if not (
+        0 <= step < STEPS and 0 <= region < 16 and 0 <= cell < CELLS and 0 <= operation < OPERATIONS
+    ):
+        fields = (("step", step, STEPS), ("region", region, 16), ("cell", cell, CELLS),
+                  ("operation", operation, OPERATIONS))  # fmt: skip
+        name, value, room = next(field for field in fields if not 0 <= field[1] < field[2])
+        raise ValueError(
+            f"{name}={value} of a training has no address; use 0 to {room - 1}: fewer "
+            "micro-batches, variables or operations in one step"
+        )
     return step << 40 | region << 36 | cell << 20 | operation
 
 
