@@ -51,14 +51,16 @@ _SMALLEST = 1 << 20
 
 def fits(task: Task, a: Windows) -> bool:
     """Whether panels and pieces are small enough, and rows of outputs enough for the threads."""
-    if a.turned:
-        return True
-    return task.right.bytes * a.shape[1] <= COLUMN_BYTES and a.lines >= get_threads()
+    return a.turned or _fits(task.right.bytes, a)
 
 
 def fits_any_lanes(a: Windows) -> bool:
     """The same for operands of any lanes."""
-    return a.turned or (8 * a.shape[1] <= COLUMN_BYTES and a.lines >= get_threads())
+    return a.turned or _fits(8, a)
+
+
+def _fits(number: int, a: Windows) -> bool:
+    return number * a.depth <= COLUMN_BYTES and a.lines >= get_threads()
 
 
 def run_windows(job: Job, a: Windows, task: Task, values: Carrier) -> int:
@@ -82,12 +84,12 @@ class _Operands(NamedTuple):
 
 def _run_forward(job: Job, a: Windows, task: Task, values: Carrier) -> int:
     every = [all_terms(job.settings, windows.offsets()) for windows in a.each]
-    flags, depth = 0, sum([len(terms.rows) for terms in every])
+    flags, depth, lines = 0, sum([len(terms.rows) for terms in every]), a.lines
     for columns in column_blocks(task, depth, slice(0, values.shape[1])):
         operands = list(_operands(job, a, task, every, columns))
         products = depth * (columns.stop - columns.start) * a.geometry.output[1]
         work = partial(_lines, job, a, task, operands, values)
-        flags |= run_blocks(work, 0, a.lines, max(1, _SMALLEST // products))
+        flags |= run_blocks(work, 0, lines, max(1, _SMALLEST // products))
     return flags
 
 

@@ -92,10 +92,16 @@ class Windows(NamedTuple):
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        outputs, terms = self.lines * self.geometry.output[1], len(self.table)
+        outputs, terms = self.lines * self.geometry.output[1], self.depth
+        return (terms, outputs) if self.turned else (outputs, terms)
+
+    @property
+    def depth(self) -> int:
+        """Terms of all windows of an image."""
+        terms = len(self.table)
         for windows in self.others:
             terms += len(windows.table)
-        return (terms, outputs) if self.turned else (outputs, terms)
+        return terms
 
     @property
     def values(self) -> Carrier:
