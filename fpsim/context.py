@@ -111,7 +111,9 @@ class Context(Operations, Reductions, Extrema):
             return self
         if fmt == BINARY64:
             return Context(BINARY64)
-        other = self.replace(format=fmt)
+        settings, count = self.settings.with_format(fmt), self.counts is not None
+        other = Context.__new__(Context)
+        Operations.__init__(other, settings, self.source, self.traps, count=count)
         other.share(self)
         return other
 

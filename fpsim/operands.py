@@ -114,7 +114,7 @@ class ContextOperands(State):
         Shapes    carriers broadcast.
         """
         shape, stochastic = common_shape(carriers), self.settings.rounding.stochastic
-        target = self._target(out)
+        target = None if out is None else self._target(out)
         bits = draw(self, shape) if stochastic else NO_DRAW
         element_flags, memory = None, target
         operands: OperandsAt = no_operands

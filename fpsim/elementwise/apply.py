@@ -7,6 +7,7 @@ Arrays that are contiguous go to the kernel as they are; others pass through it 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -103,12 +104,12 @@ def common_shape(operands: Sequence[Carrier]) -> Shape:
     shape: Shape = ()
     for operand in operands:
         if operand.shape != shape and operand.shape:
-            shape = _joint(operands) if shape else operand.shape
+            shape = _joint(*[o.shape for o in operands]) if shape else operand.shape
     return shape
 
 
-def _joint(operands: Sequence[Carrier]) -> Shape:
-    shapes = [operand.shape for operand in operands]
+@lru_cache(maxsize=1024)  # numpy takes longer for it than a kernel for a thousand elements
+def _joint(*shapes: Shape) -> Shape:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -147,8 +148,10 @@ def apply(
     >>> third, flags
     (array([0.33325195], dtype=float32), 1)
     """
-    shape = common_shape(operands)
-    input_size = max([operand.itemsize for operand in operands])
+    shape, input_size = common_shape(operands), 0
+    for operand in operands:
+        if operand.itemsize > input_size:
+            input_size = operand.itemsize
     dtype = settings.format.carrier
     if out is None:
         out = np.empty(shape, dtype)
@@ -169,13 +172,12 @@ def apply(
         call = settings.calls[key] = _Call(operation, settings, *key[1:])
     random = _NO_BITS
     if settings.rounding.stochastic:
-        words = NO_WORDS if bits.words is None else bits.words
-        random = (bits.seed, bits.number, words, bits.first)
-    if _is_direct(operands, out, shape):
-        return out, _run_direct(call, operands, out, element_flags, random)
-    if out.size <= _CHUNK and out.flags.carray:  # copies cost less than the other ways
-        copies = [_copied(o, shape) for o in operands]
-        return out, _run_direct(call, copies, out, element_flags, random)
+        seed, number, words, first = bits
+        random = (seed, number, NO_WORDS if words is None else words, first)
+    if out.flags.carray:
+        ready = _as_they_lie(operands, shape, out.size)
+        if ready is not None:
+            return out, _run_direct(call, ready, out, element_flags, random)
     if _is_repeating(operands, out):
         return out, _run_repeating(call, operands, out, element_flags, random)
     return out, _run_chunks(call, operands, out, element_flags, random)
@@ -195,23 +197,28 @@ def _native(operation: str, operands: Sequence[Carrier], out: Carrier) -> Carrie
     return out
 
 
-def _is_direct(operands: Sequence[Carrier], out: Carrier, shape: Shape) -> bool:
-    """Whether the kernel can work on these arrays as they lie in memory."""
-    if not out.flags.carray:
-        return False
+def _as_they_lie(operands: Sequence[Carrier], shape: Shape, size: int) -> list[Carrier] | None:
+    """Operands as the kernel reads them, flat: as they lie in memory, or in copies if they are few.
+
+    None where one is large and must be read in another way.
+    """
+    ready: list[Carrier] = []
     for operand in operands:
-        if not operand.flags.carray:  # contiguous, aligned and writeable
-            return False
-        if operand.shape != shape and (operand is operands[0] or operand.size != 1):
-            return False
-    return True
+        # Contiguous, aligned and writeable; a number, unless it is the first operand.
+        if operand.flags.carray and (operand.shape == shape or (ready and operand.size == 1)):
+            ready.append(operand if operand.ndim == 1 else operand.reshape(-1))
+        elif size <= _CHUNK:  # copies cost less than the other ways
+            ready.append(_copied(operand, shape))
+        else:
+            return None
+    return ready
 
 
 def _copied(x: Carrier, shape: Shape) -> Carrier:
-    """x broadcast to the shape, in memory of its own."""
+    """x broadcast to the shape, in memory of its own, flat."""
     copy: Carrier = np.empty(shape, x.dtype)
     copy[...] = x
-    return copy
+    return copy.reshape(-1)
 
 
 def _flat(array: NDArray[Any]) -> NDArray[Any]:
@@ -225,12 +232,11 @@ def _part(array: NDArray[Any], a: int, b: int) -> NDArray[Any]:
 def _run_direct(
     call: _Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags, bits: _Bits
 ) -> int:
-    """Whole arrays at once, on several threads where they are large."""
-    flat = [_flat(o) for o in operands]
+    """Whole arrays at once, on several threads where they are large; the operands are flat."""
     target, element_flags = _flat(out), _flat(element_flags)
     smallest = _SMALLEST_COMPUTING if call.computing else _SMALLEST_STREAMING
     if target.size < 2 * smallest:
-        return _run(call, flat, target, element_flags, bits, 0, False)
+        return _run(call, operands, target, element_flags, bits, 0, False)
     seed, number, words, origin = bits
     # Vectors that begin at a multiple of 64 bytes can be written past the caches.
     head = -out.ctypes.data % 64 // out.itemsize
@@ -238,7 +244,7 @@ def _run_direct(
 
     def work(a: int, b: int) -> int:
         draw = (seed, number, _part(words, a, b), origin)
-        parts = [_part(o, a, b) for o in flat]
+        parts = [_part(o, a, b) for o in operands]
         return _run(
             call, parts, target[a:b], _part(element_flags, a, b), draw, a, streaming and a >= head
         )

@@ -126,16 +126,24 @@ def _run(
     what: int, source: NDArray[Any], target: NDArray[Any], fmt: Format, held: Any = _NONE
 ) -> int:
     """The kernel on arrays of any layout; tells whether a value is not held."""
-    words = [
-        np.ascontiguousarray(a).reshape(-1).view(f"u{a.itemsize}") for a in (source, target, held)
-    ]
+    codes, words, marks = _words(source), _words(target), held.reshape(-1)
     loop, constants = codec(what), _coding(fmt)
 
     def work(a: int, b: int) -> int:
-        bad: int = loop(*(w[a:b] for w in words), constants)
+        bad: int = loop(codes[a:b], words[a:b], marks[a:b], constants)
         return bad
 
     return run_blocks(work, 0, source.size, _SMALLEST, 16)
+
+
+#: Unsigned integers by their bytes.
+_WORDS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+
+
+def _words(array: NDArray[Any]) -> Bits:
+    if not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array)
+    return array.reshape(-1).view(_WORDS[array.itemsize])
 
 
 @lru_cache(maxsize=256)

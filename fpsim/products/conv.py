@@ -13,8 +13,7 @@ Source    docs/semantics.md §2 (places) and §5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -25,7 +24,7 @@ from fpsim.products.jobs.windows import Table, Target, Windows, field
 from fpsim.products.lanewise import Beside
 from fpsim.products.phases import common_windows, phases, zeros_do_not_matter
 from fpsim.products.unfold import every_position, moved, order, weight_matrix
-from fpsim.records.geometry import Geometry, Padding, Stride, geometry
+from fpsim.records.geometry import Geometry, Padding, Pair, Stride, geometry
 from fpsim.records.types import Carrier, ElementFlags, Index, Shape
 from fpsim.state.draws import NO_PLACES, Places
 
@@ -35,27 +34,22 @@ __all__ = [
 
 
 class _Channels(NamedTuple):
-    """Some input channels of a convolution: how their passes run, and their weights by group.
+    """Some input channels of a convolution, and how their passes run.
 
     passes    of the unit, with those of zeros.
     """
 
     settings: UnitSettings
     first: int
+    stop: int
     table: Table
-    right: list[Carrier]
     passes: int
 
-    @classmethod
-    def of(
-        cls, settings: UnitSettings, counted: UnitSettings, shape: Geometry, kernels: Carrier,
-        first: int, stop: int,
-    ) -> _Channels:  # fmt: skip
-        """Channels first … stop - 1 of every kernel; passes are `counted` as the unit has them."""
-        table = order(shape.kernel, stop - first, settings.unit)
-        right = [weight_matrix(table, kernel[:, :, first:stop]) for kernel in kernels]
-        passes = counted.passes(len(order(shape.kernel, stop - first, counted.unit)))
-        return cls(settings, first, table, right, passes)
+    def weights(self, kernel: Carrier) -> Carrier:
+        """The right operand of a kernel (KH, KW, C, N)."""
+        if self.stop - self.first < kernel.shape[2]:
+            kernel = kernel[:, :, self.first : self.stop]
+        return weight_matrix(self.table, kernel)
 
 
 class Forward:
@@ -70,9 +64,7 @@ class Forward:
     ) -> None:
         self.settings, self.x, self.shape, self.kernels = settings, x, shape, kernels
         groups, *_, self.channels, self.n = kernels.shape
-        self.parts = list(_parts(settings, shape, kernels))
-        #: Terms with the zeros that make passes whole.
-        self.depth = sum(part.passes for part in self.parts) * settings.unit.channels
+        self.parts, self.depth = _parts(settings, shape.kernel, self.channels)
         self.result: Shape = (len(x), *shape.output, groups * self.n)
 
     @property
@@ -82,18 +74,21 @@ class Forward:
     def multiply(self, places: Places) -> tuple[Carrier, ElementFlags]:
         """Values and flags of the result."""
         values, flags = np.zeros(self.result, np.float32), np.zeros(self.result, np.uint8)
-        if self.groups_together(values, flags, places):
-            finish(self.settings, self.depth, values, flags, places)
-            return values, flags
+        if len(self.kernels) == 1:
+            self.accumulate(0, values, flags, places)
+        elif not self.groups_together(values, flags, places):
+            self._one_by_one(values, flags, places)
+        # All groups at once: outputs side by side share the counters of their random bits.
+        finish(self.settings, self.depth, values, flags, places)
+        return values, flags
+
+    def _one_by_one(self, values: Carrier, flags: ElementFlags, places: Places) -> None:
+        """Each group in memory of its own, then side by side with the others."""
         for g in range(len(self.kernels)):
             group, part = np.s_[..., g * self.n : (g + 1) * self.n], places.part(0, g * self.n)
             sums, raised = np.ascontiguousarray(values[group]), np.ascontiguousarray(flags[group])
             self.accumulate(g, sums, raised, part)
-            if len(self.kernels) > 1:
-                values[group], flags[group] = sums, raised
-        # All groups at once: outputs side by side share the counters of their random bits.
-        finish(self.settings, self.depth, values, flags, places)
-        return values, flags
+            values[group], flags[group] = sums, raised
 
     def accumulate(
         self, group: int, sums: Carrier, flags: ElementFlags, places: Places,
@@ -108,8 +103,8 @@ class Forward:
             left = Windows(x, self.shape, part.table, part.first, target=target)
             raised = np.zeros_like(flags) if done else flags
             accumulate(
-                part.settings, left, part.right[group], sums, raised, places.part(0, 0, done),
-                fresh=done == 0,
+                part.settings, left, part.weights(self.kernels[group]), sums, raised,
+                places.part(0, 0, done), fresh=done == 0,
             )  # fmt: skip
             if done:
                 flags |= raised
@@ -128,7 +123,8 @@ class Forward:
         done = 0
         for part in self.parts:
             left = beside.windows(self.shape, part.table, part.first, target=target)
-            right = np.moveaxis(np.stack(part.right), 0, 1).reshape(len(part.table), -1)
+            weights = np.stack([part.weights(kernel) for kernel in self.kernels])
+            right = np.moveaxis(weights, 0, 1).reshape(len(part.table), -1)
             raised = np.zeros_like(flags) if done else flags
             if not accumulate_whole(
                 part.settings, left, right, values, raised, places.part(0, 0, done), fresh=done == 0
@@ -179,7 +175,12 @@ class InputGradient(Forward):
                 for part, corner, outputs in zip(parts, corners, targets, strict=True)
             ]
             left = each[0]._replace(others=tuple(each[1:]))
-            right = np.concatenate([part.right[group] for part in parts])
+            right = np.concatenate(
+                [
+                    part.weights(phase.kernels[group])
+                    for part, (phase, _) in zip(parts, self._phases, strict=True)
+                ]
+            )
             raised = np.zeros_like(flags) if done else flags
             if not accumulate_whole(
                 parts[0].settings, left, right, sums, raised, NO_PLACES, fresh=done == 0
@@ -222,18 +223,29 @@ class InputGradient(Forward):
         return convolutions
 
 
-def _parts(settings: UnitSettings, shape: Geometry, kernels: Carrier) -> Iterator[_Channels]:
-    """All input channels; those that fill no pass by themselves where their passes are shorter."""
-    channels, some = kernels.shape[3], settings.by_taps
+@lru_cache(maxsize=256)
+def _parts(
+    settings: UnitSettings, kernel: Pair, channels: int
+) -> tuple[tuple[_Channels, ...], int]:
+    """All input channels; those that fill no pass by themselves where their passes are shorter.
+
+    And how many terms they have together, with the zeros that make passes whole.
+    """
+    some = settings.by_taps
     rest = channels % some.unit.channels
     short = some.short(rest) if rest else some
     if short is some:
         rest = 0
     whole = channels - rest
-    if whole or not rest:
-        yield _Channels.of(some, settings, shape, kernels, 0, whole)
+    spans = [(some, 0, whole)] if whole or not rest else []
     if rest:
-        yield _Channels.of(short, settings, shape, kernels, whole, channels)
+        spans.append((short, whole, channels))
+    parts = []
+    for own, first, stop in spans:
+        table = order(kernel, stop - first, own.unit)
+        passes = settings.passes(len(order(kernel, stop - first, settings.unit)))
+        parts.append(_Channels(own, first, stop, table, passes))
+    return tuple(parts), sum(part.passes for part in parts) * settings.unit.channels
 
 
 def forward(

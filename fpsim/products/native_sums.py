@@ -9,7 +9,8 @@ Source    docs/semantics.md §4 (order); IEEE 754-2019 §4.3.1.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from fpsim.kernels.by_operation.sums import COLUMN_BLOCK
 from fpsim.products.jobs.job import to_read
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE
-from fpsim.records.types import Carrier
+from fpsim.records.types import Carrier, Shape
 
 if TYPE_CHECKING:
     from fpsim.records.settings import Settings
@@ -32,7 +33,8 @@ Sums = tuple[Carrier, NDArray[np.uint8]]
 
 def is_native(settings: Settings, order: str) -> bool:
     """Whether the processor's additions are those of this context, numbers permitting."""
-    return order == "sequential" and settings.format == BINARY32 and settings.rounding == RNE
+    nearest = settings.rounding is RNE or settings.rounding == RNE
+    return nearest and order == "sequential" and settings.format == BINARY32
 
 
 def native_sums(x: Carrier, axes: tuple[int, ...], *, squared: bool = False) -> Sums | None:
@@ -48,21 +50,36 @@ def native_sums(x: Carrier, axes: tuple[int, ...], *, squared: bool = False) -> 
     """
     if x.size == 0 or not axes:
         return None
-    rows = _rows(x, sorted(axes))
-    outer, n, inner = rows.shape
+    moved, (outer, n, inner), shape = _layout(x.shape, axes)
+    rows = x if moved is None else x.transpose(moved)
     values, width = to_read(np.ascontiguousarray(rows)).reshape(-1), max(inner, COLUMN_BLOCK)
     sums, marks = np.empty((outer, width), np.float32), np.empty((outer, width), np.uint8)
     if outer_sums(values, (outer, n, width), inner, squared, sums, marks):
         return None
-    shape = tuple(extent for axis, extent in enumerate(x.shape) if axis not in axes)
-    return sums[:, :inner].reshape(shape), marks[:, :inner].reshape(shape)
+    if inner < width:
+        sums, marks = sums[:, :inner], marks[:, :inner]
+    return sums.reshape(shape), marks.reshape(shape)
 
 
-def _rows(x: Carrier, axes: list[int]) -> Carrier:
-    """As (outer, elements of a sum, inner): what is summed stands before the sums beside it."""
-    first, last = axes[0], axes[-1]
-    if len(axes) <= last - first or last == x.ndim - 1:
-        kept = [axis for axis in range(x.ndim) if axis not in axes]
-        x, first, last = x.transpose((*axes, *kept)), 0, len(axes) - 1
-    outer, n = math.prod(x.shape[:first]), math.prod(x.shape[first : last + 1])
-    return x.reshape(outer, n, math.prod(x.shape[last + 1 :]))
+class _Layout(NamedTuple):
+    """How an array is summed: its axes in another order, if they must be, and its extents then.
+
+    rows    outer, elements of a sum, inner: what is summed stands before the sums beside it.
+    """
+
+    moved: tuple[int, ...] | None
+    rows: tuple[int, int, int]
+    result: Shape
+
+
+@lru_cache(maxsize=256)
+def _layout(shape: Shape, axes: tuple[int, ...]) -> _Layout:
+    chosen, kept = sorted(axes), [axis for axis in range(len(shape)) if axis not in axes]
+    result = tuple(shape[axis] for axis in kept)
+    first, last = chosen[0], chosen[-1]
+    moved = None
+    if len(axes) <= last - first or last == len(shape) - 1:
+        moved = (*chosen, *kept)
+        shape, first, last = tuple(shape[axis] for axis in moved), 0, len(axes) - 1
+    outer, n = math.prod(shape[:first]), math.prod(shape[first : last + 1])
+    return _Layout(moved, (outer, n, math.prod(shape[last + 1 :])), result)

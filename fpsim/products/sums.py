@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,12 +131,16 @@ class AxisSum:
             raise ValueError(f"block={block} is not a number of elements; use 1 or more")
         self.values, self.order, self.block, self.divide = values, order, block, divide
         self.axes = _axes(values, axis)
-        n = math.prod(values.shape[i] for i in self.axes)
-        if divide and n > _MOST:
-            raise ValueError(f"x has {n} elements; a mean takes at most 2**26, split it")
-        self.shape: Shape = tuple(
-            extent for i, extent in enumerate(values.shape) if i not in self.axes
-        )
+        if divide:
+            n = math.prod(values.shape[i] for i in self.axes)
+            if n > _MOST:
+                raise ValueError(f"x has {n} elements; a mean takes at most 2**26, split it")
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Of the result."""
+        shape = self.values.shape
+        return tuple(extent for i, extent in enumerate(shape) if i not in self.axes)
 
     @property
     def name(self) -> str:
@@ -172,8 +176,9 @@ class AxisSum:
         if native is None:
             return None
         sums, each = native
+        inexact = 1 in each.tobytes()
         return publish(
-            state, self.name, sums, int(each.max()), each if state.watched else None,
+            state, self.name, sums, int(inexact), each if state.watched else None,
             self._elements, target,
         )  # fmt: skip
 
@@ -187,7 +192,11 @@ def _axes(values: Carrier, axis: Axis) -> tuple[int, ...]:
     """Axes from the first on, each once; default: all."""
     if axis is None:
         return tuple(range(values.ndim))
-    return np.lib.array_utils.normalize_axis_tuple(axis, values.ndim, "axis")
+    n = values.ndim
+    plain = type(axis) is tuple and all(type(a) is int and 0 <= a < n for a in axis)
+    if plain and len(axis) == len(set(axis)):  # type: ignore[arg-type]
+        return axis  # type: ignore[return-value]  # numpy takes longer
+    return np.lib.array_utils.normalize_axis_tuple(axis, n, "axis")
 
 
 def _rows(values: Carrier, axes: tuple[int, ...]) -> Carrier:

@@ -65,18 +65,28 @@ def _moved(table: Table, down: int, across: int) -> Table:
 
 def weight_matrix(table: Table, kernel: Carrier) -> Carrier:
     """The right operand (K, N) of a kernel (KH, KW, C, N)."""
-    _, columns, channels, n = kernel.shape
-    rows, zeros = kept_by(table, _kernel_rows, columns, channels)
-    matrix: Carrier = kernel.reshape(-1, n).take(rows, axis=0)
+    *extents, n = kernel.shape
+    rows, zeros = kept_by(table, _kernel_rows, *extents)
+    matrix: Carrier = kernel.reshape(-1, n)
+    if rows is None:
+        return matrix
+    matrix = matrix.take(rows, axis=0)
     if zeros is not None:
         matrix[zeros] = 0
     return matrix
 
 
-def _kernel_rows(table: Table, columns: int, channels: int) -> tuple[Table, Table | None]:
-    """Rows of a kernel (KH * KW * C, N) for the terms; where terms are zeros, if any are."""
+def _kernel_rows(
+    table: Table, rows: int, columns: int, channels: int
+) -> tuple[Table | None, Table | None]:
+    """Rows of a kernel (KH * KW * C, N) for the terms, None for all of them in their order.
+
+    And where terms are zeros, if any are.
+    """
     ky, kx, c = table.T
     real: Table = (ky * columns + kx) * channels + c
+    if np.array_equal(real, np.arange(rows * columns * channels)):
+        return None, None
     zeros = np.flatnonzero(ky == ZERO)
     real[zeros] = 0
     return real, zeros if len(zeros) else None

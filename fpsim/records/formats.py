@@ -138,7 +138,7 @@ class Format:
             return True
         if not isinstance(other, Format):
             return NotImplemented
-        return self._compared == other._compared
+        return self.name == other.name and self._compared == other._compared
 
     def __hash__(self) -> int:
         return hash(self.name)

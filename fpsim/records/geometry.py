@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeGuard
 
 __all__ = ["Geometry", "Padding", "Pair", "Stride", "geometry"]
@@ -35,8 +35,29 @@ class Geometry:
     output: Pair
     spacing: Pair = (1, 1)
 
+    def __hash__(self) -> int:  # plans are looked up by geometries, several for a product
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.image, *self.pairs))
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, Pair, Pair, Pair, Pair]:
+        """Kernel, stride, zeros before, outputs and spacing, as kernels take them."""
+        return self.kernel, self.stride, self.before, self.output, self.spacing
+
+    @cached_property
+    def line(self) -> int:
+        """Elements that a row of windows spans."""
+        return (self.output[1] - 1) * self.stride[1] + self.kernel[1]
+
     def turned(self) -> Geometry:
         """Of the gradient to the input: a convolution of the gradient with the turned kernel."""
+        return self._turned
+
+    @cached_property
+    def _turned(self) -> Geometry:
         (kh, kw), (top, left) = self.kernel, self.before
         return replace(
             self, image=self.output, stride=(1, 1), before=(kh - 1 - top, kw - 1 - left),

@@ -19,6 +19,9 @@ __all__ = ["SUBNORMALS", "Settings"]
 #: What happens to subnormal numbers.
 SUBNORMALS = ("keep", "flush_results", "flush_both")
 
+#: Formats whose settings are kept with those of another.
+_MOST_OTHERS = 64
+
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "overflow": ("infinity", "saturate", "nan"),
     "subnormals": SUBNORMALS,
@@ -65,6 +68,11 @@ class Settings:
     arguments: dict[str, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
     #: Kernels ready for these settings; a cache of `fpsim.elementwise.apply`.
     calls: dict[tuple[str, int, int, bool], Any] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
+
+    #: The same for other formats, which products ask for again and again.
+    _others: dict[Format, Settings] = field(
         init=False, default_factory=dict, compare=False, repr=False
     )
 
@@ -150,4 +158,10 @@ class Settings:
 
     def with_format(self, fmt: Format) -> Settings:
         """The same choices for another format; habits of the old one become those of the new."""
-        return self if fmt == self.format else self.replace(format=fmt)
+        if fmt == self.format:
+            return self
+        if fmt not in self._others:
+            if len(self._others) >= _MOST_OTHERS:
+                self._others.clear()
+            self._others[fmt] = self.replace(format=fmt)
+        return self._others[fmt]

@@ -63,8 +63,10 @@ def draw(state: State, shape: Shape, settings: Settings | None = None, *, places
             f"first={first}: elements of a shard have random bits of their own with Philox alone, "
             f"got {source!r}; compute on the whole tensor, or use Philox"
         )
+    if seed is not None:
+        return Draw(_word(seed), np.uint64(number), None, first)
     words = source.draw(number, shape, settings.random_most, places)
-    return Draw(_word(seed or 0), np.uint64(number), words, first)
+    return Draw(NO_DRAW.seed, np.uint64(number), words, first)
 
 
 #: As kernels take it; a step has thousands of operations and one seed.

@@ -25,12 +25,13 @@ Source    docs/semantics.md §2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from enum import IntEnum
 
 from fpsim.state.bits import Philox
 from ipu.learn.variables import Variable
+from ipu.machine.assigned import Assigned
 from ipu.machine.device import Device
 
 __all__ = [
@@ -62,6 +63,9 @@ class Region(IntEnum):
 #: Regions that draw equal bits on every replica.
 IDENTICAL = (Region.REDUCE, Region.UPDATE, Region.OPTIMIZER)
 
+#: Around operations that draw and round as those before.
+_AS_IT_IS = nullcontext()
+
 
 def address(step: int, region: int, cell: int, operation: int) -> int:
     """The number of an operation.
@@ -71,14 +75,16 @@ def address(step: int, region: int, cell: int, operation: int) -> int:
     >>> address(1, 2, 3, 4)
     1236953726980
     """
-    fields = (("step", step, STEPS), ("region", region, 16), ("cell", cell, CELLS),
-              ("operation", operation, OPERATIONS))  # fmt: skip
-    for name, value, room in fields:
-        if not 0 <= value < room:
-            raise ValueError(
-                f"{name}={value} of a training has no address; use 0 to {room - 1}: fewer "
-                "micro-batches, variables or operations in one step"
-            )
+    if not (
+        0 <= step < STEPS and 0 <= region < 16 and 0 <= cell < CELLS and 0 <= operation < OPERATIONS
+    ):
+        fields = (("step", step, STEPS), ("region", region, 16), ("cell", cell, CELLS),
+                  ("operation", operation, OPERATIONS))  # fmt: skip
+        name, value, room = next(field for field in fields if not 0 <= field[1] < field[2])
+        raise ValueError(
+            f"{name}={value} of a training has no address; use 0 to {room - 1}: fewer "
+            "micro-batches, variables or operations in one step"
+        )
     return step << 40 | region << 36 | cell << 20 | operation
 
 
@@ -179,7 +185,8 @@ class Numbering:
         start = self._next.get(key, first) if again is None else again
         base = address(self.step, region, cell, 0)
         clock, before = self.device.clock, self.device.clock.operation
-        with self._source(region), self._rounding(region):
+        source = self._common if region in self._identical else self._own
+        with Assigned(self.device, "source", source), self._rounding(region):
             clock.operation = base + start
             self._open += 1
             try:
@@ -195,24 +202,11 @@ class Numbering:
             )
         self._next[key] = max(reached, self._next.get(key, 0))
 
-    @contextmanager
-    def _source(self, region: Region) -> Iterator[None]:
-        before = self.device.source
-        source = self._common if region in self._identical else self._own
-        assert source is not None
-        self.device.source = source
-        try:
-            yield
-        finally:
-            self.device.source = before
-
-    @contextmanager
-    def _rounding(self, region: Region) -> Iterator[None]:
+    def _rounding(self, region: Region) -> AbstractContextManager[None]:
+        """Operations of a region that differs from replica to replica may round to nearest."""
         if self._nearest and region not in IDENTICAL:
-            with self.device.rounding(False):
-                yield
-        else:
-            yield
+            return self.device.rounding(False)
+        return _AS_IT_IS
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -227,16 +221,13 @@ class Numbering:
 _current: ContextVar[Numbering | None] = ContextVar("numbering", default=None)
 
 
-@contextmanager
-def _of_variable(region: Region, name: str, first: int, most: int) -> Iterator[None]:
+def _of_variable(region: Region, name: str, first: int, most: int) -> AbstractContextManager[None]:
     """Operations first … most - 1 of a variable's own cell, where a training is in progress."""
     numbering = _current.get()
     v = None if numbering is None else numbering.variable(name)
     if numbering is None or v is None:
-        yield
-        return
-    with numbering.cell(region, v, first=first, most=most):
-        yield
+        return _AS_IT_IS
+    return numbering.cell(region, v, first=first, most=most)
 
 
 @contextmanager
@@ -278,8 +269,6 @@ def averaging(variable: Variable) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def rescaling(name: str) -> Iterator[None]:
+def rescaling(name: str) -> AbstractContextManager[None]:
     """The operations inside rescale the slots of the variable of that name."""
-    with _of_variable(Region.UPDATE, name, SLOTS, OPERATIONS):
-        yield
+    return _of_variable(Region.UPDATE, name, SLOTS, OPERATIONS)

@@ -6,15 +6,17 @@ Source    docs/semantics.md §6.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 
 from fpsim.records.formats import F143, Format
 from fpsim.records.geometry import Padding, Stride
 from ipu.learn import ops
 from ipu.learn.ops import fp8
+from ipu.learn.policy import Policy
 from ipu.learn.scopes import partials_type
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import current_policy, is_overridden, variable_scope
+from ipu.machine.device import Device
 
 __all__ = ["conv2d", "in_layer", "matmul"]
 
@@ -25,14 +27,19 @@ def in_layer(op_name: str, x: Tensor, body: Callable[[Tensor], Tensor]) -> Tenso
     Rounding  x once into the layer's format, the result once into the format of the layer's output,
               where these differ. Without a policy a layer computes in the format of its input.
     """
-    with ExitStack() as stack:
-        stack.enter_context(variable_scope(op_name, use_resource=True))
+    with variable_scope(op_name, use_resource=True):
         policy = current_policy()
         if policy is None:
             return body(x)
-        if is_overridden() and x.device.partials != policy.partials:
-            stack.enter_context(partials_type(policy.partials, x.device))
-        return _in_format(policy.output, body(_in_format(policy.activations, x)))
+        with _partials(policy, x.device):
+            return _in_format(policy.output, body(_in_format(policy.activations, x)))
+
+
+def _partials(policy: Policy, device: Device) -> AbstractContextManager[None]:
+    """Those of the layer's policy, where it is not the model's."""
+    if is_overridden() and device.partials != policy.partials:
+        return partials_type(policy.partials, device)
+    return nullcontext()
 
 
 def _in_format(fmt: Format, x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -38,6 +39,8 @@ __all__ = ["Trainer"]
 
 Model = Callable[[Tensor], Tensor]
 T = TypeVar("T")
+#: Of a type of numpy's, which takes long to write it.
+_name = lru_cache(maxsize=64)(str)
 #: A program's name, then shape and type of each argument.
 Signature = tuple[Hashable, ...]
 
@@ -257,7 +260,7 @@ class Trainer:
     def _note_signature(self, program: str, *arguments: ArrayLike | Array) -> None:
         shapes = [
             (tuple(x.shape), x.format.name) if isinstance(x, Array)
-            else (np.shape(x), str(np.asarray(x).dtype)) for x in arguments
+            else (np.shape(x), _name(np.asarray(x).dtype)) for x in arguments
         ]  # fmt: skip
         self.signatures[program, *shapes] += 1
 

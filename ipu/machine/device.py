@@ -29,6 +29,7 @@ from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.bits import BitSource
 from fpsim.state.counts import Counts
 from fpsim.state.state import Clock
+from ipu.machine.assigned import Assigned
 from ipu.machine.choice import RULE, find_partials
 from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, choices, dump, status_words
 from ipu.machine.convolutions import Convolutions
@@ -36,7 +37,7 @@ from ipu.machine.cost.planner import Planner
 from ipu.machine.generator import WORKERS, find_source
 from ipu.machine.target import MK2, Target, find_target
 from ipu.machine.units import amp
-from ipu.machine.vector import operation_cycles
+from ipu.machine.vector import operation_loops
 from ipu.machine.verbs import MAXIMUM
 
 __all__ = ["Device", "MachineContext"]
@@ -51,6 +52,7 @@ class MachineContext(Context):
         self.device = device
         self.clock = device.clock
         self.counts = device.counts
+        self._loops = operation_loops(fmt)
         self._by_control = {device.control: (self.settings, self.traps)}
         self._status_words = status_words(device.control, fmt)
 
@@ -90,7 +92,8 @@ class MachineContext(Context):
     ) -> Array:
         """As any context's; its cycles are added to the device's."""
         result = super().rounded(name, carriers, out, evaluate)
-        self.device.vector_cycles += operation_cycles(name, self.format, result.size)
+        cycles, elements = self._loops[name]
+        self.device.vector_cycles += cycles * -(-result.size // elements)
         return result
 
     def exact(
@@ -99,7 +102,8 @@ class MachineContext(Context):
     ) -> Array:  # fmt: skip
         """As any context's; its cycles are added to the device's."""
         result = super().exact(name, carriers, values, element_flags, out)
-        self.device.vector_cycles += operation_cycles(name, self.format, result.size)
+        cycles, elements = self._loops[name]
+        self.device.vector_cycles += cycles * -(-result.size // elements)
         return result
 
     def in_format(self, fmt: Format) -> Context:
@@ -179,8 +183,7 @@ class Device(Convolutions):
         self.clock = Clock()
         self.vector_cycles = 0
         self.counts: Counts | None = Counts() if count else None
-        #: Name of the tensor that operations work on now; see `naming`.
-        self.tensor = ""
+        self._tensor = ""
         #: $FP_STS without the bits of late results: each operation adds its own, mapped by the
         #: control register of then.
         self.raised = 0
@@ -213,6 +216,8 @@ class Device(Convolutions):
 
     @source.setter
     def source(self, source: BitSource) -> None:
+        if source is self._source:
+            return
         self._source = source
         for context in self._contexts.values():
             context.source = source
@@ -224,33 +229,24 @@ class Device(Convolutions):
 
     @control.setter
     def control(self, control: FpCtl) -> None:
+        if control is self._control:
+            return
         if control.nanoo != self._control.nanoo:  # flags of then mean other bits of $FP_STS
             self.settle()
         self._control = control
         for context in self._contexts.values():
             context.obey(control)
 
-    @contextmanager
-    def rounding(self, stochastic: bool) -> Iterator[None]:
+    def rounding(self, stochastic: bool) -> Assigned:
         """ESR is on or off for the operations inside, and as it was afterwards."""
-        before = self.control
-        if before.esr != stochastic:
-            self.control = replace(before, esr=stochastic)
-        try:
-            yield
-        finally:
-            if self.control is not before:
-                self.control = before
+        control = self._control
+        if control.esr != stochastic:
+            control = replace(control, esr=stochastic)
+        return Assigned(self, "control", control)
 
-    @contextmanager
-    def shard(self, first: int) -> Iterator[None]:
+    def shard(self, first: int) -> Assigned:
         """Element 0 of the elementwise operations inside has the random bits of element `first`."""
-        before = self.clock.first
-        self.clock.first = first
-        try:
-            yield
-        finally:
-            self.clock.first = before
+        return Assigned(self.clock, "first", first)
 
     @property
     def status_word(self) -> int:
@@ -278,20 +274,20 @@ class Device(Convolutions):
         """$FP_CTL and $FP_STS as text."""
         return dump(self.control, self.status)
 
-    @contextmanager
-    def naming(self, tensor: str) -> Iterator[None]:
-        """The operations inside work on that tensor: counters and traps name it."""
-        before = self.tensor
-        self._name(tensor)
-        try:
-            yield
-        finally:
-            self._name(before)
+    @property
+    def tensor(self) -> str:
+        """Name of the tensor that operations work on now; see `naming`."""
+        return self._tensor
 
-    def _name(self, tensor: str) -> None:
-        self.tensor = tensor
+    @tensor.setter
+    def tensor(self, tensor: str) -> None:
+        self._tensor = tensor
         if self.counts is not None:
             self.counts.tensor = self.counted_as
+
+    def naming(self, tensor: str) -> Assigned:
+        """The operations inside work on that tensor: counters and traps name it."""
+        return Assigned(self, "tensor", tensor)
 
     @property
     def counted_as(self) -> str:
@@ -301,13 +297,11 @@ class Device(Convolutions):
     @contextmanager
     def recomputing(self) -> Iterator[None]:
         """The operations inside repeat others: they count under TENSOR/recompute."""
-        self._suffix = "/recompute"
-        self._name(self.tensor)
+        self._suffix, self.tensor = "/recompute", self.tensor
         try:
             yield
         finally:
-            self._suffix = ""
-            self._name(self.tensor)
+            self._suffix, self.tensor = "", self.tensor
 
     @property
     def facts(self) -> dict[str, Fact]:

@@ -48,7 +48,6 @@ class MatrixProducts(Verbs):
     f32_denormals: str
     disable_sr_for_amp_vertices: bool
     planner: Planner
-    tensor: str
     puts_off: bool
 
     def __init__(self) -> None:
@@ -59,6 +58,11 @@ class MatrixProducts(Verbs):
         self._warned = False
         self.puts_off = False
         self._late: list[Late] = []
+
+    @property
+    @abstractmethod
+    def tensor(self) -> str:
+        """Name of the tensor that operations work on now."""
 
     @abstractmethod
     def rounding(self, stochastic: bool) -> AbstractContextManager[None]:

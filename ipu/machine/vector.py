@@ -9,11 +9,12 @@ Source    poplibs, popopsCycleEstimators.hpp; `cast` and `select` are ASSUMED to
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import NamedTuple
 
 from fpsim.records.formats import BINARY32, Format
 
-__all__ = ["RATES", "Rate", "operation_cycles", "thread_cycles"]
+__all__ = ["RATES", "Loop", "Rate", "operation_loops", "thread_cycles"]
 
 
 class Rate(NamedTuple):
@@ -38,15 +39,29 @@ RATES: dict[str, Rate] = {
 _VERBS = {"convert": "cast", "copy": "cast", "round_to_integral": "cast", "fmax": "maximum"}
 
 
-def operation_cycles(operation: str, fmt: Format, elements: int) -> int:
-    """Cycles of a thread for an operation by the context's name; 1 a vector where none is known.
+class Loop(NamedTuple):
+    """Cycles of a loop, and the elements that it takes."""
+
+    cycles: int
+    elements: int
+
+
+def operation_loops(fmt: Format) -> defaultdict[str, Loop]:
+    """The loop of each operation, by the context's name; 1 cycle where none is known.
 
     >>> from fpsim import BINARY16
-    >>> operation_cycles("convert", BINARY16, 10), operation_cycles("sign", BINARY16, 10)
-    (3, 3)
+    >>> loops = operation_loops(BINARY16)
+    >>> loops["sqrt"], loops["convert"] == loops["sign"]
+    (Loop(cycles=23, elements=4), True)
     """
-    verb = _VERBS.get(operation, operation)
-    return thread_cycles(verb if verb in RATES else "add", fmt, elements)
+    loops = defaultdict(lambda: _loop("add", fmt), {verb: _loop(verb, fmt) for verb in RATES})
+    loops.update({name: loops[verb] for name, verb in _VERBS.items()})
+    return loops
+
+
+def _loop(verb: str, fmt: Format) -> Loop:
+    rate = RATES[verb]
+    return Loop(rate.single, _SINGLES) if fmt == BINARY32 else Loop(rate.half, _HALVES)
 
 
 def thread_cycles(verb: str, fmt: Format, elements: int) -> int:
@@ -56,7 +71,5 @@ def thread_cycles(verb: str, fmt: Format, elements: int) -> int:
     >>> thread_cycles("tanh", BINARY32, 1000), thread_cycles("tanh", BINARY16, 1000)
     (6000, 1000)
     """
-    rate = RATES[verb]
-    if fmt == BINARY32:
-        return rate.single * -(-elements // _SINGLES)
-    return rate.half * -(-elements // _HALVES)
+    cycles, width = _loop(verb, fmt)
+    return cycles * -(-elements // width)

@@ -8,6 +8,7 @@ Source    docs/semantics.md §6.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -271,11 +272,13 @@ class Verbs(ABC):
         return kept
 
 
+@lru_cache(maxsize=64)
 def _is_far_from_tiny(fmt: Format) -> bool:
     """Whether its numbers, and sums of them, are normal ones or zero in binary32."""
     return fmt.precision < 24 and fmt.smallest_subnormal >= BINARY32.smallest_normal
 
 
+@lru_cache(maxsize=64)
 def _has_plain_squares(fmt: Format) -> bool:
     """Whether the squares of its numbers are zero or normal numbers of binary32."""
     if 2 * fmt.precision > BINARY32.precision:
@@ -286,4 +289,7 @@ def _has_plain_squares(fmt: Format) -> bool:
 
 def _is_plain(context: Context, x: Array) -> bool:
     """Whether the context counts nothing and x has no NaN, whose reading raises a flag."""
-    return context.counts is None and x.size > 0 and not np.isnan(x.carrier.max())
+    if context.counts is not None or x.size == 0:
+        return False
+    largest = x.carrier.max()
+    return bool(largest == largest)

@@ -101,7 +101,7 @@ def accumulate(
 
     Shapes    as for `multiply`; values and flags, as the result, in C order; flags are zero before.
     """
-    if isinstance(a, Rows | Windows):
+    if not isinstance(a, np.ndarray):
         matrix = (math.prod(values.shape[:-1]), values.shape[-1])
         flat = values.reshape(matrix), flags.reshape(matrix)
         run(ENGINES, Job(settings, a, b, *flat, places, fresh=fresh))

@@ -10,8 +10,9 @@ Source    docs/semantics.md §5.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ from fpsim.products.by_unit.terms import Terms, all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
 from fpsim.products.jobs.windows import Target, Windows
+from fpsim.records.geometry import Geometry
 from fpsim.records.types import Carrier, Offsets
 from fpsim.state.draws import NO_RANDOM
 from fpsim.state.threads import get_threads, run_blocks
@@ -40,20 +42,25 @@ __all__ = ["fits", "fits_any_lanes", "run_windows"]
 #: Numbers of the pieces that are laid out together, and of the panels beside them.
 _PIECE = 1 << 16
 
+#: Windows of a piece up to which it is kept where they lie.
+_FEW = 1 << 15
+
 #: Products below which one thread is enough.
 _SMALLEST = 1 << 20
 
 
 def fits(task: Task, a: Windows) -> bool:
     """Whether panels and pieces are small enough, and rows of outputs enough for the threads."""
-    if a.turned:
-        return True
-    return task.right.bytes * a.shape[1] <= COLUMN_BYTES and a.lines >= get_threads()
+    return a.turned or _fits(task.right.bytes, a)
 
 
 def fits_any_lanes(a: Windows) -> bool:
     """The same for operands of any lanes."""
-    return a.turned or (8 * a.shape[1] <= COLUMN_BYTES and a.lines >= get_threads())
+    return a.turned or _fits(8, a)
+
+
+def _fits(number: int, a: Windows) -> bool:
+    return number * a.depth <= COLUMN_BYTES and a.lines >= get_threads()
 
 
 def run_windows(job: Job, a: Windows, task: Task, values: Carrier) -> int:
@@ -77,12 +84,12 @@ class _Operands(NamedTuple):
 
 def _run_forward(job: Job, a: Windows, task: Task, values: Carrier) -> int:
     every = [all_terms(job.settings, windows.offsets()) for windows in a.each]
-    flags, depth = 0, sum(len(terms.rows) for terms in every)
+    flags, depth, lines = 0, sum([len(terms.rows) for terms in every]), a.lines
     for columns in column_blocks(task, depth, slice(0, values.shape[1])):
         operands = list(_operands(job, a, task, every, columns))
         products = depth * (columns.stop - columns.start) * a.geometry.output[1]
         work = partial(_lines, job, a, task, operands, values)
-        flags |= run_blocks(work, 0, a.lines, max(1, _SMALLEST // products))
+        flags |= run_blocks(work, 0, lines, max(1, _SMALLEST // products))
     return flags
 
 
@@ -173,8 +180,8 @@ def _turned_part(
 
 def _lines_of_terms(columns: int, wide: int, multiple: int) -> int:
     """Rows of outputs whose gradients fill panels of about a piece, a multiple of so many terms."""
-    unit = multiple // np.gcd(multiple, wide)
-    return int(max(1, _PIECE // (columns * wide) // unit) * unit)
+    unit = multiple // math.gcd(multiple, wide)
+    return max(1, _PIECE // (columns * wide) // unit) * unit
 
 
 class _Pieces:
@@ -185,37 +192,36 @@ class _Pieces:
     """
 
     def __init__(self, task: Task, a: Windows, lines: int, height: int, target: Target) -> None:
-        geometry = a.geometry
+        geometry = self.geometry = a.geometry
         self.target, self.height = target, height
-        self.rows, self.wide = geometry.output
-        self.image = np.ascontiguousarray(a.x).reshape(-1).view(np.uint32), a.x.shape[1:]
-        self.geometry = (
-            geometry.kernel, geometry.stride, geometry.before, geometry.output, geometry.spacing
-        )  # fmt: skip
+        image = a.x if a.x.flags.c_contiguous else np.ascontiguousarray(a.x)
+        self.image = image.reshape(-1).view(np.uint32), a.x.shape[1:]
         # A piece that begins within an image may see one image more, so the kernel's height again.
-        most = a.numbers(0, lines) + geometry.kernel[0] * a.line * a.x.shape[3] + 16
-        outputs = lines * self.wide + height
+        most = a.numbers(0, lines) + geometry.kernel[0] * geometry.line * a.x.shape[3] + 16
         self.tables = task.left.own.room("pieces", (most,))
         self.how = *self.tables, task.zero, task.left.shift
-        self.memory = room("starts", (outputs,), np.int64), room("places", (outputs,), np.int64)
-        #: Of the piece that was laid out last: row of its image, rows of outputs, and its image.
-        self.last = -1, 0, 0
-        self.windows = self.memory
 
     def lay(self, line: int, last: int) -> tuple[Carrier, Constants, Offsets, Offsets]:
         """Values and exponents, where windows begin, and where results stand."""
-        fill_windows(*self.image, self.geometry, (line, last), *self.how)
-        image, row = divmod(line, self.rows)
-        if (row, last - line) == self.last[:2]:
-            # The same windows some images further on.
-            self.windows[1][...] += (image - self.last[2]) * self.target[1]
-        else:
-            self._place(line, last)
-        self.last = row, last - line, image
-        return *self.tables, *self.windows
+        fill_windows(*self.image, self.geometry.pairs, (line, last), *self.how)
+        image, row = divmod(line, self.geometry.output[0])
+        few = (last - line) * self.geometry.output[1] <= _FEW
+        starts, places = (_windows if few else _windows.__wrapped__)(
+            self.geometry, self.image[1][2], row, last - line, self.height, self.target
+        )
+        if image and self.target[1]:
+            further = room("places", places.shape, np.int64)
+            places = np.add(places, image * self.target[1], out=further)
+        return *self.tables, starts, places
 
-    def _place(self, line: int, last: int) -> None:
-        outputs = (last - line) * self.wide
-        starts, places = self.memory
-        self.windows = starts[: -(-outputs // self.height) * self.height], places[:outputs]
-        place_windows(self.image[1][2], self.geometry, (line, last), *self.windows, self.target)
+
+@lru_cache(maxsize=128)
+def _windows(
+    geometry: Geometry, channels: int, row: int, lines: int, height: int, target: Target
+) -> tuple[Offsets, Offsets]:
+    """Where the windows of a piece begin, and where their results stand, from a row of image 0."""
+    outputs = lines * geometry.output[1]
+    starts = np.empty(-(-outputs // height) * height, np.int64)
+    places = np.empty(outputs, np.int64)
+    place_windows(channels, geometry.pairs, (row, row + lines), starts, places, target)
+    return starts, places

@@ -79,11 +79,14 @@ class Right(NamedTuple):
         """A matrix, as it lies where it is contiguous."""
         if not (b.flags.c_contiguous or b.T.flags.c_contiguous):
             b = np.ascontiguousarray(b)
-        down, across = (step // b.itemsize for step in b.strides)
-        return cls(to_read(b.ravel("K").view(np.uint32)), (down, across))
+        down, across = b.strides
+        steps = down // b.itemsize, across // b.itemsize
+        return cls(to_read(b.ravel("K").view(np.uint32)), steps)
 
     def below(self, row: int) -> Right:
         """The rows from this one on."""
+        if row == 0:
+            return self
         return Right(self.codes[row * self.steps[0] :], self.steps)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,8 @@ NO_STORE: dict[int, Constants] = {
 }
 
 #: Types of values and of exponent fields, by their bits.
-FLOAT: dict[int, DTypeLike] = {0: np.float32, 32: np.float32, 64: np.float64}
-WORD: dict[int, DTypeLike] = {0: np.uint32, 32: np.uint32, 64: np.uint64}
+FLOAT: dict[int, Any] = {0: np.float32, 32: np.float32, 64: np.float64}
+WORD: dict[int, Any] = {0: np.uint32, 32: np.uint32, 64: np.uint64}
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,24 @@ class OperandTable:
 
     def room(self, name: str, shape: Shape) -> tuple[Carrier, Constants]:
         """For values and exponents."""
-        none = (0,) * len(shape)
-        values = room(f"{name} values", shape if self.values else none, FLOAT[self.values])
-        fields = room(f"{name} fields", shape if self.exponents else none, WORD[self.exponents])
-        return values, fields
+        values, fields = FLOAT[self.values], WORD[self.exponents]
+        return (
+            room(f"{name} values", shape, values) if self.values else nothing(values, len(shape)),
+            room(f"{name} fields", shape, fields)
+            if self.exponents
+            else nothing(fields, len(shape)),
+        )
 
     @cached_property
     def own(self) -> OperandTable:
         """The same where the operand's own numbers do not serve: they lie elsewhere."""
         return self if self.values else replace(self, values=32)
+
+
+@cache
+def nothing(dtype: Any, ndim: int) -> NDArray[Any]:
+    """An empty array, for kernels that are given none."""
+    return np.empty((0,) * ndim, dtype)
 
 
 _rooms = threading.local()

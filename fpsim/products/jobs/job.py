@@ -66,6 +66,11 @@ class Reach(NamedTuple):
         return self.most_a < math.inf and self.most_b < math.inf and self.most_start < math.inf
 
 
+def _codes(x: Carrier) -> NDArray[np.uint32]:
+    """Bits of all numbers, in their order in memory."""
+    return to_read(x.ravel("K").view(np.uint32))
+
+
 def _exponents(least: float, most: float, emin: int) -> tuple[int, int]:
     """Of the smallest and the largest magnitude, none below emin; 0 and -1 of zeros."""
     if not most:
@@ -118,8 +123,7 @@ class Job:
         if self._reach is None:
             a = self.a if isinstance(self.a, np.ndarray) else self.a.values
             start = _NO_CODES if self.fresh else self.values.ravel("K").view(np.uint32)
-            codes = (to_read(x.ravel("K").view(np.uint32)) for x in (a, self.b))
-            self._reach = Reach(*extents(*codes, start))
+            self._reach = Reach(*extents(_codes(a), _codes(self.b), start))
         return self._reach
 
     def pieces(self, values: Carrier) -> Iterator[Job]:

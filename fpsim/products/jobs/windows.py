@@ -92,19 +92,21 @@ class Windows(NamedTuple):
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        outputs = self.lines * self.geometry.output[1]
-        terms = sum(len(windows.table) for windows in self.each)
+        outputs, terms = self.lines * self.geometry.output[1], self.depth
         return (terms, outputs) if self.turned else (outputs, terms)
+
+    @property
+    def depth(self) -> int:
+        """Terms of all windows of an image."""
+        terms = len(self.table)
+        for windows in self.others:
+            terms += len(windows.table)
+        return terms
 
     @property
     def values(self) -> Carrier:
         """Every number of the matrix but the zeros."""
         return self.x
-
-    @property
-    def line(self) -> int:
-        """Elements that a row of windows spans."""
-        return _extent(self.geometry.output[1], 1, self.geometry)
 
     def places(self, columns: int) -> Target:
         """The target, or that of a result of so many columns."""
@@ -122,14 +124,14 @@ class Windows(NamedTuple):
 
     def offsets(self) -> Table:
         """From the beginning of a window to its terms; those of zeros are in it too."""
-        return kept_by(self.table, _offsets, self.line, self.x.shape[3], self.first)
+        return kept_by(self.table, _offsets, self.geometry.line, self.x.shape[3], self.first)
 
     def numbers(self, begin: int, end: int) -> int:
         """Numbers of the padded pieces that rows of outputs begin … end - 1 see."""
         rows, _ = self.geometry.output
         images = (end - 1) // rows - begin // rows + 1
         lines = (end - begin - images) * self.geometry.stride[0] + images * self.geometry.kernel[0]
-        n: int = lines * self.line * self.x.shape[3]
+        n: int = lines * self.geometry.line * self.x.shape[3]
         return n
 
     def lines_of(self, numbers: int, multiple: int = 1) -> int:
@@ -142,7 +144,7 @@ class Windows(NamedTuple):
         if image <= numbers:
             lines = numbers // image * rows
         else:
-            seen = numbers // (self.line * self.x.shape[3]) - self.geometry.kernel[0]
+            seen = numbers // (self.geometry.line * self.x.shape[3]) - self.geometry.kernel[0]
             lines = max(0, seen) // self.geometry.stride[0] + 1
         unit = multiple // math.gcd(multiple, columns)
         return max(1, lines // unit) * unit
@@ -201,9 +203,9 @@ def field(x: Carrier, shape: Geometry, first: int, last: int, *, filled: bool = 
     """
     rows, columns = shape.output
     begin, end = first // columns, -(-last // columns)
-    line = _extent(columns, 1, shape)
+    line = shape.line
     pieces = [
-        (images, lines, (len(images), _extent(len(lines), 0, shape), line, x.shape[3]))
+        (images, lines, (len(images), _extent(len(lines), shape), line, x.shape[3]))
         for images, lines in _pieces(begin, end, rows)
     ]
     numbers = sum(math.prod(size) for *_, size in pieces)
@@ -218,9 +220,9 @@ def field(x: Carrier, shape: Geometry, first: int, last: int, *, filled: bool = 
     return Field(values, seen, line, x.shape[3], filled)
 
 
-def _extent(windows: int, axis: int, shape: Geometry) -> int:
-    """What so many windows span, down (axis 0) or across."""
-    return (windows - 1) * shape.stride[axis] + shape.kernel[axis]
+def _extent(windows: int, shape: Geometry) -> int:
+    """What so many windows span, down."""
+    return (windows - 1) * shape.stride[0] + shape.kernel[0]
 
 
 def _starts(size: tuple[int, ...], lines: int, shape: Geometry) -> Table:
@@ -274,7 +276,7 @@ def blocks(
     filled    as in `field`.
     """
     rows, columns = shape.output
-    line = _extent(columns, 1, shape) * x.shape[3]
+    line = shape.line * x.shape[3]
     # The window's own height comes once more with every image.
     lines = max(1, _PIECE // max(1, line) * rows // (rows * shape.stride[0] + shape.kernel[0]))
     step = max(1, lines * columns // multiple) * multiple

@@ -9,11 +9,10 @@ Source    tf.variable_scope, tf.get_variable.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,8 +45,7 @@ AUTO_REUSE = "auto"
 Getter = Callable[..., Tensor]
 
 
-@dataclass(frozen=True)
-class _Scope:
+class _Scope(NamedTuple):
     """The names and rules that `get_variable` follows inside a `variable_scope`."""
 
     path: str
@@ -243,11 +241,12 @@ def variable_scope(
         chosen["regularizer"] = regularizer
     if dtype is not None:
         chosen["dtype"] = dtype
-    token = _current.set(replace(outer, **chosen))
-    with ExitStack() as stack:
-        stack.callback(_current.reset, token)
-        stack.enter_context(outer.variables.device.naming(path))
-        yield path
+    token = _current.set(outer._replace(**chosen))
+    try:
+        with outer.variables.device.naming(path):
+            yield path
+    finally:
+        _current.reset(token)
 
 
 def get_variable(

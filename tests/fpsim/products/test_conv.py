@@ -17,7 +17,7 @@ from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.judge.oracle.random import product_word
 from fpsim.judge.oracle.units import Ask, one_output
 from fpsim.linalg import conv2d, conv2d_input_gradient, conv2d_weight_gradient, matmul
-from fpsim.products import unfold
+from fpsim.products import conv, unfold
 from fpsim.products.by_unit import images as pieces
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.records.units import find_unit
@@ -373,7 +373,8 @@ def test_a_changed_order_shows(monkeypatch):
         table[[3, 4]] = table[[4, 3]]
         return table
 
-    monkeypatch.setattr("fpsim.products.conv.order", swapped)
+    monkeypatch.setattr(conv, "order", swapped)
+    monkeypatch.setattr(conv, "_parts", conv._parts.__wrapped__)  # nothing is kept of it
     assert not np.array_equal(case.run("forward", a, b, unit, result).values, usual)
 
 
