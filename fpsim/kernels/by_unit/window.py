@@ -55,7 +55,7 @@ NEAREST, CUT, WHOLE = range(3)
 
 def _tops(what, c, a, x, o, b, y, edge):
     """The largest exponent of each call, as a field."""
-    terms, sums, _, _ = what
+    terms, sums, *_ = what
     tops = [as_bits(acc) & infinity_like(edge) for acc in c]
     if sums == WHOLE:
         tops = [select(top != 0, umax(top, edge), top) for top in tops]
@@ -100,7 +100,7 @@ def _cut_float(size, quiet):
 
 def _sums_31(what, start, products, undo, numbers):
     """A call's sum below 2**31, rounded and scaled back."""
-    _, sums, quiet, _ = what
+    _, sums, quiet, *_ = what
     if sums != NEAREST and quiet != QUIET:
         return _sums_32(what, start, products, undo, numbers)
     total = products + start
@@ -116,7 +116,7 @@ def _sums_31(what, start, products, undo, numbers):
 
 def _sums_32(what, start, products, undo, numbers):
     """A call's sum below 2**32, rounded and scaled back."""
-    _, sums, quiet, _ = what
+    _, sums, quiet, *_ = what
     # Each is below 2**31: the sign of the sum is lost where it differs from both.
     total = products + start
     sign = (total ^ ((products ^ total) & (start ^ total))) & sign_like(total)
