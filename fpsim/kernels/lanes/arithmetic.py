@@ -199,6 +199,34 @@ def item(typingctx: Any, pointer: Any, index: Any) -> Any:
 
 
 @instruction
+def moved(typingctx: Any, pointer: Any, index: Any) -> Any:
+    """Where pointer[index] stands."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
+
+    return pointer(pointer, types.intp), codegen
+
+
+@instruction
+def beside(typingctx: Any, row: Any, index: Any, table: Any, other: Any) -> Any:
+    """Where what belongs to row[index] stands in another table, whose elements are as wide.
+
+    `row` points into the first `table`.
+    """
+    size = other.dtype.bitwidth // 8
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        begin, i, *tables = args
+        first, second = (builder.ptrtoint(p, i.type) for p in tables)
+        byte = builder.bitcast(begin, ir.IntType(8).as_pointer())
+        at = builder.add(builder.mul(i, ir.Constant(i.type, size)), builder.sub(second, first))
+        return builder.bitcast(builder.gep(byte, [at]), args[3].type)
+
+    return other(row, types.intp, table, other), codegen
+
+
+@instruction
 def plus(typingctx: Any, i: Any, k: Any) -> Any:
     """The sum of two indices."""
 
