@@ -15,7 +15,14 @@ Source    docs/semantics.md §5; Dekker 1971 (splitting at a fixed place); Boldo
 from __future__ import annotations
 
 from fpsim.kernels.by_unit.terms import if_finite, values
-from fpsim.kernels.lanes.arithmetic import add_down, add_up, fused, quiet_fused
+from fpsim.kernels.lanes.arithmetic import (
+    add_down,
+    add_up,
+    fused,
+    quiet_add,
+    quiet_fused,
+    quiet_subtract,
+)
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, select
 from fpsim.kernels.rounding.store import QUIET
@@ -48,6 +55,13 @@ def _nearest_quiet(x):
     return fused(power, zero - units, quiet_fused(power, zero + units, x))
 
 
+def _nearest_by_sums(x):
+    """The same in four steps, which leave the multiplier to the products."""
+    bits = as_bits(x)
+    magic = as_float((bits & infinity_like(bits)) + ((29 << 52) | (1 << 51)))
+    return quiet_subtract(quiet_add(x, magic), magic)
+
+
 def _nearest_binary32(x, quiet, has_fma):
     return _nearest_quiet(x) if quiet == QUIET and has_fma else _nearest_by_integers(x)
 
@@ -65,18 +79,20 @@ def _odd_sum(x, y, quiet):
 
 def _short(what, c, a, x, o, b, y, numbers):
     """Calls that are right where every addition is exact."""
-    terms, _, quiet, has_fma = what
+    terms, _, quiet, has_fma, has_adders = what
     for factors in values(terms, c, a, x, o, b, y):
         c = [
             fused(u, v, acc) if has_fma else u * v + acc
             for acc, (u, v) in zip(c, factors, strict=True)
         ]
+    if quiet == QUIET and has_adders:
+        return tuple(map(_nearest_by_sums, c))
     return tuple(_nearest_binary32(acc, quiet, has_fma) for acc in c)
 
 
 def _long(what, c, a, x, o, b, y, numbers):
     """Calls in two limbs: whole multiples of a unit, and what is left."""
-    terms, starts, quiet, has_fma = what
+    terms, starts, quiet, has_fma, _ = what
     unit = as_float(numbers[0])
     limbs = [(acc + unit, acc - ((acc + unit) - unit)) for acc in c]
     for factors in values(terms, c, a, x, o, b, y):

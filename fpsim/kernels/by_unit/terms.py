@@ -11,7 +11,7 @@ rows, the left one once for all columns, and neither waits in a register.
 
 from __future__ import annotations
 
-from fpsim.kernels.lanes.arithmetic import item, plus, spread_item
+from fpsim.kernels.lanes.arithmetic import beside, item, moved, plus, spread_item
 from fpsim.kernels.lanes.memory import load, load_float
 from fpsim.kernels.lanes.vectors import as_bits, infinity_like, select, width_of
 
@@ -25,25 +25,38 @@ def values(terms, c, a, x, o, b, y):
     """Both factors of every term, for each vector of a tile."""
     offsets, q = o
     for t in range(terms):
-        index = [plus(row, item(offsets, plus(q, t))) for row in x]
+        at = item(offsets, plus(q, t))
         columns = [plus(column, COLUMNS * t) for column in _columns(c, y)]
         yield [
-            (load_float(a[0], i, c[0]) if _is_lanewise(a) else spread_item(a[0], i),
-             load_float(b[0], j, c[0]))
-            for i, j in zip(index, columns, strict=True)
-        ]  # fmt: skip
+            (_factor(a, moved(a[0], row), at, c), load_float(b[0], j, c[0]))
+            for row, j in zip(x, columns, strict=True)
+        ]
 
 
 def exponents(terms, c, a, x, o, b, y):
     """Exponents of every product, as fields, for each vector of a tile."""
     offsets, q = o
     for t in range(terms):
-        index = [plus(row, item(offsets, plus(q, t))) for row in x]
+        at = item(offsets, plus(q, t))
         columns = [plus(column, COLUMNS * t) for column in _columns(c, y)]
         yield [
-            (load(a[1], i) if _is_lanewise(a) else spread_item(a[1], i)) + load(b[1], j)
-            for i, j in zip(index, columns, strict=True)
+            _field(a, moved(a[0], row), at) + load(b[1], j)
+            for row, j in zip(x, columns, strict=True)
         ]
+
+
+def _factor(a, row, at, c):
+    """The left factor of a vector: one for all of its columns or, lanewise, one for each."""
+    return load_float(row, at, c[0]) if _is_lanewise(a) else spread_item(row, at)
+
+
+def _field(a, row, at):
+    """Its exponent, as far from it as one table is from the other.
+
+    Both are read from the address where the row begins, which stays in a register.
+    """
+    fields = beside(row, at, a[0], a[1])
+    return load(fields, 0) if _is_lanewise(a) else spread_item(fields, 0)
 
 
 def _columns(c, y):

@@ -38,6 +38,7 @@ from fpsim.kernels.by_unit.tile_memory import (
     merge_flags,
     positive,
     put_tile,
+    read_apart,
     row_bases_of,
     signed,
 )
@@ -109,6 +110,7 @@ class TileVariant(NamedTuple):
     quiet: int  # how roundings of partials leave the inexact flag alone
     sums: int  # of a unit call: how it is rounded (see the kernels)
     has_fma: bool
+    has_adders: bool  # sums do not wait for products
     lanewise: bool = False  # each column has left factors of its own, side by side
 
 
@@ -263,9 +265,22 @@ def tile_kernel(variant: TileVariant) -> Any:
             operation, number of output (0, 0), first rounding place; constants of the stores;
             numbers of the unit calls
     """
-    KIND, TERMS, CALLS, GUARD, STORE, MODE, RESIDUAL, GIVEN, WIDE, QUIET, ROUNDING, FMA, APART = (
-        variant
-    )
+    (
+        KIND,
+        TERMS,
+        CALLS,
+        GUARD,
+        STORE,
+        MODE,
+        RESIDUAL,
+        GIVEN,
+        WIDE,
+        QUIET,
+        ROUNDING,
+        FMA,
+        ADDERS,
+        APART,
+    ) = variant
     PASS = TERMS * CALLS
     ROUNDED, FLAGGED, WATCHED = (bool(GUARD & x) for x in (PARTIALS, FLAG, SUMS))
     OPEN = not ROUNDED and not FLAGGED
@@ -279,7 +294,10 @@ def tile_kernel(variant: TileVariant) -> Any:
     @compiled
     def loop(left, right, out, element_flags, random, constants, numbers):
         # Plain tuples: numba keeps the numbers in their types, and loops over them are unrolled.
-        what, how = (KIND, TERMS, PASS, ROUNDING, QUIET, FMA), (MODE, GIVEN, RESIDUAL, QUIET)
+        what, how = (
+            (KIND, TERMS, PASS, ROUNDING, QUIET, FMA, ADDERS),
+            (MODE, GIVEN, RESIDUAL, QUIET),
+        )
         drawn = (GIVEN, WIDE)
         rule = spread(constants)
         terms = splat_item(numbers, 0), splat_item(numbers, 1), splat_item(numbers, 2)
@@ -326,6 +344,7 @@ def tile_kernel(variant: TileVariant) -> Any:
                     x = row_bases_of(bases, block * height, none)
                 j = (panel * products + product) * depth * COLUMNS
                 operands, row = (a, x, offsets, b, j), product * rows + within
+                quick = (a, read_apart(x, none) if ADDERS and not APART else x, offsets, b, j)
                 m, n = min(height, rows - within), min(COLUMNS, right_edge - column)
                 at = fresh, origin + row * stride + column, m, n, place
                 fetch_rows(tile, po, places, row, column, m, n, none)
@@ -343,13 +362,12 @@ def tile_kernel(variant: TileVariant) -> Any:
                                 clear_inexact()
                             if ROUNDED:
                                 c, seen = _short_passes(
-                                    what, how, drawn, c, operands, span, terms, draw, at, before,
-                                    rule,
+                                    what, how, drawn, c, quick, span, terms, draw, at, before, rule
                                 )  # fmt: skip
                                 doubt = any_lane(seen >= limit)
                             else:
                                 c, doubtful = _short_terms(
-                                    what, WATCHED, c, operands, span, terms, doubtful
+                                    what, WATCHED, c, quick, span, terms, doubtful
                                 )
                             if not STORE:
                                 c = positive(c)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from fpsim.kernels.by_unit.terms import exponents, if_finite, values
 from fpsim.kernels.lanes.arithmetic import (
+    fused,
     smax,
     to_whole,
     to_word,
@@ -55,7 +56,7 @@ NEAREST, CUT, WHOLE = range(3)
 
 def _tops(what, c, a, x, o, b, y, edge):
     """The largest exponent of each call, as a field."""
-    terms, sums, _, _ = what
+    terms, sums, *_ = what
     tops = [as_bits(acc) & infinity_like(edge) for acc in c]
     if sums == WHOLE:
         tops = [select(top != 0, umax(top, edge), top) for top in tops]
@@ -100,7 +101,7 @@ def _cut_float(size, quiet):
 
 def _sums_31(what, start, products, undo, numbers):
     """A call's sum below 2**31, rounded and scaled back."""
-    _, sums, quiet, _ = what
+    _, sums, quiet, *_ = what
     if sums != NEAREST and quiet != QUIET:
         return _sums_32(what, start, products, undo, numbers)
     total = products + start
@@ -116,7 +117,7 @@ def _sums_31(what, start, products, undo, numbers):
 
 def _sums_32(what, start, products, undo, numbers):
     """A call's sum below 2**32, rounded and scaled back."""
-    _, sums, quiet, _ = what
+    _, sums, quiet, *_ = what
     # Each is below 2**31: the sign of the sum is lost where it differs from both.
     total = products + start
     sign = (total ^ ((products ^ total) & (start ^ total))) & sign_like(total)
@@ -147,29 +148,53 @@ def _in_words(rounded, what, c, a, x, o, b, y, numbers):
 
 def _in_pairs(what, c, a, x, o, b, y, numbers):
     """Calls in binary32 lanes, their sums in pairs of floats."""
+    terms, _, _, has_fma, _ = what
     up, down, middle = numbers
     tops = _tops(what, c, a, x, o, b, y, middle)
     scales = [as_float(up - top) for top in tops]
     undo = [as_float(top - down) for top in tops]
     starts = [trunc(acc * scale) for acc, scale in zip(c, scales, strict=True)]
-    pairs = [(as_float(middle), start - start) for start in starts]
-    pairs = [*map(_moved, pairs, starts)]
+    pairs = [_begun(start, as_float(middle), has_fma) for start in starts]
     for products in _products(trunc, what, c, a, x, o, b, y, scales):
-        if what[0] == 1:  # the sum of two floats is rounded once
+        if terms == 1:  # the sum of two floats is rounded once
             totals = [start + product for start, product in zip(starts, products, strict=True)]
             return tuple(total * back for total, back in zip(totals, undo, strict=True))
-        pairs = [*map(_moved, pairs, products)]
+        pairs = [_moved(*both, has_fma) for both in zip(pairs, products, strict=True)]
     return tuple(
-        ((high - as_float(middle)) + low) * back
-        for (high, low), back in zip(pairs, undo, strict=True)
+        _joined(pair, as_float(middle), has_fma) * back
+        for pair, back in zip(pairs, undo, strict=True)
     )
 
 
-def _moved(pair, addend):
+def _begun(start, middle, has_fma):
+    """The pair of floats that a call begins with.
+
+    Where the processor has a fused multiply-add, the lower float holds twice its number, so that
+    ports which multiply do part of the sums.
+    """
+    high = middle + start
+    rest = start - (high - middle)
+    return high, rest * 2.0 if has_fma else rest
+
+
+def _moved(pair, addend, has_fma):
     """A pair of floats and an addend: the higher one takes what it can, the lower one the rest."""
     high, low = pair
     after = high + addend
-    return after, low + (addend - (after - high))
+    rest = addend - (after - high)
+    return after, fused(rest, _lanes_of(2.0, rest), low) if has_fma else low + rest
+
+
+def _joined(pair, middle, has_fma):
+    """The sum of a pair of floats, rounded once."""
+    high, low = pair
+    whole = high - middle
+    return fused(low, _lanes_of(0.5, low), whole) if has_fma else whole + low
+
+
+def _lanes_of(number, like):
+    """A number in all lanes."""
+    return as_float(as_bits(like) ^ as_bits(like)) + number
 
 
 @formula

@@ -17,12 +17,14 @@ from fpsim.kernels.lanes.formula import instruction
 from fpsim.kernels.lanes.vectors import Lanes, broadcast, unary
 
 __all__ = [
+    "HAS_ADDERS",
     "HAS_FMA",
     "HAS_HALF",
     "HAS_INEXACT_FLAG",
     "HAS_QUIET_ADD",
     "add_down",
     "add_up",
+    "again",
     "clear_inexact",
     "floats_like",
     "fused",
@@ -77,6 +79,10 @@ HAS_HALF = _target_has("avx512fp16")
 HAS_INEXACT_FLAG = _target_has("sse2")
 #: Whether it can add without raising that flag, and convert toward zero.
 HAS_QUIET_ADD = _target_has("avx512f")
+#: Whether it adds on other ports than it multiplies on (AMD's Zen), so that a fused multiply-add
+#: in the place of a sum takes time from the products.
+_PROCESSOR = config.CPU_NAME or binding.get_host_cpu_name()
+HAS_ADDERS = HAS_QUIET_ADD and _PROCESSOR.startswith("znver")
 
 _INEXACT_BIT = 0x20
 
@@ -193,6 +199,34 @@ def item(typingctx: Any, pointer: Any, index: Any) -> Any:
 
 
 @instruction
+def moved(typingctx: Any, pointer: Any, index: Any) -> Any:
+    """Where pointer[index] stands."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
+
+    return pointer(pointer, types.intp), codegen
+
+
+@instruction
+def beside(typingctx: Any, row: Any, index: Any, table: Any, other: Any) -> Any:
+    """Where what belongs to row[index] stands in another table, whose elements are as wide.
+
+    `row` points into the first `table`.
+    """
+    size = other.dtype.bitwidth // 8
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        begin, i, *tables = args
+        first, second = (builder.ptrtoint(p, i.type) for p in tables)
+        byte = builder.bitcast(begin, ir.IntType(8).as_pointer())
+        at = builder.add(builder.mul(i, ir.Constant(i.type, size)), builder.sub(second, first))
+        return builder.bitcast(builder.gep(byte, [at]), args[3].type)
+
+    return other(row, types.intp, table, other), codegen
+
+
+@instruction
 def plus(typingctx: Any, i: Any, k: Any) -> Any:
     """The sum of two indices."""
 
@@ -200,6 +234,21 @@ def plus(typingctx: Any, i: Any, k: Any) -> Any:
         return builder.add(*args)
 
     return types.intp(types.intp, types.intp), codegen
+
+
+@instruction
+def again(typingctx: Any, i: Any) -> Any:
+    """An index that the compiler does not know to be i.
+
+    What is read there is not kept in a register from the reading at i: a broadcast that is used
+    once is part of the instruction that uses it.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        index = args[0].type
+        return builder.asm(ir.FunctionType(index, [index]), "", "=r,0", args, side_effect=False)
+
+    return types.intp(types.intp), codegen
 
 
 @instruction

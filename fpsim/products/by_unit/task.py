@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from fpsim.kernels.by_unit.panels import Shift
 from fpsim.kernels.by_unit.tiles import FLAG, PARTIALS, UNGUARDED, TileVariant, tile_kernel
-from fpsim.kernels.lanes.arithmetic import HAS_FMA, HAS_QUIET_ADD
+from fpsim.kernels.lanes.arithmetic import HAS_ADDERS, HAS_FMA, HAS_QUIET_ADD
 from fpsim.kernels.rounding.store import BY_INTEGERS, LOUD, QUIET
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings
 from fpsim.records.types import Carrier, Shape
@@ -144,7 +144,19 @@ def tile_variant(
     if guard & FLAG and not HAS_QUIET_ADD:
         quiet = BY_INTEGERS
     variant = TileVariant(
-        kind, unit.terms, unit.chain, guard, False, 0, 0, False, False, quiet, sums, HAS_FMA
+        kind,
+        unit.terms,
+        unit.chain,
+        guard,
+        False,
+        0,
+        0,
+        False,
+        False,
+        quiet,
+        sums,
+        HAS_FMA,
+        HAS_ADDERS,
     )
     if store is None:
         return variant, NO_STORE[width]

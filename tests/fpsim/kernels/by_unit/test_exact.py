@@ -13,9 +13,14 @@ import numpy as np
 import pytest
 
 import fpsim.products.by_unit.exact as engine
-from fpsim.kernels.by_unit.exact import _nearest_by_integers, _nearest_quiet, _odd_sum
+from fpsim.kernels.by_unit.exact import (
+    _nearest_by_integers,
+    _nearest_by_sums,
+    _nearest_quiet,
+    _odd_sum,
+)
 from fpsim.kernels.by_unit.tiles import EXACT, FUSED
-from fpsim.kernels.lanes.arithmetic import HAS_FMA, HAS_QUIET_ADD
+from fpsim.kernels.lanes.arithmetic import HAS_ADDERS, HAS_FMA, HAS_QUIET_ADD
 from fpsim.kernels.lanes.vectors import as_bits, as_float
 from fpsim.kernels.rounding.store import BY_INTEGERS, QUIET
 from fpsim.products.by_unit.exact import _task, run_exact
@@ -29,10 +34,12 @@ from tests.tiers import pick
 UNIT = "AMP_F16_F32.exact"
 
 
-@pytest.mark.parametrize("how", [_nearest_by_integers, _nearest_quiet], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "how", [_nearest_by_integers, _nearest_quiet, _nearest_by_sums], ids=lambda f: f.__name__
+)
 def test_roundings_are_those_of_the_processor(how):
     """Numbers around midpoints, even and odd, of both signs; the last one carries into 2.0."""
-    if how is _nearest_quiet and not (HAS_QUIET_ADD and HAS_FMA):
+    if how is not _nearest_by_integers and not (HAS_QUIET_ADD and HAS_FMA):
         pytest.skip("the processor has no such addition")
     below = 2.0**-52
     x = [m + t for m in (1.0, 1 + 2.0**-23, 2 - 2.0**-23) for t in (0, 2.0**-24, 3 * 2.0**-25)]
@@ -59,25 +66,31 @@ def test_inexact_sums_are_odd(quiet):
         assert value == exact or (bits & 1 and abs(value - exact) < ulp)
 
 
-#: The usual processor and the oldest; pairs are kernels.
-PROCESSORS = [(QUIET, True), (BY_INTEGERS, False), (QUIET, False), (BY_INTEGERS, True)]
+#: This processor and the oldest; triples are kernels.
+PROCESSORS = [
+    (QUIET, True, HAS_ADDERS), (BY_INTEGERS, False, False), (QUIET, True, not HAS_ADDERS),
+    (QUIET, False, False), (BY_INTEGERS, True, False),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("quiet", "has_fma"), pick(PROCESSORS[:2], PROCESSORS, PROCESSORS))
-def test_calls_of_every_processor_give_the_same(quiet, has_fma, monkeypatch):
-    """The long way in all variants that processors choose, on sums of 97 digits."""
+@pytest.mark.parametrize(
+    ("quiet", "has_fma", "has_adders"), pick(PROCESSORS[:2], PROCESSORS, PROCESSORS)
+)
+def test_calls_of_every_processor_give_the_same(quiet, has_fma, has_adders, monkeypatch):
+    """All variants that processors choose, on sums of 97 digits and on exact ones."""
     if (quiet == QUIET and not (HAS_QUIET_ADD and HAS_FMA)) or (has_fma and not HAS_FMA):
         pytest.skip("the processor lacks the instructions")
     _task.cache_clear()
 
     def variant(*args, **choices):
         chosen, constants = tile_variant(*args, **choices)
-        return chosen._replace(quiet=quiet, has_fma=has_fma), constants
+        return chosen._replace(quiet=quiet, has_fma=has_fma, has_adders=has_adders), constants
 
     monkeypatch.setattr(engine, "tile_variant", variant)
     try:
-        a, b, c = at_the_edge(UNIT, 9, 17, 16, 0, top=6, window=38)
-        check(run_exact, UNIT, a, b, c)
+        for window in (38, 12):
+            a, b, c = at_the_edge(UNIT, 9, 17, 16, 0, top=6, window=window)
+            check(run_exact, UNIT, a, b, c)
     finally:
         _task.cache_clear()
 

@@ -19,12 +19,13 @@ from tests.tiers import pick, reaches
 UNITS = ["V100_F16_F32", "ADA_E4M3_F32", "V100_F16_F16", "AMP_F16_F32", "AMP_F16_F16"]
 
 
-@pytest.fixture(params=[False, True], ids=["AVX2", "AVX-512"])
+@pytest.fixture(params=[False, True], ids=["AVX", "AVX-512"])
 def quiet(request, monkeypatch):
-    """Sums that are cut with and without the conversions that cut them."""
+    """Sums with and without the conversions that cut them and the fused multiply-add."""
     if request.param and not HAS_QUIET_ADD:
         pytest.skip("the processor has no such conversion")
     monkeypatch.setattr("fpsim.products.by_unit.task.HAS_QUIET_ADD", request.param)
+    monkeypatch.setattr("fpsim.products.by_unit.task.HAS_FMA", request.param)
     _task.cache_clear()
     yield
     _task.cache_clear()

@@ -122,7 +122,7 @@ def test_a_fused_multiply_add_is_rounded_once(fmt):
 @compiled
 def spread(x, index, out):
     store(out, 0, as_bits(a.spread_item(pointer(x), index)))
-    return a.item(pointer(x), a.plus(index, 2))
+    return a.item(pointer(x), a.plus(a.again(index), 2))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint32, np.uint64])
