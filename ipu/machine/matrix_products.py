@@ -37,6 +37,9 @@ __all__ = ["MatrixProducts"]
 #: A product in the context of its result.
 Compute = Callable[[Context], Array]
 
+#: Multiply-adds from which on a product is worth a hand-over to another thread.
+_WORTH = 1 << 21
+
 
 class MatrixProducts(Verbs):
     """MatrixProducts of arrays; what they need of a device stands in its attributes."""
@@ -203,8 +206,9 @@ class MatrixProducts(Verbs):
         context = self.context(leaves)
         if late_shape is not None and wanted is leaves and self._may_be_late(context):
             key = _row_key(verb, unit, operands, late_shape, leaves, options, parts)
-            if key in self._rows:
-                self._note(unit, self._rows[key])
+            row = self._rows.get(key)
+            if row is not None and row.useful >= _WORTH:
+                self._note(unit, row)
                 return self._begun(compute, late_shape, context)
         if self.disable_sr_for_amp_vertices and context.rounding.stochastic:
             with self.rounding(False):
