@@ -10,9 +10,8 @@ import pytest
 import fpsim as fp
 from fpsim import BINARY16, BINARY32, Flags
 from fpsim.state import tasks
-from ipu.machine import Device, FpCtl
+from ipu.machine import Device, FpCtl, matrix_products
 from ipu.machine import late as late_results
-from ipu.machine import matrix_products
 from ipu.machine.late import Late
 
 
