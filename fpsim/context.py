@@ -27,7 +27,6 @@ from fpsim.records.types import Carrier
 from fpsim.reductions import Reductions
 from fpsim.state.bits import BitSource, Philox
 from fpsim.state.counts import Counts
-from fpsim.state.state import State
 
 __all__ = ["Context"]
 
@@ -131,8 +130,8 @@ class Context(Operations, Reductions, Extrema):
         (<Flags.INEXACT: 1>, <Flags.NONE: 0>)
         """
         other = Context.__new__(Context)
-        State.__init__(other, self.settings, self.source, Flags.NONE, count=False)
-        other.clock.operation = self.clock.operation
+        super(Context, other).__init__(self.settings, self.source, Flags.NONE, count=False)
+        other.clock.operation, other.clock.first = self.clock.operation, self.clock.first
         return other
 
     # Values ---------------------------------------------------------------------------------

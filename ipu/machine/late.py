@@ -6,10 +6,10 @@ later: at the first use of the values, or when somebody reads the flags of the m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
@@ -54,4 +54,4 @@ class Late(Array):
 
     @property
     def size(self) -> int:
-        return int(np.prod(self._shape))
+        return math.prod(self._shape)

@@ -369,3 +369,26 @@ def test_flushed_operands_are_zeros_to_integers_too() -> None:
     x = context.wrap(np.float32([2.0**-20, 1.0]))
     assert context.to_integers(x, np.int32).tolist() == [0, 1]
     assert context.flags == fp.Flags.NONE
+
+
+def test_a_context_apart_computes_the_next_operations_with_flags_of_its_own() -> None:
+    context = half(rounding=fp.SR(), seed=4, count=True)
+    x = context.array([0.1, 0.2, 60000.0])
+    context.clear_flags()
+    context.traps = fp.Flags.OVERFLOW
+    number, other = context.operation, context.apart()
+    assert other.divide(x, 3.0).values.tolist() == context.divide(x, 3.0).values.tolist()
+    assert other.settings is context.settings
+    assert other.add(x, x).values[2] == math.inf
+    assert fp.Flags.OVERFLOW in other.flags
+    assert fp.Flags.OVERFLOW not in context.flags
+    assert (context.operation, other.operation) == (number + 1, number + 2)
+    assert other.counts is None
+
+
+def test_a_context_apart_of_a_shard_has_its_random_bits() -> None:
+    context = half(rounding=fp.SR(), seed=4)
+    x = context.array([0.1] * 64)
+    context.clock.first = 1000
+    other = context.apart()
+    assert other.divide(x, 3.0).values.tolist() == context.divide(x, 3.0).values.tolist()
