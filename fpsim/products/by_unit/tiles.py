@@ -105,8 +105,10 @@ def _run_together(
         a = np.ascontiguousarray(a)
     n, m, _ = a.shape
     columns = b.shape[2]
-    # A transposed matrix is read as it lies; in a stack one stands below the other.
-    codes, steps = Right.of(b[0] if n == 1 else b.reshape(-1, columns))
+    if b.flags.c_contiguous:
+        codes, steps = to_read(b.reshape(-1)).view(np.uint32), (columns, 1)
+    else:  # one that is transposed is read as it lies
+        codes, steps = Right.of(b[0] if n == 1 else b.reshape(-1, columns))
     offsets, terms, bases, outputs = _indices(job.settings, *a.shape, columns, task.height)
     table, fields = _memory(task.left, "left", (-(-a.size // COLUMNS) * COLUMNS,))
     panels, exponents = _memory(task.right, "right", (-(-columns // COLUMNS), len(terms), COLUMNS))
