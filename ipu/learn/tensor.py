@@ -75,12 +75,14 @@ class Primitive:
         output, saved = self.forward(device, *arrays, **options)
         result = Tensor(output, device, name or self.name)
         if any(x.needs_gradient for x in inputs):
-            taped = {k: v for k, v in options.items() if k not in self.passing}
+            for passing in self.passing:
+                options.pop(passing, None)
             result.node = Node(
-                self, tuple([_origin(x) for x in inputs]), [], taped, device.tensor,
+                self, tuple([_origin(x) for x in inputs]), [], options, device.tensor,
                 device.control.esr, self.cost(arrays, output), next(_numbers),
             )  # fmt: skip
-            result.node.saved.extend(_kept(saved, (*inputs, result)))
+            if saved:
+                result.node.saved.extend(_kept(saved, (*inputs, result)))
         return result
 
     def _check_options(self, options: dict[str, Any]) -> None:

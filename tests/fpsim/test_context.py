@@ -207,6 +207,20 @@ def test_only_published_stochastic_operations_are_numbered() -> None:
     assert context.operation == 2
 
 
+def test_another_format_keeps_every_choice_and_shares_what_operations_leave() -> None:
+    half = fp.Context(
+        fp.BINARY16, rounding=fp.SR(7), subnormals="flush_both", tininess="before", seed=3,
+        traps=fp.Flags.INVALID, count=True,
+    )  # fmt: skip
+    single = half.in_format(fp.BFLOAT16)
+    assert single.settings.choices() == half.settings.choices() | {"format": fp.BFLOAT16}
+    assert (single.traps, single.seed) == (half.traps, half.seed)
+    single.array([0.1])
+    assert (half.flags, half.operation) == (fp.Flags.INEXACT, 1)
+    assert half.counts is single.counts
+    assert half.in_format(fp.BFLOAT16).settings is single.settings
+
+
 def test_children_are_independent_and_reproducible() -> None:
     parent = half(rounding=fp.SR(), seed=11)
     x = np.linspace(1, 2, 1000) + 1e-4

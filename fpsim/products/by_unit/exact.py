@@ -55,7 +55,7 @@ def run_exact(job: Job) -> bool:
     return True
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)  # a unit for each reach of the operands
 def _task(settings: UnitSettings, unit: float, low: bool) -> Task:
     """What the loop of tiles is given; R stands in the `low` bits of random words."""
     if _one_addition(settings):

@@ -44,7 +44,7 @@ def _rows(settings: UnitSettings, k: int) -> tuple[Offsets, Offsets]:
     return rows, np.maximum(rows, 0)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def _ascending(n: int) -> Offsets:
     return np.arange(n)
 

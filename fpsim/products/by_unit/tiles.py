@@ -21,7 +21,7 @@ from fpsim.kernels.by_unit.panels import fill_panels, fill_table
 from fpsim.kernels.by_unit.tiles import COLUMNS
 from fpsim.products.by_unit.blocks import run_in_blocks
 from fpsim.products.by_unit.images import fits, run_windows
-from fpsim.products.by_unit.panels import whole_tiles
+from fpsim.products.by_unit.panels import Right, whole_tiles
 from fpsim.products.by_unit.task import FLOAT, WORD, Constants, OperandTable, Task
 from fpsim.products.by_unit.terms import all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
@@ -101,10 +101,14 @@ def _run_together(
 ) -> int:
     """Products a[i] @ b[i] of some operands in one call; their results are rows from `first` on."""
     a, b = operands
-    if not (a.flags.c_contiguous and b.flags.c_contiguous):
-        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    if not a.flags.c_contiguous:
+        a = np.ascontiguousarray(a)
     n, m, _ = a.shape
     columns = b.shape[2]
+    if b.flags.c_contiguous:
+        codes, steps = to_read(b.reshape(-1)).view(np.uint32), (columns, 1)
+    else:  # one that is transposed is read as it lies
+        codes, steps = Right.of(b[0] if n == 1 else b.reshape(-1, columns))
     offsets, terms, bases, outputs = _indices(job.settings, *a.shape, columns, task.height)
     table, fields = _memory(task.left, "left", (-(-a.size // COLUMNS) * COLUMNS,))
     panels, exponents = _memory(task.right, "right", (-(-columns // COLUMNS), len(terms), COLUMNS))
@@ -114,8 +118,8 @@ def _run_together(
             numbers.view(np.uint32), 0, a.size, table, fields, task.zero, task.left.shift
         )  # fmt: skip
     fill_panels(
-        to_read(b.reshape(-1)).view(np.uint32), terms, (columns, 1), 0, columns, 0, len(panels),
-        panels, exponents, task.zero, task.right.shift,
+        codes, terms, steps, 0, columns, 0, len(panels), panels, exponents, task.zero,
+        task.right.shift,
     )  # fmt: skip
     places = job.places.part(first).random if job.places.active else NO_RANDOM
     element_flags = job.element_flags

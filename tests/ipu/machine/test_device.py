@@ -231,6 +231,19 @@ def test_counters_tell_tensors_and_operations_apart():
     assert device.counts["", "add"]["zeros"] == 0
 
 
+def test_what_is_computed_again_counts_apart():
+    device = Device(count=True)
+    x = half(device, 1.0)
+    with device.naming("dense"), device.recomputing():
+        device.add(x, 1.0)
+        with device.naming("bias"):
+            device.add(x, 1.0)
+    device.add(x, 1.0)
+    names = ["dense/recompute", "bias/recompute", ""]
+    assert [device.counts[name, "add"]["results"] for name in names] == [1, 1, 1]
+    assert device.tensor == device.counts.tensor == ""
+
+
 def test_counting_changes_no_bit():
     x = np.linspace(-3, 3, 200)
     results = []

@@ -166,6 +166,24 @@ def test_a_stack_gives_what_its_products_give(name, shape, kind, monkeypatch):
         assert np.array_equal(value, wanted)
 
 
+@pytest.mark.parametrize("shape", [(3, 5, 40), (9, 33, 3), (4, 1, 17), (2, 16, 1)])
+def test_small_right_operands_are_read_as_they_lie(shape):
+    """Transposed, as parts of wider matrices, or one upon the other."""
+    unit, (m, k, n) = find_unit(STACKED[0]), shape
+    a, b, _ = operands(unit, ((2,), (2,), m, k, n))
+    wide = np.zeros((2, k, n + 3), np.float32)
+    wide[..., :n] = b
+    turned = np.ascontiguousarray(b.swapaxes(1, 2)).swapaxes(1, 2)
+    for right in (turned, wide[..., :n]):
+        for i in range(2):
+            expected, flags = stack_product(unit, a[i], b[i], (m, n))
+            values, raised = stack_product(unit, a[i], right[i], (m, n))
+            assert np.array_equal(values, expected)
+            assert np.array_equal(flags, raised)
+        both = stack_product(unit, a, right, (2, m, n))
+        assert np.array_equal(both[0], one_by_one(unit, a, b, (2, m, n))[0])
+
+
 @pytest.mark.parametrize("name", STACKED[:2])
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_and_random_words(name, threads, monkeypatch):
