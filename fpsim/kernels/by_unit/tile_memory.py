@@ -11,7 +11,7 @@ from fpsim.kernels.by_unit.terms import COLUMNS
 from fpsim.kernels.compiling import INLINE
 from fpsim.kernels.lanes.arithmetic import again, item, plus
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.memory import copy_item, load, load_float, store_float
+from fpsim.kernels.lanes.memory import load, load_few, load_float, store_few, store_float
 from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, sign_like, umax, width_of
 
 __all__ = [
@@ -111,13 +111,12 @@ def fetch_rows(tile, array, places, row, column, m, n, none):
     lanes = 512 // width_of(none)
     for r in range(256 // width_of(none)):
         for c in range(0, COLUMNS, lanes):
+            bits = none
             if r < m and n >= c + lanes:
-                x = load_float(array, places[row + r] + column + c, none)
-                store_float(tile, r * COLUMNS + c, as_bits(x))
-                continue
-            store_float(tile, r * COLUMNS + c, none)
-            for i in range(c, min(n, c + lanes) if r < m else 0):
-                copy_item(tile, r * COLUMNS + i, array, places[row + r] + column + i)
+                bits = as_bits(load_float(array, places[row + r] + column + c, none))
+            elif r < m and n > c:
+                bits = as_bits(load_few(array, places[row + r] + column + c, n - c, none))
+            store_float(tile, r * COLUMNS + c, bits)
 
 
 @njit(**INLINE)
@@ -130,6 +129,6 @@ def keep_rows(array, tile, places, row, column, m, n, none):
             if n >= c + lanes:
                 x = load_float(tile, r * COLUMNS + c, none)
                 store_float(array, at + c, as_bits(x))
-                continue
-            for i in range(c, min(n, c + lanes)):
-                copy_item(array, at + i, tile, r * COLUMNS + i)
+            elif n > c:
+                x = load_float(tile, r * COLUMNS + c, none)
+                store_few(array, at + c, n - c, as_bits(x))

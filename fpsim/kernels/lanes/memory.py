@@ -15,8 +15,8 @@ from fpsim.kernels.lanes.formula import instruction
 from fpsim.kernels.lanes.vectors import Lanes, broadcast
 
 __all__ = [
-    "copy_item", "copy_items", "load", "load_float", "load_raw", "load_word", "pointer", "room",
-    "splat_item", "store", "store_float", "store_low", "stream_float",
+    "copy_item", "copy_items", "load", "load_few", "load_float", "load_raw", "load_word", "pointer",
+    "room", "splat_item", "store", "store_few", "store_float", "store_low", "stream_float",
 ]  # fmt: skip
 
 
@@ -93,6 +93,49 @@ def load_word(typingctx: Any, array: Any, index: Any, like: Any) -> Any:
     """As many unsigned words as `like` has lanes, in lanes of its width (zeros above)."""
     lanes, codegen = _widening_load(array, like, "u")
     return lanes(array, types.intp, like), codegen
+
+
+def _masked(name: str, builder: Any, lanes: Lanes, address: Any, count: Any, value: Any) -> Any:
+    """A load or store of the first `count` lanes; the others are zeros, or memory as it was."""
+    number = ir.VectorType(count.type, lanes.n)
+    order = ir.Constant(number, list(range(lanes.n)))
+    counts = broadcast(builder, count, Lanes("u", 64, lanes.n))
+    mask, align = builder.icmp_signed("<", order, counts), ir.Constant(ir.IntType(32), 4)
+    loads = name == "load"
+    arguments = [address, align, mask, value] if loads else [value, address, align, mask]
+    kind = ir.FunctionType(lanes.vector if loads else ir.VoidType(), [a.type for a in arguments])
+    full = f"llvm.masked.{name}.v{lanes.n}f{lanes.width}.p0"
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, full), arguments)
+
+
+@instruction
+def load_few(typingctx: Any, array: Any, index: Any, count: Any, like: Any) -> Any:
+    """As `load_float` the first `count` floats of binary32; the other lanes are zeros."""
+    raw, lanes = Lanes("f", 32, like.n), like.of("f")
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        address = _address(context, builder, sig.args[0], args[0], args[1], raw.vector)
+        zeros = ir.Constant(raw.vector, [0.0] * raw.n)
+        value = _masked("load", builder, raw, address, args[2], zeros)
+        return value if raw == lanes else builder.fpext(value, lanes.vector)
+
+    return lanes(array, types.intp, types.intp, like), codegen
+
+
+@instruction
+def store_few(typingctx: Any, array: Any, index: Any, count: Any, bits: Any) -> Any:
+    """As `store_float` the first `count` floats, into binary32; returns 0."""
+    raw = bits.of("f", 32)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        address = _address(context, builder, sig.args[0], args[0], args[1], raw.vector)
+        value = builder.bitcast(args[3], bits.of("f").vector)
+        if bits.width > 32:
+            value = builder.fptrunc(value, raw.vector)
+        _masked("store", builder, raw, address, args[2], value)
+        return context.get_constant(types.int64, 0)
+
+    return types.int64(array, types.intp, types.intp, bits), codegen
 
 
 def _keep(builder: Any, context: Any, sig: Any, args: Any, align: int) -> Any:

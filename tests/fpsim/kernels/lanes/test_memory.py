@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from numba import njit
 
 from fpsim.kernels.lanes import memory as m
+from fpsim.kernels.lanes.vectors import as_bits
 
 
 def test_floats_are_widened_exactly_and_narrowed_back():
@@ -18,8 +20,6 @@ def test_floats_are_widened_exactly_and_narrowed_back():
             m.store_float(wide, i, m_bits(value, bits))
             m.store_float(back, i, m_bits(m.load_float(wide, i, like), bits))
 
-    from fpsim.kernels.lanes.vectors import as_bits
-
     @njit
     def m_bits(value, bits):
         return as_bits(value)
@@ -29,6 +29,26 @@ def test_floats_are_widened_exactly_and_narrowed_back():
     loop(x, wide, back)
     assert np.array_equal(wide, x.astype(float))
     assert np.array_equal(back, x)
+
+
+@njit
+def few(x, out, wide, n):
+    """The first n of x into out, and all lanes that were read into `wide`."""
+    like = m.load(wide, 0)
+    value = m.load_few(x, 3, n, like)
+    m.store_float(wide, 0, as_bits(value))
+    m.store_few(out, 1, n, as_bits(value))
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_few_floats_are_moved_and_those_beside_them_are_not(lanes):
+    """The array ends with the last float that is read or written."""
+    for n in range(1, lanes):
+        x, out = np.arange(1, n + 4, dtype=np.float32), np.full(lanes + 1, -7, np.float32)
+        wide = np.full(lanes, 9, f"f{64 // lanes}")
+        few(x, out, wide, n)
+        assert wide.tolist() == [*range(4, n + 4), *[0] * (lanes - n)]
+        assert out.tolist() == [-7, *range(4, n + 4), *[-7] * (lanes - n)]
 
 
 def test_low_bits_are_stored_and_items_spread():
