@@ -3,7 +3,8 @@
 A kernel is made for an operation and a mode; formats and policies are numbers it
 is given, and the type of the constants says how wide the lanes are in which exact results are held.
 It works in blocks that stay in the first-level cache. Operands are taken for ordinary numbers; only
-a vector that overflows, or holds a NaN, an infinity or a zero divisor, asks what the rules say.
+a vector that holds a NaN, an infinity or a zero divisor asks what the rules say, and one that
+overflows in other operations than conversions.
 """
 
 from __future__ import annotations
@@ -30,15 +31,18 @@ from fpsim.kernels.lanes.formula import formula, when
 from fpsim.kernels.lanes.memory import (
     copy_item,
     copy_items,
+    load,
     load_float,
     load_raw,
     load_word,
     pointer,
     room,
+    store,
     store_low,
     stream_float,
 )
 from fpsim.kernels.lanes.vectors import (
+    VECTOR_WIDTH,
     any_lane,
     as_bits,
     as_float,
@@ -51,9 +55,10 @@ from fpsim.kernels.lanes.vectors import (
     width_of,
 )
 from fpsim.kernels.random.words import GROUP_HALF, fill_words
+from fpsim.kernels.rounding.grids import round_normal, round_on_grids
 from fpsim.kernels.rounding.modes import SR, has_minus_zero, is_signed, is_stochastic
 from fpsim.kernels.rounding.quanta import round_in_quanta, smallest_normal
-from fpsim.kernels.rounding.round import round_fixed, round_random, round_residual
+from fpsim.kernels.rounding.round import round_random, round_residual
 from fpsim.kernels.rounding.rule import spread
 from fpsim.kernels.rounding.to_odd import divide_to_odd, root_to_odd, sum_to_odd
 
@@ -124,9 +129,11 @@ def _rounded(op, mode, supplied, residual, t, words, i, sign, rule):
     width = width_of(t)
     a = t & ~sign
     is_sum = op in (ADD, SUBTRACT) and residual == RESIDUAL_TRUNCATE
-    grid = _normal_grid(rule) if is_sum or residual == RESIDUAL_QUANTA else rule
+    if not is_stochastic(mode) and is_sum:
+        return round_normal(mode, a, t >= sign, rule)
     if not is_stochastic(mode):
-        return round_fixed(mode, a, t >= sign, grid, width)
+        return round_on_grids(mode, a, t >= sign, rule, width)
+    grid = _normal_grid(rule) if is_sum or residual == RESIDUAL_QUANTA else rule
     if residual in (RESIDUAL_HALF, RESIDUAL_EVEN):
         a = round_residual(a, residual == RESIDUAL_EVEN, rule)
     word = load_word(words, i, t)
@@ -170,6 +177,14 @@ def _overflows(mode, t, r, sign, rule):
     return (t & ~sign) >= _by_sign(mode, t, sign, rule.over_pos, rule.over_neg)
 
 
+def _overflown(mode, t, sign, rule):
+    """What overflows becomes: if the mode asks for no sign, one magnitude with it or one NaN."""
+    positive, negative = rule.over_value_pos, rule.over_value_neg
+    if is_signed(mode):
+        return select(t >= sign, negative, positive)
+    return positive ^ (t & (positive ^ negative))
+
+
 def _is_special(op, x, y, z, sign):
     """Where an operand is not finite, a divisor zero or a radicand negative."""
     infinity = infinity_like(sign)
@@ -187,7 +202,7 @@ def _is_special(op, x, y, z, sign):
 
 
 def _is_rare(op, mode, x, y, z, t, r, sign, rule):
-    """Where it may overflow, and where operands are special.
+    """Where an operation may overflow, and where operands are special.
 
     Sums and products of what is not finite are not finite either: their magnitude tells it all, and
     what overflows lies above the largest value before it is rounded.
@@ -236,22 +251,25 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, element_flags, mi, words
         says = resolve(op, u, v, w, loud, rule)
         return (
             select(says.where, says.bits, bits), select(says.where, none, changed),
-            select(says.where, none, over), select(says.where, says.flags, raised),
+            over & ~says.where, select(says.where, says.flags, raised),
         )  # fmt: skip
 
-    def rare(bits, changed, over_seen, raised_seen, raised):
+    def beyond(bits, changed, over_seen, raised_seen, raised):
         over = _overflows(mode, t, r, sign, rule)
-        bits = select(over, select(t >= sign, rule.over_value_neg, rule.over_value_pos), bits)
+        bits = select(over, _overflown(mode, t, sign, rule), bits)
         bits, changed, over, raised = when(
-            any_lane(_is_special(op, u, v, w, sign)), special,
-            bits, changed, select(over, ~none, none), raised,
-        )  # fmt: skip
-        return bits, changed, over_seen | over, raised_seen | raised, raised | (over & 5)
+            any_lane(_is_special(op, u, v, w, sign)), special, bits, changed, over, raised
+        )
+        over_seen = select(over, over_seen | t, over_seen)
+        return bits, changed, over_seen, raised_seen | raised, raised | select(over, none + 5, none)
 
-    bits, changed, over_seen, raised_seen, raised = when(
-        any_lane(_is_rare(op, mode, u, v, w, t, r, sign, rule)), rare,
-        bits, changed, seen[2], seen[3], none,
-    )  # fmt: skip
+    ordinary = bits, changed, seen[2], seen[3], none
+    # Numbers of another format often overflow: a jump would be foreseen wrongly too often.
+    bits, changed, over_seen, raised_seen, raised = (
+        beyond(*ordinary)
+        if op == CONVERT
+        else when(any_lane(_is_rare(op, mode, u, v, w, t, r, sign, rule)), beyond, *ordinary)
+    )
     stream_float(out, oi, bits, streaming)
     if flags == FLAGS_EACH:
         mark = select(changed != 0, select(tiny, none + 3, none + 1), none)
@@ -267,7 +285,7 @@ def summary(seen):
     """Flags of the whole call."""
     changed, tiny, over, raised = seen
     none = changed ^ changed
-    flags = raised | (over & 5)
+    flags = raised | select(over != 0, none | 5, none)
     flags = flags | select(changed != 0, none | 1, none) | select(tiny != 0, none | 3, none)
     return or_lanes(flags)
 
@@ -294,17 +312,22 @@ def _place(array, b, n):
 
 
 @njit(**INLINE)
-def _fill_block(words, first, n, m, seed, operation, wide):
-    """The words of m elements, and where those of the first one stand; groups are made whole.
+def _fill_block(words, first, b, n, m, seed, operation, wide):
+    """The words of m elements from b on, and where those of the first one stand.
 
-    Elements from the n-th on repeat the one before them, and its rounding: other words could raise
-    other flags.
+    Groups are made whole: where a block ends inside of one, the next begins with it. Elements from
+    the n-th on repeat the one before them, and its rounding: other words could raise other flags.
     """
-    at = first % GROUP_HALF
+    at = (first + b) % GROUP_HALF
     size = (at + m + GROUP_HALF - 1) // GROUP_HALF * GROUP_HALF
-    fill_words(words, first - at, size, seed, operation, wide)
-    for i in range(n, m):
-        copy_item(words, at + i, words, at + n - 1)
+    ready = 0
+    if at > 0 and b > 0:
+        for i in range(0, GROUP_HALF, VECTOR_WIDTH):
+            store(words, i, load(words, BLOCK + i))
+        ready = GROUP_HALF
+    fill_words(words, ready, first + b - at + ready, size - ready, seed, operation, wide)
+    for i in range(n - b, m):
+        copy_item(words, at + i, words, at + n - b - 1)
     return at
 
 
@@ -354,7 +377,7 @@ def kernel(variant: Variant) -> Any:
             pf, fi = _block_of(all_flags, block_flags, filled, False, b, rest, m)
             if MADE_HERE:
                 wide, pw = WORDS == WORDS_WHOLE, room_words
-                wi = _fill_block(room_words, first + b, n - b, m, seed, operation, wide)
+                wi = _fill_block(room_words, first, b, n, m, seed, operation, wide)
             choices = MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, streaming and not filled
             for i in range(0, m, lanes):
                 seen = vector_step(
