@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.elementwise.constants import exact_width, plan
-from fpsim.kernels.elementwise import loop
+from fpsim.kernels.elementwise import loop, step
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.records.settings import Settings
@@ -65,7 +65,7 @@ class _Call:
         if chosen.stochastic:
             words = 3 if supplied else 2 if chosen.whole_words else 1
         if chosen.in_quanta and not supplied and operation not in ("add", "subtract"):
-            residual = loop.RESIDUAL_QUANTA
+            residual = step.RESIDUAL_QUANTA
         self.loop = loop.kernel(
             loop.Variant(
                 _CODES[operation], chosen.mode, level, chosen.flush, chosen.one_zero, words,
@@ -161,11 +161,11 @@ def apply(
         return _native(operation, operands, out), 0
     if out.size == 0:
         return out, 0
-    level = loop.FLAGS_STICKY if track else loop.FLAGS_NONE
+    level = step.FLAGS_STICKY if track else step.FLAGS_NONE
     if element_flags is None:
         element_flags = _NO_FLAGS
     else:
-        level = loop.FLAGS_EACH
+        level = step.FLAGS_EACH
     key = (operation, input_size, level, bits.words is not None)
     call = settings.calls.get(key)
     if call is None:

@@ -73,10 +73,15 @@ class Plan(NamedTuple):
 
 
 def _fits_32(fmt: Format) -> bool:
-    """Whether 32-bit lanes can round into the format: two digits to spare, a grid they can hold."""
+    """Whether 32-bit lanes can round into the format: two digits to spare, a grid they can hold.
+
+    They also hold the number whose last digit is the quantum (see `fpsim.kernels.rounding.grids`).
+    """
     quantum = fmt.emin - fmt.precision + 1
     return (
-        fmt.carrier == np.float32 and fmt.precision <= 22 and (fmt.emin == -126 or quantum >= -126)
+        fmt.carrier == np.float32
+        and fmt.precision <= 22
+        and (fmt.emin == -126 or -126 <= quantum <= 127 - 23)
     )
 
 

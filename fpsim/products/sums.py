@@ -29,8 +29,8 @@ from fpsim.kernels.by_operation.sums import (
     exact_sums,
     sum_kernel,
 )
-from fpsim.kernels.elementwise.loop import FLAGS_EACH, FLAGS_STICKY
 from fpsim.kernels.elementwise.special import OPERATIONS
+from fpsim.kernels.elementwise.step import FLAGS_EACH, FLAGS_STICKY
 from fpsim.products.native_sums import is_native, native_sums
 from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings

@@ -23,8 +23,8 @@ from fpsim.kernels.by_operation.sums import (
     words_ready,
 )
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.elementwise.loop import FLAGS_EACH, summary, vector_step
 from fpsim.kernels.elementwise.special import ADD, FMA, MULTIPLY, SUBTRACT
+from fpsim.kernels.elementwise.step import FLAGS_EACH, summary, vector_step
 from fpsim.kernels.lanes.arithmetic import spread_item
 from fpsim.kernels.lanes.memory import load, pointer, room, store, store_float
 from fpsim.kernels.lanes.vectors import as_bits, width_of

@@ -16,8 +16,8 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.elementwise.loop import FLAGS_EACH, summary, vector_step
 from fpsim.kernels.elementwise.special import ADD, SUBTRACT
+from fpsim.kernels.elementwise.step import FLAGS_EACH, summary, vector_step
 from fpsim.kernels.lanes.memory import pointer, room
 from fpsim.kernels.lanes.vectors import width_of
 from fpsim.kernels.random.words import place_words

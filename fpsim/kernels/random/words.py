@@ -75,8 +75,8 @@ def _put(words, at, step, w, wide):
 
 
 @njit(**INLINE)
-def fill_words(words, first, n, seed, operation, wide):
-    """words[:n] = the random words of elements first … first + n - 1.
+def fill_words(words, at, first, n, seed, operation, wide):
+    """words[at:at + n] = the random words of elements first … first + n - 1.
 
     `first` and n are multiples of the group.
     """
@@ -84,7 +84,7 @@ def fill_words(words, first, n, seed, operation, wide):
     zero = splat(np.uint32(0), U32)
     for i in range(0, n, group):
         counter = iota(U32) + np.uint32((first + i) // group * VECTOR_WIDTH)
-        _put(words, i, VECTOR_WIDTH, _blocks(counter, zero, seed, operation), wide)
+        _put(words, at + i, VECTOR_WIDTH, _blocks(counter, zero, seed, operation), wide)
 
 
 @njit(**INLINE)

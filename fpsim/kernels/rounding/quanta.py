@@ -14,7 +14,7 @@ Source    docs/semantics.md §1 (which R carry).
 from __future__ import annotations
 
 from fpsim.kernels.lanes.arithmetic import long_to_float, to_whole
-from fpsim.kernels.lanes.vectors import as_bits, as_float, umin
+from fpsim.kernels.lanes.vectors import as_bits, as_float, select
 
 __all__ = ["round_in_quanta", "smallest_normal"]
 
@@ -31,8 +31,12 @@ def round_in_quanta(a, word, rule):
     """Magnitudes a below the smallest normal number after SR, R in the top of the words; larger
     ones mean nothing.
     """
-    # 2**random_most / quantum, a power of two.
-    scale = as_float(((rule.random_most + _TWICE_BIAS) << _FRACTION) - rule.quantum)
-    digits = to_whole(as_float(umin(a, smallest_normal(rule))) * scale)
-    quanta = (digits + (word >> (32 - rule.random_most))) >> rule.random_most
-    return as_bits(long_to_float(quanta) * as_float(rule.quantum))
+    # 2**random_most / quantum and its inverse; zeros where no lane needs them.
+    none = rule.emin ^ rule.emin
+    most = rule.random_most << _FRACTION
+    unused = rule.emin == 0
+    scale = as_float(select(unused, none, most + (_TWICE_BIAS << _FRACTION) - rule.quantum))
+    back = as_float(select(unused, none, rule.quantum - most))
+    digits = to_whole(as_float(a) * scale)
+    drawn = word >> (32 - rule.random_most)
+    return as_bits(long_to_float((digits + drawn) & ~((none + 1 << rule.random_most) - 1)) * back)

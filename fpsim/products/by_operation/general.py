@@ -16,7 +16,7 @@ from fpsim.kernels.by_operation.sums import (
     WORDS_NONE,
     WORDS_WHOLE,
 )
-from fpsim.kernels.elementwise.loop import FLAGS_EACH, FLAGS_STICKY
+from fpsim.kernels.elementwise.step import FLAGS_EACH, FLAGS_STICKY
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.panels import column_panels
 from fpsim.products.jobs.job import Job, to_read

@@ -13,7 +13,7 @@ import pytest
 
 from fpsim.elementwise.constants import exact_width
 from fpsim.records.formats import BINARY16, BINARY32, E4M3FN, E5M2, F143, Format
-from fpsim.records.rounding import RNA, RNE, RTN, RTO, SR, Rounding
+from fpsim.records.rounding import RNA, RNE, RTN, RTO, RTP, SR, Rounding
 from fpsim.records.settings import Settings
 from tests.fpsim.elementwise.test_apply import check, settings_of
 from tests.tiers import pick, reaches
@@ -56,6 +56,29 @@ def test_conversions_into_subnormals(fmt, rounding):
     policies = [{}, {"tininess": "before"}, {"subnormals": "flush_results"}]
     for policy in policies if reaches("full") or rounding == RNE else policies[:1]:
         check("convert", [(c,) for c in codes], Settings(fmt, rounding, **policy), BINARY32)
+
+
+@pytest.mark.parametrize("rounding", [RNE, RTP], ids=repr)
+@pytest.mark.parametrize(("quantum", "width"), [(104, 32), (105, 64)])
+def test_conversions_into_subnormals_that_are_large(quantum, width, rounding):
+    """Lanes of 32 bits end where 1.5 * 2^23 quanta, which small magnitudes meet, would overflow."""
+    fmt = Format.custom(2, 3, bias=-1 - quantum)
+    assert exact_width("convert", Settings(fmt, rounding), 4) == width
+    x = np.float32(np.ldexp(np.arange(72), quantum - 3)).view(np.uint32).tolist()
+    codes = [c + step for c in x[1:] for step in (-1, 0, 1)]
+    rows = [(c | sign,) for c in (0, 1, *codes) for sign in (0, 1 << 31)]
+    check("convert", rows, Settings(fmt, rounding), BINARY32)
+
+
+@pytest.mark.parametrize("rounding", [RNE, RTP, RTO, SR(13)], ids=repr)
+@pytest.mark.parametrize("overflow", ["infinity", "saturate"])
+def test_what_overflows_beside_what_is_no_number(rounding, overflow):
+    """Lanes of one vector: a conversion asks for infinities and NaN after it has seen overflow."""
+    rng = np.random.default_rng(11)
+    x = [np.inf, -np.inf, np.nan, 57344.0, 61439.9, -61440.0, 65535.9, -1e30, 1.0, 2.0**-16, 1e-30]
+    codes = [*np.float32(x).view(np.uint32).tolist(), 0x7F800001, 0xFF80F00F]
+    rows = [(int(c),) for c in rng.choice(codes, 400)]
+    check("convert", rows, Settings(E5M2, rounding, overflow=overflow), BINARY32)
 
 
 @pytest.mark.parametrize("bits", [1, 5, 8])

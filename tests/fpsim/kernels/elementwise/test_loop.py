@@ -15,8 +15,9 @@ from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.constants import exact_width, plan
 from fpsim.judge.oracle import elementwise_word, operate
 from fpsim.judge.oracle.rounding import Settings as OracleSettings
-from fpsim.kernels.elementwise.loop import BLOCK, FLAGS_STICKY, WORDS_HALF, Variant, kernel
+from fpsim.kernels.elementwise.loop import BLOCK, WORDS_HALF, Variant, kernel
 from fpsim.kernels.elementwise.special import ADD, OPERATIONS
+from fpsim.kernels.elementwise.step import FLAGS_STICKY
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.records.settings import Settings
 from fpsim.state.draws import Draw
@@ -123,29 +124,6 @@ def test_operands_below_the_smallest_normal_are_zero_where_they_are_flushed():
             codes, flags = run(operation, [np.array([c], np.uint16) for c in at], settings)
             expected = operate(operation, at, HALF, OracleSettings(subnormals="flush_both"))
             assert (int(codes[0]), int(flags[0])) == (expected[0], int(expected[1])), at
-
-
-#: Infinity, a signalling NaN, the largest number and ones whose sums and products overflow.
-RARE = [0x7C00, 0xFC00, 0x7D01, 0x7BFF, 0xFBFF, 0x7800]
-
-
-@pytest.mark.parametrize("rounding", [fp.RNE, fp.RTZ, fp.SR(13, subnormal_bits=16)], ids=str)
-@pytest.mark.parametrize("operation", ["add", "subtract", "multiply"])
-def test_a_rare_element_is_seen_in_every_lane(operation, rounding):
-    """Beside exact ones: what raises flags is looked for in the results of a vector."""
-    settings = Settings(HALF, rounding)
-    for lane, at in enumerate((u, v) for u in RARE for v in (*RARE, 0x0000, 0x3555, 0x5BFF)):
-        operands = [np.full(64, code, np.uint16) for code in (0x3C00, 0x4000)]
-        for operand, code in zip(operands, at, strict=True):
-            operand[lane] = code
-        word = elementwise_word(3, 7, lane, 16)
-        code, flags = operate(operation, at, HALF, OracleSettings(rounding, word=word))
-        values = [from_codes(c, HALF) for c in operands]
-        draw = Draw(np.uint64(3), np.uint64(7), None)
-        out, raised = apply(operation, values, settings, bits=draw)
-        assert (int(to_codes(out, HALF)[lane]), raised) == (code, int(flags)), at
-        codes, each = run(operation, operands, settings, bits=draw)
-        assert (int(codes[lane]), int(each[lane]), each.sum()) == (code, int(flags), int(flags)), at
 
 
 @pytest.mark.parametrize("first", [1, 15, 16, 127, 128, 129, BLOCK, BLOCK + 100])

@@ -23,11 +23,12 @@ def test_words_of_elements(wide):
 
     @njit
     def fill(words, first, seed, number):
-        kernels.fill_words(words, first, words.shape[0], seed, number, wide)
+        kernels.fill_words(words, 16, first, words.shape[0] - 16, seed, number, wide)
 
-    words, first = np.zeros(2 * group, np.uint32), 3 * group
+    words, first = np.zeros(16 + 2 * group, np.uint32), 3 * group
     fill(words, first, np.uint64(SEED), np.uint64(NUMBER))
-    r = 32 if wide else 16
+    assert not words[:16].any()
+    words, r = words[16:], 32 if wide else 16
     expected = [elementwise_R(SEED, NUMBER, first + i, r) for i in range(len(words))]
     assert top(words, wide).tolist() == expected
 
