@@ -228,6 +228,7 @@ def _edges(settings: Settings, lane: Lane, integral: bool) -> dict[str, int]:
     end = _brink(fmt, lane, integral and fmt.max < 2 ** (fmt.precision - 1))
     edges = {
         **nan,
+        "last": end.last,
         "infinite_flags": 0 if infinite == "keep" else int(Flags.OVERFLOW | Flags.INEXACT),
     }
     for name, negative in (("pos", False), ("neg", True)):

@@ -262,7 +262,7 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, element_flags, mi, words
 def nothing_seen(op, rule):
     """What `vector_step` begins with: a conversion looks at what is larger than every number."""
     none = rule.drop ^ rule.drop
-    return none, none, rule.largest + 1 if op == CONVERT else none, none
+    return none, none, rule.last + 1 if op == CONVERT else none, none
 
 
 @formula

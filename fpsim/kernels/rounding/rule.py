@@ -28,6 +28,7 @@ class Rule(NamedTuple):
     quantum_sr: int  # the same, 0 where emin is 0
     up_pos: int  # below the quantum: a larger positive magnitude goes up to it …
     up_neg: int  # … and a larger negative one
+    last: int  # largest magnitude on the grid: no smaller one overflows
     over_pos: int  # smallest positive magnitude that overflows
     over_neg: int
     over_value_pos: int  # what it becomes, with its sign
