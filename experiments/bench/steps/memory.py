@@ -8,12 +8,14 @@ buffers of the C library. The system's peak is reset before the step and read af
 from __future__ import annotations
 
 import gc
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from fpsim.state.threads import get_threads
 from ipu.learn.heap import give_back
 
 __all__ = ["growth", "of_step"]
@@ -45,12 +47,18 @@ def _resident(name: str) -> int:
 
 
 def of_step(network: str, preset: str, n: int) -> int | None:
-    """The growth over a step of a network of `fpsim bench train`, in a fresh process."""
+    """The growth over a step of a network of `fpsim bench train`, in a fresh process.
+
+    It uses as many threads as this one: products that others compute meanwhile take memory too.
+    """
     code = (
         "from ipu.experiments.bench import train; "
         "from ipu.experiments.bench.steps import memory; "
         f"print(memory.growth(train.step_of({network!r}, {preset!r}, {n})))"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True,
+        env=os.environ | {"FPSIM_THREADS": str(get_threads())},
+    )  # fmt: skip
     text = done.stdout.strip()
     return None if text == "None" else int(text)

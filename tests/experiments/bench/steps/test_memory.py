@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from fpsim import get_threads, set_threads
 from ipu.experiments.bench.steps import memory
 from tests.tiers import pick
 
@@ -43,3 +45,16 @@ def test_a_network_is_measured_in_a_process_of_its_own():
     grown = memory.of_step(network, preset, 2)
     assert grown is not None
     assert 0 <= grown < 64 << 20
+
+
+def test_that_process_has_as_many_threads_as_this_one(monkeypatch):
+    def run(command, *, env, **options):
+        return subprocess.CompletedProcess(command, 0, stdout=env["FPSIM_THREADS"])
+
+    monkeypatch.setattr(memory.subprocess, "run", run)
+    before = get_threads()
+    set_threads(3)
+    try:
+        assert memory.of_step("ResNet-8", "exact", 1) == 3
+    finally:
+        set_threads(before)
