@@ -58,11 +58,10 @@ class OperandTable:
     def room(self, name: str, shape: Shape) -> tuple[Carrier, Constants]:
         """For values and exponents."""
         values, fields = FLOAT[self.values], WORD[self.exponents]
+        none = len(shape)
         return (
-            room(f"{name} values", shape, values) if self.values else nothing(values, len(shape)),
-            room(f"{name} fields", shape, fields)
-            if self.exponents
-            else nothing(fields, len(shape)),
+            room(f"{name} values", shape, values) if self.values else nothing(values, none),
+            room(f"{name} fields", shape, fields) if self.exponents else nothing(fields, none),
         )
 
     @cached_property
@@ -144,20 +143,9 @@ def tile_variant(
     if guard & FLAG and not HAS_QUIET_ADD:
         quiet = BY_INTEGERS
     variant = TileVariant(
-        kind,
-        unit.terms,
-        unit.chain,
-        guard,
-        False,
-        0,
-        0,
-        False,
-        False,
-        quiet,
-        sums,
-        HAS_FMA,
+        kind, unit.terms, unit.chain, guard, False, 0, 0, False, False, quiet, sums, HAS_FMA,
         HAS_ADDERS,
-    )
+    )  # fmt: skip
     if store is None:
         return variant, NO_STORE[width]
     plan = store.wide if width == 64 else store.chosen
