@@ -218,7 +218,14 @@ class MatrixProducts(Verbs):
         else:
             product = compute(context)
         result = self.cast(product, wanted)
-        key = _row_key(verb, unit, operands, product.shape, leaves, options, parts)
+        self._account(verb, unit, operands, product, work_of, options, parts)
+        return result
+
+    def _account(
+        self, verb: str, unit: MatrixUnit, operands: tuple[Array, Array], product: Array,
+        work_of: WorkOf, options: tuple[object, ...], parts: int,
+    ) -> None:  # fmt: skip
+        key = _row_key(verb, unit, operands, product.shape, product.format, options, parts)
         row = self._rows.get(key)
         if row is None:
             row = ledger_row(
@@ -226,7 +233,6 @@ class MatrixProducts(Verbs):
             )
             self._rows[key] = row
         self._note(unit, row)
-        return result
 
     def _note(self, unit: MatrixUnit, row: LedgerRow) -> None:
         self.units_used[unit.name] = unit

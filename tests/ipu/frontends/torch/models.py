@@ -14,8 +14,19 @@ functional = torch.nn.functional
 
 def _torchvision():
     """torchvision's models; its compiled operators, which they do not use, need not load."""
-    if "torchvision" in sys.modules:
-        return sys.modules["torchvision"].models
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            from torchvision import models
+        except RuntimeError:  # they are built for another torch, so their names are missing
+            for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
+                del sys.modules[name]
+            _define_operators()
+            from torchvision import models
+    return models
+
+
+def _define_operators():
     library = torch.library.Library("torchvision", "FRAGMENT")
     for schema in (
         "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -23,10 +34,6 @@ def _torchvision():
     ):
         library.define(schema)
     _KEPT.append(library)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from torchvision import models
-    return models
 
 
 _KEPT: list[object] = []
