@@ -142,7 +142,7 @@ def draw(axes: Axes, records: Sequence[Mapping[str, Any]]) -> None:
     for point, rate, height in zip(products, rates, _spread(rates), strict=True):
         axes.annotate(
             point.label, (point.intensity, rate), (point.intensity * 1.5, height), fontsize=7,
-            va="center", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3},
+            va="center", zorder=5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3},
             arrowprops={"arrowstyle": "-", "linewidth": 0.4, "relpos": (0, 0.5), "shrinkA": 0},
         )  # fmt: skip
     axes.set(xscale="log", yscale="log",
