@@ -40,7 +40,8 @@ def test_a_rare_element_is_seen_in_every_lane(operation, rounding):
 @pytest.mark.parametrize("rounding", [fp.RNE, fp.RTP, fp.SR(13, subnormal_bits=16)], ids=str)
 def test_a_conversion_tells_of_overflow_again_and_again(rounding):
     """It is looked for until it is found; infinities and NaN are looked at before and after it."""
-    rare = np.float32([np.inf, -np.inf, np.nan, 1e30, -65535.0, 65519.0, 65504.5])
+    beyond = np.nextafter(np.float32(65504), np.float32(np.inf))  # upward, already too large
+    rare = np.float32([np.inf, -np.inf, np.nan, 1e30, -65535.0, 65519.0, beyond])
     settings, draw = Settings(HALF, rounding), Draw(np.uint64(3), np.uint64(7), None)
     for first, second in ((u, v) for u in rare for v in rare):
         x = np.full(96, 2.0, np.float32)
