@@ -43,17 +43,20 @@ class Task(Generic[T]):
             self._work = None
         return withdrawn
 
-    def run(self) -> None:
-        """Do the work, unless somebody has begun it."""
+    def run(self, before_it_ends: Callable[[], None] | None = None) -> bool:
+        """Do the work, unless somebody has begun it: then False."""
         if not self._turn.acquire(blocking=False):
-            return
+            return False
         assert self._work is not None
         try:
             self._outcome = self._work()
         except BaseException as error:  # raised again by `wait`
             self._error = error
         self._work = None  # the arrays of the work may be freed
+        if before_it_ends is not None:
+            before_it_ends()
         self._done.release()
+        return True
 
     def finish(self) -> T:
         """The outcome: work that nobody has begun is done now, else whatever waits meanwhile."""
@@ -80,7 +83,7 @@ class Task(Generic[T]):
 
 #: Tasks in the order in which they were offered; None ends a helper.
 _queue: SimpleQueue[Task[Any] | None] = SimpleQueue()
-#: An entry for each helper that sleeps: `append` and `pop` of a list are atomic.
+#: An entry for each helper that sleeps or is about to: `append` and `pop` of a list are atomic.
 _asleep: list[None] = []
 _helpers = 0
 _starting = allocate_lock()
@@ -94,6 +97,7 @@ def keep_helpers(most: int) -> None:
     with _starting:
         while _helpers < most:
             _helpers += 1
+            _fall_asleep()  # from now on it takes what is offered
             Thread(target=_serve, args=(_queue,), name="fpsim", daemon=True).start()
         while _helpers > most:
             _helpers -= 1
@@ -112,14 +116,19 @@ def idle() -> int:
     return len(_asleep)
 
 
+def _fall_asleep() -> None:
+    _asleep.append(None)
+
+
 def _serve(queue: SimpleQueue[Task[Any] | None]) -> None:
     while True:
-        _asleep.append(None)
         task = queue.get()
         _asleep.pop()
         if task is None:
             return
-        task.run()
+        # It is idle again before its owner goes on, who may look for idle helpers at once.
+        if not task.run(_fall_asleep):
+            _fall_asleep()
         del task
 
 

@@ -92,8 +92,7 @@ class MachineContext(Context):
     ) -> Array:
         """As any context's; its cycles are added to the device's."""
         result = super().rounded(name, carriers, out, evaluate)
-        cycles, elements = self._loops[name]
-        self.device.vector_cycles += cycles * -(-result.size // elements)
+        self.device.vector_cycles += self._loops[name].of(result.size)
         return result
 
     def exact(
@@ -102,8 +101,7 @@ class MachineContext(Context):
     ) -> Array:  # fmt: skip
         """As any context's; its cycles are added to the device's."""
         result = super().exact(name, carriers, values, element_flags, out)
-        cycles, elements = self._loops[name]
-        self.device.vector_cycles += cycles * -(-result.size // elements)
+        self.device.vector_cycles += self._loops[name].of(result.size)
         return result
 
     def in_format(self, fmt: Format) -> Context:

@@ -45,6 +45,10 @@ class Loop(NamedTuple):
     cycles: int
     elements: int
 
+    def of(self, n: int) -> int:
+        """Cycles of a thread for so many elements."""
+        return self.cycles * -(-n // self.elements)
+
 
 def operation_loops(fmt: Format) -> defaultdict[str, Loop]:
     """The loop of each operation, by the context's name; 1 cycle where none is known.
@@ -71,5 +75,4 @@ def thread_cycles(verb: str, fmt: Format, elements: int) -> int:
     >>> thread_cycles("tanh", BINARY32, 1000), thread_cycles("tanh", BINARY16, 1000)
     (6000, 1000)
     """
-    cycles, width = _loop(verb, fmt)
-    return cycles * -(-elements // width)
+    return _loop(verb, fmt).of(elements)

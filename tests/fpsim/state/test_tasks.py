@@ -126,6 +126,33 @@ def test_an_error_reaches_every_wait(request, fixture):
     assert offer(lambda: 3).finish() == 3
 
 
+def test_a_helper_is_idle_from_its_start_and_whenever_its_outcome_is_there(no_helper):
+    keep_helpers(1)
+    assert idle() == 1
+    for _ in range(300):
+        task = offer(int)
+        while not task.ended:
+            time.sleep(0)
+        assert idle() == 1
+
+
+def test_what_precedes_the_end_is_done_while_the_owner_waits():
+    task, seen = Task(int), []
+    assert task.run(lambda: seen.append(task.ended))
+    assert seen == [False]
+    assert task.ended
+    assert not task.run(lambda: seen.append(True))
+    assert seen == [False]
+
+
+def test_a_helper_that_has_not_run_yet_is_idle(no_helper, monkeypatch):
+    monkeypatch.setattr(tasks.Thread, "start", lambda _: None)
+    monkeypatch.setattr(tasks, "_asleep", [])
+    monkeypatch.setattr(tasks, "_helpers", 0)
+    keep_helpers(2)
+    assert idle() == 2
+
+
 def test_helpers_beyond_the_number_wanted_end():
     before = tasks._helpers
     try:
