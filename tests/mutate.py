@@ -24,8 +24,6 @@ from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 
-from numba.core.caching import _CacheLocator
-
 from tests.mutants import PACKAGES, ROOT, Mutant, choose, recorded
 from tests.test_architecture import arrows, modules
 
@@ -49,7 +47,7 @@ LIMITS = (300.0, 900.0)
 #: Bytes of address space of a run: a mutant that asks for more fails, and the machine works on.
 MEMORY = 16 << 30
 LEFT_BEHIND = shutil.ignore_patterns(
-    ".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "reports", "runs"
+    ".git", ".venv*", "__pycache__", ".*_cache", ".hypothesis", "reports", "runs"
 )
 
 
@@ -143,22 +141,18 @@ class Tree:
         return Path(done.stdout.strip()) if done.returncode == 0 else None
 
     def _take_kernels(self) -> None:
-        """Kernels that the checkout has compiled; numba finds them by the path of the source."""
+        """Kernels that the checkout has compiled: the copy has the same sources."""
         from fpsim.kernels.compiling import cache_folder
 
         assert self.kernels is not None, "fpsim cannot be imported from a copy of the tree"
-        name = _CacheLocator.get_suitable_cache_subpath
-        for room in {p.parent.relative_to(ROOT) for p in (ROOT / "fpsim/kernels").rglob("*.py")}:
-            old = cache_folder() / name(str(ROOT / room / "x.py"))
-            new = self.kernels / name(str(self.root / room / "x.py"))
-            if old.exists():
-                shutil.copytree(old, new, dirs_exist_ok=True)
+        if cache_folder().exists():
+            shutil.copytree(cache_folder(), self.kernels, dirs_exist_ok=True)
 
     def apply(self, mutant: Mutant) -> None:
         """Change the file; a kernel gets a folder of kernels without those that it is part of."""
         path = self.root / mutant.path
         path.write_text(mutant.applied(path.read_text(encoding="utf-8")), encoding="utf-8")
-        # Python and numba compare times of change: no two states of a file have the same one.
+        # Python compares times of change: no two states of a file have the same one.
         self.stamp += 2
         os.utime(path, (self.stamp, self.stamp))
         if not mutant.is_kernel:
@@ -167,13 +161,11 @@ class Tree:
         if folder is None or self.kernels is None or not self.kernels.exists():
             return
         here = module_of(mutant.path)
-        kernels = [m for m in (here, *users(here)) if m.startswith("fpsim.kernels.")]
-        stale = {tuple(module.split(".")[-2:]) for module in kernels}
-        for old in self.kernels.glob("*/*.nb?"):
-            if (old.parent.name.rpartition("_")[0], old.name.partition(".")[0]) not in stale:
-                new = folder / old.parent.name / old.name
-                new.parent.mkdir(parents=True, exist_ok=True)
-                os.link(old, new)
+        stale = tuple(f"{m}." for m in (here, *users(here)) if m.startswith("fpsim.kernels."))
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in self.kernels.glob("*.nbc"):
+            if not old.name.startswith(stale):
+                os.link(old, folder / old.name)
 
     def restore(self, mutant: Mutant) -> None:
         """The file as it is in the checkout; kernels of the mutant are gone."""

@@ -1,4 +1,4 @@
-"""The house: arrows between rooms run one way, no file is in a circle, rooms stay small (law).
+"""The house: arrows between rooms run one way, no file is in a circle, functions stay short (law).
 
 A room is a folder of modules. Imports count wherever they stand: relative ones, those inside
 functions, and those for type checking alone.
@@ -98,7 +98,7 @@ FRAMEWORKS = {
     "distributed": ("ipu.experiments",),
 }  # fmt: skip
 
-LINES, MODULES, FUNCTION = 420, 16, 60
+FUNCTION = 60
 #: Longer functions, each with the measurement beside it that speaks against cutting it.
 LONG: set[tuple[str, str]] = {
     ("fpsim.kernels.by_operation.general", "rounded_kernel"),
@@ -190,17 +190,6 @@ def test_no_file_is_in_a_circle():
     assert not left, f"a circle goes through some of {sorted(left)}"
 
 
-def test_rooms_and_files_stay_small():
-    rooms: dict[Path, int] = {}
-    for path in (*modules().values(), *(ROOT / "tests").rglob("*.py")):
-        lines = path.read_text(encoding="utf-8").count("\n")
-        assert lines <= LINES, f"{path.relative_to(ROOT)} has {lines} lines"
-    for path in modules().values():
-        rooms[path.parent] = rooms.get(path.parent, 0) + (path.name != "__init__.py")
-    for folder, files in rooms.items():
-        assert files <= MODULES, f"{folder.relative_to(ROOT)} has {files} modules"
-
-
 def test_no_test_changes_what_a_kernel_reads_while_it_compiles():
     """Kernels are kept on disk without it: users would get the kernel of the changed module."""
     changed = []
@@ -246,39 +235,8 @@ def test_contributing_has_a_sentence_for_every_room(room):
     assert message or not built or room in OUTSIDE, f"CONTRIBUTING.md has no row for {folder}/"
 
 
-#: Tests that are about more than one module, in the folder of the room that they are about.
-ABROAD = {
-    "experiments/test_tree.py",
-    "fpsim/elementwise/test_edges_and_pairs.py",
-    "fpsim/elementwise/test_exact_operations_oracle.py",
-    "fpsim/elementwise/test_midpoints.py",
-    "fpsim/elementwise/test_stochastic.py",
-    "fpsim/products/by_unit/test_tight_operands.py",
-    "fpsim/products/test_sums_rulings.py",
-    "fpsim/test_array_exchange.py",
-    "fpsim/test_bad_input.py",
-    "fpsim/test_laws.py",
-    "fpsim/test_machine_independence.py",
-    "fpsim/test_textbook_sums.py",
-    "ipu/frontends/tensorflow/test_private_names.py",
-    "ipu/frontends/tensorflow/test_programs.py",
-    "ipu/frontends/tensorflow/workers/test_processes.py",
-    "ipu/frontends/torch/test_models.py",
-    "ipu/frontends/torch/test_tutorial.py",
-    "fpsim/test_traps_and_counters.py",
-    "ipu/distributed/test_attacks.py",
-    "ipu/distributed/test_digests.py",
-    "ipu/distributed/test_failures.py",
-    "ipu/frontends/poptorch/test_listing.py",
-    "ipu/learn/ops/test_ops.py",
-    "ipu/learn/optim/test_optim.py",
-    "ipu/parallel/test_replicas.py",
-    "ipu/parallel/test_resuming.py",
-}
-
-
 def test_tests_mirror_the_tree():
-    """Every module has its test file at the same place, and a file there is about its module."""
+    """Every module has its test file at the same place; others are named after their subject."""
     folders = {path.relative_to(ROOT) for path in modules().values() if path.name != "__init__.py"}
     wanted = {str(p.parent / f"test_{p.name}") for p in folders}
     there = {
@@ -287,4 +245,3 @@ def test_tests_mirror_the_tree():
         for p in (ROOT / "tests" / package).rglob("test_*.py")
     }
     assert not wanted - there, f"without a test file: {sorted(wanted - there)}"
-    assert there - wanted == ABROAD

@@ -1,8 +1,7 @@
 """How kernels are compiled, and where the result is kept.
 
 Numba's disk cache notices an edit in the file of a kernel but not in a file that it calls into, so
-stale code could run. Kernels are therefore kept in a folder named by a hash of every source here;
-numba is told so only while it looks at one of them, and a user's own functions stay where they are.
+stale code could run. Kernels are therefore kept in a folder named by a hash of every source here.
 Where no folder can be written (containers, clusters), kernels are compiled in each process.
 """
 
@@ -21,6 +20,7 @@ from numba import njit
 from numba.core import config
 
 from fpsim.kernels.guard import InlineCompiler, KernelCompiler
+from fpsim.kernels.keeping import KernelCache
 
 __all__ = ["INLINE", "cache_folder", "compiled"]
 
@@ -33,26 +33,32 @@ INLINE = {**_OPTIONS, "forceinline": True, "pipeline_class": InlineCompiler}
 
 
 @cache
-def cache_folder() -> Path:
-    """Where compiled kernels of exactly these sources are kept (FPSIM_CACHE_DIR moves it)."""
+def _digest_of_sources() -> str:
     digest = hashlib.sha256()
     here = Path(__file__).resolve().parent
     for source in sorted(here.rglob("*.py")):
         name = source.relative_to(here).as_posix()
         digest.update(name.encode() + b"\0" + source.read_bytes())
-    root = os.environ.get("FPSIM_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    return digest.hexdigest()[:16]
+
+
+@cache
+def cache_folder() -> Path:
+    """Where compiled kernels of exactly these sources are kept.
+
+    FPSIM_CACHE_DIR moves it, and NUMBA_CACHE_DIR where that is not set.
+    """
+    root = os.environ.get("FPSIM_CACHE_DIR") or config.CACHE_DIR
+    root = root or os.environ.get("XDG_CACHE_HOME")
     # Without a home `~` stays as it is; nothing is written below it then.
     base = Path(root) if root else Path(os.path.expanduser("~"), ".cache")
-    return base / "fpsim" / f"kernels-{digest.hexdigest()[:16]}"
+    return base / "fpsim" / f"kernels-{_digest_of_sources()}"
 
 
 @cache
 def _writable_folder() -> str | None:
-    """The folder of compiled kernels; None, after one warning, where it cannot be written.
-
-    A user's NUMBA_CACHE_DIR is used as it is.
-    """
-    folder = config.CACHE_DIR or str(cache_folder())
+    """The folder of compiled kernels; None, after one warning, where it cannot be written."""
+    folder = str(cache_folder())
     try:
         if not os.path.isabs(folder) and folder.startswith("~"):
             raise OSError("no home folder")
@@ -77,10 +83,9 @@ def compiled(function: Callable[..., Any], guarded: bool = True) -> Any:
 
     If `guarded`, it runs under the processor's usual status and leaves it as it was.
     """
-    usual, folder = config.CACHE_DIR, _writable_folder()
-    config.CACHE_DIR = folder or usual
-    try:
-        compiler = KernelCompiler if guarded else InlineCompiler
-        return njit(**_OPTIONS, cache=folder is not None, pipeline_class=compiler)(function)
-    finally:
-        config.CACHE_DIR = usual
+    compiler = KernelCompiler if guarded else InlineCompiler
+    kernel = njit(**_OPTIONS, pipeline_class=compiler)(function)
+    folder = _writable_folder()
+    if folder is not None:
+        kernel._cache = KernelCache(function, folder)
+    return kernel

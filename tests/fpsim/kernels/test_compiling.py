@@ -67,6 +67,7 @@ def test_a_writable_folder_is_used_in_silence(tmp_path):
     (folder,) = (tmp_path / "fpsim").iterdir()
     assert folder.name.startswith("kernels-")
     assert list(folder.rglob("*.nbc"))
+    assert not list(folder.rglob("*.tmp"))
 
 
 def test_our_folder_comes_before_those_of_the_system(tmp_path):

@@ -1,0 +1,138 @@
+"""The files of compiled kernels: one file a kernel, named by all that its code depends on.
+
+Numba keeps an index beside its files, which two processes can write at once, and which stops every
+later start where it is cut or empty. Here is none: a file's name holds the module, the function and
+a hash of the source, the signature, the processor, the byte code and the captured numbers, so that
+processes never take each other's code. Its first bytes are the hash of the rest: a damaged file is
+deleted, and the kernel compiled again. A disk that is full or cannot be written costs one warning,
+and the program goes on with what it compiled. Paths of sources do not matter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import tempfile
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.serialize import dumps
+
+__all__ = ["KernelCache"]
+
+_DIGEST = hashlib.sha256().digest_size
+
+
+@cache
+def _warn_once(folder: str, reason: str) -> None:
+    warnings.warn(
+        f"compiled kernels cannot be kept in {folder} ({reason}), so every process compiles its "
+        "own; make room there, or name another folder in FPSIM_CACHE_DIR",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+class _Locator(_CacheLocator):
+    """Says that kernels lie in one folder, wherever the file of their source lies."""
+
+    folder: str
+    line: int
+    source: Path
+
+    def get_cache_path(self) -> str:
+        return self.folder
+
+    def get_source_stamp(self) -> str:
+        return hashlib.sha256(self.source.read_bytes()).hexdigest()
+
+    def get_disambiguator(self) -> str:
+        return str(self.line)
+
+
+def _implementation(folder: str) -> type[CompileResultCacheImpl]:
+    class Locator(_Locator):
+        @classmethod
+        def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
+            locator = cls()
+            locator.folder, locator.source = folder, Path(py_file)
+            locator.line = py_func.__code__.co_firstlineno
+            return locator
+
+    class Implementation(CompileResultCacheImpl):
+        _locator_classes = (Locator,)
+
+    return Implementation
+
+
+class _Files:
+    """Kernels of one function on disk, in the place of numba's index and data files."""
+
+    def __init__(self, folder: str, base: str, source: str) -> None:
+        self._folder, self._base, self._source = Path(folder), base, source
+
+    def _path(self, key: Any) -> Path:
+        signature, processor, hashes = key
+        text = repr((numba.__version__, self._source, str(signature), processor, hashes))
+        return self._folder / f"{self._base}.{hashlib.sha256(text.encode()).hexdigest()[:32]}.nbc"
+
+    def load(self, key: Any) -> Any:
+        """What was kept under this key; None where there is nothing, or nothing whole."""
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        digest, body = data[:_DIGEST], data[_DIGEST:]
+        if hashlib.sha256(body).digest() == digest:
+            return pickle.loads(body)
+        with suppress(OSError):
+            path.unlink()
+        return None
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep this under the key; a reader sees the whole file or none."""
+        body = dumps(data)
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=path.stem, suffix=".tmp", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(body).digest() + body)
+            os.replace(name, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name)
+            raise
+
+    def flush(self) -> None:
+        """Forget all kernels of the function."""
+        for path in self._folder.glob(f"{self._base}.*.nbc"):
+            path.unlink(missing_ok=True)
+
+
+class KernelCache(FunctionCache):
+    """Numba's cache of one function, on the files above; no failure of a disk leaves it.
+
+    Raises    nothing; RuntimeWarning once for a folder that takes no file.
+    """
+
+    def __init__(self, function: Callable[..., Any], folder: str) -> None:
+        self._impl_class = _implementation(folder)
+        super().__init__(function)
+        base = f"{function.__module__}.{self._impl.filename_base.partition('.')[2]}"
+        self._cache_file = _Files(folder, base, self._impl.locator.get_source_stamp())
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a kernel; where the disk refuses, say so once."""
+        try:
+            self._save_overload(sig, data)
+        except OSError as error:
+            _warn_once(self.cache_path, error.strerror or str(error))

@@ -1,0 +1,67 @@
+"""Files of compiled kernels: damaged ones, full disks, other folders of sources (corners)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.fpsim.kernels.test_compiling import IMPORT, ROOT, SUM, run
+
+RIGHT = "0.0999755859375\n"
+
+
+def kernels(folder: Path) -> list[Path]:
+    return sorted((folder / "fpsim").rglob("*.nbc"))
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory) -> Path:
+    """A folder with the kernels of one conversion."""
+    folder = tmp_path_factory.mktemp("kept")
+    assert run(IMPORT + SUM, FPSIM_CACHE_DIR=str(folder)).stdout == RIGHT
+    assert kernels(folder)
+    return folder
+
+
+def sum_from(folder: Path, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return run(IMPORT + SUM, FPSIM_CACHE_DIR=str(folder), PYTHONPATH=str(root))
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", None, "flipped"], ids=str)
+def test_a_damaged_kernel_is_compiled_again_in_silence(kept, tmp_path, damage):
+    shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+    before = {path: path.read_bytes() for path in kernels(tmp_path)}
+    for path, data in before.items():
+        flipped = data[:-100] + bytes([data[-100] ^ 1]) + data[-99:]
+        path.write_bytes({None: data[:-1], "flipped": flipped}.get(damage, damage))
+    process = sum_from(tmp_path)
+    assert (process.stdout, process.stderr, process.returncode) == (RIGHT, "", 0)
+    assert {path: len(path.read_bytes()) > 100 for path in before} == dict.fromkeys(before, True)
+    assert kernels(tmp_path) == sorted(before)
+
+
+def test_kernels_of_a_checkout_serve_one_elsewhere_with_the_same_sources(kept, tmp_path):
+    shutil.copytree(ROOT / "fpsim", tmp_path / "tree" / "fpsim")
+    shutil.copytree(kept, tmp_path / "cache")
+    before = {path: path.stat().st_mtime_ns for path in kernels(tmp_path / "cache")}
+    assert sum_from(tmp_path / "cache", tmp_path / "tree").stdout == RIGHT
+    assert {path: path.stat().st_mtime_ns for path in kernels(tmp_path / "cache")} == before
+
+
+@pytest.mark.parametrize("call", ["os.replace", "tempfile.mkstemp"])
+def test_a_disk_that_fills_up_costs_one_warning(tmp_path, call):
+    module, name = call.split(".")
+    full = (
+        f"import {module}, errno\n"
+        "def full(*args, **kwargs): raise OSError(errno.ENOSPC, 'No space left on device')\n"
+        f"import fpsim\n{module}.{name} = full\n"
+    )
+    twice = SUM + "print(fpsim.Context(fpsim.BFLOAT16).array(0.5).values.tolist())\n"
+    process = run(full + twice, FPSIM_CACHE_DIR=str(tmp_path))
+    assert process.stdout == RIGHT + "0.5\n", process.stderr
+    assert process.stderr.count("RuntimeWarning: compiled kernels cannot be kept in") == 1
+    assert "No space left on device" in process.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
