@@ -14,6 +14,8 @@ from contextlib import suppress
 
 import click
 
+from ipu.installation import DISTRIBUTION, conflict
+
 #: Command -> (module of ipu.experiments.commands, one line of help). The module's `command` runs.
 COMMANDS = {
     "list": ("listing", "Show experiments, formats, units."),
@@ -60,13 +62,16 @@ class LazyCommands(click.Group):
 
 
 @click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="fpsim", message="fpsim %(version)s")
+@click.version_option(package_name=DISTRIBUTION, message="fpsim %(version)s")
 def commands() -> None:
     """A numerical precision laboratory: what a low-precision machine really does to numbers."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit status."""
+    if sentence := conflict():
+        print(f"fpsim: {sentence}", file=sys.stderr)
+        return 2
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     return run(commands, arguments or ["--help"], "fpsim")
 

@@ -1,6 +1,6 @@
 """PyTorch programs on the simulated machine: the names of `ipu.frontends.torch`.
 
-Needs the extra `fpsim[torch]`. Nothing of fpsim imports this module.
+Needs the extra `torch` of the distribution. Nothing of fpsim imports this module.
 """
 
 from ipu.frontends.torch import Changes, Session, machine

@@ -18,6 +18,7 @@ from ipu.experiments.execution.measured_plans import (
 )
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.result import Collected, Result, Row, Table
+from ipu.installation import how_to_install
 from ipu.parallel.cycles import program_cycles
 from ipu.parallel.memory import peaks, remote_bytes
 from ipu.parallel.plan import Plan
@@ -39,7 +40,7 @@ VARIANTS = {
 }  # fmt: skip
 #: The tutorial's micro-batches of an update, images of a micro-batch, rate.
 COUNT, BATCH, RATE, STAGES = 10, 40, 0.001, 4
-MISSING = "skipped: PyTorch is not installed; install it with: pip install 'fpsim[torch]'"
+MISSING = f"skipped: PyTorch is not installed; install it with: {how_to_install('torch')}"
 
 
 def plan_of(strategy: str, offload: bool) -> Plan:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import ipu.experiments
+from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,7 +78,7 @@ class Listed(Experiment):
             return ""
         return (
             f"{self.name} needs {self.needs}, which is not installed; install it with: "
-            f'pip install "fpsim[{self.needs}]"'
+            f"{how_to_install(self.needs)}"
         )
 
     def run(self, quick: bool, seed: int) -> Result:

@@ -21,6 +21,7 @@ from fpsim.state.files import write_whole
 from ipu.distributed.cluster import Cluster
 from ipu.frontends.popdist.launch import Launch, find_mpirun
 from ipu.frontends.popdist.processes import run
+from ipu.installation import how_to_install
 
 __all__ = ["TRANSPORTS", "run_instances", "why_not"]
 
@@ -35,13 +36,13 @@ def why_not(transport: str) -> str:
 
     >>> import ipu.experiments.lab.instances as module
     >>> find, module.find_spec = module.find_spec, lambda name: None
-    >>> why_not("grpc")
-    'gRPC is not installed; pip install "fpsim[grpc]"'
+    >>> why_not("grpc").partition(";")[0]
+    'gRPC is not installed'
     >>> module.find_spec = find
     """
     name = {"grpc": "gRPC", "mpi": "MPI"}[transport]
     if not all(find_spec(package) for package in _PACKAGES[transport]):
-        return f'{name} is not installed; pip install "fpsim[{transport}]"'
+        return f"{name} is not installed; {how_to_install(transport)}"
     if transport == "mpi":
         try:
             find_mpirun()

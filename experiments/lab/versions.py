@@ -13,7 +13,6 @@ import fpsim
 import ipu
 
 PACKAGES = (
-    "fpsim",
     "numpy",
     "numba",
     "llvmlite",
@@ -25,17 +24,18 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Python, the machine, and each package ("not installed" where it is only on the path).
+    """Python, the machine, fpsim, and each package it stands on ("not installed" without one).
 
     >>> sorted(versions())[:2]
     ['Python', 'fpsim']
     """
     table = {"Python": platform.python_version(), "machine": platform.machine()}
+    table["fpsim"] = fpsim.__version__
     for package in PACKAGES:
         try:
             table[package] = version(package)
         except PackageNotFoundError:
-            table[package] = fpsim.__version__ if package == "fpsim" else "not installed"
+            table[package] = "not installed"
     return table
 
 

@@ -17,6 +17,7 @@ import click
 
 from ipu.experiments.commands.options import bad_input
 from ipu.experiments.programs.options import Options, options
+from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
     from ipu.feed.data import Data
@@ -35,7 +36,7 @@ def command(precision: str, options: Options) -> int:
 
     if importlib.util.find_spec("tensorflow") is None:
         raise click.ClickException(
-            'TensorFlow is not installed; install it with: pip install "fpsim[tensorflow]"'
+            f"TensorFlow is not installed; install it with: {how_to_install('tensorflow')}"
         )
     with bad_input():
         data = options.data(fashion_mnist, (28, 28, 1))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ipu.experiments.commands.options import Seed, bad_input
+from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
     from ipu.feed.data import Data
@@ -76,7 +77,7 @@ def run(
         from ipu.frontends import poptorch
     except ModuleNotFoundError as missing:
         raise click.UsageError(
-            "PyTorch is not installed; install it with: pip install 'fpsim[torch]'"
+            f"PyTorch is not installed; install it with: {how_to_install('torch')}"
         ) from missing
     if debug:
         poptorch.setLogLevel("DEBUG")

@@ -26,11 +26,12 @@ from fpsim import get_threads
 from ipu.distributed.cluster import is_loopback
 from ipu.experiments.lab.processes import held_interrupts
 from ipu.experiments.sweep.jobs import Version, own_version
+from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
     from distributed import Client, Security
 
-MISSING = 'a sweep needs Dask, which is not installed; install it with: pip install "fpsim[dask]"'
+MISSING = f"a sweep needs Dask, which is not installed; install it with: {how_to_install('dask')}"
 TLS = ("FPSIM_TLS_CA", "FPSIM_TLS_CERT", "FPSIM_TLS_KEY")
 GUARD = (
     "workers import the program again, so what starts them belongs under if __name__ == '__main__':"

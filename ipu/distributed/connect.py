@@ -7,6 +7,7 @@ from importlib import import_module
 
 from ipu.distributed.cluster import Cluster
 from ipu.distributed.transport import Transport
+from ipu.installation import how_to_install
 
 __all__ = ["connect"]
 
@@ -40,7 +41,7 @@ def connect(cluster: Cluster, plan: str = "") -> Transport:
             raise
         raise ImportError(
             f"transport={cluster.transport!r} needs {error.name}, which is not installed; "
-            f"pip install fpsim[{extra}]"
+            f"{how_to_install(extra)}"
         ) from None
     transport: Transport = module.connect(cluster, plan)
     return transport

@@ -34,6 +34,7 @@ from ipu.distributed.handshake import Hello
 from ipu.distributed.health import Health
 from ipu.distributed.mpi_beats import Beats, can_beat
 from ipu.distributed.transport import LIMIT, JoinError, Kind, Reason, StoppedError
+from ipu.installation import how_to_install
 
 __all__ = ["PATIENCE", "MpiTransport", "connect", "import_mpi", "mpi_world"]
 
@@ -60,7 +61,7 @@ def import_mpi() -> Any:
     except (ImportError, RuntimeError) as error:
         raise ImportError(
             "transport='mpi' needs an MPI library and mpi4py and found none; install Open MPI with "
-            'your system\'s package manager, or: pip install "fpsim[mpi]"'
+            f"your system's package manager, or: {how_to_install('mpi')}"
         ) from error
     return MPI
 

@@ -12,6 +12,7 @@ import click
 
 from ipu.experiments.commands.options import Seed, bad_input
 from ipu.experiments.commands.programs.comparing import as_options, compare, make_folder
+from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
     from ipu.frontends.common.programs import ProgramError
@@ -67,7 +68,7 @@ def command(
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise click.ClickException(
-            'TensorFlow is not installed; install it with: pip install "fpsim[tensorflow]" '
+            f"TensorFlow is not installed; install it with: {how_to_install('tensorflow')} "
             "(Python 3.11 to 3.13)"
         )
     with bad_input():

@@ -11,6 +11,7 @@ import click
 
 from ipu.experiments.commands.options import Seed, bad_input
 from ipu.experiments.commands.programs.comparing import as_options, compare, make_folder
+from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
     from ipu.frontends.common.ways import Way
@@ -96,7 +97,7 @@ def _in_replicas(replicas: int, line: list[str]) -> int:
     if find_spec("grpc") is None or find_spec("grpc_tools") is None:
         raise click.UsageError(
             f"--replicas {replicas}: replicas exchange gradients by gRPC, which is not installed; "
-            'install it with: pip install "fpsim[grpc]"'
+            f"install it with: {how_to_install('grpc')}"
         )
     launch = Launch(instances=replicas, replicas=replicas, transport="grpc")
     return run(launch, ["fpsim", "torch", *line])

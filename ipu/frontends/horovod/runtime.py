@@ -16,6 +16,7 @@ from ipu.distributed.local_transport import local_transports
 from ipu.distributed.mpi_transport import import_mpi, mpi_world
 from ipu.frontends.processes.ending import end_with_program, leave
 from ipu.frontends.processes.sums import Sums
+from ipu.installation import how_to_install
 from ipu.machine.device import Device
 from ipu.parallel.orders import Order
 
@@ -26,7 +27,7 @@ __all__ = [
 
 WITHOUT_MPI = (
     "horovod needs an MPI library and found none; install Open MPI with your system's package "
-    "manager, or: pip install fpsim[mpi]"
+    f"manager, or: {how_to_install('mpi')}"
 )
 
 

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from ipu.installation import how_to_install
+
 __all__ = ["Launch", "TRANSPORTS", "find_mpirun", "free_ports"]
 
 TRANSPORTS = ("local", "grpc", "mpi")
@@ -152,7 +154,7 @@ def find_mpirun() -> str:
     if mpirun is None:
         raise ValueError(
             "--transport mpi needs mpirun and none is installed; install Open MPI with your "
-            'system\'s package manager, or: pip install "fpsim[mpi]", or use --transport grpc'
+            f"system's package manager, or: {how_to_install('mpi')}, or use --transport grpc"
         )
     return mpirun
 

@@ -2,9 +2,11 @@
 
 from importlib.util import find_spec
 
+from ipu.installation import how_to_install
+
 if find_spec("torch") is None:
     raise ModuleNotFoundError(
-        'PyTorch is not installed; install it with: pip install "fpsim[torch]"', name="torch"
+        f"PyTorch is not installed; install it with: {how_to_install('torch')}", name="torch"
     )
 
 from ipu.frontends.poptorch import categories as autocasting

@@ -6,9 +6,11 @@ the program's IPUConfig.
 
 from importlib.util import find_spec
 
+from ipu.installation import how_to_install
+
 if find_spec("tensorflow") is None:
     raise ModuleNotFoundError(
-        'TensorFlow is not installed; install it with: pip install "fpsim[tensorflow]" '
+        f"TensorFlow is not installed; install it with: {how_to_install('tensorflow')} "
         "(Python 3.11 to 3.13)",
         name="tensorflow",
     )

@@ -15,6 +15,7 @@ from ipu.experiments.cli import main
 from ipu.experiments.lab.catalogue import find
 from ipu.experiments.lab.result import to_csv
 from ipu.experiments.sweep.jobs import SweepJob, key_of, own_version
+from ipu.installation import how_to_install
 
 ROOT = Path(__file__).parents[3]
 SWEEP = [sys.executable, "-m", "ipu.experiments.cli", "sweep", "swamping", "--quick"]
@@ -27,7 +28,7 @@ def test_without_dask_one_sentence_names_the_extra(monkeypatch, capsys):
     assert main(["sweep", "swamping"]) == 2
     assert capsys.readouterr().err == (
         "fpsim: a sweep needs Dask, which is not installed; install it with: "
-        'pip install "fpsim[dask]"\n'
+        f"{how_to_install('dask')}\n"
     )
 
 
@@ -44,7 +45,7 @@ def test_without_dask_one_sentence_names_the_extra(monkeypatch, capsys):
 def test_bad_input_is_one_sentence_before_any_work(
     arguments, sentence, capsys, tmp_path, monkeypatch
 ):
-    pytest.importorskip("distributed", reason="needs fpsim[dask]; run: make test-distributed")
+    pytest.importorskip("distributed", reason="needs the extra dask; run: make test-distributed")
     for name in ("FPSIM_TLS_CA", "FPSIM_TLS_CERT", "FPSIM_TLS_KEY"):
         monkeypatch.delenv(name, raising=False)
     assert main(["sweep", *arguments, "--out", str(tmp_path / "out")]) == 2
@@ -96,7 +97,7 @@ def serial() -> bytes:
 @pytest.mark.tier("full")
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds workers in /proc")
 def test_a_worker_killed_from_outside_leaves_the_serial_table(tmp_path):
-    pytest.importorskip("distributed", reason="needs fpsim[dask]; run: make test-distributed")
+    pytest.importorskip("distributed", reason="needs the extra dask; run: make test-distributed")
     process = started(tmp_path, "--workers", "2")
     wait_for_jobs(process, tmp_path, 2)
     killed = workers(process.pid)[0]
@@ -110,7 +111,7 @@ def test_a_worker_killed_from_outside_leaves_the_serial_table(tmp_path):
 @pytest.mark.tier("full")
 def test_an_interrupted_sweep_goes_on(tmp_path):
     """^C keeps what has finished, leaves no process, and prints one line."""
-    pytest.importorskip("distributed", reason="needs fpsim[dask]; run: make test-distributed")
+    pytest.importorskip("distributed", reason="needs the extra dask; run: make test-distributed")
     process = started(tmp_path, "--workers", "2")
     wait_for_jobs(process, tmp_path, 1)
     os.killpg(process.pid, signal.SIGINT)
@@ -133,7 +134,7 @@ def test_an_interrupted_sweep_goes_on(tmp_path):
 @pytest.mark.tier("full")
 def test_a_result_that_cannot_be_written_is_one_sentence(tmp_path):
     """A folder lies where the result of seed 3 belongs; what has finished is kept."""
-    pytest.importorskip("distributed", reason="needs fpsim[dask]; run: make test-distributed")
+    pytest.importorskip("distributed", reason="needs the extra dask; run: make test-distributed")
     job = SweepJob("swamping", 3, True)
     (tmp_path / "swamping" / "jobs" / f"{key_of(job, own_version())}.json").mkdir(parents=True)
     process = started(tmp_path, "--workers", "2")

@@ -10,6 +10,7 @@ from ipu.distributed.channel import Channel
 from ipu.distributed.connect import connect
 from ipu.experiments.lab import instances
 from ipu.experiments.lab.instances import run_instances, why_not
+from ipu.installation import how_to_install
 
 
 def told(cluster, word):
@@ -60,7 +61,7 @@ def test_a_process_that_fails_is_an_error(capfd):
 
 def test_why_a_transport_cannot_be_used(monkeypatch):
     monkeypatch.setattr(instances, "find_spec", lambda name: None)
-    assert why_not("mpi") == 'MPI is not installed; pip install "fpsim[mpi]"'
+    assert why_not("mpi") == f"MPI is not installed; {how_to_install('mpi')}"
     monkeypatch.setattr(instances, "find_spec", lambda name: name)
     monkeypatch.setattr(instances, "find_mpirun", lambda: "mpirun")
     monkeypatch.setattr(instances.os, "geteuid", lambda: 0)

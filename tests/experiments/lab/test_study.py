@@ -159,7 +159,7 @@ def test_names_of_the_usual_ways_say_what_they_are():
 
 def test_a_cluster_trains_the_same(tmp_path, small):
     """Trainings on two workers give the rows of one process; the network is a closure."""
-    pytest.importorskip("distributed", reason="needs fpsim[dask]; run: make test-distributed")
+    pytest.importorskip("distributed", reason="needs the extra dask; run: make test-distributed")
     one, alone = small
     width = 64
 
@@ -177,7 +177,7 @@ def test_a_cluster_trains_the_same(tmp_path, small):
 
 
 def test_a_cluster_that_may_not_be_used_is_refused_before_any_work(tmp_path, small):
-    pytest.importorskip("distributed", reason="needs fpsim[dask]; run: make test-distributed")
+    pytest.importorskip("distributed", reason="needs the extra dask; run: make test-distributed")
     one, _ = small
     with pytest.raises(ValueError, match=r"^scheduler='tcp://10.0.0.5:1' is outside"):
         study_module.study("small", network, one.data, SGD(0.05), out=tmp_path / "out",

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_every_package_has_a_version():
     table = versions.versions()
-    assert {"Python", "machine", *versions.PACKAGES} == set(table)
+    assert {"Python", "machine", "fpsim", *versions.PACKAGES} == set(table)
     assert re.match(r"\d+\.\d+", table["fpsim"])
 
 

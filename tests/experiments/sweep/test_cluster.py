@@ -23,7 +23,7 @@ from ipu.experiments.sweep.jobs import own_version
 from tests.experiments.sweep import room
 
 distributed = pytest.importorskip(
-    "distributed", reason="needs fpsim[dask]; run: make test-distributed"
+    "distributed", reason="needs the extra dask; run: make test-distributed"
 )
 
 ROOT = Path(__file__).parents[3]
@@ -93,7 +93,7 @@ def test_clusters_from_arguments():
 
 def test_without_dask_one_sentence_names_the_extra(monkeypatch):
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r'install it with: pip install "fpsim\[dask\]"$'):
+    with pytest.raises(ValueError, match=r'install it with: pip install "distributed>=[^ ]*"$'):
         cluster_of("local")
 
 

@@ -12,7 +12,7 @@ from ipu.experiments.sweep.engine import as_they_come
 from tests.experiments.sweep import room
 
 distributed = pytest.importorskip(
-    "distributed", reason="needs fpsim[dask]; run: make test-distributed"
+    "distributed", reason="needs the extra dask; run: make test-distributed"
 )
 
 

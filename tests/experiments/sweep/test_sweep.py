@@ -17,7 +17,7 @@ from ipu.experiments.sweep.jobs import jobs_of
 from ipu.experiments.sweep.sweep import JOBS, lost, run_sweep, save
 from tests.experiments.sweep import room
 
-pytest.importorskip("distributed", reason="needs fpsim[dask]; run: make test-distributed")
+pytest.importorskip("distributed", reason="needs the extra dask; run: make test-distributed")
 
 SEEDS = list(range(8))
 TWO = DaskCluster(workers=2)

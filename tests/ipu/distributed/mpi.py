@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mpi4py", reason="mpi4py is not installed: fpsim[mpi]")
+pytest.importorskip("mpi4py", reason="mpi4py is not installed: the extra mpi brings it")
 
 from ipu.frontends.popdist.launch import find_mpirun
 from tests.ipu.distributed.processes import limit
@@ -19,7 +19,7 @@ __all__ = ["ROOT", "mpirun"]
 try:
     MPIRUN = find_mpirun()
 except ValueError:
-    pytest.skip("mpirun is not installed: fpsim[mpi]", allow_module_level=True)
+    pytest.skip("mpirun is not installed: the extra mpi brings it", allow_module_level=True)
 
 ROOT = Path(__file__).parents[3]
 

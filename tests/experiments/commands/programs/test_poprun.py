@@ -23,7 +23,7 @@ while not written.exists():
 sys.exit(3 * popdist.getInstanceIndex())
 """
 needs_mpi = pytest.mark.skipif(
-    importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed: fpsim[mpi]"
+    importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed: the extra mpi"
 )
 
 

@@ -191,7 +191,7 @@ for step in range(3):
 print(hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in net.parameters())).hexdigest())
 """
 needs_grpc = pytest.mark.skipif(
-    importlib.util.find_spec("grpc_tools") is None, reason="gRPC is not installed: fpsim[grpc]"
+    importlib.util.find_spec("grpc_tools") is None, reason="gRPC is not installed: the extra grpc"
 )
 
 
@@ -231,7 +231,7 @@ def test_a_replica_that_fails_ends_the_others(program):
 @needs_torch
 @pytest.mark.tier("full")
 def test_replicas_over_mpi_have_the_same_weights(program):
-    pytest.importorskip("mpi4py", reason="mpi4py is not installed: fpsim[mpi]")
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed: the extra mpi")
     program.write_text(SHARES)
     _, (digest,), _ = fpsim("torch", str(program), "both")
     counts = "--num-instances", "2", "--num-replicas", "2"

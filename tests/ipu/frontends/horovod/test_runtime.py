@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ipu.installation import how_to_install
 from tests.ipu.frontends.horovod.program import alone, by_poprun
 
 
@@ -19,7 +20,7 @@ except ImportError as error:
 """
     assert alone(code)[1] == (
         "horovod needs an MPI library and found none; install Open MPI with your system's package "
-        "manager, or: pip install fpsim[mpi]\n"
+        f"manager, or: {how_to_install('mpi')}\n"
     )
 
 
@@ -27,6 +28,7 @@ def test_one_process_of_poprun_needs_no_mpi():
     code = """
 import sys
 sys.modules["mpi4py"] = None
+from ipu.installation import how_to_install
 from ipu.frontends import horovod as hvd
 try:
     hvd.size()

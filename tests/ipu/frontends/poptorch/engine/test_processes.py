@@ -33,7 +33,7 @@ MESSAGE = "call the model equally often on all processes"
 def poprun(instances, replicas, transport, *program):
     package = {"grpc": "grpc_tools", "mpi": "mpi4py"}.get(transport)
     if package and not find_spec(package):
-        pytest.skip(f"fpsim[{transport}] is not installed")
+        pytest.skip(f"the extra {transport} is not installed")
     kept = {
         k: v for k, v in os.environ.items() if not k.startswith(("POPDIST_", "OMPI_", "FPSIM_T"))
     }

@@ -32,7 +32,7 @@ def environment(**others):
 def tf_configs(n):
     """TF_CONFIG of each of n workers, on ports that nobody uses."""
     if not find_spec("grpc_tools"):
-        pytest.skip("grpcio is not installed; install fpsim[grpc]")
+        pytest.skip("grpcio is not installed; the extra grpc brings it")
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
         for each in sockets:
@@ -76,7 +76,7 @@ def mpirun(n, line):
     """What n processes of mpirun print."""
     launcher = shutil.which("mpirun") or shutil.which("mpirun", path=Path(sys.executable).parent)
     if launcher is None or not find_spec("mpi4py"):
-        pytest.skip("MPI is not installed; install fpsim[mpi]")
+        pytest.skip("MPI is not installed; the extra mpi brings it")
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     hosts = ["-np", str(n), "-H", f"localhost:{n}", "--oversubscribe"]
     done = subprocess.run(

@@ -6,7 +6,7 @@ import pytest
 
 from tests.ipu.frontends.tensorflow.framework import session, tf
 
-pytest.importorskip("mpi4py", reason="importing horovod needs MPI; install fpsim[mpi]")
+pytest.importorskip("mpi4py", reason="importing horovod needs MPI; the extra mpi brings it")
 
 from ipu.frontends.tensorflow.workers import horovod as hvd
 

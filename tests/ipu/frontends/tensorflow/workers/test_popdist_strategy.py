@@ -72,7 +72,7 @@ def test_workers_of_tf_config_have_the_bits_of_one_process(alone):
 
 def poprun(instances, replicas, transport, *program):
     if not find_spec("grpc_tools" if transport == "grpc" else "mpi4py"):
-        pytest.skip(f"fpsim[{transport}] is not installed")
+        pytest.skip(f"the extra {transport} is not installed")
     options = ["--num-instances", instances, "--num-replicas", replicas, "--transport", transport]
     done = subprocess.run(
         [sys.executable, "-m", "ipu.experiments.cli", "poprun", *map(str, options),
