@@ -91,15 +91,30 @@ def run(command: click.Command, arguments: Sequence[str], name: str) -> int:
         kept = f"; {error.__cause__}" if str(error.__cause__ or "") else ""
         print(f"{name}: interrupted{kept}", file=sys.stderr)
         return 130
-    except (BrokenPipeError, SystemExit):
-        # click exits after a completion, and where the reader (head, less) has left: then there is
-        # nothing more to say, also not at the end of the process.
-        with suppress(BrokenPipeError):
-            sys.stdout.flush()
-            return 0
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            return _left()
+        from fpsim.state.files import refusal
+
+        if not refusal(error):
+            raise
+        print(f"{name}: {refusal(error)}", file=sys.stderr)
+        return 2
+    except SystemExit:
+        return _left()
     return int(status or 0)
+
+
+def _left() -> int:
+    """The status where click exits after a completion, or the reader (head, less) has left.
+
+    There is nothing more to say then, also not at the end of the process.
+    """
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
+        return 0
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 if __name__ == "__main__":

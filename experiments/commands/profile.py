@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ipu.experiments.commands.options import bad_input, echo_json, read_formats, with_json
+from ipu.experiments.commands.options import bad_disk, bad_input, echo_json, read_formats, with_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,12 +55,16 @@ def command(file: Path, formats: str, dtype: str | None, out: Path, as_json: boo
         (name, profile(array, fmt))
         for name, array, fmt in progress(pairs, f"profiling {file.name}")
     ]
-    paths = write(profiles, free_stem(out / file.stem, file), file)
     if as_json:
         echo_json([shares_row(name, p) for name, p in profiles])
-        return
-    for line in (*table(profiles), *losses(profiles), *paths):
-        click.echo(line)
+    else:
+        for line in (*table(profiles), *losses(profiles)):
+            click.echo(line)
+    with bad_disk():
+        paths = write(profiles, free_stem(out / file.stem, file), file)
+    if not as_json:
+        for path in paths:
+            click.echo(path)
 
 
 def load(file: Path, dtype: str | None = None) -> tuple[dict[str, np.ndarray], dict[str, str]]:

@@ -12,14 +12,15 @@ from typing import NamedTuple
 import click
 
 from fpsim.state.files import write_whole
-from ipu.experiments.commands.options import bad_input
+from ipu.experiments.commands.options import bad_disk, bad_input
 from ipu.experiments.lab import store
 from ipu.experiments.lab.catalogue import Listed, find
 from ipu.experiments.lab.processes import as_finished
 from ipu.experiments.lab.report import write_report
-from ipu.experiments.lab.runner import draw, now, run
+from ipu.experiments.lab.runner import UnsavedError, draw, now, run
 from ipu.experiments.lab.store import check_writable
 from ipu.experiments.lab.versions import sources
+from ipu.feed.files import DataFileError
 
 #: Is there while a series runs; a later series of the same experiments goes on from it.
 UNFINISHED = ".unfinished.json"
@@ -35,10 +36,17 @@ class SeriesItem(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The answer of an experiment, or the traceback of what stopped it."""
+    """The answer of an experiment, or what stopped it.
+
+    error     the traceback of a failure.
+    refusal   the sentence about a file of the user or a disk that stopped it.
+    rows      the result as CSV where the disk did not take it.
+    """
 
     answer: str
     error: str = ""
+    refusal: str = ""
+    rows: str = ""
 
 
 def run_series(
@@ -47,8 +55,9 @@ def run_series(
     """Run each into `out`, in so many processes; the report is rewritten after each.
 
     One whose package is missing is skipped, with the reason. An experiment that fails does not stop
-    the others; the status is then 1. After an interruption the same series runs only what had not
-    finished.
+    the others; the status is then 1, and 2 where a file of the user or a disk stopped one: a result
+    that the disk did not take is printed. After an interruption the same series runs only what had
+    not finished.
     """
     with bad_input():
         check_writable(out)
@@ -61,27 +70,42 @@ def run_series(
     if finished:
         click.echo(f"kept from the interrupted run: {', '.join(finished)}")
     rest = [SeriesItem(e.name, out, quick, seed) for e in chosen if e.name not in finished]
-    failed = []
+    failed, refused = [], []
     try:
         for number, (job, done) in enumerate(_run(rest, jobs), len(finished) + 1):
             click.echo(f"[{number}/{len(chosen)}] {job.name}: {find(job.name).question}")
+            _tell(done)
             if done.error:
-                click.echo(done.error, err=True)
                 failed.append(job.name)
-                continue
-            click.echo(textwrap.indent(textwrap.fill(done.answer, 96), "      "))
-            finished.append(job.name)
-            write_report(out)
+            elif done.refusal:
+                refused.append(f"{job.name}: {done.refusal}")
+            else:
+                finished.append(job.name)
+                with bad_disk():
+                    write_report(out)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_kept(finished, out)) from None
     (out / UNFINISHED).unlink(missing_ok=True)
+    for sentence in refused:
+        click.echo(f"fpsim: {sentence}", err=True)
     if not rest:
         write_report(out)
     if failed:
         click.echo(f"fpsim: failed: {', '.join(failed)}", err=True)
         return 1
+    if refused:
+        return 2
     click.echo((out / "index.html").resolve())
     return 0
+
+
+def _tell(done: Done) -> None:
+    """Print the answer, or what stopped the experiment, and rows that are saved nowhere."""
+    if done.error:
+        click.echo(done.error, err=True)
+    if done.answer:
+        click.echo(textwrap.indent(textwrap.fill(done.answer, 96), "      "))
+    click.echo(done.rows, nl=False)
 
 
 def resume(names: list[str], out: Path, quick: bool, seed: int) -> list[str]:
@@ -131,5 +155,9 @@ def _run(jobs: Sequence[SeriesItem], n: int) -> Iterator[tuple[SeriesItem, Done]
 def _one(job: SeriesItem) -> Done:
     try:
         return Done(run(find(job.name), job.out, quick=job.quick, seed=job.seed).answer)
+    except DataFileError as error:
+        return Done("", refusal=str(error))
+    except UnsavedError as error:
+        return Done(error.answer, refusal=f"not saved: {error.reason}", rows=error.rows)
     except Exception:
         return Done("", traceback.format_exc())

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fpsim import get_threads
-from fpsim.state.files import write_whole
+from fpsim.state.files import refusal, write_whole
 from ipu.experiments.lab import store
 from ipu.experiments.lab.catalogue import Experiment
 from ipu.experiments.lab.progress import clock
@@ -16,8 +16,19 @@ from ipu.experiments.lab.versions import commit, processor, versions
 from ipu.learn.heap import keep_freed_memory
 
 
+class UnsavedError(Exception):
+    """The disk took no result: reason, the answer and the rows as CSV, which are nowhere else."""
+
+    def __init__(self, reason: str, answer: str, rows: str) -> None:
+        super().__init__(reason, answer, rows)
+        self.reason, self.answer, self.rows = reason, answer, rows
+
+
 def run(experiment: Experiment, out: Path, *, quick: bool, seed: int) -> Result:
-    """Run one experiment into out/NAME; what was there stays until the new result is complete."""
+    """Run one experiment into out/NAME; what was there stays until the new result is complete.
+
+    Raises    UnsavedError with the result where the disk does not take it.
+    """
     keep_freed_memory()
     started = time.perf_counter()
     with clock(experiment.name, experiment.budget):
@@ -36,8 +47,12 @@ def run(experiment: Experiment, out: Path, *, quick: bool, seed: int) -> Result:
             "wall_seconds": round(time.perf_counter() - started, 2),
             "budget_seconds": experiment.budget,
         }
-        store.save_data(out / experiment.name, result, about)
-        draw(experiment, out, result)
+        try:
+            store.save_data(out / experiment.name, result, about)
+            draw(experiment, out, result)
+        except OSError as error:
+            reason = refusal(error) or str(error)
+            raise UnsavedError(reason, result.answer, result.to_csv()) from None
     return result
 
 

@@ -14,16 +14,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fpsim.state.files import write_whole
+from fpsim.state.files import check_room, write_whole
 from ipu.experiments.lab.result import Result, Row, UnitUsed, rows_from_csv, to_csv
 
 DATA, LOCAL, META, FIGURE = "data.csv", "machine.csv", "meta.json", "figure.png"
+#: Bytes that a folder must take before any work begins: data and description of a small result.
+_ROOM = 1 << 16
 #: Names that files of a result may have, beside those above.
 PLAIN = re.compile(r"[a-z][a-z0-9_-]*\.(json|csv|txt)")
 #: Pictures to zoom, numbered from 1.
@@ -37,8 +38,7 @@ def check_writable(folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        check_room(folder, _ROOM)
     except OSError as error:
         reason = error.strerror or error
         raise ValueError(
@@ -49,7 +49,8 @@ def check_writable(folder: Path) -> None:
 def save_data(folder: Path, result: Result, about: Mapping[str, object]) -> None:
     """Publish rows, files and description; what an older result drew and added goes away first.
 
-    Raises    ValueError for a file whose name is taken or not plain.
+    Raises    ValueError for a file whose name is taken or not plain; OSError where the disk is
+              full, before anything is changed.
     """
     data, local = to_csv(result.rows).encode(), to_csv(result.local).encode()
     files = {_checked(name): text.encode() for name, text in result.files.items()}
@@ -64,6 +65,8 @@ def save_data(folder: Path, result: Result, about: Mapping[str, object]) -> None
         "files_sha256": {name: hashlib.sha256(text).hexdigest() for name, text in files.items()},
     }
     text = json.dumps(meta, indent=2, ensure_ascii=False, default=str) + "\n"
+    # A disk that is full must not cost the older result its figure.
+    check_room(folder, sum(map(len, (data, local, *files.values()))) + 4 * len(text))
     for old in (folder / FIGURE, folder / LOCAL, *pictures(folder), *_files_of(folder)):
         old.unlink(missing_ok=True)
     write_whole(folder / DATA, data)

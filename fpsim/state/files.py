@@ -8,6 +8,7 @@ Source    numpy.lib.format (.npy 1.0 and 2.0, .npz); APPNOTE.TXT of PKWARE (zip)
 
 from __future__ import annotations
 
+import errno
 import io
 import math
 import os
@@ -28,7 +29,7 @@ try:
 except ImportError:  # a system without file locks keeps the drafts of processes that were killed
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["most_unpacked", "read_arrays", "write_whole"]
+__all__ = ["check_room", "most_unpacked", "read_arrays", "refusal", "write_whole"]
 
 #: Compressed content may unpack to this many bytes, and to so many times its own size in addition.
 _FREE, _FACTOR = 1 << 28, 64
@@ -169,18 +170,55 @@ def write_whole(path: Path, content: bytes) -> None:
     The content is written beside the file and on the disk before it takes the file's name. Drafts
     that killed processes left beside it are removed before, since they may fill the disk.
 
-    Raises    OSError where it cannot be written; the file is then as before.
+    Raises    OSError with the file's name where it cannot be written; the file is then as before.
     """
     _remove_abandoned(path)
-    with _draft(path) as (file, draft):
-        file.write(content)
-        file.flush()
-        # mkstemp makes files private; this one is as readable as the user's others.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.fchmod(file.fileno(), 0o666 & ~mask)
-        os.fsync(file.fileno())
-        os.replace(draft, path)
+    try:
+        with _draft(path) as (file, draft):
+            file.write(content)
+            file.flush()
+            # mkstemp makes files private; this one is as readable as the user's others.
+            mask = os.umask(0)
+            os.umask(mask)
+            os.fchmod(file.fileno(), 0o666 & ~mask)
+            os.fsync(file.fileno())
+            os.replace(draft, path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
+
+
+def check_room(folder: Path, size: int) -> None:
+    """Write so many bytes into a folder and remove them, so that a full disk is known before work.
+
+    Raises    OSError with the folder's name where the disk does not take them.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            for start in range(0, size, _CHUNK):
+                file.write(bytes(min(_CHUNK, size - start)))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(folder)) from None
+
+
+#: What a disk answers when it takes no more, or nothing from this user.
+_REFUSALS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM}
+)
+
+
+def refusal(error: OSError) -> str:
+    """Why a disk took or gave no file, in a sentence; "" for every other error.
+
+    >>> refusal(OSError(errno.ENOSPC, "No space left on device", "r/page.html"))
+    'r/page.html: No space left on device; make room, or name another folder'
+    >>> refusal(ConnectionError("lost"))
+    ''
+    """
+    if error.errno not in _REFUSALS:
+        return ""
+    return f"{error.filename or 'a file'}: {error.strerror}; make room, or name another folder"
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipu.feed.files import read_cifar, read_idx, read_labels
+from ipu.feed.files import DataFileError, read_cifar, read_idx, read_labels
 
 __all__ = [
     "SETS", "Data", "Images", "MissingError", "cifar10", "data_folder", "digits", "fashion_mnist",
@@ -99,7 +99,7 @@ def mnist(split: str = "train/t10k", data_dir: str | Path | None = None) -> Data
 
     split    "train/t10k": the 60 000 training images and the 10 000 test images; "t10k:8000/2000":
              the test file alone, cut in two; any other numbers likewise.
-    Raises   MissingError where the files are not there; ValueError for damaged ones.
+    Raises   MissingError where the files are not there; DataFileError for damaged ones.
     """
     return _read("mnist", split, data_dir, _idx, "train/t10k")
 
@@ -172,7 +172,7 @@ def _idx(folder: Path, stem: str) -> Images:
     labels = _find(folder, f"{stem}-labels-idx1-ubyte")
     planes, classes = read_idx(pixels, (None, 28, 28)), read_labels(labels)
     if len(planes) != len(classes):
-        raise ValueError(
+        raise DataFileError(
             f"{labels} is mislabelled: it announces {len(classes)} labels at offset 4, but "
             f"{pixels.name} {len(planes)} images; use files that belong together"
         )

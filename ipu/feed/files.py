@@ -17,7 +17,9 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLASSES", "RECORD", "read_cifar", "read_idx", "read_labels", "unpacked"]
+__all__ = [
+    "CLASSES", "RECORD", "DataFileError", "read_cifar", "read_idx", "read_labels", "unpacked",
+]  # fmt: skip
 
 Bytes = NDArray[np.uint8]
 
@@ -32,11 +34,15 @@ _MOST_SAMPLES = 100_000
 _MOST_BYTES = 1 << 30
 
 
+class DataFileError(ValueError):
+    """A file of a data set that is cut short, corrupt, or not what its name says."""
+
+
 def unpacked(path: Path, most: int = _MOST_BYTES) -> bytes:
     """The first bytes of a file, unpacked where its name ends in .gz; members follow each other.
 
     most      bytes to read and unpack; where a file has them, the rest is not looked at.
-    Raises    ValueError for packed data that are cut short, damaged, or followed by others.
+    Raises    DataFileError for packed data that are cut short, damaged, or followed by others.
     """
     with path.open("rb") as stream:
         if path.suffix != ".gz":
@@ -57,7 +63,7 @@ def _pieces(path: Path, stream: BinaryIO, most: int) -> Iterator[bytes]:
                 yield piece
                 packed = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
         except zlib.error as error:
-            raise ValueError(
+            raise DataFileError(
                 f"{path} is corrupt: packed data after offset {position} do not unpack ({error}); "
                 "get the file again"
             ) from None
@@ -65,39 +71,39 @@ def _pieces(path: Path, stream: BinaryIO, most: int) -> Iterator[bytes]:
             return
         position += _STEP if len(packed) else 0
     if not unpacker.eof:
-        raise ValueError(f"{path} is cut short: packed data end at offset {stream.tell()}")
+        raise DataFileError(f"{path} is cut short: packed data end at offset {stream.tell()}")
 
 
 def read_idx(path: Path, sizes: Sequence[int | None]) -> Bytes:
     """An IDX file of unsigned bytes with these sizes along its axes, None for any number.
 
-    Raises    ValueError for another kind of file, for other sizes, for more than 100 000 samples,
-              and for a file that is too short or too long; nothing is unpacked beyond its header's
-              sizes.
+    Raises    DataFileError for another kind of file, for other sizes, for more than 100 000
+              samples, and for a file that is too short or too long; nothing is unpacked beyond its
+              header's sizes.
     """
     axes = len(sizes)
     start = 4 + 4 * axes
     head = unpacked(path, start)
     if not head:
-        raise ValueError(f"{path} is empty; get the file again")
+        raise DataFileError(f"{path} is empty; get the file again")
     wanted = bytes((0, 0, _UNSIGNED_BYTE, axes))
     if head[:4] != wanted:
-        raise ValueError(
+        raise DataFileError(
             f"{path} is mislabelled: it begins with {head[:4].hex()} at offset 0, expected "
             f"{wanted.hex()} (IDX, unsigned bytes, {axes} {'axis' if axes == 1 else 'axes'})"
         )
     shape = [int.from_bytes(head[i : i + 4], "big") for i in range(4, len(head), 4)]
     if len(head) < start:
-        raise ValueError(f"{path} is cut short: it ends at offset {len(head)}, in its header")
+        raise DataFileError(f"{path} is cut short: it ends at offset {len(head)}, in its header")
     _check_sizes(path, shape, sizes)
     expected = start + math.prod(shape)
     data = unpacked(path, expected + 1)
     if len(data) < expected:
-        raise ValueError(
+        raise DataFileError(
             f"{path} is cut short: it ends at offset {len(data)}, expected {expected} bytes"
         )
     if len(data) > expected:
-        raise ValueError(f"{path} has bytes after its data, from offset {expected} on")
+        raise DataFileError(f"{path} has bytes after its data, from offset {expected} on")
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
@@ -105,7 +111,7 @@ def _check_sizes(path: Path, shape: Sequence[int], sizes: Sequence[int | None]) 
     fits = all(size in (None, n) for n, size in zip(shape, sizes, strict=True))
     if not (fits and 1 <= shape[0] <= _MOST_SAMPLES):
         expected = " × ".join("n" if size is None else str(size) for size in sizes)
-        raise ValueError(
+        raise DataFileError(
             f"{path} is mislabelled: it announces {' × '.join(map(str, shape))} at offset 4, "
             f"expected {expected} with n from 1 to {_MOST_SAMPLES}"
         )
@@ -121,14 +127,14 @@ def read_labels(path: Path) -> Bytes:
 def read_cifar(path: Path) -> tuple[Bytes, Bytes]:
     """Images (n, 32, 32, 3) and labels (n) of a file with any number of records.
 
-    Raises    ValueError for an incomplete record, and for a label above 9.
+    Raises    DataFileError for an incomplete record, and for a label above 9.
     """
     data = unpacked(path, _MOST_SAMPLES * RECORD + 1)
     if len(data) > _MOST_SAMPLES * RECORD:
-        raise ValueError(f"{path} is no CIFAR-10 file: it has more than {_MOST_SAMPLES} records")
+        raise DataFileError(f"{path} is no CIFAR-10 file: it has more than {_MOST_SAMPLES} records")
     count, rest = divmod(len(data), RECORD)
     if rest or not count:
-        raise ValueError(
+        raise DataFileError(
             f"{path} is cut short or no CIFAR-10 file: the record at offset {count * RECORD} has "
             f"{rest} of {RECORD} bytes"
         )
@@ -143,7 +149,7 @@ def _check_labels(path: Path, labels: Bytes, start: int, stride: int) -> None:
     wrong = np.flatnonzero(labels >= CLASSES)
     if wrong.size:
         first = int(wrong[0])
-        raise ValueError(
+        raise DataFileError(
             f"{path} is mislabelled: label {labels[first]} at offset {start + stride * first}, "
             f"expected 0 to {CLASSES - 1}"
         )

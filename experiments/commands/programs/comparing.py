@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ipu.experiments.commands.options import bad_disk
+
 if TYPE_CHECKING:
+    from ipu.frontends.common.advising import Advised
     from ipu.frontends.common.ways import Way
     from ipu.frontends.pages.comparison import Run
 
-__all__ = ["as_options", "compare", "make_folder"]
+__all__ = ["as_options", "compare", "make_folder", "tell_page"]
 
 
 def compare(
@@ -34,10 +37,10 @@ def compare(
         click.echo(f"fpsim: {program.name} in {way}", err=True)
         name = re.sub(r"[^\w.=+-]+", "_", str(way))
         runs.append(_in_process(str(way), line_of(way, out / name), out / name))
-    page = write_comparison(out, runs, program.name)
     for row in summary_rows(runs):
         click.echo("fpsim: " + "  ".join(cell for cell in row[:2]), err=True)
-    click.echo(page.resolve(), err=True)
+    with bad_disk():
+        click.echo(write_comparison(out, runs, program.name).resolve(), err=True)
     return max(run.status for run in runs)
 
 
@@ -75,6 +78,26 @@ def make_folder(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"report={str(out)!r} is no folder for a page: {error.strerror}") from None
+
+
+def tell_page(
+    out: Path, report: Mapping[str, Any], advised: Advised, title: str, *, is_printed: bool
+) -> None:
+    """Write the page of a run and print its path.
+
+    is_printed    the report stands in the terminal already.
+    Raises        UsageError where the disk takes no page; the report goes to the terminal instead.
+    """
+    from ipu.frontends.pages.page import write_page
+
+    try:
+        with bad_disk():
+            click.echo(write_page(out, report, advised, title).resolve(), err=True)
+    except click.UsageError:
+        if not is_printed:
+            click.echo(f"\n{report}", err=True)
+        click.echo(f"\n{advised}", err=True)
+        raise
 
 
 def as_options(choices: Mapping[str, Any]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ipu.experiments.commands.options import Seed, bad_input
-from ipu.experiments.commands.programs.comparing import as_options, compare, make_folder
+from ipu.experiments.commands.programs.comparing import as_options, compare, make_folder, tell_page
 from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
@@ -158,7 +158,6 @@ def _ended(error: ProgramError) -> tuple[int, str]:
 
 def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> None:
     """Print what the run did and why it stopped, and write its page."""
-    from ipu.frontends.pages.page import write_page
     from ipu.frontends.tensorflow.engine.machine import current
     from ipu.frontends.tensorflow.reports.report import advice, report
 
@@ -167,4 +166,4 @@ def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> No
     if is_printed:
         click.echo(f"\n{told}", err=True)
     if out is not None:
-        click.echo(write_page(out, told, advice(current(), told), title).resolve(), err=True)
+        tell_page(out, told, advice(current(), told), title, is_printed=is_printed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ipu.experiments.commands.options import Seed, bad_input
-from ipu.experiments.commands.programs.comparing import as_options, compare, make_folder
+from ipu.experiments.commands.programs.comparing import as_options, compare, make_folder, tell_page
 from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
@@ -118,7 +118,6 @@ def _run(
 ) -> int:  # fmt: skip
     from ipu.distributed.transport import JoinError, StoppedError
     from ipu.frontends.common.programs import ProgramError
-    from ipu.frontends.pages.page import write_page
     from ipu.frontends.torch import machine
     from ipu.frontends.torch.program import join_replicas, run_program
 
@@ -146,8 +145,7 @@ def _run(
     if count:
         click.echo(f"\n{report}", err=True)
     if out is not None:
-        page = write_page(out, report, session.advise(), program.name)
-        click.echo(page.resolve(), err=True)
+        tell_page(out, report, session.advise(), program.name, is_printed=count)
     if interrupt is not None:
         raise interrupt
     return status

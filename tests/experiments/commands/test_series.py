@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -124,3 +126,69 @@ def test_an_experiment_whose_package_is_missing_is_skipped_with_the_reason(
     captured = capsys.readouterr()
     assert "skipped: dice needs no_such_package, which is not installed" in captured.err
     assert "[1/1] dice" in captured.out
+
+
+def full(path, content):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def test_a_result_that_the_disk_does_not_take_is_printed(out, monkeypatch, capsys):
+    before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    monkeypatch.setattr(store, "write_whole", full)
+    assert main(["run", "dice", "--quick", "--seed", "4", "--out", str(out)]) == 2
+    printed = capsys.readouterr()
+    assert "It shows" in printed.out
+    assert "roll,shown,share\n0," in printed.out
+    assert printed.err == (
+        f"fpsim: dice: not saved: {out / 'dice' / 'data.csv'}: No space left on device; "
+        "make room, or name another folder\n"
+    )
+    kept = {p: p.read_bytes() for p in before if p.parent.name == "dice" and p.suffix == ".csv"}
+    assert kept.items() <= before.items()
+
+
+def test_a_full_disk_costs_the_older_result_nothing(out, monkeypatch, capsys):
+    before = {p: p.read_bytes() for p in (out / "dice").iterdir()}
+    calls = iter([None])
+
+    def room(folder, size):
+        if next(calls, "full") == "full":
+            full(folder, b"")
+
+    monkeypatch.setattr(store, "check_room", room)
+    assert main(["run", "dice", "--quick", "--seed", "4", "--out", str(out)]) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert {p: p.read_bytes() for p in (out / "dice").iterdir()} == before
+
+
+@pytest.mark.parametrize("module", ["series.write_report", "series.write_whole"])
+def test_a_page_that_the_disk_does_not_take_costs_one_line(out, monkeypatch, capsys, module):
+    monkeypatch.setattr(f"ipu.experiments.commands.{module}", lambda *_: full(out / "x", b""))
+    assert main(["run", "dice", "--quick", "--out", str(out)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"fpsim: {out / 'x'}: No space left on device; make room, or name another folder"
+    )
+
+
+@pytest.mark.parametrize("damage", ["cut", "labels", "packed"])
+def test_a_damaged_data_set_is_one_line(tmp_path, monkeypatch, capsys, damage):
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    sizes = {"train": 4, "t10k": 3}
+    for stem, n in sizes.items():
+        head = bytes((0, 0, 8, 3)) + b"".join(k.to_bytes(4, "big") for k in (n, 28, 28))
+        images = folder / f"{stem}-images-idx3-ubyte"
+        images.write_bytes(head + bytes(28 * 28 * n))
+        label = 11 if damage == "labels" else 1
+        labels = bytes((0, 0, 8, 1)) + n.to_bytes(4, "big") + bytes([label] * n)
+        (folder / f"{stem}-labels-idx1-ubyte").write_bytes(labels)
+        if damage == "cut":
+            images.write_bytes(images.read_bytes()[:-1])
+        if damage == "packed":
+            images.rename(images.with_suffix(".gz")).write_bytes(b"\x1f\x8bnonsense")
+    monkeypatch.setenv("FPSIM_DATA", str(tmp_path))
+    assert main(["run", "mnist_training", "--quick", "--out", str(tmp_path / "out")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"fpsim: mnist_training: {folder}/t")
+    assert ("is mislabelled" if damage == "labels" else "is c") in line

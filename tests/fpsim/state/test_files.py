@@ -290,3 +290,31 @@ def test_all_arrays_together_have_a_limit(tmp_path):
 def test_the_limit_grows_with_the_size_on_the_disk():
     assert most_unpacked(1 << 30) - most_unpacked(0) == 64 << 30
     assert most_unpacked(0) == 256 << 20
+
+
+def test_a_refusal_names_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        write_whole(tmp_path / "file", b"new")
+    assert error.value.filename == str(tmp_path / "file")
+    assert files.refusal(error.value).startswith(f"{tmp_path / 'file'}: No space left on device; ")
+
+
+def test_room_is_tried_and_given_back(tmp_path, monkeypatch):
+    files.check_room(tmp_path, 3 * files._CHUNK // 2)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        files.check_room(tmp_path, 1)
+    assert error.value.filename == str(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
+def test_what_a_disk_refuses_is_a_sentence(number):
+    assert os.strerror(number) in files.refusal(OSError(number, os.strerror(number), "page"))
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(errno.ENOENT, "gone", "x"), OSError("odd")])
+def test_other_errors_of_the_system_are_no_refusal(error):
+    assert files.refusal(error) == ""

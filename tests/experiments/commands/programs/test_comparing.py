@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
-from ipu.experiments.commands.programs.comparing import as_options, compare
+import click
+import pytest
+
+from ipu.experiments.commands.programs.comparing import as_options, compare, tell_page
 from ipu.frontends.common.ways import Way
 
 
@@ -24,3 +29,25 @@ def test_a_way_that_writes_no_report_has_its_status(tmp_path, capfd):
     assert folders == [tmp_path / "fp32"]
     assert "exit status 2" in (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "program.py in fp32" in capfd.readouterr().err
+
+
+class Told(dict):
+    """A report."""
+
+    def __str__(self):
+        return "the report as text"
+
+
+@pytest.mark.parametrize("is_printed", [False, True])
+def test_a_report_whose_page_the_disk_does_not_take_is_printed_once(
+    tmp_path, monkeypatch, capsys, is_printed
+):
+    def full(folder, *_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / "index.html"))
+
+    monkeypatch.setattr("ipu.frontends.pages.page.write_page", full)
+    with pytest.raises(click.UsageError, match=r"index\.html: No space left on device; make room"):
+        tell_page(tmp_path, Told(), "the advice", "A run", is_printed=is_printed)
+    printed = capsys.readouterr().err
+    assert printed.count("the report as text") == (not is_printed)
+    assert "the advice" in printed
