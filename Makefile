@@ -46,28 +46,30 @@ test-torch:
 	  tests/ipu/frontends tests/fpsim/test_torch.py ipu/frontends fpsim/torch.py \
 	  tests/experiments/commands/programs/test_torch.py \
 	  tests/experiments/training/test_torch_where_it_hurts.py \
+	  tests/experiments/training/test_half_networks.py \
+	  tests/experiments/bench/steps/test_torch_networks.py tests/experiments/bench/test_train.py \
 	  tests/experiments/execution/test_mnist_network.py \
 	  tests/experiments/execution/test_mnist_pipeline.py \
-	  tests/experiments/programs/test_mnist_pipeline.py
+	  tests/experiments/programs/test_mnist_pipeline.py tests/test_blocks.py
 
 test-tensorflow:
 	$(MAKE) --no-print-directory VENV=.venv-tensorflow .venv-tensorflow/has-test-tensorflow
 	FPSIM_TIER=quick .venv-tensorflow/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
 	  tests/ipu/frontends/tensorflow ipu/frontends/tensorflow tests/experiments/commands/programs/test_tf.py \
-	  tests/experiments/listings tests/experiments/programs/test_ipuestimator_fp16.py
+	  tests/experiments/listings tests/experiments/programs/test_ipuestimator_fp16.py \
+	  tests/test_blocks.py
 
-# What takes part depends on what is there: a room whose tests are not written yet has no file.
 test-distributed:
 	$(MAKE) --no-print-directory VENV=.venv-distributed .venv-distributed/has-test-distributed
 	FPSIM_TIER=quick .venv-distributed/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
 	  tests/ipu/distributed ipu/distributed \
 	  tests/ipu/frontends/horovod tests/ipu/frontends/popdist tests/ipu/frontends/processes \
-	  $(wildcard tests/experiments/sweep tests/experiments/test_sweep.py) \
-	  $(wildcard tests/experiments/commands/programs/test_poprun.py tests/experiments/commands/test_sweep.py) \
-	  $(wildcard tests/experiments/programs/test_distributed_training.py) \
+	  tests/experiments/sweep \
+	  tests/experiments/commands/programs/test_poprun.py tests/experiments/commands/test_sweep.py \
+	  tests/experiments/programs/test_distributed_training.py \
 	  tests/experiments/lab/test_instances.py tests/experiments/lab/test_study.py \
 	  tests/experiments/bench/test_collectives.py tests/experiments/execution/test_scaling.py \
-	  tests/experiments/execution/test_distributed_orders.py
+	  tests/experiments/execution/test_distributed_orders.py tests/test_blocks.py
 
 test-frontends:
 	@worst=0; for name in torch tensorflow distributed; do \
