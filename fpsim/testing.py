@@ -11,11 +11,13 @@ Source    Sterbenz 1974; Dekker 1971; Knuth, TAOCP 2 §4.2.2; Boldo & Daumas 200
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as numpy_strategies
 from numpy.typing import NDArray
 
 from fpsim.context import Context
@@ -29,8 +31,8 @@ from fpsim.state.bits import Replay
 __all__ = [
     "arrays", "codes", "error_bound", "exact_zero_sign", "fast_two_sum", "idempotent", "monotone",
     "near_overflow", "near_tie", "numbers", "overflow_result", "power_of_two_scaling",
-    "product_error", "sign_symmetric", "sr_between", "sr_keeps_exact", "sr_zero_truncates",
-    "sterbenz", "subnormal", "two_sum", "directed_bounds",
+    "product_error", "shapes", "sign_symmetric", "sr_between", "sr_keeps_exact",
+    "sr_zero_truncates", "sterbenz", "subnormal", "two_sum", "directed_bounds",
 ]  # fmt: skip
 
 # Strategies ----------------------------------------------------------------------------------
@@ -39,14 +41,31 @@ __all__ = [
 def codes(fmt: Format) -> st.SearchStrategy[int]:
     """Codes of the format; zeros, ends, subnormals and specials are as likely as all others.
 
-    >>> from fpsim.records.formats import E4M3FN
-    >>> 0 <= codes(E4M3FN).example() < 256                                    # doctest: +SKIP
-    True
+    They shrink to numbers of few digits near 1.
+
+    >>> from hypothesis import find
+    >>> from fpsim.records.formats import BINARY16
+    >>> find(numbers(BINARY16), lambda x: x > 100)
+    128.0
     """
-    hidden, half = 1 << fmt.nmant, 1 << (fmt.bits - 1)
+    hidden, half, n = 1 << fmt.nmant, 1 << (fmt.bits - 1), fmt.n_codes
     centres = (0, hidden, fmt.bias * hidden, half - hidden, half - 1)
-    near = {(c + d) % half + s for c in centres for d in (-1, 0, 1) for s in (0, half)}
-    return st.one_of(st.sampled_from(sorted(near)), st.integers(0, fmt.n_codes - 1))
+    near = sorted({(c + d) % half + s for c in centres for d in (-1, 0, 1) for s in (0, half)})
+    simple = _by_simplicity(fmt)
+    return st.integers(0, 2 * n - 1).map(lambda i: simple(i) if i < n else near[i % len(near)])
+
+
+def _by_simplicity(fmt: Format) -> Callable[[int], int]:
+    """All codes in an order: fewest digits first, then by the distance of the exponent from 1's."""
+    fields, width = 1 << (fmt.bits - 1 - fmt.nmant), fmt.nmant
+    exponents = sorted(range(fields), key=lambda field: (abs(field - fmt.bias), -field))
+
+    def code(i: int) -> int:
+        reversed_digits, rest = divmod(i, 2 * fields)
+        digits = int(f"{reversed_digits:0{width}b}"[::-1], 2)
+        return (rest % 2 << (fmt.bits - 1)) | (exponents[rest // 2] << width) | digits
+
+    return code
 
 
 def numbers(fmt: Format) -> st.SearchStrategy[float]:
@@ -93,13 +112,57 @@ def near_overflow(fmt: Format) -> st.SearchStrategy[float]:
     return st.tuples(size, st.sampled_from([1.0, -1.0])).map(math.prod)
 
 
+def shapes(
+    *, min_dims: int = 0, max_dims: int = 3, min_side: int = 0, max_side: int = 5
+) -> st.SearchStrategy[tuple[int, ...]]:
+    """Shapes of arrays, those without elements and without axes included; they shrink to ()."""
+    return numpy_strategies.array_shapes(
+        min_dims=min_dims, max_dims=max_dims, min_side=min_side, max_side=max_side
+    )
+
+
 def arrays(
-    fmt: Format, shape: int | tuple[int, ...], elements: st.SearchStrategy[int] | None = None
+    fmt: Format,
+    shape: int | tuple[int, ...] | st.SearchStrategy[tuple[int, ...]],
+    elements: st.SearchStrategy[int] | st.SearchStrategy[float] | None = None,
 ) -> st.SearchStrategy[NDArray[Any]]:
-    """Carrier arrays of the format's values, drawn as codes."""
-    n = math.prod((shape,) if isinstance(shape, int) else shape)
-    flat = st.lists(codes(fmt) if elements is None else elements, min_size=n, max_size=n)
-    return flat.map(lambda c: from_codes(np.array(c, fmt.code_dtype), fmt).reshape(shape))
+    """Carrier arrays of the format's values.
+
+    shape       a shape, or a strategy for it (`shapes`).
+    elements    whole numbers are codes (`codes`, the default), floats are values (`numbers`).
+    Raises      ValueError where a float is no value of the format, or a code is out of range.
+
+    >>> from hypothesis import find
+    >>> from fpsim.records.formats import E4M3FN
+    >>> find(arrays(E4M3FN, shapes(min_dims=1), numbers(E4M3FN)), lambda a: a.size > 1)
+    array([1., 1.], dtype=float32)
+    """
+    element = codes(fmt) if elements is None else elements
+
+    def filled(size: int | tuple[int, ...]) -> st.SearchStrategy[NDArray[Any]]:
+        n = math.prod((size,) if isinstance(size, int) else size)
+        flat = st.lists(element.map(lambda one: _code(one, fmt)), min_size=n, max_size=n)
+        return flat.map(lambda c: from_codes(np.array(c, fmt.code_dtype), fmt).reshape(size))
+
+    return shape.flatmap(filled) if isinstance(shape, st.SearchStrategy) else filled(shape)
+
+
+def _code(element: float, fmt: Format) -> int:
+    """The code that an element of an array strategy stands for."""
+    if isinstance(element, (int, np.integer)) and not isinstance(element, bool):
+        if not 0 <= element < fmt.n_codes:
+            raise ValueError(
+                f"elements gave {element!r}, which is no code of {fmt.name}; whole numbers are "
+                f"codes from 0 to {fmt.n_codes - 1}, values are floats"
+            )
+        return int(element)
+    exact = Context(fmt).array(float(element))
+    if not _is_same(float(exact), float(element)):
+        raise ValueError(
+            f"elements gave {element!r}, which is no value of {fmt.name}; draw from "
+            "numbers(format) or codes(format)"
+        )
+    return int(exact.codes())
 
 
 def _value(code: int, fmt: Format) -> float:

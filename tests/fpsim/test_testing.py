@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import Phase, find, settings
+from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
 from fpsim import testing
@@ -106,6 +107,50 @@ def test_arrays_have_the_shape_and_the_elements_that_are_asked_for() -> None:
     ones = testing.arrays(E4M3FN, 2, elements=testing.codes(E4M3FN).filter(lambda c: c == 0x38))
     assert find(ones, lambda a: True, settings=MANY).tolist() == [1.0, 1.0]
     assert reaches(testing.arrays(F143, (2,)), lambda a: bool(np.isnan(a[1])))
+
+
+def test_arrays_take_values_as_well_as_codes() -> None:
+    drawn = find(
+        testing.arrays(BINARY16, 2, testing.numbers(BINARY16)),
+        lambda a: a[0] == -1.5,
+        settings=MANY,
+    )
+    assert drawn.tolist()[0] == -1.5
+    for elements, sentence in (
+        (st.just(0.1), "elements gave 0.1, which is no value of binary16"),
+        (st.just(65536), "elements gave 65536, which is no code of binary16"),
+        (st.just(-1), "elements gave -1, which is no code of binary16"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            find(testing.arrays(BINARY16, 2, elements), lambda a: True, settings=MANY)
+
+
+def test_shapes_reach_nothing_and_several_axes_and_arrays_take_them() -> None:
+    arrays = testing.arrays(E4M3FN, testing.shapes())
+    for wanted in (lambda a: a.shape == (), lambda a: 0 in a.shape, lambda a: a.ndim == 3):
+        assert reaches(arrays, wanted)
+    assert not reaches(testing.shapes(), lambda s: len(s) > 3 or any(n > 5 for n in s))
+
+
+#: Properties that fail, and the most binary digits that a counter-example needs.
+SIMPLE = [
+    (lambda x: True, 1), (lambda x: x > 100, 1), (lambda x: x > 1, 1), (lambda x: x < 0, 1),
+    (lambda x: abs(x) < 1, 1), (lambda x: 0 < x < 1, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fails", "digits"), SIMPLE)
+def test_counter_examples_shrink_to_numbers_of_few_digits(fails, digits) -> None:
+    usual = settings(max_examples=2_000, derandomize=True, database=None)
+    number = find(testing.numbers(BINARY16), fails, settings=usual)
+    assert math.frexp(number)[0] * 2**digits % 1 == 0, number
+    assert number != 65504
+
+
+@pytest.mark.parametrize("fmt", [E2M1FN, E4M3FN, BINARY16, Format.custom(3, 3, bias=-15)], ids=str)
+def test_the_order_of_simplicity_has_every_code_once(fmt: Format) -> None:
+    code = testing._by_simplicity(fmt)
+    assert sorted(map(code, range(fmt.n_codes))) == list(range(fmt.n_codes))
 
 
 # Conditions of laws --------------------------------------------------------------------------
