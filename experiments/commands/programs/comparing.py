@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["as_options", "compare", "make_folder", "tell_page"]
 
 
+#: Bytes that a folder must take before a program runs: a page with its figures.
+_ROOM = 1 << 20
+
+
 def compare(
     program: Path, ways: Sequence[Way], out: Path, line_of: Callable[[Way, Path], list[str]]
 ) -> int:
@@ -73,9 +77,12 @@ def _same_input() -> Any:
 
 
 def make_folder(out: Path) -> None:
-    """Before the program runs: an hour's counts must not end at a folder that cannot be written."""
+    """Before the program runs: an hour's counts must not end at a folder that takes no page."""
+    from fpsim.state.files import check_room
+
     try:
         out.mkdir(parents=True, exist_ok=True)
+        check_room(out, _ROOM)
     except OSError as error:
         raise ValueError(f"report={str(out)!r} is no folder for a page: {error.strerror}") from None
 
