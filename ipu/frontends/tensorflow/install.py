@@ -176,6 +176,7 @@ def install() -> None:
     sys.meta_path.insert(0, _Finder())
     _leave_unconverted()
     importlib.import_module(f"{_OURS}.additions").add_names()
+    importlib.import_module(f"{_OURS}.devices").accept_devices()
 
 
 def _compile_protocol() -> None:

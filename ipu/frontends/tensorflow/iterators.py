@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops, iterator_ops
 
-__all__ = ["IPUIterator", "feed_by_iterators"]
+__all__ = ["IPUIterator", "feed_by_iterators", "host_iterator"]
 
 _plain = dataset_ops.DatasetV2.__iter__
 
@@ -53,6 +53,11 @@ def _check_program() -> None:
 def feed_by_iterators() -> None:
     """From now on the strategy in force decides what `iter(dataset)` gives."""
     dataset_ops.DatasetV2.__iter__ = _iterate
+
+
+def host_iterator(dataset: Any) -> Any:
+    """An iterator whose elements go to the host, whatever strategy is in force."""
+    return _plain(dataset)
 
 
 def _iterate(dataset: Any) -> Any:

@@ -38,13 +38,29 @@ from ipu.frontends.tensorflow.engine.writes import written_inputs
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import note_weights, watch
 
-__all__ = ["execute", "failure_of", "failures", "launch_node", "launching_functions", "reporting"]
+__all__ = [
+    "execute", "failure_of", "failures", "launch_node", "launching_functions", "programs",
+    "reporting",
+]  # fmt: skip
 
 Concrete = concrete_function.ConcreteFunction
 
 #: Held from the first variable that a launch reads to the last one that it writes: a machine runs
 #: one program at a time, whichever threads ask for it.
 _one_launch = threading.RLock()
+
+#: Launches, and nodes that launch, of all machines of this process.
+_programs = 0
+
+
+def programs() -> int:
+    """How often a program was launched, or built for a session, in this process."""
+    return _programs
+
+
+def _count_program() -> None:
+    global _programs
+    _programs += 1
 
 
 def execute(machine: Machine, graph: Any, values: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
@@ -61,6 +77,7 @@ def execute(machine: Machine, graph: Any, values: Sequence[Sequence[Any]]) -> li
         )
     plan = plan_of(machine, graph)
     machine.launches += 1
+    _count_program()
     machine.accumulation = plan.accumulation
     with launching() as launch:
         results = plan.run(values)
@@ -138,6 +155,7 @@ def _call_flat(function: Any, tensor_inputs: Sequence[Any], captured_inputs: Seq
         graph, flat = function.graph, [*tensor_inputs, *captured_inputs]
         if machine.choices.reference:
             _check_reference()
+            _count_program()
             plain = Concrete.from_func_graph(graph, function.function_type, {})
             return _native_call(plain, tensor_inputs, captured_inputs)
         with _one_launch:
@@ -193,6 +211,7 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
 
     flat    outer tensors of the graph's inputs; handles of variables among them.
     """
+    _count_program()
     traced_for = current()
     if traced_for.choices.reference:
         return _native_node(graph, flat)
