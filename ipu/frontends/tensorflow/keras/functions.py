@@ -25,7 +25,7 @@ from ipu.frontends.tensorflow.keras.options import (
     prepare_training,
     replicas_of,
 )
-from ipu.frontends.tensorflow.keras.replicas import gather_steps, steps_of_a_replica
+from ipu.frontends.tensorflow.keras.replicas import deal_steps, gather_steps
 from ipu.frontends.tensorflow.keras.synchrony import check_alone, check_end, in_sync
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 
@@ -45,6 +45,7 @@ def extend_models() -> None:
     """Models of this process launch their functions; nothing happens the second time."""
     add_setters()
     note_lines()
+    deal_steps(lambda model: replicas_of(model) if model is not None and is_on_ipu(model) else 1)
     for name in _MAKERS:
         maker = getattr(tf.keras.Model, name)
         if not hasattr(maker, "__wrapped__"):
@@ -85,6 +86,11 @@ def _of_one_batch(method: Callable[..., Any]) -> Callable[..., Any]:
                 f"{method.__name__} has one; use compile(steps_per_execution=1), or fit, evaluate "
                 "and predict"
             )
+        if is_on_ipu(model) and replicas_of(model) > 1:
+            raise ValueError(
+                f"{method.__name__} has one batch, and the model runs in {replicas_of(model)} "
+                "replicas, which take one each; use fit, evaluate and predict"
+            )
         return method(model, *arguments, **options)
 
     return checked
@@ -112,8 +118,7 @@ def _launching(maker: Callable[..., Any]) -> Callable[..., Any]:
             capture_in_steps(model)
         if all_replicas_of(model) > 1:
             gather_steps(model, lambda: options_of(model).metrics)
-        with steps_of_a_replica(model, replicas_of(model)):
-            function = maker(model, force)
+        function = maker(model, force)
         if isinstance(function, _Launch):
             return function
         launch = _Launch(function, model, trains=kind == "train_function")
@@ -136,7 +141,7 @@ class _Launch:
             check_alone(model)
             return self._function(iterator)
         count, together = replicas_of(model), model.distribute_strategy.replica_set
-        with in_replicas(current(), count, together), steps_of_a_replica(model, count):
+        with in_replicas(current(), count, together):
             if not self._is_traced:
                 with tracing():  # variables are created and initialised on the host
                     self._function.get_concrete_function(iterator)

@@ -10,7 +10,7 @@ import pytest
 from ipu.frontends.tensorflow.pipelining.ops import last_plan, recomputation_checkpoint
 from ipu.frontends.tensorflow.pipelining.options import PipelineSchedule, RecomputationMode
 from ipu.frontends.tensorflow.settings.notes import forget
-from tests.ipu.frontends.tensorflow.framework import ipu, tf
+from tests.ipu.frontends.tensorflow.framework import configured, ipu, machine, session, tf
 from tests.ipu.frontends.tensorflow.pipelining.networks import (
     STAGES,
     X,
@@ -86,6 +86,22 @@ def test_eight_ipus_run_two_replicas_with_equal_weights():
     assert np.shape(losses) == (32, 2)
     with pytest.raises(ValueError, match="n_ipus=6 is no multiple of the 4 IPUs"):
         run(pipelined(), ipus=6)
+
+
+@pytest.mark.source("graphcore/keras, extensions_base.py, _get_replication_factor")
+@pytest.mark.parametrize(("ipus", "replicas"), [(4, 1), (8, 2), (3, 1)])
+def test_three_stages_take_four_ipus(ipus, replicas):
+    """Shards of a program are a power of two; three IPUs alone hold it too."""
+
+    def program():
+        queue = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
+        stages = [lambda: tf.constant(1.0), lambda a: a * 2, lambda a: a + 1]
+        ipu.pipelining_ops.pipeline(stages, gradient_accumulation_count=6, outfeed_queue=queue)
+
+    with machine(), session():
+        used = configured(ipus)
+        ipu.ipu_compiler.compile(program)
+        assert (used.replicas, used.taken) == (replicas, 3)
 
 
 def test_losses_masks_and_sums_leave_by_the_outfeed():
