@@ -53,6 +53,8 @@ class IPULoggingTensorHook(v1.train.SessionRunHook):  # type: ignore[misc]
         self._dequeue: Any = None
         self._delete: Any = None
         self._runs = 0
+        #: Whether a run of the session has ended since values were logged.
+        self._has_more = False
 
     def log(self, tensors: Any) -> Any:
         """The operation, inside of a program, that sends tensors to the log.
@@ -82,16 +84,19 @@ class IPULoggingTensorHook(v1.train.SessionRunHook):  # type: ignore[misc]
         """A run of the session has ended."""
         if self._timer.should_trigger_for_step(self._runs):
             self._show(run_context.session.run(self._dequeue))
+        else:
+            self._has_more = True
         self._runs += 1
 
     def end(self, session: Any) -> None:
         """The session is about to close."""
-        if self._at_end:
+        if self._at_end and self._has_more:
             self._show(session.run(self._dequeue))
         session.run(self._delete)
         self._timer.reset()
 
     def _show(self, values: dict[str, Any]) -> None:
+        self._has_more = False
         seconds, _ = self._timer.update_last_triggered_step(self._runs)
         with np.printoptions(suppress=True):
             if self._formatter is not None:

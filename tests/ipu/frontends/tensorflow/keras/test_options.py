@@ -65,7 +65,9 @@ def test_a_pipeline_has_the_bits_of_the_accumulation(mean_of_four, schedule, map
 
 
 def test_executions_hold_whole_updates_and_counts_fit_the_schedule():
-    with pytest.raises(RuntimeError, match=r"value \(set to 10\) is not divisible by `grad.*` \(4\)"):
+    with pytest.raises(
+        RuntimeError, match=r"value \(set to 10\) is not divisible by `grad.*` \(4\)"
+    ):
         fit(1, accumulating, steps=10)
 
     def three(net):

@@ -23,8 +23,7 @@ CASES = {
     "Sum": (lambda x, y: tf.reduce_sum(x), a, b),
     "BroadcastGradientArgs": (lambda x, y: raw.BroadcastGradientArgs(s0=x[1:3], s1=y[1:2]), a, b),
     "InvertPermutation": (lambda x, y: tf.math.invert_permutation(x), a, b),
-    "HistogramFixedWidth": (
-        lambda x: tf.histogram_fixed_width(x, [-1.0, 1.5], 7), numbers(500)),
+    "HistogramFixedWidth": (lambda x: tf.histogram_fixed_width(x, [-1.0, 1.5], 7), numbers(500)),
     "EagerPyFunc": (lambda x: eagerly(x, x.dtype), numbers(4)),
 }
 
