@@ -40,8 +40,8 @@ def cpu_user_operation(
     Raises    NotImplementedError.
     """
     raise NotImplementedError(
-        f"cpu_user_operation: library_path={library_path!r} is compiled for the vendor's callbacks, "
-        f"which the simulation does not have; {_INSTEAD}"
+        f"cpu_user_operation: library_path={library_path!r} is compiled for callbacks of the "
+        f"vendor's, which the simulation does not have; {_INSTEAD}"
     )
 
 

@@ -1,4 +1,4 @@
-"""`tf.device("/device:IPU:0")`: a name without a device of TensorFlow's; programs go to the machine.
+"""`tf.device("/device:IPU:0")`: the name of a device that TensorFlow 2.21 does not have.
 
 The vendor's TensorFlow has a device of that name; TensorFlow 2.21 refuses nodes that ask for it.
 Nodes inside lie on the host, but for those of a program: what `ipu_compiler.compile`,

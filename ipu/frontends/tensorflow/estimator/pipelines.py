@@ -3,8 +3,8 @@
 A launch runs iterations_per_loop mini-batches: as many updates as gradient_accumulation_count goes
 into them. The loss is summed by the pipeline and averaged on the host, in binary32.
 
-Source    graphcore/tensorflow, tensorflow/python/ipu/ipu_pipeline_estimator.py: names, structure and
-          messages.
+Source    graphcore/tensorflow, tensorflow/python/ipu/ipu_pipeline_estimator.py: names, structure
+          and messages.
 """
 
 from __future__ import annotations

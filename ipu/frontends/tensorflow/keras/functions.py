@@ -21,12 +21,13 @@ from ipu.frontends.tensorflow.keras.lines import note_lines
 from ipu.frontends.tensorflow.keras.options import (
     add_setters,
     all_replicas_of,
+    explained,
     options_of,
     prepare_training,
     replicas_of,
 )
 from ipu.frontends.tensorflow.keras.replicas import deal_steps, gather_steps
-from ipu.frontends.tensorflow.keras.synchrony import check_alone, check_end, in_sync
+from ipu.frontends.tensorflow.keras.synchrony import check_end, in_sync
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 
 __all__ = ["extend_models", "is_on_ipu"]
@@ -113,6 +114,11 @@ def _launching(maker: Callable[..., Any]) -> Callable[..., Any]:
         kind = maker.__name__.removeprefix("make_")
         if not is_on_ipu(model):
             return maker(model, force)
+        if model.run_eagerly:
+            raise RuntimeError(
+                "Keras models cannot run eagerly when using `IPUStrategy`. Set "
+                "`run_eagerly=False` when calling `compile`."
+            )
         if kind == "train_function":
             prepare_training(model)
             capture_in_steps(model)
@@ -137,14 +143,21 @@ class _Launch:
 
     def __call__(self, iterator: Any) -> Any:
         model = self._model
-        if not hasattr(self._function, "get_concrete_function"):
-            check_alone(model)
-            return self._function(iterator)
         count, together = replicas_of(model), model.distribute_strategy.replica_set
         with in_replicas(current(), count, together):
             if not self._is_traced:
-                with tracing():  # variables are created and initialised on the host
-                    self._function.get_concrete_function(iterator)
+                self._trace(iterator)
                 self._is_traced = True
             with launching_functions(), in_sync(model, current(), trains=self._trains):
                 return self._function(iterator)
+
+    def _trace(self, iterator: Any) -> None:
+        """Build the graph; variables are created and initialised on the host."""
+        try:
+            with tracing():
+                self._function.get_concrete_function(iterator)
+        except Exception:
+            error = explained(self._model)
+            if error is None:
+                raise
+            raise error from None

@@ -35,6 +35,7 @@ __all__ = [
     "Options",
     "add_setters",
     "all_replicas_of",
+    "explained",
     "options_of",
     "prepare_training",
     "replicas_of",
@@ -310,6 +311,32 @@ def _check_plan(options: Options, stages: Sequence[int] | None) -> None:
         raise
 
 
+#: Of an optimiser: the sentence on an error that AutoGraph words in its own way.
+_EXPLANATION = "_fpsim_explanation"
+
+
+def _explain(optimizer: Any, pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Keep a sentence where an optimiser cannot apply gradients of the accumulators' type."""
+    for gradient, variable in pairs:
+        kind, held = gradient.dtype.name, tf.as_dtype(variable.dtype).base_dtype.name
+        if kind != held:
+            object.__setattr__(optimizer, _EXPLANATION, (
+                f"{type(optimizer).__name__} updates {variable.name}, which is {held}, by a "
+                f"gradient of the accumulators' type {kind}; leave dtype out, or use an optimiser "
+                "whose apply_gradients casts gradients to the variables' type"
+            ))  # fmt: skip
+            return
+
+
+def explained(model: Any) -> TypeError | None:
+    """The error of a model's optimiser in a sentence, once; None where there is none."""
+    sentence = vars(model.optimizer or tf).get(_EXPLANATION)
+    if sentence is None:
+        return None
+    object.__delattr__(model.optimizer, _EXPLANATION)
+    return TypeError(sentence)
+
+
 def _extend(optimizer: Any, options: Options, replicas: int) -> None:
     """Gradients are accumulated and averaged before an optimiser applies them."""
     apply = getattr(optimizer.apply_gradients, "_plain", optimizer.apply_gradients)
@@ -319,7 +346,11 @@ def _extend(optimizer: Any, options: Options, replicas: int) -> None:
     def averaged(pairs: Any) -> Any:
         if replicas > 1:
             pairs = [(cross_replica_mean(g), v) for g, v in pairs]
-        return apply(pairs)
+        try:
+            return apply(pairs)
+        except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+            _explain(optimizer, pairs)
+            raise error
 
     def apply_gradients(grads_and_vars: Any, *rest: Any, **named: Any) -> Any:
         pairs = [(g, v) for g, v in grads_and_vars if g is not None]

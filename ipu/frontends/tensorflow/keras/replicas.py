@@ -1,8 +1,8 @@
 """Models of Keras on several replicas: what steps return, and how many steps a replica takes.
 
 steps_per_execution counts the mini-batches of a replica, so a launch takes that many for each of
-them. Replica r takes mini-batches r, r + R, r + 2R … of the data; predictions come back in the order
-of the data. A number of batches that the replicas do not divide loses the rest.
+them. Replica r takes mini-batches r, r + R, r + 2R … of the data; predictions come back in the
+order of the data. A number of batches that the replicas do not divide loses the rest.
 
 Source    graphcore/keras, keras/ipu/extensions/model_extensions.py: reductions of metrics;
           data_adapter.py: steps of a replica.

@@ -123,8 +123,8 @@ def _function(site: Site) -> Run:
                 if not function._is_grad_func:
                     raise
                 raise NotImplementedError(
-                    f"node {site.node.name} is the gradient of a tf.py_function in a loop, of which "
-                    "TensorFlow keeps the last call alone; use operations of TensorFlow"
+                    f"node {site.node.name} is the gradient of a tf.py_function in a loop, of "
+                    "which TensorFlow keeps the last call alone; use operations of TensorFlow"
                 ) from error
             return tf.nest.map_structure(np.asarray, results)
 

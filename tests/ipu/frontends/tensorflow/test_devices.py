@@ -66,12 +66,19 @@ def test_a_compiled_function_of_a_strategy(where):
 
 
 def test_what_goes_nowhere_is_told():
-    forget()
-    with machine(), pytest.warns(RuntimeWarning, match="nothing inside of tf.device.* went to"):
-        with tf.device(IPU):
-            assert tf.function(lambda a: a + 1, jit_compile=True)(tf.constant(1.0)) == 2
-    forget()
-    with session() as run, pytest.warns(RuntimeWarning, match="pass functions to ipu_compiler"):
+    @tf.function(jit_compile=True)
+    def natively():
+        return tf.constant(1.0) + 1
+
+    def in_scope(function):
         with ops.device(IPU):
-            two = tf.constant(1.0) + 1
+            return function()
+
+    forget()
+    with pytest.warns(RuntimeWarning, match=r"nothing inside of tf\.device.* went to the machine"):
+        assert in_scope(natively) == 2
+    forget()
+    with session() as run:
+        with pytest.warns(RuntimeWarning, match="pass functions to ipu_compiler"):
+            two = in_scope(lambda: tf.constant(1.0) + 1)
         assert run.run(two) == 2

@@ -76,5 +76,5 @@ def test_the_vendors_refusals():
         hook.log(tf.constant(1.0))
         with pytest.raises(RuntimeError, match="log function more than once"):
             hook.log(tf.constant(1.0))
-        with pytest.raises(TypeError, match="Expected `tf.Tensor`, got <class 'float'>"):
+        with pytest.raises(TypeError, match=r"Expected `tf\.Tensor`, got <class 'float'>"):
             Hook(at_end=True).log(1.0)

@@ -69,7 +69,7 @@ def test_a_trap_in_a_gradient_names_its_forward_node():
 def test_a_table_is_the_hosts():
     values = tf.lookup.KeyValueTensorInitializer(tf.constant([0, 1]), tf.constant([2.0, 3.0]))
     table = tf.lookup.StaticHashTable(values, -1.0)
-    with machine(), pytest.raises(UnsupportedNodeError, match="look up in dataset.map, or keep"):
+    with machine(), pytest.raises(UnsupportedNodeError, match=r"look up in dataset\.map, or keep"):
         launch(tf.function(lambda x: x * table.lookup(tf.constant([0]))), tf.ones([1]))
 
 

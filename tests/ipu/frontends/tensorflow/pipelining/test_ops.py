@@ -127,6 +127,34 @@ def test_losses_masks_and_sums_leave_by_the_outfeed():
     np.testing.assert_array_equal(sums, np.float32(loss).reshape(4, 8).sum(axis=1))
 
 
+@pytest.mark.parametrize("dtype", [None, tf.float32])
+def test_two_outputs_are_accumulated_each(dtype):
+    """Each sum is that of its own output, in its own accumulator: one is a vector."""
+
+    def two(x, y):
+        loss = last(x, y)
+        return loss, tf.stack([loss, 2 * loss])
+
+    def of_two(loss, _):
+        return OUTPUT(momentum(), loss)
+
+    named = {"stages": [*STAGES[:-1], two], "optimizer_function": of_two}
+    (losses, pairs), weights, _ = run(pipelined(**named))
+    options = {"accumulate_outfeed": True, "accumulate_outfeed_dtype": dtype}
+    (loss_sums, pair_sums), same, _ = run(pipelined(**options, **named))
+    kind = losses.dtype if dtype is None else np.float32
+    assert (loss_sums.dtype, pair_sums.dtype) == (kind, kind)
+    for sums, values in ((loss_sums, losses), (pair_sums, pairs)):
+        expected = np.zeros(sums.shape, kind)
+        for i in range(8):  # one mini-batch after the other
+            expected = (expected + values.reshape(4, 8, *sums.shape[1:])[:, i].astype(kind))
+        np.testing.assert_array_equal(sums, expected)
+    for a, b in zip(same, weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    only, _, _ = run(pipelined(outfeed_mask=[True, False], **options, **named))
+    np.testing.assert_array_equal(only, pair_sums)
+
+
 def test_inference_sends_what_the_last_stage_gives():
     def logits(x, y):
         return dense(x, 4, "last")
