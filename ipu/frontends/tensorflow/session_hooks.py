@@ -20,7 +20,7 @@ __all__ = ["IPULoggingTensorHook"]
 v1 = tf.compat.v1
 
 
-class IPULoggingTensorHook(v1.train.SessionRunHook):  # type: ignore[misc]
+class IPULoggingTensorHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     """Logs tensors of a program every so many runs of the session or seconds, or at its end.
 
     formatter             a function of a dictionary of names and values, which returns the text.

@@ -37,13 +37,21 @@ from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave
 from ipu.frontends.tensorflow.engine.writes import written_inputs
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import note_weights, watch
+from ipu.frontends.tensorflow.settings import system
+from ipu.frontends.tensorflow.settings.notes import note
 
 __all__ = [
-    "execute", "failure_of", "failures", "launch_node", "launching_functions", "programs",
-    "reporting",
+    "UNCONFIGURED", "execute", "failure_of", "failures", "launch_node", "launching_functions",
+    "programs", "reporting",
 ]  # fmt: skip
 
 Concrete = concrete_function.ConcreteFunction
+
+#: As the vendor's TensorFlow, a program that configures nothing has one device of one IPU.
+UNCONFIGURED = (
+    "the program launches without configure_ipu_system(): it has one IPU, all control bits off; "
+    "set auto_select_ipus of an IPUConfig and configure it first"
+)
 
 #: Held from the first variable that a launch reads to the last one that it writes: a machine runs
 #: one program at a time, whichever threads ask for it.
@@ -75,6 +83,8 @@ def execute(machine: Machine, graph: Any, values: Sequence[Sequence[Any]]) -> li
             f"{machine.replica_set.size}; launch it by fit or run of a PopDistStrategy under fpsim "
             "poprun; without one, leave process_count of IPUConfig out"
         )
+    if not system.is_configured():
+        note(UNCONFIGURED)
     plan = plan_of(machine, graph)
     machine.launches += 1
     _count_program()

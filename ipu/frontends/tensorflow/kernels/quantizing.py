@@ -39,7 +39,7 @@ def _floor(x: Array) -> Array:
 
 def _limits(site: Site, rest: tuple[Array, ...]) -> tuple[Array, Array]:
     """The limits that a node names, or gets."""
-    if site.node.type.startswith(f"{_ARGS}"):
+    if site.node.type.startswith(_ARGS):
         return site.constant(site.attr("min")), site.constant(site.attr("max"))
     low, high = rest
     return low, high
@@ -55,8 +55,8 @@ def _grid(site: Site, low: Array, high: Array) -> _Grid:
     nearest = np.floor(np.float64(zero.carrier) + 0.5)  # as std::round of what is not negative
     inside = np.clip(nearest, np.float64(first.carrier), np.float64(last.carrier))
     zero = zero.like(inside.astype(zero.carrier.dtype))
-    ends = [device.multiply(device.subtract(end, zero), scale) for end in (first, last)]
-    return _Grid(*ends, scale)
+    least, most = (device.multiply(device.subtract(end, zero), scale) for end in (first, last))
+    return _Grid(least, most, scale)
 
 
 @kernel(_ARGS, _VARS, _CHANNELS,

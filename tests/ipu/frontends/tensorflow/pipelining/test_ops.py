@@ -147,7 +147,7 @@ def test_two_outputs_are_accumulated_each(dtype):
     for sums, values in ((loss_sums, losses), (pair_sums, pairs)):
         expected = np.zeros(sums.shape, kind)
         for i in range(8):  # one mini-batch after the other
-            expected = (expected + values.reshape(4, 8, *sums.shape[1:])[:, i].astype(kind))
+            expected = expected + values.reshape(4, 8, *sums.shape[1:])[:, i].astype(kind)
         np.testing.assert_array_equal(sums, expected)
     for a, b in zip(same, weights, strict=True):
         np.testing.assert_array_equal(a, b)
