@@ -25,6 +25,8 @@ _OF_SESSIONS = (
     "ProfilerHook", "SecondOrStepTimer", "SessionRunArgs", "SessionRunContext", "SessionRunHook",
     "SessionRunValues", "StepCounterHook", "StopAtStepHook", "SummarySaverHook", "VocabInfo",
 )  # fmt: skip
+#: Where programs of TensorFlow 2.6 find the class of Keras' optimisers.
+_OPTIMIZER_V2 = "tensorflow.python.keras.optimizer_v2.optimizer_v2"
 _SETS = ("cifar10", "fashion_mnist", "mnist")
 
 
@@ -49,11 +51,14 @@ class _Estimator(ModuleType):
 
 def add_names() -> None:
     """Give TensorFlow these names, for version 1 and 2."""
+    kinds = importlib.import_module(f"{_OURS}.keras.optimizer_v2")
+    importlib.import_module(_OPTIMIZER_V2).OptimizerV2 = kinds.OptimizerV2  # type: ignore[attr-defined]
     importlib.import_module(f"{_OURS}.keras.functions").extend_models()
     for module in (tf, tf.compat.v1):
         module.estimator = _Estimator("tensorflow.estimator")
     keras: Any
-    for keras in (tf.keras, tf.compat.v1.keras, importlib.import_module("tf_keras")):
+    every = (importlib.import_module(name) for name in ("tf_keras", "tensorflow.keras"))
+    for keras in (tf.keras, tf.compat.v1.keras, *every):
         keras.ipu = importlib.import_module(f"{_OURS}.keras.names")
         for name in _SETS:
             ours = importlib.import_module(f"{_OURS}.datasets.{name}")

@@ -17,6 +17,7 @@ from tensorflow.python.eager import context
 
 from ipu.feed.throughput import benchmark
 from ipu.frontends.tensorflow.feeds import IPUInfeedQueue
+from ipu.frontends.tensorflow.iterators import host_iterator
 
 __all__ = ["dataset_benchmark", "infeed_benchmark"]
 
@@ -80,5 +81,5 @@ def _measured(dataset: Any, epochs: int, elements: int, is_printed: bool) -> Any
 def _elements(dataset: Any) -> Iterator[Any]:
     """The elements as lists of ndarrays."""
     with context.eager_mode():
-        for element in dataset:
+        for element in host_iterator(dataset):
             yield [np.asarray(leaf.numpy()) for leaf in tf.nest.flatten(element)]

@@ -25,6 +25,7 @@ from ipu.frontends.tensorflow.engine.launch import reporting
 from ipu.frontends.tensorflow.engine.node import marked
 from ipu.frontends.tensorflow.engine.sessions import running_on
 from ipu.frontends.tensorflow.facade import watch_sessions
+from ipu.frontends.tensorflow.iterators import untuned
 from ipu.frontends.tensorflow.reading import Reader
 
 __all__ = ["IPUInfeedQueue", "IPUOutfeedMode", "IPUOutfeedQueue", "ScopedIPUOutfeedQueue"]
@@ -55,7 +56,7 @@ class IPUInfeedQueue:
 
     def _open(self, dataset: Any, sessions: Sequence[Any] = ()) -> None:
         self.end()
-        reader = self._reader = Reader(dataset, self._depth, sessions)
+        reader = self._reader = Reader(untuned(dataset), self._depth, sessions)
         weakref.finalize(self, reader.end, 0).atexit = False  # a queue that nobody holds
 
     # Host side ------------------------------------------------------------------------------

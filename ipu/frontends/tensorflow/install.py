@@ -18,7 +18,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
-from ipu.frontends.tensorflow.missing import no_name, refusing
+from ipu.frontends.tensorflow.missing import absent, no_name, refusing
 
 __all__ = ["MODULES", "install"]
 
@@ -37,6 +37,7 @@ MODULES = {
     "ipu_strategy": "strategy",
     "cross_replica_ops": "training.cross_replica",
     "cross_replica_optimizer": "training.cross_replica",
+    "custom_ops": "custom_ops",
     "dataset_benchmark": "benchmark",
     "distributed": "workers.distributed",
     "gradient_accumulation": "training.reductions",
@@ -45,7 +46,9 @@ MODULES = {
     "ipu_estimator": "estimator.names",
     "ipu_horovod_strategy": "workers.strategies",
     "ipu_multi_worker_strategy": "workers.strategies",
+    "ipu_pipeline_estimator": "estimator.pipelines",
     "ipu_run_config": "estimator.run_config",
+    "ipu_session_run_hooks": "session_hooks",
     "keras": "keras.names",
     "layers": "keras.layers",
     "loops": "loops",
@@ -72,8 +75,18 @@ _ELSEWHERE = {
     f"{_VENDOR}.horovod.popdist_strategy": f"{_OURS}.workers.popdist_strategy",
     f"{_VENDOR}.keras.layers": f"{_OURS}.keras.layers",
     f"{_VENDOR}.keras.optimizers": f"{_OURS}.keras.optimizers",
+    "ipu_tensorflow_addons.keras.layers": f"{_OURS}.keras.layers",
+    "keras.optimizer_v2.optimizer_v2": f"{_OURS}.keras.optimizer_v2",
+    "tensorflow.keras.ipu": f"{_OURS}.keras.names",
+    "tensorflow.keras.ipu.layers": f"{_OURS}.keras.layers",
+    "tensorflow.keras.ipu.optimizers": f"{_OURS}.keras.optimizers",
     "tensorflow.python.keras.datasets": f"{_OURS}.datasets",
 }
+#: Names of the vendor that are packages and hold nothing but modules.
+_PACKAGES = (
+    _VENDOR, f"{_VENDOR}.ops", "keras.optimizer_v2", "ipu_tensorflow_addons",
+    "ipu_tensorflow_addons.keras",
+)  # fmt: skip
 _ELSEWHERE |= {
     f"{vendor}.{name}": f"{ours}.{name}"
     for vendor, ours in tuple(_ELSEWHERE.items())
@@ -88,21 +101,39 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname in (_VENDOR, f"{_VENDOR}.ops", "keras.optimizer_v2"):
+        if fullname in _PACKAGES:
             return importlib.machinery.ModuleSpec(fullname, _Package(), is_package=True)
         name = _ELSEWHERE.get(fullname) or _keras_2(fullname)
         prefix, _, last = fullname.rpartition(".")
         if name is None and prefix in (_VENDOR, f"{_VENDOR}.ops", f"{_VENDOR}.optimizers"):
             name = f"{_OURS}.{MODULES[last]}" if last in MODULES else None
+        if fullname == "horovod.tensorflow" and _has_our_horovod():
+            name = f"{_OURS}.{MODULES['horovod']}"
         if name is None:
+            _refuse(fullname)
             return None
         return importlib.machinery.ModuleSpec(fullname, _Alias(fullname, name))
+
+
+def _has_our_horovod() -> bool:
+    """Whether `horovod` is ours, which a program's launcher gives; no other one is installed."""
+    return getattr(sys.modules.get("horovod"), "__name__", "").startswith("ipu.")
+
+
+def _refuse(fullname: str) -> None:
+    """Say what to use instead of a module that is not modelled.
+
+    Raises    ModuleNotFoundError; it has no name, with which `from … import` would drop its text.
+    """
+    sentence = absent(fullname)
+    is_other = fullname.startswith("horovod.") and not _has_our_horovod()
+    if sentence is not None and not is_other:
+        raise ModuleNotFoundError(sentence)
 
 
 #: Where Keras 2.21 keeps what older ones had elsewhere; its optimisers are those of `keras`.
 _MOVED = (
     ("keras.optimizer_v2.gradient_descent", "keras.src.optimizers.sgd"),
-    ("keras.optimizer_v2.optimizer_v2", "keras.src.optimizers.legacy.optimizer_v2"),
     ("keras.optimizer_v2.learning_rate_schedule", "keras.optimizers.schedules"),
     ("keras.optimizer_v2.", "keras.src.optimizers."),
 )
@@ -149,9 +180,13 @@ class _Package(importlib.abc.Loader):
 
 class _VendorPackage(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        if name in MODULES or name == "ops":
-            return importlib.import_module(f"{_VENDOR}.{name}")
-        raise AttributeError(no_name(_VENDOR, name, sorted(MODULES)))
+        package = vars(self)["__name__"]
+        if f"{package}.{name}" in (*_PACKAGES, *_ELSEWHERE) or (
+            package.startswith(_VENDOR) and name in MODULES
+        ):
+            return importlib.import_module(f"{package}.{name}")
+        text = absent(f"{package}.{name}")
+        raise AttributeError(text or no_name(package, name, sorted(MODULES)))
 
     def __dir__(self) -> list[str]:
         return sorted(MODULES)
@@ -176,6 +211,7 @@ def install() -> None:
     sys.meta_path.insert(0, _Finder())
     _leave_unconverted()
     importlib.import_module(f"{_OURS}.additions").add_names()
+    importlib.import_module(f"{_OURS}.devices").accept_devices()
 
 
 def _compile_protocol() -> None:

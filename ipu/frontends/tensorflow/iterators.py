@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops, iterator_ops
 
-__all__ = ["IPUIterator", "feed_by_iterators"]
+__all__ = ["IPUIterator", "feed_by_iterators", "host_iterator", "untuned"]
 
 _plain = dataset_ops.DatasetV2.__iter__
 
@@ -55,8 +55,26 @@ def feed_by_iterators() -> None:
     dataset_ops.DatasetV2.__iter__ = _iterate
 
 
-def _iterate(dataset: Any) -> Any:
-    strategy = tf.distribute.get_strategy()
-    if tf.executing_eagerly() and getattr(strategy, "feeds_by_iterators", False):
-        return IPUIterator(dataset)
+def host_iterator(dataset: Any) -> Any:
+    """An iterator whose elements go to the host, whatever strategy is in force."""
     return _plain(dataset)
+
+
+def untuned(dataset: Any) -> Any:
+    """A data set whose parallelism TensorFlow does not tune, unless its options say so.
+
+    Elements are the same. The thread that tunes sleeps for as long as the data set has been read,
+    and the end of the iterator waits for it.
+    """
+    if dataset.options().autotune.enabled is not None:
+        return dataset
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
+
+
+def _iterate(dataset: Any) -> Any:
+    feeds = getattr(tf.distribute.get_strategy(), "feeds_by_iterators", None)
+    if feeds is None or not tf.executing_eagerly():
+        return _plain(dataset)
+    return IPUIterator(untuned(dataset)) if feeds else _plain(untuned(dataset))

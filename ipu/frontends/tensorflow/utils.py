@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.machine import current
+from ipu.frontends.tensorflow.settings.choices import (
+    DeviceConnectionType,
+    ExecutionProfileType,
+    SelectionOrder,
+)
 from ipu.frontends.tensorflow.settings.legacy import (
     auto_select_ipus,
     configure_ipu_system,
@@ -20,8 +26,9 @@ from ipu.frontends.tensorflow.settings.legacy import (
 )
 
 __all__ = [
-    "auto_select_ipus", "configure_ipu_system", "create_ipu_config",
-    "move_variable_initialization_to_cpu", "reset_ipu_seed", "select_ipus",
+    "DeviceConnectionType", "ExecutionProfileType", "SelectionOrder", "auto_select_ipus",
+    "configure_ipu_system", "create_ipu_config", "get_num_of_ipus_in_device",
+    "move_variable_initialization_to_cpu", "reset_ipu_seed", "running_on_ipu_model", "select_ipus",
     "set_convolution_options", "set_floating_point_behaviour_options", "set_matmul_options",
     "set_norm_options", "set_recomputation_options",
 ]  # fmt: skip
@@ -42,6 +49,16 @@ def reset_ipu_seed(
         reseed()
         return None
     return tf.numpy_function(reseed, [], [])
+
+
+def get_num_of_ipus_in_device(ipu_device: str = "/device:IPU:0", device: str = "cpu") -> int:
+    """IPUs of the program's TensorFlow device."""
+    return current().n_ipus
+
+
+def running_on_ipu_model() -> bool:
+    """Whether TF_POPLAR_FLAGS asks for the vendor's model of an IPU; this one is neither."""
+    return "--use_ipu_model" in os.environ.get("TF_POPLAR_FLAGS", "")
 
 
 def move_variable_initialization_to_cpu(graph: Any = None) -> None:

@@ -274,9 +274,22 @@ def _entry(node: Node) -> Entry | None:
     if node.has_floats or kinds & {"resource", "variant", "float64", "complex64", "complex128"}:
         raise UnsupportedNodeError(
             f"node {node.name} is a {node.type} on {', '.join(sorted(kinds))}, which the machine "
-            f"has no kernel for; it was built at {user_line(node.op)}"
+            f"has no kernel for; {_instead(node)}it was built at {user_line(node.op)}"
         )
     return None
+
+
+#: What a program can do instead of a node, by the beginning of its type.
+_INSTEAD = {
+    "LookupTable": "tables are the host's: look up in dataset.map, or keep the values in a tensor "
+                   "and use tf.gather",
+}  # fmt: skip
+
+
+def _instead(node: Node) -> str:
+    """A sentence for a node that has another way, else nothing."""
+    ways = (way for start, way in _INSTEAD.items() if node.type.startswith(start))
+    return "".join(f"{way}; " for way in ways)
 
 
 def _obey_marks(site: Site, entry: Entry) -> Run:

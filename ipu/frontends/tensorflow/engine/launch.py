@@ -37,14 +37,38 @@ from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave
 from ipu.frontends.tensorflow.engine.writes import written_inputs
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import note_weights, watch
+from ipu.frontends.tensorflow.settings import system
+from ipu.frontends.tensorflow.settings.notes import note
 
-__all__ = ["execute", "failure_of", "failures", "launch_node", "launching_functions", "reporting"]
+__all__ = [
+    "UNCONFIGURED", "execute", "failure_of", "failures", "launch_node", "launching_functions",
+    "programs", "reporting",
+]  # fmt: skip
 
 Concrete = concrete_function.ConcreteFunction
+
+#: As the vendor's TensorFlow, a program that configures nothing has one device of one IPU.
+UNCONFIGURED = (
+    "the program launches without configure_ipu_system(): it has one IPU, all control bits off; "
+    "set auto_select_ipus of an IPUConfig and configure it first"
+)
 
 #: Held from the first variable that a launch reads to the last one that it writes: a machine runs
 #: one program at a time, whichever threads ask for it.
 _one_launch = threading.RLock()
+
+#: Launches, and nodes that launch, of all machines of this process.
+_programs = 0
+
+
+def programs() -> int:
+    """How often a program was launched, or built for a session, in this process."""
+    return _programs
+
+
+def _count_program() -> None:
+    global _programs
+    _programs += 1
 
 
 def execute(machine: Machine, graph: Any, values: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
@@ -59,8 +83,11 @@ def execute(machine: Machine, graph: Any, values: Sequence[Sequence[Any]]) -> li
             f"{machine.replica_set.size}; launch it by fit or run of a PopDistStrategy under fpsim "
             "poprun; without one, leave process_count of IPUConfig out"
         )
+    if not system.is_configured():
+        note(UNCONFIGURED)
     plan = plan_of(machine, graph)
     machine.launches += 1
+    _count_program()
     machine.accumulation = plan.accumulation
     with launching() as launch:
         results = plan.run(values)
@@ -138,6 +165,7 @@ def _call_flat(function: Any, tensor_inputs: Sequence[Any], captured_inputs: Seq
         graph, flat = function.graph, [*tensor_inputs, *captured_inputs]
         if machine.choices.reference:
             _check_reference()
+            _count_program()
             plain = Concrete.from_func_graph(graph, function.function_type, {})
             return _native_call(plain, tensor_inputs, captured_inputs)
         with _one_launch:
@@ -193,6 +221,7 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
 
     flat    outer tensors of the graph's inputs; handles of variables among them.
     """
+    _count_program()
     traced_for = current()
     if traced_for.choices.reference:
         return _native_node(graph, flat)

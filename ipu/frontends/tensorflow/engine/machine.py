@@ -28,7 +28,7 @@ from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target
 from ipu.parallel.plan import replica_count
 
-__all__ = ["Choices", "Machine", "aside", "choose", "current"]
+__all__ = ["Choices", "Machine", "aside", "choose", "current", "replicas_on"]
 
 _TIES = ("first", "all")
 _FOUND_INF = ("values", "status")
@@ -61,6 +61,20 @@ class Choices:
             raise ValueError(f"ties={self.ties!r} is not known; use first or all")
         if self.found_inf not in _FOUND_INF:
             raise ValueError(f"found_inf={self.found_inf!r} is not known; use values or status")
+
+
+def replicas_on(n_ipus: int, ipus: int) -> int:
+    """Replicas on that many IPUs of a program that lies on the first `ipus` of its share.
+
+    A share is 1, 2, 4, 8 … IPUs; a program may also lie on all that there are.
+
+    Raises    ValueError where the IPUs are no multiple of the share.
+    Source    graphcore/keras, keras/ipu/extensions/extensions_base.py, _get_replication_factor.
+
+    >>> replicas_on(8, 2), replicas_on(4, 3), replicas_on(8, 3), replicas_on(3, 3)
+    (4, 1, 2, 1)
+    """
+    return 1 if n_ipus == ipus else replica_count(n_ipus, 1 << (ipus - 1).bit_length())
 
 
 class Machine:
@@ -146,7 +160,7 @@ class Machine:
         """A program takes so many IPUs; as many replicas run as fit on the machine's."""
         self.taken = max(self.taken, ipus)
         if self.n_ipus > 1:
-            self.replicas = min(self.replicas, replica_count(self.n_ipus, self.taken))
+            self.replicas = min(self.replicas, replicas_on(self.n_ipus, self.taken))
 
     def count_on(self, before: Machine) -> None:
         """Another machine of the program has run until now: its launches and steps count here."""

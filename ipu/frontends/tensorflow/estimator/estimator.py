@@ -61,6 +61,9 @@ class IPUEstimator:
                          launch of several workers.
     """
 
+    #: The kind of its programs.
+    _program = ModelProgram
+
     def __init__(
         self, model_fn: Callable[..., Any], model_dir: str | None = None, config: Any = None,
         params: Mapping[str, Any] | None = None, warm_start_from: str | None = None,
@@ -247,7 +250,10 @@ class IPUEstimator:
                 input_fn, mode=mode, params=params, config=self.config, input_context=context
             )
             infeed = IPUInfeedQueue(dataset, prefetch_depth=run.prefetch_depth)
-            yield ModelProgram(self._model_fn, self.config, params, infeed, IPUOutfeedQueue()), step
+            yield (
+                self._program(self._model_fn, self.config, params, infeed, IPUOutfeedQueue()),
+                step,
+            )
 
     def _strategy(self, mode: str) -> Any:
         config = self.config

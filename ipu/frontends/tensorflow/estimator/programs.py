@@ -28,7 +28,7 @@ from ipu.frontends.tensorflow.scopes import ipu_scope
 from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.training.cross_replica import cross_replica_sum
 
-__all__ = ["ON_HOST", "ModelProgram"]
+__all__ = ["ON_HOST", "ModelProgram", "arguments_of", "compiled"]
 
 #: What is not modelled of a host call.
 ON_HOST = (
@@ -78,9 +78,9 @@ class ModelProgram:
 
     def _trained(self) -> tuple[Any, Any]:
         if self.iterations == 1:
-            loss, *tensors = _compiled(self._single)
+            loss, *tensors = compiled(self._single)
         else:
-            (loss,), tensors = _compiled(self._repeated), []
+            (loss,), tensors = compiled(self._repeated), []
         if self._host_function is None:
             return loss, loss
         note(ON_HOST)
@@ -91,7 +91,7 @@ class ModelProgram:
         return loss, done
 
     def _single(self) -> Any:
-        total = self._training_step(tf.constant(0.0), *_arguments(self.infeed._dequeue()))
+        total = self._training_step(tf.constant(0.0), *arguments_of(self.infeed._dequeue()))
         return [self._mean(total), *self._host_tensors]
 
     def _repeated(self) -> Any:
@@ -127,13 +127,13 @@ class ModelProgram:
 
     def evaluation(self) -> tuple[Any, dict[str, tuple[Any, Any]]]:
         """The mean loss of a launch, and metrics by name: (value, what updates it)."""
-        (loss,) = _compiled(self._evaluating)
+        (loss,) = compiled(self._evaluating)
         if self._metrics_function is None:
             with tf.control_dependencies([loss]):
                 metrics, none = self.outfeed.dequeue(), tf.no_op()
             return loss, {n: (tf.reduce_mean(v[-1]), none) for n, v in metrics.items()}
         with tf.control_dependencies([loss]):
-            args, kwargs = _arguments(self.outfeed.dequeue())
+            args, kwargs = arguments_of(self.outfeed.dequeue())
         return loss, self._metrics_function(*args, **kwargs)
 
     @property
@@ -167,7 +167,7 @@ class ModelProgram:
 
     def prediction(self) -> Any:
         """The predictions of a launch, stacked."""
-        done = _compiled(self._predicting)
+        done = compiled(self._predicting)
         with tf.control_dependencies([done]):
             return self.outfeed.dequeue()
 
@@ -184,7 +184,7 @@ class ModelProgram:
         return call_model_fn(self.model_fn, features, labels, mode, self.params, self.config)
 
 
-def _compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Callable[..., Any]) -> Any:
     """The program of a function, whose variables are resources."""
     with ipu_scope("/device:IPU:0"):
         return compile_on_ipu(function)
@@ -208,7 +208,7 @@ def _traffic(tensors: list[Any]) -> dict[str, int]:
     }
 
 
-def _arguments(element: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments_of(element: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """An element as arguments: by name, if it is a dictionary."""
     if isinstance(element, dict):
         return (), element

@@ -21,12 +21,13 @@ from ipu.frontends.tensorflow.keras.lines import note_lines
 from ipu.frontends.tensorflow.keras.options import (
     add_setters,
     all_replicas_of,
+    explained,
     options_of,
     prepare_training,
     replicas_of,
 )
-from ipu.frontends.tensorflow.keras.replicas import gather_steps, steps_of_a_replica
-from ipu.frontends.tensorflow.keras.synchrony import check_alone, check_end, in_sync
+from ipu.frontends.tensorflow.keras.replicas import deal_steps, gather_steps
+from ipu.frontends.tensorflow.keras.synchrony import check_end, in_sync
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 
 __all__ = ["extend_models", "is_on_ipu"]
@@ -45,6 +46,7 @@ def extend_models() -> None:
     """Models of this process launch their functions; nothing happens the second time."""
     add_setters()
     note_lines()
+    deal_steps(lambda model: replicas_of(model) if model is not None and is_on_ipu(model) else 1)
     for name in _MAKERS:
         maker = getattr(tf.keras.Model, name)
         if not hasattr(maker, "__wrapped__"):
@@ -85,6 +87,11 @@ def _of_one_batch(method: Callable[..., Any]) -> Callable[..., Any]:
                 f"{method.__name__} has one; use compile(steps_per_execution=1), or fit, evaluate "
                 "and predict"
             )
+        if is_on_ipu(model) and replicas_of(model) > 1:
+            raise ValueError(
+                f"{method.__name__} has one batch, and the model runs in {replicas_of(model)} "
+                "replicas, which take one each; use fit, evaluate and predict"
+            )
         return method(model, *arguments, **options)
 
     return checked
@@ -107,13 +114,17 @@ def _launching(maker: Callable[..., Any]) -> Callable[..., Any]:
         kind = maker.__name__.removeprefix("make_")
         if not is_on_ipu(model):
             return maker(model, force)
+        if model.run_eagerly:
+            raise RuntimeError(
+                "Keras models cannot run eagerly when using `IPUStrategy`. Set "
+                "`run_eagerly=False` when calling `compile`."
+            )
         if kind == "train_function":
             prepare_training(model)
             capture_in_steps(model)
         if all_replicas_of(model) > 1:
             gather_steps(model, lambda: options_of(model).metrics)
-        with steps_of_a_replica(model, replicas_of(model)):
-            function = maker(model, force)
+        function = maker(model, force)
         if isinstance(function, _Launch):
             return function
         launch = _Launch(function, model, trains=kind == "train_function")
@@ -132,14 +143,21 @@ class _Launch:
 
     def __call__(self, iterator: Any) -> Any:
         model = self._model
-        if not hasattr(self._function, "get_concrete_function"):
-            check_alone(model)
-            return self._function(iterator)
         count, together = replicas_of(model), model.distribute_strategy.replica_set
-        with in_replicas(current(), count, together), steps_of_a_replica(model, count):
+        with in_replicas(current(), count, together):
             if not self._is_traced:
-                with tracing():  # variables are created and initialised on the host
-                    self._function.get_concrete_function(iterator)
+                self._trace(iterator)
                 self._is_traced = True
             with launching_functions(), in_sync(model, current(), trains=self._trains):
                 return self._function(iterator)
+
+    def _trace(self, iterator: Any) -> None:
+        """Build the graph; variables are created and initialised on the host."""
+        try:
+            with tracing():
+                self._function.get_concrete_function(iterator)
+        except Exception:
+            error = explained(self._model)
+            if error is None:
+                raise
+            raise error from None

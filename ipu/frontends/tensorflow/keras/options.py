@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ipu.frontends.tensorflow.engine.machine import current
+from ipu.frontends.tensorflow.engine.machine import current, replicas_on
 from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedQueue
 from ipu.frontends.tensorflow.keras.replicas import METRICS
 from ipu.frontends.tensorflow.keras.stages import (
@@ -29,12 +29,13 @@ from ipu.frontends.tensorflow.training.accumulation import check_state_placement
 from ipu.frontends.tensorflow.training.composites import Accumulators
 from ipu.frontends.tensorflow.training.cross_replica import cross_replica_mean
 from ipu.frontends.tensorflow.training.reductions import GradientAccumulationReductionMethod
-from ipu.parallel.plan import Plan, replica_count
+from ipu.parallel.plan import Plan
 
 __all__ = [
     "Options",
     "add_setters",
     "all_replicas_of",
+    "explained",
     "options_of",
     "prepare_training",
     "replicas_of",
@@ -258,7 +259,7 @@ def prepare_training(model: Any) -> None:
             raise ValueError("gradient_accumulation_steps_per_replica must be specified.")
         _check_plan(options, _stages(model))
     if options.count is not None:
-        _check_steps(int(model._steps_per_execution.numpy()), options, replicas_of(model))
+        _check_steps(int(model._steps_per_execution.numpy()), options)
     _extend(model.optimizer, options, all_replicas_of(model))
 
 
@@ -271,7 +272,7 @@ def replicas_of(model: Any) -> int:
     if not options.pipelined:
         return current().n_ipus
     ipus = options.mapping or _stages(model) or (0,)
-    return replica_count(current().n_ipus, len(set(ipus)))
+    return replicas_on(current().n_ipus, max(ipus) + 1)
 
 
 def all_replicas_of(model: Any) -> int:
@@ -280,19 +281,17 @@ def all_replicas_of(model: Any) -> int:
     return replicas_of(model) * processes
 
 
-def _check_steps(steps: int, options: Options, replicas: int) -> None:
+def _check_steps(steps: int, options: Options) -> None:
     assert options.count is not None
-    if steps % (options.count * replicas) == 0:
+    if steps % options.count == 0:
         return
     kind = "pipelined " if options.pipelined else ""
     raise RuntimeError(
         f"The {kind}model has been configured to use gradient accumulation for training, "
         f"however the current `steps_per_execution` value (set to {steps}) is not divisible by "
-        "`gradient_accumulation_steps_per_replica * number of replicas` "
-        f"(`gradient_accumulation_steps_per_replica` is set to {options.count} and there are "
-        f"{replicas} replicas). You need to adjust either `steps_per_execution` or"
-        "`gradient_accumulation_steps_per_replica` to make sure that `steps_per_execution` is "
-        "divisible by `gradient_accumulation_steps_per_replica * number of replicas`."
+        f"`gradient_accumulation_steps_per_replica` ({options.count}). You need to adjust either "
+        "`steps_per_execution` or`gradient_accumulation_steps_per_replica` to make sure that "
+        "`steps_per_execution` is divisible by `gradient_accumulation_steps_per_replica`."
     )
 
 
@@ -312,6 +311,32 @@ def _check_plan(options: Options, stages: Sequence[int] | None) -> None:
         raise
 
 
+#: Of an optimiser: the sentence on an error that AutoGraph words in its own way.
+_EXPLANATION = "_fpsim_explanation"
+
+
+def _explain(optimizer: Any, pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Keep a sentence where an optimiser cannot apply gradients of the accumulators' type."""
+    for gradient, variable in pairs:
+        kind, held = gradient.dtype.name, tf.as_dtype(variable.dtype).base_dtype.name
+        if kind != held:
+            object.__setattr__(optimizer, _EXPLANATION, (
+                f"{type(optimizer).__name__} updates {variable.name}, which is {held}, by a "
+                f"gradient of the accumulators' type {kind}; leave dtype out, or use an optimiser "
+                "whose apply_gradients casts gradients to the variables' type"
+            ))  # fmt: skip
+            return
+
+
+def explained(model: Any) -> TypeError | None:
+    """The error of a model's optimiser in a sentence, once; None where there is none."""
+    sentence = vars(model.optimizer or tf).get(_EXPLANATION)
+    if sentence is None:
+        return None
+    object.__delattr__(model.optimizer, _EXPLANATION)
+    return TypeError(sentence)
+
+
 def _extend(optimizer: Any, options: Options, replicas: int) -> None:
     """Gradients are accumulated and averaged before an optimiser applies them."""
     apply = getattr(optimizer.apply_gradients, "_plain", optimizer.apply_gradients)
@@ -321,7 +346,11 @@ def _extend(optimizer: Any, options: Options, replicas: int) -> None:
     def averaged(pairs: Any) -> Any:
         if replicas > 1:
             pairs = [(cross_replica_mean(g), v) for g, v in pairs]
-        return apply(pairs)
+        try:
+            return apply(pairs)
+        except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+            _explain(optimizer, pairs)
+            raise error
 
     def apply_gradients(grads_and_vars: Any, *rest: Any, **named: Any) -> Any:
         pairs = [(g, v) for g, v in grads_and_vars if g is not None]

@@ -1,24 +1,27 @@
 """Models of Keras on several replicas: what steps return, and how many steps a replica takes.
 
-steps_per_execution counts the mini-batches of all replicas. Replica r takes mini-batches r, r + R,
-r + 2R … of the data; predictions come back in the order of the data.
+steps_per_execution counts the mini-batches of a replica, so a launch takes that many for each of
+them. Replica r takes mini-batches r, r + R, r + 2R … of the data; predictions come back in the
+order of the data. A number of batches that the replicas do not divide loses the rest.
 
-Source    graphcore/keras, keras/ipu/extensions/model_extensions.py: reductions of metrics.
+Source    graphcore/keras, keras/ipu/extensions/model_extensions.py: reductions of metrics;
+          data_adapter.py: steps of a replica.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 import tensorflow as tf
+from tf_keras.src.engine.data_adapter import DataHandler
 
+from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.training.cross_replica import cross_replica_mean, cross_replica_sum
 from ipu.frontends.tensorflow.training.gathering import concatenated, of_last_replica, stacked
 
-__all__ = ["METRICS", "gather_steps", "steps_of_a_replica"]
+__all__ = ["METRICS", "deal_steps", "gather_steps", "steps_of_a_replica"]
 
 #: What becomes of the metrics of several replicas.
 METRICS: dict[str, Callable[[Any], Any]] = {
@@ -26,44 +29,41 @@ METRICS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-class _Share:
-    """Steps of one replica, where Keras reads those of an execution."""
+def deal_steps(replicas_of: Callable[[Any], int]) -> None:
+    """Keras' handlers of data count the steps of a replica; nothing happens the second time.
 
-    def __init__(self, steps: Any, replicas: int) -> None:
-        self._steps, self._replicas = steps, replicas
-
-    def numpy(self) -> Any:
-        return self._steps.numpy() // self._replicas
-
-    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
-        return tf.convert_to_tensor(self._steps, dtype, name=name) // self._replicas
-
-    def __sub__(self, other: Any) -> Any:
-        return tf.convert_to_tensor(self) - tf.cast(other, self._steps.dtype)
-
-
-@contextmanager
-def steps_of_a_replica(model: Any, replicas: int) -> Iterator[None]:
-    """What Keras builds inside takes one replica's share of the steps of an execution.
-
-    Raises    ValueError where the replicas do not divide them.
+    replicas_of    replicas of a model in this process.
     """
-    steps = model._steps_per_execution
-    if replicas == 1:
-        yield
+    infer = DataHandler._infer_steps
+    if hasattr(infer, "_deals"):
         return
-    count = int(steps.numpy())
-    if count % replicas:
+
+    @wraps(infer)
+    def dealt(handler: Any, steps: Any, dataset: Any) -> Any:
+        count, replicas = infer(handler, steps, dataset), replicas_of(handler._model)
+        return count if count is None else steps_of_a_replica(count, replicas)
+
+    dealt._deals = True  # type: ignore[attr-defined]
+    DataHandler._infer_steps = dealt
+
+
+def steps_of_a_replica(count: int, replicas: int) -> int:
+    """Steps of each replica that take a number of mini-batches; the rest is left out, and told.
+
+    Raises    ValueError where there is no mini-batch for each.
+    """
+    steps, rest = divmod(count, replicas)
+    if steps == 0:
         raise ValueError(
-            f"an execution of {count} mini-batches cannot be dealt to {replicas} replicas; give "
-            f"compile() a steps_per_execution, and the data a number of batches, that {replicas} "
-            "divides"
+            f"the data has {count} mini-batches, and each of the {replicas} replicas takes one in "
+            f"a step; use {replicas} mini-batches or more"
         )
-    object.__setattr__(model, "_steps_per_execution", _Share(steps, replicas))
-    try:
-        yield
-    finally:
-        object.__setattr__(model, "_steps_per_execution", steps)
+    if rest:
+        note(
+            f"{count} mini-batches are dealt to {replicas} replicas, each takes {steps}; the last "
+            f"{rest} of them are left out"
+        )
+    return steps
 
 
 def gather_steps(model: Any, reduction: Callable[[], str]) -> None:

@@ -21,7 +21,7 @@ from ipu.distributed.transport import Kind
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.replica_set import Processes
 
-__all__ = ["CHECK_EVERY", "check_alone", "check_end", "in_sync"]
+__all__ = ["CHECK_EVERY", "check_end", "in_sync"]
 
 #: Steps from one comparison of the variables to the next.
 CHECK_EVERY = 100
@@ -34,18 +34,6 @@ def _processes(model: Any) -> Processes | None:
     """Those that train a model, where there are several."""
     together = model.distribute_strategy.replica_set
     return together if isinstance(together, Processes) and together.size > 1 else None
-
-
-def check_alone(model: Any) -> None:
-    """Refuse several processes for what runs without the machine.
-
-    Raises    ValueError.
-    """
-    if _processes(model) is not None:
-        raise ValueError(
-            "run_eagerly=True: a model of several processes is summed inside of its program; "
-            "compile it with run_eagerly=False"
-        )
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
 @kernel("PyFunc", "EagerPyFunc", rounding="on the host", is_any=True, keeps=True, on_host=True)
 def _python(site: Site) -> Run:
     """A queue's end, or what the user computes on the host in the middle of a program."""
-    function = script_ops._py_funcs.get(site.attr("token").decode())
+    function = _function(site)
     kinds = [t.dtype for t in site.node.inputs]
     formats = [site.format_of(t.dtype) for t in site.node.outputs]
     device = site.device
@@ -99,6 +99,42 @@ def _python(site: Site) -> Run:
         ])  # fmt: skip
 
     return run
+
+
+def _function(site: Site) -> Run:
+    """The user's function of ndarrays; that of `tf.py_function` is executed eagerly."""
+    token = site.attr("token").decode()
+    function: Any = script_ops._py_funcs.get(token)
+    if not isinstance(function, script_ops.EagerFunc):
+        return function  # type: ignore[no-any-return]
+    if function._is_grad_func and site.machine.replicas > 1:
+        raise NotImplementedError(
+            f"node {site.node.name} is the gradient of a tf.py_function, of which TensorFlow keeps "
+            f"one call, and {site.machine.replicas} replicas make as many; use operations of "
+            "TensorFlow, tf.custom_gradient around the function, or one replica"
+        )
+
+    def eagerly(*values: Any) -> Any:
+        with context.eager_mode():
+            tensors = [tf.constant(value) for value in values]
+            try:
+                results = function(None, token, tensors)
+            except KeyError as error:
+                if not function._is_grad_func:
+                    raise
+                raise NotImplementedError(
+                    f"node {site.node.name} is the gradient of a tf.py_function in a loop, of "
+                    "which TensorFlow keeps the last call alone; use operations of TensorFlow"
+                ) from error
+            return tf.nest.map_structure(np.asarray, results)
+
+    return eagerly
+
+
+@kernel("HistogramFixedWidth", rounding="none: TensorFlow's own kernel counts, on the host")
+def _histogram(site: Site) -> Run:
+    own, kind = own_kernel(site), site.node.inputs[0].dtype
+    return lambda x, limits, count: own(leave(x, kind), leave(limits, kind), count)
 
 
 @kernel("IteratorGetNext", rounding="to nearest on the host", is_any=True, keeps=True)

@@ -15,7 +15,7 @@ from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
 from ipu.learn import ops
 from ipu.learn.ops.rules import count
 
-__all__: list[str] = []
+__all__ = ["dropped"]
 
 _SUM = "binary32 in index order, once at the end"
 
@@ -24,10 +24,13 @@ def _axes(x: Array, axes: Any) -> tuple[int, ...]:
     return tuple(sorted({int(a) % x.ndim for a in np.ravel(axes)})) if x.ndim else ()
 
 
-def _kept(x: Array, reduced: Array, axes: tuple[int, ...], keep: bool) -> Array:
-    if keep:
-        return reduced
+def dropped(x: Array, reduced: Array, axes: tuple[int, ...]) -> Array:
+    """What was reduced from x over these axes, without them."""
     return reduced.reshape([n for a, n in enumerate(x.shape) if a not in axes])
+
+
+def _kept(x: Array, reduced: Array, axes: tuple[int, ...], keep: bool) -> Array:
+    return reduced if keep else dropped(x, reduced, axes)
 
 
 def _total(site: Site, mean: bool) -> Run:

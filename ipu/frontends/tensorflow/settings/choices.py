@@ -8,8 +8,8 @@ from __future__ import annotations
 from enum import Enum
 
 __all__ = [
-    "DeviceConnectionType", "MergeRemoteBuffersBehaviour", "SchedulingAlgorithm", "SelectionOrder",
-    "StochasticRoundingBehaviour",
+    "DeviceConnectionType", "ExecutionProfileType", "MergeRemoteBuffersBehaviour",
+    "SchedulingAlgorithm", "SelectionOrder", "StochasticRoundingBehaviour",
 ]  # fmt: skip
 
 
@@ -41,6 +41,15 @@ class SelectionOrder(Enum):
     ZIGZAG = 1
     SNAKE = 2
     HOOF = 3
+
+
+class ExecutionProfileType(Enum):
+    """What a profile of earlier releases has of an execution."""
+
+    NO_PROFILE = 0
+    DEVICE_PROFILE = 1
+    IPU_PROFILE = 2
+    TILE_PROFILE = 3
 
 
 class DeviceConnectionType(Enum):

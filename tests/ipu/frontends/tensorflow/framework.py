@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ with warnings.catch_warnings():
     import tensorflow as tf
     from tensorflow.python import ipu
 
+from ipu.frontends.tensorflow.engine.launch import UNCONFIGURED
 from ipu.frontends.tensorflow.engine.machine import Choices, choose, current
 from ipu.frontends.tensorflow.settings import system
 
@@ -33,10 +35,15 @@ tf.config.threading.set_intra_op_parallelism_threads(1)
 
 @contextmanager
 def machine(**choices):
-    """A machine with these choices, and none of the program's settings, for a test."""
+    """A machine with these choices, and none of the program's settings, for a test.
+
+    What an unconfigured program is told is told to programs (test_launch.py).
+    """
     system.reset()
     try:
-        yield choose(Choices(**choices))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", re.escape(UNCONFIGURED))
+            yield choose(Choices(**choices))
     finally:
         system.reset()
         choose(Choices())

@@ -28,6 +28,17 @@ def test_epochs_have_the_vendors_fields(capsys):
     assert "elements_per_second" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("iterators", [True, False])
+def test_in_the_scope_of_a_strategy(iterators):
+    strategy = ipu.ipu_strategy.IPUStrategyV1(enable_dataset_iterators=iterators)
+    with strategy.scope():
+        texts = [dataset_benchmark(data(), 1, 5, print_stats=False)]
+        texts.append(infeed_benchmark(ipu.ipu_infeed_queue.IPUInfeedQueue(data()), 1, 5, False))
+    for text in texts:
+        (epoch,) = json.loads(text.numpy()[0])["epochs"]
+        assert (epoch["elements_processed"], epoch["total_bytes_processed"]) == (5, 180)
+
+
 def test_in_a_session_and_of_an_infeed():
     with session() as run:
         infeed = ipu.ipu_infeed_queue.IPUInfeedQueue(data())

@@ -160,6 +160,36 @@ def test_queues_of_a_session():
             iter(outfeed).__next__()
 
 
+@pytest.mark.parametrize("mode", [None, LAST])
+def test_an_outfeed_of_a_session_is_deleted(mode):
+    """What lies in it can still be taken; a program that runs again opens it again."""
+    with machine(), session() as run:
+        infeed, outfeed = Infeed(numbers()), Outfeed(mode)
+        done = ipu.ipu_compiler.compile(
+            lambda: loops.repeat(3, lambda x: outfeed.enqueue(x * 2), [], infeed)
+        )
+        taken, deleter = outfeed.dequeue(), outfeed.deleter
+        run.run(infeed.initializer)
+        run.run(done)
+        run.run(deleter)
+        assert np.ravel(run.run(taken)).tolist() == ([4] if mode else [0, 2, 4])
+        run.run(deleter)  # it ends once
+        run.run(done)
+        assert np.ravel(run.run(taken)).tolist() == ([10] if mode else [6, 8, 10])
+        run.run(deleter)
+    assert outfeed._queue._buffer is None  # its thread has ended
+
+
+def test_an_outfeed_is_deleted_in_eager_mode_too():
+    outfeed = Outfeed()
+    with machine():
+        launch(sums(Infeed(numbers()), 3, outfeed))
+        outfeed.deleter  # noqa: B018
+        assert outfeed.dequeue()["total"].numpy().tolist() == [0, 1, 3]
+        launch(sums(Infeed(numbers()), 2, outfeed))
+        assert outfeed.dequeue()["total"].numpy().tolist() == [0, 1]
+
+
 def test_a_queue_that_nobody_initialised_cannot_be_deleted():
     with machine(), session() as run:
         infeed = Infeed(numbers())

@@ -58,3 +58,39 @@ def test_the_end_of_the_data_is_told():
             tf.errors.OutOfRangeError, match=r"End of sequence: .* fewer iterations"
         ):
             strategy.run(total, (iterator, 11))
+
+
+def tunes(dataset):
+    return dataset.options().autotune.enabled
+
+
+def test_data_that_feeds_programs_is_not_tuned(monkeypatch):
+    """The thread that tunes sleeps for as long as an epoch takes, and its end waits for it."""
+    read, plain = [], iterator_ops.OwnedIterator.__init__
+
+    def noted(self, dataset=None, *rest, **named):
+        if dataset is not None:
+            read.append(dataset)
+        plain(self, dataset, *rest, **named)
+
+    monkeypatch.setattr(iterator_ops.OwnedIterator, "__init__", noted)
+    options = tf.data.Options()
+    options.autotune.enabled = True
+    x = tf.ones([8, 2])
+    with machine():
+        for feeds in (True, False):
+            with Strategy(enable_dataset_iterators=feeds).scope():
+                iter(data), iter(data.with_options(options))
+                net = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])
+                net.compile("sgd", "mse", steps_per_execution=2)
+                net.fit(x, x[:, :1], batch_size=2, verbose=0)
+                net.predict(data.map(lambda n: tf.ones([2, 2])), verbose=0)
+            first, second, *keras = [tunes(dataset) for dataset in read]
+            assert (first, second, set(keras)) == (False, True, {False})
+            assert len(keras) >= 2
+            read.clear()
+        infeed = ipu.ipu_infeed_queue.IPUInfeedQueue(data)
+        infeed._reader.infeed.dequeue()
+        assert [tunes(dataset) for dataset in read] == [False]
+    iter(data)
+    assert tunes(read[-1]) is None  # the host's own

@@ -47,3 +47,20 @@ def test_functions_of_before_are_there():
     assert callable(utils.create_ipu_config)
     assert utils.move_variable_initialization_to_cpu() is None
     assert set(utils.__all__) <= set(dir(utils))
+
+
+def test_the_machine_is_asked_for_its_ipus(monkeypatch):
+    with machine():
+        configured(4)
+        assert ipu.utils.get_num_of_ipus_in_device("/device:IPU:0") == 4
+    assert not ipu.utils.running_on_ipu_model()
+    monkeypatch.setenv("TF_POPLAR_FLAGS", "--use_ipu_model --max_compilation_threads=1")
+    assert ipu.utils.running_on_ipu_model()
+
+
+def test_enumerations_of_earlier_releases_are_there():
+    config = ipu.utils.create_ipu_config(selection_order=ipu.utils.SelectionOrder.SNAKE)
+    assert config.selection_order is ipu.config.SelectionOrder.SNAKE
+    assert ipu.utils.DeviceConnectionType is ipu.config.DeviceConnectionType
+    kinds = [kind.name for kind in ipu.utils.ExecutionProfileType]
+    assert kinds == ["NO_PROFILE", "DEVICE_PROFILE", "IPU_PROFILE", "TILE_PROFILE"]

@@ -160,6 +160,57 @@ def _scatter_into(site: Site) -> Run:
     return run
 
 
+@_lists("TensorListSplit")
+def _split(site: Site) -> Run:
+    def run(x: Any, shape: Any, lengths: Any) -> TensorList:
+        ends = np.cumsum([int(n) for n in lengths])
+        if len(x.carrier if isinstance(x, Array) else x) != (ends[-1] if len(ends) else 0):
+            raise ValueError(
+                f"node {site.node.name} splits {x.shape[0]} rows into {list(map(int, lengths))}; "
+                "use lengths whose sum is the number of rows"
+            )
+        pieces = [np.array(v, order="C") for v in np.split(numbers(x), ends[:-1])]
+        items = [x.like(v) for v in pieces] if isinstance(x, Array) else pieces
+        return TensorList(tuple(items), _shape(shape))
+
+    return run
+
+
+@_lists("TensorListConcatV2", "TensorListConcat")
+def _concat(site: Site) -> Run:
+    fmt, kind = site.format_of(site.attr("element_dtype")), site.attr("element_dtype")
+
+    def run(known: TensorList, *rest: Any) -> Any:
+        items = [_row_item(site, known, i, rest) for i in range(len(known.items))]
+        lengths = np.array([item.shape[0] for item in items], np.int64)
+        if fmt is None:
+            return np.concatenate(items or [np.zeros(0, kind.as_numpy_dtype)]), lengths
+        arrays = [site.device.cast(item, fmt) for item in items]
+        if not arrays:
+            return site.device.zeros((0,), fmt), lengths
+        return arrays[0].like(np.concatenate([array.carrier for array in arrays])), lengths
+
+    return run
+
+
+def _row_item(site: Site, known: TensorList, index: int, rest: tuple[Any, ...]) -> Any:
+    """An element of a list that is concatenated; one that was never written has these rows."""
+    shape, rows = known.shape, [int(n) for n in rest[1]] if len(rest) > 1 else []
+    if known.items[index] is None and rest:
+        shape = _shape(rest[0])
+        shape = (rows[index], *shape[1:]) if index < len(rows) else shape
+    return _item(site, replace(known, shape=shape), index, shape)
+
+
+@_lists("TensorListResize")
+def _resize(site: Site) -> Run:
+    def run(known: TensorList, size: Any) -> TensorList:
+        items = known.items[: int(size)]
+        return replace(known, items=items + (None,) * (int(size) - len(items)))
+
+    return run
+
+
 @_lists("TensorListLength")
 def _length(site: Site) -> Run:
     return lambda known: np.array(len(known.items), np.int32)

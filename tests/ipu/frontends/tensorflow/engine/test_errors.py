@@ -66,6 +66,13 @@ def test_a_trap_in_a_gradient_names_its_forward_node():
     assert told[4] == f"its forward node at {line_of('the product')}"
 
 
+def test_a_table_is_the_hosts():
+    values = tf.lookup.KeyValueTensorInitializer(tf.constant([0, 1]), tf.constant([2.0, 3.0]))
+    table = tf.lookup.StaticHashTable(values, -1.0)
+    with machine(), pytest.raises(UnsupportedNodeError, match=r"look up in dataset\.map, or keep"):
+        launch(tf.function(lambda x: x * table.lookup(tf.constant([0]))), tf.ones([1]))
+
+
 def test_an_unsupported_node_is_one_sentence_before_anything_runs():
     touched = tf.Variable(0.0)
 

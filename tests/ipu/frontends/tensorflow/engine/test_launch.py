@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from ipu.feed.counters import record_launches
 from ipu.frontends.tensorflow.engine.errors import MachineError
 from ipu.frontends.tensorflow.engine.launch import failure_of, reporting
+from ipu.frontends.tensorflow.settings.notes import forget
 from tests.ipu.frontends.tensorflow.framework import (
     configured,
     ipu,
@@ -207,3 +209,16 @@ def test_ipus_that_a_program_takes_are_known_to_a_machine_configured_later():
         used = configured(ipus=4)
         sess.run(result)
         assert used.replicas == 2
+
+
+def test_a_program_that_configures_nothing_is_told_once():
+    double = tf.function(lambda a: a * 2)
+    with machine():
+        forget()
+        with pytest.warns(RuntimeWarning, match=r"launches without configure_ipu_system\(\): it h"):
+            assert launch(double, tf.constant(3.0)) == 6
+        configured()
+        forget()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            launch(double, tf.constant(3.0))

@@ -138,3 +138,19 @@ def test_variables_of_a_model_are_resources(tmp_path):
     finally:
         v1.enable_resource_variables()
     assert line.get_variable_value("n") == 2
+
+
+@pytest.mark.parametrize(("most", "kept"), [(2, [5, 6]), (5, [2, 3, 4, 5, 6]), (None, range(7))])
+def test_the_newest_checkpoints_are_kept(tmp_path, most, kept):
+    """Of every step and of the start; None keeps all, as TensorFlow's Saver does."""
+    line = estimator(tmp_path)
+    line.config = replace(line.config, save_checkpoints_steps=1, keep_checkpoint_max=most)
+    with machine():
+        line.train(input_fn, steps=6)
+        steps = sorted(
+            int(file.stem.rpartition("-")[2]) for file in tmp_path.glob("model.ckpt-*.index")
+        )
+        assert steps == list(kept)
+        assert line.latest_checkpoint().endswith("model.ckpt-6")
+        line.train(input_fn, steps=1)  # goes on, and counts the earlier ones
+    assert len(list(tmp_path.glob("model.ckpt-*.index"))) <= max(most or 9, 1)

@@ -64,6 +64,18 @@ def test_a_method_of_one_batch_takes_launches_of_one(method):
         assert used.launches == 1
 
 
+@pytest.mark.source("graphcore/keras, extensions_base.py, _check_mode")
+@pytest.mark.parametrize("iterators", [True, False])
+def test_no_model_runs_eagerly(iterators):
+    strategy = ipu.ipu_strategy.IPUStrategyV1(enable_dataset_iterators=iterators)
+    with machine() as used, strategy.scope():
+        net = model(run_eagerly=True)
+        for method in (net.fit, net.evaluate, net.predict):
+            with pytest.raises(RuntimeError, match="cannot run eagerly when using `IPUStrategy`"):
+                method(data(), verbose=0)
+        assert used.launches == 0
+
+
 def test_models_of_elsewhere_stay_with_tensorflow():
     extend_models()
     with machine() as used:

@@ -65,7 +65,9 @@ def test_a_pipeline_has_the_bits_of_the_accumulation(mean_of_four, schedule, map
 
 
 def test_executions_hold_whole_updates_and_counts_fit_the_schedule():
-    with pytest.raises(RuntimeError, match=r"value \(set to 10\) is not divisible by .* set to 4 "):
+    with pytest.raises(
+        RuntimeError, match=r"value \(set to 10\) is not divisible by `grad.*` \(4\)"
+    ):
         fit(1, accumulating, steps=10)
 
     def three(net):
@@ -79,6 +81,24 @@ def test_executions_hold_whole_updates_and_counts_fit_the_schedule():
     with pytest.raises(ValueError, match="n_ipus=3 is no multiple of the 2 IPUs that the stages"):
         fit(3, lambda net: (net.set_pipeline_stage_assignment([0, 1]),
                              net.set_pipelining_options(4)))  # fmt: skip
+
+
+class Casting(tf.keras.optimizers.SGD):
+    """Descends by gradients in the variables' type."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **named):
+        """Cast, then apply."""
+        return super().apply_gradients([(tf.cast(g, v.dtype), v) for g, v in grads_and_vars])
+
+
+def test_accumulators_of_another_type_need_an_optimiser_that_casts():
+    message = (
+        r"^SGD updates dense\w*/kernel:0, which is float32, by .* type float16; leave dtype out"
+    )
+    with pytest.raises(TypeError, match=message):
+        fit(1, lambda net: accumulating(net, dtype=tf.float16))
+    losses, _ = fit(1, lambda net: accumulating(net, dtype=tf.float16), optimizer=Casting(0.1))
+    assert losses[1] < losses[0]
 
 
 def test_setters_refuse_what_they_do_not_know():

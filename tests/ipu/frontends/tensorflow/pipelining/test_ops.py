@@ -10,7 +10,7 @@ import pytest
 from ipu.frontends.tensorflow.pipelining.ops import last_plan, recomputation_checkpoint
 from ipu.frontends.tensorflow.pipelining.options import PipelineSchedule, RecomputationMode
 from ipu.frontends.tensorflow.settings.notes import forget
-from tests.ipu.frontends.tensorflow.framework import ipu, tf
+from tests.ipu.frontends.tensorflow.framework import configured, ipu, machine, session, tf
 from tests.ipu.frontends.tensorflow.pipelining.networks import (
     STAGES,
     X,
@@ -88,6 +88,22 @@ def test_eight_ipus_run_two_replicas_with_equal_weights():
         run(pipelined(), ipus=6)
 
 
+@pytest.mark.source("graphcore/keras, extensions_base.py, _get_replication_factor")
+@pytest.mark.parametrize(("ipus", "replicas"), [(4, 1), (8, 2), (3, 1)])
+def test_three_stages_take_four_ipus(ipus, replicas):
+    """Shards of a program are a power of two; three IPUs alone hold it too."""
+
+    def program():
+        queue = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
+        stages = [lambda: tf.constant(1.0), lambda a: a * 2, lambda a: a + 1]
+        ipu.pipelining_ops.pipeline(stages, gradient_accumulation_count=6, outfeed_queue=queue)
+
+    with machine(), session():
+        used = configured(ipus)
+        ipu.ipu_compiler.compile(program)
+        assert (used.replicas, used.taken) == (replicas, 3)
+
+
 def test_losses_masks_and_sums_leave_by_the_outfeed():
     def two(x, y):
         loss = last(x, y)
@@ -109,6 +125,34 @@ def test_losses_masks_and_sums_leave_by_the_outfeed():
     )  # fmt: skip
     assert sums.dtype == np.float32
     np.testing.assert_array_equal(sums, np.float32(loss).reshape(4, 8).sum(axis=1))
+
+
+@pytest.mark.parametrize("dtype", [None, tf.float32])
+def test_two_outputs_are_accumulated_each(dtype):
+    """Each sum is that of its own output, in its own accumulator: one is a vector."""
+
+    def two(x, y):
+        loss = last(x, y)
+        return loss, tf.stack([loss, 2 * loss])
+
+    def of_two(loss, _):
+        return OUTPUT(momentum(), loss)
+
+    named = {"stages": [*STAGES[:-1], two], "optimizer_function": of_two}
+    (losses, pairs), weights, _ = run(pipelined(**named))
+    options = {"accumulate_outfeed": True, "accumulate_outfeed_dtype": dtype}
+    (loss_sums, pair_sums), same, _ = run(pipelined(**options, **named))
+    kind = losses.dtype if dtype is None else np.float32
+    assert (loss_sums.dtype, pair_sums.dtype) == (kind, kind)
+    for sums, values in ((loss_sums, losses), (pair_sums, pairs)):
+        expected = np.zeros(sums.shape, kind)
+        for i in range(8):  # one mini-batch after the other
+            expected = expected + values.reshape(4, 8, *sums.shape[1:])[:, i].astype(kind)
+        np.testing.assert_array_equal(sums, expected)
+    for a, b in zip(same, weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    only, _, _ = run(pipelined(outfeed_mask=[True, False], **options, **named))
+    np.testing.assert_array_equal(only, pair_sums)
 
 
 def test_inference_sends_what_the_last_stage_gives():

@@ -82,7 +82,7 @@ def trained(kind, replicas, epochs=2):
     config.configure_ipu_system()
     rows = data(number, processes, replicas)
     with strategy.scope():
-        net = model(number, replicas // processes * ROUNDS)
+        net = model(number, ROUNDS)
         history = net.fit(rows, epochs=epochs, verbose=0).history
         scores = net.evaluate(rows, verbose=0)
         predictions = net.predict(rows, verbose=0)

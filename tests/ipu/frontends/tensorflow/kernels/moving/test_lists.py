@@ -29,6 +29,19 @@ def array(a, write=(2, 0)):
     return rows
 
 
+def pieces(a):
+    """Three elements of other lengths."""
+    return tf.TensorArray(tf.float32, 3, infer_shape=False).split(a, [2, 0, a.shape[0] - 2])
+
+
+def rows(a):
+    """What is concatenated keeps its shape, which TensorFlow does not know."""
+    return tf.reshape(pieces(a).concat(), a.shape)
+
+
+#: Without a gradient in TensorFlow.
+UNDIFFERENTIATED = ("TensorListScatterV2", "TensorListConcat", "TensorListResize")
+
 CASES = {
     "TensorListReserve": (squares, x),
     "TensorListFromTensor": (squares, x),
@@ -43,6 +56,14 @@ CASES = {
     "TensorListGather": (lambda a: array(a).gather([2, 1, 2]), x),
     "TensorListScatterIntoExistingList": (
         lambda a: array(a, ()).scatter([2, 0], a[:2]).stack(), x),
+    "TensorListSplit": (rows, x),
+    "TensorListConcatV2": (rows, x),
+    "TensorListConcat": (lambda a: raw.TensorListConcat(
+        input_handle=raw.TensorListFromTensor(tensor=a, element_shape=[3]),
+        element_dtype=tf.float32, element_shape=[3])[0], x),
+    "TensorListResize": (lambda a: raw.TensorListStack(input_handle=raw.TensorListResize(
+        input_handle=raw.TensorListFromTensor(tensor=a, element_shape=[3]), size=6),
+        element_shape=[3], element_dtype=tf.float32), x),
     "TensorListScatterV2": (lambda a: raw.TensorListStack(
         input_handle=raw.TensorListScatterV2(
             tensor=a[:2], indices=[2, 0], element_shape=[3], num_elements=4),
@@ -52,7 +73,16 @@ CASES = {
 
 @pytest.mark.parametrize("node", CASES)
 def test_float32_is_as_on_tensorflow(node):
-    agree(node, *CASES[node], gradients=node != "TensorListScatterV2")
+    agree(node, *CASES[node], gradients=node not in UNDIFFERENTIATED)
+
+
+def test_lengths_are_those_of_the_rows():
+    def split(a):
+        known = raw.TensorListSplit(tensor=a, element_shape=[-1, 3], lengths=np.int64([1, 9]))
+        return raw.TensorListLength(input_handle=known)
+
+    with machine(), pytest.raises(ValueError, match=r"splits \d+ rows into \[1, 9\]; use lengths"):
+        launch(tf.function(split), tf.constant(x))
 
 
 def test_a_list_grows_at_its_end_alone():
