@@ -23,6 +23,7 @@ from fpsim.records.settings import SUBNORMALS
 from fpsim.records.types import Carrier, ElementFlags, OperandsAt, Shape
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
 from fpsim.state.draws import NO_PLACES, Places, draw_places
+from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import fold, publish
 
 __all__ = ["UnitCall", "k_split", "matmul"]
@@ -98,6 +99,7 @@ class UnitCall:
         return context.wrapped(values, self.out)
 
 
+@usual_arithmetic
 def matmul(
     a: Array,
     b: Array,
@@ -154,6 +156,7 @@ def matmul(
     return call.publish(values, flags, lambda index: row_and_column(x, y, index))
 
 
+@usual_arithmetic
 def k_split(
     a: Array, b: Array, unit: str | MatrixUnit, parts: int, *,
     context: ContextOperands | None = None, partials: Format | None = None, scale: int = 0,
