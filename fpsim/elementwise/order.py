@@ -75,9 +75,9 @@ def extreme_along(name: str, x: Carrier, settings: Settings) -> tuple[Carrier, E
 
 
 def largest_along(
-    x: Carrier, axis: int, settings: Settings, *, number_wins: bool
+    x: Carrier, axis: int | tuple[int, ...], settings: Settings, *, number_wins: bool
 ) -> tuple[Carrier, bool]:
-    """The largest along an axis, which stays with length 1, and whether there is a NaN; -0 < +0.
+    """The largest along axes, which stay with length 1, and whether there is a NaN; -0 < +0.
 
     number_wins   a NaN, quiet or signalling, counts only where nothing else is; else it wins.
 
