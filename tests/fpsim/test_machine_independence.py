@@ -7,6 +7,7 @@ digests in every state of the status register. Importing compiles nothing and le
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 
@@ -14,9 +15,10 @@ import numpy as np
 import pytest
 from llvmlite import binding, ir
 
+from fpsim.context import Context
 from fpsim.elementwise.apply import apply
 from fpsim.kernels.compiling import cache_folder
-from fpsim.records.formats import BINARY16, BINARY32
+from fpsim.records.formats import BINARY16, BINARY32, BINARY64
 from fpsim.records.rounding import RNE, SR
 from fpsim.records.settings import Settings
 from fpsim.state.bits import Philox
@@ -74,6 +76,34 @@ def test_such_a_call_would_be_seen():
     for cpu, features, calls in ((PLAIN.cpu, PLAIN.features, True), ("x86-64-v3", "+fma", False)):
         code = target.create_target_machine(cpu=cpu, features=features).emit_object(parsed)
         assert bool(CALLS_FMA.search(code)) == calls
+
+
+#: Functions of numpy whose results on floats differ by the vectors of the processor, where there
+#: are signalling NaNs or several NaNs; tables name them, as what an Array offers in their place.
+BY_VECTORS = {"fmax", "fmin", "nanmax", "nanmin", "sort", "partition"}
+TABLES = {"array_functions.py", "array_namespace.py"}
+
+
+def test_nothing_uses_a_loop_of_numpy_that_depends_on_the_vectors():
+    paths = [p for name in ("fpsim", "ipu") for p in (ROOT / name).rglob("*.py")]
+    assert len(paths) > 400
+    used = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in paths if path.name not in TABLES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in BY_VECTORS
+        and isinstance(node.value, ast.Name) and node.value.id == "np"
+    ]  # fmt: skip
+    assert used == [], "compare fpsim.elementwise.order.keys, or use largest_along"
+
+
+@pytest.mark.parametrize("other", [0x7FF8 << 48 | 7, 0x7FF0 << 48 | 1, 0xFFF8 << 48])
+def test_the_place_of_two_nans_does_not_show_in_binary64(other):
+    context, nans = Context(BINARY64), (0x7FF8 << 48 | 5, other)
+    for n in (1, 2, 3, 5, 8, 17, 33):
+        x, y = (context.wrap(np.full(n, nan, np.uint64).view(np.float64)) for nan in nans)
+        for z in (x + y, x * y, y / x, x - y):
+            assert set(z.codes().tolist()) == {0x7FF8 << 48}
 
 
 # Threads and memory ------------------------------------------------------------------------------

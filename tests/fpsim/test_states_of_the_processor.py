@@ -22,6 +22,7 @@ import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
 from fpsim import linalg
 from fpsim.array_functions import offered
+from fpsim.inspect.probe import neighbours
 from fpsim.inspect.profile import profile
 from fpsim.kernels.guard import HAS_STATUS
 from tests.processors import STATES, under
@@ -220,6 +221,8 @@ def special() -> Iterator[tuple[str, Call]]:
         "profile of 16 bits",
         lambda: bits_of(profile(Operands().x.to("bfloat16").to_numpy(), fp.BINARY16)),
     )
+    yield "neighbours", lambda: bits_of(neighbours("1e-45", fp.BINARY32))
+    yield "smallest of binary64", lambda: bits_of(neighbours("1e-324", fp.BINARY64))
     for name in ("add", "multiply", "divide", "sqrt", "convert", "rint", "sign", "maximum"):
         yield f"binary64 {name}", lambda n=name: native(n)
 

@@ -118,12 +118,12 @@ def test_a_mean_divides_by_the_number_of_elements_where_the_format_has_it_subnor
     """Every code of a format from 2**16 on, where operands are flushed."""
     fmt = fp.Format.custom(5, 3, bias=-15)
     assert fmt.smallest_normal == 2.0**16
-    rng = np.random.default_rng(8)
+    rng, settings = np.random.default_rng(8), Settings(rounding, subnormals="flush_both")
     for n in (1, 2, 3, 7):
         rows = rng.permutation(np.arange(fmt.n_codes * n) % fmt.n_codes).reshape(-1, n)
         context = fp.Context(fmt, rounding=rounding, subnormals="flush_both")
         got = context.mean(context.wrap(from_codes(rows, fmt)), 1, order).codes()
-        settings, flags = Settings(rounding, subnormals="flush_both"), fp.Flags.NONE
+        flags = fp.Flags.NONE
         for i, row in enumerate(rows.tolist()):
             code, raised = mean_of(order, row, fmt, lambda place: settings)
             flags |= raised
