@@ -85,6 +85,11 @@ def lacks(level: Level) -> list[str]:
     ]  # fmt: skip
 
 
+def is_here(level: Level) -> bool:
+    """Whether this machine is such a processor, or more than that."""
+    return X86 and (not level.has or bool(__cpu_features__.get("AVX2")))
+
+
 def folder(level: Level) -> Path:
     """Where the kernels of that level lie."""
     base = cache_folder().parent

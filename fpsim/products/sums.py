@@ -292,8 +292,9 @@ class _Rows:
         fmt = self.settings.format
         if self.settings.subnormals == "flush_both" and self.n < fmt.smallest_normal:
             # The kernel would read n as zero: both times a power of two, which no quotient shows.
+            # No sum is subnormal: results are flushed as operands are.
             with np.errstate(invalid="ignore"):
-                sums = as_read(result, self.settings).astype(np.float64) * fmt.smallest_normal
+                sums = result.astype(np.float64) * fmt.smallest_normal
             divisor *= fmt.smallest_normal
         pair = np.empty((len(result), 2), np.float64)
         pair[:, 0], pair[:, 1] = sums, divisor
