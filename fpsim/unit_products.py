@@ -99,7 +99,6 @@ class UnitCall:
         return context.wrapped(values, self.out)
 
 
-@usual_arithmetic
 def matmul(
     a: Array,
     b: Array,
