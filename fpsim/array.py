@@ -21,6 +21,7 @@ from fpsim.elementwise.apply import as_read
 from fpsim.records.formats import Format
 from fpsim.records.settings import Settings
 from fpsim.records.types import Axis, Carrier
+from fpsim.state.processor import usual_arithmetic_in
 
 __all__ = ["Array", "Computes"]
 
@@ -56,6 +57,18 @@ class Computes(Protocol):
     def compare(self, name: str, x: Any, y: Any) -> NDArray[np.bool_]: ...
 
 
+#: What moves numbers as they are, and operators, which the context computes.
+_MOVING = (
+    "__init__", "like", "to_device", "__len__", "__iter__", "copy", "__copy__", "__deepcopy__",
+    "reshape", "transpose", "ravel", "flatten", "squeeze", "take", "__getitem__", "__setitem__",
+    "_with", "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__",
+    "__rtruediv__", "__matmul__", "__rmatmul__", "__pow__", "__iadd__", "__isub__", "__imul__",
+    "__itruediv__", "__ipow__", "__neg__", "__pos__", "__abs__", "__eq__", "__ne__", "__lt__",
+    "__le__", "__gt__", "__ge__",
+)  # fmt: skip
+
+
+@usual_arithmetic_in(*_MOVING)
 class Array(NumpyProtocols):
     """Values of a format, computed with in a context.
 

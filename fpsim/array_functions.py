@@ -29,6 +29,7 @@ from fpsim.array_moves import (
 )
 from fpsim.elementwise import codes, order
 from fpsim.elementwise.apply import as_read
+from fpsim.state.processor import usual_arithmetic_in
 
 __all__ = ["NumpyProtocols", "offered"]
 
@@ -60,6 +61,7 @@ _DERIVED: dict[np.ufunc, Callable[..., Any]] = {
 }
 
 
+@usual_arithmetic_in()
 class NumpyProtocols(Held):
     """What numpy asks of an Array; `Array` inherits it."""
 

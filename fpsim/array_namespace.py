@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fpsim.array_moves import Held, arrays_in
 from fpsim.elementwise import order
+from fpsim.state.processor import usual_arithmetic_in
 
 __all__ = ["Namespace"]
 
@@ -90,6 +91,7 @@ class _Info:
         return {k: t for k, t in types.items() if self._namespace.isdtype(t, kind)}
 
 
+@usual_arithmetic_in()
 class Namespace:
     """The standard's functions for Arrays of a context.
 

@@ -27,10 +27,12 @@ from fpsim.records.types import Carrier
 from fpsim.reductions import Reductions
 from fpsim.state.bits import BitSource, Philox
 from fpsim.state.counts import Counts
+from fpsim.state.processor import usual_arithmetic_in
 
 __all__ = ["Context"]
 
 
+@usual_arithmetic_in()
 class Context(Operations, Reductions, Extrema):
     """Arithmetic in one format: rounding, policies, flags, traps and random bits.
 

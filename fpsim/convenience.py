@@ -22,10 +22,12 @@ from fpsim.records.rounding import RNE, Rounding
 from fpsim.records.settings import Settings
 from fpsim.state.bits import Replay, check_seed
 from fpsim.state.draws import Draw
+from fpsim.state.processor import usual_arithmetic
 
 __all__ = ["decode", "encode", "round_to"]
 
 
+@usual_arithmetic
 def round_to(
     x: ArrayLike,
     fmt: Format,
@@ -81,6 +83,7 @@ def _settings(fmt: Format, rounding: Rounding | str, *policies: Any) -> Settings
         return Settings(fmt, rounding, *policies)  # type: ignore[arg-type]
 
 
+@usual_arithmetic
 def encode(x: Any, fmt: Format | ScaleFormat, rounding: Rounding = RNE) -> Any:
     """Code of a number, rounded once: an int for a scalar, an array of codes for an array.
 
@@ -96,6 +99,7 @@ def encode(x: Any, fmt: Format | ScaleFormat, rounding: Rounding = RNE) -> Any:
     return int(codes[()]) if np.ndim(x) == 0 else codes
 
 
+@usual_arithmetic
 def decode(code: Any, fmt: Format | ScaleFormat) -> Any:
     """Value of a code: a float for an int, a carrier array for an array.
 

@@ -12,11 +12,13 @@ from fpsim.records.formats import Format
 from fpsim.records.geometry import Padding, Stride
 from fpsim.records.types import Shape
 from fpsim.records.units import MatrixUnit
+from fpsim.state.processor import usual_arithmetic
 from fpsim.unit_products import UnitCall
 
 __all__ = ["conv2d", "conv2d_input_gradient", "conv2d_weight_gradient"]
 
 
+@usual_arithmetic
 def conv2d(
     x: Array, w: Array, unit: str | MatrixUnit, *, stride: Stride = 1, padding: Padding = "SAME",
     groups: int = 1, context: ContextOperands | None = None, partials: Format | None = None,
@@ -48,6 +50,7 @@ def conv2d(
     return _run(call, conv.forward(call.settings, x.carrier, w.carrier, extents, groups))
 
 
+@usual_arithmetic
 def conv2d_input_gradient(
     gradient: Array, w: Array, unit: str | MatrixUnit, shape: Shape, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, context: ContextOperands | None = None,
@@ -69,6 +72,7 @@ def conv2d_input_gradient(
     return _run(call, work)
 
 
+@usual_arithmetic
 def conv2d_weight_gradient(
     x: Array, gradient: Array, unit: str | MatrixUnit, shape: Shape, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, context: ContextOperands | None = None,

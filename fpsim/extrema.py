@@ -15,11 +15,13 @@ from fpsim.elementwise import order
 from fpsim.elementwise.compare import extreme
 from fpsim.operands import ContextOperands, Operand, Out
 from fpsim.records.types import Axis
+from fpsim.state.processor import usual_arithmetic_in
 from fpsim.state.publish import fold, publish
 
 __all__ = ["Extrema"]
 
 
+@usual_arithmetic_in("max", "min", "argmax", "argmin")
 class Extrema(ContextOperands):
     """What a Context inherits to find the largest and the smallest element."""
 

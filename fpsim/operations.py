@@ -25,6 +25,7 @@ from fpsim.records.flags import Flags
 from fpsim.records.rounding import RTN, RTP, RTZ, Rounding
 from fpsim.records.settings import Settings
 from fpsim.state.draws import draw
+from fpsim.state.processor import usual_arithmetic_in
 from fpsim.state.publish import broadcast_operands, fold, publish
 
 __all__ = ["Operations"]
@@ -54,6 +55,16 @@ def _whole_power(n: object) -> int:
     return whole
 
 
+#: What one guarded kernel or function computes.
+_GUARDED = (
+    "add", "subtract", "multiply", "divide", "sqrt", "fma", "round_to_integral", "floor", "ceil",
+    "trunc", "power", "ieee_remainder", "fmod", "_remainder", "negative", "absolute", "_sign",
+    "maximum", "minimum", "fmax", "fmin", "_extreme", "compare", "equal", "less", "less_equal",
+    "exp", "log", "tanh", "sigmoid", "rsqrt", "erf", "_elementary",
+)  # fmt: skip
+
+
+@usual_arithmetic_in(*_GUARDED)
 class Operations(ContextOperands):
     """Elementwise operations that a Context inherits."""
 

@@ -15,11 +15,13 @@ from fpsim.products.sums import AxisSum
 from fpsim.records.formats import Format
 from fpsim.records.types import Axis, Carrier
 from fpsim.records.units import MatrixUnit
+from fpsim.state.processor import usual_arithmetic_in
 from fpsim.unit_products import matmul
 
 __all__ = ["Reductions"]
 
 
+@usual_arithmetic_in("dot", "matmul", "_matmul_of_vectors")
 class Reductions(ContextOperands):
     """What a Context inherits to reduce arrays; each takes `out=`, but for `dot`."""
 

@@ -14,6 +14,7 @@ from fpsim.products.jobs.shapes import result_shape, row_and_column
 from fpsim.products.sums import AxisSum
 from fpsim.records.types import Axis
 from fpsim.state.draws import draw_places
+from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import publish
 
 __all__ = ["dot", "mean", "rounded_matmul", "sum"]
@@ -55,6 +56,7 @@ def mean(
     return _reduce(x, axis, order, context, block, keepdims, out, divide=True)
 
 
+@usual_arithmetic
 def _reduce(
     x: Array, axis: Axis, order: str, context: ContextOperands | None, block: int, keepdims: bool,
     out: Out, *, divide: bool,
@@ -70,6 +72,7 @@ def _reduce(
     return context.wrapped(result.reshape(shape) if target is None else target, out)
 
 
+@usual_arithmetic
 def rounded_matmul(
     a: Array, b: Array, *, context: ContextOperands | None = None, fused: bool = False,
     kahan: bool = False, out: Out = None,

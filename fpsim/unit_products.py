@@ -23,6 +23,7 @@ from fpsim.records.settings import SUBNORMALS
 from fpsim.records.types import Carrier, ElementFlags, OperandsAt, Shape
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
 from fpsim.state.draws import NO_PLACES, Places, draw_places
+from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import fold, publish
 
 __all__ = ["UnitCall", "k_split", "matmul"]
@@ -154,6 +155,7 @@ def matmul(
     return call.publish(values, flags, lambda index: row_and_column(x, y, index))
 
 
+@usual_arithmetic
 def k_split(
     a: Array, b: Array, unit: str | MatrixUnit, parts: int, *,
     context: ContextOperands | None = None, partials: Format | None = None, scale: int = 0,

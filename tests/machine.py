@@ -1,19 +1,12 @@
-"""Hashes of what each kernel gives on 10^5 inputs, as a program: the processor that it is compiled
-for and the hashes as JSON on stdout.
-
-`tests.test_machine_independence` runs it on this processor and on a plain x86-64-v2.
-"""
+"""Hashes of what each kernel gives on 10^5 inputs; `tests.processors` runs them elsewhere."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
@@ -161,8 +154,3 @@ def rounded(everything: bool) -> Iterator[tuple[str, str]]:
 def everything_here(chosen: bool) -> dict[str, str]:
     """All of the above."""
     return dict([*hashes(chosen), *products(chosen), *rounded(chosen)])
-
-
-if __name__ == "__main__":
-    _, processor, features = cpu_target.target_context.codegen().magic_tuple()
-    json.dump([processor, features, everything_here("full" in sys.argv)], sys.stdout)

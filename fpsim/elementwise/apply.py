@@ -194,6 +194,10 @@ _NATIVE: dict[str, Any] = {
 def _native(operation: str, operands: Sequence[Carrier], out: Carrier) -> Carrier:
     with np.errstate(all="ignore"):
         _NATIVE[operation](*operands, out=out)
+    # Of two NaNs numpy's vectors pass on the one, the elements behind them the other.
+    nan = np.isnan(out)
+    if nan.any():
+        out[nan] = np.nan
     return out
 
 

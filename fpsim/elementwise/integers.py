@@ -67,6 +67,7 @@ def integer_type(dtype: DTypeLike) -> np.dtype[Any]:
     return kind
 
 
+@usual_arithmetic
 def round_to_integral(
     name: str,
     operands: Sequence[Carrier],

@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.apply import as_read
+from fpsim.elementwise.apply import apply, as_read
 from fpsim.elementwise.compare import extreme, is_signalling
 from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
 from fpsim.records.types import Axis, Carrier, ElementFlags, Shape
 
-__all__ = ["axes_of", "distinct", "extreme_along", "keys", "place_along", "reduced_shape", "rows"]
+__all__ = [
+    "axes_of", "distinct", "extreme_along", "keys", "largest_along", "place_along", "reduced_shape",
+    "rows",
+]  # fmt: skip
 
 
 def axes_of(ndim: int, axis: Axis) -> tuple[int, ...]:
@@ -71,17 +74,64 @@ def extreme_along(name: str, x: Carrier, settings: Settings) -> tuple[Carrier, E
     return x[:, 0].copy(), flags
 
 
+def largest_along(
+    x: Carrier, axis: int | tuple[int, ...], settings: Settings, *, number_wins: bool
+) -> tuple[Carrier, bool]:
+    """The largest along axes, which stay with length 1, and whether there is a NaN; -0 < +0.
+
+    number_wins   a NaN, quiet or signalling, counts only where nothing else is; else it wins.
+
+    Numbers are compared as integers: loops of numpy on floats differ by the processor's vectors
+    where they meet a signalling NaN or two zeros.
+
+    >>> from fpsim.records.formats import BINARY32
+    >>> x = np.float32([[1, np.nan, 3], [-0.0, 0.0, -1]])
+    >>> largest, _ = largest_along(x, 1, Settings(BINARY32), number_wins=True)
+    >>> largest.tolist()
+    [[3.0], [0.0]]
+    """
+    order = _signed(as_read(x, settings))
+    infinity = int(np.array(np.inf, x.dtype).view(order.dtype))
+    # Beyond the infinities there are NaNs alone.
+    has_nan = bool(order.max(initial=0) > infinity or order.min(initial=0) < ~infinity)
+    lost = None
+    if has_nan:
+        nan = (order > infinity) | (order < ~infinity)
+        lost = nan.all(axis, keepdims=True) if number_wins else nan.any(axis, keepdims=True)
+        order[nan] = np.iinfo(order.dtype).min
+    values: Carrier = _turned(order.max(axis=axis, keepdims=True)).view(x.dtype)
+    if lost is not None:
+        values[lost] = _nan_of(settings)
+    return values, has_nan
+
+
+def _nan_of(settings: Settings) -> Carrier:
+    """What an operation makes of quiet NaNs alone."""
+    nan = np.full(1, np.nan, settings.format.carrier)
+    return apply("add", (nan, nan), settings, track=False)[0]
+
+
 def keys(x: Carrier) -> NDArray[np.signedinteger[Any]]:
     """Integers in the order of the values: -0 < +0, and NaN above all.
 
     >>> keys(np.float32([-1, -0.0, 0.0, 1])).argsort().tolist()
     [0, 1, 2, 3]
     """
+    return np.where(np.isnan(x), np.iinfo(f"i{x.dtype.itemsize}").max, _signed(x))
+
+
+def _signed(x: Carrier) -> NDArray[np.signedinteger[Any]]:
+    """Integers in the order of the values, in memory of their own; NaNs lie beyond infinities."""
     # Without dimensions numpy makes scalars, which have no memory to view.
-    bits = np.ascontiguousarray(x).reshape(x.shape).view(f"i{x.dtype.itemsize}")
-    most = np.iinfo(bits.dtype).max
-    signed = np.where(bits < 0, bits ^ most, bits)
-    return np.where(np.isnan(x), most, signed)
+    return _turned(np.ascontiguousarray(x).reshape(x.shape).view(f"i{x.dtype.itemsize}"))
+
+
+def _turned(bits: NDArray[np.signedinteger[Any]]) -> NDArray[np.signedinteger[Any]]:
+    """Bits of numbers as integers in their order, and back."""
+    turned = np.asarray(bits >> (8 * bits.dtype.itemsize - 1))
+    turned &= np.iinfo(bits.dtype).max
+    turned ^= bits
+    return turned
 
 
 def place_along(name: str, x: Carrier, settings: Settings) -> tuple[NDArray[np.intp], ElementFlags]:

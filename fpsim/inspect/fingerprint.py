@@ -19,6 +19,7 @@ import numpy as np
 from fpsim.context import Context
 from fpsim.linalg import matmul
 from fpsim.records.units import MatrixUnit, find_unit
+from fpsim.state.processor import usual_arithmetic
 
 __all__ = ["Fingerprint", "Probe", "fingerprint"]
 
@@ -103,6 +104,7 @@ class Fingerprint:
     monotone: bool
 
 
+@usual_arithmetic
 def fingerprint(unit: str | MatrixUnit) -> Fingerprint:
     """All probes of one unit.
 

@@ -18,6 +18,7 @@ from fpsim.elementwise.codes import from_codes
 from fpsim.elementwise.inputs import exact, exponent
 from fpsim.records.formats import Format
 from fpsim.records.rounding import SR, Rounding, Up
+from fpsim.state.processor import usual_arithmetic
 
 __all__ = ["Fields", "fields", "neighbours", "probability_up", "real", "value_table"]
 
@@ -56,6 +57,7 @@ class Fields:
         return self.format.ulp(self.value) if self.exponent is not None else None
 
 
+@usual_arithmetic
 def fields(code: int, fmt: Format) -> Fields:
     """Sign, exponent, significand, class and value of a code.
 
@@ -90,6 +92,7 @@ def _kind(value: float, fraction: int, fmt: Format) -> str:
     return "normal" if abs(value) >= fmt.smallest_normal else "subnormal"
 
 
+@usual_arithmetic
 def value_table(fmt: Format) -> list[Fields]:
     """Every code of a format of at most 16 bits, in code order.
 
@@ -155,6 +158,7 @@ def _split(x: Fraction, fmt: Format) -> tuple[int, Fraction, Fraction]:
     return m, size / q - m, q
 
 
+@usual_arithmetic
 def neighbours(x: Real, fmt: Format) -> tuple[float | None, float | None]:
     """The largest value of the format below x and the smallest above it; None where it has none.
 
@@ -190,6 +194,7 @@ def _below(x: Fraction, fmt: Format) -> float | None:
     return float(down) if down >= -largest else (-math.inf if fmt.has_infinity else None)
 
 
+@usual_arithmetic
 def probability_up(x: Real, fmt: Format, rounding: Rounding) -> Fraction:
     """Probability that rounding takes x to the next larger magnitude; 0 or 1 unless stochastic.
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpsim.records.formats import Format
+from fpsim.state.processor import usual_arithmetic
 
 __all__ = ["Profile", "profile"]
 
@@ -78,6 +79,7 @@ class Profile:
         return getattr(self, what) / self.n if self.n else 0.0
 
 
+@usual_arithmetic
 def profile(array: ArrayLike, fmt: Format, dtype: str | None = None) -> Profile:
     """Count what rounding `array` into fmt would do, and find the best power-of-two scale.
 

@@ -287,11 +287,19 @@ class _Rows:
         return result, flags
 
     def _divide(self, result: Carrier, level: int, each: ElementFlags) -> int:
-        """result /= n, with the last place."""
+        """result /= n, with the last place; n is exact, whatever becomes of operands."""
+        sums, divisor = result, float(self.n)
+        fmt = self.settings.format
+        if self.settings.subnormals == "flush_both" and self.n < fmt.smallest_normal:
+            # The kernel would read n as zero: both times a power of two, which no quotient shows.
+            # No sum is subnormal: results are flushed as operands are.
+            with np.errstate(invalid="ignore"):
+                sums = result.astype(np.float64) * fmt.smallest_normal
+            divisor *= fmt.smallest_normal
         pair = np.empty((len(result), 2), np.float64)
-        pair[:, 0], pair[:, 1] = result, self.n
+        pair[:, 0], pair[:, 1] = sums, divisor
         slots = _slots(pair, 2)
-        slots[:, 1] = self.n  # also beside the last output
+        slots[:, 1] = divisor  # also beside the last output
         program = np.array([[0, 0, 0, 1, self.places - 1]], np.int64)
         flags = self._run("divide", slots, program, each, level)
         result[...] = _outputs(slots, 0, len(result))

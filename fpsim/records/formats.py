@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import struct
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -51,6 +52,16 @@ SPECIALS = {
 
 #: The reference, beyond the limits of the others: the processor computes in it.
 _NATIVE = ("binary64", 11, 53, 1023, "ieee")
+
+
+def _power_of_two(exponent: int) -> float:
+    """From its bits: ldexp gives 0 for a subnormal one where the thread flushes results.
+
+    >>> _power_of_two(-1022) / 2 == _power_of_two(-1023), _power_of_two(-1074)
+    (True, 5e-324)
+    """
+    bits = exponent + 1023 << 52 if exponent > -1023 else 1 << exponent + 1074
+    return float(struct.unpack("<d", struct.pack("<Q", bits))[0])
 
 
 def _check_integer(label: str, value: object) -> None:
@@ -175,7 +186,7 @@ class Format:
     @cached_property
     def smallest_normal(self) -> float:
         """2**emin."""
-        return math.ldexp(1.0, self.emin)
+        return _power_of_two(self.emin)
 
     @property
     def tiny(self) -> float:
@@ -185,7 +196,7 @@ class Format:
     @cached_property
     def smallest_subnormal(self) -> float:
         """The quantum of the subnormals, 2**(emin - precision + 1)."""
-        return math.ldexp(1.0, self.emin - self.precision + 1)
+        return _power_of_two(self.emin - self.precision + 1)
 
     @cached_property
     def eps(self) -> float:
@@ -234,7 +245,7 @@ class Format:
         if not math.isfinite(x):
             raise ValueError(f"x={x} has no ulp; give a finite number")
         exponent = math.frexp(x)[1] - 1 if x else self.emin
-        return math.ldexp(1.0, max(exponent, self.emin) - self.precision + 1)
+        return _power_of_two(max(exponent, self.emin) - self.precision + 1)
 
     # Holding values -------------------------------------------------------------------------
 

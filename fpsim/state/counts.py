@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
+from fpsim.state.processor import usual_arithmetic
 
 __all__ = ["Counts"]
 
@@ -35,6 +36,7 @@ class Counts(dict[tuple[str, str], Counter[str]]):
         super().__init__()
         self.tensor = ""
 
+    @usual_arithmetic
     def add(
         self, operation: str, values: NDArray[Any] | None, marks: NDArray[np.uint8], fmt: Format
     ) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fpsim.records.flags import Flags, FloatingPointTrap
 from fpsim.records.types import Carrier, ElementFlags, Index, OperandsAt, Shape
 from fpsim.state.draws import advance
+from fpsim.state.processor import usual_arithmetic
 from fpsim.state.state import State
 
 __all__ = ["broadcast_operands", "check_out", "fold", "no_operands", "publish"]
@@ -115,6 +116,7 @@ def _stored(values: NDArray[Any], target: Carrier | None) -> NDArray[Any]:
     return target
 
 
+@usual_arithmetic
 def _trap(
     state: State, name: str, flags: int, element_flags: ElementFlags, operands: OperandsAt
 ) -> FloatingPointTrap:

@@ -14,13 +14,23 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Generic, TypeVar, cast
 
+from fpsim.state.processor import usual_arithmetic
+
 __all__ = ["Task", "idle", "keep_helpers", "offer"]
 
 T = TypeVar("T")
 
 
+@usual_arithmetic
+def _outcome_of(work: Callable[[], T]) -> T:
+    return work()
+
+
 class Task(Generic[T]):
-    """Work without arguments, done once. Bare locks hand over in a third of a `Future`'s time."""
+    """Work without arguments, done once, whatever its thread has set in the processor.
+
+    Bare locks hand over in a third of a `Future`'s time.
+    """
 
     __slots__ = ("_done", "_error", "_outcome", "_turn", "_work")
 
@@ -49,7 +59,7 @@ class Task(Generic[T]):
             return False
         assert self._work is not None
         try:
-            self._outcome = self._work()
+            self._outcome = _outcome_of(self._work)
         except BaseException as error:  # raised again by `wait`
             self._error = error
         self._work = None  # the arrays of the work may be freed

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
 from fpsim.elementwise.codes import from_codes, to_codes
+from fpsim.state.processor import usual_arithmetic
 from ipu.distributed.allreduce import all_reduce
 from ipu.distributed.channel import Channel
 from ipu.distributed.handshake import compare, digest
@@ -245,6 +246,7 @@ class Processes(Group):
         every = self.channel.gather("".join(rows).encode(), "digests", equal=True)
         return hashlib.sha256(b"".join(every)).hexdigest()
 
+    @usual_arithmetic
     def mean(self, variables: Sequence[Variable]) -> NDArray[Any]:
         """The mean over all replicas of a variable that is private: of this process's replicas.
 

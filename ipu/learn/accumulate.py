@@ -20,6 +20,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
+from fpsim.state.processor import usual_arithmetic_in
 from ipu.learn.address import accumulating
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
@@ -54,6 +55,7 @@ class Reduction(Enum):
 
 
 @dataclass(frozen=True)
+@usual_arithmetic_in()
 class Accumulation:
     """The number of mini-batches of one update, and the arithmetic of their sum.
 
@@ -118,6 +120,7 @@ class Accumulation:
 
 
 @dataclass(frozen=True)
+@usual_arithmetic_in()
 class Accumulator:
     """The gradients so far; adding returns a successor.
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
+from fpsim.state.processor import usual_arithmetic
 from ipu.learn import ops
 from ipu.learn.tensor import Tensor
 from ipu.machine.reference import wide
@@ -17,6 +18,7 @@ __all__ = ["accuracy", "softmax_cross_entropy", "sparse_softmax_cross_entropy"]
 Labels = NDArray[np.integer[Any]]
 
 
+@usual_arithmetic
 def sparse_softmax_cross_entropy(logits: Tensor, labels: Labels) -> Tensor:
     """Mean cross-entropy of softmax(logits) against integer labels.
 
@@ -27,6 +29,7 @@ def sparse_softmax_cross_entropy(logits: Tensor, labels: Labels) -> Tensor:
     return ops.softmax_cross_entropy(logits, labels=_checked(logits, labels))
 
 
+@usual_arithmetic
 def softmax_cross_entropy(logits: Tensor, labels: ArrayLike) -> Tensor:
     """Mean cross-entropy of softmax(logits) against rows of probabilities, that sum to 1.
 
@@ -45,6 +48,7 @@ def softmax_cross_entropy(logits: Tensor, labels: ArrayLike) -> Tensor:
     return ops.softmax_cross_entropy_dense(logits, labels=wanted)
 
 
+@usual_arithmetic
 def accuracy(logits: Array, labels: Labels) -> float:
     """Share of rows whose largest logit is the label's.
 

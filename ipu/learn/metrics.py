@@ -14,11 +14,13 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
+from fpsim.state.processor import usual_arithmetic_in
 from ipu.machine.device import Device
 
 __all__ = ["RunningLoss"]
 
 
+@usual_arithmetic_in()
 class RunningLoss:
     """Sum of losses in one format on the device, and the same in binary32 beside it.
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
+from fpsim.state.processor import usual_arithmetic
 from ipu.learn.saved import Reading, is_packing, memory, packed
 from ipu.machine.device import Device
 from ipu.machine.late import Late
@@ -66,6 +67,7 @@ class Primitive:
     cost: Callable[[Sequence[Array], Array], OperationCost] = field(default=one_result_each)
     passing: tuple[str, ...] = ()
 
+    @usual_arithmetic
     def __call__(self, *inputs: Tensor, name: str | None = None, **options: Any) -> Tensor:
         if len(inputs) != len(self.vjps):
             raise TypeError(f"{self.name} takes {len(self.vjps)} tensors, got {len(inputs)}")
@@ -222,6 +224,7 @@ def nodes(*targets: Tensor) -> list[Node]:
     return [by_number[number] for number in sorted(by_number, reverse=True)]
 
 
+@usual_arithmetic
 def gradients(
     target: Tensor, sources: Sequence[Tensor], seed: Array, watch: Watch | None = None
 ) -> list[Array | None]:
@@ -248,6 +251,7 @@ def contributions(
     return pull_back([(target, seed)], sources, watch)
 
 
+@usual_arithmetic
 def pull_back(
     targets: Sequence[tuple[Tensor, Array]], sources: Sequence[Tensor], watch: Watch | None = None
 ) -> list[list[Array]]:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, BINARY64, Format
+from fpsim.state.processor import usual_arithmetic
 from ipu.learn import losses
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.address import Region
@@ -174,6 +175,7 @@ class Trainer:
         with self.worker.evaluating():
             return self._logits(x, self.worker)
 
+    @usual_arithmetic
     def _logits(self, x: ArrayLike | Array, worker: Worker) -> Tensor:
         reuse = len(worker.variables) > 0
         inputs = worker.input(x)
@@ -230,6 +232,7 @@ class Trainer:
         self.loss_scale, self.applied = following, applied
         return loss
 
+    @usual_arithmetic
     def _gradients(
         self, x: ArrayLike | Array, labels: Labels, statistic: Statistic
     ) -> tuple[float, list[Gathered]]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
+from fpsim.state.processor import usual_arithmetic_in
 from ipu.learn import losses, ops
 from ipu.learn.address import Numbering, Region
 from ipu.learn.loss_scale import LossScale
@@ -39,6 +40,7 @@ class Rules(Protocol):
     loss_scale: LossScale
 
 
+@usual_arithmetic_in()
 class Worker:
     """A model's variables on one device, and what a training step does there.
 

@@ -17,6 +17,7 @@ from scipy.special import erf, expit
 from fpsim.records.formats import BINARY32, BINARY64, Format
 from fpsim.records.geometry import Geometry, Padding, Stride, geometry
 from fpsim.records.types import Carrier
+from fpsim.state.processor import usual_arithmetic
 
 __all__ = [
     "FUNCTIONS", "conv2d", "conv2d_input_gradient", "conv2d_weight_gradient", "matmul", "wide",
@@ -41,6 +42,7 @@ def wide(fmt: Format) -> Format:
     return BINARY64 if fmt == BINARY64 else BINARY32
 
 
+@usual_arithmetic
 def matmul(x: Carrier, y: Carrier) -> Carrier:
     """x @ y."""
     with np.errstate(all="ignore"):
@@ -76,6 +78,7 @@ def _groups(w: Shape, groups: int) -> Iterator[tuple[slice, slice]]:
         yield slice(k * w[2], (k + 1) * w[2]), slice(k * outputs, (k + 1) * outputs)
 
 
+@usual_arithmetic
 def conv2d(x: Carrier, w: Carrier, stride: Stride, padding: Padding, groups: int) -> Carrier:
     """Images NHWC with kernels HWIO."""
     g = _windows(x.shape, w.shape, stride, padding)
@@ -88,6 +91,7 @@ def conv2d(x: Carrier, w: Carrier, stride: Stride, padding: Padding, groups: int
     return y
 
 
+@usual_arithmetic
 def conv2d_input_gradient(
     gradient: Carrier, w: Carrier, image: Shape, stride: Stride, padding: Padding, groups: int
 ) -> Carrier:
@@ -101,6 +105,7 @@ def conv2d_input_gradient(
     return padded[inside]
 
 
+@usual_arithmetic
 def conv2d_weight_gradient(
     x: Carrier, gradient: Carrier, kernel: Shape, stride: Stride, padding: Padding, groups: int
 ) -> Carrier:

@@ -16,11 +16,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.elementwise.apply import as_read
+from fpsim.elementwise.order import largest_along
 from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
 from fpsim.operands import Operand
 from fpsim.records.formats import BINARY32, BINARY64, Format
 from fpsim.records.rounding import SR
+from fpsim.state.processor import usual_arithmetic_in
 from ipu.machine.reference import FUNCTIONS, wide
 from ipu.machine.vector import thread_cycles
 
@@ -30,6 +31,14 @@ __all__ = ["MAXIMUM", "Verbs"]
 MAXIMUM = {"number": "fmax", "propagate": "maximum"}
 
 
+#: What one operation of the context computes.
+_BY_CONTEXT = (
+    "context", "_of", "to_integers", "add", "subtract", "multiply", "divide", "unscale", "negative",
+    "sqrt", "exp", "log", "tanh", "sigmoid", "rsqrt", "erf", "maximum",
+)  # fmt: skip
+
+
+@usual_arithmetic_in(*_BY_CONTEXT)
 class Verbs(ABC):
     """Operations on arrays; the abstract method returns the context that computes in a format.
 
@@ -243,15 +252,11 @@ class Verbs(ABC):
         """
         context = self._of(x)
         self.vector_cycles += thread_cycles("maximum", x.format, x.size)
-        if np.isnan(x.carrier).any():
+        largest, has_nan = largest_along(
+            x.carrier, axis, context.settings, number_wins=self.max_nan == "number"
+        )
+        if has_nan:
             context.fmax(x, x)  # raises what reading a NaN raises
-        values = as_read(x.carrier, context.settings)
-        ufunc = np.fmax if self.max_nan == "number" else np.maximum
-        largest = ufunc.reduce(values, axis=axis, keepdims=True)
-        zeros = largest == 0
-        if zeros.any():  # numpy leaves open which of two zeros is the larger
-            positive = np.any((values == 0) & ~np.signbit(values), axis=axis, keepdims=True)
-            largest[zeros] = np.where(positive[zeros], 0.0, -0.0)
         return Array(largest, context)
 
     # Random bits ----------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
+from fpsim.state.processor import usual_arithmetic
 from ipu.learn import train
 from ipu.learn.accumulate import Reduction
 from ipu.learn.address import averaging
@@ -192,6 +193,7 @@ class Trainer(train.Trainer):
         with self.group.step(self, x):
             return super().step(x, labels)
 
+    @usual_arithmetic
     def _gradients(
         self, x: ArrayLike | Array, labels: Labels, statistic: Statistic
     ) -> tuple[float, list[Gathered]]:
@@ -258,6 +260,7 @@ class Trainer(train.Trainer):
                     means.append((self._mean(own, worker, variable), variable))
         return [Gathered(mean, each.updates) for mean, each in zip(pairs, gathered, strict=True)]
 
+    @usual_arithmetic
     def _mean(self, sum_: Array, worker: Worker, variable: Variable) -> Array:
         own = worker.device.context(sum_.format).wrap(sum_.carrier)
         with worker.numbering.in_use(), averaging(variable):

@@ -9,6 +9,7 @@ import numpy as np
 
 import fpsim as fp
 from fpsim import Context, Format
+from fpsim.state.processor import usual_arithmetic
 from tests.digests.operands import SEED
 from tests.digests.registry import Item
 
@@ -30,6 +31,11 @@ def table(counts: Any) -> Iterator[Item]:
         yield [(name, int(n)) for name, n in sorted(row.items()) if n]
 
 
+@usual_arithmetic
+def _wide(operand: Any) -> np.ndarray:
+    return np.asarray(operand, np.float64)
+
+
 def trap(call: Callable[[], Any]) -> Iterator[Item]:
     """What a trap says, without its sentence."""
     try:
@@ -39,7 +45,7 @@ def trap(call: Callable[[], Any]) -> Iterator[Item]:
         yield int(error.flags)
         yield tuple(error.index)
         for operand in error.operands:
-            values = np.asarray(operand, np.float64)
+            values = _wide(operand)
             yield tuple(values.shape)
             yield [float(v) for v in values.reshape(-1)]
     else:

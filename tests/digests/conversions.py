@@ -11,7 +11,7 @@ import numpy as np
 import fpsim as fp
 from fpsim import BFLOAT16, E5M2, TF32, Context
 from tests.digests.contexts import seeded, status
-from tests.digests.operands import FORMATS, SEED, edges, hard_codes, operands, reals
+from tests.digests.operands import FORMATS, SEED, edges, hard_codes, narrow, operands, reals
 from tests.digests.registry import Item
 
 INTEGERS = ("int32", "int64", "uint32", "uint64")
@@ -20,12 +20,10 @@ INTEGERS = ("int32", "int64", "uint32", "uint64")
 def conversions(context: Context) -> Iterator[Item]:
     """Floats of three types, integers, packed storage and texts into the format."""
     values, rng = reals(context.format), np.random.default_rng(SEED)
-    with np.errstate(all="ignore"):
-        narrow = [values.astype(np.float32), values.astype(np.float16)]
     whole = rng.integers(-(2**63), 2**63, 300) >> rng.integers(0, 63, 300)
     other = BFLOAT16 if context.format == TF32 else TF32
     sources: list[Any] = [
-        *np.array_split(values, 6), *narrow, whole, whole.astype(np.uint64),
+        *np.array_split(values, 6), *narrow(context.format), whole, whole.astype(np.uint64),
         whole.astype(np.int32), whole > 0, [2**70 + 1, -3, 0.1], 0.3,
         Context(E5M2).array(values[:300]).to_numpy(), Context(other).array(values[:300]),
     ]  # fmt: skip

@@ -1,4 +1,7 @@
-"""Operands of cases: formats and modes, hard codes, numbers near ends and ties, matrices."""
+"""Operands of cases: formats and modes, hard codes, numbers near ends and ties, matrices.
+
+They are the same whatever the thread has set in the processor, so that digests tell of results.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ from fpsim import (
     Context,
     Format,
 )
+from fpsim.state.processor import usual_arithmetic
 
 SEED = 1234
 CUSTOM = Format.custom(6, 10)
@@ -43,6 +47,7 @@ UNIT_KINDS = (*KINDS, "cancelling")
 Carrier = NDArray[Any]
 
 
+@usual_arithmetic
 def hard_codes(fmt: Format) -> NDArray[np.int64]:
     """Both zeros, subnormals, numbers around 1 and the largest one, infinities, NaN payloads."""
     hidden, half = 1 << fmt.nmant, 1 << (fmt.bits - 1)
@@ -56,6 +61,7 @@ def hard_codes(fmt: Format) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=64)
+@usual_arithmetic
 def operands(fmt: Format, count: int) -> list[tuple[Carrier, ...]]:
     """Groups of operands of an operation: hard codes, random codes, numbers of similar size."""
     rng = np.random.default_rng([SEED, count])
@@ -73,6 +79,7 @@ def operands(fmt: Format, count: int) -> list[tuple[Carrier, ...]]:
 
 
 @lru_cache(maxsize=64)
+@usual_arithmetic
 def singles(fmt: Format, count: int) -> tuple[Carrier, ...]:
     """Some operands whose flags are looked at one by one."""
     rng = np.random.default_rng([SEED, count, 1])
@@ -81,6 +88,7 @@ def singles(fmt: Format, count: int) -> tuple[Carrier, ...]:
 
 
 @lru_cache(maxsize=16)
+@usual_arithmetic
 def edges(fmt: Format) -> Carrier:
     """binary64 at the ends of the format: where results become tiny, zero, and too large."""
     steps = np.array([0, 0.25, 0.5, 0.75, 1.0])
@@ -90,6 +98,7 @@ def edges(fmt: Format) -> Carrier:
     return np.concatenate([values, -values])
 
 
+@usual_arithmetic
 def similar_codes(fmt: Format, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Numbers of both signs from 1/4 to 4, whose last digits are often zero."""
     hidden, half = 1 << fmt.nmant, 1 << (fmt.bits - 1)
@@ -99,6 +108,7 @@ def similar_codes(fmt: Format, n: int, rng: np.random.Generator) -> NDArray[np.i
 
 
 @lru_cache(maxsize=16)
+@usual_arithmetic
 def reals(fmt: Format) -> Carrier:
     """binary64: ties and their neighbours, beyond the range, far below it, NaN payloads."""
     rng = np.random.default_rng([SEED, 64])
@@ -114,11 +124,20 @@ def reals(fmt: Format) -> Carrier:
     return np.concatenate([ties, spread, far, nans.view(np.float64)])
 
 
+@usual_arithmetic
+def narrow(fmt: Format) -> list[Carrier]:
+    """The same in binary32 and binary16."""
+    with np.errstate(all="ignore"):
+        return [reals(fmt).astype(np.float32), reals(fmt).astype(np.float16)]
+
+
+@usual_arithmetic
 def uniform(shape: tuple[int, ...], rng: np.random.Generator, scale: float = 1.0) -> Carrier:
     """Numbers from -4 to 4 times a power of two, from integers alone."""
     return rng.integers(-(2**24), 2**24, shape) * 2.0**-22 * scale
 
 
+@usual_arithmetic
 def matrix(fmt: Format, shape: tuple[int, ...], kind: str, rng: np.random.Generator) -> Carrier:
     """Values of the format: of similar size, of many sizes, with specials, or subnormal."""
     if kind == "subnormal":
@@ -135,6 +154,7 @@ def matrix(fmt: Format, shape: tuple[int, ...], kind: str, rng: np.random.Genera
     return fp.decode(codes, fmt)
 
 
+@usual_arithmetic
 def factors(
     a: Format, b: Format, kind: str, left: tuple[int, ...], right: tuple[int, ...]
 ) -> tuple[Array, Array]:
@@ -154,6 +174,7 @@ def factors(
 CANCELLING = ((0, 1), (4, 6), (9, 12), (15, 20), (22, 30), (33, 36))
 
 
+@usual_arithmetic
 def cancelling(
     a: Format, b: Format, left: tuple[int, ...], right: tuple[int, ...], rng: np.random.Generator
 ) -> tuple[Array, Array]:

@@ -10,8 +10,18 @@ import numpy as np
 
 import fpsim as fp
 from fpsim import BFLOAT16, BINARY16, F143, SR, SR_EQUAL, Context, Format
+from fpsim.state.processor import usual_arithmetic
 from tests.digests.contexts import seeded, status
-from tests.digests.operands import SEED, SR13, SR_IPU, factors, matrix, operands, reals
+from tests.digests.operands import (
+    SEED,
+    SR13,
+    SR_IPU,
+    Carrier,
+    factors,
+    matrix,
+    operands,
+    reals,
+)  # fmt: skip
 from tests.digests.registry import Item
 
 
@@ -64,10 +74,10 @@ def replayed() -> Iterator[Item]:
         yield Context(BINARY16).wrap(values)
 
 
-def decided(fmt: Format, rounding: Any) -> Iterator[Item]:
-    """Numbers whose last random digit decides, with given integers; and very many with Philox."""
+@usual_arithmetic
+def _deciding(fmt: Format, most: int) -> tuple[Carrier, Carrier, Carrier]:
+    """Random integers, numbers whose last random digit decides by them, and very many others."""
     rng = np.random.default_rng(SEED)
-    most = Context(fmt, rounding=rounding).settings.random_most
     n = 4000
     codes = rng.integers(0, 4 << fmt.nmant, n) + (rng.integers(0, 2, n) << fmt.bits - 1)
     held = fp.decode(np.where(codes == 1 << fmt.bits - 1, 0, codes), fmt).astype(np.float64)
@@ -77,11 +87,17 @@ def decided(fmt: Format, rounding: Any) -> Iterator[Item]:
     near = (1 << digits) - (numbers >> (most - digits)) + rng.integers(-1, 2, n)
     near = np.ldexp(near + rng.integers(-1, 2, n) / 4, -digits)
     unit = np.array([fmt.ulp(v) for v in held])
-    values = held + np.copysign(unit * near, held)
+    many = rng.integers(-(2**40), 2**40, 1 << 16) * 2.0**-40 * (2 * fmt.smallest_normal)
+    return numbers, held + np.copysign(unit * near, held), many
+
+
+def decided(fmt: Format, rounding: Any) -> Iterator[Item]:
+    """Numbers whose last random digit decides, with given integers; and very many with Philox."""
+    most = Context(fmt, rounding=rounding).settings.random_most
+    numbers, values, many = _deciding(fmt, most)
     context = Context(fmt, rounding=rounding, bits=fp.Replay([numbers]))
     yield context.array(values)
     yield status(context)
-    many = rng.integers(-(2**40), 2**40, 1 << 16) * 2.0**-40 * (2 * fmt.smallest_normal)
     context = seeded(fmt, rounding)
     yield context.array(many)
     yield status(context)

@@ -1,85 +1,65 @@
 """The same bits on every machine, with any number of threads and any memory layout (differential).
 
-A second process compiles the kernels for a plain x86-64-v2 processor: no AVX, no fused
-multiply-add, no half-precision converts. Importing compiles nothing and leaves MXCSR alone.
+Other processes compile the kernels for a processor with AVX2, and for a plain x86-64-v2: no AVX, no
+fused multiply-add, no half-precision converts; numpy's own loops are theirs too. They run the
+digests in every state of the status register. Importing compiles nothing and leaves MXCSR alone.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import platform
+import ast
 import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from llvmlite import binding, ir
 
+from fpsim.context import Context
 from fpsim.elementwise.apply import apply
 from fpsim.kernels.compiling import cache_folder
-from fpsim.records.formats import BINARY16, BINARY32
+from fpsim.records.formats import BINARY16, BINARY32, BINARY64
 from fpsim.records.rounding import RNE, SR
 from fpsim.records.settings import Settings
 from fpsim.state.bits import Philox
 from fpsim.state.draws import Draw
 from fpsim.state.threads import get_threads, set_threads
-from tests import machine
+from tests import digests, machine
+from tests.processors import LEVELS, ROOT, STATES, X86, folder, is_here, lacks, python, results
+from tests.test_digests import NAMES
 from tests.tiers import reaches
 
-ROOT = Path(__file__).parents[2]
-PLAIN = "x86-64-v2"
-FEATURES = "+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16"
-X86 = platform.machine() in ("x86_64", "AMD64")
+PLAIN = LEVELS["baseline"]
 
 #: A symbol that calls a platform's fused multiply-add, as compilers leave it in an object file.
 CALLS_FMA = re.compile(rb"\0(?:fmaf?|__fma\w*)\0")
 
 
-def python(*arguments: str, **environment: str) -> str:
-    """Output of a fresh interpreter in the project's folder."""
-    usual = {**os.environ, "PYTHONPATH": str(ROOT)}
-    usual.pop("NUMBA_CACHE_DIR", None)
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=usual | environment, text=True,
-        capture_output=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 # Processors --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def plain() -> tuple[dict[str, str], Path]:
-    """Hashes from a plain processor, and the folder of its compiled kernels (kept between runs)."""
-    folder = cache_folder().parent / PLAIN
-    out = python(
-        "-m", "tests.machine", *(["full"] if reaches("full") else []),
-        NUMBA_CPU_NAME=PLAIN, NUMBA_CPU_FEATURES=FEATURES, FPSIM_CACHE_DIR=str(folder),
-    )  # fmt: skip
-    processor, features, hashes = json.loads(out)
-    assert (processor, features) == (PLAIN, FEATURES)
-    return hashes, folder / "fpsim" / cache_folder().name
-
-
-@pytest.mark.skipif(not X86, reason="this machine is no x86-64")
-def test_a_plain_processor_gives_the_same_values_and_flags(plain):
-    chosen = reaches("full")
-    here = machine.everything_here(chosen)
+@pytest.mark.parametrize("name", LEVELS)
+def test_every_processor_gives_the_same_bits_in_every_state(name):
+    # One process for a level. Its first state flushes: constants are made under it too.
+    level = LEVELS[name]
+    if not is_here(level):
+        pytest.skip(f"this machine has not what {name} has")
+    printed = results(name, ["flush_and_denormals", *STATES])
+    assert (printed["cpu"], printed["features"]) == (level.cpu, level.features)
+    assert not set(printed["numpy"]) & set(lacks(level))
+    here, recorded = machine.everything_here(reaches("full")), digests.golden()
     assert len(here) >= 12
-    assert plain[0] == here
-
-
-@pytest.mark.skipif(not X86, reason="this machine is no x86-64")
-def test_no_kernel_calls_the_platforms_fused_multiply_add(plain):
-    compiled = list(plain[1].rglob("*.nbc"))
-    assert len(compiled) >= 10
-    assert [path.name for path in compiled if CALLS_FMA.search(path.read_bytes())] == []
+    assert printed["hashes"] == here
+    assert set(printed["digests"]) == set(STATES)
+    for state, found in printed["digests"].items():
+        differing = [case for case, digest in found.items() if recorded[case] != digest]
+        assert len(found) == len(NAMES)
+        assert differing == [], f"on {name}, {state}"
+    if level.own:
+        compiled = list((folder(level) / "fpsim" / cache_folder().name).rglob("*.nbc"))
+        assert len(compiled) >= 10
+        # No kernel calls the platform's fused multiply-add.
+        assert [path.name for path in compiled if CALLS_FMA.search(path.read_bytes())] == []
 
 
 @pytest.mark.skipif(not X86, reason="this machine is no x86-64")
@@ -94,9 +74,37 @@ def test_such_a_call_would_be_seen():
     builder.ret(builder.call(intrinsic, fused.args))
     parsed = binding.parse_assembly(str(module))
     target = binding.Target.from_triple(module.triple)
-    for cpu, features, calls in ((PLAIN, FEATURES, True), ("x86-64-v3", "+fma", False)):
+    for cpu, features, calls in ((PLAIN.cpu, PLAIN.features, True), ("x86-64-v3", "+fma", False)):
         code = target.create_target_machine(cpu=cpu, features=features).emit_object(parsed)
         assert bool(CALLS_FMA.search(code)) == calls
+
+
+#: Functions of numpy whose results on floats differ by the vectors of the processor, where there
+#: are signalling NaNs or several NaNs; tables name them, as what an Array offers in their place.
+BY_VECTORS = {"fmax", "fmin", "nanmax", "nanmin", "sort", "partition"}
+TABLES = {"array_functions.py", "array_namespace.py"}
+
+
+def test_nothing_uses_a_loop_of_numpy_that_depends_on_the_vectors():
+    paths = [p for name in ("fpsim", "ipu") for p in (ROOT / name).rglob("*.py")]
+    assert len(paths) > 400
+    used = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in paths if path.name not in TABLES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in BY_VECTORS
+        and isinstance(node.value, ast.Name) and node.value.id == "np"
+    ]  # fmt: skip
+    assert used == [], "compare fpsim.elementwise.order.keys, or use largest_along"
+
+
+@pytest.mark.parametrize("other", [0x7FF8 << 48 | 7, 0x7FF0 << 48 | 1, 0xFFF8 << 48])
+def test_the_place_of_two_nans_does_not_show_in_binary64(other):
+    context, nans = Context(BINARY64), (0x7FF8 << 48 | 5, other)
+    for n in (1, 2, 3, 5, 8, 17, 33):
+        x, y = (context.wrap(np.full(n, nan, np.uint64).view(np.float64)) for nan in nans)
+        for z in (x + y, x * y, y / x, x - y):
+            assert set(z.codes().tolist()) == {0x7FF8 << 48}
 
 
 # Threads and memory ------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def _task(settings: UnitSettings, unit: float, low: bool) -> Task:
         variant, constants = tile_variant(FUSED, settings, None, low, 32)
         as_it_is, panels = OperandTable(0, 0, PLAIN), OperandTable(32, 0, PLAIN)
         return Task(variant, 32, constants, np.zeros(3, np.uint32), as_it_is, panels)
-    scaled = PLAIN._replace(factor=2.0**settings.scale)
+    scaled = PLAIN._replace(factor=math.ldexp(1.0, settings.scale))
     guard = FLAG if HAS_INEXACT_FLAG else UNGUARDED
     starts = FINITE if settings.store is None else ANY
     variant, constants = tile_variant(
@@ -97,4 +97,5 @@ def _unit(settings: UnitSettings, job: Job) -> float | None:
         last = min(last, math.frexp(reach.least_start)[1] - 24)
     if top > 120 or last < -126 or top - last > 98:
         return None
-    return float(1.5 * 2.0 ** (52 + max(last + 48, top - 50)))
+    # Exact in every rounding mode of the thread, which a power need not be.
+    return math.ldexp(1.5, 52 + max(last + 48, top - 50))

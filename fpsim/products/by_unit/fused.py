@@ -5,6 +5,8 @@ Source    docs/semantics.md §5.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fpsim.kernels.by_unit.panels import PLAIN
@@ -76,4 +78,4 @@ def _last(least: float, flush: bool) -> float:
     """The last digit of the smallest number."""
     if flush:
         least = max(least, 2.0**-126)
-    return float(2.0 ** (np.frexp(least)[1] - 24)) if least < np.inf else 1.0
+    return math.ldexp(1.0, math.frexp(least)[1] - 24) if least < np.inf else 1.0

@@ -121,7 +121,8 @@ def _shift(settings: UnitSettings, width: int, *, left: bool) -> Shift:
     """Exponents as the lanes count them; those of the left operand carry bias and scale."""
     _, bias, zero_left, zero_right = _FIELDS[width]
     if left:
-        return Shift(bias + settings.scale, zero_left, settings.a.emin, 2.0**settings.scale, False)
+        factor = math.ldexp(1.0, settings.scale)
+        return Shift(bias + settings.scale, zero_left, settings.a.emin, factor, False)
     return Shift(0, zero_right, settings.b.emin, 1.0, False)
 
 
@@ -136,7 +137,7 @@ def _fits(settings: UnitSettings, reach: Reach, terms: int, low: int, high: int)
     if high + 2 + terms.bit_length() > 120 or low - window < -126:
         return False
     start = reach.most_start
-    return not start or (start < 2.0**120 and reach.least_start >= 2.0 ** (window - 126))
+    return not start or (start < 2.0**120 and reach.least_start >= math.ldexp(1.0, window - 126))
 
 
 def _kind(settings: UnitSettings, reach: Reach, sums: Sums, low: int, top: int) -> int:

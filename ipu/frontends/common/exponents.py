@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.records.formats import Format
+from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
 
 __all__ = ["Exponents", "Histogram", "biased_exponents", "count_exponents"]
 
@@ -24,6 +25,9 @@ _BINS = 256
 #: Which half of a 32-bit word holds the exponent.
 _HIGH = 1 if sys.byteorder == "little" else 0
 _FRACTION_BITS = 7
+_SINGLE_FRACTION_BITS = 23
+#: Bits of a binary32 number without its sign, and those of infinity.
+_MAGNITUDE, _INFINITY = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
 #: Values of an array that are counted; of a larger one, every so many-th.
 _SAMPLE = 1 << 14
 
@@ -38,6 +42,7 @@ def biased_exponents(values: NDArray[Any]) -> NDArray[np.uint16]:
     return np.asarray((words >> _FRACTION_BITS) & (_BINS - 1), np.uint16)
 
 
+@usual_arithmetic
 def count_exponents(values: NDArray[Any]) -> NDArray[np.int64]:
     """How many values have each of the 256 biased exponents; of large arrays an estimate.
 
@@ -51,8 +56,10 @@ def count_exponents(values: NDArray[Any]) -> NDArray[np.int64]:
     flat = values.reshape(-1)
     counts = np.bincount(biased_exponents(flat[::stride]), minlength=_BINS) * stride
     # The last value stands for fewer, but never for none.
-    largest = max(float(np.fmax.reduce(flat)), -float(np.fmin.reduce(flat)))
-    if largest > 0 and not counts[top := int(biased_exponents(np.array([largest], np.float32))[0])]:
+    magnitudes = np.ascontiguousarray(flat, np.float32).view(np.uint32) & _MAGNITUDE
+    magnitudes[magnitudes > _INFINITY] = 0  # a NaN is no magnitude
+    largest = int(magnitudes.max())
+    if largest > 0 and not counts[top := largest >> _SINGLE_FRACTION_BITS]:
         counts[top] += 1
     return counts
 
@@ -81,6 +88,7 @@ class Histogram(NamedTuple):
         return max(self.counts, default=None)
 
 
+@usual_arithmetic_in()
 class Exponents:
     """Histograms of exponents, by name and format.
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fpsim.records.formats import Format
+from fpsim.state.processor import usual_arithmetic
 from ipu.frontends.common.exponents import Histogram
 
 __all__ = ["HOW", "LossScales", "find_scales"]
@@ -60,6 +61,7 @@ class LossScales:
     unseen: int = 0
 
 
+@usual_arithmetic
 def find_scales(
     gradients: Iterable[Histogram],
     present: float = 1.0,

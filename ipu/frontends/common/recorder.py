@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fpsim.array import Array
 from fpsim.records.formats import Format
 from fpsim.state.counts import Counts
+from fpsim.state.processor import usual_arithmetic_in
 from ipu.frontends.common.account import split_name
 from ipu.frontends.common.exponents import Exponents, Histogram
 from ipu.frontends.common.updates import Updates
@@ -25,6 +26,7 @@ __all__ = ["Recorder", "merged"]
 _EXCEPTIONS = ("OVERFLOW", "DIVBYZERO", "INVALID")
 
 
+@usual_arithmetic_in()
 class Recorder:
     """Observations of one run.
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from fpsim.state.processor import usual_arithmetic
 from ipu.frontends.common.advice import exceptions
 from ipu.frontends.common.ways import Way
 from ipu.learn.policy import FP32
@@ -71,6 +72,7 @@ class Trial:
         return self.cycles + self.bits
 
 
+@usual_arithmetic
 def final_loss(losses: Sequence[float]) -> float:
     """The mean of the last tenth of the losses, of three at least; NaN of none.
 
@@ -129,6 +131,7 @@ def combinations(ways: Sequence[Way], base: Way) -> Iterator[Way]:
             yield replace(free, policy=way.policy)
 
 
+@usual_arithmetic
 def _trial(way: Way, outcomes: Mapping[Way, list[Outcome]], reference: Way, base: Way) -> Trial:
     own, wanted = outcomes[way], [final_loss(o.losses) for o in outcomes[reference]]
     errors = [o.error for o in own if o.error]

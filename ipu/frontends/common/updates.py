@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.records.formats import Format
+from fpsim.state.processor import usual_arithmetic_in
 from ipu.frontends.common.exponents import Exponents, Histogram, biased_exponents
 
 __all__ = ["Updates"]
@@ -23,6 +24,7 @@ _BIAS = 127
 _REACH = 40
 
 
+@usual_arithmetic_in()
 class Updates:
     """Updates by layer.
 

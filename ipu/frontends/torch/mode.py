@@ -13,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fpsim.records.formats import BINARY32
+from fpsim.state.processor import usual_arithmetic
 from ipu.frontends.common.account import Account
 from ipu.frontends.torch.aten import TABLE, Call, Entry
 from ipu.frontends.torch.aten.table import NoFormatError
@@ -69,6 +70,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         """Nothing is compiled here; torch's guard against it costs as much as an operation."""
         return False
 
+    @usual_arithmetic
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:

@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from fpsim.records.formats import BINARY16
+from fpsim.state.processor import usual_arithmetic_in
 from ipu.learn.loss_scale.histogram import ALL_GRADIENTS, PRODUCTS, BackwardHistogram, Histogram
 from ipu.learn.loss_scale.scaling import Scaling, Statistic, check_share
 from ipu.learn.optim.base import Pairs
@@ -25,6 +26,7 @@ __all__ = ["AutomaticLossScale"]
 
 
 @dataclass(frozen=True)
+@usual_arithmetic_in()
 class AutomaticLossScale(Scaling):
     """PopART's rule: halved if more than a share of the gradients is large, else doubled.
 

@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from fpsim.records.formats import Format
+from fpsim.state.processor import usual_arithmetic_in
 from ipu.learn.loss_scale.scaling import GRADIENTS, Scaling, Statistic
 from ipu.learn.optim.base import Optimizer, Pairs
 
@@ -20,6 +21,7 @@ __all__ = ["DynamicLossScale"]
 
 
 @dataclass(frozen=True)
+@usual_arithmetic_in()
 class DynamicLossScale(Scaling):
     """Up after many clean steps, down at once: a step with a non-finite gradient is not applied.
 

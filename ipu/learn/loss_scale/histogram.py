@@ -13,6 +13,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY16
+from fpsim.state.processor import usual_arithmetic_in
 from ipu.learn.loss_scale.scaling import Statistic
 from ipu.learn.optim.base import Pairs
 from ipu.learn.patterns import check_patterns, matches
@@ -24,6 +25,7 @@ __all__ = ["ALL_GRADIENTS", "PRODUCTS", "BackwardHistogram", "Histogram", "Varia
 ALL_GRADIENTS, PRODUCTS = "all", "products"
 
 
+@usual_arithmetic_in()
 class Histogram(Statistic):
     """How many magnitudes of binary16 gradients reach an edge, and how many do not."""
 

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fpsim.state.processor import usual_arithmetic_in
 from ipu.learn.loss_scale.histogram import Histogram, VariableHistogram
 from ipu.learn.loss_scale.scaling import Scaling, Statistic, check_share
 from ipu.learn.optim.base import Pairs
@@ -21,6 +22,7 @@ __all__ = ["KerasLossScale"]
 
 
 @dataclass(frozen=True)
+@usual_arithmetic_in()
 class KerasLossScale(Scaling):
     """The Keras optimiser's rule: looks every `frequency` steps, moves inside [1, largest).
 

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
+from fpsim.state.processor import usual_arithmetic_in
 from ipu.learn import ops
 from ipu.learn.address import updating
 from ipu.learn.optim.base import Fate, Optimizer, Pairs, fate_of
@@ -113,6 +114,7 @@ class NoLossScale(LossScale):
 
 
 @dataclass(frozen=True)
+@usual_arithmetic_in()
 class Scaling(LossScale):
     """A factor in use and a route back: the common fields of loss scales.
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
+from fpsim.state.processor import usual_arithmetic
 from ipu.learn.address import rescaling, updating
 from ipu.learn.tensor import Tensor, Watch, contributions, gradients
 from ipu.learn.variables import Variable
@@ -123,6 +124,7 @@ class Optimizer(ABC):
     def for_scaled(self, scale: float) -> Optimizer:
         """The optimiser whose change for gradients · scale is that of this one for gradients."""
 
+    @usual_arithmetic
     def rescaled(self, device: Device, slots: Slots, ratio: float) -> dict[str, tuple[Array, ...]]:
         """Slots of scaled gradients, after their scale has changed by that ratio."""
         after = {}
@@ -175,6 +177,7 @@ class Optimizer(ABC):
             variable.assign(values)
         return after
 
+    @usual_arithmetic
     def _step(
         self, gradient: Array, variable: Variable, slots: tuple[Array, ...], rate: float
     ) -> tuple[Update, tuple[Array, ...]]:

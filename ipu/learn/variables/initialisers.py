@@ -15,6 +15,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.state.processor import usual_arithmetic
+
 __all__ = ["Initialiser", "glorot_uniform", "he_uniform", "ones", "uniforms", "zeros"]
 
 Shape = tuple[int, ...]
@@ -22,6 +24,7 @@ Shape = tuple[int, ...]
 Initialiser = Callable[[Shape, int, str], NDArray[np.float64]]
 
 
+@usual_arithmetic
 def uniforms(shape: Shape, seed: int, name: str) -> NDArray[np.float64]:
     """Numbers k / 2**53 in [0, 1), a function of shape, seed and name.
 
@@ -45,12 +48,14 @@ def ones(shape: Shape, seed: int, name: str) -> NDArray[np.float64]:
     return np.ones(shape)
 
 
+@usual_arithmetic
 def glorot_uniform(shape: Shape, seed: int, name: str) -> NDArray[np.float64]:
     """Uniform in ±sqrt(6 / (fan_in + fan_out)): TensorFlow's default."""
     fan_in, fan_out = _fans(shape)
     return _symmetric(math.sqrt(6 / (fan_in + fan_out)), shape, seed, name)
 
 
+@usual_arithmetic
 def he_uniform(shape: Shape, seed: int, name: str) -> NDArray[np.float64]:
     """Uniform in ±sqrt(6 / fan_in), for layers followed by relu."""
     fan_in, _ = _fans(shape)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from fpsim.array import Array
 from fpsim.records.evidence import Evidence, Fact
 from fpsim.records.units import MatrixUnit
+from fpsim.state.processor import usual_arithmetic
 from ipu.machine.choice import RULE
 from ipu.machine.cost.ledger import LedgerRow
 from ipu.machine.cost.planner import (
@@ -36,6 +37,7 @@ COLUMNS = Fact(
 WorkOf = Callable[[Instruction, tuple[int, ...]], Work]
 
 
+@usual_arithmetic
 def ledger_row(
     verb: str, unit: MatrixUnit, operands: tuple[Array, Array], product: Array, work_of: WorkOf,
     target: Target, planner: Planner, parts: int = 1,

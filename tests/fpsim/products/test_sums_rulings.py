@@ -108,3 +108,30 @@ def test_a_trap_shows_the_elements_of_the_sum_that_raised(order):
         strict.sum(x, 1, order=order)
     assert (trap.value.operation, trap.value.index) == ("sum", (1, 0))
     assert [o.tolist() for o in trap.value.operands] == [[1.0, 65504.0, 65504.0]]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("rounding", [fp.RNE, fp.RTN], ids=repr)
+def test_a_mean_divides_by_the_number_of_elements_where_the_format_has_it_subnormal(
+    order, rounding
+):
+    """Every code of a format from 2**16 on, where operands are flushed."""
+    fmt = fp.Format.custom(5, 3, bias=-15)
+    assert fmt.smallest_normal == 2.0**16
+    rng, settings = np.random.default_rng(8), Settings(rounding, subnormals="flush_both")
+    for n in (1, 2, 3, 7):
+        rows = rng.permutation(np.arange(fmt.n_codes * n) % fmt.n_codes).reshape(-1, n)
+        context = fp.Context(fmt, rounding=rounding, subnormals="flush_both")
+        got = context.mean(context.wrap(from_codes(rows, fmt)), 1, order).codes()
+        flags = fp.Flags.NONE
+        for i, row in enumerate(rows.tolist()):
+            code, raised = mean_of(order, row, fmt, lambda place: settings)
+            flags |= raised
+            assert int(got[i]) == code, [hex(c) for c in row]
+        assert context.flags == flags
+
+
+def test_the_mean_of_two_equal_numbers_is_that_number():
+    context = fp.Context(fp.Format.custom(5, 3, bias=-15), subnormals="flush_both")
+    assert float(context.mean(context.array([2.0**17, 2.0**17]))) == 131072
+    assert context.flags == fp.Flags.NONE

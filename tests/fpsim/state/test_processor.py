@@ -6,10 +6,12 @@ process that is set from the start makes its constants under them too.
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,8 @@ from fpsim.kernels.guard import HAS_STATUS, USUAL
 from fpsim.kernels.status import exchange_status
 from fpsim.records.formats import BFLOAT16, BINARY32, E5M2, Format
 from fpsim.records.rounding import RTO, SR
+from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
+from fpsim.state.tasks import offer
 from tests.machine import digest
 
 pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="this processor has no MXCSR")
@@ -128,3 +132,82 @@ def test_the_state_would_show_without_care():
         exchange_status(result)
     assert flushed == 0
     assert tiny + tiny == np.float32(2.0**-139)
+
+
+# The guard ---------------------------------------------------------------------------------------
+
+TINY = np.float32([2.0**-140])
+
+
+def doubled() -> float:
+    """2**-139, or 0 where results or operands are flushed."""
+    return float((TINY + TINY).view(np.int32)[0])
+
+
+@usual_arithmetic_in("moves")
+class Guarded:
+    """Its methods compute; `moves` is left as it is."""
+
+    def computes(self) -> float:
+        return doubled()
+
+    def moves(self) -> float:
+        return doubled()
+
+    def lazily(self) -> Iterator[float]:
+        yield doubled()
+
+    @property
+    def shown(self) -> float:
+        return doubled()
+
+    def fails(self) -> float:
+        raise ValueError
+
+
+def test_methods_of_a_class_are_guarded_but_for_those_that_are_named():
+    usual, before = doubled(), exchange_status(0x9FC0)
+    try:
+        found = [Guarded().computes(), Guarded().moves(), *Guarded().lazily(), Guarded().shown]
+        with suppress(ValueError):
+            Guarded().fails()
+    finally:
+        left = exchange_status(before)
+    assert found == [usual, 0, 0, 0]
+    assert left & ~0x3F == 0x9FC0 & ~0x3F
+
+
+def test_a_name_that_the_class_lacks_is_refused():
+    with pytest.raises(AssertionError, match="Guarded has no wrong"):
+        usual_arithmetic_in("wrong")(Guarded)
+
+
+def test_a_guarded_function_keeps_its_name_signature_and_module():
+    def function(x: int, *, y: int = 2) -> int:
+        """Its text."""
+        return x + y
+
+    guarded = usual_arithmetic(function)
+    assert guarded(1) == 3
+    assert (guarded.__name__, guarded.__doc__) == ("function", "Its text.")
+    assert inspect.signature(guarded) == inspect.signature(function)
+    assert guarded.__globals__ is function.__globals__  # where doctest looks
+
+
+def test_tasks_run_in_the_usual_state_whoever_runs_them():
+    usual, before = doubled(), exchange_status(0x9FC0)
+    try:
+        results = [offer(doubled).finish() for _ in range(20)]
+    finally:
+        exchange_status(before)
+    assert results == [usual] * 20
+
+
+def test_the_smallest_number_of_binary64_is_not_flushed():
+    fmt = Format("binary64", 11, 53, 1023)  # without what another has cached
+    before = exchange_status(0x9FC0)
+    try:
+        smallest = np.array(fmt.smallest_subnormal).view(np.int64).item()
+    finally:
+        exchange_status(before)
+    assert smallest == 1

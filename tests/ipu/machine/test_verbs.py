@@ -1,4 +1,5 @@
-"""Verbs that take a short way (differential): the same values, flags and random bits as the long.
+"""Verbs that take a short way (differential): the same values, flags and random bits as the long;
+the largest of a row beside its definition in integers.
 
 Counting takes the long way, so that a counting device judges one that does not count.
 """
@@ -119,3 +120,57 @@ def test_a_trap_in_what_repeats_names_the_element():
     x[2, 1, 3] = 60000.0
     with pytest.raises(FloatingPointError, match=r"at \(2, 1, 3\)"):
         device.multiply(x, device.from_host([1.0, 1.0, 1.0, 2.0], BINARY16))
+
+
+# The largest -----------------------------------------------------------------------------------
+
+
+def largest_of(codes, fmt, max_nan):
+    """The code of the largest of a row, from integers alone: -0 < +0, and the rule for NaN."""
+    top = 1 << fmt.bits - 1
+    infinity = (top - 1) ^ ((1 << fmt.precision - 1) - 1)
+    numbers = [code for code in codes if code & (top - 1) <= infinity]
+    if not numbers or (max_nan == "propagate" and len(numbers) < len(codes)):
+        return infinity | 1 << fmt.precision - 2  # the quiet NaN
+    return max(numbers, key=lambda code: top - 1 - code if code & top else code)
+
+
+@pytest.mark.parametrize("max_nan", ["number", "propagate"])
+@FORMATS
+def test_a_signalling_nan_removes_no_number_wherever_it_stands(fmt, max_nan):
+    """Vectors of the processor are 4, 8 or 16 lanes, and a rest: every length, every place."""
+    rng = np.random.default_rng(5)
+    top = 1 << fmt.bits - 1
+    infinity = (top - 1) ^ ((1 << fmt.precision - 1) - 1)
+    nans = [infinity | 1, top | infinity | 1, infinity | 1 << fmt.precision - 2, top | infinity | 3]
+    device = Device("hypothetical", max_nan=max_nan, f32_denormals="ieee")
+    rows = []
+    for n in (1, 2, 3, 4, 7, 8, 9, 16, 17, 31, 33, 49, 70):
+        for place in range(n):
+            row = rng.integers(0, infinity, n) | rng.integers(0, 2, n) * top
+            if place % 5 == 0:
+                row[:] = rng.choice([0, top], n)  # zeros of both signs
+            row[place] = nans[place % 4]
+            rows.append(row)
+    rows += [np.full(5, nans[0]), np.array([0, top]), np.array([top, top, top])]
+    for row in rows:
+        x = device.context(fmt).wrap(from_codes(row.astype(fmt.code_dtype), fmt))
+        for of, axis in ((x.reshape(1, -1), 1), (x.reshape(-1, 1), 0)):
+            largest = int(device.reduce_max(of, axis).codes().item())
+            assert largest == largest_of(row.tolist(), fmt, max_nan), [hex(c) for c in row]
+
+
+def test_the_largest_of_a_row_without_nan_raises_nothing_and_of_one_with_it_inv():
+    device = Device()
+    x = device.from_host([[1.0, 2.0], [4.0, 3.0]], BINARY16)
+    assert device.reduce_max(x, 1).values.tolist() == [[2.0], [4.0]]
+    assert not device.status.inv
+    device.reduce_max(device.from_host([[1.0, math.nan]], BINARY16), 1)
+    assert device.status.inv
+
+
+def test_there_is_nothing_to_be_the_largest_of_no_rows():
+    device = Device()
+    assert device.reduce_max(device.zeros((0, 4), BINARY16), 1).shape == (0, 1)
+    with pytest.raises(ValueError, match="zero-size"):
+        device.reduce_max(device.zeros((4, 0), BINARY16), 1)

@@ -23,6 +23,7 @@ from tensorflow.python.eager.polymorphic_function import atomic_function, concre
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
+from fpsim.state.processor import usual_arithmetic
 from ipu.feed.counters import launching
 from ipu.frontends.tensorflow.engine.interpret import check_nodes, plan_of
 from ipu.frontends.tensorflow.engine.machine import Machine, current
@@ -71,6 +72,7 @@ def _count_program() -> None:
     _programs += 1
 
 
+@usual_arithmetic
 def execute(machine: Machine, graph: Any, values: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """Run a graph on the machine: one launch. Values of its inputs, and outputs, by replica.
 
@@ -173,6 +175,7 @@ def _call_flat(function: Any, tensor_inputs: Sequence[Any], captured_inputs: Seq
         return function.function_type.pack_output(outputs)
 
 
+@usual_arithmetic
 def _launch(machine: Machine, graph: Any, flat: Sequence[Any]) -> list[Any]:
     names = {id(v.handle): v.name.split(":")[0] for v in graph.variables}
     replicas = [
@@ -233,6 +236,7 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
     handles = [tensor.dtype == tf.resource for tensor in flat]
     trained = {v.handle.op.name for v in tf.compat.v1.trainable_variables() if _has_handle(v)}
 
+    @usual_arithmetic
     def run(*values: Any) -> list[Any]:
         with reporting(), _one_launch, keeping_subnormals():
             machine = _machine_of(traced_for)

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from fpsim.kernels.guard import HAS_STATUS, USUAL
+from fpsim.kernels.status import exchange_status
 from ipu.frontends.tensorflow.settings.notes import note
 
 __all__ = ["keeping_subnormals", "noted_on_host"]
@@ -42,6 +44,13 @@ _DEFAULT = _environment()
 @contextmanager
 def keeping_subnormals() -> Iterator[None]:
     """Arithmetic inside, in this thread, keeps subnormal numbers."""
+    if HAS_STATUS:  # the mode at import may flush too
+        previous = exchange_status(USUAL)
+        try:
+            yield
+        finally:
+            exchange_status(previous)
+        return
     before = _environment()
     _LIBRARY.fesetenv(_DEFAULT)
     try:

@@ -50,6 +50,11 @@ def _softplus_of(call: Call, x: Array) -> Array:
     return device.add(device.relu(x), tail)
 
 
+def _not_positive(x: Array) -> Array:
+    """min(x, 0), +0 for either zero; a NaN passes."""
+    return x.like(np.where(x.carrier >= 0, x.carrier.dtype.type(0), x.carrier))
+
+
 def _where(chosen: Any, x: Array, y: Array) -> Array:
     return x.like(np.where(chosen, x.carrier, y.carrier))
 
@@ -60,7 +65,7 @@ def _elu(call: Call, x: Any, alpha: float = 1, scale: float = 1, input_scale: fl
     device, a = call.device, call.array(x)
     w = call.wide(a)
     is_positive = w.carrier > 0
-    low = w.like(np.minimum(w.carrier, 0))
+    low = _not_positive(w)
     if input_scale != 1:
         low = device.multiply(low, input_scale)
     y = exp_minus_one(call, low)
@@ -83,7 +88,7 @@ def _elu_backward(
     device = call.device
     g, a = call.arrays(gradient, of)
     wide_g, w = call.wide(g), call.wide(a)
-    low = w.like(np.minimum(w.carrier, 0))
+    low = _not_positive(w)
     if is_result:  # scale · alpha · e**x is the result plus scale · alpha
         slope = device.add(low, alpha * scale)
     else:

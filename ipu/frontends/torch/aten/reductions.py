@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from fpsim.array import Array
+from fpsim.elementwise.order import largest_along
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.learn.ops.rules import count
 
@@ -136,7 +137,8 @@ def _vector_norm(
     axes = axes_of(a, dim)
     sizes = a.like(np.abs(a.carrier))
     if order == math.inf:
-        largest = sizes.carrier.max(axis=axes, keepdims=True)
+        settings = a.context.settings
+        largest, _ = largest_along(sizes.carrier, axes, settings, number_wins=False)
         return call.result(_kept(a, a.like(largest), axes, keepdim))
     if order == 1:
         return call.result(_kept(a, call.device.reduce_sum(sizes, axes), axes, keepdim))

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from fpsim.array import Array
+from fpsim.elementwise.order import largest_along
 from fpsim.records.formats import BINARY32
 from ipu.frontends.torch.aten.curves import log_one_plus
 from ipu.frontends.torch.aten.reductions import axes_of
@@ -72,8 +73,9 @@ def _logsumexp(call: Call, x: Any, dim: Any, keepdim: bool = False) -> Any:
         return NotImplemented
     device, a = call.device, call.array(x)
     axes, wide = axes_of(a, dim), call.wide(a)
-    largest = wide.like(np.max(wide.carrier, axis=axes, keepdims=True))
-    largest.carrier[np.isinf(largest.carrier)] = 0
+    most, _ = largest_along(wide.carrier, axes, wide.context.settings, number_wins=False)
+    most[np.isinf(most)] = 0
+    largest = wide.like(most)
     shifted = device.exp(device.subtract(wide, largest))
     y = device.add(device.log(device.reduce_sum(shifted, axes)), largest)
     if not keepdim:

@@ -34,6 +34,17 @@ def test_counts_add_up_and_hold_the_largest(size):
     assert not counts[21 + 127 :].any()
 
 
+@pytest.mark.parametrize("nan", [0x7FC00000, 0x7F800001, 0xFF800001])
+@pytest.mark.parametrize("last", [1, 2, 5, 17])
+def test_a_nan_hides_no_largest_value(nan, last):
+    """A signalling one least of all, wherever the vectors of the processor end."""
+    values = np.ones(50_000 + last, np.float32)
+    values[-2] = -(2.0**20)  # the sample misses it
+    values.view(np.uint32)[-1] = nan
+    counts = count_exponents(values)
+    assert counts[20 + 127] >= 1
+
+
 def test_a_large_sample_is_close_to_all_values():
     values = np.random.default_rng(1).normal(size=200_000).astype(np.float32)
     exact = np.bincount(biased_exponents(values), minlength=256)
