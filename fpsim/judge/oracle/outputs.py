@@ -232,7 +232,8 @@ class Outputs:
             digits = max(e, fmt.emin) - fmt.precision + 1 - self.unit_of_all
             rounded = _by_mode(size, digits, s.rounding, x.negative, fmt, word)
             if rounded is not None and rounded <= int(Fraction(fmt.max) / self.scale):
-                return Sum(-rounded if x.negative else rounded, x.negative)
+                negative = x.negative and (rounded != 0 or fmt.has_negative_zero)
+                return Sum(-rounded if negative else rounded, negative)
         datum, flags = stored(self.ask, self._datum(x), fmt, word)
         if datum.kind == "nan":
             raise Special
