@@ -124,9 +124,7 @@ def matrix_unit(file: Path, unit: str, result: str | None) -> int:
               help="Named units instead of random ones; see: fpsim list units.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True,
               help="Processes that share the work.")  # fmt: skip
-def engines(
-    outputs: int, seed: int, product: int | None, units: tuple[str, ...], jobs: int
-) -> int:
+def engines(outputs: int, seed: int, product: int | None, units: tuple[str, ...], jobs: int) -> int:
     """One product through every engine that takes it, beside exact fractions.
 
     Units at random, or named ones, with operands at random, alone and between rows and columns of

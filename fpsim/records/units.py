@@ -44,8 +44,8 @@ class MatrixUnit:
     window          fraction digits kept of every addend below the largest exponent; None: all.
     cut             what happens to the digits below: `truncate`, or `sticky` (rounded to odd).
     accumulator     format and rounding of the sum of each call.
-    order           `ascending`, or `pairs`: in a pass, a multiple of four terms, those with bit 1 of
-                    their number clear come first.
+    order           `ascending`, or `pairs`: in a pass the terms with bit 1 of k clear come first;
+                    k counts in the pass, a multiple of four terms.
     join            None: the partial enters the first call. A format: a pass starts from zero and
                     its partial is added afterwards, rounded to nearest even in this format.
     product_rounded products are rounded as the sums are before they are added: with a window to the

@@ -1,9 +1,9 @@
 """Outputs of a product by the text of docs/semantics.md §5, a hundred times as fast as `units`.
 
 A finite number is an exact fraction whose denominator is one power of two for the whole product,
-so that it is a Python integer, of as many digits as it takes. Outputs of infinite or NaN operands, and
-the edges of the context's roundings, are left to `fpsim.judge.oracle.units`. The two are written apart
-and judge each other.
+so that it is a Python integer, of as many digits as it takes. Outputs of infinite or NaN operands,
+and the edges of the context's roundings, are left to `fpsim.judge.oracle.units`. The two are
+written apart and judge each other.
 
 Source    docs/semantics.md §5.
 """
@@ -24,7 +24,7 @@ from fpsim.records.rounding import RNE, RTP, RTZ, SR, Rounding
 __all__ = ["Outputs", "code_of"]
 
 
-class Special(Exception):
+class SpecialError(Exception):
     """An operand that is no number, infinities of both signs: the other oracle's case."""
 
 
@@ -83,7 +83,7 @@ class Outputs:
         self.rows = [self._operand(codes, ask.a) for codes in a]
         self.columns = [self._operand(codes, ask.b) for codes in b]
         self.last = _last(ask.a) + _last(ask.b) + ask.scale
-        formats = [unit.partials, unit.accumulator, unit.join, unit.products]
+        formats = [unit.partials, unit.accumulator, unit.join, unit.products, ask.settings.format]
         # Half a unit of every format that is rounded to has to be a whole number.
         self.unit_of_all = min([self.last, *(_last(f) - 1 for f in formats if f is not None)])
         self.scale = Fraction(2) ** self.unit_of_all
@@ -120,9 +120,9 @@ class Outputs:
         ask = self.ask
         try:
             if not (x.finite and y.finite):
-                raise Special
+                raise SpecialError
             total = self._output(x, y, c, draw)
-        except Special:
+        except SpecialError:
             datum, flags = one_output(ask, x.codes, y.codes, c, draw)
             return code_of(datum, ask.settings.format), flags
         return self._code(total, ask.settings.format), total.flags
@@ -132,7 +132,7 @@ class Outputs:
         flush = unit.partials == BINARY32 and ask.subnormals == "flush_both"
         start = read(c, unit.partials, flush)
         if start is None:
-            raise Special
+            raise SpecialError
         negative = decode(c, unit.partials).sign == 1
         partial = Sum(start[0] << (_last(unit.partials) - self.unit_of_all), negative)
         flags = Flags.NONE
@@ -156,7 +156,7 @@ class Outputs:
             flags |= total.flags
         if join:
             if total.number is None and partial.number is None and total[1] != partial[1]:
-                raise Special
+                raise SpecialError
             if partial.number is None:
                 total = partial
             elif total.number is not None:
@@ -168,7 +168,7 @@ class Outputs:
         unit = self.unit
         if c.number is None:
             if unit.products is not None:
-                raise Special  # a product that overflows is another infinity
+                raise SpecialError  # a product that overflows is another infinity
             return c._replace(flags=Flags.NONE)
         shift = self.last - self.unit_of_all
         addends, exponents = [c.number], []
@@ -183,7 +183,7 @@ class Outputs:
             if unit.products is not None:
                 rounded = self._rounded(product, unit.products, unit.rounding)
                 if rounded.flags:
-                    raise Special
+                    raise SpecialError
                 product = rounded.number or 0
                 if not product:
                     continue
@@ -236,7 +236,7 @@ class Outputs:
                 return Sum(-rounded if negative else rounded, negative)
         datum, flags = stored(self.ask, self._datum(x), fmt, word)
         if datum.kind == "nan":
-            raise Special
+            raise SpecialError
         if datum.kind == "infinite":
             return Sum(None, datum.sign == 1, flags)
         return Sum(int(datum.value / self.scale), datum.sign == 1, flags)

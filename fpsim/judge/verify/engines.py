@@ -37,7 +37,6 @@ from fpsim.judge.oracle.outputs import Outputs, code_of
 from fpsim.judge.oracle.random import product_word
 from fpsim.judge.oracle.units import Ask, Draw, no_draw, one_output
 from fpsim.judge.verify.random_units import (
-    KINDS,
     SHAPES,
     Case,
     Codes,
@@ -65,7 +64,8 @@ from fpsim.records.geometry import Geometry
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.records.units import MatrixUnit
 from fpsim.state.bits import Replay
-from fpsim.state.draws import NO_PLACES, Draw as Bits, Places
+from fpsim.state.draws import NO_PLACES, Places
+from fpsim.state.draws import Draw as Bits
 from fpsim.state.threads import get_threads, set_threads
 
 __all__ = ["ENGINES", "Product", "verify", "verify_product", "verify_together"]
@@ -262,9 +262,7 @@ def _bordered(
     return (top, left, rows, columns), Operands(a, b, start)
 
 
-def _hostile(
-    rng: np.random.Generator, fmt: Format, shape: tuple[int, int], axis: int
-) -> Codes:
+def _hostile(rng: np.random.Generator, fmt: Format, shape: tuple[int, int], axis: int) -> Codes:
     """Codes whose rows, or columns, are each hostile in one way."""
     codes = np.empty(shape, np.uint32)
     nan = to_codes(np.full(1, np.nan, fmt.carrier), fmt)[0] if fmt.has_nan else 0
@@ -536,7 +534,5 @@ def verify_together(
     return total
 
 
-def _share(
-    outputs: int, seed: int, jobs: int, units: tuple[MatrixUnit, ...], first: int
-) -> Report:
+def _share(outputs: int, seed: int, jobs: int, units: tuple[MatrixUnit, ...], first: int) -> Report:
     return verify(outputs=outputs, seed=seed, first=first, step=jobs, units=units)

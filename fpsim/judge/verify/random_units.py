@@ -156,11 +156,12 @@ def _anything(rng: Random, shape: Shape) -> dict[str, Any]:
     }  # fmt: skip
     odd = ["pairs"] * (shape.terms * (shape.calls or 1) % 4 == 0) + ["product_rounded"]
     odd += ["sticky"] * (unit["window"] is not None) + ["join"] * (shape.calls is not None)
+    values: dict[str, dict[str, Any]] = {
+        "pairs": {"order": "pairs"}, "product_rounded": {"product_rounded": True},
+        "sticky": {"cut": "sticky"}, "join": {"join": _pick(rng, [BINARY32, sums, BINARY16])},
+    }  # fmt: skip
     for name in rng.permutation(odd)[: int(rng.integers(1, len(odd) + 1))]:
-        unit |= {
-            "pairs": {"order": "pairs"}, "product_rounded": {"product_rounded": True},
-            "sticky": {"cut": "sticky"}, "join": {"join": _pick(rng, [BINARY32, sums, BINARY16])},
-        }[str(name)]  # fmt: skip
+        unit |= values[str(name)]
     return unit
 
 
@@ -206,10 +207,10 @@ def codes_of(
     top = (1 << fmt.exponent_bits) - (2 if fmt.specials == "ieee" else 1)
     digits = fmt.precision - 1
     if kind == "special":
-        codes = rng.integers(0, fmt.n_codes, shape).astype(np.uint32)
+        anything = rng.integers(0, fmt.n_codes, shape).astype(np.uint32)
         calm = codes_of(rng, fmt, shape, "near", near, span)
         lines = rng.random((*shape[:-1], 1)) < 0.3
-        return np.where(lines & (rng.random(shape) < 0.1), codes, calm)
+        return np.where(lines & (rng.random(shape) < 0.1), anything, calm)
     highest = min(max(near + fmt.bias, 1), top)
     if kind == "top":
         drops = rng.choice([0, 0, 1, span], shape)

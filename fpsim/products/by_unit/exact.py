@@ -24,7 +24,7 @@ from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE
 from fpsim.records.units import MatrixUnit
 
-__all__ = ["run_exact"]
+__all__ = ["HAS_FMA", "run_exact"]
 
 #: Terms of a call for which the lower of two limbs has room (see `_unit`).
 _TERMS = 16

@@ -44,14 +44,18 @@ def output(asked, a, b, start=0.0):
     row, column = half.array(a).codes().tolist(), half.array(b).codes().tolist()
     c = int(partials.array(start).codes())
     code, flags = Outputs(asked, [row], [column], [[c]])(0, 0)
-    return float(from_codes(np.array([code], partials.format.code_dtype), partials.format)[0]), flags
+    return float(
+        from_codes(np.array([code], partials.format.code_dtype), partials.format)[0]
+    ), flags
 
 
 def test_known_sums():
     assert output(ask(terms=2), [1.0, 2.0], [3.0, 4.0]) == (11.0, fp.Flags.NONE)
     # 2**-24 is the last digit that a window of 24 keeps beside 1.
     assert output(ask(terms=2), [1.0, 2.0**-12], [1.0, 2.0**-12], 1.0)[0] == 2.0
-    seen, cut = (output(ask(terms=2, window=w), [1.0, 2.0**-10], [1.0, 2.0**-10])[0] for w in (20, 19))
+    seen, cut = (
+        output(ask(terms=2, window=w), [1.0, 2.0**-10], [1.0, 2.0**-10])[0] for w in (20, 19)
+    )
     assert (seen, cut) == (1 + 2.0**-20, 1.0)
 
 

@@ -90,7 +90,10 @@ def test_a_product_is_the_same_again_and_alone():
 
 @pytest.mark.tier("full")
 def test_processes_share_the_products():
-    units = (find_unit("V100_F16_F32"), MatrixUnit("MINE", "mine", (fp.BINARY16,), fp.BINARY32, 4, 9))
+    units = (
+        find_unit("V100_F16_F32"),
+        MatrixUnit("MINE", "mine", (fp.BINARY16,), fp.BINARY32, 4, 9),
+    )
     report = verify_together(2, outputs=400, seed=9, units=units)
     assert report.checked >= 400
     assert report.mismatches == 0
