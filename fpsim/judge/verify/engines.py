@@ -44,6 +44,7 @@ from fpsim.judge.verify.random_units import (
     codes_of,
     draw_case,
     named_case,
+    ties,
 )
 from fpsim.judge.verify.report import Report
 from fpsim.linalg import matmul
@@ -76,8 +77,8 @@ ENGINES: dict[str, Engine] = {
     "fused": run_fused, "general": run_general,
 }  # fmt: skip
 
-_ROWS, _COLUMNS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 17), (1, 2, 5, 15, 16, 17, 20, 31, 33)
-_HOSTILE = ("top", "nan", "infinite", "subnormal", "zero", "any")
+_ROWS, _COLUMNS = (1, 2, 3, 4, 5, 8, 9, 17), (1, 1, 2, 3, 5, 15, 16, 17, 33)
+_HOSTILE = ("large", "top", "nan", "infinite", "subnormal", "zero", "any")
 
 #: Products of which one is long, one is large, one runs without fused multiply-adds, and one is
 #: called as users do; outputs of which one is judged by both oracles, and those of a large product
@@ -231,13 +232,16 @@ class _Nearby:
     def operands(self, m: int, n: int, k: int) -> Operands:
         """Those of a product, of its kind; some cancel each other."""
         rng, case, half = self.rng, self.case, self.span // 2
+        kind = "near" if case.kind in ("wide", "top", "tie") else case.kind
+        start = codes_of(rng, case.unit.partials, (m, n), kind, self.near_start, self.span)
+        if case.kind == "tie":
+            start[rng.random(start.shape) < 0.6] = 0
+            return Operands(*ties(rng, case, (m, n, k)), start)
         a = codes_of(rng, case.a, (m, k), case.kind, self.near_a, half)
         b = codes_of(rng, case.b, (k, n), case.kind, self.near_b, self.span - half)
         if rng.random() < 0.25 and k > 1:
             even = k - k % 2
             a[:, 1:even:2], b[1:even:2] = _negative(a[:, 0:even:2], case.a), b[0:even:2]
-        kind = "near" if case.kind in ("wide", "top") else case.kind
-        start = codes_of(rng, case.unit.partials, (m, n), kind, self.near_start, self.span)
         return Operands(a, b, start)
 
 
@@ -254,23 +258,35 @@ def _bordered(
     (m, k), n = own.a.shape, own.b.shape[1]
     top, left, bottom, right = (int(x) for x in rng.integers(0, 4, 4))
     rows, columns = top + m + bottom, left + n + right
-    a = _hostile(rng, case.a, (rows, k), axis=0)
-    b = _hostile(rng, case.b, (k, columns), axis=1)
-    start = codes_of(rng, case.unit.partials, (rows, columns), "special", 0, 8)
+    # Sums that overflow where no operand is infinite or out of a fast engine's range.
+    kinds = ("large",) if rng.random() < 0.5 else _HOSTILE
+    large = case.unit.accumulator.emax // 2 + 2
+    a = _hostile(rng, case.a, (rows, k), 0, large, kinds)
+    b = _hostile(rng, case.b, (k, columns), 1, large, kinds)
+    partials = "special" if kinds == _HOSTILE else "top"
+    start = codes_of(rng, case.unit.partials, (rows, columns), partials, 0, 8)
     a[top : top + m], b[:, left : left + n] = own.a, own.b
     start[top : top + m, left : left + n] = own.start
     return (top, left, rows, columns), Operands(a, b, start)
 
 
-def _hostile(rng: np.random.Generator, fmt: Format, shape: tuple[int, int], axis: int) -> Codes:
-    """Codes whose rows, or columns, are each hostile in one way."""
+def _hostile(
+    rng: np.random.Generator, fmt: Format, shape: tuple[int, int], axis: int, large: int = 8,
+    kinds: tuple[str, ...] = _HOSTILE,
+) -> Codes:  # fmt: skip
+    """Codes whose rows, or columns, are each hostile in one way.
+
+    large    an exponent whose squares are beyond the sums.
+    """
     codes = np.empty(shape, np.uint32)
     nan = to_codes(np.full(1, np.nan, fmt.carrier), fmt)[0] if fmt.has_nan else 0
     infinity = to_codes(np.full(1, np.inf, fmt.carrier), fmt)[0] if fmt.has_infinity else nan
     for i in range(shape[axis]):
         line = codes[i] if axis == 0 else codes[:, i]
-        kind = str(rng.choice(_HOSTILE))
-        if kind in ("top", "subnormal"):
+        kind = str(rng.choice(kinds))
+        if kind == "large":
+            line[...] = codes_of(rng, fmt, line.shape, "near", large, 1)
+        elif kind in ("top", "subnormal"):
             line[...] = codes_of(rng, fmt, line.shape, kind, 0, 1)
         elif kind == "any":
             line[...] = rng.integers(0, fmt.n_codes, line.shape)

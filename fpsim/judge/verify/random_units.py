@@ -7,7 +7,8 @@ range that binary32 holds, window 1 to 48, scale, join, pairs, products rounded 
 subnormals, overflow and NaN, tininess, seeds. So a thousand units need a dozen kernels.
 
 Operands are codes: significands of ones, zeros or anything, exponents that lie together, apart by
-the window, or anywhere, subnormals, the top binade, neighbours that cancel, infinities and NaN.
+the window, or anywhere, subnormals, the top binade, neighbours that cancel, infinities and NaN; and
+sums that are a tie in one of the formats but for a last digit, which only a second rounding loses.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from fpsim.records.rounding import RNE, RTP, RTZ, SR, Rounding
 from fpsim.records.settings import SUBNORMALS, Settings
 from fpsim.records.units import MatrixUnit
 
-__all__ = ["KINDS", "SHAPES", "Case", "Shape", "codes_of", "draw_case", "named_case"]
+__all__ = ["KINDS", "SHAPES", "Case", "Shape", "codes_of", "draw_case", "named_case", "ties"]
 
 Codes = NDArray[np.uint32]
 Random = np.random.Generator
@@ -72,7 +73,7 @@ SHAPES = (
     Shape("whole", 32, 1), Shape("nearest", 2, None, SR(7), fma=True),
 )  # fmt: skip
 
-KINDS = ("near", "window", "wide", "subnormal", "top", "special")
+KINDS = ("near", "window", "tie", "wide", "subnormal", "top", "special")
 
 _INPUTS = (BINARY16, BFLOAT16, TF32, E4M3FN, E5M2, F143, F152, E2M1FN)
 _NARROW = (BINARY16, BFLOAT16, F143, E5M2, E4M3FN)
@@ -128,10 +129,10 @@ def _policies(rng: Random, partials: Format, rounding: Rounding) -> Settings:
     )  # fmt: skip
 
 
-def _sums(rng: Random, shape: Shape) -> dict[str, Any]:
-    """Accumulator, rounding, partials and window of a kind of sums."""
+def _sums(rng: Random, shape: Shape, least: int) -> dict[str, Any]:
+    """Accumulator, rounding, partials and window, of `least` digits, of a kind of sums."""
     most = min(48, 50 - (shape.terms + 1).bit_length())
-    window = int(rng.integers(1, most + 1))
+    window = int(rng.integers(least, most + 1))
     stored = _pick(rng, [BINARY16, BFLOAT16, _format(rng, (2, 24)), F143])
     partials = BINARY32 if rng.random() < 0.4 and shape.stores == RNE else stored
     if shape.sums == "cut":
@@ -172,7 +173,9 @@ def draw_case(rng: Random, shape: Shape, number: int) -> Case:
     >>> case.unit.terms, case.unit.calls, case.unit.rounding
     (4, 4, RNE)
     """
-    numbers = _anything(rng, shape) if shape.sums == "any" else _sums(rng, shape)
+    kind = _pick(rng, (*KINDS, "tie", "tie"))
+    least = 25 if kind == "tie" else 1  # beyond the digits of binary32
+    numbers = _anything(rng, shape) if shape.sums == "any" else _sums(rng, shape, least)
     a, b = (_input(rng, _pick(rng, [11, 13, 24])) for _ in range(2))
     if shape.sums == "exact":
         a, b = _input(rng, 13), _input(rng, 13)
@@ -182,11 +185,12 @@ def draw_case(rng: Random, shape: Shape, number: int) -> Case:
         f"RANDOM{number}", "none: drawn at random", tuple(dict.fromkeys((a, b))),
         terms=shape.terms, calls=shape.calls, **numbers,
     )  # fmt: skip
-    scaled = rng.random() < 0.2 and shape.sums != "fused"
+    scaled = kind != "tie" and rng.random() < 0.2 and shape.sums != "fused"
     return Case(
         unit, a, b, _policies(rng, unit.partials, shape.stores),
         int(rng.integers(-12, 13)) if scaled else 0,
-        _pick(rng, SUBNORMALS) if rng.random() < 0.5 else None, shape.replay, _pick(rng, KINDS),
+        _pick(rng, SUBNORMALS) if rng.random() < 0.5 else None, shape.replay,
+        kind,
     )  # fmt: skip
 
 
@@ -236,4 +240,58 @@ def codes_of(
     if fmt.specials == "fnuz":
         sign = np.where(body == 0, 0, sign)
     codes: Codes = (sign << (fmt.bits - 1) | body).astype(np.uint32)
+    return codes
+
+
+def ties(rng: Random, case: Case, extents: tuple[int, int, int]) -> tuple[Codes, Codes]:
+    """Operands whose sums are a number, half a unit of its last digit, and something far below.
+
+    The number has the digits of a format that the product is rounded to, or of binary32; what is
+    far below is mostly below the digits of binary32 and within the window.
+
+    Shapes    extents M, N, K: a (M, K), b (K, N).
+    """
+    (m, n, k), unit, a_format = extents, case.unit, case.a
+    p = _pick(rng, _digits_of(case))
+    deepest = max(unit.window or 60, p + 2)
+    roles = np.full(k, 2)
+    roles[:: unit.channels] = 0
+    roles[1 :: unit.channels] = 1
+    first = _pick(rng, [p + 1, min(max(p + 1, 25), deepest), deepest])
+    drops = np.choose(roles, [0, p, rng.integers(first, deepest + 1, k)])
+    # Each operand takes as much of a drop as its format has room for.
+    near = [_near(rng, fmt) for fmt in (case.a, case.b)]
+    room = [e - fmt.emin for e, fmt in zip(near, (case.a, case.b), strict=True)]
+    left = drops * room[0] // max(1, sum(room))
+    a = _powers(rng, case.a, (m, k), near[0] - left)
+    b = _powers(rng, case.b, (n, k), near[1] - (drops - left))
+    # The number itself: any digits on one side, a power of two on the other.
+    number = rng.integers(0, 1 << (a_format.precision - 1), a.shape)
+    if a_format.specials == "fn":
+        number &= ~1
+    a |= np.where(roles == 0, number, 0).astype(np.uint32)
+    a[(rng.random(a.shape) < 0.5) & (roles == 2)] = 0
+    return a, np.ascontiguousarray(b.T)
+
+
+def _near(rng: Random, fmt: Format) -> int:
+    """An exponent of a format with room below it."""
+    most = min(fmt.emax, 12)
+    return max(int(x) for x in rng.integers(min(most, max(fmt.emin, -20)), most + 1, 3))
+
+
+def _digits_of(case: Case) -> list[int]:
+    """Digits of every format that a product is rounded to; those of sums more often."""
+    unit = case.unit
+    formats = unit.join, unit.products, case.settings.format
+    sums = [unit.accumulator.precision, unit.partials.precision] * 3
+    return [24, *sums, *(fmt.precision for fmt in formats if fmt is not None)]
+
+
+def _powers(rng: Random, fmt: Format, shape: tuple[int, int], exponents: Any) -> Codes:
+    """Powers of two of either sign, as near to their exponents as normal numbers are."""
+    top = (1 << fmt.exponent_bits) - (2 if fmt.specials == "ieee" else 1)
+    field = np.broadcast_to(np.clip(exponents + fmt.bias, 1, top), shape)
+    sign = (rng.random(shape) < 0.3).astype(np.int64)
+    codes: Codes = (sign << (fmt.bits - 1) | field << (fmt.precision - 1)).astype(np.uint32)
     return codes
