@@ -21,14 +21,16 @@ __all__ = ["conv2d", "conv2d_input_gradient", "conv2d_weight_gradient"]
 @usual_arithmetic
 def conv2d(
     x: Array, w: Array, unit: str | MatrixUnit, *, stride: Stride = 1, padding: Padding = "SAME",
-    groups: int = 1, context: ContextOperands | None = None, partials: Format | None = None,
-    scale: int = 0, subnormals: str | None = None, out: Out = None,
+    groups: int = 1, dilation: Stride = 1, context: ContextOperands | None = None,
+    partials: Format | None = None, scale: int = 0, subnormals: str | None = None, out: Out = None,
 ) -> Array:  # fmt: skip
     """The convolution of images with kernels (cross-correlation, as networks use the word).
 
     stride      an integer, or (down, across).
     padding     SAME, VALID, or ((top, bottom), (left, right)) zeros.
     groups      input and output channels are cut in so many; each output sees its own group.
+    dilation    from one element of the kernel to the next: an integer, or (down, across). What
+                lies between is no term, so it is in no pass.
     context, partials, scale, subnormals    as for `fpsim.linalg.matmul`.
 
     Shapes    x (batch, height, width, channels), w (height, width, channels of a group, outputs):
@@ -44,17 +46,20 @@ def conv2d(
     >>> x, w = half.array(np.ones((1, 2, 3, 1))), half.array(np.ones((3, 3, 1, 1)))
     >>> conv2d(x, w, "V100_F16_F32").values[0, :, :, 0].tolist()
     [[4.0, 6.0, 4.0], [4.0, 6.0, 4.0]]
+    >>> conv2d(x, w, "V100_F16_F32", dilation=2).values[0, :, :, 0].tolist()
+    [[2.0, 1.0, 2.0], [2.0, 1.0, 2.0]]
     """
     call = UnitCall("conv2d", "xw", x, w, unit, context, partials, scale, subnormals, out)
-    extents = conv.extents(x.shape, w.shape, stride, padding, groups)
+    extents = conv.extents(x.shape, w.shape, stride, padding, groups, dilation)
     return _run(call, conv.forward(call.settings, x.carrier, w.carrier, extents, groups))
 
 
 @usual_arithmetic
 def conv2d_input_gradient(
     gradient: Array, w: Array, unit: str | MatrixUnit, shape: Shape, *, stride: Stride = 1,
-    padding: Padding = "SAME", groups: int = 1, context: ContextOperands | None = None,
-    partials: Format | None = None, scale: int = 0, subnormals: str | None = None, out: Out = None,
+    padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1,
+    context: ContextOperands | None = None, partials: Format | None = None, scale: int = 0,
+    subnormals: str | None = None, out: Out = None,
 ) -> Array:  # fmt: skip
     """The gradient to x of `conv2d(x, w, …)` whose x has this shape; K are its output channels.
 
@@ -66,7 +71,7 @@ def conv2d_input_gradient(
         "conv2d_input_gradient", ("gradient", "w"), gradient, w, unit, context, partials, scale,
         subnormals, out,
     )  # fmt: skip
-    extents = conv.extents(shape, w.shape, stride, padding, groups)
+    extents = conv.extents(shape, w.shape, stride, padding, groups, dilation)
     conv.check_gradient(gradient.shape, shape, w.shape, extents)
     work = conv.input_gradient(call.settings, gradient.carrier, w.carrier, extents, groups)
     return _run(call, work)
@@ -75,8 +80,9 @@ def conv2d_input_gradient(
 @usual_arithmetic
 def conv2d_weight_gradient(
     x: Array, gradient: Array, unit: str | MatrixUnit, shape: Shape, *, stride: Stride = 1,
-    padding: Padding = "SAME", groups: int = 1, context: ContextOperands | None = None,
-    partials: Format | None = None, scale: int = 0, subnormals: str | None = None, out: Out = None,
+    padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1,
+    context: ContextOperands | None = None, partials: Format | None = None, scale: int = 0,
+    subnormals: str | None = None, out: Out = None,
 ) -> Array:  # fmt: skip
     """The gradient to w of `conv2d(x, w, …)` whose w has this shape; K = (batch, oy, ox).
 
@@ -87,7 +93,7 @@ def conv2d_weight_gradient(
         "conv2d_weight_gradient", ("x", "gradient"), x, gradient, unit, context, partials, scale,
         subnormals, out,
     )  # fmt: skip
-    extents = conv.extents(x.shape, shape, stride, padding, groups)
+    extents = conv.extents(x.shape, shape, stride, padding, groups, dilation)
     conv.check_gradient(gradient.shape, x.shape, shape, extents)
     work = conv.WeightGradient(call.settings, x.carrier, gradient.carrier, extents, shape, groups)
     return _run(call, work)

@@ -69,6 +69,7 @@ class UnitCall:
             record = with_partials(find_unit(unit), partials)
             _check_inputs(record, names, left, right)
             _result_context(record, left, context)
+            _check_overflow(record, context)
             if len(_SETTINGS) >= _MOST_SETTINGS:
                 _SETTINGS.clear()
             settings = UnitSettings(
@@ -228,6 +229,16 @@ def _result_context(
             f"use partials={context.format} or a {unit.partials} context"
         )
     return context
+
+
+def _check_overflow(unit: MatrixUnit, context: ContextOperands) -> None:
+    """The context's policy rules the stores: partials must have what it asks for."""
+    fmt = unit.partials
+    if unit.stores and context.settings.overflow == "infinity" and not fmt.has_infinity:
+        raise ValueError(
+            f"overflow='infinity' rules the partials of unit {unit} too, and {fmt} has no "
+            "infinity; use a context with overflow='saturate' or 'nan'"
+        )
 
 
 def _start(unit: MatrixUnit, accumulator: Array, shape: Shape) -> Carrier:

@@ -114,6 +114,37 @@ def matrix_unit(file: Path, unit: str, result: str | None) -> int:
     return tell([report])
 
 
+@command.command("engines")
+@click.option("--outputs", type=click.IntRange(1), default=20_000, show_default=True,
+              help="Outputs to judge.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--product", type=click.IntRange(0), default=None, metavar="N",
+              help="Product number N alone, as a mismatch names it.")  # fmt: skip
+@click.option("--unit", "units", multiple=True, metavar="NAME|all",
+              help="Named units instead of random ones; see: fpsim list units.")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True,
+              help="Processes that share the work.")  # fmt: skip
+def engines(outputs: int, seed: int, product: int | None, units: tuple[str, ...], jobs: int) -> int:
+    """One product through every engine that takes it, beside exact fractions.
+
+    Units at random, or named ones, with operands at random, alone and between rows and columns of
+    NaN, infinities, subnormals and the largest numbers. A mismatch is a line that begins with the
+    command that repeats it. The first run compiles about a hundred kernels.
+    """
+    import ipu.machine  # noqa: F401  (registers the units of the IPU)
+    from fpsim.judge.verify.engines import verify, verify_together
+    from fpsim.records.units import UNITS, find_unit
+
+    with bad_input(), counting("outputs", "engines", outputs) as watch:
+        names = tuple(UNITS) if units == ("all",) else units
+        named = tuple(find_unit(name) for name in names)
+        if product is not None:
+            report = verify(outputs=1, seed=seed, first=product, units=named)
+        else:
+            report = verify_together(jobs, outputs=outputs, seed=seed, units=named, watch=watch)
+    return tell([report])
+
+
 def streams(files: tuple[Path, ...]) -> Iterator[tuple[str, BinaryIO]]:
     """(name, binary stream) of each file; standard input for none, or for -."""
     for path in files or (Path("-"),):

@@ -23,7 +23,7 @@ from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.windows import Table, Target, Windows, field
 from fpsim.products.lanewise import Beside
 from fpsim.products.phases import common_windows, phases, zeros_do_not_matter
-from fpsim.products.unfold import every_position, moved, order, weight_matrix
+from fpsim.products.unfold import dilated, every_position, moved, order, weight_matrix
 from fpsim.records.geometry import Geometry, Padding, Pair, Stride, geometry
 from fpsim.records.types import Carrier, ElementFlags, Index, Shape
 from fpsim.state.draws import NO_PLACES, Places
@@ -36,6 +36,7 @@ __all__ = [
 class _Channels(NamedTuple):
     """Some input channels of a convolution, and how their passes run.
 
+    table     of the terms in the kernel; windows: of the same in a window.
     passes    of the unit, with those of zeros.
     """
 
@@ -43,6 +44,7 @@ class _Channels(NamedTuple):
     first: int
     stop: int
     table: Table
+    windows: Table
     passes: int
 
     def weights(self, kernel: Carrier) -> Carrier:
@@ -64,7 +66,7 @@ class Forward:
     ) -> None:
         self.settings, self.x, self.shape, self.kernels = settings, x, shape, kernels
         groups, *_, self.channels, self.n = kernels.shape
-        self.parts, self.depth = _parts(settings, shape.kernel, self.channels)
+        self.parts, self.depth = _parts(settings, shape.elements, shape.dilation, self.channels)
         self.result: Shape = (len(x), *shape.output, groups * self.n)
 
     @property
@@ -100,7 +102,7 @@ class Forward:
         """
         done, x = 0, _of_group(self.x, group, self.channels)
         for part in self.parts:
-            left = Windows(x, self.shape, part.table, part.first, target=target)
+            left = Windows(x, self.shape, part.windows, part.first, target=target)
             raised = np.zeros_like(flags) if done else flags
             accumulate(
                 part.settings, left, part.weights(self.kernels[group]), sums, raised,
@@ -122,7 +124,7 @@ class Forward:
         beside = Beside(self.x, len(self.kernels), self.n)
         done = 0
         for part in self.parts:
-            left = beside.windows(self.shape, part.table, part.first, target=target)
+            left = beside.windows(self.shape, part.windows, part.first, target=target)
             weights = np.stack([part.weights(kernel) for kernel in self.kernels])
             right = np.moveaxis(weights, 0, 1).reshape(len(part.table), -1)
             raised = np.zeros_like(flags) if done else flags
@@ -140,9 +142,10 @@ class Forward:
         """The window and the weights of one output, with the zeros that make passes whole."""
         g, column = divmod(index[-1], self.n)
         number = int(np.ravel_multi_index(index[:-1], self.result[:-1]))
-        table = order(self.shape.kernel, self.channels, self.settings.unit)
+        table = order(self.shape.elements, self.channels, self.settings.unit)
         seen = field(self.x, self.shape, number, number + 1, filled=True)
-        window = seen.rows(table, g * self.channels).matrix()[0]
+        windows = dilated(table, self.shape.dilation)
+        window = seen.rows(windows, g * self.channels).matrix()[0]
         return window, weight_matrix(table, self.kernels[g])[:, column]
 
 
@@ -171,7 +174,7 @@ class InputGradient(Forward):
         targets = [outputs for _, outputs in self._phases]
         for done, parts in enumerate(zip(*(part.parts for part, _ in self._phases), strict=True)):
             each = [
-                Windows(x, geometry, moved(part.table, corner), part.first, target=outputs)
+                Windows(x, geometry, moved(part.windows, corner), part.first, target=outputs)
                 for part, corner, outputs in zip(parts, corners, targets, strict=True)
             ]
             left = each[0]._replace(others=tuple(each[1:]))
@@ -207,6 +210,9 @@ class InputGradient(Forward):
     @cached_property
     def _phases(self) -> list[tuple[Forward, Target]] | None:
         """The convolution of each phase, and where its outputs stand."""
+        # Of a dilated kernel the phases would meet other elements: all zeros are multiplied.
+        if self.shape.dilation != (1, 1):
+            return None
         if not zeros_do_not_matter(self.settings, self.shape.spacing, self.kernels):
             return None
         convolutions, (height, width) = [], self.shape.output
@@ -225,7 +231,7 @@ class InputGradient(Forward):
 
 @lru_cache(maxsize=256)
 def _parts(
-    settings: UnitSettings, kernel: Pair, channels: int
+    settings: UnitSettings, kernel: Pair, dilation: Pair, channels: int
 ) -> tuple[tuple[_Channels, ...], int]:
     """All input channels; those that fill no pass by themselves where their passes are shorter.
 
@@ -244,7 +250,7 @@ def _parts(
     for own, first, stop in spans:
         table = order(kernel, stop - first, own.unit)
         passes = settings.passes(len(order(kernel, stop - first, settings.unit)))
-        parts.append(_Channels(own, first, stop, table, passes))
+        parts.append(_Channels(own, first, stop, table, dilated(table, dilation), passes))
     return tuple(parts), sum(part.passes for part in parts) * settings.unit.channels
 
 
@@ -276,7 +282,8 @@ class WeightGradient:
         self.settings, self.x, self.extents, self.result = settings, x, extents, result
         self.groups, self.channels, self.n = groups, result[2], result[3] // groups
         self.right = gradient.reshape(-1, result[3])
-        self.positions = every_position(extents.kernel, self.channels)
+        positions = every_position(extents.elements, self.channels)
+        self.positions = dilated(positions, extents.dilation)
 
     @property
     def rounding_places(self) -> range:
@@ -335,7 +342,9 @@ def _of_group(x: Carrier, group: int, channels: int) -> Carrier:
     return np.ascontiguousarray(x[..., group * channels : (group + 1) * channels])
 
 
-def extents(x: Shape, w: Shape, stride: Stride, padding: Padding, groups: int) -> Geometry:
+def extents(
+    x: Shape, w: Shape, stride: Stride, padding: Padding, groups: int, dilation: Stride = 1
+) -> Geometry:
     """The geometry of conv2d(x, w), if their shapes fit."""
     if len(x) != 4 or len(w) != 4:
         raise ValueError(
@@ -349,7 +358,7 @@ def extents(x: Shape, w: Shape, stride: Stride, padding: Padding, groups: int) -
             f"x has {x[3]} channels, w takes {w[2]} in each of groups={groups}; give w "
             f"{x[3] / groups:g} input channels, or other groups"
         )
-    return geometry((x[1], x[2]), (w[0], w[1]), stride, padding)
+    return geometry((x[1], x[2]), (w[0], w[1]), stride, padding, dilation)
 
 
 def check_gradient(gradient: Shape, x: Shape, w: Shape, geometry: Geometry) -> None:

@@ -18,7 +18,7 @@ from fpsim.records.geometry import Pair
 from fpsim.records.types import Carrier
 from fpsim.records.units import MatrixUnit
 
-__all__ = ["every_position", "moved", "order", "weight_matrix"]
+__all__ = ["dilated", "every_position", "moved", "order", "weight_matrix"]
 
 
 @lru_cache(maxsize=64)
@@ -59,6 +59,17 @@ def moved(table: Table, corner: Pair) -> Table:
 
 def _moved(table: Table, down: int, across: int) -> Table:
     places: Table = np.where(table == ZERO, ZERO, np.add(table, (down, across, 0)))
+    places.flags.writeable = False
+    return places
+
+
+def dilated(table: Table, dilation: Pair) -> Table:
+    """The same terms where a kernel's elements are so far apart."""
+    return table if dilation == (1, 1) else kept_by(table, _dilated, *dilation)
+
+
+def _dilated(table: Table, down: int, across: int) -> Table:
+    places: Table = np.where(table == ZERO, ZERO, np.multiply(table, (down, across, 1)))
     places.flags.writeable = False
     return places
 

@@ -22,10 +22,11 @@ class Geometry:
     """A convolution in rows and columns, each as (height, width).
 
     image     of one input, its elements `spacing` apart (with zeros between them).
-    kernel    window of the input that an output sees.
+    kernel    window of the input that an output sees; of a dilated kernel with the gaps in it.
     stride    from one window to the next.
     before    zeros above and to the left of the input; negative: so much of it is not seen.
     output    number of windows.
+    dilation  from one element of the kernel to the next.
     """
 
     image: Pair
@@ -34,18 +35,29 @@ class Geometry:
     before: Pair
     output: Pair
     spacing: Pair = (1, 1)
+    dilation: Pair = (1, 1)
 
     def __hash__(self) -> int:  # plans are looked up by geometries, several for a product
         return self._hash
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.image, *self.pairs))
+        return hash((self.image, *self.pairs, self.dilation))
 
     @cached_property
     def pairs(self) -> tuple[Pair, Pair, Pair, Pair, Pair]:
         """Kernel, stride, zeros before, outputs and spacing, as kernels take them."""
         return self.kernel, self.stride, self.before, self.output, self.spacing
+
+    @cached_property
+    def elements(self) -> Pair:
+        """Rows and columns of the kernel itself.
+
+        >>> geometry((9, 9), (3, 2), 1, "VALID", dilation=(2, 4)).elements
+        (3, 2)
+        """
+        (kh, kw), (down, across) = self.kernel, self.dilation
+        return (kh - 1) // down + 1, (kw - 1) // across + 1
 
     @cached_property
     def line(self) -> int:
@@ -65,39 +77,53 @@ class Geometry:
         )  # fmt: skip
 
 
-def geometry(image: Pair, kernel: Pair, stride: Stride, padding: Padding) -> Geometry:
-    """The extents that padding and stride give.
+def geometry(
+    image: Pair, kernel: Pair, stride: Stride, padding: Padding, dilation: Stride = 1
+) -> Geometry:
+    """The extents that padding, stride and dilation give.
 
     SAME pads so that there are ceil(size / stride) outputs, the odd zero at the end.
 
-    Raises    ValueError for what is no stride or padding, and for kernels that do not fit.
+    Raises    ValueError for what is no stride, dilation or padding, and for kernels that do not
+              fit.
 
     >>> geometry((32, 32), (3, 3), 2, "SAME").output
     (16, 16)
+    >>> geometry((32, 32), (3, 3), 1, "VALID", dilation=4).output
+    (24, 24)
     """
-    if type(stride) is int and type(padding) is str:  # a bool is equal to an integer
-        return _usual(tuple(image), tuple(kernel), stride, padding)
-    return _geometry(image, kernel, stride, padding)
+    if type(stride) is int and type(padding) is str and type(dilation) is int:
+        return _usual(tuple(image), tuple(kernel), stride, padding, dilation)
+    return _geometry(image, kernel, stride, padding, dilation)
 
 
-@lru_cache(maxsize=256)
-def _usual(image: Pair, kernel: Pair, stride: int, padding: str) -> Geometry:
-    return _geometry(image, kernel, stride, padding)
+@lru_cache(maxsize=256, typed=True)  # a bool is equal to an integer
+def _usual(image: Pair, kernel: Pair, stride: int, padding: str, dilation: int) -> Geometry:
+    return _geometry(image, kernel, stride, padding, dilation)
 
 
-def _geometry(image: Pair, kernel: Pair, stride: Stride, padding: Padding) -> Geometry:
-    steps = _stride(stride)
+def _geometry(
+    image: Pair, kernel: Pair, stride: Stride, padding: Padding, dilation: Stride
+) -> Geometry:
+    steps, gaps = _step("stride", stride), _step("dilation", dilation)
+    window = _window(kernel[0], gaps[0]), _window(kernel[1], gaps[1])
     sides = [
         _side(n, k, step, side)
-        for n, k, step, side in zip(image, kernel, steps, _padding(padding), strict=True)
+        for n, k, step, side in zip(image, window, steps, _padding(padding), strict=True)
     ]
     (top, rows), (left, columns) = sides
     if rows < 1 or columns < 1:
+        dilated = f", {window[0]}x{window[1]} with dilation={dilation}," if window != kernel else ""
         raise ValueError(
-            f"a kernel of {kernel[0]}x{kernel[1]} does not fit into {image[0]}x{image[1]} with "
-            f"padding={padding!r}; pad more or take a smaller kernel"
+            f"a kernel of {kernel[0]}x{kernel[1]}{dilated} does not fit into {image[0]}x{image[1]} "
+            f"with padding={padding!r}; pad more or take a smaller kernel"
         )
-    return Geometry(image, kernel, steps, (top, left), (rows, columns))
+    return Geometry(image, window, steps, (top, left), (rows, columns), dilation=gaps)
+
+
+def _window(k: int, gap: int) -> int:
+    """What k elements span that are so far apart."""
+    return (k - 1) * gap + 1 if k else 0
 
 
 def _side(n: int, k: int, step: int, padding: Pair | str) -> Pair:
@@ -109,11 +135,11 @@ def _side(n: int, k: int, step: int, padding: Pair | str) -> Pair:
     return before, (before + n + after - k) // step + 1
 
 
-def _stride(stride: Stride) -> Pair:
-    pair = (stride, stride) if _is_count(stride, 1) else stride
+def _step(name: str, step: Stride) -> Pair:
+    pair = (step, step) if _is_count(step, 1) else step
     if not (_is_pair(pair) and all(_is_count(s, 1) for s in pair)):
         raise ValueError(
-            f"stride={stride!r} is no step; use an integer from 1 on, or two: (down, across)"
+            f"{name}={step!r} is no step; use an integer from 1 on, or two: (down, across)"
         )
     return pair[0], pair[1]
 

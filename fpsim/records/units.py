@@ -12,10 +12,11 @@ Source    docs/semantics.md §5.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
 from fpsim.records.evidence import Evidence, Fact, weakest
 from fpsim.records.formats import BINARY32, Format
@@ -43,10 +44,12 @@ class MatrixUnit:
     window          fraction digits kept of every addend below the largest exponent; None: all.
     cut             what happens to the digits below: `truncate`, or `sticky` (rounded to odd).
     accumulator     format and rounding of the sum of each call.
-    order           `ascending`, or `pairs`: in a pass the terms with bit 1 of k clear come first.
+    order           `ascending`, or `pairs`: in a pass the terms with bit 1 of k clear come first;
+                    k counts in the pass, a multiple of four terms.
     join            None: the partial enters the first call. A format: a pass starts from zero and
                     its partial is added afterwards, rounded to nearest even in this format.
-    product_rounded products are rounded to the accumulator's format before they are added.
+    product_rounded products are rounded as the sums are before they are added: with a window to the
+                    format of the partials, without one to the accumulator's.
     evidence        for each constant, how it is known and from where.
     """
 
@@ -88,6 +91,11 @@ class MatrixUnit:
             raise ValueError(
                 "calls=None has one pass, whose partial enters the first call; no join"
             )
+        if self.order == "pairs" and self.channels % 4:
+            raise ValueError(
+                f"order='pairs' takes four terms at a time and a pass has terms={self.terms} times "
+                f"calls={self.calls}; use a multiple of 4 (of terms, where calls=None)"
+            )
         if self.cut not in _CUTS:
             raise ValueError(f"cut={self.cut!r} is not known; use one of {', '.join(_CUTS)}")
         if self.order not in _ORDERS:
@@ -101,13 +109,34 @@ class MatrixUnit:
     def __hash__(self) -> int:
         return hash(self.name)
 
+    def __reduce__(self) -> tuple[Callable[..., MatrixUnit], tuple[object, ...]]:
+        """Its arguments again: the evidence is a view, which cannot be pickled."""
+        arguments = (getattr(self, f.name) for f in fields(self))
+        return _unit, tuple(dict(v) if isinstance(v, MappingProxyType) else v for v in arguments)
+
     def _check_formats(self) -> None:
-        """Every number of a unit must be a binary32 number too."""
+        """Numbers of a unit are binary32 numbers; sums may be infinite, partials NaN."""
+        if not self.inputs:
+            raise ValueError(f"unit {self.name} has inputs=(); give the formats that it takes")
         for fmt in (*self.inputs, self.partials, self.accumulator, self.join):
             if fmt is not None and fmt.carrier != BINARY32.carrier:
                 raise ValueError(
                     f"unit {self.name} has {fmt}; units work on formats that binary32 holds"
                 )
+        sums = {"accumulator": self.accumulator, "join": self.join}
+        if self.products is not None:
+            sums["format of rounded products"] = self.products
+        for name, fmt in sums.items():
+            if fmt is not None and not fmt.has_infinity:
+                raise ValueError(
+                    f"unit {self.name} has {name} {fmt}, which has no infinity for what overflows; "
+                    "use a format with specials='ieee'"
+                )
+        if not self.partials.has_nan:
+            raise ValueError(
+                f"unit {self.name} has partials={self.partials}, which has no NaN for inf - inf; "
+                "use a format with one"
+            )
 
     @cached_property
     def chain(self) -> int:
@@ -123,6 +152,18 @@ class MatrixUnit:
     def emitted(self) -> Format:
         """Format of the sum that a pass leaves, before it is stored as a partial."""
         return self.join or self.accumulator
+
+    @cached_property
+    def stores(self) -> bool:
+        """Whether the context rounds sums into the partials, which do not hold all of them."""
+        return not _holds(self.partials, self.emitted)
+
+    @property
+    def products(self) -> Format | None:
+        """The format that products are rounded to first; None where they enter exact."""
+        if not self.product_rounded:
+            return None
+        return self.accumulator if self.window is None else self.partials
 
     @property
     def family(self) -> str:
@@ -145,6 +186,22 @@ class MatrixUnit:
 
     def __str__(self) -> str:
         return self.name
+
+
+def _unit(*arguments: Any) -> MatrixUnit:
+    """A unit from all of its fields, in their order."""
+    return MatrixUnit(*arguments)
+
+
+def _holds(wide: Format, fmt: Format) -> bool:
+    """Whether every value of a format with infinities is one of another format too."""
+    last = fmt.emin - fmt.precision + 1
+    return (
+        wide.has_infinity
+        and wide.precision >= fmt.precision
+        and wide.emax >= fmt.emax
+        and wide.emin - wide.precision + 1 <= last
+    )
 
 
 #: Every registered unit, by name.

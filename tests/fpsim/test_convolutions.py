@@ -40,6 +40,55 @@ def test_gradients_are_adjoint_to_the_convolution(stride, padding, groups, unit)
     assert inner != 0
 
 
+def spread(w, down, across):
+    """Kernels with zeros between their elements, written out."""
+    kh, kw, *rest = w.shape
+    wide = np.zeros(((kh - 1) * down + 1, (kw - 1) * across + 1, *rest))
+    wide[::down, ::across] = w.values
+    return HALF.array(wide)
+
+
+@pytest.mark.parametrize(
+    ("dilation", "stride", "padding"),
+    [((2, 3), 1, "SAME"), (2, (1, 2), "VALID"), ((3, 1), (2, 1), ((4, 0), (1, 2)))],
+)
+def test_a_dilated_kernel_is_one_spread_by_zeros(dilation, stride, padding):
+    choices = {"stride": stride, "padding": padding}
+    down, across = (dilation, dilation) if isinstance(dilation, int) else dilation
+    x, w = whole(2, 9, 8, 4), whole(3, 2, 4, 8, seed=1)
+    wide = spread(w, down, across)
+    y = conv2d(x, w, UNIT, dilation=dilation, **choices)
+    np.testing.assert_array_equal(y.values, conv2d(x, wide, UNIT, **choices).values)
+    g = whole(*y.shape, seed=2)
+    to_x = conv2d_input_gradient(g, w, UNIT, x.shape, dilation=dilation, **choices)
+    expected = conv2d_input_gradient(g, wide, UNIT, x.shape, **choices)
+    np.testing.assert_array_equal(to_x.values, expected.values)
+    to_w = conv2d_weight_gradient(x, g, UNIT, w.shape, dilation=dilation, **choices)
+    expected = conv2d_weight_gradient(x, g, UNIT, wide.shape, **choices)
+    np.testing.assert_array_equal(to_w.values, expected.values[::down, ::across])
+    assert to_w.values.any()
+
+
+def test_the_gaps_of_a_dilated_kernel_are_no_terms():
+    """An infinity there would make a NaN with a zero of the kernel."""
+    x = np.ones((1, 3, 3, 1))
+    x[0, 1, 1, 0] = np.inf
+    images, w = HALF.wrap(np.float32(x)), HALF.array(np.ones((2, 2, 1, 1)))
+    y = conv2d(images, w, UNIT, padding="VALID", dilation=2)
+    assert y.values.ravel().tolist() == [4.0]
+
+
+def test_what_is_no_dilation_is_refused():
+    x, w = whole(1, 4, 4, 2), whole(3, 3, 2, 5)
+    for wrong in (0, True, 1.5, (2, 0), (1, 2, 3), None):
+        with pytest.raises(ValueError, match="dilation="):
+            conv2d(x, w, UNIT, dilation=wrong)
+    with pytest.raises(ValueError, match=r"3x3, 7x7 with dilation=3, does not fit into 4x4"):
+        conv2d(x, w, UNIT, padding="VALID", dilation=3)
+    with pytest.raises(ValueError, match="gradient"):
+        conv2d_input_gradient(whole(1, 2, 2, 5), w, UNIT, x.shape, dilation=2)
+
+
 def test_what_does_not_fit_is_refused():
     x, w = whole(1, 4, 4, 2), whole(3, 3, 2, 5)
     for wrong in ({"stride": 0}, {"padding": "FULL"}, {"groups": 3}):

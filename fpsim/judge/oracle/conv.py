@@ -30,6 +30,7 @@ class Convolution:
 
     stride, before    as (down, across) and (above, to the left).
     output            (height, width) of the result.
+    dilation          from one element of the kernel to the next, (down, across).
     """
 
     unit: MatrixUnit
@@ -37,6 +38,7 @@ class Convolution:
     before: tuple[int, int]
     output: tuple[int, int]
     groups: int = 1
+    dilation: tuple[int, int] = (1, 1)
 
     def order(self, kh: int, kw: int, channels: int) -> Iterator[tuple[int, int, int] | None]:
         """(ky, kx, channel) of each term; None is a zero times a zero."""
@@ -75,8 +77,8 @@ class Convolution:
                 continue
             turned_y, turned_x, k = term
             ky, kx, o = kh - 1 - turned_y, kw - 1 - turned_x, group * k_channels + k
-            oy, rest_y = divmod(y + self.before[0] - ky, self.stride[0])
-            ox, rest_x = divmod(x + self.before[1] - kx, self.stride[1])
+            oy, rest_y = divmod(y + self.before[0] - ky * self.dilation[0], self.stride[0])
+            ox, rest_x = divmod(x + self.before[1] - kx * self.dilation[1], self.stride[1])
             there = rest_y == rest_x == 0
             there = there and 0 <= oy < self.output[0] and 0 <= ox < self.output[1]
             terms.append((int(g[n, oy, ox, o]) if there else 0, int(w[ky, kx, c, o])))
@@ -96,7 +98,7 @@ class Convolution:
 
     def _seen(self, x: Codes, n: int, oy: int, ox: int, ky: int, kx: int, c: int) -> int:
         """What a window's position sees: an element of x, or a zero around it."""
-        row = oy * self.stride[0] + ky - self.before[0]
-        column = ox * self.stride[1] + kx - self.before[1]
+        row = oy * self.stride[0] + ky * self.dilation[0] - self.before[0]
+        column = ox * self.stride[1] + kx * self.dilation[1] - self.before[1]
         inside = 0 <= row < x.shape[1] and 0 <= column < x.shape[2]
         return int(x[n, row, column, c]) if inside else 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from fpsim.records.flags import Flags
@@ -66,6 +67,7 @@ class Settings:
 # Codes ---------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=4096)
 def power(exponent: int) -> Fraction:
     return Fraction(2) ** exponent
 

@@ -61,11 +61,20 @@ def one_output(
         products = slice(p * of_pass, (p + 1) * of_pass)
         partial, raised = one_pass(ask, x[products], y[products], partial)
         flags |= raised
-        if unit.partials.precision < unit.emitted.precision:
+        if not holds(unit.partials, unit.emitted):
             partial, raised = stored(ask, partial, unit.partials, draw(p))
             flags |= raised
     result, raised = last_rounding(ask, partial, draw(passes))
     return result, flags | raised
+
+
+def holds(wide: Format, fmt: Format) -> bool:
+    """Whether the partials take a sum as it is: infinities, smallest and largest numbers too."""
+    if not wide.has_infinity:
+        return False
+    least, most = power(fmt.emin - fmt.precision + 1), Fraction(fmt.max)
+    least_there, most_there = power(wide.emin - wide.precision + 1), Fraction(wide.max)
+    return wide.precision >= fmt.precision and least_there <= least and most <= most_there
 
 
 def operand(code: int, fmt: Format, ask: Ask) -> Datum:
@@ -109,8 +118,11 @@ def one_call(ask: Ask, x: list[Datum], y: list[Datum], c: Datum) -> tuple[Datum,
         product, raised = multiply(ask, u, v)
         flags |= raised
         if unit.product_rounded and product.kind == "finite":
-            product, raised = rounded(ask, product.value, unit.accumulator, unit.rounding)
+            fmt = unit.accumulator if unit.window is None else unit.partials
+            product, raised = rounded(ask, product.value, fmt, unit.rounding)
             flags |= raised
+            if product.kind == "finite" and not product.is_zero:
+                exponents.append(exponent(product, fmt))
         elif product.kind == "finite" and not product.is_zero:
             exponents.append(exponent(u, ask.a) + exponent(v, ask.b) + ask.scale)
         addends.append(product)
@@ -168,7 +180,7 @@ def rounded(ask: Ask, v: Fraction, fmt: Format, mode: Rounding) -> tuple[Datum, 
 def stored(ask: Ask, d: Datum, fmt: Format, word: int) -> tuple[Datum, Flags]:
     """A partial read out by the context; an infinite one goes the way of an overflow."""
     s = ask.settings
-    overflow = s.overflow if s.format == fmt else Settings(fmt).overflow
+    overflow = s.overflow
     if d.kind == "nan":
         return NAN, nan_flags(ask, [d])
     if d.kind == "infinite":

@@ -54,7 +54,10 @@ class Call(NamedTuple):
     join_emin: int  # … with the range of its format; to nearest even
     join_emax: int
     join_flush: int  # … whose tiny sums become zero
-    product_rounded: int  # products are rounded to the accumulator's format first
+    product: int  # digits of products that are rounded first (0: they are exact) …
+    product_emin: int  # … with the range of their format
+    product_emax: int
+    product_flush: int
     flush_in: int  # subnormal partials are read as zero
     flush_out: int  # tiny sums become zero
     tiny_before: int  # tiny before rounding, else after
@@ -160,7 +163,7 @@ def _code(negative, n, unit):
 
 
 @njit(**INLINE)
-def _read(code, emin, flush):
+def _read(code, flush):
     """Signed significand of 24 digits and exponent of a binary32 code; NaN 2 or 3, infinity ±1."""
     magnitude = code & 0x7FFFFFFF
     if magnitude > INFINITY:
@@ -174,11 +177,8 @@ def _read(code, emin, flush):
     if field:
         significand |= 0x800000
     e = max(field, 1) - 127
-    if flush and (e < emin or field == 0):
+    if flush and field == 0:
         return np.int64(0), np.int64(NOTHING)
-    if e < emin:
-        significand >>= emin - e
-        e = np.int64(emin)
     return (-significand if code & SIGN else significand), np.int64(e)
 
 
@@ -220,12 +220,26 @@ def _settle(seen):
 
 
 @njit(**INLINE)
-def _round_product(p, exponent, call):
-    """A product of that exponent rounded as the accumulator is; see `_round`."""
-    return _round(
-        abs(p), exponent + call.scale - call.fraction, call.precision, call.emin, call.emax,
-        call.to_zero, call.flush_out, call.tiny_before,
+def _product(x, y, e, call):
+    """x * y with that sum of exponents: value, exponent of its last digit, its exponent, overflow.
+
+    One that is rounded first has the exponent of the rounded number, NOTHING if it is zero, and
+    SPECIAL if it is infinite; its value is the sign then.
+    """
+    p = x * y
+    if call.product == 0:
+        return p, e + call.scale - call.fraction, e + call.scale, False
+    n, last, over = _round(
+        abs(p), e + call.scale - call.fraction, call.product, call.product_emin,
+        call.product_emax, call.to_zero, call.product_flush, call.tiny_before,
     )  # fmt: skip
+    sign = np.int64(1 if p > 0 else -1)
+    if last == SPECIAL:
+        return sign, last, last, over
+    exponent = np.int64(NOTHING)
+    if n != 0:
+        exponent = max(last + _digits(n) - 1, np.int64(call.product_emin))
+    return n * sign, last, exponent, over
 
 
 @njit(**INLINE)
@@ -235,6 +249,8 @@ def _scan(sa, ea, i, sb, eb, j, c, ec, call):
     emax, special = ec, ec == SPECIAL
     if special:
         seen = _see(seen, c, np.int64(1), ec, np.int64(0), call.loud_nan)
+    elif c != 0:
+        emax = max(ec, np.int64(call.emin))
     for t in range(call.terms):
         x, y = np.int64(sa[i + t]), np.int64(sb[j + t])
         ex, ey = np.int64(ea[i + t]), np.int64(eb[j + t])
@@ -242,15 +258,14 @@ def _scan(sa, ea, i, sb, eb, j, c, ec, call):
             seen = _see(seen, x, y, ex, ey, call.loud_nan)
             special = True
         elif x != 0 and y != 0:
-            emax = max(emax, ex + ey + call.scale)
-            if call.product_rounded:
-                _, last, over = _round_product(x * y, ex + ey, call)
-                if over:
-                    seen = Seen(seen.nan, seen.up, seen.down, seen.flags | OVERFLOW)
-                if last == SPECIAL:
-                    sign = np.int64(1 if (x > 0) == (y > 0) else -1)
-                    seen = _see(seen, sign, np.int64(1), last, np.int64(0), call.loud_nan)
-                    special = True
+            p, _, e, over = _product(x, y, ex + ey, call)
+            if over:
+                seen = Seen(seen.nan, seen.up, seen.down, seen.flags | OVERFLOW)
+            if e == SPECIAL:
+                seen = _see(seen, p, np.int64(1), e, np.int64(0), call.loud_nan)
+                special = True
+            else:
+                emax = max(emax, e)
     return emax, seen, special
 
 
@@ -262,9 +277,9 @@ def _windowed_sum(sa, ea, i, sb, eb, j, c, ec, emax, call):
     if c != 0:
         total = _cut(c, ec - 23 - q, call.sticky)
     for t in range(call.terms):
-        p = np.int64(sa[i + t]) * np.int64(sb[j + t])
-        if p != 0:
-            lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
+        x, y = np.int64(sa[i + t]), np.int64(sb[j + t])
+        if x != 0 and y != 0:
+            p, lsb, _, _ = _product(x, y, np.int64(ea[i + t]) + np.int64(eb[j + t]), call)
             total += _cut(p, lsb - q, call.sticky)
     return total < 0, abs(total), q
 
@@ -276,15 +291,10 @@ def _uncut_sum(sa, ea, i, sb, eb, j, c, ec, call, limbs):
     if c != 0:
         reach = put(limbs, reach, c, ec - 23)
     for t in range(call.terms):
-        p = np.int64(sa[i + t]) * np.int64(sb[j + t])
-        if p == 0:
+        x, y = np.int64(sa[i + t]), np.int64(sb[j + t])
+        if x == 0 or y == 0:
             continue
-        lsb = np.int64(ea[i + t]) + np.int64(eb[j + t]) + call.scale - call.fraction
-        if call.product_rounded:
-            n, lsb, _ = _round_product(p, np.int64(ea[i + t]) + np.int64(eb[j + t]), call)
-            p = n if p > 0 else -n
-            if p == 0:
-                continue
+        p, lsb, _, _ = _product(x, y, np.int64(ea[i + t]) + np.int64(eb[j + t]), call)
         reach = put(limbs, reach, p, lsb)
     if reach[0] > reach[1]:
         return False, np.int64(0), np.int64(0)
@@ -292,14 +302,17 @@ def _uncut_sum(sa, ea, i, sb, eb, j, c, ec, call, limbs):
 
 
 @njit(**INLINE)
-def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):
-    """The accumulator after the products that begin at i of a row, at j of a column; and flags."""
-    c, ec = _read(code, call.emin, call.flush_in)
+def _one_call(sa, ea, i, sb, eb, j, code, flush, call, limbs):
+    """The accumulator after the products that begin at i of a row, at j of a column; and flags.
+
+    flush   an accumulator that is a subnormal of binary32 is read as zero.
+    """
+    c, ec = _read(code, flush)
     emax, seen, special = _scan(sa, ea, i, sb, eb, j, c, ec, call)
     if special:
         return _settle(seen)
     if emax == NOTHING:
-        return np.int64(0), 0
+        return np.int64(0), seen.flags
     if call.window >= 0:
         negative, m, q = _windowed_sum(sa, ea, i, sb, eb, j, c, ec, emax, call)
     else:
@@ -315,8 +328,8 @@ def _one_call(sa, ea, i, sb, eb, j, code, call, limbs):
 @njit(**INLINE)
 def _join(code, other, call, limbs):
     """Two numbers added with one rounding to nearest even in the format of the join, and flags."""
-    x, ex = _read(code, -126, call.flush_in)
-    y, ey = _read(other, -126, call.flush_in)
+    x, ex = _read(code, call.flush_in)
+    y, ey = _read(other, 0)
     if ex == SPECIAL or ey == SPECIAL:
         seen = Seen(False, False, False, 0)
         one, none = np.int64(1), np.int64(0)
@@ -362,8 +375,9 @@ def run_pass(sa, ea, sb, eb, k, partials, element_flags, call):
             for n in range(call.calls):
                 q = k + n * call.terms
                 code, more = _one_call(
-                    psa, pea, row * depth + q, psb, peb, column * depth + q, code, call, limbs
-                )
+                    psa, pea, row * depth + q, psb, peb, column * depth + q, code,
+                    call.flush_in if n == 0 else 0, call, limbs,
+                )  # fmt: skip
                 flags |= more
             if call.join:
                 code, more = _join(partial, code, call, limbs)

@@ -22,12 +22,13 @@ def put(limbs, reach, value, lsb):
     magnitude = abs(value)
     bit = lsb - LOW
     while magnitude:
+        # What stands in one limb alone: a limb holds 2**31 of these.
         limb, offset = bit >> 5, bit & 31
-        part = (magnitude & 0xFFFFFF) << offset
+        part = (magnitude << offset) & 0xFFFFFFFF
         limbs[limb] += part if value > 0 else -part
         reach = (min(reach[0], limb), max(reach[1], limb))
-        magnitude >>= 24
-        bit += 24
+        magnitude >>= 32 - offset
+        bit += 32 - offset
     return reach
 
 

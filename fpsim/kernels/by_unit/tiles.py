@@ -56,7 +56,7 @@ from fpsim.kernels.lanes.arithmetic import clear_inexact, inexact, plus
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import (
     copy_item,
-    load_float,
+    load,
     load_word,
     pointer,
     room,
@@ -155,13 +155,16 @@ def _store_ordinary(how, c, seen, words, w, rule):
 
 
 @njit(**INLINE)
-def _store_any(how, tile, element_flags, words, w, rule):
-    """The partials of a tile rounded in place, and their flags. A sum of zero is +0 before."""
+def _store_any(how, sums, tile, element_flags, words, w, rule):
+    """The sums of a tile rounded into its partials, and their flags. A sum of zero is +0 before.
+
+    The sums have the width of the lanes: those that are left whole have more digits than binary32.
+    """
     none = rule.drop ^ rule.drop
     merged = none
     lanes = 512 // width_of(none)
     for i in range(0, 128, lanes):
-        bits = as_bits(load_float(tile, i, none) + 0.0)
+        bits = as_bits(as_float(load(sums, i)) + 0.0)
         word = bits
         if how[0] >= SR:
             word = load_word(words, w + i // COLUMNS * 128 + i % COLUMNS, bits)
@@ -236,8 +239,11 @@ def _long_terms(what, c, operands, span, terms):
 
 
 @njit(**INLINE)
-def _long_passes(what, how, drawn, tile, flags, operands, span, terms, draw, at, rule):
-    """The same with partials rounded after each pass, in the tile; flags raised."""
+def _long_passes(what, how, drawn, tile, flags, operands, span, terms, draw, at, sums, rule):
+    """The same with partials rounded after each pass, in the tile; flags raised.
+
+    sums   room for those of a pass.
+    """
     fresh, first, m, n, place = at
     none = rule.drop ^ rule.drop
     merged = none
@@ -246,8 +252,8 @@ def _long_passes(what, how, drawn, tile, flags, operands, span, terms, draw, at,
         w = np.int64(0)
         if how[0] >= SR:
             w = _words_at(drawn, fresh, draw, first, m, n, place + k // what[2], k == span[0])
-        put_tile(tile, c)
-        merged = merged | _store_any(how, tile, flags, fresh, w, rule)
+        put_tile(sums, c)
+        merged = merged | _store_any(how, sums, tile, flags, fresh, w, rule)
     return merged
 
 
@@ -383,7 +389,7 @@ def tile_kernel(variant: TileVariant) -> Any:
                         if STORE:
                             merged = merged | _long_passes(
                                 what, how, drawn, tile, tile_flags, operands, span, terms, draw, at,
-                                rule,
+                                before, rule,
                             )  # fmt: skip
                         else:
                             c = load_tile(tile, none)

@@ -22,8 +22,9 @@ from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE
+from fpsim.records.units import MatrixUnit
 
-__all__ = ["run_exact"]
+__all__ = ["HAS_FMA", "run_exact"]
 
 #: Terms of a call for which the lower of two limbs has room (see `_unit`).
 _TERMS = 16
@@ -39,8 +40,13 @@ def _knows(settings: UnitSettings) -> bool:
         and unit.accumulator == BINARY32
         and unit.rounding == RNE
         and unit.terms <= _TERMS
-        and settings.a.precision + settings.b.precision <= 26
+        and settings.a.precision + settings.b.precision <= _digits(unit)
     )
+
+
+def _digits(unit: MatrixUnit) -> int:
+    """Digits of a product for which two limbs have room; of one that rounding leaves as it is."""
+    return BINARY32.precision if unit.product_rounded else 26
 
 
 def run_exact(job: Job) -> bool:

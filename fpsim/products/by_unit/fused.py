@@ -32,6 +32,7 @@ def _knows(settings: UnitSettings) -> bool:
         unit.terms == 1
         and unit.window is None
         and unit.join is None
+        and not unit.product_rounded
         and unit.inputs == (BINARY32,)
         and unit.accumulator == unit.partials == BINARY32
         and unit.rounding == RNE

@@ -27,7 +27,7 @@ _SMALLEST = 1 << 12
 
 
 def run_general(job: Job) -> bool:
-    """One matrix settings of any operands through any unit."""
+    """One product of any operands through any unit."""
     settings: UnitSettings = job.settings
     a, values, flags = job.a, job.values, job.element_flags
     assert flags is not None
@@ -64,7 +64,7 @@ def _split(settings: UnitSettings, operand: Carrier, fmt: Format) -> Split:
         int(flush),
     )
     if settings.unit.order == "pairs":
-        order = pairs(settings.unit.channels, k)
+        order = pairs(settings.piece(k), k)
         return significands.take(order, axis=1), exponents.take(order, axis=1)
     return significands, exponents
 

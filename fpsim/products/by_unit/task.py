@@ -21,7 +21,7 @@ from fpsim.kernels.rounding.store import BY_INTEGERS, LOUD, QUIET
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings
 from fpsim.records.types import Carrier, Shape
 
-__all__ = ["FLOAT", "WORD", "Constants", "OperandTable", "Task", "room", "tile_variant"]
+__all__ = ["FLOAT", "HAS_FMA", "WORD", "Constants", "OperandTable", "Task", "room", "tile_variant"]
 
 #: Bytes of each of their arrays that a thread keeps from product to product, at most.
 _KEPT = 8 << 20

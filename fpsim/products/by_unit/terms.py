@@ -39,7 +39,7 @@ def _rows(settings: UnitSettings, k: int) -> tuple[Offsets, Offsets]:
     """The number of each term, -1 of zeros, and the term whose offset it has."""
     unit, rows = settings.unit, np.arange(settings.depth(k))
     if unit.order == "pairs":
-        rows = rows[pairs(unit.channels, len(rows))]
+        rows = rows[pairs(settings.piece(k), len(rows))]
     rows[rows >= k] = -1
     return rows, np.maximum(rows, 0)
 

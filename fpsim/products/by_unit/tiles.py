@@ -52,6 +52,15 @@ _SMALLEST = 1 << 20
 
 def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
     """One product into values (default: those of the job) and flags; its flags together."""
+    flags = _run(job, task, values)
+    store = job.settings.store
+    if store is not None and store.chosen.one_zero:
+        sums = job.values if values is None else values
+        sums[sums == 0] = 0.0  # loops of tiles give zeros a sign
+    return flags
+
+
+def _run(job: Job, task: Task, values: Carrier | None) -> int:
     if isinstance(job.a, Windows):
         return _run_images(job, job.a, task, job.values if values is None else values)
     if isinstance(job.a, Stack):

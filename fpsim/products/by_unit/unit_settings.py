@@ -84,8 +84,7 @@ class UnitSettings:
     def kernel_call(self) -> Call:
         """The record as the general kernel reads it."""
         unit = self.unit
-        short = unit.accumulator.emin == BINARY32.emin
-        join = unit.join
+        join, products = unit.join, unit.products
         return Call(
             terms=unit.terms,
             calls=unit.chain,
@@ -100,13 +99,20 @@ class UnitSettings:
             join=join.precision if join else 0,
             join_emin=join.emin if join else 0,
             join_emax=join.emax if join else 0,
-            join_flush=int(join == BINARY32 and self.policy != "keep"),
-            product_rounded=int(unit.product_rounded),
-            flush_in=int(short and self.policy == "flush_both"),
-            flush_out=int(short and self.policy != "keep"),
+            join_flush=self._flushes(join),
+            product=products.precision if products else 0,
+            product_emin=products.emin if products else 0,
+            product_emax=products.emax if products else 0,
+            product_flush=self._flushes(products),
+            flush_in=int(unit.partials == BINARY32 and self.policy == "flush_both"),
+            flush_out=self._flushes(unit.accumulator),
             tiny_before=int(self.settings.tininess == "before"),
             loud_nan=int(self.settings.quiet_nan_raises),
         )
+
+    def _flushes(self, fmt: Format | None) -> int:
+        """Whether tiny sums in a format become zero: in one with the exponents of binary32."""
+        return int(fmt is not None and fmt.emin == BINARY32.emin and self.policy != "keep")
 
     @cached_property
     def store(self) -> Store | None:
@@ -120,7 +126,7 @@ class UnitSettings:
 
     @cached_property
     def _narrowing(self) -> Store | None:
-        if self.unit.partials.precision >= self.unit.emitted.precision:
+        if not self.unit.stores:
             return None
         settings = self.settings
         if settings.rounding.stochastic and not self.stochastic_stores:
@@ -142,6 +148,12 @@ class UnitSettings:
     def depth(self, k: int) -> int:
         """k products and the zeros that make them whole passes."""
         return -(-k // self.unit.channels) * self.unit.channels
+
+    def piece(self, k: int) -> int:
+        """Terms that pieces of k products are multiples of; k where their order is that of all."""
+        unit = self.unit
+        whole = unit.calls is None and unit.order != "ascending"
+        return max(1, self.depth(k)) if whole else unit.channels
 
     def passes(self, k: int) -> int:
         """Passes over k products."""

@@ -54,14 +54,17 @@ def _sums(settings: UnitSettings) -> Sums | None:
     unit, accumulator = settings.unit, settings.unit.accumulator
     if (
         unit.window is None
+        or unit.window == 1  # an infinite partial would be scaled by zero
         or unit.cut != "truncate"
         or unit.join is not None
         or unit.order != "ascending"
+        or unit.product_rounded
         or unit.terms > _TERMS
         or unit.window + (unit.terms + 1).bit_length() > 50
     ):
         return None
-    if accumulator.emin == BINARY32.emin and unit.rounding == RTZ:
+    range_of_sums = accumulator.emin, accumulator.emax
+    if range_of_sums == (BINARY32.emin, BINARY32.emax) and unit.rounding == RTZ:
         return Sums(CUT, accumulator.precision, 0, settings.store)
     if accumulator == BINARY32:
         return Sums(NEAREST, 24, 0, settings.store)
@@ -70,8 +73,11 @@ def _sums(settings: UnitSettings) -> Sums | None:
     return None
 
 
-def run_window(job: Job) -> bool:
-    """One matrix product; False if this engine must not run it."""
+def run_window(job: Job, lanes: int | None = None) -> bool:
+    """One matrix product; False if this engine must not run it.
+
+    lanes   64: in lanes of 64 bits, also where narrower ones serve.
+    """
     settings: UnitSettings = job.settings
     sums = _sums(settings)
     if sums is None:
@@ -83,7 +89,8 @@ def run_window(job: Job) -> bool:
     if not _fits(settings, reach, job.a.shape[1], low, high):
         return False
     top = max(top_a + settings.scale, top_b)
-    run_tiles(job, _task(settings, _kind(settings, reach, sums, low, top), job.places.low))
+    kind = WINDOW_64 if lanes == 64 else _kind(settings, reach, sums, low, top)
+    run_tiles(job, _task(settings, kind, job.places.low))
     return True
 
 

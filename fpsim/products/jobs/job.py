@@ -134,7 +134,7 @@ class Job:
         """
         assert isinstance(self.a, Windows)
         assert self.element_flags is not None
-        for begin, end, rows in self.a.pieces(self.settings.unit.channels):
+        for begin, end, rows in self.a.pieces(self.settings.piece(len(self.b))):
             lines = slice(begin, end)
             if self.a.target:
                 at = self.a.outputs(begin, end, values.shape[1])

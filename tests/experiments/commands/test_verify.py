@@ -28,3 +28,13 @@ def test_a_missing_file_is_one_line(tmp_path, capsys):
 def test_an_unknown_operation_is_one_line(capsys):
     assert main(["verify", "exhaustive", "ad"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_engines_are_judged_and_a_product_is_repeated(capsys):
+    assert main(["verify", "engines", "--outputs", "20", "--unit", "V100_F16_F32"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("engines, seed 0: ")
+    assert " outputs, 0 mismatches, " in out
+    assert main(["verify", "engines", "--product", "3"]) == 0  # a unit of the general engine alone
+    assert main(["verify", "engines", "--unit", "V100_F16_F33"]) == 2
+    assert "Did you mean" in capsys.readouterr().err

@@ -24,6 +24,11 @@ class Case(NamedTuple):
     padding: str | tuple[tuple[int, int], tuple[int, int]] = "SAME"
     groups: int = 1
     batch: int = 2
+    dilation: int | tuple[int, int] = 1
+
+    @property
+    def gaps(self):
+        return (self.dilation, self.dilation) if isinstance(self.dilation, int) else self.dilation
 
     @property
     def steps(self):
@@ -33,7 +38,9 @@ class Case(NamedTuple):
     def sides(self):
         """(zeros before, outputs) down and across."""
         sides = []
-        for axis, (n, k, s) in enumerate(zip(self.image, self.kernel, self.steps, strict=True)):
+        extents = zip(self.image, self.kernel, self.steps, self.gaps, strict=True)
+        for axis, (n, elements, s, gap) in enumerate(extents):
+            k = (elements - 1) * gap + 1
             if self.padding == "SAME":
                 outputs = math.ceil(n / s)
                 sides.append((max((outputs - 1) * s + k - n, 0) // 2, outputs))
@@ -55,7 +62,7 @@ class Case(NamedTuple):
 
     def convolution(self, unit):
         (top, rows), (left, columns) = self.sides
-        return Convolution(unit, self.steps, (top, left), (rows, columns), self.groups)
+        return Convolution(unit, self.steps, (top, left), (rows, columns), self.groups, self.gaps)
 
     def operands(self, way, kind, unit, rng):
         """The two operands of a way to use the case, and the shape of its result."""
@@ -72,6 +79,7 @@ class Case(NamedTuple):
 
     def run(self, way, a, b, unit, result, **choices):
         choices |= {"stride": self.stride, "padding": self.padding, "groups": self.groups}
+        choices |= {"dilation": self.dilation}
         if way == "forward":
             return conv2d(a, b, unit, **choices)
         if way == "input_gradient":

@@ -37,7 +37,12 @@ CASES = [
     Case((4, 5), 2, (3, 4), 2, stride=(3, 1), padding=((2, 2), (5, 0)), groups=2, batch=1),
     Case((3, 3), 1, (3, 3), 2, padding="VALID", batch=3),
     Case((7, 4), 5, (2, 2), 3, stride=3),
+    Case((7, 9), 5, (3, 2), 4, dilation=(2, 3)),
+    Case((9, 8), 4, (2, 3), 6, stride=(2, 3), padding=((1, 2), (0, 3)), groups=2, dilation=2),
+    Case((6, 7), 8, (2, 3), 8, padding="VALID", groups=8, dilation=(3, 2), batch=3),
 ]
+#: With dilation, and strides and groups of their own.
+DILATED = CASES[-3:]
 
 
 #: Units of the tests, each with kernels of its own; the quick tier takes the first of each list.
@@ -50,7 +55,9 @@ THREADED = ["AMP_F16_F16", "SLIC_F16_F16.exact", "VMAC_F16_F16"]
 #: the last pass: in the quick tier the passes of half partials are complete.
 COMPLETE = Case((4, 5), 16, (3, 3), 16)
 PAIRS = [(name, case) for name in UNFOLDED for case in [*CASES, COMPLETE]]
-FEW = [("AMP_F16_F16", COMPLETE), *(("AMP_F32_F32", case) for case in CASES[:3])]
+FEW = [
+    ("AMP_F16_F16", COMPLETE), *(("AMP_F32_F32", case) for case in [*CASES[:3], *DILATED]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -35,6 +37,14 @@ PLAIN = MatrixUnit("OURS_F16_F32", "a test", (fp.BINARY16,), fp.BINARY32, terms=
         ({"inputs": (fp.BINARY16, fp.BINARY64)}, ValueError, "binary32 holds"),
         ({"accumulator": fp.Format.custom(8, 25)}, ValueError, "binary32 holds"),
         ({"join": fp.BINARY64}, ValueError, "binary32 holds"),
+        ({"inputs": ()}, ValueError, "formats that it takes"),
+        ({"order": "pairs", "terms": 2}, ValueError, "multiple of 4"),
+        ({"order": "pairs", "terms": 3, "calls": 2}, ValueError, "multiple of 4"),
+        ({"order": "pairs", "terms": 2, "calls": None}, ValueError, "multiple of 4"),
+        ({"accumulator": fp.E4M3FN}, ValueError, "no infinity for what overflows"),
+        ({"join": fp.F143}, ValueError, "join f143, which has no infinity"),
+        ({"partials": fp.F143, "product_rounded": True}, ValueError, "rounded products f143"),
+        ({"partials": fp.E2M1FN}, ValueError, "no NaN"),
     ],
 )
 def test_a_record_that_no_engine_can_run_is_refused(change, error, message):
@@ -47,6 +57,44 @@ def test_the_ends_of_each_range_are_allowed():
     assert replace(PLAIN, terms=1, window=1, calls=3).channels == 3
     complete = replace(PLAIN, calls=None)
     assert (complete.chain, complete.channels) == (1, 4)
+
+
+def test_what_has_a_ruling_is_allowed():
+    assert replace(PLAIN, order="pairs").channels == 4
+    assert replace(PLAIN, order="pairs", terms=2, calls=2).channels == 4
+    assert replace(PLAIN, order="pairs", terms=8, calls=None).channels == 8
+    assert replace(PLAIN, partials=fp.F143).stores
+    products = replace(PLAIN, partials=fp.BINARY16, product_rounded=True)
+    assert (products.products, PLAIN.products) == (fp.BINARY16, None)
+    assert replace(products, window=None).products == fp.BINARY32
+
+
+@pytest.mark.parametrize(
+    ("partials", "accumulator", "stores"),
+    [
+        (fp.BINARY32, fp.BINARY16, False), (fp.BINARY16, fp.BINARY16, False),
+        (fp.BINARY16, fp.BINARY32, True), (fp.F152, fp.E5M2, True),
+        # as many digits or more, but not the range
+        (fp.BINARY16, fp.BFLOAT16, True), (fp.BINARY16, fp.TF32, True),
+        (fp.BINARY16, fp.Format.custom(5, 4, bias=25), True),
+    ],
+)  # fmt: skip
+def test_sums_that_the_partials_do_not_hold_are_stored(partials, accumulator, stores):
+    assert replace(PLAIN, partials=partials, accumulator=accumulator).stores is stores
+
+
+@pytest.mark.parametrize("name", ["V100_F16_F32", "B200_E4M3_F16", "A100_TF32_F32"])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda unit: pickle.loads(pickle.dumps(unit))]
+)
+def test_a_unit_can_be_copied_and_pickled(copied, name):
+    for unit in (find_unit(name), replace(find_unit(name), name="MINE", window=7)):
+        other = copied(unit)
+        assert (other, hash(other)) == (unit, hash(unit))
+        assert dict(other.evidence) == dict(unit.evidence)
+        assert other.facts == unit.facts
+        with pytest.raises(TypeError, match="item assignment"):
+            other.evidence["window"] = None
 
 
 def test_what_a_pass_emits_is_the_join_where_there_is_one():

@@ -82,7 +82,8 @@ def test_operands_are_split_with_the_digits_of_their_format():
 #: One product, uncut, to nearest even into binary32.
 CALL = Call(
     terms=1, calls=1, window=-1, sticky=0, fraction=0, scale=0, precision=24, emin=-126, emax=127,
-    to_zero=0, join=0, join_emin=0, join_emax=0, join_flush=0, product_rounded=0, flush_in=0,
+    to_zero=0, join=0, join_emin=0, join_emax=0, join_flush=0, product=0, product_emin=0,
+    product_emax=0, product_flush=0, flush_in=0,
     flush_out=0, tiny_before=0, loud_nan=0,
 )  # fmt: skip
 

@@ -36,3 +36,14 @@ def test_a_sum_keeps_its_leading_digits_and_an_odd_last_one(seed):
     size = abs(exact) / Fraction(2) ** int(q)
     assert int(m) == size if size.denominator == 1 else (m & 1 and m - 1 < size < m + 1)
     assert int(m).bit_length() >= 30
+
+
+def test_as_many_terms_as_a_call_has_do_not_fill_a_limb():
+    """256 products and an accumulator, each all ones from the top digit of a limb on."""
+    lsb = 32 * 13 + 31 - 416
+    values, exponents = np.full(257, 2**48 - 1, np.int64), np.full(257, lsb, np.int64)
+    negative, m, q, left = total(values, exponents)
+    size = Fraction(257 * (2**48 - 1)) * Fraction(2) ** lsb / Fraction(2) ** int(q)
+    assert (negative, left) == (False, 0)
+    assert m & 1
+    assert m - 1 < size < m + 1
