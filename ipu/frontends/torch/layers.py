@@ -83,6 +83,7 @@ class Layers:
     enter       called with each module before its forward.
     finish      called after each step of an optimiser.
     start_backward  called at the first operation of each backward pass.
+    end_backward    called before the first operation after it.
     start_update    called with an optimiser before its step.
     end_block       called after a block without gradients in which something was computed.
     """
@@ -90,10 +91,11 @@ class Layers:
     def __init__(
         self, enter: Callable[[torch.nn.Module], None],
         start_update: Callable[[torch.optim.Optimizer], None], finish: Callable[[], None],
-        start_backward: Callable[[], None], end_block: Callable[[], None],
+        start_backward: Callable[[], None], end_backward: Callable[[], None],
+        end_block: Callable[[], None],
     ) -> None:  # fmt: skip
         _check_torch()
-        self._start_backward = start_backward
+        self._start_backward, self._end_backward = start_backward, end_backward
         self._enter, self._start_update, self._finish = enter, start_update, finish
         self._names: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
         self._parameters: dict[int, str] = {}
@@ -245,6 +247,7 @@ class Layers:
             self._in_backward = False
             self.micro_batch += 1
             self._span()
+            self._end_backward()
 
     @property
     def in_backward(self) -> bool:

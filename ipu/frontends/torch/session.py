@@ -95,14 +95,15 @@ class Session:
         self.halves_by_policy = changes.halves_by_policy
         self.layers = Layers(
             self._enter, self._start_update, self._finish_step, self._start_backward,
-            self._end_block,
+            self._end_backward, self._end_block,
         )  # fmt: skip
         self.gradients = Gradients()
         #: Parameters may have changed since the last look at them.
         self._may_have_stepped = False
         self.observer = Observer(self.recorder, device, self.memory, self.layers)
-        #: $FP_STS of what ran before the backward pass that the device's own register is about.
-        self._status_before = 0
+        #: $FP_STS of what ran outside of the backward passes that the device's own register is
+        #: about, and of those since the last step.
+        self._status_before = self._status_of_passes = 0
         self._has_stepped = False
         self._optimisers: WeakSet[torch.optim.Optimizer] = WeakSet()
         #: What brings back parameters and slots of the step that runs, if it may stop.
@@ -168,6 +169,7 @@ class Session:
             known = calls[key] = self._new_call(*key)
         call, place, name = known
         self.clock.place = place
+        self.memory.in_pass = call.direction == "backward"
         device.tensor = name
         if device.counts is not None:
             device.counts.tensor = name
@@ -277,12 +279,15 @@ class Session:
         self.layers.in_update = False
 
     def _start_backward(self) -> None:
-        """With found_inf="status" the status register is about one backward pass."""
+        """With found_inf="status" the status register is about the backward passes of a step."""
         self.replicas.changed(in_update=self.layers.in_update)
         self._may_have_stepped = True
         if self.found_inf == "status":
             self._status_before |= self.device.status_word
-            self.device.status_word = 0
+            self.device.status_word = self._status_of_passes
+
+    def _end_backward(self) -> None:
+        self._status_of_passes |= self.device.status_word
 
     def scale_updated(self) -> None:
         """A gradient scaler is done with a step; one that it skipped counts too."""
@@ -309,6 +314,8 @@ class Session:
         self._has_stepped = True
         self._undo = None
         self._may_have_stepped = False
+        self._status_of_passes = 0
+        self.memory.of_passes.clear()
         self.gradients.end_step()
         self._forget_places()
 

@@ -61,6 +61,10 @@ class Memory:
         self._formats: list[Format] = []  # keeps them alive, so that no other gets their identity
         #: Called with the result of each operation.
         self.watch: Callable[[Array], None] | None = None
+        #: Formats that backward passes computed in since the last step.
+        self.of_passes: set[Format] = set()
+        #: The operation that runs now belongs to a backward pass.
+        self.in_pass = False
 
     # Marks ----------------------------------------------------------------------------------
 
@@ -146,7 +150,13 @@ class Memory:
         if x.dtype is not torch.float32:
             values = values.float()
         array = Array(values.numpy(), self.context(held))
-        return array if held is fmt or held == fmt else self.device.cast(array, fmt)
+        return array if held is fmt or held == fmt else self.cast(array, fmt)
+
+    def cast(self, array: Array, fmt: Format) -> Array:
+        """An operand in another format."""
+        if self.in_pass:
+            self.of_passes.add(fmt)
+        return self.device.cast(array, fmt)
 
     def context(self, fmt: Format) -> Context:
         """The device's context for a format; formats are compared by identity first."""
@@ -173,6 +183,8 @@ class Memory:
         """An array as a new tensor; a float16 or bfloat16 one needs values of that format."""
         if dtype is not torch.float32 and dtype in FORMATS and array.format != FORMATS[dtype]:
             array = self.device.cast(array, FORMATS[dtype])
+        if self.in_pass:
+            self.of_passes.add(array.format)
         if self.watch is not None:
             self.watch(array)
         carrier = array.carrier

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from fpsim.array import Array
+from fpsim.records.formats import Format
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.frontends.torch.values import FORMATS, to_narrow
 
@@ -50,7 +51,7 @@ def _unscale(call: Call, gradients: Any, found_inf: Any, inverse: Any) -> Any:
         found_inf.fill_(1.0)
     for gradient in gradients:
         g = call.array(gradient)
-        _check_visible(call, g)
+        _check_visible(call, g.format)
         if not np.isfinite(g.carrier).all():
             found_inf.fill_(1.0)
         if scale != 1:
@@ -59,15 +60,22 @@ def _unscale(call: Call, gradients: Any, found_inf: Any, inverse: Any) -> Any:
             call.memory.mark(gradient, g.format)
 
 
-def _check_visible(call: Call, gradient: Array) -> None:
-    """Refuse a scaler that waits for infinities where overflow saturates."""
-    overflow = call.device.context(gradient.format).settings.overflow
-    if overflow == "saturate" and call.found_inf != "status":
-        raise RuntimeError(
-            f"a gradient scaler looks for infinities, and overflow in {gradient.format} saturates "
-            "here; use machine(nanoo=True), or machine(found_inf='status') to read the status "
-            "register of the backward pass"
-        )
+def _check_visible(call: Call, held: Format) -> None:
+    """Refuse a scaler that waits for infinities where overflow of the backward pass saturates.
+
+    The formats that count are those in which the pass computed: under autocast gradients of
+    binary32 parameters come from binary16.
+    """
+    if call.found_inf == "status":
+        return
+    for fmt in sorted({held, *call.memory.of_passes}, key=str):
+        if call.device.context(fmt).settings.overflow == "saturate":
+            raise RuntimeError(
+                f"a gradient scaler looks for infinities, and overflow in {fmt} saturates here; "
+                "use machine(nanoo=True), where it gives NaN, or machine(found_inf='status') to "
+                "read the status register of the backward pass (fpsim torch: --nanoo, --found-inf "
+                "status)"
+            )
 
 
 @aten("_amp_update_scale_.default", rounding="on the host, as torch does")
