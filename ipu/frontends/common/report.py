@@ -85,7 +85,7 @@ def loss_scale(recorder: Recorder, layers: Mapping[str, Mapping[str, Any]]) -> d
     if overflowed and not backward[overflowed]["OVERFLOW"]:
         overflowed = ""
     vanished = sum(max(row["UNDERFLOW"] - row["subnormals"], 0) for row in backward.values())
-    scales = find_scales(gradients, recorder.scale, overflowed, vanished)
+    scales = find_scales(gradients, recorder.scale, overflowed, vanished, recorder.scaled_losses)
     return {} if scales is None else {**asdict(scales), "how": HOW}
 
 

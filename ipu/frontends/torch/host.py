@@ -42,7 +42,8 @@ def on_host(call: Call, func: Any, arguments: tuple[Any, ...], options: dict[str
             return x
         if x.is_complex():
             return x.to(torch.complex128)
-        return torch.from_numpy(call.memory.read(x, fmt).carrier.copy()).to(torch.float64)
+        held = BINARY32 if call.memory.is_root(x) else fmt  # nothing is rounded before the result
+        return torch.from_numpy(call.memory.read(x, held).carrier.copy()).to(torch.float64)
 
     wide, wide_options = tree_map(widened, (arguments, options))
     asked = options.get("dtype")

@@ -110,6 +110,8 @@ class Layers:
         #: `backward()` calls since the last step of an optimiser.
         self.micro_batch = 0
         self._in_backward = False
+        #: The layer of the loss, while the first gradient is made.
+        self._root: str | None = None
         # Spans of nodes: the number of the first, its layer, its micro-batch.
         self._starts: list[int] = [0]
         self._spans: list[tuple[str, int]] = [("", 0)]
@@ -221,10 +223,11 @@ class Layers:
 
     def where(self, operation: str) -> Where:
         """Of the operation that runs now; its name is the layer outside every module."""
+        if self._root is not None:
+            self._begin_backward()
+            return Where(self._root, "backward", self.micro_batch)
         if torch._C._current_graph_task_id() != -1 and not self.is_replaying:
-            if not self._in_backward:
-                self._in_backward = True
-                self._start_backward()
+            self._begin_backward()
             layer, micro_batch = self._of_node(torch._C._current_autograd_node())
             return Where(layer or operation, "backward", micro_batch)
         if self._in_backward:
@@ -240,6 +243,25 @@ class Layers:
             return Where("optimizer", "optimizer", 0)
         direction = "forward" if torch.is_grad_enabled() or self.regions else "other"
         return Where(operation, direction, self.micro_batch)
+
+    def _begin_backward(self) -> None:
+        if not self._in_backward:
+            self._in_backward = True
+            self._start_backward()
+
+    @contextmanager
+    def beginning(self, layer: str) -> Iterator[None]:
+        """Operations inside make the first gradient of a backward pass from this layer's loss."""
+        self.leave_backward()
+        self._root = layer
+        try:
+            yield
+        finally:
+            self._root = None
+
+    def layer_of_node(self, node: Any) -> str:
+        """The layer of the forward operation that an autograd node belongs to, or ""."""
+        return self._of_node(node)[0]
 
     def leave_backward(self) -> None:
         """Count the backward pass that has ended since the last operation."""

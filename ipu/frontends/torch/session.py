@@ -44,6 +44,7 @@ from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.observing import Observer, following_losses
 from ipu.frontends.torch.recompute import repeating
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
+from ipu.frontends.torch.roots import Roots
 from ipu.frontends.torch.threads import watching
 from ipu.frontends.torch.trying import Step, run_step
 from ipu.frontends.torch.values import Memory, tensors_of
@@ -101,6 +102,10 @@ class Session:
         #: Parameters may have changed since the last look at them.
         self._may_have_stepped = False
         self.observer = Observer(self.recorder, device, self.memory, self.layers)
+        self.roots = Roots(
+            changes.loss_scale, self.recorder, self.memory, self.layers, self.call,
+            lambda: self.step,
+        )  # fmt: skip
         #: $FP_STS of what ran outside of the backward passes that the device's own register is
         #: about, and of those since the last step.
         self._status_before = self._status_of_passes = 0
@@ -134,8 +139,7 @@ class Session:
             stack.enter_context(without_whole_kernels())
             stack.enter_context(watching(self.account.native))
             stack.enter_context(repeating(self._mark, self._again, self.layers.region))
-            factor = self.changer.changes.loss_scale
-            stack.enter_context(following_losses(self._note_loss, self._note_scale, factor))
+            stack.enter_context(following_losses(self.roots))
             stack.enter_context(self.gradients.following())
             stack.enter_context(self.layers.blocks.watching())
             stack.callback(self._end_last_step)
@@ -327,12 +331,6 @@ class Session:
         if not layers.is_updating and (not layers.in_update or self.changer.widens):
             return None
         return self.observer.writing(base, args, kwargs)
-
-    def _note_loss(self, root: torch.Tensor) -> None:
-        self.recorder.loss(self.step, float(root.detach()) / self.recorder.scale)
-
-    def _note_scale(self, scale: float) -> None:
-        self.recorder.scale = scale
 
     def _in_way(self, way: Way, seed: int) -> Session:
         if self._remake is None:

@@ -63,6 +63,8 @@ class Memory:
         self.watch: Callable[[Array], None] | None = None
         #: Formats that backward passes computed in since the last step.
         self.of_passes: set[Format] = set()
+        #: A gradient scaler multiplies a loss.
+        self.is_scaling = False
         #: The operation that runs now belongs to a backward pass.
         self.in_pass = False
 
@@ -81,6 +83,14 @@ class Memory:
         """Whether a float32 tensor was computed in a backward pass of this session."""
         session, _, is_gradient = getattr(x.untyped_storage(), _FORMAT, _NOTHING)
         return bool(session is self and is_gradient)
+
+    def is_root(self, x: torch.Tensor) -> bool:
+        """Whether a tensor repeats one number: the gradient of a loss, in binary32."""
+        if x.dtype is not torch.float32 or self.is_plain:
+            return False
+        storage = x.untyped_storage()
+        session, fmt, is_gradient = getattr(storage, _FORMAT, _NOTHING)
+        return bool(session is self and is_gradient and fmt == BINARY32) and storage.nbytes() == 4
 
     def mark(self, x: torch.Tensor, fmt: Format, is_gradient: bool = False) -> None:
         """A float32 tensor holds this format from now on."""

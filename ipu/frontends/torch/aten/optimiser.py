@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fpsim.array import Array
-from fpsim.records.formats import Format
+from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.frontends.torch.values import FORMATS, to_narrow
 
@@ -44,7 +44,9 @@ def _lerp(call: Call, x: Any, y: Any, weight: Any) -> Any:
 # Gradient scalers -------------------------------------------------------------------------------
 
 
-@aten("_amp_foreach_non_finite_check_and_unscale_.default", rounding="times 1/scale, once each")
+@aten(
+    "_amp_foreach_non_finite_check_and_unscale_.default", rounding="times 1/scale in binary32, once"
+)
 def _unscale(call: Call, gradients: Any, found_inf: Any, inverse: Any) -> Any:
     scale = float(inverse)
     if call.found_inf == "status" and (call.device.status.oflo or call.device.status.inv):
@@ -55,7 +57,8 @@ def _unscale(call: Call, gradients: Any, found_inf: Any, inverse: Any) -> Any:
         if not np.isfinite(g.carrier).all():
             found_inf.fill_(1.0)
         if scale != 1:
-            unscaled = call.device.multiply(g, call.constant(scale, g.format))
+            factor = call.device.context(BINARY32).constant(scale)
+            unscaled = call.device.cast(call.device.multiply(call.wide(g), factor), g.format)
             gradient.copy_(call.memory.write(unscaled, gradient.dtype))
             call.memory.mark(gradient, g.format)
 

@@ -1,4 +1,4 @@
-"""Gradient scalers and the first gradient of a backward pass, beside torch itself (differential)."""
+"""Gradient scalers, beside torch itself (differential, law)."""
 
 from __future__ import annotations
 
