@@ -14,13 +14,13 @@ from torch.utils._pytree import tree_map
 
 from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.aten.table import Call, NoFormatError, result_dtype
-from ipu.frontends.torch.values import FORMATS, tensors_of
+from ipu.frontends.torch.values import EIGHTHS, FORMATS, tensors_of
 
 __all__ = ["on_host"]
 
 _WIDE = {
     torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64,
-    torch.complex64: torch.complex128,
+    torch.complex64: torch.complex128, **dict.fromkeys(EIGHTHS, torch.float64),
 }  # fmt: skip
 
 

@@ -20,7 +20,15 @@ from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, re
 from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
 from ipu.frontends.torch.host import on_host
 from ipu.frontends.torch.lists import each, is_fused, is_of_lists
-from ipu.frontends.torch.values import FORMATS, Memory, round_in_place, tensors_of, to_narrow
+from ipu.frontends.torch.values import (
+    EIGHTHS,
+    FORMATS,
+    HALVES,
+    Memory,
+    round_in_place,
+    tensors_of,
+    to_narrow,
+)
 
 __all__ = ["MachineMode"]
 
@@ -79,7 +87,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if kwargs and self._program.halves_by_policy and kwargs.get("dtype") in FORMATS:
+        if kwargs and self._program.halves_by_policy and kwargs.get("dtype") in HALVES:
             kwargs = kwargs | {"dtype": torch.float32}
         plan = self._plans.get(func)
         if plan is None:
@@ -270,6 +278,9 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             return target
         if source.dtype == torch.float64 and target.dtype in FORMATS:
             source = to_narrow(source, target.dtype)
+        enters = source_format is None and source.dtype == torch.float32
+        if enters and target.dtype in EIGHTHS:  # rounded as data first: torch's cast is its own
+            source_format = self._program.call("aten.copy_").policy.activations
         if (
             source_format is None
             or not target.dtype.is_floating_point
@@ -285,7 +296,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             if is_all:
                 memory.mark(target, source_format)
             return target
-        if held != source_format:
+        if held != source_format or (enters and target.dtype in EIGHTHS):
             call = self._program.call("aten.copy_")
             array = call.device.cast(memory.read(source, source_format), held)
             source = memory.write(array, target.dtype)

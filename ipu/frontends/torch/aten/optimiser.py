@@ -10,7 +10,7 @@ import torch
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.frontends.torch.values import FORMATS, to_narrow
+from ipu.frontends.torch.values import EIGHTHS, FORMATS, to_narrow
 
 __all__: list[str] = []
 
@@ -89,6 +89,10 @@ def _update_scale(
     return torch.ops.aten._amp_update_scale_.default(scale, growth, found_inf, up, down, interval)
 
 
+#: Data types of scales, without arithmetic.
+_SCALES = (torch.float8_e8m0fnu, torch.float4_e2m1fn_x2)
+
+
 # Casts ----------------------------------------------------------------------------------------
 
 
@@ -98,7 +102,11 @@ def _to_copy(call: Call, x: Any, *, dtype: torch.dtype | None = None, **options:
     device, memory = options.get("device"), call.memory
     if device is not None and torch.device(device).type == "meta":
         return NotImplemented
+    if dtype in _SCALES:
+        return NotImplemented
     held = memory.format_of(x)
+    if held is None and x.dtype == torch.float32 and dtype in EIGHTHS:
+        held = call.policy.activations  # rounded as data first: torch's cast is its own
     if x.dtype == torch.float64 and dtype in FORMATS:
         x = to_narrow(x, dtype)
     if held is None or not dtype.is_floating_point or dtype == torch.float64:
@@ -108,5 +116,9 @@ def _to_copy(call: Call, x: Any, *, dtype: torch.dtype | None = None, **options:
     if dtype == torch.float32:
         memory.mark(result, held)
         return result
-    copy = memory.write(Array(result.numpy(), call.device.context(held)), dtype)
+    if memory.format_of(x) is None:
+        array = memory.read(x, held)
+    else:
+        array = Array(result.numpy(), call.device.context(held))
+    copy = memory.write(array, dtype)
     return memory.laid_as_operands(copy, (result,))

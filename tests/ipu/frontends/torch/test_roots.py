@@ -136,7 +136,7 @@ def test_a_scaler_multiplies_a_loss_in_binary32(dtype):
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20)
         scaled = scaler.scale((w * w).sum())
         scaled.backward()
-    assert float(scaled) == 2.0**20 * 4 * 2.0**-12
+    assert scaled.item() == 2.0**20 * 4 * 2.0**-12
     assert bool(session.device.status.oflo) == (dtype == torch.float16)
     if dtype == torch.float32:
         assert w.grad.tolist() == [2.0**15] * 4
