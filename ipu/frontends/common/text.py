@@ -49,6 +49,7 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
     )
     if report.get("note"):
         yield str(report["note"])
+    yield from _outside_lines(report.get("outside", ()))
     if report.get("stopped"):
         yield f"the program stopped: {report['stopped']}"
     losses = report["losses"]
@@ -87,6 +88,13 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"unit {unit['unit']}, {unit['verb']}: {unit['share']:.1%} of the multiply-adds, "
             f"{unit['products']} products"
         )
+
+
+def _outside_lines(names: Sequence[str]) -> Iterator[str]:
+    """What the run did not see."""
+    yield from names[:_ROWS]
+    if len(names) > _ROWS:
+        yield f"… and {len(names) - _ROWS} more"
 
 
 def _layer_lines(layers: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[str]:

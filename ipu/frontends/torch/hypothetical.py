@@ -31,7 +31,15 @@ from ipu.machine.cost.rows import WorkOf
 from ipu.machine.device import Device, MachineContext
 from ipu.machine.target import HYPOTHETICAL, Target
 
-__all__ = ["EightBitDevice", "IeeeContext", "ProductsDevice", "find_device", "twin_of", "formats_of", "ieee_unit"]
+__all__ = [
+    "EightBitDevice",
+    "IeeeContext",
+    "ProductsDevice",
+    "find_device",
+    "twin_of",
+    "formats_of",
+    "ieee_unit",
+]
 
 _STOCHASTIC_BITS = 16
 #: Formats of torch's tensors of eight bits, which a program may use under any policy.
@@ -70,9 +78,7 @@ def find_device(
     elif unit is not None or lacking:
         return ProductsDevice(policy, control, unit=unit, seed=seed, count=count)
     kind = EightBitDevice if target == HYPOTHETICAL else Device
-    return kind(
-        target, control, seed=seed, count=count, preset=preset, f32_denormals=f32_denormals
-    )
+    return kind(target, control, seed=seed, count=count, preset=preset, f32_denormals=f32_denormals)
 
 
 def twin_of(device: Device, policy: PolicyLike) -> Device:

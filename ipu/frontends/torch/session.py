@@ -42,6 +42,7 @@ from ipu.frontends.torch.kernels import without_whole_kernels
 from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.observing import Observer, following_losses
+from ipu.frontends.torch.outside import Outside
 from ipu.frontends.torch.recompute import repeating
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
 from ipu.frontends.torch.roots import Roots
@@ -99,6 +100,8 @@ class Session:
             self._end_backward, self._end_block,
         )  # fmt: skip
         self.gradients = Gradients()
+        #: What the session does not see.
+        self.outside = Outside()
         #: Parameters may have changed since the last look at them.
         self._may_have_stepped = False
         self.observer = Observer(self.recorder, device, self.memory, self.layers)
@@ -138,6 +141,7 @@ class Session:
             self.layers.attach()
             stack.enter_context(without_whole_kernels())
             stack.enter_context(watching(self.account.native))
+            stack.enter_context(self.outside.noting())
             stack.enter_context(repeating(self._mark, self._again, self.layers.region))
             stack.enter_context(following_losses(self.roots))
             stack.enter_context(self.gradients.following())
@@ -359,6 +363,7 @@ class Session:
         native        floating-point operations that ran natively: none.
         host          operations computed in binary64 on the host, and their share of all elements.
         constants     numbers that did not fit into the format that they were used in.
+        outside       processes and older threads of the program, in sentences: in no count.
         note          what the target is not, of targets that are no IPU.
         layers        counters by layer and direction; this and the next need `count=True`.
         first         where overflow, division by zero and invalid operations began.
@@ -374,6 +379,7 @@ class Session:
         about = {
             "policy": str(self.policy),
             "note": self.device.target.note,
+            "outside": list(self.outside.names),
             "stochastic_rounding": self.device.control.esr,
             "changes": str(self.changer.changes),
             "steps": self.step,
