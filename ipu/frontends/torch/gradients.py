@@ -64,6 +64,8 @@ def leaves_below(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
 class Gradients:
     """Roles of storages in one session.
 
+    reach    called with each leaf before a backward pass gives it a gradient.
+
     >>> gradients, w = Gradients(), torch.ones(2, requires_grad=True)
     >>> with gradients.following():
     ...     (w * w).sum().backward()
@@ -71,7 +73,8 @@ class Gradients:
     (<Role.LEAF: 2>, <Role.GRADIENT: 4>, False)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reach: Callable[[torch.Tensor], None] = lambda leaf: None) -> None:
+        self._reach = reach
         #: Ends of steps; a leaf that received a gradient remembers the number of then.
         self._step = 0
         #: Leaves with gradients since the last end, and where their memory was.
@@ -178,6 +181,8 @@ class Gradients:
         def noted_backward(tensors: Any, *rest: Any, **options: Any) -> Any:
             roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
             leaves = leaves_below(x for x in roots if isinstance(x, torch.Tensor))
+            for leaf in leaves:
+                self._reach(leaf)
             result = backward(roots, *rest, **options)
             self.receive(leaf for leaf in leaves if leaf.grad is not None)
             return result
@@ -208,6 +213,6 @@ def _read(x: torch.Tensor) -> Any:
 
 def _address(x: torch.Tensor) -> int:
     try:
-        return x.data_ptr()
+        return int(x.data_ptr())
     except (RuntimeError, NotImplementedError):
         return 0

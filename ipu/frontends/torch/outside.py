@@ -30,7 +30,7 @@ _LIBRARIES = tuple(
     os.path.join(os.path.realpath(folder), "")
     for folder in (
         *(sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib")),
-        *(Path(__file__).parents[3] / package for package in ("fpsim", "ipu")),
+        *(str(Path(__file__).parents[3] / package) for package in ("fpsim", "ipu")),
     )
 )
 
@@ -74,7 +74,7 @@ class Outside:
                     stacklevel=2,
                 )
 
-        BaseProcess.start = started  # type: ignore[method-assign]
+        BaseProcess.start = started  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:

@@ -99,7 +99,7 @@ class Session:
             self._enter, self._start_update, self._finish_step, self._start_backward,
             self._end_backward, self._end_block,
         )  # fmt: skip
-        self.gradients = Gradients()
+        self.gradients = Gradients(self.changer.follow)
         #: What the session does not see.
         self.outside = Outside()
         #: Parameters may have changed since the last look at them.

@@ -2,8 +2,8 @@
 
 float16, bfloat16 and float8 tensors hold their own format. A float32 tensor holds values of the
 format that the policy chose when it was computed: its storage remembers which. A storage that
-remembers none came from outside (data, initial values): its values are rounded to nearest when they are
-read, as those of `Device.from_host`. Parameters are rounded once, in place, into the policy's
+remembers none came from outside (data, initial values): its values are rounded to nearest when they
+are read, as those of `Device.from_host`. Parameters are rounded once, in place, into the policy's
 format of parameters.
 
 Source    docs/semantics.md §2 and §3 (policies of front ends).

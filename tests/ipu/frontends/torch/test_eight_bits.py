@@ -72,7 +72,7 @@ def test_values_come_back_exactly(dtype, fmt):
 def test_a_machine_without_the_format_says_which_has_it():
     with (
         machine(),
-        pytest.raises(ValueError, match="not in e4m3fn; choose .*hypo"),
+        pytest.raises(ValueError, match=r"not in e4m3fn; choose .*hypo"),
     ):
         torch.ones(3).to(torch.float8_e4m3fn)
 

@@ -126,7 +126,7 @@ def test_gradients_of_the_program_are_multiplied_in_binary32():
         y = x * 0.5
         y.backward(torch.full((4,), 2.0**-30))
     assert not session.device.status.oflo
-    assert x.grad.tolist() == [2.0**-11] * 4
+    assert x.grad.tolist() == [2.0**-31] * 4  # beyond binary16 without the scale
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
@@ -140,3 +140,21 @@ def test_a_scaler_multiplies_a_loss_in_binary32(dtype):
     assert bool(session.device.status.oflo) == (dtype == torch.float16)
     if dtype == torch.float32:
         assert w.grad.tolist() == [2.0**15] * 4
+
+
+def test_gradients_of_leaves_without_module_or_optimiser_are_unscaled():
+    """Fresh ones in every step, which may have the identity of earlier ones."""
+    results = []
+    for scale in (1.0, 2.0**10):
+        w, slopes = torch.ones(3, requires_grad=True), []
+        with machine("f32", changes=Changes(scale)):
+            for i in range(5):
+                x = torch.full((3,), float(i), requires_grad=True)
+                (w * x).square().sum().backward()
+                slopes.append(x.grad.tolist())
+                with torch.no_grad():
+                    w -= 0.01 * w.grad
+                    w.grad = None
+                del x
+        results.append((slopes, w.tolist()))
+    assert results[0] == results[1]
