@@ -10,6 +10,7 @@ Source    docs/semantics.md §2 (named addresses: `optimizer`, and the end of a 
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,8 @@ __all__ = ["Gradients", "Role", "leaves_below"]
 #: The name of what a storage remembers.
 _ROLE = "_fpsim_role"
 _NOTHING = (None, None, 0)
+#: Of sparse tensors, and of those that stand for others inside of torch.func.
+_NO_STORAGE = (NotImplementedError, RuntimeError)
 
 
 class Role(Enum):
@@ -89,7 +92,7 @@ class Gradients:
         return role if session is self else None
 
     def _mark(self, x: torch.Tensor, role: Role) -> None:
-        with suppress(NotImplementedError):  # sparse tensors have no storage
+        with suppress(*_NO_STORAGE):
             setattr(x.untyped_storage(), _ROLE, (self, role, self._step))
 
     def know(self, parameter: torch.Tensor) -> None:
@@ -147,6 +150,16 @@ class Gradients:
             self._mark(result, Role.COPY)
 
     # Steps ----------------------------------------------------------------------------------
+
+    def find_optimiser(self) -> bool:
+        """Whether an optimiser of torch has parameters of this session; looks at every object."""
+        return any(
+            issubclass(type(x), torch.optim.Optimizer) and self._is_of(x) for x in gc.get_objects()
+        )
+
+    def _is_of(self, optimiser: torch.optim.Optimizer) -> bool:
+        groups = getattr(optimiser, "param_groups", ())
+        return any(self.role_of(p) in _OF_PARAMETERS for group in groups for p in group["params"])
 
     def have_changed(self) -> bool:
         """Whether leaves that received a gradient since the last end have other values.
@@ -207,12 +220,12 @@ class Gradients:
 def _read(x: torch.Tensor) -> Any:
     try:
         return getattr(x.untyped_storage(), _ROLE, _NOTHING)
-    except NotImplementedError:
+    except _NO_STORAGE:
         return _NOTHING
 
 
 def _address(x: torch.Tensor) -> int:
     try:
         return int(x.data_ptr())
-    except (RuntimeError, NotImplementedError):
+    except _NO_STORAGE:
         return 0

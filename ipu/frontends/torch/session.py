@@ -104,6 +104,8 @@ class Session:
         self.outside = Outside()
         #: Parameters may have changed since the last look at them.
         self._may_have_stepped = False
+        #: Whether an optimiser of torch had parameters of the program when they first changed.
+        self._has_optimiser: bool | None = None
         self.observer = Observer(self.recorder, device, self.memory, self.layers)
         self.roots = Roots(
             changes.loss_scale, self.recorder, self.memory, self.layers, self.call,
@@ -230,7 +232,11 @@ class Session:
     def _end_last_step(self) -> None:
         """Without optimisers of torch a step ends where parameters have changed."""
         self._may_have_stepped = False
-        if not self._optimisers and self.gradients.have_changed():
+        if self._has_optimiser or self._optimisers or not self.gradients.have_changed():
+            return
+        if self._has_optimiser is None:
+            self._has_optimiser = self.gradients.find_optimiser()
+        if not self._has_optimiser:
             self.layers.end_step_before_forward()
 
     def _end_block(self) -> None:

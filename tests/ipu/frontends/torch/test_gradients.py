@@ -139,6 +139,20 @@ def test_changes_beside_an_optimiser_of_torch_end_no_step():
     assert session.step == 3
 
 
+def test_attacks_before_the_first_step_of_an_optimiser_end_no_step():
+    net, x = mlp(), torch.ones(4, 6)
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+    with machine("f16") as session:
+        delta = torch.zeros(4, 6, requires_grad=True)
+        for _ in range(3):
+            net(x + delta).square().mean().backward()
+            with torch.no_grad():
+                delta += 0.1 * delta.grad.sign()
+        assert session.step == 0
+        optimiser.step()
+    assert session.step == 1
+
+
 def test_swallowed_updates_are_counted():
     _, session, _ = trained(by_lists, count=True)
     swallowed = session.report()["swallowed"]
