@@ -102,15 +102,26 @@ class Session:
         self.gradients = Gradients(self.changer.follow)
         #: What the session does not see.
         self.outside = Outside()
-        #: Parameters may have changed since the last look at them.
-        self._may_have_stepped = False
-        #: Whether an optimiser of torch had parameters of the program when they first changed.
-        self._has_optimiser: bool | None = None
         self.observer = Observer(self.recorder, device, self.memory, self.layers)
         self.roots = Roots(
             changes.loss_scale, self.recorder, self.memory, self.layers, self.call,
             lambda: self.step,
         )  # fmt: skip
+        #: The copy of the model that runs now, where a front end has several.
+        self.replica = 0
+        #: This process's replica among those of others.
+        self.replicas: Alone = ALONE
+        self._stack: ExitStack | None = None
+        self._start_counts()
+
+    def _start_counts(self) -> None:
+        """Nothing has run."""
+        #: Steps of optimisers tried so far.
+        self.step = 0
+        #: Parameters may have changed since the last look at them.
+        self._may_have_stepped = False
+        #: Whether an optimiser of torch had parameters of the program when they first changed.
+        self._has_optimiser: bool | None = None
         #: $FP_STS of what ran outside of the backward passes that the device's own register is
         #: about, and of those since the last step.
         self._status_before = self._status_of_passes = 0
@@ -118,19 +129,12 @@ class Session:
         self._optimisers: WeakSet[torch.optim.Optimizer] = WeakSet()
         #: What brings back parameters and slots of the step that runs, if it may stop.
         self._undo: Callable[[], None] | None = None
-        #: Steps of optimisers tried so far.
-        self.step = 0
-        #: The copy of the model that runs now, where a front end has several.
-        self.replica = 0
-        #: This process's replica among those of others.
-        self.replicas: Alone = ALONE
         self._calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
         #: Those of the block without gradients that is open.
         self._block_calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
         #: Parameters that have their format, by identity, and modules that ran.
         self._parameters: set[int] = set()
         self._entered: WeakSet[torch.nn.Module] = WeakSet()
-        self._stack: ExitStack | None = None
 
     # Context manager ------------------------------------------------------------------------
 

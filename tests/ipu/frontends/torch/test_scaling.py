@@ -84,9 +84,9 @@ def test_operands_in_a_narrow_format_are_of_the_pass():
     w = torch.nn.Parameter(torch.ones(3, 3))
     optimiser = torch.optim.SGD([w], lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-    with machine("p=f32,c=f16,out=f32"):
+    with machine("c=e4m3fn,out=f32", target="hypothetical"):
         scaler.scale((torch.ones(2, 3) @ w).sum()).backward()
-        with pytest.raises(RuntimeError, match="overflow in binary16 saturates here"):
+        with pytest.raises(RuntimeError, match="overflow in e4m3fn saturates here"):
             scaler.step(optimiser)
 
 
