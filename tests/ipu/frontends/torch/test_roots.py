@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from tests.ipu.frontends.torch.framework import machine, mlp, torch
@@ -73,10 +72,10 @@ def test_the_highest_safe_scale_is_safe_and_twice_it_is_not():
 # Losses of float16 tensors ----------------------------------------------------------------------
 
 
-def own_loss(scale=1.0, weight=1.0, **options):
+def own_loss(scale=1.0, weight=1.0, offset=0.0, **options):
     net = mlp().half()
     with machine(changes=Changes(scale), count=True, **options) as session:
-        loss = F.cross_entropy(net(X.half()), Y) * weight
+        loss = F.cross_entropy(net(X.half()), Y) * weight + offset
         loss.backward()
     return net, session, loss
 
@@ -100,9 +99,11 @@ def test_the_first_gradient_bounds_the_highest_safe_scale():
 
 
 def test_a_loss_times_its_scale_bounds_the_highest_safe_scale():
-    _, session, loss = own_loss(weight=64.0)
-    exponent = int(np.floor(np.log2(loss.item())))
-    assert session.report()["loss_scale"]["highest_safe"] <= 2.0 ** (15 - exponent)
+    _, session, loss = own_loss(offset=512.0)
+    assert 512 < loss.item() < 1024
+    assert session.report()["loss_scale"]["highest_safe"] == 2.0**6
+    _, session, _ = own_loss(4.0, offset=512.0)
+    assert session.report()["loss_scale"]["highest_safe"] == 2.0**6
 
 
 def test_a_first_gradient_draws_nothing():
