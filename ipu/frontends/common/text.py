@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ipu.frontends.common.advice import Advice
+from ipu.frontends.common.changes import scale_text
 from ipu.frontends.common.trials import Trial
 
 __all__ = ["COUNTERS", "Report", "advice_lines", "report_lines", "trial_cells", "TRIAL_HEADS"]
@@ -69,12 +70,12 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         )
     scale = report["loss_scale"]
     if scale:
-        best = "none, gradients overflow" if scale["best"] is None else f"{scale['best']:g}"
+        best = "none, gradients overflow" if scale["best"] is None else scale_text(scale["best"])
         safe = "" if scale["highest_safe"] is None else (
-            f", highest safe {scale['highest_safe']:g}"
+            f", highest safe {scale_text(scale['highest_safe'])}"
         )  # fmt: skip
         yield (
-            f"loss scale: present {scale['present']:g}, best {best}{safe} "
+            f"loss scale: present {scale_text(scale['present'])}, best {best}{safe} "
             f"(limited by {scale['limited_by']})"
             + (f"; {scale['unseen']:,} gradients are zero beside subnormal ones, of unknown size"
                if scale["unseen"] else "")

@@ -44,8 +44,18 @@ class Outside:
     """
 
     def __init__(self) -> None:
-        #: Sentences of a report.
-        self.names: list[str] = []
+        #: Names by the method that started them, and of threads.
+        self._processes: dict[str, list[str]] = {}
+        self._threads: list[str] = []
+
+    @property
+    def names(self) -> list[str]:
+        """Sentences of a report."""
+        return [
+            *(_sentence(how, names) for how, names in self._processes.items()),
+            *(f"thread {name!r} began before the session: what torch computes there is its own and "
+              "in no count" for name in self._threads),
+        ]  # fmt: skip
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -59,11 +69,7 @@ class Outside:
             start(process)
             if process.name.startswith(OURS):
                 return
-            self.names.append(
-                f"process {process.name!r} ({how}) computed on the machine and is in no count"
-                if how == "fork" else
-                f"process {process.name!r} ({how}) was torch's own and is in no count"
-            )  # fmt: skip
+            self._processes.setdefault(how, []).append(process.name)
             if how != "fork" and not told:
                 told = True
                 warnings.warn(
@@ -86,10 +92,14 @@ class Outside:
             is_ours = thread is threading.current_thread() or thread.name.startswith(OURS)
             frame = frames.get(thread.ident or 0)
             if not is_ours and frame is not None and _is_of_program(frame):
-                self.names.append(
-                    f"thread {thread.name!r} began before the session: what torch computes there "
-                    "is its own and in no count"
-                )
+                self._threads.append(thread.name)
+
+
+def _sentence(how: str, names: list[str]) -> str:
+    """What is told of the processes of a method: an epoch's workers are many."""
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    whose = "computed on the machine" if how == "fork" else "torch's own"
+    return f"process {names[0]!r}{more}, started by {how}: {whose}, in no count"
 
 
 def _method(process: Any) -> str:
