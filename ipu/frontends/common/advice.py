@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fpsim.records.formats import BINARY16
+from ipu.frontends.common.changes import scale_text
 from ipu.frontends.common.report import totals
 from ipu.frontends.common.ways import Way
 from ipu.learn.policy import FP32, LayerPolicies, Policy
@@ -135,7 +136,8 @@ def _gradients(report: Report, base: Way) -> Iterator[Advice]:
         lower = tuple(_with(base, loss_scale=base.changes.loss_scale / f) for f in (16.0, 256.0))
         yield Advice(
             f"Lower the loss scale, or compute {over} in binary32",
-            f"{count} gradient results of {over} overflow at the present scale of {present:g}",
+            f"{count} gradient results of {over} overflow at the present scale of "
+            f"{scale_text(present)}",
             over, (*lower, base.with_layer(over)),
         )  # fmt: skip
         return
@@ -148,9 +150,9 @@ def _gradients(report: Report, base: Way) -> Iterator[Advice]:
             "more" if unseen else ""
         )  # fmt: skip
         yield Advice(
-            f"Multiply the loss by {scales['best']:g}",
+            f"Multiply the loss by {scale_text(scales['best'])}",
             f"gradients lose {now:.1%} of their digits to subnormals and zero, {then:.2%} with "
-            f"that scale; up to {scales['highest_safe']:g} none overflows "
+            f"that scale; up to {scale_text(scales['highest_safe'])} none overflows "
             f"(the largest are in layer {scales['limited_by']}){of_unknown}", scales["limited_by"],
             tuple(_with(base, loss_scale=base.changes.loss_scale * s / present) for s in chosen),
         )  # fmt: skip

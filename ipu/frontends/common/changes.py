@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["NONE", "Changes"]
+__all__ = ["NONE", "Changes", "scale_text"]
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,21 @@ class Changes:
 
     def __str__(self) -> str:
         texts = (
-            f"scale={self.loss_scale:g}" if self.loss_scale != 1 else "",
+            f"scale={scale_text(self.loss_scale)}" if self.loss_scale != 1 else "",
             f"eps={self.eps:g}" if self.eps is not None else "",
             "states=f32" if self.wide_states else "",
             "stable" if self.stable_statistics else "",
         )
         return "+".join(filter(None, texts))
+
+
+def scale_text(scale: float) -> str:
+    """A loss scale with all its digits, and no sign inside, so that it can be read in a way.
+
+    >>> scale_text(2.0**20), scale_text(0.5), scale_text(2.0**-30)
+    ('1048576', '0.5', '9.313225746154785e-10')
+    """
+    return f"{scale:.0f}" if scale == scale // 1 else repr(float(scale))
 
 
 #: The program as it is.

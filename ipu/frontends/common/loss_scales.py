@@ -67,11 +67,13 @@ def find_scales(
     present: float = 1.0,
     overflowed: str = "",
     vanished: int = 0,
+    losses: Iterable[Histogram] = (),
 ) -> LossScales | None:
     """The scales that gradients in formats narrower than binary32 allow; None without any.
 
     overflowed    a layer whose gradients overflowed, or "".
     vanished      results that underflowed to zero.
+    losses        of a narrow format, times the present scale: they must not overflow either.
 
     >>> from fpsim import BINARY16
     >>> scales = find_scales([Histogram("head", BINARY16, {-20: 30, -3: 1}, 0, 0)])
@@ -82,8 +84,9 @@ def find_scales(
     narrow, unseen = [h for h in every if h.counts], sum(map(_unseen, every))
     if not narrow:
         return None
+    bounds = [*narrow, *(h for h in losses if h.counts and h.format.emin > -100)]
     limit, layer = min(
-        ((h.format.emax - max(h.counts), str(h.name)) for h in narrow), key=lambda pair: pair[0]
+        ((h.format.emax - max(h.counts), str(h.name)) for h in bounds), key=lambda pair: pair[0]
     )
     now = _lost(narrow, 0, vanished)
     curve = {k: _lost(narrow, k, vanished) for k in range(-_SHOWN, min(limit, _REACH) + _SHOWN)}

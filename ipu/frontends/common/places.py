@@ -20,7 +20,7 @@ from fpsim.state.state import Clock
 __all__ = ["DIRECTIONS", "Place", "PlaceClock", "Replay", "number"]
 
 #: What a program does at a place.
-DIRECTIONS = ("forward", "backward", "optimizer", "other")
+DIRECTIONS = ("forward", "backward", "optimizer", "evaluation", "other")
 
 
 class Place(NamedTuple):
@@ -117,6 +117,12 @@ class PlaceClock(Clock):
         """No place has drawn yet: at the start of a step, whose number is another one."""
         self._counts.clear()
         self._number = None
+
+    def drop(self, place: Place) -> None:
+        """Nothing will be computed at this place again."""
+        self._counts.pop(place, None)
+        if place == self._place:
+            self._number = None
 
     def mark(self) -> Replay:
         """The state of all places, for `replaying`."""

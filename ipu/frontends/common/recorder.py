@@ -46,6 +46,8 @@ class Recorder:
         self.updates = Updates()
         self.scale = 1.0
         self._weights = Exponents()
+        #: Losses times their scale, of programs whose losses are of a narrow type.
+        self.scaled_losses = Exponents()
         self._losses: dict[int, list[float]] = {}
         self._first: dict[str, dict[str, Any]] = {}
 
@@ -71,6 +73,10 @@ class Recorder:
     def loss(self, step: int, value: float) -> None:
         """A backward pass of a step began at this value."""
         self._losses.setdefault(step, []).append(value)
+
+    def scaled_loss(self, layer: str, fmt: Format, values: NDArray[Any]) -> None:
+        """A loss of this format, times the present scale."""
+        self.scaled_losses.add(layer, fmt, values)
 
     def step_done(self, step: int, counts: Counts) -> None:
         """Note where exceptions occurred for the first time, which was not before this step."""

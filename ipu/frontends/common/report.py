@@ -22,8 +22,8 @@ __all__ = ["KINDS_OF_VALUES", "describe", "totals", "units"]
 
 #: Directions of results, and the kind of values that they are.
 _KINDS = {
-    "forward": "activations", "recompute": "activations", "backward": "gradients",
-    "optimizer": "optimizer",
+    "forward": "activations", "recompute": "activations", "evaluation": "activations",
+    "backward": "gradients", "optimizer": "optimizer",
 }  # fmt: skip
 #: Of exponents in a report.
 KINDS_OF_VALUES = ("weights", "activations", "gradients", "updates", "optimizer")
@@ -85,7 +85,7 @@ def loss_scale(recorder: Recorder, layers: Mapping[str, Mapping[str, Any]]) -> d
     if overflowed and not backward[overflowed]["OVERFLOW"]:
         overflowed = ""
     vanished = sum(max(row["UNDERFLOW"] - row["subnormals"], 0) for row in backward.values())
-    scales = find_scales(gradients, recorder.scale, overflowed, vanished)
+    scales = find_scales(gradients, recorder.scale, overflowed, vanished, recorder.scaled_losses)
     return {} if scales is None else {**asdict(scales), "how": HOW}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ipu.frontends.common.advice import Advice
+from ipu.frontends.common.changes import scale_text
 from ipu.frontends.common.trials import Trial
 
 __all__ = ["COUNTERS", "Report", "advice_lines", "report_lines", "trial_cells", "TRIAL_HEADS"]
@@ -49,6 +50,7 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
     )
     if report.get("note"):
         yield str(report["note"])
+    yield from _outside_lines(report.get("outside", ()))
     if report.get("stopped"):
         yield f"the program stopped: {report['stopped']}"
     losses = report["losses"]
@@ -68,12 +70,12 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         )
     scale = report["loss_scale"]
     if scale:
-        best = "none, gradients overflow" if scale["best"] is None else f"{scale['best']:g}"
+        best = "none, gradients overflow" if scale["best"] is None else scale_text(scale["best"])
         safe = "" if scale["highest_safe"] is None else (
-            f", highest safe {scale['highest_safe']:g}"
+            f", highest safe {scale_text(scale['highest_safe'])}"
         )  # fmt: skip
         yield (
-            f"loss scale: present {scale['present']:g}, best {best}{safe} "
+            f"loss scale: present {scale_text(scale['present'])}, best {best}{safe} "
             f"(limited by {scale['limited_by']})"
             + (f"; {scale['unseen']:,} gradients are zero beside subnormal ones, of unknown size"
                if scale["unseen"] else "")
@@ -87,6 +89,13 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"unit {unit['unit']}, {unit['verb']}: {unit['share']:.1%} of the multiply-adds, "
             f"{unit['products']} products"
         )
+
+
+def _outside_lines(names: Sequence[str]) -> Iterator[str]:
+    """What the run did not see."""
+    yield from names[:_ROWS]
+    if len(names) > _ROWS:
+        yield f"… and {len(names) - _ROWS} more"
 
 
 def _layer_lines(layers: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[str]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ipu.frontends.common.changes import scale_text
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -287,9 +289,9 @@ def _scale_panel(axes: Axes, scales: Mapping[str, Any]) -> None:
     axes.axvline(present, color=drawing.GREY, linestyle=":", label="present")
     if scales["best"] is not None:
         best, safe = np.log2(scales["best"]), np.log2(scales["highest_safe"])
-        axes.axvline(best, color=drawing.GREEN, label=f"best: {scales['best']:g}")
+        axes.axvline(best, color=drawing.GREEN, label=f"best: {scale_text(scales['best'])}")
         axes.axvspan(safe + 0.5, k[-1] + 0.5, color=_OUTSIDE, zorder=0, linewidth=0,
-                     label=f"overflow above {scales['highest_safe']:g}")  # fmt: skip
+                     label=f"overflow above {scale_text(scales['highest_safe'])}")  # fmt: skip
     axes.set_xlim(k[0] - 0.5, k[-1] + 0.5)
     axes.legend(fontsize=9.5, loc="upper left", bbox_to_anchor=(1.005, 1.0))
 

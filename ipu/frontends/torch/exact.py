@@ -146,12 +146,24 @@ class Move:
         result = self._func(*args, **kwargs)
         if known and None not in formats:
             fmt, is_gradient = widest(known), any(map(memory.is_gradient, flat))
+            copies_root = is_gradient and fmt == BINARY32 and any(map(memory.is_root, flat))
             for each in result if isinstance(result, (tuple, list)) else (result,):
                 if isinstance(each, torch.Tensor) and each.dtype == torch.float32:
                     if self._is_random and fmt != BINARY32:
                         round_in_place(each, fmt)
                     memory.mark(each, fmt, is_gradient)
+                    if copies_root:
+                        self._round_root(each)
         return result
+
+    def _round_root(self, copy: torch.Tensor) -> None:
+        """The gradient of a loss, copied for every summand, is a gradient as all others."""
+        memory, call = self._memory, self._call()
+        fmt = call.policy.activations
+        if fmt != BINARY32 and not call.is_update and not memory.is_root(copy):
+            rounded = memory.write(memory.read(copy, fmt), copy.dtype, is_gradient=True)
+            copy.copy_(rounded)
+            memory.mark(copy, fmt, is_gradient=True)
 
     def _into(self, args: Any, kwargs: Any, are_mixed: bool) -> Any:
         """In place: numbers of another format are cast first, those from outside rounded."""

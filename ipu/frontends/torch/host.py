@@ -14,13 +14,13 @@ from torch.utils._pytree import tree_map
 
 from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.aten.table import Call, NoFormatError, result_dtype
-from ipu.frontends.torch.values import FORMATS, tensors_of
+from ipu.frontends.torch.values import EIGHTHS, FORMATS, tensors_of
 
 __all__ = ["on_host"]
 
 _WIDE = {
     torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64,
-    torch.complex64: torch.complex128,
+    torch.complex64: torch.complex128, **dict.fromkeys(EIGHTHS, torch.float64),
 }  # fmt: skip
 
 
@@ -42,7 +42,8 @@ def on_host(call: Call, func: Any, arguments: tuple[Any, ...], options: dict[str
             return x
         if x.is_complex():
             return x.to(torch.complex128)
-        return torch.from_numpy(call.memory.read(x, fmt).carrier.copy()).to(torch.float64)
+        held = BINARY32 if call.memory.is_root(x) else fmt  # nothing is rounded before the result
+        return torch.from_numpy(call.memory.read(x, held).carrier.copy()).to(torch.float64)
 
     wide, wide_options = tree_map(widened, (arguments, options))
     asked = options.get("dtype")

@@ -20,7 +20,7 @@ from functools import lru_cache
 from fpsim.array import Array
 from fpsim.records.evidence import Evidence
 from fpsim.records.flags import Flags
-from fpsim.records.formats import BINARY16, BINARY32, F143, Format
+from fpsim.records.formats import BINARY16, BINARY32, E4M3FN, E5M2, F143, F152, Format
 from fpsim.records.rounding import SR, Rounding
 from fpsim.records.settings import Settings
 from fpsim.records.units import UNITS, MatrixUnit, find_unit
@@ -31,9 +31,19 @@ from ipu.machine.cost.rows import WorkOf
 from ipu.machine.device import Device, MachineContext
 from ipu.machine.target import HYPOTHETICAL, Target
 
-__all__ = ["IeeeContext", "ProductsDevice", "find_device", "twin_of", "formats_of", "ieee_unit"]
+__all__ = [
+    "EightBitDevice",
+    "IeeeContext",
+    "ProductsDevice",
+    "find_device",
+    "twin_of",
+    "formats_of",
+    "ieee_unit",
+]
 
 _STOCHASTIC_BITS = 16
+#: Formats of torch's tensors of eight bits, which a program may use under any policy.
+_EIGHT_BITS = (E4M3FN, E5M2, F143, F152)
 
 
 def formats_of(policy: PolicyLike) -> set[Format]:
@@ -67,9 +77,8 @@ def find_device(
             )
     elif unit is not None or lacking:
         return ProductsDevice(policy, control, unit=unit, seed=seed, count=count)
-    return Device(
-        target, control, seed=seed, count=count, preset=preset, f32_denormals=f32_denormals
-    )
+    kind = EightBitDevice if target == HYPOTHETICAL else Device
+    return kind(target, control, seed=seed, count=count, preset=preset, f32_denormals=f32_denormals)
 
 
 def twin_of(device: Device, policy: PolicyLike) -> Device:
@@ -77,7 +86,7 @@ def twin_of(device: Device, policy: PolicyLike) -> Device:
     seed, count = device.source.seed or 0, device.counts is not None
     if isinstance(device, ProductsDevice):
         return ProductsDevice(policy, device.control, seed=seed, count=count)
-    return Device(
+    return type(device)(
         device.target, device.control, seed=seed, count=count, f32_denormals=device.f32_denormals
     )
 
@@ -120,6 +129,22 @@ class IeeeContext(MachineContext):
         self._status_words = status_words(control, self.format)
 
 
+class EightBitDevice(Device):
+    """The hypothetical target, with tensors of eight bits by IEEE 754's rules.
+
+    >>> device = EightBitDevice(HYPOTHETICAL)
+    >>> device.cast(device.from_host([500.0], BINARY32), E4M3FN).values.tolist(), device.status.oflo
+    ([448.0], True)
+    """
+
+    def context(self, fmt: Format) -> MachineContext:
+        """The context that computes in fmt on this device."""
+        context = self._contexts.get(fmt)
+        if context is None and fmt in _EIGHT_BITS:
+            context = self._contexts[fmt] = IeeeContext(self, fmt)
+        return super().context(fmt) if context is None else context
+
+
 class ProductsDevice(Device):
     """IEEE arithmetic in the formats of a policy, with products through a unit.
 
@@ -139,7 +164,7 @@ class ProductsDevice(Device):
         self, policy: PolicyLike, control: FpCtl, *, unit: str | MatrixUnit | None = None,
         seed: int = 0, count: bool = False,
     ) -> None:  # fmt: skip
-        formats = (BINARY16, BINARY32, *sorted(formats_of(policy), key=str))
+        formats = (BINARY16, BINARY32, *_EIGHT_BITS, *sorted(formats_of(policy), key=str))
         target = replace(
             HYPOTHETICAL, formats=tuple(dict.fromkeys((*HYPOTHETICAL.formats, *formats))),
             note="no machine: products through any unit, everything else by IEEE 754",

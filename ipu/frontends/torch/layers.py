@@ -6,8 +6,14 @@ forward     the innermost module whose `forward` runs: its path in the outermost
 backward    the layer of the forward operation that the autograd node belongs to. Nodes are
             numbered in the order in which the forward pass creates them, so entering and leaving a
             module is enough to know the layer of each.
-optimizer   from a step's beginning to its end, but for the passes that its closure runs.
-other       outside every module, where gradients are not recorded.
+optimizer   from a step's beginning to its end, but for the passes that its closure runs; and what
+            else is part of an update (`gradients`).
+evaluation  in an outermost block without gradients (`blocks`), with the layers of the forward.
+            micro_batch is the block's number since the last step.
+other       outside every module and block, where gradients are not recorded.
+
+A block that begins inside of a module whose outermost call began with gradients on, of a
+checkpointed region, of a backward pass or of an optimiser's step is part of that.
 
 Two names of torch without documentation are used: the number of the next node and the node that
 runs now. Their presence is checked when a session begins.
@@ -30,6 +36,8 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+
+from ipu.frontends.torch.blocks import Blocks
 
 __all__ = ["Layers", "Where"]
 
@@ -75,27 +83,35 @@ class Layers:
     enter       called with each module before its forward.
     finish      called after each step of an optimiser.
     start_backward  called at the first operation of each backward pass.
+    end_backward    called before the first operation after it.
     start_update    called with an optimiser before its step.
+    end_block       called after a block without gradients in which something was computed.
     """
 
     def __init__(
         self, enter: Callable[[torch.nn.Module], None],
         start_update: Callable[[torch.optim.Optimizer], None], finish: Callable[[], None],
-        start_backward: Callable[[], None],
+        start_backward: Callable[[], None], end_backward: Callable[[], None],
+        end_block: Callable[[], None],
     ) -> None:  # fmt: skip
         _check_torch()
-        self._start_backward = start_backward
+        self._start_backward, self._end_backward = start_backward, end_backward
         self._enter, self._start_update, self._finish = enter, start_update, finish
         self._names: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
         self._parameters: dict[int, str] = {}
         self.stack: list[str] = []
         self.in_update = False
+        #: The operation that runs now is part of an update outside of an optimiser of torch.
+        self.is_updating = False
+        self.blocks = Blocks(self._may_open, end_block)
         self.is_replaying = False
         #: Checkpointed regions that run now, whose gradients are recorded later.
         self.regions = 0
         #: `backward()` calls since the last step of an optimiser.
         self.micro_batch = 0
         self._in_backward = False
+        #: The layer of the loss, while the first gradient is made.
+        self._root: str | None = None
         # Spans of nodes: the number of the first, its layer, its micro-batch.
         self._starts: list[int] = [0]
         self._spans: list[tuple[str, int]] = [("", 0)]
@@ -139,6 +155,11 @@ class Layers:
     def _after_update(self, *_: Any) -> None:
         self.end_step()
 
+    def _may_open(self) -> bool:
+        """Whether gradients that are switched off now begin a block of the program."""
+        is_part = self.stack or self.in_update or self.regions or self.is_replaying
+        return not is_part and torch._C._current_graph_task_id() == -1
+
     def exchange(self, flow: dict[str, Any]) -> dict[str, Any]:
         """Go on where another flow of the program stands, in its own thread; the flow before.
 
@@ -157,10 +178,16 @@ class Layers:
             "_in_backward": False, "_starts": [0], "_spans": [("", micro_batch)],
         }  # fmt: skip
 
+    def end_step_before_forward(self) -> None:
+        """A step ended before the forward operation that runs now, whose node is numbered."""
+        self.end_step()
+        self._spans[-1] = self._spans[-1][0], 0
+
     def end_step(self) -> None:
         """A step of an optimiser is over, or was skipped."""
         self.in_update = False
         self.micro_batch = 0
+        self.blocks.end_step()
         self._finish()
 
     def name_of(self, module: torch.nn.Module) -> str:
@@ -196,14 +223,20 @@ class Layers:
 
     def where(self, operation: str) -> Where:
         """Of the operation that runs now; its name is the layer outside every module."""
+        if self._root is not None:
+            self._begin_backward()
+            return Where(self._root, "backward", self.micro_batch)
         if torch._C._current_graph_task_id() != -1 and not self.is_replaying:
-            if not self._in_backward:
-                self._in_backward = True
-                self._start_backward()
+            self._begin_backward()
             layer, micro_batch = self._of_node(torch._C._current_autograd_node())
             return Where(layer or operation, "backward", micro_batch)
         if self._in_backward:
             self.leave_backward()
+        if self.is_updating:
+            return Where("optimizer", "optimizer", 0)
+        if self.blocks.is_open and not self.in_update:
+            layer = self.stack[-1] if self.stack else operation
+            return Where(layer, "evaluation", self.blocks.number())
         if self.stack:
             return Where(self.stack[-1], "forward", self.micro_batch)
         if self.in_update:
@@ -211,12 +244,32 @@ class Layers:
         direction = "forward" if torch.is_grad_enabled() or self.regions else "other"
         return Where(operation, direction, self.micro_batch)
 
+    def _begin_backward(self) -> None:
+        if not self._in_backward:
+            self._in_backward = True
+            self._start_backward()
+
+    @contextmanager
+    def beginning(self, layer: str) -> Iterator[None]:
+        """Operations inside make the first gradient of a backward pass from this layer's loss."""
+        self.leave_backward()
+        self._root = layer
+        try:
+            yield
+        finally:
+            self._root = None
+
+    def layer_of_node(self, node: Any) -> str:
+        """The layer of the forward operation that an autograd node belongs to, or ""."""
+        return self._of_node(node)[0]
+
     def leave_backward(self) -> None:
         """Count the backward pass that has ended since the last operation."""
         if self._in_backward and torch._C._current_graph_task_id() == -1:
             self._in_backward = False
             self.micro_batch += 1
             self._span()
+            self._end_backward()
 
     @property
     def in_backward(self) -> bool:

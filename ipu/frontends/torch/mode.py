@@ -6,7 +6,7 @@ its first call and kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -21,7 +21,15 @@ from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, re
 from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
 from ipu.frontends.torch.host import on_host
 from ipu.frontends.torch.lists import each, is_fused, is_of_lists
-from ipu.frontends.torch.values import FORMATS, Memory, round_in_place, tensors_of, to_narrow
+from ipu.frontends.torch.values import (
+    EIGHTHS,
+    FORMATS,
+    HALVES,
+    Memory,
+    round_in_place,
+    tensors_of,
+    to_narrow,
+)
 
 __all__ = ["MachineMode"]
 
@@ -40,6 +48,8 @@ _OF_IMAGES = frozenset(
         "upsample_bilinear2d", "native_group_norm",
     )
 )  # fmt: skip
+#: Operations that make copies of parameters, or tensors that updates keep beside them.
+_LIKE = {torch.ops.aten.clone.default, torch.ops.aten.zeros_like.default}
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -51,6 +61,9 @@ class Program(Protocol):
     halves_by_policy: bool
 
     def call(self, operation: str) -> Call: ...
+    def look(self, args: Any, kwargs: Any, written: Sequence[int | str]) -> bool: ...
+    def updated(self, args: Any, kwargs: Any, result: Any) -> None: ...
+    def copied(self, source: Any, result: Any) -> None: ...
     def writing(self, base: str, args: Any, kwargs: Any) -> Callable[[], None] | None: ...
     def scale_updated(self) -> None: ...
     def failed(self) -> None: ...
@@ -64,6 +77,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         self._program = program
         self._memory = program.memory
         self._plans: dict[Any, Plan] = {}
+        #: Places of the arguments that an overload writes.
+        self._written: dict[Any, list[int | str]] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -74,15 +89,21 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if kwargs and self._program.halves_by_policy and kwargs.get("dtype") in FORMATS:
+        if kwargs and self._program.halves_by_policy and kwargs.get("dtype") in HALVES:
             kwargs = kwargs | {"dtype": torch.float32}
         plan = self._plans.get(func)
         if plan is None:
             plan = self._plans[func] = self._plan(func)
-        account = self._program.account
+            self._written[func] = _written(func)
+        program, account = self._program, self._program.account
         noted = account.noted
         try:
+            is_update = program.look(args, kwargs or {}, self._written[func])
             result = plan(args, kwargs or {})
+            if is_update:
+                program.updated(args, kwargs or {}, result)
+            elif func in _LIKE:
+                program.copied(args[0], result)
         except Exception as error:
             raised = self._stopped(error, func, args, kwargs or {})
             if raised is error:
@@ -259,6 +280,9 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             return target
         if source.dtype == torch.float64 and target.dtype in FORMATS:
             source = to_narrow(source, target.dtype)
+        enters = source_format is None and source.dtype == torch.float32
+        if enters and target.dtype in EIGHTHS:  # rounded as data first: torch's cast is its own
+            source_format = self._program.call("aten.copy_").policy.activations
         if (
             source_format is None
             or not target.dtype.is_floating_point
@@ -274,7 +298,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             if is_all:
                 memory.mark(target, source_format)
             return target
-        if held != source_format:
+        if held != source_format or (enters and target.dtype in EIGHTHS):
             call = self._program.call("aten.copy_")
             array = call.device.cast(memory.read(source, source_format), held)
             source = memory.write(array, target.dtype)
@@ -285,11 +309,9 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _exact(self, func: Any, written: list[int]) -> Plan:
         """The operation as it is; of complex numbers, what computes is the host's."""
-        arguments = func._schema.arguments
-        places = [arguments[i].name if arguments[i].kwarg_only else i for i in written]
-        packet = _name(func)
+        packet, program = _name(func), self._program
         move = Move(
-            func, places, self._memory, self._program.account, lambda: self._program.call(packet)
+            func, _written(func), self._memory, program.account, lambda: program.call(packet)
         )
         # A view has the storage of what it is of, which knows its format.
         is_marked = func.is_view and not written and not _is_composite(func)
@@ -315,6 +337,12 @@ def _name(func: Any) -> str:
 
 def _is_written(argument: Any) -> bool:
     return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def _written(func: Any) -> list[int | str]:
+    """Places of the arguments that an overload writes: names of keywords, numbers of others."""
+    arguments = enumerate(func._schema.arguments)
+    return [a.name if a.kwarg_only else i for i, a in arguments if _is_written(a)]
 
 
 def _is_composite(func: Any) -> bool:

@@ -7,8 +7,8 @@ torch's own functions are called as they are; two public names are wrapped while
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.values import Memory
 from ipu.machine.device import Device
 
-__all__ = ["Observer", "following_losses", "host_values", "term"]
+__all__ = ["Losses", "Observer", "following_losses", "host_values", "term"]
 
 
 def host_values(x: torch.Tensor) -> NDArray[Any]:
@@ -95,34 +95,42 @@ class Observer:
             self._recorder.update(layer, id(parameter), fmt, before, added, after)
 
 
-@contextmanager
-def following_losses(
-    note: Callable[[torch.Tensor], None], scaled: Callable[[float], None], factor: float
-) -> Iterator[None]:
-    """Backward passes inside tell where they begin, and begin with this factor.
+class Losses(Protocol):
+    """What is told of losses."""
 
-    note      called with each tensor of one element at which a backward pass begins.
-    scaled    called with the scale of a gradient scaler that multiplies a loss.
-    factor    of the first gradients; 1 leaves them as they are.
-    """
+    def note_loss(self, root: torch.Tensor) -> None:
+        """A backward pass begins at a tensor of one element."""
+
+    def note_scale(self, scale: float) -> None:
+        """A gradient scaler multiplies a loss."""
+
+    def root_gradient(self, root: torch.Tensor, given: torch.Tensor | None) -> torch.Tensor:
+        """The first gradient of a backward pass; `given` by the program, or None for ones."""
+
+    def scaling(self) -> AbstractContextManager[None]:
+        """Around the product of a loss and the scale of a gradient scaler."""
+
+
+@contextmanager
+def following_losses(losses: Losses) -> Iterator[None]:
+    """Backward passes inside tell where they begin, and with which gradient."""
     scaler = torch.amp.GradScaler
     backward, scale = torch.autograd.backward, scaler.scale
 
     def noted(tensors: Any, grad_tensors: Any = None, *rest: Any, **options: Any) -> Any:
-        if torch._C._current_graph_task_id() != -1:
+        if torch._C._current_graph_task_id() != -1 or "grad_variables" in options:
             # A pass inside of another one, as of a checkpointed region, begins nowhere new.
             return backward(tensors, grad_tensors, *rest, **options)
         roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
         for root in roots:
-            if root.numel() == 1:
-                note(root)
-        if factor != 1 and "grad_variables" not in options:
-            grad_tensors = _scaled(roots, grad_tensors, factor)
-        return backward(tensors, grad_tensors, *rest, **options)
+            if isinstance(root, torch.Tensor) and root.numel() == 1:
+                losses.note_loss(root)
+        return backward(roots, _first(losses, roots, grad_tensors), *rest, **options)
 
     def scale_noted(self: Any, outputs: Any) -> Any:
-        result = scale(self, outputs)
-        scaled(float(self.get_scale()))
+        with losses.scaling():
+            result = scale(self, outputs)
+        losses.note_scale(float(self.get_scale()))
         return result
 
     torch.autograd.backward, scaler.scale = noted, scale_noted
@@ -132,12 +140,22 @@ def following_losses(
         torch.autograd.backward, scaler.scale = backward, scale
 
 
-def _scaled(roots: Sequence[torch.Tensor], gradients: Any, factor: float) -> list[Any]:
-    """The first gradients of a backward pass, times a factor."""
-    if gradients is None:
-        return [torch.full_like(root, factor) for root in roots]
-    factors = (gradients,) if isinstance(gradients, torch.Tensor) else gradients
+def _first(losses: Losses, roots: Sequence[torch.Tensor], gradients: Any) -> Any:
+    """The first gradients of a backward pass; those that torch refuses are left to it."""
+    single = gradients is None or isinstance(gradients, torch.Tensor)
+    rows = [gradients] * len(roots) if single else list(gradients)
+    if len(rows) != len(roots) or (len(roots) > 1 and isinstance(gradients, torch.Tensor)):
+        return gradients
     return [
-        torch.full_like(root, factor) if g is None else g * factor
-        for root, g in zip(roots, factors, strict=True)
+        losses.root_gradient(root, row) if _begins(root, row) else row
+        for root, row in zip(roots, rows, strict=True)
     ]
+
+
+def _begins(root: Any, gradient: Any) -> bool:
+    """Whether a backward pass may begin at a tensor, of real numbers, with this gradient."""
+    if not isinstance(root, torch.Tensor) or not root.dtype.is_floating_point:
+        return False
+    if not root.requires_grad:
+        return False
+    return bool(root.numel() == 1) if gradient is None else isinstance(gradient, torch.Tensor)

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,16 +36,19 @@ from ipu.frontends.common.ways import Way
 from ipu.frontends.pages.page import write_page
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.changing import Changer, undoing
+from ipu.frontends.torch.gradients import Gradients
 from ipu.frontends.torch.hypothetical import find_device, formats_of
 from ipu.frontends.torch.kernels import without_whole_kernels
 from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.observing import Observer, following_losses
+from ipu.frontends.torch.outside import Outside
 from ipu.frontends.torch.recompute import repeating
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
+from ipu.frontends.torch.roots import Roots
 from ipu.frontends.torch.threads import watching
 from ipu.frontends.torch.trying import Step, run_step
-from ipu.frontends.torch.values import Memory
+from ipu.frontends.torch.values import Memory, tensors_of
 from ipu.machine.control import FpCtl, FpSts, dump
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target, find_target
@@ -93,26 +96,45 @@ class Session:
         self.changer = Changer(changes, self.memory, self.call)
         self.halves_by_policy = changes.halves_by_policy
         self.layers = Layers(
-            self._enter, self._start_update, self._finish_step, self._start_backward
-        )
+            self._enter, self._start_update, self._finish_step, self._start_backward,
+            self._end_backward, self._end_block,
+        )  # fmt: skip
+        self.gradients = Gradients(self.changer.follow)
+        #: What the session does not see.
+        self.outside = Outside()
         self.observer = Observer(self.recorder, device, self.memory, self.layers)
-        #: $FP_STS of what ran before the backward pass that the device's own register is about.
-        self._status_before = 0
-        self._has_stepped = False
-        self._optimisers: WeakSet[torch.optim.Optimizer] = WeakSet()
-        #: What brings back parameters and slots of the step that runs, if it may stop.
-        self._undo: Callable[[], None] | None = None
-        #: Steps of optimisers tried so far.
-        self.step = 0
+        self.roots = Roots(
+            changes.loss_scale, self.recorder, self.memory, self.layers, self.call,
+            lambda: self.step,
+        )  # fmt: skip
         #: The copy of the model that runs now, where a front end has several.
         self.replica = 0
         #: This process's replica among those of others.
         self.replicas: Alone = ALONE
+        self._stack: ExitStack | None = None
+        self._start_counts()
+
+    def _start_counts(self) -> None:
+        """Nothing has run."""
+        #: Steps of optimisers tried so far.
+        self.step = 0
+        #: Parameters may have changed since the last look at them.
+        self._may_have_stepped = False
+        #: Whether an optimiser of torch had parameters of the program when they first changed.
+        self._has_optimiser: bool | None = None
+        #: $FP_STS of what ran outside of the backward passes that the device's own register is
+        #: about, and of those since the last step.
+        self._status_before = self._status_of_passes = 0
+        self._has_stepped = False
+        self._optimisers: WeakSet[torch.optim.Optimizer] = WeakSet()
+        #: What brings back parameters and slots of the step that runs, if it may stop.
+        self._undo: Callable[[], None] | None = None
         self._calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
+        #: Those of the block without gradients that is open.
+        self._block_calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
         #: Parameters that have their format, by identity, and modules that ran.
         self._parameters: set[int] = set()
         self._entered: WeakSet[torch.nn.Module] = WeakSet()
-        self._stack: ExitStack | None = None
 
     # Context manager ------------------------------------------------------------------------
 
@@ -125,9 +147,12 @@ class Session:
             self.layers.attach()
             stack.enter_context(without_whole_kernels())
             stack.enter_context(watching(self.account.native))
+            stack.enter_context(self.outside.noting())
             stack.enter_context(repeating(self._mark, self._again, self.layers.region))
-            factor = self.changer.changes.loss_scale
-            stack.enter_context(following_losses(self._note_loss, self._note_scale, factor))
+            stack.enter_context(following_losses(self.roots))
+            stack.enter_context(self.gradients.following())
+            stack.enter_context(self.layers.blocks.watching())
+            stack.callback(self._end_last_step)
             stack.enter_context(self.replicas.running(lambda: self.step))
             stack.enter_context(MachineMode(self))
             self._stack = stack.pop_all()
@@ -148,12 +173,17 @@ class Session:
         """The operation of that name, without overload: its layer, policy and place."""
         layers, device = self.layers, self.device
         where = layers.where(operation)
+        if self._may_have_stepped and where.direction == "forward":
+            self._end_last_step()
+            where = layers.where(operation)
         key = where, layers.is_replaying, self.replica
-        known = self._calls.get(key)
+        calls = self._block_calls if where.direction == "evaluation" else self._calls
+        known = calls.get(key)
         if known is None:
-            known = self._calls[key] = self._new_call(*key)
+            known = calls[key] = self._new_call(*key)
         call, place, name = known
         self.clock.place = place
+        self.memory.in_pass = call.direction == "backward"
         device.tensor = name
         if device.counts is not None:
             device.counts.tensor = name
@@ -170,6 +200,55 @@ class Session:
         place = Place(self.step, micro_batch, replica, layer, direction)
         return call, place, counted_name(layer, shown)
 
+    def look(self, args: Any, kwargs: Any, written: Sequence[int | str]) -> bool:
+        """Whether the operation that begins now is part of an update without an optimiser.
+
+        written    places of the arguments that it writes.
+        """
+        layers = self.layers
+        layers.is_updating = False
+        if layers.in_update or torch._C._current_graph_task_id() != -1:
+            return False
+        in_block = layers.blocks.is_open
+        if not in_block and (layers.stack or not torch.is_grad_enabled()):
+            return False
+        read = tensors_of(args, kwargs)
+        if not in_block and any(x.requires_grad for x in read):
+            return False
+        targets = [kwargs.get(i) if isinstance(i, str) else args[i] for i in written]
+        targets = [x for x in targets if isinstance(x, torch.Tensor)]
+        in_module = bool(layers.stack)
+        layers.is_updating = self.gradients.is_update(read, targets, in_module=in_module)
+        return layers.is_updating
+
+    def updated(self, args: Any, kwargs: Any, result: Any) -> None:
+        """An operation that is part of an update without an optimiser is done."""
+        self.layers.is_updating = False
+        self._may_have_stepped = True
+        if not self.layers.stack:
+            self.gradients.done(tensors_of(args, kwargs), tensors_of((result,), {}))
+
+    def copied(self, source: Any, result: Any) -> None:
+        """A tensor was made like another one."""
+        if not self.layers.stack and isinstance(source, torch.Tensor):
+            self.gradients.copied(source, result)
+
+    def _end_last_step(self) -> None:
+        """Without optimisers of torch a step ends where parameters have changed."""
+        self._may_have_stepped = False
+        if self._has_optimiser or self._optimisers or not self.gradients.have_changed():
+            return
+        if self._has_optimiser is None:
+            self._has_optimiser = self.gradients.find_optimiser()
+        if not self._has_optimiser:
+            self.layers.end_step_before_forward()
+
+    def _end_block(self) -> None:
+        """A block without gradients is over: its places do not come again."""
+        for _, place, _ in self._block_calls.values():
+            self.clock.drop(place)
+        self._block_calls.clear()
+
     def _note_constant(
         self, layer: str, direction: str, fmt: Format, value: float, change: str
     ) -> None:
@@ -184,6 +263,8 @@ class Session:
         if is_new:
             self._entered.add(module)
         for parameter in module.parameters(recurse=False):
+            if is_new:
+                self.gradients.know(parameter)
             if not self.memory.is_plain:
                 is_first = id(parameter) not in self._parameters
                 self._parameters.add(id(parameter))
@@ -216,11 +297,15 @@ class Session:
         self.layers.in_update = False
 
     def _start_backward(self) -> None:
-        """With found_inf="status" the status register is about one backward pass."""
+        """With found_inf="status" the status register is about the backward passes of a step."""
         self.replicas.changed(in_update=self.layers.in_update)
+        self._may_have_stepped = True
         if self.found_inf == "status":
             self._status_before |= self.device.status_word
-            self.device.status_word = 0
+            self.device.status_word = self._status_of_passes
+
+    def _end_backward(self) -> None:
+        self._status_of_passes |= self.device.status_word
 
     def scale_updated(self) -> None:
         """A gradient scaler is done with a step; one that it skipped counts too."""
@@ -231,7 +316,11 @@ class Session:
     def go_on_at(self, step: int) -> None:
         """The next operations are of this step: what was numbered before is forgotten."""
         self.step = step
+        self._forget_places()
+
+    def _forget_places(self) -> None:
         self._calls.clear()
+        self._block_calls.clear()
         self.clock.forget()
 
     def _finish_step(self) -> None:
@@ -242,22 +331,20 @@ class Session:
         self.replicas.stepped(self.step)
         self._has_stepped = True
         self._undo = None
-        self._calls.clear()
-        self.clock.forget()
+        self._may_have_stepped = False
+        self._status_of_passes = 0
+        self.memory.of_passes.clear()
+        self.gradients.end_step()
+        self._forget_places()
 
     # Observation ----------------------------------------------------------------------------
 
     def writing(self, base: str, args: Any, kwargs: Any) -> Callable[[], None] | None:
         """What to do after an operation in place is done; an optimiser's update is looked at."""
-        if not self.layers.in_update or self.changer.widens:
+        layers = self.layers
+        if not layers.is_updating and (not layers.in_update or self.changer.widens):
             return None
         return self.observer.writing(base, args, kwargs)
-
-    def _note_loss(self, root: torch.Tensor) -> None:
-        self.recorder.loss(self.step, float(root.detach()) / self.recorder.scale)
-
-    def _note_scale(self, scale: float) -> None:
-        self.recorder.scale = scale
 
     def _in_way(self, way: Way, seed: int) -> Session:
         if self._remake is None:
@@ -286,6 +373,7 @@ class Session:
         native        floating-point operations that ran natively: none.
         host          operations computed in binary64 on the host, and their share of all elements.
         constants     numbers that did not fit into the format that they were used in.
+        outside       processes and older threads of the program, in sentences: in no count.
         note          what the target is not, of targets that are no IPU.
         layers        counters by layer and direction; this and the next need `count=True`.
         first         where overflow, division by zero and invalid operations began.
@@ -301,6 +389,7 @@ class Session:
         about = {
             "policy": str(self.policy),
             "note": self.device.target.note,
+            "outside": list(self.outside.names),
             "stochastic_rounding": self.device.control.esr,
             "changes": str(self.changer.changes),
             "steps": self.step,

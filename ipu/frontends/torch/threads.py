@@ -1,7 +1,8 @@
-"""Threads that a program starts inside a session: what torch computes there is counted as native.
+"""Threads beside that of a session: what torch computes there is counted as native.
 
 A mode below autograd sees one thread. In the others a program loads data or writes logs, so they
-go on; but the first operation that rounds there is told, and the report counts them all.
+go on; but the first operation that rounds there is told, and the report counts them all: in threads
+that start inside of the session, and in what pools are given to do, whenever their threads began.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -50,11 +52,12 @@ def _has_floats(result: Any) -> bool:
 
 @contextmanager
 def watching(native: Callable[[str], None]) -> Iterator[None]:
-    """Threads that start inside are watched until the session ends.
+    """Threads that start inside, and work that pools get inside, are watched until the end.
 
     native    called with each operation that rounds there.
     """
-    start = threading.Thread.start
+    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+    older = set(threading.enumerate())
     is_open, is_told = True, False
 
     def tell(operation: str) -> None:
@@ -83,9 +86,19 @@ def watching(native: Callable[[str], None]) -> Iterator[None]:
             thread.run = watched  # type: ignore[method-assign]
         start(thread)
 
+    def submitted(pool: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        def work(*args: Any, **kwargs: Any) -> Any:
+            is_unseen = is_open and threading.current_thread() in older
+            with _Watch(tell) if is_unseen else nullcontext():
+                return function(*args, **kwargs)
+
+        return submit(pool, work, *args, **kwargs)
+
     threading.Thread.start = started  # type: ignore[method-assign, assignment]
+    ThreadPoolExecutor.submit = submitted  # type: ignore[method-assign]
     try:
         yield
     finally:
         is_open = False
         threading.Thread.start = start  # type: ignore[method-assign]
+        ThreadPoolExecutor.submit = submit  # type: ignore[method-assign]

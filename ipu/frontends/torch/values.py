@@ -1,9 +1,9 @@
 """Values: torch tensors as arrays of a device and back, exactly; which format a tensor holds.
 
-float16 and bfloat16 tensors hold their own format. A float32 tensor holds values of the format
-that the policy chose when it was computed: its storage remembers which. A storage that remembers
-none came from outside (data, initial values): its values are rounded to nearest when they are
-read, as those of `Device.from_host`. Parameters are rounded once, in place, into the policy's
+float16, bfloat16 and float8 tensors hold their own format. A float32 tensor holds values of the
+format that the policy chose when it was computed: its storage remembers which. A storage that
+remembers none came from outside (data, initial values): its values are rounded to nearest when they
+are read, as those of `Device.from_host`. Parameters are rounded once, in place, into the policy's
 format of parameters.
 
 Source    docs/semantics.md §2 and §3 (policies of front ends).
@@ -20,14 +20,33 @@ import torch
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.convenience import round_to
-from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, Format
+from fpsim.records.formats import (
+    BFLOAT16,
+    BINARY16,
+    BINARY32,
+    E4M3FN,
+    E5M2,
+    F143,
+    F152,
+    Format,
+)
 from ipu.frontends.common.account import fit
 from ipu.machine.device import Device
 
-__all__ = ["FORMATS", "Memory", "round_in_place", "tensors_of", "to_narrow", "widest"]
+__all__ = [
+    "EIGHTHS", "FORMATS", "HALVES", "Memory", "round_in_place", "tensors_of", "to_narrow",
+    "widest",
+]  # fmt: skip
 
+#: Data types of 16 bits, which a way of a trial may replace.
+HALVES: dict[torch.dtype, Format] = {torch.float16: BINARY16, torch.bfloat16: BFLOAT16}
+#: Those of eight bits. float8_e8m0fnu holds scales: it is no format to compute in.
+EIGHTHS: dict[torch.dtype, Format] = {
+    torch.float8_e4m3fn: E4M3FN, torch.float8_e5m2: E5M2, torch.float8_e4m3fnuz: F143,
+    torch.float8_e5m2fnuz: F152,
+}  # fmt: skip
 #: Formats of the data types that have one of their own.
-FORMATS: dict[torch.dtype, Format] = {torch.float16: BINARY16, torch.bfloat16: BFLOAT16}
+FORMATS = HALVES | EIGHTHS
 
 #: Names of what a storage remembers.
 _FORMAT, _SAVED = "_fpsim_format", "_fpsim_saved"
@@ -61,6 +80,12 @@ class Memory:
         self._formats: list[Format] = []  # keeps them alive, so that no other gets their identity
         #: Called with the result of each operation.
         self.watch: Callable[[Array], None] | None = None
+        #: Formats that backward passes computed in since the last step.
+        self.of_passes: set[Format] = set()
+        #: A gradient scaler multiplies a loss.
+        self.is_scaling = False
+        #: The operation that runs now belongs to a backward pass.
+        self.in_pass = False
 
     # Marks ----------------------------------------------------------------------------------
 
@@ -77,6 +102,14 @@ class Memory:
         """Whether a float32 tensor was computed in a backward pass of this session."""
         session, _, is_gradient = getattr(x.untyped_storage(), _FORMAT, _NOTHING)
         return bool(session is self and is_gradient)
+
+    def is_root(self, x: torch.Tensor) -> bool:
+        """Whether a tensor repeats one number: the gradient of a loss, in binary32."""
+        if x.dtype is not torch.float32 or self.is_plain:
+            return False
+        storage = x.untyped_storage()
+        session, fmt, is_gradient = getattr(storage, _FORMAT, _NOTHING)
+        return bool(session is self and is_gradient and fmt == BINARY32) and storage.nbytes() == 4
 
     def mark(self, x: torch.Tensor, fmt: Format, is_gradient: bool = False) -> None:
         """A float32 tensor holds this format from now on."""
@@ -146,7 +179,13 @@ class Memory:
         if x.dtype is not torch.float32:
             values = values.float()
         array = Array(values.numpy(), self.context(held))
-        return array if held is fmt or held == fmt else self.device.cast(array, fmt)
+        return array if held is fmt or held == fmt else self.cast(array, fmt)
+
+    def cast(self, array: Array, fmt: Format) -> Array:
+        """An operand in another format."""
+        if self.in_pass:
+            self.of_passes.add(fmt)
+        return self.device.cast(array, fmt)
 
     def context(self, fmt: Format) -> Context:
         """The device's context for a format; formats are compared by identity first."""
@@ -170,9 +209,11 @@ class Memory:
         return known
 
     def write(self, array: Array, dtype: torch.dtype, is_gradient: bool = False) -> torch.Tensor:
-        """An array as a new tensor; a float16 or bfloat16 one needs values of that format."""
+        """An array as a new tensor; of a data type with a format, rounded into that format."""
         if dtype is not torch.float32 and dtype in FORMATS and array.format != FORMATS[dtype]:
             array = self.device.cast(array, FORMATS[dtype])
+        if self.in_pass:
+            self.of_passes.add(array.format)
         if self.watch is not None:
             self.watch(array)
         carrier = array.carrier

@@ -263,7 +263,7 @@ class _Round:
             flight.close()
 
     def _loss_gradient(self, flight: Flight) -> torch.Tensor:
-        """The loss scale, over R for a mean, in the loss's format."""
+        """The loss scale, over R for a mean: binary32, or rounded into a float16 loss's format."""
         loss = flight.losses.final
         if not loss.requires_grad:
             raise RuntimeError(
@@ -274,13 +274,7 @@ class _Round:
         machine.session.recorder.scale = scaling.value
         if loss.numel() == 1:
             machine.session.recorder.loss(machine.session.step, float(loss.detach()))
-        fmt = machine.session.memory.format_of(loss)
-        context = machine.device.context(fmt) if fmt else None
-        if context is None:
-            return torch.full_like(loss, self._seed)
-        value = float(context.constant(self._seed).carrier)
-        ones = torch.full(tuple(loss.shape), value, dtype=torch.float32)
-        return machine.session.memory.write(context.wrap(ones.numpy()), loss.dtype)
+        return machine.session.roots.gradient(loss, self._seed)
 
     def update(self, updater: Updater) -> None:
         """All parameters take their step."""

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from fpsim.array import Array
+from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.frontends.torch.values import FORMATS, to_narrow
+from ipu.frontends.torch.values import EIGHTHS, FORMATS, to_narrow
 
 __all__: list[str] = []
 
@@ -43,31 +44,41 @@ def _lerp(call: Call, x: Any, y: Any, weight: Any) -> Any:
 # Gradient scalers -------------------------------------------------------------------------------
 
 
-@aten("_amp_foreach_non_finite_check_and_unscale_.default", rounding="times 1/scale, once each")
+@aten(
+    "_amp_foreach_non_finite_check_and_unscale_.default", rounding="times 1/scale in binary32, once"
+)
 def _unscale(call: Call, gradients: Any, found_inf: Any, inverse: Any) -> Any:
     scale = float(inverse)
     if call.found_inf == "status" and (call.device.status.oflo or call.device.status.inv):
         found_inf.fill_(1.0)
     for gradient in gradients:
         g = call.array(gradient)
-        _check_visible(call, g)
+        _check_visible(call, g.format)
         if not np.isfinite(g.carrier).all():
             found_inf.fill_(1.0)
         if scale != 1:
-            unscaled = call.device.multiply(g, call.constant(scale, g.format))
+            factor = call.device.context(BINARY32).constant(scale)
+            unscaled = call.device.cast(call.device.multiply(call.wide(g), factor), g.format)
             gradient.copy_(call.memory.write(unscaled, gradient.dtype))
             call.memory.mark(gradient, g.format)
 
 
-def _check_visible(call: Call, gradient: Array) -> None:
-    """Refuse a scaler that waits for infinities where overflow saturates."""
-    overflow = call.device.context(gradient.format).settings.overflow
-    if overflow == "saturate" and call.found_inf != "status":
-        raise RuntimeError(
-            f"a gradient scaler looks for infinities, and overflow in {gradient.format} saturates "
-            "here; use machine(nanoo=True), or machine(found_inf='status') to read the status "
-            "register of the backward pass"
-        )
+def _check_visible(call: Call, held: Format) -> None:
+    """Refuse a scaler that waits for infinities where overflow of the backward pass saturates.
+
+    The formats that count are those in which the pass computed: under autocast gradients of
+    binary32 parameters come from binary16.
+    """
+    if call.found_inf == "status":
+        return
+    for fmt in sorted({held, *call.memory.of_passes}, key=str):
+        if call.device.context(fmt).settings.overflow == "saturate":
+            raise RuntimeError(
+                f"a gradient scaler looks for infinities, and overflow in {fmt} saturates here; "
+                "use machine(nanoo=True), where it gives NaN, or machine(found_inf='status') to "
+                "read the status register of the backward pass (fpsim torch: --nanoo, --found-inf "
+                "status)"
+            )
 
 
 @aten("_amp_update_scale_.default", rounding="on the host, as torch does")
@@ -76,6 +87,10 @@ def _update_scale(
 ) -> Any:
     # The scale is a number of the host: it is no tensor of the machine.
     return torch.ops.aten._amp_update_scale_.default(scale, growth, found_inf, up, down, interval)
+
+
+#: Data types of scales, without arithmetic.
+_SCALES = (torch.float8_e8m0fnu, torch.float4_e2m1fn_x2)
 
 
 # Casts ----------------------------------------------------------------------------------------
@@ -87,7 +102,11 @@ def _to_copy(call: Call, x: Any, *, dtype: torch.dtype | None = None, **options:
     device, memory = options.get("device"), call.memory
     if device is not None and torch.device(device).type == "meta":
         return NotImplemented
+    if dtype in _SCALES:
+        return NotImplemented
     held = memory.format_of(x)
+    if held is None and x.dtype == torch.float32 and dtype in EIGHTHS:
+        held = call.policy.activations  # rounded as data first: torch's cast is its own
     if x.dtype == torch.float64 and dtype in FORMATS:
         x = to_narrow(x, dtype)
     if held is None or not dtype.is_floating_point or dtype == torch.float64:
@@ -97,5 +116,9 @@ def _to_copy(call: Call, x: Any, *, dtype: torch.dtype | None = None, **options:
     if dtype == torch.float32:
         memory.mark(result, held)
         return result
-    copy = memory.write(Array(result.numpy(), call.device.context(held)), dtype)
+    if memory.format_of(x) is None:
+        array = memory.read(x, held)
+    else:
+        array = Array(result.numpy(), call.device.context(held))
+    copy = memory.write(array, dtype)
     return memory.laid_as_operands(copy, (result,))

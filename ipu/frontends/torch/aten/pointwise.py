@@ -34,7 +34,7 @@ def _rsub(call: Call, x: Any, y: Any, alpha: float = 1) -> Any:
 
 
 def _combine(call: Call, verb: str, x: Any, y: Any, alpha: float) -> Any:
-    a, b = call.arrays(x, y)
+    a, b = call.terms(x, y)
     if alpha != 1:
         fmt = (a if isinstance(a, Array) else b).format
         b = call.device.multiply(b, call.constant(alpha, fmt))
@@ -43,12 +43,12 @@ def _combine(call: Call, verb: str, x: Any, y: Any, alpha: float) -> Any:
 
 @aten("mul.Tensor", "mul.Scalar", rounding="once")
 def _mul(call: Call, x: Any, y: Any) -> Any:
-    return call.result(call.device.multiply(*call.arrays(x, y)))
+    return call.result(call.device.multiply(*call.terms(x, y)))
 
 
 @aten("div.Tensor", "div.Scalar", "true_divide.Tensor", rounding="once")
 def _div(call: Call, x: Any, y: Any) -> Any:
-    return call.result(call.device.divide(*call.arrays(x, y)))
+    return call.result(call.device.divide(*call.terms(x, y)))
 
 
 @aten("reciprocal.default", rounding="once")

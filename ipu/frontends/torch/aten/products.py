@@ -47,7 +47,7 @@ def factors(call: Call, x: Array, y: Array, of: Any, verb: str = "matmul") -> Fa
                 for operand, tensor in zip((x, y), of, strict=True)
             )
             return Factors(a.values, b.values, a.scale + b.scale, BINARY16, BINARY16)
-        x, y = (device.cast(operand, policy.compute) for operand in (x, y))
+        x, y = (call.memory.cast(operand, policy.compute) for operand in (x, y))
     partials = device.partials_for(x.format, verb, wanted=policy.partials)
     return Factors(x, y, scale, partials, min(out, partials, key=lambda fmt: fmt.precision))
 

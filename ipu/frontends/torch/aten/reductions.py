@@ -52,6 +52,8 @@ def _reduced(
         return call.rounded(a.like(a.carrier.copy()), a.format, dtype)
     if n == 0 or not axes:
         return NotImplemented
+    if call.keeps_wide(0 if len(axes) == a.ndim and not keepdim else a.ndim, dtype):
+        a = call.wide(a)
     total = call.device.reduce_sum(a, axes, scale=1 / n if mean else 1.0)
     return call.result(_kept(a, total, axes, keepdim), dtype)
 
@@ -141,9 +143,11 @@ def _vector_norm(
         largest, _ = largest_along(sizes.carrier, axes, settings, number_wins=False)
         return call.result(_kept(a, a.like(largest), axes, keepdim))
     if order == 1:
+        if call.keeps_wide(0 if len(axes) == a.ndim and not keepdim else a.ndim):
+            sizes = call.wide(sizes)
         return call.result(_kept(a, call.device.reduce_sum(sizes, axes), axes, keepdim))
     total = call.device.reduce_squares(a, axes)
-    return call.rounded(_kept(a, call.device.sqrt(total), axes, keepdim), a.format)
+    return call.loss(_kept(a, call.device.sqrt(total), axes, keepdim), a.format)
 
 
 @aten("norm.ScalarOpt_dim", rounding="as linalg_vector_norm")

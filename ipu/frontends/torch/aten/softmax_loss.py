@@ -40,10 +40,11 @@ def _softmax_like(name: str, primitive: Any) -> None:
     def backward(call: Call, gradient: Any, output: Any, dim: int, input_dtype: torch.dtype) -> Any:
         if not output.numel() or not output.ndim:
             return NotImplemented
-        g, y = call.arrays(gradient, output)
+        y = call.arrays(output, gradient)[0]
+        fmt, g = y.format, call.slope(gradient, y.format)
         g, y = (a.like(np.moveaxis(a.carrier, dim, -1)) for a in (g, y))
         x = primitive.vjps[0](call.device, g, (y,))
-        return call.result(x.like(np.moveaxis(x.carrier, -1, dim)), input_dtype)
+        return call.rounded(x.like(np.moveaxis(x.carrier, -1, dim)), fmt, input_dtype)
 
     aten(f"{name}.default", rounding=_INSIDE)(forward)
     aten(f"{name}_backward_data.default", rounding=_INSIDE)(backward)
@@ -120,7 +121,7 @@ def _nll_loss(
     share = device.reduce_sum(factors, axes).reshape(())
     if reduction == _MEAN:
         total = device.divide(total, share)
-    return call.rounded(total, fmt), call.result(share, torch.float32).to(x.dtype)
+    return call.loss(total, fmt), call.result(share, torch.float32).to(x.dtype)
 
 
 @aten("nll_loss_backward.default", "nll_loss2d_backward.default", rounding=_INSIDE)
@@ -132,8 +133,10 @@ def _nll_loss_backward(
     if not x.numel() or x.ndim == 1:
         return NotImplemented
     device = call.device
-    g, w = call.arrays(gradient, weight)
-    fmt, g = g.format, call.wide(g)
+    fmt = call.format_of(x, gradient)
+    g, w = call.slope(gradient, fmt), call.operand(weight, fmt)
+    if call.memory.format_of(gradient) == BINARY32:
+        fmt = BINARY32  # the gradient of the logits is rounded first
     classes, weights = _picked(target, ignore_index, None if w is None else call.wide(w))
     factors = g.like(weights)
     if reduction == _MEAN:
@@ -168,7 +171,7 @@ def _two_classes(
         more = device.multiply(device.subtract(call.wide(p), 1.0), t)
         term = device.multiply(device.add(more, 1.0), term)
     each = device.add(device.multiply(device.subtract(1.0, t), a), term)
-    return call.rounded(_weighted(call, each, w, reduction), fmt)
+    return call.loss(_weighted(call, each, w, reduction), fmt)
 
 
 @aten("binary_cross_entropy.default", rounding=_INSIDE)
@@ -188,7 +191,7 @@ def _cross_entropy(
     each = device.negative(
         device.add(device.multiply(t, one), device.multiply(device.subtract(1.0, t), other))
     )
-    return call.rounded(_weighted(call, each, w, reduction), fmt)
+    return call.loss(_weighted(call, each, w, reduction), fmt)
 
 
 def _bounded_log(call: Call, x: Array) -> Array:
@@ -207,8 +210,8 @@ def _cross_entropy_backward(
     if not x.numel():
         return NotImplemented
     device = call.device
-    g, a, t, w = call.arrays(gradient, x, target, weight)
-    fmt, g, a, t = a.format, call.wide(g), call.wide(a), call.wide(t)
+    a, t, w = call.arrays(x, target, weight)
+    fmt, g, a, t = a.format, call.slope(gradient, a.format), call.wide(a), call.wide(t)
     spread = device.multiply(a, device.subtract(1.0, a))
     spread = spread.like(np.asarray(np.maximum(spread.carrier, np.float32(1e-12))))
     slope = device.multiply(g, device.divide(device.subtract(a, t), spread))
@@ -245,17 +248,17 @@ def _mse_loss(call: Call, x: Any, y: Any, reduction: int = _MEAN) -> Any:
         return NotImplemented
     scale = 1 / gap.size if reduction == _MEAN else 1.0
     total = device.reduce_squares(gap, tuple(range(gap.ndim)), scale=scale).reshape(())
-    return call.rounded(total, gap.format)
+    return call.loss(total, gap.format)
 
 
 @aten("mse_loss_backward.default", rounding="the difference, then binary32 inside, once at the end")
 def _mse_loss_backward(call: Call, gradient: Any, x: Any, y: Any, reduction: int) -> Any:
     """(x - y) · 2/n · g."""
     device = call.device
-    g, a, b = call.arrays(gradient, x, y)
-    gap = device.subtract(a, b)
+    a, b = call.arrays(x, y)
+    gap, g = device.subtract(a, b), call.slope(gradient, a.format)
     if not gap.size:
         return NotImplemented
     factor = 2 / gap.size if reduction == _MEAN else 2.0
     slope = device.multiply(call.wide(gap), device.context(BINARY32).constant(factor))
-    return call.rounded(device.multiply(slope, call.wide(g)), gap.format)
+    return call.rounded(device.multiply(slope, g), gap.format)

@@ -79,6 +79,8 @@ class Call:
     found_inf: str = "values"
     #: Data type of the result.
     dtype: torch.dtype = torch.float32
+    #: What `result` rounds into, where operands were taken in binary32 by `terms`.
+    narrow: Format | None = None
 
     @property
     def is_update(self) -> bool:
@@ -87,7 +89,11 @@ class Call:
     # Formats --------------------------------------------------------------------------------
 
     def format_of(self, *tensors: Any) -> Format:
-        """The format to compute in: that of the result's data type, for float32 by the policy."""
+        """The format to compute in: that of the result's data type, for float32 by the policy.
+
+        A loss is binary32, and what is computed from it and other single numbers too.
+        """
+        self.narrow = None
         self.dtype = dtype = result_dtype(tensors)
         if dtype is not torch.float32:
             if dtype in FORMATS:
@@ -98,9 +104,40 @@ class Call:
         if self.memory.is_plain:
             return BINARY32
         if not self.is_update:
-            return self.policy.activations
+            return BINARY32 if self._is_loss(tensors) else self.policy.activations
         held = {self.memory.format_of(x) for x in tensors if isinstance(x, torch.Tensor)}
         return widest(fmt for fmt in held if fmt) if held - {None} else self.policy.param
+
+    def _is_loss(self, operands: Sequence[Any]) -> bool:
+        """Whether an operation computes with a loss, or its gradient, and single numbers alone."""
+        is_loss = self.memory.is_scaling
+        for x in operands:
+            if isinstance(x, torch.Tensor):
+                if x.ndim:
+                    return False
+                is_loss = is_loss or self.memory.format_of(x) == BINARY32
+        return is_loss
+
+    def terms(self, *tensors: Any) -> list[Any]:
+        """Operands of an elementwise operation, which may read the gradient of a loss.
+
+        That one is not rounded by itself: the operation computes in binary32, and its result is
+        rounded once.
+        """
+        fmt = self.format_of(*tensors)
+        if self.direction == "backward" and fmt != BINARY32 and self.dtype is torch.float32:
+            is_root = self.memory.is_root
+            if any(isinstance(x, torch.Tensor) and is_root(x) for x in tensors):
+                self.narrow, fmt = fmt, BINARY32
+        return [self.operand(x, fmt) for x in tensors]
+
+    def slope(self, gradient: torch.Tensor, fmt: Format) -> Array:
+        """The gradient that reaches a loss, in binary32 if it is held so, else cast to fmt first.
+
+        Source    docs/semantics.md §6 (the first rounding is that of the gradient of the logits).
+        """
+        held = self.memory.format_of(gradient)
+        return self.wide(self.memory.read(gradient, BINARY32 if held == BINARY32 else fmt))
 
     def arrays(self, *tensors: Any) -> list[Any]:
         """Tensors as arrays of one format, numbers as constants of it, None as None."""
@@ -135,7 +172,18 @@ class Call:
 
     def result(self, array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
         """An array as a tensor of the result's data type."""
+        if self.narrow is not None:
+            array, self.narrow = self.device.cast(array, self.narrow), None
         return self.memory.write(array, dtype or self.dtype, self.direction == "backward")
+
+    def keeps_wide(self, ndim: int, dtype: torch.dtype | None = None) -> bool:
+        """Whether a sum or loss with so many dimensions is binary32: one number, going forward."""
+        is_single = ndim == 0 and self.dtype is torch.float32 and dtype in (None, torch.float32)
+        return is_single and self.direction not in ("backward", "optimizer")
+
+    def loss(self, array: Array, fmt: Format) -> torch.Tensor:
+        """A loss that was computed in binary32: one number is kept, several are rounded."""
+        return self.result(array) if self.keeps_wide(array.ndim) else self.rounded(array, fmt)
 
     def rounded(self, array: Array, fmt: Format, dtype: torch.dtype | None = None) -> torch.Tensor:
         """An array that is cast once more, as a tensor."""

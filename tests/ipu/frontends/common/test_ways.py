@@ -13,8 +13,8 @@ from ipu.learn.policy import FP16, FP32
 
 @pytest.mark.parametrize(
     "text",
-    ["fp32", "fp16", "mixed", "fp16+sr", "fp16+scale=1024", "fp16+eps=0.0001",
-     "fp16+sr+scale=2+states=f32", "p=f16,c=f16,part=f16+sr", "fp16+head=f32",
+    ["fp32", "fp16", "mixed", "fp16+sr", "fp16+scale=1024", "fp16+scale=1048576",
+     "fp16+eps=0.0001", "fp16+sr+scale=2+states=f32", "p=f16,c=f16,part=f16+sr", "fp16+head=f32",
      "fp16+encoder.*=mixed+head=f32"],
 )  # fmt: skip
 def test_a_way_is_its_text(text):

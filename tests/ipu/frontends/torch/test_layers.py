@@ -117,12 +117,29 @@ def test_accumulated_gradients_belong_to_the_parameters_layer():
     assert added == {"block.0", "head"}
 
 
-def test_work_without_gradients_outside_of_modules_is_other():
+def test_work_without_gradients_is_evaluation():
     def work():
-        with torch.no_grad():
-            torch.ones(2) * 2.0
+        for _ in range(2):
+            with torch.no_grad():
+                torch.ones(2) * 2.0
 
-    assert places(work) == [("aten.mul", "aten.mul", "other", 0)]
+    evaluated = ("aten.mul", "aten.mul", "evaluation")
+    assert places(work) == [(*evaluated, 0), (*evaluated, 1)]
+
+
+def test_functions_of_autograd_outside_of_modules_and_blocks_are_other():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            with torch.no_grad():
+                return x * 2.0
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    seen = places(lambda: Doubled.apply(torch.ones(2, requires_grad=True)))
+    assert seen == [("aten.mul", "aten.mul", "other", 0)]
 
 
 def test_modules_outside_of_the_outermost_one_have_names():

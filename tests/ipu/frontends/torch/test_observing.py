@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -34,17 +36,55 @@ def test_a_quotient_by_zero_is_still_an_update():
     assert term("mul", (zero, 0.5), {}) is None
 
 
+class Noted:
+    """Losses and scales that were told, and a factor of 4."""
+
+    def __init__(self):
+        self.seen, self.scales = [], []
+
+    def note_loss(self, root):
+        self.seen.append(float(root.detach()))
+
+    def note_scale(self, scale):
+        self.scales.append(scale)
+
+    def root_gradient(self, root, given):
+        return torch.full_like(root, 4.0) if given is None else given * 4.0
+
+    def scaling(self):
+        return nullcontext()
+
+
 def test_losses_are_noted_and_torch_is_as_it_was():
     before = torch.autograd.backward, torch.amp.GradScaler.scale
-    seen, scales = [], []
-    x = torch.ones(2, requires_grad=True)
-    with following_losses(lambda root: seen.append(float(root.detach())), scales.append, 4.0):
+    noted, x = Noted(), torch.ones(2, requires_grad=True)
+    with following_losses(noted):
         (x.sum() * 3).backward()
         torch.amp.GradScaler("cpu", init_scale=8.0).scale(x.sum()).backward(torch.tensor(1.0))
-    assert seen == [6.0, 16.0]
-    assert scales == [8.0]
-    assert x.grad.tolist() == [4 * 3 + 4 * 8] * 2
+        torch.autograd.backward([x.sum(), x * 1.0], [None, torch.ones(2)])
+    assert noted.seen == [6.0, 16.0, 2.0]
+    assert noted.scales == [8.0]
+    assert x.grad.tolist() == [4 * 3 + 4 * 8 + 4 + 4] * 2
     assert (torch.autograd.backward, torch.amp.GradScaler.scale) == before
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda x: (x * 2).backward(),
+        lambda x: torch.ones(()).backward(),
+        lambda x: torch.autograd.backward([x.sum(), x.sum()], [None]),
+        lambda x: x.sum().backward(torch.ones(2)),
+        lambda x: torch.autograd.backward("loss"),
+    ],
+)
+def test_what_torch_refuses_is_refused_in_its_words(begin):
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(Exception) as native:  # noqa: PT011
+        begin(x)
+    with machine("f16"), pytest.raises(type(native.value)) as ours:
+        begin(x)
+    assert str(ours.value) == str(native.value)
 
 
 @pytest.mark.parametrize("optimiser", [torch.optim.SGD, torch.optim.AdamW, torch.optim.RMSprop])

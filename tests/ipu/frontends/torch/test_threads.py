@@ -63,3 +63,14 @@ def test_threads_of_ours_and_threads_afterwards_are_not_watched():
         in_thread(lambda: torch.ones(3) * 0.1, name=f"{threads.OURS}strand")
     assert threading.Thread.start is start
     assert session.report()["native"] == 0
+
+
+def test_work_of_a_pool_that_began_before_is_counted():
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: None).result()
+        submit = ThreadPoolExecutor.submit
+        with machine() as session, pytest.warns(RuntimeWarning, match=r"aten\.mul\.Tensor in thr"):
+            pool.submit(lambda x, y: x * y, torch.ones(3), y=torch.ones(3)).result()
+        assert ThreadPoolExecutor.submit is submit
+        pool.submit(lambda: torch.ones(3) * 0.1).result()
+    assert session.report()["native"] == 1

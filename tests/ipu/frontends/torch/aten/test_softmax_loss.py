@@ -44,15 +44,35 @@ def test_rows_that_are_all_ignored_give_no_number():
     assert bool(loss.isnan())
 
 
-@pytest.mark.parametrize("name", ["softmax", "mean square"])
+@pytest.mark.parametrize("name", ["softmax", "squares"])
 def test_binary16_results_are_rounded_once(name):
     """Inside is binary32, so the result is the rounded binary64 value but near a midpoint."""
     with machine("f16"):
         y = CASES[name](X)
     exact = CASES[name](X.double() if name == "softmax" else X)
     margin = exact.abs() * 2.0**-11 * 1.01 + 2.0**-25
-    assert bool(((y - exact).abs() <= margin).all()) or name == "mean square"
+    assert bool(((y - exact).abs() <= margin).all()) or name == "squares"
     assert torch.equal(y, y.half().float())
+
+
+def test_losses_are_binary32_and_gradients_of_logits_are_rounded_once():
+    """y - t of softmax, times 1/N, in binary64 from the stored logarithms of probabilities."""
+    x = X.clone().requires_grad_()
+    with machine("f16"):
+        logits = x * 1.0
+        logits.retain_grad()
+        logarithms = torch.log_softmax(logits, 1)
+        loss = F.nll_loss(logarithms, Y)
+        square = F.mse_loss(logits, numbers(6, 5, seed=3))
+        loss.backward()
+    stored = logarithms.detach().double()
+    assert torch.equal(loss, -(stored[torch.arange(6), Y].sum() / 6).float())
+    assert not torch.equal(square, square.half().float())
+    exact = (stored.exp() - F.one_hot(Y, 5)) / 6
+    got = logits.grad
+    assert torch.equal(got, got.half().float())
+    margin = exact.abs() * 2.0**-11 * 1.01 + 2.0**-25
+    assert bool(((got - exact).abs() <= margin).all())
 
 
 def test_masked_rows_of_attention_are_zeros():
@@ -113,8 +133,9 @@ def test_binary_cross_entropy_of_probabilities(reduction, weighted):
 
     agree_on_machine(work, {"rtol": 1e-5, "atol": 1e-6})
     with machine("p=f16,c=f16", count=True) as session:
-        loss, _ = work()
-    assert torch.equal(loss, loss.half().float())
+        loss, slope = work()
+    assert torch.equal(slope, slope.half().float())
+    assert torch.equal(loss, loss.half().float()) == (reduction == "none")
     assert not session.report()["status"].count("DIV0 0x1")
     with machine(), pytest.raises(RuntimeError, match="between 0 and 1"):
         torch.nn.functional.binary_cross_entropy(x + 1, t)
