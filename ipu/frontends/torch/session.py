@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 import numpy as np
 import torch
@@ -43,9 +43,10 @@ from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.observing import Observer, following_losses
 from ipu.frontends.torch.recompute import repeating
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
+from ipu.frontends.torch.single import OneByOne, scalers_unscale
 from ipu.frontends.torch.threads import watching
 from ipu.frontends.torch.trying import Step, run_step
-from ipu.frontends.torch.values import Memory
+from ipu.frontends.torch.values import Memory, is_lazy, outside_transforms, stored
 from ipu.machine.control import FpCtl, FpSts, dump
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target, find_target
@@ -102,6 +103,7 @@ class Session:
         self._optimisers: WeakSet[torch.optim.Optimizer] = WeakSet()
         #: What brings back parameters and slots of the step that runs, if it may stop.
         self._undo: Callable[[], None] | None = None
+        self._form = OneByOne()
         #: Steps of optimisers tried so far.
         self.step = 0
         #: The copy of the model that runs now, where a front end has several.
@@ -110,8 +112,10 @@ class Session:
         self.replicas: Alone = ALONE
         self._calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
         #: Parameters that have their format, by identity, and modules that ran.
-        self._parameters: set[int] = set()
+        self._parameters: dict[int, ref[torch.nn.Parameter]] = {}
         self._entered: WeakSet[torch.nn.Module] = WeakSet()
+        #: Lazy modules that have been entered without parameters, and their layers.
+        self._unmade: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
         self._stack: ExitStack | None = None
 
     # Context manager ------------------------------------------------------------------------
@@ -128,6 +132,7 @@ class Session:
             stack.enter_context(repeating(self._mark, self._again, self.layers.region))
             factor = self.changer.changes.loss_scale
             stack.enter_context(following_losses(self._note_loss, self._note_scale, factor))
+            stack.enter_context(scalers_unscale())
             stack.enter_context(self.replicas.running(lambda: self.step))
             stack.enter_context(MachineMode(self))
             self._stack = stack.pop_all()
@@ -141,12 +146,15 @@ class Session:
         Session._open = None
         self.layers.detach()
         self.changer.close()
+        self._form.end()
 
     # Places ---------------------------------------------------------------------------------
 
     def call(self, operation: str) -> Call:
         """The operation of that name, without overload: its layer, policy and place."""
         layers, device = self.layers, self.device
+        if self._unmade:
+            self._take_made()
         where = layers.where(operation)
         key = where, layers.is_replaying, self.replica
         known = self._calls.get(key)
@@ -180,17 +188,45 @@ class Session:
         if len(self.layers.stack) == 1:
             self.replicas.enter(module)
         layer = self.layers.name_of(module)
+        with outside_transforms():
+            self._take(module, layer)
+
+    def _take(self, module: torch.nn.Module, layer: str) -> None:
+        """Parameters of a module take the policy's format, where they have numbers."""
+        present = [stored(parameter) for parameter in module.parameters(recurse=False)]
+        parameters = [parameter for parameter in present if parameter is not None]
+        if len(parameters) < len(present):
+            if any(map(is_lazy, module.parameters(recurse=False))):
+                self._unmade[module] = layer
+            return
         is_new = module not in self._entered
         if is_new:
             self._entered.add(module)
-        for parameter in module.parameters(recurse=False):
+        for parameter in parameters:
             if not self.memory.is_plain:
-                is_first = id(parameter) not in self._parameters
-                self._parameters.add(id(parameter))
+                is_first = self._is_first(parameter)
                 self.memory.enter(parameter, self.policy.of(layer).param, is_first=is_first)
             if is_new:
                 self.changer.follow(parameter)
                 self.observer.note_weights(parameter)
+
+    def _is_first(self, parameter: torch.Tensor) -> bool:
+        """Whether a parameter of a module enters for the first time."""
+        if not isinstance(parameter, torch.nn.Parameter):
+            return False
+        entered = self._parameters.get(id(parameter))
+        if entered is not None and entered() is parameter:
+            return False
+        self._parameters[id(parameter)] = ref(parameter)
+        return True
+
+    def _take_made(self) -> None:
+        """Lazy modules make their parameters after they are entered."""
+        for module, layer in list(self._unmade.items()):
+            if not any(map(is_lazy, module.parameters(recurse=False))):
+                del self._unmade[module]
+                with outside_transforms():
+                    self._take(module, layer)
 
     def _start_update(self, optimiser: torch.optim.Optimizer) -> None:
         parameters = [p for group in optimiser.param_groups for p in group["params"]]
@@ -204,6 +240,7 @@ class Session:
         if is_first or control.inv or control.div0 or control.oflo:
             self._undo = undoing(optimiser, parameters)
         self.changer.start(optimiser)
+        self._form.start(optimiser)
 
     def failed(self) -> None:
         """An operation was stopped: a step that it belonged to has not happened."""
@@ -212,6 +249,7 @@ class Session:
         if self._undo is not None:
             self._undo()
         self._undo = None
+        self._form.end()
         self.changer.abandon()
         self.layers.in_update = False
 
@@ -235,6 +273,7 @@ class Session:
         self.clock.forget()
 
     def _finish_step(self) -> None:
+        self._form.end()
         for (parameter, fmt, before), wide in self.changer.finish():
             self.observer.note_update(parameter, fmt, before, wide - before)
         self.observer.note_step(self.step)
@@ -254,7 +293,8 @@ class Session:
         return self.observer.writing(base, args, kwargs)
 
     def _note_loss(self, root: torch.Tensor) -> None:
-        self.recorder.loss(self.step, float(root.detach()) / self.recorder.scale)
+        if stored(root) is not None:
+            self.recorder.loss(self.step, float(root.detach()) / self.recorder.scale)
 
     def _note_scale(self, scale: float) -> None:
         self.recorder.scale = scale

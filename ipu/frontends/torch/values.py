@@ -11,11 +11,21 @@ Source    docs/semantics.md §2 and §3 (policies of front ends).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 import torch
+from torch._C._functorch import (
+    get_unwrapped,
+    is_functorch_wrapped_tensor,
+    peek_interpreter_stack,
+)
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.parameter import UninitializedTensorMixin
 
 from fpsim.array import Array
 from fpsim.context import Context
@@ -24,7 +34,10 @@ from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, Format
 from ipu.frontends.common.account import fit
 from ipu.machine.device import Device
 
-__all__ = ["FORMATS", "Memory", "round_in_place", "tensors_of", "to_narrow", "widest"]
+__all__ = [
+    "FORMATS", "Memory", "is_abstract", "is_lazy", "outside_transforms", "round_in_place", "stored", "tensors_of", "to_narrow",
+    "widest",
+]  # fmt: skip
 
 #: Formats of the data types that have one of their own.
 FORMATS: dict[torch.dtype, Format] = {torch.float16: BINARY16, torch.bfloat16: BFLOAT16}
@@ -44,6 +57,50 @@ def widest(formats: Iterable[Format]) -> Format:
     """
     (first, *others) = set(formats)
     return BINARY32 if others else first
+
+
+def is_abstract(x: torch.Tensor) -> bool:
+    """Whether a tensor is a shape without numbers: on the meta device, or a fake tensor.
+
+    >>> is_abstract(torch.empty(2, device="meta")), is_abstract(torch.ones(2))
+    (True, False)
+    """
+    return x.is_meta or isinstance(x, FakeTensor)
+
+
+@contextmanager
+def outside_transforms() -> Iterator[None]:
+    """Tensors inside are read as they are, whatever `torch.func` or a trace is about.
+
+    A trace holds what the program computes; rounding its parameters on entry is no part of it.
+    """
+    with ExitStack() as stack:
+        if peek_interpreter_stack() is not None:
+            stack.enter_context(temporarily_clear_interpreter_stack())
+        if torch.jit.is_tracing():
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        yield
+
+
+def is_lazy(x: torch.Tensor) -> bool:
+    """Whether a tensor is a parameter that its lazy module has not made yet."""
+    return isinstance(x, UninitializedTensorMixin)
+
+
+def stored(x: torch.Tensor) -> torch.Tensor | None:
+    """The tensor with the numbers, under the wrappers of `torch.func`; None where there are none.
+
+    Parameters that a lazy module has not made yet, and tensors of shapes alone, have none.
+
+    >>> torch.func.vmap(lambda x: x * (stored(x).ndim))(torch.ones(3))
+    tensor([1., 1., 1.])
+    """
+    if is_lazy(x):
+        return None
+    while is_functorch_wrapped_tensor(x):
+        x = get_unwrapped(x)
+    return None if is_abstract(x) else x
 
 
 class Memory:
