@@ -135,6 +135,6 @@ def run_fused(func: Any, arguments: tuple[Any, ...], options: dict[str, Any]) ->
     if found_inf is not None and float(found_inf):
         return
     if scale is not None:
-        inverse = scale.double().reciprocal().float()
+        inverse = torch.full((), 1 / float(scale), dtype=torch.float32)
         torch._amp_foreach_non_finite_check_and_unscale_(arguments[1], torch.zeros(1), inverse)
     _KERNELS[func._schema.name.partition("::")[2]](*arguments, **options)
