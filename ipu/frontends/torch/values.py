@@ -267,7 +267,8 @@ def tensors_of(args: Any, kwargs: Any) -> list[torch.Tensor]:
 def round_in_place(x: torch.Tensor, fmt: Format) -> None:
     """Values of the host, to nearest, in a tensor that holds a format."""
     values = x.detach()
-    values.copy_(torch.from_numpy(round_to(values.contiguous().numpy(), fmt)).float())
+    rounded = np.asarray(round_to(values.contiguous().numpy(), fmt), np.float32)
+    values.copy_(torch.from_numpy(rounded))
 
 
 def to_narrow(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
