@@ -11,7 +11,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,11 @@ from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.observing import Observer, following_losses
 from ipu.frontends.torch.recompute import repeating
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
+from ipu.frontends.torch.resuming import check_step, formats_of_state, mark_state, resuming
 from ipu.frontends.torch.single import OneByOne, scalers_unscale
 from ipu.frontends.torch.threads import watching
 from ipu.frontends.torch.trying import Step, run_step
-from ipu.frontends.torch.values import Memory, is_lazy, outside_transforms, stored
+from ipu.frontends.torch.values import FORMATS, Memory, is_lazy, outside_transforms, stored
 from ipu.machine.control import FpCtl, FpSts, dump
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target, find_target
@@ -63,6 +65,8 @@ class Session:
     device    whose arithmetic it is.
     changes   of the program from outside.
     again     makes a session like this one, in another way and with another seed.
+    step      the number of the first step.
+    seed      the device's, as states of optimisers tell it.
     """
 
     _open: Session | None = None
@@ -70,7 +74,7 @@ class Session:
     def __init__(
         self, device: Device, policy: PolicyArgument, ties: str = "first",
         found_inf: str = "values", changes: Changes = NONE,
-        again: Callable[[Way, int], Session] | None = None,
+        again: Callable[[Way, int], Session] | None = None, step: int = 0, seed: int = 0,
     ) -> None:  # fmt: skip
         if ties not in _TIES:
             raise ValueError(f"ties={ties!r} is not known; use first or all")
@@ -81,10 +85,12 @@ class Session:
         self.way = Way(self.policy, device.control.esr, changes)
         self._remake = again
         self._advised: Advised | None = None
-        self.device, self.ties, self.found_inf = device, ties, found_inf
+        self.device, self.ties, self.found_inf, self.seed = device, ties, found_inf, seed
         self.clock = PlaceClock()
         device.clock = self.clock
         formats = formats_of(self.policy)
+        #: Formats that tensors may hold.
+        self._formats = formats | {BINARY32, *FORMATS.values()}
         for fmt in formats:
             device.context(fmt)  # refuses a format that the target lacks
         self.memory = Memory(device, is_plain=formats == {BINARY32})
@@ -104,8 +110,8 @@ class Session:
         #: What brings back parameters and slots of the step that runs, if it may stop.
         self._undo: Callable[[], None] | None = None
         self._form = OneByOne()
-        #: Steps of optimisers tried so far.
-        self.step = 0
+        #: Steps of optimisers tried so far, those before this session included.
+        self.step = self.first_step = check_step(step)
         #: The copy of the model that runs now, where a front end has several.
         self.replica = 0
         #: This process's replica among those of others.
@@ -133,6 +139,7 @@ class Session:
             factor = self.changer.changes.loss_scale
             stack.enter_context(following_losses(self._note_loss, self._note_scale, factor))
             stack.enter_context(scalers_unscale())
+            stack.enter_context(resuming(self._note_state, self._resume))
             stack.enter_context(self.replicas.running(lambda: self.step))
             stack.enter_context(MachineMode(self))
             self._stack = stack.pop_all()
@@ -272,6 +279,31 @@ class Session:
         self._calls.clear()
         self.clock.forget()
 
+    def _note_state(self, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+        """What the state of an optimiser has of this session; {} where nothing depends on it."""
+        if self.memory.is_plain and not self.device.control.esr:
+            return {}
+        return {
+            "step": self.step, "seed": self.seed, "way": str(self.way),
+            "formats": formats_of_state(optimiser, self.memory),
+        }  # fmt: skip
+
+    def _resume(self, optimiser: torch.optim.Optimizer, entry: Mapping[str, Any]) -> None:
+        """Go on at the step of a state that another session has written; never back."""
+        if entry["way"] == str(self.way):
+            mark_state(optimiser, self.memory, entry["formats"], self._formats)
+        if entry["step"] > self.step:
+            self.first_step += entry["step"] - self.step
+            self.go_on_at(entry["step"])
+            if self.device.control.esr and entry["seed"] != self.seed:
+                warnings.warn(
+                    f"the state of the optimiser comes from a session with seed {entry['seed']}, "
+                    f"this one has seed {self.seed}: its random bits are others than those "
+                    "of a training that was not interrupted",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+
     def _finish_step(self) -> None:
         self._form.end()
         for (parameter, fmt, before), wide in self.changer.finish():
@@ -343,7 +375,8 @@ class Session:
             "note": self.device.target.note,
             "stochastic_rounding": self.device.control.esr,
             "changes": str(self.changer.changes),
-            "steps": self.step,
+            "steps": self.step - self.first_step,
+            "first_step": self.first_step,
             "status": dump(
                 self.device.control,
                 FpSts.from_word(self.device.status_word | self._status_before),
@@ -399,6 +432,7 @@ def machine(
     f32_denormals: str = "flush",
     unit: MatrixUnit | str | None = None,
     changes: Changes = NONE,
+    step: int = 0,
 ) -> Session:
     """PyTorch code inside runs on a simulated machine.
 
@@ -416,11 +450,13 @@ def machine(
     found_inf what gradient scalers look at: the "values" of gradients, which needs nanoo in
               binary16, or the "status" register of the backward pass.
     changes   of the program from outside, as `Changes(loss_scale=1024.0, eps=1e-4)`.
+    step      the number of the first step, of a program that goes on from a checkpoint without the
+              state of its optimiser.
 
     Raises    ValueError for a policy that the target has no formats for; TypeError for switches
               that are neither True nor False.
     """
-    chosen_target = find_target(target)
+    chosen_target, step = find_target(target), check_step(step)
     for name, value in (("sr", sr), ("count", count), ("nanoo", nanoo), ("traps", traps)):
         if not isinstance(value, bool):
             raise TypeError(f"{name}={value!r} is neither True nor False")
@@ -433,6 +469,6 @@ def machine(
             way.policy, chosen_target, control, unit=unit, seed=seed, count=count, preset=preset,
             f32_denormals=f32_denormals,
         )  # fmt: skip
-        return Session(device, way.policy, ties, found_inf, way.changes, make)
+        return Session(device, way.policy, ties, found_inf, way.changes, make, step, seed)
 
     return make(Way(find_policy(policy), sr, changes), seed, count=count, traps=traps)
