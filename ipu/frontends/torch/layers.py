@@ -15,6 +15,7 @@ runs now. Their presence is checked when a session begins.
 
 from __future__ import annotations
 
+import gc
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -176,6 +177,24 @@ class Layers:
         else:
             self._names[module] = f"{self.stack[-1]}.{type(module).__name__}"
         return self._names[module]
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the modules that ran, and of those inside of them."""
+        return set(self._names.values())
+
+    def waiting(self) -> set[str]:
+        """Names that modules without one would have if the program called them."""
+        named = self._names
+        modules = [x for x in gc.get_objects() if issubclass(type(x), torch.nn.Module)]
+        inner = {id(child) for module in modules for child in module.children()}
+        return {
+            path or type(root).__name__
+            for root in modules
+            if id(root) not in inner
+            for path, module in root.named_modules()
+            if module not in named
+        }
 
     def layer_of(self, parameter: torch.Tensor | None) -> str:
         """The layer that a parameter belongs to; "" of one that no module has."""

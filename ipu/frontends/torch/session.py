@@ -27,6 +27,7 @@ from fpsim.records.units import MatrixUnit
 from ipu.frontends.common.account import Account, counted_name
 from ipu.frontends.common.advising import Advised, advise
 from ipu.frontends.common.changes import NONE, Changes
+from ipu.frontends.common.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.frontends.common.places import Place, PlaceClock, Replay
 from ipu.frontends.common.policies import PolicyArgument, find_policy
 from ipu.frontends.common.recorder import Recorder
@@ -99,6 +100,8 @@ class Session:
         self.recorder = Recorder()
         self.changer = Changer(changes, self.memory, self.call)
         self.halves_by_policy = changes.halves_by_policy
+        #: Patterns of the policy that have not been looked for among the layers.
+        self._patterns = patterns_of(self.policy)
         self.layers = Layers(
             self._enter, self._start_update, self._finish_step, self._start_backward
         )
@@ -148,12 +151,31 @@ class Session:
     def __exit__(self, *error: Any) -> None:
         assert self._stack is not None
         self._stack.__exit__(*error)
+        if error[0] is None:
+            self._check_patterns()
 
     def _close(self) -> None:
         Session._open = None
         self.layers.detach()
         self.changer.close()
         self._form.end()
+
+    def _check_patterns(self) -> None:
+        """Refuse a pattern that no layer matches, when those of a step have run.
+
+        Raises    PatternError, unless a module that has not run yet would match.
+        """
+        missing = self._patterns and unmatched(self._patterns, self._seen_layers())
+        if missing and self._calls:
+            missing = unmatched(missing, self.layers.waiting())
+            if missing:
+                known = self.layers.names or self._seen_layers()
+                raise refuse_pattern(missing[0], known, self.policy.default)
+        self._patterns = []
+
+    def _seen_layers(self) -> set[str]:
+        """Layers so far: modules, operations outside of them, and the optimiser."""
+        return {"optimizer", *self.layers.names, *(where.layer for where, *_ in self._calls)}
 
     # Places ---------------------------------------------------------------------------------
 
@@ -236,6 +258,7 @@ class Session:
                     self._take(module, layer)
 
     def _start_update(self, optimiser: torch.optim.Optimizer) -> None:
+        self._check_patterns()
         parameters = [p for group in optimiser.param_groups for p in group["params"]]
         self.replicas.average(parameters, self.step)
         if not self.memory.is_plain:
@@ -325,6 +348,7 @@ class Session:
         return self.observer.writing(base, args, kwargs)
 
     def _note_loss(self, root: torch.Tensor) -> None:
+        self._check_patterns()
         if stored(root) is not None:
             self.recorder.loss(self.step, float(root.detach()) / self.recorder.scale)
 

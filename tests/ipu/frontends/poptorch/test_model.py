@@ -218,3 +218,16 @@ def test_named_arguments_and_a_default_optimiser_are_taken():
 def test_bad_input_is_one_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_names_of_tensors_are_those_of_parameters_and_buffers(monkeypatch):
+    from ipu.frontends.poptorch import dictionary
+
+    monkeypatch.setattr(dictionary, "_told", set())
+    model = build()
+    with pytest.raises(AssertionError, match="Model must be compiled before calling getTensorName"):
+        model.getTensorNames()
+    model.compile(*data(21))
+    with pytest.warns(UserWarning, match="results of operations have no names"):
+        names = model.getTensorNames()
+    assert set(names) == set(model.model.state_dict())
