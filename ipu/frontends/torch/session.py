@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet, ref
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import torch
@@ -49,7 +49,14 @@ from ipu.frontends.torch.resuming import check_step, formats_of_state, mark_stat
 from ipu.frontends.torch.single import OneByOne, scalers_unscale
 from ipu.frontends.torch.threads import watching
 from ipu.frontends.torch.trying import Step, run_step
-from ipu.frontends.torch.values import FORMATS, Memory, is_lazy, outside_transforms, stored
+from ipu.frontends.torch.values import (
+    FORMATS,
+    Memory,
+    TensorSet,
+    is_lazy,
+    outside_transforms,
+    stored,
+)
 from ipu.machine.control import FpCtl, FpSts, dump
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target, find_target
@@ -120,8 +127,8 @@ class Session:
         #: This process's replica among those of others.
         self.replicas: Alone = ALONE
         self._calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
-        #: Parameters that have their format, by identity, and modules that ran.
-        self._parameters: dict[int, ref[torch.nn.Parameter]] = {}
+        #: Parameters that have their format, those that no module has, and modules that ran.
+        self._parameters, self._loose = TensorSet(), TensorSet()
         self._entered: WeakSet[torch.nn.Module] = WeakSet()
         #: Lazy modules that have been entered without parameters, and their layers.
         self._unmade: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
@@ -232,8 +239,10 @@ class Session:
         if is_new:
             self._entered.add(module)
         for parameter in parameters:
+            is_first = self._is_first(parameter)
+            if is_first:
+                self.account.parameter(layer, parameter.numel())
             if not self.memory.is_plain:
-                is_first = self._is_first(parameter)
                 self.memory.enter(parameter, self.policy.of(layer).param, is_first=is_first)
             if is_new:
                 self.changer.follow(parameter)
@@ -241,13 +250,7 @@ class Session:
 
     def _is_first(self, parameter: torch.Tensor) -> bool:
         """Whether a parameter of a module enters for the first time."""
-        if not isinstance(parameter, torch.nn.Parameter):
-            return False
-        entered = self._parameters.get(id(parameter))
-        if entered is not None and entered() is parameter:
-            return False
-        self._parameters[id(parameter)] = ref(parameter)
-        return True
+        return isinstance(parameter, torch.nn.Parameter) and self._parameters.add(parameter)
 
     def _take_made(self) -> None:
         """Lazy modules make their parameters after they are entered."""
@@ -261,8 +264,10 @@ class Session:
         self._check_patterns()
         parameters = [p for group in optimiser.param_groups for p in group["params"]]
         self.replicas.average(parameters, self.step)
-        if not self.memory.is_plain:
-            for parameter in parameters:
+        for parameter in parameters:
+            if not self.layers.layer_of(parameter) and self._loose.add(parameter):
+                self.account.parameter("optimizer", parameter.numel())
+            if not self.memory.is_plain:
                 self.memory.enter(parameter, self.policy.default.param)
         control = self.device.control
         is_first = optimiser not in self._optimisers  # operations without a rule show then

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import torch
@@ -35,7 +36,7 @@ from ipu.frontends.common.account import fit
 from ipu.machine.device import Device
 
 __all__ = [
-    "FORMATS", "Memory", "is_abstract", "is_lazy", "outside_transforms", "round_in_place", "stored", "tensors_of", "to_narrow",
+    "FORMATS", "Memory", "TensorSet", "is_abstract", "is_lazy", "outside_transforms", "round_in_place", "stored", "tensors_of", "to_narrow",
     "widest",
 ]  # fmt: skip
 
@@ -101,6 +102,26 @@ def stored(x: torch.Tensor) -> torch.Tensor | None:
     while is_functorch_wrapped_tensor(x):
         x = get_unwrapped(x)
     return None if is_abstract(x) else x
+
+
+class TensorSet:
+    """Tensors that have been met, by identity; those that are gone do not count.
+
+    >>> met, x = TensorSet(), torch.ones(1)
+    >>> met.add(x), met.add(x), met.add(torch.ones(1))
+    (True, False, True)
+    """
+
+    def __init__(self) -> None:
+        self._met: dict[int, ref[torch.Tensor]] = {}
+
+    def add(self, x: torch.Tensor) -> bool:
+        """Whether the tensor is new; it is met from now on."""
+        met = self._met.get(id(x))
+        if met is not None and met() is x:
+            return False
+        self._met[id(x)] = ref(x)
+        return True
 
 
 class Memory:

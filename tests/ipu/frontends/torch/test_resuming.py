@@ -11,13 +11,14 @@ import textwrap
 import pytest
 
 from fpsim import BINARY16, BINARY32
-from tests.ipu.frontends.torch.framework import Session, images, machine, mlp, torch
+from tests.ipu.frontends.torch.framework import images, machine, mlp, torch
+from tests.tiers import pick
 
 resuming = pytest.importorskip("ipu.frontends.torch.resuming")
 WAYS = {
     "f16": {"policy": "f16", "sr": True},
     "mixed": {"policy": "mixed", "sr": True},
-    "layered": {"policy": {"*": "f16", "0": "f32", "LayerNorm": "f32"}, "sr": True},
+    "layered": {"policy": {"*": "f16", "0": "f32", "2": "f32"}, "sr": True},
     "e5m6": {"policy": "e5m6", "sr": True, "target": "hypothetical"},
     "to nearest": {"policy": {"*": "f16", "0": "f32"}},
 }
@@ -173,7 +174,6 @@ def test_methods_are_those_of_torch_afterwards():
     with machine():
         assert optimiser.state_dict is not before[0]
     assert (optimiser.state_dict, optimiser.load_state_dict) == before
-    assert issubclass(Session, object)
 
 
 #: A character model with checkpoints of its own, resumed as such programs do: it knows of torch
@@ -283,7 +283,9 @@ def run_program(path, way, *arguments):
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("way", ["mixed+sr", "fp16+sr+ln_f=f32"])
+@pytest.mark.parametrize(
+    "way", pick(["fp16+sr+ln_f=f32"], *2 * [["fp16+sr+ln_f=f32", "mixed+sr", "mixed"]])
+)
 def test_a_program_resumes_its_own_checkpoint(tmp_path, way):
     """Unedited, in processes of its own: 4 and 4 iterations are 8, and so are the files."""
     path = tmp_path / "train.py"
