@@ -50,7 +50,7 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--sr", is_flag=True, help="Stochastic rounding.")
 @click.option("--seed", type=Seed(), default=0, show_default=True, help="Of stochastic rounding.")
 @click.option("--step", type=click.IntRange(0), default=0, metavar="N",
-              help="Number of the first step, where a checkpoint has no state of the optimiser.")  # fmt: skip
+              help="Number of the first step, where no checkpoint tells it.")  # fmt: skip
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
               help="Folder for the page of the run; counts.")  # fmt: skip

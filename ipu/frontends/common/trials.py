@@ -158,8 +158,8 @@ def _cycles(way: Way, outcome: Outcome) -> float:
 def _bits(way: Way, outcome: Outcome) -> float:
     """Bits of a parameter and two states of its optimiser, the mean over all layers' parameters."""
     layers = outcome.report.get("parameters") or {"": 1}
-    bits = 0
+    bits = 0.0
     for layer, n in layers.items():
         held = way.policy.of(layer).param.bits
         bits += n * (held + 2 * (FP32.param.bits if way.changes.wide_states else held))
-    return bits / sum(layers.values())
+    return float(bits / sum(layers.values()))

@@ -194,9 +194,7 @@ def internal_cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """
     _check_tensor("internal_cast", tensor)
     if dtype not in (torch.float32, torch.float16):
-        raise ValueError(
-            "Invalid poptorch.cast target type. Expecting torch.float or torch.half"
-        )
+        raise ValueError("Invalid poptorch.cast target type. Expecting torch.float or torch.half")
     return tensor.to(dtype)
 
 

@@ -79,9 +79,7 @@ def _tensors(optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tens
 
 def formats_of_state(optimiser: torch.optim.Optimizer, memory: Memory) -> dict[str, str]:
     """Names of the formats that float32 tensors of an optimiser's state hold."""
-    held = {
-        key: memory.format_of(x) for key, x in _tensors(optimiser) if x.dtype == torch.float32
-    }
+    held = {key: memory.format_of(x) for key, x in _tensors(optimiser) if x.dtype == torch.float32}
     return {key: fmt.name for key, fmt in held.items() if fmt is not None}
 
 

@@ -100,7 +100,9 @@ def _moments(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _momentum(params: Any, grads: Any, buffers: Any, *, is_first_step: bool, **options: Any) -> None:
+def _momentum(
+    params: Any, grads: Any, buffers: Any, *, is_first_step: bool, **options: Any
+) -> None:
     rows: list[Any] = [None] * len(params) if is_first_step or not buffers else list(buffers)
     sgd(params, grads, rows, foreach=False, fused=False, **options)
     if is_first_step:

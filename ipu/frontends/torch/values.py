@@ -36,8 +36,8 @@ from ipu.frontends.common.account import fit
 from ipu.machine.device import Device
 
 __all__ = [
-    "FORMATS", "Memory", "TensorSet", "is_abstract", "is_lazy", "outside_transforms", "round_in_place", "stored", "tensors_of", "to_narrow",
-    "widest",
+    "FORMATS", "Memory", "TensorSet", "is_abstract", "is_lazy", "outside_transforms",
+    "round_in_place", "stored", "tensors_of", "to_narrow", "widest",
 ]  # fmt: skip
 
 #: Formats of the data types that have one of their own.

@@ -28,7 +28,8 @@ def test_patterns_that_match_nothing():
 @pytest.mark.parametrize(
     ("pattern", "hint"),
     [("haed", "did you mean 'head'? "), ("encoder", "did you mean 'encoder.0' or 'encoder.1'? "),
-     ("Encoder.*", "did you mean 'encoder."), ("net", "did you mean 'Net'? "), ("xyz", "f32; There")],
+     ("Encoder.*", "did you mean 'encoder."), ("net", "did you mean 'Net'? "),
+     ("xyz", "f32; There")],
 )  # fmt: skip
 def test_the_error_names_what_is_near(pattern, hint):
     error = refuse_pattern(pattern, LAYERS, "p=f32,c=f32")

@@ -153,7 +153,9 @@ def test_an_error_of_a_module_names_the_users_line(package):
 
 
 def test_a_module_that_is_not_there(package):
-    with pytest.raises(ValueError, match="module='no_such_package.x' is not there; give a module"):
+    with pytest.raises(
+        ValueError, match=r"module='no_such_package\.x' is not there; give a module"
+    ):
         check_module("no_such_package.x")
     with pytest.raises(ProgramError, match=rf"^{package.name}.no: ImportError: No module named"):
         run_module(f"{package.name}.no", [])

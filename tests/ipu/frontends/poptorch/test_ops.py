@@ -95,7 +95,7 @@ def test_a_cast_is_the_machines(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int32, None])
 def test_casts_to_other_types_are_refused_as_by_poptorch(dtype):
-    with pytest.raises(ValueError, match="Expecting torch.float or torch.half"):
+    with pytest.raises(ValueError, match=r"Expecting torch\.float or torch\.half"):
         poptorch.internal_cast(torch.ones(1), dtype)
 
 

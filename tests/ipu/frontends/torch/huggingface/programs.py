@@ -7,7 +7,7 @@ import os
 # Nothing is downloaded: a name of a model on the hub is an error at once.
 os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
 
-from tests.ipu.frontends.torch.framework import torch  # noqa: E402
+from tests.ipu.frontends.torch.framework import torch
 
 __all__ = ["WAYS", "Sentences", "bits", "classifier", "points"]
 
