@@ -32,6 +32,8 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from ipu.frontends.torch.values import TensorMap
+
 __all__ = ["Layers", "Where"]
 
 #: Spans of nodes that are remembered; older ones are of graphs that are gone.
@@ -88,7 +90,7 @@ class Layers:
         self._start_backward = start_backward
         self._enter, self._start_update, self._finish = enter, start_update, finish
         self._names: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
-        self._parameters: dict[int, str] = {}
+        self._parameters = TensorMap[str]()
         self.stack: list[str] = []
         self.in_update = False
         self.is_replaying = False
@@ -173,7 +175,8 @@ class Layers:
             for path, each in module.named_modules():
                 self._names.setdefault(each, path or type(module).__name__)
                 for parameter in each.parameters(recurse=False):
-                    self._parameters.setdefault(id(parameter), self._names[each])
+                    if parameter not in self._parameters:
+                        self._parameters[parameter] = self._names[each]
         else:
             self._names[module] = f"{self.stack[-1]}.{type(module).__name__}"
         return self._names[module]
@@ -198,7 +201,7 @@ class Layers:
 
     def layer_of(self, parameter: torch.Tensor | None) -> str:
         """The layer that a parameter belongs to; "" of one that no module has."""
-        return self._parameters.get(id(parameter), "")
+        return self._parameters.get(parameter, "")
 
     def _span(self) -> None:
         """Nodes from here on belong to the present layer."""

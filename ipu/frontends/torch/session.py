@@ -52,7 +52,7 @@ from ipu.frontends.torch.trying import Step, run_step
 from ipu.frontends.torch.values import (
     FORMATS,
     Memory,
-    TensorSet,
+    TensorMap,
     is_lazy,
     outside_transforms,
     stored,
@@ -109,6 +109,8 @@ class Session:
         self.halves_by_policy = changes.halves_by_policy
         #: Patterns of the policy that have not been looked for among the layers.
         self._patterns = patterns_of(self.policy)
+        #: Layers of operations until then.
+        self._layers: set[str] = set()
         self.layers = Layers(
             self._enter, self._start_update, self._finish_step, self._start_backward
         )
@@ -128,7 +130,7 @@ class Session:
         self.replicas: Alone = ALONE
         self._calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
         #: Parameters that have their format, those that no module has, and modules that ran.
-        self._parameters, self._loose = TensorSet(), TensorSet()
+        self._parameters, self._loose = TensorMap[bool](), TensorMap[bool]()
         self._entered: WeakSet[torch.nn.Module] = WeakSet()
         #: Lazy modules that have been entered without parameters, and their layers.
         self._unmade: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
@@ -172,17 +174,15 @@ class Session:
 
         Raises    PatternError, unless a module that has not run yet would match.
         """
-        missing = self._patterns and unmatched(self._patterns, self._seen_layers())
-        if missing and self._calls:
-            missing = unmatched(missing, self.layers.waiting())
-            if missing:
-                known = self.layers.names or self._seen_layers()
-                raise refuse_pattern(missing[0], known, self.policy.default)
+        names = self.layers.names if self._patterns else set()
+        layers = {"optimizer", *names, *self._layers}
+        missing = unmatched(self._patterns, layers)
+        if missing and not (names or self._layers):
+            return
+        missing = missing and unmatched(missing, self.layers.waiting())
+        if missing:
+            raise refuse_pattern(missing[0], names or layers, self.policy.default)
         self._patterns = []
-
-    def _seen_layers(self) -> set[str]:
-        """Layers so far: modules, operations outside of them, and the optimiser."""
-        return {"optimizer", *self.layers.names, *(where.layer for where, *_ in self._calls)}
 
     # Places ---------------------------------------------------------------------------------
 
@@ -206,6 +206,8 @@ class Session:
     def _new_call(self, where: Where, is_replaying: bool, replica: int) -> tuple[Call, Place, str]:
         """What operations of a layer, direction and micro-batch share in a step."""
         layer, direction, micro_batch = where
+        if self._patterns:
+            self._layers.add(layer)
         call = Call(
             self.device, self.memory, self.policy.of(layer), layer, direction, self.ties,
             self._note_constant, self.found_inf,
@@ -250,7 +252,10 @@ class Session:
 
     def _is_first(self, parameter: torch.Tensor) -> bool:
         """Whether a parameter of a module enters for the first time."""
-        return isinstance(parameter, torch.nn.Parameter) and self._parameters.add(parameter)
+        if not isinstance(parameter, torch.nn.Parameter) or parameter in self._parameters:
+            return False
+        self._parameters[parameter] = True
+        return True
 
     def _take_made(self) -> None:
         """Lazy modules make their parameters after they are entered."""
@@ -265,7 +270,8 @@ class Session:
         parameters = [p for group in optimiser.param_groups for p in group["params"]]
         self.replicas.average(parameters, self.step)
         for parameter in parameters:
-            if not self.layers.layer_of(parameter) and self._loose.add(parameter):
+            if not self.layers.layer_of(parameter) and parameter not in self._loose:
+                self._loose[parameter] = True
                 self.account.parameter("optimizer", parameter.numel())
             if not self.memory.is_plain:
                 self.memory.enter(parameter, self.policy.default.param)

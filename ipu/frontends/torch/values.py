@@ -14,7 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Generic, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -36,12 +36,14 @@ from ipu.frontends.common.account import fit
 from ipu.machine.device import Device
 
 __all__ = [
-    "FORMATS", "Memory", "TensorSet", "is_abstract", "is_lazy", "outside_transforms",
+    "FORMATS", "Memory", "TensorMap", "is_abstract", "is_lazy", "outside_transforms",
     "round_in_place", "stored", "tensors_of", "to_narrow", "widest",
 ]  # fmt: skip
 
 #: Formats of the data types that have one of their own.
 FORMATS: dict[torch.dtype, Format] = {torch.float16: BINARY16, torch.bfloat16: BFLOAT16}
+
+V = TypeVar("V")
 
 #: Names of what a storage remembers.
 _FORMAT, _SAVED = "_fpsim_format", "_fpsim_saved"
@@ -104,24 +106,35 @@ def stored(x: torch.Tensor) -> torch.Tensor | None:
     return None if is_abstract(x) else x
 
 
-class TensorSet:
-    """Tensors that have been met, by identity; those that are gone do not count.
+class TensorMap(Generic[V]):
+    """Values by tensor, by identity; those of tensors that are gone do not count.
 
-    >>> met, x = TensorSet(), torch.ones(1)
-    >>> met.add(x), met.add(x), met.add(torch.ones(1))
-    (True, False, True)
+    >>> numbers, x = TensorMap[int](), torch.ones(1)
+    >>> numbers[x] = 3
+    >>> x in numbers, numbers.get(x, 0), numbers.get(torch.ones(1), 0)
+    (True, 3, 0)
     """
 
     def __init__(self) -> None:
-        self._met: dict[int, ref[torch.Tensor]] = {}
+        self._rows: dict[int, tuple[ref[torch.Tensor], V]] = {}
 
-    def add(self, x: torch.Tensor) -> bool:
-        """Whether the tensor is new; it is met from now on."""
-        met = self._met.get(id(x))
-        if met is not None and met() is x:
-            return False
-        self._met[id(x)] = ref(x)
-        return True
+    def get(self, x: Any, default: V) -> V:
+        """The value of a tensor."""
+        row = self._rows.get(id(x))
+        return row[1] if row is not None and row[0]() is x else default
+
+    def __contains__(self, x: torch.Tensor) -> bool:
+        row = self._rows.get(id(x))
+        return row is not None and row[0]() is x
+
+    def __setitem__(self, x: torch.Tensor, value: V) -> None:
+        self._rows[id(x)] = ref(x), value
+
+    def clear(self) -> list[V]:
+        """Forget all; the values there were."""
+        values = [value for _, value in self._rows.values()]
+        self._rows.clear()
+        return values
 
 
 class Memory:

@@ -320,3 +320,17 @@ def test_a_trial_with_a_pattern_of_no_layer_is_told_in_its_row():
     advised = session.advise(lambda seed: train(mlp(), (6,), 4), ["fp16+nose=f32"], seeds=2)
     (row,) = [t for t in advised.trials if "nose" in str(t.way)]
     assert "'nose' matches no layer" in row.error
+
+
+def test_a_pattern_is_refused_of_a_step_without_a_backward_pass():
+    """An optimiser that steps on gradients from elsewhere; its parameters stay as they are."""
+    net = mlp()
+    for p in net.parameters():
+        p.grad = torch.ones_like(p)
+    before = [p.clone() for p in net.parameters()]
+    with machine({"haed": "f16"}) as session:
+        net(torch.ones(2, 6))
+        with pytest.raises(ValueError, match="'haed' matches no layer"):
+            torch.optim.SGD(net.parameters(), lr=0.1).step()
+        session._patterns = []
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
