@@ -53,7 +53,7 @@ def test_numbers_do_not_come_from_a_shape():
         torch.ones(2).copy_(torch.ones(2, device="meta"))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [*POLICIES, {"*": "f16", "1": "f32"}], ids=str)
 def test_a_lazy_module_has_the_bits_of_one_that_is_not(policy):
     trained = []
     for is_lazy in (True, False):
