@@ -3,6 +3,7 @@
 #   make report     the default report -> reports/index.html
 #   make test       the quick tier (minutes); test-full (an hour), test-deep (hours)
 #   make test-torch the tests of the PyTorch front end, in .venv-torch with a pinned torch
+#   make test-huggingface   transformers, accelerate and Lightning on it, in .venv-huggingface
 #   make test-tensorflow   those of the TensorFlow front end, in .venv-tensorflow
 #   make test-distributed  those of trainings and sweeps on several processes: gRPC, MPI, Dask
 #   make test-frontends    those of every front end, with the times of installing and testing
@@ -23,8 +24,8 @@ ifneq ($(shell cat $(VENV)/made-in 2>/dev/null; $(RUN) -c 'print("works")' 2>/de
   $(shell rm -rf $(VENV)/has-*)
 endif
 
-.PHONY: report test test-full test-deep test-torch test-tensorflow test-distributed test-frontends \
-  lint clean
+.PHONY: report test test-full test-deep test-torch test-huggingface test-tensorflow \
+  test-distributed test-frontends lint clean
 .NOTPARALLEL:
 
 report: $(VENV)/has-base
@@ -51,6 +52,12 @@ test-torch:
 	  tests/experiments/execution/test_mnist_network.py \
 	  tests/experiments/execution/test_mnist_pipeline.py \
 	  tests/experiments/programs/test_mnist_pipeline.py tests/test_blocks.py
+
+# No part of test-frontends: an environment of its own, and minutes that other tests do not need.
+test-huggingface:
+	$(MAKE) --no-print-directory VENV=.venv-huggingface .venv-huggingface/has-test-huggingface
+	FPSIM_TIER=quick .venv-huggingface/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
+	  tests/ipu/frontends/torch/huggingface
 
 test-tensorflow:
 	$(MAKE) --no-print-directory VENV=.venv-tensorflow .venv-tensorflow/has-test-tensorflow
@@ -86,13 +93,14 @@ lint: $(VENV)/has-lint
 	$(RUN) -m mypy
 
 clean:
-	rm -rf $(VENV) .venv-torch .venv-tensorflow .venv-distributed .pytest_cache .mypy_cache \
+	rm -rf $(VENV) .venv-torch .venv-huggingface .venv-tensorflow .venv-distributed .pytest_cache .mypy_cache \
 	  .ruff_cache .hypothesis
 
 $(VENV)/has-base: INSTALL := .
 $(VENV)/has-test: INSTALL := .[test]
 $(VENV)/has-lint: INSTALL := .[test,lint]
 $(VENV)/has-test-torch: INSTALL := .[test,test-torch]
+$(VENV)/has-test-huggingface: INSTALL := .[test,test-huggingface]
 $(VENV)/has-test-tensorflow: INSTALL := .[test,test-tensorflow]
 $(VENV)/has-test-distributed: INSTALL := .[test,test-distributed]
 $(VENV)/has-%: pyproject.toml

@@ -1,4 +1,4 @@
-"""fpsim torch PROGRAM.py ARGS…: an unedited PyTorch program on the simulated machine."""
+"""fpsim torch PROGRAM.py ARGS… or -m MODULE ARGS…: an unedited PyTorch program on the machine."""
 
 from __future__ import annotations
 
@@ -43,12 +43,15 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("torch", context_settings={"allow_interspersed_args": False})
-@click.argument("program", type=click.Path(path_type=Path), metavar="PROGRAM.py")
+@click.argument("program", metavar="PROGRAM.py")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS...")
+@click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module, as of python -m.")
 @click.option("--policy", default="fp32", show_default=True, metavar="WAY",
               help="Formats, as fp16, mixed, p=f16,c=f16, or a way, as fp16+eps=1e-4.")  # fmt: skip
 @click.option("--sr", is_flag=True, help="Stochastic rounding.")
 @click.option("--seed", type=Seed(), default=0, show_default=True, help="Of stochastic rounding.")
+@click.option("--step", type=click.IntRange(0), default=0, metavar="N",
+              help="Number of the first step, where no checkpoint tells it.")  # fmt: skip
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
               help="Folder for the page of the run; counts.")  # fmt: skip
@@ -58,10 +61,12 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
               help="Processes that run the program and average their gradients.")  # fmt: skip
 @_machine_options
 def command(
-    program: Path, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
-    out: Path | None, compared: str | None, replicas: int, **choices: Any,
+    program: str, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
+    out: Path | None, compared: str | None, replicas: int, is_module: bool, **choices: Any,
 ) -> int:  # fmt: skip
     """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
+
+    -m MODULE ARGS... runs a module as python -m does.
 
     Options of fpsim stand before the program, its own after it. The exit status is the program's;
     1 where it stops with an error, told in one line with its file and line.
@@ -70,23 +75,25 @@ def command(
     before a step, and the program takes its share of the data by popdist.getInstanceIndex().
     """
     with bad_input():
-        _check(program)
+        _check(program, is_module=is_module)
         from ipu.frontends.common.ways import Way, parse_ways
 
         way = Way.parse(f"{policy}+sr" if sr else policy)
         ways = parse_ways(compared) if compared is not None else []
         if out is not None:
             make_folder(out)
+    line = [*(["-m"] if is_module else []), program, *arguments]
     if replicas > 1:
         if ways:
             raise click.UsageError("--compare runs in one process; leave --replicas out")
         chosen = {"policy": way, "seed": seed, "count": count, "report": out, **choices}
-        return _in_replicas(replicas, [*as_options(chosen), str(program), *arguments])
+        return _in_replicas(replicas, [*as_options(chosen), *line])
     if ways:
         if sr or policy != "fp32":
             raise click.UsageError("--compare names the ways; leave --policy and --sr out")
-        return _compare(program, arguments, ways, seed, out or _OUT, choices)
-    return _run(program, arguments, way, seed, out, choices, count=count)
+        return _compare(line, ways, seed, out or _OUT, choices)
+    started = program if is_module else Path(program)
+    return _run(started, arguments, way, seed, out, choices, count=count)
 
 
 def _in_replicas(replicas: int, line: list[str]) -> int:
@@ -103,9 +110,15 @@ def _in_replicas(replicas: int, line: list[str]) -> int:
     return run(launch, ["fpsim", "torch", *line])
 
 
-def _check(program: Path) -> None:
-    if not program.is_file():
-        raise ValueError(f"program={str(program)!r} is not a file; give the path of a .py file")
+def _check(program: str, *, is_module: bool) -> None:
+    from ipu.frontends.common.programs import check_module
+
+    if is_module:
+        check_module(program)
+    elif not Path(program).is_file():
+        raise ValueError(
+            f"program={program!r} is not a file; give the path of a .py file, or -m and a module"
+        )
     try:
         import ipu.frontends.torch  # noqa: F401
     except ModuleNotFoundError as error:
@@ -113,10 +126,11 @@ def _check(program: Path) -> None:
 
 
 def _run(
-    program: Path, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
+    program: Path | str, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
     choices: Choices, *, count: bool,
 ) -> int:  # fmt: skip
     from ipu.distributed.transport import JoinError, StoppedError
+    from ipu.frontends.common.patterns import PatternError
     from ipu.frontends.common.programs import ProgramError
     from ipu.frontends.torch import machine
     from ipu.frontends.torch.program import join_replicas, run_program
@@ -134,6 +148,8 @@ def _run(
     status, stopped, interrupt = 1, "", None
     try:
         status = run_program(session, program, arguments)
+    except PatternError as error:
+        raise click.UsageError(str(error)) from None
     except (ProgramError, StoppedError) as error:
         stopped = str(error)
         status = 3 if isinstance(error, StoppedError) else 1
@@ -145,20 +161,23 @@ def _run(
     if count:
         click.echo(f"\n{report}", err=True)
     if out is not None:
-        tell_page(out, report, session.advise(), program.name, is_printed=count)
+        tell_page(out, report, session.advise(), Path(program).name, is_printed=count)
     if interrupt is not None:
         raise interrupt
     return status
 
 
 def _compare(
-    program: Path, arguments: Sequence[str], ways: Sequence[Way], seed: int, out: Path,
-    choices: Choices,
+    program: Sequence[str], ways: Sequence[Way], seed: int, out: Path, choices: Choices,
 ) -> int:  # fmt: skip
-    """Each way with its formats also for tensors that the program makes float16."""
+    """Each way with its formats also for tensors that the program makes float16.
+
+    program    the program with its arguments, and -m before a module.
+    """
 
     def line_of(way: Way, folder: Path) -> list[str]:
         return ["torch", "--policy", f"{way}+halves", "--seed", str(seed), "--report", str(folder),
-                *as_options(choices), str(program), *arguments]  # fmt: skip
+                *as_options(choices), *program]  # fmt: skip
 
-    return compare(program, ways, out, line_of)
+    name = program[1] if program[0] == "-m" else program[0]
+    return compare(Path(name), ways, out, line_of)

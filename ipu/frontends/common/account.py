@@ -81,6 +81,7 @@ class Account:
         self._elements: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
         self._constants: Counter[tuple[str, str, str, float, str]] = Counter()
         self._native: Counter[str] = Counter()
+        self._parameters: Counter[str] = Counter()
         #: Calls that were noted as of a kind.
         self.noted = 0
 
@@ -98,11 +99,16 @@ class Account:
         """A constant of a layer did not fit into the format."""
         self._constants[layer, direction, fmt.name, value, change] += 1
 
-    def summary(self) -> dict[str, Any]:
-        """operations, native, host and constants of a report.
+    def parameter(self, layer: str, elements: int) -> None:
+        """A parameter of a layer."""
+        self._parameters[layer] += elements
 
-        native    calls with floating-point results that nothing noted as of a kind.
-        share     of the elements that were computed, on the host.
+    def summary(self) -> dict[str, Any]:
+        """operations, native, host, parameters and constants of a report.
+
+        native        calls with floating-point results that nothing noted as of a kind.
+        share         of the elements that were computed, on the host.
+        parameters    their elements, by layer.
         """
         calls = {kind: sum(each.values()) for kind, each in self._calls.items()}
         computed = sum(sum(self._elements[kind].values()) for kind in ("machine", "host"))
@@ -118,6 +124,7 @@ class Account:
                     for name, n in sorted(self._calls["host"].items())
                 },
             },
+            "parameters": dict(self._parameters),
             "constants": [
                 {"layer": layer, "direction": direction, "format": fmt, "value": value,
                  "becomes": change, "times": n}

@@ -40,8 +40,10 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
     """What a run did, in lines."""
     rounding = "stochastic rounding" if report.get("stochastic_rounding") else "to nearest"
     changed = f", changed: {report['changes']}" if report.get("changes") else ""
+    first = f" from step {report['first_step']}" if report.get("first_step") else ""
     yield (
-        f"{report['steps']} steps on {report['target']}, {report['policy']}, {rounding}{changed}"
+        f"{report['steps']} steps{first} on {report['target']}, {report['policy']}, "
+        f"{rounding}{changed}"
     )
     host = report["host"]
     yield (

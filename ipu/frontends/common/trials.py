@@ -6,7 +6,8 @@ the whole interval of the mean difference below it; it does not where the whole 
 A run whose losses are not finite restores nothing. The spread counts as 1 % of the loss at least.
 
 Costs are of the model of the device: cycles of the products, and bits of a parameter with two
-states of the optimiser, both beside those of the way that gave rise to the trials.
+states of the optimiser (the mean over the parameters of all layers, each in its layer's format),
+both beside those of the way that gave rise to the trials.
 """
 
 from __future__ import annotations
@@ -158,7 +159,10 @@ def _cycles(way: Way, outcome: Outcome) -> float:
 
 
 def _bits(way: Way, outcome: Outcome) -> float:
-    """Bits of a parameter and two states of its optimiser."""
-    param = way.policy.default.param
-    held = 32 if param == FP32.param else 16
-    return held + 2 * (32 if way.changes.wide_states else held)
+    """Bits of a parameter and two states of its optimiser, the mean over all layers' parameters."""
+    layers = outcome.report.get("parameters") or {"": 1}
+    bits = 0.0
+    for layer, n in layers.items():
+        held = way.policy.of(layer).param.bits
+        bits += n * (held + 2 * (FP32.param.bits if way.changes.wide_states else held))
+    return float(bits / sum(layers.values()))

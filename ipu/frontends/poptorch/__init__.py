@@ -11,7 +11,7 @@ if find_spec("torch") is None:
 
 from ipu.frontends.poptorch import categories as autocasting
 from ipu.frontends.poptorch import optim
-from ipu.frontends.poptorch.blocks import BeginBlock, Block, BlockFunction
+from ipu.frontends.poptorch.blocks import BeginBlock, Block, BlockFunction, removeBlocks
 from ipu.frontends.poptorch.enums import (
     AutoStage,
     ConnectionType,
@@ -36,9 +36,11 @@ from ipu.frontends.poptorch.locations import TensorLocationSettings
 from ipu.frontends.poptorch.losses import identity_loss
 from ipu.frontends.poptorch.model import PoplarExecutor, inferenceModel, load, trainingModel
 from ipu.frontends.poptorch.ops import (
+    Attribute,
     MultiConv,
     custom_op,
     for_loop,
+    internal_cast,
     ipu_print_tensor,
     nop,
     recomputationCheckpoint,
@@ -58,14 +60,14 @@ from ipu.frontends.poptorch.strategies import (
 )
 
 __all__ = [
-    "AsynchronousDataAccessor", "AutoStage", "BeginBlock", "Block", "BlockFunction",
+    "AsynchronousDataAccessor", "Attribute", "AutoStage", "BeginBlock", "Block", "BlockFunction",
     "ConnectionType", "DataLoader", "DataLoaderMode", "HalfFloatCastingBehavior", "Liveness",
     "MatMulSerializationMode", "MeanReductionStrategy", "MultiConv", "Options", "OutputMode",
     "OverlapMode", "ParallelPhasedExecution", "Phase", "PipelinedExecution", "PoplarExecutor",
     "ReductionType", "SerialPhasedExecution", "ShardedExecution", "Stage", "SyncPattern",
     "TensorLocationSettings", "autocasting", "custom_op", "for_loop",
-    "identity_loss", "inferenceModel",
+    "identity_loss", "inferenceModel", "internal_cast",
     "ipuHardwareIsAvailable", "ipuHardwareVersion", "ipu_print_tensor", "isRunningOnIpu", "load",
-    "nop", "optim", "recomputationCheckpoint", "serializedMatMul", "setLogLevel",
+    "nop", "optim", "recomputationCheckpoint", "removeBlocks", "serializedMatMul", "setLogLevel",
     "set_available_memory", "set_overlap_for_input", "set_overlap_for_output", "trainingModel",
 ]  # fmt: skip

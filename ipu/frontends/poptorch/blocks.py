@@ -16,7 +16,9 @@ from typing import Any, Protocol
 
 import torch
 
-__all__ = ["BeginBlock", "Block", "BlockFunction", "Listener", "listener", "listening"]
+__all__ = [
+    "BeginBlock", "Block", "BlockFunction", "Listener", "listener", "listening", "removeBlocks",
+]  # fmt: skip
 
 
 class Listener(Protocol):
@@ -120,6 +122,19 @@ def BeginBlock(layer_to_call: Any, user_id: str | None = None, ipu_id: int | Non
         raise RuntimeError("module has already been assigned to a block.")
     layer_to_call.register_forward_pre_hook(_BlockHook(user_id, ipu_id))
     return layer_to_call
+
+
+def removeBlocks(module: torch.nn.Module) -> None:
+    """No module inside of this one begins a block any more, nor does it itself.
+
+    Raises    AssertionError for what is no module, as PopTorch does.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise AssertionError(f"removeBlocks: {module!r} is not an instance of torch.nn.Module")
+    for inner in module.modules():
+        hooks = inner._forward_pre_hooks
+        for key in [key for key, hook in hooks.items() if isinstance(hook, _BlockHook)]:
+            del hooks[key]
 
 
 def _begun(function: Callable[..., Any], hook: _BlockHook) -> Callable[..., Any]:

@@ -15,11 +15,12 @@ Own = TypeVar("Own", bound="OptionsDict")
 _told: set[str] = set()
 
 
-def once(name: str, why: str) -> None:
-    """Tell the user, once in a process, of what is accepted and not modelled."""
+def once(name: str, why: str, *, is_partial: bool = False) -> None:
+    """Tell the user, once in a process, of what is accepted and not modelled, or not all of it."""
     if name not in _told:
         _told.add(name)
-        warnings.warn(f"{name} is accepted and has no effect here: {why}", UserWarning, 3)
+        what = "does a part of its work" if is_partial else "is accepted and has no effect"
+        warnings.warn(f"{name} {what} here: {why}", UserWarning, 3)
 
 
 class OptionsDict:

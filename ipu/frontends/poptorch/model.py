@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ipu.frontends.poptorch.dictionary import once
 from ipu.frontends.poptorch.engine.executor import Executor
 from ipu.frontends.poptorch.engine.gradients import as_array
 from ipu.frontends.poptorch.engine.machine import Machine
@@ -99,6 +100,19 @@ class PoplarExecutor:
     def isCompiled(self) -> bool:
         """Whether there is a plan."""
         return self._executor is not None
+
+    def getTensorNames(self) -> list[str]:
+        """Names of the tensors of the compiled model: parameters and buffers, by their paths.
+
+        PopART names results of operations too, by numbers of its own graph; here they have none.
+
+        Raises    AssertionError for a model that is not compiled, as PopTorch does.
+        """
+        if not self.isCompiled():
+            raise AssertionError("Model must be compiled before calling getTensorNames")
+        once("getTensorNames", "results of operations have no names of PopART's", is_partial=True)
+        model = self.model
+        return [name for name, _ in (*model.named_parameters(), *model.named_buffers())]
 
     def _compile(self, first: Any, signature: Any) -> None:
         options = self._options

@@ -19,8 +19,9 @@ from ipu.frontends.poptorch.enums import MatMulSerializationMode, OverlapMode
 from ipu.frontends.poptorch.outputs import rebuild
 
 __all__ = [
-    "MultiConv", "custom_op", "for_loop", "ipu_print_tensor", "nop", "recomputationCheckpoint",
-    "serializedMatMul", "set_available_memory", "set_overlap_for_input", "set_overlap_for_output",
+    "Attribute", "MultiConv", "custom_op", "for_loop", "internal_cast", "ipu_print_tensor", "nop",
+    "recomputationCheckpoint", "serializedMatMul", "set_available_memory", "set_overlap_for_input",
+    "set_overlap_for_output",
 ]  # fmt: skip
 
 
@@ -155,6 +156,46 @@ class MultiConv:
 
     def __exit__(self, *error: Any) -> None:
         """Nothing to join."""
+
+
+class Attribute:
+    """Attributes of the operations inside, which the vendor's compiler reads when it outlines.
+
+    attributes    by their kinds, each a dictionary, as __outline={"layer": "embedding"}.
+
+    Raises    TypeError for a kind that is no dictionary.
+    """
+
+    def __init__(self, **attributes: Any) -> None:
+        for kind, values in attributes.items():
+            if not isinstance(values, dict):
+                raise TypeError(
+                    f"{kind}={values!r} is no dictionary of attributes; use one, as "
+                    '__outline={"layer": "embedding"}'
+                )
+        self.attributes = attributes
+
+    def __enter__(self) -> Attribute:
+        once("Attribute", "outlining is a question of the vendor's compiler")
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Operations after it have the attributes from before it."""
+
+
+def internal_cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The tensor in binary32 or binary16.
+
+    Rounding  once, by the machine.
+    Raises    ValueError for another data type.
+
+    >>> internal_cast(torch.tensor([0.1]), torch.half).dtype
+    torch.float16
+    """
+    _check_tensor("internal_cast", tensor)
+    if dtype not in (torch.float32, torch.float16):
+        raise ValueError("Invalid poptorch.cast target type. Expecting torch.float or torch.half")
+    return tensor.to(dtype)
 
 
 def custom_op(

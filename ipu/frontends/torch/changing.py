@@ -5,7 +5,6 @@ Source    `ipu.frontends.common.changes` (what each is).
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.common.changes import Changes
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.observing import host_values
-from ipu.frontends.torch.values import Memory
+from ipu.frontends.torch.values import Memory, TensorMap
 
 __all__ = ["Changer", "Updated", "undoing"]
 
@@ -33,8 +32,7 @@ class Changer:
     def __init__(self, changes: Changes, memory: Memory, call: Callable[[str], Call]) -> None:
         self.changes = changes
         self._memory, self._call = memory, call
-        #: By identity: what the tensor is, as another may have its identity later, and its hook.
-        self._hooks: dict[int, tuple[Callable[[], Any], Any]] = {}
+        self._hooks = TensorMap[Any]()
         self._epsilons: list[tuple[dict[str, Any], float]] = []
         self._narrow: list[Updated] = []
 
@@ -49,13 +47,8 @@ class Changer:
         """The gradients of a parameter are divided by the loss scale when they are complete."""
         if self.changes.loss_scale == 1 or not parameter.requires_grad:
             return
-        if not self._follows(parameter):
-            hook = parameter.register_hook(self._unscaled)
-            self._hooks[id(parameter)] = weakref.ref(parameter), hook
-
-    def _follows(self, parameter: torch.Tensor) -> bool:
-        reference, _ = self._hooks.get(id(parameter), (None, None))
-        return reference is not None and reference() is parameter
+        if parameter not in self._hooks:
+            self._hooks[parameter] = parameter.register_hook(self._unscaled)
 
     def _unscaled(self, gradient: torch.Tensor) -> torch.Tensor:
         call = self._call("aten.mul")
@@ -77,7 +70,7 @@ class Changer:
                 group["eps"] = changes.eps
         for group in optimiser.param_groups:
             for parameter in group["params"]:
-                if changes.loss_scale != 1 and not self._follows(parameter):
+                if changes.loss_scale != 1 and parameter not in self._hooks:
                     self._unscale_late(parameter)
                 if changes.wide_states:
                     self._widen(parameter)
@@ -132,9 +125,8 @@ class Changer:
     def close(self) -> None:
         """Gradients are what they are again."""
         self.abandon()
-        for _, hook in self._hooks.values():
+        for hook in self._hooks.clear():
             hook.remove()
-        self._hooks.clear()
 
 
 def undoing(

@@ -33,7 +33,8 @@ def _folder(path: str | Path) -> str:
 _OURS = tuple(_folder(Path(__file__).parents[3] / package) for package in ("fpsim", "ipu"))
 _TORCH = (_folder(Path(torch.__file__).parent),)
 _INSTALLED = tuple(
-    _folder(sysconfig.get_paths()[kind]) for kind in ("stdlib", "platstdlib", "purelib", "platlib")
+    _folder(sysconfig.get_paths()[kind])
+    for kind in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
 )
 
 
@@ -44,7 +45,7 @@ def user_line() -> str:
     while frame is not None:
         file = frame.f_code.co_filename
         line, frame = frame.f_lineno, frame.f_back
-        if file.startswith("<") or not os.path.isabs(file):
+        if file.startswith("<"):
             continue
         path = os.path.realpath(file)
         if path.startswith(_OURS) or path.startswith(_TORCH):

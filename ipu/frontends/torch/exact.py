@@ -175,6 +175,8 @@ class Move:
         result = self._func(*args, **kwargs)
         if held not in (None, BINARY32) and target.dtype == torch.float32:
             round_in_place(target, held)
+        if held is not None and memory.format_of(target) is None:
+            memory.mark(target, held)  # another storage, as of a deep copy
         return result
 
     def _target(self, args: Any, kwargs: Any) -> Any:

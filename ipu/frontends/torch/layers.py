@@ -21,6 +21,7 @@ runs now. Their presence is checked when a session begins.
 
 from __future__ import annotations
 
+import gc
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -38,6 +39,7 @@ from torch.optim.optimizer import (
 )
 
 from ipu.frontends.torch.blocks import Blocks
+from ipu.frontends.torch.values import TensorMap
 
 __all__ = ["Layers", "Where"]
 
@@ -98,7 +100,7 @@ class Layers:
         self._start_backward, self._end_backward = start_backward, end_backward
         self._enter, self._start_update, self._finish = enter, start_update, finish
         self._names: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
-        self._parameters: dict[int, str] = {}
+        self._parameters = TensorMap[str]()
         self.stack: list[str] = []
         self.in_update = False
         #: The operation that runs now is part of an update outside of an optimiser of torch.
@@ -199,14 +201,33 @@ class Layers:
             for path, each in module.named_modules():
                 self._names.setdefault(each, path or type(module).__name__)
                 for parameter in each.parameters(recurse=False):
-                    self._parameters.setdefault(id(parameter), self._names[each])
+                    if parameter not in self._parameters:
+                        self._parameters[parameter] = self._names[each]
         else:
             self._names[module] = f"{self.stack[-1]}.{type(module).__name__}"
         return self._names[module]
 
+    @property
+    def names(self) -> set[str]:
+        """The names of the modules that ran, and of those inside of them."""
+        return set(self._names.values())
+
+    def waiting(self) -> set[str]:
+        """Names that modules without one would have if the program called them."""
+        named = self._names
+        modules = [x for x in gc.get_objects() if issubclass(type(x), torch.nn.Module)]
+        inner = {id(child) for module in modules for child in module.children()}
+        return {
+            path or type(root).__name__
+            for root in modules
+            if id(root) not in inner
+            for path, module in root.named_modules()
+            if module not in named
+        }
+
     def layer_of(self, parameter: torch.Tensor | None) -> str:
         """The layer that a parameter belongs to; "" of one that no module has."""
-        return self._parameters.get(id(parameter), "")
+        return self._parameters.get(parameter, "")
 
     def _span(self) -> None:
         """Nodes from here on belong to the present layer."""

@@ -1,7 +1,6 @@
 """Operations on lists of tensors (`_foreach_…`): the same operation on one tensor after the other.
 
-Optimisers with `foreach=True` and the clipping of gradients use them. Optimisers with `fused=True`
-compute a whole step in one kernel, which has no rule.
+The clipping of gradients uses them.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["each", "is_fused", "is_of_lists"]
+__all__ = ["each", "is_of_lists"]
 
 _PREFIX = "_foreach_"
 #: Names that differ, and those of the same operation with a number.
@@ -23,11 +22,6 @@ _WITH_VALUE = ("addcmul", "addcdiv")
 def is_of_lists(base: str) -> bool:
     """Whether an operation has lists of tensors, by its name."""
     return base.startswith(_PREFIX)
-
-
-def is_fused(base: str) -> bool:
-    """Whether an operation is a whole step of an optimiser."""
-    return base.startswith("_fused_")
 
 
 def each(func: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -20,12 +20,14 @@ from ipu.frontends.torch.aten.table import NoFormatError
 from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, refusal, user_line
 from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
 from ipu.frontends.torch.host import on_host
-from ipu.frontends.torch.lists import each, is_fused, is_of_lists
+from ipu.frontends.torch.lists import each, is_of_lists
+from ipu.frontends.torch.single import is_fused, run_fused
 from ipu.frontends.torch.values import (
     EIGHTHS,
     FORMATS,
     HALVES,
     Memory,
+    is_abstract,
     round_in_place,
     tensors_of,
     to_narrow,
@@ -91,6 +93,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         if kwargs and self._program.halves_by_policy and kwargs.get("dtype") in HALVES:
             kwargs = kwargs | {"dtype": torch.float32}
+        if _are_abstract(args, kwargs):
+            return func(*args, **(kwargs or {}))
         plan = self._plans.get(func)
         if plan is None:
             plan = self._plans[func] = self._plan(func)
@@ -138,7 +142,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         if namespace == "aten" and is_of_lists(base):
             return lambda args, kwargs: self._listed(func, args, kwargs)
         if is_fused(base):
-            return lambda args, kwargs: self._fused(func)
+            return lambda args, kwargs: self._fused(func, args, kwargs)
         if base == "copy_":
             return lambda args, kwargs: self._copy(*args, **kwargs)
         if is_exact(func):
@@ -259,11 +263,9 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         with self:
             return each(func, args, kwargs)
 
-    def _fused(self, func: Any) -> Any:
-        raise NotImplementedError(
-            f"{func} at {user_line()} is a whole step of an optimiser in one kernel; use "
-            "fused=False, whose operations run on the machine"
-        )
+    def _fused(self, func: Any, args: Any, kwargs: Any) -> Any:
+        with self:
+            return run_fused(func, args, kwargs)
 
     def _copy(self, target: torch.Tensor, source: torch.Tensor, *_: Any, **__: Any) -> Any:
         """target.copy_(source): a cast where the formats differ."""
@@ -379,6 +381,24 @@ def _refuse_unknown(func: Any, call: Call, args: Any, kwargs: Any) -> None:
 # Arguments --------------------------------------------------------------------------------------
 
 
+def _are_abstract(args: Any, kwargs: Any) -> bool:
+    """Whether an operation has no numbers to compute: of shapes alone, or for the meta device."""
+    for x in args:
+        if isinstance(x, torch.Tensor):
+            if is_abstract(x):
+                return True
+        elif isinstance(x, (list, tuple)) and any(
+            isinstance(each, torch.Tensor) and is_abstract(each) for each in x
+        ):
+            return True
+    if not kwargs:
+        return False
+    device = kwargs.get("device")
+    return (device is not None and torch.device(device).type == "meta") or any(
+        is_abstract(x) for x in tensors_of((), kwargs)
+    )
+
+
 def _has_float(args: Any, kwargs: Any) -> bool:
     for x in args:
         if isinstance(x, torch.Tensor):
@@ -392,8 +412,8 @@ def _has_float(args: Any, kwargs: Any) -> bool:
 
 
 def _is_real(x: torch.Tensor) -> bool:
-    """Whether a tensor has real or complex numbers; one on the meta device has none."""
-    return bool((x.dtype.is_floating_point or x.dtype.is_complex) and not x.is_meta)
+    """Whether a tensor has real or complex numbers; one of a shape alone has none."""
+    return bool((x.dtype.is_floating_point or x.dtype.is_complex) and not is_abstract(x))
 
 
 def _is_float(result: Any) -> bool:

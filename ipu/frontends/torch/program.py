@@ -14,7 +14,8 @@ from ipu.distributed.cluster import Cluster
 from ipu.distributed.connect import connect
 from ipu.distributed.local_transport import local_transports
 from ipu.distributed.transport import StoppedError, Transport
-from ipu.frontends.common.programs import ProgramError, run_file
+from ipu.frontends.common.patterns import PatternError
+from ipu.frontends.common.programs import ProgramError, run_file, run_module
 from ipu.frontends.torch.hypothetical import twin_of
 from ipu.frontends.torch.replicas.several import Replicas
 from ipu.frontends.torch.session import Session
@@ -49,16 +50,19 @@ def join_replicas(session: Session) -> int:
     return cluster.size
 
 
-def run_program(session: Session, program: Path, arguments: Sequence[str]) -> int:
-    """Run a program inside of a session; the status that it exits with.
+def run_program(session: Session, program: Path | str, arguments: Sequence[str]) -> int:
+    """Run a program, or a module by its name, in a session; the status that it exits with.
 
     Raises    ProgramError where the program raises; StoppedError where another replica has
-              failed; KeyboardInterrupt as it is.
+              failed; PatternError for a policy with a pattern that matches no layer;
+              KeyboardInterrupt as it is.
     """
     with session:
         try:
+            if isinstance(program, str):
+                return run_module(program, arguments)
             return run_file(program, arguments)
         except ProgramError as error:
-            if isinstance(error.__cause__, StoppedError):
+            if isinstance(error.__cause__, (StoppedError, PatternError)):
                 raise error.__cause__ from None
             raise

@@ -22,7 +22,7 @@ from ipu.frontends.common.recorder import Recorder
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.errors import user_line
 from ipu.frontends.torch.layers import Layers
-from ipu.frontends.torch.values import FORMATS, Memory
+from ipu.frontends.torch.values import FORMATS, Memory, stored
 
 __all__ = ["Roots"]
 
@@ -35,20 +35,24 @@ class Roots:
     factor    every backward pass begins with it.
     call      the operation of that name, at the present place.
     step      of the optimiser, now.
+    check     what must hold before a backward pass begins.
     """
 
     def __init__(
         self, factor: float, recorder: Recorder, memory: Memory, layers: Layers,
-        call: Callable[[str], Call], step: Callable[[], int],
+        call: Callable[[str], Call], step: Callable[[], int], check: Callable[[], None],
     ) -> None:  # fmt: skip
         self._factor, self._recorder, self._memory, self._layers = factor, recorder, memory, layers
-        self._call, self._step = call, step
+        self._call, self._step, self._check = call, step, check
         #: Of the program's gradient scaler.
         self._scale = 1.0
         recorder.scale = factor
 
     def note_loss(self, root: torch.Tensor) -> None:
-        """A backward pass begins at a tensor of one element."""
+        """A backward pass begins at a tensor of one element; one of torch.func has no number."""
+        self._check()
+        if stored(root) is None:
+            return
         value = float(root.detach())
         self._recorder.loss(self._step(), value / self._scale)
         fmt = FORMATS.get(root.dtype)

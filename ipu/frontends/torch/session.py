@@ -11,11 +11,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from fpsim.records.units import MatrixUnit
 from ipu.frontends.common.account import Account, counted_name
 from ipu.frontends.common.advising import Advised, advise
 from ipu.frontends.common.changes import NONE, Changes
+from ipu.frontends.common.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.frontends.common.places import Place, PlaceClock, Replay
 from ipu.frontends.common.policies import PolicyArgument, find_policy
 from ipu.frontends.common.recorder import Recorder
@@ -45,10 +47,20 @@ from ipu.frontends.torch.observing import Observer, following_losses
 from ipu.frontends.torch.outside import Outside
 from ipu.frontends.torch.recompute import repeating
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
+from ipu.frontends.torch.resuming import check_step, formats_of_state, mark_state, resuming
 from ipu.frontends.torch.roots import Roots
+from ipu.frontends.torch.single import OneByOne, scalers_unscale
 from ipu.frontends.torch.threads import watching
 from ipu.frontends.torch.trying import Step, run_step
-from ipu.frontends.torch.values import Memory, tensors_of
+from ipu.frontends.torch.values import (
+    FORMATS,
+    Memory,
+    TensorMap,
+    is_lazy,
+    outside_transforms,
+    stored,
+    tensors_of,
+)
 from ipu.machine.control import FpCtl, FpSts, dump
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target, find_target
@@ -65,6 +77,8 @@ class Session:
     device    whose arithmetic it is.
     changes   of the program from outside.
     again     makes a session like this one, in another way and with another seed.
+    step      the number of the first step.
+    seed      the device's, as states of optimisers tell it.
     """
 
     _open: Session | None = None
@@ -72,7 +86,7 @@ class Session:
     def __init__(
         self, device: Device, policy: PolicyArgument, ties: str = "first",
         found_inf: str = "values", changes: Changes = NONE,
-        again: Callable[[Way, int], Session] | None = None,
+        again: Callable[[Way, int], Session] | None = None, step: int = 0, seed: int = 0,
     ) -> None:  # fmt: skip
         if ties not in _TIES:
             raise ValueError(f"ties={ties!r} is not known; use first or all")
@@ -83,10 +97,12 @@ class Session:
         self.way = Way(self.policy, device.control.esr, changes)
         self._remake = again
         self._advised: Advised | None = None
-        self.device, self.ties, self.found_inf = device, ties, found_inf
+        self.device, self.ties, self.found_inf, self.seed = device, ties, found_inf, seed
         self.clock = PlaceClock()
         device.clock = self.clock
         formats = formats_of(self.policy)
+        #: Formats that tensors may hold.
+        self._formats = formats | {BINARY32, *FORMATS.values()}
         for fmt in formats:
             device.context(fmt)  # refuses a format that the target lacks
         self.memory = Memory(device, is_plain=formats == {BINARY32})
@@ -95,6 +111,10 @@ class Session:
         self.recorder = Recorder()
         self.changer = Changer(changes, self.memory, self.call)
         self.halves_by_policy = changes.halves_by_policy
+        #: Patterns of the policy that have not been looked for among the layers.
+        self._patterns = patterns_of(self.policy)
+        #: Layers of operations until then.
+        self._layers: set[str] = set()
         self.layers = Layers(
             self._enter, self._start_update, self._finish_step, self._start_backward,
             self._end_backward, self._end_block,
@@ -105,8 +125,11 @@ class Session:
         self.observer = Observer(self.recorder, device, self.memory, self.layers)
         self.roots = Roots(
             changes.loss_scale, self.recorder, self.memory, self.layers, self.call,
-            lambda: self.step,
+            lambda: self.step, self._check_patterns,
         )  # fmt: skip
+        self._form = OneByOne()
+        #: Steps of optimisers tried before this session.
+        self.first_step = check_step(step)
         #: The copy of the model that runs now, where a front end has several.
         self.replica = 0
         #: This process's replica among those of others.
@@ -116,8 +139,8 @@ class Session:
 
     def _start_counts(self) -> None:
         """Nothing has run."""
-        #: Steps of optimisers tried so far.
-        self.step = 0
+        #: Steps of optimisers tried so far, those before this session included.
+        self.step = self.first_step
         #: Parameters may have changed since the last look at them.
         self._may_have_stepped = False
         #: Whether an optimiser of torch had parameters of the program when they first changed.
@@ -132,9 +155,11 @@ class Session:
         self._calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
         #: Those of the block without gradients that is open.
         self._block_calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
-        #: Parameters that have their format, by identity, and modules that ran.
-        self._parameters: set[int] = set()
+        #: Parameters that have their format, those that no module has, and modules that ran.
+        self._parameters, self._loose = TensorMap[bool](), TensorMap[bool]()
         self._entered: WeakSet[torch.nn.Module] = WeakSet()
+        #: Lazy modules that have been entered without parameters, and their layers.
+        self._unmade: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
 
     # Context manager ------------------------------------------------------------------------
 
@@ -152,6 +177,8 @@ class Session:
             stack.enter_context(following_losses(self.roots))
             stack.enter_context(self.gradients.following())
             stack.enter_context(self.layers.blocks.watching())
+            stack.enter_context(scalers_unscale())
+            stack.enter_context(resuming(self._note_state, self._resume))
             stack.callback(self._end_last_step)
             stack.enter_context(self.replicas.running(lambda: self.step))
             stack.enter_context(MachineMode(self))
@@ -161,17 +188,37 @@ class Session:
     def __exit__(self, *error: Any) -> None:
         assert self._stack is not None
         self._stack.__exit__(*error)
+        if error[0] is None:
+            self._check_patterns()
 
     def _close(self) -> None:
         Session._open = None
         self.layers.detach()
         self.changer.close()
+        self._form.end()
+
+    def _check_patterns(self) -> None:
+        """Refuse a pattern that no layer matches, when those of a step have run.
+
+        Raises    PatternError, unless a module that has not run yet would match.
+        """
+        names = self.layers.names if self._patterns else set()
+        layers = {"optimizer", *names, *self._layers}
+        missing = unmatched(self._patterns, layers)
+        if missing and not (names or self._layers):
+            return
+        missing = missing and unmatched(missing, self.layers.waiting())
+        if missing:
+            raise refuse_pattern(missing[0], names or layers, self.policy.default)
+        self._patterns = []
 
     # Places ---------------------------------------------------------------------------------
 
     def call(self, operation: str) -> Call:
         """The operation of that name, without overload: its layer, policy and place."""
         layers, device = self.layers, self.device
+        if self._unmade:
+            self._take_made()
         where = layers.where(operation)
         if self._may_have_stepped and where.direction == "forward":
             self._end_last_step()
@@ -192,6 +239,8 @@ class Session:
     def _new_call(self, where: Where, is_replaying: bool, replica: int) -> tuple[Call, Place, str]:
         """What operations of a layer, direction and micro-batch share in a step."""
         layer, direction, micro_batch = where
+        if self._patterns:
+            self._layers.add(layer)
         call = Call(
             self.device, self.memory, self.policy.of(layer), layer, direction, self.ties,
             self._note_constant, self.found_inf,
@@ -259,25 +308,56 @@ class Session:
         if len(self.layers.stack) == 1:
             self.replicas.enter(module)
         layer = self.layers.name_of(module)
+        with outside_transforms():
+            self._take(module, layer)
+
+    def _take(self, module: torch.nn.Module, layer: str) -> None:
+        """Parameters of a module take the policy's format, where they have numbers."""
+        present = [stored(parameter) for parameter in module.parameters(recurse=False)]
+        parameters = [parameter for parameter in present if parameter is not None]
+        if len(parameters) < len(present):
+            if any(map(is_lazy, module.parameters(recurse=False))):
+                self._unmade[module] = layer
+            return
         is_new = module not in self._entered
         if is_new:
             self._entered.add(module)
-        for parameter in module.parameters(recurse=False):
+        for parameter in parameters:
+            is_first = self._is_first(parameter)
+            if is_first:
+                self.account.parameter(layer, parameter.numel())
             if is_new:
                 self.gradients.know(parameter)
             if not self.memory.is_plain:
-                is_first = id(parameter) not in self._parameters
-                self._parameters.add(id(parameter))
                 self.memory.enter(parameter, self.policy.of(layer).param, is_first=is_first)
             if is_new:
                 self.changer.follow(parameter)
                 self.observer.note_weights(parameter)
 
+    def _is_first(self, parameter: torch.Tensor) -> bool:
+        """Whether a parameter of a module enters for the first time."""
+        if not isinstance(parameter, torch.nn.Parameter) or parameter in self._parameters:
+            return False
+        self._parameters[parameter] = True
+        return True
+
+    def _take_made(self) -> None:
+        """Lazy modules make their parameters after they are entered."""
+        for module, layer in list(self._unmade.items()):
+            if not any(map(is_lazy, module.parameters(recurse=False))):
+                del self._unmade[module]
+                with outside_transforms():
+                    self._take(module, layer)
+
     def _start_update(self, optimiser: torch.optim.Optimizer) -> None:
+        self._check_patterns()
         parameters = [p for group in optimiser.param_groups for p in group["params"]]
         self.replicas.average(parameters, self.step)
-        if not self.memory.is_plain:
-            for parameter in parameters:
+        for parameter in parameters:
+            if not self.layers.layer_of(parameter) and parameter not in self._loose:
+                self._loose[parameter] = True
+                self.account.parameter("optimizer", parameter.numel())
+            if not self.memory.is_plain:
                 self.memory.enter(parameter, self.policy.default.param)
         control = self.device.control
         is_first = optimiser not in self._optimisers  # operations without a rule show then
@@ -285,6 +365,7 @@ class Session:
         if is_first or control.inv or control.div0 or control.oflo:
             self._undo = undoing(optimiser, parameters)
         self.changer.start(optimiser)
+        self._form.start(optimiser)
 
     def failed(self) -> None:
         """An operation was stopped: a step that it belonged to has not happened."""
@@ -293,6 +374,7 @@ class Session:
         if self._undo is not None:
             self._undo()
         self._undo = None
+        self._form.end()
         self.changer.abandon()
         self.layers.in_update = False
 
@@ -323,7 +405,33 @@ class Session:
         self._block_calls.clear()
         self.clock.forget()
 
+    def _note_state(self, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+        """What the state of an optimiser has of this session; {} where nothing depends on it."""
+        if self.memory.is_plain and not self.device.control.esr:
+            return {}
+        return {
+            "step": self.step, "seed": self.seed, "way": str(self.way),
+            "formats": formats_of_state(optimiser, self.memory),
+        }  # fmt: skip
+
+    def _resume(self, optimiser: torch.optim.Optimizer, entry: Mapping[str, Any]) -> None:
+        """Go on at the step of a state that another session has written; never back."""
+        if entry["way"] == str(self.way):
+            mark_state(optimiser, self.memory, entry["formats"], self._formats)
+        if entry["step"] > self.step:
+            self.first_step += entry["step"] - self.step
+            self.go_on_at(entry["step"])
+            if self.device.control.esr and entry["seed"] != self.seed:
+                warnings.warn(
+                    f"the state of the optimiser comes from a session with seed {entry['seed']}, "
+                    f"this one has seed {self.seed}: its random bits are others than those "
+                    "of a training that was not interrupted",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+
     def _finish_step(self) -> None:
+        self._form.end()
         for (parameter, fmt, before), wide in self.changer.finish():
             self.observer.note_update(parameter, fmt, before, wide - before)
         self.observer.note_step(self.step)
@@ -392,7 +500,8 @@ class Session:
             "outside": list(self.outside.names),
             "stochastic_rounding": self.device.control.esr,
             "changes": str(self.changer.changes),
-            "steps": self.step,
+            "steps": self.step - self.first_step,
+            "first_step": self.first_step,
             "status": dump(
                 self.device.control,
                 FpSts.from_word(self.device.status_word | self._status_before),
@@ -448,6 +557,7 @@ def machine(
     f32_denormals: str = "flush",
     unit: MatrixUnit | str | None = None,
     changes: Changes = NONE,
+    step: int = 0,
 ) -> Session:
     """PyTorch code inside runs on a simulated machine.
 
@@ -465,11 +575,13 @@ def machine(
     found_inf what gradient scalers look at: the "values" of gradients, which needs nanoo in
               binary16, or the "status" register of the backward pass.
     changes   of the program from outside, as `Changes(loss_scale=1024.0, eps=1e-4)`.
+    step      the number of the first step, of a program that goes on from a checkpoint without the
+              state of its optimiser.
 
     Raises    ValueError for a policy that the target has no formats for; TypeError for switches
               that are neither True nor False.
     """
-    chosen_target = find_target(target)
+    chosen_target, step = find_target(target), check_step(step)
     for name, value in (("sr", sr), ("count", count), ("nanoo", nanoo), ("traps", traps)):
         if not isinstance(value, bool):
             raise TypeError(f"{name}={value!r} is neither True nor False")
@@ -482,6 +594,6 @@ def machine(
             way.policy, chosen_target, control, unit=unit, seed=seed, count=count, preset=preset,
             f32_denormals=f32_denormals,
         )  # fmt: skip
-        return Session(device, way.policy, ties, found_inf, way.changes, make)
+        return Session(device, way.policy, ties, found_inf, way.changes, make, step, seed)
 
     return make(Way(find_policy(policy), sr, changes), seed, count=count, traps=traps)

@@ -11,11 +11,22 @@ Source    docs/semantics.md §2 and §3 (policies of front ends).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Generic, TypeVar
+from weakref import ref
 
 import numpy as np
 import torch
+from torch._C._functorch import (
+    get_unwrapped,
+    is_functorch_wrapped_tensor,
+    peek_interpreter_stack,
+)
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.parameter import UninitializedTensorMixin
 
 from fpsim.array import Array
 from fpsim.context import Context
@@ -34,8 +45,8 @@ from ipu.frontends.common.account import fit
 from ipu.machine.device import Device
 
 __all__ = [
-    "EIGHTHS", "FORMATS", "HALVES", "Memory", "round_in_place", "tensors_of", "to_narrow",
-    "widest",
+    "EIGHTHS", "FORMATS", "HALVES", "Memory", "TensorMap", "is_abstract", "is_lazy",
+    "outside_transforms", "round_in_place", "stored", "tensors_of", "to_narrow", "widest",
 ]  # fmt: skip
 
 #: Data types of 16 bits, which a way of a trial may replace.
@@ -47,6 +58,8 @@ EIGHTHS: dict[torch.dtype, Format] = {
 }  # fmt: skip
 #: Formats of the data types that have one of their own.
 FORMATS = HALVES | EIGHTHS
+
+V = TypeVar("V")
 
 #: Names of what a storage remembers.
 _FORMAT, _SAVED = "_fpsim_format", "_fpsim_saved"
@@ -63,6 +76,81 @@ def widest(formats: Iterable[Format]) -> Format:
     """
     (first, *others) = set(formats)
     return BINARY32 if others else first
+
+
+def is_abstract(x: torch.Tensor) -> bool:
+    """Whether a tensor is a shape without numbers: on the meta device, or a fake tensor.
+
+    >>> is_abstract(torch.empty(2, device="meta")), is_abstract(torch.ones(2))
+    (True, False)
+    """
+    return x.is_meta or type(x) is FakeTensor
+
+
+@contextmanager
+def outside_transforms() -> Iterator[None]:
+    """Tensors inside are read as they are, whatever `torch.func` or a trace is about.
+
+    A trace holds what the program computes; rounding its parameters on entry is no part of it.
+    """
+    with ExitStack() as stack:
+        if peek_interpreter_stack() is not None:
+            stack.enter_context(temporarily_clear_interpreter_stack())
+        if torch.jit.is_tracing():
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        yield
+
+
+def is_lazy(x: torch.Tensor) -> bool:
+    """Whether a tensor is a parameter that its lazy module has not made yet."""
+    return isinstance(x, UninitializedTensorMixin)
+
+
+def stored(x: torch.Tensor) -> torch.Tensor | None:
+    """The tensor with the numbers, under the wrappers of `torch.func`; None where there are none.
+
+    Parameters that a lazy module has not made yet, and tensors of shapes alone, have none.
+
+    >>> torch.func.vmap(lambda x: x * (stored(x).ndim))(torch.ones(3))
+    tensor([1., 1., 1.])
+    """
+    if is_lazy(x):
+        return None
+    while is_functorch_wrapped_tensor(x):
+        x = get_unwrapped(x)
+    return None if is_abstract(x) else x
+
+
+class TensorMap(Generic[V]):
+    """Values by tensor, by identity; those of tensors that are gone do not count.
+
+    >>> numbers, x = TensorMap[int](), torch.ones(1)
+    >>> numbers[x] = 3
+    >>> x in numbers, numbers.get(x, 0), numbers.get(torch.ones(1), 0)
+    (True, 3, 0)
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[int, tuple[ref[torch.Tensor], V]] = {}
+
+    def get(self, x: Any, default: V) -> V:
+        """The value of a tensor."""
+        row = self._rows.get(id(x))
+        return row[1] if row is not None and row[0]() is x else default
+
+    def __contains__(self, x: torch.Tensor) -> bool:
+        row = self._rows.get(id(x))
+        return row is not None and row[0]() is x
+
+    def __setitem__(self, x: torch.Tensor, value: V) -> None:
+        self._rows[id(x)] = ref(x), value
+
+    def clear(self) -> list[V]:
+        """Forget all; the values there were."""
+        values = [value for _, value in self._rows.values()]
+        self._rows.clear()
+        return values
 
 
 class Memory:
@@ -251,7 +339,8 @@ def tensors_of(args: Any, kwargs: Any) -> list[torch.Tensor]:
 def round_in_place(x: torch.Tensor, fmt: Format) -> None:
     """Values of the host, to nearest, in a tensor that holds a format."""
     values = x.detach()
-    values.copy_(torch.from_numpy(round_to(values.contiguous().numpy(), fmt)).float())
+    rounded = np.asarray(round_to(values.contiguous().numpy(), fmt), np.float32)
+    values.copy_(torch.from_numpy(rounded))
 
 
 def to_narrow(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

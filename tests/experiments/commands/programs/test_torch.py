@@ -252,3 +252,63 @@ def test_replicas_that_cannot_be_are_one_line(program, capsys, monkeypatch):
     assert main(["torch", str(program), "both"]) == 1
     message = "a model that is not PopTorch's is one replica; use --num-instances 2"
     assert message in capsys.readouterr().err
+
+
+@needs_torch
+def test_a_module_runs_as_of_python_m(tmp_path, monkeypatch, capsys):
+    """Its options are its own; in every way of a comparison too."""
+    package = tmp_path / "package_of_m"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "train.py").write_text(PROGRAM.replace("print(", "print(sys.argv, __package__, "))
+    monkeypatch.chdir(tmp_path)
+    argv = [str(package / "train.py"), "3", "--policy"]
+    try:
+        assert main(["torch", "--policy", "fp16", "-m", "package_of_m.train", *argv[1:]]) == 3
+    finally:
+        for name in [n for n in sys.modules if n.startswith("package_of_m")]:
+            del sys.modules[name]
+    assert capsys.readouterr().out.startswith(f"{argv} package_of_m loss 0.2")
+    out = tmp_path / "out"
+    line = ["--compare", "fp32,fp16", "--report", str(out), "-m", "package_of_m.train"]
+    assert main(["torch", *line]) == 0
+    assert capsys.readouterr().out.count("package_of_m loss") == 2
+    assert main(["torch", "-m", "no_package.train"]) == 2
+    assert "module='no_package.train' is not there" in capsys.readouterr().err
+
+
+@needs_torch
+def test_a_relative_program_is_told_with_its_line(tmp_path, monkeypatch, capsys):
+    """By the error and by its note; traps too."""
+    (tmp_path / "relative.py").write_text("import torch\n\ntorch.ones(2) / torch.zeros(2)\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["torch", "--traps", "relative.py"]) == 1
+    place = f"{tmp_path / 'relative.py'}:3"
+    error = capsys.readouterr().err
+    assert error.startswith(f"fpsim: {place}: FloatingPointTrap: ")
+    assert f"at {place})" in error
+
+
+@needs_torch
+def test_a_pattern_of_no_layer_is_a_bad_option(program, capsys):
+    assert main(["torch", "--policy", "fp16+Liner=f32", str(program)]) == 2
+    error = capsys.readouterr().err
+    assert "policy pattern 'Liner' matches no layer of this program" in error
+    assert "did you mean 'Linear'?" in error
+    assert error.count("\n") == 1
+    assert main(["torch", "--policy", "fp16+Linear=f32", str(program)]) == 0
+
+
+@needs_torch
+def test_the_first_step_is_chosen(tmp_path, capsys):
+    """Under stochastic rounding a step has bits of its own."""
+    path = tmp_path / "train.py"
+    path.write_text(PROGRAM.replace("AdamW(net.parameters())", "SGD(net.parameters(), lr=0.1)"))
+    shown = []
+    for options in ([], ["--step", "0"], ["--step", "7"]):
+        assert main(["torch", "--policy", "fp16", "--sr", "--count", *options, str(path)]) == 0
+        captured = capsys.readouterr()
+        shown.append(captured.out)
+    assert shown[0] == shown[1] != shown[2]
+    assert "3 steps from step 7 on" in captured.err
+    assert main(["torch", "--step", "-1", str(path)]) == 2

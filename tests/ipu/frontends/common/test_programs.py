@@ -6,7 +6,13 @@ import sys
 
 import pytest
 
-from ipu.frontends.common.programs import ProgramError, as_main, run_file
+from ipu.frontends.common.programs import (
+    ProgramError,
+    as_main,
+    check_module,
+    run_file,
+    run_module,
+)
 
 
 @pytest.fixture
@@ -105,3 +111,95 @@ def test_a_module_that_names_what_it_has_is_heard(program):
     (path.parent / "plain.py").write_text("a = 1\n")
     path = program("from plain import b\n")
     assert "cannot import name 'b' from 'plain'" in failure(path)
+
+
+# Modules and relative names ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package in the present folder; what it imports is forgotten afterwards."""
+    folder = tmp_path / "pkg_of_a_user"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "helper.py").write_text("def fails():\n    return {}['no']\n")
+    monkeypatch.chdir(tmp_path)
+    yield folder
+    for name in [n for n in sys.modules if n.startswith(folder.name)]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", ["train", "__main__"])
+def test_a_module_is_main_with_its_arguments_and_package(package, capsys, name):
+    path = package / f"{name}.py"
+    path.write_text(
+        "import sys\nfrom . import helper\nprint(__name__, __package__, sys.argv)\nsys.exit(3)\n"
+    )
+    before = list(sys.argv), list(sys.path)
+    module = package.name + ("" if name == "__main__" else f".{name}")
+    check_module(module)
+    assert package.name not in sys.modules
+    assert run_module(module, ["--a", "-m"]) == 3
+    argv = [str(path), "--a", "-m"]
+    assert capsys.readouterr().out == f"__main__ {package.name} {argv}\n"
+    assert (sys.argv, sys.path) == before
+
+
+def test_an_error_of_a_module_names_the_users_line(package):
+    (package / "train.py").write_text("from . import helper\n\nhelper.fails()\n")
+    with pytest.raises(ProgramError) as caught:
+        run_module(f"{package.name}.train", [])
+    assert str(caught.value) == f"{package / 'helper.py'}:2: KeyError: 'no'"
+
+
+def test_a_module_that_is_not_there(package):
+    with pytest.raises(
+        ValueError, match=r"module='no_such_package\.x' is not there; give a module"
+    ):
+        check_module("no_such_package.x")
+    with pytest.raises(ProgramError, match=rf"^{package.name}.no: ImportError: No module named"):
+        run_module(f"{package.name}.no", [])
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_relative_name_is_told_as_a_whole_path(program, monkeypatch, capsys, moves):
+    """Python gives __file__ the whole path too, and sys.argv the name as it was typed."""
+    path = program(
+        "import os, sys\nprint(__file__, sys.argv[0])\n"
+        + ("os.chdir('/')\n" if moves else "")
+        + "{}['no']\n"
+    )
+    monkeypatch.chdir(path.parent)
+    relative = path.relative_to(path.parent)
+    with pytest.raises(ProgramError) as caught:
+        run_file(relative, [])
+    assert capsys.readouterr().out == f"{path} {relative}\n"
+    assert str(caught.value).startswith(f"{path}:{4 if moves else 3}: KeyError")
+
+
+def test_a_program_finds_itself_as_main(program, capsys):
+    """As pickles, dataclasses and inspect need it; the name is gone afterwards."""
+    before = sys.modules["__main__"]
+    path = program(
+        "import inspect, pickle, sys\nfrom dataclasses import dataclass\n@dataclass\nclass Row:\n"
+        "    x: int\nassert pickle.loads(pickle.dumps(Row(1))) == Row(1)\n"
+        "def later():\n    return ROWS\nROWS = [1]\nsys.stash = later\n"
+        "print(inspect.getsource(Row).splitlines()[-1].strip(), __name__, __spec__)\n"
+    )
+    try:
+        assert run_file(path, []) == 0
+        assert sys.stash() == [1]
+    finally:
+        del sys.stash
+    assert capsys.readouterr().out == "x: int __main__ None\n"
+    assert sys.modules["__main__"] is before
+
+
+def test_an_archive_is_a_program(tmp_path, capsys):
+    import zipfile
+
+    path = tmp_path / "program.pyz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("__main__.py", "print(__name__)")
+    assert run_file(path, []) == 0
+    assert capsys.readouterr().out == "__main__\n"

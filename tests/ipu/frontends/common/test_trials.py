@@ -73,3 +73,19 @@ def test_combinations_put_free_changes_together():
         "fp16+scale=64+eps=0.0001", "fp16+sr+scale=64+eps=0.0001",
         "fp16+scale=64+eps=0.0001+states=f32", "mixed+scale=64+eps=0.0001",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "bits"),
+    [("fp16", 1.0), ("mixed", 2.0), ("fp16+*=f32", 2.0), ("fp16+head=f32", 1.25),
+     ("fp16+body.*=mixed", 1.75), ("fp16+none=f32", 1.0), ("fp16+states=f32", 5 / 3),
+     ("fp16+head=f32+states=f32", (16 * 0.75 + 32 * 0.25 + 64) / 48), ("p=e5m6,c=e5m6", 12 / 16)],
+)  # fmt: skip
+def test_bits_are_the_mean_over_the_parameters_of_all_layers(text, bits):
+    def counted(way, seed):
+        report = trained_report() | {"parameters": {"body.0": 100, "body.1": 200, "head": 100}}
+        return Outcome([1.0] * 5, report)
+
+    way = Way.parse(text).with_policies
+    trials = try_ways(counted, [way], HALF, range(2))
+    assert next(t for t in trials if t.way == way).bits == pytest.approx(bits)

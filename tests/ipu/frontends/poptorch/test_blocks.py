@@ -71,3 +71,24 @@ def test_blocks_do_nothing_outside_of_a_model_of_poptorch():
 def test_bad_input_is_one_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_blocks_of_modules_are_removed():
+    """Other hooks stay; a module whose blocks are gone may begin one again."""
+    net, calls = ByBeginning(), []
+    for module in net.modules():
+        module.register_forward_pre_hook(lambda *_: calls.append(1))
+    before = poptorch.inferenceModel(ByBeginning(), poptorch.Options().deviceIterations(2))
+    before(torch.ones(2, 4))
+    poptorch.removeBlocks(net)
+    model = poptorch.inferenceModel(net, poptorch.Options())
+    model(torch.ones(2, 4))
+    assert (before.plan.places, model.plan.places) == (((0,), (1,)), ((0,),))
+    assert calls
+    for module in net.children():
+        poptorch.BeginBlock(module)
+
+
+def test_only_modules_have_blocks_to_remove():
+    with pytest.raises(AssertionError, match=r"not an instance of torch\.nn"):
+        poptorch.removeBlocks(lambda x: x)

@@ -15,6 +15,7 @@ from tests.ipu.frontends.poptorch.framework import (
     options,
     poptorch,
     same,
+    session_of,
     sgd,
     torch,
     train,
@@ -218,3 +219,28 @@ def test_named_arguments_and_a_default_optimiser_are_taken():
 def test_bad_input_is_one_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_names_of_tensors_are_those_of_parameters_and_buffers(monkeypatch):
+    from ipu.frontends.poptorch import dictionary
+
+    monkeypatch.setattr(dictionary, "_told", set())
+    model = build()
+    with pytest.raises(AssertionError, match="Model must be compiled before calling getTensorName"):
+        model.getTensorNames()
+    model.compile(*data(21))
+    with pytest.warns(UserWarning, match="results of operations have no names"):
+        names = model.getTensorNames()
+    assert set(names) == set(model.model.state_dict())
+
+
+def test_a_pattern_of_no_layer_is_refused_when_the_session_ends():
+    """The engine has backward passes and updates of its own."""
+
+    def work(pattern):
+        with session_of({pattern: "f16"}):
+            build()(*data(21))
+
+    with pytest.raises(ValueError, match="'haed' matches no layer"):
+        work("haed")
+    work("norm")

@@ -79,3 +79,35 @@ def test_what_steers_the_compiler_returns_its_input(monkeypatch):
 def test_bad_input_is_one_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call(torch.ones(2))
+
+
+@pytest.mark.parametrize("dtype", [torch.half, torch.float])
+def test_a_cast_is_the_machines(dtype):
+    class Casting(torch.nn.Module):
+        def forward(self, x):
+            return poptorch.internal_cast(x * 1, dtype)
+
+    x = torch.tensor([0.1, 70000.0])
+    y = poptorch.inferenceModel(Casting())(x)
+    assert y.dtype is dtype
+    assert y.tolist() == (x.tolist() if dtype is torch.float else [x[0].half().item(), 65504.0])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int32, None])
+def test_casts_to_other_types_are_refused_as_by_poptorch(dtype):
+    with pytest.raises(ValueError, match=r"Expecting torch\.float or torch\.half"):
+        poptorch.internal_cast(torch.ones(1), dtype)
+
+
+def test_attributes_change_nothing_and_say_so(monkeypatch):
+    from ipu.frontends.poptorch import dictionary
+
+    monkeypatch.setattr(dictionary, "_told", set())
+    attribute = poptorch.Attribute(__outline={"layer": "embedding"})
+    with pytest.warns(UserWarning, match="Attribute is accepted and has no effect"), attribute:
+        x = torch.ones(2) * 2
+    attribute.__enter__()  # as hooks of modules call it; told once
+    attribute.__exit__(None, None, None)
+    assert x.tolist() == [2, 2]
+    with pytest.raises(TypeError, match="__outline='a' is no dictionary"):
+        poptorch.Attribute(__outline="a")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -157,3 +159,20 @@ def test_a_step_that_traps_leaves_eps_and_parameters_as_they_were():
         held = {session.memory.format_of(p).name for p in net.parameters()}
     assert held == {"binary16"}
     assert all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
+
+
+def test_models_one_after_the_other_are_unscaled_each():
+    """Parameters of a model that is gone lend their identities to those of the next."""
+    gradients, layers = set(), []
+    with machine("f16", changes=Changes(loss_scale=1024.0)) as session:
+        for i in range(20):
+            torch.manual_seed(0)
+            net = torch.nn.Sequential(*(torch.nn.Identity() for _ in range(i % 2)))
+            net.append(torch.nn.Linear(3, 2))
+            net(torch.ones(1, 3)).square().sum().backward()
+            gradients.add(net[-1].weight.grad.abs().max().item())
+            layers.append({session.layers.layer_of(p) for p in net.parameters()})
+            del net
+            gc.collect()
+    assert len(gradients) == 1
+    assert layers == [{str(i % 2)} for i in range(20)]

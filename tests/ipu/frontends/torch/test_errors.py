@@ -211,3 +211,13 @@ def test_a_recomputed_region_names_the_call_of_backward():
         with pytest.raises(FloatingPointError) as caught:
             y.backward(torch.full((3,), 60000.0))
     assert __file__ in note(caught)
+
+
+def test_a_line_of_a_relative_name_is_the_users(tmp_path, monkeypatch):
+    """Code compiled under a relative name, wherever the program is now."""
+    scope = {}
+    exec(compile("def where():\n    return line()\n", "program.py", "exec"), scope)
+    scope["line"] = errors.user_line
+    assert scope["where"]() == "program.py:2"
+    monkeypatch.chdir(tmp_path)
+    assert scope["where"]() == "program.py:2"

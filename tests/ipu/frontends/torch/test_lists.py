@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ipu.frontends.torch.framework import machine, mlp, run, torch, train
+from tests.ipu.frontends.torch.framework import mlp, run, torch, train
 
 lists = pytest.importorskip("ipu.frontends.torch.lists")
 OPTIMISERS = {
@@ -77,16 +77,6 @@ def test_maxima_in_place():
     assert torch.equal(run(work)[0][0], work()[0])
 
 
-def test_fused_optimisers_are_refused():
-    net = mlp()
-    optimiser = torch.optim.AdamW(net.parameters(), fused=True)
-    with machine():
-        net(torch.ones(2, 6)).sum().backward()
-        with pytest.raises(NotImplementedError, match="use fused=False, whose operations run"):
-            optimiser.step()
-
-
 def test_names():
     assert lists.is_of_lists("_foreach_add_")
     assert not lists.is_of_lists("add_")
-    assert lists.is_fused("_fused_adamw_")

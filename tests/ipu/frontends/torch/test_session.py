@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fpsim import BINARY16
 from tests.ipu.frontends.torch.framework import images, machine, mlp, run, torch, train
 
 ROOT = Path(__file__).parents[4]
@@ -243,3 +244,93 @@ def test_parameters_that_the_program_computes_take_the_format_of_parameters(poli
     # 0.5 - 2**-13 needs 12 digits: binary16 rounds the tie to the even neighbour.
     expected = 0.5 if narrow else 0.5 - 2.0**-13
     assert net.shift.tolist() == [expected] * 3
+
+
+# Patterns that match no layer -------------------------------------------------------------------
+
+
+def test_a_pattern_of_no_layer_is_refused_at_the_first_backward_pass():
+    net = mlp()
+    before = [p.clone() for p in net.parameters()]
+    with machine({"*": "f32", "O": "f16"}) as session:
+        loss = net(torch.ones(2, 6)).sum()
+        words = r"'O' matches no layer .* which would run in p=f32"
+        for _ in range(2):  # a program that goes on does not get past it
+            with pytest.raises(ValueError, match=words):
+                loss.backward()
+        assert session.step == 0
+        session._patterns = []
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
+
+
+@pytest.mark.parametrize("pattern", ["0", "*.weird", "haed", "aten.mul"])
+def test_patterns_of_programs_without_a_backward_pass(pattern):
+    """Layers are modules, and operations outside of them."""
+
+    def work():
+        with machine({pattern: "f16"}):
+            mlp()(torch.ones(2, 6)) * 2.0
+
+    if pattern in ("0", "aten.mul"):
+        work()
+    else:
+        with pytest.raises(ValueError, match="matches no layer"):
+            work()
+
+
+def test_the_programs_own_error_comes_first():
+    def stops():
+        with machine({"haed": "f16"}):
+            mlp()(torch.ones(2, 6))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        stops()
+
+
+def test_a_module_that_runs_later_is_waited_for():
+    """Layers are trained one after the other; a decoder waits for its turn."""
+    encoder, decoder = mlp(), torch.nn.Sequential(torch.nn.Linear(3, 2))
+
+    class Decoder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out = decoder
+
+        def forward(self, x):
+            return self.out(x)
+
+    late = Decoder()
+    with machine({"out.*": "f16"}) as session:
+        for net, x in ((encoder, torch.ones(2, 6)), (late, torch.ones(2, 3))):
+            net(x).sum().backward()
+    assert session.memory.format_of(decoder[0].weight) == BINARY16
+
+
+def test_a_part_of_a_model_that_is_called_alone_has_other_names():
+    """Of a first layer that is called by itself the layers are 0, 1 …, not 0.0, 0.1 …"""
+    model = torch.nn.Sequential(mlp(), torch.nn.ReLU())
+    with pytest.raises(ValueError, match=r"'0\.\*' matches no layer"), machine({"0.*": "f16"}):
+        model[0](torch.ones(2, 6)).sum().backward()
+
+
+def test_a_trial_with_a_pattern_of_no_layer_is_told_in_its_row():
+    with machine("f16", count=True) as session:
+        train(mlp(), (6,), 2)
+    advised = session.advise(lambda seed: train(mlp(), (6,), 4), ["fp16+nose=f32"], seeds=2)
+    (row,) = [t for t in advised.trials if "nose" in str(t.way)]
+    assert "'nose' matches no layer" in row.error
+
+
+def test_a_pattern_is_refused_of_a_step_without_a_backward_pass():
+    """An optimiser that steps on gradients from elsewhere; its parameters stay as they are."""
+    net = mlp()
+    for p in net.parameters():
+        p.grad = torch.ones_like(p)
+    before = [p.clone() for p in net.parameters()]
+    with machine({"haed": "f16"}) as session:
+        net(torch.ones(2, 6))
+        with pytest.raises(ValueError, match="'haed' matches no layer"):
+            torch.optim.SGD(net.parameters(), lr=0.1).step()
+        session._patterns = []
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))

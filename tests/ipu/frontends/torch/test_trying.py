@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ipu.frontends.torch.framework import machine, torch
+from tests.ipu.frontends.torch.framework import machine, mlp, torch
 
 from ipu.frontends.torch.trying import run_step  # isort: skip
 
@@ -71,3 +71,27 @@ def test_an_error_of_a_trial_is_a_sentence():
 def test_trials_need_a_closed_session():
     with machine() as session, pytest.raises(RuntimeError, match="leave this one first"):
         session.advise(step)
+
+
+def test_a_way_costs_what_its_layers_cost():
+    """Of 6 · 8 + 8 + 16 + 8 · 3 + 3 parameters the last layer has 27; tied ones count once."""
+
+    def step(seed):
+        net = mlp()
+        net.tied = torch.nn.Linear(8, 3)
+        net.tied.weight, net.tied.bias = net[3].weight, net[3].bias
+        loose = torch.nn.Parameter(torch.zeros(1))
+        optimiser = torch.optim.SGD([*net.parameters(), loose], lr=0.05)
+        for _ in range(3):
+            net[:3](torch.ones(2, 6))
+            optimiser.zero_grad()
+            net[:4](torch.ones(2, 6)).square().mean().backward()
+            optimiser.step()
+
+    with machine("fp16", count=True) as session:
+        step(0)
+    assert session.report()["parameters"] == {"0": 56, "2": 16, "3": 27, "optimizer": 1}
+    advised = session.advise(step, ["fp16+*=f32", "fp16+3=f32", "mixed"], seeds=2)
+    bits = {str(trial.way): trial.bits for trial in advised.trials}
+    assert bits["fp16+*=f32"] == bits["mixed"] == 2
+    assert bits["fp16+3=f32"] == 1.27
