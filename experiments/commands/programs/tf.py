@@ -14,6 +14,7 @@ from ipu.experiments.commands.options import Seed, bad_input
 from ipu.experiments.commands.programs.comparing import as_options, compare, make_folder
 
 if TYPE_CHECKING:
+    from ipu.distributed.transport import StoppedError
     from ipu.frontends.common.programs import ProgramError
     from ipu.frontends.common.ways import Way
 
@@ -112,7 +113,9 @@ def _run(
     choices: dict[str, Any], *, count: bool,
 ) -> int:  # fmt: skip
     import ipu.frontends.tensorflow  # noqa: F401
+    from ipu.distributed.transport import StoppedError
     from ipu.frontends.common.programs import ProgramError, run_file
+    from ipu.frontends.processes.ending import leave_all
     from ipu.frontends.tensorflow.engine.machine import Choices, choose
     from ipu.learn.heap import keep_freed_memory
 
@@ -127,7 +130,8 @@ def _run(
     status, stopped, interrupt = 1, "", None
     try:
         status = run_file(program, arguments)
-    except ProgramError as error:
+        leave_all()
+    except (ProgramError, StoppedError) as error:
         status, stopped = _ended(error)
         click.echo(f"fpsim: {stopped}", err=True)
     except KeyboardInterrupt as error:
@@ -140,7 +144,7 @@ def _run(
     return status
 
 
-def _ended(error: ProgramError) -> tuple[int, str]:
+def _ended(error: ProgramError | StoppedError) -> tuple[int, str]:
     """Status and sentence of an error: 2 where workers did not come together, 3 where one stopped.
 
     The end of the process tells other workers of the error by `sys.last_value`.
@@ -148,7 +152,7 @@ def _ended(error: ProgramError) -> tuple[int, str]:
     from ipu.distributed.cluster import ClusterError
     from ipu.distributed.transport import JoinError, StoppedError
 
-    cause = error.__cause__
+    cause = error if isinstance(error, StoppedError) else error.__cause__
     sys.last_value = error if cause is None else cause
     if isinstance(cause, ClusterError | JoinError | StoppedError):
         return 3 if isinstance(cause, StoppedError) else 2, str(cause)

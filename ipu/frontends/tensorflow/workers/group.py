@@ -27,6 +27,7 @@ from ipu.distributed.local_transport import local_transports
 from ipu.distributed.transport import Kind
 from ipu.frontends.processes.ending import end_with_program
 from ipu.frontends.processes.sums import Sums
+from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.engine.replica_set import Processes
 from ipu.learn.address import CELLS
 from ipu.machine.device import Device
@@ -115,7 +116,8 @@ class Workers:
 def join(cluster: Cluster | None, plan: str) -> Workers:
     """Join the other workers of a cluster; without one this process is alone.
 
-    plan      what must be equal on all workers, as lines of text.
+    plan      what must be equal on all workers, as lines of text, beside what the user chose
+              outside of the program: policy, seed and the like.
 
     Raises    JoinError for a worker that does not answer, or is of another run.
     """
@@ -125,7 +127,8 @@ def join(cluster: Cluster | None, plan: str) -> Workers:
     if cluster.size == 1:
         return Workers(Sums(Channel(local_transports(1)[0]), 1, Device, order), cluster.order)
     _check_protocol(cluster)
-    channel = Channel(connect(cluster, f"{plan}\norder: {order.value}"))
+    lines = [plan, f"order: {order.value}", *current().choices.lines]
+    channel = Channel(connect(cluster, "\n".join(lines)))
     end_with_program(channel)
     return Workers(Sums(channel, cluster.size, Device, order), cluster.order)
 
