@@ -108,7 +108,7 @@ def test_an_installed_poptorch_is_the_one(program):
     ("choices", "name"),
     [({"seed": 7}, "random bits"), ({"policy": "fp16"}, "way"), ({"ties": "all"}, "ties"),
      ({"target": "bow"}, "target"), ({"found_inf": "status"}, "found_inf"),
-     ({"f32_denormals": "keep"}, "f32_denormals")],
+     ({"f32_denormals": "ieee"}, "f32_denormals")],
 )  # fmt: skip
 def test_what_reaches_bits_is_compared_between_processes(choices, name):
     one, other = settings_of(machine()), settings_of(machine(**choices))
