@@ -19,6 +19,7 @@ from typing import Any
 
 import grpc
 
+from ipu.distributed.arrival import joining
 from ipu.distributed.cluster import Cluster
 from ipu.distributed.grpc_server import (
     OPTIONS,
@@ -55,7 +56,8 @@ def connect(cluster: Cluster, plan: str = "") -> GrpcTransport:
     """
     transport = GrpcTransport(cluster, plan)
     try:
-        transport.join()
+        with joining():
+            transport.join()
     except BaseException as error:
         # ^C has no sentence of its own.
         text = str(error) or f"{transport.describe(cluster.rank)} ended before all had joined"
