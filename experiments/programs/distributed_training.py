@@ -231,15 +231,15 @@ def _saving(group: Processes, training: Trainer, options: Options) -> Iterator[C
         return
     from ipu.distributed.checkpoints import Checkpoints
 
-    checkpoints = Checkpoints(options.checkpoint, group)
-    step = checkpoints.latest()
-    if step is not None:
-        x, _ = batch(options.seed, 0, training.plan)
-        training.forward(x[:SAMPLES])
-        checkpoints.resume(training, step)
-        if group.channel.rank == 0:
-            print(f"resumed after step {step}", flush=True)
-    yield lambda: checkpoints.save(training)
+    with Checkpoints(options.checkpoint, group) as checkpoints:
+        step = checkpoints.latest()
+        if step is not None:
+            x, _ = batch(options.seed, 0, training.plan)
+            training.forward(x[:SAMPLES])
+            checkpoints.resume(training, step)
+            if group.channel.rank == 0:
+                print(f"resumed after step {step}", flush=True)
+        yield lambda: checkpoints.save(training)
 
 
 def _tell_interrupted(group: Processes, options: Options) -> None:
