@@ -131,16 +131,13 @@ def run_threads(cluster: Cluster | None, options: Options) -> int:
 
 def run_worker(cluster: Cluster, options: Options) -> int:
     """This process as one worker of a cluster."""
-    from ipu.distributed.connect import connect
+    from ipu.distributed.connect import connect, leaving
     from ipu.learn.checkpoint import interrupt_later
 
     # ^C ends the wait for others at once; later it waits for the end of a step.
     transport = connect(cluster, f"program: distributed_training\n{_text(cluster, options)}")
-    try:
-        with interrupt_later() as interrupted:
-            return train(transport, cluster, options, interrupted)
-    finally:
-        transport.close()
+    with leaving(transport), interrupt_later() as interrupted:
+        return train(transport, cluster, options, interrupted)
 
 
 def train(

@@ -34,7 +34,7 @@ from ipu.distributed.cluster import Cluster
 from ipu.distributed.handshake import Hello
 from ipu.distributed.health import Health
 from ipu.distributed.mpi_beats import Beats, can_beat
-from ipu.distributed.transport import LIMIT, JoinError, Kind, Reason, StoppedError
+from ipu.distributed.transport import LIMIT, JoinError, Kind, Reason, StoppedError, heard
 
 __all__ = ["PATIENCE", "MpiTransport", "connect", "import_mpi", "mpi_world"]
 
@@ -194,7 +194,8 @@ class MpiTransport:
         data = bytearray(status.Get_count(self._mpi.BYTE))
         message.Recv([data, self._mpi.BYTE])
         kind, rank, text = json.loads(data)
-        self._reason = self._reason or Reason(Kind(kind), rank, text)
+        told = heard(Reason(Kind(kind), rank, text), self.rank, self.describe)
+        self._reason = self._reason or told
 
     def _check(self) -> None:
         if self.health.reason is not None:

@@ -8,10 +8,11 @@ transports.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-__all__ = ["LIMIT", "JoinError", "Kind", "Reason", "StoppedError", "Transport"]
+__all__ = ["LIMIT", "JoinError", "Kind", "Reason", "StoppedError", "Transport", "heard"]
 
 #: Bytes of a message, whatever the training.
 LIMIT = 1 << 31
@@ -38,6 +39,25 @@ class Reason(NamedTuple):
     kind: Kind
     rank: int
     text: str
+
+
+def heard(reason: Reason, rank: int, describe: Callable[[int], str]) -> Reason:
+    """A reason that another worker tells, in this worker's words where it is about this one.
+
+    rank    of this worker.
+
+    >>> gone = Reason(Kind.GONE, 1, "worker 1 is gone")
+    >>> heard(gone, 0, "worker {}".format).text
+    'worker 1 is gone'
+    >>> heard(gone, 1, "worker {}".format).text
+    'the other workers have given up this one, worker 1: it was cut off from them, or stood still'
+    """
+    if reason.rank != rank or reason.kind not in (Kind.GONE, Kind.SILENT):
+        return reason
+    return reason._replace(
+        text=f"the other workers have given up this one, {describe(rank)}: it was cut off from "
+        "them, or stood still"
+    )
 
 
 class JoinError(RuntimeError):
