@@ -87,7 +87,7 @@ def _asks_for_tls(connection: socket.socket, worker: str) -> str | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
-    with suppress(OSError):  # plain text, also as an error of TLS
-        with context.wrap_socket(connection):
-            return f"{worker} speaks TLS and this worker does not; {_BOTH}"
+    # Plain text is an error of TLS, which is one of the system's.
+    with suppress(OSError), context.wrap_socket(connection):
+        return f"{worker} speaks TLS and this worker does not; {_BOTH}"
     return None

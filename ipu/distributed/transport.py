@@ -12,7 +12,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-__all__ = ["LIMIT", "JoinError", "Kind", "Reason", "StoppedError", "Transport", "heard"]
+__all__ = [
+    "LIMIT", "JoinError", "Kind", "Reason", "StoppedError", "Transport", "at_step", "heard",
+]  # fmt: skip
 
 #: Bytes of a message, whatever the training.
 LIMIT = 1 << 31
@@ -58,6 +60,19 @@ def heard(reason: Reason, rank: int, describe: Callable[[int], str]) -> Reason:
         text=f"the other workers have given up this one, {describe(rank)}: it was cut off from "
         "them, or stood still"
     )
+
+
+def at_step(reason: Reason, step: int, saved: str = "") -> Reason:
+    """A reason with the step that this worker stands at, where another worker was lost.
+
+    saved    what is known of checkpoints.
+
+    >>> at_step(Reason(Kind.GONE, 1, "worker 1 is gone"), 3, "the last checkpoint is step 2").text
+    'worker 1 is gone (step 3); the last checkpoint is step 2'
+    """
+    if reason.kind not in (Kind.GONE, Kind.SILENT) or "(step " in reason.text:
+        return reason
+    return reason._replace(text=f"{reason.text} (step {step})" + (f"; {saved}" if saved else ""))
 
 
 class JoinError(RuntimeError):

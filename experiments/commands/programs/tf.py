@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ipu.experiments.commands.options import Seed, bad_input
-from ipu.experiments.commands.programs.comparing import as_options, compare, make_folder
+from ipu.experiments.commands.programs.comparing import as_options, compare, folder_of, make_folder
 
 if TYPE_CHECKING:
     from ipu.distributed.transport import StoppedError
@@ -51,7 +51,7 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--sr/--no-sr", default=None, help="Stochastic rounding, whatever the program says.")
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
-              help="Folder for the page of the run; counts.")  # fmt: skip
+              help="Folder for the page of the run, each worker's below it; counts.")  # fmt: skip
 @click.option("--compare", "compared", default=None, metavar="WAY,WAY,...",
               help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")  # fmt: skip
 @_machine_options
@@ -93,7 +93,9 @@ def command(
         return ["tf", "--policy", str(each), "--sr" if each.sr else "--no-sr", "--report",
                 str(folder), *as_options(choices), str(program), *arguments]  # fmt: skip
 
-    return compare(program, ways, out or _OUT, line_of)
+    from ipu.frontends.processes.ending import name_of_process
+
+    return compare(program, ways, folder_of(out or _OUT, name_of_process()), line_of)
 
 
 def _checked(way: Way) -> Way:
@@ -162,6 +164,7 @@ def _ended(error: ProgramError | StoppedError) -> tuple[int, str]:
 def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> None:
     """Print what the run did and why it stopped, and write its page."""
     from ipu.frontends.pages.page import write_page
+    from ipu.frontends.processes.ending import name_of_process
     from ipu.frontends.tensorflow.engine.machine import current
     from ipu.frontends.tensorflow.reports.report import advice, report
 
@@ -170,4 +173,5 @@ def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> No
     if is_printed:
         click.echo(f"\n{told}", err=True)
     if out is not None:
+        out = folder_of(out, name_of_process())
         click.echo(write_page(out, told, advice(current(), told), title).resolve(), err=True)

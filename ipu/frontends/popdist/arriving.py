@@ -53,8 +53,11 @@ class Arrivals:
         joined = [i for i, each in instances.items() if each.stage is Stage.HAS_JOINED]
         self._are_complete = len(joined) == self.size
         now, before = time.monotonic(), self._noticed
-        waiting = {(i, each.stage) for i, each in instances.items()
-                   if each.stage in (Stage.STARTS_MPI, Stage.JOINS) and not each.has_ended}
+        waiting = {
+            (i, each.stage)
+            for i, each in instances.items()
+            if each.stage in (Stage.STARTS_MPI, Stage.JOINS) and not each.has_ended
+        }
         gone = {(i, Stage.ENDED) for i, each in instances.items() if each.has_ended
                 and any(each.stage < stage for _, stage in waiting)}  # fmt: skip
         self._noticed = {key: before.get(key, now) for key in waiting | gone}

@@ -102,8 +102,10 @@ class Launch:
     @property
     def join_timeout(self) -> float:
         """Seconds that an instance waits for the others; what is no number workers refuse."""
+        if self.timeout is not None:
+            return self.timeout
         with suppress(ValueError):
-            return float(self.timeout or os.environ.get("FPSIM_JOIN_TIMEOUT", JOIN_TIMEOUT))
+            return float(os.environ.get("FPSIM_JOIN_TIMEOUT", JOIN_TIMEOUT))
         return JOIN_TIMEOUT
 
     def command(self, program: list[str]) -> list[str]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from weakref import WeakKeyDictionary, WeakSet
 
 from ipu.distributed.channel import Channel
+from ipu.distributed.cluster import Cluster, ClusterError
 from ipu.distributed.transport import Kind, Reason, StoppedError
 
-__all__ = ["before_end", "end_with_program", "leave", "leave_all"]
+__all__ = ["before_end", "end_with_program", "leave", "leave_all", "name_of_process"]
 
 
 #: Those that were left before the end of the program.
@@ -32,6 +34,19 @@ def end_with_program(channel: Channel) -> None:
     register: Callable[..., None] = threading._register_atexit  # type: ignore[attr-defined]
     register(_at_exit, channel)
     _open.append(channel)
+
+
+def name_of_process() -> str | None:
+    """This process among several, as "worker-1", for its files; None for one alone.
+
+    It is known from the environment, or as soon as the others were joined.
+    """
+    cluster = None
+    with suppress(ClusterError):
+        cluster = Cluster.from_environment()
+    places = [(channel.rank, channel.size) for channel in _open]
+    places += [(cluster.rank, cluster.size)] if cluster is not None else []
+    return next((f"worker-{rank}" for rank, size in places if size > 1), None)
 
 
 def before_end(channel: Channel, check: Callable[[], None]) -> None:

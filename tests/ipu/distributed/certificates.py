@@ -26,9 +26,7 @@ def worker(
     return Tls(folder / f"{ca}.pem", folder / f"{name}.pem", folder / f"{name}.key")
 
 
-def _issued(
-    folder: Path, name: str, issuer: Any, host: str = "127.0.0.1", days: int = 1
-) -> Any:
+def _issued(folder: Path, name: str, issuer: Any, host: str = "127.0.0.1", days: int = 1) -> Any:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -26,7 +26,7 @@ from ipu.frontends.tensorflow.keras.options import (
     replicas_of,
 )
 from ipu.frontends.tensorflow.keras.replicas import gather_steps, steps_of_a_replica
-from ipu.frontends.tensorflow.keras.synchrony import check_alone, check_end, in_sync
+from ipu.frontends.tensorflow.keras.synchrony import check_alone, check_end, in_sync, note_saved
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 
 __all__ = ["extend_models", "is_on_ipu"]
@@ -53,6 +53,8 @@ def extend_models() -> None:
         _extend(name, _of_one_batch)
     _extend("fit", _checking)
     _extend("reset_metrics", _forgetting)
+    for name in ("save", "save_weights"):
+        _extend(name, _noting)
 
 
 def _extend(name: str, extension: Callable[[Any], Callable[..., Any]]) -> None:
@@ -76,6 +78,19 @@ def _checking(fit: Callable[..., Any]) -> Callable[..., Any]:
         return history
 
     return checked_fit
+
+
+def _noting(save: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that saves: its step is told when another process is lost."""
+
+    @wraps(save)
+    def noted(model: Any, *arguments: Any, **options: Any) -> Any:
+        result = save(model, *arguments, **options)
+        if is_on_ipu(model):
+            note_saved(model, current())
+        return result
+
+    return noted
 
 
 def _of_one_batch(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,8 +2,9 @@
 
 Variables are broadcast before a model's first launch of a training. What is trained, and slots, are
 equal on all processes from then on: they are compared every `CHECK_EVERY` steps, at the end of
-`fit`, and after the last launch of a program that calls no `fit`. Moving statistics are each replica's own; the host has those of its first replica, so process
-0 has what one process with all replicas has.
+`fit`, and after the last launch of a program that calls no `fit`. Moving statistics are each
+replica's own; the host has those of its first replica, so process 0 has what one process with all
+replicas has.
 
 Source    docs/semantics.md §9; `ipu.distributed.group` (what is compared, and when).
 """
@@ -23,7 +24,7 @@ from ipu.frontends.processes.ending import before_end
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.replica_set import Processes
 
-__all__ = ["CHECK_EVERY", "check_alone", "check_end", "in_sync"]
+__all__ = ["CHECK_EVERY", "check_alone", "check_end", "in_sync", "note_saved"]
 
 #: Steps from one comparison of the variables to the next.
 CHECK_EVERY = 100
@@ -79,6 +80,13 @@ def check_end(model: Any, machine: Machine) -> None:
     processes = _processes(model)
     if processes is not None and hasattr(model, _CHECKED):
         _check(model, machine, processes)
+
+
+def note_saved(model: Any, machine: Machine) -> None:
+    """The program has saved a model."""
+    processes = _processes(model)
+    if processes is not None:
+        processes.saved = machine.step
 
 
 def _await_end(model: Any, machine: Machine, processes: Processes) -> None:

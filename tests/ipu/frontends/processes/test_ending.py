@@ -70,3 +70,17 @@ def test_a_program_that_is_left_with_its_status_hears_of_the_others_failure(monk
     monkeypatch.setattr(ending, "_open", [Channel(first)])
     with pytest.raises(StoppedError, match="worker 1 is gone"):
         ending.leave_all()
+
+
+def test_processes_are_named_by_the_environment_or_by_whom_they_have_joined(monkeypatch):
+    for name in ("TF_CONFIG", "POPDIST_NUM_INSTANCES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ending, "_open", [])
+    assert ending.name_of_process() is None
+    cluster = '{"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, '
+    monkeypatch.setenv("TF_CONFIG", cluster + '"task": {"type": "worker", "index": 1}}')
+    assert ending.name_of_process() == "worker-1"
+    monkeypatch.setenv("TF_CONFIG", "{")
+    assert ending.name_of_process() is None
+    ending._open.append(Channel(local_transports(3)[2]))
+    assert ending.name_of_process() == "worker-2"

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from ipu.distributed.channel import Channel
-from ipu.distributed.local_transport import run_local
+from ipu.distributed.local_transport import local_transports, run_local
 from ipu.distributed.transport import StoppedError
 from ipu.frontends.processes.ending import leave
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, Processes
 from ipu.frontends.tensorflow.keras import synchrony
 from ipu.frontends.tensorflow.keras.functions import extend_models
-from ipu.frontends.tensorflow.keras.synchrony import check_alone, check_end, in_sync
-from tests.ipu.frontends.tensorflow.framework import ipu, machine, tf
+from ipu.frontends.tensorflow.keras.synchrony import check_alone, check_end, in_sync, note_saved
+from tests.ipu.frontends.tensorflow.framework import current, ipu, machine, tf
 from tests.ipu.frontends.tensorflow.keras.test_functions import data
 from tests.ipu.frontends.tensorflow.keras.test_functions import model as small_model
 
@@ -156,6 +156,32 @@ def test_the_methods_of_keras_are_ours_once():
     assert all(hasattr(method, "_fpsim_extended") for method in methods)
     extend_models()
     assert [getattr(tf.keras.Model, name) for name in names] == methods
+
+
+def test_a_process_that_is_lost_is_told_with_step_and_checkpoint():
+    first, second = local_transports(2)
+    second.close()
+    processes = Processes(Channel(first))
+    with pytest.raises(StoppedError, match=r"^worker 1 is gone \(step 3\)$"):
+        processes.agree("weights", "text", 3)
+    note_saved(Model(processes), at(2))
+    sentence = r"^worker 1 is gone \(step 3\); the last checkpoint is step 2$"
+    with pytest.raises(StoppedError, match=sentence):
+        processes.every([np.float32(1)], "a node", 3)
+
+
+def test_saving_a_model_is_noted(tmp_path):
+    with machine():
+        strategy = ipu.ipu_strategy.IPUStrategyV1()
+        (transport,) = local_transports(1)
+        with strategy.scope():
+            model = small_model()
+            for save, name in ((model.save_weights, "weights"), (model.save, "model.keras")):
+                together = strategy.replica_set = Processes(Channel(transport))
+                together.size = 2
+                current().step = 7
+                save(str(tmp_path / name))
+                assert together.saved == 7
 
 
 def test_a_model_of_one_process_is_left_alone():

@@ -141,6 +141,18 @@ def test_seeds_and_policies_that_differ_are_refused_before_the_training(first, s
         assert "weights" not in output
 
 
+@pytest.mark.tier("full")
+def test_each_worker_has_a_page_of_its_own(tmp_path):
+    whole = command(KERAS, "multi", "2", "1")
+    told = [*whole[:4], "--report", str(tmp_path / "out"), *whole[4:]]
+    with workers(tf_configs(2), told, told) as started:
+        done = [ended(process) for process in started]
+    assert [status for status, _, _ in done] == [0, 0], done[0][2][-4000:]
+    pages = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("index.html"))
+    assert pages == ["out/worker-0/index.html", "out/worker-1/index.html"]
+    assert all((tmp_path / page).with_name("report.json").exists() for page in pages)
+
+
 def poprun(instances, replicas, transport, *program):
     if not find_spec("grpc_tools" if transport == "grpc" else "mpi4py"):
         pytest.skip(f"fpsim[{transport}] is not installed")
