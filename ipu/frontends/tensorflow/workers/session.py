@@ -47,8 +47,9 @@ class SyncHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
         self._workers.compare([f"variable {v.name}: {v.dtype.name} {v.shape}" for v in self._all])
         values = session.run(self._all)
         step = np.asarray(session.run(self._step))
-        self._workers.step, self._workers.saved = int(step), int(step) or None
-        elsewhere = self._workers.of_root(step, "global_step") != step
+        roots = self._workers.of_root(step, "global_step")
+        self._workers.step, self._workers.saved = int(roots), int(roots) or None
+        elsewhere = roots != step
         anywhere = self._workers.reduced(np.float32(elsewhere), mean=False) > 0
         trained = {v.name for v in self._trained}
         for variable, x, assign, value in zip(
