@@ -22,7 +22,7 @@ import numpy as np
 from fpsim.records.formats import BINARY16
 from ipu.distributed.channel import Channel
 from ipu.distributed.cluster import Cluster
-from ipu.distributed.connect import connect
+from ipu.distributed.connect import connect, leaving
 from ipu.distributed.pieces import Label
 from ipu.experiments.bench.timing import Size, in_words, seconds
 from ipu.experiments.lab.instances import TRANSPORTS, run_instances, why_not
@@ -124,8 +124,8 @@ def copy_seconds(size: Size) -> float:
 def measure(cluster: Cluster, n: int, repeats: int) -> list[list[float]]:
     """Seconds of each round: moving, and with sums."""
     transport = connect(cluster, f"bench: collectives\nn: {n}")
-    channel = Channel(transport)
-    try:
+    with leaving(transport):
+        channel = Channel(transport)
         rng = np.random.default_rng(cluster.rank)
         x = Device().from_host(rng.standard_normal(n), BINARY16)
         sums = Sums(channel, cluster.replicas, Device, Order.TF_RING)
@@ -133,8 +133,6 @@ def measure(cluster: Cluster, n: int, repeats: int) -> list[list[float]]:
         add = partial(sums.of, [Summands([x], 0)], 0)
         sums.of([Summands([x[:64]], 0)], 0)  # compiles
         return [[_together(channel, call) for _ in range(repeats)] for call in (move, add)]
-    finally:
-        transport.close()
 
 
 def _together(channel: Channel, call: Callable[[], object]) -> float:

@@ -29,7 +29,7 @@ from fpsim import BINARY16, BINARY32, Array, Context
 from fpsim.records.formats import Format
 from ipu.distributed.channel import Channel
 from ipu.distributed.cluster import Cluster
-from ipu.distributed.connect import connect
+from ipu.distributed.connect import connect, leaving
 from ipu.distributed.local_transport import run_local
 from ipu.distributed.transport import Transport
 from ipu.experiments.execution.digit_gradients import NETWORK, MicroBatches
@@ -184,13 +184,11 @@ def _over_processes(
 def in_process(cluster: Cluster, path: str, seed: int) -> dict[str, Any]:
     """`digests` in a process of its own; where MPI carries them, its own sums as well."""
     transport = connect(cluster, f"experiment: distributed_orders\nseed: {seed}")
-    values = np.load(path)
-    try:
+    with leaving(transport):
+        values = np.load(path)
         own = digests(transport, values, seed)
         codes = mpi_sums(values[cluster.rank]) if cluster.transport == "mpi" else {}
         return {"digests": own, "codes": codes}
-    finally:
-        transport.close()
 
 
 # The libraries' own sums, as a warning ------------------------------------------------------------

@@ -28,7 +28,7 @@ import numpy as np
 
 from fpsim.records.evidence import Evidence, Fact
 from ipu.distributed.cluster import Cluster
-from ipu.distributed.connect import connect
+from ipu.distributed.connect import connect, leaving
 from ipu.distributed.group import Processes
 from ipu.distributed.transport import Transport
 from ipu.experiments.execution.measured_plans import BATCH, MOMENTUM, RATE, STAGES, measure
@@ -198,10 +198,8 @@ def _row(place: str, replicas: int, processes: int, seconds: Sequence[float]) ->
 def in_process(cluster: Cluster, steps: int, seed: int) -> list[float]:
     """`step_seconds` of the replicas of a process of its own."""
     transport = connect(cluster, f"experiment: scaling\nseed: {seed}\nsteps: {steps}")
-    try:
+    with leaving(transport):
         return step_seconds(cluster.replicas, steps, seed, transport)
-    finally:
-        transport.close()
 
 
 def step_seconds(

@@ -131,16 +131,13 @@ def run_threads(cluster: Cluster | None, options: Options) -> int:
 
 def run_worker(cluster: Cluster, options: Options) -> int:
     """This process as one worker of a cluster."""
-    from ipu.distributed.connect import connect
+    from ipu.distributed.connect import connect, leaving
     from ipu.learn.checkpoint import interrupt_later
 
     # ^C ends the wait for others at once; later it waits for the end of a step.
     transport = connect(cluster, f"program: distributed_training\n{_text(cluster, options)}")
-    try:
-        with interrupt_later() as interrupted:
-            return train(transport, cluster, options, interrupted)
-    finally:
-        transport.close()
+    with leaving(transport), interrupt_later() as interrupted:
+        return train(transport, cluster, options, interrupted)
 
 
 def train(
@@ -231,15 +228,15 @@ def _saving(group: Processes, training: Trainer, options: Options) -> Iterator[C
         return
     from ipu.distributed.checkpoints import Checkpoints
 
-    checkpoints = Checkpoints(options.checkpoint, group)
-    step = checkpoints.latest()
-    if step is not None:
-        x, _ = batch(options.seed, 0, training.plan)
-        training.forward(x[:SAMPLES])
-        checkpoints.resume(training, step)
-        if group.channel.rank == 0:
-            print(f"resumed after step {step}", flush=True)
-    yield lambda: checkpoints.save(training)
+    with Checkpoints(options.checkpoint, group) as checkpoints:
+        step = checkpoints.latest()
+        if step is not None:
+            x, _ = batch(options.seed, 0, training.plan)
+            training.forward(x[:SAMPLES])
+            checkpoints.resume(training, step)
+            if group.channel.rank == 0:
+                print(f"resumed after step {step}", flush=True)
+        yield lambda: checkpoints.save(training)
 
 
 def _tell_interrupted(group: Processes, options: Options) -> None:

@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from tqdm import tqdm
 
@@ -37,7 +37,7 @@ def run(loop: Loop) -> int:
     step with status 130. Where a checkpoint folder is given, the same command goes on from there.
     """
     keep_freed_memory()
-    with _notes(), interrupt_later() as interrupted:
+    with closing(loop), _notes(), interrupt_later() as interrupted:
         try:
             finished = loop.train(interrupted)
         except FloatingPointTrap as trap:
@@ -81,8 +81,17 @@ class Loop:
         self.keeper = Keeper(options.checkpoint, SAVE_SECONDS) if options.checkpoint else None
         self.about = f"{name}, {options.numbers}, {data.source}"
         print(f"data: {data}")
-        self._resume()
+        try:
+            self._resume()
+        except BaseException:
+            self.close()
+            raise
         self._time()
+
+    def close(self) -> None:
+        """Leave the folder of the checkpoints to other trainings."""
+        if self.keeper:
+            self.keeper.close()
 
     def _resume(self) -> None:
         state = self.keeper.load() if self.keeper else None

@@ -25,6 +25,7 @@ from fpsim.state.files import write_whole
 from ipu.distributed.group import Processes
 from ipu.learn.checkpoint import State, load, save, take
 from ipu.learn.checkpoint.file import check_folder
+from ipu.learn.checkpoint.lock import FolderLock
 from ipu.learn.checkpoint.state import Kept, Positioned, Replica
 from ipu.learn.train import Trainer
 
@@ -46,29 +47,46 @@ _FILES = (SHARED, "worker-*.npz", ".*.npz.*.draft", f".{MANIFEST}.*.draft")
 
 
 class Checkpoints:
-    """The checkpoints of one training in a folder.
+    """The checkpoints of one training in a folder, which is this training's until `close`.
 
-    Every worker makes its own at the same time.
+    Every worker makes its own at the same time. It may stand in a `with`, which closes it.
 
-    Raises    ValueError, on every worker, where the first cannot write in the folder, and where
-              another worker has a folder of its own at that path.
+    Raises    ValueError, on every worker, where the first cannot write in the folder or another
+              training saves there, and where another worker has a folder of its own at that path.
     """
 
     def __init__(self, folder: Path, group: Processes) -> None:
         self.folder = folder
         self.group = group
+        self._lock: FolderLock | None = None
         refusal = ""
         if group.channel.rank == 0:
             try:
                 check_folder(folder)
-            except ValueError as error:
+                self._lock = FolderLock(folder)
+            except (OSError, ValueError) as error:
                 refusal = str(error)
         refusal = group.channel.broadcast(refusal.encode(), what="the folder").decode()
         if refusal:
             raise ValueError(refusal)
-        if group.channel.rank == 0:
-            self._clean()
-        self._check_shared()
+        try:
+            if group.channel.rank == 0:
+                self._clean()
+            self._check_shared()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Leave the folder to other trainings; it happens at the end of the process as well."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def _clean(self) -> None:
         """Remove what a killed training has left: steps that were cut short, and its probe."""

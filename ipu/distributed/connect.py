@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
 from ipu.distributed.cluster import Cluster
-from ipu.distributed.transport import Transport
+from ipu.distributed.transport import Kind, Reason, StoppedError, Transport
 from ipu.installation import how_to_install
 
-__all__ = ["connect"]
+__all__ = ["connect", "leaving"]
 
 #: The module of each transport and the packages that it needs; each has `connect(cluster, plan)`.
 _MODULES = {
@@ -45,3 +47,35 @@ def connect(cluster: Cluster, plan: str = "") -> Transport:
         ) from None
     transport: Transport = module.connect(cluster, plan)
     return transport
+
+
+@contextmanager
+def leaving(transport: Transport) -> Iterator[Transport]:
+    """Leave the others after the block; they are told of an error inside, in its words.
+
+    Without it a worker that raises and closes its transport has finished, as the others hear it.
+
+    >>> from ipu.distributed.local_transport import run_local
+    >>> def work(transport):
+    ...     try:
+    ...         with leaving(transport):
+    ...             return transport.receive(1) if transport.rank == 0 else 1 / 0
+    ...     except (StoppedError, ZeroDivisionError) as error:
+    ...         return str(error)
+    >>> run_local(2, work)
+    ['worker 1 stopped: ZeroDivisionError: division by zero', 'division by zero']
+    """
+    try:
+        yield transport
+    except BaseException as error:
+        is_exit = isinstance(error, SystemExit) and not error.code
+        if not is_exit and not isinstance(error, StoppedError):
+            kind = Kind.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Kind.FAILED
+            what = (str(error).splitlines() or [""])[0]
+            name = type(error).__name__
+            who = transport.describe(transport.rank)
+            text = f"{who} stopped: {name}: {what}" if what else f"{who} stopped: {name}"
+            transport.abort(Reason(kind, transport.rank, text))
+        raise
+    finally:
+        transport.close()

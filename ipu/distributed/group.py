@@ -26,7 +26,7 @@ from ipu.distributed.channel import Channel
 from ipu.distributed.handshake import compare, digest
 from ipu.distributed.pieces import HEADER
 from ipu.distributed.registers import add_registers, from_text, to_text
-from ipu.distributed.transport import Kind, Reason, StoppedError, Transport
+from ipu.distributed.transport import Kind, Reason, StoppedError, Transport, at_step
 from ipu.learn import train
 from ipu.learn.address import Numbering
 from ipu.learn.checkpoint import take
@@ -153,12 +153,10 @@ class Processes(Group):
             raise
 
     def _told(self, reason: Reason, step: int) -> Reason:
-        if reason.kind not in (Kind.GONE, Kind.SILENT) or "(step " in reason.text:
-            return reason
         saved = "there is no complete checkpoint"
         if self.saved is not None:
             saved = f"the last complete checkpoint is step {self.saved}"
-        return reason._replace(text=f"{reason.text} (step {step}); {saved}")
+        return at_step(reason, step, saved)
 
     # Before the first step, and now and then ----------------------------------------------------
 

@@ -69,6 +69,8 @@ class Served(Protocol):
 
     def beats(self) -> Iterator[Any]: ...
 
+    def heard(self, reason: Reason) -> None: ...
+
     def abort(self, reason: Reason) -> None: ...
 
 
@@ -112,7 +114,7 @@ class _Servicer(services.RingServicer):  # type: ignore[misc, name-defined]
     def Abort(self, reason: Any, context: Any) -> Any:
         """See ring.proto."""
         self.transport.caller(context)
-        self.transport.health.stop(to_reason(reason), tell=False)
+        self.transport.heard(to_reason(reason))
         return messages.Ack()
 
     def Watch(self, request: Any, context: Any) -> Iterator[Any]:

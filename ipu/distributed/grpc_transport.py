@@ -13,12 +13,14 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 import grpc
 
+from ipu.distributed.arrival import joining
+from ipu.distributed.certificates import trouble
 from ipu.distributed.cluster import Cluster
 from ipu.distributed.grpc_server import (
     OPTIONS,
@@ -33,14 +35,16 @@ from ipu.distributed.grpc_server import (
 )
 from ipu.distributed.handshake import Hello
 from ipu.distributed.health import Health, watched
-from ipu.distributed.transport import LIMIT, JoinError, Kind, Reason, StoppedError
+from ipu.distributed.transport import LIMIT, JoinError, Kind, Reason, StoppedError, heard
 
-__all__ = ["GrpcTransport", "connect"]
+__all__ = ["GrpcTransport", "connect", "hello_of"]
 
 #: Seconds for which a leaving worker waits until the others know; the same after a stop.
 GRACE, HURRY = 30.0, 0.2
 #: Seconds for which a worker that cannot begin waits for the others' answers.
 LINGER = 0.5
+#: Seconds between looks at certificates, and for which others may look at those of this worker.
+LOOK, SHOWN = 0.5, 3.0
 #: What a worker that has another one in the caller's place answers.
 _NOT_TAKEN = (grpc.StatusCode.ALREADY_EXISTS, grpc.StatusCode.PERMISSION_DENIED)
 
@@ -55,13 +59,20 @@ def connect(cluster: Cluster, plan: str = "") -> GrpcTransport:
     """
     transport = GrpcTransport(cluster, plan)
     try:
-        transport.join()
+        with joining():
+            transport.join()
     except BaseException as error:
         # ^C has no sentence of its own.
         text = str(error) or f"{transport.describe(cluster.rank)} ended before all had joined"
         transport.leave(Reason(Kind.REFUSED, cluster.rank, text))
         raise
     return transport
+
+
+def hello_of(cluster: Cluster, plan: str) -> Hello:
+    """What a worker says when it joins: the list of addresses, too, must be that of all."""
+    lines = [f"address of worker {r}: {a}" for r, a in enumerate(cluster.addresses)]
+    return Hello(cluster.rank, cluster.size, "\n".join([*lines, plan]))
 
 
 class GrpcTransport:
@@ -71,7 +82,7 @@ class GrpcTransport:
         self.rank, self.size, self.limit = cluster.rank, cluster.size, LIMIT
         self._cluster = cluster
         self._others = [rank for rank in range(self.size) if rank != self.rank]
-        self.hello = Hello(self.rank, self.size, plan)
+        self.hello = hello_of(cluster, plan)
         self.health = Health(self.describe, cluster.silence, self._tell)
         #: Others' ranks by the tokens that they call with; own tokens by the rank that is called.
         self._callers: dict[str, int] = {}
@@ -109,17 +120,23 @@ class GrpcTransport:
             rank: stub.Join.future(to_message(self.hello), timeout=timeout, wait_for_ready=True)
             for rank, stub in self._stubs.items()
         }
+        look = _Look(self._cluster, self.describe, waiting)
         try:
             while waiting:
                 self._check_join()
                 for rank in [rank for rank, call in waiting.items() if call.done()]:
                     self._welcomed(rank, waiting.pop(rank))
+                if waiting and (sentence := look.trouble()):
+                    raise JoinError(sentence)
                 if waiting and time.monotonic() > deadline:
-                    raise self._missing(min(waiting))
+                    sentence = look.trouble(shown=0)
+                    raise JoinError(sentence) if sentence else self._missing(min(waiting))
                 time.sleep(0.01)
         except BaseException:
             self._linger(waiting)
             raise
+        finally:
+            look.end()
         for rank in self._others:
             self._open(rank)
 
@@ -308,7 +325,7 @@ class GrpcTransport:
             for beat in call:
                 self.health.beat(rank)
                 if beat.HasField("stopped"):
-                    self.health.stop(to_reason(beat.stopped), tell=False)
+                    self.heard(to_reason(beat.stopped))
                     return
                 if beat.leaving:
                     # Its last message came before: a stream is answered when all of it is here.
@@ -321,6 +338,10 @@ class GrpcTransport:
             self._check_entered(rank, call)
         if not self._is_closed:
             self.health.gone(rank)
+
+    def heard(self, reason: Reason) -> None:
+        """Another worker tells why the training stopped."""
+        self.health.stop(heard(reason, self.rank, self.describe), tell=False)
 
     def abort(self, reason: Reason) -> None:
         """As of `Transport`."""
@@ -390,6 +411,48 @@ class GrpcTransport:
                 except grpc.FutureTimeoutError:
                     continue
             return
+
+
+class _Look:
+    """A look at the certificates of workers that have an address and do not answer.
+
+    waiting    by rank; who has answered is removed.
+    """
+
+    def __init__(
+        self, cluster: Cluster, describe: Callable[[int], str], waiting: Mapping[int, Any]
+    ) -> None:
+        self._cluster, self._describe, self._waiting = cluster, describe, waiting
+        #: By rank, why a worker does not answer, and when that was seen first and last.
+        self._reasons: dict[int, tuple[str, float, float]] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="certificates", daemon=True)
+        self._thread.start()
+
+    def trouble(self, shown: float = SHOWN) -> str | None:
+        """A sentence about a worker that still does not answer.
+
+        shown    seconds for which it is known: the others have the same look at this worker.
+        """
+        now = time.monotonic()
+        # Once may be a worker that was about to leave.
+        late = {rank: reason for rank, (reason, first, last) in list(self._reasons.items())
+                if rank in self._waiting and now - first >= shown and last > first}  # fmt: skip
+        return late[min(late)] if late else None
+
+    def end(self) -> None:
+        """Look no more."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.wait(LOOK):
+            for rank in list(self._waiting):
+                name, address = self._describe(rank), self._cluster.addresses[rank]
+                reason = trouble(address, name, self._cluster.tls)
+                if reason is not None:
+                    now = time.monotonic()
+                    first = self._reasons.get(rank, ("", now, now))[1]
+                    self._reasons[rank] = reason, first, now
 
 
 def _pieces(outbox: queue.SimpleQueue[bytes | None]) -> Iterator[Any]:

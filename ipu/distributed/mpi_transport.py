@@ -29,11 +29,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, NoReturn
 
+from ipu.distributed.arrival import Stage, joining, tell
 from ipu.distributed.cluster import Cluster
 from ipu.distributed.handshake import Hello
 from ipu.distributed.health import Health
 from ipu.distributed.mpi_beats import Beats, can_beat
-from ipu.distributed.transport import LIMIT, JoinError, Kind, Reason, StoppedError
+from ipu.distributed.transport import LIMIT, JoinError, Kind, Reason, StoppedError, heard
 from ipu.installation import how_to_install
 
 __all__ = ["PATIENCE", "MpiTransport", "connect", "import_mpi", "mpi_world"]
@@ -47,6 +48,8 @@ _FAREWELL = 10.0
 #: Seconds between polls: first none, then up to the last.
 _POLL_FIRST, _POLL_LAST = 20e-6, 1e-3
 _MESSAGE, _STOPPED, _LEAVING = 1, 2, 3
+#: Of a message on the communicator of all, which the program may use as well.
+_MEETING = 32_767
 #: Status of a run before its first step, in training, and after ^C.
 _REFUSED, _FAILED, _INTERRUPTED = 2, 3, 130
 
@@ -56,6 +59,8 @@ def import_mpi() -> Any:
 
     Raises    ImportError where mpi4py or an MPI library is not installed.
     """
+    if "mpi4py.MPI" not in sys.modules:
+        tell(Stage.STARTS_MPI)
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -63,6 +68,8 @@ def import_mpi() -> Any:
             "transport='mpi' needs an MPI library and mpi4py and found none; install Open MPI with "
             f"your system's package manager, or: {how_to_install('mpi')}"
         ) from error
+    finally:
+        tell(Stage.HAS_MPI)
     return MPI
 
 
@@ -188,7 +195,8 @@ class MpiTransport:
         data = bytearray(status.Get_count(self._mpi.BYTE))
         message.Recv([data, self._mpi.BYTE])
         kind, rank, text = json.loads(data)
-        self._reason = self._reason or Reason(Kind(kind), rank, text)
+        told = heard(Reason(Kind(kind), rank, text), self.rank, self.describe)
+        self._reason = self._reason or told
 
     def _check(self) -> None:
         if self.health.reason is not None:
@@ -290,9 +298,7 @@ class MpiTransport:
         except StoppedError as error:
             if error.reason.kind is not Kind.SILENT:
                 raise JoinError(str(error)) from None
-            raise JoinError(
-                f"worker {other} did not answer within {timeout:g} s; start it"
-            ) from None
+            raise _no_answer(other, timeout) from None
         finally:
             self._timeout = regular
 
@@ -307,6 +313,33 @@ def _abort(mpi: Any, status: int) -> None:
     sys.stderr.flush()
     mpi.COMM_WORLD.Abort(status)
     os._exit(status)
+
+
+def _meet(mpi: Any, world: Any, timeout: float) -> None:
+    """Return when all workers have come here: MPI's calls that wait for all know no time limit.
+
+    Raises    JoinError for one that does not come in time; this process then ends the run.
+    """
+    awaited = set(range(world.Get_size())) - {world.Get_rank()}
+    sent = [world.Isend([b"", mpi.BYTE], other, _MEETING) for other in awaited]
+    until = time.monotonic() + timeout
+    while awaited:
+        for other in sorted(awaited):
+            message = world.Improbe(other, _MEETING)
+            if message is not None:
+                message.Recv([bytearray(), mpi.BYTE])
+                awaited.discard(other)
+        if awaited and time.monotonic() > until:
+            # MPI_Finalize would wait for those that have not come.
+            atexit.register(_abort, mpi, _REFUSED)
+            raise _no_answer(min(awaited), timeout)
+        time.sleep(_POLL_LAST)
+    for request in sent:
+        request.Wait()
+
+
+def _no_answer(rank: int, timeout: float) -> JoinError:
+    return JoinError(f"worker {rank} did not answer within {timeout:g} s; start it")
 
 
 def connect(cluster: Cluster, plan: str = "") -> MpiTransport:
@@ -324,6 +357,14 @@ def connect(cluster: Cluster, plan: str = "") -> MpiTransport:
             "the mpirun of the library that mpi4py uses: "
             f"{mpi.Get_library_version().splitlines()[0].rstrip(chr(0))}"
         )
+    with joining():
+        return _joined(mpi, cluster, plan)
+
+
+def _joined(mpi: Any, cluster: Cluster, plan: str) -> MpiTransport:
+    """The transport of a worker that all others have answered."""
+    world = mpi.COMM_WORLD
+    _meet(mpi, world, cluster.join_timeout)
     beating = cluster.size > 1 and can_beat(mpi)
     patience = math.inf if beating else PATIENCE * cluster.silence
     transport = MpiTransport(world.Dup(), patience, cluster.silence)

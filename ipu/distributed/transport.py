@@ -8,10 +8,13 @@ transports.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-__all__ = ["LIMIT", "JoinError", "Kind", "Reason", "StoppedError", "Transport"]
+__all__ = [
+    "LIMIT", "JoinError", "Kind", "Reason", "StoppedError", "Transport", "at_step", "heard",
+]  # fmt: skip
 
 #: Bytes of a message, whatever the training.
 LIMIT = 1 << 31
@@ -38,6 +41,38 @@ class Reason(NamedTuple):
     kind: Kind
     rank: int
     text: str
+
+
+def heard(reason: Reason, rank: int, describe: Callable[[int], str]) -> Reason:
+    """A reason that another worker tells, in this worker's words where it is about this one.
+
+    rank    of this worker.
+
+    >>> gone = Reason(Kind.GONE, 1, "worker 1 is gone")
+    >>> heard(gone, 0, "worker {}".format).text
+    'worker 1 is gone'
+    >>> heard(gone, 1, "worker {}".format).text
+    'the other workers have given up this one, worker 1: it was cut off from them, or stood still'
+    """
+    if reason.rank != rank or reason.kind not in (Kind.GONE, Kind.SILENT):
+        return reason
+    return reason._replace(
+        text=f"the other workers have given up this one, {describe(rank)}: it was cut off from "
+        "them, or stood still"
+    )
+
+
+def at_step(reason: Reason, step: int, saved: str = "") -> Reason:
+    """A reason with the step that this worker stands at, where another worker was lost.
+
+    saved    what is known of checkpoints.
+
+    >>> at_step(Reason(Kind.GONE, 1, "worker 1 is gone"), 3, "the last checkpoint is step 2").text
+    'worker 1 is gone (step 3); the last checkpoint is step 2'
+    """
+    if reason.kind not in (Kind.GONE, Kind.SILENT) or "(step " in reason.text:
+        return reason
+    return reason._replace(text=f"{reason.text} (step {step})" + (f"; {saved}" if saved else ""))
 
 
 class JoinError(RuntimeError):

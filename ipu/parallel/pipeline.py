@@ -143,7 +143,7 @@ class Pipeline:
             worker.policy.check(worker.variables.layers)
         loss = worker.loss(values[0], self.batches[m].labels)
         self._logits = values[0]
-        flight.outputs[program.branch] = (loss,)
+        flight.take(program.branch, (loss,))
         self.losses[m] = float(loss.array)
 
     def _note_use(self, program: Program, flight: Flight) -> None:
@@ -203,7 +203,7 @@ class Pipeline:
         ((branch, (loss,)),) = flight.outputs.items()
         with device.naming("loss"):
             scaled = self._scale.scale(loss)
-        flight.outputs[branch] = (scaled,)
+        flight.take(branch, (scaled,))
         return {0: device.context(scaled.dtype).constant(1.0)}
 
     @property

@@ -97,13 +97,18 @@ class Flight:
             raise ValueError(
                 f"stage {_name(run)} returned None; return a tensor, or a tuple of them"
             )
+        self.take(branch, values)
+        return values
+
+    def take(self, branch: int, values: tuple[Any, ...]) -> None:
+        """These are the outputs of a concurrent stage from now on: the loss, in place of logits."""
         self.outputs[branch], self._sizes[branch] = values, len(values)
         first = self._first(branch)
         for position, value in enumerate(values):
-            for index, own in self.inlets.items():
-                if isinstance(value, Tensor) and value.node is own.node:
+            self.passed_on.pop(first + position, None)
+            for index, source in self.inlets.items():
+                if isinstance(value, Tensor) and value.node is source.node:
                     self.passed_on[first + position] = index
-        return values
 
     @property
     def values(self) -> tuple[Any, ...]:

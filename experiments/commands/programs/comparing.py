@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from ipu.frontends.common.ways import Way
     from ipu.frontends.pages.comparison import Run
 
-__all__ = ["as_options", "compare", "make_folder", "tell_page"]
+__all__ = ["as_options", "compare", "folder_of", "make_folder", "tell_page"]
 
-
+#: Set for programs whose folder is of one process already.
+_OF_ONE = "FPSIM_FOLDER_OF_ONE"
 #: Bytes that a folder must take before a program runs: a page with its figures.
 _ROOM = 1 << 20
 
@@ -76,6 +77,14 @@ def _same_input() -> Any:
     return None if stat.S_ISREG(os.fstat(0).st_mode) else subprocess.DEVNULL
 
 
+def folder_of(out: Path, name: str | None) -> Path:
+    """The folder of this process's page: each of several has one below `out`.
+
+    name    of the process, as "worker-1"; None: it is alone.
+    """
+    return out if name is None or _OF_ONE in os.environ else out / name
+
+
 def make_folder(out: Path) -> None:
     """Before the program runs: an hour's counts must not end at a folder that takes no page."""
     from fpsim.state.files import check_room
@@ -123,4 +132,4 @@ def _environment() -> dict[str, str]:
     assert fpsim.__file__ is not None
     root = str(Path(fpsim.__file__).parents[1])
     path = [*filter(None, [os.environ.get("PYTHONPATH")]), root]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path), _OF_ONE: "1"}

@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ipu.experiments.commands.options import Seed, bad_input
-from ipu.experiments.commands.programs.comparing import as_options, compare, make_folder, tell_page
+from ipu.experiments.commands.programs.comparing import (
+    as_options,
+    compare,
+    folder_of,
+    make_folder,
+    tell_page,
+)
 from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
+    from ipu.distributed.transport import StoppedError
     from ipu.frontends.common.programs import ProgramError
     from ipu.frontends.common.ways import Way
 
@@ -51,7 +58,7 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--sr/--no-sr", default=None, help="Stochastic rounding, whatever the program says.")
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
-              help="Folder for the page of the run; counts.")  # fmt: skip
+              help="Folder for the page of the run, each worker's below it; counts.")  # fmt: skip
 @click.option("--compare", "compared", default=None, metavar="WAY,WAY,...",
               help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")  # fmt: skip
 @_machine_options
@@ -93,7 +100,9 @@ def command(
         return ["tf", "--policy", str(each), "--sr" if each.sr else "--no-sr", "--report",
                 str(folder), *as_options(choices), str(program), *arguments]  # fmt: skip
 
-    return compare(program, ways, out or _OUT, line_of)
+    from ipu.frontends.processes.ending import name_of_process
+
+    return compare(program, ways, folder_of(out or _OUT, name_of_process()), line_of)
 
 
 def _checked(way: Way) -> Way:
@@ -113,7 +122,9 @@ def _run(
     choices: dict[str, Any], *, count: bool,
 ) -> int:  # fmt: skip
     import ipu.frontends.tensorflow  # noqa: F401
+    from ipu.distributed.transport import StoppedError
     from ipu.frontends.common.programs import ProgramError, run_file
+    from ipu.frontends.processes.ending import leave_all
     from ipu.frontends.tensorflow.engine.machine import Choices, choose
     from ipu.learn.heap import keep_freed_memory
 
@@ -128,7 +139,8 @@ def _run(
     status, stopped, interrupt = 1, "", None
     try:
         status = run_file(program, arguments)
-    except ProgramError as error:
+        leave_all()
+    except (ProgramError, StoppedError) as error:
         status, stopped = _ended(error)
         click.echo(f"fpsim: {stopped}", err=True)
     except KeyboardInterrupt as error:
@@ -141,7 +153,7 @@ def _run(
     return status
 
 
-def _ended(error: ProgramError) -> tuple[int, str]:
+def _ended(error: ProgramError | StoppedError) -> tuple[int, str]:
     """Status and sentence of an error: 2 where workers did not come together, 3 where one stopped.
 
     The end of the process tells other workers of the error by `sys.last_value`.
@@ -149,7 +161,7 @@ def _ended(error: ProgramError) -> tuple[int, str]:
     from ipu.distributed.cluster import ClusterError
     from ipu.distributed.transport import JoinError, StoppedError
 
-    cause = error.__cause__
+    cause = error if isinstance(error, StoppedError) else error.__cause__
     sys.last_value = error if cause is None else cause
     if isinstance(cause, ClusterError | JoinError | StoppedError):
         return 3 if isinstance(cause, StoppedError) else 2, str(cause)
@@ -158,6 +170,7 @@ def _ended(error: ProgramError) -> tuple[int, str]:
 
 def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> None:
     """Print what the run did and why it stopped, and write its page."""
+    from ipu.frontends.processes.ending import name_of_process
     from ipu.frontends.tensorflow.engine.machine import current
     from ipu.frontends.tensorflow.reports.report import advice, report
 
@@ -166,4 +179,5 @@ def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> No
     if is_printed:
         click.echo(f"\n{told}", err=True)
     if out is not None:
+        out = folder_of(out, name_of_process())
         tell_page(out, told, advice(current(), told), title, is_printed=is_printed)

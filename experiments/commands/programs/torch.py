@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ipu.experiments.commands.options import Seed, bad_input
-from ipu.experiments.commands.programs.comparing import as_options, compare, make_folder, tell_page
+from ipu.experiments.commands.programs.comparing import (
+    as_options,
+    compare,
+    folder_of,
+    make_folder,
+    tell_page,
+)
 from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
@@ -91,7 +97,8 @@ def command(
     if ways:
         if sr or policy != "fp32":
             raise click.UsageError("--compare names the ways; leave --policy and --sr out")
-        return _compare(line, ways, seed, out or _OUT, choices)
+        out = folder_of(out or _OUT, _name_of_replica())
+        return _compare(line, ways, seed, out, choices)
     started = program if is_module else Path(program)
     return _run(started, arguments, way, seed, out, choices, count=count)
 
@@ -108,6 +115,13 @@ def _in_replicas(replicas: int, line: list[str]) -> int:
         )
     launch = Launch(instances=replicas, replicas=replicas, transport="grpc")
     return run(launch, ["fpsim", "torch", *line])
+
+
+def _name_of_replica() -> str | None:
+    """This process among those of poprun, which compares by itself."""
+    from ipu.frontends.popdist.environment import getInstanceIndex, getNumInstances
+
+    return f"replica-{getInstanceIndex()}" if getNumInstances() > 1 else None
 
 
 def _check(program: str, *, is_module: bool) -> None:
@@ -142,7 +156,7 @@ def _run(
         )  # fmt: skip
     try:
         if join_replicas(session) > 1 and out is not None:
-            out /= f"replica-{session.replica}"
+            out = folder_of(out, f"replica-{session.replica}")
     except (JoinError, ImportError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     status, stopped, interrupt = 1, "", None

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import BinaryIO
 
+from ipu.distributed.arrival import Stage, tell
 from ipu.frontends.popdist.guard import guarded
 
 __all__ = ["ONLY_OUTPUT", "environment_of", "main"]
@@ -58,6 +59,7 @@ def main(command: Sequence[str]) -> int:
     environment = environment_of(dict(os.environ))
     index, only = environment["POPDIST_INSTANCE_INDEX"], environment.pop(ONLY_OUTPUT, None)
     readers: list[threading.Thread] = []
+    tell(Stage.STARTED, index)
 
     def start() -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
@@ -73,9 +75,11 @@ def main(command: Sequence[str]) -> int:
         status = guarded(start, signal.SIGINT)
     except OSError as error:
         _write(2, index, f"{command[0]} cannot be started: {error.strerror}\n".encode())
+        tell(Stage.ENDED, index)
         return 127
     for reader in readers:
         reader.join(_LAST_LINES)
+    tell(Stage.ENDED, index)
     return status
 
 

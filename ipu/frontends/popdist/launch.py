@@ -17,7 +17,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +27,8 @@ from ipu.installation import how_to_install
 __all__ = ["Launch", "TRANSPORTS", "find_mpirun", "free_ports"]
 
 TRANSPORTS = ("local", "grpc", "mpi")
+#: Seconds that workers wait for each other where nothing else is said.
+JOIN_TIMEOUT = 60.0
 #: Where our `popdist` lies for programs that poprun starts.
 _PATH = Path(__file__).parent / "path"
 
@@ -98,6 +100,15 @@ class Launch:
         if self.timeout is not None:
             settings["FPSIM_JOIN_TIMEOUT"] = str(self.timeout)
         return settings
+
+    @property
+    def join_timeout(self) -> float:
+        """Seconds that an instance waits for the others; what is no number workers refuse."""
+        if self.timeout is not None:
+            return self.timeout
+        with suppress(ValueError):
+            return float(os.environ.get("FPSIM_JOIN_TIMEOUT", JOIN_TIMEOUT))
+        return JOIN_TIMEOUT
 
     def command(self, program: list[str]) -> list[str]:
         """The command line of one instance."""

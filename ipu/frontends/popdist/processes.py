@@ -2,11 +2,13 @@
 
 The first status that is not 0 is the launch's. The other processes then have `GRACE` seconds to
 say what they miss and to leave; ^C interrupts all of them. A process that stays after its
-interruption gets SIGTERM, then SIGKILL.
+interruption gets SIGTERM, then SIGKILL. A launch whose instances do not come together ends with a
+sentence that names the missing ones (`ipu.frontends.popdist.arriving`), and status 2.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import signal
@@ -16,8 +18,12 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 
+from ipu.distributed.arrival import FOLDER
+from ipu.frontends.popdist.arriving import Arrivals
 from ipu.frontends.popdist.instance import ONLY_OUTPUT
 from ipu.frontends.popdist.launch import Launch, free_ports
 
@@ -27,6 +33,12 @@ __all__ = ["INTERRUPTED", "run"]
 INTERRUPTED = 130
 #: Seconds that the others may go on after one has failed, and after an interruption and a SIGTERM.
 GRACE, SAVING, ENDING = 15.0, 10.0, 3.0
+#: Seconds that instances which have not joined may go on after their interruption.
+UNSAVED = 1.0
+#: Seconds between looks at how far instances have come.
+_LOOK = 0.5
+#: The status of a launch whose instances do not come together, as that of their own refusals.
+_REFUSED = 2
 
 
 def run(launch: Launch, program: list[str], only_output: int | None = None) -> int:
@@ -41,7 +53,9 @@ def run(launch: Launch, program: list[str], only_output: int | None = None) -> i
         environment[ONLY_OUTPUT] = str(only_output)
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        with _terminated_as_interrupted():
+        with _terminated_as_interrupted(), TemporaryDirectory(prefix="poprun-") as folder:
+            environment[FOLDER] = folder
+            arrivals = Arrivals(Path(folder), launch.instances, launch.join_timeout)
             try:
                 for line, variables in _lines(launch, program):
                     stdin = subprocess.DEVNULL if processes else None
@@ -50,7 +64,7 @@ def run(launch: Launch, program: list[str], only_output: int | None = None) -> i
                             line, env=environment | variables, start_new_session=True, stdin=stdin
                         )
                     )
-                return _wait(processes)
+                return _wait(processes, arrivals)
             except KeyboardInterrupt:
                 _end(processes)
                 return INTERRUPTED
@@ -71,24 +85,42 @@ def _lines(launch: Launch, program: list[str]) -> Iterator[tuple[list[str], dict
         yield launch.command(program), shared | {"POPDIST_INSTANCE_INDEX": str(index)}
 
 
-def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> int:
+def _wait(processes: Sequence[subprocess.Popen[bytes]], arrivals: Arrivals) -> int:
     """Until all have ended; the first status that is not 0."""
     ended: queue.Queue[int] = queue.Queue()
     for process in processes:
         threading.Thread(target=lambda p=process: ended.put(p.wait()), daemon=True).start()
-    status = 0
-    for _ in processes:
+    status, left, until = 0, len(processes), math.inf
+    while left:
         try:
-            status = status or ended.get(timeout=GRACE if status else None)
+            status = status or ended.get(timeout=_LOOK)
+            left -= 1
         except queue.Empty:
-            _end(processes)
+            if time.monotonic() > until:
+                _end(processes)
+                break
+        if status and until == math.inf:
+            until = time.monotonic() + GRACE
+        sentence = arrivals.missing()
+        if sentence:
+            print(f"poprun: {sentence}", file=sys.stderr, flush=True)
+            status = status or _REFUSED
+            _end(processes, UNSAVED)
             break
+    else:
+        sentence = arrivals.ended_early() if status else None
+        if sentence:
+            print(f"poprun: {sentence}", file=sys.stderr, flush=True)
     return 128 - status if status < 0 else status
 
 
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Interrupt all, then SIGTERM; `run` kills what is left."""
-    for number, seconds in ((signal.SIGUSR1, SAVING), (signal.SIGTERM, ENDING)):
+def _end(processes: Sequence[subprocess.Popen[bytes]], saving: float | None = None) -> None:
+    """Interrupt all, then SIGTERM; `run` kills what is left.
+
+    saving    seconds between the two; None: SAVING.
+    """
+    first = SAVING if saving is None else saving
+    for number, seconds in ((signal.SIGUSR1, first), (signal.SIGTERM, ENDING)):
         for process in processes:
             if process.poll() is None:
                 process.send_signal(number)

@@ -21,10 +21,21 @@ from ipu.frontends.torch.replicas.several import Replicas
 from ipu.frontends.torch.session import Session
 from ipu.parallel.orders import Order
 
-__all__ = ["join_replicas", "run_program"]
+__all__ = ["join_replicas", "run_program", "settings_of"]
 
 #: Set in every process of poprun.
 _BY_POPRUN = "POPDIST_NUM_INSTANCES"
+
+
+def settings_of(session: Session) -> list[str]:
+    """What reaches bits of a run, as lines "name: value": equal on all its processes."""
+    device = session.device
+    rows = {
+        "way": session.way, "random bits": device.source, "target": device.target.name,
+        "control bits": device.control, "ties": session.ties, "found_inf": session.found_inf,
+        "preset": device.preset, "f32_denormals": device.f32_denormals,
+    }  # fmt: skip
+    return [f"{name}: {value}" for name, value in rows.items()]
 
 
 def join_replicas(session: Session) -> int:
@@ -41,7 +52,8 @@ def join_replicas(session: Session) -> int:
     order = cluster.order or Order.AUTO
     transport: Transport = local_transports(1)[0]
     if cluster.size > 1:
-        transport = connect(cluster, f"order: {order.value}\nway: {session.way}")
+        lines = [f"order: {order.value}", *settings_of(session)]
+        transport = connect(cluster, "\n".join(lines))
     session.replicas = Replicas(
         Channel(transport), session.memory, lambda: twin_of(session.device, session.policy), order,
         shares_status=session.found_inf == "status", local=cluster.local_replicas,

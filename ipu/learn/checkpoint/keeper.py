@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ipu.learn.checkpoint.file import check_folder, load, save
+from ipu.learn.checkpoint.lock import FolderLock
 from ipu.learn.checkpoint.state import State
 
 __all__ = ["NAME", "Keeper", "interrupt_later"]
@@ -21,11 +22,15 @@ NAME = "checkpoint.npz"
 class Keeper:
     """Saves states of one training in a folder, not more often than every `seconds`.
 
-    Raises    ValueError at once where no file can be written in the folder.
+    The folder is this training's until `close`, or the end of the process.
+
+    Raises    ValueError at once where no file can be written in the folder, and where another
+              training saves there.
     """
 
     def __init__(self, folder: Path, seconds: float = 30.0) -> None:
         check_folder(folder)
+        self._lock = FolderLock(folder)
         self.path = folder / NAME
         self.seconds = seconds
         self._saved = time.monotonic()
@@ -38,6 +43,10 @@ class Keeper:
         """Save now."""
         save(self.path, state)
         self._saved = time.monotonic()
+
+    def close(self) -> None:
+        """Leave the folder to other trainings."""
+        self._lock.release()
 
     @property
     def due(self) -> bool:

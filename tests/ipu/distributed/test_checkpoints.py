@@ -10,6 +10,7 @@ import pytest
 from ipu.distributed.checkpoints import MANIFEST, Checkpoints
 from ipu.distributed.group import Processes
 from ipu.distributed.local_transport import run_local
+from ipu.learn.checkpoint.lock import FolderLock
 from tests.ipu.distributed.trainings import plan, share
 from tests.ipu.parallel.networks import batch, trainer
 
@@ -23,17 +24,17 @@ def run(folder, processes, steps, *, save_every=1, resume=True, replicas=REPLICA
     def work(transport):
         group = Processes(transport, replicas)
         training = trainer(work_plan, group=group, count=True, **choices)
-        checkpoints = Checkpoints(folder, group)
-        start = checkpoints.latest() if resume else None
-        own = group.own(replicas)
-        if start is not None:
-            training.forward(batch(0, 2)[0])
-            checkpoints.resume(training, start)
-        while training.steps < steps:
-            x, labels = batch(training.steps, work_plan.samples(2))
-            training.step(share(x, work_plan, own), share(labels, work_plan, own))
-            if training.steps % save_every == 0:
-                checkpoints.save(training)
+        with Checkpoints(folder, group) as checkpoints:
+            start = checkpoints.latest() if resume else None
+            own = group.own(replicas)
+            if start is not None:
+                training.forward(batch(0, 2)[0])
+                checkpoints.resume(training, start)
+            while training.steps < steps:
+                x, labels = batch(training.steps, work_plan.samples(2))
+                training.step(share(x, work_plan, own), share(labels, work_plan, own))
+                if training.steps % save_every == 0:
+                    checkpoints.save(training)
         group.finish(training)
         registers = [
             (w.device.status_word, w.device.counts.total("results")) for w in training.workers
@@ -75,10 +76,10 @@ def test_every_replica_keeps_its_position_in_the_data(tmp_path):
         training = trainer(plan(2, "tree"), group=group)
         training.step(*batch(0, 4))
         source.position = 10 + transport.rank
-        checkpoints = Checkpoints(tmp_path, group)
-        checkpoints.save(training, source)
         later = Source()
-        checkpoints.resume(training, 1, later)
+        with Checkpoints(tmp_path, group) as checkpoints:
+            checkpoints.save(training, source)
+            checkpoints.resume(training, 1, later)
         return later.position
 
     assert run_local(2, work) == [10, 11]
@@ -194,7 +195,8 @@ def test_a_file_that_one_worker_misses_is_told_by_all(tmp_path):
         group = Processes(transport, REPLICAS)
         training = trainer(plan(REPLICAS, "tf_ring"), group=group)
         training.forward(batch(0, 2)[0])
-        Checkpoints(tmp_path, group).resume(training, 2)
+        with Checkpoints(tmp_path, group) as checkpoints:
+            checkpoints.resume(training, 2)
 
     first, second = errors(2, work)
     assert first == second
@@ -213,6 +215,20 @@ def test_a_folder_that_the_workers_do_not_share_is_refused(tmp_path):
         assert sentence.startswith(f"checkpoint={str(tmp_path / str(rank))!r} of worker 1")
         assert "is not the folder of worker 0; name a folder that all workers reach" in sentence
     assert not list((tmp_path / "0").iterdir())
+
+
+def test_a_folder_that_another_training_saves_in_is_refused_on_every_worker(tmp_path):
+    """Its steps would be removed while it writes them."""
+    run(tmp_path, 2, 3)
+    before = sorted(str(path) for path in tmp_path.rglob("*"))
+    other = FolderLock(tmp_path)
+    for sentence in errors(2, lambda t: Checkpoints(tmp_path, Processes(t, 2))):
+        assert "is in use by another training of this process; close that one" in sentence
+    other.release()
+    assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+    with pytest.raises(ValueError, match="seed is 5 there"):
+        run(tmp_path, 2, 4, seed=6)
+    assert len(run(tmp_path, 2, 4)) == 2, "what was refused has left the folder"
 
 
 def test_other_replicas_and_other_trainings_are_refused(tmp_path):

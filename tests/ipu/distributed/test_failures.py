@@ -147,6 +147,22 @@ def test_a_late_worker_is_waited_for():
     assert len({digest(output) for _, output, _ in rows}) == 1
 
 
+@full
+def test_a_second_training_in_a_folder_is_refused_and_the_first_goes_on(tmp_path):
+    arguments = (*ENDLESS, "--checkpoint", str(tmp_path), "--save-every", "1")
+    with workers(2, *arguments) as first:
+        first[0].until("step 3 ")
+        with workers(2, *arguments) as second:
+            rows = all_ended(second, limit(STARTED))
+        for status, _, errors in rows:
+            assert status == 2
+            assert f"checkpoint={str(tmp_path)!r} is in use by the training of process " in errors
+        first[0].until("step ")
+        first[1].signal(signal.SIGINT)
+        assert [status for status, _, _ in all_ended(first, limit(2.0))] == [130] * 2
+    assert all((path / "manifest.json").exists() for path in tmp_path.iterdir())
+
+
 # During the training --------------------------------------------------------------------------
 
 

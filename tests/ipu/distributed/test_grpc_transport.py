@@ -6,6 +6,7 @@ Here the workers are threads, each with a server of its own; `test_failures` has
 from __future__ import annotations
 
 import gc
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +22,9 @@ import grpc
 from ipu.distributed import grpc_transport
 from ipu.distributed.channel import Channel
 from ipu.distributed.cluster import Cluster
-from ipu.distributed.connect import connect
+from ipu.distributed.connect import connect, leaving
 from ipu.distributed.grpc_server import PIECE
-from ipu.distributed.grpc_transport import GrpcTransport
+from ipu.distributed.grpc_transport import GrpcTransport, hello_of
 from ipu.distributed.handshake import Hello
 from ipu.distributed.transport import JoinError, Kind, Reason, StoppedError
 from tests.ipu.distributed import certificates
@@ -272,7 +273,7 @@ def test_a_worker_that_ends_before_it_has_answered_is_named_at_once():
         joining = pool.submit(connect, first, "seed: 1")
         with grpc.insecure_channel(first.addresses[0]) as channel:
             stub = services.RingStub(channel)
-            hello = to_message(Hello(1, 2, "seed: 1"))
+            hello = to_message(hello_of(second, "seed: 1"))
             welcome = stub.Join(hello, timeout=20, wait_for_ready=True)
             beats = stub.Watch(messages.Ack(), metadata=[("token", welcome.token)])
             next(beats)
@@ -355,6 +356,7 @@ def test_one_of_two_workers_that_join_in_one_place_is_told():
     each = clusters(2)
     stranger = replace(each[1], addresses=(each[0].addresses[0], clusters(1)[0].addresses[0]))
     early = GrpcTransport(stranger, "seed: 1")
+    early.hello = hello_of(each[1], "seed: 1")
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(connect, each[0], "seed: 1")
         waiting = early._stubs[0].Join(
@@ -382,7 +384,9 @@ def tls(tmp_path_factory):
     own, foreign = (certificates.authority(folder, name) for name in ("ca", "foreign"))
     return {
         "own": certificates.worker(folder, "worker", own, "ca"),
-        "foreign": certificates.worker(folder, "stranger", foreign, "ca"),
+        "foreign": certificates.worker(folder, "stranger", foreign, "foreign"),
+        "expired": certificates.worker(folder, "late", own, "ca", days=-1),
+        "elsewhere": certificates.worker(folder, "elsewhere", own, "ca", host="192.0.2.1"),
         "plain": None,
     }
 
@@ -394,13 +398,88 @@ def test_workers_of_one_authority_train_together(tls):
     assert run(clusters(2, tls=tls["own"]), work) == [[bytes(2 * PIECE)] * 2] * 2
 
 
-@pytest.mark.parametrize("other", ["foreign", "plain"])
-def test_a_foreign_key_and_plain_text_are_not_heard(tls, other):
-    first, second = clusters(2, join_timeout=1.0)
+_BOTH = "set FPSIM_TLS_CA, FPSIM_TLS_CERT and FPSIM_TLS_KEY on all workers, or on none"
+#: What the first worker, whose files are well, and the second one say, behind the other's name.
+TLS_TROUBLE = {
+    "foreign": (r" has a certificate that FPSIM_TLS_CA='.*ca.pem' does not allow: .*issuer.*; give",
+                r" has a certificate that FPSIM_TLS_CA='.*foreign.pem' does not allow: .*issuer"),
+    "expired": (" has a certificate that .* does not allow: certificate has expired; give all",
+                r" does not allow this worker's certificate FPSIM_TLS_CERT='.*late.pem': it ends"),
+    "elsewhere": (" has a certificate that .* does not allow: IP address mismatch.*'127.0.0.1'",
+                  None),
+    "plain": (f" speaks without TLS; {_BOTH}", f" speaks TLS and this worker does not; {_BOTH}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("other", TLS_TROUBLE)
+def test_trouble_with_certificates_is_named_on_both_sides(tls, other):
+    first, second = clusters(2, join_timeout=60.0)
     first, second = replace(first, tls=tls["own"]), replace(second, tls=tls[other])
+    start = time.monotonic()
+    errors = run([first, second], lambda transport: Channel(transport).barrier())
+    assert time.monotonic() - start < 60
+    for error, cluster, sentence in zip(errors, (second, first), TLS_TROUBLE[other], strict=True):
+        if sentence is None:  # all is well on this side, and the other one tells it
+            assert str(error) == str(errors[0])
+            continue
+        assert isinstance(error, JoinError)
+        name = f"worker {cluster.rank} at {cluster.addresses[cluster.rank]}"
+        assert re.match(name + sentence, str(error)), str(error)
+
+
+def test_an_absent_worker_with_certificates_is_told_as_absent(tls):
+    first, _ = clusters(2, join_timeout=1.5, tls=tls["own"])
+    (error,) = run([first], Channel.barrier)
+    assert "did not answer within 1.5 s" in str(error)
+
+
+def test_lists_of_addresses_that_differ_are_told_on_both_sides():
+    first, second = clusters(2)
+    other = first.addresses[0].replace("127.0.0.1", "localhost")
+    second = replace(second, addresses=(other, second.addresses[1]))
     for error in run([first, second], Channel.barrier):
         assert isinstance(error, JoinError)
-        assert "did not answer within 1 s" in str(error)
+        for address in (first.addresses[0], other):
+            assert f" has address of worker 0: {address}" in str(error)
+        assert "start all workers alike" in str(error)
+
+
+@pytest.mark.parametrize("kind", [Kind.GONE, Kind.SILENT])
+def test_a_worker_that_is_given_up_does_not_read_that_it_is_gone(kind):
+    """It hears of it from the others, in other words than they have."""
+
+    def work(transport):
+        channel = Channel(transport)
+        channel.barrier()
+        if transport.rank == 0:
+            text = f"{transport.describe(1)} is {kind.value}"
+            transport.health.stop(Reason(kind, 1, text), tell=False)
+        channel.barrier()
+
+    first, second = run(clusters(2), work)
+    assert re.fullmatch(rf"worker 1 at \S+ is {kind.value}", str(first))
+    assert re.fullmatch(
+        r"the other workers have given up this one, worker 1 at \S+: it was cut off from them, or "
+        "stood still", str(second),
+    )  # fmt: skip
+
+
+def test_a_worker_whose_code_raises_is_not_told_as_finished():
+    each = clusters(2)
+
+    def one(cluster):
+        with leaving(connect(cluster, "seed: 1")) as transport:
+            channel = Channel(transport)
+            channel.barrier()
+            if transport.rank == 1:
+                raise KeyError("theirs")
+            transport.receive(1)
+
+    with ThreadPoolExecutor(2) as pool:
+        errors = [ended.exception(60) for ended in [pool.submit(one, c) for c in each]]
+    name = f"worker 1 at {each[1].addresses[1]}"
+    assert str(errors[0]) == f"{name} stopped: KeyError: 'theirs'"
+    assert isinstance(errors[1], KeyError)
 
 
 def test_a_client_without_a_key_is_not_heard(tls):

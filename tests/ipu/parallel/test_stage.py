@@ -102,6 +102,19 @@ def test_concurrent_stages_add_to_one_gradient_in_reverse():
     assert float(flight.gradients[0]) == 1.0  # 1 + 2^-11 is a tie to even
 
 
+def test_outputs_that_are_replaced_pass_no_input_on():
+    """The loss takes the place of logits that are the stage's input."""
+    flight = Flight([ops.scale(variable(2.0), factor=1.0)])
+    (logits,) = flight.forward(lambda h: h, 0)
+    assert flight.passed_on == {0: 0}
+    flight.take(0, (ops.scale(logits, factor=0.5),))
+    assert flight.passed_on == {}
+    seeds = {0: DEVICE.context(BINARY16).constant(1.0)}
+    flight.begin_backward(seeds)
+    flight.backward(0, seeds, [])
+    assert float(flight.gradients[0]) == 0.5
+
+
 def test_a_stage_whose_outputs_nobody_uses_has_no_gradients():
     w = variable(2.0)
     flight = Flight([ops.scale(w, factor=1.0)])

@@ -96,6 +96,24 @@ def test_concurrent_stages_are_those_one_after_the_other(schedule, recompute):
     assert outcome(plan) == outcome(Plan(networks.ONE_AFTER_THE_OTHER, count=12))
 
 
+def _pass_on(x):
+    return x
+
+
+@pytest.mark.parametrize("n_empty", [1, 2])
+@pytest.mark.parametrize(
+    ("schedule", "recompute"),
+    pick([("grouped", None), ("grouped", True)], *[list(product(SCHEDULES, BOTH))] * 2),
+)
+def test_a_last_stage_that_returns_its_input_changes_nothing(schedule, recompute, n_empty):
+    reference = outcome(Plan(ROW[1], count=12), control=FpCtl(esr=True))
+    stages = [*ROW[1], *[_pass_on] * n_empty]
+    plan = Plan(stages, count=12, schedule=schedule, recompute=recompute)
+    assert outcome(plan, control=FpCtl(esr=True)) == reference
+    between = Plan([*ROW[2][:1], _pass_on, *ROW[2][1:]], count=12, schedule=schedule)
+    assert outcome(between, control=FpCtl(esr=True)) == reference
+
+
 def test_parts_of_shared_gradients_that_are_added_stage_by_stage_depend_on_the_schedule():
     ends = {}
     for schedule in ("grouped", "sequential"):

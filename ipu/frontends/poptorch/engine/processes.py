@@ -5,7 +5,8 @@ with the additions, the addresses and the order of one process with all replicas
 those of it. Random bits of a replica follow its number among all.
 
 weights      and buffers are the first process's when a training is compiled; trained parameters and
-             slots are compared after the first update, and after every `CHECK_EVERY` updates.
+             slots are compared after the first update, after every `CHECK_EVERY` updates, and at
+             the end of the program.
 buffers      are each replica's own afterwards, as moving statistics.
 accounts     of memory and cycles are of this process's plan.
 
@@ -32,8 +33,9 @@ from ipu.frontends.poptorch.categories import MPI_NAMES
 from ipu.frontends.poptorch.engine.gradients import Replicas, twin
 from ipu.frontends.poptorch.engine.machine import Machine
 from ipu.frontends.poptorch.options import Options
-from ipu.frontends.processes.ending import end_with_program
+from ipu.frontends.processes.ending import before_end, end_with_program
 from ipu.frontends.processes.sums import Sums
+from ipu.frontends.torch.program import settings_of
 from ipu.frontends.torch.replicas.several import Replicas as Peers
 from ipu.frontends.torch.session import Session
 from ipu.learn.loss_scale.histogram import Histogram
@@ -44,6 +46,9 @@ __all__ = ["CHECK_EVERY", "Processes", "ReplicasOfProcesses", "join"]
 
 #: Updates from one comparison of the weights to the next.
 CHECK_EVERY = 100
+
+#: How the last comparison of a program begins.
+_END = "end"
 
 _joined: Channel | None = None
 
@@ -61,6 +66,9 @@ class Processes:
         self.total, self.first = local * channel.size, local * channel.rank
         if order is not None:
             check_order(order, self.total)
+        #: What was trained since the last comparison, and the updates so far.
+        self._trained_since: tuple[list[torch.Tensor], int] | None = None
+        self._awaits_end = False
 
     # Before the first update ------------------------------------------------------------------
 
@@ -98,27 +106,47 @@ class Processes:
                 self._stop(rank, row, rows[0])
 
     def check(self, tensors: Iterable[torch.Tensor], step: int) -> None:
-        """Compare trained parameters and slots of all processes, now and then.
+        """Compare trained parameters and slots of all processes, now and then and at the end.
 
         step    updates that were made.
 
         Raises    StoppedError, on every process, where they differ.
         """
-        if step != 1 and step % CHECK_EVERY:
-            return
+        if not self._awaits_end:
+            self._awaits_end = True
+            before_end(self.channel, self._check_end)
+        self._trained_since = list(tensors), step
+        if step == 1 or step % CHECK_EVERY == 0:
+            self._compare(f"digest of update {step}")
+
+    def _check_end(self) -> None:
+        """The program has come to its end."""
+        if self._trained_since is not None:
+            self._compare(_END)
+
+    def _compare(self, purpose: str) -> None:
+        """Compare what was trained since the last comparison."""
+        assert self._trained_since is not None
+        tensors, step = self._trained_since
+        self._trained_since = None
         total = hashlib.sha256()
         with _disable_current_modes(), torch.no_grad():
             for x in tensors:
                 total.update(_bytes(x))
-        rows = self.channel.gather(total.hexdigest().encode(), "digests")
+        rows = self.channel.gather(f"{purpose}\n{total.hexdigest()}".encode(), "digests")
         for rank, row in enumerate(rows):
-            if row != rows[0]:
-                self.channel.stop(
-                    Kind.FAILED, rank,
-                    f"{self._name(rank)} has weights with digest {row.decode()[:12]}, "
-                    f"{self._name(0)} {rows[0].decode()[:12]}, after update {step}; they must be "
-                    "equal: change them on all processes alike",
-                )  # fmt: skip
+            if row == rows[0]:
+                continue
+            pairs = [each.decode().partition("\n")[::2] for each in (row, rows[0])]
+            if pairs[0][0] != pairs[1][0]:
+                self._stop(rank, row, rows[0])
+            (_, its), (_, firsts) = pairs
+            self.channel.stop(
+                Kind.FAILED, rank,
+                f"{self._name(rank)} has weights with digest {its[:12]}, {self._name(0)} "
+                f"{firsts[:12]}, after update {step}; they must be equal: change them on all "
+                "processes alike",
+            )  # fmt: skip
 
     def add(self, histogram: Histogram) -> None:
         """A statistic of this process's gradients becomes that of all."""
@@ -128,8 +156,9 @@ class Processes:
         histogram.lower = sum(lower for _, lower in counts)
 
     def _stop(self, rank: int, its: bytes, firsts: bytes) -> NoReturn:
-        if not its or not firsts:  # the barrier at the end of a program
-            ended, other = (rank, 0) if not its else (0, rank)
+        ends = [not text or text.startswith(_END.encode()) for text in (its, firsts)]
+        if any(ends):  # nothing, or the last digest, is sent at the end of a program
+            ended, other = (rank, 0) if ends[0] else (0, rank)
             sentence = (
                 f"{self._name(ended)} has come to its end and {self._name(other)} has not; call "
                 "the model equally often on all processes"
@@ -196,7 +225,8 @@ def join(options: Options, session: Session) -> Processes | None:
         channel = _joined
     else:
         order = "the plan's" if cluster.order is None else cluster.order.value
-        channel = _joined = Channel(connect(cluster, f"poptorch\norder: {order}"))
+        lines = ["poptorch", f"order: {order}", *settings_of(session)]
+        channel = _joined = Channel(connect(cluster, "\n".join(lines)))
         end_with_program(channel)
     return Processes(channel, options.replication_factor, cluster.order)
 

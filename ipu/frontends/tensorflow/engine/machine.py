@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,7 +25,7 @@ from ipu.frontends.tensorflow.settings.system import PROCESS_COUNT, System
 from ipu.learn.policy import Policy
 from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
-from ipu.machine.target import MK2, Target
+from ipu.machine.target import MK2, Target, find_target
 from ipu.parallel.plan import replica_count
 
 __all__ = ["Choices", "Machine", "aside", "choose", "current", "replicas_on"]
@@ -61,6 +61,13 @@ class Choices:
             raise ValueError(f"ties={self.ties!r} is not known; use first or all")
         if self.found_inf not in _FOUND_INF:
             raise ValueError(f"found_inf={self.found_inf!r} is not known; use values or status")
+
+    @property
+    def lines(self) -> list[str]:
+        """What reaches bits, as lines "name: value": equal on all processes of a program."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values |= {"policy": find_policy(self.policy), "target": find_target(self.target).name}
+        return [f"{name}: {value}" for name, value in values.items() if name != "count"]
 
 
 def replicas_on(n_ipus: int, ipus: int) -> int:
@@ -150,6 +157,19 @@ class Machine:
         """The policy of a layer; patterns may also name the scope of its nodes."""
         policy = self.policy.of(layer)
         return self.policy.of(scope) if policy is self.policy.default else policy
+
+    @property
+    def lines(self) -> list[str]:
+        """What the program's settings add to its choices, as lines "name: value".
+
+        The seed is among them where updates draw random bits; else it is of masks alone, of which
+        each process may have others.
+        """
+        control = self.device.control
+        rows = {"control bits": control, "stable norms": self.stable_norms}
+        if control.esr:
+            rows |= {"seed": self.seed, "iteration": self.iteration}
+        return [f"{name}: {value}" for name, value in rows.items()]
 
     @property
     def first_replica(self) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 from fpsim.array import Array
 from fpsim.elementwise.codes import from_codes, to_codes
 from ipu.distributed.channel import Channel
-from ipu.distributed.transport import Kind
+from ipu.distributed.transport import Kind, StoppedError, at_step
 from ipu.frontends.tensorflow.engine.values import numbers
 from ipu.parallel.orders import Order, check_order
 
@@ -83,6 +83,8 @@ class Processes(ReplicaSet):
         self.channel, self.order = channel, order
         self.rank, self.size = channel.rank, channel.size
         self.local: int | None = None
+        #: The step of the program's last checkpoint.
+        self.saved: int | None = None
 
     def check(self, replicas: int) -> None:
         """As poprun has dealt them, and as the order needs them."""
@@ -99,7 +101,7 @@ class Processes(ReplicaSet):
         Raises    StoppedError, on every process, where another one has come to another node.
         """
         head, payload = _packed(own, what, step)
-        rows = self.channel.gather(head + b"\n" + payload, f"the values of {what}")
+        rows = self._gathered(head + b"\n" + payload, f"the values of {what}", step)
         values: list[Any] = []
         for rank, row in enumerate(rows):
             if rank == self.rank:
@@ -117,12 +119,20 @@ class Processes(ReplicaSet):
         Raises    StoppedError, on every process, where one has not.
         """
         head = _head(purpose, step)
-        rows = self.channel.gather(head + b"\n" + text.encode(), purpose)
+        rows = self._gathered(head + b"\n" + text.encode(), purpose, step)
         for rank, row in enumerate(rows):
             its = row.partition(b"\n")[0]
             if its != head:
                 self._stop(rank, its, head)
         return [row.partition(b"\n")[2].decode() for row in rows]
+
+    def _gathered(self, text: bytes, what: str, step: int) -> list[bytes]:
+        """The texts of all processes; one that is lost is told with the step."""
+        try:
+            return self.channel.gather(text, what)
+        except StoppedError as stop:
+            saved = "" if self.saved is None else f"the last checkpoint is step {self.saved}"
+            raise StoppedError(at_step(stop.reason, step, saved)) from None
 
     def _stop(self, rank: int, its: bytes, ours: bytes) -> None:
         describe = self.channel.transport.describe

@@ -27,12 +27,14 @@ from ipu.frontends.tensorflow.keras.options import (
     replicas_of,
 )
 from ipu.frontends.tensorflow.keras.replicas import deal_steps, gather_steps
-from ipu.frontends.tensorflow.keras.synchrony import check_end, in_sync
+from ipu.frontends.tensorflow.keras.synchrony import check_end, in_sync, note_saved
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 
 __all__ = ["extend_models", "is_on_ipu"]
 
 _MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
+#: Of a method of models: it is ours around Keras' own.
+_EXTENDED = "_fpsim_extended"
 _OF_ONE_BATCH = ("train_on_batch", "test_on_batch", "predict_on_batch")
 
 
@@ -48,19 +50,25 @@ def extend_models() -> None:
     note_lines()
     deal_steps(lambda model: replicas_of(model) if model is not None and is_on_ipu(model) else 1)
     for name in _MAKERS:
-        maker = getattr(tf.keras.Model, name)
-        if not hasattr(maker, "__wrapped__"):
-            setattr(tf.keras.Model, name, _launching(maker))
+        _extend(name, _launching)
     for name in _OF_ONE_BATCH:
-        method = getattr(tf.keras.Model, name)
-        if not hasattr(method, "__wrapped__"):
-            setattr(tf.keras.Model, name, _of_one_batch(method))
-    fit = tf.keras.Model.fit
-    if not hasattr(fit, "__wrapped__"):
-        tf.keras.Model.fit = _checking(fit)
-    reset = tf.keras.Model.reset_metrics
-    if not hasattr(reset, "__wrapped__"):
-        tf.keras.Model.reset_metrics = _forgetting(reset)
+        _extend(name, _of_one_batch)
+    _extend("fit", _checking)
+    _extend("reset_metrics", _forgetting)
+    for name in ("save", "save_weights"):
+        _extend(name, _noting)
+
+
+def _extend(name: str, extension: Callable[[Any], Callable[..., Any]]) -> None:
+    """Extend a method of models, once.
+
+    The mark is ours: Keras' own decorators leave `__wrapped__` on its methods.
+    """
+    method = getattr(tf.keras.Model, name)
+    if not hasattr(method, _EXTENDED):
+        extended = extension(method)
+        setattr(extended, _EXTENDED, True)
+        setattr(tf.keras.Model, name, extended)
 
 
 def _checking(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,6 +80,19 @@ def _checking(fit: Callable[..., Any]) -> Callable[..., Any]:
         return history
 
     return checked_fit
+
+
+def _noting(save: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that saves: its step is told when another process is lost."""
+
+    @wraps(save)
+    def noted(model: Any, *arguments: Any, **options: Any) -> Any:
+        result = save(model, *arguments, **options)
+        if is_on_ipu(model):
+            note_saved(model, current())
+        return result
+
+    return noted
 
 
 def _of_one_batch(method: Callable[..., Any]) -> Callable[..., Any]:

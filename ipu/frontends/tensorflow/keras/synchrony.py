@@ -1,9 +1,10 @@
 """Models of Keras in several processes: the first process's values at the start, equal after that.
 
 Variables are broadcast before a model's first launch of a training. What is trained, and slots, are
-equal on all processes from then on: they are compared every `CHECK_EVERY` steps and at the end of
-`fit`. Moving statistics are each replica's own; the host has those of its first replica, so process
-0 has what one process with all replicas has.
+equal on all processes from then on: they are compared every `CHECK_EVERY` steps, at the end of
+`fit`, and after the last launch of a program that calls no `fit`. Moving statistics are each
+replica's own; the host has those of its first replica, so process 0 has what one process with all
+replicas has.
 
 Source    docs/semantics.md §9; `ipu.distributed.group` (what is compared, and when).
 """
@@ -14,20 +15,25 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ipu.distributed.transport import Kind
+from ipu.frontends.processes.ending import before_end
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.replica_set import Processes
 
-__all__ = ["CHECK_EVERY", "check_end", "in_sync"]
+__all__ = ["CHECK_EVERY", "check_end", "in_sync", "note_saved"]
 
 #: Steps from one comparison of the variables to the next.
 CHECK_EVERY = 100
 
 #: Of a model: the step of its last comparison.
 _CHECKED = "_fpsim_checked_at"
+
+#: Models that were trained since their last comparison, in this order, by identity.
+_trained_since: WeakKeyDictionary[Processes, dict[int, tuple[Any, Machine]]] = WeakKeyDictionary()
 
 
 def _processes(model: Any) -> Processes | None:
@@ -48,6 +54,7 @@ def in_sync(model: Any, machine: Machine, *, trains: bool) -> Iterator[None]:
         return
     if not hasattr(model, _CHECKED):
         _start(model, machine, processes)
+    _await_end(model, machine, processes)
     yield
     if machine.step // CHECK_EVERY > getattr(model, _CHECKED) // CHECK_EVERY:
         _check(model, machine, processes)
@@ -63,10 +70,30 @@ def check_end(model: Any, machine: Machine) -> None:
         _check(model, machine, processes)
 
 
+def note_saved(model: Any, machine: Machine) -> None:
+    """The program has saved a model."""
+    processes = _processes(model)
+    if processes is not None:
+        processes.saved = machine.step
+
+
+def _await_end(model: Any, machine: Machine, processes: Processes) -> None:
+    """Compare a model when the program ends, unless that is done before."""
+    if processes not in _trained_since:
+        _trained_since[processes] = {}
+        before_end(processes.channel, lambda: _check_all(processes))
+    _trained_since[processes][id(model)] = model, machine
+
+
+def _check_all(processes: Processes) -> None:
+    for model, machine in list(_trained_since[processes].values()):
+        _check(model, machine, processes)
+
+
 def _start(model: Any, machine: Machine, processes: Processes) -> None:
     """Give a model the first process's values; it must be the same model on all."""
     variables = _trained(model) + list(model.non_trainable_variables)
-    lines = [f"replicas of a process: {machine.replicas}"]
+    lines = [f"replicas of a process: {machine.replicas}", *machine.lines]
     lines += [f"variable {v.name}: {v.dtype.name} {v.shape}" for v in variables]
     _agree(processes, "the model's variables", lines, machine.step)
     for variable in variables:
@@ -80,6 +107,7 @@ def _check(model: Any, machine: Machine, processes: Processes) -> None:
     total = hashlib.sha256()
     for variable in _trained(model):
         total.update(np.ascontiguousarray(variable.numpy()).tobytes())
+    _trained_since.get(processes, {}).pop(id(model), None)
     _agree(processes, "the model's digest", [f"digest {total.hexdigest()}"], machine.step)
     object.__setattr__(model, _CHECKED, machine.step)
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,9 +25,10 @@ from ipu.distributed.cluster import Cluster
 from ipu.distributed.connect import connect
 from ipu.distributed.handshake import compare
 from ipu.distributed.local_transport import local_transports
-from ipu.distributed.transport import Kind
+from ipu.distributed.transport import Kind, StoppedError, at_step
 from ipu.frontends.processes.ending import end_with_program
 from ipu.frontends.processes.sums import Sums
+from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.engine.replica_set import Processes
 from ipu.learn.address import CELLS
 from ipu.machine.device import Device
@@ -50,6 +52,9 @@ class Workers:
         #: The replicas of programs that span all workers.
         self.replica_set = Processes(self._channel, order or Order.AUTO)
         self.rank, self.size = self._channel.rank, self._channel.size
+        #: Steps of a session's training, and at its last checkpoint.
+        self.step: int | None = None
+        self.saved: int | None = None
         self._calls = 0
 
     # Sums -----------------------------------------------------------------------------------
@@ -72,23 +77,39 @@ class Workers:
         own = device.context(fmt).wrap(np.ascontiguousarray(x).astype(fmt.carrier))
         step, cell = divmod(self._calls, CELLS)
         self._calls += 1
-        (total,) = self._sums.of([Summands([own], cell, name)], step)
+        with self._telling_the_step():
+            (total,) = self._sums.of([Summands([own], cell, name)], step)
         if mean:
             held = device.context(fmt).wrap(total.carrier)
             total = device.divide(held, float(self.size))
         return total.carrier.astype(x.dtype).reshape(x.shape)
+
+    @contextmanager
+    def _telling_the_step(self) -> Iterator[None]:
+        """A worker that is lost inside is told with the step and the last checkpoint."""
+        try:
+            yield
+        except StoppedError as stop:
+            if self.step is None:
+                raise
+            saved = "there is no complete checkpoint"
+            if self.saved is not None:
+                saved = f"the last complete checkpoint is step {self.saved}"
+            raise StoppedError(at_step(stop.reason, self.step, saved)) from None
 
     # Copies and comparisons ------------------------------------------------------------------
 
     def of_root(self, x: Any, name: str = "") -> Any:
         """The first worker's ndarray, on all; types and shapes are equal everywhere."""
         x = np.asarray(x, order="C")
-        text = self._channel.broadcast(x.tobytes(), what=name)
+        with self._telling_the_step():
+            text = self._channel.broadcast(x.tobytes(), what=name)
         return np.frombuffer(text, x.dtype).reshape(x.shape)
 
     def texts(self, own: str, what: str) -> list[str]:
         """The text of each worker."""
-        return [row.decode() for row in self._channel.gather(own.encode(), what)]
+        with self._telling_the_step():
+            return [row.decode() for row in self._channel.gather(own.encode(), what)]
 
     def compare(self, lines: Sequence[str]) -> None:
         """Return when these lines are equal on all workers.
@@ -115,7 +136,8 @@ class Workers:
 def join(cluster: Cluster | None, plan: str) -> Workers:
     """Join the other workers of a cluster; without one this process is alone.
 
-    plan      what must be equal on all workers, as lines of text.
+    plan      what must be equal on all workers, as lines of text, beside what the user chose
+              outside of the program: policy, seed and the like.
 
     Raises    JoinError for a worker that does not answer, or is of another run.
     """
@@ -125,7 +147,8 @@ def join(cluster: Cluster | None, plan: str) -> Workers:
     if cluster.size == 1:
         return Workers(Sums(Channel(local_transports(1)[0]), 1, Device, order), cluster.order)
     _check_protocol(cluster)
-    channel = Channel(connect(cluster, f"{plan}\norder: {order.value}"))
+    lines = [plan, f"order: {order.value}", *current().choices.lines]
+    channel = Channel(connect(cluster, "\n".join(lines)))
     end_with_program(channel)
     return Workers(Sums(channel, cluster.size, Device, order), cluster.order)
 

@@ -55,9 +55,11 @@ class SavingHook(tf.compat.v1.train.CheckpointSaverHook):  # type: ignore[misc]
                  if self._differs(value)}  # fmt: skip
         self._write(session, means)
         try:
-            return super()._save(session, step)
+            result = super()._save(session, step)
         finally:
             self._write(session, {i: values[i] for i in means})
+        self._workers.saved = int(step)
+        return result
 
     def _differs(self, value: Any) -> bool:
         """Whether a variable is not equal on all workers, as slots are."""

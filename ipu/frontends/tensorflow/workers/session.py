@@ -47,7 +47,9 @@ class SyncHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
         self._workers.compare([f"variable {v.name}: {v.dtype.name} {v.shape}" for v in self._all])
         values = session.run(self._all)
         step = np.asarray(session.run(self._step))
-        elsewhere = self._workers.of_root(step, "global_step") != step
+        roots = self._workers.of_root(step, "global_step")
+        self._workers.step, self._workers.saved = int(roots), int(roots) or None
+        elsewhere = roots != step
         anywhere = self._workers.reduced(np.float32(elsewhere), mean=False) > 0
         trained = {v.name for v in self._trained}
         for variable, x, assign, value in zip(
@@ -59,6 +61,7 @@ class SyncHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """A step has ended."""
         self._runs += 1
+        self._workers.step = int(run_context.session.run(self._step))
         if self._runs % CHECK_EVERY == 0:
             self._check(run_context.session)
 

@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from ipu.distributed.cluster import Cluster
 from ipu.frontends.tensorflow.engine.launch import failures
+from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.engine.subnormals import keeping_subnormals
 from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
@@ -186,7 +187,7 @@ IPUMultiWorkerStrategy = IPUMultiWorkerStrategyV1
 class IPUHorovodStrategy(_Strategy):
     """The processes of Horovod, which `hvd.init()` has started.
 
-    Raises    ValueError before that.
+    Raises    ValueError before that; JoinError where they run with other policies or seeds.
     """
 
     def __init__(self, ipu_device: str = "/device:IPU:0", variables_on_host: bool = False) -> None:
@@ -194,4 +195,7 @@ class IPUHorovodStrategy(_Strategy):
 
         cluster = Cluster.from_environment()
         order = None if cluster is None else cluster.order
-        super().__init__(Workers(running().sums, order), variables_on_host)
+        workers = Workers(running().sums, order)
+        if workers.size > 1:
+            workers.compare(current().choices.lines)
+        super().__init__(workers, variables_on_host)

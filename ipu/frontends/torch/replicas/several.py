@@ -23,7 +23,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from functools import wraps
+from typing import Any, NoReturn
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -31,7 +32,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from fpsim.records.formats import BINARY32
 from ipu.distributed.channel import Channel
 from ipu.distributed.registers import add_registers, take_registers
-from ipu.distributed.transport import Kind, Reason, StoppedError
+from ipu.distributed.transport import Kind, Reason, StoppedError, at_step
 from ipu.frontends.processes.ending import leave
 from ipu.frontends.processes.sums import Sums
 from ipu.frontends.torch.replicas.alone import Alone, Parameters, refusing_process_groups
@@ -69,6 +70,8 @@ class Replicas(Alone):
         #: Those whose gradients are means already.
         self._averaged: set[int] = set()
         self._entered: set[int] = set()
+        #: The step of the program's last checkpoint.
+        self._saved: int | None = None
 
     # Weights --------------------------------------------------------------------------------
 
@@ -226,19 +229,38 @@ class Replicas(Alone):
     # The program ----------------------------------------------------------------------------
 
     @contextmanager
+    def _noting_saves(self, step: Callable[[], int]) -> Iterator[None]:
+        """The step of the program's last `torch.save` is told when another replica is lost."""
+        before = torch.save
+
+        @wraps(before)
+        def save(*arguments: Any, **options: Any) -> Any:
+            result = before(*arguments, **options)
+            self._saved = step()
+            return result
+
+        torch.save = save
+        try:
+            yield
+        finally:
+            torch.save = before
+
+    @contextmanager
     def running(self, step: Callable[[], int]) -> Iterator[None]:
         """Around the program: averages before its clippers and scalers, and leaves the others."""
         try:
             with (
                 refusing_process_groups(),
                 before_use_of_gradients(lambda p: self.average(list(p), step())),
+                self._noting_saves(step),
             ):
                 yield
             self.check(step(), "end")
             leave(self.channel)
-        except StoppedError:
+        except StoppedError as stop:
             self.channel.transport.close()
-            raise
+            saved = "" if self._saved is None else f"the last checkpoint is step {self._saved}"
+            raise StoppedError(at_step(stop.reason, step(), saved)) from None
         except BaseException as error:
             kind = Kind.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Kind.FAILED
             what = (str(error).splitlines() or [""])[0]

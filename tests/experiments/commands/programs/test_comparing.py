@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from ipu.experiments.commands.programs.comparing import as_options, compare, tell_page
+from ipu.experiments.commands.programs.comparing import as_options, compare, folder_of, tell_page
 from ipu.frontends.common.ways import Way
 
 
@@ -29,6 +29,13 @@ def test_a_way_that_writes_no_report_has_its_status(tmp_path, capfd):
     assert folders == [tmp_path / "fp32"]
     assert "exit status 2" in (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "program.py in fp32" in capfd.readouterr().err
+
+
+def test_each_of_several_processes_has_a_folder(tmp_path, monkeypatch):
+    assert folder_of(tmp_path, None) == tmp_path
+    assert folder_of(tmp_path, "worker-1") == tmp_path / "worker-1"
+    monkeypatch.setenv("FPSIM_FOLDER_OF_ONE", "1")
+    assert folder_of(tmp_path, "worker-1") == tmp_path, "compare() has made one of it already"
 
 
 class Told(dict):

@@ -49,3 +49,38 @@ def test_a_process_that_comes_to_its_end_hears_of_the_others_failure(monkeypatch
     second.close()
     ending._at_exit(Channel(first))
     assert capsys.readouterr().err == "fpsim: worker 1 is gone\n"
+
+
+@pytest.mark.parametrize("end", [ending.leave, lambda channel: ending.leave_all()])
+def test_what_is_done_before_the_end_is_done_once(monkeypatch, end):
+    (transport,) = local_transports(1)
+    channel, calls = Channel(transport), []
+    monkeypatch.setattr(ending, "_open", [channel])
+    ending.before_end(channel, lambda: calls.append("first"))
+    ending.before_end(channel, lambda: calls.append("second"))
+    end(channel)
+    ending.leave_all()
+    ending._at_exit(channel)
+    assert calls == ["first", "second"]
+
+
+def test_a_program_that_is_left_with_its_status_hears_of_the_others_failure(monkeypatch):
+    first, second = local_transports(2)
+    second.close()
+    monkeypatch.setattr(ending, "_open", [Channel(first)])
+    with pytest.raises(StoppedError, match="worker 1 is gone"):
+        ending.leave_all()
+
+
+def test_processes_are_named_by_the_environment_or_by_whom_they_have_joined(monkeypatch):
+    for name in ("TF_CONFIG", "POPDIST_NUM_INSTANCES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ending, "_open", [])
+    assert ending.name_of_process() is None
+    cluster = '{"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, '
+    monkeypatch.setenv("TF_CONFIG", cluster + '"task": {"type": "worker", "index": 1}}')
+    assert ending.name_of_process() == "worker-1"
+    monkeypatch.setenv("TF_CONFIG", "{")
+    assert ending.name_of_process() is None
+    ending._open.append(Channel(local_transports(3)[2]))
+    assert ending.name_of_process() == "worker-2"

@@ -10,7 +10,7 @@ from tests.ipu.frontends.torch.framework import machine
 
 from ipu.frontends.common.programs import ProgramError  # isort: skip
 from ipu.frontends.processes.vendor_names import vendor_names  # isort: skip
-from ipu.frontends.torch.program import run_program  # isort: skip
+from ipu.frontends.torch.program import run_program, settings_of  # isort: skip
 
 
 @pytest.fixture
@@ -102,3 +102,15 @@ def test_an_installed_poptorch_is_the_one(program):
     finally:
         sys.path.remove(str(path.parent))
         sys.modules.pop("poptorch", None)
+
+
+@pytest.mark.parametrize(
+    ("choices", "name"),
+    [({"seed": 7}, "random bits"), ({"policy": "fp16"}, "way"), ({"ties": "all"}, "ties"),
+     ({"target": "bow"}, "target"), ({"found_inf": "status"}, "found_inf"),
+     ({"f32_denormals": "ieee"}, "f32_denormals")],
+)  # fmt: skip
+def test_what_reaches_bits_is_compared_between_processes(choices, name):
+    one, other = settings_of(machine()), settings_of(machine(**choices))
+    assert [a.partition(":")[0] for a, b in zip(one, other, strict=True) if a != b] == [name]
+    assert settings_of(machine(count=True)) == one

@@ -238,7 +238,7 @@ def test_a_folder_that_cannot_be_written_to_is_noticed_at_once(tmp_path, monkeyp
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(ValueError, match=r"checkpoint='.*' is not a folder that can be writ"):
             Keeper(folder)
-    Keeper(tmp_path / "new" / "one")
+    Keeper(tmp_path / "new" / "one").close()
     assert list((tmp_path / "new" / "one").iterdir()) == []
 
     def read_only(*_, **__):

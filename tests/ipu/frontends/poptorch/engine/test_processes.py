@@ -18,6 +18,7 @@ from ipu.distributed.local_transport import run_local  # isort: skip
 from ipu.distributed.transport import JoinError, StoppedError  # isort: skip
 from ipu.frontends.poptorch.engine import processes as module  # isort: skip
 from ipu.frontends.poptorch.engine.processes import CHECK_EVERY, Processes, join  # isort: skip
+from ipu.frontends.processes.ending import leave  # isort: skip
 from ipu.learn.loss_scale.histogram import Histogram  # isort: skip
 from ipu.parallel.orders import Order  # isort: skip
 from tests.ipu.frontends.poptorch.engine import sharing  # isort: skip
@@ -210,6 +211,36 @@ def test_weights_are_compared_after_the_first_update_and_now_and_then(step):
     assert stopped(lambda p, _: p.check([torch.ones(3)], step)) == ["went on"] * 2
 
 
+@pytest.mark.parametrize("step", [2, CHECK_EVERY])
+def test_the_end_of_the_program_compares_what_was_not(step):
+    def work(processes, rank):
+        processes.check([torch.ones(3)], step - 1 or 1)
+        processes.check([torch.full((3,), float(rank * (step == 2)))], step)
+        leave(processes.channel)
+
+    texts = stopped(work)
+    if step == CHECK_EVERY:
+        assert texts == ["went on"] * 2
+    else:
+        assert any("after update 2; they must be equal" in text for text in texts), texts
+        assert "went on" not in texts
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_the_last_comparison_of_one_stops_the_others(ended):
+    def work(processes, rank):
+        processes.check([torch.ones(3)], 2)
+        if rank == ended:
+            leave(processes.channel)
+        else:
+            processes.meet(["parameter 0"], 3)
+
+    assert all(
+        re.search(f"worker {ended}.* has come to its end and worker {1 - ended}.*{MESSAGE}", text)
+        for text in stopped(work)
+    )
+
+
 def test_a_histogram_is_that_of_all():
     def work(transport):
         histogram = Histogram(1.0)
@@ -257,7 +288,10 @@ def test_options_know_poprun_and_processes_are_joined_once(monkeypatch):
     assert first.channel is second.channel
     assert (first.total, first.first, first.order) == (4, 2, Order.TREE)
     ((cluster, text),) = calls
-    assert (cluster.rank, cluster.size, text) == (1, 2, "poptorch\norder: tree")
+    assert (cluster.rank, cluster.size) == (1, 2)
+    lines = text.splitlines()
+    assert lines[:2] == ["poptorch", "order: tree"]
+    assert {"random bits: Philox(seed=0)", "target: mk2"} < set(lines)
 
 
 @pytest.mark.usefixtures("dealt")

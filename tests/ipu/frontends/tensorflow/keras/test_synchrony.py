@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from ipu.distributed.channel import Channel
-from ipu.distributed.local_transport import run_local
+from ipu.distributed.local_transport import local_transports, run_local
 from ipu.distributed.transport import StoppedError
+from ipu.frontends.processes.ending import leave
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, Processes
 from ipu.frontends.tensorflow.keras import synchrony
-from ipu.frontends.tensorflow.keras.synchrony import check_end, in_sync
-from tests.ipu.frontends.tensorflow.framework import ipu, machine, tf
+from ipu.frontends.tensorflow.keras.functions import extend_models
+from ipu.frontends.tensorflow.keras.synchrony import check_end, in_sync, note_saved
+from tests.ipu.frontends.tensorflow.framework import current, ipu, machine, tf
 from tests.ipu.frontends.tensorflow.keras.test_functions import data
 from tests.ipu.frontends.tensorflow.keras.test_functions import model as small_model
 
@@ -37,8 +39,8 @@ class Model:
         return [float(v.numpy().flat[0]) for v in every]
 
 
-def at(step, replicas=1):
-    return types.SimpleNamespace(step=step, replicas=replicas)
+def at(step, replicas=1, lines=("seed: 0",)):
+    return types.SimpleNamespace(step=step, replicas=replicas, lines=lines)
 
 
 def stopped(work):
@@ -105,6 +107,81 @@ def test_models_that_differ_are_refused_before_they_train():
             raise AssertionError("it trained")
 
     assert any("has replicas of a process: 2, worker 0" in text for text in stopped(dealt))
+
+
+def test_settings_that_differ_are_refused_before_anything_is_trained():
+    def work(processes, rank):
+        with in_sync(Model(processes), at(0, lines=[f"seed: {rank}"]), trains=True):
+            raise AssertionError("it trained")
+
+    assert any("worker 1 has seed: 1, worker 0 seed: 0" in text for text in stopped(work))
+
+
+@pytest.mark.parametrize("end", ["fit", "program"])
+def test_the_end_compares_what_was_trained_for_few_steps(end):
+    """A training that is shorter than the distance between two comparisons."""
+
+    def work(processes, rank):
+        model, reached = Model(processes), at(0)
+        with in_sync(model, reached, trains=True):
+            reached.step = 1
+        with in_sync(model, reached, trains=True):
+            reached.step = 2
+            model.trainable_variables[0].assign([float(rank)] * 2)
+        if end == "fit":
+            check_end(model, reached)
+        leave(processes.channel)
+
+    texts = stopped(work)
+    assert any("in step 2; they must be equal on all processes" in text for text in texts), texts
+    assert "went on" not in texts
+
+
+def test_what_was_compared_at_the_end_of_fit_is_not_compared_again():
+    def work(processes, rank):
+        model, reached = Model(processes), at(0)
+        with in_sync(model, reached, trains=True):
+            reached.step = 1
+        check_end(model, reached)
+        model.trainable_variables[0].assign([float(rank)] * 2)  # the program's own business
+        leave(processes.channel)
+
+    assert stopped(work) == ["went on"] * 2
+
+
+def test_the_methods_of_keras_are_ours_once():
+    """`fit` has a decorator of Keras that looks like ours."""
+    names = ("fit", "reset_metrics", "train_on_batch", "make_train_function")
+    methods = [getattr(tf.keras.Model, name) for name in names]
+    assert all(hasattr(method, "_fpsim_extended") for method in methods)
+    extend_models()
+    assert [getattr(tf.keras.Model, name) for name in names] == methods
+
+
+def test_a_process_that_is_lost_is_told_with_step_and_checkpoint():
+    first, second = local_transports(2)
+    second.close()
+    processes = Processes(Channel(first))
+    with pytest.raises(StoppedError, match=r"^worker 1 is gone \(step 3\)$"):
+        processes.agree("weights", "text", 3)
+    note_saved(Model(processes), at(2))
+    sentence = r"^worker 1 is gone \(step 3\); the last checkpoint is step 2$"
+    with pytest.raises(StoppedError, match=sentence):
+        processes.every([np.float32(1)], "a node", 3)
+
+
+def test_saving_a_model_is_noted(tmp_path):
+    with machine():
+        strategy = ipu.ipu_strategy.IPUStrategyV1()
+        (transport,) = local_transports(1)
+        with strategy.scope():
+            model = small_model()
+            for save, name in ((model.save_weights, "weights"), (model.save, "model.keras")):
+                together = strategy.replica_set = Processes(Channel(transport))
+                together.size = 2
+                current().step = 7
+                save(str(tmp_path / name))
+                assert together.saved == 7
 
 
 def test_a_model_of_one_process_is_left_alone():

@@ -10,7 +10,7 @@ import pytest
 
 from ipu.distributed.channel import Channel
 from ipu.distributed.cluster import ClusterError
-from ipu.distributed.local_transport import run_local
+from ipu.distributed.local_transport import local_transports, run_local
 from ipu.distributed.transport import JoinError, StoppedError
 from ipu.frontends.processes.sums import Sums
 from ipu.frontends.tensorflow.workers.group import Workers, cluster_of, join
@@ -130,3 +130,19 @@ def test_stubs_are_built_before_tensorflow(monkeypatch):
     cluster = cluster_of(TF_CONFIG(), {"TF_CONFIG": config()})
     with pytest.raises(RuntimeError, match="TF_CONFIG has to be set, and ipu"):
         join(cluster, "plan")
+
+
+@pytest.mark.parametrize(
+    ("step", "saved", "end"),
+    [(None, None, ""), (4, None, r" \(step 4\); there is no complete checkpoint"),
+     (4, 3, r" \(step 4\); the last complete checkpoint is step 3")],
+)  # fmt: skip
+def test_a_worker_that_is_lost_is_told_with_step_and_checkpoint(step, saved, end):
+    first, second = local_transports(2)
+    second.close()
+    workers = Workers(Sums(Channel(first), 2, Device, Order.TF_RING))
+    workers.step, workers.saved = step, saved
+    for call in (lambda: workers.reduced(np.float32([1]), mean=True),
+                 lambda: workers.texts("digest", "digests")):  # fmt: skip
+        with pytest.raises(StoppedError, match=f"^worker 1 is gone{end}$"):
+            call()

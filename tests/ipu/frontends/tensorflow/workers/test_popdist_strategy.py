@@ -70,6 +70,89 @@ def test_workers_of_tf_config_have_the_bits_of_one_process(alone):
     check(alone, 2, "".join(output for _, output, _ in done))
 
 
+#: A callback inside of `fit`, or an assignment after batches, changes a weight of one process.
+DIVERGING = """
+import sys; sys.path.insert(0, {folder!r})
+import keras_program as k
+import numpy as np
+import tensorflow as tf
+
+build = k.model
+
+def model(number, steps):
+    net = build(number, steps if {inside} else 1)
+
+    class Change(tf.keras.callbacks.Callback):
+        def on_train_end(self, logs=None):
+            if number:
+                net.trainable_variables[0].assign_add(tf.ones((8, 16)))
+
+    fit = net.fit
+
+    def fit_and_change(rows, **options):
+        if {inside}:
+            return fit(rows, callbacks=[Change()], **options)
+        for _ in range(3):
+            net.train_on_batch(np.ones((8, 8), np.float32), np.zeros(8, np.int32))
+        Change().on_train_end()
+        sys.exit(0)
+
+    net.fit = fit_and_change
+    return net
+
+k.model = model
+print(k.trained("multi", 2))
+"""
+
+
+@pytest.mark.parametrize(
+    "inside", [True, pytest.param(False, marks=pytest.mark.tier("full"))], ids=["fit", "batches"]
+)
+def test_weights_that_differ_at_the_end_of_a_short_training_stop_all(tmp_path, inside):
+    program = tmp_path / "diverging.py"
+    program.write_text(DIVERGING.format(folder=str(KERAS.parent), inside=inside))
+    with workers(tf_configs(2), *[command(program)] * 2) as started:
+        done = [ended(process) for process in started]
+    assert [status for status, _, _ in done] == [3, 3], done[0][2][-4000:] + done[1][2][-4000:]
+    for _, output, errors in done:
+        assert re.search(
+            r"^fpsim: worker 1 at .* has digest \w+, worker 0 at .* digest \w+, in step \d+; they "
+            "must be equal on all processes", errors, re.MULTILINE,
+        ), errors  # fmt: skip
+        assert "weights" not in output
+        assert "Traceback" not in errors
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize(
+    ("first", "second", "names"),
+    [(["--seed", "0"], ["--seed", "7"], ("seed: 0", "seed: 7")),
+     (["--policy", "fp16"], ["--policy", "fp32"], ("policy: p=f16", "policy: p=f32"))],
+)  # fmt: skip
+def test_seeds_and_policies_that_differ_are_refused_before_the_training(first, second, names):
+    lines = [[*whole[:4], *way, *whole[4:]] for way in (first, second)
+             for whole in [command(KERAS, "multi", "2")]]  # fmt: skip
+    with workers(tf_configs(2), *lines) as started:
+        done = [ended(process) for process in started]
+    for status, output, errors in done:
+        assert status == 2, errors[-4000:]
+        assert all(name in errors for name in names), errors[-4000:]
+        assert "start all workers alike" in errors
+        assert "weights" not in output
+
+
+@pytest.mark.tier("full")
+def test_each_worker_has_a_page_of_its_own(tmp_path):
+    whole = command(KERAS, "multi", "2", "1")
+    told = [*whole[:4], "--report", str(tmp_path / "out"), *whole[4:]]
+    with workers(tf_configs(2), told, told) as started:
+        done = [ended(process) for process in started]
+    assert [status for status, _, _ in done] == [0, 0], done[0][2][-4000:]
+    pages = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("index.html"))
+    assert pages == ["out/worker-0/index.html", "out/worker-1/index.html"]
+    assert all((tmp_path / page).with_name("report.json").exists() for page in pages)
+
+
 def poprun(instances, replicas, transport, *program):
     if not find_spec("grpc_tools" if transport == "grpc" else "mpi4py"):
         pytest.skip(f"the extra {transport} is not installed")

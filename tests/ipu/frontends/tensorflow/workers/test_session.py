@@ -17,10 +17,10 @@ class Second:
     rank, size = 1, 2
 
     def __init__(self, step):
-        self.step, self.checked, self.lines = step, [], []
+        self.root, self.checked, self.lines = step, [], []
 
     def of_root(self, x, name):
-        return np.full_like(x, self.step if name == "global_step" else 7)
+        return np.full_like(x, self.root if name == "global_step" else 7)
 
     def reduced(self, x, *, mean):
         return x
@@ -44,6 +44,7 @@ def test_trained_variables_are_roots_and_others_where_root_stands_elsewhere(root
         hook.begin()
         opened.run(v1.global_variables_initializer())
         hook.after_create_session(opened, None)
+        assert (workers.step, workers.saved) == (root, root or None)
         values = opened.run([trained, private])
         assert [values[0].tolist(), values[1]] == [[expected[0]] * 2, expected[1]]
         assert "variable trained:0: float32 (2,)" in workers.lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from contextlib import nullcontext
 
 import numpy as np
@@ -11,7 +12,7 @@ from tests.ipu.frontends.torch.framework import torch
 
 from fpsim.records.formats import BINARY16, BINARY32  # isort: skip
 from ipu.distributed.channel import Channel
-from ipu.distributed.local_transport import run_local
+from ipu.distributed.local_transport import local_transports, run_local
 from ipu.distributed.transport import StoppedError
 from ipu.frontends.torch.replicas import several
 from ipu.frontends.torch.replicas.several import Replicas
@@ -207,6 +208,25 @@ def test_an_error_of_one_program_stops_all():
     with pytest.raises(KeyError, match="theirs"):
         in_threads(work)
     assert stopped == ["worker 1 stopped: KeyError 'theirs'"] * 2
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_a_replica_that_is_lost_is_told_with_step_and_checkpoint(saves):
+    first, second = local_transports(2)
+    second.close()
+    replicas, before = replica(first)[0], torch.save
+
+    def program():
+        with replicas.running(lambda: 5):
+            if saves:
+                torch.save({"w": torch.ones(2)}, io.BytesIO())
+            replicas.average(parameters(0), 5)
+
+    with pytest.raises(StoppedError) as stop:
+        program()
+    expected = "worker 1 is gone (step 5)" + "; the last checkpoint is step 5" * saves
+    assert str(stop.value) == expected
+    assert torch.save is before
 
 
 def test_what_cannot_be_averaged_is_refused():
