@@ -116,6 +116,7 @@ def _run(
     choices: Choices, *, count: bool,
 ) -> int:  # fmt: skip
     from ipu.distributed.transport import JoinError, StoppedError
+    from ipu.frontends.common.advising import advise
     from ipu.frontends.common.programs import ProgramError
     from ipu.frontends.pages.page import write_page
     from ipu.frontends.torch import machine
@@ -145,8 +146,11 @@ def _run(
     if count:
         click.echo(f"\n{report}", err=True)
     if out is not None:
-        page = write_page(out, report, session.advise(), program.name)
+        page = write_page(out, report, advise(report, session.way), program.name)
         click.echo(page.resolve(), err=True)
+    is_printed = count or stopped
+    if report.get("unreached") and not is_printed and (out is not None or str(way) != "fp32"):
+        click.echo(f"fpsim: nothing was computed on the machine. {report['unreached']}", err=True)
     if interrupt is not None:
         raise interrupt
     return status

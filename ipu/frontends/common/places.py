@@ -3,7 +3,7 @@
 n = 2^63 | (h >> 1), where h is the big-endian integer of the 8-byte BLAKE2b digest of the text
 `step/micro_batch/replica/layer/direction/k`. k counts the stochastic operations of that place, so
 work at another place cannot shift its bits. In the direction `optimizer` micro_batch and replica
-are 0.
+are 0; in the direction `evaluation` micro_batch counts evaluations since the last step.
 
 Source    docs/semantics.md §2 (named addresses).
 """
@@ -20,7 +20,7 @@ from fpsim.state.state import Clock
 __all__ = ["DIRECTIONS", "Place", "PlaceClock", "Replay", "number"]
 
 #: What a program does at a place.
-DIRECTIONS = ("forward", "backward", "optimizer", "other")
+DIRECTIONS = ("forward", "backward", "optimizer", "evaluation", "other")
 
 
 class Place(NamedTuple):
@@ -116,6 +116,12 @@ class PlaceClock(Clock):
     def forget(self) -> None:
         """No place has drawn yet: at the start of a step, whose number is another one."""
         self._counts.clear()
+        self._number = None
+
+    def forget_direction(self, direction: str) -> None:
+        """No place of a direction has drawn yet; those of the others go on."""
+        for place in [each for each in self._counts if each.direction == direction]:
+            del self._counts[place]
         self._number = None
 
     def mark(self) -> Replay:

@@ -22,8 +22,8 @@ __all__ = ["KINDS_OF_VALUES", "describe", "totals", "units"]
 
 #: Directions of results, and the kind of values that they are.
 _KINDS = {
-    "forward": "activations", "recompute": "activations", "backward": "gradients",
-    "optimizer": "optimizer",
+    "forward": "activations", "recompute": "activations", "evaluation": "activations",
+    "backward": "gradients", "optimizer": "optimizer",
 }  # fmt: skip
 #: Of exponents in a report.
 KINDS_OF_VALUES = ("weights", "activations", "gradients", "updates", "optimizer")

@@ -47,6 +47,8 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         f"{report['operations']['computed_elements']:,} elements computed, {host['share']:.2%} of "
         f"them on the host; native operations: {report['native']}"
     )
+    if report.get("unreached"):
+        yield f"nothing was computed on the machine. {report['unreached']}"
     if report.get("note"):
         yield str(report["note"])
     if report.get("stopped"):

@@ -70,14 +70,20 @@ def summary_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
             sum(row[name] for row in report["swallowed"].values()) for name in (
                 "swallowed", "nonzero")
         )  # fmt: skip
-        losses = report["losses"]
         rows.append((
-            run.way, f"{final_loss(losses):.4g}" if losses else "–",
+            run.way, _final(report),
             *(f"{totals(report['layers'], name):,}" for name in COUNTERS),
             f"{swallowed / nonzero:.1%}" if nonzero else "–",
             f"× {_cycles(report) / first:.2f}" if _cycles(report) else "–",
         ))  # fmt: skip
     return rows
+
+
+def _final(report: Mapping[str, Any]) -> str:
+    """The final loss of a run, or why there is none."""
+    if report["losses"]:
+        return f"{final_loss(report['losses']):.4g}"
+    return "nothing on the machine" if report.get("unreached") else "–"
 
 
 def _cycles(report: Mapping[str, Any]) -> int:

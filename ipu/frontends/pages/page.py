@@ -102,12 +102,16 @@ def headline(report: Mapping[str, Any]) -> str:
     >>> headline({"counted": True, "layers": {}} | dict.fromkeys(["first", "losses"], []) | {
     ...     "swallowed": {}, "stopped": "net.py:3: ValueError: no data"}).partition(". ")[2]
     'The program stopped: net.py:3: ValueError: no data'
+    >>> headline({"unreached": "Use a strategy's scope"})
+    'Nothing was computed on the machine.'
     """
     stopped = report.get("stopped", "")
     return _happened(report) + (f" The program stopped: {stopped}" if stopped else "")
 
 
 def _happened(report: Mapping[str, Any]) -> str:
+    if report.get("unreached"):
+        return "Nothing was computed on the machine."
     if not report["counted"]:
         return "This session did not count; use count=True."
     if not report["first"]:

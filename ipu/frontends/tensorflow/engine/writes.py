@@ -1,4 +1,4 @@
-"""Which inputs of a graph are variables that it writes."""
+"""Which inputs of a graph are variables that it writes, and whether it has gradients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ipu.frontends.tensorflow.engine.functions import called_graphs
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.program import program_of
 
-__all__ = ["handles_written_by", "origin_of", "written_inputs"]
+__all__ = ["handles_written_by", "has_gradient", "origin_of", "written_inputs"]
 
 
 def written_inputs(graph: Any) -> set[int]:
@@ -23,6 +23,14 @@ def written_inputs(graph: Any) -> set[int]:
             if origin in positions:
                 written.add(positions[origin])
     return written
+
+
+def has_gradient(graph: Any) -> bool:
+    """Whether a program computes gradients, also in functions that it calls."""
+    return any(
+        node.is_gradient or any(has_gradient(called) for called, _ in called_graphs(node))
+        for node in program_of(graph).nodes
+    )
 
 
 def handles_written_by(node: Node) -> list[Any]:

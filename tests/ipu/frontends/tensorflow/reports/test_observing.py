@@ -87,7 +87,13 @@ def test_a_constant_of_the_optimiser_that_does_not_fit_is_told():
 
 
 def test_the_first_exception_has_its_step_and_layer():
-    program = tf.function(lambda x: tf.cast(x, tf.half) * tf.cast(x, tf.half))
+    w = tf.Variable(1.0)
+
+    @tf.function
+    def program(x):
+        w.assign(x[0])
+        return tf.cast(x, tf.half) * tf.cast(x, tf.half)
+
     with machine(count=True) as used:
         for value in (1.0, 300.0, 300.0):
             launch(program, tf.constant([value]))
