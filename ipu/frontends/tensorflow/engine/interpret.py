@@ -245,7 +245,7 @@ def _store(frame: list[Any], step: Step, result: Any) -> None:
         frame[slot] = None
 
 
-def plan_of(machine: Machine, graph: Any, trained: Collection[int]) -> Plan:
+def plan_of(machine: Machine, graph: Any, trained: Collection[int] = ()) -> Plan:
     """The plan of a graph on a machine, made once; an evaluation where it trains nothing.
 
     trained    positions of inputs that are variables which are trained.

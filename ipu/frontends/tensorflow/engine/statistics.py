@@ -14,6 +14,7 @@ from typing import Any
 from ipu.frontends.tensorflow.engine.functions import called_graphs
 from ipu.frontends.tensorflow.engine.program import program_of
 from ipu.frontends.tensorflow.engine.writes import origin_of
+from ipu.learn.patterns import matches
 from ipu.learn.policy import FP32, LayerPolicies, Policy
 
 __all__ = ["layer_of_metric", "policy_of_metric", "statistics_of"]
@@ -34,11 +35,12 @@ def policy_of_metric(policy: Policy | LayerPolicies, name: str) -> Policy:
     >>> from ipu.learn.policy import FP16
     >>> print(policy_of_metric(FP16, "loss"))
     p=f32,c=f32,part=f32
-    >>> policy_of_metric(FP32.override({"metrics/loss": FP16}), "loss") == FP16
+    >>> policy_of_metric(FP16.override({"metrics/loss": FP16}), "loss") == FP16
     True
     """
-    named = policy.of(layer_of_metric(name))
-    return FP32 if named is policy.default else named
+    layer = layer_of_metric(name)
+    layers = policy.layers if isinstance(policy, LayerPolicies) else ()
+    return next((named for pattern, named in layers if matches(layer, pattern)), FP32)
 
 
 def statistics_of(graph: Any, metric: str = "") -> dict[int, str]:

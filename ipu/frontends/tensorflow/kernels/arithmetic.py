@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
+from ipu.frontends.tensorflow.engine.machine import EVALUATION
 from ipu.frontends.tensorflow.engine.values import as_read
 from ipu.frontends.tensorflow.kernels.activations import log1p
 from ipu.frontends.tensorflow.kernels.moving.lists import add_lists
@@ -269,7 +270,7 @@ def _is_finite(site: Site) -> Run:
     Source    docs/semantics.md §3.
     """
     machine = site.machine
-    if site.direction == "forward" or machine.shows_overflow:
+    if site.direction in ("forward", EVALUATION) or machine.shows_overflow:
         return lambda x: np.isfinite(x.carrier)
     if machine.choices.found_inf != "status":
         raise RuntimeError(
