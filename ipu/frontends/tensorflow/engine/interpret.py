@@ -24,7 +24,7 @@ from typing import Any
 
 from fpsim import FloatingPointTrap
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32
+from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.common.account import counted_name
 from ipu.frontends.common.places import Replay
 from ipu.frontends.tensorflow import kernels
@@ -77,9 +77,12 @@ class Plan:
     """
 
     def __init__(
-        self, machine: Machine, program: Program, direction: str = "", metric: str = ""
-    ) -> None:
+        self, machine: Machine, program: Program, direction: str = "", metric: str = "",
+        gradients: dict[Format, None] | None = None,
+    ) -> None:  # fmt: skip
         self.machine, self.program, self._metric = machine, program, metric
+        #: Formats of gradients, of all plans of the program.
+        self._gradients: dict[Format, None] = {} if gradients is None else gradients
         self.direction = direction
         self._parts: list[Plan] = []
         self._slots: dict[tuple[str, int], int] = {}
@@ -131,11 +134,13 @@ class Plan:
                     self.machine.policy, metric)  # fmt: skip
             site = Site(
                 node, self.machine, policy, None, direction, partial(self._part, metric),
-                OPTIMIZER if node.name in directions.optimiser else layer,
+                OPTIMIZER if node.name in directions.optimiser else layer, self._gradients,
             )
             tensors = (*node.outputs, *node.inputs)
             floating = next((t.dtype for t in tensors if t.dtype in FORMATS), None)
             site.fmt = None if floating is None else site.format_of(floating)
+            if direction == "backward" and site.fmt is not None:
+                self._gradients[site.fmt] = None
             sites.append(site)
         return sites
 
@@ -149,7 +154,7 @@ class Plan:
 
     def _part(self, metric: str, graph: Any, direction: str = "") -> Plan:
         """The plan of a function that a node calls; what a metric calls is the metric's."""
-        part = Plan(self.machine, program_of(graph), direction, metric)
+        part = Plan(self.machine, program_of(graph), direction, metric, self._gradients)
         self._parts.append(part)
         return part
 

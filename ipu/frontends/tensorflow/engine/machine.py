@@ -217,11 +217,6 @@ class Machine:
         return FpSts.from_word(self.status_before | self.device.status_word)
 
     @property
-    def shows_overflow(self) -> bool:
-        """Whether overflow in every format of the program gives what is not finite."""
-        return bool(self.device.control.nanoo)
-
-    @property
     def has_overflown(self) -> bool:
         """Whether the status register has OFLO or INV since the step began."""
         status = self.device.status

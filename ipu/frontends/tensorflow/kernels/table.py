@@ -10,7 +10,7 @@ flow, and what replicas do together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -50,6 +50,7 @@ class Site:
     fmt        format of its floating-point results; None: it has none.
     direction  of its places and counts.
     layer      under which it counts.
+    gradients  formats in which gradients of its program are computed, as far as it is planned.
     """
 
     node: Node
@@ -60,6 +61,7 @@ class Site:
     #: Plans a function that the node calls.
     plan: Callable[[Any, str], SubProgram]
     layer: str = ""
+    gradients: Collection[Format] = ()
 
     @property
     def device(self) -> Device:
