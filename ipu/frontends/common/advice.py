@@ -161,6 +161,14 @@ def _gradients(report: Report, base: Way) -> Iterator[Advice]:
         )  # fmt: skip
         return
     now, then = scales["lost"]
+    if scales["highest_safe"] < present:
+        lower = _with(base, loss_scale=base.changes.loss_scale * scales["highest_safe"] / present)
+        yield Advice(
+            f"Lower the loss scale to {scales['highest_safe']:g}",
+            f"the present scale of {present:g} takes {scales['limited_by']} beyond the largest "
+            "number of its format", scales["limited_by"], (lower,),
+        )  # fmt: skip
+        return
     if scales["best"] != present and now - then > _DIGITS:
         safe, unseen = scales["highest_safe"] / _HEADROOM, scales["unseen"]
         chosen = [scales["best"], safe] if unseen and safe > scales["best"] else [scales["best"]]

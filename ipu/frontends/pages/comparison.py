@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ipu.frontends.common.report import totals
-from ipu.frontends.common.text import COUNTERS
+from ipu.frontends.common.text import COUNTERS, why_no_loss
 from ipu.frontends.common.trials import final_loss
 from ipu.frontends.pages.page import headline, render, write_figures
 
@@ -53,6 +53,7 @@ def write_comparison(folder: Path, runs: Sequence[Run], title: str) -> Path:
         "title": title, "runs": runs, "images": images, "heads": HEADS,
         "rows": summary_rows(runs), "columns": list(reports), "layers": _layers(reports),
         "headlines": {way: headline(report) for way, report in reports.items()},
+        "reasons": {way: why_no_loss(report) for way, report in reports.items()},
     }  # fmt: skip
     return render("compare", folder / "index.html", content)
 

@@ -94,7 +94,7 @@ class Session:
         self.memory = Memory(device, is_plain=formats == {BINARY32})
         self.account = Account()
         #: Exponents, updates, losses; those of values only if the device counts.
-        self.recorder = Recorder()
+        self.recorder = Recorder(device.counts)
         self.changer = Changer(changes, self.memory, self.call)
         self.halves_by_policy = changes.halves_by_policy
         self.layers = Layers(

@@ -30,6 +30,7 @@ from ipu.frontends.common.places import Replay
 from ipu.frontends.tensorflow import kernels
 from ipu.frontends.tensorflow.engine.errors import MachineError, UnsupportedNodeError, user_line
 from ipu.frontends.tensorflow.engine.functions import called_graphs
+from ipu.frontends.tensorflow.engine.losses import unscaling, wide_nodes
 from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.program import Program, has_effect, program_of
@@ -41,6 +42,7 @@ from ipu.frontends.tensorflow.kernels.table import TABLE, Entry, Run, Site
 from ipu.frontends.tensorflow.reports.directions import find_directions
 from ipu.frontends.tensorflow.reports.layers import OPTIMIZER, Layers, layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import observed
+from ipu.learn.policy import FP32
 
 __all__ = ["Plan", "check_nodes", "plan_of"]
 
@@ -124,6 +126,8 @@ class Plan:
 
     def _sites(self) -> list[Site]:
         directions = find_directions(self.program, self.direction)
+        wide, edges = wide_nodes(self.program) if not self.machine.is_plain else (set(), set())
+        unscaled = unscaling(self.program) if not self.machine.is_plain else {}
         layers = Layers((node.layer for node in self.program.nodes), self.machine.variables)
         sites = []
         for node in self.program.nodes:
@@ -133,9 +137,19 @@ class Plan:
                 layer, policy = layer_of_metric(metric), policy_of_metric(
                     self.machine.policy, metric)  # fmt: skip
             site = Site(
-                node, self.machine, policy, None, direction, partial(self._part, metric),
-                OPTIMIZER if node.name in directions.optimiser else layer, self._gradients,
+                node,
+                self.machine,
+                policy,
+                None,
+                direction,
+                partial(self._part, metric),
+                OPTIMIZER if node.name in directions.optimiser else layer,
+                self._gradients,
             )
+            if node.name in wide:
+                site.policy = FP32
+                site.narrow = policy.activations if node.name in edges else None
+            site.gradient_at = unscaled.get(node.name)
             tensors = (*node.outputs, *node.inputs)
             floating = next((t.dtype for t in tensors if t.dtype in FORMATS), None)
             site.fmt = None if floating is None else site.format_of(floating)
@@ -321,14 +335,18 @@ def _obey_marks(site: Site, entry: Entry) -> Run:
 
 def _cast_operands(site: Site, entry: Entry) -> Run:
     """The kernel of a node; what computes gets its float32 operands in one format."""
-    run = entry.build(site)
+    run = _narrowing(site, entry.build(site))
     positions = [i for i, t in enumerate(site.node.inputs) if t.dtype in FORMATS]
     if site.machine.is_plain or entry.keeps or entry.is_joint or not positions:
         return run
     cast, is_update, own = site.device.cast, site.direction == "optimizer", site.fmt
+    gradient_at = site.gradient_at
 
     def on_operands(*values: Any) -> Any:
         operands = list(values)
+        if gradient_at is not None:  # rounded once, into the format of the gradient
+            wide = [cast(x, BINARY32) if isinstance(x, Array) else x for x in values]
+            return cast(run(*wide), values[gradient_at].format)
         fmt: Any = _widest([operands[i] for i in positions]) if is_update else own
         for i in positions:
             if isinstance(operands[i], Array):
@@ -336,6 +354,21 @@ def _cast_operands(site: Site, entry: Entry) -> Run:
         return run(*operands)
 
     return on_operands
+
+
+def _narrowing(site: Site, run: Run) -> Run:
+    """The kernel of a gradient that leaves binary32 for the format of a layer."""
+    narrow, cast = site.narrow, site.device.cast
+    if narrow is None or narrow == BINARY32:
+        return run
+
+    def narrowed_run(*values: Any) -> Any:
+        results = run(*values)
+        if isinstance(results, tuple):
+            return tuple(cast(x, narrow) if isinstance(x, Array) else x for x in results)
+        return cast(results, narrow) if isinstance(results, Array) else results
+
+    return narrowed_run
 
 
 def _widest(values: Sequence[Array]) -> Any:

@@ -23,7 +23,9 @@ from tensorflow.python.eager.polymorphic_function import atomic_function, concre
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
+from fpsim.records.formats import Format
 from ipu.feed.counters import launching
+from ipu.frontends.common.account import fit
 from ipu.frontends.tensorflow.engine.interpret import check_nodes, plan_of
 from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine, current
 from ipu.frontends.tensorflow.engine.program import program_of
@@ -90,9 +92,14 @@ def _format(machine: Machine, dtype: Any) -> Any:
 
 
 def _variable(
-    machine: Machine, name: str, dtype: Any, read: Callable[[], Any], metric: str | None
-) -> Variable:
-    """A variable of the host; `metric` names the metric that it belongs to."""
+    machine: Machine, name: str, dtype: Any, read: Callable[[], Any], metric: str | None, *,
+    is_constant: bool,
+) -> Variable:  # fmt: skip
+    """A variable of the host.
+
+    metric         that it belongs to.
+    is_constant    the program neither trains nor writes it, such as a learning rate.
+    """
     fmt, policy = FORMATS.get(dtype), machine.policy
     if fmt is not None and dtype.size == 4 and not machine.is_plain:
         fmt = (
@@ -100,7 +107,21 @@ def _variable(
             policy_of_metric(policy, metric)
         ).param  # fmt: skip
     machine.variables.add(name)
+    if is_constant and fmt is not None:
+        read = partial(_noted, machine, name, fmt, read)
     return Variable(name, dtype, fmt, read, machine.device)
+
+
+def _noted(machine: Machine, name: str, fmt: Format, read: Callable[[], Any]) -> Any:
+    """The value of a variable; a number that its format does not hold is told."""
+    host = read()
+    if not np.ndim(host) and machine.recorder is not None:
+        value = float(host)
+        change = fit(value, float(enter(machine.device, host, fmt).carrier), fmt)
+        if change and change != "one":
+            layer = layer_of_variable(name)
+            machine.account.constant(layer, "optimizer", fmt, value, change, f"variable {name}")
+    return host
 
 
 @contextmanager
@@ -160,15 +181,18 @@ def _call_flat(function: Any, tensor_inputs: Sequence[Any], captured_inputs: Seq
 
 def _launch(machine: Machine, graph: Any, flat: Sequence[Any]) -> list[Any]:
     names = {id(v.handle): v.name.split(":")[0] for v in graph.variables}
-    metrics = statistics_of(graph)
+    metrics, written = statistics_of(graph), written_inputs(graph)
+    trained = {id(v.handle) for v in graph.variables if _is_trained(v)}
     replicas = [
         [
-            _argument(machine, outer, names.get(id(outer)), metrics.get(i))
+            _argument(
+                machine, outer, names.get(id(outer)), metrics.get(i),
+                is_constant=i not in written and id(outer) not in trained,
+            )
             for i, outer in enumerate(flat)
         ]
         for _ in range(machine.replicas)
-    ]
-    trained = {id(v.handle) for v in graph.variables if _is_trained(v)}
+    ]  # fmt: skip
     updated = [v for outer, v in zip(flat, replicas[0], strict=True) if id(outer) in trained]
     with _watching(machine, updated), private_values(machine, flat, replicas):
         at = [i for i, outer in enumerate(flat) if id(outer) in trained]
@@ -183,14 +207,16 @@ def _launch(machine: Machine, graph: Any, flat: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _argument(machine: Machine, outer: Any, name: str | None, metric: str | None) -> Any:
+def _argument(
+    machine: Machine, outer: Any, name: str | None, metric: str | None, *, is_constant: bool
+) -> Any:
     if outer.dtype != tf.resource:
         return _entered(machine, outer, outer.numpy())
     data = getattr(outer, "_handle_data", None)
     if data is not None and data.is_set and data.shape_and_type:
         dtype = tf.as_dtype(data.shape_and_type[0].dtype)
         read = partial(_read, outer, dtype)
-        return _variable(machine, name or "variable", dtype, read, metric)
+        return _variable(machine, name or "variable", dtype, read, metric, is_constant=is_constant)
     return IteratorHandle(outer)
 
 
@@ -226,7 +252,8 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
             replicas = [
                 [
                     _variable(
-                        machine, name, kind.dtype, partial(np.asarray, value), metrics.get(i)
+                        machine, name, kind.dtype, partial(np.asarray, value), metrics.get(i),
+                        is_constant=i not in written and name not in trained,
                     ) if is_handle else _entered(machine, kind, value)
                     for i, (name, kind, is_handle, value) in enumerate(zip(
                         names, outer, handles, values, strict=True

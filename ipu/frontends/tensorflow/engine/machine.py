@@ -100,7 +100,7 @@ class Machine:
         #: Every policy is binary32: float32 tensors are what they are.
         self.is_plain = formats == {BINARY32}
         self.account: Account = before.account if before else Account()
-        recorder: Recorder | None = before.recorder if before else Recorder()
+        recorder: Recorder | None = before.recorder if before else Recorder(self.device.counts)
         #: Exponents, updates and losses; None where the machine counts not.
         self.recorder: Recorder | None = recorder if choices.count else None
         #: Names of the variables of its programs.

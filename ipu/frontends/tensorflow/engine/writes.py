@@ -13,8 +13,16 @@ from ipu.frontends.tensorflow.engine.program import program_of
 __all__ = ["handles_written_by", "has_gradient", "origin_of", "written_inputs"]
 
 
-def written_inputs(graph: Any) -> set[int]:
+def written_inputs(graph: Any) -> frozenset[int]:
     """Positions of the inputs that are handles of variables which the program writes."""
+    program = program_of(graph)
+    if "written" not in program.__dict__:
+        program.__dict__["written"] = frozenset(_find_written(graph))
+    known: frozenset[int] = program.__dict__["written"]
+    return known
+
+
+def _find_written(graph: Any) -> set[int]:
     positions = {tensor.op.name: i for i, tensor in enumerate(graph.inputs)}
     written: set[int] = set()
     for node in program_of(graph).nodes:

@@ -18,7 +18,7 @@ from ipu.frontends.tensorflow.engine.replicas import forget_private, in_replicas
 from ipu.frontends.tensorflow.engine.trace import tracing
 from ipu.frontends.tensorflow.keras.capturing import capture_in_steps
 from ipu.frontends.tensorflow.keras.lines import note_lines
-from ipu.frontends.tensorflow.keras.metrics import mark_metrics
+from ipu.frontends.tensorflow.keras.metrics import mark_losses, mark_metrics
 from ipu.frontends.tensorflow.keras.options import (
     add_setters,
     all_replicas_of,
@@ -47,6 +47,7 @@ def extend_models() -> None:
     add_setters()
     note_lines()
     mark_metrics()
+    mark_losses()
     for name in _MAKERS:
         maker = getattr(tf.keras.Model, name)
         if not hasattr(maker, "__wrapped__"):

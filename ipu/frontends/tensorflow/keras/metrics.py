@@ -1,8 +1,9 @@
-"""Metrics of Keras are statistics of the host: their nodes carry a mark with the metric's name.
+"""Metrics and losses of Keras: their nodes carry marks with their names.
 
-A policy names formats of layers. What `update_state` and `result` build is no layer: it computes in
-the data types of the program, and so do the variables of the metric, unless a pattern of the policy
-matches `metrics/NAME` (`engine.statistics`).
+Metrics are statistics of the host. A policy names formats of layers, and what `update_state` and
+`result` build is no layer: it is binary32, and so are the variables of the metric, unless a pattern
+of the policy matches `metrics/NAME` (`engine.statistics`). Losses are binary32 where they are sums
+(`engine.losses`), and a launch without gradients knows them by their marks.
 
 Source    docs/tensorflow.md (Which numbers).
 """
@@ -17,7 +18,7 @@ import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.node import marked
 
-__all__ = ["mark_metrics"]
+__all__ = ["mark_losses", "mark_metrics"]
 
 _METHODS = ("update_state", "result")
 #: That a class marks what its objects build.
@@ -50,3 +51,21 @@ def _marking(metric: Any, method: Callable[..., Any]) -> Callable[..., Any]:
             return method(*arguments, **options)
 
     return marking
+
+
+def mark_losses() -> None:
+    """Losses mark what they build; nothing happens the second time."""
+    loss = tf.keras.losses.Loss
+    if hasattr(loss, _MARKS):
+        return
+    call = loss.__call__
+
+    @wraps(call)
+    def marking(self: Any, *arguments: Any, **options: Any) -> Any:
+        if tf.executing_eagerly():
+            return call(self, *arguments, **options)
+        with marked(loss=self.name or type(self).__name__):
+            return call(self, *arguments, **options)
+
+    loss.__call__ = marking
+    setattr(loss, _MARKS, True)

@@ -260,6 +260,7 @@ def _test(node: str, test: Any) -> None:
 
 _test("IsNan", np.isnan)
 
+
 def _of_gradients(node: str, test: Callable[[Any], Any], *, shows: bool) -> None:
     """A test for infinities: what a loss scaler asks of gradients.
 

@@ -126,9 +126,9 @@ def _give_to_updates(
     for node in reversed(program.nodes):
         names = readers.get(node.name, set())
         are_updates = bool(names) and all(directions.get(name) == "optimizer" for name in names)
-        if directions[node.name] == "forward" and are_updates:
-            if node.name in theirs or not names.isdisjoint(optimiser):
-                directions[node.name] = "optimizer"
+        is_theirs = node.name in theirs or not names.isdisjoint(optimiser)
+        if directions[node.name] == "forward" and are_updates and is_theirs:
+            directions[node.name] = "optimizer"
         for tensor in node.inputs:
             readers.setdefault(tensor.op.name, set()).add(node.name)
 

@@ -252,3 +252,23 @@ def test_replicas_that_cannot_be_are_one_line(program, capsys, monkeypatch):
     assert main(["torch", str(program), "both"]) == 1
     message = "a model that is not PopTorch's is one replica; use --num-instances 2"
     assert message in capsys.readouterr().err
+
+
+@needs_torch
+def test_a_program_beside_the_machine_is_told_everywhere(tmp_path, capsys):
+    path, out = tmp_path / "empty.py", tmp_path / "out"
+    path.write_text("print(2)\n")
+    words = "nothing was computed on the machine"
+    assert main(["torch", str(path)]) == 0
+    assert words not in capsys.readouterr().err
+    for options in (["--policy", "fp16"], ["--report", str(out)], ["--count"]):
+        assert main(["torch", *options, str(path)]) == 0
+        assert capsys.readouterr().err.count(words) == 1
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "Nothing was computed on the machine." in page
+    assert "peaks for a change" not in page
+    path.write_text("import nosuch\n")
+    assert main(["torch", "--report", str(out), str(path)]) == 1
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "Mend what stopped the program: " in page
+    assert "peaks for a change" not in page

@@ -272,7 +272,7 @@ def test_no_evaluation_moves_a_bit_of_a_training():
 
 
 def test_the_status_of_an_evaluation_is_no_steps():
-    _, step, evaluation = network()
+    *_, evaluation = network()
     with machine(policy="f16") as used:
         launch(evaluation, tf.constant(np.full((1, 3), 6e4, np.float32)))
         assert used.status.oflo

@@ -18,7 +18,9 @@ def test_updates_and_results_are_marked():
         mean.update_state(y)
         return mean.result()
 
-    nodes = [Node(op) for op in program.get_concrete_function(tf.constant(2.0)).graph.get_operations()]
+    nodes = [
+        Node(op) for op in program.get_concrete_function(tf.constant(2.0)).graph.get_operations()
+    ]
     marked = {node.type for node in nodes if node.marks.get("metric") == "score"}
     assert {"AssignAddVariableOp", "DivNoNan"} <= marked
     assert "Square" not in marked
