@@ -162,11 +162,12 @@ def _gradients(report: Report, base: Way) -> Iterator[Advice]:
         return
     now, then = scales["lost"]
     if scales["highest_safe"] < present:
-        lower = _with(base, loss_scale=base.changes.loss_scale * scales["highest_safe"] / present)
+        down = scales["highest_safe"] / present
+        way = _with(base, loss_scale=base.changes.loss_scale * down)
         yield Advice(
             f"Lower the loss scale to {scales['highest_safe']:g}",
             f"the present scale of {present:g} takes {scales['limited_by']} beyond the largest "
-            "number of its format", scales["limited_by"], (lower,),
+            "number of its format", scales["limited_by"], (way,),
         )  # fmt: skip
         return
     if scales["best"] != present and now - then > _DIGITS:

@@ -48,22 +48,7 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         f"{report['operations']['computed_elements']:,} elements computed, {host['share']:.2%} of "
         f"them on the host; native operations: {report['native']}"
     )
-    if report.get("unreached"):
-        yield f"nothing was computed on the machine. {report['unreached']}"
-    if report.get("note"):
-        yield str(report["note"])
-    if report.get("stopped"):
-        yield f"the program stopped: {report['stopped']}"
-    losses = report["losses"]
-    if losses:
-        yield f"loss {losses[0]:.4g} → {losses[-1]:.4g}"
-    elif why_no_loss(report):
-        yield f"no losses: {why_no_loss(report)}"
-    if report.get("uncounted"):
-        yield (
-            f"{report['uncounted']} backward passes began at a loss that is not finite: after such "
-            "a loss nothing is counted until one is finite"
-        )
+    yield from _course_lines(report)
     for row in report["first"]:
         yield (
             f"first {COUNTERS[row['flag']]}: step {row['step']}, {row['operation']} in "
@@ -96,6 +81,26 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"unit {unit['unit']}, {unit['verb']}: {unit['share']:.1%} of the multiply-adds, "
             f"{unit['products']} products"
+        )
+
+
+def _course_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """How the run went: whether it reached the machine, its end and its losses."""
+    if report.get("unreached"):
+        yield f"nothing was computed on the machine. {report['unreached']}"
+    if report.get("note"):
+        yield str(report["note"])
+    if report.get("stopped"):
+        yield f"the program stopped: {report['stopped']}"
+    losses = report["losses"]
+    if losses:
+        yield f"loss {losses[0]:.4g} → {losses[-1]:.4g}"
+    elif why_no_loss(report):
+        yield f"no losses: {why_no_loss(report)}"
+    if report.get("uncounted"):
+        yield (
+            f"{report['uncounted']} backward passes began at a loss that is not finite: after such "
+            "a loss nothing is counted until one is finite"
         )
 
 

@@ -97,6 +97,7 @@ class Machine:
         formats = {f for p in self.policy.all for f in (p.param, p.compute, p.output)}
         for fmt in formats:
             self.device.context(fmt)  # refuses a format that the target lacks
+        self._start_counting()
         #: Every policy is binary32: float32 tensors are what they are.
         self.is_plain = formats == {BINARY32}
         self.account: Account = before.account if before else Account()
@@ -107,18 +108,6 @@ class Machine:
         self.variables: set[str] = set()
         #: Of the random bits.
         self.seed = choices.seed
-        self.iteration = 0
-        #: Iterations before places began to count from 0.
-        self.earlier = 0
-        #: Steps since places began to count from 0.
-        self.placed_steps = 0
-        #: Whether the launch that runs trains nothing.
-        self.is_evaluating = False
-        #: Iterations of such launches: all of them, and those since the last step.
-        self.evaluations = self.evaluations_of_step = 0
-        #: Steps of the optimiser that have ended; reseeding counts on.
-        self.step = 0
-        self.launches = 0
         self.replicas = 1
         #: All replicas of the program that runs, those of other processes too.
         self.replica_set: ReplicaSet = ALONE
@@ -140,6 +129,18 @@ class Machine:
         self.plans: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         if before is not None:
             self.count_on(before)
+
+    def _start_counting(self) -> None:
+        """Nothing has run."""
+        self.launches = self.iteration = 0
+        #: Iterations before places began to count from 0.
+        self.earlier = 0
+        #: Steps of the optimiser that have ended: all, and those since places count from 0.
+        self.step = self.placed_steps = 0
+        #: Whether the launch that runs trains nothing.
+        self.is_evaluating = False
+        #: Iterations of such launches: all of them, and those since the last step.
+        self.evaluations = self.evaluations_of_step = 0
 
     def policy_of(self, layer: str, scope: str) -> Policy:
         """The policy of a layer; patterns may also name the scope of its nodes."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,7 +25,7 @@ from ipu.frontends.common.recorder import Recorder
 from ipu.frontends.tensorflow.engine.losses import Loss, find_losses
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
-from ipu.frontends.tensorflow.engine.program import program_of
+from ipu.frontends.tensorflow.engine.program import Program, program_of
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.engine.unread import Formula, formula_of
 from ipu.frontends.tensorflow.engine.values import FORMATS, numbers
@@ -40,10 +41,10 @@ def observed(site: Site, entry: Entry | None, run: Run) -> Run:
     if machine.recorder is None or (entry is not None and entry.is_joint):
         return run
     node, graph, recorder = site.node, site.node.op.graph, machine.recorder
-    followers = _followed(machine, recorder, graph).get(node.name)
-    if followers:
-        run = _noting_losses(followers, node.name, run)
-    telling, forward = _scales(graph, recorder), node.forward
+    followers, telling = _observed_in(machine, recorder, graph)
+    if node.name in followers:
+        run = _noting_losses(followers[node.name], node.name, run)
+    forward = node.forward
     if forward is not None and forward.name in telling and node.type == "Mul":
         run = _noting_scale(telling[forward.name], run)
     elif node.name in telling and node.type != "Mul":
@@ -128,17 +129,35 @@ class _Followed:
 _ROOT = "loss"
 
 
-def _followed(machine: Machine, recorder: Recorder, graph: Any) -> dict[str, list[Any]]:
-    """Losses of a graph by the nodes whose results lead to them: output, and who takes it."""
+class _Observed(NamedTuple):
+    """What nodes of a graph tell, by their names.
+
+    losses    output, and who takes it.
+    scales    what to do with a number.
+    """
+
+    losses: dict[str, list[tuple[int, _Followed]]]
+    scales: dict[str, Callable[[Any], None]]
+
+
+def _observed_in(machine: Machine, recorder: Recorder, graph: Any) -> _Observed:
+    """What a graph tells on a machine; found once."""
     program = program_of(graph)
-    known: WeakKeyDictionary[Machine, Any] = program.__dict__.setdefault(
-        "followed", WeakKeyDictionary()
+    known: WeakKeyDictionary[Machine, _Observed] = program.__dict__.setdefault(
+        "observed", WeakKeyDictionary()
     )
-    if machine in known:
-        return dict(known[machine])
+    if machine not in known:
+        followers = _followers(machine, recorder, program)
+        known[machine] = _Observed(followers, _scales(graph, recorder))
+    return known[machine]
+
+
+def _followers(
+    machine: Machine, recorder: Recorder, program: Program
+) -> dict[str, list[tuple[int, _Followed]]]:
     nodes = {node.name for node in program.nodes}
-    followers: dict[str, list[Any]] = {}
-    for loss in find_losses(graph):
+    followers: dict[str, list[tuple[int, _Followed]]] = {}
+    for loss in find_losses(program.graph):
         formula = formula_of(loss.tensor, nodes)
         if formula is None or not formula.leaves:
             recorder.unread.add(loss.tensor.op.name)
@@ -146,7 +165,6 @@ def _followed(machine: Machine, recorder: Recorder, graph: Any) -> dict[str, lis
         follow = _Followed(machine, recorder, loss, formula)
         for name, index in formula.leaves:
             followers.setdefault(name, []).append((index, follow))
-    known[machine] = followers
     return followers
 
 
@@ -161,9 +179,9 @@ def _noting_losses(followers: list[Any], name: str, run: Run) -> Run:
     return noted_run
 
 
-def _scales(graph: Any, recorder: Recorder) -> dict[str, Any]:
+def _scales(graph: Any, recorder: Recorder) -> dict[str, Callable[[Any], None]]:
     """What tells of a loss scale, by the node after which it does."""
-    telling: dict[str, Any] = {}
+    telling: dict[str, Callable[[Any], None]] = {}
     for loss in find_losses(graph):
         if loss.product is None:
             continue

@@ -52,7 +52,7 @@ def test_a_program_gets_its_arguments_and_the_machine_its_choices(tmp_path, caps
     assert report["launches"] == 1
     captured = capsys.readouterr()
     assert captured.out.splitlines()[-1] == "['--x', '1'] True 3"
-    assert "1 steps on mk2, p=f16,c=f16,part=f32, to nearest" in captured.err
+    assert "0 steps on mk2, p=f16,c=f16,part=f32, to nearest" in captured.err
     assert str(out / "index.html") in captured.err
 
 
