@@ -35,12 +35,16 @@ class Counts(dict[tuple[str, str], Counter[str]]):
     def __init__(self) -> None:
         super().__init__()
         self.tensor = ""
+        #: Whether operations count now.
+        self.is_on = True
 
     @usual_arithmetic
     def add(
         self, operation: str, values: NDArray[Any] | None, marks: NDArray[np.uint8], fmt: Format
     ) -> None:
         """Count one operation's results (`values`, if they are of the format) and their flags."""
+        if not self.is_on:
+            return
         key = (self.tensor, operation)
         row = self.get(key)
         if row is None:

@@ -35,6 +35,7 @@ def compare(
 
     line_of    the command line of `fpsim` for a way, with the folder of its page.
     """
+    from ipu.frontends.common.text import why_no_loss
     from ipu.frontends.pages.comparison import summary_rows, write_comparison
 
     runs = []
@@ -42,8 +43,9 @@ def compare(
         click.echo(f"fpsim: {program.name} in {way}", err=True)
         name = re.sub(r"[^\w.=+-]+", "_", str(way))
         runs.append(_in_process(str(way), line_of(way, out / name), out / name))
-    for row in summary_rows(runs):
-        click.echo("fpsim: " + "  ".join(cell for cell in row[:2]), err=True)
+    for run, row in zip(runs, summary_rows(runs), strict=True):
+        reason = why_no_loss(run.report) if run.report is not None else ""
+        click.echo(f"fpsim: {row[0]}  {row[1]}" + (f"  ({reason})" if reason else ""), err=True)
     with bad_disk():
         click.echo(write_comparison(out, runs, program.name).resolve(), err=True)
     return max(run.status for run in runs)

@@ -148,9 +148,21 @@ def _run(
         stopped, interrupt = "interrupted", error
     if count or out is not None:
         _tell(program.name, out, stopped, is_printed=count)
+    is_printed = count or stopped
+    if not is_printed and (out is not None or sr or way != type(way)()):
+        _warn_if_unreached()
     if interrupt is not None:
         raise interrupt
     return status
+
+
+def _warn_if_unreached() -> None:
+    """A run beside the machine has none of the formats that were asked for."""
+    from ipu.frontends.tensorflow.engine.machine import current
+    from ipu.frontends.tensorflow.reports.report import UNREACHED
+
+    if not current().launches:
+        click.echo(f"fpsim: nothing was computed on the machine. {UNREACHED}", err=True)
 
 
 def _ended(error: ProgramError | StoppedError) -> tuple[int, str]:

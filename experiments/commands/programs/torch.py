@@ -144,6 +144,7 @@ def _run(
     choices: Choices, *, count: bool,
 ) -> int:  # fmt: skip
     from ipu.distributed.transport import JoinError, StoppedError
+    from ipu.frontends.common.advising import advise
     from ipu.frontends.common.patterns import PatternError
     from ipu.frontends.common.programs import ProgramError
     from ipu.frontends.torch import machine
@@ -175,7 +176,11 @@ def _run(
     if count:
         click.echo(f"\n{report}", err=True)
     if out is not None:
-        tell_page(out, report, session.advise(), Path(program).name, is_printed=count)
+        advised = advise(report, session.way)
+        tell_page(out, report, advised, Path(program).name, is_printed=count)
+    is_printed = count or stopped
+    if report.get("unreached") and not is_printed and (out is not None or str(way) != "fp32"):
+        click.echo(f"fpsim: nothing was computed on the machine. {report['unreached']}", err=True)
     if interrupt is not None:
         raise interrupt
     return status

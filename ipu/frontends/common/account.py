@@ -80,6 +80,7 @@ class Account:
         self._calls: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
         self._elements: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
         self._constants: Counter[tuple[str, str, str, float, str]] = Counter()
+        self._lines: dict[tuple[str, str, str, float, str], str] = {}
         self._native: Counter[str] = Counter()
         self._parameters: Counter[str] = Counter()
         #: Calls that were noted as of a kind.
@@ -95,9 +96,16 @@ class Account:
         """A call with floating-point results that came back without being noted as of a kind."""
         self._native[operation] += 1
 
-    def constant(self, layer: str, direction: str, fmt: Format, value: float, change: str) -> None:
-        """A constant of a layer did not fit into the format."""
-        self._constants[layer, direction, fmt.name, value, change] += 1
+    def constant(
+        self, layer: str, direction: str, fmt: Format, value: float, change: str, line: str = ""
+    ) -> None:
+        """A constant of a layer did not fit into the format.
+
+        line    of the user's program; that of the first time is told.
+        """
+        key = layer, direction, fmt.name, value, change
+        self._constants[key] += 1
+        self._lines.setdefault(key, line)
 
     def parameter(self, layer: str, elements: int) -> None:
         """A parameter of a layer."""
@@ -127,8 +135,9 @@ class Account:
             "parameters": dict(self._parameters),
             "constants": [
                 {"layer": layer, "direction": direction, "format": fmt, "value": value,
-                 "becomes": change, "times": n}
-                for (layer, direction, fmt, value, change), n in sorted(self._constants.items())
+                 "becomes": change, "times": n, "line": self._lines[key]}
+                for key, n in sorted(self._constants.items())
+                for layer, direction, fmt, value, change in [key]
             ],
         }  # fmt: skip
 

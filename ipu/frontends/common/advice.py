@@ -29,6 +29,8 @@ _DIGITS = 0.001
 _HEADROOM = 4
 #: Layers that one item names.
 _LAYERS = 3
+#: Directions of a pass forward.
+_FORWARD = ("forward", "evaluation")
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,20 @@ def find_advice(report: Report, base: Way) -> list[Advice]:
 
     base    the way of the report's run.
     """
+    if report.get("unreached"):
+        return list(_unreached(report))
     rules: tuple[Callable[[Report, Way], Iterator[Advice]], ...] = (
         _constants, _products, _gradients, _updates, _statistics,
     )  # fmt: skip
     base = base.with_policies
     return [item for rule in rules for item in rule(report, base)]
+
+
+def _unreached(report: Report) -> Iterator[Advice]:
+    """How a program reaches the machine: a run beside it speaks for nothing."""
+    stopped = report.get("stopped")
+    what = f"Mend what stopped the program: {stopped}" if stopped else str(report["unreached"])
+    yield Advice(what, "nothing was computed on the machine, so this run says nothing of it", "")
 
 
 def _constants(report: Report, base: Way) -> Iterator[Advice]:
@@ -95,7 +106,7 @@ _BECOMES = {
 
 def _products(report: Report, base: Way) -> Iterator[Advice]:
     """Layers whose forward results overflow or are invalid before anything else is."""
-    rows = {name: row["forward"] for name, row in report["layers"].items() if "forward" in row}
+    rows = _passes(report)
     over = sorted((n for n in rows if rows[n]["OVERFLOW"]), key=lambda n: -rows[n]["OVERFLOW"])
     if over:
         count = sum(rows[name]["OVERFLOW"] for name in over)
@@ -115,13 +126,23 @@ def _products(report: Report, base: Way) -> Iterator[Advice]:
         )  # fmt: skip
     first = report.get("first", [])
     invalid = next((row for row in first if row["flag"] == "INVALID"), None)
-    if invalid and invalid is first[0] and invalid["direction"] == "forward":
+    if invalid and invalid is first[0] and invalid["direction"] in _FORWARD:
         yield Advice(
             f"Compute {invalid['layer']} in binary32",
             f"the first invalid operation is {invalid['operation']} of {invalid['layer']} in step "
             f"{invalid['step']}, {invalid['times']} results", str(invalid["layer"]),
             (base.with_layer(str(invalid["layer"])),),
         )  # fmt: skip
+
+
+def _passes(report: Report) -> dict[str, dict[str, int]]:
+    """Counters of each layer in passes forward, those of evaluations among them."""
+    rows: dict[str, dict[str, int]] = {}
+    for name, directions in report["layers"].items():
+        passes = [row for direction, row in directions.items() if direction in _FORWARD]
+        if passes:
+            rows[name] = {key: sum(row[key] for row in passes) for key in passes[0]}
+    return rows
 
 
 def _gradients(report: Report, base: Way) -> Iterator[Advice]:
@@ -142,6 +163,15 @@ def _gradients(report: Report, base: Way) -> Iterator[Advice]:
         )  # fmt: skip
         return
     now, then = scales["lost"]
+    if scales["highest_safe"] < present:
+        down = scales["highest_safe"] / present
+        way = _with(base, loss_scale=base.changes.loss_scale * down)
+        yield Advice(
+            f"Lower the loss scale to {scales['highest_safe']:g}",
+            f"the present scale of {present:g} takes {scales['limited_by']} beyond the largest "
+            "number of its format", scales["limited_by"], (way,),
+        )  # fmt: skip
+        return
     if scales["best"] != present and now - then > _DIGITS:
         safe, unseen = scales["highest_safe"] / _HEADROOM, scales["unseen"]
         chosen = [scales["best"], safe] if unseen and safe > scales["best"] else [scales["best"]]
@@ -183,7 +213,7 @@ def _statistics(report: Report, base: Way) -> Iterator[Advice]:
     """Variances by the stable formula, where a front end computes the other."""
     if report.get("stable_statistics", True):
         return
-    rows = {name: row["forward"] for name, row in report["layers"].items() if "forward" in row}
+    rows = _passes(report)
     norms = [name for name in rows if "norm" in name.lower() and rows[name]["INVALID"]]
     yield Advice(
         "Use stable statistics in norms",

@@ -16,7 +16,7 @@ Source    Micikevicius et al. 2018 (loss scaling); `fpsim.inspect.profile` (digi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fpsim.records.formats import Format
@@ -67,13 +67,13 @@ def find_scales(
     present: float = 1.0,
     overflowed: str = "",
     vanished: int = 0,
-    losses: Iterable[Histogram] = (),
+    bounds: Mapping[tuple[str, Format], float] | None = None,
 ) -> LossScales | None:
     """The scales that gradients in formats narrower than binary32 allow; None without any.
 
     overflowed    a layer whose gradients overflowed, or "".
     vanished      results that underflowed to zero.
-    losses        of a narrow format, times the present scale: they must not overflow either.
+    bounds        what the scale has multiplied beside gradients, such as the loss.
 
     >>> from fpsim import BINARY16
     >>> scales = find_scales([Histogram("head", BINARY16, {-20: 30, -3: 1}, 0, 0)])
@@ -83,11 +83,9 @@ def find_scales(
     every = [h for h in gradients if h.format.emin > -100]
     narrow, unseen = [h for h in every if h.counts], sum(map(_unseen, every))
     if not narrow:
-        return None
-    bounds = [*narrow, *(h for h in losses if h.counts and h.format.emin > -100)]
-    limit, layer = min(
-        ((h.format.emax - max(h.counts), str(h.name)) for h in bounds), key=lambda pair: pair[0]
-    )
+        return _without_gradients(present, overflowed, bounds or {}, unseen)
+    limits = [(h.format.emax - max(h.counts), str(h.name)) for h in narrow]
+    limit, layer = min([*limits, *_limits(bounds or {})], key=lambda pair: pair[0])
     now = _lost(narrow, 0, vanished)
     curve = {k: _lost(narrow, k, vanished) for k in range(-_SHOWN, min(limit, _REACH) + _SHOWN)}
     if overflowed:
@@ -98,6 +96,28 @@ def find_scales(
     return LossScales(
         present, math.ldexp(present, limit), math.ldexp(present, best), layer, lost, curve, unseen
     )
+
+
+def _limits(bounds: Mapping[tuple[str, Format], float]) -> list[tuple[int, str]]:
+    """The powers of two by which numbers that a scale multiplies may grow, and what they are."""
+    return [
+        (fmt.emax + 1 - math.frexp(value)[1], name)
+        for (name, fmt), value in bounds.items()
+        if value
+    ]
+
+
+def _without_gradients(
+    present: float, overflowed: str, bounds: Mapping[tuple[str, Format], float], unseen: int
+) -> LossScales | None:
+    """Scales of a run none of whose gradients is a number: they have overflowed, or the loss."""
+    limit, layer = min(_limits(bounds), default=(0, ""))
+    if overflowed:
+        return LossScales(present, None, None, overflowed, (0.0, 0.0), {}, unseen)
+    if limit >= 0:
+        return None
+    safe = math.ldexp(present, limit)
+    return LossScales(present, safe, safe, layer, (0.0, 0.0), {}, unseen)
 
 
 def _unseen(h: Histogram) -> int:

@@ -3,7 +3,7 @@
 n = 2^63 | (h >> 1), where h is the big-endian integer of the 8-byte BLAKE2b digest of the text
 `step/micro_batch/replica/layer/direction/k`. k counts the stochastic operations of that place, so
 work at another place cannot shift its bits. In the direction `optimizer` micro_batch and replica
-are 0.
+are 0; in the direction `evaluation` micro_batch counts evaluations since the last step.
 
 Source    docs/semantics.md §2 (named addresses).
 """
@@ -123,6 +123,12 @@ class PlaceClock(Clock):
         self._counts.pop(place, None)
         if place == self._place:
             self._number = None
+
+    def forget_direction(self, direction: str) -> None:
+        """No place of a direction has drawn yet; those of the others go on."""
+        for place in [each for each in self._counts if each.direction == direction]:
+            del self._counts[place]
+        self._number = None
 
     def mark(self) -> Replay:
         """The state of all places, for `replaying`."""

@@ -6,6 +6,7 @@ random bits, or changes a value, so a run that is recorded has the same bits as 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from typing import Any
 
@@ -30,6 +31,8 @@ _EXCEPTIONS = ("OVERFLOW", "DIVBYZERO", "INVALID")
 class Recorder:
     """Observations of one run.
 
+    counts     of the device, which stop while losses are not finite: all that follows a NaN is
+               invalid, and where it came from would drown.
     results    exponents of the results of operations, by the names that a device counts under.
     updates    of parameters, by layer.
     losses     where backward passes began, by step of the optimiser, divided by the loss scale.
@@ -41,13 +44,18 @@ class Recorder:
     [3.0, 1.0]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Counts | None = None) -> None:
+        self._counts = counts
+        #: Backward passes whose loss was not finite; after one nothing counts until one is.
+        self.uncounted = 0
         self.results = Exponents()
         self.updates = Updates()
         self.scale = 1.0
+        #: Losses that were not computed, because nothing reads them.
+        self.unread: set[str] = set()
+        #: The largest number that a scale multiplies and that is no gradient, by name and format.
+        self.bounds: dict[tuple[str, Format], float] = {}
         self._weights = Exponents()
-        #: Losses times their scale, of programs whose losses are of a narrow type.
-        self.scaled_losses = Exponents()
         self._losses: dict[int, list[float]] = {}
         self._first: dict[str, dict[str, Any]] = {}
 
@@ -71,12 +79,17 @@ class Recorder:
         self.weights(layer, key, fmt, after)
 
     def loss(self, step: int, value: float) -> None:
-        """A backward pass of a step began at this value."""
+        """A backward pass of a step began at this value; while it is not finite nothing counts."""
+        is_finite = math.isfinite(value)
+        self.uncounted += not is_finite
+        if self._counts is not None:
+            self._counts.is_on = is_finite
         self._losses.setdefault(step, []).append(value)
 
-    def scaled_loss(self, layer: str, fmt: Format, values: NDArray[Any]) -> None:
-        """A loss of this format, times the present scale."""
-        self.scaled_losses.add(layer, fmt, values)
+    def bound(self, name: str, fmt: Format, value: float) -> None:
+        """A number in a format that a loss scale multiplies, and that is no gradient."""
+        if math.isfinite(value):
+            self.bounds[name, fmt] = max(abs(value), self.bounds.get((name, fmt), 0.0))
 
     def step_done(self, step: int, counts: Counts) -> None:
         """Note where exceptions occurred for the first time, which was not before this step."""

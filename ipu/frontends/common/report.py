@@ -45,6 +45,8 @@ def describe(
         "swallowed": recorder.updates.summary() if recorder else {},
         "loss_scale": loss_scale(recorder, layers) if recorder else {},
         "losses": recorder.losses if recorder else [],
+        "uncounted": recorder.uncounted if recorder else 0,
+        "unread": sorted(recorder.unread) if recorder else [],
         "first": recorder.first if recorder else [],
         "units": units(device),
         "target": device.target.name,
@@ -85,7 +87,9 @@ def loss_scale(recorder: Recorder, layers: Mapping[str, Mapping[str, Any]]) -> d
     if overflowed and not backward[overflowed]["OVERFLOW"]:
         overflowed = ""
     vanished = sum(max(row["UNDERFLOW"] - row["subnormals"], 0) for row in backward.values())
-    scales = find_scales(gradients, recorder.scale, overflowed, vanished, recorder.scaled_losses)
+    present = recorder.scale
+    bounds = {key: value * present for key, value in recorder.bounds.items()}
+    scales = find_scales(gradients, present, overflowed, vanished, bounds)
     return {} if scales is None else {**asdict(scales), "how": HOW}
 
 

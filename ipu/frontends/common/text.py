@@ -9,7 +9,8 @@ from ipu.frontends.common.advice import Advice
 from ipu.frontends.common.changes import scale_text
 from ipu.frontends.common.trials import Trial
 
-__all__ = ["COUNTERS", "Report", "advice_lines", "report_lines", "trial_cells", "TRIAL_HEADS"]
+__all__ = ["COUNTERS", "Report", "advice_lines", "report_lines", "trial_cells", "TRIAL_HEADS",
+           "why_no_loss"]  # fmt: skip
 
 #: Counters of a report and their heads in tables.
 COUNTERS = {
@@ -50,14 +51,7 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         f"{report['operations']['computed_elements']:,} elements computed, {host['share']:.2%} of "
         f"them on the host; native operations: {report['native']}"
     )
-    if report.get("note"):
-        yield str(report["note"])
-    yield from _outside_lines(report.get("outside", ()))
-    if report.get("stopped"):
-        yield f"the program stopped: {report['stopped']}"
-    losses = report["losses"]
-    if losses:
-        yield f"loss {losses[0]:.4g} → {losses[-1]:.4g}"
+    yield from _course_lines(report)
     for row in report["first"]:
         yield (
             f"first {COUNTERS[row['flag']]}: step {row['step']}, {row['operation']} in "
@@ -68,7 +62,7 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"constant {constant['value']:g} becomes {constant['becomes']} in "
             f"{constant['format']}: {constant['layer']} ({constant['direction']}), "
-            f"{constant['times']} times"
+            f"{constant['times']} times" + (f", {constant['line']}" if constant.get("line") else "")
         )
     scale = report["loss_scale"]
     if scale:
@@ -98,6 +92,43 @@ def _outside_lines(names: Sequence[str]) -> Iterator[str]:
     yield from names[:_ROWS]
     if len(names) > _ROWS:
         yield f"… and {len(names) - _ROWS} more"
+
+
+def _course_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """How the run went: whether it reached the machine, its end and its losses."""
+    if report.get("unreached"):
+        yield f"nothing was computed on the machine. {report['unreached']}"
+    if report.get("note"):
+        yield str(report["note"])
+    yield from _outside_lines(report.get("outside", ()))
+    if report.get("stopped"):
+        yield f"the program stopped: {report['stopped']}"
+    losses = report["losses"]
+    if losses:
+        yield f"loss {losses[0]:.4g} → {losses[-1]:.4g}"
+    elif why_no_loss(report):
+        yield f"no losses: {why_no_loss(report)}"
+    if report.get("uncounted"):
+        yield (
+            f"{report['uncounted']} backward passes began at a loss that is not finite: after such "
+            "a loss nothing is counted until one is finite"
+        )
+
+
+def why_no_loss(report: Mapping[str, Any]) -> str:
+    """Why a run that trained on the machine tells no losses; "" where it tells some.
+
+    >>> why_no_loss({"losses": [], "steps": 2, "unread": ["net/Mul"]}).partition(":")[0]
+    'nothing reads net/Mul, so it is not computed'
+    """
+    if report["losses"] or not report["steps"] or report.get("unreached"):
+        return ""
+    if report.get("unread"):
+        return (
+            f"nothing reads {', '.join(report['unread'])}, so it is not computed: return the loss, "
+            "print it or enqueue it"
+        )
+    return "no backward pass begins at a tensor with one element"
 
 
 def _layer_lines(layers: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ipu.frontends.common.report import totals
-from ipu.frontends.common.text import COUNTERS
+from ipu.frontends.common.text import COUNTERS, why_no_loss
 from ipu.frontends.common.trials import final_loss
 from ipu.frontends.pages.page import headline, render, write_figures
 
@@ -53,6 +53,7 @@ def write_comparison(folder: Path, runs: Sequence[Run], title: str) -> Path:
         "title": title, "runs": runs, "images": images, "heads": HEADS,
         "rows": summary_rows(runs), "columns": list(reports), "layers": _layers(reports),
         "headlines": {way: headline(report) for way, report in reports.items()},
+        "reasons": {way: why_no_loss(report) for way, report in reports.items()},
     }  # fmt: skip
     return render("compare", folder / "index.html", content)
 
@@ -70,14 +71,20 @@ def summary_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
             sum(row[name] for row in report["swallowed"].values()) for name in (
                 "swallowed", "nonzero")
         )  # fmt: skip
-        losses = report["losses"]
         rows.append((
-            run.way, f"{final_loss(losses):.4g}" if losses else "–",
+            run.way, _final(report),
             *(f"{totals(report['layers'], name):,}" for name in COUNTERS),
             f"{swallowed / nonzero:.1%}" if nonzero else "–",
             f"× {_cycles(report) / first:.2f}" if _cycles(report) else "–",
         ))  # fmt: skip
     return rows
+
+
+def _final(report: Mapping[str, Any]) -> str:
+    """The final loss of a run, or why there is none."""
+    if report["losses"]:
+        return f"{final_loss(report['losses']):.4g}"
+    return "nothing on the machine" if report.get("unreached") else "–"
 
 
 def _cycles(report: Mapping[str, Any]) -> int:

@@ -225,7 +225,7 @@ def scale_figure(report: Mapping[str, Any]) -> Figure | None:
     from ipu.pages.drawing import new_figure
 
     scales = report.get("loss_scale")
-    if not scales:
+    if not scales or not scales["curve"]:
         return None
     figure, (axes,) = new_figure(10.5, 3.6)
     _scale_panel(axes, scales)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fpsim.state.files import write_whole
 from ipu.frontends.common.advising import Advised
-from ipu.frontends.common.text import COUNTERS, TRIAL_HEADS, report_lines, trial_cells
+from ipu.frontends.common.text import COUNTERS, TRIAL_HEADS, report_lines, trial_cells, why_no_loss
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,6 +63,7 @@ def write_page(
         "title": title, "report": report, "images": images, "headline": headline(report),
         "rows": where_rows(report), "heads": list(COUNTERS.values()), "advised": advised,
         "trial_heads": TRIAL_HEADS, "trial_rows": [trial_cells(t) for t in advised.trials],
+        "no_loss": why_no_loss(report),
         "json_url": f"data:application/json;base64,{base64.b64encode(data).decode()}",
     }  # fmt: skip
     return render("run", folder / "index.html", content)
@@ -102,12 +103,16 @@ def headline(report: Mapping[str, Any]) -> str:
     >>> headline({"counted": True, "layers": {}} | dict.fromkeys(["first", "losses"], []) | {
     ...     "swallowed": {}, "stopped": "net.py:3: ValueError: no data"}).partition(". ")[2]
     'The program stopped: net.py:3: ValueError: no data'
+    >>> headline({"unreached": "Use a strategy's scope"})
+    'Nothing was computed on the machine.'
     """
     stopped = report.get("stopped", "")
     return _happened(report) + (f" The program stopped: {stopped}" if stopped else "")
 
 
 def _happened(report: Mapping[str, Any]) -> str:
+    if report.get("unreached"):
+        return "Nothing was computed on the machine."
     if not report["counted"]:
         return "This session did not count; use count=True."
     if not report["first"]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -58,8 +57,7 @@ class Roots:
         fmt = FORMATS.get(root.dtype)
         if fmt is not None:
             layer = self._layers.layer_of_node(root.grad_fn) or "loss"
-            scaled = np.asarray([value * self._factor], np.float32)
-            self._recorder.scaled_loss(layer, fmt, scaled)
+            self._recorder.bound(layer, fmt, value / self._scale)
 
     def note_scale(self, scale: float) -> None:
         """A gradient scaler multiplies a loss."""

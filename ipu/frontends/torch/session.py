@@ -69,6 +69,11 @@ __all__ = ["Session", "machine"]
 
 _TIES = ("first", "all")
 _FOUND_INF = ("values", "status")
+#: What a program lacks of which nothing reaches the machine.
+_UNREACHED = (
+    "A session sees operations of PyTorch on floating-point tensors of the CPU, in this process "
+    "and inside of `with machine(...)`: compute with those"
+)
 
 
 class Session:
@@ -108,7 +113,7 @@ class Session:
         self.memory = Memory(device, is_plain=formats == {BINARY32})
         self.account = Account()
         #: Exponents, updates, losses; those of values only if the device counts.
-        self.recorder = Recorder()
+        self.recorder = Recorder(device.counts)
         self.changer = Changer(changes, self.memory, self.call)
         self.halves_by_policy = changes.halves_by_policy
         #: Patterns of the policy that have not been looked for among the layers.
@@ -512,6 +517,8 @@ class Session:
         }  # fmt: skip
         recorder = self.recorder if self.observer.is_on else None
         report = Report(describe(self.account, self.device, recorder, about))
+        if not (report["operations"]["machine"] or report["operations"]["host"]):
+            report["unreached"] = _UNREACHED
         if folder is not None:
             write_page(Path(folder), report, self._advised or advise(report, self.way))
         return report

@@ -17,27 +17,32 @@ A node without a kernel is refused when the plan is made, before anything runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from fpsim import FloatingPointTrap
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32
+from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.common.account import counted_name
-from ipu.frontends.common.places import Place, Replay
+from ipu.frontends.common.places import Replay
 from ipu.frontends.tensorflow import kernels
 from ipu.frontends.tensorflow.engine.errors import MachineError, UnsupportedNodeError, user_line
 from ipu.frontends.tensorflow.engine.functions import called_graphs
-from ipu.frontends.tensorflow.engine.machine import Machine
+from ipu.frontends.tensorflow.engine.losses import unscaling, wide_nodes
+from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.program import Program, has_effect, program_of
+from ipu.frontends.tensorflow.engine.statistics import layer_of_metric, policy_of_metric
 from ipu.frontends.tensorflow.engine.values import FORMATS
+from ipu.frontends.tensorflow.engine.writes import has_gradient, written_inputs
 from ipu.frontends.tensorflow.kernels.host import host_kernel
 from ipu.frontends.tensorflow.kernels.table import TABLE, Entry, Run, Site
 from ipu.frontends.tensorflow.reports.directions import find_directions
 from ipu.frontends.tensorflow.reports.layers import OPTIMIZER, Layers, layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import observed
+from ipu.learn.policy import FP32
 
 __all__ = ["Plan", "check_nodes", "plan_of"]
 
@@ -67,13 +72,20 @@ class Plan:
     """A program on a machine.
 
     inputs       of `run`: values of the graph's placeholders, for each replica.
+    direction    of the node that calls it, or of all of its nodes; "": each has its own.
+    metric       whose function it is; "" for none.
     has_effects  it writes variables or queues.
     counts       it has a loop whose iterations are those of a training.
     """
 
-    def __init__(self, machine: Machine, program: Program, direction: str = "") -> None:
-        self.machine, self.program = machine, program
-        self._direction = direction
+    def __init__(
+        self, machine: Machine, program: Program, direction: str = "", metric: str = "",
+        gradients: dict[Format, None] | None = None,
+    ) -> None:  # fmt: skip
+        self.machine, self.program, self._metric = machine, program, metric
+        #: Formats of gradients, of all plans of the program.
+        self._gradients: dict[Format, None] = {} if gradients is None else gradients
+        self.direction = direction
         self._parts: list[Plan] = []
         self._slots: dict[tuple[str, int], int] = {}
         self._template: list[Any] = []
@@ -113,18 +125,36 @@ class Plan:
         return steps
 
     def _sites(self) -> list[Site]:
-        directions = find_directions(self.program, self._direction)
+        directions = find_directions(self.program, self.direction)
+        wide, edges = wide_nodes(self.program) if not self.machine.is_plain else (set(), set())
+        unscaled = unscaling(self.program) if not self.machine.is_plain else {}
         layers = Layers((node.layer for node in self.program.nodes), self.machine.variables)
         sites = []
         for node in self.program.nodes:
             layer, direction = self._layer(node, layers), directions.of[node.name]
+            policy, metric = self.machine.policy_of(layer, node.layer), self._metric_of(node)
+            if metric:
+                layer, policy = layer_of_metric(metric), policy_of_metric(
+                    self.machine.policy, metric)  # fmt: skip
             site = Site(
-                node, self.machine, self.machine.policy_of(layer, node.layer), None, direction,
-                self._part, OPTIMIZER if node.name in directions.optimiser else layer,
-            )  # fmt: skip
+                node,
+                self.machine,
+                policy,
+                None,
+                direction,
+                partial(self._part, metric),
+                OPTIMIZER if node.name in directions.optimiser else layer,
+                self._gradients,
+            )
+            if node.name in wide:
+                site.policy = FP32
+                site.narrow = policy.activations if node.name in edges else None
+            site.gradient_at = unscaled.get(node.name)
             tensors = (*node.outputs, *node.inputs)
             floating = next((t.dtype for t in tensors if t.dtype in FORMATS), None)
             site.fmt = None if floating is None else site.format_of(floating)
+            if direction == "backward" and site.fmt is not None:
+                self._gradients[site.fmt] = None
             sites.append(site)
         return sites
 
@@ -133,9 +163,12 @@ class Plan:
         variable = node.marks.get("variable")
         return layers[node.layer] if variable is None else layer_of_variable(variable)
 
-    def _part(self, graph: Any, direction: str = "") -> Plan:
-        """The plan of a function that a node calls."""
-        part = Plan(self.machine, program_of(graph), direction)
+    def _metric_of(self, node: Node) -> str:
+        return str(node.marks.get("metric", self._metric))
+
+    def _part(self, metric: str, graph: Any, direction: str = "") -> Plan:
+        """The plan of a function that a node calls; what a metric calls is the metric's."""
+        part = Plan(self.machine, program_of(graph), direction, metric, self._gradients)
         self._parts.append(part)
         return part
 
@@ -231,11 +264,16 @@ def _store(frame: list[Any], step: Step, result: Any) -> None:
         frame[slot] = None
 
 
-def plan_of(machine: Machine, graph: Any) -> Plan:
-    """The plan of a graph on a machine, made once."""
+def plan_of(machine: Machine, graph: Any, trained: Collection[int] = ()) -> Plan:
+    """The plan of a graph on a machine, made once; an evaluation where it trains nothing.
+
+    trained    positions of inputs that are variables which are trained.
+    """
     plan: Plan | None = machine.plans.get(graph)
     if plan is None:
-        plan = machine.plans[graph] = Plan(machine, program_of(graph))
+        trains = has_gradient(graph) or not written_inputs(graph).isdisjoint(trained)
+        direction = "" if trains else EVALUATION
+        plan = machine.plans[graph] = Plan(machine, program_of(graph), direction)
     return plan
 
 
@@ -310,14 +348,18 @@ def _obey_marks(site: Site, entry: Entry) -> Run:
 
 def _cast_operands(site: Site, entry: Entry) -> Run:
     """The kernel of a node; what computes gets its float32 operands in one format."""
-    run = entry.build(site)
+    run = _narrowing(site, entry.build(site))
     positions = [i for i, t in enumerate(site.node.inputs) if t.dtype in FORMATS]
     if site.machine.is_plain or entry.keeps or entry.is_joint or not positions:
         return run
     cast, is_update, own = site.device.cast, site.direction == "optimizer", site.fmt
+    gradient_at = site.gradient_at
 
     def on_operands(*values: Any) -> Any:
         operands = list(values)
+        if gradient_at is not None:  # rounded once, into the format of the gradient
+            wide = [cast(x, BINARY32) if isinstance(x, Array) else x for x in values]
+            return cast(run(*wide), values[gradient_at].format)
         fmt: Any = _widest([operands[i] for i in positions]) if is_update else own
         for i in positions:
             if isinstance(operands[i], Array):
@@ -325,6 +367,21 @@ def _cast_operands(site: Site, entry: Entry) -> Run:
         return run(*operands)
 
     return on_operands
+
+
+def _narrowing(site: Site, run: Run) -> Run:
+    """The kernel of a gradient that leaves binary32 for the format of a layer."""
+    narrow, cast = site.narrow, site.device.cast
+    if narrow is None or narrow == BINARY32:
+        return run
+
+    def narrowed_run(*values: Any) -> Any:
+        results = run(*values)
+        if isinstance(results, tuple):
+            return tuple(cast(x, narrow) if isinstance(x, Array) else x for x in results)
+        return cast(results, narrow) if isinstance(results, Array) else results
+
+    return narrowed_run
 
 
 def _widest(values: Sequence[Array]) -> Any:
@@ -354,9 +411,8 @@ def _placing(site: Site, draws: bool) -> Callable[[int], None] | None:
     name = counted_name(site.layer, site.direction)
 
     def place(replica: int) -> None:
-        step, micro_batch = divmod(machine.iteration, machine.accumulation)
         number = machine.first_replica + replica
-        machine.clock.place = Place(step, micro_batch, number, node.name, site.direction)
+        machine.clock.place = machine.place(node.name, site.direction, number)
         if device.counts is not None:
             device.tensor = device.counts.tensor = name
 

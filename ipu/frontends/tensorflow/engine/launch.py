@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -23,18 +23,21 @@ from tensorflow.python.eager.polymorphic_function import atomic_function, concre
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
+from fpsim.records.formats import Format
 from fpsim.state.processor import usual_arithmetic
 from ipu.feed.counters import launching
+from ipu.frontends.common.account import fit
 from ipu.frontends.tensorflow.engine.interpret import check_nodes, plan_of
-from ipu.frontends.tensorflow.engine.machine import Machine, current
+from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine, current
 from ipu.frontends.tensorflow.engine.program import program_of
 from ipu.frontends.tensorflow.engine.replica_set import dealt
 from ipu.frontends.tensorflow.engine.replicas import private_values
 from ipu.frontends.tensorflow.engine.resources import IteratorHandle, Variable
+from ipu.frontends.tensorflow.engine.statistics import policy_of_metric, statistics_of
 from ipu.frontends.tensorflow.engine.subnormals import keeping_subnormals
 from ipu.frontends.tensorflow.engine.trace import tracing
 from ipu.frontends.tensorflow.engine.turns import note_launch
-from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave
+from ipu.frontends.tensorflow.engine.values import FORMATS, enter, is_floating, leave
 from ipu.frontends.tensorflow.engine.writes import written_inputs
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import note_weights, watch
@@ -73,8 +76,13 @@ def _count_program() -> None:
 
 
 @usual_arithmetic
-def execute(machine: Machine, graph: Any, values: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+def execute(
+    machine: Machine, graph: Any, values: Sequence[Sequence[Any]], trained: Sequence[int]
+) -> list[tuple[Any, ...]]:
     """Run a graph on the machine: one launch. Values of its inputs, and outputs, by replica.
+
+    trained    positions of inputs that are variables which are trained. A launch that writes none
+               of them and has no gradient is an evaluation.
 
     Raises    RuntimeError where the program has other processes than the strategy.
     """
@@ -87,11 +95,12 @@ def execute(machine: Machine, graph: Any, values: Sequence[Sequence[Any]]) -> li
         )
     if not system.is_configured():
         note(UNCONFIGURED)
-    plan = plan_of(machine, graph)
+    plan = plan_of(machine, graph, trained)
     machine.launches += 1
     _count_program()
-    machine.accumulation = plan.accumulation
-    with launching() as launch:
+    evaluating = machine.evaluating() if plan.direction == EVALUATION else nullcontext()
+    with launching() as launch, evaluating:
+        machine.accumulation = plan.accumulation
         results = plan.run(values)
         if not plan.counts:
             machine.advance()
@@ -111,12 +120,37 @@ def _format(machine: Machine, dtype: Any) -> Any:
     return machine.policy.default.activations if is_wide and not machine.is_plain else fmt
 
 
-def _variable(machine: Machine, name: str, dtype: Any, read: Callable[[], Any]) -> Variable:
-    fmt = FORMATS.get(dtype)
+def _variable(
+    machine: Machine, name: str, dtype: Any, read: Callable[[], Any], metric: str | None, *,
+    is_constant: bool,
+) -> Variable:  # fmt: skip
+    """A variable of the host.
+
+    metric         that it belongs to.
+    is_constant    the program neither trains nor writes it, such as a learning rate.
+    """
+    fmt, policy = FORMATS.get(dtype), machine.policy
     if fmt is not None and dtype.size == 4 and not machine.is_plain:
-        fmt = machine.policy.of(layer_of_variable(name)).param
+        fmt = (
+            policy.of(layer_of_variable(name)) if metric is None else
+            policy_of_metric(policy, metric)
+        ).param  # fmt: skip
     machine.variables.add(name)
+    if is_constant and fmt is not None:
+        read = partial(_noted, machine, name, fmt, read)
     return Variable(name, dtype, fmt, read, machine.device)
+
+
+def _noted(machine: Machine, name: str, fmt: Format, read: Callable[[], Any]) -> Any:
+    """The value of a variable; a number that its format does not hold is told."""
+    host = read()
+    if not np.ndim(host) and machine.recorder is not None:
+        value = float(host)
+        change = fit(value, float(enter(machine.device, host, fmt).carrier), fmt)
+        if change and change != "one":
+            layer = layer_of_variable(name)
+            machine.account.constant(layer, "optimizer", fmt, value, change, f"variable {name}")
+    return host
 
 
 @contextmanager
@@ -178,17 +212,22 @@ def _call_flat(function: Any, tensor_inputs: Sequence[Any], captured_inputs: Seq
 @usual_arithmetic
 def _launch(machine: Machine, graph: Any, flat: Sequence[Any]) -> list[Any]:
     names = {id(v.handle): v.name.split(":")[0] for v in graph.variables}
+    metrics, written = statistics_of(graph), written_inputs(graph)
+    trained = {id(v.handle) for v in graph.variables if _is_trained(v)}
     replicas = [
         [
-            _argument(machine, outer, names.get(id(outer)))
-            for outer in flat
+            _argument(
+                machine, outer, names.get(id(outer)), metrics.get(i),
+                is_constant=i not in written and id(outer) not in trained,
+            )
+            for i, outer in enumerate(flat)
         ]
         for _ in range(machine.replicas)
     ]  # fmt: skip
-    trained = {id(v.handle) for v in graph.variables if v.trainable}
     updated = [v for outer, v in zip(flat, replicas[0], strict=True) if id(outer) in trained]
     with _watching(machine, updated), private_values(machine, flat, replicas):
-        results = execute(machine, graph, replicas)
+        at = [i for i, outer in enumerate(flat) if id(outer) in trained]
+        results = execute(machine, graph, replicas, at)
     for outer, value in zip(flat, replicas[0], strict=True):
         if isinstance(value, Variable) and value.is_written:
             host = tf.constant(value.host(), value.dtype)
@@ -199,14 +238,16 @@ def _launch(machine: Machine, graph: Any, flat: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _argument(machine: Machine, outer: Any, name: str | None) -> Any:
+def _argument(
+    machine: Machine, outer: Any, name: str | None, metric: str | None, *, is_constant: bool
+) -> Any:
     if outer.dtype != tf.resource:
         return _entered(machine, outer, outer.numpy())
     data = getattr(outer, "_handle_data", None)
     if data is not None and data.is_set and data.shape_and_type:
         dtype = tf.as_dtype(data.shape_and_type[0].dtype)
         read = partial(_read, outer, dtype)
-        return _variable(machine, name or "variable", dtype, read)
+        return _variable(machine, name or "variable", dtype, read, metric, is_constant=is_constant)
     return IteratorHandle(outer)
 
 
@@ -234,7 +275,8 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
     kinds = [t.dtype for t in graph.outputs] + [outer[i].dtype for i in written]
     names = [tensor.op.name for tensor in flat]
     handles = [tensor.dtype == tf.resource for tensor in flat]
-    trained = {v.handle.op.name for v in tf.compat.v1.trainable_variables() if _has_handle(v)}
+    metrics = statistics_of(graph)
+    trained = {v.handle.op.name for v in tf.compat.v1.trainable_variables() if _is_trained(v)}
 
     @usual_arithmetic
     def run(*values: Any) -> list[Any]:
@@ -242,17 +284,20 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
             machine = _machine_of(traced_for)
             replicas = [
                 [
-                    _variable(machine, name, kind.dtype, partial(np.asarray, value))
-                    if is_handle else _entered(machine, kind, value)
-                    for name, kind, is_handle, value in zip(
+                    _variable(
+                        machine, name, kind.dtype, partial(np.asarray, value), metrics.get(i),
+                        is_constant=i not in written and name not in trained,
+                    ) if is_handle else _entered(machine, kind, value)
+                    for i, (name, kind, is_handle, value) in enumerate(zip(
                         names, outer, handles, values, strict=True
-                    )
+                    ))
                 ]
                 for _ in range(machine.replicas)
             ]  # fmt: skip
             first = replicas[0]
             with _watching(machine, [v for v, n in zip(first, names, strict=True) if n in trained]):
-                (results, *_) = execute(machine, graph, replicas)
+                at = [i for i, name in enumerate(names) if name in trained]
+                (results, *_) = execute(machine, graph, replicas, at)
             changed = [first[i].host() for i in written]
             out = [leave(v, t.dtype) for v, t in zip(results, graph.outputs, strict=True)]
             return [*out, *changed]
@@ -279,8 +324,10 @@ def _machine_of(traced_for: Machine) -> Machine:
     return machine
 
 
-def _has_handle(variable: Any) -> bool:
-    return hasattr(variable, "handle")
+def _is_trained(variable: Any) -> bool:
+    """Whether it is one of those that gradients may reach; counters are trainable by default."""
+    is_number = is_floating(variable.dtype.base_dtype)
+    return hasattr(variable, "handle") and is_number and bool(variable.trainable)
 
 
 def _native_node(graph: Any, flat: Sequence[Any]) -> list[Any]:

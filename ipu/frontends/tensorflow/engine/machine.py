@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from fpsim.records.formats import BINARY32
 from ipu.frontends.common.account import Account
-from ipu.frontends.common.places import PlaceClock
+from ipu.frontends.common.places import Place, PlaceClock
 from ipu.frontends.common.policies import PolicyArgument, find_policy
 from ipu.frontends.common.recorder import Recorder
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
@@ -28,7 +28,10 @@ from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target, find_target
 from ipu.parallel.plan import replica_count
 
-__all__ = ["Choices", "Machine", "aside", "choose", "current", "replicas_on"]
+__all__ = ["EVALUATION", "Choices", "Machine", "aside", "choose", "current", "replicas_on"]
+
+#: The direction of launches that train nothing.
+EVALUATION = "evaluation"
 
 _TIES = ("first", "all")
 _FOUND_INF = ("values", "status")
@@ -115,22 +118,17 @@ class Machine:
         formats = {f for p in self.policy.all for f in (p.param, p.compute, p.output)}
         for fmt in formats:
             self.device.context(fmt)  # refuses a format that the target lacks
+        self._start_counting()
         #: Every policy is binary32: float32 tensors are what they are.
         self.is_plain = formats == {BINARY32}
         self.account: Account = before.account if before else Account()
-        recorder: Recorder | None = before.recorder if before else Recorder()
+        recorder: Recorder | None = before.recorder if before else Recorder(self.device.counts)
         #: Exponents, updates and losses; None where the machine counts not.
         self.recorder: Recorder | None = recorder if choices.count else None
         #: Names of the variables of its programs.
         self.variables: set[str] = set()
         #: Of the random bits.
         self.seed = choices.seed
-        self.iteration = 0
-        #: Iterations before places began to count from 0.
-        self.earlier = 0
-        #: Steps of the optimiser that have ended; reseeding counts on.
-        self.step = 0
-        self.launches = 0
         self.replicas = 1
         #: All replicas of the program that runs, those of other processes too.
         self.replica_set: ReplicaSet = ALONE
@@ -152,6 +150,18 @@ class Machine:
         self.plans: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         if before is not None:
             self.count_on(before)
+
+    def _start_counting(self) -> None:
+        """Nothing has run."""
+        self.launches = self.iteration = 0
+        #: Iterations before places began to count from 0.
+        self.earlier = 0
+        #: Steps of the optimiser that have ended: all, and those since places count from 0.
+        self.step = self.placed_steps = 0
+        #: Whether the launch that runs trains nothing.
+        self.is_evaluating = False
+        #: Iterations of such launches: all of them, and those since the last step.
+        self.evaluations = self.evaluations_of_step = 0
 
     def policy_of(self, layer: str, scope: str) -> Policy:
         """The policy of a layer; patterns may also name the scope of its nodes."""
@@ -185,35 +195,61 @@ class Machine:
     def count_on(self, before: Machine) -> None:
         """Another machine of the program has run until now: its launches and steps count here."""
         self.launches, self.step = before.launches, before.step
-        self.earlier = before.iterations - self.iteration
+        self.evaluations = before.evaluations
+        self.earlier = before.earlier + before.iteration - self.iteration
         self.status_before |= before.status_before | before.device.status_word
         self.host_call = self.host_call or before.host_call
 
     @property
     def iterations(self) -> int:
-        """Iterations of training loops on all machines of the program."""
-        return self.earlier + self.iteration
+        """Iterations of loops on all machines of the program, evaluations too."""
+        return self.earlier + self.iteration + self.evaluations
 
     def advance(self) -> None:
         """An iteration has ended."""
+        if self.is_evaluating:
+            self._note_exceptions()
+            self.evaluations += 1
+            self.evaluations_of_step += 1
+            self.clock.forget_direction(EVALUATION)
+            return
         self.iteration += 1
         if self.iteration % self.accumulation == 0:
-            if self.recorder is not None and self.device.counts is not None:
-                self.recorder.step_done(self.step, self.device.counts)
+            self._note_exceptions()
             self.step += 1
+            self.placed_steps += 1
+            self.evaluations_of_step = 0
             self.clock.forget()
             self.status_before |= self.device.status_word
             self.device.status_word = 0
+
+    def _note_exceptions(self) -> None:
+        if self.recorder is not None and self.device.counts is not None:
+            self.recorder.step_done(self.step, self.device.counts)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """The launch inside trains nothing: it moves neither steps nor a bit of the training."""
+        word, accumulation = self.device.status_word, self.accumulation
+        self.device.status_word, self.is_evaluating = 0, True
+        try:
+            yield
+        finally:
+            self.status_before |= self.device.status_word
+            self.device.status_word, self.is_evaluating = word, False
+            self.accumulation = accumulation
+
+    def place(self, name: str, direction: str, replica: int = 0) -> Place:
+        """Where a node of this name draws random bits now."""
+        if direction == EVALUATION:
+            return Place(self.placed_steps, self.evaluations_of_step, replica, name, direction)
+        step, micro_batch = divmod(self.iteration, self.accumulation)
+        return Place(step, micro_batch, replica, name, direction)
 
     @property
     def status(self) -> FpSts:
         """$FP_STS: the bits of all operations so far."""
         return FpSts.from_word(self.status_before | self.device.status_word)
-
-    @property
-    def shows_overflow(self) -> bool:
-        """Whether overflow in every format of the program gives what is not finite."""
-        return bool(self.device.control.nanoo)
 
     @property
     def has_overflown(self) -> bool:
@@ -225,7 +261,8 @@ class Machine:
         """Random bits follow this seed from now on, and places count from the start."""
         self.device.source, self.seed = Device(self.device.target, seed=seed).source, seed
         self.clock.forget()
-        self.earlier, self.iteration = self.iterations, 0
+        self.earlier, self.iteration = self.earlier + self.iteration, 0
+        self.placed_steps = self.evaluations_of_step = 0
 
 
 _choices = Choices()

@@ -1,4 +1,4 @@
-"""Which inputs of a graph are variables that it writes."""
+"""Which inputs of a graph are variables that it writes, and whether it has gradients."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from ipu.frontends.tensorflow.engine.functions import called_graphs
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.program import program_of
 
-__all__ = ["handles_written_by", "origin_of", "written_inputs"]
+__all__ = ["handles_written_by", "has_gradient", "origin_of", "written_inputs"]
 
 
-def written_inputs(graph: Any) -> set[int]:
+def written_inputs(graph: Any) -> frozenset[int]:
     """Positions of the inputs that are handles of variables which the program writes."""
+    program = program_of(graph)
+    if "written" not in program.__dict__:
+        program.__dict__["written"] = frozenset(_find_written(graph))
+    known: frozenset[int] = program.__dict__["written"]
+    return known
+
+
+def _find_written(graph: Any) -> set[int]:
     positions = {tensor.op.name: i for i, tensor in enumerate(graph.inputs)}
     written: set[int] = set()
     for node in program_of(graph).nodes:
@@ -23,6 +31,14 @@ def written_inputs(graph: Any) -> set[int]:
             if origin in positions:
                 written.add(positions[origin])
     return written
+
+
+def has_gradient(graph: Any) -> bool:
+    """Whether a program computes gradients, also in functions that it calls."""
+    return any(
+        node.is_gradient or any(has_gradient(called) for called, _ in called_graphs(node))
+        for node in program_of(graph).nodes
+    )
 
 
 def handles_written_by(node: Node) -> list[Any]:

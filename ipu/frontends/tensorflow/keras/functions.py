@@ -18,6 +18,7 @@ from ipu.frontends.tensorflow.engine.replicas import forget_private, in_replicas
 from ipu.frontends.tensorflow.engine.trace import tracing
 from ipu.frontends.tensorflow.keras.capturing import capture_in_steps
 from ipu.frontends.tensorflow.keras.lines import note_lines
+from ipu.frontends.tensorflow.keras.metrics import mark_losses, mark_metrics
 from ipu.frontends.tensorflow.keras.options import (
     add_setters,
     all_replicas_of,
@@ -49,6 +50,8 @@ def extend_models() -> None:
     add_setters()
     note_lines()
     deal_steps(lambda model: replicas_of(model) if model is not None and is_on_ipu(model) else 1)
+    mark_metrics()
+    mark_losses()
     for name in _MAKERS:
         _extend(name, _launching)
     for name in _OF_ONE_BATCH:

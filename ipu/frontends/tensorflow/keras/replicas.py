@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 from tf_keras.src.engine.data_adapter import DataHandler
 
+from ipu.frontends.tensorflow.engine.node import marked
 from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.training.cross_replica import cross_replica_mean, cross_replica_sum
 from ipu.frontends.tensorflow.training.gathering import concatenated, of_last_replica, stacked
@@ -73,7 +74,8 @@ def gather_steps(model: Any, reduction: Callable[[], str]) -> None:
     """
 
     def metrics(results: Any) -> Any:
-        return tf.nest.map_structure(METRICS[reduction()], results)
+        with marked(metric="replicas"):
+            return tf.nest.map_structure(METRICS[reduction()], results)
 
     def predictions(results: Any) -> Any:
         return tf.nest.map_structure(concatenated, results)

@@ -259,22 +259,43 @@ def _test(node: str, test: Any) -> None:
 
 
 _test("IsNan", np.isnan)
-_test("IsInf", np.isinf)
 
 
-@kernel("IsFinite", rounding="none")
-def _is_finite(site: Site) -> Run:
-    """Also what a loss scaler asks of gradients: where overflow saturates it cannot see any.
+def _of_gradients(node: str, test: Callable[[Any], Any], *, shows: bool) -> None:
+    """A test for infinities: what a loss scaler asks of gradients.
 
-    Source    docs/semantics.md §3.
+    shows    what the test says where the status register has an overflow.
     """
-    machine = site.machine
-    if site.direction == "forward" or machine.shows_overflow:
-        return lambda x: np.isfinite(x.carrier)
-    if machine.choices.found_inf != "status":
+
+    @kernel(node, rounding="none")
+    def build(site: Site) -> Run:
+        if not _hides_overflow(site):
+            return lambda x: test(x.carrier)
+        machine = site.machine
+        return lambda x: np.where(machine.has_overflown, shows, test(x.carrier))
+
+
+def _hides_overflow(site: Site) -> bool:
+    """Whether a test of gradients has to ask the status register, since overflow saturates.
+
+    The formats are those in which the program's gradients are computed: weights of binary32 get
+    gradients of binary32 that were cast from others.
+
+    Source    docs/semantics.md §6 (schemes that react to non-finite gradients).
+    """
+    if site.direction not in ("backward", "optimizer"):
+        return False
+    saturating = [
+        fmt for fmt in site.gradients if site.device.context(fmt).settings.overflow == "saturate"
+    ]
+    if saturating and site.machine.choices.found_inf != "status":
         raise RuntimeError(
-            f"node {site.node.name} looks for infinities in gradients, and overflow in binary16 "
-            "saturates here; set floating_point_behaviour.nanoo = True, or ask for the status "
-            "register with --found-inf status"
+            f"node {site.node.name} looks for infinities in gradients, and overflow in "
+            f"{saturating[0]} saturates here; set floating_point_behaviour.nanoo = True, or ask "
+            "for the status register with --found-inf status"
         )
-    return lambda x: np.isfinite(x.carrier) & (not machine.has_overflown)
+    return bool(saturating)
+
+
+_of_gradients("IsFinite", np.isfinite, shows=False)
+_of_gradients("IsInf", np.isinf, shows=True)

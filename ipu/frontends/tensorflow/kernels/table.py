@@ -10,13 +10,14 @@ flow, and what replicas do together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu.frontends.common.account import fit
+from ipu.frontends.tensorflow.engine.errors import user_line
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.values import FORMATS
@@ -50,6 +51,9 @@ class Site:
     fmt        format of its floating-point results; None: it has none.
     direction  of its places and counts.
     layer      under which it counts.
+    gradients  formats in which gradients of its program are computed, as far as it is planned.
+    narrow     format into which its binary32 results are rounded; None: they stay.
+    gradient_at  which input is the gradient that a loss scale divides; None: it is no such node.
     """
 
     node: Node
@@ -60,6 +64,9 @@ class Site:
     #: Plans a function that the node calls.
     plan: Callable[[Any, str], SubProgram]
     layer: str = ""
+    gradients: Collection[Format] = ()
+    narrow: Format | None = None
+    gradient_at: int | None = None
 
     @property
     def device(self) -> Device:
@@ -99,7 +106,8 @@ class Site:
 
     def note_constant(self, fmt: Format, value: float, change: str) -> None:
         """A number of this node did not fit into a format."""
-        self.machine.account.constant(self.layer, self.direction, fmt, value, change)
+        line = user_line(self.node.op)
+        self.machine.account.constant(self.layer, self.direction, fmt, value, change, line)
 
     def note_on_host(self, size: int) -> None:
         """The host computed so many results in binary64."""

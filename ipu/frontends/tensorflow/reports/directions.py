@@ -2,18 +2,24 @@
 
 A gradient is backward, an update of a variable optimizer (`engine.node`); what reads a gradient and
 is none belongs to the optimiser, as does what only the optimiser reads, such as a rate's cast.
-Updates that no gradient reaches, such as moving averages and metrics, have the direction of updates
-and belong to their own layer.
+Updates that no gradient reaches, such as moving averages, have the direction of updates and belong
+to their own layer, as does what they compute from the variable that they write. What only they read
+beside it is forward: the pass in which a statistic is taken is no optimiser's.
+
+Metrics, and launches that train nothing, are evaluations.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from ipu.frontends.tensorflow.engine.functions import called_graphs
+from ipu.frontends.tensorflow.engine.machine import EVALUATION
 from ipu.frontends.tensorflow.engine.node import Node
-from ipu.frontends.tensorflow.engine.program import Program
+from ipu.frontends.tensorflow.engine.program import Program, has_effect, program_of
 
 __all__ = ["Directions", "find_directions"]
 
@@ -35,46 +41,119 @@ class Directions(NamedTuple):
 def find_directions(program: Program, inherited: str = "") -> Directions:
     """The directions of the nodes of a program.
 
-    inherited   of the node that calls the program; "" for none.
+    inherited   of the node that calls the program, or of all of its nodes; "" for none.
     """
-    directions = _directions(program, inherited)
-    updates = [node for node in program.nodes if directions[node.name] == "optimizer"]
-    optimiser: set[str] = set()
-    written: set[str] = set()  # handles of variables that hold what gradients have reached
-    for node in updates:
-        before = {tensor.op.name for tensor in node.inputs}
-        is_marked = "optimizer" in (inherited, node.marks.get("direction"))
-        follows = before & (optimiser | written) or any(
-            directions.get(name) == "backward" for name in before
-        )
-        if is_marked or follows:
-            optimiser.add(node.name)
-            if node.is_update:
-                written |= {tensor.op.name for tensor in node.inputs if tensor.dtype == tf.resource}
-    for node in reversed(updates):
-        if any(op.name in optimiser for tensor in node.outputs for op in tensor.consumers()):
+    known: dict[str, Directions] = program.__dict__.setdefault("directions", {})
+    if inherited not in known:
+        known[inherited] = _find(program, inherited)
+    return known[inherited]
+
+
+def _find(program: Program, inherited: str) -> Directions:
+    if inherited == EVALUATION:
+        return Directions({node.name: EVALUATION for node in program.nodes}, set())
+    directions: dict[str, str] = {}
+    for node in program.nodes:
+        directions[node.name] = _direction(node, directions, inherited)
+    theirs = _without_data(program)
+    _give_to_updates(program, directions, theirs)
+    optimiser = _following(program, directions, inherited)
+    theirs |= _of_variables(program, directions, optimiser)
+    _give_to_updates(program, directions, theirs, optimiser)
+    for node in reversed(program.nodes):
+        if directions[node.name] == "optimizer" and any(
+            op.name in optimiser for tensor in node.outputs for op in tensor.consumers()
+        ):
             optimiser.add(node.name)
     return Directions(directions, optimiser)
 
 
-def _directions(program: Program, inherited: str) -> dict[str, str]:
-    directions: dict[str, str] = {}
-    for node in program.nodes:
-        marked = node.marks.get("direction")
-        directions[node.name] = marked or _direction(node, directions, inherited)
-    readers: dict[str, set[str]] = {tensor.op.name: {""} for tensor in program.outputs}
-    for node in reversed(program.nodes):
-        if directions[node.name] == "forward" and readers.get(node.name) == {"optimizer"}:
-            directions[node.name] = "optimizer"
-        for tensor in node.inputs:
-            readers.setdefault(tensor.op.name, set()).add(directions[node.name])
-    return directions
-
-
 def _direction(node: Node, known: dict[str, str], inherited: str) -> str:
+    if node.marks.get("metric"):
+        return EVALUATION
+    if marked := node.marks.get("direction"):
+        return str(marked)
     if node.direction != "forward":
         return node.direction
-    before = {known.get(tensor.op.name, "forward") for tensor in node.inputs}
+    before = {_source(tensor, known) for tensor in node.inputs}
     if before == {"backward"} and node.type in _SUMMING:
         return "backward"
     return "optimizer" if before & {"backward", "optimizer"} else inherited or "forward"
+
+
+def _source(tensor: Any, known: dict[str, str]) -> str:
+    """The direction of what computed a tensor; of a result of a function, in the function."""
+    direction = known.get(tensor.op.name, "forward")
+    if direction != "forward" or tensor.op.name not in known:
+        return direction
+    graphs = called_graphs(Node(tensor.op))
+    if not graphs:
+        return direction
+    program = program_of(graphs[-1][0])
+    inside, name = find_directions(program), program.outputs[tensor.value_index].op.name
+    return "optimizer" if inside.of.get(name) == "backward" or name in inside.optimiser else (
+        direction
+    )  # fmt: skip
+
+
+def _following(program: Program, directions: dict[str, str], inherited: str) -> set[str]:
+    """The updates that gradients reach, also through variables."""
+    optimiser: set[str] = set()
+    written: set[str] = set()  # handles of variables that hold what gradients have reached
+    for node in program.nodes:
+        before = {tensor.op.name for tensor in node.inputs}
+        if directions[node.name] != "optimizer":
+            continue
+        is_marked = "optimizer" in (inherited, node.marks.get("direction"))
+        follows = before & (optimiser | written) or any(
+            _source(tensor, directions) in ("backward", "optimizer") and (
+                tensor.op.name not in directions or directions[tensor.op.name] != "optimizer")
+            for tensor in node.inputs
+        )  # fmt: skip
+        if is_marked or follows:
+            optimiser.add(node.name)
+            if node.is_update:
+                written |= {tensor.op.name for tensor in node.inputs if tensor.dtype == tf.resource}
+    return optimiser
+
+
+def _give_to_updates(
+    program: Program, directions: dict[str, str], theirs: set[str],
+    optimiser: Collection[str] = (),
+) -> None:  # fmt: skip
+    """Nodes that updates alone read are updates too: these, and all that the optimiser reads."""
+    readers: dict[str, set[str]] = {tensor.op.name: {""} for tensor in program.outputs}
+    for node in reversed(program.nodes):
+        names = readers.get(node.name, set())
+        are_updates = bool(names) and all(directions.get(name) == "optimizer" for name in names)
+        is_theirs = node.name in theirs or not names.isdisjoint(optimiser)
+        if directions[node.name] == "forward" and are_updates and is_theirs:
+            directions[node.name] = "optimizer"
+        for tensor in node.inputs:
+            readers.setdefault(tensor.op.name, set()).add(node.name)
+
+
+def _without_data(program: Program) -> set[str]:
+    """Nodes that compute from constants and variables alone."""
+    with_data: set[str] = {tensor.op.name for tensor in program.inputs}
+    for node in program.nodes:
+        before = {tensor.op.name for tensor in node.inputs if tensor.dtype != tf.resource}
+        if before & with_data or has_effect(node.op):
+            with_data.add(node.name)
+    return {node.name for node in program.nodes} - with_data
+
+
+def _of_variables(program: Program, directions: dict[str, str], optimiser: set[str]) -> set[str]:
+    """Nodes that compute from a variable which is written here, and which no gradient reaches."""
+    written = {
+        tensor.op.name for node in program.nodes
+        if node.is_update and directions[node.name] == "optimizer" and node.name not in optimiser
+        for tensor in node.inputs if tensor.dtype == tf.resource
+    }  # fmt: skip
+    theirs: set[str] = set()
+    for node in program.nodes:
+        is_read = node.type == "ReadVariableOp"
+        before = {tensor.op.name for tensor in node.inputs}
+        if before & (theirs | written if is_read else theirs):
+            theirs.add(node.name)
+    return theirs

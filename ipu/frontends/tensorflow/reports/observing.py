@@ -2,36 +2,37 @@
 
 Nothing here changes a value or draws a number, so a run that is observed has the same bits.
 
-A loss is a tensor with one element at which gradients begin. Where that is the product of a tensor
-and a number, which is a power of two above 1 or known to its runs alone, the tensor is the loss and
-the number its scale. A loss that nothing reads is not computed, so it is not told.
+What a loss and its scale are, `engine.losses` says. A loss that nothing reads is not computed: it
+is told where `engine.unread` finds it, else its name is.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
+from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.common.account import counted_name, fit
 from ipu.frontends.common.recorder import Recorder
+from ipu.frontends.tensorflow.engine.losses import Loss, find_losses
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
+from ipu.frontends.tensorflow.engine.program import Program, program_of
 from ipu.frontends.tensorflow.engine.resources import Variable
-from ipu.frontends.tensorflow.engine.trace import losses_of
+from ipu.frontends.tensorflow.engine.unread import Formula, formula_of
+from ipu.frontends.tensorflow.engine.values import FORMATS, numbers
 from ipu.frontends.tensorflow.kernels.table import Entry, Run, Site
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 
 __all__ = ["note_weights", "observed", "watch"]
-
-#: Nodes through which a number reaches the loss that it scales.
-_PASSING = frozenset(("Cast", "Identity", "ReadVariableOp", "Reshape"))
-#: Where a number comes from that its runs decide.
-_UNKNOWN = frozenset(("Placeholder", "VarHandleOp", "ReadVariableOp"))
 
 
 def observed(site: Site, entry: Entry | None, run: Run) -> Run:
@@ -39,14 +40,18 @@ def observed(site: Site, entry: Entry | None, run: Run) -> Run:
     machine = site.machine
     if machine.recorder is None or (entry is not None and entry.is_joint):
         return run
-    losses, scalings = _losses(site.node.op.graph)
-    forward = site.node.forward
-    for index, _ in enumerate(site.node.outputs if forward is None else ()):
-        if (site.node.name, index) in losses:
-            run = _noting_loss(machine, machine.recorder, run, index)
-    if forward is not None and forward.name in scalings and site.node.type == "Mul":
-        run = _noting_scale(machine.recorder, run)
-    if entry is not None and site.node.type == "Cast" and site.direction == "optimizer":
+    node, graph, recorder = site.node, site.node.op.graph, machine.recorder
+    followers, telling = _observed_in(machine, recorder, graph)
+    if node.name in followers:
+        run = _noting_losses(followers[node.name], node.name, run)
+    forward = node.forward
+    if forward is not None and forward.name in telling and node.type == "Mul":
+        run = _noting_scale(telling[forward.name], run)
+    elif node.name in telling and node.type != "Mul":
+        run = _noting_scale(telling[node.name], run)
+    if entry is not None and node.type == "Cast" and (
+        site.direction == "optimizer" or tf.get_static_value(node.inputs[0]) is not None
+    ):  # fmt: skip
         run = _noting_constant(site, run)
     return _noting_results(site, _kind(site.node, entry), machine.recorder, run)
 
@@ -90,68 +95,121 @@ def _is_array(values: tuple[Any, ...]) -> bool:
 # Losses -----------------------------------------------------------------------------------------
 
 
-def _losses(graph: Any) -> tuple[set[tuple[str, int]], set[str]]:
-    """Tensors of a graph that are losses, and the products that scale one."""
-    losses, scalings = set(), set()
-    for name, index in losses_of(graph):
-        op = graph.get_operation_by_name(name)
-        unscaled = _unscaled(op)
-        if unscaled is None:
-            losses.add((name, index))
-        else:
-            losses.add((unscaled.op.name, unscaled.value_index))
-            scalings.add(name)
-    return losses, scalings
+class _Followed:
+    """A loss whose value follows from tensors that the machine computes."""
+
+    def __init__(self, machine: Machine, recorder: Recorder, loss: Loss, formula: Formula) -> None:
+        self._machine, self._recorder, self._loss = machine, recorder, loss
+        self._formula = formula
+        self._waiting: dict[tuple[str, int], deque[Any]] = {k: deque() for k in formula.leaves}
+
+    def take(self, leaf: tuple[str, int], value: Any) -> None:
+        """A tensor was computed; of several replicas one after the other."""
+        self._waiting[leaf].append(np.float64(numbers(value)))
+        if not all(self._waiting.values()):
+            return
+        values = {k: waiting.popleft() for k, waiting in self._waiting.items()}
+        with np.errstate(all="ignore"):
+            number = float(np.reshape(self._formula.value(values), ()))
+        self._recorder.loss(self._machine.step, number)
+        fmt = FORMATS.get(self._loss.tensor.dtype)
+        if fmt is not None and fmt.bits < BINARY32.bits:
+            self._note_root(fmt, number)
+
+    def _note_root(self, fmt: Format, number: float) -> None:
+        """A loss in a narrow format: loss times scale and the root are numbers of it."""
+        self._recorder.bound(_ROOT, fmt, number)
+        self._recorder.bound(_ROOT, fmt, 1.0)
+        if self._loss.product is None:
+            one = np.ones(1, np.float32)
+            self._recorder.results.add(counted_name(_ROOT, "backward"), fmt, one)
 
 
-def _unscaled(op: Any) -> Any:
-    """What a loss scale multiplies in this node; None where the node is no such product."""
-    if op.type != "Mul":
-        return None
-    left, right = op.inputs
-    pairs = [(loss, _number(factor)) for loss, factor in ((left, right), (right, left))]
-    scaled = [(loss, value) for loss, value in pairs if value is not None]
-    if len(scaled) != 1:
-        return None
-    ((loss, value),) = scaled
-    return loss if math.isnan(value) or _is_scale(value) else None
+#: The layer of a loss in a narrow format.
+_ROOT = "loss"
 
 
-def _number(tensor: Any) -> float | None:
-    """A number of the program's, NaN for one that its runs decide; None for what is computed."""
-    while tensor.op.type in _PASSING and tensor.op.inputs:
-        tensor = tensor.op.inputs[0]
-    if tensor.op.type == "Placeholder":
-        captured = [outer for outer, inner in tensor.graph.captures if inner is tensor]
-        tensor = captured[0] if captured else tensor
-    value = tf.get_static_value(tensor) if tensor.dtype != tf.resource else None
-    if value is not None and np.size(value) == 1:
-        return float(np.reshape(value, ()))
-    return math.nan if tensor.op.type in _UNKNOWN else None
+class _Observed(NamedTuple):
+    """What nodes of a graph tell, by their names.
+
+    losses    output, and who takes it.
+    scales    what to do with a number.
+    """
+
+    losses: dict[str, list[tuple[int, _Followed]]]
+    scales: dict[str, Callable[[Any], None]]
 
 
-def _is_scale(value: float) -> bool:
-    return 1 < value < math.inf and math.frexp(value)[0] == 0.5
+def _observed_in(machine: Machine, recorder: Recorder, graph: Any) -> _Observed:
+    """What a graph tells on a machine; found once."""
+    program = program_of(graph)
+    known: WeakKeyDictionary[Machine, _Observed] = program.__dict__.setdefault(
+        "observed", WeakKeyDictionary()
+    )
+    if machine not in known:
+        followers = _followers(machine, recorder, program)
+        known[machine] = _Observed(followers, _scales(graph, recorder))
+    return known[machine]
 
 
-def _noting_loss(machine: Machine, recorder: Recorder, run: Run, index: int) -> Run:
+def _followers(
+    machine: Machine, recorder: Recorder, program: Program
+) -> dict[str, list[tuple[int, _Followed]]]:
+    nodes = {node.name for node in program.nodes}
+    followers: dict[str, list[tuple[int, _Followed]]] = {}
+    for loss in find_losses(program.graph):
+        formula = formula_of(loss.tensor, nodes)
+        if formula is None or not formula.leaves:
+            recorder.unread.add(loss.tensor.op.name)
+            continue
+        follow = _Followed(machine, recorder, loss, formula)
+        for name, index in formula.leaves:
+            followers.setdefault(name, []).append((index, follow))
+    return followers
+
+
+def _noting_losses(followers: list[Any], name: str, run: Run) -> Run:
     def noted_run(*values: Any) -> Any:
         result = run(*values)
-        loss = result[index] if isinstance(result, tuple) else result
-        recorder.loss(machine.step, float(loss.carrier.reshape(())))
+        for index, follow in followers:
+            value = result[index] if isinstance(result, tuple) else result
+            follow.take((name, index), value)
         return result
 
     return noted_run
 
 
-def _noting_scale(recorder: Recorder, run: Run) -> Run:
-    """The gradient of a product that scales the loss is the scale."""
+def _scales(graph: Any, recorder: Recorder) -> dict[str, Callable[[Any], None]]:
+    """What tells of a loss scale, by the node after which it does."""
+    telling: dict[str, Callable[[Any], None]] = {}
+    for loss in find_losses(graph):
+        if loss.product is None:
+            continue
+        if not math.isnan(loss.factor):
+            telling[loss.product] = lambda _, factor=loss.factor: _set_scale(recorder, factor)
+        elif loss.source.op.type == "Placeholder":
+            telling[loss.product] = lambda gradient: _set_scale(recorder, _single(gradient))
+        else:
+            telling[loss.source.op.name] = lambda held: _set_scale(recorder, _single(held))
+    return telling
+
+
+def _single(value: Any) -> float:
+    values = numbers(value)
+    return float(values.reshape(())) if values.size == 1 else 1.0
+
+
+def _set_scale(recorder: Recorder, scale: float) -> None:
+    recorder.scale = scale if 1 < scale < math.inf else 1.0
+
+
+def _noting_scale(tell: Any, run: Run) -> Run:
+    """The number is told by its variable, or is the gradient of the product that scales."""
 
     def noted_run(*values: Any) -> Any:
         result = run(*values)
         if isinstance(result, Array) and result.size == 1:
-            scale = float(result.carrier.reshape(()))
-            recorder.scale = scale if _is_scale(scale) else 1.0
+            tell(result)
         return result
 
     return noted_run

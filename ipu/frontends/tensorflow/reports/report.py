@@ -16,7 +16,15 @@ from ipu.frontends.common.ways import Way
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.machine.control import dump
 
-__all__ = ["advice", "report"]
+__all__ = ["UNREACHED", "advice", "report"]
+
+#: What a program lacks of which nothing reaches the machine.
+UNREACHED = (
+    "TensorFlow computes what is not sent to it: make and train a model of Keras inside of "
+    "`with ipu.ipu_strategy.IPUStrategy().scope():`, call other functions by `strategy.run`, and "
+    "build programs of TensorFlow 1 by `ipu.ipu_compiler.compile`; "
+    "`from tensorflow.python import ipu` gives the names"
+)
 
 
 def report(machine: Machine) -> Report:
@@ -25,8 +33,9 @@ def report(machine: Machine) -> Report:
     It has the keys that the report of a PyTorch program has (docs/pytorch.md), and
 
     launches      calls of the device.
-    iterations    of its training loops.
+    iterations    of its loops; those that train nothing too.
     replicas      that ran in step, in this process.
+    unreached     what to add to a program of which nothing reached the machine; "" for others.
     host_call     what an estimator's host call moves in a step, by data types; without one, None.
     assumed       what the results rest on beyond the machine's own rules.
     """
@@ -42,6 +51,7 @@ def report(machine: Machine) -> Report:
         "launches": machine.launches,
         "iterations": machine.iterations,
         "replicas": machine.replicas,
+        "unreached": "" if machine.launches else UNREACHED,
         "host_call": machine.host_call,
         "status": dump(machine.device.control, machine.status),
         "versions": {

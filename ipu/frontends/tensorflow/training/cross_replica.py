@@ -16,8 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
-from ipu.frontends.common.places import Place
-from ipu.frontends.tensorflow.engine.machine import Machine
+from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine
 from ipu.frontends.tensorflow.engine.node import marked
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
 from ipu.frontends.tensorflow.training.gathering import of_all
@@ -123,5 +122,4 @@ def _sum(site: Site, values: Sequence[Any]) -> Any:
 
 def _place(machine: Machine, name: str) -> None:
     """Replicas draw equal bits in what they do together."""
-    step, _ = divmod(machine.iteration, machine.accumulation)
-    machine.clock.place = Place(step, 0, 0, name, "optimizer")
+    machine.clock.place = machine.place(name, EVALUATION if machine.is_evaluating else "optimizer")

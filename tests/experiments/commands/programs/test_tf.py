@@ -52,7 +52,7 @@ def test_a_program_gets_its_arguments_and_the_machine_its_choices(tmp_path, caps
     assert report["launches"] == 1
     captured = capsys.readouterr()
     assert captured.out.splitlines()[-1] == "['--x', '1'] True 3"
-    assert "1 steps on mk2, p=f16,c=f16,part=f32, to nearest" in captured.err
+    assert "0 steps on mk2, p=f16,c=f16,part=f32, to nearest" in captured.err
     assert str(out / "index.html") in captured.err
 
 
@@ -139,3 +139,29 @@ def test_ways_run_side_by_side(tmp_path, capfd):
     assert reports["fp16"]["swallowed"]["head"]["share"] == 1
     assert [r["stochastic_rounding"] for r in reports.values()] == [False, False, True]
     assert capfd.readouterr().out.count("loss ") == 3
+
+
+@needs_tensorflow
+def test_a_program_beside_the_machine_is_told_everywhere(tmp_path, capfd):
+    """Without a strategy's scope TensorFlow computes, whatever the policy says."""
+    program, out = tmp_path / "native.py", tmp_path / "out"
+    program.write_text("import tensorflow as tf\nprint(float(tf.reduce_sum(tf.ones([3]))))\n")
+    words = "nothing was computed on the machine"
+    assert main(["tf", str(program)]) == 0
+    assert words not in capfd.readouterr().err
+    for options in (["--policy", "fp16"], ["--sr"], ["--report", str(out)], ["--count"]):
+        assert main(["tf", *options, str(program)]) == 0
+        error = capfd.readouterr().err
+        assert error.count(words) == 1
+        assert "IPUStrategy().scope()" in error
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "Nothing was computed on the machine." in page
+    assert "peaks for a change" not in page
+    assert main(["tf", "--compare", "fp32,fp16", "--report", str(out), str(program)]) == 0
+    assert "fpsim: fp16  nothing on the machine" in capfd.readouterr().err
+    assert "Nothing was computed on the machine." in (out / "index.html").read_text()
+    program.write_text("import nosuch\n")
+    assert main(["tf", "--report", str(out), str(program)]) == 1
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "Mend what stopped the program: " in page
+    assert "peaks for a change" not in page

@@ -312,3 +312,23 @@ def test_the_first_step_is_chosen(tmp_path, capsys):
     assert shown[0] == shown[1] != shown[2]
     assert "3 steps from step 7 on" in captured.err
     assert main(["torch", "--step", "-1", str(path)]) == 2
+
+
+@needs_torch
+def test_a_program_beside_the_machine_is_told_everywhere(tmp_path, capsys):
+    path, out = tmp_path / "empty.py", tmp_path / "out"
+    path.write_text("print(2)\n")
+    words = "nothing was computed on the machine"
+    assert main(["torch", str(path)]) == 0
+    assert words not in capsys.readouterr().err
+    for options in (["--policy", "fp16"], ["--report", str(out)], ["--count"]):
+        assert main(["torch", *options, str(path)]) == 0
+        assert capsys.readouterr().err.count(words) == 1
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "Nothing was computed on the machine." in page
+    assert "peaks for a change" not in page
+    path.write_text("import nosuch\n")
+    assert main(["torch", "--report", str(out), str(path)]) == 1
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "Mend what stopped the program: " in page
+    assert "peaks for a change" not in page

@@ -38,11 +38,11 @@ def test_an_empty_run_has_no_share():
 
 def test_constants_are_listed_with_their_places():
     account = Account()
-    for _ in range(2):
-        account.constant("optimizer", "optimizer", BINARY16, 1e-8, "zero")
+    for line in ("net.py:3", "net.py:4"):
+        account.constant("optimizer", "optimizer", BINARY16, 1e-8, "zero", line)
     assert account.summary()["constants"] == [
         {"layer": "optimizer", "direction": "optimizer", "format": "binary16", "value": 1e-8,
-         "becomes": "zero", "times": 2}
+         "becomes": "zero", "times": 2, "line": "net.py:3"}
     ]  # fmt: skip
 
 

@@ -74,6 +74,20 @@ def test_overflow_forward(report):
     assert tried(report, narrow)[0] == "fp16"
 
 
+def test_overflow_in_an_evaluation_counts_as_forward(report):
+    row = dict(report["layers"]["net.a"]["forward"], OVERFLOW=5)
+    report["layers"]["net.a"]["evaluation"] = row
+    report["layers"]["only.evaluated"] = {"evaluation": dict(row, OVERFLOW=1)}
+    (item,) = find_advice(report, HALF)
+    assert "6 results overflow forward, most of them in net.a (5)" in item.evidence
+
+
+def test_a_run_that_never_reached_the_machine_speaks_for_nothing_else(report):
+    report["layers"]["net.a"]["forward"]["OVERFLOW"] = 3
+    report["unreached"] = "Use the scope of a strategy"
+    assert texts(report) == ["Use the scope of a strategy"]
+
+
 def test_half_partials_alone(report):
     assert tried(report, Way.parse("p=f16,c=f16,part=f16")) == ["fp16"]
 

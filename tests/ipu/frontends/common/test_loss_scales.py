@@ -69,3 +69,21 @@ def test_gradients_that_overflowed_have_no_safe_scale():
 def test_binary32_gradients_need_no_scale():
     assert find_scales([Histogram("a", BINARY32, {-60: 1}, 0, 0)]) is None
     assert find_scales([]) is None
+
+
+def test_what_a_scale_multiplies_beside_gradients_bounds_it():
+    rows = [Histogram("head", BINARY16, {-20: 30, -3: 1}, 0, 0)]
+    assert find_scales(rows).highest_safe == 2.0**18
+    scales = find_scales(rows, bounds={("loss", BINARY16): 5.0})
+    assert (scales.highest_safe, scales.limited_by) == (2.0**13, "loss")  # 5 · 8192 < 65504
+    scales = find_scales(rows, 2.0**15, bounds={("loss", BINARY16): 5.0 * 2**15})
+    assert scales.highest_safe == 2.0**13
+
+
+def test_without_a_finite_gradient_there_is_the_scale_that_was_too_high():
+    dead = [Histogram("head", BINARY16, {}, 0, 9)]
+    assert find_scales(dead) is None
+    scales = find_scales(dead, 2.0**18, bounds={("loss", BINARY16): 2.0**18})
+    assert (scales.present, scales.highest_safe, scales.best) == (2.0**18, 2.0**15, 2.0**15)
+    scales = find_scales(dead, 2.0**18, overflowed="head")
+    assert (scales.present, scales.best, scales.limited_by) == (2.0**18, None, "head")

@@ -80,3 +80,15 @@ def test_wrong_uses_are_refused():
         clock.place = Place(0, 0, 0, "", "up")
     with pytest.raises(RuntimeError, match=r"assign clock\.place instead"):
         clock.operation = 7
+
+
+def test_an_evaluation_that_ends_forgets_its_own_places_alone():
+    clock = PlaceClock()
+    training, evaluation = Place(0, 0, 0, "a", "forward"), Place(0, 0, 0, "a", "evaluation")
+    for place in (training, evaluation):
+        clock.place = place
+        clock.operation += 1
+    clock.forget_direction("evaluation")
+    assert clock.k == 0
+    clock.place = training
+    assert clock.k == 1

@@ -62,3 +62,16 @@ def test_merging_leaves_what_it_merges_alone():
     (both,) = merged([one, Histogram("a", BINARY16, {0: 2, 1: 1}, 0, 1)])
     assert (both.counts, both.zeros, both.nonfinite) == ({0: 3, 1: 1}, 1, 1)
     assert one.counts == {0: 1}
+
+
+def test_counts_stop_with_a_loss_that_is_not_finite_and_resume():
+    device = Device(count=True)
+    recorder = Recorder(device.counts)
+    half = device.context(BINARY16)
+    for step, (loss, expected) in enumerate(
+        [(1.0, 2), (float("nan"), 2), (float("inf"), 2), (0.5, 4)]
+    ):
+        recorder.loss(step, loss)
+        half.array([1e9, 1e9])
+        assert device.counts.total("OVERFLOW") == expected
+    assert recorder.uncounted == 2

@@ -27,7 +27,7 @@ def test_a_repeat_is_one_launch():
     infeed = feed(tf.constant(2))
     result, used = run(lambda: loops.repeat(10, lambda n, x: n + x, [0], infeed))
     assert int(result) == 20
-    assert (used.launches, used.iteration) == (1, 10)
+    assert (used.launches, used.iterations) == (1, 10)
 
 
 @pytest.mark.parametrize(

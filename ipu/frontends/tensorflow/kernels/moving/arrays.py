@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -40,11 +41,25 @@ def _const(site: Site) -> Run:
     if fmt is None:
         return lambda: value
     array = enter(site.device, value, fmt)
-    if not array.ndim:
-        change = fit(float(value), float(array.carrier), fmt)
-        if change:
-            site.note_constant(fmt, float(value), change)
+    for number, change in _changes(value, array):
+        site.note_constant(fmt, number, change)
     return lambda: array
+
+
+def _changes(values: Any, array: Array) -> Iterator[tuple[float, str]]:
+    """Numbers that the format does not hold, the first of each kind; of arrays no factors of 1."""
+    wide = np.ravel(np.asarray(values, np.float64))
+    rounded = np.ravel(np.asarray(array.carrier, np.float64))
+    is_suspect = (wide != 0) & (np.abs(rounded) < array.format.smallest_normal)
+    is_suspect |= np.abs(wide) > array.format.max
+    if not array.ndim:
+        is_suspect[:] = True
+    told: set[str] = set()
+    for i in np.flatnonzero(is_suspect):
+        change = fit(float(wide[i]), float(rounded[i]), array.format)
+        if change and change not in told:
+            told.add(change)
+            yield float(wide[i]), change
 
 
 @kernel("Cast", rounding="once to a narrower format, to nearest from integers, toward zero to them",

@@ -11,6 +11,7 @@ import pytest
 from ipu.feed.counters import record_launches
 from ipu.frontends.tensorflow.engine.errors import MachineError
 from ipu.frontends.tensorflow.engine.launch import failure_of, reporting
+from ipu.frontends.tensorflow.reports.report import advice, report
 from ipu.frontends.tensorflow.settings.notes import forget
 from tests.ipu.frontends.tensorflow.framework import (
     configured,
@@ -222,3 +223,72 @@ def test_a_program_that_configures_nothing_is_told_once():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             launch(double, tf.constant(3.0))
+
+
+# Evaluations --------------------------------------------------------------------------------------
+
+
+def network():
+    """A step of a training and a launch that trains nothing, of one layer with dropout's bits."""
+    w = tf.Variable(np.float32(np.linspace(0.1, 0.9, 6).reshape(3, 2)), name="dense/kernel")
+    counter = tf.Variable(0, dtype=tf.int64, name="counter")  # trainable, as integers are too
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.matmul(x, w)))
+        w.assign_sub(0.1 * tape.gradient(loss, w))
+        return loss
+
+    @tf.function
+    def evaluation(x):
+        counter.assign_add(1)
+        return tf.matmul(x, w) * 0.7
+
+    return w, step, evaluation
+
+
+def test_a_launch_that_trains_nothing_is_an_evaluation():
+    _, step, evaluation = network()
+    x = tf.constant(np.full((1, 3), 600.0, np.float32))
+    with machine(policy="f16", count=True) as used:
+        for _ in range(3):
+            launch(evaluation, 100.0 * x)
+        launch(step, x / 600.0)
+        launch(evaluation, x)
+        told = report(used)
+    assert (used.step, used.iteration, used.launches, used.iterations) == (1, 1, 5, 5)
+    assert told["steps"] == 1
+    directions = {d for row in told["layers"].values() for d in row}
+    assert directions == {"forward", "backward", "optimizer", "evaluation"}
+    assert sum(r.get("evaluation", {}).get("OVERFLOW", 0) for r in told["layers"].values()) == 6
+    assert sum(r.get("optimizer", {}).get("OVERFLOW", 0) for r in told["layers"].values()) == 0
+    assert told["first"][0]["direction"] == "evaluation"
+    assert "Compute" in str(advice(used, told))
+
+
+def test_no_evaluation_moves_a_bit_of_a_training():
+    """And two evaluations in a step draw different bits."""
+    x = tf.constant(np.float32([[0.3, 0.7, 0.11]] * 64))
+    weights = []
+    for evaluates in (False, True):
+        w, step, evaluation = network()
+        with machine(policy="f16", sr=True, seed=5):
+            results = []
+            for _ in range(3):
+                if evaluates:
+                    results += [launch(evaluation, x).numpy() for _ in range(2)]
+                launch(step, x)
+                if evaluates:
+                    results.append(launch(evaluation, x).numpy())
+        weights.append(w.numpy())
+    assert np.array_equal(*weights)
+    assert not np.array_equal(results[0], results[1])
+
+
+def test_the_status_of_an_evaluation_is_no_steps():
+    *_, evaluation = network()
+    with machine(policy="f16") as used:
+        launch(evaluation, tf.constant(np.full((1, 3), 6e4, np.float32)))
+        assert used.status.oflo
+        assert not used.has_overflown

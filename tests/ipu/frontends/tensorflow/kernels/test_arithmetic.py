@@ -106,6 +106,53 @@ def test_a_test_for_infinities_of_gradients_is_refused_where_overflow_saturates(
         assert launch(tf.function(looks), tf.constant(half(3)))
 
 
+def scaled(kind):
+    """A loss scaler's test of the gradient of a weight in float32, computed in another format."""
+    w = tf.Variable([3.0, 0.5])
+
+    def slope(x):
+        with tf.GradientTape() as tape:
+            y = tf.cast(w, kind) * tf.cast(x, kind)
+            loss = tf.reduce_sum(tf.cast(y, tf.float32)) * 16384.0
+        return tape.gradient(loss, w)
+
+    def alone(x):
+        return tf.reduce_all(tf.math.is_finite(slope(x)))
+
+    def any_infinite(x):
+        return not tf.reduce_any(tf.math.is_inf(slope(x)))
+
+    def in_a_loop(x):
+        total = tf.zeros_like(w)
+        for _ in tf.range(2):
+            total += slope(x)
+        return tf.reduce_all(tf.math.is_finite(total))
+
+    return alone, any_infinite, in_a_loop
+
+
+@pytest.mark.parametrize("form", range(3))
+def test_the_formats_that_count_are_those_of_the_backward_pass(form):
+    """The weight's gradient is float32, and the overflow happened in binary16."""
+    small, large = tf.constant([1e-3, 1e-3]), tf.constant([8.0, 9.0])
+    looks = tf.function(scaled(tf.half)[form])
+    with machine(), pytest.raises(RuntimeError, match="overflow in binary16 saturates"):
+        launch(looks, small)
+    with machine():
+        configured(nanoo=True)
+        assert launch(looks, small)
+        assert bool(launch(looks, large)) == (form == 1)  # overflow is NaN, and no infinity
+    with machine(found_inf="status"):
+        assert launch(looks, small)
+        assert not launch(looks, large)
+    plain = tf.function(scaled(tf.float32)[form])
+    with machine():  # binary32 does not saturate
+        assert launch(plain, large)
+        assert not launch(plain, 1e38 * large)
+    with machine(policy="f16"), pytest.raises(RuntimeError, match="overflow in binary16 saturates"):
+        launch(plain, small)
+
+
 @pytest.mark.parametrize(("f32_denormals", "expected"), [("flush", 0), ("ieee", 1)])
 def test_a_subnormal_number_is_read_as_the_machine_does(f32_denormals, expected):
     """In comparisons, and where a divisor or a factor is compared with 0."""

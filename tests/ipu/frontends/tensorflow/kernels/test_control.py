@@ -90,7 +90,7 @@ def test_a_launch_without_a_loop_is_an_iteration():
     with machine() as used:
         for _ in range(3):
             launch(inner, tf.constant(x))
-    assert used.iteration == used.launches == 3
+    assert used.iterations == used.evaluations == used.launches == 3
 
 
 @pytest.mark.parametrize("order", [("value", "slope", "again"), ("slope", "value")])

@@ -47,3 +47,42 @@ def test_functions_that_an_optimiser_calls_are_its_own():
     known = directions_of(lambda x: x + 1.0, tf.TensorSpec([], tf.float32), inherited="optimizer")
     assert known.of["add"] == "optimizer"
     assert "add" in known.optimiser
+
+
+def test_the_pass_that_only_a_statistic_reads_is_forward():
+    """A metric's accumulation writes a variable from what the model computes."""
+    w, total = tf.Variable(tf.ones([2, 2])), tf.Variable(0.0, trainable=False)
+
+    def program(x):
+        y = tf.matmul(x, w, name="hidden")
+        error = tf.square(y - 1.0, name="error")
+        total.assign_add(tf.reduce_mean(error, name="mean"))
+        return tf.constant(0.0)
+
+    known = directions_of(program, tf.TensorSpec([1, 2], tf.float32))
+    assert {known.of[name] for name in ("hidden", "error", "mean")} == {"forward"}
+    assert not known.optimiser
+
+
+def test_all_of_an_evaluation_is_one():
+    known = directions_of(training(), tf.TensorSpec([], tf.float32), inherited="evaluation")
+    assert set(known.of.values()) == {"evaluation"}
+    assert not known.optimiser
+
+
+def test_what_reads_a_gradient_that_a_loop_returns_is_the_optimisers():
+    w = tf.Variable(1.0)
+
+    def program(x):
+        total = tf.constant(0.0)
+        for _ in tf.range(3):
+            with tf.GradientTape() as tape:
+                y = w * w * x
+            total += tape.gradient(y, w)
+        w.assign_sub(tf.multiply(total, 0.5, name="step"))
+        return tf.identity(x, name="other")
+
+    known = directions_of(program, tf.TensorSpec([], tf.float32))
+    assert known.of["step"] == "optimizer"
+    assert "step" in known.optimiser
+    assert known.of["other"] == "forward"

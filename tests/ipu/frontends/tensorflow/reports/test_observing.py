@@ -87,7 +87,13 @@ def test_a_constant_of_the_optimiser_that_does_not_fit_is_told():
 
 
 def test_the_first_exception_has_its_step_and_layer():
-    program = tf.function(lambda x: tf.cast(x, tf.half) * tf.cast(x, tf.half))
+    w = tf.Variable(1.0)
+
+    @tf.function
+    def program(x):
+        w.assign(x[0])
+        return tf.cast(x, tf.half) * tf.cast(x, tf.half)
+
     with machine(count=True) as used:
         for value in (1.0, 300.0, 300.0):
             launch(program, tf.constant([value]))
@@ -103,3 +109,67 @@ def test_an_observed_run_has_the_same_bits():
             launch(program, tf.constant(np.float32([[0.1, 0.2, 0.3, 0.4]])))
         results.append(w.numpy())
     assert np.array_equal(*results)
+
+
+def test_nothing_counts_while_the_loss_is_not_finite():
+    """The flags stay in the status register; counting resumes with a finite loss."""
+    w = tf.Variable(np.float32([1.0, 2.0]), name="net/w")
+
+    @tf.function
+    def program(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(w * x))
+        w.assign_sub(0.0 * tf.where(x == x, tape.gradient(loss, w), 0.0))
+        return loss
+
+    def rows(xs):
+        with machine(count=True) as used:
+            for x in xs:
+                launch(program, tf.constant([x, x]))
+            told = report(used)
+        return told, sum(r["INVALID"] for row in told["layers"].values() for r in row.values())
+
+    finite, none = rows([1.0, 1.0])
+    once, first = rows([1.0, np.nan, 1.0])
+    often, same = rows([1.0, *[np.nan] * 5, 1.0, 1.0])
+    assert none == 0
+    assert first > 0
+    forward = once["layers"]["Sum"]["forward"]["INVALID"]
+    assert same - first < 5 * forward * len(once["layers"])
+    assert same == first  # births count once, what follows them not
+    assert (finite["uncounted"], once["uncounted"], often["uncounted"]) == (0, 1, 5)
+    assert "5 backward passes began at a loss that is not finite" in str(often)
+    assert "INV 0x1" in often["status"]
+    results = often["layers"]["Sum"]["forward"]["results"]
+    assert results == once["layers"]["Sum"]["forward"]["results"] + 1
+
+
+def test_constants_that_do_not_fit_are_told_once_with_the_users_line():
+    """Numbers, masks, casts of numbers and learning rates."""
+    rate = tf.Variable(1e-9, trainable=False, name="learning_rate")
+    w = tf.Variable([1.0, 2.0], name="net/w")
+    mask = np.float32([0.0, -1e9])
+
+    @tf.function
+    def program(x):
+        with tf.GradientTape() as tape:
+            with tf.name_scope("net"):
+                y = w * x + mask + 1e-8
+                y += tf.cast(tf.cast(tf.constant(3e-6), tf.half), tf.float32)
+            loss = tf.reduce_sum(y)
+        w.assign_sub(rate * tape.gradient(loss, w))
+        return loss
+
+    with machine(policy="f16", count=True) as used:
+        for _ in range(3):
+            launch(program, tf.constant(1.0))
+        told = report(used)
+    rows = {(row["value"], row["becomes"]): row for row in told["constants"]}
+    lines = [key for key, row in rows.items() if f"{__file__}:" in row["line"]]
+    assert (float(np.float32(-1e9)), "overflow") in lines
+    assert any(becomes == "zero" for _, becomes in lines)
+    assert any(becomes == "subnormal" for _, becomes in lines)
+    (held,) = [row for row in told["constants"] if row["line"] == "variable learning_rate"]
+    assert (held["becomes"], held["times"]) == ("zero", 3)
+    assert len(rows) == len(told["constants"])
+    assert __file__ in str(told)

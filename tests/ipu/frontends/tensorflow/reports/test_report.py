@@ -7,7 +7,7 @@ import json
 from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 
 from ipu.frontends.common.text import Report  # isort: skip
-from ipu.frontends.pages.page import plain  # isort: skip
+from ipu.frontends.pages.page import headline, plain  # isort: skip
 from ipu.frontends.tensorflow.reports.report import advice, report  # isort: skip
 
 
@@ -21,14 +21,14 @@ def test_a_report_is_complete_and_can_be_written():
         launch(tf.function(program), tf.constant([300.0, 1e-4]))
         told = json.loads(json.dumps(plain(report(used))))
     assert (told["launches"], told["iterations"], told["seed"]) == (1, 1, 4)
-    net = told["layers"]["net"]["forward"]
+    net = told["layers"]["net"]["evaluation"]
     assert net["results"] == 4
     assert net["OVERFLOW"] == 1
     assert [row["becomes"] for row in told["constants"]] == ["zero"]
     assert "OFLO 0x1" in told["status"]
     assert told["versions"]["tensorflow"] == tf.__version__
     assert tf.__version__ in told["assumed"]
-    assert "first overflow: step 0, multiply in net (forward), 1 results" in str(Report(told))
+    assert "first overflow: step 0, multiply in net (evaluation), 1 results" in str(Report(told))
 
 
 def test_advice_names_only_ways_that_the_command_takes():
@@ -46,4 +46,19 @@ def test_without_counts_there_is_a_report_too():
         told = report(used)
     assert told["layers"] == {}
     assert told["losses"] == []
-    assert str(told).startswith("1 steps on mk2")
+    assert str(told).startswith("0 steps on mk2")  # of an optimiser: there was none
+
+
+def test_a_program_that_never_reaches_the_machine_says_so():
+    with machine(policy="f16", count=True) as used:
+        tf.function(program)(tf.constant([300.0]))
+        told = report(used)
+        advised = advice(used, told)
+        assert told["unreached"] in str(told)
+        assert "IPUStrategy().scope()" in str(advised)
+        assert "speaks for a change" not in str(advised)
+        assert headline(told) == "Nothing was computed on the machine."
+        stopped = told | {"stopped": "net.py:1: NameError"}
+        assert "Mend what stopped the program: net.py:1: NameError" in str(advice(used, stopped))
+        launch(tf.function(program), tf.constant([1.0]))
+        assert report(used)["unreached"] == ""
