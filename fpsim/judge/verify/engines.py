@@ -26,13 +26,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.elementwise.codes import from_codes, to_codes
+from fpsim.elementwise.codes import from_codes, is_held, to_codes
 from fpsim.judge.oracle.outputs import Outputs, code_of
 from fpsim.judge.oracle.random import product_word
 from fpsim.judge.oracle.units import Ask, Draw, no_draw, one_output
@@ -473,15 +474,24 @@ def verify_product(product: Product, report: Report, again: str) -> None:
         if outcome is None:
             continue
         report.notes[name] = report.notes.get(name, 0) + len(codes)
-        fmt = product.case.settings.format
-        got, got_flags = to_codes(outcome[0], fmt)[at].astype(np.uint32), outcome[1][at]
-        wrong = (got != codes) | ((got_flags != flags) & (got_flags != _NO_FLAGS))
+        values, got_flags = outcome[0][at], outcome[1][at]
+        wrong = _differ(product, values, got_flags)
         if wrong.any():
             lines = (
-                _line(product, name, int(i), (got[i], got_flags[i]), again)
+                _line(product, name, int(i), (values[i], int(got_flags[i])), again)
                 for i in np.flatnonzero(wrong)
             )
             report.fail(int(wrong.sum()), lines)
+
+
+def _differ(product: Product, values: Carrier, got_flags: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Where values are no numbers of the result's format, have other codes, or other flags."""
+    (codes, flags), fmt = product.expected, product.case.settings.format
+    held = is_held(values, fmt)
+    got = to_codes(np.where(held, values, fmt.carrier.type(0)), fmt)
+    wrong: NDArray[np.bool_] = ~held | (got != codes)
+    wrong |= (got_flags != flags) & (got_flags != _NO_FLAGS)
+    return wrong
 
 
 @contextmanager
@@ -490,16 +500,20 @@ def _as_it_is() -> Iterator[None]:
 
 
 def _line(
-    product: Product, way: str, i: int, got: tuple[np.uint32, np.uint8], again: str
+    product: Product, way: str, i: int, got: tuple[np.floating[Any], int], again: str
 ) -> str:  # fmt: skip
     """What was wrong, after the command that shows it again."""
     codes, flags = product.expected
     case, (row, column) = product.case, product.judged[i]
     own = product.own
-    digits = -(-case.settings.format.bits // 4)
-    got_flags = "flags not compared" if got[1] == _NO_FLAGS else str(Flags(int(got[1])))
+    digits, fmt = -(-case.settings.format.bits // 4), case.settings.format
+    value = np.atleast_1d(got[0])
+    text = f"{got[0]}, no number of {fmt}"
+    if is_held(value, fmt).all():
+        text = f"{to_codes(value, fmt)[0]:0{digits}X}"
+    got_flags = "flags not compared" if got[1] == _NO_FLAGS else str(Flags(got[1]))
     return (
-        f"{again}  # {way}: output ({row}, {column}) is {got[0]:0{digits}X} ({got_flags}), exact "
+        f"{again}  # {way}: output ({row}, {column}) is {text} ({got_flags}), exact "
         f"{codes[i]:0{digits}X} ({Flags(int(flags[i]))}); {case.unit!r}, a {case.a!r} b {case.b!r} "
         f"into {case.settings!r}, scale={case.scale}, subnormals={case.subnormals!r}, row "
         f"{[hex(x) for x in own.a[row]]}, column {[hex(x) for x in own.b[:, column]]}, start "
