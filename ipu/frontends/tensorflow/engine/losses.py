@@ -24,6 +24,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.ops import EagerTensor
 
+from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.program import Program
 from ipu.frontends.tensorflow.engine.trace import losses_of
 
@@ -117,14 +118,18 @@ def scale_readers(graph: Any) -> Iterator[Any]:
             yield loss.source.op
 
 
-def unscaling(program: Program) -> dict[str, int]:
-    """Products and quotients that divide gradients by a scale: which input is the gradient."""
+def unscaling(program: Program) -> tuple[set[str], dict[str, int]]:
+    """Nodes that hold a loss scale or its reciprocal, and those that divide gradients by it.
+
+    Of the latter, which input is the gradient.
+    """
+    losses = [loss for loss in find_losses(program.graph) if loss.product is not None]
     handles = {op.inputs[0].op.name for op in scale_readers(program.graph)}
+    factors = {loss.factor for loss in losses if loss.source is None}
     scales: set[str] = set()
     divided: dict[str, int] = {}
-    for node in program.nodes:
-        is_read = node.type == "ReadVariableOp" and node.inputs[0].op.name in handles
-        if is_read:
+    for node in program.nodes if losses else ():
+        if _holds_scale(node, handles, factors):
             scales.add(node.name)
             continue
         at = [i for i, tensor in enumerate(node.inputs) if tensor.op.name in scales]
@@ -135,7 +140,17 @@ def unscaling(program: Program) -> dict[str, int]:
             scales.add(node.name)
         elif node.type in _QUOTIENTS and not node.is_gradient:
             divided[node.name] = others[0]
-    return divided
+    return scales, divided
+
+
+def _holds_scale(node: Node, handles: set[str], factors: set[float]) -> bool:
+    """Whether a node reads the variable of a scale, or is a number of the program that is one."""
+    if node.type == "ReadVariableOp":
+        return node.inputs[0].op.name in handles
+    if not factors or node.type not in {"Const", "Cast", "Identity"} or _size(node.outputs[0]) != 1:
+        return False
+    value = tf.get_static_value(node.outputs[0])
+    return value is not None and float(np.reshape(value, ())) in factors
 
 
 # What is binary32 ---------------------------------------------------------------------------------
