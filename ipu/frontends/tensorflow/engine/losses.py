@@ -28,7 +28,15 @@ from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.program import Program
 from ipu.frontends.tensorflow.engine.trace import losses_of
 
-__all__ = ["Loss", "find_losses", "is_scale", "scale_readers", "unscaling", "wide_nodes"]
+__all__ = [
+    "Loss",
+    "find_losses",
+    "is_scale",
+    "scale_inputs",
+    "scale_readers",
+    "unscaling",
+    "wide_nodes",
+]
 
 #: Nodes through which a number reaches the loss that it scales.
 _PASSING = frozenset(("Cast", "Identity", "ReadVariableOp", "Reshape"))
@@ -51,7 +59,7 @@ class Loss(NamedTuple):
     tensor     without its scale.
     product    the node that scales it; None: none does.
     factor     of it: a number, NaN where its runs decide.
-    source     the tensor that holds the factor; None for a number of the program.
+    source     the tensor that holds the factor.
     """
 
     tensor: Any
@@ -85,7 +93,7 @@ def _unscaled(root: Any) -> Loss:
     ((loss, value, source),) = scaled
     if not (math.isnan(value) or is_scale(value)):
         return Loss(root)
-    return Loss(loss, root.op.name, value, source if math.isnan(value) else None)
+    return Loss(loss, root.op.name, value, source)
 
 
 def _number(tensor: Any) -> tuple[Any, Any]:
@@ -118,6 +126,14 @@ def scale_readers(graph: Any) -> Iterator[Any]:
             yield loss.source.op
 
 
+def scale_inputs(graph: Any) -> Iterator[Any]:
+    """Inputs of a graph that are loss scales, also such as stand in it as constants."""
+    inputs = {tensor.op.name for tensor in graph.inputs}
+    for loss in find_losses(graph):
+        if loss.source is not None and loss.source.op.name in inputs:
+            yield loss.source.op
+
+
 def unscaling(program: Program) -> tuple[set[str], dict[str, int]]:
     """Nodes that hold a loss scale or its reciprocal, and those that divide gradients by it.
 
@@ -125,8 +141,8 @@ def unscaling(program: Program) -> tuple[set[str], dict[str, int]]:
     """
     losses = [loss for loss in find_losses(program.graph) if loss.product is not None]
     handles = {op.inputs[0].op.name for op in scale_readers(program.graph)}
-    factors = {loss.factor for loss in losses if loss.source is None}
-    scales: set[str] = set()
+    factors = {loss.factor for loss in losses if not math.isnan(loss.factor)}
+    scales: set[str] = {op.name for op in scale_inputs(program.graph)}
     divided: dict[str, int] = {}
     for node in program.nodes if losses else ():
         if _holds_scale(node, handles, factors):
