@@ -127,7 +127,7 @@ class Plan:
     def _sites(self) -> list[Site]:
         directions = find_directions(self.program, self.direction)
         wide, edges = wide_nodes(self.program) if not self.machine.is_plain else (set(), set())
-        unscaled = unscaling(self.program) if not self.machine.is_plain else {}
+        scales, divided = unscaling(self.program) if not self.machine.is_plain else (set(), {})
         layers = Layers((node.layer for node in self.program.nodes), self.machine.variables)
         sites = []
         for node in self.program.nodes:
@@ -146,10 +146,10 @@ class Plan:
                 OPTIMIZER if node.name in directions.optimiser else layer,
                 self._gradients,
             )
-            if node.name in wide:
+            if node.name in wide or node.name in scales:
                 site.policy = FP32
                 site.narrow = policy.activations if node.name in edges else None
-            site.gradient_at = unscaled.get(node.name)
+            site.gradient_at = divided.get(node.name)
             tensors = (*node.outputs, *node.inputs)
             floating = next((t.dtype for t in tensors if t.dtype in FORMATS), None)
             site.fmt = None if floating is None else site.format_of(floating)

@@ -108,9 +108,9 @@ def execute(
     return results
 
 
-def _entered(machine: Machine, tensor: Any, value: Any) -> Any:
-    """A value of the host as the program takes it."""
-    fmt = _format(machine, tensor.dtype)
+def _entered(machine: Machine, tensor: Any, value: Any, metric: str | None) -> Any:
+    """A value of the host as the program takes it; a loss scale (`metric` is "") as it is."""
+    fmt = _format(machine, tensor.dtype) if metric is None else FORMATS.get(tensor.dtype)
     return np.asarray(value) if fmt is None else enter(machine.device, value, fmt)
 
 
@@ -242,7 +242,7 @@ def _argument(
     machine: Machine, outer: Any, name: str | None, metric: str | None, *, is_constant: bool
 ) -> Any:
     if outer.dtype != tf.resource:
-        return _entered(machine, outer, outer.numpy())
+        return _entered(machine, outer, outer.numpy(), metric)
     data = getattr(outer, "_handle_data", None)
     if data is not None and data.is_set and data.shape_and_type:
         dtype = tf.as_dtype(data.shape_and_type[0].dtype)
@@ -287,7 +287,7 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
                     _variable(
                         machine, name, kind.dtype, partial(np.asarray, value), metrics.get(i),
                         is_constant=i not in written and name not in trained,
-                    ) if is_handle else _entered(machine, kind, value)
+                    ) if is_handle else _entered(machine, kind, value, metrics.get(i))
                     for i, (name, kind, is_handle, value) in enumerate(zip(
                         names, outer, handles, values, strict=True
                     ))

@@ -24,10 +24,19 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.ops import EagerTensor
 
+from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.program import Program
 from ipu.frontends.tensorflow.engine.trace import losses_of
 
-__all__ = ["Loss", "find_losses", "is_scale", "scale_readers", "unscaling", "wide_nodes"]
+__all__ = [
+    "Loss",
+    "find_losses",
+    "is_scale",
+    "scale_inputs",
+    "scale_readers",
+    "unscaling",
+    "wide_nodes",
+]
 
 #: Nodes through which a number reaches the loss that it scales.
 _PASSING = frozenset(("Cast", "Identity", "ReadVariableOp", "Reshape"))
@@ -50,7 +59,7 @@ class Loss(NamedTuple):
     tensor     without its scale.
     product    the node that scales it; None: none does.
     factor     of it: a number, NaN where its runs decide.
-    source     the tensor that holds the factor; None for a number of the program.
+    source     the tensor that holds the factor.
     """
 
     tensor: Any
@@ -84,7 +93,7 @@ def _unscaled(root: Any) -> Loss:
     ((loss, value, source),) = scaled
     if not (math.isnan(value) or is_scale(value)):
         return Loss(root)
-    return Loss(loss, root.op.name, value, source if math.isnan(value) else None)
+    return Loss(loss, root.op.name, value, source)
 
 
 def _number(tensor: Any) -> tuple[Any, Any]:
@@ -117,14 +126,26 @@ def scale_readers(graph: Any) -> Iterator[Any]:
             yield loss.source.op
 
 
-def unscaling(program: Program) -> dict[str, int]:
-    """Products and quotients that divide gradients by a scale: which input is the gradient."""
+def scale_inputs(graph: Any) -> Iterator[Any]:
+    """Inputs of a graph that are loss scales, also such as stand in it as constants."""
+    inputs = {tensor.op.name for tensor in graph.inputs}
+    for loss in find_losses(graph):
+        if loss.source is not None and loss.source.op.name in inputs:
+            yield loss.source.op
+
+
+def unscaling(program: Program) -> tuple[set[str], dict[str, int]]:
+    """Nodes that hold a loss scale or its reciprocal, and those that divide gradients by it.
+
+    Of the latter, which input is the gradient.
+    """
+    losses = [loss for loss in find_losses(program.graph) if loss.product is not None]
     handles = {op.inputs[0].op.name for op in scale_readers(program.graph)}
-    scales: set[str] = set()
+    factors = {loss.factor for loss in losses if not math.isnan(loss.factor)}
+    scales: set[str] = {op.name for op in scale_inputs(program.graph)}
     divided: dict[str, int] = {}
-    for node in program.nodes:
-        is_read = node.type == "ReadVariableOp" and node.inputs[0].op.name in handles
-        if is_read:
+    for node in program.nodes if losses else ():
+        if _holds_scale(node, handles, factors):
             scales.add(node.name)
             continue
         at = [i for i, tensor in enumerate(node.inputs) if tensor.op.name in scales]
@@ -135,7 +156,17 @@ def unscaling(program: Program) -> dict[str, int]:
             scales.add(node.name)
         elif node.type in _QUOTIENTS and not node.is_gradient:
             divided[node.name] = others[0]
-    return divided
+    return scales, divided
+
+
+def _holds_scale(node: Node, handles: set[str], factors: set[float]) -> bool:
+    """Whether a node reads the variable of a scale, or is a number of the program that is one."""
+    if node.type == "ReadVariableOp":
+        return node.inputs[0].op.name in handles
+    if not factors or node.type not in {"Const", "Cast", "Identity"} or _size(node.outputs[0]) != 1:
+        return False
+    value = tf.get_static_value(node.outputs[0])
+    return value is not None and float(np.reshape(value, ())) in factors
 
 
 # What is binary32 ---------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from ipu.frontends.tensorflow.engine.functions import called_graphs
-from ipu.frontends.tensorflow.engine.losses import scale_readers
+from ipu.frontends.tensorflow.engine.losses import scale_inputs, scale_readers
 from ipu.frontends.tensorflow.engine.program import program_of
 from ipu.frontends.tensorflow.engine.writes import origin_of
 from ipu.learn.patterns import matches
@@ -47,7 +47,7 @@ def policy_of_metric(policy: Policy | LayerPolicies, name: str) -> Policy:
 
 
 def statistics_of(graph: Any, metric: str = "") -> dict[int, str]:
-    """Inputs of a graph that are handles of a metric's variables, or of loss scales.
+    """Inputs of a graph that are handles of a metric's variables, or loss scales.
 
     Names of metrics by position; "" for a scale, which no policy names.
 
@@ -64,6 +64,9 @@ def _find(graph: Any, metric: str) -> dict[int, str]:
     positions = {tensor.op.name: i for i, tensor in enumerate(graph.inputs)}
     scales = {op.name for op in scale_readers(graph)}
     names: dict[int, str] = {}
+    for op in scale_inputs(graph):
+        if op.name in positions:
+            names[positions[op.name]] = ""
     for node in program_of(graph).nodes:
         name = str(node.marks.get("metric", metric))
         held = [(tensor, name) for tensor in node.inputs if name and node.is_update]

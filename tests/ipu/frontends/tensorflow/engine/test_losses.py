@@ -18,10 +18,10 @@ LABELS = np.int32([0, 2, 1, 2])
 X = np.float32([[1, 0], [0, 1], [1, 1], [-1, 2]]) / 16
 
 
-def step(scale=1.0, kind=tf.float32, weight=0.5, divides=True):
+def step(scale=1.0, kind=tf.float32, weight=0.5, divides=True, held=tf.Variable):
     """One step of softmax regression; it returns the loss, and the scaled gradient."""
     w = tf.Variable(np.full((2, 3), weight, np.float32), name="head/kernel")
-    held = tf.Variable(scale, trainable=False, name="scale") if scale is not None else None
+    held = held(scale, name="scale") if scale is not None else None
 
     def loss_of(x):
         logits = tf.matmul(tf.cast(x, kind), tf.cast(w, kind))
@@ -59,11 +59,12 @@ def test_the_first_rounding_is_that_of_the_gradient_of_the_logits():
         assert float(loss) == wide.array(float(loss)).values
 
 
-def test_a_scale_of_a_variable_stays_binary32_and_gradients_keep_their_format():
+@pytest.mark.parametrize("held", [tf.Variable, tf.constant])
+def test_a_scale_stays_binary32_and_gradients_keep_their_format(held):
     """262144 is infinite in binary16; after division the gradient is what it was without."""
     results = []
     for scale in (None, 2.0**18):
-        program, w = step(scale)
+        program, w = step(scale, held=held)
         with machine(policy="fp16", count=True):
             used = configured(nanoo=True)
             _, slope = launch(program, tf.constant(X))
@@ -130,7 +131,8 @@ def test_what_is_binary32():
     assert {"Mean", "Mul", "SparseSoftmaxCrossEntropyWithLogits"} <= types
     assert "MatMul" not in types
     assert len(edges) == 1
-    (divided,) = unscaling(nodes)
+    scales, (divided,) = unscaling(nodes)
+    assert {inner.get_operation_by_name(name).type for name in scales} >= {"RealDiv"}
     assert inner.get_operation_by_name(divided).type == "Mul"
 
 
