@@ -18,7 +18,7 @@ from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu.frontends.common.recorder import Recorder
 from ipu.frontends.torch.layers import Layers
-from ipu.frontends.torch.values import Memory
+from ipu.frontends.torch.values import Memory, stored
 from ipu.machine.device import Device
 
 __all__ = ["Losses", "Observer", "following_losses", "host_values", "term"]
@@ -156,6 +156,6 @@ def _begins(root: Any, gradient: Any) -> bool:
     """Whether a backward pass may begin at a tensor, of real numbers, with this gradient."""
     if not isinstance(root, torch.Tensor) or not root.dtype.is_floating_point:
         return False
-    if not root.requires_grad:
+    if not root.requires_grad or stored(root) is None:
         return False
     return bool(root.numel() == 1) if gradient is None else isinstance(gradient, torch.Tensor)
