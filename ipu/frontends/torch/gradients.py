@@ -19,6 +19,8 @@ from typing import Any
 
 import torch
 
+from ipu.frontends.torch.values import is_abstract
+
 __all__ = ["Gradients", "Role", "leaves_below"]
 
 #: The name of what a storage remembers.
@@ -225,6 +227,9 @@ def _read(x: torch.Tensor) -> Any:
 
 
 def _address(x: torch.Tensor) -> int:
+    """Where its numbers lie; 0 without any, as of tensors of shapes alone."""
+    if is_abstract(x):
+        return 0
     try:
         return int(x.data_ptr())
     except _NO_STORAGE:
