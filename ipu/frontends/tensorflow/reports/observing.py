@@ -186,7 +186,7 @@ def _scales(graph: Any, recorder: Recorder) -> dict[str, Callable[[Any], None]]:
         if loss.product is None:
             continue
         if not math.isnan(loss.factor):
-            telling[loss.product] = lambda _, factor=loss.factor: _set_scale(recorder, factor)
+            telling[loss.product] = partial(_set_constant_scale, recorder, loss.factor)
         elif loss.source.op.type == "Placeholder":
             telling[loss.product] = lambda gradient: _set_scale(recorder, _single(gradient))
         else:
@@ -197,6 +197,10 @@ def _scales(graph: Any, recorder: Recorder) -> dict[str, Callable[[Any], None]]:
 def _single(value: Any) -> float:
     values = numbers(value)
     return float(values.reshape(())) if values.size == 1 else 1.0
+
+
+def _set_constant_scale(recorder: Recorder, scale: float, _: Any) -> None:
+    _set_scale(recorder, scale)
 
 
 def _set_scale(recorder: Recorder, scale: float) -> None:
