@@ -186,11 +186,11 @@ def _scales(graph: Any, recorder: Recorder) -> dict[str, Callable[[Any], None]]:
         if loss.product is None:
             continue
         if not math.isnan(loss.factor):
-            telling[loss.product] = partial(_set_constant_scale, recorder, loss.factor)
+            telling[loss.product] = partial(_set_scale, recorder, loss.factor)
         elif loss.source.op.type == "Placeholder":
-            telling[loss.product] = lambda gradient: _set_scale(recorder, _single(gradient))
+            telling[loss.product] = partial(_set_scale, recorder, math.nan)
         else:
-            telling[loss.source.op.name] = lambda held: _set_scale(recorder, _single(held))
+            telling[loss.source.op.name] = partial(_set_scale, recorder, math.nan)
     return telling
 
 
@@ -199,11 +199,9 @@ def _single(value: Any) -> float:
     return float(values.reshape(())) if values.size == 1 else 1.0
 
 
-def _set_constant_scale(recorder: Recorder, scale: float, _: Any) -> None:
-    _set_scale(recorder, scale)
-
-
-def _set_scale(recorder: Recorder, scale: float) -> None:
+def _set_scale(recorder: Recorder, known: float, told: Any) -> None:
+    """The present scale: a number of the program, or NaN for what a node tells."""
+    scale = _single(told) if math.isnan(known) else known
     recorder.scale = scale if 1 < scale < math.inf else 1.0
 
 

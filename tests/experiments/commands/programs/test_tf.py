@@ -14,6 +14,7 @@ import sys
 from tensorflow.python import ipu
 import tensorflow as tf
 from ipu.frontends.tensorflow.engine.machine import current
+ipu.config.IPUConfig().configure_ipu_system()
 strategy = ipu.ipu_strategy.IPUStrategyV1()
 result = strategy.run(tf.function(lambda x: x / 3.0), [tf.constant(1.0)])
 print(sys.argv[1:], float(result) == 0.333251953125, current().choices.seed)

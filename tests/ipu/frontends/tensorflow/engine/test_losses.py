@@ -151,3 +151,42 @@ def test_numbers_without_a_sum_are_layers_of_their_own():
         assert float(launch(program, tf.constant(0.7))) == float(
             np.float16(np.float16(0.3) * np.float16(0.7))
         )
+
+
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+def test_the_root_of_a_small_loss_bounds_the_scale(scale):
+    """A loss of 0.01 may be multiplied by 2^22, and 65536 is no number of binary16."""
+    w = tf.Variable([np.float16(0.1)])
+
+    @tf.function
+    def program(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(w))
+            scaled = loss if scale == 1 else loss * x
+        w.assign_sub(0 * tape.gradient(scaled, w))
+        return loss
+
+    with machine(count=True) as used:
+        launch(program, tf.constant(scale, tf.half))
+        scales = report(used)["loss_scale"]
+    assert (scales["present"], scales["highest_safe"]) == (scale, 2.0**15)
+
+
+def test_all_readers_of_the_first_gradient_get_the_same_rounding():
+    """Of one example of ones the gradients of weight and bias are that of the logits."""
+    bias = tf.Variable(np.linspace(-1, 1, 64, dtype=np.float32), name="head/bias")
+    w = tf.Variable(np.zeros((1, 64), np.float32), name="head/kernel")
+
+    @tf.function
+    def program(x):
+        with tf.GradientTape() as tape:
+            logits = tf.nn.bias_add(tf.matmul(x, w), bias)
+            loss = tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits([3], logits))
+        to_w, to_bias = tape.gradient(loss, [w, bias])
+        w.assign_sub(0.0 * to_w)
+        return to_w[0], to_bias
+
+    for seed in range(3):
+        with machine(policy="fp16", sr=True, seed=seed):
+            to_w, to_bias = launch(program, tf.ones([1, 1]))
+        assert np.array_equal(to_w.numpy(), to_bias.numpy())
