@@ -23,7 +23,7 @@ import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import count
 from typing import Any
@@ -64,7 +64,7 @@ from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 from fpsim.records.geometry import Geometry
 from fpsim.records.types import Carrier, ElementFlags
-from fpsim.records.units import MatrixUnit
+from fpsim.records.units import UNITS, MatrixUnit
 from fpsim.state.bits import Replay
 from fpsim.state.draws import NO_PLACES, Places
 from fpsim.state.draws import Draw as Bits
@@ -354,7 +354,8 @@ class _Ways:
         if not self.product.large:
             yield "rows", lambda: self.form(Rows.of(self.a), self.b)
             yield "transposed", self.transposed
-            yield "windows", self.windows
+            if self.product.case.unit.taps == 1:  # else a pass takes four positions
+                yield "windows", self.windows
             yield "turned windows", self.turned
             if not self.product.random:
                 yield "stack", self.stack
@@ -505,7 +506,7 @@ def _line(
     """What was wrong, after the command that shows it again."""
     codes, flags = product.expected
     case, (row, column) = product.case, product.judged[i]
-    own = product.own
+    own, unit = product.own, replace(case.unit, evidence={})
     digits, fmt = -(-case.settings.format.bits // 4), case.settings.format
     value = np.atleast_1d(got[0])
     text = f"{got[0]}, no number of {fmt}"
@@ -514,7 +515,7 @@ def _line(
     got_flags = "flags not compared" if got[1] == _NO_FLAGS else str(Flags(got[1]))
     return (
         f"{again}  # {way}: output ({row}, {column}) is {text} ({got_flags}), exact "
-        f"{codes[i]:0{digits}X} ({Flags(int(flags[i]))}); {case.unit!r}, a {case.a!r} b {case.b!r} "
+        f"{codes[i]:0{digits}X} ({Flags(int(flags[i]))}); {unit!r}, a {case.a!r} b {case.b!r} "
         f"into {case.settings!r}, scale={case.scale}, subnormals={case.subnormals!r}, row "
         f"{[hex(x) for x in own.a[row]]}, column {[hex(x) for x in own.b[:, column]]}, start "
         f"{int(own.start[row, column]):#x}"
@@ -542,7 +543,8 @@ def verify(
         shape = shapes[number // max(1, len(units)) % len(shapes)]
         product = Product(seed, number, shape, unit)
         again = f"fpsim verify engines --seed {seed} --product {number}"
-        again += "".join(f" --unit {u}" for u in units)
+        every = len(units) > 1 and units == tuple(UNITS.values())
+        again += " --unit all" if every else "".join(f" --unit {u}" for u in units)
         verify_product(product, report, again)
         watch(len(product.judged))
     raise AssertionError("counting never ends")
