@@ -16,7 +16,9 @@ from numpy.typing import ArrayLike
 
 from fpsim.array import Array
 from fpsim.elementwise import codes
-from fpsim.elementwise.inputs import Scalar, decimal, progression
+from fpsim.elementwise.inputs import Scalar, decimal
+from fpsim.elementwise.progressions import progression
+from fpsim.elementwise.sizes import checked_shape
 from fpsim.extrema import Extrema
 from fpsim.operations import Operations
 from fpsim.records.flags import Flags
@@ -151,14 +153,19 @@ class Context(Operations, Reductions, Extrema):
         >>> Context(BINARY16).decimal("0.1").values
         array(0.09997559, dtype=float32)
         """
-        shape = () if isinstance(text, str) else (len(text),)
         texts = [text] if isinstance(text, str) else text
+        if not isinstance(texts, (list, tuple, np.ndarray)):
+            raise TypeError(
+                f"text={text!r} is no string; give digits as in '0.1', or numbers to ctx.array"
+            )
+        shape = () if isinstance(text, str) else (len(texts),)
         exact = [decimal(t, self.settings.native) for t in texts]
         return self.convert(np.array(exact, np.float64).reshape(shape))
 
     def zeros(self, shape: int | tuple[int, ...]) -> Array:
         """+0 in every element."""
-        return Array(np.zeros(shape, self.format.carrier), self)
+        carrier = self.format.carrier
+        return Array(np.zeros(checked_shape(shape, carrier.itemsize), carrier), self)
 
     def ones(self, shape: int | tuple[int, ...]) -> Array:
         """1 in every element."""
@@ -170,7 +177,8 @@ class Context(Operations, Reductions, Extrema):
         Raises    ValueError for a finite number beyond the largest finite value.
         """
         (carrier,) = self.carriers((value,))
-        return Array(np.full(shape, carrier, self.format.carrier), self)
+        extents = checked_shape(shape, self.format.carrier.itemsize)
+        return Array(np.full(extents, carrier, self.format.carrier), self)
 
     def arange(self, start: Scalar, stop: Scalar | None = None, step: Scalar = 1) -> Array:
         """start, start + step, ... before stop; with one argument from 0 to it.
