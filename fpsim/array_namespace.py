@@ -382,7 +382,10 @@ class Namespace:
 
 def _dtype_of(x: Any) -> np.dtype[Any]:
     """The type of an array, or the type itself."""
-    return np.dtype(x.dtype if isinstance(x, (Held, np.ndarray, np.generic)) else x)
+    if isinstance(x, (Held, np.ndarray, np.generic)):
+        x = x.dtype  # type: ignore[union-attr]  # an Array's is its storage type
+    dtype: np.dtype[Any] = np.dtype(x)
+    return dtype
 
 
 def _checked_arrays(arrays: Sequence[Any]) -> Sequence[Any]:

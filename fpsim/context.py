@@ -22,7 +22,7 @@ from fpsim.elementwise.sizes import checked_shape
 from fpsim.extrema import Extrema
 from fpsim.operations import Operations
 from fpsim.records.flags import Flags
-from fpsim.records.formats import BINARY64, Format
+from fpsim.records.formats import BINARY64, Format, find_format
 from fpsim.records.rounding import RNE, Rounding, find_rounding
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier
@@ -108,6 +108,8 @@ class Context(Operations, Reductions, Extrema):
         >>> x = half.in_format(BFLOAT16).array([0.1]); half.flags, half.operation
         (<Flags.INEXACT: 1>, 1)
         """
+        if not isinstance(fmt, Format):
+            fmt = find_format(fmt)
         if fmt == self.format:
             return self
         if fmt == BINARY64:

@@ -15,7 +15,7 @@ import numpy as np
 
 from fpsim.records.types import Shape
 
-__all__ = ["check_size", "checked_count", "checked_shape"]
+__all__ = ["check_size", "checked_count", "checked_number", "checked_shape"]
 
 
 @cache
@@ -44,7 +44,7 @@ def _readable(size: int) -> str:
 
 
 def check_size(name: str, value: Any, n: int, itemsize: int) -> None:
-    """Refuse n elements of `itemsize` bytes that do not fit into memory; `name=value` asks for them.
+    """Refuse n elements of `itemsize` bytes that no memory holds; `name=value` asks for them.
 
     >>> check_size("stop", 10**15, 10**15, 4)
     Traceback (most recent call last):
@@ -72,6 +72,20 @@ def checked_count(name: str, value: Any, least: int = 0) -> int:
     if n < least:
         raise ValueError(f"{name}={n} is too small; use {least} or more")
     return n
+
+
+def checked_number(name: str, value: Any) -> float:
+    """A real number, as it is; NaN and infinities are numbers.
+
+    >>> checked_number("rate", "0.1")
+    Traceback (most recent call last):
+    ...
+    TypeError: rate='0.1' is not a number; give an int or a float
+    """
+    real = isinstance(value, (int, float, np.integer, np.floating))
+    if isinstance(value, bool) or not real:
+        raise TypeError(f"{name}={value!r} is not a number; give an int or a float")
+    return value  # type: ignore[no-any-return]
 
 
 def checked_shape(shape: Any, itemsize: int) -> Shape:

@@ -28,7 +28,8 @@ def exact_sums(rows: Carrier, settings: Settings) -> tuple[NDArray[np.float64], 
     >>> exact_sums(np.float32([[1, 2], [np.inf, 1]]), Settings(BINARY16))
     (array([3., 1.]), {1: array([inf], dtype=float32)})
     """
-    sums, special = np.empty(len(rows), np.float64), {}
+    sums = np.empty(len(rows), np.float64)
+    special: dict[int, Carrier] = {}
     for first in range(0, len(rows), _ROWS):
         block = _Block(rows[first : first + _ROWS], settings)
         sums[first : first + _ROWS] = block.sums

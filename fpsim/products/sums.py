@@ -12,11 +12,12 @@ import math
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fpsim.elementwise.apply import as_read
+from fpsim.elementwise.axes import checked_axes
 from fpsim.elementwise.compare import is_signalling
 from fpsim.elementwise.constants import exact_width, plan
+from fpsim.elementwise.sizes import checked_count
 from fpsim.kernels.by_operation import orders
 from fpsim.kernels.by_operation.sums import (
     COLUMN_BLOCK,
@@ -77,11 +78,10 @@ class AxisSum:
     def __init__(
         self, values: Carrier, axis: Axis, order: str, block: int, *, divide: bool
     ) -> None:
-        if order != "exact" and order not in ORDERS:
+        if not isinstance(order, str) or (order != "exact" and order not in ORDERS):
             raise ValueError(f"order={order!r} is not known; use one of {', '.join(ORDERS)}, exact")
-        if block < 1:
-            raise ValueError(f"block={block} is not a number of elements; use 1 or more")
-        self.values, self.order, self.block, self.divide = values, order, block, divide
+        self.values, self.order, self.divide = values, order, divide
+        self.block = block if type(block) is int and block > 0 else checked_count("block", block, 1)
         self.axes = _axes(values, axis)
         if divide:
             n = math.prod(values.shape[i] for i in self.axes)
@@ -148,7 +148,7 @@ def _axes(values: Carrier, axis: Axis) -> tuple[int, ...]:
     plain = type(axis) is tuple and all(type(a) is int and 0 <= a < n for a in axis)
     if plain and len(axis) == len(set(axis)):  # type: ignore[arg-type]
         return axis  # type: ignore[return-value]  # numpy takes longer
-    return np.lib.array_utils.normalize_axis_tuple(axis, n, "axis")
+    return checked_axes(axis, n)
 
 
 class _Sums:
@@ -226,8 +226,8 @@ class _Sums:
             rows = np.zeros((len(special), 1 + max(map(len, special.values()))), result.dtype)
             for row, values in zip(rows, special.values(), strict=True):
                 row[1 : 1 + len(values)] = values
-            sums = _Sums(self.settings, "sequential", rows, self.block)
-            result[numbers], flags, special_each = sums.run(FLAGS_EACH, divide=False)
+            alone = _Sums(self.settings, "sequential", rows, self.block)
+            result[numbers], flags, special_each = alone.run(FLAGS_EACH, divide=False)
             each[numbers] |= special_each
             work.flags |= flags
         return result, work.flags

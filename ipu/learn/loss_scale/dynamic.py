@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fpsim.elementwise.sizes import checked_number
 from fpsim.records.formats import Format
 from ipu.learn.loss_scale.scaling import GRADIENTS, Scaling, Statistic
 from ipu.learn.optim.base import Optimizer, Pairs
@@ -45,6 +46,9 @@ class DynamicLossScale(Scaling):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        checked_number("growth", self.growth)
+        checked_number("backoff", self.backoff)
+        checked_number("interval", self.interval)
         if not 1 < self.growth < math.inf:
             raise ValueError(f"growth={self.growth} is not a growth; use a finite number above 1")
         if not 0 < self.backoff < 1:

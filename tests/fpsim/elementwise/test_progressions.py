@@ -1,4 +1,4 @@
-"""Numbers in equal steps against exact fractions (differential, corners), and sizes beyond memory."""
+"""Numbers in equal steps against exact fractions (differential, corners); sizes of all."""
 
 from __future__ import annotations
 
