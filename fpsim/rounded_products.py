@@ -11,6 +11,7 @@ from fpsim.operands import ContextOperands, Out, context_of
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.dispatch import multiply, rounding_places
 from fpsim.products.jobs.shapes import result_shape, row_and_column
+from fpsim.products.long_dots import is_long_dot, long_dot
 from fpsim.products.sums import AxisSum
 from fpsim.records.types import Axis
 from fpsim.state.draws import draw_places
@@ -106,7 +107,10 @@ def rounded_matmul(
         context.settings, "fused" if fused else "kahan" if kahan else "separate", context.flags
     )
     places = draw_places(context, rounding_places(chain.name, x.shape[-1]), shape)
-    values, flags, element_flags = multiply(chain, x, y, shape, places, watched=context.watched)
+    if is_long_dot(chain, x.shape, y.shape):
+        values, flags, element_flags = long_dot(chain, x, y, watched=context.watched)
+    else:
+        values, flags, element_flags = multiply(chain, x, y, shape, places, watched=context.watched)
     values = publish(
         context, "matmul", values, flags, element_flags,
         lambda index: row_and_column(x, y, index), target,

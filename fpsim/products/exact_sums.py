@@ -20,20 +20,21 @@ _ROWS, _ELEMENTS = 256, 1 << 16
 
 
 def exact_sums(rows: Carrier, settings: Settings) -> tuple[NDArray[np.float64], dict[int, Carrier]]:
-    """Sums of rows rounded to odd in binary64; of rows that have any, infinities and NaN.
+    """Sums of rows rounded to odd in binary64; of rows that have any, infinities and NaN instead.
 
     Those of a row are told once each, in the order in which they come: the others change nothing.
 
     >>> from fpsim.records.formats import BINARY16
     >>> exact_sums(np.float32([[1, 2], [np.inf, 1]]), Settings(BINARY16))
-    (array([3., 1.]), {1: array([inf], dtype=float32)})
+    (array([3., 0.]), {1: array([inf], dtype=float32)})
     """
     sums = np.empty(len(rows), np.float64)
     special: dict[int, Carrier] = {}
     for first in range(0, len(rows), _ROWS):
         block = _Block(rows[first : first + _ROWS], settings)
         sums[first : first + _ROWS] = block.sums
-        special |= {first + row: found for row, found in block.special.items()}
+        special |= {first + row: values for row, values in block.special.items()}
+    sums[list(special)] = 0  # what is beside an infinity is not rounded
     return sums, special
 
 

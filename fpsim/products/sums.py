@@ -43,7 +43,7 @@ from fpsim.state.publish import fold, publish
 from fpsim.state.state import State
 from fpsim.state.threads import run_blocks
 
-__all__ = ["ORDERS", "AxisSum"]
+__all__ = ["ORDERS", "AxisSum", "Sums"]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 _NO_WORDS = np.zeros((1, COLUMN_BLOCK), np.uint32)
@@ -106,7 +106,7 @@ class AxisSum:
         native = None if self.divide else self.run_native(state, target)
         if native is not None:
             return native
-        rows = _Sums(state.settings, self.order, as_rows(self.values, self.axes), self.block)
+        rows = Sums(state.settings, self.order, as_rows(self.values, self.axes), self.block)
         rows.draw(state, self.shape, self.divide)
         result, flags, each = rows.run(FLAGS_EACH if watched else FLAGS_STICKY, self.divide)
         return publish(
@@ -151,7 +151,7 @@ def _axes(values: Carrier, axis: Axis) -> tuple[int, ...]:
     return checked_axes(axis, n)
 
 
-class _Sums:
+class Sums:
     """The sums of the rows of a matrix, and their division by the number of elements.
 
     Nothing is rounded stochastically before `draw`.
@@ -226,7 +226,7 @@ class _Sums:
             rows = np.zeros((len(special), 1 + max(map(len, special.values()))), result.dtype)
             for row, values in zip(rows, special.values(), strict=True):
                 row[1 : 1 + len(values)] = values
-            alone = _Sums(self.settings, "sequential", rows, self.block)
+            alone = Sums(self.settings, "sequential", rows, self.block)
             result[numbers], flags, special_each = alone.run(FLAGS_EACH, divide=False)
             each[numbers] |= special_each
             work.flags |= flags
@@ -244,7 +244,7 @@ class _Sums:
 class _Additions:
     """Runs of the kernel for one sum; their flags together, and those of each output."""
 
-    def __init__(self, sums: _Sums, level: int, each: ElementFlags) -> None:
+    def __init__(self, sums: Sums, level: int, each: ElementFlags) -> None:
         self.sums, self.settings, self.level, self.each = sums, sums.settings, level, each
         self.flags = 0
 

@@ -121,12 +121,50 @@ def _fill(slots, source, layout, row, few, begin, m):
 
 
 @njit(**INLINE)
-def _number_rows(numbers, counters, layout, row, first):
+def _number_rows(lane_ids, layout, row, first):
     """Numbers of the outputs of sixteen rows, and the counters that their parts start with."""
+    numbers, counters = lane_ids
     parts, part_counters = layout[1], layout[9]
     for lane in range(COLUMN_BLOCK):
         numbers[lane] = first + (row + lane) // parts
         counters[lane] = (row + lane) % parts * part_counters
+
+
+@njit(**INLINE)
+def _words_of_rows(drawn, held, lane_ids, place, per_block, draw):
+    """Where in `drawn` the words of sixteen rows stand for a rounding place; see `words_ready`."""
+    block = place // per_block
+    if block != held[0]:
+        numbers, counters = load(lane_ids[0], 0), load(lane_ids[1], 0)
+        lane_words(drawn, 0, numbers, counters, block, draw[0], draw[1], per_block == 4)
+        held[0] = block
+    return (place - block * per_block) * COLUMN_BLOCK
+
+
+@njit(**INLINE)
+def _at(steps, step):
+    """A step with its slots as places in memory."""
+    target, left = steps[step, 1] * COLUMN_BLOCK, steps[step, 2] * COLUMN_BLOCK
+    return steps[step, 0], target, left, steps[step, 3] * COLUMN_BLOCK, steps[step, 4]
+
+
+@njit(**INLINE)
+def _copy(slots, target, source):
+    for i in range(COLUMN_BLOCK):
+        copy_item(slots, target + i, slots, source + i)
+
+
+@njit(**INLINE)
+def _raise(element_flags, row, few, raised):
+    """Flags of a step, of the rows that there are."""
+    for i in range(few):
+        element_flags[row + i] |= raised[i]
+
+
+@njit(**INLINE)
+def _put_sums(out, row, few, slots):
+    for i in range(few):
+        out[row + i] = slots[TOTAL * COLUMN_BLOCK + i]
 
 
 @cache
@@ -134,64 +172,45 @@ def sum_kernel(variant: SumVariant) -> Any:
     """The compiled sum of rows, sixteen side by side.
 
     Call    flags = loop(source, layout, rows, out, element_flags, words, constants, random)
-            source: array that begins with the first element of row 0, of any size; layout:
-            `SumLayout`; rows: the first and behind the last; out (rows,); element_flags (rows,)
-            uint8 receives the flags of each row; words (rounding places, outputs) if supplied;
-            random: number of the first output, seed, operation
+            source begins with row 0; layout: `SumLayout`; rows: first, last + 1; out, element_flags
+            (rows,); words (places, outputs) if supplied; random: first output, seed, operation
     """
     OP, MODE, FLAGS, FLUSH, ONE_ZERO, WORDS, RESIDUAL = variant
     STOCHASTIC = MODE >= SR
     GIVEN, EACH = WORDS == WORDS_GIVEN, FLAGS == FLAGS_EACH
-    PER_BLOCK, WIDE = (4, True) if WORDS == WORDS_WHOLE else (8, False)
+    PER_BLOCK = 4 if WORDS == WORDS_WHOLE else 8
 
     @compiled
     def loop(source, layout, rows, out, element_flags, words, constants, random):
         rule = spread(constants)
-        lanes = 512 // width_of(rule.drop)
-        none = rule.drop ^ rule.drop
+        lanes, none = 512 // width_of(rule.drop), rule.drop ^ rule.drop
         seen = (none, none, none, none)
         data, given_words = pointer(source), pointer(words.reshape(-1))
         slots, block_flags = room(source, SLOTS_ROOM), room(element_flags, 16)
-        room_words, numbers, counters = room(words, 128), room(words, 16), room(words, 16)
-        steps = np.empty((MOST_STEPS, 5), np.int64)
+        room_words, lane_ids = room(words, 128), (room(words, 16), room(words, 16))
+        steps, held = np.empty((MOST_STEPS, 5), np.int64), np.empty(1, np.int64)
         what = (MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, False)
-        n, order, block = layout[0], layout[5], layout[6]
-        first, seed, operation = random
+        n, order, block, first, draw = layout[0], layout[5], layout[6], random[0], random[1:]
         for row in range(rows[0], rows[1], COLUMN_BLOCK):
             few = min(COLUMN_BLOCK, rows[1] - row)
             _clear(slots, few)
             if STOCHASTIC and not GIVEN:
-                _number_rows(numbers, counters, layout, row, first)
-            held = np.int64(-1)
+                _number_rows(lane_ids, layout, row, first)
+            held[0] = -1
             for begin in range(0, n, TILE):
                 m = min(TILE, n - begin)
                 _fill(slots, data, layout, row, few, begin, m)
                 for step in range(tile_steps(steps, order, begin, m, n, block)):
-                    kind, target = steps[step, 0], steps[step, 1] * COLUMN_BLOCK
-                    left, right = steps[step, 2] * COLUMN_BLOCK, steps[step, 3] * COLUMN_BLOCK
+                    kind, target, left, right, start = _at(steps, step)
                     if kind == COPIED:
-                        for i in range(COLUMN_BLOCK):
-                            copy_item(slots, target + i, slots, right + i)
+                        _copy(slots, target, right)
                         continue
-                    place = layout[7] + layout[8] * steps[step, 4] - 1
+                    place = layout[7] + layout[8] * start - 1
                     pw, wi = room_words, np.int64(0)
                     if GIVEN:
                         pw, wi = given_words, place * words.shape[1] + first + row
                     elif STOCHASTIC:
-                        counter = place // PER_BLOCK
-                        if counter != held:
-                            lane_words(
-                                room_words,
-                                0,
-                                load(numbers, 0),
-                                load(counters, 0),
-                                counter,
-                                seed,
-                                operation,
-                                WIDE,
-                            )
-                            held = counter
-                        wi = (place - counter * PER_BLOCK) * COLUMN_BLOCK
+                        wi = _words_of_rows(room_words, held, lane_ids, place, PER_BLOCK, draw)
                     for i in range(0, COLUMN_BLOCK, lanes):
                         if OP == ADD and kind == SUBTRACTED:
                             seen = vector_step(
@@ -204,10 +223,8 @@ def sum_kernel(variant: SumVariant) -> Any:
                                 slots, target + i, block_flags, i, pw, wi + i, rule, seen,
                             )  # fmt: skip
                     if EACH:
-                        for i in range(few):
-                            element_flags[row + i] |= block_flags[i]
-            for i in range(few):
-                out[row + i] = slots[TOTAL * COLUMN_BLOCK + i]
+                        _raise(element_flags, row, few, block_flags)
+            _put_sums(out, row, few, slots)
         return np.int64(summary(seen))
 
     return loop
