@@ -52,9 +52,11 @@ def check_size(name: str, value: Any, n: int, itemsize: int) -> None:
     ValueError: stop=1000000000000000 makes 1000000000000000 elements of 4 bytes, 3725290 GiB; ...
     """
     if n * itemsize > _memory():
+        many = f"{n}" if n < 10**18 else f"more than 2**{n.bit_length() - 1}"
+        size = f", {_readable(n * itemsize)}" if n < 10**18 else ""
         raise ValueError(
-            f"{name}={value} makes {n} elements of {itemsize} bytes, {_readable(n * itemsize)}; "
-            f"this machine has {_readable(_memory())}. Work on parts"
+            f"{name}={value} makes {many} elements of {itemsize} bytes{size}; this machine has "
+            f"{_readable(_memory())}. Work on parts"
         )
 
 

@@ -78,7 +78,7 @@ def test_what_no_memory_holds_is_refused_before_anything_is_taken(call):
     context.array([1.0]).__array_namespace__()
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match=r"(stop|num|shape)=.* makes \d+ elements .* GiB"):
+        with pytest.raises(ValueError, match=r"(stop|num|shape)=.* makes .* elements .* GiB"):
             call(context)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
