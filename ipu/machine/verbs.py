@@ -167,7 +167,7 @@ class Verbs(ABC):
     def select(self, where: NDArray[np.bool_], x: Array) -> Array:
         """x where true, +0 elsewhere; no arithmetic."""
         context = self._of(x)
-        if not isinstance(where, np.ndarray) or where.dtype != np.bool_:
+        if not isinstance(where, (np.ndarray, np.generic)) or where.dtype != np.bool_:
             kind = type(where).__name__
             raise TypeError(f"where={kind} is not an array of truth values; give x > 0 or such")
         # refuses what does not broadcast
