@@ -9,12 +9,14 @@ Source    NumPy enhancement proposal 18 (__array_function__).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.elementwise.sizes import check_size, checked_shape
 from fpsim.records.formats import CATALOGUE, Format, find_format
 from fpsim.records.types import Carrier
 
@@ -175,8 +177,32 @@ class Offer:
         return self.call(**came)
 
 
+def _resize(a: Carrier, new_shape: Any) -> Carrier:
+    """As numpy's, which makes a reference for every repetition."""
+    shape = checked_shape(new_shape, a.itemsize)
+    if a.size == 0:
+        return np.zeros(shape, a.dtype)
+    times = -(-math.prod(shape) // a.size)
+    again: Carrier = np.empty((times, a.size), a.dtype)
+    again[...] = a.reshape(-1)
+    return again.reshape(-1)[: math.prod(shape)].reshape(shape)
+
+
+def _array_split(ary: Carrier, indices_or_sections: Any, axis: int = 0) -> list[Carrier]:
+    """As numpy's, for a number of parts that memory holds."""
+    parts = indices_or_sections
+    if isinstance(parts, (int, np.integer)):
+        check_size("indices_or_sections", parts, int(parts), _ARRAY_BYTES)
+    return np.array_split(ary, parts, axis)
+
+
+#: Bytes of an Array without elements, or so.
+_ARRAY_BYTES = 1 << 10
+
 #: Moves that numpy itself does not make as they should be made.
-_OWN_MOVES: dict[Callable[..., Any], Callable[..., Any]] = {np.broadcast_arrays: _broadcast_arrays}
+_OWN_MOVES: dict[Callable[..., Any], Callable[..., Any]] = {
+    np.broadcast_arrays: _broadcast_arrays, np.resize: _resize, np.array_split: _array_split,
+}  # fmt: skip
 
 
 class Move(Offer):

@@ -10,7 +10,7 @@ Source    Python array API standard 2024.12, data-apis.org/array-api.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fpsim.array_moves import Held, arrays_in
 from fpsim.elementwise import order
+from fpsim.elementwise.sizes import check_size, checked_shape
 from fpsim.state.processor import usual_arithmetic_in
 
 __all__ = ["Namespace"]
@@ -33,22 +34,22 @@ _SHARED: dict[str, Callable[..., Any]] = {
     "argmin": np.argmin, "bitwise_and": np.bitwise_and, "bitwise_invert": np.invert,
     "bitwise_left_shift": np.left_shift, "bitwise_or": np.bitwise_or,
     "bitwise_right_shift": np.right_shift, "bitwise_xor": np.bitwise_xor,
-    "broadcast_arrays": np.broadcast_arrays, "broadcast_shapes": np.broadcast_shapes,
+    "broadcast_shapes": np.broadcast_shapes,
     "broadcast_to": np.broadcast_to, "ceil": np.ceil, "isin": np.isin,
     "clip": np.clip, "concat": np.concatenate, "copysign": np.copysign,
     "count_nonzero": np.count_nonzero, "equal": np.equal, "expand_dims": np.expand_dims,
     "flip": np.flip, "floor": np.floor, "floor_divide": np.floor_divide, "greater": np.greater,
-    "greater_equal": np.greater_equal, "iinfo": np.iinfo, "isfinite": np.isfinite,
+    "greater_equal": np.greater_equal, "isfinite": np.isfinite,
     "isinf": np.isinf, "isnan": np.isnan, "less": np.less, "less_equal": np.less_equal,
     "logical_and": np.logical_and, "logical_not": np.logical_not, "logical_or": np.logical_or,
     "logical_xor": np.logical_xor, "matmul": np.matmul, "matrix_transpose": np.matrix_transpose,
-    "max": np.max, "maximum": np.maximum, "meshgrid": np.meshgrid, "min": np.min,
+    "max": np.max, "maximum": np.maximum, "min": np.min,
     "minimum": np.minimum, "moveaxis": np.moveaxis, "multiply": np.multiply,
     "negative": np.negative, "nonzero": np.nonzero, "not_equal": np.not_equal,
     "permute_dims": np.permute_dims, "positive": np.positive, "pow": np.power,
     "remainder": np.remainder, "repeat": np.repeat, "reshape": np.reshape, "roll": np.roll,
     "round": np.round, "sign": np.sign, "signbit": np.signbit, "square": np.square,
-    "squeeze": np.squeeze, "stack": np.stack, "subtract": np.subtract, "sum": np.sum,
+    "squeeze": np.squeeze, "stack": np.stack, "subtract": np.subtract,
     "take": np.take, "tensordot": np.tensordot, "tile": np.tile, "tril": np.tril, "triu": np.triu,
     "trunc": np.trunc, "unstack": np.unstack, "where": np.where,
 }  # fmt: skip
@@ -196,7 +197,8 @@ class Namespace:
         if self._is_floating(dtype) or (dtype is None and isinstance(fill_value, float)):
             return self.context.full(shape, fill_value)
         self._check_type(dtype)
-        return np.full(shape, fill_value, dtype)
+        kind = np.asarray(fill_value).dtype if dtype is None else np.dtype(dtype)
+        return np.full(checked_shape(shape, kind.itemsize), fill_value, dtype)
 
     def zeros_like(self, x: Any, /, *, dtype: Any = None, device: str | None = None) -> Any:
         return self.zeros(x.shape, dtype=dtype or x.dtype, device=device)
@@ -216,8 +218,12 @@ class Namespace:
         device: str | None = None,
     ) -> Any:  # fmt: skip
         columns = n_rows if n_cols is None else n_cols
-        result = self.zeros((n_rows, columns), dtype=dtype)
-        result[np.eye(n_rows, columns, k) != 0] = 1
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
+            raise TypeError(f"k={k!r} is not the number of a diagonal; use a whole number")
+        result = self.zeros((n_rows, columns), dtype=dtype, device=device)
+        row, column = max(0, -k), max(0, k)
+        count = max(0, min(n_rows - row, columns - column))
+        result[range(row, row + count), range(column, column + count)] = 1
         return result
 
     def arange(
@@ -230,7 +236,7 @@ class Namespace:
             return self.context.arange(start, stop, step)
         self._check_type(dtype)
         first, end = (0, start) if stop is None else (start, stop)
-        return np.arange(first, end, step, dtype=dtype)
+        return _whole_numbers(first, end, step, np.dtype(np.int64 if dtype is None else dtype))
 
     def linspace(
         self, start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: str | None = None,
@@ -271,15 +277,16 @@ class Namespace:
         return kind in ("real floating", "numeric") if isinstance(kind, str) else kind == dtype
 
     def can_cast(self, from_: Any, to: Any, /) -> bool:
-        source = np.dtype(getattr(from_, "dtype", from_))
-        if self._is_floating(source) or self._is_floating(to):
-            return bool(source == np.dtype(to))
-        return bool(np.can_cast(source, to))
+        """By the standard's promotion, which mixes no truth values with integers."""
+        source, target = _dtype_of(from_), np.dtype(to)
+        if any(self._is_floating(t) or t.kind == "b" for t in (source, target)):
+            return bool(source == target)
+        return bool(np.can_cast(source, target))
 
     def result_type(self, *arrays_and_dtypes: Any) -> Any:
         numbers = [x for x in arrays_and_dtypes if isinstance(x, (bool, int, float, complex))]
         types = [
-            np.dtype(getattr(x, "dtype", x)) for x in arrays_and_dtypes
+            _dtype_of(x) for x in arrays_and_dtypes
             if not isinstance(x, (bool, int, float, complex))
         ]  # fmt: skip
         floating = [self._is_floating(t) for t in types]
@@ -290,11 +297,48 @@ class Namespace:
         return np.result_type(*types, *numbers)
 
     def finfo(self, type: Any, /) -> _Finfo:
-        dtype = getattr(type, "dtype", type)
+        dtype = _dtype_of(type)
         if not self._is_floating(dtype):
             raise TypeError(f"dtype={dtype} is not the floating type {self.dtype}")
         fmt = self.context.settings.format
         return _Finfo(fmt.bits, fmt.eps, fmt.max, fmt.min, fmt.smallest_normal, self.dtype)
+
+    def iinfo(self, type: Any, /) -> Any:
+        dtype = _dtype_of(type)
+        if dtype.name not in _INTEGERS:
+            raise TypeError(
+                f"type={dtype} is not an integer type; use one of {', '.join(_INTEGERS)}"
+            )
+        return np.iinfo(dtype)
+
+    # What numpy answers in another kind of container, or not for several types ---------------
+
+    def broadcast_arrays(self, *arrays: Any) -> list[Any]:
+        """Arrays of any types in one shape: nothing is promoted."""
+        shape = np.broadcast_shapes(*(x.shape for x in _checked_arrays(arrays)))
+        return [np.broadcast_to(x, shape) for x in arrays]
+
+    def meshgrid(self, *arrays: Any, indexing: str = "xy") -> list[Any]:
+        """Coordinates of a grid; each array keeps its type."""
+        if indexing not in ("xy", "ij"):
+            raise ValueError(f"indexing={indexing!r} is not known; use 'xy' or 'ij'")
+        n, spread = len(_checked_arrays(arrays)), []
+        for i, x in enumerate(arrays):
+            if x.ndim > 1:
+                raise ValueError(f"arrays[{i}] has shape {x.shape}; meshgrid takes vectors")
+            # The first two axes change places; a single one has no other.
+            axis = 1 - i if indexing == "xy" and n > 1 and i < 2 else i
+            spread.append(np.reshape(x, tuple(-1 if k == axis else 1 for k in range(n))))
+        return [x.copy() for x in self.broadcast_arrays(*spread)]
+
+    def sum(self, x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        """The floating type is that of every sum here; integers have numpy's sums."""
+        if isinstance(x, Held):
+            if dtype is not None and not self._is_floating(dtype):
+                raise TypeError(f"dtype={dtype} is not offered for sums; they have {self.dtype}")
+            return np.sum(x, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
+        self._check_type(dtype)
+        return np.sum(x, axis=axis, dtype=dtype, keepdims=keepdims)
 
     # What has other arguments than numpy's --------------------------------------------------
 
@@ -336,6 +380,35 @@ class Namespace:
 
     def unique_values(self, x: Any, /) -> Any:
         return self.unique_all(x).values
+
+
+def _dtype_of(x: Any) -> np.dtype[Any]:
+    """The type of an array, or the type itself."""
+    if isinstance(x, (Held, np.ndarray, np.generic)):
+        x = x.dtype  # type: ignore[union-attr]  # an Array's is its storage type
+    dtype: np.dtype[Any] = np.dtype(x)
+    return dtype
+
+
+def _checked_arrays(arrays: Sequence[Any]) -> Sequence[Any]:
+    for i, x in enumerate(arrays):
+        if not isinstance(x, (Held, np.ndarray, np.generic)):
+            kind = type(x).__name__
+            raise TypeError(f"arrays[{i}] is {kind}, not an array; convert it with xp.asarray")
+    return arrays
+
+
+def _whole_numbers(start: Any, stop: Any, step: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """numpy's arange, which says nothing clear of what has no end or no room."""
+    for name, value in (("start", start), ("stop", stop), ("step", step)):
+        if not isinstance(value, (int, float, np.integer, np.floating)):
+            raise TypeError(f"{name}={value!r} is no number; give an int or a float")
+        if value - value != 0:
+            raise ValueError(f"{name}={value} is not finite; give a finite number")
+    if step == 0:
+        raise ValueError("step=0 reaches no stop; use another step")
+    check_size("stop", stop, int(max(0, -((start - stop) // step))), dtype.itemsize)
+    return np.arange(start, stop, step, dtype=dtype)
 
 
 def _check_device(device: str | None) -> None:

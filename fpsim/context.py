@@ -16,11 +16,13 @@ from numpy.typing import ArrayLike
 
 from fpsim.array import Array
 from fpsim.elementwise import codes
-from fpsim.elementwise.inputs import Scalar, decimal, progression
+from fpsim.elementwise.inputs import Scalar, decimal
+from fpsim.elementwise.progressions import progression
+from fpsim.elementwise.sizes import checked_shape
 from fpsim.extrema import Extrema
 from fpsim.operations import Operations
 from fpsim.records.flags import Flags
-from fpsim.records.formats import BINARY64, Format
+from fpsim.records.formats import BINARY64, Format, find_format
 from fpsim.records.rounding import RNE, Rounding, find_rounding
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier
@@ -108,6 +110,8 @@ class Context(Operations, Reductions, Extrema):
         >>> x = half.in_format(BFLOAT16).array([0.1]); half.flags, half.operation
         (<Flags.INEXACT: 1>, 1)
         """
+        if not isinstance(fmt, Format):
+            fmt = find_format(fmt)
         if fmt == self.format:
             return self
         if fmt == BINARY64:
@@ -153,14 +157,19 @@ class Context(Operations, Reductions, Extrema):
         >>> Context(BINARY16).decimal("0.1").values
         array(0.09997559, dtype=float32)
         """
-        shape = () if isinstance(text, str) else (len(text),)
         texts = [text] if isinstance(text, str) else text
+        if not isinstance(texts, (list, tuple, np.ndarray)):
+            raise TypeError(
+                f"text={text!r} is no string; give digits as in '0.1', or numbers to ctx.array"
+            )
+        shape = () if isinstance(text, str) else (len(texts),)
         exact = [decimal(t, self.settings.native) for t in texts]
         return self.convert(np.array(exact, np.float64).reshape(shape))
 
     def zeros(self, shape: int | tuple[int, ...]) -> Array:
         """+0 in every element."""
-        return Array(np.zeros(shape, self.format.carrier), self)
+        carrier = self.format.carrier
+        return Array(np.zeros(checked_shape(shape, carrier.itemsize), carrier), self)
 
     def ones(self, shape: int | tuple[int, ...]) -> Array:
         """1 in every element."""
@@ -172,7 +181,8 @@ class Context(Operations, Reductions, Extrema):
         Raises    ValueError for a finite number beyond the largest finite value.
         """
         (carrier,) = self.carriers((value,))
-        return Array(np.full(shape, carrier, self.format.carrier), self)
+        extents = checked_shape(shape, self.format.carrier.itemsize)
+        return Array(np.full(extents, carrier, self.format.carrier), self)
 
     def arange(self, start: Scalar, stop: Scalar | None = None, step: Scalar = 1) -> Array:
         """start, start + step, ... before stop; with one argument from 0 to it.

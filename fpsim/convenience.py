@@ -17,7 +17,7 @@ from fpsim.context import Context
 from fpsim.elementwise.apply import apply
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.inputs import floats
-from fpsim.records.formats import Format, ScaleFormat
+from fpsim.records.formats import Format, ScaleFormat, find_format
 from fpsim.records.rounding import RNE, Rounding
 from fpsim.records.settings import Settings
 from fpsim.state.bits import Replay, check_seed
@@ -91,10 +91,13 @@ def encode(x: Any, fmt: Format | ScaleFormat, rounding: Rounding = RNE) -> Any:
     >>> hex(encode(1.0, BINARY16)), hex(encode(0.1, BINARY16)), encode(1.0, E8M0)
     ('0x3c00', '0x2e66', 127)
     """
+    fmt = find_format(fmt)
     if isinstance(fmt, ScaleFormat):
-        if np.ndim(x) == 0:
-            return fmt.encode(x)
-        return np.array([fmt.encode(v) for v in np.ravel(x)], np.uint8).reshape(np.shape(x))
+        numbers = floats(x)
+        if numbers.ndim == 0:
+            return fmt.encode(float(numbers))
+        scales = [fmt.encode(v) for v in numbers.reshape(-1).tolist()]
+        return np.array(scales, np.uint8).reshape(numbers.shape)
     codes = to_codes(Context(fmt, rounding=rounding).array(x).carrier, fmt)
     return int(codes[()]) if np.ndim(x) == 0 else codes
 
@@ -107,6 +110,7 @@ def decode(code: Any, fmt: Format | ScaleFormat) -> Any:
     >>> decode(0x7BFF, BINARY16), decode(0xF, E2M1FN)
     (65504.0, -6.0)
     """
+    fmt = find_format(fmt)
     if isinstance(fmt, ScaleFormat):
         if np.ndim(code) == 0:
             return fmt.decode(np.asarray(code).item())

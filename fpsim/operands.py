@@ -166,10 +166,18 @@ class ContextOperands(State):
         return out if isinstance(out, Array) else Array(values, cast(Computes, self))
 
 
-def context_of(x: Array) -> ContextOperands:
-    """The context of an Array, which is all that its operations ask of it and more."""
+def context_of(x: Any, context: ContextOperands | None = None, name: str = "x") -> ContextOperands:
+    """The context that computes: the one that is named, else that of an Array.
+
+    Raises    TypeError for what is no Array, and for what is no context.
+    """
+    if not isinstance(x, Array):
+        kind = type(x).__name__
+        raise TypeError(f"{name} is {kind}, not an Array; convert it with ctx.array({name})")
+    if context is not None and not isinstance(context, ContextOperands):
+        raise TypeError(f"context={context!r} is not a Context; use fp.Context(format), or None")
     assert isinstance(x.context, ContextOperands)
-    return x.context
+    return context or x.context
 
 
 def _beyond(value: Scalar, fmt: Format) -> str:

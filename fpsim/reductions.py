@@ -114,7 +114,8 @@ class Reductions(ContextOperands):
             )  # fmt: skip
         of_units = {
             "partials": partials, "accumulator": accumulator, "subnormals": subnormals,
-            "scale": scale or None, "stochastic_stores": None if stochastic_stores else False,
+            "scale": None if type(scale) is int and scale == 0 else scale,
+            "stochastic_stores": None if stochastic_stores else False,
         }  # fmt: skip
         for name, value in of_units.items():
             if value is not None:

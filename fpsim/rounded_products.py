@@ -11,6 +11,7 @@ from fpsim.operands import ContextOperands, Out, context_of
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.dispatch import multiply, rounding_places
 from fpsim.products.jobs.shapes import result_shape, row_and_column
+from fpsim.products.long_dots import is_long_dot, long_dot
 from fpsim.products.sums import AxisSum
 from fpsim.records.types import Axis
 from fpsim.state.draws import draw_places
@@ -61,7 +62,7 @@ def _reduce(
     x: Array, axis: Axis, order: str, context: ContextOperands | None, block: int, keepdims: bool,
     out: Out, *, divide: bool,
 ) -> Array:  # fmt: skip
-    context = context or context_of(x)
+    context = context_of(x, context)
     (values,) = context.carriers((x,))
     reduction = AxisSum(values, axis, order, block, divide=divide)
     shape = reduced_shape(values.shape, axis, keepdims=True) if keepdims else reduction.shape
@@ -96,11 +97,8 @@ def rounded_matmul(
     >>> [float(rounded_matmul(row, column, kahan=k).values[0, 0]) for k in (False, True)]
     [1.0, 1.0009765625]
     """
-    for name, operand in (("a", a), ("b", b)):
-        if not isinstance(operand, Array):
-            kind = type(operand).__name__
-            raise TypeError(f"{name} is {kind}, not an Array; convert it with ctx.array({name})")
-    context = context or context_of(a)
+    context_of(b, name="b")
+    context = context_of(a, context, "a")
     if fused and kahan:
         raise ValueError("fused=True and kahan=True exclude each other; choose one")
     if context.settings.native:
@@ -112,7 +110,10 @@ def rounded_matmul(
         context.settings, "fused" if fused else "kahan" if kahan else "separate", context.flags
     )
     places = draw_places(context, rounding_places(chain.name, x.shape[-1]), shape)
-    values, flags, element_flags = multiply(chain, x, y, shape, places, watched=context.watched)
+    if is_long_dot(chain, x.shape, y.shape):
+        values, flags, element_flags = long_dot(chain, x, y, watched=context.watched)
+    else:
+        values, flags, element_flags = multiply(chain, x, y, shape, places, watched=context.watched)
     values = publish(
         context, "matmul", values, flags, element_flags,
         lambda index: row_and_column(x, y, index), target,
@@ -132,6 +133,8 @@ def dot(
     >>> float(dot(half.array([1.0, 2.0]), half.array([3.0, 4.0])))
     11.0
     """
+    for name, operand in (("x", x), ("y", y)):
+        context_of(operand, context, name)
     if x.ndim != 1 or x.shape != y.shape:
         raise ValueError(f"x has shape {x.shape}, y has shape {y.shape}; give two equal vectors")
     row, column = x.reshape(1, -1), y.reshape(-1, 1)

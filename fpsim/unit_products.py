@@ -53,8 +53,16 @@ class UnitCall:
     ) -> None:  # fmt: skip
         self.name, self.out = name, out
         self._memory: Carrier | None = None
+        if not isinstance(stochastic_stores, (bool, np.bool_)):
+            raise TypeError(
+                f"stochastic_stores={stochastic_stores!r} is not known; use True or False"
+            )
         if type(scale) is not int or scale or subnormals is not None:
             _check_choices(scale, subnormals)
+        if context is not None and not isinstance(context, ContextOperands):
+            raise TypeError(
+                f"context={context!r} is not a Context; use fp.Context(format), or None"
+            )
         if context is None or not (isinstance(left, Array) and isinstance(right, Array)):
             record = with_partials(find_unit(unit), partials)
             _check_inputs(record, names, left, right)
@@ -196,7 +204,8 @@ def _check_choices(scale: int, subnormals: str | None) -> None:
             f"scale={scale!r} is no sum of two metadata scales; use a whole number from "
             f"{_SCALES.start} to {_SCALES.stop - 1}"
         )
-    if subnormals is not None and subnormals not in SUBNORMALS:
+    known = subnormals is None or (isinstance(subnormals, str) and subnormals in SUBNORMALS)
+    if not known:
         raise ValueError(
             f"subnormals={subnormals!r} is not known; use one of {', '.join(SUBNORMALS)}"
         )

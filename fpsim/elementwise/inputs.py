@@ -24,7 +24,7 @@ from fpsim.elementwise import codes, integers
 from fpsim.records.formats import CATALOGUE, Format
 
 __all__ = [
-    "Scalar", "decimal", "exact", "exponent", "floats", "progression", "scalar", "to_odd",
+    "Scalar", "decimal", "exact", "exponent", "floats", "scalar", "to_odd",
 ]  # fmt: skip
 
 #: Python numbers, which operators take as constants.
@@ -165,39 +165,6 @@ def to_odd(x: Fraction) -> float:
     if 53 - shift < -1000:
         return sign * 2.0**-1000
     return sign * float(np.ldexp(float(significand), -shift))
-
-
-def progression(
-    start: Scalar, stop: Scalar, *, step: Scalar | None = None, num: int = 0,
-    endpoint: bool = True, native: bool = False,
-) -> Carrier:  # fmt: skip
-    """start + k*step before stop, or num equal steps to stop: each as `scalar` gives numbers.
-
-    Raises    TypeError for what is no number; ValueError for infinity, NaN and a step of zero.
-
-    >>> progression(0, 1, step=0.5).tolist(), progression(0, 1, num=3).tolist()
-    ([0.0, 0.5], [0.0, 0.5, 1.0])
-    """
-    first, end = _fraction("start", start), _fraction("stop", stop)
-    if step is None:
-        if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 0:
-            raise ValueError(f"num={num!r} is no number of elements; use 0 or more")
-        n, width = int(num), (end - first) / max(1, num - 1 if endpoint else num)
-    else:
-        width = _fraction("step", step)
-        if width == 0:
-            raise ValueError("step=0 reaches no stop; use another step")
-        n = max(0, -((first - end) // width))
-    numbers = [_binary64(first + k * width, native) for k in range(n)]
-    return np.array(numbers, np.float64)
-
-
-def _fraction(name: str, value: Scalar) -> Fraction:
-    if not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{name}={value!r} is no number; give an int or a float")
-    if value - value != 0:
-        raise ValueError(f"{name}={value} is not finite; give a finite number")
-    return Fraction(int(value)) if isinstance(value, (int, np.integer)) else Fraction(float(value))
 
 
 def floats(values: ArrayLike, native: bool = False) -> Carrier:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.elementwise.apply import apply, as_read
+from fpsim.elementwise.axes import checked_axes
 from fpsim.elementwise.compare import extreme, is_signalling
 from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
@@ -28,9 +29,7 @@ __all__ = [
 
 def axes_of(ndim: int, axis: Axis) -> tuple[int, ...]:
     """Axes from the first on, each once; default: all."""
-    if axis is None:
-        return tuple(range(ndim))
-    return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, ndim, "axis")))
+    return tuple(sorted(checked_axes(axis, ndim)))
 
 
 def reduced_shape(shape: Shape, axis: Axis, keepdims: bool) -> Shape:

@@ -24,6 +24,8 @@ def quotient_operands(x: Carrier, divisor: float, settings: Settings) -> list[Ca
 
     Raises    ValueError for a divisor that is not positive, finite and normal in binary32.
     """
+    if isinstance(divisor, bool) or not isinstance(divisor, (int, float, np.integer, np.floating)):
+        raise TypeError(f"divisor={divisor!r} is no number; use a positive number")
     number = np.float32(divisor) if abs(divisor) <= float(BINARY32.max) else np.float32(np.inf)
     if not float(BINARY32.smallest_normal) <= number < np.inf:
         raise ValueError(

@@ -346,6 +346,9 @@ def extents(
     x: Shape, w: Shape, stride: Stride, padding: Padding, groups: int, dilation: Stride = 1
 ) -> Geometry:
     """The geometry of conv2d(x, w), if their shapes fit."""
+    for shape in (x, w):
+        if not isinstance(shape, (tuple, list)) or not all(type(n) is int for n in shape):
+            raise TypeError(f"shape={shape!r} is not the shape of images or kernels; give a tuple")
     if len(x) != 4 or len(w) != 4:
         raise ValueError(
             f"x has shape {x}, w has shape {w}; give images (batch, height, width, channels) and "

@@ -1,8 +1,7 @@
 """Sums in a context: which additions, in which order, with which random bits.
 
-A tree of additions over elements 0 … n - 1 is a list of pairs (i, j): the partial sum that begins
-with element j is added to the one that begins with element i. That addition has place j - 1, so its
-random bits depend on the tree alone.
+An addition whose right operand starts with element j has place j - 1, so its random bits depend on
+the tree alone. Where outputs are few, pairwise and blocked sums take parts of a row side by side.
 
 Source    docs/semantics.md §2 (places) and §4 (orders); Kahan 1965.
 """
@@ -10,28 +9,32 @@ Source    docs/semantics.md §2 (places) and §4 (orders); Kahan 1965.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fpsim.elementwise.apply import as_read
+from fpsim.elementwise.axes import checked_axes
 from fpsim.elementwise.compare import is_signalling
 from fpsim.elementwise.constants import exact_width, plan
+from fpsim.elementwise.sizes import checked_count
+from fpsim.kernels.by_operation import orders
 from fpsim.kernels.by_operation.sums import (
     COLUMN_BLOCK,
     WORDS_GIVEN,
     WORDS_HALF,
     WORDS_NONE,
     WORDS_WHOLE,
+    SumLayout,
     SumVariant,
-    exact_sums,
     sum_kernel,
 )
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.kernels.elementwise.step import FLAGS_EACH, FLAGS_STICKY
+from fpsim.products.exact_sums import exact_sums
 from fpsim.products.native_sums import is_native, native_sums
+from fpsim.products.nearest_sums import is_nearest, nearest_sums
+from fpsim.products.rows import as_rows, origin, steps_of
 from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
 from fpsim.records.types import Axis, Carrier, ElementFlags, Index, Shape, Words
@@ -40,9 +43,7 @@ from fpsim.state.publish import fold, publish
 from fpsim.state.state import State
 from fpsim.state.threads import run_blocks
 
-__all__ = ["ORDERS", "AxisSum"]
-
-Program = NDArray[np.int64]
+__all__ = ["ORDERS", "AxisSum", "Sums"]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 _NO_WORDS = np.zeros((1, COLUMN_BLOCK), np.uint32)
@@ -53,65 +54,17 @@ _MOST = 1 << 26
 #: Additions of sixteen outputs below which a second thread costs more than it gives.
 _SMALLEST = 1 << 15
 
-
-def _steps(pairs: NDArray[np.int64]) -> Program:
-    """Additions in place: slot i += slot j at place j - 1."""
-    i, j = pairs[:, 0], pairs[:, 1]
-    return np.stack([np.zeros_like(i), i, i, j, j - 1], axis=1)
-
-
-def _sequential(n: int, block: int) -> tuple[Program, int]:
-    j = np.arange(1, n)
-    return _steps(np.stack([np.zeros_like(j), j], axis=1)), 0
-
-
-def _blocked(n: int, block: int) -> tuple[Program, int]:
-    j = np.arange(1, n)
-    inside = j[j % block != 0]
-    over = np.arange(block, n, block)
-    first = np.concatenate([inside // block * block, np.zeros_like(over)])
-    return _steps(np.stack([first, np.concatenate([inside, over])], axis=1)), 0
-
-
-def _pairwise(n: int, block: int) -> tuple[Program, int]:
-    """Splits at the largest power of two below n: level by level, as a counter carries."""
-    pairs = []
-    width = 1
-    while width < n:
-        j = np.arange(width, n, 2 * width)
-        pairs.append(np.stack([j - width, j], axis=1))
-        width *= 2
-    return _steps(np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64)), 0
-
-
-def _kahan(n: int, block: int) -> tuple[Program, int]:
-    """s and t change places, so that s = t costs nothing; c, y, t - s have slots of their own."""
-    sums, c, y, lost = (0, n), n + 1, n + 2, n + 3
-    program = []
-    for j in range(1, n):
-        s, t = sums[(j - 1) % 2], sums[j % 2]
-        place = 4 * (j - 1)
-        program += [
-            (1, y, j, c, place),
-            (0, t, s, y, place + 1),
-            (1, lost, t, s, place + 2),
-            (1, c, lost, y, place + 3),
-        ]
-    return np.array(program, np.int64).reshape(-1, 5), sums[(n - 1) % 2]
-
-
-#: Orders by name: a program for n elements and the slot of its result.
-ORDERS: dict[str, Callable[[int, int], tuple[Program, int]]] = {
-    "sequential": _sequential,
-    "pairwise": _pairwise,
-    "blocked": _blocked,
-    "kahan": _kahan,
+#: Orders by name, as kernels know them; `exact` is none of additions.
+ORDERS = {
+    "sequential": orders.SEQUENTIAL,
+    "pairwise": orders.PAIRWISE,
+    "blocked": orders.BLOCKED,
+    "kahan": orders.KAHAN,
 }
 
-
-@lru_cache(maxsize=32)
-def _program(order: str, n: int, block: int) -> tuple[Program, int]:
-    return ORDERS[order](n, block)
+#: Fewer outputs than this have parts of their rows side by side, of so many elements or more; and
+#: so many parts at a time.
+_FEW, _LEAST_PART, _MOST_PARTS = COLUMN_BLOCK, 256, 1 << 12
 
 
 class AxisSum:
@@ -125,11 +78,10 @@ class AxisSum:
     def __init__(
         self, values: Carrier, axis: Axis, order: str, block: int, *, divide: bool
     ) -> None:
-        if order != "exact" and order not in ORDERS:
+        if not isinstance(order, str) or (order != "exact" and order not in ORDERS):
             raise ValueError(f"order={order!r} is not known; use one of {', '.join(ORDERS)}, exact")
-        if block < 1:
-            raise ValueError(f"block={block} is not a number of elements; use 1 or more")
-        self.values, self.order, self.block, self.divide = values, order, block, divide
+        self.values, self.order, self.divide = values, order, divide
+        self.block = block if type(block) is int and block > 0 else checked_count("block", block, 1)
         self.axes = _axes(values, axis)
         if divide:
             n = math.prod(values.shape[i] for i in self.axes)
@@ -154,7 +106,7 @@ class AxisSum:
         native = None if self.divide else self.run_native(state, target)
         if native is not None:
             return native
-        rows = _Rows(state.settings, self.order, _rows(self.values, self.axes), self.block)
+        rows = Sums(state.settings, self.order, as_rows(self.values, self.axes), self.block)
         rows.draw(state, self.shape, self.divide)
         result, flags, each = rows.run(FLAGS_EACH if watched else FLAGS_STICKY, self.divide)
         return publish(
@@ -185,7 +137,7 @@ class AxisSum:
     def _elements(self, index: Index) -> tuple[Carrier]:
         """The elements of one output, as a trap shows them."""
         number = int(np.ravel_multi_index(index, self.shape)) if self.shape else 0
-        return (_rows(self.values, self.axes)[number],)
+        return (as_rows(self.values, self.axes)[number],)
 
 
 def _axes(values: Carrier, axis: Axis) -> tuple[int, ...]:
@@ -196,18 +148,10 @@ def _axes(values: Carrier, axis: Axis) -> tuple[int, ...]:
     plain = type(axis) is tuple and all(type(a) is int and 0 <= a < n for a in axis)
     if plain and len(axis) == len(set(axis)):  # type: ignore[arg-type]
         return axis  # type: ignore[return-value]  # numpy takes longer
-    return np.lib.array_utils.normalize_axis_tuple(axis, n, "axis")
+    return checked_axes(axis, n)
 
 
-def _rows(values: Carrier, axes: tuple[int, ...]) -> Carrier:
-    """Values as (outputs, elements)."""
-    kept = tuple(i for i in range(values.ndim) if i not in axes)
-    moved = values.transpose((*kept, *sorted(axes)))
-    outputs, elements = (math.prod(values.shape[i] for i in chosen) for chosen in (kept, axes))
-    return moved.reshape(outputs, elements)
-
-
-class _Rows:
+class Sums:
     """The sums of the rows of a matrix, and their division by the number of elements.
 
     Nothing is rounded stochastically before `draw`.
@@ -215,7 +159,7 @@ class _Rows:
 
     def __init__(self, settings: Settings, order: str, rows: Carrier, block: int) -> None:
         self.settings, self.order, self.rows, self.block = settings, order, rows, block
-        self.n = rows.shape[1]
+        self.outputs, self.n = rows.shape
         self.places = 0
         self.bits: Draw = NO_DRAW
         self.words: Words | None = None
@@ -230,61 +174,63 @@ class _Rows:
         self.places = additions + divide
         self.bits = draw(state, (self.places, *shape), places=self.places)
         if self.bits.words is not None:
-            outputs = self.rows.shape[0]
-            self.words = np.zeros(
-                (self.places, -(-outputs // COLUMN_BLOCK) * COLUMN_BLOCK), np.uint32
-            )
-            self.words[:, :outputs] = self.bits.words.reshape(self.places, outputs)
+            self.words = np.zeros((self.places, _padded(self.outputs)), np.uint32)
+            self.words[:, : self.outputs] = self.bits.words.reshape(self.places, self.outputs)
 
     def run(self, level: int, divide: bool) -> tuple[Carrier, int, ElementFlags]:
         """Values, flags, and the flags of each output if the level says so."""
-        each = np.zeros((_groups(self.rows.shape[0]), COLUMN_BLOCK), np.uint8)
-        if self.n == 0 or self.rows.shape[0] == 0:
-            result, flags = np.zeros(self.rows.shape[0], self.rows.dtype), 0
+        each = np.zeros(self.outputs, np.uint8)
+        if self.n == 0 or self.outputs == 0:
+            result, flags = np.zeros(self.outputs, self.rows.dtype), 0
         elif self.n == 1:
             result, flags = self._only(each)
         elif self.order == "exact":
             result, flags = self._exact(level, each)
         else:
-            result, flags = self._run_program(level, each)
+            result, flags = self._add(level, each)
         if divide:
             flags |= self._divide(result, level, each)
-        return result, flags, each.reshape(-1)[: self.rows.shape[0]]
+        return result, flags, each
 
     def _only(self, each: ElementFlags) -> tuple[Carrier, int]:
         """Single elements: themselves, as they are read."""
         x = as_read(self.rows[:, 0], self.settings)
         loud = np.isnan(x) if self.settings.quiet_nan_raises else is_signalling(x)
-        each.reshape(-1)[: len(x)] = loud * np.uint8(Flags.INVALID)
+        each[:] = loud * np.uint8(Flags.INVALID)
         return x.copy(), fold(each)
 
-    def _run_program(self, level: int, each: ElementFlags) -> tuple[Carrier, int]:
-        program, result = _program(self.order, self.n, self.block)
-        spare = 4 if self.order == "kahan" else 0
-        slots = _slots(self.rows, self.n + spare)
-        flags = self._run("add", slots, program, each, level)
-        return _outputs(slots, result, self.rows.shape[0]), flags
+    def _add(self, level: int, each: ElementFlags) -> tuple[Carrier, int]:
+        if is_nearest(self.settings, self.order):
+            nearest = nearest_sums(self.rows, self.settings.format, kahan=self.order == "kahan")
+            if nearest is not None:
+                result, each[:] = nearest
+                return result, int(each.any())
+        work = _Additions(self, level, each)
+        few = self.rows.shape[0] < _FEW and self.words is None
+        if few and self.order == "pairwise":
+            result = work.pairwise(self.rows)
+        elif few and self.order == "blocked" and self.block >= 16 and self.block % 8 == 0:
+            result = work.blocked(self.rows)
+        else:
+            result = work.run(self.rows, ORDERS[self.order], block=self.block)
+        return result, work.flags
 
     def _exact(self, level: int, each: ElementFlags) -> tuple[Carrier, int]:
         """The exact sum rounded to odd in binary64, then once into the format."""
-        with np.errstate(invalid="ignore"):  # the processor's flag for a signalling NaN is not ours
-            wide = as_read(self.rows, self.settings).astype(np.float64)
-        finite = np.asarray(np.isfinite(wide).all(axis=1))
-        codes = np.empty(len(wide), np.int64)
-        exact_sums(np.where(finite[:, None], wide, 0.0).view(np.int64), codes)
-        sums = codes.view(np.float64)
-        sums[_negative_zeros(sums, wide, self.settings)] = -0.0
-        slots = _slots(sums[:, None], 1)
-        flags = self._run("convert", slots, np.zeros((1, 5), np.int64), each, level)
-        result = _outputs(slots, 0, len(wide)).astype(self.rows.dtype)
-        if not finite.all():
+        sums, special = exact_sums(self.rows, self.settings)
+        work = _Additions(self, level, each)
+        result = work.run(sums[:, None], orders.SINGLE, "convert").astype(self.rows.dtype)
+        if special:
             # Infinities and NaN: their sum in any order, which rounds nothing.
-            special = np.where(np.isfinite(self.rows), 0, self.rows)[~finite]
-            rows = _Rows(self.settings, "sequential", special, self.block)
-            result[~finite], special_flags, special_each = rows.run(FLAGS_EACH, divide=False)
-            each.reshape(-1)[: len(wide)][~finite] |= special_each
-            flags |= special_flags
-        return result, flags
+            numbers = list(special)
+            rows = np.zeros((len(special), 1 + max(map(len, special.values()))), result.dtype)
+            for row, values in zip(rows, special.values(), strict=True):
+                row[1 : 1 + len(values)] = values
+            alone = Sums(self.settings, "sequential", rows, self.block)
+            result[numbers], flags, special_each = alone.run(FLAGS_EACH, divide=False)
+            each[numbers] |= special_each
+            work.flags |= flags
+        return result, work.flags
 
     def _divide(self, result: Carrier, level: int, each: ElementFlags) -> int:
         """result /= n, with the last place; n is exact, whatever becomes of operands."""
@@ -298,71 +244,105 @@ class _Rows:
             divisor *= fmt.smallest_normal
         pair = np.empty((len(result), 2), np.float64)
         pair[:, 0], pair[:, 1] = sums, divisor
-        slots = _slots(pair, 2)
-        slots[:, 1] = divisor  # also beside the last output
-        program = np.array([[0, 0, 0, 1, self.places - 1]], np.int64)
-        flags = self._run("divide", slots, program, each, level)
-        result[...] = _outputs(slots, 0, len(result))
-        return flags
+        work = _Additions(self, level, each)
+        result[...] = work.run(pair, orders.SINGLE, "divide", place=(self.places - 1, 1))
+        return work.flags
 
-    def _run(
-        self, operation: str, slots: Carrier, program: Program, each: ElementFlags, level: int
-    ) -> int:
-        settings = self.settings
-        chosen = plan(operation, settings, exact_width(operation, settings, slots.itemsize))
-        source = WORDS_NONE
-        if self.places:
-            source = WORDS_WHOLE if chosen.whole_words else WORDS_HALF
-            if self.words is not None:
-                source = WORDS_GIVEN
+
+class _Additions:
+    """Runs of the kernel for one sum; their flags together, and those of each output."""
+
+    def __init__(self, sums: Sums, level: int, each: ElementFlags) -> None:
+        self.sums, self.settings, self.level, self.each = sums, sums.settings, level, each
+        self.flags = 0
+
+    def pairwise(self, rows: Carrier, width: int = 1) -> Carrier:
+        """Parts whose length is a power of two, then their sums; elements are `width` wide."""
+        outputs, n = rows.shape
+        if n < 2 * _LEAST_PART:
+            return self.run(rows, orders.PAIRWISE, place=(0, width))
+        length = max(_LEAST_PART, 1 << (n // _MOST_PARTS).bit_length())
+        whole, rest = divmod(n, length)
+        sums = np.empty((outputs, whole + (rest > 0)), rows.dtype)
+        sums[:, :whole] = self.run(
+            rows, orders.PAIRWISE, parts=(whole, length), place=(0, width)
+        ).reshape(outputs, whole)
+        if rest:
+            place = whole * length * width, width
+            sums[:, whole] = self.run(rows[:, n - rest :], orders.PAIRWISE, place=place)
+        return self.pairwise(sums, width * length)
+
+    def blocked(self, rows: Carrier) -> Carrier:
+        """Blocks side by side, a bounded number at a time, then the chain of their sums."""
+        (outputs, n), length = rows.shape, self.sums.block
+        total = np.empty((outputs, 0), rows.dtype)
+        for first in range(0, n, length * _MOST_PARTS):
+            part = rows[:, first : first + length * _MOST_PARTS]
+            whole, rest = divmod(part.shape[1], length)
+            sums = [total]
+            if whole:
+                blocks = self.run(part, orders.SEQUENTIAL, parts=(whole, length), place=(first, 1))
+                sums.append(blocks.reshape(outputs, whole))
+            if rest:
+                place = first + whole * length, 1
+                sums.append(
+                    self.run(part[:, whole * length :], orders.SEQUENTIAL, place=place)[:, None]
+                )
+            before = first - length * total.shape[1], length
+            chain = np.concatenate(sums, axis=1)
+            total = self.run(chain, orders.SEQUENTIAL, place=before)[:, None]
+        return total[:, 0]
+
+    def run(
+        self, rows: Carrier, order: int, operation: str = "add", *, block: int = 1,
+        parts: tuple[int, int] | None = None, place: tuple[int, int] = (0, 1),
+    ) -> Carrier:  # fmt: skip
+        """Sums of rows, or of their parts (number, length), row by row.
+
+        place    that of element 1 is place[0] + place[1] - 1.
+        """
+        outputs, n = rows.shape
+        count, length = parts or (1, n)
+        chosen = plan(
+            operation, self.settings, exact_width(operation, self.settings, rows.itemsize)
+        )
+        source = self._source(chosen.whole_words)
         kernel = sum_kernel(
             SumVariant(
-                _CODES[operation], chosen.mode, level, chosen.flush, chosen.one_zero, source,
+                _CODES[operation], chosen.mode, self.level, chosen.flush, chosen.one_zero, source,
                 chosen.residual,
             )
         )  # fmt: skip
-        rows = _NO_WORDS if self.words is None else self.words
+        down, along = steps_of(rows)
+        layout = SumLayout(
+            length, count, down, length * along, along, order, block, *place,
+            part_counters=length * place[1] // (4 if chosen.whole_words else 8),
+        )  # fmt: skip
+        first, total = origin(rows), outputs * count
+        sums, flags = np.empty(total, rows.dtype), np.zeros(total, np.uint8)
+        bits, words = self.sums.bits, self.sums.words
+        numbers, random = np.array(layout, np.int64), (0, bits.seed, bits.number)
 
         def work(begin: int, end: int) -> int:
-            flags: int = kernel(
-                slots[begin:end], program, each[begin:end], rows, chosen.constants,
-                begin * COLUMN_BLOCK, self.bits.seed, self.bits.number,
+            span = begin * COLUMN_BLOCK, min(end * COLUMN_BLOCK, total)
+            raised: int = kernel(
+                first, numbers, span, sums, flags, _NO_WORDS if words is None else words,
+                chosen.constants, random,
             )  # fmt: skip
-            return flags
+            return raised
 
-        smallest = max(1, _SMALLEST // max(1, len(program)))
-        return run_blocks(work, 0, len(slots), smallest)
+        self.flags |= run_blocks(work, 0, -(-total // COLUMN_BLOCK), max(1, _SMALLEST // length))
+        self.each |= np.bitwise_or.reduce(flags.reshape(outputs, count), axis=1)
+        return sums
 
-
-def _negative_zeros(
-    sums: NDArray[np.float64], rows: NDArray[np.float64], settings: Settings
-) -> NDArray[np.bool_]:
-    """Where a sum is -0: of zeros that all are, and toward -infinity of numbers that cancel."""
-    if not settings.format.has_negative_zero:
-        return np.zeros(len(sums), np.bool_)
-    negative = np.signbit(rows)
-    zeros = (rows == 0).all(axis=1)
-    minus = zeros & negative.all(axis=1)
-    if settings.rounding.minus_zero:
-        minus |= ~(zeros & ~negative.any(axis=1))
-    return np.asarray((sums == 0) & minus)
+    def _source(self, whole_words: bool) -> int:
+        """Where random words come from."""
+        if not self.sums.places:
+            return WORDS_NONE
+        if self.sums.words is not None:
+            return WORDS_GIVEN
+        return WORDS_WHOLE if whole_words else WORDS_HALF
 
 
-def _groups(outputs: int) -> int:
-    return -(-max(1, outputs) // COLUMN_BLOCK)
-
-
-def _slots(rows: Carrier, n: int) -> Carrier:
-    """Rows (outputs, elements) as slots (groups, n, 16), zeros where there is nothing."""
-    outputs, elements = rows.shape
-    groups, whole = _groups(outputs), outputs // COLUMN_BLOCK
-    slots = np.zeros((groups, n, COLUMN_BLOCK), rows.dtype)
-    full = rows[: whole * COLUMN_BLOCK].reshape(whole, COLUMN_BLOCK, elements)
-    slots[:whole, :elements] = full.swapaxes(1, 2)
-    if whole < groups:
-        slots[whole, :elements, : outputs - whole * COLUMN_BLOCK] = rows[whole * COLUMN_BLOCK :].T
-    return slots
-
-
-def _outputs(slots: Carrier, slot: int, outputs: int) -> Carrier:
-    return slots[:, slot].reshape(-1)[:outputs].copy()
+def _padded(outputs: int) -> int:
+    return -(-outputs // COLUMN_BLOCK) * COLUMN_BLOCK

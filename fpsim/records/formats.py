@@ -118,8 +118,12 @@ class Format:
         4290772992.0
         """
         _check_widths(exponent_bits, precision)
+        if not isinstance(specials, str):
+            raise TypeError(f"specials={specials!r} is not known; use one of {', '.join(SPECIALS)}")
         if bias is None:
             bias = (1 << (exponent_bits - 1)) - (0 if specials == "fnuz" else 1)
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name={name!r} is not a name; give a text, or None")
         name = name or f"e{exponent_bits}m{precision - 1}{'' if specials == 'ieee' else specials}"
         return cls(name, exponent_bits, precision, bias, specials)
 
@@ -129,7 +133,7 @@ class Format:
             return
         _check_widths(**widths)
         _check_integer("bias", self.bias)
-        if self.specials not in SPECIALS:
+        if not isinstance(self.specials, str) or self.specials not in SPECIALS:
             raise ValueError(
                 f"specials={self.specials!r} is not known; use one of {', '.join(SPECIALS)}"
             )

@@ -145,7 +145,7 @@ def _step(name: str, step: Stride) -> Pair:
 
 
 def _padding(padding: Padding) -> tuple[Pair | str, Pair | str]:
-    if padding in ("SAME", "VALID"):
+    if isinstance(padding, str) and padding in ("SAME", "VALID"):
         return str(padding), str(padding)
     if not isinstance(padding, str) and _are_sides(padding):
         return padding

@@ -159,7 +159,7 @@ class SR(Rounding):
                 raise ValueError(
                     f"{label}={value} is out of range; use 1 to 32 (or None for the most)"
                 )
-        if residual not in RESIDUALS:
+        if not isinstance(residual, str) or residual not in RESIDUALS:
             raise ValueError(
                 f"residual={residual!r} is not known; use one of {', '.join(RESIDUALS)}"
             )

@@ -90,7 +90,7 @@ class Settings:
             value = getattr(self, name)
             if value is None and name in ("overflow", "infinite_input"):
                 continue
-            if value not in allowed:
+            if not isinstance(value, (str, bool)) or value not in allowed:
                 offered = ", ".join(map(str, allowed))
                 raise ValueError(f"{name}={value!r} is not known; use one of {offered}")
         self._resolve_overflow(fmt)

@@ -245,11 +245,11 @@ def find_unit(unit: str | MatrixUnit) -> MatrixUnit:
 
 def with_partials(unit: MatrixUnit, partials: Format | None) -> MatrixUnit:
     """The member of a unit's family with these partials and the same preset; None: the unit."""
-    if partials is None or partials == unit.partials:
+    if partials is None or (isinstance(partials, Format) and partials == unit.partials):
         return unit
     family = [u for u in UNITS.values() if u.family == unit.family and u.preset == unit.preset]
     for member in family:
-        if member.partials == partials:
+        if isinstance(partials, Format) and member.partials == partials:
             return member
     raise ValueError(
         f"partials={partials} is not offered by {unit.family}; "

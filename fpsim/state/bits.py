@@ -115,6 +115,8 @@ class Xoroshiro128aox:
             rolled = (seed << 13 | inverse >> 19) & 0xFFFFFFFF
             inverse_rolled = (inverse << 13 | seed >> 19) & 0xFFFFFFFF
             state = (seed | inverse << 32, rolled | inverse_rolled << 32)
+        if not isinstance(state, (tuple, list)) or len(state) != 2:
+            raise TypeError(f"state={state!r} is not two words; use a pair of 0 to 2**64 - 1")
         self.state = (check_seed(state[0]), check_seed(state[1]))
         if self.state == (0, 0):
             raise ValueError("state=(0, 0) never leaves itself; use any other pair of words")
@@ -146,6 +148,10 @@ class Replay:
     seed = None
 
     def __init__(self, arrays: Iterable[ArrayLike]) -> None:
+        if not isinstance(arrays, Iterable):
+            raise TypeError(
+                f"arrays={arrays!r} is not a list of arrays; give one for each operation"
+            )
         self._arrays = [np.asarray(a) for a in arrays]
         self._position = 0
 

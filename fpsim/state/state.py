@@ -127,6 +127,8 @@ class State:
 
     def share(self, other: State) -> None:
         """Use the flags, counts and clock of another state from now on."""
+        if not isinstance(other, State):
+            raise TypeError(f"other={other!r} is not a context; give one whose flags are shared")
         self._status, self.counts, self.clock = other._status, other.counts, other.clock
 
     def dump(self) -> str:

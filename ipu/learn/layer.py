@@ -14,7 +14,7 @@ from ipu.learn import ops
 from ipu.learn.ops import fp8
 from ipu.learn.policy import Policy
 from ipu.learn.scopes import partials_type
-from ipu.learn.tensor import Tensor
+from ipu.learn.tensor import Tensor, checked_tensor
 from ipu.learn.variables import current_policy, is_overridden, variable_scope
 from ipu.machine.device import Device
 
@@ -27,6 +27,7 @@ def in_layer(op_name: str, x: Tensor, body: Callable[[Tensor], Tensor]) -> Tenso
     Rounding  x once into the layer's format, the result once into the format of the layer's output,
               where these differ. Without a policy a layer computes in the format of its input.
     """
+    checked_tensor(x, "a layer")
     with variable_scope(op_name, use_resource=True):
         policy = current_policy()
         if policy is None:

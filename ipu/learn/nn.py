@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 
+from fpsim.elementwise.sizes import checked_count, checked_number
 from fpsim.records.geometry import Padding, Pair, Stride
 from ipu.learn import ops
 from ipu.learn.layer import conv2d, in_layer, matmul
 from ipu.learn.mode import Updates, current_updates
 from ipu.learn.ops import norms
-from ipu.learn.tensor import Tensor
+from ipu.learn.tensor import Tensor, checked_tensor
 from ipu.learn.variables import Variable, get_variable
 from ipu.learn.variables.initialisers import Initialiser, ones, zeros
 from ipu.machine.reference import wide
@@ -33,7 +34,8 @@ def dense(x: Tensor, units: int, op_name: str, *, initializer: Initialiser | Non
     Shapes    x (batch, n): result (batch, units).
     Rounding  the product as the matrix unit does, once into the format; the sum once.
     """
-    if len(x.shape) != 2:
+    checked_count("units", units, 1)
+    if len(checked_tensor(x, "dense").shape) != 2:
         raise ValueError(f"dense takes a matrix (batch, n), got shape {x.shape}; reshape it")
 
     def body(x: Tensor) -> Tensor:
@@ -55,7 +57,12 @@ def conv(
     Rounding  the product as the unit of the rule does, once into the format; the sum once.
     """
     _check_images("conv", x)
-    size = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
+    checked_count("filters", filters, 1)
+    checked_count("groups", groups, 1)
+    pair = isinstance(kernel_size, (tuple, list)) and len(kernel_size) == 2
+    size = tuple(kernel_size) if pair else (kernel_size, kernel_size)  # type: ignore[arg-type]
+    for extent in size:
+        checked_count("kernel_size", extent, 1)
 
     def body(x: Tensor) -> Tensor:
         shape = [*size, x.shape[3] // groups, filters]
@@ -87,7 +94,8 @@ def dropout(x: Tensor, rate: float) -> Tensor:
 
     Raises    ValueError for a rate outside 0 to 1, also where nothing is dropped.
     """
-    if not 0 <= rate < 1:
+    checked_tensor(x, "dropout")
+    if not 0 <= checked_number("rate", rate) < 1:
         raise ValueError(f"rate={rate} is not a probability of dropping; use 0 to less than 1")
     if current_updates() is None or rate == 0:
         return x
@@ -96,11 +104,12 @@ def dropout(x: Tensor, rate: float) -> Tensor:
 
 def flatten(x: Tensor) -> Tensor:
     """Everything but the batch in one axis."""
+    checked_tensor(x, "flatten")
     return ops.reshape(x, shape=(x.shape[0], math.prod(x.shape[1:])))
 
 
 def _check_images(name: str, x: Tensor) -> None:
-    if len(x.shape) != 4:
+    if len(checked_tensor(x, name).shape) != 4:
         raise ValueError(f"{name} takes images (batch, y, x, channels), got shape {x.shape}")
 
 
@@ -139,6 +148,7 @@ def group_norm(
     use_stable_statistics: bool = False,
 ) -> Tensor:  # fmt: skip
     """Normalised in each image over groups of channels: every `groups`-th, or neighbours."""
+    checked_count("groups", groups, 1)
 
     def body(x: Tensor) -> Tensor:
         return ops.group_norm(

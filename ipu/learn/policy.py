@@ -18,7 +18,9 @@ from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, BINARY64, F143, 
 from ipu.learn.patterns import check_patterns, matches
 from ipu.machine.reference import wide
 
-__all__ = ["FP8", "FP16", "FP32", "FP64", "MIXED", "LayerPolicies", "Policy", "PolicyLike"]
+__all__ = [
+    "FP8", "FP16", "FP32", "FP64", "MIXED", "LayerPolicies", "Policy", "PolicyLike", "find_policy",
+]  # fmt: skip
 
 _SHORT = {BINARY16: "f16", BINARY32: "f32", BINARY64: "f64", BFLOAT16: "bf16", F143: "f8"}
 _LONG = {short: fmt for fmt, short in _SHORT.items()}
@@ -29,6 +31,15 @@ _ALLOWED = {
     "param": _WIDE, "compute": tuple(_LONG), "partials": ("f16", "f32", "f64"),
     "accumulator": _WIDE, "output": _WIDE,
 }  # fmt: skip
+
+
+def _check_format(name: str, fmt: object) -> None:
+    """Refuse what is no format of that field of a policy."""
+    if not isinstance(fmt, Format) or _SHORT.get(fmt) not in _ALLOWED[name]:
+        key = next(short for short, long in _KEYS.items() if long == name)
+        raise ValueError(
+            f"{name}={fmt} is not a policy's format; use {key}={'|'.join(_ALLOWED[name])}"
+        )
 
 
 class PolicyLike(Protocol):
@@ -75,6 +86,7 @@ class Policy:
     output: Format = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        _check_format("compute", self.compute)
         quarters = self.compute == F143
         usual = {
             "partials": BINARY16 if quarters else wide(self.compute),
@@ -103,12 +115,8 @@ class Policy:
             self._half_partials()
 
     def _check_formats(self) -> None:
-        for key, name in _KEYS.items():
-            if _SHORT.get(getattr(self, name)) not in _ALLOWED[name]:
-                raise ValueError(
-                    f"{name}={getattr(self, name)} is not a policy's format; "
-                    f"use {key}={'|'.join(_ALLOWED[name])}"
-                )
+        for name in _KEYS.values():
+            _check_format(name, getattr(self, name))
 
     def _half_partials(self) -> None:
         """Kept where they can be; raised to a wider output's type, with a warning."""
@@ -129,6 +137,8 @@ class Policy:
     @classmethod
     def parse(cls, text: str) -> Policy:
         """A policy from its string form; param and compute are f32 where they are not mentioned."""
+        if not isinstance(text, str):
+            raise TypeError(f"text={text!r} is no text; give formats as in 'p=f32,c=f16,part=f32'")
         chosen: dict[str, Format] = {}
         for item in text.split(","):
             key, _, short = item.partition("=")
@@ -166,6 +176,8 @@ class Policy:
         >>> FP16.override({"output": FP32}).of("output") == FP32
         True
         """
+        if not isinstance(layers, Mapping):
+            raise TypeError(f"layers={layers!r} is no mapping; map patterns of names to policies")
         return LayerPolicies(self, tuple(layers.items()))
 
     def __str__(self) -> str:
@@ -210,6 +222,8 @@ class LayerPolicies:
         >>> LayerPolicies.parse("p=f16,c=f16;output:p=f32").of("output") == FP32
         True
         """
+        if not isinstance(text, str):
+            raise TypeError(f"text={text!r} is no text; give formats as in 'p=f16;output:p=f32'")
         first, *others = text.split(";")
         layers = []
         for other in others:
@@ -241,3 +255,30 @@ FP64 = Policy(param=BINARY64, compute=BINARY64)
 FP16 = Policy(param=BINARY16, compute=BINARY16)
 MIXED = Policy(param=BINARY32, compute=BINARY16)
 FP8 = Policy(param=BINARY32, compute=F143)
+
+_NAMED = {"fp8": FP8, "fp16": FP16, "fp32": FP32, "fp64": FP64, "mixed": MIXED}
+
+
+def find_policy(policy: PolicyLike | str) -> PolicyLike:
+    """A policy as it is, by its name, or from its string form.
+
+    >>> find_policy("fp16") is FP16, str(find_policy("p=f16,c=f16;output:p=f32"))
+    (True, 'p=f16,c=f16,part=f32;output:p=f32,c=f32,part=f32')
+    >>> find_policy(16)
+    Traceback (most recent call last):
+    ...
+    TypeError: policy=16 is not a policy; use one of fp8, fp16, fp32, fp64, mixed, or formats as ...
+    """
+    if isinstance(policy, str):
+        named = _NAMED.get(policy.strip().lower())
+        if named is not None:
+            return named
+        if "=" in policy:
+            return LayerPolicies.parse(policy) if ";" in policy else Policy.parse(policy)
+    elif all(hasattr(policy, name) for name in ("default", "all", "of", "check")):
+        return policy
+    kind = ValueError if isinstance(policy, str) else TypeError
+    raise kind(
+        f"policy={policy!r} is not a policy; use one of {', '.join(_NAMED)}, or formats as in "
+        "'p=f32,c=f16,part=f32'"
+    )

@@ -50,6 +50,15 @@ def one_result_each(arrays: Sequence[Array], output: Array) -> OperationCost:
     return OperationCost(results=output.size)
 
 
+def checked_tensor(x: Any, name: str) -> Tensor:
+    """x, which must be a Tensor; `name` is the function that takes it."""
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"{name} takes a Tensor, got {type(x).__name__}; make one with Tensor(array, device)"
+        )
+    return x
+
+
 @dataclass(frozen=True)
 class Primitive:
     """One differentiable operation; called with tensors it computes and writes the tape.
@@ -72,6 +81,8 @@ class Primitive:
         if len(inputs) != len(self.vjps):
             raise TypeError(f"{self.name} takes {len(self.vjps)} tensors, got {len(inputs)}")
         self._check_options(options)
+        for x in inputs:
+            checked_tensor(x, self.name)
         device = inputs[0].device
         arrays = [x.array for x in inputs]
         output, saved = self.forward(device, *arrays, **options)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,10 +24,10 @@ from ipu.learn import losses
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.address import Region
 from ipu.learn.checkpoint import Number, Positioned, State, restore, take
-from ipu.learn.loss_scale import LossScale, NoLossScale, Statistic
+from ipu.learn.loss_scale import LossScale, Statistic, as_loss_scale
 from ipu.learn.mode import Updates, training
 from ipu.learn.optim import Observer, Optimizer, Pairs, compute_contributions, compute_gradients
-from ipu.learn.policy import FP32, PolicyLike
+from ipu.learn.policy import FP32, PolicyLike, find_policy
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import Variable, Variables
 from ipu.learn.worker import SCOPE, Labels, Worker
@@ -61,8 +61,9 @@ class Trainer:
     """A model, its variables on a device, and the rules of a step.
 
     model        maps a batch to logits; creates its variables with `get_variable`.
-    policy       formats of parameters, computation and sums; one for all layers or one for each.
-    loss_scale   with its route back.
+    policy       formats of parameters, computation and sums; one for all layers or one for each;
+                 or its name or string form, as "fp16".
+    loss_scale   with its route back; a number is a static one.
     accumulation of the gradients of several mini-batches: a batch is then cut into that many.
                  Where it leaves the format open, the policy's accumulator is taken.
     seed         of the initial values and of the device's random bits.
@@ -84,9 +85,9 @@ class Trainer:
         model: Model,
         optimizer: Optimizer,
         *,
-        policy: PolicyLike = FP32,
+        policy: PolicyLike | str = FP32,
         control: FpCtl = POWER_ON,
-        loss_scale: LossScale | None = None,
+        loss_scale: LossScale | float | None = None,
         accumulation: Accumulation | None = None,
         seed: int = 0,
         rounding_seed: int | None = None,
@@ -106,10 +107,12 @@ class Trainer:
                 f"optimizer={optimizer!r} is not an optimiser; use one of ipu.learn.optim, for "
                 "instance SGD(0.1)"
             )
+        policy = find_policy(policy)
+        _check_parts(model, accumulation, observe)
         self.model = model
         self.optimizer = optimizer
         self.policy = policy
-        self.loss_scale = loss_scale or NoLossScale()
+        self.loss_scale = as_loss_scale(loss_scale)
         self.accumulation = accumulation and by_policy(accumulation, policy)
         #: Whether the last step's gradients were applied; a dynamic loss scale skips some.
         self.applied = True
@@ -181,6 +184,10 @@ class Trainer:
         inputs = worker.input(x)
         with worker.layers(reuse=reuse):
             logits = self.model(inputs)
+            if not isinstance(logits, Tensor):
+                raise TypeError(
+                    f"model returned {type(logits).__name__}, not a Tensor; return the logits"
+                )
             if not reuse:
                 self.policy.check(worker.variables.layers)
             return logits
@@ -317,6 +324,19 @@ class Trainer:
     def restore(self, state: State, source: Positioned | None = None) -> None:
         """Go on from a state; see `ipu.learn.checkpoint.restore`."""
         restore(self, state, source)
+
+
+def _check_parts(model: Any, accumulation: Any, observe: Any) -> None:
+    """Refuse parts of a training that are of another kind, before anything is made."""
+    if not callable(model):
+        raise TypeError(f"model={model!r} is not a function; give one from a Tensor to logits")
+    if accumulation is not None and not isinstance(accumulation, Accumulation):
+        raise TypeError(
+            f"accumulation={accumulation!r} is not an Accumulation; use "
+            "ipu.learn.accumulate.Accumulation(count, reduction), or None"
+        )
+    if observe is not None and not callable(observe):
+        raise TypeError(f"observe={observe!r} is not a function; give one of an update, or None")
 
 
 def by_policy(accumulation: Accumulation, policy: PolicyLike) -> Accumulation:

@@ -71,7 +71,7 @@ def find_partials(option: Format | str) -> Format:
     binary16
     """
     fmt = PARTIALS.get(option, option) if isinstance(option, str) else option
-    if fmt not in PARTIALS.values():
+    if not isinstance(fmt, Format) or fmt not in PARTIALS.values():
         raise ValueError(
             f"partials={option} is not a format of partials; use BINARY16 or BINARY32, or the "
             "words half and float"

@@ -182,7 +182,7 @@ def choices(control: FpCtl, fmt: Format, f32_denormals: str = "flush") -> dict[s
     >>> chosen["overflow"], chosen["divide_by_zero"], chosen["rounding"]
     ('nan', 'nan', RNE)
     """
-    if f32_denormals not in DENORMALS:
+    if not isinstance(f32_denormals, str) or f32_denormals not in DENORMALS:
         raise ValueError(
             f"f32_denormals={f32_denormals!r} is not known; use one of {', '.join(DENORMALS)}"
         )

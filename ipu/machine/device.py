@@ -23,7 +23,7 @@ from fpsim.elementwise.apply import apply
 from fpsim.operands import Evaluate, Out
 from fpsim.records.evidence import Fact
 from fpsim.records.flags import Flags, as_integer
-from fpsim.records.formats import BINARY32, Format
+from fpsim.records.formats import BINARY32, Format, find_format
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.bits import BitSource
@@ -163,9 +163,13 @@ class Device(Convolutions):
         disable_sr_for_amp_vertices: bool = False,
     ) -> None:
         super().__init__()
-        if max_nan not in MAXIMUM:
+        if not isinstance(control, FpCtl):
+            raise TypeError(f"control={control!r} is not a control register; use FpCtl(...)")
+        if planner is not None and not isinstance(planner, Planner):
+            raise TypeError(f"planner={planner!r} is not a Planner; use Planner(...), or None")
+        if not isinstance(max_nan, str) or max_nan not in MAXIMUM:
             raise ValueError(f"max_nan={max_nan!r} is not known; use number or propagate")
-        if preset not in amp.PRESETS:
+        if not isinstance(preset, str) or preset not in amp.PRESETS:
             raise ValueError(f"preset={preset!r} is not known; use one of {', '.join(amp.PRESETS)}")
         self.target = find_target(target)
         self._control = control
@@ -195,8 +199,9 @@ class Device(Convolutions):
 
     def context(self, fmt: Format) -> MachineContext:
         """The context that computes in fmt on this device."""
-        context = self._contexts.get(fmt)
+        context = self._contexts.get(fmt) if isinstance(fmt, Format) else None
         if context is None:
+            fmt = find_format(fmt)  # type: ignore[assignment]  # no target has a scale format
             if fmt not in self.target.formats:
                 known = ", ".join(f.name for f in self.target.formats)
                 raise ValueError(
@@ -311,7 +316,9 @@ class Device(Convolutions):
 
     def from_host(self, values: ArrayLike, fmt: Format) -> Array:
         """Values rounded to nearest on the host, then copied in: no status, no random bits."""
-        return Array(np.asarray(round_to(values, fmt), fmt.carrier), self.context(fmt))
+        context = self.context(fmt)
+        rounded = round_to(values, context.format)
+        return Array(np.asarray(rounded, context.format.carrier), context)
 
     def zeros(self, shape: int | tuple[int, ...], fmt: Format) -> Array:
         """+0 in every element."""

@@ -82,6 +82,6 @@ def find_source(random: str, seed: int, target: Target) -> BitSource:
     ...
     ValueError: random='mt19937' is not known; use philox or xoroshiro
     """
-    if random not in RANDOM:
+    if not isinstance(random, str) or random not in RANDOM:
         raise ValueError(f"random={random!r} is not known; use {' or '.join(RANDOM)}")
     return RANDOM[random](seed, target)

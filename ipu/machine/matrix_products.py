@@ -16,13 +16,14 @@ from contextlib import AbstractContextManager, contextmanager
 from fpsim import linalg
 from fpsim.array import Array
 from fpsim.context import Context
+from fpsim.elementwise.sizes import checked_count
 from fpsim.records.formats import BINARY16, BINARY64, F143, F152, Format
 from fpsim.records.types import Carrier, Shape
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
 from fpsim.state.draws import advance
 from fpsim.state.threads import get_threads
 from ipu.machine import reference
-from ipu.machine.choice import ConvolutionTraits, choose, fitting_partials
+from ipu.machine.choice import ConvolutionTraits, choose, find_partials, fitting_partials
 from ipu.machine.control import DENORMALS
 from ipu.machine.cost.ledger import Ledger, LedgerRow
 from ipu.machine.cost.planner import Planner
@@ -30,7 +31,7 @@ from ipu.machine.cost.rows import WorkOf, ledger_row
 from ipu.machine.cost.work import of_matmul
 from ipu.machine.late import Late
 from ipu.machine.target import Target
-from ipu.machine.verbs import Verbs
+from ipu.machine.verbs import Verbs, checked_array
 
 __all__ = ["MatrixProducts"]
 
@@ -131,9 +132,15 @@ class MatrixProducts(Verbs):
         Rounding  inside as the unit's record says; once into `out` (default: the inputs' format).
         Raises    ValueError where no such unit exists, and for partials narrower than `out`.
         """
+        checked_array(x)
+        if out is not None:
+            out = self.context(out).format
+        checked_count("k_split", k_split, 1)
         if x.format == BINARY64:
             a, b = self._of(x).carriers((x, y))
             return self._native(reference.matmul(a, b), x, out)
+        if partials is not None:
+            partials = find_partials(partials)
         chosen = self._unit("matmul", x, partials, out, unit)
         if k_split > self.target.tiles.value:
             raise ValueError(

@@ -170,6 +170,6 @@ def find_target(name: str | Target) -> Target:
     """
     if isinstance(name, Target):
         return name
-    if name not in TARGETS:
+    if not isinstance(name, str) or name not in TARGETS:
         raise ValueError(f"target={name!r} is not known; use one of {', '.join(TARGETS)}")
     return TARGETS[name]

@@ -16,8 +16,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from fpsim.array import Array
 from fpsim.context import Context
+from fpsim.elementwise.apply import common_shape
+from fpsim.elementwise.axes import checked_axes, one_axis
 from fpsim.elementwise.order import largest_along
 from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
+from fpsim.elementwise.sizes import checked_number, checked_shape
 from fpsim.operands import Operand
 from fpsim.records.formats import BINARY32, BINARY64, Format
 from fpsim.records.rounding import SR
@@ -25,10 +28,19 @@ from fpsim.state.processor import usual_arithmetic_in
 from ipu.machine.reference import FUNCTIONS, wide
 from ipu.machine.vector import thread_cycles
 
-__all__ = ["MAXIMUM", "Verbs"]
+__all__ = ["MAXIMUM", "Verbs", "checked_array"]
 
 #: Which of two is larger if one is NaN, by the switch `max_nan`: the Context's method.
 MAXIMUM = {"number": "fmax", "propagate": "maximum"}
+
+
+def checked_array(x: Any) -> Array:
+    """x, which must be an Array."""
+    if not isinstance(x, Array):
+        raise TypeError(
+            f"x={type(x).__name__} is not an Array; make one with device.from_host(values, format)"
+        )
+    return x
 
 
 #: What one operation of the context computes.
@@ -63,9 +75,11 @@ class Verbs(ABC):
 
     def cast(self, x: Array, fmt: Format) -> Array:
         """x in another format, rounded once; itself if it is in that format."""
-        if x.format == fmt:
+        if isinstance(fmt, Format) and checked_array(x).format == fmt:
             return x
+        checked_array(x)
         context = self.context(fmt)
+        fmt = context.format
         if fmt == BINARY32 and _is_far_from_tiny(x.format) and _is_plain(context, x):
             self.vector_cycles += thread_cycles("cast", fmt, x.size)
             return Array(x.carrier, context)  # they are normal numbers there, as they stand
@@ -162,8 +176,14 @@ class Verbs(ABC):
 
     def select(self, where: NDArray[np.bool_], x: Array) -> Array:
         """x where true, +0 elsewhere; no arithmetic."""
+        context = self._of(x)
+        if not isinstance(where, (np.ndarray, np.generic)) or where.dtype != np.bool_:
+            kind = type(where).__name__
+            raise TypeError(f"where={kind} is not an array of truth values; give x > 0 or such")
+        # refuses what does not broadcast
+        common_shape((where, x.carrier))  # type: ignore[arg-type]
         self.vector_cycles += thread_cycles("select", x.format, x.size)
-        return Array(kept_where(where, x.carrier), self._of(x))
+        return Array(kept_where(where, x.carrier), context)
 
     def select_positive(self, keys: Keys, most: int, x: Array) -> Array:
         """x where 0 < key <= most, +0 elsewhere; keys are codes or bits of floats."""
@@ -186,12 +206,13 @@ class Verbs(ABC):
                   order over workers and tiles depends on the layout there and is ascending here
                   (ASSUMED).
         """
-        axes = tuple(a % x.ndim for a in ((axis,) if isinstance(axis, int) else axis))
+        checked_array(x)
+        axes = checked_axes(axis, x.ndim)
         if x.format == BINARY64:
             total = Array(np.asarray(x.carrier.sum(axis=axes)), self.context(BINARY64))
         else:
             total = self._single_sum(x, axes)
-        return self._scaled_sum(x, axes, total, fmt or x.format, scale)
+        return self._scaled_sum(x, axes, total, x.format if fmt is None else fmt, scale)
 
     def reduce_squares(self, x: Array, axes: tuple[int, ...], scale: float = 1.0) -> Array:
         """Sum of squares over axes times a scale, in binary32 in index order.
@@ -201,7 +222,8 @@ class Verbs(ABC):
         Shapes    the axes stay, with length 1.
         Rounding  each square, addition and the multiplication by fl(scale), in binary32.
         """
-        total = None
+        checked_array(x)
+        axes, total = checked_axes(axes, x.ndim, "axes"), None
         if x.format != BINARY64:
             total = self._native_sum(x, axes, squared=True)
         if total is None:
@@ -240,7 +262,7 @@ class Verbs(ABC):
         self, x: Array, axes: tuple[int, ...], total: Array, fmt: Format, scale: float
     ) -> Array:
         """A sum without its axes times the scale, rounded once to fmt, with them."""
-        if scale != 1:
+        if checked_number("scale", scale) != 1:
             total = self.multiply(total, scale)
         kept = [1 if a in axes else n for a, n in enumerate(x.shape)]
         return self.cast(total.reshape(kept), fmt)
@@ -251,6 +273,7 @@ class Verbs(ABC):
         Shapes    the axis stays, with length 1.
         """
         context = self._of(x)
+        axis = one_axis(axis, x.ndim)
         self.vector_cycles += thread_cycles("maximum", x.format, x.size)
         largest, has_nan = largest_along(
             x.carrier, axis, context.settings, number_wins=self.max_nan == "number"
@@ -269,6 +292,8 @@ class Verbs(ABC):
         Source    the instruction rmask keeps an element by 16 random bits (its comparison is
                   ASSUMED); docs/semantics.md §2 (layout).
         """
+        shape = checked_shape(shape, 4)
+        checked_number("keep", keep)
         machine = self.context(BINARY32)
         coin = Context(BINARY32, rounding=SR(bits=16), bits=machine.source)
         coin.clock = machine.clock

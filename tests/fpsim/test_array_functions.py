@@ -332,3 +332,18 @@ def test_the_sentence_of_a_refusal_says_what_to_do() -> None:
         "context's operations, or on x.values and come back by ctx.array. docs/arrays.md lists "
         "what works"
     )
+
+
+def test_repetitions_and_parts_without_end_are_refused_at_once():
+    x = fp.Context(fp.BINARY16).array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    for shape in ((2, 2), (4, 5), (0,), 7):
+        assert np.array_equal(np.resize(x, shape).values, np.resize(x.values, shape))
+    for count in (2, 4):
+        parts = zip(np.array_split(x, count, 1), np.array_split(x.values, count, 1), strict=True)
+        assert all(np.array_equal(a.values, b) for a, b in parts)
+    with pytest.raises(ValueError, match=r"shape=1000000000000 makes 10{12} elements of 4 bytes"):
+        np.resize(x, 10**12)
+    with pytest.raises(
+        ValueError, match=r"indices_or_sections=1000000000000 makes 10{12} elements"
+    ):
+        np.array_split(x, 10**12)

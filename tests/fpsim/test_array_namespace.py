@@ -218,3 +218,62 @@ PRIVATE = {
     "__array_api_version__", "ArrayAPIStrictFlags", "get_array_api_strict_flags",
     "reset_array_api_strict_flags", "set_array_api_strict_flags", "__version__", "Device",
 }  # fmt: skip
+
+
+def test_several_types_are_broadcast_and_nothing_is_promoted():
+    for results in (
+        XP.broadcast_arrays(XP.asarray(V), XP.asarray([[1], [2]]), XP.asarray(True)),
+        XP.meshgrid(XP.asarray(V), XP.asarray([1, 2]), XP.asarray([True])),
+    ):
+        assert type(results) is list
+        assert isinstance(results[0], fp.Array)
+        assert [x.dtype.kind for x in results[1:]] == ["i", "b"]
+        assert len({x.shape for x in results}) == 1
+    for indexing in ("xy", "ij"):
+        grid = XP.meshgrid(XP.asarray(V), XP.asarray([1, 2]), XP.asarray([3.0]), indexing=indexing)
+        wanted = np.meshgrid(V, [1, 2], [3.0], indexing=indexing)
+        assert all(np.array_equal(np.asarray(a), b) for a, b in zip(grid, wanted, strict=True))
+    assert XP.meshgrid() == XP.broadcast_arrays() == []
+    assert XP.meshgrid(XP.asarray(2.0))[0].shape == (1,)
+
+
+def test_integer_types_are_described_by_an_array_too():
+    for kind in (np.int8, XP.asarray([1], dtype=np.int8), np.dtype(np.int8)):
+        info = XP.iinfo(kind)
+        assert (info.bits, info.max, info.min, info.dtype) == (8, 127, -128, np.int8)
+    for wrong in (np.float32, XP.asarray([1.0]), XP.asarray(True)):
+        with pytest.raises(TypeError, match="is not an integer type; use one of int8"):
+            XP.iinfo(wrong)
+
+
+def test_promotion_mixes_no_kinds():
+    for a, b in ((XP.bool, XP.int8), (XP.int8, XP.bool), (XP.int8, XP.float32)):
+        assert not XP.can_cast(a, b)
+        assert not strict.can_cast(getattr(strict, a.name), getattr(strict, b.name))
+    assert XP.can_cast(XP.bool, XP.bool)
+    assert XP.can_cast(XP.int8, XP.int16)
+
+
+def test_a_sum_takes_its_own_type():
+    assert float(XP.sum(XP.asarray(V), dtype=XP.float32)) == V.sum()
+    with pytest.raises(TypeError, match="dtype=int8 is not offered for sums"):
+        XP.sum(XP.asarray(V), dtype=np.dtype(np.int8))
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: XP.meshgrid([1.0], V), TypeError, r"arrays\[0\] is list, not an array"),
+        (lambda: XP.broadcast_arrays(XP.asarray(V), 2.0), TypeError, r"arrays\[1\] is float"),
+        (lambda: XP.meshgrid(XP.asarray(X)), ValueError, r"arrays\[0\] has shape \(2, 3, 4\)"),
+        (lambda: XP.meshgrid(indexing="ji"), ValueError, "indexing='ji' is not known"),
+        (lambda: XP.eye(2, k=0.5), TypeError, "k=0.5 is not the number of a diagonal"),
+        (lambda: XP.eye(-1), ValueError, r"shape=\(-1, -1\) has a negative extent"),
+        (lambda: XP.arange(3, step=0), ValueError, "step=0 reaches no stop"),
+        (lambda: XP.arange(10**14), ValueError, "stop=10{14} makes 10{14} elements of 8 bytes"),
+        (lambda: XP.zeros((10**8, 10**8), dtype=np.int8), ValueError, "makes 10{16} elements"),
+    ],
+)
+def test_what_the_standard_does_not_know_is_refused(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()

@@ -27,8 +27,8 @@ from fpsim.kernels.random.philox import (
 )
 
 __all__ = [
-    "GROUP_HALF", "GROUP_WORD", "NO_WORDS", "RUN", "fill_words", "output_words", "outputs_ready",
-    "place_words", "words_of_place",
+    "GROUP_HALF", "GROUP_WORD", "NO_WORDS", "RUN", "fill_words", "lane_words", "output_words",
+    "outputs_ready", "place_words", "words_of_place",
 ]  # fmt: skip
 
 #: Elements served by sixteen counters: half a word each, or a word each.
@@ -96,6 +96,13 @@ def place_words(words, at, first, block, seed, operation, wide):
     c0 = iota(U32) + np.uint32(first)
     c1 = splat(np.uint32(block + 1), U32)
     _put(words, at, VECTOR_WIDTH, _blocks(c0, c1, seed, operation), wide)
+
+
+@njit(**INLINE)
+def lane_words(words, at, numbers, counters, block, seed, operation, wide):
+    """As `place_words` of any sixteen outputs, by vectors of their numbers and first counters."""
+    c1 = counters + np.uint32(block + 1)
+    _put(words, at, VECTOR_WIDTH, _blocks(numbers, c1, seed, operation), wide)
 
 
 @njit(**INLINE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,27 @@ __all__ = ["VERSION", "check_folder", "load", "save"]
 KIND, VERSION = "fpsim checkpoint", 3
 
 
-def save(path: Path, state: State) -> None:
+def _checked_path(path: Path | str) -> Path:
+    """A file's name as a path."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(
+            f"path={type(path).__name__} is not a file's name; it comes first: save('f.npz', state)"
+        )
+    return Path(path)
+
+
+def save(path: Path | str, state: State) -> None:
     """Write a state; whatever happens, the file holds the state before or this one.
 
     Drafts that a killed save has left beside the file are removed.
 
     Raises    OSError where it cannot be written.
     """
+    path = _checked_path(path)
+    if not isinstance(state, State):
+        raise TypeError(
+            f"state={type(state).__name__} is not a State; give what trainer.state() returns"
+        )
     record, arrays = to_record(state)
     header = {"kind": KIND, "version": VERSION, "state": record}
     header["sha256"] = _digest(header, arrays)
@@ -65,12 +80,13 @@ def check_folder(folder: Path) -> None:
         ) from None
 
 
-def load(path: Path) -> State:
+def load(path: Path | str) -> State:
     """The state in a file.
 
     Raises    ValueError for a file that is missing, cut short, damaged, of another version, or
               without a state.
     """
+    path = _checked_path(path)
     header, arrays = _read(path)
     try:
         return from_record(header.get("state"), arrays)

@@ -68,6 +68,9 @@ def take(
     progress: Mapping[str, Number] | None = None,
 ) -> State:
     """The state after the last complete step."""
+    _check_source(source)
+    if progress is not None and not isinstance(progress, Mapping):
+        raise TypeError(f"progress={progress!r} is not a mapping; give numbers by name, or None")
     scale = training.loss_scale
     first, *others = training.workers
     parameters, slots = _parameters(first), _slots(first)
@@ -90,6 +93,14 @@ def take(
         progress=dict(progress or {}),
         streams=_streams(first.device),
     )
+
+
+def _check_source(source: Any) -> None:
+    """Refuse a data source whose position is not known, before anything is read or changed."""
+    if source is not None and not hasattr(source, "position"):
+        raise TypeError(
+            f"source={source!r} has no position; give a data source of ipu.feed, or None"
+        )
 
 
 def _registers(device: Device) -> dict[str, Any]:
@@ -186,6 +197,11 @@ def restore(training: Training, state: State, source: Positioned | None = None) 
     Raises    ValueError for the state of another model or another kind of training;
               RuntimeError before the model has variables. Nothing has changed then.
     """
+    if not isinstance(state, State):
+        raise TypeError(
+            f"state={state!r} is not a State; give what trainer.state() or load returned"
+        )
+    _check_source(source)
     if not training.workers[0].variables:
         raise RuntimeError("the model has no variables yet; call trainer.forward(batch) once first")
     _check(training, state)

@@ -13,11 +13,12 @@ from ipu.learn.loss_scale.scaling import (
     Scaling,
     StaticLossScale,
     Statistic,
+    as_loss_scale,
 )
 from ipu.learn.loss_scale.search import find_loss_scale
 
 __all__ = [
     "ALL_GRADIENTS", "EPSILON", "GRADIENTS", "LEARNING_RATE", "PRODUCTS", "AutomaticLossScale",
     "DynamicLossScale", "Histogram", "KerasLossScale", "LossScale", "NoLossScale", "Scaling",
-    "StaticLossScale", "Statistic", "find_loss_scale",
+    "StaticLossScale", "Statistic", "as_loss_scale", "find_loss_scale",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fpsim.elementwise.sizes import checked_number
 from fpsim.records.formats import BINARY16
 from fpsim.state.processor import usual_arithmetic_in
 from ipu.learn.loss_scale.histogram import ALL_GRADIENTS, PRODUCTS, BackwardHistogram, Histogram
@@ -57,6 +58,8 @@ class AutomaticLossScale(Scaling):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        checked_number("bin_edge", self.bin_edge)
+        checked_number("period", self.period)
         if not 0 < self.bin_edge <= 1:
             raise ValueError(f"bin_edge={self.bin_edge} is out of range; use a share up to 1")
         check_share("threshold", self.threshold)

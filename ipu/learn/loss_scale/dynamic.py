@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fpsim.elementwise.sizes import checked_number
 from fpsim.records.formats import Format
 from fpsim.state.processor import usual_arithmetic_in
 from ipu.learn.loss_scale.scaling import GRADIENTS, Scaling, Statistic
@@ -47,6 +48,9 @@ class DynamicLossScale(Scaling):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        checked_number("growth", self.growth)
+        checked_number("backoff", self.backoff)
+        checked_number("interval", self.interval)
         if not 1 < self.growth < math.inf:
             raise ValueError(f"growth={self.growth} is not a growth; use a finite number above 1")
         if not 0 < self.backoff < 1:

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fpsim.elementwise.sizes import checked_number
 from fpsim.state.processor import usual_arithmetic_in
 from ipu.learn.loss_scale.histogram import Histogram, VariableHistogram
 from ipu.learn.loss_scale.scaling import Scaling, Statistic, check_share
@@ -62,8 +63,10 @@ class KerasLossScale(Scaling):
         if self.initial is None:
             object.__setattr__(self, "initial", float(self.factor))
         assert self.initial is not None
+        checked_number("frequency", self.frequency)
+        checked_number("filter", self.filter)
         for name in ("initial", "increase", "largest"):
-            value = getattr(self, name)
+            value = checked_number(name, getattr(self, name))
             if value < 1 or np.frexp(value)[0] != 0.5:
                 raise ValueError(f"{name}={value} is not a power of two; use one")
         if self.increase == 1 or self.initial * self.increase >= self.largest:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fpsim.array import Array
+from fpsim.elementwise.sizes import checked_number
 from fpsim.records.formats import BINARY32, Format
 from fpsim.state.processor import usual_arithmetic_in
 from ipu.learn import ops
@@ -26,7 +27,7 @@ from ipu.machine.device import Device
 
 __all__ = [
     "EPSILON", "GRADIENTS", "LEARNING_RATE", "LossScale", "NoLossScale", "Scaling",
-    "StaticLossScale", "Statistic", "check_share",
+    "StaticLossScale", "Statistic", "as_loss_scale", "check_share",
 ]  # fmt: skip
 
 
@@ -137,7 +138,7 @@ class Scaling(LossScale):
                 f"factor={self.factor} is not a loss scale; use a finite positive number, "
                 "normal in binary32"
             )
-        if self.route not in _ROUTES:
+        if not isinstance(self.route, str) or self.route not in _ROUTES:
             raise ValueError(f"route={self.route!r} is not known; use {', '.join(_ROUTES)}")
 
     @property
@@ -234,5 +235,23 @@ class StaticLossScale(Scaling):
 
 def check_share(name: str, value: float) -> None:
     """Refuse what is not a share between 0 and 1."""
-    if not 0 < value < 1:
+    if not 0 < checked_number(name, value) < 1:
         raise ValueError(f"{name}={value} is out of range; use a share between 0 and 1")
+
+
+def as_loss_scale(loss_scale: LossScale | float | None) -> LossScale:
+    """A loss scale as it is; a number is a static one, None none.
+
+    >>> print(as_loss_scale(256), as_loss_scale(None))
+    256 (gradients divided) none
+    """
+    if loss_scale is None:
+        return NoLossScale()
+    if isinstance(loss_scale, LossScale):
+        return loss_scale
+    if isinstance(loss_scale, (int, float)) and not isinstance(loss_scale, bool):
+        return StaticLossScale(float(loss_scale))
+    raise TypeError(
+        f"loss_scale={loss_scale!r} is not a loss scale; use a number, None, or one of "
+        "ipu.learn.loss_scale, for instance DynamicLossScale()"
+    )

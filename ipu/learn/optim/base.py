@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from fpsim.array import Array
+from fpsim.elementwise.sizes import checked_number
 from fpsim.records.formats import Format
 from fpsim.state.processor import usual_arithmetic
 from ipu.learn.address import rescaling, updating
@@ -257,17 +258,17 @@ def fate_of(value: float, fmt: Format) -> Fate | None:
 
 def check_rate(rate: float) -> None:
     """Refuse a learning rate that is not finite and positive."""
-    if not (math.isfinite(rate) and rate > 0):
+    if not (math.isfinite(checked_number("rate", rate)) and rate > 0):
         raise ValueError(f"rate={rate} is not a learning rate; use a finite positive number")
 
 
 def check_share(name: str, value: float) -> None:
     """Refuse a decay of a moving average that is not from 0 to below 1."""
-    if not 0 <= value < 1:
+    if not 0 <= checked_number(name, value) < 1:
         raise ValueError(f"{name}={value} is out of range; use 0 up to below 1")
 
 
 def check_positive(name: str, value: float) -> None:
     """Refuse a number that is negative or not finite."""
-    if not (math.isfinite(value) and value >= 0):
+    if not (math.isfinite(checked_number(name, value)) and value >= 0):
         raise ValueError(f"{name}={value} is out of range; use a finite number from 0 on")

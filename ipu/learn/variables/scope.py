@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fpsim.elementwise.sizes import checked_shape
 from fpsim.records.formats import BINARY32, Format
 from ipu.learn import ops
 from ipu.learn.policy import Policy, PolicyLike
@@ -169,7 +170,13 @@ class Variables(dict[str, Variable]):
             )
         variable = self.get(name)
         if variable is None:
-            variable = self._create(name, shape, dtype, initializer or scope.initializer, trainable)
+            variable = self._create(
+                name,
+                shape,
+                dtype,
+                scope.initializer if initializer is None else initializer,
+                trainable,
+            )
             if regularizer is not None:
                 self.regularizers[name] = regularizer
             return variable
@@ -196,7 +203,11 @@ class Variables(dict[str, Variable]):
             )
         if shape is None:
             raise ValueError(f"shape=None for the new variable {name}; give its shape")
-        size = tuple(int(n) for n in shape)
+        size = checked_shape(shape, dtype.carrier.itemsize)
+        if not callable(initializer):
+            raise TypeError(
+                f"initializer={initializer!r} is not one; use ipu.learn.variables', or None"
+            )
         values = np.asarray(initializer(size, self.seed, name), np.float64)
         self[name] = Variable(self.device.from_host(values, dtype), self.device, name, trainable)
         return self[name]
@@ -227,7 +238,7 @@ def variable_scope(
     reuse     True: existing variables are shared; AUTO_REUSE: shared or created; False: as outside.
     """
     outer = _scope()
-    if not name or not isinstance(name, str):
+    if not isinstance(name, str) or not name:
         raise ValueError(f"name={name!r} is not a scope's name; give a string")
     path = f"{outer.path}/{name}" if outer.path else name
     chosen: dict[str, Any] = {"path": path, "reuse": reuse or outer.reuse}

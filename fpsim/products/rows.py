@@ -1,0 +1,42 @@
+"""Rows of a matrix as kernels of sums read them: where they lie, without a copy.
+
+Source    `fpsim.kernels.by_operation.rows`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fpsim.products.jobs.job import to_read
+from fpsim.records.types import Carrier
+
+__all__ = ["as_rows", "origin", "steps_of"]
+
+
+def as_rows(values: Carrier, axes: tuple[int, ...]) -> Carrier:
+    """Values as (outputs, elements); elements of several axes in C order.
+
+    >>> as_rows(np.arange(6.0).reshape(2, 3), (0,)).tolist()
+    [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+    """
+    left = tuple(i for i in range(values.ndim) if i not in axes)
+    moved = values.transpose((*left, *sorted(axes)))
+    outputs, elements = (math.prod(values.shape[i] for i in some) for some in (left, axes))
+    rows = moved.reshape(outputs, elements)
+    if any(step % rows.itemsize for step in rows.strides):  # a field of a record
+        rows = np.ascontiguousarray(rows)
+    return rows
+
+
+def origin(rows: Carrier) -> Carrier:
+    """An array that begins with the first element of the first row; kernels know the steps."""
+    first = np.lib.stride_tricks.as_strided(rows, (1,), (rows.itemsize,))
+    return to_read(first)
+
+
+def steps_of(rows: Carrier) -> tuple[int, int]:
+    """Elements from row to row, and from element to element."""
+    down, along = rows.strides
+    return down // rows.itemsize, along // rows.itemsize

@@ -1,0 +1,114 @@
+"""Every public function of fpsim, with one argument of a wrong kind after the other (law)."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fpsim as fp
+from fpsim import linalg
+from tests.wrong_kinds import arguments_of, defects
+
+HALF = fp.Context(fp.BINARY16)
+MATRIX, VECTOR = HALF.array([[1.0, 2.0], [3.0, 4.0]]), HALF.array([1.0, 2.0])
+IMAGES, KERNELS = HALF.array(np.ones((1, 4, 4, 2))), HALF.array(np.ones((3, 3, 2, 2)))
+UNIT = "V100_F16_F32"
+
+FUNCTIONS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "Context": (fp.Context, arguments_of(fp.Context, format=fp.BINARY16)),
+    "Format.custom": (
+        fp.Format.custom, arguments_of(fp.Format.custom, exponent_bits=5, precision=11)
+    ),
+    "SR": (fp.SR, arguments_of(fp.SR, bits=8)),
+    "find_format": (fp.find_format, {"name": "binary16"}),
+    "find_rounding": (fp.find_rounding, {"rounding": "RNE"}),
+    "round_to": (fp.round_to, arguments_of(fp.round_to, x=[1.0], fmt=fp.BINARY16)),
+    "encode": (fp.encode, {"x": 1.0, "fmt": fp.BINARY16, "rounding": fp.RNE}),
+    "decode": (fp.decode, {"code": 1, "fmt": fp.BINARY16}),
+    "encode a scale": (fp.encode, {"x": 1.0, "fmt": fp.E8M0}),
+    "decode a scale": (fp.decode, {"code": 1, "fmt": fp.E8M0}),
+    "Philox": (fp.Philox, {"seed": 1}),
+    "Xoroshiro128aox": (fp.Xoroshiro128aox, {"seed": 1, "state": (1, 2)}),
+    "Replay": (fp.Replay, {"arrays": [[1]]}),
+    "Array": (fp.Array, {"carrier": np.float32([1]), "context": HALF}),
+}  # fmt: skip
+
+#: Methods of contexts whose arguments are no Arrays.
+MAKERS: dict[str, dict[str, Any]] = {
+    "array": {"values": [1.0]}, "decimal": {"text": "1"}, "zeros": {"shape": 2},
+    "ones": {"shape": 2}, "full": {"shape": 2, "value": 1},
+    "arange": {"start": 0, "stop": 2, "step": 1},
+    "linspace": {"start": 0, "stop": 1, "num": 3, "endpoint": True},
+    "unpack": {"packed": np.float16([1])}, "wrap": {"values": np.float32([1]), "copy": True},
+    "spawn": {"k": 1}, "in_format": {"fmt": fp.BFLOAT16},
+    "divide_by": {"x": MATRIX, "divisor": 2.0},
+    "power": {"x": MATRIX, "n": 2}, "to_integers": {"x": MATRIX, "dtype": "int8"},
+    "dot": {"x": VECTOR, "y": VECTOR, "fused": False, "kahan": False}, "share": {"other": HALF},
+}  # fmt: skip
+
+#: What computes with carriers, for the rest of the package.
+INSIDE = {
+    "carriers", "checked_target", "compare", "constant", "exact", "rounded", "native_sum",
+    "raise_flags", "wrapped",
+}  # fmt: skip
+
+ARRAYS = {"x": MATRIX, "y": MATRIX, "z": MATRIX, "a": MATRIX, "b": MATRIX}
+
+
+def _operations() -> list[str]:
+    names = [n for n in dir(fp.Context) if not n.startswith("_") and n not in INSIDE]
+    return [n for n in names if inspect.isfunction(inspect.getattr_static(fp.Context, n))]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_and_constructors(name):
+    function, valid = FUNCTIONS[name]
+    assert list(defects(function, valid)) == []
+
+
+@pytest.mark.parametrize("name", _operations())
+def test_methods_of_a_context(name):
+    method = getattr(HALF.replace(), name)
+    parameters = inspect.signature(method).parameters
+    valid = MAKERS.get(name)
+    if valid is None:
+        valid = arguments_of(method, **{k: v for k, v in ARRAYS.items() if k in parameters})
+    missing = [
+        p.name for p in parameters.values()
+        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in valid
+    ]  # fmt: skip
+    assert not missing, "a new method: give it valid arguments in MAKERS"
+    assert list(defects(method, valid)) == []
+
+
+LINALG: dict[str, dict[str, Any]] = {
+    "sum": {"x": MATRIX}, "mean": {"x": MATRIX}, "dot": {"x": VECTOR, "y": VECTOR},
+    "rounded_matmul": {"a": MATRIX, "b": MATRIX},
+    "matmul": {"a": MATRIX, "b": MATRIX, "unit": UNIT},
+    "k_split": {"a": MATRIX, "b": MATRIX, "unit": UNIT, "parts": 2},
+    "conv2d": {"x": IMAGES, "w": KERNELS, "unit": UNIT},
+    "conv2d_input_gradient": {
+        "gradient": IMAGES, "w": KERNELS, "unit": UNIT, "shape": IMAGES.shape
+    },
+    "conv2d_weight_gradient": {
+        "x": IMAGES, "gradient": IMAGES, "unit": UNIT, "shape": KERNELS.shape
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", linalg.__all__)
+def test_linear_algebra(name):
+    function = getattr(linalg, name)
+    assert list(defects(function, arguments_of(function, **LINALG[name]))) == []
+
+
+def test_an_error_of_the_inside_is_a_defect():
+    def careless(x: Any) -> Any:
+        return x.shape[0] // len(x)
+
+    found = list(defects(careless, {"x": np.ones(2)}))
+    assert any("AttributeError" in line for line in found)
+    assert any(line.startswith("x=None") for line in found)
