@@ -46,7 +46,7 @@ def _readable(size: int) -> str:
 def check_size(name: str, value: Any, n: int, itemsize: int) -> None:
     """Refuse n elements of `itemsize` bytes that no memory holds; `name=value` asks for them.
 
-    >>> check_size("stop", 10**15, 10**15, 4)
+    >>> check_size("stop", 10**15, 10**15, 4)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
     ValueError: stop=1000000000000000 makes 1000000000000000 elements of 4 bytes, 3725290 GiB; ...

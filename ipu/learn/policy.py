@@ -264,10 +264,10 @@ def find_policy(policy: PolicyLike | str) -> PolicyLike:
 
     >>> find_policy("fp16") is FP16, str(find_policy("p=f16,c=f16;output:p=f32"))
     (True, 'p=f16,c=f16,part=f32;output:p=f32,c=f32,part=f32')
-    >>> find_policy(16)
+    >>> find_policy(16)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    TypeError: policy=16 is not a policy; use one of fp8, fp16, fp32, fp64, mixed, or formats as ...
+    TypeError: policy=16 is not a policy; use one of fp8, fp16, fp32, fp64, mixed, or formats ...
     """
     if isinstance(policy, str):
         named = _NAMED.get(policy.strip().lower())
