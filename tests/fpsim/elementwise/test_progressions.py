@@ -71,7 +71,7 @@ def test_zero_in_the_middle_has_no_sign():
         lambda c: c.array([1.0]).__array_namespace__().arange(10**13),
         lambda c: c.array([1.0]).__array_namespace__().zeros(10**13, dtype=np.int64),
     ],
-    ids=str,
+    ids=[str(n) for n in range(10)],
 )  # fmt: skip
 def test_what_no_memory_holds_is_refused_before_anything_is_taken(call):
     context = fp.Context(fp.BINARY16)
