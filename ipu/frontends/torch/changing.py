@@ -17,7 +17,7 @@ from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.observing import host_values
 from ipu.frontends.torch.values import Memory, TensorMap
 
-__all__ = ["Changer", "Updated", "undoing"]
+__all__ = ["Changer", "Updated", "keep_counters", "undoing"]
 
 #: A parameter whose update ran in binary32: it, its format, and its values before.
 Updated = tuple[torch.Tensor, Format, Any]
@@ -127,6 +127,20 @@ class Changer:
         self.abandon()
         for hook in self._hooks.clear():
             hook.remove()
+
+
+def keep_counters(optimiser: torch.optim.Optimizer, memory: Memory) -> None:
+    """Counters of an optimiser, as Adam's `step`, are binary32 under every policy.
+
+    torch makes them float32 whatever the parameters are, and reads them as Python numbers; in
+    binary16 they would stand still at 2048, and with them the correction of Adam's averages.
+    """
+    for parameter, state in optimiser.state.items():
+        single = isinstance(parameter, torch.Tensor) and not parameter.ndim
+        for name, value in state.items():
+            is_counter = name == "step" or not single
+            if is_counter and isinstance(value, torch.Tensor) and not value.ndim:
+                memory.mark(value, BINARY32)
 
 
 def undoing(

@@ -37,7 +37,7 @@ from ipu.frontends.common.trials import Outcome
 from ipu.frontends.common.ways import Way
 from ipu.frontends.pages.page import write_page
 from ipu.frontends.torch.aten import Call
-from ipu.frontends.torch.changing import Changer, undoing
+from ipu.frontends.torch.changing import Changer, keep_counters, undoing
 from ipu.frontends.torch.gradients import Gradients
 from ipu.frontends.torch.hypothetical import find_device, formats_of
 from ipu.frontends.torch.kernels import without_whole_kernels
@@ -370,6 +370,7 @@ class Session:
         if is_first or control.inv or control.div0 or control.oflo:
             self._undo = undoing(optimiser, parameters)
         self.changer.start(optimiser)
+        keep_counters(optimiser, self.memory)
         self._form.start(optimiser)
 
     def failed(self) -> None:

@@ -213,7 +213,7 @@ class Memory:
         if parameter.dtype != torch.float32 or held == fmt or not (held is None or is_first):
             return
         values = parameter.detach()
-        rounded = round_to(values.numpy(), fmt).astype(np.float32)
+        rounded = np.asarray(round_to(values.numpy(), fmt), np.float32)
         values.numpy()[...] = rounded
         self.mark(parameter, fmt)
 

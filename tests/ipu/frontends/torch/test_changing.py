@@ -176,3 +176,18 @@ def test_models_one_after_the_other_are_unscaled_each():
             gc.collect()
     assert len(gradients) == 1
     assert layers == [{str(i % 2)} for i in range(20)]
+
+
+@pytest.mark.parametrize("policy", ["fp16", "bf16", "f32"])
+@pytest.mark.parametrize("shape", [(3,), ()])
+def test_counters_of_optimisers_go_on_beyond_the_format_of_the_policy(policy, shape):
+    """2048 + 1 is 2048 in binary16, 256 + 1 is 256 in bfloat16."""
+    parameter = torch.nn.Parameter(torch.ones(shape))
+    optimiser = torch.optim.Adam([parameter], eps=1e-4)
+    with machine(policy, target="hypothetical"):
+        for _ in range(3):
+            parameter.grad = torch.ones(shape)
+            optimiser.step()
+            if optimiser.state[parameter]["step"] == 1:
+                optimiser.state[parameter]["step"].fill_(4096.0)
+    assert optimiser.state[parameter]["step"] == 4098
