@@ -18,6 +18,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from fpsim.elementwise.sizes import check_size
 from fpsim.products.by_unit.dispatch import accumulate, accumulate_whole, finish
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.windows import Table, Target, Windows, field
@@ -361,7 +362,14 @@ def extents(
             f"x has {x[3]} channels, w takes {w[2]} in each of groups={groups}; give w "
             f"{x[3] / groups:g} input channels, or other groups"
         )
-    return geometry((x[1], x[2]), (w[0], w[1]), stride, padding, dilation)
+    windows = geometry((x[1], x[2]), (w[0], w[1]), stride, padding, dilation)
+    height, width = (
+        (n - 1) * step + window
+        for n, step, window in zip(windows.output, windows.stride, windows.kernel, strict=True)
+    )
+    # Images are framed by zeros as far as a window reaches.
+    check_size("dilation", dilation, x[0] * height * width * x[3], 4)
+    return windows
 
 
 def check_gradient(gradient: Shape, x: Shape, w: Shape, geometry: Geometry) -> None:

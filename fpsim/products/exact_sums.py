@@ -77,4 +77,4 @@ class _Block:
             if row in self.special:
                 values = np.concatenate([self.special[row], values])
             bits = np.ascontiguousarray(values).view(f"u{values.itemsize}")
-            self.special[row] = values[np.sort(np.unique(bits, return_index=True)[1])]
+            self.special[row] = values[sorted(np.unique(bits, return_index=True)[1].tolist())]

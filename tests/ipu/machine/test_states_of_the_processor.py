@@ -31,7 +31,7 @@ OTHERS = {
 OPERANDS: list[Callable[[Device, Array], tuple[Any, ...]]] = [
     lambda d, x: (x,), lambda d, x: (x, x[::-1]), lambda d, x: (x.T, x), lambda d, x: (x, 1),
     lambda d, x: (x, 3.0), lambda d, x: (x, BINARY16), lambda d, x: (x, "int32"),
-    lambda d, x: (x, (0,)), lambda d, x: (x.values.T > 0, x.T),
+    lambda d, x: (x, (0,)), lambda d, x: (x.codes().T % 2 > 0, x.T),
     lambda d, x: (x.codes(), 0x7F800000, x), lambda d, x: (x.values, x.format),
     lambda d, x: (image(x), kernel(x)), lambda d, x: (image(x), kernel(x), image(x).shape),
     lambda d, x: (image(x), image(x), kernel(x).shape), lambda d, x: ((3,), x.format),

@@ -182,7 +182,7 @@ def test_an_instance_that_does_not_join_is_named_and_nobody_is_left(
     transport, kind, tmp_path, capfd, monkeypatch
 ):
     if not find_spec({"mpi": "mpi4py", "grpc": "grpc_tools"}[transport]):
-        pytest.skip(f"fpsim[{transport}] is not installed; run: make test-distributed")
+        pytest.skip(f"the extra {transport} is not installed; run: make test-distributed")
     monkeypatch.setenv("FPSIM_JOIN_TIMEOUT", "60" if kind == "joins" else "4")
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
