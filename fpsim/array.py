@@ -167,6 +167,10 @@ class Array(NumpyProtocols):
         """
         if isinstance(target, (Format, str)):
             return self.context.in_format(find_storage_format(target)).convert(self)  # type: ignore[no-any-return]
+        if not hasattr(target, "convert"):
+            raise TypeError(
+                f"target={target!r} is no format and no context; give one, or a format's name"
+            )
         return target.convert(self)
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:

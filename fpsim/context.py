@@ -18,7 +18,7 @@ from fpsim.array import Array
 from fpsim.elementwise import codes
 from fpsim.elementwise.inputs import Scalar, decimal
 from fpsim.elementwise.progressions import progression
-from fpsim.elementwise.sizes import checked_shape
+from fpsim.elementwise.sizes import checked_number, checked_shape
 from fpsim.extrema import Extrema
 from fpsim.operations import Operations
 from fpsim.records.flags import Flags
@@ -194,6 +194,7 @@ class Context(Operations, Reductions, Extrema):
         >>> Context(BINARY16).arange(0, 0.3, 0.1)
         Array([0.        , 0.09997559, 0.19995117], binary16)
         """
+        checked_number("step", step)
         first, end = (0, start) if stop is None else (start, stop)
         return self.convert(progression(first, end, step=step, native=self.settings.native))
 

@@ -16,6 +16,7 @@ import numpy as np
 from fpsim.array import Array, Computes
 from fpsim.elementwise.apply import apply, common_shape
 from fpsim.elementwise.inputs import Scalar, scalar
+from fpsim.elementwise.sizes import checked_number
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 from fpsim.records.rounding import RNE
@@ -61,7 +62,7 @@ class ContextOperands(State):
 
         Beyond the largest finite value it becomes what the overflow policy says.
         """
-        return self.wrapped(self._constant(value).copy())
+        return self.wrapped(self._constant(checked_number("value", value)).copy())
 
     def _constant(self, value: Scalar) -> Carrier:
         """The same without an Array; its memory is kept and must not be written."""

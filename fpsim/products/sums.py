@@ -81,7 +81,8 @@ class AxisSum:
         if not isinstance(order, str) or (order != "exact" and order not in ORDERS):
             raise ValueError(f"order={order!r} is not known; use one of {', '.join(ORDERS)}, exact")
         self.values, self.order, self.divide = values, order, divide
-        self.block = block if type(block) is int and block > 0 else checked_count("block", block, 1)
+        # A block beyond any row is one block.
+        self.block = min(checked_count("block", block, 1), 1 << 62)
         self.axes = _axes(values, axis)
         if divide:
             n = math.prod(values.shape[i] for i in self.axes)

@@ -36,7 +36,7 @@ class Flags(enum.IntFlag):
         return [flag.name for flag in reversed(Flags) if flag in self and flag.name]
 
 
-def as_integer(name: str, flags: Flags) -> int:
+def as_integer(name: str, flags: int) -> int:
     """Flags as a plain integer, checked.
 
     >>> as_integer("traps", Flags.INVALID)

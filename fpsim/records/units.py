@@ -71,6 +71,7 @@ class MatrixUnit:
     evidence: Mapping[str, tuple[Evidence, str]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         self._check_formats()
         for name in ("terms", "window", "calls", "taps"):
             value = getattr(self, name)
@@ -114,10 +115,22 @@ class MatrixUnit:
         arguments = (getattr(self, f.name) for f in fields(self))
         return _unit, tuple(dict(v) if isinstance(v, MappingProxyType) else v for v in arguments)
 
-    def _check_formats(self) -> None:
-        """Numbers of a unit are binary32 numbers; sums may be infinite, partials NaN."""
+    def _check_kinds(self) -> None:
+        if not isinstance(self.evidence, Mapping):
+            raise TypeError(f"evidence={self.evidence!r} is no mapping; give facts by field")
+        if not isinstance(self.inputs, (tuple, list)):
+            raise TypeError(f"inputs={self.inputs!r} are no formats; give a tuple of them")
         if not self.inputs:
             raise ValueError(f"unit {self.name} has inputs=(); give the formats that it takes")
+        for name, fmt in (
+            *(("inputs", one) for one in self.inputs), ("partials", self.partials),
+            ("accumulator", self.accumulator), ("join", self.join),
+        ):  # fmt: skip
+            if not isinstance(fmt, Format) and (fmt is not None or name in ("inputs", "partials")):
+                raise TypeError(f"{name}={fmt!r} is no format; give one, as BINARY16")
+
+    def _check_formats(self) -> None:
+        """Numbers of a unit are binary32 numbers; sums may be infinite, partials NaN."""
         for fmt in (*self.inputs, self.partials, self.accumulator, self.join):
             if fmt is not None and fmt.carrier != BINARY32.carrier:
                 raise ValueError(

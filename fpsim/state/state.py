@@ -89,8 +89,11 @@ class State:
         self._status.flags = 0
 
     def raise_flags(self, flags: int) -> None:
-        """Add the flags of an operation; every operation calls this once, before it traps."""
-        self._status.flags |= flags
+        """Add the flags of an operation; every operation calls this once, before it traps.
+
+        Raises    TypeError or ValueError for what are no flags; the flags are then as before.
+        """
+        self._status.flags |= as_integer("flags", flags)
 
     @property
     def traps(self) -> Flags:

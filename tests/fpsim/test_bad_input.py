@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import fpsim as fp
+from fpsim.context import Context
+from fpsim.records.formats import BINARY16
+from fpsim.records.units import MatrixUnit
 
 #: Inputs that are no numbers of a binary format.
 NOT_NUMBERS = {
@@ -157,3 +160,35 @@ def test_what_is_no_flag_or_integer_type_is_refused(context: fp.Context) -> None
     x = context.zeros(2)
     for dtype in ("bool", "words", float):
         refuse(context, TypeError, "use int8, int16", lambda d=dtype: context.to_integers(x, d))
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda c: c.arange(0, 10, None), "step=None is not a number"),
+        (lambda c: c.raise_flags(np.array([1, 2])), r"flags=array\(\[1, 2\]\) is not a Flags"),
+        (lambda c: c.raise_flags(10**30), "is not a Flags"),
+        (lambda c: c.raise_flags(None), "flags=None is not a Flags"),
+        (lambda c: c.array([1.0]).to(5), "target=5 is no format and no context"),
+        (lambda c: c.constant("abc"), "value='abc' is not a number"),
+        (lambda c: c.constant(None), "value=None is not a number"),
+        (lambda c: MatrixUnit("U", "u", "abc", BINARY16, 4, 32), "inputs='abc' are no formats"),
+        (lambda c: MatrixUnit("U", "u", (1, 2), BINARY16, 4, 32), "inputs=1 is no format"),
+        (lambda c: MatrixUnit("U", "u", (BINARY16,), None, 4, 32), "partials=None is no format"),
+        (lambda c: MatrixUnit("U", "u", (BINARY16,), BINARY16, 4, 32, accumulator=2.5),
+         "accumulator=2.5 is no format"),
+    ],
+    ids=[str(n) for n in range(11)],
+)  # fmt: skip
+def test_wrong_kinds_are_named_before_anything_changes(call, sentence):
+    context = Context(BINARY16)
+    with pytest.raises(TypeError, match=sentence):
+        call(context)
+    assert context.flags == 0
+
+
+def test_a_block_beyond_any_row_is_one_block():
+    context = Context(BINARY16)
+    x = context.array([1.0, 2.0**-11, 2.0**-11])
+    one = context.sum(x, order="blocked", block=10**30)
+    assert one.codes() == context.sum(x, order="sequential").codes()
