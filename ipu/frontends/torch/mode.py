@@ -280,6 +280,10 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         if held is source_format and held is not None:
             target.copy_(source)
             return target
+        if source.dtype == torch.float64 and target.dtype in EIGHTHS:
+            self._program.call("aten.copy_")  # its place
+            target.copy_(memory.cast_wide(source, target.dtype))
+            return target
         if source.dtype == torch.float64 and target.dtype in FORMATS:
             source = to_narrow(source, target.dtype)
         enters = source_format is None and source.dtype == torch.float32

@@ -209,6 +209,8 @@ class Memory:
 
         is_first    also one that the program computed, in whatever format that was.
         """
+        if is_abstract(parameter):
+            return
         held = self.format_of(parameter)
         if parameter.dtype != torch.float32 or held == fmt or not (held is None or is_first):
             return
@@ -216,6 +218,15 @@ class Memory:
         rounded = np.asarray(round_to(values.numpy(), fmt), np.float32)
         values.numpy()[...] = rounded
         self.mark(parameter, fmt)
+
+    def cast_wide(self, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """A float64 tensor in a data type of eight bits: a cast of the machine.
+
+        Rounding  once, by the device.
+        Flags     of that rounding.
+        """
+        values = x.detach().contiguous().numpy()
+        return self.write(self.device.context(EIGHTHS[dtype]).convert(values), dtype)
 
     # Layout ---------------------------------------------------------------------------------
 

@@ -107,6 +107,8 @@ def _to_copy(call: Call, x: Any, *, dtype: torch.dtype | None = None, **options:
     held = memory.format_of(x)
     if held is None and x.dtype == torch.float32 and dtype in EIGHTHS:
         held = call.policy.activations  # rounded as data first: torch's cast is its own
+    if x.dtype == torch.float64 and dtype in EIGHTHS:
+        return memory.cast_wide(x, dtype)
     if x.dtype == torch.float64 and dtype in FORMATS:
         x = to_narrow(x, dtype)
     if held is None or not dtype.is_floating_point or dtype == torch.float64:

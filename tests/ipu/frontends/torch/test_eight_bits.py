@@ -97,3 +97,19 @@ def test_scales_are_converted_on_the_host():
     assert back.tolist() == [1.0, 4.0]
     assert session.report()["native"] == 0
     assert session.report()["host"]["elements"] > 0
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_float64_tensor_is_cast_by_the_machine_too(in_place):
+    """As from float32: saturation with OVERFLOW, and stochastic rounding."""
+    wide = torch.tensor([464.1, 1e6, *[1.0625] * 64], dtype=torch.float64)
+    with machine("f32", target="hypothetical", sr=True, count=True) as session:
+        if in_place:
+            narrow = torch.empty(len(wide), dtype=torch.float8_e4m3fn)
+            narrow.copy_(wide)
+        else:
+            narrow = wide.to(torch.float8_e4m3fn)
+        values = narrow.float()
+    assert values[:2].tolist() == [448, 448]
+    assert sorted(set(values[2:].tolist())) == [1, 1.125]
+    assert [row["flag"] for row in session.report()["first"]] == ["OVERFLOW"]

@@ -140,3 +140,13 @@ def test_random_numbers_in_a_tensor_of_no_dimensions():
         x = torch.tensor(1.0) * 1
         x.normal_()
         assert x == x.half().float()
+
+
+def test_an_optimiser_of_shapes_alone_steps():
+    parameter = torch.nn.Parameter(torch.zeros(3, device="meta"))
+    parameter.grad = torch.zeros_like(parameter)
+    optimiser = torch.optim.Adam([parameter])
+    with machine("f16") as session:
+        optimiser.step()
+    # The counter of steps is a number.
+    assert session.report()["operations"]["computed_elements"] == 1
