@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from fpsim.array import Array
 from fpsim.elementwise.selection import spread_windows, window_maxima
 from fpsim.records.geometry import Geometry, Padding, Pair, Stride, geometry
-from ipu.learn.ops.rules import Saved, steps
-from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 from ipu.machine.vector import thread_cycles
+from ipu.ops.primitive import Primitive
+from ipu.ops.rules import Saved, steps
 
 __all__ = ["average_pool", "max_pool"]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32
-from ipu.learn import ops
-from ipu.learn.ops.rules import check_broadcast
+from ipu import ops
 from ipu.learn.tensor import OperationCost, total_cost
 from ipu.learn.variables import Variable
 from ipu.machine import Device
+from ipu.ops.rules import check_broadcast
 
 
 def machine() -> Device:

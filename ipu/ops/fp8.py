@@ -21,10 +21,10 @@ from fpsim.array import Array
 from fpsim.records.evidence import Evidence, Fact
 from fpsim.records.formats import BINARY16, BINARY32, F143, F152, Format
 from fpsim.records.geometry import Padding, Stride
-from ipu.learn.ops.linear import check_matrices, conv2d_cost, matmul_cost
-from ipu.learn.ops.rules import Saved
-from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
+from ipu.ops.primitive import Primitive
+from ipu.ops.products import check_matrices, conv2d_cost, matmul_cost
+from ipu.ops.rules import Saved
 
 __all__ = ["RULE", "Quarters", "conv2d", "matmul", "quarters", "scale_for"]
 

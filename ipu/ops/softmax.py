@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from ipu.learn.ops.rules import Saved, steps
-from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
+from ipu.ops.primitive import Primitive
+from ipu.ops.rules import Saved, steps
 
 __all__ = [
     "log_softmax", "shifted", "softmax", "softmax_cross_entropy", "softmax_cross_entropy_dense",

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import fpsim as fp
+from ipu import ops
 from ipu.experiments.training.networks import mnist
-from ipu.learn import ops
 from ipu.learn.mode import training
 from ipu.learn.optim import SGD
 from ipu.learn.policy import Policy
-from ipu.learn.saved import Packed, Reading, memory, packed, packing, positive_keys
 from ipu.learn.tensor import Tensor, gradients, nodes, saved_bytes
 from ipu.learn.train import Trainer
 from ipu.learn.variables import Variable
 from ipu.machine import Device, FpCtl
+from ipu.ops.saved import Packed, Reading, memory, packed, packing, positive_keys
 
 
 @pytest.mark.parametrize("fmt", [fp.BINARY16, fp.BFLOAT16, fp.E4M3FN, fp.F143, fp.E5M2], ids=str)

@@ -9,13 +9,12 @@ from typing import Any
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
-from ipu.learn.tensor import OperationCost
 from ipu.machine.device import Device
 from ipu.machine.vector import thread_cycles
+from ipu.ops.primitive import OperationCost, Saved
 
 __all__ = ["Saved", "check_broadcast", "count", "free", "same", "share", "steps", "sum_to"]
 
-Saved = tuple[Any, ...]
 Cost = Callable[[Sequence[Array], Array], OperationCost]
 
 

@@ -12,9 +12,9 @@ from typing import Any
 from fpsim.array import Array
 from fpsim.records.formats import Format
 from fpsim.records.geometry import Padding, Stride
-from ipu.learn.ops.rules import Saved
-from ipu.learn.tensor import OperationCost, Primitive
 from ipu.machine.device import Device
+from ipu.ops.primitive import OperationCost, Primitive
+from ipu.ops.rules import Saved
 
 __all__ = ["check_matrices", "conv2d", "conv2d_cost", "matmul", "matmul_cost"]
 

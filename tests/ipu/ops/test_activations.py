@@ -9,9 +9,9 @@ import pytest
 
 from fpsim import BINARY16, BINARY32, Replay
 from fpsim.judge.oracle import elementwise_R
-from ipu.learn import ops
+from ipu import ops
 from ipu.machine import FpCtl, FpSts
-from tests.ipu.learn.ops.bits import DTYPES, FORMATS, gradient_of, leaf, machine, numbers
+from tests.ipu.ops.bits import DTYPES, FORMATS, gradient_of, leaf, machine, numbers
 
 
 @FORMATS

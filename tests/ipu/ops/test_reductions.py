@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16
-from ipu.learn import ops
+from ipu import ops
 from ipu.machine.control import FpSts
-from tests.ipu.learn.ops.bits import DTYPES, FORMATS, gradient_of, leaf, machine, numbers
 from tests.ipu.learn.twin import sum_of
+from tests.ipu.ops.bits import DTYPES, FORMATS, gradient_of, leaf, machine, numbers
 
 
 @FORMATS

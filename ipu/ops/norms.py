@@ -23,10 +23,10 @@ import math
 from typing import Any, NamedTuple
 
 from fpsim.array import Array
-from ipu.learn.ops.rules import Saved, count, share, steps
-from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
+from ipu.ops.primitive import Primitive
+from ipu.ops.rules import Saved, count, share, steps
 
 __all__ = [
     "Statistics", "batch_norm", "batch_statistics", "group_norm", "inverse_deviation",

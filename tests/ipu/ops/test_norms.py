@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32
-from ipu.learn import ops
-from ipu.learn.ops import norms
+from ipu import ops
 from ipu.learn.tensor import gradients
 from ipu.learn.variables import Variable
 from ipu.machine import Device, FpCtl, FpSts
+from ipu.ops import norms
 from tests.ipu.learn.twin import sum_of
 
 DTYPES = {BINARY16: np.float16, BINARY32: np.float32}

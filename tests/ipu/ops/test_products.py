@@ -7,11 +7,11 @@ import pytest
 
 from fpsim import BINARY16, BINARY32
 from fpsim.records.geometry import geometry
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.tensor import Tensor, gradients
 from ipu.learn.variables import Variable
-from tests.ipu.learn.ops.bits import gradient_of, leaf, machine, numbers
 from tests.ipu.learn.twin import fma
+from tests.ipu.ops.bits import gradient_of, leaf, machine, numbers
 
 
 def chained(pairs, shape):

@@ -11,8 +11,8 @@ import sys
 import numpy as np
 import pytest
 
-from ipu.learn import heap
-from ipu.learn.heap import Pages
+from ipu.ops import heap
+from ipu.ops.heap import Pages
 
 
 @pytest.fixture(autouse=True)

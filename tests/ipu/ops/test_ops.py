@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.losses import sparse_softmax_cross_entropy
-from ipu.learn.ops import PRIMITIVES, fp8
 from ipu.learn.tensor import OperationCost, Tensor, gradients
 from ipu.learn.variables import Variable
 from ipu.machine import Device
+from ipu.ops import PRIMITIVES, fp8
 
 LABELS = np.array([0, 2, 1, 1, 0])
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ipu.learn import ops
-from tests.ipu.learn.ops.bits import DTYPES, FORMATS, gradient_of, leaf, machine, numbers
+from ipu import ops
 from tests.ipu.learn.twin import exact, sum_of
+from tests.ipu.ops.bits import DTYPES, FORMATS, gradient_of, leaf, machine, numbers
 
 
 @pytest.mark.source("S4-05")

@@ -10,12 +10,12 @@ import pytest
 from fpsim import BINARY16, BINARY32, F143, F152, round_to
 from fpsim.judge.oracle.units import Ask, one_output
 from fpsim.records.units import find_unit
-from ipu.learn.ops import fp8
 from ipu.learn.tensor import gradients
 from ipu.learn.variables import (
     Variable,
 )
 from ipu.machine import Device, FpCtl
+from ipu.ops import fp8
 
 
 @pytest.mark.parametrize("fmt", [F143, F152])

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32, round_to
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.tensor import gradients
 from ipu.learn.variables import Variable
 from ipu.machine import FpCtl
-from tests.ipu.learn.ops.bits import leaf, machine
+from tests.ipu.ops.bits import leaf, machine
 
 
 def test_what_moves_values_computes_nothing():

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
-from ipu.learn.ops.rules import Saved, count, share, steps
-from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
+from ipu.ops.primitive import Primitive
+from ipu.ops.rules import Saved, count, share, steps
 
 __all__ = ["reduce_max", "reduce_mean", "reduce_sum"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from fpsim.array import Array
-from ipu.learn.ops.rules import Saved, check_broadcast, same, steps, sum_to
-from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
+from ipu.ops.primitive import Primitive
+from ipu.ops.rules import Saved, check_broadcast, same, steps, sum_to
 
 __all__ = ["add", "bias", "divide", "multiply", "scale", "sqrt", "square", "subtract"]
 

@@ -16,10 +16,10 @@ from dataclasses import replace
 from typing import Any
 
 from fpsim.array import Array
-from ipu.learn.ops.rules import Saved, steps
-from ipu.learn.saved import positive_keys
-from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
+from ipu.ops.primitive import Primitive
+from ipu.ops.rules import Saved, steps
+from ipu.ops.saved import positive_keys
 
 __all__ = ["dropout", "gelu", "relu", "sigmoid", "tanh"]
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
-from ipu.learn.ops.rules import Saved, free, same, steps
-from ipu.learn.tensor import Primitive
 from ipu.machine.device import Device
+from ipu.ops.primitive import Primitive
+from ipu.ops.rules import Saved, free, same, steps
 
 __all__ = [
     "cast", "concat", "pad", "recomputation_checkpoint", "reshape", "strided_slice", "transpose",

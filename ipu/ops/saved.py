@@ -21,7 +21,7 @@ from fpsim.array import Array, Computes
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.selection import Keys
 from fpsim.records.formats import Format
-from ipu.learn.heap import PAGES
+from ipu.ops.heap import PAGES
 
 __all__ = ["Packed", "Reading", "is_packing", "memory", "packed", "packing", "positive_keys"]
 

@@ -6,9 +6,9 @@ device verbs and the same units as the forward pass, in the format of the forwar
 Source    docs/semantics.md §5 (units) and §6 (orders and roundings of primitives).
 """
 
-from ipu.learn.ops.activations import dropout, gelu, relu, sigmoid, tanh
-from ipu.learn.ops.elementwise import add, bias, divide, multiply, scale, sqrt, square, subtract
-from ipu.learn.ops.forms import (
+from ipu.ops.activations import dropout, gelu, relu, sigmoid, tanh
+from ipu.ops.arithmetic import add, bias, divide, multiply, scale, sqrt, square, subtract
+from ipu.ops.moves import (
     cast,
     concat,
     pad,
@@ -17,17 +17,17 @@ from ipu.learn.ops.forms import (
     strided_slice,
     transpose,
 )
-from ipu.learn.ops.linear import conv2d, matmul
-from ipu.learn.ops.norms import batch_norm, group_norm, layer_norm, normalise
-from ipu.learn.ops.pooling import average_pool, max_pool
-from ipu.learn.ops.reductions import reduce_max, reduce_mean, reduce_sum
-from ipu.learn.ops.softmax import (
+from ipu.ops.norms import batch_norm, group_norm, layer_norm, normalise
+from ipu.ops.pooling import average_pool, max_pool
+from ipu.ops.primitive import Primitive
+from ipu.ops.products import conv2d, matmul
+from ipu.ops.reductions import reduce_max, reduce_mean, reduce_sum
+from ipu.ops.softmax import (
     log_softmax,
     softmax,
     softmax_cross_entropy,
     softmax_cross_entropy_dense,
 )
-from ipu.learn.tensor import Primitive
 
 __all__ = [
     "PRIMITIVES", "add", "average_pool", "batch_norm", "bias", "cast", "concat", "conv2d",

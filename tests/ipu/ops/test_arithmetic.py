@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16
-from ipu.learn import ops
+from ipu import ops
 from ipu.machine import FpCtl
-from tests.ipu.learn.ops.bits import FORMATS, gradient_of, leaf, machine, numbers
+from tests.ipu.ops.bits import FORMATS, gradient_of, leaf, machine, numbers
 
 
 @FORMATS
