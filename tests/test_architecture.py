@@ -66,6 +66,7 @@ ORDER = [
     ("ipu.experiments.lab", "ipu.experiments.sweep"),
     ("ipu.experiments.pictures",),
     ("ipu.experiments.sums",),
+    ("ipu.experiments.published",),
     ("ipu.experiments.training",),
     ("ipu.experiments.execution",),
     ("ipu.experiments.bench", "ipu.experiments.bench.steps"),
