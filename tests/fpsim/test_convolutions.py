@@ -78,6 +78,15 @@ def test_the_gaps_of_a_dilated_kernel_are_no_terms():
     assert y.values.ravel().tolist() == [4.0]
 
 
+@pytest.mark.parametrize("name", ["padding", "dilation"])
+def test_a_frame_that_no_memory_holds_is_refused_by_its_cause(name):
+    x, w = whole(1, 4, 4, 8), whole(3, 3, 8, 8)
+    padding = ((10**7, 10**7),) * 2
+    choices = {"padding": padding} if name == "padding" else {"dilation": 10**7}
+    with pytest.raises(ValueError, match=rf"{name}=.* makes \d+ elements of 4 bytes, \d+ GiB"):
+        conv2d(x, w, UNIT, **choices)
+
+
 def test_what_is_no_dilation_is_refused():
     x, w = whole(1, 4, 4, 2), whole(3, 3, 2, 5)
     for wrong in (0, True, 1.5, (2, 0), (1, 2, 3), None):
