@@ -11,7 +11,6 @@ import pytest
 from numba import njit
 
 from fpsim.kernels import keeping
-
 from tests.fpsim.kernels.test_compiling import IMPORT, ROOT, SUM, run
 
 RIGHT = "0.0999755859375\n"
