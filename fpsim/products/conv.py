@@ -363,8 +363,9 @@ def extents(
             f"{x[3] / groups:g} input channels, or other groups"
         )
     windows = geometry((x[1], x[2]), (w[0], w[1]), stride, padding, dilation)
-    cause = ("padding", padding) if windows.dilation == (1, 1) else ("dilation", dilation)
-    check_size(*cause, x[0] * windows.framed * x[3], 4)
+    plain = windows.dilation == (1, 1)
+    name, cause = ("padding", padding) if plain else ("dilation", dilation)
+    check_size(name, cause, x[0] * windows.framed * x[3], 4)
     return windows
 
 

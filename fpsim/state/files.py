@@ -9,7 +9,6 @@ Source    numpy.lib.format (.npy 1.0 and 2.0, .npz); APPNOTE.TXT of PKWARE (zip)
 from __future__ import annotations
 
 import errno
-import io
 import math
 import os
 import re

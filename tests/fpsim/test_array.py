@@ -229,14 +229,14 @@ def test_a_constant_is_made_under_the_settings_in_force() -> None:
     x, large = context.array([1.0]), 1e5
     assert (x < large).all()
     keeping, saturating = context.settings, context.settings.replace(overflow="saturate")
-    context.settings = saturating
+    context.core.settings = saturating
     assert context.constant(large).item() == 65504.0
     assert (context.array([65504.0]) == large).all()
-    context.settings = keeping
+    context.core.settings = keeping
     assert context.constant(large).item() == np.inf
     tiny = 2.0**-24
     assert context.constant(tiny).item() == tiny
-    context.settings = keeping.replace(subnormals="flush_results")
+    context.core.settings = keeping.replace(subnormals="flush_results")
     assert context.constant(tiny).item() == 0.0
 
 

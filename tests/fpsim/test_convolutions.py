@@ -7,7 +7,7 @@ import pytest
 
 import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
-from fpsim.linalg import conv2d, conv2d_input_gradient, conv2d_weight_gradient
+from tests.fpsim.in_partials import conv2d, conv2d_input_gradient, conv2d_weight_gradient
 from tests.tiers import pick
 
 UNIT = "V100_F16_F32"
