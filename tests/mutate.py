@@ -38,7 +38,7 @@ NEIGHBOURS = 10
 #: Tests of results as a whole, by the package of the changed module.
 WIDE = {
     "fpsim": ("tests/test_digests.py", "tests/fpsim/test_laws.py", "tests/test_documents.py"),
-    "ipu": ("tests/test_digests.py", "tests/ipu/learn/ops/test_ops.py",
+    "ipu": ("tests/test_digests.py", "tests/ipu/ops/test_ops.py",
             "tests/ipu/learn/optim/test_optim.py", "tests/test_documents.py"),
     "experiments": ("tests/experiments/test_tree.py", "tests/experiments/test_cli.py"),
 }  # fmt: skip

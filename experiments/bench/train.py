@@ -33,7 +33,6 @@ from ipu.experiments.bench.steps.torch_networks import IMAGES, peers, training_s
 from ipu.experiments.bench.timing import Call, Size, Timed, in_turn
 from ipu.experiments.bench.timing import seconds as clock
 from ipu.experiments.training.networks import mnist, resnet
-from ipu.learn.heap import keep_freed_memory
 from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale
 from ipu.learn.mode import training as taping
 from ipu.learn.optim import SGD
@@ -42,6 +41,7 @@ from ipu.learn.tensor import saved_bytes
 from ipu.learn.train import Model, Trainer
 from ipu.machine import FpCtl
 from ipu.machine.device import Device
+from ipu.ops.heap import keep_freed_memory
 
 __all__ = ["SIZES", "cases", "step_of"]
 

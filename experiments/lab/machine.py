@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fpsim.records.formats import BINARY16, F143
 from ipu.experiments.lab.result import UnitUsed
-from ipu.learn.ops.fp8 import RULE
 from ipu.machine import Device
+from ipu.ops.fp8 import RULE
 
 
 def units_of(device: Device) -> tuple[UnitUsed, ...]:

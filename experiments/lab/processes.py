@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from fpsim import get_threads, set_threads
 from ipu.experiments.lab.progress import be_quiet, progress
-from ipu.learn.heap import keep_freed_memory
+from ipu.ops.heap import keep_freed_memory
 
 Job = TypeVar("Job")
 Outcome = TypeVar("Outcome")

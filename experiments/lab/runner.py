@@ -13,7 +13,7 @@ from ipu.experiments.lab.catalogue import Experiment
 from ipu.experiments.lab.progress import clock
 from ipu.experiments.lab.result import Result
 from ipu.experiments.lab.versions import commit, processor, versions
-from ipu.learn.heap import keep_freed_memory
+from ipu.ops.heap import keep_freed_memory
 
 
 class UnsavedError(Exception):

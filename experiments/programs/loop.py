@@ -21,9 +21,9 @@ from ipu.experiments.programs.options import Options
 from ipu.feed.batches import Batches
 from ipu.feed.data import Data
 from ipu.learn.checkpoint import Keeper, interrupt_later
-from ipu.learn.heap import keep_freed_memory
 from ipu.learn.metrics import RunningLoss
 from ipu.learn.train import Trainer
+from ipu.ops.heap import keep_freed_memory
 
 __all__ = ["Loop", "run"]
 

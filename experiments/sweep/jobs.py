@@ -23,7 +23,7 @@ from ipu.experiments.lab.catalogue import Listed, find
 from ipu.experiments.lab.progress import be_quiet
 from ipu.experiments.lab.result import WORDS, Row, UnitUsed, Value
 from ipu.experiments.lab.versions import sources
-from ipu.learn.heap import keep_freed_memory
+from ipu.ops.heap import keep_freed_memory
 
 #: Seeds of a sweep, so that a mistyped range is seen.
 MOST_JOBS = 100_000

@@ -6,7 +6,7 @@ Source    Graphcore's TensorFlow 1 tutorial on half precision; He et al. 2015, a
 
 from __future__ import annotations
 
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.nn import batch_norm, conv, dense, flatten, max_pool, relu
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import variable_scope

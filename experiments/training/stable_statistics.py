@@ -16,8 +16,8 @@ from fpsim import BINARY16, BINARY32
 from fpsim.records.formats import Format
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.result import ELEMENTWISE, Result, Row, UnitUsed
-from ipu.learn.ops.norms import batch_statistics
 from ipu.machine import Device
+from ipu.ops.norms import batch_statistics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

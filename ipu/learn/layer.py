@@ -10,13 +10,13 @@ from contextlib import AbstractContextManager, nullcontext
 
 from fpsim.records.formats import F143, Format
 from fpsim.records.geometry import Padding, Stride
-from ipu.learn import ops
-from ipu.learn.ops import fp8
+from ipu import ops
 from ipu.learn.policy import Policy
 from ipu.learn.scopes import partials_type
 from ipu.learn.tensor import Tensor, checked_tensor
 from ipu.learn.variables import current_policy, is_overridden, variable_scope
 from ipu.machine.device import Device
+from ipu.ops import fp8
 
 __all__ = ["conv2d", "in_layer", "matmul"]
 

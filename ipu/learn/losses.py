@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
 from fpsim.state.processor import usual_arithmetic
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.tensor import Tensor
 from ipu.machine.reference import wide
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from fpsim.array import Array
-from ipu.learn.saved import packing
 from ipu.learn.variables import Variable
+from ipu.ops.saved import packing
 
 __all__ = ["Updates", "current_updates", "training"]
 

@@ -10,14 +10,14 @@ import math
 
 from fpsim.elementwise.sizes import checked_count, checked_number
 from fpsim.records.geometry import Padding, Pair, Stride
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.layer import conv2d, in_layer, matmul
 from ipu.learn.mode import Updates, current_updates
-from ipu.learn.ops import norms
 from ipu.learn.tensor import Tensor, checked_tensor
 from ipu.learn.variables import Variable, get_variable
 from ipu.learn.variables.initialisers import Initialiser, ones, zeros
 from ipu.machine.reference import wide
+from ipu.ops import norms
 
 __all__ = [
     "average_pool", "batch_norm", "conv", "dense", "dropout", "flatten", "gelu", "group_norm",
@@ -123,7 +123,7 @@ def batch_norm(
     """Normalised by the statistics of the batch in training, by moving ones otherwise.
 
     Shapes    x (…, channels), as the result.
-    Rounding  as `ipu.learn.ops.norms` says. Moving statistics are binary32 variables, which take
+    Rounding  as `ipu.ops.norms` says. Moving statistics are binary32 variables, which take
               moving + (of the batch - moving) · fl(1 - momentum), each step rounded.
     """
 

@@ -1,53 +1,29 @@
 """Tensor: an array on a device and the operation that computed it; the tape and its reverse pass.
 
-A `Primitive` is one differentiable operation: its forward rule, one vector-Jacobian product per
-argument, the unit that runs it, and its cost. Backward rules see only what the forward rule has
-saved, so the bytes saved are the memory that a training step keeps alive.
+A `Primitive` (`ipu.ops`) is one differentiable operation: its forward rule and one vector-Jacobian
+product per argument.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
 from fpsim.state.processor import usual_arithmetic
-from ipu.learn.saved import Reading, is_packing, memory, packed
 from ipu.machine.device import Device
 from ipu.machine.late import Late
+from ipu.ops.primitive import OperationCost, Primitive
+from ipu.ops.saved import Reading, is_packing, memory, packed
 
 __all__ = [
     "Node", "OperationCost", "Primitive", "Tensor", "Watch", "contributions", "gradients", "inlet",
     "nodes", "pull_back", "saved_bytes", "total_cost",
 ]  # fmt: skip
 
-#: forward(device, *arrays, **options) -> (output, what backward needs)
-Forward = Callable[..., tuple[Array, tuple[Any, ...]]]
-#: vjp(device, gradient of the output, saved, **options) -> gradient of one argument
-Vjp = Callable[..., Array]
-
 _numbers = itertools.count()
-
-
-class OperationCost(NamedTuple):
-    """Cost of an operation: multiply-adds of a matrix unit, results of the vector unit.
-
-    cycles    of a thread for these results; see `ipu.machine.vector`.
-    """
-
-    macs: int = 0
-    results: int = 0
-    cycles: int = 0
-
-
-def one_result_each(arrays: Sequence[Array], output: Array) -> OperationCost:
-    """The cost of most element-wise operations."""
-    return OperationCost(results=output.size)
 
 
 def checked_tensor(x: Any, name: str) -> Tensor:
@@ -57,61 +33,6 @@ def checked_tensor(x: Any, name: str) -> Tensor:
             f"{name} takes a Tensor, got {type(x).__name__}; make one with Tensor(array, device)"
         )
     return x
-
-
-@dataclass(frozen=True)
-class Primitive:
-    """One differentiable operation; called with tensors it computes and writes the tape.
-
-    vjps    one per argument, or None where no gradient flows.
-    unit    what runs it: "AMP", "vector", or "none" (no arithmetic).
-    cost    of the forward rule, from its arrays and its output.
-    passing options of the forward rule that no backward rule reads: the tape does not keep them.
-    """
-
-    name: str
-    forward: Forward
-    vjps: tuple[Vjp | None, ...]
-    unit: str = "vector"
-    cost: Callable[[Sequence[Array], Array], OperationCost] = field(default=one_result_each)
-    passing: tuple[str, ...] = ()
-
-    @usual_arithmetic
-    def __call__(self, *inputs: Tensor, name: str | None = None, **options: Any) -> Tensor:
-        if len(inputs) != len(self.vjps):
-            raise TypeError(f"{self.name} takes {len(self.vjps)} tensors, got {len(inputs)}")
-        self._check_options(options)
-        for x in inputs:
-            checked_tensor(x, self.name)
-        device = inputs[0].device
-        arrays = [x.array for x in inputs]
-        output, saved = self.forward(device, *arrays, **options)
-        result = Tensor(output, device, name or self.name)
-        if any(x.needs_gradient for x in inputs):
-            for passing in self.passing:
-                options.pop(passing, None)
-            result.node = Node(
-                self, tuple([_origin(x) for x in inputs]), [], options, device.tensor,
-                device.control.esr, self.cost(arrays, output), next(_numbers),
-            )  # fmt: skip
-            if saved:
-                result.node.saved.extend(_kept(saved, (*inputs, result)))
-        return result
-
-    def _check_options(self, options: dict[str, Any]) -> None:
-        if options.keys() <= self.options:
-            return
-        unknown = sorted(options.keys() - self.options)
-        raise TypeError(
-            f"{self.name} has no option {unknown[0]}={options[unknown[0]]!r}; "
-            f"use {', '.join(sorted(self.options)) or 'none'}"
-        )
-
-    @cached_property
-    def options(self) -> frozenset[str]:
-        """Names of the options of the forward rule."""
-        parameters = signature(self.forward).parameters.values()
-        return frozenset(p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY)
 
 
 def _kept(saved: tuple[Any, ...], tensors: Sequence[Tensor]) -> list[Any]:
@@ -195,6 +116,27 @@ class Tensor:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.array.shape
+
+    def record(
+        self, primitive: Primitive, inputs: Sequence[Tensor], name: str, options: dict[str, Any]
+    ) -> Tensor:
+        """The result of a primitive, on the tape if an input needs a gradient."""
+        for x in inputs:
+            checked_tensor(x, primitive.name)
+        device = self.device
+        arrays = [x.array for x in inputs]
+        output, saved = primitive.forward(device, *arrays, **options)
+        result = Tensor(output, device, name)
+        if any(x.needs_gradient for x in inputs):
+            for passing in primitive.passing:
+                options.pop(passing, None)
+            result.node = Node(
+                primitive, tuple([_origin(x) for x in inputs]), [], options, device.tensor,
+                device.control.esr, primitive.cost(arrays, output), next(_numbers),
+            )  # fmt: skip
+            if saved:
+                result.node.saved.extend(_kept(saved, (*inputs, result)))
+        return result
 
     def __repr__(self) -> str:
         label = f"{self.name!r}, " if self.name else ""

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
 from fpsim.state.processor import usual_arithmetic_in
-from ipu.learn import losses, ops
+from ipu import ops
+from ipu.learn import losses
 from ipu.learn.address import Numbering, Region
 from ipu.learn.loss_scale import LossScale
 from ipu.learn.mode import Updates

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
-from ipu.learn import ops
-from ipu.learn.saved import memory
+from ipu import ops
 from ipu.learn.tensor import Tensor, nodes
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
+from ipu.ops.saved import memory
 from ipu.parallel.cycles import compute_cycles
 from ipu.parallel.memory import StageFigures
 from ipu.parallel.plan import Plan

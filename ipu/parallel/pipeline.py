@@ -14,7 +14,7 @@ from typing import NamedTuple
 from numpy.typing import ArrayLike
 
 from fpsim.array import Array
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.address import Region
 from ipu.learn.loss_scale import LossScale, Statistic

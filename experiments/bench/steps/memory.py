@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fpsim.state.threads import get_threads
-from ipu.learn.heap import give_back
+from ipu.ops.heap import give_back
 
 __all__ = ["growth", "of_step"]
 

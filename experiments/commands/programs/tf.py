@@ -126,7 +126,7 @@ def _run(
     from ipu.frontends.common.programs import ProgramError, run_file
     from ipu.frontends.processes.ending import leave_all
     from ipu.frontends.tensorflow.engine.machine import Choices, choose
-    from ipu.learn.heap import keep_freed_memory
+    from ipu.ops.heap import keep_freed_memory
 
     keep_freed_memory()
     is_tf1 = choices.pop("tf1")

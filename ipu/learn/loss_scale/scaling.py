@@ -19,7 +19,7 @@ from fpsim.array import Array
 from fpsim.elementwise.sizes import checked_number
 from fpsim.records.formats import BINARY32, Format
 from fpsim.state.processor import usual_arithmetic_in
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.address import updating
 from ipu.learn.optim.base import Fate, Optimizer, Pairs, fate_of
 from ipu.learn.tensor import Node, Tensor

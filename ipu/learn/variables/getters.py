@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from fpsim.records.formats import BINARY32, Format
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables.initialisers import Initialiser
 from ipu.learn.variables.regularisers import Regulariser

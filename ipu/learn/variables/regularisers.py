@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.tensor import Tensor
 
 __all__ = ["Regulariser", "l1_regularizer", "l2_regularizer"]

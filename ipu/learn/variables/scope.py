@@ -18,7 +18,7 @@ import numpy as np
 
 from fpsim.elementwise.sizes import checked_shape
 from fpsim.records.formats import BINARY32, Format
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.policy import Policy, PolicyLike
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables.initialisers import Initialiser, glorot_uniform

@@ -18,9 +18,9 @@ from ipu.experiments.lab.variants import FLAGS, Variant
 from ipu.experiments.sweep.cluster import DaskCluster
 from ipu.feed.data import digits
 from ipu.learn.nn import dense
-from ipu.learn.ops import reshape
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16, FP32
+from ipu.ops import reshape
 from tests.experiments.figures import assert_panels
 from tests.tiers import pick
 

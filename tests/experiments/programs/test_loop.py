@@ -10,11 +10,11 @@ from dataclasses import replace
 import click
 import pytest
 
+from ipu import ops
 from ipu.experiments.cli import run as command_line
 from ipu.experiments.programs.loop import Loop, run
 from ipu.experiments.programs.options import Options, options
 from ipu.feed.data import digits
-from ipu.learn import ops
 from ipu.learn.loss_scale import StaticLossScale
 from ipu.learn.nn import dense
 from ipu.learn.optim import SGD

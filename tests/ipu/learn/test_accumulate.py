@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32, F143
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.accumulate import Accumulation, Accumulator, Reduction
 from ipu.learn.nn import dense
 from ipu.learn.optim import SGD, CastGradientsSGD

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32, round_to
-from ipu.learn import losses, ops
+from ipu import ops
+from ipu.learn import losses
 from ipu.learn.losses import accuracy, sparse_softmax_cross_entropy
 from ipu.learn.tensor import Tensor, gradients
 from ipu.learn.variables import Variable

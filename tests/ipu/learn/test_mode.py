@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, FloatingPointTrap
-from ipu.learn import nn, ops
+from ipu import ops
+from ipu.learn import nn
 from ipu.learn.mode import training
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16

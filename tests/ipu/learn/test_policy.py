@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fpsim import BFLOAT16, BINARY16, BINARY32, F152
+from ipu import ops
 from ipu.experiments.lab.machine import units_of
-from ipu.learn import ops
 from ipu.learn.accumulate import Accumulation
 from ipu.learn.policy import FP8, FP16, FP32, MIXED, LayerPolicies, Policy
 from ipu.learn.tensor import Tensor

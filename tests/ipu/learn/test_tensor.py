@@ -10,10 +10,9 @@ import pytest
 
 import fpsim
 from fpsim import BINARY16, BINARY32
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.mode import training
 from ipu.learn.nn import batch_norm
-from ipu.learn.ops import norms
 from ipu.learn.tensor import (
     OperationCost,
     Primitive,
@@ -26,6 +25,7 @@ from ipu.learn.tensor import (
 from ipu.learn.variables import Variable, Variables, variable_scope
 from ipu.machine import Device, FpCtl, matrix_products
 from ipu.machine.late import Late
+from ipu.ops import norms
 
 
 def leaf(device, shape):

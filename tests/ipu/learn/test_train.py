@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32, BINARY64, FloatingPointTrap
-from ipu.learn import nn, ops
+from ipu import ops
+from ipu.learn import nn
 from ipu.learn.accumulate import Accumulation
 from ipu.learn.address import Region
 from ipu.learn.checkpoint import load, save

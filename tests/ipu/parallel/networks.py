@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ipu.learn import nn, ops
+from ipu import ops
+from ipu.learn import nn
 from ipu.learn.loss_scale import StaticLossScale
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16

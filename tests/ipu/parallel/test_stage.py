@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.tensor import Tensor, contributions
 from ipu.learn.variables import Variable
 from ipu.machine import Device

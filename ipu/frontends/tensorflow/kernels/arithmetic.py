@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
+from ipu import ops
 from ipu.frontends.tensorflow.engine.values import as_read
 from ipu.frontends.tensorflow.kernels.activations import log1p
 from ipu.frontends.tensorflow.kernels.moving.lists import add_lists
 from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
-from ipu.learn import ops
 from ipu.machine.device import Device
 
 __all__: list[str] = []

@@ -8,9 +8,9 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
+from ipu import ops
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, within
-from ipu.learn import ops
-from ipu.learn.ops.softmax import shifted
+from ipu.ops.softmax import shifted
 
 __all__: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Batch norm by the rules of `ipu.learn.ops`.
+"""Batch norm by the rules of `ipu.ops`.
 
 The third reserve of a node goes to its gradient alone: it holds what the rule's forward pass saved.
 TensorFlow's variance for the moving average is the unbiased one, times N/(N-1) in binary32. A node
@@ -13,11 +13,11 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
+from ipu import ops
 from ipu.frontends.tensorflow.kernels.products import has_channels_first
 from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
-from ipu.learn import ops
-from ipu.learn.ops.norms import batch_statistics, inverse_deviation
 from ipu.machine.device import Device
+from ipu.ops.norms import batch_statistics, inverse_deviation
 
 __all__: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Maximum and average over windows of images NHWC, by the rules of `ipu.learn.ops`."""
+"""Maximum and average over windows of images NHWC, by the rules of `ipu.ops`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import weakref
 from typing import Any
 
 from fpsim.array import Array
+from ipu import ops
 from ipu.frontends.tensorflow.kernels.products import images_last, padding_of
 from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
-from ipu.learn import ops
 
 __all__: list[str] = []
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
+from ipu import ops
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
-from ipu.learn import ops
-from ipu.learn.ops.rules import count
+from ipu.ops.rules import count
 
 __all__ = ["dropped"]
 

@@ -2,7 +2,7 @@
 
 A builder gets the `Site` of a node, reads its attributes once and returns a function from the
 node's inputs to its outputs: a value where there is one output, else a tuple. It computes with the
-device's verbs or the rules of `ipu.learn.ops`.
+device's verbs or the rules of `ipu.ops`.
 
 A joint kernel gets a list of inputs, one for each replica, and returns a list of outputs: control
 flow, and what replicas do together.
@@ -22,9 +22,9 @@ from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.learn.policy import Policy
-from ipu.learn.tensor import Primitive
 from ipu.machine.choice import find_partials
 from ipu.machine.device import Device
+from ipu.ops.primitive import Primitive
 
 __all__ = [
     "TABLE", "Entry", "Run", "Site", "SubProgram", "gradient_rule", "kernel", "moved", "single",
@@ -124,6 +124,8 @@ class Entry:
     is_joint  it runs for all replicas at once.
     draws     it takes random numbers, also where rounding does not.
     on_host   the host computes in binary64.
+    rows      the rows of `ipu.ops` that compute it; none where nothing is computed.
+    gradient  it computes with the backward rules of the rows.
     """
 
     name: str
@@ -134,6 +136,8 @@ class Entry:
     is_joint: bool = False
     draws: bool = False
     on_host: bool = False
+    rows: tuple[Primitive, ...] = ()
+    gradient: bool = False
 
 
 #: By type of node, and by the names that marks give to composites.
@@ -141,15 +145,26 @@ TABLE: dict[str, Entry] = {}
 
 
 def kernel(
-    *names: str, rounding: str, is_any: bool = False, keeps: bool = False, is_joint: bool = False,
+    *names: str, of: Primitive | Sequence[Primitive] = (), gradient: bool = False,
+    rounding: str | None = None, is_any: bool = False, keeps: bool = False, is_joint: bool = False,
     draws: bool = False, on_host: bool = False,
 ) -> Callable[[Callable[[Site], Run]], Callable[[Site], Run]]:  # fmt: skip
-    """Enter a builder for nodes of these types."""
+    """Enter a builder for nodes of these types.
+
+    of          the rows that it computes with; `gradient`: with their backward rules.
+    rounding    by default what the first row says.
+    """
+    rows = (of,) if isinstance(of, Primitive) else tuple(of)
+    if rounding is None:
+        rounding = rows[0].gradient if gradient else rows[0].rounding
+    words = rounding
 
     def enter(build: Callable[[Site], Run]) -> Callable[[Site], Run]:
         for name in names:
             assert name not in TABLE, name
-            TABLE[name] = Entry(name, build, rounding, is_any, keeps, is_joint, draws, on_host)
+            TABLE[name] = Entry(
+                name, build, words, is_any, keeps, is_joint, draws, on_host, rows, gradient
+            )
         return build
 
     return enter

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
+from ipu import ops
 from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
 from ipu.frontends.tensorflow.missing import refusing
 from ipu.frontends.tensorflow.operations.composite import (
@@ -22,7 +23,6 @@ from ipu.frontends.tensorflow.operations.composite import (
     nothing_saved,
 )
 from ipu.frontends.tensorflow.settings.notes import note
-from ipu.learn import ops
 
 __all__ = ["gelu", "hard_sigmoid", "multi_conv", "softmax", "swish"]
 
@@ -38,7 +38,7 @@ __getattr__ = refusing("ipu.nn_ops", _MISSING, __all__)
 
 
 def gelu(x: Any, name: str | None = None) -> Any:
-    """x · Phi(x), Phi by tanh, as the rule of `ipu.learn.ops.gelu` rounds it."""
+    """x · Phi(x), Phi by tanh, as the rule of `ipu.ops.gelu` rounds it."""
     with tf.name_scope(name or "gelu"):
         return _gelu(tf.convert_to_tensor(x))
 

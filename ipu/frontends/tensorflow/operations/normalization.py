@@ -1,4 +1,4 @@
-"""`normalization_ops`: group, instance and layer norm on the rule of `ipu.learn.ops.group_norm`.
+"""`normalization_ops`: group, instance and layer norm on the rule of `ipu.ops.group_norm`.
 
 Instance norm has as many groups as channels, layer norm one. Statistics are those of the batch in
 training and after it, so both give the same bits.
@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
+from ipu import ops
 from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
 from ipu.frontends.tensorflow.operations.composite import (
     SAVED,
@@ -23,7 +24,6 @@ from ipu.frontends.tensorflow.operations.composite import (
     nothing_saved,
 )
 from ipu.frontends.tensorflow.settings.notes import note
-from ipu.learn import ops
 
 __all__ = ["channels_of", "group_norm", "instance_norm", "layer_norm", "normalised"]
 

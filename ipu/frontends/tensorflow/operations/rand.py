@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
+from ipu import ops
 from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
 from ipu.frontends.tensorflow.operations.composite import composite, gradient_of
-from ipu.learn import ops
 
 __all__ = ["dropout"]
 

@@ -1,6 +1,6 @@
 """Activations and their gradients.
 
-relu, tanh, sigmoid and the tanh form of gelu follow `ipu.learn.ops`. gelu by the error function,
+relu, tanh, sigmoid and the tanh form of gelu follow `ipu.ops`. gelu by the error function,
 silu, and the gradients of both forms of gelu are computed in binary32 and rounded once.
 """
 
@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from fpsim.array import Array
+from ipu import ops
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.learn import ops
 from ipu.machine import Device
 from ipu.machine.tabulated import Function, tabulated
 

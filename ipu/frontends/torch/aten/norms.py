@@ -1,4 +1,4 @@
-"""Batch, layer and group norm by the rules of `ipu.learn.ops.norms`, with the stable variance.
+"""Batch, layer and group norm by the rules of `ipu.ops.norms`, with the stable variance.
 
 A weight norm, w = g · v / |v|, is computed in binary32 and rounded once.
 
@@ -17,14 +17,14 @@ import torch
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
+from ipu import ops
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.learn import ops
-from ipu.learn.ops.norms import Statistics, batch_statistics, inverse_deviation
-from ipu.learn.ops.rules import share
+from ipu.ops.norms import Statistics, batch_statistics, inverse_deviation
+from ipu.ops.rules import share
 
 __all__: list[str] = []
 
-_PLACES = "as `ipu.learn.ops.norms` says"
+_PLACES = "as `ipu.ops.norms` says"
 _INSIDE = "binary32 in index order inside, once at the end"
 
 

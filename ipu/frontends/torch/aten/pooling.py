@@ -1,4 +1,4 @@
-"""Pooling by the rules of `ipu.learn.ops`; the maximum is a selection and rounds nothing.
+"""Pooling by the rules of `ipu.ops`; the maximum is a selection and rounds nothing.
 
 The gradient of a maximum goes to the first element that has it, or to all (`ties`).
 """
@@ -12,9 +12,9 @@ import torch
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
+from ipu import ops
 from ipu.frontends.torch.aten.resampling import uneven_average
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.learn import ops
 
 __all__: list[str] = []
 

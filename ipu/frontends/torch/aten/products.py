@@ -1,7 +1,7 @@
 """Matrix products through the units of the target; a bias is added after the rounded product.
 
 Operands of float32 tensors are cast to the policy's compute format, where results are in a wider
-one. Quarters (F143) have a power of two for each tensor, as `ipu.learn.ops.fp8` chooses it, and
+one. Quarters (F143) have a power of two for each tensor, as `ipu.ops.fp8` chooses it, and
 gradients are F152.
 """
 
@@ -14,7 +14,7 @@ import torch
 from fpsim.array import Array
 from fpsim.records.formats import BINARY16, F143, F152, Format
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.learn.ops.fp8 import quarters
+from ipu.ops.fp8 import quarters
 
 __all__ = ["Factors", "factors", "of_one_type", "product"]
 

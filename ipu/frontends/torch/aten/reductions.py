@@ -11,7 +11,7 @@ import torch
 from fpsim.array import Array
 from fpsim.elementwise.order import largest_along
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.learn.ops.rules import count
+from ipu.ops.rules import count
 
 __all__ = ["axes_of"]
 

@@ -10,10 +10,10 @@ import torch
 from fpsim.array import Array
 from fpsim.elementwise.order import largest_along
 from fpsim.records.formats import BINARY32
+from ipu import ops
 from ipu.frontends.torch.aten.curves import log_one_plus
 from ipu.frontends.torch.aten.reductions import axes_of
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.learn import ops
 
 __all__: list[str] = []
 

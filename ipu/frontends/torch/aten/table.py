@@ -1,7 +1,7 @@
 """The table of operations: a handler for each overload, and a sentence on its roundings.
 
 A handler gets a `Call` and the arguments of the overload. It reads tensors as arrays of one
-format, computes with the device's verbs or the rules of `ipu.learn.ops`, and returns tensors. The
+format, computes with the device's verbs or the rules of `ipu.ops`, and returns tensors. The
 in-place and `out=` forms of an overload need no entry: they compute the same and copy the result.
 
 A handler returns NotImplemented for arguments that it does not know; the operation is then
@@ -21,6 +21,7 @@ from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.values import FORMATS, Memory, widest
 from ipu.learn.policy import Policy
 from ipu.machine.device import Device
+from ipu.ops.primitive import Primitive
 
 __all__ = ["TABLE", "Call", "Entry", "NoFormatError", "Operand", "aten", "result_dtype"]
 
@@ -37,24 +38,39 @@ class Entry:
     """How an overload runs.
 
     rounding    its rounding places in words.
+    rows        the rows of `ipu.ops` that compute it; none where nothing is computed.
+    gradient    it computes with the backward rules of the rows.
     """
 
     name: str
     handler: Handler
     rounding: str
+    rows: tuple[Primitive, ...] = ()
+    gradient: bool = False
 
 
 #: By name of the overload, as add.Tensor.
 TABLE: dict[str, Entry] = {}
 
 
-def aten(*overloads: str, rounding: str) -> Callable[[Handler], Handler]:
-    """Enter a handler for these overloads."""
+def aten(
+    *overloads: str, of: Primitive | Sequence[Primitive] = (), gradient: bool = False,
+    rounding: str | None = None,
+) -> Callable[[Handler], Handler]:  # fmt: skip
+    """Enter a handler for these overloads.
+
+    of          the rows that it computes with; `gradient`: with their backward rules.
+    rounding    by default what the first row says.
+    """
+    rows = (of,) if isinstance(of, Primitive) else tuple(of)
+    if rounding is None:
+        rounding = rows[0].gradient if gradient else rows[0].rounding
+    words = rounding
 
     def enter(handler: Handler) -> Handler:
         for overload in overloads:
             assert overload not in TABLE, overload
-            TABLE[overload] = Entry(overload, handler, rounding)
+            TABLE[overload] = Entry(overload, handler, words, rows, gradient)
         return handler
 
     return enter

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.loss_scale import EPSILON, LEARNING_RATE, DynamicLossScale, Statistic
 from ipu.learn.nn import batch_norm, dense, relu
 from ipu.learn.optim import SGD, Adam

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.loss_scale import (
     EPSILON,
     LEARNING_RATE,

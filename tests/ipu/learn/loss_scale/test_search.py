@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fpsim import BINARY16, BINARY32, FloatingPointTrap
-from ipu.learn import ops
+from ipu import ops
 from ipu.learn.accumulate import Accumulation
 from ipu.learn.loss_scale import (
     StaticLossScale,

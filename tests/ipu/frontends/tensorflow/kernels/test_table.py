@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16
-from ipu.learn import ops
+from ipu import ops
 from ipu.machine.device import Device
 from tests.ipu.frontends.tensorflow import kernels as tests
 from tests.ipu.frontends.tensorflow.framework import launch, machine, tf

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16
+from ipu import ops
 from ipu.frontends.tensorflow.settings.notes import forget
-from ipu.learn import ops
 from ipu.machine.device import Device
 from tests.ipu.frontends.tensorflow.framework import ipu, tf
 from tests.ipu.frontends.tensorflow.kernels.nodes import agree, half, numbers, on_machine

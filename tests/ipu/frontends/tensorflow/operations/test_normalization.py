@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16
+from ipu import ops
 from ipu.frontends.tensorflow.operations.normalization import normalised
 from ipu.frontends.tensorflow.settings.notes import forget
-from ipu.learn import ops
 from ipu.machine.device import Device
 from tests.ipu.frontends.tensorflow.framework import configured, ipu, machine, session, tf
 from tests.ipu.frontends.tensorflow.kernels.nodes import agree, half, numbers, on_machine

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32, F143, F152
-from ipu.learn.ops.fp8 import quarters
 from ipu.machine import Device
+from ipu.ops.fp8 import quarters
 from tests.ipu.frontends.torch.aten.bits import half, numbers, on_machine, same
 from tests.ipu.frontends.torch.framework import machine, torch
 

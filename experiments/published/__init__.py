@@ -1,0 +1,1 @@
+"""Published findings, computed again: one file a claim, each with its verdict."""

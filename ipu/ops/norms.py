@@ -1,0 +1,218 @@
+"""Batch, group and layer norm: statistics in binary32, results and saved values in x's format.
+
+Sums run in binary32 in C order, times fl(1/n); N is the number of elements taken together.
+
+mean       rounded once into the format of x.
+variance   default: max(power - mean², 0) with power = sum(x²)/N, all in binary32: the digits of a
+           large mean cancel. `stable`: sum((x - mean)²)/N, the difference rounded in x's format.
+inverse    1 / sqrt((variance + epsilon) · N/(N-1)) step by step in binary32, the last factor only
+           if `unbiased`; rounded once into the format of x.
+forward    ((x - mean) · inverse) · gamma + beta, each operation rounded in the format of x.
+backward   h = gradient · gamma; (h - w · (sum(h · w)/N) - sum(h)/N) · inverse with the whitened w;
+           both sums rounded into the format of x. It is that of the biased variance (as poplibs).
+
+Group norm takes channels c, c + groups, … together (`strided`), as poplibs does by default, or
+neighbours. Layer norm is group norm with one group: all axes but the first together.
+
+Source    poplibs, Norms.cpp, InverseStdDeviation.cpp, GroupNorm.cpp, LayerNorm.hpp.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from fpsim.array import Array
+from ipu.machine.device import Device
+from ipu.machine.reference import wide
+from ipu.ops.primitive import Primitive
+from ipu.ops.rules import Saved, count, share, steps
+
+__all__ = [
+    "Statistics", "batch_norm", "batch_statistics", "group_norm", "inverse_deviation",
+    "layer_norm", "normalise",
+]  # fmt: skip
+
+Axes = tuple[int, ...]
+
+
+class Statistics(NamedTuple):
+    """Of elements taken together: mean and inverse deviation in x's format, variance in binary32.
+
+    `centred` is x - mean, which the stable variance and the whitening share.
+    """
+
+    mean: Array
+    variance: Array
+    inverse: Array
+    centred: Array
+
+
+def inverse_deviation(
+    device: Device, variance: Array, epsilon: float, factor: float = 1.0
+) -> Array:
+    """1 / sqrt((variance + epsilon) · factor), each step in binary32."""
+    shifted = device.add(variance, epsilon)
+    if factor != 1:
+        shifted = device.multiply(shifted, factor)
+    return device.divide(1.0, device.sqrt(shifted))
+
+
+def _statistics(
+    device: Device, x: Array, axes: Axes, epsilon: float, stable: bool, unbiased: bool
+) -> Statistics:
+    n, scale = count(x.shape, axes), share(x.shape, axes)
+    mean = device.reduce_sum(x, axes, scale=scale)
+    centred = device.subtract(x, mean)
+    power = device.reduce_squares(centred if stable else x, axes, scale=scale)
+    if not stable:
+        m = device.cast(mean, wide(x.format))
+        power = device.relu(device.subtract(power, device.multiply(m, m)))
+    # As IEEE 754 divides: of one element 1/0.
+    unbiasing = n / (n - 1) if n > 1 else math.inf
+    factor = unbiasing if unbiased else 1.0
+    inverse = device.cast(inverse_deviation(device, power, epsilon, factor), x.format)
+    return Statistics(mean, power, inverse, centred)
+
+
+def batch_statistics(
+    device: Device, x: Array, epsilon: float, stable: bool, unbiased: bool = False
+) -> Statistics:
+    """Statistics over all axes but the last."""
+    return _statistics(device, x, _all_but_last(x), epsilon, stable, unbiased)
+
+
+def _all_but_last(x: Array) -> Axes:
+    return tuple(range(x.ndim - 1))
+
+
+# Whitening and its gradient -------------------------------------------------------------------
+
+
+def _whitened_gradient(
+    device: Device, h: Array, whitened: Array, inverse: Array, axes: Axes
+) -> Array:
+    """Through the whitening: h - w · mean(h · w) - mean(h), times the inverse deviation."""
+    scale = -share(h.shape, axes)
+    bend = device.reduce_sum(device.multiply(whitened, h), axes, scale=scale)
+    shift = device.reduce_sum(h, axes, scale=scale)
+    moved = device.multiply(whitened, bend)
+    device.add(h, moved, out=moved)
+    device.add(moved, shift, out=moved)
+    return device.multiply(moved, inverse, out=moved)
+
+
+def _scaled(device: Device, whitened: Array, gamma: Array, beta: Array) -> Array:
+    if gamma.shape != beta.shape or gamma.shape != whitened.shape[-1:]:
+        raise ValueError(
+            f"gamma of shape {gamma.shape} and beta of shape {beta.shape} go with "
+            f"{whitened.shape[-1]} channels; give one number for each"
+        )
+    scaled = device.multiply(whitened, gamma)
+    return device.add(scaled, beta, out=scaled)
+
+
+def _gamma(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    product = device.multiply(saved[0], gradient)
+    return device.reduce_sum(product, _all_but_last(gradient)).reshape(-1)
+
+
+def _beta(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    return device.reduce_sum(gradient, _all_but_last(gradient)).reshape(-1)
+
+
+# Batch norm -----------------------------------------------------------------------------------
+
+
+def _batch_norm(
+    device: Device, x: Array, gamma: Array, beta: Array, *, epsilon: float = 1e-3,
+    stable: bool = False, unbiased: bool = False, statistics: Statistics | None = None,
+) -> tuple[Array, Saved]:  # fmt: skip
+    known = statistics or batch_statistics(device, x, epsilon, stable, unbiased)
+    whitened = device.multiply(known.centred, known.inverse)
+    return _scaled(device, whitened, gamma, beta), (whitened, gamma, known.inverse)
+
+
+def _batch_norm_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    whitened, gamma, inverse = saved
+    h = device.multiply(gradient, gamma)
+    return _whitened_gradient(device, h, whitened, inverse, _all_but_last(gradient))
+
+
+def _normalise(
+    device: Device, x: Array, gamma: Array, beta: Array, *, mean: Array, inverse: Array
+) -> tuple[Array, Saved]:
+    whitened = device.subtract(x, mean)
+    device.multiply(whitened, inverse, out=whitened)
+    return _scaled(device, whitened, gamma, beta), (whitened, gamma, inverse)
+
+
+def _normalise_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    _, gamma, inverse = saved
+    return device.multiply(device.multiply(gradient, gamma), inverse)
+
+
+# Group norm -----------------------------------------------------------------------------------
+
+
+def _grouped(x: Array, groups: int, strided: bool) -> tuple[Array, Axes]:
+    """(batch, positions, …) with the channels in two axes, and the axes taken together."""
+    if groups < 1 or x.shape[-1] % groups:
+        raise ValueError(
+            f"groups={groups} does not divide {x.shape[-1]} channels; use one of its divisors"
+        )
+    size = x.shape[-1] // groups
+    inner, axes = ((size, groups), (1, 2)) if strided else ((groups, size), (1, 3))
+    return x.reshape(x.shape[0], -1, *inner), axes
+
+
+def _group_norm(
+    device: Device, x: Array, gamma: Array, beta: Array, *, groups: int, strided: bool = True,
+    epsilon: float = 1e-3, stable: bool = False, unbiased: bool = False,
+) -> tuple[Array, Saved]:  # fmt: skip
+    together, axes = _grouped(x, groups, strided)
+    known = _statistics(device, together, axes, epsilon, stable, unbiased)
+    whitened = device.multiply(known.centred, known.inverse).reshape(x.shape)
+    return _scaled(device, whitened, gamma, beta), (whitened, gamma, known.inverse)
+
+
+def _group_norm_x(
+    device: Device, gradient: Array, saved: Saved, *, groups: int, strided: bool = True, **_: Any
+) -> Array:
+    whitened, gamma, inverse = saved
+    h, axes = _grouped(device.multiply(gradient, gamma), groups, strided)
+    w, _axes = _grouped(whitened, groups, strided)
+    return _whitened_gradient(device, h, w, inverse, axes).reshape(gradient.shape)
+
+
+def _layer_norm(
+    device: Device, x: Array, gamma: Array, beta: Array, *, epsilon: float = 1e-3,
+    stable: bool = False, unbiased: bool = False,
+) -> tuple[Array, Saved]:  # fmt: skip
+    return _group_norm(
+        device, x, gamma, beta, groups=1, epsilon=epsilon, stable=stable, unbiased=unbiased
+    )
+
+
+def _layer_norm_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    return _group_norm_x(device, gradient, saved, groups=1)
+
+
+_SCALING = {"subtract": 1, "multiply": 2, "add": 1}
+#: The steps for every element: sums of x and of its squares, then as with known statistics.
+_NORMING = steps({"cast": 1, "add": 2, "multiply": 1}, **_SCALING)
+
+#: Over all axes but the last; options `epsilon`, `stable`, `unbiased`, `statistics` (computed
+#: already, by `batch_statistics`).
+batch_norm = Primitive(
+    "batch_norm", _batch_norm, (_batch_norm_x, _gamma, _beta), cost=_NORMING,
+    passing=("statistics",),
+)  # fmt: skip
+#: With the options `mean` and `inverse` deviation: batch norm after training.
+normalise = Primitive(
+    "normalise", _normalise, (_normalise_x, _gamma, _beta), cost=steps(**_SCALING)
+)
+#: Within each image over `groups` of channels; options `strided`, `epsilon`, `stable`, `unbiased`.
+group_norm = Primitive("group_norm", _group_norm, (_group_norm_x, _gamma, _beta), cost=_NORMING)
+#: Group norm with one group; options `epsilon`, `stable`, `unbiased`.
+layer_norm = Primitive("layer_norm", _layer_norm, (_layer_norm_x, _gamma, _beta), cost=_NORMING)

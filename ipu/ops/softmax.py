@@ -1,0 +1,123 @@
+"""Softmax, its logarithm and cross-entropies: binary32 inside, rounded once at the end.
+
+All subtract the largest logit of a row first; sums run along the row in order. Backward rules widen
+what they read to binary32 and round once into the logits' format.
+
+Source    docs/semantics.md §6 (loss and logits gradient); poplibs, LogSoftmax.cpp (order of steps),
+          LossTransform.S.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.array import Array
+from ipu.machine.device import Device
+from ipu.machine.reference import wide
+from ipu.ops.primitive import Primitive
+from ipu.ops.rules import Saved, steps
+
+__all__ = [
+    "log_softmax", "shifted", "softmax", "softmax_cross_entropy", "softmax_cross_entropy_dense",
+]  # fmt: skip
+
+Labels = NDArray[np.integer[Any]]
+
+
+def shifted(device: Device, logits: Array) -> tuple[Array, Array, Array]:
+    """z = logits - max, exp(z) and its sum over the last axis, all in binary32."""
+    x = device.cast(logits, wide(logits.format))
+    z = device.subtract(x, device.reduce_max(x, axis=-1))
+    e = device.exp(z)
+    return z, e, device.reduce_sum(e, axis=-1)
+
+
+def _softmax(device: Device, x: Array) -> tuple[Array, Saved]:
+    _, e, total = shifted(device, x)
+    y = device.cast(device.divide(e, total), x.format)
+    return y, (y,)
+
+
+def _softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    """y · (gradient - sum(gradient · y))."""
+    y, g = (device.cast(a, wide(a.format)) for a in (saved[0], gradient))
+    common = device.reduce_sum(device.multiply(g, y), axis=-1)
+    return device.cast(device.multiply(y, device.subtract(g, common)), gradient.format)
+
+
+def _log_softmax(device: Device, x: Array) -> tuple[Array, Saved]:
+    z, _, total = shifted(device, x)
+    y = device.cast(device.subtract(z, device.log(total)), x.format)
+    return y, (y,)
+
+
+def _log_softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    """gradient - exp(y) · sum(gradient)."""
+    y, g = (device.cast(a, wide(a.format)) for a in (saved[0], gradient))
+    common = device.multiply(device.exp(y), device.reduce_sum(g, axis=-1))
+    return device.cast(device.subtract(g, common), gradient.format)
+
+
+# Cross-entropies ------------------------------------------------------------------------------
+
+
+def _mean(device: Device, each: Array) -> Array:
+    return device.divide(device.reduce_sum(each, axis=0).reshape(()), float(len(each)))
+
+
+def _sparse(device: Device, logits: Array, *, labels: Labels) -> tuple[Array, Saved]:
+    """Mean over the batch of log sum exp(z) - z[label]."""
+    z, e, total = shifted(device, logits)
+    rows = np.arange(len(labels))
+    each = device.subtract(device.log(total).reshape(-1), z[rows, labels])
+    return _mean(device, each), (device.divide(e, total), logits.format)
+
+
+def _sparse_logits(device: Device, gradient: Array, saved: Saved, *, labels: Labels) -> Array:
+    hot = np.zeros(saved[0].shape, saved[0].values.dtype)
+    hot[np.arange(len(labels)), labels] = 1.0
+    return _distance(device, gradient, saved, Array(hot, saved[0].context))
+
+
+def _dense(device: Device, logits: Array, *, labels: Array) -> tuple[Array, Saved]:
+    """Mean over the batch of the sum of labels · (log sum exp(z) - z)."""
+    z, e, total = shifted(device, logits)
+    lost = device.subtract(device.log(total), z)
+    each = device.reduce_sum(device.multiply(labels, lost), axis=-1).reshape(-1)
+    return _mean(device, each), (device.divide(e, total), logits.format)
+
+
+def _dense_logits(device: Device, gradient: Array, saved: Saved, *, labels: Array) -> Array:
+    return _distance(device, gradient, saved, labels)
+
+
+def _distance(device: Device, gradient: Array, saved: Saved, wanted: Array) -> Array:
+    """(softmax - wanted) · gradient / batch in binary32, then rounded once to the logits."""
+    probabilities, fmt = saved
+    distance = device.subtract(probabilities, wanted)
+    share = device.divide(gradient, float(len(probabilities)))
+    return device.cast(device.multiply(distance, share), fmt)
+
+
+_SHIFTING = {"cast": 1, "maximum": 1, "subtract": 1, "exp": 1, "add": 1}
+
+#: exp(x) / sum exp(x) along the last axis.
+softmax = Primitive(
+    "softmax", _softmax, (_softmax_x,), cost=steps(_SHIFTING | {"divide": 1}, cast=1)
+)
+#: x - log sum exp(x) along the last axis.
+log_softmax = Primitive(
+    "log_softmax", _log_softmax, (_log_softmax_x,), cost=steps(_SHIFTING | {"subtract": 2}, cast=1)
+)
+#: Mean cross-entropy of the softmax of logits against integer `labels`: a binary32 scalar.
+softmax_cross_entropy = Primitive(
+    "softmax_cross_entropy", _sparse, (_sparse_logits,), cost=steps(_SHIFTING | {"divide": 1})
+)
+#: The same against rows of probabilities: `labels`, a binary32 array whose rows sum to 1.
+softmax_cross_entropy_dense = Primitive(
+    "softmax_cross_entropy_dense", _dense, (_dense_logits,),
+    cost=steps(_SHIFTING | {"divide": 1, "subtract": 2, "multiply": 1, "add": 2}),
+)  # fmt: skip
