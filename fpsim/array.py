@@ -96,18 +96,33 @@ class Array(NumpyProtocols):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the packed storage."""
-        return self.format.packed
+        """Type of the memory, which is wider than most formats: float32, or float64.
+
+        The codes have the width of `format`; `to_numpy` packs them.
+
+        >>> import fpsim as fp
+        >>> x = fp.Context("binary16").array([1.0, 2.0])
+        >>> x.dtype.name, x.itemsize, x.nbytes, np.asarray(x).dtype.name
+        ('float32', 4, 8, 'float32')
+        >>> x.format.bits, x.to_numpy().dtype.name, x.storage_bytes
+        (16, 'float16', 4)
+        """
+        return self.format.carrier
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element in the packed storage."""
+        """Bytes of an element in memory."""
         return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the packed storage."""
+        """Bytes in memory."""
         return self.size * self.dtype.itemsize
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes of the packed storage, which are what a machine of this format holds."""
+        return self.size * self.format.packed.itemsize
 
     @property
     def device(self) -> str:

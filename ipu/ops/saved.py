@@ -115,7 +115,7 @@ def memory(kept: Array) -> tuple[int, int]:
     """A number that names the memory of what is kept, and its bytes in the packed format."""
     if isinstance(kept, Packed):
         return id(kept.stored), kept.stored.nbytes
-    return id(kept.carrier), kept.nbytes
+    return id(kept.carrier), kept.storage_bytes
 
 
 @lru_cache(maxsize=64)
