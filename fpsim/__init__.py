@@ -44,6 +44,7 @@ from fpsim.records.rounding import (
     Up,
     find_rounding,
 )  # fmt: skip
+from fpsim.records.units import MatrixUnit
 from fpsim.state.bits import Philox, Replay, Xoroshiro128aox
 from fpsim.state.threads import get_threads, set_threads
 
@@ -51,8 +52,8 @@ __all__ = [
     "BFLOAT16", "BINARY16", "BINARY32", "BINARY64", "E2M1FN", "E2M3FN", "E3M2FN", "E4M3",
     "E4M3FN", "E5M2", "E8M0", "F143", "F152", "RAZ", "RNA", "RNE", "RNZ", "RTN", "RTO", "RTP",
     "RTZ", "SR", "SR_EQUAL", "TF32", "Array", "Context", "Flags", "FloatingPointTrap", "Format",
-    "Philox", "Replay", "Rounding", "Up", "Xoroshiro128aox", "decode", "encode", "find_format",
-    "find_rounding", "get_threads", "round_to", "set_threads",
+    "MatrixUnit", "Philox", "Replay", "Rounding", "Up", "Xoroshiro128aox", "decode", "encode",
+    "find_format", "find_rounding", "get_threads", "round_to", "set_threads",
 ]  # fmt: skip
 
 __version__ = "0.1.0"

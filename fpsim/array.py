@@ -4,12 +4,14 @@ An Array is a carrier ndarray and the context that computes with it. Nothing is 
 formats do not meet without a conversion, arrays of different settings do not mix in operators, and
 numpy's own functions work where the context has the operation and refuse where it has not
 (`fpsim.array_functions`, docs/arrays.md).
+
+A Context makes Arrays, so this file does not know its class: `context` is a `fpsim.Context`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,42 +21,10 @@ from fpsim.array_moves import check_alike, find_storage_format
 from fpsim.elementwise import codes
 from fpsim.elementwise.apply import as_read
 from fpsim.records.formats import Format
-from fpsim.records.settings import Settings
 from fpsim.records.types import Axis, Carrier
 from fpsim.state.processor import usual_arithmetic_in
 
-__all__ = ["Array", "Computes"]
-
-
-class Computes(Protocol):
-    """What an Array asks of the context that computes with it."""
-
-    settings: Settings
-
-    def in_format(self, fmt: Format) -> Any: ...
-    def carriers(self, operands: Sequence[Any]) -> list[Carrier]: ...
-    def unpack(self, packed: Any) -> Array: ...
-    def convert(self, x: Any, out: Any = None) -> Array: ...
-    def to_integers(self, x: Any, dtype: Any) -> NDArray[Any]: ...
-    def add(self, x: Any, y: Any, out: Any = None) -> Array: ...
-    def subtract(self, x: Any, y: Any, out: Any = None) -> Array: ...
-    def multiply(self, x: Any, y: Any, out: Any = None) -> Array: ...
-    def divide(self, x: Any, y: Any, out: Any = None) -> Array: ...
-    def power(self, x: Any, y: Any, out: Any = None) -> Array: ...
-    def negative(self, x: Any, out: Any = None) -> Array: ...
-    def absolute(self, x: Any, out: Any = None) -> Array: ...
-    def trunc(self, x: Any, out: Any = None) -> Array: ...
-    def clip(self, x: Any, least: Any = None, most: Any = None, out: Any = None) -> Array: ...
-    def matmul(self, a: Any, b: Any) -> Array: ...
-    def sum(
-        self, x: Any, axis: Axis = None, order: str = "sequential", *, keepdims: bool = False
-    ) -> Array: ...
-    def mean(
-        self, x: Any, axis: Axis = None, order: str = "sequential", *, keepdims: bool = False
-    ) -> Array: ...
-    def max(self, x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
-    def min(self, x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
-    def compare(self, name: str, x: Any, y: Any) -> NDArray[np.bool_]: ...
+__all__ = ["Array"]
 
 
 #: What moves numbers as they are, and operators, which the context computes.
@@ -85,9 +55,9 @@ class Array(NumpyProtocols):
     #: Ahead of ndarray, so that ndarray + Array is refused here, with our sentence.
     __array_priority__ = 1000.0
 
-    def __init__(self, carrier: NDArray[Any], context: Computes) -> None:
+    def __init__(self, carrier: NDArray[Any], context: Any) -> None:
         self.carrier = carrier
-        self.context: Computes = context
+        self.context = context
 
     def like(self, carrier: NDArray[Any]) -> Array:
         """Other values of the same context."""
@@ -109,7 +79,8 @@ class Array(NumpyProtocols):
 
     @property
     def format(self) -> Format:
-        return self.context.settings.format
+        fmt: Format = self.context.core.settings.format
+        return fmt
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -125,18 +96,33 @@ class Array(NumpyProtocols):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the packed storage."""
-        return self.format.packed
+        """Type of the memory, which is wider than most formats: float32, or float64.
+
+        The codes have the width of `format`; `to_numpy` packs them.
+
+        >>> import fpsim as fp
+        >>> x = fp.Context("binary16").array([1.0, 2.0])
+        >>> x.dtype.name, x.itemsize, x.nbytes, np.asarray(x).dtype.name
+        ('float32', 4, 8, 'float32')
+        >>> x.format.bits, x.to_numpy().dtype.name, x.storage_bytes
+        (16, 'float16', 4)
+        """
+        return self.format.carrier
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element in the packed storage."""
+        """Bytes of an element in memory."""
         return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the packed storage."""
+        """Bytes in memory."""
         return self.size * self.dtype.itemsize
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes of the packed storage, which are what a machine of this format holds."""
+        return self.size * self.format.packed.itemsize
 
     @property
     def device(self) -> str:
@@ -155,7 +141,7 @@ class Array(NumpyProtocols):
 
         return Namespace(self.context, api_version)
 
-    def to(self, target: Format | str | Computes) -> Array:
+    def to(self, target: Format | str | Any) -> Array:
         """Converted to another format (by this context's other choices) or context.
 
         Rounding  a format: an operation of this context, whose flags, counts and random bits the
@@ -166,7 +152,7 @@ class Array(NumpyProtocols):
         Array([0.09997559], binary16)
         """
         if isinstance(target, (Format, str)):
-            return self.context.in_format(find_storage_format(target)).convert(self)  # type: ignore[no-any-return]
+            return self.context.in_format(find_storage_format(target)).convert(self)
         if not hasattr(target, "convert"):
             raise TypeError(
                 f"target={target!r} is no format and no context; give one, or a format's name"
@@ -210,7 +196,7 @@ class Array(NumpyProtocols):
 
     def _read(self) -> Carrier:
         """The values as operations read them."""
-        return as_read(self.carrier, self.context.settings)
+        return as_read(self.carrier, self.context.core.settings)
 
     def __len__(self) -> int:
         return len(self.carrier)
@@ -302,12 +288,12 @@ class Array(NumpyProtocols):
         return Array(np.asarray(self.carrier[index]), self.context)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        (carrier,) = self.context.carriers((value,))
+        (carrier,) = self.context.core.carriers((value,))
         self.carrier[index] = carrier
 
     # Operators ------------------------------------------------------------------------------
 
-    def _with(self, y: Any) -> Computes:
+    def _with(self, y: Any) -> Any:
         """The context, once it is clear that an Array y computes alike."""
         if isinstance(y, Array) and y.context is not self.context:
             check_alike((self, y))
@@ -371,28 +357,28 @@ class Array(NumpyProtocols):
         return self.context.absolute(self)
 
     def __mod__(self, y: Any) -> Array:
-        return np.remainder(self, y)  # type: ignore[no-any-return]  # refused there
+        return np.remainder(self, y)  # refused there
 
     def __rmod__(self, y: Any) -> Array:
-        return np.remainder(y, self)  # type: ignore[no-any-return]
+        return np.remainder(y, self)
 
     def __eq__(self, y: Any) -> Any:
-        return self._with(y).compare("equal", self, y)
+        return self._with(y).equal(self, y)
 
     def __ne__(self, y: Any) -> Any:
-        return self._with(y).compare("not_equal", self, y)
+        return self._with(y).not_equal(self, y)
 
     def __lt__(self, y: Any) -> Any:
-        return self._with(y).compare("less", self, y)
+        return self._with(y).less(self, y)
 
     def __le__(self, y: Any) -> Any:
-        return self._with(y).compare("less_equal", self, y)
+        return self._with(y).less_equal(self, y)
 
     def __gt__(self, y: Any) -> Any:
-        return self._with(y).compare("greater", self, y)
+        return self._with(y).greater(self, y)
 
     def __ge__(self, y: Any) -> Any:
-        return self._with(y).compare("greater_equal", self, y)
+        return self._with(y).greater_equal(self, y)
 
     # Many to one ----------------------------------------------------------------------------
 
@@ -427,5 +413,5 @@ class Array(NumpyProtocols):
         return self._read().all(axis, keepdims=keepdims)
 
 
-def _restore(context: Computes, packed: NDArray[Any]) -> Array:
+def _restore(context: Any, packed: NDArray[Any]) -> Array:
     return context.unpack(packed)

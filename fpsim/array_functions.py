@@ -50,7 +50,7 @@ _QUESTIONS = (np.isnan, np.isfinite, np.isinf, np.signbit)
 #: Those that are other operations of the context.
 _DERIVED: dict[np.ufunc, Callable[..., Any]] = {
     np.square: lambda context, x, out: context.multiply(x, x, out),
-    np.positive: lambda context, x, out: context.exact(
+    np.positive: lambda context, x, out: context.core.exact(
         "positive", [x.carrier], x.carrier.copy(), np.zeros(x.shape, np.uint8), out
     ),
     np.sign: lambda context, x, out: context.sign(x, out),
@@ -70,7 +70,7 @@ class NumpyProtocols(Held):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """The values, exactly: in the carrier's type, binary64 or the packed storage."""
         wanted = self.carrier.dtype if dtype is None else np.dtype(dtype)
-        fmt = self.context.settings.format
+        fmt = self.context.core.settings.format
         if wanted == self.carrier.dtype:
             return self.carrier.copy() if copy else self.values
         if wanted != np.float64 and wanted != fmt.storage:
@@ -101,7 +101,7 @@ class NumpyProtocols(Held):
         check_alike(arrays)
         context = arrays[0].context
         if ufunc in _RELATIONS:
-            return context.compare(_RELATIONS[ufunc], *inputs)
+            return getattr(context, _RELATIONS[ufunc])(*inputs)
         if ufunc in _DERIVED:
             result = _DERIVED[ufunc](context, *inputs, target)
         else:
@@ -154,7 +154,7 @@ def _context_of(*values: Any) -> Any:
 
 def _read(x: Any) -> Any:
     """Values as operations read them; what is no Array stays."""
-    return as_read(x.carrier, x.context.settings) if isinstance(x, Held) else x
+    return as_read(x.carrier, x.context.core.settings) if isinstance(x, Held) else x
 
 
 def _asking(name: str) -> Callable[..., Any]:
@@ -299,7 +299,7 @@ def _pad(array: Any, pad_width: Any, mode: str = "constant", constant_values: An
 def _numbers(value: Any, context: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_numbers(item, context) for item in value]
-    return context.carriers((value,))[0].item()
+    return context.core.carriers((value,))[0].item()
 
 
 def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **bounds: Any) -> Any:
@@ -311,7 +311,7 @@ def _copyto(dst: Any, src: Any, where: Any = True) -> None:
     context = _context_of(dst, src)
     if not isinstance(dst, Held):
         raise TypeError("dst is an ndarray and src an Array; take src.values")
-    np.copyto(dst.carrier, context.carriers((src,))[0], where=where)
+    np.copyto(dst.carrier, context.core.carriers((src,))[0], where=where)
 
 
 def _save(file: Any, arr: Any, allow_pickle: bool = True) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.elementwise.sizes import check_size, checked_shape
-from fpsim.records.formats import CATALOGUE, Format, find_format
+from fpsim.records.formats import CATALOGUE, Format, find_number_format
 from fpsim.records.types import Carrier
 
 __all__ = [
@@ -78,7 +78,7 @@ def find_storage_format(dtype: Any) -> Format:
     ('binary16', 'binary32')
     """
     if isinstance(dtype, (Format, str)):
-        return find_format(dtype)  # type: ignore[return-value]  # a Context refuses the others
+        return find_number_format(dtype, "dtype")
     kind = np.dtype(dtype)
     for fmt in CATALOGUE.values():
         if isinstance(fmt, Format) and fmt.storage == kind:
@@ -134,7 +134,7 @@ def carriers_in(value: Any, context: Any) -> Any:
     """The same with carriers in place of Arrays and of numbers."""
     if isinstance(value, (list, tuple)):
         return type(value)(carriers_in(item, context) for item in value)
-    (carrier,) = context.carriers((value,))  # refuses another format and an ndarray
+    (carrier,) = context.core.carriers((value,))  # refuses another format and an ndarray
     return carrier if isinstance(value, Held) else carrier.copy()
 
 

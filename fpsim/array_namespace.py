@@ -1,6 +1,7 @@
 """The Python array API standard for Arrays of one context, as far as it can be honest.
 
-A namespace has one real floating type, that of its context. Its arrays are Arrays; truth values and
+A namespace has one real floating type, that of its context, by the name of the memory that carries
+it; `finfo` tells the format. Its arrays are Arrays; truth values and
 integers are numpy's own arrays. What the standard has and this has not, because no operation
 rounds it correctly, is missing or refused with a sentence; docs/arrays.md lists it.
 
@@ -109,12 +110,7 @@ class Namespace:
         fmt = context.settings.format
         if version is not None and version not in _VERSIONS:
             raise ValueError(f"api_version={version!r} is not known; use {', '.join(_VERSIONS)}")
-        if fmt.storage is None:
-            raise TypeError(
-                f"{fmt.name} has no storage type of its own, which the array API needs; use a "
-                "format with one (fpsim list formats), or numpy's functions"
-            )
-        self.context, self.dtype = context, fmt.storage
+        self.context, self.dtype = context, fmt.carrier
         #: Consumers take namespaces of one name for one.
         self.__name__ = f"fpsim {context!r}"
         self.bool = np.dtype(np.bool_)

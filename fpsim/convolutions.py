@@ -6,7 +6,7 @@ Source    docs/semantics.md §2 (places) and §5.
 from __future__ import annotations
 
 from fpsim.array import Array
-from fpsim.operands import ContextOperands, Out
+from fpsim.core import HasCore, Out
 from fpsim.products import conv
 from fpsim.records.formats import Format
 from fpsim.records.geometry import Padding, Stride
@@ -21,8 +21,9 @@ __all__ = ["conv2d", "conv2d_input_gradient", "conv2d_weight_gradient"]
 @usual_arithmetic
 def conv2d(
     x: Array, w: Array, unit: str | MatrixUnit, *, stride: Stride = 1, padding: Padding = "SAME",
-    groups: int = 1, dilation: Stride = 1, context: ContextOperands | None = None,
-    partials: Format | None = None, scale: int = 0, subnormals: str | None = None, out: Out = None,
+    groups: int = 1, dilation: Stride = 1, context: HasCore | None = None,
+    to: Format | str | None = None, partials: Format | str | None = None, scale: int = 0,
+    subnormals: str | None = None, out: Out = None,
 ) -> Array:  # fmt: skip
     """The convolution of images with kernels (cross-correlation, as networks use the word).
 
@@ -31,7 +32,7 @@ def conv2d(
     groups      input and output channels are cut in so many; each output sees its own group.
     dilation    from one element of the kernel to the next: an integer, or (down, across). What
                 lies between is no term, so it is in no pass.
-    context, partials, scale, subnormals    as for `fpsim.linalg.matmul`.
+    context, to, partials, scale, subnormals    as for `fpsim.linalg.matmul`.
 
     Shapes    x (batch, height, width, channels), w (height, width, channels of a group, outputs):
               result (batch, height, width, outputs).
@@ -49,7 +50,7 @@ def conv2d(
     >>> conv2d(x, w, "V100_F16_F32", dilation=2).values[0, :, :, 0].tolist()
     [[2.0, 1.0, 2.0], [2.0, 1.0, 2.0]]
     """
-    call = UnitCall("conv2d", "xw", x, w, unit, context, partials, scale, subnormals, out)
+    call = UnitCall("conv2d", "xw", x, w, unit, context, to, partials, scale, subnormals, out)
     extents = conv.extents(x.shape, w.shape, stride, padding, groups, dilation)
     return _run(call, conv.forward(call.settings, x.carrier, w.carrier, extents, groups))
 
@@ -58,8 +59,9 @@ def conv2d(
 def conv2d_input_gradient(
     gradient: Array, w: Array, unit: str | MatrixUnit, shape: Shape, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1,
-    context: ContextOperands | None = None, partials: Format | None = None, scale: int = 0,
-    subnormals: str | None = None, out: Out = None,
+    context: HasCore | None = None, to: Format | str | None = None,
+    partials: Format | str | None = None, scale: int = 0, subnormals: str | None = None,
+    out: Out = None,
 ) -> Array:  # fmt: skip
     """The gradient to x of `conv2d(x, w, …)` whose x has this shape; K are its output channels.
 
@@ -68,8 +70,8 @@ def conv2d_input_gradient(
               rows and columns. Positions that meet only the zeros of a stride are passes too.
     """
     call = UnitCall(
-        "conv2d_input_gradient", ("gradient", "w"), gradient, w, unit, context, partials, scale,
-        subnormals, out,
+        "conv2d_input_gradient", ("gradient", "w"), gradient, w, unit, context, to, partials,
+        scale, subnormals, out,
     )  # fmt: skip
     extents = conv.extents(shape, w.shape, stride, padding, groups, dilation)
     conv.check_gradient(gradient.shape, shape, w.shape, extents)
@@ -81,8 +83,9 @@ def conv2d_input_gradient(
 def conv2d_weight_gradient(
     x: Array, gradient: Array, unit: str | MatrixUnit, shape: Shape, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1,
-    context: ContextOperands | None = None, partials: Format | None = None, scale: int = 0,
-    subnormals: str | None = None, out: Out = None,
+    context: HasCore | None = None, to: Format | str | None = None,
+    partials: Format | str | None = None, scale: int = 0, subnormals: str | None = None,
+    out: Out = None,
 ) -> Array:  # fmt: skip
     """The gradient to w of `conv2d(x, w, …)` whose w has this shape; K = (batch, oy, ox).
 
@@ -90,8 +93,8 @@ def conv2d_weight_gradient(
     Rounding  as the unit's record says; half partials once per pass over K.
     """
     call = UnitCall(
-        "conv2d_weight_gradient", ("x", "gradient"), x, gradient, unit, context, partials, scale,
-        subnormals, out,
+        "conv2d_weight_gradient", ("x", "gradient"), x, gradient, unit, context, to, partials,
+        scale, subnormals, out,
     )  # fmt: skip
     extents = conv.extents(x.shape, shape, stride, padding, groups, dilation)
     conv.check_gradient(gradient.shape, x.shape, shape, extents)

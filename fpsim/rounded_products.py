@@ -6,24 +6,24 @@ Source    docs/semantics.md §2 (places) and §4 (orders).
 from __future__ import annotations
 
 from fpsim.array import Array
+from fpsim.core import Core, HasCore, Out, core_of
 from fpsim.elementwise.order import reduced_shape
-from fpsim.operands import ContextOperands, Out, context_of
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.dispatch import multiply, rounding_places
 from fpsim.products.jobs.shapes import result_shape, row_and_column
 from fpsim.products.long_dots import is_long_dot, long_dot
 from fpsim.products.sums import AxisSum
-from fpsim.records.types import Axis
-from fpsim.state.draws import draw_places
+from fpsim.records.types import Axis, Carrier
+from fpsim.state.draws import NO_PLACES, draw_places
 from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import publish
 
-__all__ = ["dot", "mean", "rounded_matmul", "sum"]
+__all__ = ["dot", "mean", "native_sum", "rounded_matmul", "sum"]
 
 
 def sum(  # noqa: A001  (numpy's name)
     x: Array, axis: Axis = None, order: str = "sequential", *,
-    context: ContextOperands | None = None, block: int = 256, keepdims: bool = False,
+    context: HasCore | None = None, block: int = 256, keepdims: bool = False,
     out: Out = None,
 ) -> Array:  # fmt: skip
     """Sum over axes (default: all), each addition rounded in the context.
@@ -47,7 +47,7 @@ def sum(  # noqa: A001  (numpy's name)
 
 def mean(
     x: Array, axis: Axis = None, order: str = "sequential", *,
-    context: ContextOperands | None = None, block: int = 256, keepdims: bool = False,
+    context: HasCore | None = None, block: int = 256, keepdims: bool = False,
     out: Out = None,
 ) -> Array:  # fmt: skip
     """Sum as `sum` computes it, then one division by the number of elements.
@@ -59,23 +59,38 @@ def mean(
 
 @usual_arithmetic
 def _reduce(
-    x: Array, axis: Axis, order: str, context: ContextOperands | None, block: int, keepdims: bool,
+    x: Array, axis: Axis, order: str, context: HasCore | None, block: int, keepdims: bool,
     out: Out, *, divide: bool,
 ) -> Array:  # fmt: skip
-    context = context_of(x, context)
-    (values,) = context.carriers((x,))
+    core = core_of(x, context)
+    (values,) = core.carriers((x,))
     reduction = AxisSum(values, axis, order, block, divide=divide)
     shape = reduced_shape(values.shape, axis, keepdims=True) if keepdims else reduction.shape
-    target = context.checked_target(out, shape)
+    target = core.checked_target(out, shape)
     # Without axes of length 1 it is the same memory.
     inner = None if target is None else target.reshape(reduction.shape)
-    result = reduction.run(context, inner)
-    return context.wrapped(result.reshape(shape) if target is None else target, out)
+    result = reduction.run(core, inner)
+    return core.wrapped(result.reshape(shape) if target is None else target, out)
+
+
+def native_sum(
+    core: Core, values: Carrier, axes: tuple[int, ...], *, squared: bool = False
+) -> Array | None:
+    """Sum of binary32 numbers in index order by the processor's own additions.
+
+    None, and nothing published, where they may differ (see `fpsim.products.native_sums`), as for a
+    NaN, so that callers need not look for one.
+
+    squared   the sum of squares, which must be numbers of binary32.
+    """
+    total = AxisSum(values, axes, "sequential", 1, divide=False)
+    result = total.run_native(core, squared=squared)
+    return None if result is None else core.wrapped(result)
 
 
 @usual_arithmetic
 def rounded_matmul(
-    a: Array, b: Array, *, context: ContextOperands | None = None, fused: bool = False,
+    a: Array, b: Array, *, context: HasCore | None = None, fused: bool = False,
     kahan: bool = False, out: Out = None,
 ) -> Array:  # fmt: skip
     """The product a @ b with every operation rounded, terms in ascending order.
@@ -97,33 +112,36 @@ def rounded_matmul(
     >>> [float(rounded_matmul(row, column, kahan=k).values[0, 0]) for k in (False, True)]
     [1.0, 1.0009765625]
     """
-    context_of(b, name="b")
-    context = context_of(a, context, "a")
+    core = core_of(a, context, "a")
+    if not isinstance(b, Array):
+        core_of(b, name="b")  # says so
     if fused and kahan:
         raise ValueError("fused=True and kahan=True exclude each other; choose one")
-    if context.settings.native:
+    if core.settings.native:
         raise TypeError("binary64 is the native reference; use numpy on .values for its products")
-    x, y = context.carriers((a, b))
+    x, y = core.carriers((a, b))
     shape = result_shape(x.shape, y.shape)
-    target = context.checked_target(out, shape)
+    target = None if out is None else core.checked_target(out, shape)
+    watched = core.watched
     chain = Chain(
-        context.settings, "fused" if fused else "kahan" if kahan else "separate", context.flags
+        core.settings, "fused" if fused else "kahan" if kahan else "separate", core.raised
     )
-    places = draw_places(context, rounding_places(chain.name, x.shape[-1]), shape)
-    if is_long_dot(chain, x.shape, y.shape):
-        values, flags, element_flags = long_dot(chain, x, y, watched=context.watched)
+    stochastic, places = core.settings.rounding.stochastic, NO_PLACES
+    if stochastic:
+        places = draw_places(core, rounding_places(chain.name, x.shape[-1]), shape)
+    if x.shape[0] == 1 and is_long_dot(chain, x.shape, y.shape):
+        values, flags, element_flags = long_dot(chain, x, y, watched=watched)
     else:
-        values, flags, element_flags = multiply(chain, x, y, shape, places, watched=context.watched)
+        values, flags, element_flags = multiply(chain, x, y, shape, places, watched=watched)
     values = publish(
-        context, "matmul", values, flags, element_flags,
-        lambda index: row_and_column(x, y, index), target,
-        advances=context.rounding.stochastic,
+        core, "matmul", values, flags, element_flags, lambda index: row_and_column(x, y, index),
+        target, advances=stochastic,
     )  # fmt: skip
-    return context.wrapped(values, out)
+    return out if isinstance(out, Array) else Array(values, core.context)
 
 
 def dot(
-    x: Array, y: Array, *, context: ContextOperands | None = None, fused: bool = False,
+    x: Array, y: Array, *, context: HasCore | None = None, fused: bool = False,
     kahan: bool = False,
 ) -> Array:  # fmt: skip
     """The inner product of two vectors, every operation rounded; see `rounded_matmul`.
@@ -134,7 +152,7 @@ def dot(
     11.0
     """
     for name, operand in (("x", x), ("y", y)):
-        context_of(operand, context, name)
+        core_of(operand, context, name)
     if x.ndim != 1 or x.shape != y.shape:
         raise ValueError(f"x has shape {x.shape}, y has shape {y.shape}; give two equal vectors")
     row, column = x.reshape(1, -1), y.reshape(-1, 1)

@@ -1,6 +1,6 @@
-"""Matrix products of Arrays through matrix units: choices checked, the result published.
+"""Matrix products of Arrays, most through matrix units: choices checked, the result published.
 
-Everything numerical is in `fpsim.products.by_unit`.
+Everything numerical is in `fpsim.products`.
 
 Source    docs/semantics.md §3 and §5.
 """
@@ -8,25 +8,26 @@ Source    docs/semantics.md §3 and §5.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.operands import ContextOperands, Out
+from fpsim.core import HasCore, Out, core_of
 from fpsim.products import k_split as ranges_of_k
 from fpsim.products.by_unit.dispatch import multiply
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.shapes import result_shape, row_and_column
 from fpsim.records.formats import Format
-from fpsim.records.settings import SUBNORMALS
+from fpsim.records.settings import SUBNORMALS, Settings
 from fpsim.records.types import Carrier, ElementFlags, OperandsAt, Shape
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
+from fpsim.rounded_products import rounded_matmul
 from fpsim.state.draws import NO_PLACES, Places, draw_places
 from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import fold, publish
 
-__all__ = ["UnitCall", "k_split", "matmul"]
+__all__ = ["UnitCall", "UnitChoices", "any_matmul", "k_split", "matmul"]
 
 #: Sums of two scales of FP8 metadata, -32 … 31 each.
 _SCALES = range(-64, 63)
@@ -44,12 +45,12 @@ class UnitCall:
     nothing of the context or of `out` changes before `publish`.
     """
 
-    __slots__ = ("_memory", "context", "name", "out", "settings", "unit")
+    __slots__ = ("_memory", "core", "name", "out", "settings", "unit")
 
     def __init__(
         self, name: str, names: Sequence[str], left: Array, right: Array, unit: str | MatrixUnit,
-        context: ContextOperands | None, partials: Format | None, scale: int,
-        subnormals: str | None, out: Out, stochastic_stores: bool = True,
+        context: HasCore | None, to: Format | str | None, partials: Format | str | None,
+        scale: int, subnormals: str | None, out: Out, stochastic_stores: bool = True,
     ) -> None:  # fmt: skip
         self.name, self.out = name, out
         self._memory: Carrier | None = None
@@ -59,53 +60,49 @@ class UnitCall:
             )
         if type(scale) is not int or scale or subnormals is not None:
             _check_choices(scale, subnormals)
-        if context is not None and not isinstance(context, ContextOperands):
-            raise TypeError(
-                f"context={context!r} is not a Context; use fp.Context(format), or None"
-            )
-        if context is None or not (isinstance(left, Array) and isinstance(right, Array)):
-            record = with_partials(find_unit(unit), partials)
-            _check_inputs(record, names, left, right)
-            context = _result_context(record, left, context)
-        formats = left.context.settings.format, right.context.settings.format
+        if not (isinstance(left, Array) and isinstance(right, Array)):
+            _check_inputs(with_partials(find_unit(unit), partials), names, left, right)
+        if context is None:
+            context = left.context
+        core = context.core if hasattr(context, "core") else core_of(left, context)
+        if to is not None:
+            core = core.context.in_format(to).core
+        formats = left.context.core.settings.format, right.context.core.settings.format
         key = (
-            id(unit), id(partials), id(formats[0]), id(formats[1]), id(context.settings),
+            id(unit), id(partials), id(formats[0]), id(formats[1]), id(core.settings),
             scale, subnormals, stochastic_stores,
         )  # fmt: skip
-        known = _SETTINGS.get(key)
-        if known is None:
+        entry = _SETTINGS.get(key)
+        if entry is None:
             record = with_partials(find_unit(unit), partials)
             _check_inputs(record, names, left, right)
-            _result_context(record, left, context)
-            _check_overflow(record, context)
+            _check_result(record, core.settings)
             if len(_SETTINGS) >= _MOST_SETTINGS:
                 _SETTINGS.clear()
             settings = UnitSettings(
-                record, *formats, context.settings, scale, subnormals, stochastic_stores
+                record, *formats, core.settings, scale, subnormals, stochastic_stores
             )
-            objects = unit, partials, formats, context.settings
-            known = _SETTINGS[key] = settings, objects
-        self.settings = known[0]
-        self.unit, self.context = self.settings.unit, context
+            entry = _SETTINGS[key] = settings, (unit, partials, formats, core.settings)
+        self.settings = entry[0]
+        self.unit, self.core = self.settings.unit, core
 
     def check_out(self, shape: Shape) -> None:
         """Refuse an `out` that does not take a result of this shape."""
         if self.out is not None:
-            self._memory = self.context.checked_target(self.out, shape)
+            self._memory = self.core.checked_target(self.out, shape)
 
     def places(self, shape: Shape, places: range) -> Places:
         """Random words of the result's rounding places."""
-        return draw_places(self.context, places, shape)
+        return draw_places(self.core, places, shape)
 
     def publish(self, values: Carrier, element_flags: ElementFlags, operands: OperandsAt) -> Array:
         """The result, unless a trap stops it, which shows the `operands` of its element."""
-        context = self.context
+        core = self.core
         values = publish(
-            context, self.name, values, fold(element_flags),
-            element_flags if context.watched else None, operands,
-            self._memory, advances=context.settings.rounding.stochastic,
+            core, self.name, values, fold(element_flags), element_flags if core.watched else None,
+            operands, self._memory, advances=core.settings.rounding.stochastic,
         )  # fmt: skip
-        return context.wrapped(values, self.out)
+        return core.wrapped(values, self.out)
 
 
 def matmul(
@@ -113,8 +110,9 @@ def matmul(
     b: Array,
     unit: str | MatrixUnit,
     *,
-    context: ContextOperands | None = None,
-    partials: Format | None = None,
+    context: HasCore | None = None,
+    to: Format | str | None = None,
+    partials: Format | str | None = None,
     accumulator: Array | None = None,
     scale: int = 0,
     subnormals: str | None = None,
@@ -123,8 +121,9 @@ def matmul(
 ) -> Array:
     """The matrix product a @ b through a matrix unit.
 
-    context      of the result; its rounding and overflow policy rule the stores of half partials
-                 and the last rounding. Default: a's choices in the format of the partials.
+    context      computes: its rounding and overflow policy rule the stores of half partials and the
+                 last rounding. Default: that of a.
+    to           format of the result; its name will do. Default: that of the context.
     partials     picks the member of the unit's family with partials of this format.
     accumulator  added to: the partial result that the first pass takes in. Default: zeros.
     scale        added to the exponent of every product (the sum of two FP8 metadata scales).
@@ -144,12 +143,13 @@ def matmul(
     >>> import fpsim as fp
     >>> half = fp.Context(fp.BINARY16)
     >>> a, b = half.array([[60000.0, 2.0, 0.5]]), half.array([[2.0], [1.0], [-60000.0]])
-    >>> [matmul(a, b, unit).values.tolist() for unit in ("V100_F16_F32", "V100_F16_F16")]
-    [[[90002.0]], [[inf]]]
+    >>> [float(matmul(a, b, "V100_F16_F32", to=fmt)[0, 0]) for fmt in ("binary32", "binary16")]
+    [90002.0, inf]
     """
     call = UnitCall(
-        "matmul", "ab", a, b, unit, context, partials, scale, subnormals, out, stochastic_stores
-    )
+        "matmul", "ab", a, b, unit, context, to, partials, scale, subnormals, out,
+        stochastic_stores,
+    )  # fmt: skip
     x, y = a.carrier, b.carrier
     if x.ndim == y.ndim == 2 and x.shape[1] == y.shape[0]:
         shape: Shape = (x.shape[0], y.shape[1])
@@ -158,7 +158,7 @@ def matmul(
     start = None if accumulator is None else _start(call.unit, accumulator, shape)
     places = NO_PLACES
     call.check_out(shape)
-    if call.context.settings.rounding.stochastic:
+    if call.core.settings.rounding.stochastic:
         places = call.places(shape, call.settings.rounding_places(x.shape[-1]))
     values, flags = multiply(call.settings, x, y, start, shape, places)
     return call.publish(values, flags, lambda index: row_and_column(x, y, index))
@@ -167,12 +167,13 @@ def matmul(
 @usual_arithmetic
 def k_split(
     a: Array, b: Array, unit: str | MatrixUnit, parts: int, *,
-    context: ContextOperands | None = None, partials: Format | None = None, scale: int = 0,
-    subnormals: str | None = None, out: Out = None,
+    context: HasCore | None = None, to: Format | str | None = None,
+    partials: Format | str | None = None, scale: int = 0, subnormals: str | None = None,
+    out: Out = None,
 ) -> Array:  # fmt: skip
     """The matrix product a @ b with K split over `parts` tiles, and their partials reduced.
 
-    context, partials, scale, subnormals    as for `matmul`.
+    context, to, partials, scale, subnormals    as for `matmul`.
 
     Shapes    as `matmul`. One part is `matmul`.
     Rounding  in each part as the unit's record says; additions in binary32 to nearest even, then
@@ -187,7 +188,7 @@ def k_split(
     >>> [float(k_split(a, b, "V100_F16_F16", parts).values[0, 0]) for parts in (1, 16, 64)]
     [4100.0, 4100.0, 4104.0]
     """
-    call = UnitCall("k_split", "ab", a, b, unit, context, partials, scale, subnormals, out)
+    call = UnitCall("k_split", "ab", a, b, unit, context, to, partials, scale, subnormals, out)
     x, y = a.carrier, b.carrier
     shape = result_shape(x.shape, y.shape)
     split = ranges_of_k.Split(call.settings, x.shape[-1], parts)
@@ -195,6 +196,64 @@ def k_split(
     places = call.places(shape, split.rounding_places)
     values, flags = split.multiply(x, y, shape, places)
     return call.publish(values, flags, lambda index: row_and_column(x, y, index))
+
+
+class UnitChoices(NamedTuple):
+    """Choices of `matmul` that go with a unit."""
+
+    to: Format | str | None
+    partials: Format | str | None
+    accumulator: Array | None
+    scale: int
+    subnormals: str | None
+    stochastic_stores: bool
+
+
+#: What says nothing.
+_USUAL_CHOICES = UnitChoices(None, None, None, 0, None, True)
+
+
+def any_matmul(
+    context: HasCore, a: Array, b: Array, unit: str | MatrixUnit | None, choices: UnitChoices,
+    out: Out, *, fused: bool, kahan: bool,
+) -> Array:  # fmt: skip
+    """The product of matrices or vectors: through a unit, or rounded after every operation."""
+    if isinstance(a, Array) and isinstance(b, Array) and 1 in (a.carrier.ndim, b.carrier.ndim):
+        return _matmul_of_vectors(context, a, b, unit, choices, out, fused=fused, kahan=kahan)
+    if unit is None:
+        for name, value, usual in zip(choices._fields, choices, _USUAL_CHOICES, strict=True):
+            if value is not usual:
+                raise ValueError(f"{name}={value} goes with a unit; name one or drop {name}")
+        return rounded_matmul(a, b, context=context, fused=fused, kahan=kahan, out=out)
+    if fused or kahan:
+        name = "fused" if fused else "kahan"
+        raise ValueError(f"{name}=True goes with unit=None; drop unit or {name}")
+    return matmul(a, b, unit, context=context, out=out, **choices._asdict())
+
+
+def _matmul_of_vectors(
+    context: HasCore, a: Array, b: Array, unit: str | MatrixUnit | None, choices: UnitChoices,
+    out: Out, *, fused: bool, kahan: bool,
+) -> Array:  # fmt: skip
+    """A vector is a matrix of one row (a) or column (b), which the result does not have."""
+    row, column = a.carrier.ndim == 1, b.carrier.ndim == 1
+    x = a.reshape(1, -1) if row else a
+    y = b.reshape(-1, 1) if column else b
+    shape = result_shape(x.shape, y.shape)
+    if row:
+        shape = (*shape[:-2], shape[-1])
+    if column:
+        shape = shape[:-1]
+    core = context.core if choices.to is None else context.in_format(choices.to).core
+    target = core.checked_target(out, shape)
+    if choices.accumulator is not None:
+        raise ValueError("accumulator goes with matrices; give a and b two dimensions")
+    product = any_matmul(context, x, y, unit, choices, None, fused=fused, kahan=kahan)
+    product = product.reshape(shape)
+    if target is None:
+        return product
+    target[...] = product.carrier
+    return core.wrapped(target, out)
 
 
 def _check_choices(scale: int, subnormals: str | None) -> None:
@@ -226,24 +285,15 @@ def _check_inputs(unit: MatrixUnit, names: Sequence[str], *operands: Array) -> N
             )
 
 
-def _result_context(
-    unit: MatrixUnit, left: Array, context: ContextOperands | None
-) -> ContextOperands:
-    if context is None:
-        in_format: ContextOperands = left.context.in_format(unit.partials)
-        return in_format
-    if unit.partials.precision < context.format.precision:
-        raise ValueError(
-            f"partials={unit.partials} are narrower than the result in {context.format}; "
-            f"use partials={context.format} or a {unit.partials} context"
-        )
-    return context
-
-
-def _check_overflow(unit: MatrixUnit, context: ContextOperands) -> None:
-    """The context's policy rules the stores: partials must have what it asks for."""
+def _check_result(unit: MatrixUnit, settings: Settings) -> None:
+    """Partials must have what the result, and the policy that rules their stores, ask for."""
     fmt = unit.partials
-    if unit.stores and context.settings.overflow == "infinity" and not fmt.has_infinity:
+    if fmt.precision < settings.format.precision:
+        raise ValueError(
+            f"partials={fmt} are narrower than the result in {settings.format}; use "
+            f"partials={settings.format}, or to={fmt.name!r}"
+        )
+    if unit.stores and settings.overflow == "infinity" and not fmt.has_infinity:
         raise ValueError(
             f"overflow='infinity' rules the partials of unit {unit} too, and {fmt} has no "
             "infinity; use a context with overflow='saturate' or 'nan'"

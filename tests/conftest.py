@@ -7,11 +7,13 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.tiers import TIER, reaches
+from tests.wheels import build
 
 #: One profile per tier: quick in a developer's loop, ci for the full tier, deep for nights.
 PROFILES = {"quick": "quick", "full": "ci", "deep": "deep"}
@@ -31,6 +33,13 @@ REQUIRE_VECTORS = os.environ.get("FPSIM_REQUIRE_VECTORS", "") not in ("", "0")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell's background job ignores ^C, and so would every process that a test interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this tree."""
+    pytest.importorskip("hatchling")
+    return build(Path(__file__).parents[1], tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -17,12 +17,13 @@ from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.enclosures import FUNCTIONS
 from fpsim.elementwise.remainder import remainder
 from fpsim.kernels.random.xoroshiro import xoroshiro_lanes
-from fpsim.linalg import matmul, rounded_matmul
+from fpsim.linalg import rounded_matmul
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, Format
 from fpsim.records.rounding import RNE, RTN, RTO, RTP, SR, SR_EQUAL, Rounding
 from fpsim.records.settings import Settings
 from fpsim.records.units import find_unit
 from fpsim.state.draws import Draw
+from tests.fpsim.in_partials import matmul
 
 N = 100_000
 OPERANDS = {"convert": 1, "round_to_integral": 1, "sqrt": 1, "fma": 3}

@@ -13,15 +13,14 @@ import re
 import shlex
 import subprocess
 import sys
-import zipfile
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from tests.test_wheel import wheel  # noqa: F401  a fixture
 from tests.tiers import reaches
+from tests.wheels import unpacked
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -249,11 +248,9 @@ def test_targets_of_make_on_the_pages_exist():
 
 
 @pytest.fixture(scope="module")
-def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: F811
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, unpacked, and a folder bin with its command."""
-    site = tmp_path_factory.mktemp("site")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
+    site = unpacked([wheel], tmp_path_factory.mktemp("site"))
     (site / "bin").mkdir()
     for name, line in {"fpsim": "-m ipu.experiments.cli", "python": ""}.items():
         script = site / "bin" / name

@@ -7,13 +7,14 @@ import pytest
 
 import fpsim as fp
 import ipu.machine.units.amp  # noqa: F401  (names its units)
-from fpsim.linalg import matmul, rounded_matmul
+from fpsim.linalg import rounded_matmul
 from fpsim.records.evidence import Evidence
 from fpsim.records.rounding import Up
 from fpsim.records.units import UNITS, MatrixUnit, find_unit, register
 from ipu.learn.tensor import Primitive, gradients
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
+from tests.fpsim.in_partials import matmul
 from tests.tiers import pick
 
 

@@ -11,13 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.tiers import pick
+from tests.wheels import unpacked
 
 ROOT = Path(__file__).parents[1]
-BUILD = """
-import sys
-from hatchling.builders.wheel import WheelBuilder
-print(*WheelBuilder(sys.argv[1]).build(directory=sys.argv[2], versions=["standard"]))
-"""
 #: A package of a user's project; our code must neither import it nor hide it.
 THEIRS = 'OWNER = "the user"\n'
 #: Somebody else's package of that name among the installed ones.
@@ -34,20 +30,9 @@ print(swamping.QUESTION)
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("hatchling")
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-c", BUILD, str(ROOT), str(folder)]
-    built = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
-    return Path(built.stdout.split()[-1])
-
-
-@pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, unpacked beside a foreign package named experiments."""
-    site = tmp_path_factory.mktemp("site")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
+    site = unpacked([wheel], tmp_path_factory.mktemp("site"))
     for name in ("__init__", "cli"):
         (site / "experiments").mkdir(exist_ok=True)
         (site / "experiments" / f"{name}.py").write_text(FOREIGN)

@@ -228,4 +228,4 @@ def _live(trainer: Trainer, images: NDArray[Any], labels: NDArray[Any]) -> int:
     kept += [slot for slots in trainer.slots.values() for slot in slots]
     with taping():
         saved = saved_bytes(trainer.loss(images, labels))
-    return saved + sum(a.nbytes for a in kept)
+    return saved + sum(a.storage_bytes for a in kept)

@@ -45,19 +45,6 @@ def bad_input() -> Iterator[None]:
         raise click.UsageError(str(error)) from None
 
 
-@contextmanager
-def bad_disk() -> Iterator[None]:
-    """Inside, results are written: a disk that refuses costs one sentence, and exit status 2."""
-    from fpsim.state.files import refusal
-
-    try:
-        yield
-    except OSError as error:
-        if not refusal(error):
-            raise
-        raise click.UsageError(refusal(error)) from None
-
-
 def read_formats(names: str) -> list[Format]:
     """Formats from a list of names with commas.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ipu.experiments.commands.options import bad_disk, bad_input, echo_json, read_formats, with_json
+from ipu.experiments.commands.options import bad_input, echo_json, read_formats, with_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,8 +60,7 @@ def command(file: Path, formats: str, dtype: str | None, out: Path, as_json: boo
     else:
         for line in (*table(profiles), *losses(profiles)):
             click.echo(line)
-    with bad_disk():
-        paths = write(profiles, free_stem(out / file.stem, file), file)
+    paths = write(profiles, free_stem(out / file.stem, file), file)
     if not as_json:
         for path in paths:
             click.echo(path)

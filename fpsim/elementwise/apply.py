@@ -237,7 +237,9 @@ def _run_direct(
     call: _Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags, bits: _Bits
 ) -> int:
     """Whole arrays at once, on several threads where they are large; the operands are flat."""
-    target, element_flags = _flat(out), _flat(element_flags)
+    target = out if out.ndim == 1 else out.reshape(-1)
+    if element_flags.ndim != 1:
+        element_flags = element_flags.reshape(-1)
     smallest = _SMALLEST_COMPUTING if call.computing else _SMALLEST_STREAMING
     if target.size < 2 * smallest:
         return _run(call, operands, target, element_flags, bits, 0, False)

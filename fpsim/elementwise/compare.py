@@ -19,13 +19,20 @@ from fpsim.state.processor import usual_arithmetic
 
 __all__ = ["SIGNALLING", "compare", "extreme", "is_signalling", "with_sign"]
 
+
+def _unordered(x: Carrier, y: Carrier) -> NDArray[np.bool_]:
+    truth: NDArray[np.bool_] = np.isnan(x) | np.isnan(y)
+    return truth
+
+
 _RELATIONS = {
     "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt,
     "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge,
+    "unordered": _unordered,
 }  # fmt: skip
 
-#: Order relations signal for every NaN, equality only for signalling ones (IEEE 754 §5.11).
-SIGNALLING = {name: name not in ("equal", "not_equal") for name in _RELATIONS}
+#: Order relations signal for every NaN, the others only for signalling ones (IEEE 754 §5.11).
+SIGNALLING = {name: name not in ("equal", "not_equal", "unordered") for name in _RELATIONS}
 
 
 def _bits(x: Carrier) -> NDArray[Any]:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import re
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -22,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.caching import Cache
+from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 __all__ = ["KernelCache"]
@@ -40,36 +43,10 @@ def _warn_once(folder: str, reason: str) -> None:
     )
 
 
-class _Locator(_CacheLocator):
-    """Says that kernels lie in one folder, wherever the file of their source lies."""
-
-    folder: str
-    line: int
-    source: Path
-
-    def get_cache_path(self) -> str:
-        return self.folder
-
-    def get_source_stamp(self) -> str:
-        return hashlib.sha256(self.source.read_bytes()).hexdigest()
-
-    def get_disambiguator(self) -> str:
-        return str(self.line)
-
-
-def _implementation(folder: str) -> type[CompileResultCacheImpl]:
-    class Locator(_Locator):
-        @classmethod
-        def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
-            locator = cls()
-            locator.folder, locator.source = folder, Path(py_file)
-            locator.line = py_func.__code__.co_firstlineno
-            return locator
-
-    class Implementation(CompileResultCacheImpl):
-        _locator_classes = (Locator,)
-
-    return Implementation
+@cache
+def _digest(path: str) -> str:
+    """Hash of a source file, read once however many kernels it holds."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 class _Files:
@@ -118,21 +95,44 @@ class _Files:
             path.unlink(missing_ok=True)
 
 
-class KernelCache(FunctionCache):
+class KernelCache(Cache):
     """Numba's cache of one function, on the files above; no failure of a disk leaves it.
 
-    Raises    nothing; RuntimeWarning once for a folder that takes no file.
+    Numba's own constructor chooses a folder and an index, which are not used here.
+
+    Raises    nothing; RuntimeWarning once for a folder that takes no file, and for a kernel that
+              another process could not use.
     """
 
     def __init__(self, function: Callable[..., Any], folder: str) -> None:
-        self._impl_class = _implementation(folder)
-        super().__init__(function)
-        base = f"{function.__module__}.{self._impl.filename_base.partition('.')[2]}"
-        self._cache_file = _Files(folder, base, self._impl.locator.get_source_stamp())
+        code, name = function.__code__, re.sub("[<>]", "", function.__qualname__)
+        python = f"py{sys.version_info.major}{sys.version_info.minor}{sys.abiflags}"
+        base = f"{function.__module__}.{name}-{code.co_firstlineno}.{python}"
+        self._name, self._py_func, self._cache_path = repr(function), function, folder
+        self._cache_file = _Files(folder, base, _digest(code.co_filename))
+        self.enable()
 
-    def save_overload(self, sig: Any, data: Any) -> None:
+    def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
+        """The kernel of a signature; None where none is kept."""
+        target_context.refresh()
+        if not self._enabled:
+            return None
+        parts = self._cache_file.load(self._index_key(sig, target_context.codegen()))
+        return None if parts is None else CompileResult._rebuild(target_context, *parts)
+
+    def save_overload(self, sig: Any, data: CompileResult) -> None:
         """Keep a kernel; where the disk refuses, say so once."""
+        if not self._enabled:
+            return
+        if data.lifted or data.library.has_dynamic_globals:
+            warnings.warn(
+                f"{self._name} holds addresses of this process and is not kept; give its arrays as "
+                "arguments",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return
         try:
-            self._save_overload(sig, data)
+            self._cache_file.save(self._index_key(sig, data.codegen), data._reduce())
         except OSError as error:
-            _warn_once(self.cache_path, error.strerror or str(error))
+            _warn_once(self._cache_path, error.strerror or str(error))

@@ -363,12 +363,9 @@ def extents(
             f"{x[3] / groups:g} input channels, or other groups"
         )
     windows = geometry((x[1], x[2]), (w[0], w[1]), stride, padding, dilation)
-    height, width = (
-        (n - 1) * step + window
-        for n, step, window in zip(windows.output, windows.stride, windows.kernel, strict=True)
-    )
-    # Images are framed by zeros as far as a window reaches.
-    check_size("dilation", dilation, x[0] * height * width * x[3], 4)
+    plain = windows.dilation == (1, 1)
+    name, cause = ("padding", padding) if plain else ("dilation", dilation)
+    check_size(name, cause, x[0] * windows.framed * x[3], 4)
     return windows
 
 

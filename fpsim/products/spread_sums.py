@@ -93,7 +93,7 @@ class SpreadSum:
         sums, flags = (part.reshape(self._chain.shape) for part in total)
         return publish(
             state, self._chain.name, sums, fold(flags), flags if state.watched else None,
-            self._chain._elements, None,
+            self._chain.elements, None,
         )  # fmt: skip
 
 

@@ -54,24 +54,19 @@ def every_position(kernel: Pair, channels: int) -> Table:
 
 def moved(table: Table, corner: Pair) -> Table:
     """The same terms in a larger window, in which theirs begins at this corner."""
-    return table if corner == (0, 0) else kept_by(table, _moved, *corner)
-
-
-def _moved(table: Table, down: int, across: int) -> Table:
-    places: Table = np.where(table == ZERO, ZERO, np.add(table, (down, across, 0)))
-    places.flags.writeable = False
-    return places
+    return table if corner == (0, 0) else kept_by(table, _in_window, 1, 1, *corner)
 
 
 def dilated(table: Table, dilation: Pair) -> Table:
     """The same terms where a kernel's elements are so far apart."""
-    return table if dilation == (1, 1) else kept_by(table, _dilated, *dilation)
+    return table if dilation == (1, 1) else kept_by(table, _in_window, *dilation, 0, 0)
 
 
-def _dilated(table: Table, down: int, across: int) -> Table:
-    places: Table = np.where(table == ZERO, ZERO, np.multiply(table, (down, across, 1)))
-    places.flags.writeable = False
-    return places
+def _in_window(table: Table, down: int, across: int, top: int, left: int) -> Table:
+    """Terms (down, across) apart in a window that is larger by (top, left)."""
+    terms: Table = np.where(table == ZERO, ZERO, table * (down, across, 1) + (top, left, 0))
+    terms.flags.writeable = False
+    return terms
 
 
 def weight_matrix(table: Table, kernel: Carrier) -> Carrier:

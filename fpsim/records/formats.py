@@ -39,6 +39,7 @@ __all__ = [
     "Format",
     "ScaleFormat",
     "find_format",
+    "find_number_format",
 ]
 
 #: How the codes beyond the ordinary numbers are used.
@@ -387,8 +388,12 @@ _ALIASES = {
 }  # fmt: skip
 
 
-def find_format(name: str | Format | ScaleFormat | DTypeLike) -> Format | ScaleFormat:
+def find_format(
+    name: str | Format | ScaleFormat | DTypeLike, argument: str = "format"
+) -> Format | ScaleFormat:
     """The format of that name (case ignored, common aliases known).
+
+    argument   name of the argument that holds it, for messages.
 
     >>> find_format("fp16") is BINARY16
     True
@@ -400,11 +405,28 @@ def find_format(name: str | Format | ScaleFormat | DTypeLike) -> Format | ScaleF
     if isinstance(name, (Format, ScaleFormat)):
         return name
     if not isinstance(name, str):
-        raise TypeError(f"format={name!r} is not a Format; use one of {', '.join(CATALOGUE)}")
+        raise TypeError(f"{argument}={name!r} is not a Format; use one of {', '.join(CATALOGUE)}")
     key = name.lower()
     key = _ALIASES.get(key, key)
     if key in CATALOGUE:
         return CATALOGUE[key]
     close = difflib.get_close_matches(key, [*CATALOGUE, *_ALIASES], 1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise ValueError(f"format={name!r} is not known.{hint} See: fpsim list formats")
+    raise ValueError(f"{argument}={name!r} is not known.{hint} See: fpsim list formats")
+
+
+def find_number_format(name: str | Format | DTypeLike, argument: str = "format") -> Format:
+    """The same for numbers: a format of scales has no arithmetic.
+
+    >>> find_number_format("e8m0", "to")
+    Traceback (most recent call last):
+    ...
+    TypeError: to=e8m0 is a scale format without arithmetic; use E8M0.encode and .decode
+    """
+    fmt = find_format(name, argument)
+    if isinstance(fmt, ScaleFormat):
+        raise TypeError(
+            f"{argument}={fmt.name} is a scale format without arithmetic; "
+            f"use {fmt.name.upper()}.encode and .decode"
+        )
+    return fmt

@@ -64,6 +64,15 @@ class Geometry:
         """Elements that a row of windows spans."""
         return (self.output[1] - 1) * self.stride[1] + self.kernel[1]
 
+    @cached_property
+    def framed(self) -> int:
+        """Elements of an image in its frame of zeros, as far as windows reach.
+
+        >>> geometry((2, 2), (3, 3), 1, "SAME").framed
+        16
+        """
+        return ((self.output[0] - 1) * self.stride[0] + self.kernel[0]) * self.line
+
     def turned(self) -> Geometry:
         """Of the gradient to the input: a convolution of the gradient with the turned kernel."""
         return self._turned

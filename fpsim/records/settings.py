@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from fpsim.records.formats import BINARY64, Format, ScaleFormat, find_format
+from fpsim.records.formats import BINARY64, Format, find_number_format
 from fpsim.records.rounding import RNE, Rounding, find_rounding
 
 __all__ = ["SUBNORMALS", "Settings"]
@@ -77,12 +77,7 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        fmt = find_format(self.format)
-        if isinstance(fmt, ScaleFormat):
-            raise TypeError(
-                f"format={fmt.name} is a scale format without arithmetic; "
-                f"use {fmt.name.upper()}.encode and .decode"
-            )
+        fmt = find_number_format(self.format)
         self._set("format", fmt)
         self._set("rounding", find_rounding(self.rounding))
         self._set("arguments", {f.name: getattr(self, f.name) for f in fields(self) if f.init})

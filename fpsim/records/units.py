@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fpsim.records.evidence import Evidence, Fact, weakest
-from fpsim.records.formats import BINARY32, Format
+from fpsim.records.formats import BINARY32, Format, find_number_format
 from fpsim.records.rounding import RNE, RTZ, Rounding
 
 __all__ = ["UNITS", "MatrixUnit", "find_unit", "register", "with_partials"]
@@ -256,15 +256,18 @@ def find_unit(unit: str | MatrixUnit) -> MatrixUnit:
     )
 
 
-def with_partials(unit: MatrixUnit, partials: Format | None) -> MatrixUnit:
+def with_partials(unit: MatrixUnit, partials: Format | str | None) -> MatrixUnit:
     """The member of a unit's family with these partials and the same preset; None: the unit."""
-    if partials is None or (isinstance(partials, Format) and partials == unit.partials):
+    if partials is None:
+        return unit
+    fmt = find_number_format(partials, "partials")
+    if fmt == unit.partials:
         return unit
     family = [u for u in UNITS.values() if u.family == unit.family and u.preset == unit.preset]
     for member in family:
-        if isinstance(partials, Format) and member.partials == partials:
+        if member.partials == fmt:
             return member
     raise ValueError(
-        f"partials={partials} is not offered by {unit.family}; "
+        f"partials={fmt} is not offered by {unit.family}; "
         f"use {' or '.join(str(u.partials) for u in family)}"
     )

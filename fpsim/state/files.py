@@ -9,7 +9,6 @@ Source    numpy.lib.format (.npy 1.0 and 2.0, .npz); APPNOTE.TXT of PKWARE (zip)
 from __future__ import annotations
 
 import errno
-import io
 import math
 import os
 import re
@@ -29,7 +28,7 @@ try:
 except ImportError:  # a system without file locks keeps the drafts of processes that were killed
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["check_room", "most_unpacked", "read_arrays", "refusal", "write_whole"]
+__all__ = ["check_room", "lock", "most_unpacked", "read_arrays", "refusal", "write_whole"]
 
 #: Compressed content may unpack to this many bytes, and to so many times its own size in addition.
 _FREE, _FACTOR = 1 << 28, 64
@@ -228,7 +227,8 @@ def _draft(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
         handle, name = tempfile.mkstemp(".draft", f".{path.name}.", path.parent)
         draft = Path(name)
         with os.fdopen(handle, "wb") as file:
-            _lock(file)
+            with suppress(OSError):  # without locks nothing removes abandoned drafts
+                lock(file, wait=True)
             if not os.fstat(handle).st_nlink:
                 continue  # removed by another process before it was locked
             try:
@@ -239,14 +239,19 @@ def _draft(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
             return
 
 
-def _lock(file: io.IOBase | IO[bytes], wait: bool = True) -> bool:
-    """Lock a file until it is closed; False where another process has locked it."""
+def lock(file: IO[Any], *, wait: bool) -> bool:
+    """Lock a file until it is closed; False where another process has locked it.
+
+    Raises    OSError where the system, or the file system, has no locks.
+    """
     if fcntl is None:
-        return False
+        raise OSError(errno.ENOLCK, "this system has none")
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        return False  # locked, or on a file system without locks
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
     return True
 
 
@@ -257,5 +262,5 @@ def _remove_abandoned(path: Path) -> None:
         for entry in os.scandir(path.parent):
             if draft.fullmatch(entry.name):
                 with open(entry.path, "rb") as file:
-                    if _lock(file, wait=False):
+                    if lock(file, wait=False):
                         os.unlink(entry.path)

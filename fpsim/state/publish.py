@@ -96,7 +96,7 @@ def publish(
     Raises    FloatingPointTrap at the first element in C order that raised an armed flag.
     """
     if state.settings.native:
-        return _stored(values, target)
+        return values if target is None else _stored(values, target)
     if flags:
         state.raise_flags(flags)
     if element_flags is not None:
@@ -106,11 +106,11 @@ def publish(
             state.counts.add(name, values if in_format else None, element_flags, state.format)
     if advances:
         advance(state)
-    return _stored(values, target)
+    return values if target is None else _stored(values, target)
 
 
-def _stored(values: NDArray[Any], target: Carrier | None) -> NDArray[Any]:
-    if target is None or target is values:
+def _stored(values: NDArray[Any], target: Carrier) -> NDArray[Any]:
+    if target is values:
         return values
     target[...] = values
     return target

@@ -84,6 +84,11 @@ class State:
     def flags(self, flags: Flags) -> None:
         self._status.flags = as_integer("flags", flags)
 
+    @property
+    def raised(self) -> int:
+        """The flags as an integer."""
+        return self._status.flags
+
     def clear_flags(self) -> None:
         """Lower every flag."""
         self._status.flags = 0
@@ -93,7 +98,8 @@ class State:
 
         Raises    TypeError or ValueError for what are no flags; the flags are then as before.
         """
-        self._status.flags |= as_integer("flags", flags)
+        plain = type(flags) is int and 0 <= flags < 32
+        self._status.flags |= flags if plain else as_integer("flags", flags)
 
     @property
     def traps(self) -> Flags:

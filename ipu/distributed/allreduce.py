@@ -160,10 +160,10 @@ def _works(
 ) -> list[_Work]:  # fmt: skip
     check_kinds(job.tensors, len(own))
     collective, first, replicas = channel.begin(), job.tensors[0], len(owners)
-    how = method(order, first.size, first.nbytes, replicas)
+    how = method(order, first.size, first.storage_bytes, replicas)
     flat = [tensor.reshape(-1) for tensor in job.tensors]
     works = []
-    for number, part in enumerate(parts(order, replicas, first.size, first.nbytes, ring)):
+    for number, part in enumerate(parts(order, replicas, first.size, first.storage_bytes, ring)):
         work = _Work(
             job.name or f"tensor {job.cell}", first.format, job.cell, collective, number, part,
             placed(part, how, owners), additions(part.tree),

@@ -175,7 +175,7 @@ class Processes(Group):
         if not (training.private_updates and training.steps):
             values = digest(v.array for v in variables.trainable)
             compare(self.channel, [f"digest of the initial values: {values}"])
-        largest = max((v.array.nbytes for v in variables.values()), default=0)
+        largest = max((v.array.storage_bytes for v in variables.values()), default=0)
         self.transport.limit = HEADER + max(_ROOM, largest, training.plan.buffer_size)
         self._started = True
 

@@ -134,7 +134,7 @@ class Layout:
             if actual != expected:
                 path = self.structure.paths[number]
                 raise ValueError(f"it is {actual}{_at(path)}, not {expected}")
-            nbytes += leaf.nbytes
+            nbytes += leaf.storage_bytes if isinstance(leaf, Array) else leaf.nbytes
         return Element(leaves, nbytes)
 
     def _copies(self, value: Any) -> list[Leaf]:

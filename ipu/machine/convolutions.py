@@ -48,7 +48,7 @@ class Convolutions(MatrixProducts):
         ([[[[3.0], [5.0]]]], 'SLIC_F16_F32')
         """
         if x.format == BINARY64:
-            a, b = self._of(x).carriers((x, w))
+            a, b = self._of(x).core.carriers((x, w))
             return self._native(reference.conv2d(a, b, stride, padding, groups), x, out)
         traits = _traits(w.shape, groups, stride, of_outputs=False)
         chosen = self._unit("conv2d", x, partials, out, unit, traits)
@@ -74,7 +74,7 @@ class Convolutions(MatrixProducts):
         """The gradient to the images, which have this shape; K are the output channels."""
         verb = "conv2d_input_gradient"
         if gradient.format == BINARY64:
-            a, b = self._of(gradient).carriers((gradient, w))
+            a, b = self._of(gradient).core.carriers((gradient, w))
             values = reference.conv2d_input_gradient(a, b, shape, stride, padding, groups)
             return self._native(values, gradient, out)
         traits = _traits(w.shape, groups, stride, of_outputs=True)
@@ -104,7 +104,7 @@ class Convolutions(MatrixProducts):
         """
         verb = "conv2d_weight_gradient"
         if x.format == BINARY64:
-            a, b = self._of(x).carriers((x, gradient))
+            a, b = self._of(x).core.carriers((x, gradient))
             values = reference.conv2d_weight_gradient(a, b, shape, stride, padding, groups)
             return self._native(values, x, out)
         chosen = self._unit(verb, x, partials, out, unit)

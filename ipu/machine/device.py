@@ -19,11 +19,11 @@ from numpy.typing import ArrayLike
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.convenience import round_to
+from fpsim.core import Core, Evaluate, Out
 from fpsim.elementwise.apply import apply
-from fpsim.operands import Evaluate, Out
 from fpsim.records.evidence import Fact
 from fpsim.records.flags import Flags, as_integer
-from fpsim.records.formats import BINARY32, Format, find_format
+from fpsim.records.formats import BINARY32, Format, find_number_format
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.bits import BitSource
@@ -40,29 +40,30 @@ from ipu.machine.units import amp
 from ipu.machine.vector import operation_loops
 from ipu.machine.verbs import MAXIMUM, SUMS
 
-__all__ = ["Device", "MachineContext"]
+__all__ = ["Device", "MachineContext", "MachineCore"]
 
 
-class MachineContext(Context):
-    """A format's arithmetic on a device."""
+class MachineCore(Core):
+    """What stands behind a format's arithmetic on a device: its control bits rule it."""
 
-    def __init__(self, device: Device, fmt: Format) -> None:
-        chosen = choices(device.control, fmt, device.f32_denormals)
-        super().__init__(fmt, bits=device.source, **chosen)
+    def __init__(self, context: Context, device: Device, fmt: Format) -> None:
+        rules = choices(device.control, fmt, device.f32_denormals)
+        traps = rules.pop("traps")
+        super().__init__(context, Settings(fmt, **rules), device.source, traps, count=False)
         self.device = device
         self.clock = device.clock
         self.counts = device.counts
         self._loops = operation_loops(fmt)
-        self._by_control = {device.control: (self.settings, self.traps)}
+        self._by_control = {device.control: (self.settings, traps)}
         self._status_words = status_words(device.control, fmt)
 
     def obey(self, control: FpCtl) -> None:
         """Compute under these control bits from now on; flags, constants and arrays stay."""
         rules = self._by_control.get(control)
         if rules is None:
-            chosen = choices(control, self.format, self.device.f32_denormals)
-            armed = chosen.pop("traps")
-            rules = self._by_control[control] = (Settings(self.format, **chosen), armed)
+            policies = choices(control, self.format, self.device.f32_denormals)
+            traps = policies.pop("traps")
+            rules = self._by_control[control] = (Settings(self.format, **policies), traps)
         self.settings, self.traps = rules
         self._status_words = status_words(control, self.format)
 
@@ -104,15 +105,27 @@ class MachineContext(Context):
         self.device.vector_cycles += self._loops[name].of(result.size)
         return result
 
-    def in_format(self, fmt: Format) -> Context:
-        """The device's own: each format has its own flags there."""
-        return self.device.context(fmt)
-
     def dump(self) -> str:
         """$FP_CTL and $FP_STS, as a tile exception prints them, and the tensor worked on."""
         device = self.device
         shown = ", ".join(filter(None, [device.counted_as, device.program]))
         return device.registers() + (f"\nin {shown}" if shown else "")
+
+
+class MachineContext(Context):
+    """A format's arithmetic on a device."""
+
+    core: MachineCore
+    #: What is made of a context, a device and a format.
+    core_class: type[MachineCore] = MachineCore
+
+    def __init__(self, device: Device, fmt: Format) -> None:
+        self.device = device
+        self.core = self.core_class(self, device, fmt)
+
+    def in_format(self, fmt: Format | str) -> Context:
+        """The device's own: each format has its own flags there."""
+        return self.device.context(fmt)
 
 
 class Device(Convolutions):
@@ -203,11 +216,11 @@ class Device(Convolutions):
 
     # State ----------------------------------------------------------------------------------
 
-    def context(self, fmt: Format) -> MachineContext:
+    def context(self, fmt: Format | str) -> MachineContext:
         """The context that computes in fmt on this device."""
         context = self._contexts.get(fmt) if isinstance(fmt, Format) else None
         if context is None:
-            fmt = find_format(fmt)  # type: ignore[assignment]  # no target has a scale format
+            fmt = find_number_format(fmt)
             if fmt not in self.target.formats:
                 known = ", ".join(f.name for f in self.target.formats)
                 raise ValueError(
@@ -229,7 +242,7 @@ class Device(Convolutions):
             return
         self._source = source
         for context in self._contexts.values():
-            context.source = source
+            context.core.source = source
 
     @property
     def control(self) -> FpCtl:
@@ -244,7 +257,7 @@ class Device(Convolutions):
             self.settle()
         self._control = control
         for context in self._contexts.values():
-            context.obey(control)
+            context.core.obey(control)
 
     def rounding(self, stochastic: bool) -> Assigned:
         """ESR is on or off for the operations inside, and as it was afterwards."""

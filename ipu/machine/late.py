@@ -36,7 +36,7 @@ class Late(Array):
         """The values; whoever asks computes them if nobody has begun, and the flags are raised."""
         if self._carrier is None:
             self._carrier = self._task.finish()
-            self.context.raise_flags(int(self._alone.flags))
+            self.context.core.raise_flags(self._alone.core.raised)
         return self._carrier
 
     @property

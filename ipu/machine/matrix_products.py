@@ -137,7 +137,7 @@ class MatrixProducts(Verbs):
             out = self.context(out).format
         checked_count("k_split", k_split, 1)
         if x.format == BINARY64:
-            a, b = self._of(x).carriers((x, y))
+            a, b = self._of(x).core.carriers((x, y))
             return self._native(reference.matmul(a, b), x, out)
         if partials is not None:
             partials = find_partials(partials)
@@ -221,7 +221,7 @@ class MatrixProducts(Verbs):
             with self.rounding(False):
                 product = compute(context)
             # A product has a number whatever its stores do; a generator draws nothing for it.
-            context.clock.operation += 1
+            context.operation += 1
         else:
             product = compute(context)
         result = self.cast(product, wanted)
@@ -247,7 +247,7 @@ class MatrixProducts(Verbs):
 
     def _may_be_late(self, context: Context) -> bool:
         """Whether a thread is there for a product, and nothing must be known of it at once."""
-        if not self.puts_off or context.watched or context.source.seed is None:
+        if not self.puts_off or context.core.watched or context.seed is None:
             return False
         if self.disable_sr_for_amp_vertices and context.rounding.stochastic:
             return False
@@ -257,7 +257,7 @@ class MatrixProducts(Verbs):
     def _begun(self, compute: Compute, shape: Shape, context: Context) -> Array:
         result = Late(compute, shape, context)
         if context.rounding.stochastic:
-            advance(context)
+            advance(context.core)
         self._late.append(result)
         return result
 

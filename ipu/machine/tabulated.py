@@ -51,7 +51,7 @@ def tabulated(device: Device, x: Array, function: Function) -> Array:
     """
     context = device.context(BINARY32)
     known = x.format.bits == 16 and x.format in device.target.formats
-    if not known or x.size < _LEAST or context.watched:
+    if not known or x.size < _LEAST or context.core.watched:
         return function(device, device.cast(x, BINARY32))
     table = _table(
         function, x.format, device.target, device.control, device.f32_denormals, device.max_nan
@@ -59,7 +59,7 @@ def tabulated(device: Device, x: Array, function: Function) -> Array:
     codes = to_codes(x.carrier, x.format)
     flags = int(np.bitwise_or.reduce(table.flags.take(codes), axis=None))
     if flags:
-        context.raise_flags(flags)
+        context.core.raise_flags(flags)
     device.vector_cycles += table.cycles * -(-x.size // 2)
     return Array(table.values.take(codes), context)
 

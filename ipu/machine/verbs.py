@@ -16,16 +16,17 @@ from numpy.typing import DTypeLike, NDArray
 
 from fpsim.array import Array
 from fpsim.context import Context
+from fpsim.core import Operand
 from fpsim.elementwise.apply import common_shape
 from fpsim.elementwise.axes import checked_axes, one_axis
 from fpsim.elementwise.order import largest_along
 from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
 from fpsim.elementwise.sizes import checked_number, checked_shape
-from fpsim.operands import Operand
 from fpsim.products.spread_sums import SpreadSum, sums_of_binary64
 from fpsim.records.evidence import Evidence, Fact
 from fpsim.records.formats import BINARY32, BINARY64, Format
 from fpsim.records.rounding import SR
+from fpsim.rounded_products import native_sum
 from fpsim.state.processor import usual_arithmetic_in
 from ipu.machine.reference import FUNCTIONS, wide
 from ipu.machine.vector import thread_cycles
@@ -254,7 +255,7 @@ class Verbs(ABC):
             context, single = self.context(BINARY32), self.cast(x, BINARY32)
             if self.sums == "chain":
                 return context.sum(single, axes)
-            total = Array(SpreadSum(single.carrier, axes).run(context), context)
+            total = Array(SpreadSum(single.carrier, axes).run(context.core), context)
         return total
 
     def _native_sum(
@@ -271,9 +272,9 @@ class Verbs(ABC):
         if context.counts is not None or not suitable(x.format):
             return None
         if self.sums == "chain":
-            total = context.native_sum(x.carrier, axes, squared=squared)
+            total = native_sum(context.core, x.carrier, axes, squared=squared)
         else:
-            values = SpreadSum(x.carrier, axes).run_native(context, squared=squared)
+            values = SpreadSum(x.carrier, axes).run_native(context.core, squared=squared)
             total = None if values is None else Array(values, context)
         if total is not None:
             verbs = ("cast", "multiply", "add") if squared else ("cast", "add")
@@ -317,8 +318,8 @@ class Verbs(ABC):
         shape = checked_shape(shape, 4)
         checked_number("keep", keep)
         machine = self.context(BINARY32)
-        coin = Context(BINARY32, rounding=SR(bits=16), bits=machine.source)
-        coin.clock = machine.clock
+        coin = Context(BINARY32, rounding=SR(bits=16), bits=machine.core.source)
+        coin.core.clock = machine.core.clock
         share = np.full(shape, coin.constant(keep).carrier)
         kept: NDArray[np.bool_] = coin.round_to_integral(Array(share, coin)).carrier == 1
         return kept

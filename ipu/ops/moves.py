@@ -57,7 +57,7 @@ def _transpose_x(
 
 
 def _concat(device: Device, x: Array, y: Array, *, axis: int) -> tuple[Array, Saved]:
-    x.context.carriers((x, y))  # refuses two formats
+    x.context.core.carriers((x, y))  # refuses two formats
     joined = np.concatenate([x.carrier, y.carrier], axis)
     return Array(joined, device.context(x.format)), (x.shape[axis],)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.array import Array, Computes
+from fpsim.array import Array
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.selection import Keys
 from fpsim.records.formats import Format
@@ -62,7 +62,7 @@ class Packed(Array):
 
     __slots__ = ("stored",)
 
-    def __init__(self, stored: NDArray[np.unsignedinteger[Any]], context: Computes) -> None:
+    def __init__(self, stored: NDArray[np.unsignedinteger[Any]], context: Any) -> None:
         self.stored = stored
         self.context = context
 
@@ -115,7 +115,7 @@ def memory(kept: Array) -> tuple[int, int]:
     """A number that names the memory of what is kept, and its bytes in the packed format."""
     if isinstance(kept, Packed):
         return id(kept.stored), kept.stored.nbytes
-    return id(kept.carrier), kept.nbytes
+    return id(kept.carrier), kept.storage_bytes
 
 
 @lru_cache(maxsize=64)

@@ -89,7 +89,7 @@ def reduce_sum(
     first = tensors[0]
     replicas, flat = len(tensors), [tensor.reshape(-1) for tensor in tensors]
     total = np.empty(first.size, first.format.carrier)
-    for part in parts(order, replicas, first.size, first.nbytes, ring):
+    for part in parts(order, replicas, first.size, first.storage_bytes, ring):
         operands = [x[part.start : part.stop] for x in flat]
         for addition in additions(part.tree):
             pair = operands[addition.left], operands[addition.right]

@@ -104,16 +104,16 @@ class StageMeter:
         outputs = flight.outputs[program.branch]
         tensors = [value for value in outputs if isinstance(value, Tensor)]
         received = {id(x): x for x in flight.arguments if isinstance(x, Tensor)}.values()
-        inputs = sum(x.array.nbytes for x in received)
+        inputs = sum(x.array.storage_bytes for x in received)
         elsewhere = {memory(x.kept)[0] for x in (*received, *used_variables(tensors))}
         saved, kept = _saved(tensors, elsewhere)
         row = {"input_bytes": inputs, "saved_bytes": inputs + saved, "checkpoint_bytes": kept}
         if program.stage == 0:
             row["infeed_bytes"] = inputs
         if program.stage == self.plan.n_stages - 1:
-            row["outfeed_bytes"] = sum(tensor.array.nbytes for tensor in tensors)
+            row["outfeed_bytes"] = sum(tensor.array.storage_bytes for tensor in tensors)
         else:
-            row["output_bytes"] = sum(tensor.array.nbytes for tensor in tensors)
+            row["output_bytes"] = sum(tensor.array.storage_bytes for tensor in tensors)
         return row
 
     @contextmanager
@@ -133,11 +133,13 @@ class StageMeter:
         """
         rows: list[StageFigures] = []
         seen: set[str] = set()
-        total = sum(v.array.nbytes for vs in used.values() for v in {id(v): v for v in vs}.values())
+        total = sum(
+            v.array.storage_bytes for vs in used.values() for v in {id(v): v for v in vs}.values()
+        )
         for entry in self.plan.entries:
             own = [v for v in used[entry.stage, entry.branch] if v.name not in seen]
             seen |= {variable.name for variable in own}
-            parameters = sum(variable.array.nbytes for variable in own)
+            parameters = sum(variable.array.storage_bytes for variable in own)
             state = [
                 slot for variable in own for slot in slots.get(variable.name, ())
                 if isinstance(slot, Array)
@@ -146,11 +148,11 @@ class StageMeter:
             rows.append(
                 StageFigures(
                     parameter_bytes=parameters,
-                    state_bytes=sum(slot.nbytes for slot in state),
-                    state_tensors=tuple(slot.nbytes for slot in state),
-                    state_itemsize=state[0].nbytes // max(state[0].size, 1) if state else 4,
+                    state_bytes=sum(slot.storage_bytes for slot in state),
+                    state_tensors=tuple(slot.storage_bytes for slot in state),
+                    state_itemsize=state[0].storage_bytes // max(state[0].size, 1) if state else 4,
                     accumulator_bytes=sum(
-                        accumulators[v.name].nbytes for v in own if v.name in accumulators
+                        accumulators[v.name].storage_bytes for v in own if v.name in accumulators
                     ),
                     update_cycles=-(-self._update_cycles * parameters // total) if total else 0,
                     **measured,

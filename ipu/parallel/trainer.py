@@ -239,7 +239,7 @@ class Trainer(train.Trainer):
         """The mean over replicas, on each of them."""
         plan, numberings = self.plan, [worker.numbering for worker in self.workers]
         first = gathered[0].pairs
-        kinds = [(gradient.format, gradient.nbytes) for gradient, _ in first]
+        kinds = [(gradient.format, gradient.storage_bytes) for gradient, _ in first]
         pairs: list[list[tuple[Array, Variable]]] = [[] for _ in self.workers]
         joined = buckets(kinds, plan.buffer_size)
         jobs = [

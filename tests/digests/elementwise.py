@@ -51,7 +51,7 @@ def selections(context: Context) -> Iterator[Item]:
             yield int(context.flags)
         for name, signalling in product(RELATIONS, (None, False, True)):
             context.clear_flags()
-            yield context.compare(name, x, y, signalling)
+            yield context.core.compare(name, x, y, signalling)
             yield int(context.flags)
     yield context.operation
 

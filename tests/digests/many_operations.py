@@ -85,7 +85,7 @@ def traps(fmt: Format, rounding: Any) -> Iterator[Item]:
         calls += [partial(context.matmul, x, y), partial(context.dot, x[0], y[:, 0])]
         calls += [partial(context.mean, x, 0), partial(context.array, reals(fmt))]
         if not context.rounding.stochastic:
-            calls += [partial(context.compare, "less", x, x), partial(context.fmod, x, 0.0)]
+            calls += [partial(context.core.compare, "less", x, x), partial(context.fmod, x, 0.0)]
             calls += [partial(context.to_integers, x, "int32"), partial(context.fmax, x, x)]
         if fmt == BINARY16:
             calls.append(partial(context.matmul, x, y, "AMP_F16_F16"))
@@ -112,7 +112,7 @@ def numbering(fmt: Format) -> Iterator[Item]:
         partial(context.dot, one[0][:0], one[0][:0]),
         partial(context.negative, x), partial(context.absolute, x),
         *(partial(getattr(context, name), x, x) for name in SELECTED),
-        *(partial(context.compare, name, x, x) for name in RELATIONS),
+        *(partial(context.core.compare, name, x, x) for name in RELATIONS),
         partial(context.fmod, x, x), partial(context.ieee_remainder, x, x),
         partial(context.convert, x), partial(context.convert, none), partial(context.array, []),
         partial(context.round_to_integral, x), partial(context.to_integers, x, "int32"),

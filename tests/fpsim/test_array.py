@@ -118,7 +118,8 @@ def test_views_share_memory_and_assignment_rounds_scalars(x: fp.Array) -> None:
 def test_faces_of_the_same_values(x: fp.Array) -> None:
     assert x.to_numpy().dtype == np.float16
     assert x.codes().tolist() == x.to_numpy().view(np.uint16).tolist()
-    assert x.nbytes == 6
+    assert x.storage_bytes == x.to_numpy().nbytes == 6
+    assert (x.dtype, x.itemsize, x.nbytes) == (np.asarray(x).dtype, 4, np.asarray(x).nbytes)
     assert repr(x.to(fp.BFLOAT16)).endswith("bfloat16)")
 
 
@@ -229,14 +230,14 @@ def test_a_constant_is_made_under_the_settings_in_force() -> None:
     x, large = context.array([1.0]), 1e5
     assert (x < large).all()
     keeping, saturating = context.settings, context.settings.replace(overflow="saturate")
-    context.settings = saturating
+    context.core.settings = saturating
     assert context.constant(large).item() == 65504.0
     assert (context.array([65504.0]) == large).all()
-    context.settings = keeping
+    context.core.settings = keeping
     assert context.constant(large).item() == np.inf
     tiny = 2.0**-24
     assert context.constant(tiny).item() == tiny
-    context.settings = keeping.replace(subnormals="flush_results")
+    context.core.settings = keeping.replace(subnormals="flush_results")
     assert context.constant(tiny).item() == 0.0
 
 

@@ -166,9 +166,9 @@ def test_what_is_no_flag_or_integer_type_is_refused(context: fp.Context) -> None
     ("call", "sentence"),
     [
         (lambda c: c.arange(0, 10, None), "step=None is not a number"),
-        (lambda c: c.raise_flags(np.array([1, 2])), r"flags=array\(\[1, 2\]\) is not a Flags"),
-        (lambda c: c.raise_flags(10**30), "is not a Flags"),
-        (lambda c: c.raise_flags(None), "flags=None is not a Flags"),
+        (lambda c: c.core.raise_flags(np.array([1, 2])), r"flags=array\(\[1, 2\]\) is not a Flags"),
+        (lambda c: c.core.raise_flags(10**30), "is not a Flags"),
+        (lambda c: c.core.raise_flags(None), "flags=None is not a Flags"),
         (lambda c: c.array([1.0]).to(5), "target=5 is no format and no context"),
         (lambda c: c.constant("abc"), "value='abc' is not a number"),
         (lambda c: c.constant(None), "value=None is not a number"),

@@ -42,7 +42,7 @@ def test_zeros_of_both_signs_are_different_constants() -> None:
 
 def test_every_nan_is_the_same_constant() -> None:
     context = half()
-    assert context._constant(float("nan")) is context._constant(float("nan"))
+    assert context.core.constant(float("nan")) is context.core.constant(float("nan"))
 
 
 @pytest.mark.source("S4-04")
@@ -403,6 +403,6 @@ def test_a_context_apart_computes_the_next_operations_with_flags_of_its_own() ->
 def test_a_context_apart_of_a_shard_has_its_random_bits() -> None:
     context = half(rounding=fp.SR(), seed=4)
     x = context.array([0.1] * 64)
-    context.clock.first = 1000
+    context.core.clock.first = 1000
     other = context.apart()
     assert other.divide(x, 3.0).values.tolist() == context.divide(x, 3.0).values.tolist()

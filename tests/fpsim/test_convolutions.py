@@ -7,7 +7,7 @@ import pytest
 
 import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
-from fpsim.linalg import conv2d, conv2d_input_gradient, conv2d_weight_gradient
+from tests.fpsim.in_partials import conv2d, conv2d_input_gradient, conv2d_weight_gradient
 from tests.tiers import pick
 
 UNIT = "V100_F16_F32"
@@ -76,6 +76,15 @@ def test_the_gaps_of_a_dilated_kernel_are_no_terms():
     images, w = HALF.wrap(np.float32(x)), HALF.array(np.ones((2, 2, 1, 1)))
     y = conv2d(images, w, UNIT, padding="VALID", dilation=2)
     assert y.values.ravel().tolist() == [4.0]
+
+
+@pytest.mark.parametrize("name", ["padding", "dilation"])
+def test_a_frame_that_no_memory_holds_is_refused_by_its_cause(name):
+    x, w = whole(1, 4, 4, 8), whole(3, 3, 8, 8)
+    padding = ((10**7, 10**7),) * 2
+    choices = {"padding": padding} if name == "padding" else {"dilation": 10**7}
+    with pytest.raises(ValueError, match=rf"{name}=.* makes \d+ elements of 4 bytes, \d+ GiB"):
+        conv2d(x, w, UNIT, **choices)
 
 
 def test_what_is_no_dilation_is_refused():

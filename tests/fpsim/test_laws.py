@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fpsim import testing
 from fpsim.array import Array
 from fpsim.context import Context
+from fpsim.core import Core
 from fpsim.elementwise.codes import is_held
 from fpsim.records.flags import Flags
 from fpsim.records.formats import (
@@ -127,19 +128,29 @@ class Broken(Context):
 
     @classmethod
     def by(cls, spoil: Spoil) -> Broken:
-        context = cls(BINARY16)
+        return cls.around(Context(BINARY16), spoil)
+
+    @classmethod
+    def around(cls, good: Context, spoil: Spoil) -> Broken:
+        context, core = cls.__new__(cls), good.core
         context.spoil = spoil
+        context.core = BrokenCore(
+            context, core.settings, core.source, core.traps, count=core.counts is not None
+        )
         return context
 
     def replace(self, **changes: Any) -> Context:
-        context = super().replace(**changes)
-        context.__class__ = Broken
-        context.spoil = self.spoil  # type: ignore[attr-defined]
-        return context
+        return Broken.around(super().replace(**changes), self.spoil)
+
+
+class BrokenCore(Core):
+    """What spoils them."""
+
+    context: Broken
 
     def rounded(self, *arguments: Any, **choices: Any) -> Array:
         good = super().rounded(*arguments, **choices)
-        return Array(np.asarray(self.spoil(good.values), np.float32), self)
+        return Array(np.asarray(self.context.spoil(good.values), np.float32), self.context)
 
 
 Spoil = Callable[[np.ndarray], np.ndarray]

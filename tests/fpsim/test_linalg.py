@@ -9,8 +9,8 @@ import pytest
 
 import fpsim as fp
 import ipu.machine.units.amp  # noqa: F401  (registers the units of the IPU)
-from fpsim.linalg import matmul
 from fpsim.records.units import UNITS
+from tests.fpsim.in_partials import matmul
 from tests.tiers import reaches
 
 HALF, SINGLE = fp.Context(fp.BINARY16), fp.Context(fp.BINARY32)

@@ -41,7 +41,7 @@ def test_choices_of_the_other_kind_are_refused(choices, sentence):
 
 
 def test_an_unknown_choice_is_refused_in_the_name_of_the_function_that_was_called():
-    with pytest.raises(TypeError, match=r"Reductions\.matmul\(\) got an unexpected .*'fuse'"):
+    with pytest.raises(TypeError, match=r"Context\.matmul\(\) got an unexpected .*'fuse'"):
         HALF.matmul(ROW, COLUMN, fuse=True)
 
 
@@ -94,6 +94,30 @@ def calls_before_the_kernel(action):
     calls = calls[1 : loop[0]]
     files = {file for file, _ in calls if "fpsim" in file.parts and "kernels" not in file.parts}
     return len(calls), files
+
+
+def python_calls(action):
+    """Python functions that a call runs, once its caches are full."""
+    action(), action()
+    count = -1  # the action's own
+
+    def profile(_frame, event, _argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(profile)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_operations_cost_few_calls_of_python():
+    a = HALF.array(np.random.default_rng(2).standard_normal((8, 8)))
+    assert python_calls(lambda: HALF.matmul(a, a)) <= 45
+    assert python_calls(lambda: HALF.add(a, a)) <= 14
+    assert python_calls(lambda: a + a) <= 16
 
 
 def test_a_product_reaches_its_kernel_in_forty_calls_through_six_files():

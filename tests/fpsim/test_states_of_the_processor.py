@@ -123,10 +123,7 @@ def first_accepted(name: str, find: Callable[[Operands], Callable[..., Any]]) ->
 
 
 #: Methods of a Context without results of numbers, and those whose outcome is another Context.
-STATE = {
-    "apart", "clear_flags", "dump", "in_format", "raise_flags", "replace", "share", "spawn",
-    "checked_target", "exact", "rounded", "wrapped",
-}  # fmt: skip
+STATE = {"apart", "clear_flags", "in_format", "replace", "spawn"}
 #: Of an Array.
 NAMES = {"to_device"}
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import fpsim as fp
-from fpsim.linalg import k_split, matmul
+from fpsim import linalg
 from fpsim.records.units import find_unit
+from tests.fpsim.in_partials import k_split, matmul
 
 UNIT = "V100_F16_F32"
 HALF = fp.Context(fp.BINARY16)
@@ -56,12 +57,18 @@ def test_many_records_in_turn_keep_their_constants():
             assert result == (1 + 2.0**-20 if window >= 20 else 1.0), window
 
 
-def test_the_result_is_in_the_context_or_in_the_partials_format():
+def test_the_result_is_in_the_context_or_in_the_format_that_is_named():
     a, b = operands()
-    assert matmul(a, b, UNIT).format == fp.BINARY32
-    assert matmul(a, b, UNIT, partials=fp.BINARY16).format == fp.BINARY16
     context = fp.Context(fp.BINARY16)
-    assert matmul(a, b, UNIT, context=context).context is context
+    for product in (linalg.matmul(a, b, UNIT), HALF.matmul(a, b, UNIT), a @ b):
+        assert product.context is HALF
+    assert linalg.matmul(a, b, UNIT, context=context).context is context
+    for wide in (linalg.matmul(a, b, UNIT, to="fp32"), HALF.matmul(a, b, UNIT, to=fp.BINARY32)):
+        assert wide.format == fp.BINARY32
+        assert wide.to("half").codes().tolist() == context.matmul(a, b, UNIT).codes().tolist()
+    assert HALF.matmul(a[0], b, UNIT, to="binary32").format == fp.BINARY32
+    named = linalg.matmul(a, b, UNIT, partials="binary16")
+    assert named.codes().tolist() == matmul(a, b, UNIT, partials=fp.BINARY16).codes().tolist()
     with pytest.raises(ValueError, match="narrower than the result"):
         matmul(a, b, "V100_F16_F16", context=fp.Context(fp.BINARY32))
     with pytest.raises(ValueError, match="not offered"):

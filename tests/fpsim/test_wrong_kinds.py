@@ -33,7 +33,22 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, Any]]] = {
     "Philox": (fp.Philox, {"seed": 1}),
     "Xoroshiro128aox": (fp.Xoroshiro128aox, {"seed": 1, "state": (1, 2)}),
     "Replay": (fp.Replay, {"arrays": [[1]]}),
+    "Core.share": (HALF.replace().core.share, {"other": HALF.core}),
     "Array": (fp.Array, {"carrier": np.float32([1]), "context": HALF}),
+}  # fmt: skip
+
+LINALG: dict[str, dict[str, Any]] = {
+    "sum": {"x": MATRIX}, "mean": {"x": MATRIX}, "dot": {"x": VECTOR, "y": VECTOR},
+    "rounded_matmul": {"a": MATRIX, "b": MATRIX},
+    "matmul": {"a": MATRIX, "b": MATRIX, "unit": UNIT},
+    "k_split": {"a": MATRIX, "b": MATRIX, "unit": UNIT, "parts": 2},
+    "conv2d": {"x": IMAGES, "w": KERNELS, "unit": UNIT},
+    "conv2d_input_gradient": {
+        "gradient": IMAGES, "w": KERNELS, "unit": UNIT, "shape": IMAGES.shape
+    },
+    "conv2d_weight_gradient": {
+        "x": IMAGES, "gradient": IMAGES, "unit": UNIT, "shape": KERNELS.shape
+    },
 }  # fmt: skip
 
 #: Methods of contexts whose arguments are no Arrays.
@@ -46,20 +61,15 @@ MAKERS: dict[str, dict[str, Any]] = {
     "spawn": {"k": 1}, "in_format": {"fmt": fp.BFLOAT16},
     "divide_by": {"x": MATRIX, "divisor": 2.0},
     "power": {"x": MATRIX, "n": 2}, "to_integers": {"x": MATRIX, "dtype": "int8"},
-    "dot": {"x": VECTOR, "y": VECTOR, "fused": False, "kahan": False}, "share": {"other": HALF},
-}  # fmt: skip
-
-#: What computes with carriers, for the rest of the package.
-INSIDE = {
-    "carriers", "checked_target", "compare", "constant", "exact", "rounded", "native_sum",
-    "raise_flags", "wrapped",
+    "dot": {"x": VECTOR, "y": VECTOR, "fused": False, "kahan": False}, "constant": {"value": 1.0},
+    "matmul": {"a": MATRIX, "b": MATRIX}, "k_split": LINALG["k_split"], "conv2d": LINALG["conv2d"],
 }  # fmt: skip
 
 ARRAYS = {"x": MATRIX, "y": MATRIX, "z": MATRIX, "a": MATRIX, "b": MATRIX}
 
 
 def _operations() -> list[str]:
-    names = [n for n in dir(fp.Context) if not n.startswith("_") and n not in INSIDE]
+    names = [n for n in dir(fp.Context) if not n.startswith("_")]
     return [n for n in names if inspect.isfunction(inspect.getattr_static(fp.Context, n))]
 
 
@@ -82,21 +92,6 @@ def test_methods_of_a_context(name):
     ]  # fmt: skip
     assert not missing, "a new method: give it valid arguments in MAKERS"
     assert list(defects(method, valid)) == []
-
-
-LINALG: dict[str, dict[str, Any]] = {
-    "sum": {"x": MATRIX}, "mean": {"x": MATRIX}, "dot": {"x": VECTOR, "y": VECTOR},
-    "rounded_matmul": {"a": MATRIX, "b": MATRIX},
-    "matmul": {"a": MATRIX, "b": MATRIX, "unit": UNIT},
-    "k_split": {"a": MATRIX, "b": MATRIX, "unit": UNIT, "parts": 2},
-    "conv2d": {"x": IMAGES, "w": KERNELS, "unit": UNIT},
-    "conv2d_input_gradient": {
-        "gradient": IMAGES, "w": KERNELS, "unit": UNIT, "shape": IMAGES.shape
-    },
-    "conv2d_weight_gradient": {
-        "x": IMAGES, "gradient": IMAGES, "unit": UNIT, "shape": KERNELS.shape
-    },
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", linalg.__all__)

@@ -16,7 +16,7 @@ import pytest
 
 from ipu import installation
 from ipu.installation import DISTRIBUTION, conflict, how_to_install
-from tests.test_wheel import wheel  # noqa: F401  a fixture
+from tests.wheels import build, unpacked
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -98,28 +98,6 @@ def their_wheel(folder: Path) -> Path:
     return build(folder, folder / "dist")
 
 
-def build(project: Path, out: Path) -> Path:
-    code = (
-        "import sys\nfrom hatchling.builders.wheel import WheelBuilder\n"
-        "print(*WheelBuilder(sys.argv[1]).build(directory=sys.argv[2], versions=['standard']))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(project), str(out)],
-        check=True, capture_output=True, text=True, cwd=project,
-    )  # fmt: skip
-    return Path(done.stdout.split()[-1])
-
-
-def unpacked(wheels: list[Path], site: Path) -> Path:
-    """Wheels laid into one folder, the last over the others, as installers do."""
-    import zipfile
-
-    for path in wheels:
-        with zipfile.ZipFile(path) as archive:
-            archive.extractall(site)
-    return site
-
-
 def command(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     outer = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     return subprocess.run(
@@ -129,7 +107,7 @@ def command(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("order", ["ours last", "theirs last"])
-def test_with_the_other_package_in_the_same_folder_the_command_says_so(wheel, tmp_path, order):  # noqa: F811
+def test_with_the_other_package_in_the_same_folder_the_command_says_so(wheel, tmp_path, order):
     theirs = their_wheel(tmp_path / "theirs")
     wheels = [theirs, wheel] if order == "ours last" else [wheel, theirs]
     done = command(unpacked(wheels, tmp_path / "site"), "show", "0.1")
@@ -141,7 +119,7 @@ def test_with_the_other_package_in_the_same_folder_the_command_says_so(wheel, tm
     )
 
 
-def test_alone_the_wheel_finds_no_other_package(wheel, tmp_path):  # noqa: F811
+def test_alone_the_wheel_finds_no_other_package(wheel, tmp_path):
     done = command(unpacked([wheel], tmp_path / "site"), "--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"fpsim \d+\.\d+\.\d+\n", done.stdout)
@@ -153,7 +131,7 @@ def test_a_checkout_is_no_conflict():
 
 @pytest.mark.tier("full")
 @pytest.mark.parametrize("line", documented())
-def test_every_documented_line_installs_what_it_says(wheel, tmp_path, line):  # noqa: F811
+def test_every_documented_line_installs_what_it_says(wheel, tmp_path, line):
     """The line with the wheel in the place of the clone, in a clean environment.
 
     A build of torch without CUDA is asked for, which is all that is used.

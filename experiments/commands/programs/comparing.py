@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ipu.experiments.commands.options import bad_disk
-
 if TYPE_CHECKING:
     from ipu.frontends.common.advising import Advised
     from ipu.frontends.common.ways import Way
@@ -46,8 +44,7 @@ def compare(
     for run, row in zip(runs, summary_rows(runs), strict=True):
         reason = why_no_loss(run.report) if run.report is not None else ""
         click.echo(f"fpsim: {row[0]}  {row[1]}" + (f"  ({reason})" if reason else ""), err=True)
-    with bad_disk():
-        click.echo(write_comparison(out, runs, program.name).resolve(), err=True)
+    click.echo(write_comparison(out, runs, program.name).resolve(), err=True)
     return max(run.status for run in runs)
 
 
@@ -106,16 +103,19 @@ def tell_page(
     is_printed    the report stands in the terminal already.
     Raises        UsageError where the disk takes no page; the report goes to the terminal instead.
     """
+    from fpsim.state.files import refusal
     from ipu.frontends.pages.page import write_page
 
     try:
-        with bad_disk():
-            click.echo(write_page(out, report, advised, title).resolve(), err=True)
-    except click.UsageError:
+        page = write_page(out, report, advised, title)
+    except OSError as error:
+        if not refusal(error):
+            raise
         if not is_printed:
             click.echo(f"\n{report}", err=True)
         click.echo(f"\n{advised}", err=True)
-        raise
+        raise click.UsageError(refusal(error)) from None
+    click.echo(page.resolve(), err=True)
 
 
 def as_options(choices: Mapping[str, Any]) -> Iterator[str]:

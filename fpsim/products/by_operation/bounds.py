@@ -6,144 +6,121 @@ Source    docs/semantics.md §1 and §4; the bounds are derived where they stand
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.constants import LANES, Lane, exact_width, mode_number
-from fpsim.kernels.by_operation.lane_rounding import DIRECTIONS
+from fpsim.elementwise.constants import LANES, Lane
 from fpsim.kernels.by_operation.results import STRETCH
-from fpsim.kernels.rounding.direction import NEAREST
+from fpsim.products.by_operation.rules import MacRules
 from fpsim.records.flags import Flags
-from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier
 
 __all__ = ["Product", "block_lows", "find_lane", "measure"]
+
+_INEXACT, _UNDERFLOW, _OVERFLOW = map(int, (Flags.INEXACT, Flags.UNDERFLOW, Flags.OVERFLOW))
 
 #: Numbers of an operand that are looked at together; they stay in the cache.
 _CHUNK = 1 << 16
 
 
-class Product(NamedTuple):
+class Product:
     """A product of finite matrices and the range of what it is made of.
 
     least    the smallest product of two of its numbers that is not zero; lows holds more of them
     last     all products are multiples of a power of two that is at least this
     largest  no product of two numbers exceeds it
     most     no sum or product exceeds it, rounding errors included
+    small    a result below the smallest normal number may be inexact
+    checked  something may overflow
     """
 
-    settings: Settings
-    fused: bool
-    a: Carrier
-    b: Carrier
-    lows: NDArray[np.float64]
-    largest: float
-    most: float
+    def __init__(
+        self, rules: MacRules, a: Carrier, b: Carrier, lows: NDArray[np.float64], largest: float,
+        most: float,
+    ) -> None:  # fmt: skip
+        self.rules, self.a, self.b, self.lows = rules, a, b, lows
+        self.largest, self.most = largest, most
+        self.least = float(np.minimum.reduce(lows))
+        self.last = self.least * 2.0 ** (-2 * rules.precision)
+        self.small = rules.fused or self.least < rules.smallest_normal
+        self.checked = not most < rules.largest
 
-    @property
-    def least(self) -> float:
-        return float(self.lows.min())
-
-    @property
-    def last(self) -> float:
-        return self.least * 2.0 ** (-2 * self.settings.format.precision)
-
-    @property
-    def small(self) -> bool:
-        """Whether a result below the smallest normal number may be inexact."""
-        return self.fused or self.least < self.settings.format.smallest_normal
-
-    @property
-    def checked(self) -> bool:
-        """Whether something may overflow."""
-        return not self.most < self.settings.format.max
-
-    @property
+    @cached_property
     def calm(self) -> float:
         """The largest sum from which nothing overflows for a stretch of terms, else zero.
 
         Backwards: a sum that is no larger than a number of the format is not rounded beyond it.
         """
-        fmt, limit = self.settings.format, self.settings.format.max
-        term = self.largest * (1 + 2.0 ** (1 - fmt.precision)) + fmt.smallest_subnormal
+        rules, limit = self.rules, self.rules.largest
+        precision = rules.precision
+        term = self.largest * (1 + 2.0 ** (1 - precision)) + rules.smallest_subnormal
         for _ in range(STRETCH):
             fraction, exponent = math.frexp(max(limit - term, 0.0))
-            limit = math.floor(math.ldexp(fraction, fmt.precision)) * 2.0 ** (
-                exponent - fmt.precision
-            )
-        return limit if limit >= fmt.smallest_normal else 0.0
+            limit = math.floor(math.ldexp(fraction, precision)) * 2.0 ** (exponent - precision)
+        return limit if limit >= rules.smallest_normal else 0.0
 
     @property
-    def certain(self) -> Flags:
+    def certain(self) -> int:
         """Flags that are raised for sure: one of these products is not in the format."""
-        fmt = self.settings.format
-        rounded = self.lows[: 1 if self.fused else None]  # of a fused sum only the first one
+        rules = self.rules
+        rounded = self.lows[: 1 if rules.fused else None]  # of a fused sum only the first one
         rounded = rounded[rounded < math.inf]
-        flags = Flags.NONE
-        if (np.frexp(rounded)[0] * 2.0**fmt.precision % 1).any():
-            flags |= Flags.INEXACT
-        tiny = rounded[rounded < fmt.smallest_normal / 2]
-        if (tiny / fmt.smallest_subnormal % 1).any():
-            flags |= Flags.UNDERFLOW | Flags.INEXACT
+        flags = 0
+        if np.logical_or.reduce(np.frexp(rounded)[0] * 2.0**rules.precision % 1 != 0):
+            flags |= _INEXACT
+        tiny = rounded[rounded < rules.smallest_normal / 2]
+        if np.logical_or.reduce(tiny / rules.smallest_subnormal % 1 != 0):
+            flags |= _UNDERFLOW | _INEXACT
         return flags
 
     @property
-    def possible(self) -> Flags:
+    def possible(self) -> int:
         """Flags that only a look at every operation can tell of."""
-        flags, fmt = Flags.INEXACT, self.settings.format
-        if self.small and self.last < fmt.smallest_subnormal:
-            flags |= Flags.UNDERFLOW
-        return flags | Flags.OVERFLOW if self.checked and not self.shows_overflow else flags
-
-    @property
-    def shows_overflow(self) -> bool:
-        """Whether overflow leaves an infinity or NaN behind, which no later term removes."""
-        stops = any(self.settings.rounding.stops_at_largest(sign) for sign in (False, True))
-        return self.settings.overflow != "saturate" and not stops
-
-    @property
-    def to_nearest(self) -> bool:
-        """Whether the processor rounds to nearest beneath the mode."""
-        return DIRECTIONS[mode_number(self.settings.rounding)] == NEAREST
+        flags, rules = _INEXACT, self.rules
+        if self.small and self.last < rules.smallest_subnormal:
+            flags |= _UNDERFLOW
+        return flags | _OVERFLOW if self.checked and not rules.shows_overflow else flags
 
 
-def measure(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Product | None:
+def measure(rules: MacRules, a: Carrier, b: Carrier) -> Product | None:
     """The product with its bounds; None if an operand is not finite."""
     (low_a, high_a), (low_b, high_b) = _bounds(a, 0), _bounds(b, 1)
     if not (high_a < math.inf and high_b < math.inf):
         return None
-    fmt, k = settings.format, a.shape[1]
+    k = a.shape[1]
     # Each rounding makes a magnitude at most 1 + u times larger, or moves it by a quantum.
-    nearest = DIRECTIONS[mode_number(settings.rounding)] == NEAREST
-    steps = (1 if fused else 2) * k
-    unit = 2.0 ** ((not nearest) - fmt.precision)
+    steps = (1 if rules.fused else 2) * k
+    unit = 2.0 ** ((not rules.to_nearest) - rules.precision)
     growth = math.exp(min(steps * unit, 700.0)) * 1.01
-    drift = steps * fmt.smallest_subnormal
+    drift = steps * rules.smallest_subnormal
     most = (k * high_a * high_b + drift) * growth
-    if not most < fmt.max:
-        columns = np.abs(b).sum(axis=0, dtype=np.float64).max()
+    if not most < rules.largest:
+        columns = np.maximum.reduce(np.add.reduce(np.abs(b), axis=0, dtype=np.float64))
         most = (high_a * float(columns) + drift) * growth
-    return Product(settings, fused, a, b, low_a * low_b, high_a * high_b, most)
+    return Product(rules, a, b, low_a * low_b, high_a * high_b, most)
 
 
 def _bounds(x: Carrier, axis: int) -> tuple[NDArray[np.float64], float]:
     """The smallest magnitudes along an axis that are not zero, else infinity; the largest."""
     step = max(1, _CHUNK // x.shape[1])
+    if len(x) <= step:
+        low, high = _bounds_of(x, axis)
+        return low.astype(np.float64), high
     parts = [_bounds_of(x[i : i + step], axis) for i in range(0, len(x), step)]
     lows = [low for low, _ in parts]
     low = np.minimum.reduce(lows) if axis == 0 else np.concatenate(lows)
-    return low.astype(np.float64), float(np.max([high for _, high in parts]))  # NaN wins
+    return low.astype(np.float64), float(np.maximum.reduce([high for _, high in parts]))  # NaN wins
 
 
 def _bounds_of(x: Carrier, axis: int) -> tuple[Carrier, float]:
     size = np.abs(x)
     codes = size.view(f"u{x.itemsize}")
-    least = (codes - 1).min(axis=axis)  # zero wraps around to the largest code
+    least = np.minimum.reduce(codes - 1, axis=axis)  # zero wraps around to the largest code
     infinity = np.array(math.inf, x.dtype).view(codes.dtype)
     low: Carrier = (np.minimum(least, infinity - 1) + 1).view(x.dtype)
-    return low, float(size.max())
+    return low, float(np.maximum.reduce(size, axis=None))
 
 
 def block_lows(x: Carrier, rows: int, columns: int) -> NDArray[np.float64]:
@@ -165,28 +142,18 @@ def block_lows(x: Carrier, rows: int, columns: int) -> NDArray[np.float64]:
 
 def find_lane(product: Product) -> Lane | None:
     """The narrower lanes in which every product and sum is exact enough, in range and normal."""
-    settings = product.settings
-    fmt = settings.format
-    p = fmt.precision
-    need = 2 * p
-    if product.fused:
-        need = max(need, p + 2)
-    if product.to_nearest and not product.fused:
-        need = 2 * p + 2
-    if settings.rounding.stochastic:
-        need = max(need, p + settings.random_bits)
+    rules = product.rules
     top = product.most
     if product.checked:
-        top = 2.0 * (fmt.max + product.largest)
+        top = 2.0 * (rules.largest + product.largest)
     for width, lane in LANES.items():
-        fits = width == 64 or exact_width("convert", settings, product.a.itemsize) == 32
         # The number that rounds by being added is 2**(digits - p + 1) times larger.
-        reach = lane.bias - (lane.digits - p) - 2
+        reach = lane.bias - (lane.digits - rules.precision) - 2
         if (
-            fits
-            and need <= lane.digits
+            (width == 64 or rules.narrow)
+            and rules.need <= lane.digits
             # Below the smallest normal number R is the digits of a number after the first one.
-            and settings.random_most < lane.digits
+            and rules.random_most < lane.digits
             and product.last >= 2.0 ** (1 - lane.bias)
             and top < 2.0**reach
         ):

@@ -12,17 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.constants import LANES, Lane, mode_number, plan
+from fpsim.elementwise.constants import LANES, Lane, plan
 from fpsim.kernels.by_operation.deterministic import MacVariant, mac_kernel
 from fpsim.kernels.by_operation.halves import STEP, put_halves
-from fpsim.kernels.by_operation.lane_rounding import (
-    BY_SIDE,
-    DIRECTIONS,
-    GROWS,
-    INTEGER_MODES,
-    STOPS,
-    MacRule,
-)
+from fpsim.kernels.by_operation.lane_rounding import BY_SIDE, GROWS, STOPS, MacRule
 from fpsim.kernels.by_operation.results import (
     ANYWHERE,
     IN_SUMS,
@@ -37,6 +30,7 @@ from fpsim.kernels.random.words import NO_WORDS
 from fpsim.kernels.rounding.rule import Rule
 from fpsim.products.by_operation.bounds import Product, block_lows
 from fpsim.products.by_operation.panels import column_panels
+from fpsim.products.by_operation.rules import MacRules
 from fpsim.products.jobs.job import to_read
 from fpsim.records.formats import BINARY16, BINARY32
 from fpsim.records.settings import Settings
@@ -49,6 +43,8 @@ NATIVE = {BINARY32: LANES[32], BINARY16: Lane(width=16, digits=11, bias=15)}
 
 #: Multiply-adds from which the smallest factors of stretches are looked for.
 _LEAST_WORK = 1 << 20
+
+_CALM = MacRule._fields.index("calm")
 
 #: What kernels get in their place.
 _NO_LOWS = np.ones((1, 1))
@@ -66,53 +62,62 @@ class Bits(NamedTuple):
     number: int
 
 
-@lru_cache(maxsize=256)
-def _mac_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger]:
+def _mac_constants(rules: MacRules, lane: Lane) -> tuple[NDArray[np.unsignedinteger], int]:
+    """Constants of the kernels, without `calm`; what overflow becomes."""
+    known = rules.constants.get(lane.width)
+    if known is None:
+        rule = _mac_rule(rules, lane)
+        dtype = plan("multiply", rules.settings, lane.width).constants.dtype
+        known = rules.constants[lane.width] = np.array(rule, dtype), _beyond(rule, lane)
+    return known
+
+
+def _mac_rule(rules: MacRules, lane: Lane) -> MacRule:
+    settings = rules.settings
     fmt = settings.format
-    constants = plan("multiply", settings, lane.width).constants
-    rule = Rule(*map(int, constants))
+    rule = Rule(*map(int, plan("multiply", settings, lane.width).constants))
     drop = lane.digits - fmt.precision
-    return np.array(
-        MacRule(
-            floor=fmt.emin + lane.bias << lane.digits - 1,
-            step=drop << lane.digits - 1 | 1 << lane.digits - 2,
-            lift=drop + lane.bias << lane.digits - 1 | 1 << lane.digits - 2,
-            below=(1 << drop) - 1,
-            last=1 << drop,
-            over_pos=rule.over_pos,
-            over_neg=rule.over_neg | lane.sign,
-            value_pos=rule.over_value_pos,
-            value_neg=rule.over_value_neg,
-            tiny_pos=rule.tiny_pos,
-            tiny_neg=rule.tiny_neg | lane.sign,
-            # An exact zero sum is -0 toward -infinity, so there +0 is what changes nothing.
-            start=0 if settings.rounding.minus_zero else lane.sign,
-            nan=rule.nan_set,
-            zero=lane.sign if fmt.has_negative_zero else 0,
-            calm=0,
-        ),
-        constants.dtype,
+    return MacRule(
+        floor=fmt.emin + lane.bias << lane.digits - 1,
+        step=drop << lane.digits - 1 | 1 << lane.digits - 2,
+        lift=drop + lane.bias << lane.digits - 1 | 1 << lane.digits - 2,
+        below=(1 << drop) - 1,
+        last=1 << drop,
+        over_pos=rule.over_pos,
+        over_neg=rule.over_neg | lane.sign,
+        value_pos=rule.over_value_pos,
+        value_neg=rule.over_value_neg,
+        tiny_pos=rule.tiny_pos,
+        tiny_neg=rule.tiny_neg | lane.sign,
+        # An exact zero sum is -0 toward -infinity, so there +0 is what changes nothing.
+        start=0 if settings.rounding.minus_zero else lane.sign,
+        nan=rule.nan_set,
+        zero=lane.sign if fmt.has_negative_zero else 0,
+        calm=0,
     )
 
 
 def deterministic_call(product: Product, lane: Lane) -> Call:
-    settings = product.settings
-    constants, checked = _mac_constants(settings, lane).copy(), _where(product)
+    rules = product.rules
+    (constants, beyond), checked = _mac_constants(rules, lane), _where(product)
     calm = product.calm if checked == IN_SUMS else 0.0
-    constants[MacRule._fields.index("calm")] = lane.bits(calm)
-    variant = _variant(settings, product.fused, native=False)._replace(
-        small=product.small, checked=checked, beyond=_beyond(MacRule(*map(int, constants)), lane)
-    )
+    if calm:
+        constants = constants.copy()
+        constants[_CALM] = lane.bits(calm)
+    small, fused, mode, direction = product.small, rules.fused, rules.mode, rules.variant.direction
     a = to_read(product.a.astype(f"f{lane.width // 8}", copy=False))
-    b = _panels(product.b, len(product.b), lane)
+    b = column_panels(product.b, 2 * 512 // lane.width, None, f"f{lane.width // 8}")
     left, right = _lows(product, b.shape[2])
-    large = left is not _NO_LOWS
+    large, has_fma = left is not _NO_LOWS, HAS_FMA
 
     def call(out: Carrier, first: int, last: int, watched: int) -> int:
         few = watched != LOOK_FOR_ALL
-        chosen = variant._replace(watched=watched, calm=few and calm > 0, large=few and large)
+        variant = MacVariant(
+            mode, direction, fused, False, small, checked, beyond, watched, has_fma,
+            few and calm > 0, few and large,
+        )  # fmt: skip
         lows = left[first // ROWS if large else 0 :]
-        return int(mac_kernel(chosen)(a[first:last], b, out[first:last], constants, lows, right))
+        return int(mac_kernel(variant)(a[first:last], b, out[first:last], constants, lows, right))
 
     return call
 
@@ -122,9 +127,8 @@ def _lows(product: Product, columns: int) -> _Lows:
 
     Nothing where that is not worth a look: small jobs, and where products are seldom all large.
     """
-    mode, (m, k), n = mode_number(product.settings.rounding), product.a.shape, product.b.shape[1]
-    shorter = product.small and not product.fused and mode in INTEGER_MODES
-    if not shorter or m * k * n < _LEAST_WORK:
+    (m, k), n = product.a.shape, product.b.shape[1]
+    if m * k * n < _LEAST_WORK or not (product.small and product.rules.in_integers):
         return _NO_LOWS, _NO_LOWS
     left, right = _lows_of(product, product.a[: 8 * ROWS], product.b[:, : 4 * columns], columns)
     if (left[:, None] * right >= 1).mean() < 0.5:
@@ -134,22 +138,15 @@ def _lows(product: Product, columns: int) -> _Lows:
 
 def _lows_of(product: Product, a: Carrier, b: Carrier, columns: int) -> _Lows:
     """Over the smallest normal number, so that products are at least 1 where none is small."""
-    right = block_lows(b, STRETCH, columns).T / product.settings.format.smallest_normal
+    right = block_lows(b, STRETCH, columns).T / product.rules.smallest_normal
     return block_lows(a, ROWS, STRETCH), np.ascontiguousarray(right)
-
-
-def _variant(settings: Settings, fused: bool, native: bool) -> MacVariant:
-    mode = mode_number(settings.rounding)
-    return MacVariant(
-        mode, DIRECTIONS[mode], fused, native, False, NOWHERE, BY_SIDE, 0, HAS_FMA, False, False
-    )
 
 
 def _where(product: Product) -> int:
     """Where something may overflow; products that do not, rounded neither do."""
     if not product.checked:
         return NOWHERE
-    return ANYWHERE if product.largest > product.settings.format.max else IN_SUMS
+    return ANYWHERE if product.largest > product.rules.largest else IN_SUMS
 
 
 def _beyond(rule: MacRule | RandomRule, lane: Lane) -> int:
@@ -158,11 +155,6 @@ def _beyond(rule: MacRule | RandomRule, lane: Lane) -> int:
     if rule.over_pos != rule.over_neg & ~lane.sign or size != rule.value_neg & ~lane.sign:
         return BY_SIDE
     return STOPS if size < lane.infinity else GROWS
-
-
-def _panels(b: Carrier, depth: int, lane: Lane) -> Carrier:
-    """b as panels of two vectors."""
-    return column_panels(b, 2 * 512 // lane.width, depth, f"f{lane.width // 8}")
 
 
 @lru_cache(maxsize=256)
@@ -197,21 +189,22 @@ def _random_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinte
 
 
 def random_call(product: Product, lane: Lane, bits: Bits) -> Call:
-    settings, fmt = product.settings, product.settings.format
+    settings = product.rules.settings
+    fused, fmt = product.rules.fused, settings.format
     wide = settings.random_most > 16
-    terms = (4 if wide else 8) // (1 if product.fused else 2)
+    terms = (4 if wide else 8) // (1 if fused else 2)
     k, n = product.b.shape
     depth = -(-k // terms) * terms
     # The lanes' own subnormal numbers are spaced as the format's.
     small = product.small and fmt.smallest_subnormal >= 2.0 ** (1 - lane.bias)
     constants = _random_constants(settings, lane)
     variant = RandomVariant(
-        product.fused, wide, small, settings.random_most > settings.random_bits, _where(product),
+        fused, wide, small, settings.random_most > settings.random_bits, _where(product),
         _beyond(RandomRule(*map(int, constants)), lane), 0, HAS_FMA,
     )  # fmt: skip
     a = np.zeros((len(product.a), depth), f"f{lane.width // 8}")
     a[:, :k] = product.a
-    b = _panels(product.b, depth, lane)
+    b = column_panels(product.b, 2 * 512 // lane.width, depth, f"f{lane.width // 8}")
 
     def call(out: Carrier, first: int, last: int, watched: int) -> int:
         loop = random_kernel(variant._replace(watched=watched))
@@ -244,11 +237,11 @@ def _pairs(x: Carrier) -> NDArray[np.uint32]:
     return codes | codes << np.uint32(16)
 
 
-def native_call(settings: Settings, fused: bool, a: Carrier, b: Carrier) -> Call:
+def native_call(rules: MacRules, a: Carrier, b: Carrier) -> Call:
     """By the processor's own operations in the format; what is seen are its flags, 8 bits up."""
-    lane = NATIVE[settings.format]
-    loop = mac_kernel(_variant(settings, fused, native=True))
-    start = 0 if settings.rounding.minus_zero else lane.sign
+    lane = NATIVE[rules.settings.format]
+    loop = mac_kernel(rules.variant._replace(native=True))
+    start = 0 if rules.settings.rounding.minus_zero else lane.sign
     rule = MacRule(*[0] * len(MacRule._fields))._replace(
         over_pos=lane.sign, start=start, nan=lane.infinity | lane.quiet, zero=lane.sign
     )

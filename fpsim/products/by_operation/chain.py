@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
 
 __all__ = ["Chain"]
@@ -19,4 +18,4 @@ class Chain(NamedTuple):
 
     settings: Settings
     name: str
-    raised: Flags = Flags.NONE
+    raised: int = 0

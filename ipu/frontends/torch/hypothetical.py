@@ -18,9 +18,19 @@ from dataclasses import replace
 from functools import lru_cache
 
 from fpsim.array import Array
+from fpsim.context import Context
 from fpsim.records.evidence import Evidence
 from fpsim.records.flags import Flags
-from fpsim.records.formats import BINARY16, BINARY32, E4M3FN, E5M2, F143, F152, Format
+from fpsim.records.formats import (
+    BINARY16,
+    BINARY32,
+    E4M3FN,
+    E5M2,
+    F143,
+    F152,
+    Format,
+    find_number_format,
+)
 from fpsim.records.rounding import SR, Rounding
 from fpsim.records.settings import Settings
 from fpsim.records.units import UNITS, MatrixUnit, find_unit
@@ -28,7 +38,7 @@ from ipu.learn.policy import PolicyLike
 from ipu.machine.choice import ConvolutionTraits
 from ipu.machine.control import ROUNDINGS, STOCHASTIC, FpCtl, status_words, traps
 from ipu.machine.cost.rows import WorkOf
-from ipu.machine.device import Device, MachineContext
+from ipu.machine.device import Device, MachineContext, MachineCore
 from ipu.machine.target import HYPOTHETICAL, Target
 
 __all__ = [
@@ -120,17 +130,23 @@ def _rules(control: FpCtl, fmt: Format) -> tuple[Settings, Flags]:
     return Settings(fmt, rounding, overflow), traps(control, fmt)
 
 
-class IeeeContext(MachineContext):
-    """A format's arithmetic by IEEE 754, under the traps and the rounding of a device."""
+class IeeeCore(MachineCore):
+    """What stands behind arithmetic by IEEE 754 under the traps and the rounding of a device."""
 
-    def __init__(self, device: Device, fmt: Format) -> None:
-        super().__init__(device, fmt)
+    def __init__(self, context: Context, device: Device, fmt: Format) -> None:
+        super().__init__(context, device, fmt)
         self.obey(device.control)
 
     def obey(self, control: FpCtl) -> None:
         """Compute under these control bits from now on."""
         self.settings, self.traps = _rules(control, self.format)
         self._status_words = status_words(control, self.format)
+
+
+class IeeeContext(MachineContext):
+    """A format's arithmetic by IEEE 754, under the traps and the rounding of a device."""
+
+    core_class = IeeeCore
 
 
 class EightBitDevice(Device):
@@ -141,8 +157,9 @@ class EightBitDevice(Device):
     ([448.0], True)
     """
 
-    def context(self, fmt: Format) -> MachineContext:
+    def context(self, fmt: Format | str) -> MachineContext:
         """The context that computes in fmt on this device."""
+        fmt = find_number_format(fmt)
         context = self._contexts.get(fmt)
         if context is None and fmt in _EIGHT_BITS:
             context = self._contexts[fmt] = IeeeContext(self, fmt)
@@ -192,8 +209,9 @@ class ProductsDevice(Device):
                 "out=f32' or 'out=f16'"
             )
 
-    def context(self, fmt: Format) -> MachineContext:
+    def context(self, fmt: Format | str) -> MachineContext:
         """The context that computes in fmt on this device."""
+        fmt = find_number_format(fmt)
         context = self._contexts.get(fmt)
         if context is None:
             super().context(fmt)  # refuses a format that no layer's policy names

@@ -10,7 +10,6 @@ Source    flock(2), on NFS "Details"; POSIX fcntl.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import socket
@@ -22,10 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-try:
-    import fcntl
-except ImportError:
-    fcntl = None  # type: ignore[assignment]
+from fpsim.state.files import lock
 
 __all__ = ["LOCK", "FolderLock"]
 
@@ -34,7 +30,6 @@ LOCK = ".training"
 #: Seconds in which a training that was just stopped leaves its folder, and between looks.
 PATIENCE, _LOOK = 5.0, 0.1
 _LONGEST = 4096
-_TAKEN = (errno.EAGAIN, errno.EACCES)
 
 #: Folders that trainings of this process have.
 _here: set[str] = set()
@@ -117,16 +112,11 @@ def _locked(folder: Path, patience: float) -> IO[str]:
 
 def _lock(file: IO[str], folder: Path) -> bool:
     """Whether the file is this process's; where the file system has no locks, which is said."""
-    if fcntl is None:
-        _warn(folder, "this system has no file locks")
-        return True
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return lock(file, wait=False)
     except OSError as error:
-        if error.errno in _TAKEN:
-            return False
-        _warn(folder, f"its file system has no locks: {error.strerror}")
-    return True
+        _warn(folder, f"no file locks: {error.strerror}")
+        return True
 
 
 def _warn(folder: Path, reason: str) -> None:

@@ -53,7 +53,20 @@ def test_orders_signal_and_equality_does_not():
     assert {name for name, signals in SIGNALLING.items() if signals} == {
         "less", "less_equal", "greater", "greater_equal",
     }  # fmt: skip
-    assert set(SIGNALLING) == set(BY_DEFINITION)
+    assert set(SIGNALLING) == {*BY_DEFINITION, "unordered"}
+
+
+@pytest.mark.parametrize("signalling", [False, True])
+def test_a_pair_is_less_equal_greater_or_unordered(signalling):
+    """Exactly one of the four, IEEE 754-2019 §5.11; the flags are those of the quiet equality."""
+    pair = [from_codes(c, SMALL) for c in all_pairs(SMALL)]
+    outcomes = {
+        name: compare(name, *pair, Settings(SMALL), signalling)
+        for name in ("less", "equal", "greater", "unordered")
+    }
+    assert (np.sum([truth for truth, _ in outcomes.values()], axis=0) == 1).all()
+    assert (outcomes["unordered"][1] == outcomes["equal"][1]).all()
+    assert outcomes["unordered"][0].sum() == 32**2 - 26**2  # six codes are NaN
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 import fpsim as fp
 from fpsim.elementwise import order
+from fpsim.elementwise.codes import from_codes
 from fpsim.records.settings import Settings
 
 FORMATS = [fp.E5M2, fp.E4M3FN, fp.F143, fp.E2M3FN]
@@ -115,4 +116,25 @@ def test_sorting_keeps_zeros_and_nan_apart() -> None:
         "0xfc00", "0xbc00", "0x8000", "0x8000", "0x0", "0x7c00", "0x7e00",
     ]  # fmt: skip
     assert np.argsort(x).tolist() == [5, 4, 3, 6, 1, 2, 0]
+    assert half.flags == fp.Flags.NONE
+
+
+def test_the_total_order_is_that_of_signed_codes() -> None:
+    """Every pair of a format of five bits: -NaN, -inf … -0, +0 … inf, NaN (IEEE 754-2019 §5.10)."""
+    tiny = fp.Format.custom(2, 3)
+    codes = np.arange(tiny.n_codes, dtype=tiny.code_dtype)
+    x = from_codes(codes, tiny)
+    place = [int(c) if c < 16 else 15 - int(c) for c in codes]
+    expected = np.less_equal.outer(place, place)
+    assert (order.is_total_order(x[:, None], x, tiny) == expected).all()
+
+
+def test_total_order_of_a_context_raises_nothing_and_takes_numbers() -> None:
+    half = fp.Context(fp.BINARY16, traps=fp.Flags.INVALID, subnormals="flush_both")
+    x = half.unpack(np.uint16([0xFE00, 0xFD01, 0x8001, 0x8000, 0x0000, 0x0001, 0x7D01, 0x7E00]))
+    assert half.total_order(x[:-1], x[1:]).all()
+    assert not half.total_order(x[1:], x[:-1]).any()
+    assert half.total_order(x, 0.0).tolist() == [True] * 5 + [False] * 3
+    assert half.total_order(x, -1e9).tolist() == [True] * 2 + [False] * 6
+    assert half.total_order(x[:4], x[7:3:-1], magnitudes=True).all()
     assert half.flags == fp.Flags.NONE

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from numba import njit
 
+from fpsim.kernels import keeping
 from tests.fpsim.kernels.test_compiling import IMPORT, ROOT, SUM, run
 
 RIGHT = "0.0999755859375\n"
+
+#: Compiled into a kernel as an address.
+POINTER = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(lambda x: x + 2)
 
 
 def kernels(folder: Path) -> list[Path]:
@@ -65,3 +71,38 @@ def test_a_disk_that_fills_up_costs_one_warning(tmp_path, call):
     assert process.stderr.count("RuntimeWarning: compiled kernels cannot be kept in") == 1
     assert "No space left on device" in process.stderr
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def kernel_kept_in(folder: Path, function):
+    kernel = njit(function)
+    kernel._cache = keeping.KernelCache(function, str(folder))
+    return kernel
+
+
+def test_a_source_is_read_once_for_all_its_kernels(tmp_path, monkeypatch):
+    read = Path.read_bytes
+    paths = []
+    monkeypatch.setattr(Path, "read_bytes", lambda path: paths.append(path) or read(path))
+    keeping._digest.cache_clear()
+    for add in (lambda x: x + 1, lambda x: x + 2):
+        keeping.KernelCache(add, str(tmp_path))
+    assert paths == [Path(__file__)]
+
+
+def test_a_kernel_with_an_address_of_this_process_is_not_kept(tmp_path):
+    kernel = kernel_kept_in(tmp_path, lambda x: POINTER(x))
+    with pytest.warns(RuntimeWarning, match=r"lambda.* holds addresses of this process"):
+        assert kernel(1.0) == 3.0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_cache_can_be_switched_off_and_emptied(tmp_path):
+    kernel = kernel_kept_in(tmp_path, lambda x: x + 1)
+    kernel._cache.disable()
+    assert kernel(1) == 2
+    assert not list(tmp_path.iterdir())
+    kernel._cache.enable()
+    assert kernel(1.0) == 2.0
+    assert len(list(tmp_path.iterdir())) == 1
+    kernel._cache.flush()
+    assert not list(tmp_path.iterdir())

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import fpsim as fp
 from fpsim.judge.oracle.conv import Convolution
-from fpsim.linalg import conv2d, conv2d_input_gradient, conv2d_weight_gradient
+from tests.fpsim.in_partials import conv2d, conv2d_input_gradient, conv2d_weight_gradient
 from tests.fpsim.products.by_unit.test_dispatch import operand
 
 WAYS = ("forward", "input_gradient", "weight_gradient")

@@ -16,12 +16,12 @@ import ipu.machine  # noqa: F401  (registers the units of the IPU)
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.judge.oracle.random import product_word
 from fpsim.judge.oracle.units import Ask, one_output
-from fpsim.linalg import conv2d, conv2d_input_gradient, conv2d_weight_gradient, matmul
 from fpsim.products import conv, unfold
 from fpsim.products.by_unit import images as pieces
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.records.units import find_unit
 from fpsim.state.bits import Replay
+from tests.fpsim.in_partials import conv2d, conv2d_input_gradient, conv2d_weight_gradient, matmul
 from tests.fpsim.products.by_unit.test_dispatch import DATA, number
 from tests.fpsim.products.convolution import WAYS, Case
 from tests.threads import on_threads

@@ -8,10 +8,10 @@ import pytest
 import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
 from fpsim.judge.oracle.random import product_R
-from fpsim.linalg import k_split, matmul
 from fpsim.products.k_split import ranges
 from fpsim.records.units import find_unit
 from fpsim.state.bits import Replay
+from tests.fpsim.in_partials import k_split, matmul
 from tests.tiers import pick
 
 HALF, SINGLE = fp.Context(fp.BINARY16), fp.Context(fp.BINARY32)

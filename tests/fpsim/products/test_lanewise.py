@@ -7,9 +7,9 @@ import pytest
 
 import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
-from fpsim.linalg import conv2d, conv2d_input_gradient, conv2d_weight_gradient
 from fpsim.products import conv, lanewise
 from fpsim.products.lanewise import Beside
+from tests.fpsim.in_partials import conv2d, conv2d_input_gradient, conv2d_weight_gradient
 from tests.threads import on_threads
 from tests.tiers import pick
 

@@ -19,6 +19,7 @@ from fpsim.records.rounding import RNE, SR
 from fpsim.records.settings import Settings
 from fpsim.records.units import find_unit
 from fpsim.state.draws import NO_PLACES
+from tests.fpsim import in_partials
 
 CASES = [
     ((8, 7), (3, 3), (2, 2), "SAME"),
@@ -180,14 +181,14 @@ def test_passes_keep_their_numbers_where_partials_are_stored_stochastically():
     rng = np.random.default_rng(0)
     gradient = context.array(rng.standard_normal((2, 4, 4, 32)))
     w = context.array(rng.standard_normal((3, 3, 5, 32)))
-    got = fp.linalg.conv2d_input_gradient(
+    got = in_partials.conv2d_input_gradient(
         gradient, w, "AMP_F16_F16", (2, 8, 8, 5), stride=2, context=context
     )
     again = fp.Context(fp.BINARY16, rounding=SR(10), seed=3)
     apart = np.zeros((2, 7, 7, 32))
     apart[:, ::2, ::2] = gradient.values
     turned = np.ascontiguousarray(w.values[::-1, ::-1].transpose(0, 1, 3, 2))
-    wanted = fp.linalg.conv2d(
+    wanted = in_partials.conv2d(
         again.array(apart), again.array(turned), "AMP_F16_F16", padding=((2, 1), (2, 1)),
         context=again,
     )  # fmt: skip

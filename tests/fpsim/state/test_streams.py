@@ -74,7 +74,7 @@ def test_operations_take_the_low_digits_of_the_dealt_numbers_one_after_the_other
     shared, replayed = context(streams(), r), context(fp.Replay(layouts), r)
     for call, _, _ in calls:
         assert call(shared).codes().tolist() == call(replayed).codes().tolist()
-    assert shared.source.states.tolist() == words(states)
+    assert shared.core.source.states.tolist() == words(states)
 
 
 def test_an_operation_that_traps_draws_again():
@@ -83,10 +83,10 @@ def test_an_operation_that_traps_draws_again():
     x = c.wrap(np.full(9, 60000, np.float32))
     with pytest.raises(fp.FloatingPointTrap):
         c.multiply(x, x)
-    assert c.source.states.tolist() == words(STATES)
+    assert c.core.source.states.tolist() == words(STATES)
     c.traps = fp.Flags.NONE
     c.multiply(x, 0.3)
-    assert c.source.states.tolist() == words(dealt(STATES, 9)[1])
+    assert c.core.source.states.tolist() == words(dealt(STATES, 9)[1])
 
 
 def test_children_are_those_of_every_word_and_pickles_go_on():

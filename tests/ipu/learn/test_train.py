@@ -46,7 +46,7 @@ def test_half_parameters_take_half_the_bytes():
     size = {}
     for policy in (FP16, MIXED):
         run, _ = trained(1, policy=policy)
-        size[policy] = sum(v.array.nbytes for v in run.variables.values())
+        size[policy] = sum(v.array.storage_bytes for v in run.variables.values())
     assert size[MIXED] == 2 * size[FP16]
 
 

@@ -84,7 +84,7 @@ def test_the_formats_of_a_device_draw_from_the_same_streams():
     for device in (one, other):
         device.random_mask((5,), 0.5)  # in binary32
     assert np.array_equal(one.source.states, other.source.states)
-    assert one.context(fp.BINARY16).source is one.context(fp.BINARY32).source
+    assert one.context(fp.BINARY16).core.source is one.context(fp.BINARY32).core.source
     one.cast(halves(one, 9), fp.BINARY16)
     assert not np.array_equal(one.source.states, other.source.states)
 

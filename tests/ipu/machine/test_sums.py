@@ -123,7 +123,8 @@ def test_squares_are_rounded_before_they_are_summands(n):
 def test_binary64_has_the_same_order(n):
     used = Device("reference")
     draws = np.random.default_rng(n).standard_normal((2, n, 2))
-    expected = [[ruled(draws[i, :, k].tolist(), lambda x, y: x + y) for k in (0, 1)] for i in (0, 1)]
+    chains = [[draws[i, :, k].tolist() for k in (0, 1)] for i in (0, 1)]
+    expected = [[ruled(chain, lambda x, y: x + y) for chain in row] for row in chains]
     total = used.reduce_sum(used.from_host(draws, BINARY64), 1)
     assert total.values[:, 0].tolist() == expected
     nothing = used.reduce_sum(used.from_host(np.zeros((2, 0)), BINARY64), 1)
@@ -141,7 +142,7 @@ def test_binary64_has_the_same_order(n):
 @example(values=[3e38] * 65 + [-3e38] * 3, denormals="ieee")
 @example(values=[2.0**-149] * 100, denormals="flush")
 def test_special_numbers_go_part_by_part_through_the_same_chains(values, denormals):
-    """A context that adds two numbers at a time is the judge: flags and values of every addition."""
+    """A device that adds two numbers at a time is the judge of values and flags."""
     used, judge = (Device("hypothetical", f32_denormals=denormals) for _ in range(2))
     context = judge.context(BINARY32)
 

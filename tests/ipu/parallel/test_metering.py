@@ -73,7 +73,7 @@ def test_a_variable_of_two_stages_counts_at_the_first():
 
     training = trainer(Plan(SKIP[4], mapping=SKIP_MAPPING[4], count=8))
     training.step(*batch(0, 16))
-    total = sum(v.array.nbytes for v in training.variables.trainable)
+    total = sum(v.array.storage_bytes for v in training.variables.trainable)
     assert sum(own.parameter_bytes for own in training.figures) == total
     assert training.figures[3].parameter_bytes == (8 * 3 + 3) * 2
 

@@ -112,7 +112,7 @@ def _sum(site: Site, values: Sequence[Any]) -> Any:
     flat = [value.reshape(-1) for value in values]
     total = np.empty(first.size, first.format.carrier)
     order = site.machine.replica_set.order
-    for part in parts(order, replicas, first.size, first.nbytes):
+    for part in parts(order, replicas, first.size, first.storage_bytes):
         operands = [x[part.start : part.stop] for x in flat]
         for addition in additions(part.tree):
             operands.append(site.device.add(operands[addition.left], operands[addition.right]))

@@ -18,6 +18,7 @@ from fpsim.judge import oracle
 from fpsim.linalg import rounded_matmul
 from fpsim.products.by_operation import fast
 from fpsim.products.by_operation.bounds import find_lane, measure
+from fpsim.products.by_operation.rules import mac_rules
 from fpsim.records.settings import Settings
 from tests.tiers import reaches
 
@@ -93,7 +94,7 @@ def test_a_product_on_a_midpoint_and_a_tiny_accumulator(fmt, rounding):
 @pytest.mark.parametrize("fmt", NARROW, ids=str)
 def test_these_operands_reach_the_fast_kernel(fmt):
     a, b = np.array([[2.0**-6, 7.0]], fmt.carrier), np.array([[1.0], [5.0]], fmt.carrier)
-    product_ = measure(Settings(fmt), True, a, b)
+    product_ = measure(mac_rules(Settings(fmt), True), a, b)
     assert product_ is not None
     assert find_lane(product_) is not None
     assert mode_number(fp.RNE) == mode_number(fp.Rounding("RNE"))

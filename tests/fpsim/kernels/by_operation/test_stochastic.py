@@ -14,6 +14,7 @@ from fpsim.products.by_operation import dispatch
 from fpsim.products.by_operation.bounds import find_lane, measure
 from fpsim.products.by_operation.calls import Bits, random_call
 from fpsim.products.by_operation.fast import run_macs
+from fpsim.products.by_operation.rules import mac_rules
 from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
 
@@ -29,7 +30,7 @@ FUSED = pytest.mark.parametrize("fused", [False, True])
 def run(a, b, fused):
     """Codes and flags of the fast kernel, which must take the operands."""
     a, b = np.float32(a), np.float32(b)
-    outcome = run_macs(Settings(HALF, IPU), fused, a, b, Bits(SEED, NUMBER), Flags.NONE)
+    outcome = run_macs(Settings(HALF, IPU), fused, a, b, Bits(SEED, NUMBER), 0)
     assert outcome is not None
     return fp.Array(outcome[0], fp.Context(HALF)).codes(), outcome[1]
 
@@ -152,7 +153,7 @@ def test_a_result_overflows_where_its_word_takes_it_up(sign, fused):
 def test_rows_of_a_part_have_the_numbers_of_the_whole(fused):
     rng = np.random.default_rng(1)
     a, b = (fp.Context(HALF).array(rng.standard_normal(s)).values for s in ((9, 4), (4, 5)))
-    product = measure(Settings(HALF, IPU), fused, a, b)
+    product = measure(mac_rules(Settings(HALF, IPU), fused), a, b)
     call = random_call(product, find_lane(product), Bits(SEED, NUMBER))
     whole, parts = np.zeros((9, 5), np.float32), np.zeros((9, 5), np.float32)
     call(whole, 0, 9, watched=0)

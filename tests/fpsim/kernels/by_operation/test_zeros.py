@@ -9,6 +9,7 @@ import fpsim as fp
 from fpsim.kernels.rounding.direction import HAS_STATUS
 from fpsim.products.by_operation.bounds import find_lane, measure
 from fpsim.products.by_operation.calls import deterministic_call
+from fpsim.products.by_operation.rules import mac_rules
 from fpsim.records.settings import Settings
 
 pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="kernels set the direction of an x86")
@@ -18,7 +19,7 @@ FEW = np.float32([0.0, -0.0, 2.0**-13, -(2.0**-13), 1.0, -1.0])
 
 
 def result(a, b, mode=fp.RNE):
-    product = measure(Settings(fp.BINARY16, mode), False, a, b)
+    product = measure(mac_rules(Settings(fp.BINARY16, mode), False), a, b)
     out = np.full((len(a), b.shape[1]), np.nan, np.float32)
     deterministic_call(product, find_lane(product))(out, 0, len(a), 0)
     return out

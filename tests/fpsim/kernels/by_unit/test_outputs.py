@@ -50,7 +50,7 @@ def test_words_are_those_of_the_outputs(shape, bits):
     fmt = fp.BINARY16
     context = fp.Context(fmt, rounding=fp.SR(bits), seed=11)
     wide = (shape[0], shape[1] + 9)
-    places = draw_places(context, range(2, 6), wide).part(0, 5)
+    places = draw_places(context.core, range(2, 6), wide).part(0, 5)
     x = np.random.default_rng(bits).standard_normal(shape).astype(np.float32)
     chosen, place = plan("convert", context.settings, 32), 5
     _, step, *key, first, passed = places.random

@@ -13,12 +13,12 @@ from fpsim.judge.oracle import product_word
 from fpsim.judge.oracle.rounding import encode
 from fpsim.judge.oracle.units import Ask, one_output
 from fpsim.kernels.by_unit.tiles import STEPS, STRETCH
-from fpsim.linalg import matmul
 from fpsim.products.by_unit.exact import run_exact
 from fpsim.products.by_unit.fused import run_fused
 from fpsim.products.by_unit.general import run_general
 from fpsim.products.by_unit.window import run_window
 from fpsim.records.units import find_unit
+from tests.fpsim.in_partials import matmul
 from tests.fpsim.kernels.by_unit.by_engine import job_of, multiply
 
 #: One of each kind: 32 and 64 bits, with stores and without, guarded and not.

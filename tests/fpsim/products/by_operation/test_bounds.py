@@ -14,6 +14,7 @@ from fpsim.kernels.by_operation.results import STRETCH
 from fpsim.products.by_operation.bounds import block_lows, find_lane, measure
 from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.general import run_general
+from fpsim.products.by_operation.rules import mac_rules
 from fpsim.products.jobs.job import Job
 from fpsim.records.settings import Settings
 from tests.tiers import pick
@@ -42,7 +43,7 @@ def general(settings, fused, a, b):
 @pytest.mark.parametrize("scale", SCALES)
 def test_bounds_hold_for_every_product_and_sum(scale, fused):
     a, b = operands(fp.BINARY16, scale)
-    product = measure(Settings(fp.BINARY16), fused, a, b)
+    product = measure(mac_rules(Settings(fp.BINARY16), fused), a, b)
     terms = np.abs(a[:, :, None].astype(float) * b)
     assert product.largest == np.abs(a).max().astype(float) * np.abs(b).max()
     assert product.least <= terms[terms > 0].min()
@@ -60,11 +61,11 @@ def test_certain_flags_are_raised_and_no_impossible_one_is(scale, fused, mode):
     for seed in range(4):
         a, b = operands(fp.BINARY16, scale, seed)
         settings = Settings(fp.BINARY16, mode)
-        product = measure(settings, fused, a, b)
+        product = measure(mac_rules(settings, fused), a, b)
         values, flags = general(settings, fused, a, b)
         assert product.certain & flags == product.certain
         possible = product.certain | product.possible
-        if product.checked and product.shows_overflow:
+        if product.checked and product.rules.shows_overflow:
             possible |= fp.Flags.OVERFLOW | fp.Flags.INVALID
             assert bool(flags & fp.Flags.OVERFLOW) == bool((~np.isfinite(values)).any())
         assert flags & ~possible == fp.Flags.NONE
@@ -72,12 +73,12 @@ def test_certain_flags_are_raised_and_no_impossible_one_is(scale, fused, mode):
 
 def test_overflow_is_looked_for_only_where_it_can_be():
     a, b = np.full((1, 8), 64.0, np.float32), np.full((8, 1), 64.0, np.float32)
-    assert not measure(Settings(fp.BINARY16), False, a, b).checked  # 2**15
-    assert measure(Settings(fp.BINARY16), False, a * 4, b).checked
+    assert not measure(mac_rules(Settings(fp.BINARY16), False), a, b).checked  # 2**15
+    assert measure(mac_rules(Settings(fp.BINARY16), False), a * 4, b).checked
     shown = {
         (str(mode), policy): measure(
-            Settings(fp.BINARY16, mode, policy), False, a, b
-        ).shows_overflow
+            mac_rules(Settings(fp.BINARY16, mode, policy), False), a, b
+        ).rules.shows_overflow
         for mode in (fp.RNE, fp.RTZ, fp.RTP, fp.RAZ)
         for policy in ("infinity", "saturate", "nan")
     }
@@ -93,7 +94,7 @@ def test_no_sum_overflows_within_a_stretch_that_begins_calm(fmt, mode):
     seen = set()
     for largest in np.sqrt(fmt.max * 2.0 ** np.arange(-12.0, 1, 0.5)):
         factors = fp.Context(fmt, overflow="saturate").array([[largest]]).values
-        product = measure(Settings(fmt, mode), False, factors, factors)
+        product = measure(mac_rules(Settings(fmt, mode), False), factors, factors)
         seen.add(product.calm > 0)
         term, _ = round_exact(Fraction(product.largest), fmt, mode)
         total, term = Fraction(product.calm), decode(term, fmt).value
@@ -123,12 +124,12 @@ def test_smallest_numbers_of_blocks(shape, dtype):
 def test_an_operand_that_is_not_finite_has_no_bounds(side, special):
     pair = operands(fp.BINARY16, 1.0)
     pair[side][-1, -1] = special
-    assert measure(Settings(fp.BINARY16), False, *pair) is None
+    assert measure(mac_rules(Settings(fp.BINARY16), False), *pair) is None
 
 
 def test_operands_of_zeros_have_bounds():
     zeros = np.zeros((3, 3), np.float32)
-    product = measure(Settings(fp.BINARY16), False, zeros, zeros)
+    product = measure(mac_rules(Settings(fp.BINARY16), False), zeros, zeros)
     assert (product.largest, product.certain) == (0.0, fp.Flags.NONE)
 
 
@@ -137,14 +138,16 @@ def test_many_rows_are_looked_at_in_pieces():
     a = np.ones((3000, 64), np.float32)
     a[2999, 63], a[1500, 2] = 2.0**-14, 5.0
     b = np.ones((64, 1), np.float32)
-    product = measure(Settings(fp.BINARY16), False, a, b)
+    product = measure(mac_rules(Settings(fp.BINARY16), False), a, b)
     assert (product.least, product.largest) == (2.0**-14, 5.0)
-    column = measure(Settings(fp.BINARY16), False, b.T, a.T.copy())
+    column = measure(mac_rules(Settings(fp.BINARY16), False), b.T, a.T.copy())
     assert (column.least, column.largest) == (2.0**-14, 5.0)
 
 
 def width(fmt, mode=fp.RNE, scale=1.0, fused=False, **policies):
-    lane = find_lane(measure(Settings(fmt, mode, **policies), fused, *operands(fmt, scale)))
+    lane = find_lane(
+        measure(mac_rules(Settings(fmt, mode, **policies), fused), *operands(fmt, scale))
+    )
     return lane and lane.width
 
 
@@ -181,4 +184,4 @@ def test_lanes_have_the_range_of_every_product():
 def test_random_digits_of_small_results_fit_into_those_of_a_lane(most, width):
     a, b = operands(fp.BINARY16, 2.0**-10)
     settings = Settings(fp.BINARY16, fp.SR(13, subnormal_bits=most))
-    assert find_lane(measure(settings, False, a, b)).width == width
+    assert find_lane(measure(mac_rules(settings, False), a, b)).width == width

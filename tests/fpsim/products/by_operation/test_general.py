@@ -28,7 +28,7 @@ SEED = 9
 def outcome(name, context, a, b, *, each=True):
     """Codes of values, flags of each output and of all."""
     shape = len(a), b.shape[1]
-    places = draw_places(context, rounding_places(name, len(b)), shape)
+    places = draw_places(context.core, rounding_places(name, len(b)), shape)
     values, flags = np.zeros(shape, a.dtype), np.zeros(shape, np.uint8) if each else None
     job = Job(Chain(context.settings, name), a, b, values, flags, places)
     assert run_general(job)

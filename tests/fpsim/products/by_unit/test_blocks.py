@@ -8,9 +8,9 @@ import pytest
 
 import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
-from fpsim.linalg import matmul
 from fpsim.products.by_unit import blocks, panels, tiles
 from fpsim.records.units import find_unit
+from tests.fpsim.in_partials import matmul
 from tests.fpsim.products.by_unit.halves import half_matrix, result_of
 from tests.tiers import pick
 

@@ -14,13 +14,13 @@ from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.judge.oracle.random import product_word
 from fpsim.judge.oracle.rounding import canonical_nan, encode, infinity
 from fpsim.judge.oracle.units import Ask, one_output
-from fpsim.linalg import matmul
 from fpsim.products.by_unit import dispatch as engines
 from fpsim.records.evidence import Evidence
 from fpsim.records.rounding import RNE
 from fpsim.records.units import UNITS, MatrixUnit, find_unit, register
 from fpsim.state.bits import Replay
 from fpsim.state.counts import Counts
+from tests.fpsim.in_partials import matmul
 from tests.tiers import pick, reaches
 
 ROWS = pick(24, 1_700, 10_000)
@@ -72,7 +72,7 @@ def number(datum, fmt):
 
 def check(unit, a, b, c, context, **choices):
     """A product's values and how many raised each flag, against the oracle."""
-    before, context.counts = context.operation, Counts()
+    before, context.core.counts = context.operation, Counts()
     got = matmul(a, b, unit, context=context, accumulator=c, **choices)
     if context.format == fp.BINARY32:
         choices = {"subnormals": context.settings.subnormals} | choices

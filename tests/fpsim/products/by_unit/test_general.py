@@ -38,7 +38,7 @@ UNITS = {
 def outcome(unit, context, a, b, start):
     formats = unit.inputs[0], unit.inputs[-1]
     settings = UnitSettings(unit, *formats, context.settings)
-    places = draw_places(context, settings.rounding_places(len(b)), start.shape)
+    places = draw_places(context.core, settings.rounding_places(len(b)), start.shape)
     values, flags = start.copy(), np.zeros(start.shape, np.uint8)
     assert run_general(Job(settings, a, b, values, flags, places))
     return to_codes(values, unit.partials).tolist(), flags.tolist()

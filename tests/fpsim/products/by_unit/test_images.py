@@ -7,7 +7,6 @@ import pytest
 
 import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
-from fpsim.linalg import conv2d_weight_gradient
 from fpsim.products.by_unit import dispatch as engines
 from fpsim.products.by_unit import images, tiles
 from fpsim.products.by_unit.dispatch import accumulate
@@ -18,6 +17,7 @@ from fpsim.records.geometry import geometry
 from fpsim.records.settings import Settings
 from fpsim.records.units import find_unit
 from fpsim.state.draws import NO_PLACES
+from tests.fpsim.in_partials import conv2d_weight_gradient
 from tests.threads import on_threads
 from tests.tiers import pick
 

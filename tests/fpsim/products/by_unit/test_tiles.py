@@ -9,7 +9,6 @@ import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
 from fpsim.elementwise.codes import from_codes
 from fpsim.kernels.by_unit.panels import PLAIN
-from fpsim.linalg import matmul
 from fpsim.products.by_unit import dispatch, tiles
 from fpsim.products.by_unit import window as engine_window
 from fpsim.products.by_unit.dispatch import accumulate
@@ -18,6 +17,7 @@ from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.records.settings import Settings
 from fpsim.records.units import find_unit
 from fpsim.state.draws import NO_PLACES
+from tests.fpsim.in_partials import matmul
 from tests.fpsim.products.by_unit.halves import HALF, half_matrix, result_of
 from tests.threads import on_threads
 from tests.tiers import pick

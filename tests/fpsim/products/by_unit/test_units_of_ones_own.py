@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import fpsim as fp
-from fpsim.linalg import conv2d_weight_gradient, matmul
 from fpsim.products.by_unit.exact import run_exact
 from fpsim.products.by_unit.fused import run_fused
 from fpsim.products.by_unit.general import run_general
@@ -16,6 +15,7 @@ from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.by_unit.window import run_window
 from fpsim.products.jobs.job import Job
 from fpsim.records.units import MatrixUnit
+from tests.fpsim.in_partials import conv2d_weight_gradient, matmul
 
 HALF, SINGLE = fp.Context(fp.BINARY16), fp.Context(fp.BINARY32)
 MINE = MatrixUnit(

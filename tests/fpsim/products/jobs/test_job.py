@@ -12,7 +12,6 @@ from numba.core.dispatcher import Dispatcher
 import fpsim as fp
 import ipu.machine.units  # noqa: F401  (registers the units of the IPU)
 from fpsim.elementwise.codes import to_codes
-from fpsim.linalg import matmul
 from fpsim.products.by_unit import dispatch
 from fpsim.products.by_unit.dispatch import FAST
 from fpsim.products.by_unit.general import run_general
@@ -21,6 +20,7 @@ from fpsim.products.jobs.job import Job, Reach, around_specials, matrices, run, 
 from fpsim.products.jobs.rows import Rows
 from fpsim.records.units import find_unit
 from fpsim.state.draws import NO_PLACES, draw_places
+from tests.fpsim.in_partials import matmul
 
 #: Its partials are rounded by the context where they are stored.
 UNIT = find_unit("AMP_F16_F16")
@@ -81,7 +81,7 @@ def test_the_first_engine_that_can_runs_alone():
 def stochastic(shape, k, seed=5):
     context = fp.Context(fp.BINARY16, rounding=fp.SR(7), seed=seed)
     settings = UnitSettings(UNIT, fp.BINARY16, fp.BINARY16, context.settings)
-    return settings, draw_places(context, settings.rounding_places(k), shape)
+    return settings, draw_places(context.core, settings.rounding_places(k), shape)
 
 
 def halves(rng, *shape):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fpsim.state import files
 from ipu.learn.checkpoint import Keeper
 from ipu.learn.checkpoint import lock as module
 from ipu.learn.checkpoint.lock import LOCK, FolderLock
@@ -120,11 +121,19 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
     def unsupported(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(module.fcntl, "flock", unsupported)
-    with pytest.warns(RuntimeWarning, match="cannot be locked .*No locks available.*; start no"):
+    monkeypatch.setattr(files.fcntl, "flock", unsupported)
+    with pytest.warns(RuntimeWarning, match="cannot be locked .no file locks: No locks a.*; start"):
         lock = FolderLock(tmp_path)
     with pytest.raises(ValueError, match="another training of this process"):
         FolderLock(tmp_path)
+    lock.release()
+
+
+def test_a_system_without_locks_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "fcntl", None)
+    with pytest.warns(RuntimeWarning, match="cannot be locked .no file locks: this system has"):
+        lock = FolderLock(tmp_path)
+    files.write_whole(tmp_path / "file", b"content")
     lock.release()
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import fpsim as fp
-from fpsim.linalg import matmul
 from fpsim.records.units import find_unit
 from ipu.machine.units.slic import GROUPINGS, STRIDES, grouping
+from tests.fpsim.in_partials import matmul
 
 HALF = fp.Context(fp.BINARY16)
 

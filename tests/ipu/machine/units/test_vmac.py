@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import fpsim as fp
-from fpsim.linalg import matmul
+from tests.fpsim.in_partials import matmul
 
 HALF = fp.Context(fp.BINARY16)
 

@@ -1,4 +1,4 @@
-"""Operands of a Context: which Arrays and numbers its operations take, and what comes back.
+"""What stands behind a Context: operands become carriers, one kernel runs, an Array comes back.
 
 Nothing is promoted: an Array of another format is refused, a Python number becomes a constant of
 the context's format.
@@ -9,14 +9,15 @@ Source    docs/semantics.md §3.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fpsim.array import Array, Computes
+from fpsim.array import Array
+from fpsim.elementwise import compare as comparisons
 from fpsim.elementwise.apply import apply, common_shape
 from fpsim.elementwise.inputs import Scalar, scalar
-from fpsim.elementwise.sizes import checked_number
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 from fpsim.records.rounding import RNE
@@ -27,7 +28,7 @@ from fpsim.state.draws import NO_DRAW, draw
 from fpsim.state.publish import broadcast_operands, check_out, fold, no_operands, publish
 from fpsim.state.state import State
 
-__all__ = ["ContextOperands", "Operand", "Out", "context_of"]
+__all__ = ["Core", "Evaluate", "HasCore", "Operand", "Out", "core_of"]
 
 Operand = Array | Scalar
 Out = Array | Carrier | None
@@ -48,36 +49,44 @@ class _Constants:
         self.carriers: dict[tuple[type, Scalar | str], Carrier] = {}
 
 
-class ContextOperands(State):
-    """The half of a Context that turns operands into carriers, and carriers into Arrays."""
+class HasCore(Protocol):
+    """A Context, as the modules below it know it."""
 
-    def __init__(self, settings: Settings, source: BitSource, traps: Flags, *, count: bool) -> None:
+    core: Core
+
+    def in_format(self, fmt: Format | str) -> HasCore:
+        """The same in another format."""
+
+
+class Core(State):
+    """State of a context, and the way of an operation through it.
+
+    context   whose Arrays the results are.
+    """
+
+    def __init__(
+        self, context: HasCore, settings: Settings, source: BitSource, traps: Flags, *, count: bool
+    ) -> None:
         super().__init__(settings, source, traps, count=count)
+        self.context = context
         #: Of the settings in force; settings may change (a device's do), and come back.
         self._constants = _Constants(settings)
         self._other_constants = {id(settings): self._constants}
 
-    def constant(self, value: Scalar) -> Array:
-        """A Python number in this format, to nearest even: no flags, no random bits.
-
-        Beyond the largest finite value it becomes what the overflow policy says.
-        """
-        return self.wrapped(self._constant(checked_number("value", value)).copy())
-
-    def _constant(self, value: Scalar) -> Carrier:
-        """The same without an Array; its memory is kept and must not be written."""
-        settings, kept = self.settings, self._constants
-        if kept.settings is not settings:
-            kept = self._other_constants.setdefault(id(settings), _Constants(settings))
-            self._constants = kept
+    def constant(self, value: Scalar) -> Carrier:
+        """A Python number in this format, to nearest even; its memory must not be written."""
+        settings, constants = self.settings, self._constants
+        if constants.settings is not settings:
+            constants = self._other_constants.setdefault(id(settings), _Constants(settings))
+            self._constants = constants
         # 0.0 and -0.0 are equal, their texts are not; a NaN is not even equal to itself.
         key = (type(value), value if value and value == value else repr(value))
-        constant = kept.carriers.get(key)
+        constant = constants.carriers.get(key)
         if constant is None:
             nearest = settings.replace(rounding=RNE)
             constant, _ = apply("convert", (scalar(value, nearest.native),), nearest, track=False)
-            if len(kept.carriers) < _CONSTANTS:
-                kept.carriers[key] = constant
+            if len(constants.carriers) < _CONSTANTS:
+                constants.carriers[key] = constant
         return constant
 
     def carriers(self, operands: Sequence[Operand], *, comparing: bool = False) -> list[Carrier]:
@@ -89,15 +98,16 @@ class ContextOperands(State):
         fmt = self.settings.format
         for value in operands:
             if isinstance(value, Array):
-                other = value.context.settings.format
-                if other is not fmt and other != fmt:
-                    raise TypeError(_mixed(operands, fmt))
+                if value.context is not self.context:
+                    other = value.context.core.settings.format
+                    if other is not fmt and other != fmt:
+                        raise TypeError(_mixed(operands, fmt))
                 carriers.append(value.carrier)
             elif isinstance(value, (bool, int, float)):
                 # Infinities and NaN pass; Python compares an int with a float exactly.
                 if not (comparing or -fmt.max <= value <= fmt.max or value - value != 0):
                     raise ValueError(_beyond(value, fmt))
-                carriers.append(self._constant(value))
+                carriers.append(self.constant(value))
             else:
                 raise TypeError(
                     f"{type(value).__name__} is not an Array of {fmt.name}; "
@@ -114,30 +124,31 @@ class ContextOperands(State):
 
         Shapes    carriers broadcast.
         """
-        shape, stochastic = common_shape(carriers), self.settings.rounding.stochastic
-        target = None if out is None else self._target(out)
-        bits = draw(self, shape) if stochastic else NO_DRAW
+        settings = self.settings
+        stochastic, target = settings.rounding.stochastic, None if out is None else self.target(out)
+        bits = draw(self, common_shape(carriers)) if stochastic else NO_DRAW
         element_flags, memory = None, target
         operands: OperandsAt = no_operands
-        if self.watched:  # nothing may be written before the flags are known
+        if self._traps or self.counts is not None:  # nothing is written before the flags are known
+            shape = common_shape(carriers)
             if target is not None:
-                check_out(target, shape, self.format.carrier, carriers)
+                check_out(target, shape, settings.format.carrier, carriers)
             element_flags, memory = np.zeros(shape, np.uint8), None
             operands = broadcast_operands(carriers, shape)
         values, flags = evaluate(
-            name, carriers, self.settings, out=memory, element_flags=element_flags, bits=bits
+            name, carriers, settings, out=memory, element_flags=element_flags, bits=bits
         )
         values = publish(
             self, name, values, flags, element_flags, operands, target, advances=stochastic
         )
-        return self.wrapped(values, out)
+        return out if isinstance(out, Array) else Array(values, self.context)
 
     def exact(
         self, name: str, carriers: list[Carrier], values: Carrier, element_flags: ElementFlags,
         out: Out = None,
     ) -> Array:  # fmt: skip
         """An elementwise operation that rounds nothing, computed in new memory; published."""
-        target = self._target(out)
+        target = self.target(out)
         if target is not None:
             check_out(target, values.shape, self.format.carrier, carriers)
         values = publish(
@@ -146,7 +157,21 @@ class ContextOperands(State):
         )  # fmt: skip
         return self.wrapped(values, out)
 
-    def _target(self, out: Out) -> Carrier | None:
+    def compare(
+        self, name: str, x: Operand, y: Operand, signalling: bool | None = None
+    ) -> NDArray[np.bool_]:
+        """Truth values of a relation; by default as an operator raises INVALID (§5.11)."""
+        a, b = self.carriers((x, y), comparing=True)
+        if signalling is None:
+            signalling = comparisons.SIGNALLING[name]
+        truth, flags = comparisons.compare(name, a, b, self.settings, signalling)
+        publish(
+            self, name, truth, fold(flags), flags if self.watched else None,
+            broadcast_operands([a, b], truth.shape), in_format=False,
+        )  # fmt: skip
+        return truth
+
+    def target(self, out: Out) -> Carrier | None:
         """The memory of `out`, which must have this context's format."""
         if not isinstance(out, Array):
             return out
@@ -156,29 +181,28 @@ class ContextOperands(State):
 
     def checked_target(self, out: Out, shape: Shape) -> Carrier | None:
         """The same, refused unless it takes a result of this shape."""
-        target = self._target(out)
+        target = self.target(out)
         if target is not None:
             check_out(target, shape, self.format.carrier)
         return target
 
     def wrapped(self, values: Carrier, out: Out = None) -> Array:
         """A published result as an Array: `out` itself, if that is one."""
-        # Every context has the operations too; this half of it is written without them.
-        return out if isinstance(out, Array) else Array(values, cast(Computes, self))
+        return out if isinstance(out, Array) else Array(values, self.context)
 
 
-def context_of(x: Any, context: ContextOperands | None = None, name: str = "x") -> ContextOperands:
-    """The context that computes: the one that is named, else that of an Array.
+def core_of(x: Any, context: HasCore | None = None, name: str = "x") -> Core:
+    """Of the context that computes: the one that is named, else that of an Array.
 
     Raises    TypeError for what is no Array, and for what is no context.
     """
     if not isinstance(x, Array):
         kind = type(x).__name__
         raise TypeError(f"{name} is {kind}, not an Array; convert it with ctx.array({name})")
-    if context is not None and not isinstance(context, ContextOperands):
+    core = getattr(x.context if context is None else context, "core", None)
+    if not isinstance(core, Core):
         raise TypeError(f"context={context!r} is not a Context; use fp.Context(format), or None")
-    assert isinstance(x.context, ContextOperands)
-    return context or x.context
+    return core
 
 
 def _beyond(value: Scalar, fmt: Format) -> str:
