@@ -11,6 +11,7 @@ Source    docs/semantics.md §6 (functions); SciPy (scipy.special).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -178,7 +179,7 @@ def _in_binary64(function: Callable[..., Any], overflows: bool) -> Any:
         numbers = [np.asarray(as_read(x, settings), np.float64) for x in operands]
         with np.errstate(all="ignore"):
             wide = np.asarray(function(*numbers), np.float64)
-        finite = np.logical_and.reduce([np.isfinite(x) for x in numbers])
+        finite = reduce(np.logical_and, map(np.isfinite, numbers))
         pole = np.isinf(wide) & finite
         if overflows:
             wide = np.where(pole, np.copysign(np.finfo(np.float64).max, wide), wide)
