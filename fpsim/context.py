@@ -614,9 +614,7 @@ class Context:
         """
         return self.core.compare("unordered", x, y, False)
 
-    def total_order(
-        self, x: Operand, y: Operand, *, magnitudes: bool = False
-    ) -> NDArray[np.bool_]:
+    def total_order(self, x: Operand, y: Operand, *, magnitudes: bool = False) -> NDArray[np.bool_]:
         """Where x stands before y or is the same: -NaN, -inf … -0, +0 … inf, NaN; no flags.
 
         magnitudes   of |x| and |y| (totalOrderMag).
@@ -732,9 +730,7 @@ class Context:
         choices = unit_products.UnitChoices(
             to, partials, accumulator, scale, subnormals, stochastic_stores
         )
-        return unit_products.any_matmul(
-            self, a, b, unit, choices, out, fused=fused, kahan=kahan
-        )
+        return unit_products.any_matmul(self, a, b, unit, choices, out, fused=fused, kahan=kahan)
 
     def k_split(
         self, a: Array, b: Array, unit: str | MatrixUnit, parts: int, *,

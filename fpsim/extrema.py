@@ -35,9 +35,7 @@ def extreme_along(core: Core, name: str, x: Array, axis: Axis, keepdims: bool, o
     return core.wrapped(values, out)
 
 
-def place_along(
-    core: Core, name: str, x: Array, axis: int | None, keepdims: bool
-) -> NDArray[Any]:
+def place_along(core: Core, name: str, x: Array, axis: int | None, keepdims: bool) -> NDArray[Any]:
     """Index of the first element that is the maximum or minimum."""
     (carrier,) = core.carriers((x,))
     shape = order.reduced_shape(carrier.shape, axis, keepdims)

@@ -183,9 +183,7 @@ def test_converting_an_array_of_the_format_reads_it_and_another_rounds():
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["add", "maximum", "fmod", "less", "sqrt", "exp", "to_integers"]
-)
+@pytest.mark.parametrize("name", ["add", "maximum", "fmod", "less", "sqrt", "exp", "to_integers"])
 def test_a_trap_stops_every_kind_of_operation(name):
     half = fp.Context(fp.BINARY16, traps=fp.Flags.INVALID, rounding=fp.SR(3))
     x = array(half, [0x3C00, 0x7D01])
