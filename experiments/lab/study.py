@@ -75,6 +75,7 @@ def study(
     preset: str = "window",
     f32_denormals: str = "flush",
     max_nan: str = "number",
+    sums: str = "spread",
     conv_partials: Format | str | None = None,
     cluster: DaskCluster | str | None = None,
 ) -> Path:
@@ -99,7 +100,7 @@ def study(
     check_writable(out)
     where = cluster_of(cluster)
     machine = {"target": target, "preset": preset, "f32_denormals": f32_denormals,
-               "max_nan": max_nan, "conv_partials": conv_partials}  # fmt: skip
+               "max_nan": max_nan, "sums": sums, "conv_partials": conv_partials}  # fmt: skip
     chosen = Study(
         name, f"How does {name} train in these formats?", 0.0, False,
         model, data, optimizer, tuple(variants), epochs, batch, seeds, machine, where,

@@ -112,7 +112,7 @@ class AxisSum:
         result, flags, each = rows.run(FLAGS_EACH if watched else FLAGS_STICKY, self.divide)
         return publish(
             state, self.name, result.reshape(self.shape), flags,
-            each.reshape(self.shape) if watched else None, self._elements, target,
+            each.reshape(self.shape) if watched else None, self.elements, target,
             advances=state.settings.rounding.stochastic,
         )  # fmt: skip
 
@@ -132,10 +132,10 @@ class AxisSum:
         inexact = 1 in each.tobytes()
         return publish(
             state, self.name, sums, int(inexact), each if state.watched else None,
-            self._elements, target,
+            self.elements, target,
         )  # fmt: skip
 
-    def _elements(self, index: Index) -> tuple[Carrier]:
+    def elements(self, index: Index) -> tuple[Carrier]:
         """The elements of one output, as a trap shows them."""
         number = int(np.ravel_multi_index(index, self.shape)) if self.shape else 0
         return (as_rows(self.values, self.axes)[number],)

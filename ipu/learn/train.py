@@ -69,7 +69,7 @@ class Trainer:
     seed         of the initial values and of the device's random bits.
     rounding_seed    of the random bits alone; None: `seed`.
     observe      called with every update of a variable.
-    target, random, preset, f32_denormals, max_nan, conv_partials, planner, count,
+    target, random, preset, f32_denormals, max_nan, sums, conv_partials, planner, count,
     disable_sr_for_amp_vertices    as in `Device`; its partials are those of the policy.
 
     >>> from ipu.learn.nn import dense
@@ -97,6 +97,7 @@ class Trainer:
         preset: str = "window",
         f32_denormals: str = "flush",
         max_nan: str = "number",
+        sums: str = "spread",
         conv_partials: Format | str | None = None,
         planner: Planner | None = None,
         count: bool = False,
@@ -127,9 +128,9 @@ class Trainer:
         def device() -> Device:
             return Device(
                 target, control, seed=seed if rounding_seed is None else rounding_seed,
-                random=random, f32_denormals=f32_denormals, max_nan=max_nan, partials=partials,
-                conv_partials=conv_partials, preset=preset, planner=planner, count=count,
-                disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
+                random=random, f32_denormals=f32_denormals, max_nan=max_nan, sums=sums,
+                partials=partials, conv_partials=conv_partials, preset=preset, planner=planner,
+                count=count, disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
             )  # fmt: skip
 
         #: The worker of the one replica; with several, one for each.

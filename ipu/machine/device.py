@@ -38,7 +38,7 @@ from ipu.machine.generator import WORKERS, find_source
 from ipu.machine.target import MK2, Target, find_target
 from ipu.machine.units import amp
 from ipu.machine.vector import operation_loops
-from ipu.machine.verbs import MAXIMUM
+from ipu.machine.verbs import MAXIMUM, SUMS
 
 __all__ = ["Device", "MachineContext", "MachineCore"]
 
@@ -137,6 +137,8 @@ class Device(Convolutions):
     random          their source: "philox", or "xoroshiro", the generators of the target's workers.
     f32_denormals   "flush" (INFERRED) or "ieee".
     max_nan         "number" (ASSUMED) or "propagate": what max gives for a number and a NaN.
+    sums            "spread" (ASSUMED): sums add parts of at most 64 neighbours, then the sums of
+                    the parts; "chain": one summand after the other.
     partials        of matrix products with binary16 inputs, where the call does not say: BINARY32
                     or BINARY16, or poplibs' words "float" and "half".
     conv_partials   the same for convolutions; None: as `partials`.
@@ -168,6 +170,7 @@ class Device(Convolutions):
         random: str = "philox",
         f32_denormals: str = "flush",
         max_nan: str = "number",
+        sums: str = "spread",
         partials: Format | str = BINARY32,
         conv_partials: Format | str | None = None,
         preset: str = "window",
@@ -182,12 +185,15 @@ class Device(Convolutions):
             raise TypeError(f"planner={planner!r} is not a Planner; use Planner(...), or None")
         if not isinstance(max_nan, str) or max_nan not in MAXIMUM:
             raise ValueError(f"max_nan={max_nan!r} is not known; use number or propagate")
+        if not isinstance(sums, str) or sums not in SUMS:
+            raise ValueError(f"sums={sums!r} is not known; use one of {', '.join(SUMS)}")
         if not isinstance(preset, str) or preset not in amp.PRESETS:
             raise ValueError(f"preset={preset!r} is not known; use one of {', '.join(amp.PRESETS)}")
         self.target = find_target(target)
         self._control = control
         self.f32_denormals = f32_denormals
         self.max_nan = max_nan
+        self.sums = sums
         self.partials = find_partials(partials)
         self.conv_partials = None if conv_partials is None else find_partials(conv_partials)
         self.preset = preset
@@ -323,7 +329,7 @@ class Device(Convolutions):
     def facts(self) -> dict[str, Fact]:
         """What the results of this device rest on."""
         streams = WORKERS if self.random == "xoroshiro" else {}
-        return RULES | {"choice of the unit": RULE} | streams
+        return RULES | {"choice of the unit": RULE, "order of sums": SUMS[self.sums]} | streams
 
     # Values ---------------------------------------------------------------------------------
 

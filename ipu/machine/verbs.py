@@ -22,6 +22,8 @@ from fpsim.elementwise.axes import checked_axes, one_axis
 from fpsim.elementwise.order import largest_along
 from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
 from fpsim.elementwise.sizes import checked_number, checked_shape
+from fpsim.products.spread_sums import SpreadSum, sums_of_binary64
+from fpsim.records.evidence import Evidence, Fact
 from fpsim.records.formats import BINARY32, BINARY64, Format
 from fpsim.records.rounding import SR
 from fpsim.rounded_products import native_sum
@@ -29,10 +31,18 @@ from fpsim.state.processor import usual_arithmetic_in
 from ipu.machine.reference import FUNCTIONS, wide
 from ipu.machine.vector import thread_cycles
 
-__all__ = ["MAXIMUM", "Verbs", "checked_array"]
+__all__ = ["MAXIMUM", "SUMS", "Verbs", "checked_array"]
 
 #: Which of two is larger if one is NaN, by the switch `max_nan`: the Context's method.
 MAXIMUM = {"number": "fmax", "propagate": "maximum"}
+#: Orders of the sums of a device, by the switch `sums`, and what each rests on.
+SUMS = {
+    "spread": Fact(
+        "parts of at most 64 neighbours, then the sums of the parts", Evidence.ASSUMED,
+        "poplibs, Reduction.cpp, spreads sums over workers and tiles; how, depends on the layout",
+    ),
+    "chain": Fact("one summand after the other", Evidence.ASSUMED, "asked for by sums='chain'"),
+}  # fmt: skip
 
 
 def checked_array(x: Any) -> Array:
@@ -60,6 +70,7 @@ class Verbs(ABC):
     """
 
     max_nan: str
+    sums: str
     vector_cycles: int
 
     @abstractmethod
@@ -196,29 +207,33 @@ class Verbs(ABC):
     def reduce_sum(
         self, x: Array, axis: int | tuple[int, ...], fmt: Format | None = None, scale: float = 1.0
     ) -> Array:
-        """Sum over axes times a scale, in binary32 in index order, rounded once to fmt.
+        """Sum over axes times a scale, in binary32, rounded once to fmt.
 
-        binary64 is summed in binary64, in numpy's order.
+        The order is that of `sums`: parts of at most 64 summands, or one chain. binary64 is summed
+        in binary64, in the same order; as one chain in numpy's.
 
         Shapes    the axes stay, with length 1.
         Rounding  each addition and the multiplication by fl(scale) in binary32, then once from
                   binary32 to fmt (default: x's format).
-        Source    poplibs, Reduction.cpp: half sums accumulate in float, the scale is a float; the
-                  order over workers and tiles depends on the layout there and is ascending here
-                  (ASSUMED).
+        Error     of the sum of n: at most 64 ⌈log₆₄ n⌉ u Σ|x|; of one chain (n - 1) u Σ|x|.
+        Source    poplibs, Reduction.cpp: half sums accumulate in float, the scale is a float, and
+                  sums are spread over workers and tiles; the grain, its contiguity and that it
+                  does not depend on the layout are ASSUMED.
         """
         checked_array(x)
         axes = checked_axes(axis, x.ndim)
         if x.format == BINARY64:
-            total = Array(np.asarray(x.carrier.sum(axis=axes)), self.context(BINARY64))
+            spread = self.sums == "spread"
+            values = sums_of_binary64(x.carrier, axes) if spread else x.carrier.sum(axis=axes)
+            total = Array(np.asarray(values), self.context(BINARY64))
         else:
             total = self._single_sum(x, axes)
         return self._scaled_sum(x, axes, total, x.format if fmt is None else fmt, scale)
 
     def reduce_squares(self, x: Array, axes: tuple[int, ...], scale: float = 1.0) -> Array:
-        """Sum of squares over axes times a scale, in binary32 in index order.
+        """Sum of squares over axes times a scale, in binary32, in the order of `reduce_sum`.
 
-        binary64 stays binary64, summed in numpy's order.
+        binary64 stays binary64.
 
         Shapes    the axes stay, with length 1.
         Rounding  each square, addition and the multiplication by fl(scale), in binary32.
@@ -237,7 +252,10 @@ class Verbs(ABC):
         total = self._native_sum(x, axes)
         if total is None:
             self.vector_cycles += thread_cycles("add", BINARY32, x.size)
-            total = self.context(BINARY32).sum(self.cast(x, BINARY32), axes)
+            context, single = self.context(BINARY32), self.cast(x, BINARY32)
+            if self.sums == "chain":
+                return context.sum(single, axes)
+            total = Array(SpreadSum(single.carrier, axes).run(context.core), context)
         return total
 
     def _native_sum(
@@ -253,7 +271,11 @@ class Verbs(ABC):
         )
         if context.counts is not None or not suitable(x.format):
             return None
-        total = native_sum(context.core, x.carrier, axes, squared=squared)
+        if self.sums == "chain":
+            total = native_sum(context.core, x.carrier, axes, squared=squared)
+        else:
+            values = SpreadSum(x.carrier, axes).run_native(context.core, squared=squared)
+            total = None if values is None else Array(values, context)
         if total is not None:
             verbs = ("cast", "multiply", "add") if squared else ("cast", "add")
             self.vector_cycles += sum(thread_cycles(v, BINARY32, x.size) for v in verbs)

@@ -1,7 +1,7 @@
 """Sums, products, quotients and roots, element by element; a second argument may broadcast.
 
 Every step is one operation of the device, rounded once in the operands' format. What flows to a
-broadcast argument is summed in binary32 in C order and rounded once (`rules.sum_to`).
+broadcast argument is summed in binary32 and rounded once (`rules.sum_to`).
 """
 
 from __future__ import annotations

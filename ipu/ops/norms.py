@@ -1,6 +1,7 @@
 """Batch, group and layer norm: statistics in binary32, results and saved values in x's format.
 
-Sums run in binary32 in C order, times fl(1/n); N is the number of elements taken together.
+Sums run in binary32, as `Device.reduce_sum` adds, times fl(1/n); N is the number of elements taken
+together.
 
 mean       rounded once into the format of x.
 variance   default: max(power - mean², 0) with power = sum(x²)/N, all in binary32: the digits of a

@@ -1,7 +1,7 @@
 """Sum, mean and maximum over axes.
 
-Sums run in binary32 in C order of what they take together and are rounded once; a mean is that sum
-times fl(1/n) in binary32, rounded once. Of no elements the mean is 0 · inf: NaN, with INVALID. The
+Sums run in binary32, as `Device.reduce_sum` adds, and are rounded once; a mean is that sum times
+fl(1/n) in binary32, rounded once. Of no elements the mean is 0 · inf: NaN, with INVALID. The
 gradient of a maximum goes to the first element that has it.
 
 Source    poplibs, Reduction.cpp (half sums accumulate in float, the scale is a float); the order is

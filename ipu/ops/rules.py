@@ -57,7 +57,7 @@ def check_broadcast(name: str, x: Array, y: Array) -> None:
 def sum_to(device: Device, gradient: Array, shape: tuple[int, ...], fmt: Format) -> Array:
     """The gradient summed over every axis along which an argument of this shape was broadcast.
 
-    Rounding  in binary32 in C order, then once into fmt.
+    Rounding  in binary32, as `Device.reduce_sum` adds, then once into fmt.
     """
     padded = (1,) * (gradient.ndim - len(shape)) + shape
     axes = tuple(a for a, n in enumerate(padded) if n == 1 and gradient.shape[a] > 1)

@@ -102,6 +102,7 @@ class Trainer(train.Trainer):
         preset: str = "window",
         f32_denormals: str = "flush",
         max_nan: str = "number",
+        sums: str = "spread",
         conv_partials: Format | str | None = None,
         planner: Planner | None = None,
         count: bool = False,
@@ -125,7 +126,7 @@ class Trainer(train.Trainer):
             chain(plan), optimizer, policy=policy, control=control, loss_scale=loss_scale,
             accumulation=plan.accumulation, seed=seed, rounding_seed=rounding_seed,
             observe=observe, target=target, preset=preset, f32_denormals=f32_denormals,
-            max_nan=max_nan, conv_partials=conv_partials, planner=planner, count=count,
+            max_nan=max_nan, sums=sums, conv_partials=conv_partials, planner=planner, count=count,
             disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
         )  # fmt: skip
         if plan.shard_state and len(self.own_replicas) < plan.replicas:

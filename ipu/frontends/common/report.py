@@ -50,9 +50,11 @@ def describe(
         "first": recorder.first if recorder else [],
         "units": units(device),
         "target": device.target.name,
+        "choices": {"f32_denormals": device.f32_denormals, "max_nan": device.max_nan,
+                    "sums": device.sums},
         "evidence": {name: str(fact) for name, fact in device.ledger.facts.items()},
         **about,
-    }
+    }  # fmt: skip
 
 
 def exponents(recorder: Recorder) -> dict[str, list[dict[str, Any]]]:

@@ -46,6 +46,8 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         f"{report['steps']} steps{first} on {report['target']}, {report['policy']}, "
         f"{rounding}{changed}"
     )
+    if "choices" in report:
+        yield ", ".join(f"{name}={value}" for name, value in report["choices"].items())
     host = report["host"]
     yield (
         f"{report['operations']['computed_elements']:,} elements computed, {host['share']:.2%} of "

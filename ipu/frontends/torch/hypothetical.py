@@ -66,6 +66,7 @@ def formats_of(policy: PolicyLike) -> set[Format]:
 def find_device(
     policy: PolicyLike, target: Target, control: FpCtl, *, unit: str | MatrixUnit | None = None,
     seed: int = 0, count: bool = False, preset: str = "window", f32_denormals: str = "flush",
+    max_nan: str = "number", sums: str = "spread",
 ) -> Device:  # fmt: skip
     """The device of a target that computes in the formats of a policy.
 
@@ -86,9 +87,12 @@ def find_device(
                 f"target='hypothetical', which takes any format{quarters}"
             )
     elif unit is not None or lacking:
-        return ProductsDevice(policy, control, unit=unit, seed=seed, count=count)
+        return ProductsDevice(policy, control, unit=unit, seed=seed, count=count, sums=sums)
     kind = EightBitDevice if target == HYPOTHETICAL else Device
-    return kind(target, control, seed=seed, count=count, preset=preset, f32_denormals=f32_denormals)
+    return kind(
+        target, control, seed=seed, count=count, preset=preset, f32_denormals=f32_denormals,
+        max_nan=max_nan, sums=sums,
+    )  # fmt: skip
 
 
 def twin_of(device: Device, policy: PolicyLike) -> Device:
@@ -179,7 +183,7 @@ class ProductsDevice(Device):
 
     def __init__(
         self, policy: PolicyLike, control: FpCtl, *, unit: str | MatrixUnit | None = None,
-        seed: int = 0, count: bool = False,
+        seed: int = 0, count: bool = False, sums: str = "spread",
     ) -> None:  # fmt: skip
         formats = (BINARY16, BINARY32, *_EIGHT_BITS, *sorted(formats_of(policy), key=str))
         target = replace(
@@ -187,7 +191,13 @@ class ProductsDevice(Device):
             note="no machine: products through any unit, everything else by IEEE 754",
         )  # fmt: skip
         super().__init__(
-            target, control, seed=seed, count=count, f32_denormals="ieee", max_nan="propagate"
+            target,
+            control,
+            seed=seed,
+            count=count,
+            f32_denormals="ieee",
+            max_nan="propagate",
+            sums=sums,
         )
         self.unit = None if unit is None else find_unit(unit)
         multiplied = {p.compute for p in policy.all}

@@ -563,6 +563,8 @@ def machine(
     found_inf: str = "values",
     preset: str = "window",
     f32_denormals: str = "flush",
+    max_nan: str = "number",
+    sums: str = "spread",
     unit: MatrixUnit | str | None = None,
     changes: Changes = NONE,
     step: int = 0,
@@ -574,7 +576,7 @@ def machine(
               p); float16 and bfloat16 tensors keep their own format.
     sr        stochastic rounding; its bits depend on the seed and on places (docs/semantics.md §2).
     count     count flags, zeros and subnormals by layer and direction.
-    target    as in `ipu.machine.Device`, as are preset and f32_denormals.
+    target    as in `ipu.machine.Device`, as are preset, f32_denormals, max_nan and sums.
     ties      of maximum pooling: "first", as PyTorch, or "all", as the machine's own rule.
     nanoo     overflow gives NaN; else it saturates.
     traps     invalid operations, divisions by zero and overflow stop the program where they occur.
@@ -600,7 +602,7 @@ def machine(
         control = FpCtl(inv=traps, div0=traps, oflo=traps, esr=way.sr, nanoo=nanoo)
         device = find_device(
             way.policy, chosen_target, control, unit=unit, seed=seed, count=count, preset=preset,
-            f32_denormals=f32_denormals,
+            f32_denormals=f32_denormals, max_nan=max_nan, sums=sums,
         )  # fmt: skip
         return Session(device, way.policy, ties, found_inf, way.changes, make, step, seed)
 

@@ -151,6 +151,7 @@ def _built(training: Training) -> dict[str, str]:
         "preset": device.preset,
         "f32_denormals": device.f32_denormals,
         "max_nan": device.max_nan,
+        "sums": device.sums,
         "conv_partials": str(device.conv_partials),
         "disable_sr_for_amp_vertices": str(device.disable_sr_for_amp_vertices),
         "seed": str(training.workers[0].variables.seed),

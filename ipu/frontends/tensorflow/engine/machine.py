@@ -55,6 +55,8 @@ class Choices:
     ties: str = "all"
     preset: str = "window"
     f32_denormals: str = "flush"
+    max_nan: str = "number"
+    sums: str = "spread"
     count: bool = False
     found_inf: str = "values"
     reference: bool = False
@@ -109,7 +111,8 @@ class Machine:
         self.policy = find_policy(choices.policy)
         self.device = Device(
             choices.target, control, seed=choices.seed, count=choices.count,
-            preset=choices.preset, f32_denormals=choices.f32_denormals, **partials,
+            preset=choices.preset, f32_denormals=choices.f32_denormals,
+            max_nan=choices.max_nan, sums=choices.sums, **partials,
         )  # fmt: skip
         self.clock = PlaceClock()
         self.device.clock = self.clock

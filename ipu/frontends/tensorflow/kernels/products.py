@@ -223,7 +223,7 @@ def _bias_add(site: Site) -> Run:
     return lambda x, b: add(x, b.reshape(-1, *(1,) * (x.ndim - 2)))
 
 
-@kernel("BiasAddGrad", rounding="binary32 in index order, once at the end")
+@kernel("BiasAddGrad", rounding="binary32, once at the end")
 def _bias_gradient(site: Site) -> Run:
     reduce_sum, is_first = site.device.reduce_sum, has_channels_first(site)
 

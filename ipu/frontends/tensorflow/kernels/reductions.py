@@ -1,6 +1,6 @@
 """Sums, means, extrema and products over axes, and running ones.
 
-Sums run in binary32 in index order and are rounded once, by the device's verb.
+Sums run in binary32 and are rounded once, by the device's verb.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ipu.ops.rules import count
 
 __all__ = ["dropped"]
 
-_SUM = "binary32 in index order, once at the end"
+_SUM = "binary32, once at the end"
 
 
 def _axes(x: Array, axes: Any) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from ipu.ops.rules import share
 __all__: list[str] = []
 
 _PLACES = "as `ipu.ops.norms` says"
-_INSIDE = "binary32 in index order inside, once at the end"
+_INSIDE = "binary32 inside, once at the end"
 
 
 def _scale(call: Call, weight: Array | None, bias: Array | None, n: int, fmt: Format) -> Any:

@@ -1,4 +1,4 @@
-"""Sums, means, variances, norms, running sums: binary32 in index order, rounded once."""
+"""Sums, means, variances, norms, running sums: binary32, rounded once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ipu.ops.rules import count
 
 __all__ = ["axes_of"]
 
-_ONCE = "binary32 in index order, once at the end"
+_ONCE = "binary32, once at the end"
 _EACH = "binary32 in index order, each result once"
 
 
