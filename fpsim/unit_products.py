@@ -263,8 +263,8 @@ def _check_choices(scale: int, subnormals: str | None) -> None:
             f"scale={scale!r} is no sum of two metadata scales; use a whole number from "
             f"{_SCALES.start} to {_SCALES.stop - 1}"
         )
-    known = subnormals is None or (isinstance(subnormals, str) and subnormals in SUBNORMALS)
-    if not known:
+    is_offered = subnormals is None or (isinstance(subnormals, str) and subnormals in SUBNORMALS)
+    if not is_offered:
         raise ValueError(
             f"subnormals={subnormals!r} is not known; use one of {', '.join(SUBNORMALS)}"
         )

@@ -191,7 +191,7 @@ class MatrixUnit:
         >>> print(find_unit("A100_BF16_F32").facts["window"])
         24 (MEASURED: recorded results, MATLAB-tensor-core b12b5a7)
         """
-        return {name: Fact(getattr(self, name), *known) for name, known in self.evidence.items()}
+        return {name: Fact(getattr(self, name), *facts) for name, facts in self.evidence.items()}
 
     @property
     def weakest_evidence(self) -> Evidence:

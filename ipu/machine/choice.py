@@ -1,7 +1,7 @@
 """Which unit computes a product, where the call does not say.
 
 By the K-channels of the product, that is input channels forward and output channels for the
-gradient to the input. MatrixProducts of matrices and gradients to weights take the AMP.
+gradient to the input. Products of matrices and gradients to weights take the AMP.
 
 The rule is ours (ASSUMED): Graphcore's planner weighs costs. Its further methods, dot products of
 halves and outer products, are not modelled.

@@ -232,9 +232,9 @@ def around_specials(job: Job, fast: Iterable[Engine], general: Engine) -> bool:
     return True
 
 
-def _runs(chosen: NDArray[np.bool_]) -> Iterator[slice]:
+def _runs(selected: NDArray[np.bool_]) -> Iterator[slice]:
     """Neighbouring chosen numbers as slices."""
-    edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
+    edges = np.flatnonzero(np.diff(selected, prepend=False, append=False))
     for first, last in edges.reshape(-1, 2).tolist():
         yield slice(first, last)
 
