@@ -90,3 +90,12 @@ def test_scales_are_no_numbers(name):
 def test_a_unit_is_public_and_its_formats_have_names():
     assert unit("bf16") == unit(fp.BFLOAT16)
     assert isinstance(find_unit(UNIT), fp.MatrixUnit)
+
+
+def test_memory_is_not_a_format():
+    half = fp.Context("half")
+    for fmt in (fp.BINARY32, "binary32"):
+        with pytest.raises(TypeError, match=r"out=binary32 is a format; .* is to=binary32"):
+            half.matmul(*operands(), UNIT, out=fmt)
+        with pytest.raises(TypeError, match="out= is memory for the result"):
+            half.add(1.0, half.array(2.0), out=fmt)
