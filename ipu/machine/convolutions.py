@@ -29,15 +29,15 @@ class Convolutions(MatrixProducts):
 
     def conv2d(
         self, x: Array, w: Array, *, stride: Stride = 1, padding: Padding = "SAME",
-        groups: int = 1, partials: Format | str | None = None, to: Format | str | None = None,
-        unit: MatrixUnit | str | None = None, scale: int = 0, out: None = None,
+        groups: int = 1, partials: Format | None = None, out: Format | None = None,
+        unit: MatrixUnit | str | None = None, scale: int = 0,
     ) -> Array:  # fmt: skip
         """The convolution of images with kernels.
 
         scale     of quarters: the result is multiplied by 2**scale, the sum of both metadata.
 
-        Rounding  inside as the unit's record says; once into `to` (default: the inputs' format).
-        Raises    ValueError where no such unit exists, and for partials narrower than `to`.
+        Rounding  inside as the unit's record says; once into `out` (default: the inputs' format).
+        Raises    ValueError where no such unit exists, and for partials narrower than `out`.
 
         >>> from fpsim import BINARY16
         >>> from ipu.machine import Device
@@ -47,12 +47,11 @@ class Convolutions(MatrixProducts):
         >>> device.conv2d(x, w, padding="VALID").values.tolist(), device.ledger.last.unit
         ([[[[3.0], [5.0]]]], 'SLIC_F16_F32')
         """
-        to = self._result_format(to, out)
         if x.format == BINARY64:
             a, b = self._of(x).core.carriers((x, w))
-            return self._native(reference.conv2d(a, b, stride, padding, groups), x, to)
+            return self._native(reference.conv2d(a, b, stride, padding, groups), x, out)
         traits = _traits(w.shape, groups, stride, of_outputs=False)
-        chosen = self._unit("conv2d", x, partials, to, unit, traits)
+        chosen = self._unit("conv2d", x, partials, out, unit, traits)
 
         def compute(context: Context) -> Array:
             return linalg.conv2d(
@@ -65,22 +64,21 @@ class Convolutions(MatrixProducts):
             forward = Convolution(result, w.shape[:2], w.shape[2], groups, across)
             return of_convolution(forward, instruction)
 
-        return self._product("conv2d", chosen, (x, w), to, compute, work_of, (stride, groups))
+        return self._product("conv2d", chosen, (x, w), out, compute, work_of, (stride, groups))
 
     def conv2d_input_gradient(
         self, gradient: Array, w: Array, shape: Shape, *, stride: Stride = 1,
-        padding: Padding = "SAME", groups: int = 1, partials: Format | str | None = None,
-        to: Format | str | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
-        out: None = None,
+        padding: Padding = "SAME", groups: int = 1, partials: Format | None = None,
+        out: Format | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
     ) -> Array:  # fmt: skip
         """The gradient to the images, which have this shape; K are the output channels."""
-        to, verb = self._result_format(to, out), "conv2d_input_gradient"
+        verb = "conv2d_input_gradient"
         if gradient.format == BINARY64:
             a, b = self._of(gradient).core.carriers((gradient, w))
             values = reference.conv2d_input_gradient(a, b, shape, stride, padding, groups)
-            return self._native(values, gradient, to)
+            return self._native(values, gradient, out)
         traits = _traits(w.shape, groups, stride, of_outputs=True)
-        chosen = self._unit(verb, gradient, partials, to, unit, traits)
+        chosen = self._unit(verb, gradient, partials, out, unit, traits)
 
         def compute(context: Context) -> Array:
             return linalg.conv2d_input_gradient(
@@ -92,24 +90,24 @@ class Convolutions(MatrixProducts):
             turned = Convolution(result, w.shape[:2], w.shape[3] // groups, groups, 1)
             return of_convolution(turned, instruction)
 
-        return self._product(verb, chosen, (gradient, w), to, compute, work_of, (stride, groups))
+        return self._product(verb, chosen, (gradient, w), out, compute, work_of, (stride, groups))
 
     def conv2d_weight_gradient(
         self, x: Array, gradient: Array, shape: Shape, *, stride: Stride = 1,
-        padding: Padding = "SAME", groups: int = 1, partials: Format | str | None = None,
-        to: Format | str | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
-        late: bool = False, out: None = None,
+        padding: Padding = "SAME", groups: int = 1, partials: Format | None = None,
+        out: Format | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
+        late: bool = False,
     ) -> Array:  # fmt: skip
         """The gradient to the kernels, which have this shape; K is (batch, height, width).
 
         late      nobody needs the values soon; see `settling`.
         """
-        to, verb = self._result_format(to, out), "conv2d_weight_gradient"
+        verb = "conv2d_weight_gradient"
         if x.format == BINARY64:
             a, b = self._of(x).core.carriers((x, gradient))
             values = reference.conv2d_weight_gradient(a, b, shape, stride, padding, groups)
-            return self._native(values, x, to)
-        chosen = self._unit(verb, x, partials, to, unit)
+            return self._native(values, x, out)
+        chosen = self._unit(verb, x, partials, out, unit)
 
         def compute(context: Context) -> Array:
             return linalg.conv2d_weight_gradient(
@@ -121,7 +119,7 @@ class Convolutions(MatrixProducts):
             return of_weight_gradient(gradient.shape, result, groups, instruction)
 
         return self._product(
-            verb, chosen, (x, gradient), to, compute, work_of, (stride, groups),
+            verb, chosen, (x, gradient), out, compute, work_of, (stride, groups),
             late_shape=shape if late else None,
         )  # fmt: skip
 

@@ -333,12 +333,12 @@ class Device(Convolutions):
 
     # Values ---------------------------------------------------------------------------------
 
-    def from_host(self, values: ArrayLike, fmt: Format | str) -> Array:
+    def from_host(self, values: ArrayLike, fmt: Format) -> Array:
         """Values rounded to nearest on the host, then copied in: no status, no random bits."""
         context = self.context(fmt)
         rounded = round_to(values, context.format)
         return Array(np.asarray(rounded, context.format.carrier), context)
 
-    def zeros(self, shape: int | tuple[int, ...], fmt: Format | str) -> Array:
+    def zeros(self, shape: int | tuple[int, ...], fmt: Format) -> Array:
         """+0 in every element."""
         return self.context(fmt).zeros(shape)

@@ -95,7 +95,7 @@ class MatrixProducts(Verbs):
     # Partials -------------------------------------------------------------------------------
 
     def partials_for(
-        self, inputs: Format, verb: str = "matmul", *, to: Format | None = None,
+        self, inputs: Format, verb: str = "matmul", *, out: Format | None = None,
         wanted: Format | None = None,
     ) -> Format:  # fmt: skip
         """Partials of a product with these inputs, by the option for matmuls or convolutions.
@@ -106,22 +106,21 @@ class MatrixProducts(Verbs):
         """
         option = (self.conv_partials if verb.startswith("conv") else None) or self.partials
         asked = wanted or option
-        fitting = fitting_partials(inputs, asked, to or inputs)
-        if fitting.precision > asked.precision and fitting == to and not self._warned:
+        fitting = fitting_partials(inputs, asked, out or inputs)
+        if fitting.precision > asked.precision and fitting == out and not self._warned:
             self._warned = True
             warnings.warn(
-                f"partials={asked} are narrower than results in {to}, which keep {to} partials; "
+                f"partials={asked} are narrower than results in {out}, which keep {out} partials; "
                 "this is warned of once",
                 RuntimeWarning, stacklevel=3,
             )  # fmt: skip
         return fitting
 
-    # Products -------------------------------------------------------------------------------------
+    # MatrixProducts -------------------------------------------------------------------------------
 
     def matmul(
-        self, x: Array, y: Array, *, partials: Format | str | None = None,
-        to: Format | str | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
-        k_split: int = 1, late: bool = False, out: None = None,
+        self, x: Array, y: Array, *, partials: Format | None = None, out: Format | None = None,
+        unit: MatrixUnit | str | None = None, scale: int = 0, k_split: int = 1, late: bool = False,
     ) -> Array:  # fmt: skip
         """The matrix product through the AMP unit for these inputs and partials.
 
@@ -130,16 +129,19 @@ class MatrixProducts(Verbs):
         k_split   parts of the tiles that K is split over; their partials are added in binary32 in
                   index order and rounded once.
 
-        Rounding  inside as the unit's record says; once into `to` (default: the inputs' format).
-        Raises    ValueError where no such unit exists, and for partials narrower than `to`.
+        Rounding  inside as the unit's record says; once into `out` (default: the inputs' format).
+        Raises    ValueError where no such unit exists, and for partials narrower than `out`.
         """
         checked_array(x)
-        to = self._result_format(to, out)
+        if out is not None:
+            out = self.context(out).format
         checked_count("k_split", k_split, 1)
         if x.format == BINARY64:
             a, b = self._of(x).core.carriers((x, y))
-            return self._native(reference.matmul(a, b), x, to)
-        chosen = self._unit("matmul", x, partials, to, unit)
+            return self._native(reference.matmul(a, b), x, out)
+        if partials is not None:
+            partials = find_partials(partials)
+        chosen = self._unit("matmul", x, partials, out, unit)
         if k_split > self.target.tiles.value:
             raise ValueError(
                 f"k_split={k_split} is more than the {self.target.tiles.value} tiles of "
@@ -156,7 +158,7 @@ class MatrixProducts(Verbs):
             )
 
         return self._product(
-            "matmul", chosen, (x, y), to, compute,
+            "matmul", chosen, (x, y), out, compute,
             lambda instruction, _: of_matmul(x.shape, y.shape, instruction), parts=k_split,
             late_shape=(x.shape[0], y.shape[1]) if late and x.ndim == y.ndim == 2 else None,
         )  # fmt: skip
@@ -169,15 +171,15 @@ class MatrixProducts(Verbs):
         return DENORMALS[self.f32_denormals]
 
     def _unit(
-        self, verb: str, x: Array, partials: Format | str | None, to: Format | None,
+        self, verb: str, x: Array, partials: Format | None, out: Format | None,
         unit: MatrixUnit | str | None, traits: ConvolutionTraits | None = None,
     ) -> MatrixUnit:  # fmt: skip
         """The unit that the call names, or that the rule chooses, if the target has it."""
         inputs = self._of(x).format
-        if partials is not None:
-            partials = find_partials(partials)
         if unit is None:
-            return self._chosen(inputs, partials or self.partials_for(inputs, verb, to=to), traits)
+            return self._chosen(
+                inputs, partials or self.partials_for(inputs, verb, out=out), traits
+            )
         named = with_partials(find_unit(unit), partials)
         self.target.instruction(named)
         return named
@@ -192,21 +194,12 @@ class MatrixProducts(Verbs):
             self._choices[key] = unit
         return unit
 
-    def _result_format(self, to: Format | str | None, out: object) -> Format | None:
-        """The format that a call names; `out`, its name of before, is refused."""
-        if out is not None:
-            raise TypeError(
-                f"out={out} of a product on a device; the format of its result is to={out} now "
-                "(out= is memory everywhere, and these products take none)"
-            )
-        return None if to is None else self.context(to).format
-
-    def _native(self, values: Carrier, x: Array, to: Format | None) -> Array:
+    def _native(self, values: Carrier, x: Array, out: Format | None) -> Array:
         """A product in binary64, which is in no ledger."""
-        return self.cast(Array(values, self.context(x.format)), to or x.format)
+        return self.cast(Array(values, self.context(x.format)), out or x.format)
 
     def _product(
-        self, verb: str, unit: MatrixUnit, operands: tuple[Array, Array], to: Format | None,
+        self, verb: str, unit: MatrixUnit, operands: tuple[Array, Array], out: Format | None,
         compute: Compute, work_of: WorkOf, options: tuple[object, ...] = (), parts: int = 1,
         late_shape: Shape | None = None,
     ) -> Array:  # fmt: skip
@@ -214,7 +207,7 @@ class MatrixProducts(Verbs):
 
         late_shape    of a result that may come late.
         """
-        wanted = to or operands[0].format
+        wanted = out or operands[0].format
         # A unit has no results in quarters: its halves are cast, as on the machine.
         leaves = BINARY16 if wanted in (F143, F152) else wanted
         context = self.context(leaves)

@@ -74,7 +74,7 @@ class Verbs(ABC):
     vector_cycles: int
 
     @abstractmethod
-    def context(self, fmt: Format | str) -> Context:
+    def context(self, fmt: Format) -> Context:
         """The context that computes in fmt on this device."""
 
     def _of(self, *operands: Operand) -> Context:
@@ -85,7 +85,7 @@ class Verbs(ABC):
 
     # Formats --------------------------------------------------------------------------------
 
-    def cast(self, x: Array, fmt: Format | str) -> Array:
+    def cast(self, x: Array, fmt: Format) -> Array:
         """x in another format, rounded once; itself if it is in that format."""
         if isinstance(fmt, Format) and checked_array(x).format == fmt:
             return x
@@ -205,9 +205,8 @@ class Verbs(ABC):
     # Many to one ----------------------------------------------------------------------------
 
     def reduce_sum(
-        self, x: Array, axis: int | tuple[int, ...], fmt: Format | str | None = None,
-        scale: float = 1.0,
-    ) -> Array:  # fmt: skip
+        self, x: Array, axis: int | tuple[int, ...], fmt: Format | None = None, scale: float = 1.0
+    ) -> Array:
         """Sum over axes times a scale, in binary32, rounded once to fmt.
 
         The order is that of `sums`: parts of at most 64 summands, or one chain. binary64 is summed
@@ -283,7 +282,7 @@ class Verbs(ABC):
         return total
 
     def _scaled_sum(
-        self, x: Array, axes: tuple[int, ...], total: Array, fmt: Format | str, scale: float
+        self, x: Array, axes: tuple[int, ...], total: Array, fmt: Format, scale: float
     ) -> Array:
         """A sum without its axes times the scale, rounded once to fmt, with them."""
         if checked_number("scale", scale) != 1:

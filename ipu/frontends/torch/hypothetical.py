@@ -35,7 +35,7 @@ from fpsim.records.rounding import SR, Rounding
 from fpsim.records.settings import Settings
 from fpsim.records.units import UNITS, MatrixUnit, find_unit
 from ipu.learn.policy import PolicyLike
-from ipu.machine.choice import ConvolutionTraits, find_partials
+from ipu.machine.choice import ConvolutionTraits
 from ipu.machine.control import ROUNDINGS, STOCHASTIC, FpCtl, status_words, traps
 from ipu.machine.cost.rows import WorkOf
 from ipu.machine.device import Device, MachineContext, MachineCore
@@ -219,7 +219,7 @@ class ProductsDevice(Device):
         return context
 
     def partials_for(
-        self, inputs: Format, verb: str = "matmul", *, to: Format | None = None,
+        self, inputs: Format, verb: str = "matmul", *, out: Format | None = None,
         wanted: Format | None = None,
     ) -> Format:  # fmt: skip
         """The partials of the unit that multiplies these inputs."""
@@ -234,10 +234,10 @@ class ProductsDevice(Device):
         return self.unit
 
     def _unit(
-        self, verb: str, x: Array, partials: Format | str | None, to: Format | None,
+        self, verb: str, x: Array, partials: Format | None, out: Format | None,
         unit: MatrixUnit | str | None, traits: ConvolutionTraits | None = None,
     ) -> MatrixUnit:  # fmt: skip
-        return self._of_inputs(x.format, None if partials is None else find_partials(partials))
+        return self._of_inputs(x.format, partials)
 
     def _account(
         self, verb: str, unit: MatrixUnit, operands: tuple[Array, Array], product: Array,
