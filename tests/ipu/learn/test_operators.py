@@ -9,7 +9,7 @@ import pytest
 
 import ipu.learn
 from fpsim import BINARY16, BINARY32
-from ipu.learn.tensor import Tensor, gradients
+from ipu.learn.tensor import Tensor, gradients, nodes
 from ipu.learn.variables import Variable
 from ipu.machine import Device, FpCtl
 
@@ -120,3 +120,10 @@ def test_the_package_has_what_a_network_of_ones_own_takes():
     for name in ipu.learn.__all__:
         assert getattr(ipu.learn, name) is not None
     assert {"SGD", "MIXED", "Trainer", "StaticLossScale", "dense", "relu"} <= set(ipu.learn.__all__)
+
+
+@pytest.mark.parametrize("sign", ["+", "*"])
+def test_an_operand_that_broadcasts_costs_nothing_in_either_place(sign):
+    small, large = variables((3,), (2, 3))
+    for pair in ((small, large), (large, small)):
+        assert len(nodes(OPERATORS[sign](*pair))) == 1
