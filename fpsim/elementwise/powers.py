@@ -86,7 +86,8 @@ def _own_flags(x: Carrier, y: Carrier, poles: NDArray[np.bool_], settings: Setti
 
 def _poles(x: Carrier, y: Carrier, settings: Settings) -> Carrier:
     """What 1 / 0 is; an odd power keeps the sign of the zero."""
-    zeros = np.where(np.abs(np.fmod(y, 2)) == 1, x, np.abs(x)).astype(x.dtype)
+    with np.errstate(invalid="ignore"):
+        zeros = np.where(np.abs(np.fmod(y, 2)) == 1, x, np.abs(x)).astype(x.dtype)
     plain = settings.replace(rounding=RNE, subnormals="keep")
     values, _ = apply("divide", [np.ones_like(zeros), zeros], plain)
     return values

@@ -264,9 +264,13 @@ def _not_positive(x: Array) -> Array:
 
 @lru_cache(maxsize=64)
 def _elu_by(
-    alpha: float, scale: float, input_scale: float, of_result: bool
-) -> tuple[Function, Function]:
-    """scale · x above 0, scale · alpha · (e**(x · input_scale) - 1) elsewhere, and its slope."""
+    alpha: float, scale: float, input_scale: float = 1.0, of_result: bool = False,
+    zero_is_above: bool = False,
+) -> tuple[Function, Function]:  # fmt: skip
+    """scale · x above 0, scale · alpha · (e**(x · input_scale) - 1) elsewhere, and its slope.
+
+    zero_is_above    the slope at 0 is that above it; else that below.
+    """
 
     def value(device: Device, x: Array) -> Array:
         low = _not_positive(x)
@@ -285,7 +289,8 @@ def _elu_by(
             y = device.multiply(device.exp(low), alpha * scale)
         if input_scale != 1:
             y = device.multiply(y, input_scale)
-        return chosen(x.carrier > 0, y.like(np.full_like(y.carrier, scale)), y)
+        above = x.carrier >= 0 if zero_is_above else x.carrier > 0
+        return chosen(above, y.like(np.full_like(y.carrier, scale)), y)
 
     return value, slope
 
@@ -293,7 +298,7 @@ def _elu_by(
 def _elu(
     device: Device, x: Array, *, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
 ) -> tuple[Array, Saved]:
-    return rounded_curve(device, x, _elu_by(alpha, scale, input_scale, False)[0]), (x,)
+    return rounded_curve(device, x, _elu_by(alpha, scale, input_scale)[0]), (x,)
 
 
 def _elu_x(
@@ -309,7 +314,8 @@ def _selu(device: Device, x: Array) -> tuple[Array, Saved]:
 
 
 def _selu_x(device: Device, gradient: Array, saved: Saved, *, of_result: bool = False) -> Array:
-    return _elu_x(device, gradient, saved, alpha=SELU_ALPHA, scale=SELU_SCALE, of_result=of_result)
+    rule = _elu_by(SELU_ALPHA, SELU_SCALE, of_result=of_result, zero_is_above=True)
+    return sloped(device, gradient, saved[0], rule[1])
 
 
 #: The two constants of selu.

@@ -11,6 +11,7 @@ Source    docs/semantics.md §6 (functions); SciPy (scipy.special).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -175,10 +176,10 @@ def _in_binary64(function: Callable[..., Any], overflows: bool) -> Any:
         name: str, operands: list[Carrier], settings: Settings, *, out: Carrier | None = None,
         element_flags: ElementFlags | None = None, bits: Draw = NO_DRAW,
     ) -> tuple[Carrier, int]:  # fmt: skip
-        numbers = [np.asarray(as_read(x, settings), np.float64) for x in operands]
         with np.errstate(all="ignore"):
+            numbers = [np.asarray(as_read(x, settings), np.float64) for x in operands]
             wide = np.asarray(function(*numbers), np.float64)
-        finite = np.logical_and.reduce([np.isfinite(x) for x in numbers])
+        finite = reduce(np.logical_and, map(np.isfinite, numbers))
         pole = np.isinf(wide) & finite
         if overflows:
             wide = np.where(pole, np.copysign(np.finfo(np.float64).max, wide), wide)
