@@ -22,7 +22,7 @@ from fpsim.elementwise.axes import checked_axes, one_axis
 from fpsim.elementwise.order import largest_along
 from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
 from fpsim.elementwise.sizes import checked_number, checked_shape
-from fpsim.products.spread_sums import SpreadSum, sums_of_binary64
+from fpsim.products.spread_sums import native_spread_sum, spread_sum, sums_of_binary64
 from fpsim.records.evidence import Evidence, Fact
 from fpsim.records.formats import BINARY32, BINARY64, Format
 from fpsim.records.rounding import SR
@@ -255,7 +255,7 @@ class Verbs(ABC):
             context, single = self.context(BINARY32), self.cast(x, BINARY32)
             if self.sums == "chain":
                 return context.sum(single, axes)
-            total = Array(SpreadSum(single.carrier, axes).run(context.core), context)
+            total = Array(spread_sum(context.core, single.carrier, axes), context)
         return total
 
     def _native_sum(
@@ -274,7 +274,7 @@ class Verbs(ABC):
         if self.sums == "chain":
             total = native_sum(context.core, x.carrier, axes, squared=squared)
         else:
-            values = SpreadSum(x.carrier, axes).run_native(context.core, squared=squared)
+            values = native_spread_sum(context.core, x.carrier, axes, squared=squared)
             total = None if values is None else Array(values, context)
         if total is not None:
             verbs = ("cast", "multiply", "add") if squared else ("cast", "add")
