@@ -448,15 +448,12 @@ class Device:
         """
         checked_array(x)
         axes = checked_axes(axis, x.ndim)
-        if x.format == BINARY64:
-            values = reference_sum(x.carrier, axes, self.options.sums)
-            total = Array(values, self.context(BINARY64))
-        else:
-            total = self._single_pass_sum(x, axes)
-            if total is None:
-                self.vector_cycles += thread_cycles("add", BINARY32, x.size)
-                single = self.cast(x, BINARY32)
-                total = single_sum(self.context(BINARY32), single, axes, self.options.sums)
+        order, total = self.options.sums, self._single_pass_sum(x, axes)
+        if total is None and x.format == BINARY64:
+            total = Array(reference_sum(x.carrier, axes, order), self.context(BINARY64))
+        elif total is None:
+            self.vector_cycles += thread_cycles("add", BINARY32, x.size)
+            total = single_sum(self.context(BINARY32), self.cast(x, BINARY32), axes, order)
         return self._scaled_sum(x, axes, total, x.format if fmt is None else fmt, scale)
 
     @usual_arithmetic
@@ -469,9 +466,8 @@ class Device:
         Rounding  each square, addition and the multiplication by fl(scale), in binary32.
         """
         checked_array(x)
-        axes, total = checked_axes(axes, x.ndim, "axes"), None
-        if x.format != BINARY64:
-            total = self._single_pass_sum(x, axes, squared=True)
+        axes = checked_axes(axes, x.ndim, "axes")
+        total = self._single_pass_sum(x, axes, squared=True)
         if total is None:
             single = self.cast(x, reference.wide(x.format))
             return self.reduce_sum(self.multiply(single, single), axes, scale=scale)
