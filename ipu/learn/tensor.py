@@ -125,6 +125,8 @@ class Tensor:
             checked_tensor(x, primitive.name)
         device = self.device
         arrays = [x.array for x in inputs]
+        if primitive.check is not None:
+            primitive.check(*arrays)
         output, saved = primitive.forward(device, *arrays, **options)
         result = Tensor(output, device, name)
         if any(x.needs_gradient for x in inputs):

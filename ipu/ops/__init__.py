@@ -1,54 +1,46 @@
-"""The table of primitives: forward rule, one backward rule per argument, unit and cost.
+"""The table of operations: forward rule, one backward rule per argument, roundings, cost, evidence.
 
-A new primitive is one more `Primitive`, and one more name here. Backward rules run through the same
-device verbs and the same units as the forward pass, in the format of the forward pass.
+A new operation is one more `Primitive` in the file of its family, and its name in the `__all__`
+there. Backward rules run through the same device verbs and the same units as the forward pass, in
+the format of the forward pass.
 
 Source    docs/semantics.md §5 (units) and §6 (orders and roundings of primitives).
 """
 
-from ipu.ops.activations import dropout, gelu, relu, sigmoid, tanh
-from ipu.ops.arithmetic import add, bias, divide, multiply, scale, sqrt, square, subtract
-from ipu.ops.moves import (
-    cast,
-    concat,
-    pad,
-    recomputation_checkpoint,
-    reshape,
-    strided_slice,
-    transpose,
+from ipu.ops import (
+    activations,
+    arithmetic,
+    bounds,
+    functions,
+    moves,
+    norms,
+    pooling,
+    probabilities,
+    products,
+    reductions,
 )
-from ipu.ops.norms import batch_norm, group_norm, layer_norm, normalise
-from ipu.ops.pooling import average_pool, max_pool
+from ipu.ops.activations import *  # noqa: F403
+from ipu.ops.arithmetic import *  # noqa: F403
+from ipu.ops.bounds import *  # noqa: F403
+from ipu.ops.functions import *  # noqa: F403
+from ipu.ops.moves import *  # noqa: F403
+from ipu.ops.norms import *  # noqa: F403
+from ipu.ops.pooling import *  # noqa: F403
 from ipu.ops.primitive import Primitive
-from ipu.ops.products import conv2d, matmul
-from ipu.ops.reductions import reduce_max, reduce_mean, reduce_sum
-from ipu.ops.softmax import (
-    log_softmax,
-    softmax,
-    softmax_cross_entropy,
-    softmax_cross_entropy_dense,
-)
+from ipu.ops.probabilities import *  # noqa: F403
+from ipu.ops.products import *  # noqa: F403
+from ipu.ops.reductions import *  # noqa: F403
 
-__all__ = [
-    "PRIMITIVES", "add", "average_pool", "batch_norm", "bias", "cast", "concat", "conv2d",
-    "divide", "dropout", "gelu", "group_norm", "layer_norm", "log_softmax", "matmul", "max_pool",
-    "multiply", "normalise", "pad", "recomputation_checkpoint", "reduce_max", "reduce_mean",
-    "reduce_sum", "relu", "reshape", "scale", "sigmoid", "softmax", "softmax_cross_entropy",
-    "softmax_cross_entropy_dense", "sqrt", "square", "strided_slice", "subtract", "tanh",
-    "transpose",
-]  # fmt: skip
+#: The families, each a module.
+FAMILIES = (
+    activations, arithmetic, bounds, functions, moves, norms, pooling, probabilities, products,
+    reductions,
+)  # fmt: skip
 
 #: Every primitive by name.
 PRIMITIVES: dict[str, Primitive] = {
-    p.name: p
-    for p in (
-        matmul, conv2d,
-        add, bias, subtract, multiply, divide, square, sqrt, scale,
-        relu, tanh, sigmoid, gelu, dropout,
-        softmax, log_softmax, softmax_cross_entropy, softmax_cross_entropy_dense,
-        reduce_sum, reduce_mean, reduce_max,
-        max_pool, average_pool,
-        batch_norm, normalise, group_norm, layer_norm,
-        cast, reshape, transpose, concat, pad, strided_slice, recomputation_checkpoint,
-    )
-}  # fmt: skip
+    row.name: row
+    for family in FAMILIES
+    for row in (getattr(family, name) for name in family.__all__)
+    if isinstance(row, Primitive)
+}

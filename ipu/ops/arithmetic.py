@@ -8,17 +8,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from fpsim.array import Array
-from ipu.machine.device import Device
-from ipu.ops.primitive import Primitive
-from ipu.ops.rules import Saved, check_broadcast, same, steps, sum_to
+import numpy as np
 
-__all__ = ["add", "bias", "divide", "multiply", "scale", "sqrt", "square", "subtract"]
+from fpsim.array import Array
+from fpsim.core import Operand
+from fpsim.elementwise.apply import as_read
+from ipu.machine.device import Device
+from ipu.ops.curves import chosen
+from ipu.ops.functions import log1p
+from ipu.ops.primitive import Primitive, Saved, Vjp
+from ipu.ops.rules import check_broadcast, free, same, steps, sum_to
+
+__all__ = [
+    "absolute", "add", "bias", "ceil", "divide", "divide_no_nan", "floor", "floor_divide",
+    "floor_mod", "fmod", "multiply", "multiply_no_nan", "negative", "reciprocal", "rint", "scale",
+    "scaled_difference", "scaled_sum", "sign", "sqrt", "square", "squared_difference", "subtract",
+    "xdivy", "xlog1py", "xlogy",
+]  # fmt: skip
+
+
+def _equal_shapes(x: Array, y: Array) -> None:
+    if x.shape != y.shape:
+        raise ValueError(f"add takes equal shapes, got {x.shape} and {y.shape}; bias broadcasts")
+
+
+def _y_broadcasts(x: Array, y: Array) -> None:
+    check_broadcast("y", x, y)
 
 
 def _add(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
-    if x.shape != y.shape:
-        raise ValueError(f"add takes equal shapes, got {x.shape} and {y.shape}; bias broadcasts")
     return device.add(x, y), ()
 
 
@@ -32,7 +50,6 @@ def _bias_b(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
 
 
 def _subtract(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
-    check_broadcast("y", x, y)
     return device.subtract(x, y), (y.shape, y.format)
 
 
@@ -41,7 +58,6 @@ def _subtract_y(device: Device, gradient: Array, saved: Saved, **_: Any) -> Arra
 
 
 def _multiply(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
-    check_broadcast("y", x, y)
     return device.multiply(x, y), (x, y)
 
 
@@ -55,7 +71,6 @@ def _multiply_y(device: Device, gradient: Array, saved: Saved, **_: Any) -> Arra
 
 
 def _divide(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
-    check_broadcast("y", x, y)
     quotient = device.divide(x, y)
     return quotient, (y, quotient)
 
@@ -69,6 +84,144 @@ def _divide_y(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     y, quotient = saved
     share = device.divide(device.multiply(gradient, quotient), y)
     return device.negative(sum_to(device, share, y.shape, y.format))
+
+
+def _reciprocal(device: Device, x: Array) -> tuple[Array, Saved]:
+    y = device.divide(1.0, x)
+    return y, (y,)
+
+
+def _reciprocal_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    """-((y · y) · gradient)."""
+    (y,) = saved
+    return device.negative(device.multiply(device.multiply(y, y), gradient))
+
+
+def _negative(device: Device, x: Array) -> tuple[Array, Saved]:
+    return device.negative(x), ()
+
+
+def _negative_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    return device.negative(gradient)
+
+
+def _absolute(device: Device, x: Array) -> tuple[Array, Saved]:
+    return x.like(np.abs(x.carrier)), (x,)
+
+
+def _absolute_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    """The gradient with the sign of x; none at 0."""
+    (x,) = saved
+    signed = chosen(x.carrier < 0, device.negative(gradient), gradient)
+    return device.select(x.carrier != 0, signed)
+
+
+def _squared_difference(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
+    gap = device.subtract(x, y)
+    return device.multiply(gap, gap), (gap, x.shape, y.shape)
+
+
+def _squared_difference_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    gap, shape, _y_shape = saved
+    return sum_to(device, _square_x(device, gradient, (gap,)), shape, gap.format)
+
+
+def _squared_difference_y(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    gap, _x_shape, shape = saved
+    share = device.negative(_square_x(device, gradient, (gap,)))
+    return sum_to(device, share, shape, gap.format)
+
+
+def _scaled_sum(
+    device: Device, x: Array, y: Array, *, factor: Operand = 1.0
+) -> tuple[Array, Saved]:
+    return device.add(x, _scaled(device, y, factor)), (x.shape, y.shape, x.format)
+
+
+def _scaled_difference(
+    device: Device, x: Array, y: Array, *, factor: Operand = 1.0
+) -> tuple[Array, Saved]:
+    return device.subtract(x, _scaled(device, y, factor)), (x.shape, y.shape, x.format)
+
+
+def _scaled(device: Device, y: Array, factor: Operand) -> Array:
+    return y if _is_one(factor) else device.multiply(y, factor)
+
+
+def _is_one(factor: Operand) -> bool:
+    return not isinstance(factor, Array) and factor == 1
+
+
+def _scaled_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    return sum_to(device, gradient, saved[0], saved[2])
+
+
+def _scaled_y(device: Device, gradient: Array, saved: Saved, *, factor: Operand = 1.0) -> Array:
+    return sum_to(device, _scaled(device, gradient, factor), saved[1], saved[2])
+
+
+def _scaled_minus_y(
+    device: Device, gradient: Array, saved: Saved, *, factor: Operand = 1.0
+) -> Array:
+    return device.negative(_scaled_y(device, gradient, saved, factor=factor))
+
+
+def _selection(function: Any) -> Any:
+    """A forward rule that rounds to whole numbers, or takes the sign: nothing is rounded."""
+
+    def forward(device: Device, x: Array) -> tuple[Array, Saved]:
+        return x.like(function(x.carrier)), ()
+
+    return forward
+
+
+def _floor_divide(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
+    quotient = device.divide(x, y)
+    return quotient.like(np.floor(quotient.carrier)), ()
+
+
+def _remainder(function: Any) -> Any:
+    """A forward rule of a remainder, which is exact in binary64 but where y is not finite."""
+
+    def forward(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
+        with np.errstate(all="ignore"):
+            wide = function(np.float64(x.carrier), np.float64(y.carrier))
+        return device.context(x.format).convert(wide), ()
+
+    return forward
+
+
+def _used(device: Device, y: Array, shape: tuple[int, ...]) -> Any:
+    """Where y is not zero as the machine reads it."""
+    return np.broadcast_to(as_read(y.carrier, device.context(y.format).settings) != 0, shape)
+
+
+def _no_nan(verb: str) -> Any:
+    """A forward rule that gives 0 where y is 0, without computing there."""
+
+    def forward(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
+        combine = getattr(device, verb)
+        shape = np.broadcast_shapes(x.shape, y.shape)
+        used = _used(device, y, shape)
+        if used.all():
+            return combine(x, y), ()
+        one = y.carrier.dtype.type(1)
+        safe = y.like(np.where(_used(device, y, y.shape), y.carrier, one))
+        return device.select(used, combine(x, safe)), ()
+
+    return forward
+
+
+def _weighted(verb: str, function: Any) -> Any:
+    """A forward rule of x and a function of y that gives 0 where x is 0."""
+
+    def forward(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
+        used = _used(device, x, np.broadcast_shapes(x.shape, y.shape))
+        one = y.carrier.dtype.type(1)
+        safe = y.like(np.where(used, np.broadcast_to(y.carrier, used.shape), one))
+        return device.select(used, getattr(device, verb)(x, function(device, safe))), ()
+
+    return forward
 
 
 def _square(device: Device, x: Array) -> tuple[Array, Saved]:
@@ -96,22 +249,93 @@ def _scale_x(device: Device, gradient: Array, saved: Saved, *, factor: float) ->
     return device.multiply(gradient, factor)
 
 
-#: x + y of equal shapes.
-add = Primitive("add", _add, (same, same), cost=steps(add=1))
+_ONCE, _NONE = "once", "none"
+
+
+def _row(
+    name: str, forward: Any, *vjps: Vjp | None, cost: Any, rounding: str = _ONCE,
+    gradient: str = "each operation", **more: Any,
+) -> Primitive:  # fmt: skip
+    return Primitive(
+        name, forward, vjps, cost=cost, rounding=rounding, gradient=gradient,
+        source="IEEE 754-2019 §5.4.1; the order of steps is this table's", **more,
+    )  # fmt: skip
+
+
+#: x + y, of equal shapes on a tape.
+add = _row(
+    "add", _add, same, same, verb="add", cost=steps(add=1), gradient=_NONE, check=_equal_shapes
+)
 #: x + b, b broadcast to x; option `in_place`: the sum takes the memory of x, which nobody reads any
 #: more.
-bias = Primitive(
-    "bias", _bias, (same, _bias_b), cost=steps(add=1), passing=("in_place",)
-)  # fmt: skip
+bias = _row("bias", _bias, same, _bias_b, cost=steps(add=1), passing=("in_place",),
+            gradient="the sum, once")  # fmt: skip
 #: x - y, y broadcast to x.
-subtract = Primitive("subtract", _subtract, (same, _subtract_y), cost=steps(subtract=1))
+subtract = _row("subtract", _subtract, same, _subtract_y, verb="subtract", cost=steps(subtract=1),
+                check=_y_broadcasts, gradient="the sum, once")  # fmt: skip
 #: x · y, y broadcast to x.
-multiply = Primitive("multiply", _multiply, (_multiply_x, _multiply_y), cost=steps(multiply=1))
+multiply = _row("multiply", _multiply, _multiply_x, _multiply_y, verb="multiply",
+                cost=steps(multiply=1), check=_y_broadcasts)  # fmt: skip
 #: x / y, y broadcast to x.
-divide = Primitive("divide", _divide, (_divide_x, _divide_y), cost=steps(divide=1))
+divide = _row(
+    "divide",
+    _divide,
+    _divide_x,
+    _divide_y,
+    verb="divide",
+    cost=steps(divide=1),
+    check=_y_broadcasts,
+)
+#: x + factor · y, which broadcast.
+scaled_sum = _row("scaled_sum", _scaled_sum, _scaled_x, _scaled_y, cost=steps(multiply=1, add=1),
+                  rounding="factor times y if factor is not 1, then the sum")  # fmt: skip
+#: x - factor · y, which broadcast.
+scaled_difference = _row(
+    "scaled_difference", _scaled_difference, _scaled_x, _scaled_minus_y,
+    cost=steps(multiply=1, subtract=1),
+    rounding="factor times y if factor is not 1, then the difference",
+)  # fmt: skip
 #: x · x.
-square = Primitive("square", _square, (_square_x,), cost=steps(multiply=1))
+square = _row("square", _square, _square_x, cost=steps(multiply=1))
+#: (x - y)², which broadcast.
+squared_difference = _row(
+    "squared_difference", _squared_difference, _squared_difference_x, _squared_difference_y,
+    cost=steps(subtract=1, multiply=1), rounding="the difference, then the square",
+)  # fmt: skip
 #: The square root.
-sqrt = Primitive("sqrt", _sqrt, (_sqrt_x,), cost=steps(sqrt=1))
+sqrt = _row("sqrt", _sqrt, _sqrt_x, verb="sqrt", cost=steps(sqrt=1))
+#: 1 / x.
+reciprocal = _row("reciprocal", _reciprocal, _reciprocal_x, cost=steps(divide=1))
 #: x times the constant `factor`.
-scale = Primitive("scale", _scale, (_scale_x,), cost=steps(multiply=1))
+scale = _row("scale", _scale, _scale_x, cost=steps(multiply=1))
+#: -x.
+negative = _row(
+    "negative", _negative, _negative_x, verb="negative", cost=free, rounding=_NONE, gradient=_NONE
+)
+#: |x|.
+absolute = _row("absolute", _absolute, _absolute_x, cost=free, rounding=_NONE, gradient=_NONE)
+#: -1, 0 or 1; no gradient flows, as for the next ones.
+sign = _row("sign", _selection(np.sign), None, cost=free, rounding=_NONE)
+#: Whole numbers: below, above, the nearest (even one of two).
+floor = _row("floor", _selection(np.floor), None, cost=free, rounding=_NONE)
+ceil = _row("ceil", _selection(np.ceil), None, cost=free, rounding=_NONE)
+rint = _row("rint", _selection(np.rint), None, cost=free, rounding=_NONE)
+#: The whole number below x / y.
+floor_divide = _row("floor_divide", _floor_divide, None, None, cost=steps(divide=1),
+                    rounding="the quotient once, then down to an integer")  # fmt: skip
+#: x - y floor(x / y), with the sign of y; x - y trunc(x / y), with that of x, which is exact.
+floor_mod = _row("floor_mod", _remainder(np.mod), None, None, cost=steps(divide=1))
+fmod = _row("fmod", _remainder(np.fmod), None, None, cost=steps(divide=1))
+#: x / y, x · y, and 0 where y is 0.
+divide_no_nan = _row("divide_no_nan", _no_nan("divide"), None, None, cost=steps(divide=1),
+                     rounding="once; 0 where y is 0")  # fmt: skip
+multiply_no_nan = _row("multiply_no_nan", _no_nan("multiply"), None, None,
+                       cost=steps(multiply=1), rounding="once; 0 where y is 0")  # fmt: skip
+_OF_BOTH = "the function, then the product or quotient; 0 where x is 0"
+#: x / y, x log(y), x log(1 + y), and 0 where x is 0.
+xdivy = _row("xdivy", _weighted("divide", lambda device, y: y), None, None,
+             cost=steps(divide=1), rounding=_OF_BOTH)  # fmt: skip
+xlogy = _row("xlogy", _weighted("multiply", lambda device, y: device.log(y)), None, None,
+             cost=steps(log=1, multiply=1), rounding=_OF_BOTH)  # fmt: skip
+xlog1py = _row("xlog1py", _weighted("multiply", log1p.value), None, None,
+               cost=steps(log=1, multiply=1), rounding=_OF_BOTH)  # fmt: skip

@@ -157,6 +157,22 @@ def _conv2d_w(
 
 
 #: x @ y for binary16 matrices, through quarters.
-matmul = Primitive("fp8_matmul", _matmul, (_matmul_x, _matmul_y), "AMP", matmul_cost)
+matmul = Primitive(
+    "fp8_matmul",
+    _matmul,
+    (_matmul_x, _matmul_y),
+    "AMP",
+    matmul_cost,
+    rounding="operands into quarters, then as the record of the unit says, once",
+    gradient="the gradient into quarters, then as the record of the unit says, once",
+)
 #: Images NHWC with kernels HWIO through quarters; options `stride`, `padding`, `groups`.
-conv2d = Primitive("fp8_conv2d", _conv2d, (_conv2d_x, _conv2d_w), "by rule", conv2d_cost)
+conv2d = Primitive(
+    "fp8_conv2d",
+    _conv2d,
+    (_conv2d_x, _conv2d_w),
+    "by rule",
+    conv2d_cost,
+    rounding="operands into quarters, then as the record of the unit says, once",
+    gradient="the gradient into quarters, then as the record of the unit says, once",
+)

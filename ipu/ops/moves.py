@@ -97,18 +97,40 @@ def _strided_slice_x(device: Device, gradient: Array, saved: Saved, *, index: In
 
 
 #: x in the format `dtype`.
-cast = Primitive("cast", _cast, (_cast_x,), cost=steps(cast=1))
+cast = Primitive(
+    "cast", _cast, (_cast_x,), cost=steps(cast=1), rounding="once", gradient="the cast back, once"
+)
 #: x, which recomputation keeps: what follows is computed again from here.
 recomputation_checkpoint = Primitive(
-    "recomputation_checkpoint", _recomputation_checkpoint, (same,), "none", free
+    "recomputation_checkpoint",
+    _recomputation_checkpoint,
+    (same,),
+    "none",
+    free,
+    rounding="none",
+    gradient="none",
 )
 #: x in another `shape`.
-reshape = Primitive("reshape", _reshape, (_reshape_x,), "none", free)
+reshape = Primitive(
+    "reshape", _reshape, (_reshape_x,), "none", free, rounding="none", gradient="none"
+)
 #: x with its axes in another order (default: reversed).
-transpose = Primitive("transpose", _transpose, (_transpose_x,), "none", free)
+transpose = Primitive(
+    "transpose", _transpose, (_transpose_x,), "none", free, rounding="none", gradient="none"
+)
 #: x and y one after the other along `axis`.
-concat = Primitive("concat", _concat, (_concat_x, _concat_y), "none", free)
+concat = Primitive(
+    "concat", _concat, (_concat_x, _concat_y), "none", free, rounding="none", gradient="none"
+)
 #: x with zeros around it: `paddings`, (before, after) for each axis.
-pad = Primitive("pad", _pad, (_pad_x,), "none", free)
+pad = Primitive("pad", _pad, (_pad_x,), "none", free, rounding="none", gradient="none")
 #: The elements of x at `index`: a slice for each of the first axes.
-strided_slice = Primitive("strided_slice", _strided_slice, (_strided_slice_x,), "none", free)
+strided_slice = Primitive(
+    "strided_slice",
+    _strided_slice,
+    (_strided_slice_x,),
+    "none",
+    free,
+    rounding="none",
+    gradient="none",
+)

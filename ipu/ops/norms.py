@@ -29,10 +29,7 @@ from ipu.machine.reference import wide
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, count, share, steps
 
-__all__ = [
-    "Statistics", "batch_norm", "batch_statistics", "group_norm", "inverse_deviation",
-    "layer_norm", "normalise",
-]  # fmt: skip
+__all__ = ["batch_norm", "group_norm", "layer_norm", "normalise"]
 
 Axes = tuple[int, ...]
 
@@ -208,12 +205,33 @@ _NORMING = steps({"cast": 1, "add": 2, "multiply": 1}, **_SCALING)
 batch_norm = Primitive(
     "batch_norm", _batch_norm, (_batch_norm_x, _gamma, _beta), cost=_NORMING,
     passing=("statistics",),
+    rounding="statistics in binary32, then each operation",
+    gradient="sums in binary32, then each operation",
 )  # fmt: skip
 #: With the options `mean` and `inverse` deviation: batch norm after training.
 normalise = Primitive(
-    "normalise", _normalise, (_normalise_x, _gamma, _beta), cost=steps(**_SCALING)
+    "normalise",
+    _normalise,
+    (_normalise_x, _gamma, _beta),
+    cost=steps(**_SCALING),
+    rounding="statistics in binary32, then each operation",
+    gradient="sums in binary32, then each operation",
 )
 #: Within each image over `groups` of channels; options `strided`, `epsilon`, `stable`, `unbiased`.
-group_norm = Primitive("group_norm", _group_norm, (_group_norm_x, _gamma, _beta), cost=_NORMING)
+group_norm = Primitive(
+    "group_norm",
+    _group_norm,
+    (_group_norm_x, _gamma, _beta),
+    cost=_NORMING,
+    rounding="statistics in binary32, then each operation",
+    gradient="sums in binary32, then each operation",
+)
 #: Group norm with one group; options `epsilon`, `stable`, `unbiased`.
-layer_norm = Primitive("layer_norm", _layer_norm, (_layer_norm_x, _gamma, _beta), cost=_NORMING)
+layer_norm = Primitive(
+    "layer_norm",
+    _layer_norm,
+    (_layer_norm_x, _gamma, _beta),
+    cost=_NORMING,
+    rounding="statistics in binary32, then each operation",
+    gradient="sums in binary32, then each operation",
+)

@@ -173,8 +173,20 @@ def _average_pool_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> 
 # Costs are those of windows side by side, where each element is read once.
 
 #: Largest of each window of `size`; options `stride` (default: size), `padding`, `ties`.
-max_pool = Primitive("max_pool", _max_pool, (_max_pool_x,), cost=steps(maximum=1))
+max_pool = Primitive(
+    "max_pool",
+    _max_pool,
+    (_max_pool_x,),
+    cost=steps(maximum=1),
+    rounding="none",
+    gradient="once for each window after the first that has an element",
+)
 #: Average of each window of `size`; options `stride` (default: size) and `padding`.
 average_pool = Primitive(
-    "average_pool", _average_pool, (_average_pool_x,), cost=steps(multiply=1, add=1)
+    "average_pool",
+    _average_pool,
+    (_average_pool_x,),
+    cost=steps(multiply=1, add=1),
+    rounding="each product and each sum",
+    gradient="each product, then as the gradient of a maximum",
 )

@@ -65,6 +65,8 @@ class Primitive:
     passing   options of the forward rule that no backward rule reads: the tape does not keep them.
     rounding  the places where the forward rule rounds, in words.
     gradient  those of the backward rules.
+    verb      the device's verb that is the forward rule, for those that are one.
+    check     refuses arrays that the tape does not take, though the forward rule would.
     evidence  that the machine computes it by these steps, and the `source` that says so.
     """
 
@@ -76,6 +78,8 @@ class Primitive:
     passing: tuple[str, ...] = ()
     rounding: str = ""
     gradient: str = ""
+    verb: str = ""
+    check: Callable[..., None] | None = None
     evidence: Evidence = Evidence.ASSUMED
     source: str = ""
 
@@ -92,8 +96,11 @@ class Primitive:
                 )
         return inputs[0].record(self, inputs, name or self.name, options)
 
-    def value(self, device: Any, *arrays: Array, **options: Any) -> Array:
-        """The output of the forward rule alone."""
+    def value(self, device: Any, *arrays: Any, **options: Any) -> Array:
+        """The output of the forward rule alone; operands of a verb may be numbers."""
+        if self.verb:
+            result: Array = getattr(device, self.verb)(*arrays)
+            return result
         return self.forward(device, *arrays, **options)[0]
 
     def pull(

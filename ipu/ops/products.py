@@ -16,7 +16,7 @@ from ipu.machine.device import Device
 from ipu.ops.primitive import OperationCost, Primitive
 from ipu.ops.rules import Saved
 
-__all__ = ["check_matrices", "conv2d", "conv2d_cost", "matmul", "matmul_cost"]
+__all__ = ["conv2d", "matmul"]
 
 
 def check_matrices(x: Array, y: Array) -> None:
@@ -84,6 +84,22 @@ def conv2d_cost(arrays: Sequence[Array], output: Array) -> OperationCost:
 
 
 #: x @ y for matrices; option `partials` (default: the device's).
-matmul = Primitive("matmul", _matmul, (_matmul_x, _matmul_y), "AMP", matmul_cost)
+matmul = Primitive(
+    "matmul",
+    _matmul,
+    (_matmul_x, _matmul_y),
+    "AMP",
+    matmul_cost,
+    rounding="as the record of the unit says, then once",
+    gradient="as the record of the unit says, then once",
+)
 #: Images NHWC with kernels HWIO; options `stride`, `padding`, `groups`, `partials`.
-conv2d = Primitive("conv2d", _conv2d, (_conv2d_x, _conv2d_w), "by rule", conv2d_cost)
+conv2d = Primitive(
+    "conv2d",
+    _conv2d,
+    (_conv2d_x, _conv2d_w),
+    "by rule",
+    conv2d_cost,
+    rounding="as the record of the unit says, then once",
+    gradient="as the record of the unit says, then once",
+)

@@ -106,8 +106,24 @@ def _last(values: Any, axes: tuple[int, ...]) -> Any:
 _ADDING = steps({"cast": 1, "add": 1})
 
 #: Sum over `axis` (default: all); option `keepdims`.
-reduce_sum = Primitive("reduce_sum", _sum, (_sum_x,), cost=_ADDING)
+reduce_sum = Primitive(
+    "reduce_sum",
+    _sum,
+    (_sum_x,),
+    cost=_ADDING,
+    rounding="binary32, once at the end",
+    gradient="none",
+)
 #: Mean over `axis` (default: all); option `keepdims`.
-reduce_mean = Primitive("reduce_mean", _mean, (_mean_x,), cost=_ADDING)
+reduce_mean = Primitive(
+    "reduce_mean",
+    _mean,
+    (_mean_x,),
+    cost=_ADDING,
+    rounding="binary32, times fl(1/n), once at the end",
+    gradient="the product with fl(1/n) in binary32, once",
+)
 #: Maximum over `axis` (default: all); option `keepdims`.
-reduce_max = Primitive("reduce_max", _max, (_max_x,), cost=steps(maximum=1))
+reduce_max = Primitive(
+    "reduce_max", _max, (_max_x,), cost=steps(maximum=1), rounding="none", gradient="none"
+)

@@ -161,6 +161,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         memory, base = self._memory, func._schema.name.partition("::")[2]
         is_pointwise, of_images = torch.Tag.pointwise in func.tags, base in _OF_IMAGES
         add, scales = program.account.add, entry.name == "_amp_update_scale_.default"
+        kind = "host" if entry.on_host else "machine"
 
         def run(args: Any, kwargs: Any) -> Any:
             if not _has_float(args, kwargs):
@@ -175,7 +176,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
                 result = NotImplemented
             if result is NotImplemented:
                 return self._host(call, func, args, kwargs)
-            add("machine", name, _elements(result))
+            add(kind, name, _elements(result))
             if scales:
                 program.scale_updated()
             if is_pointwise:

@@ -81,10 +81,25 @@ CALLS = {
     "pad": [([(5, 4)], {"paddings": [(1, 0), (0, 2)]})],
     "strided_slice": [([(5, 4)], {"index": np.s_[::2, 1:]})],
     "recomputation_checkpoint": [([(5, 4)], {})],
+    "masked_scale": [([(5, 3)], {"mask": np.arange(15).reshape(5, 3) % 2 == 0, "factor": 2.0})],
+    "glu": [([(5, 4)], {}), ([(4, 3)], {"axis": 0})],
+    "elu": [([(5, 3)], {}), ([(5, 3)], {"alpha": 0.5, "scale": 2.0, "input_scale": 3.0})],
+    "softplus": [([(5, 3)], {}), ([(5, 3)], {"beta": 2.0, "threshold": 9.0})],
+    "leaky_relu": [([(5, 3)], {"slope": 0.25})],
+    "threshold": [([(5, 3)], {"least": 0.25})],
+    "clamp": [([(5, 3)], {"low": -0.5, "high": 0.75}), ([(5, 3)], {"low": 0.1})],
+    "scaled_sum": [([(5, 3), (3,)], {"factor": 0.5}), ([(5, 3), (5, 3)], {})],
+    "scaled_difference": [([(5, 3), (5, 1)], {"factor": 0.5})],
 }  # fmt: skip
+#: Functions of one, two and three operands without options.
+for _row in PRIMITIVES.values():
+    CALLS.setdefault(_row.name, [([(5, 3)] * len(_row.vjps), {})])
 
-
-POSITIVE = ("sqrt",)
+POSITIVE = ("sqrt", "rsqrt", "log", "log2", "log10", "power", "lgamma", "digamma", "log1p",
+            "bessel_k0", "bessel_y0", "polygamma", "zeta", "betainc")  # fmt: skip
+EXTREMES = ("maximum", "minimum", "fmax", "fmin")
+#: Where others are defined: x becomes factor · x + shift.
+DOMAINS = {"acosh": (1, 4), "asin": (0.5, 0), "acos": (0.5, 0), "atanh": (0.5, 0), "tan": (0.5, 0)}
 
 
 STEP = 2.0**-8
@@ -118,17 +133,31 @@ def test_every_primitive_is_checked():
     assert CALLS.keys() == PRIMITIVES.keys()
 
 
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_every_row_says_what_it_rounds(name):
+    row = PRIMITIVES[name]
+    assert row.rounding
+    assert row.gradient or not any(row.vjps)
+    assert row.evidence
+
+
 @pytest.mark.parametrize(
     ("name", "shapes", "options"),
     [(name, *call) for name, calls in CALLS.items() for call in calls],
 )
 def test_backward_rules_are_the_transposed_derivative(name, shapes, options):
     rng = np.random.default_rng(5)
-    xs = [apart(rng, s, name in POSITIVE) for s in shapes]
+    factor, shift = DOMAINS.get(name, (1, 0))
+    xs = [factor * apart(rng, s, name in POSITIVE) + shift for s in shapes]
+    if name in EXTREMES:
+        xs[1] = xs[1] + 0.033  # no two are equal
     tensors, y = called(name, xs, options)
     u = rng.integers(-8, 9, y.shape) / 8
     results = gradients(y, tensors, y.device.from_host(u, y.dtype))
-    for k, gradient in enumerate(results):
+    for k, (gradient, vjp) in enumerate(zip(results, PRIMITIVES[name].vjps, strict=True)):
+        assert (gradient is None) == (vjp is None)
+        if vjp is None:
+            continue
         v = rng.integers(-8, 9, shapes[k]) / 8
         ahead, behind = (
             called(name, [x + s * v if j == k else x for j, x in enumerate(xs)], options)[1]
@@ -178,7 +207,7 @@ PRODUCTS = {"matmul": 60, "conv2d": 7200}
 
 
 @pytest.mark.source("poplibs, popopsCycleEstimators.hpp")
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", [*WORK, *PRODUCTS])
 @pytest.mark.parametrize("fmt", [BINARY32, BINARY16], ids=lambda f: f.name)
 def test_the_work_of_every_primitive(name, fmt):
     shapes, options = CALLS[name][0]

@@ -1,7 +1,8 @@
-"""Functions without an instruction: the host computes them in binary64, rounded once.
+"""Functions without an instruction: rows of `ipu.ops.functions`, which compute in binary64.
 
-TensorFlow's own kernel runs on numbers in binary64; each result is rounded by the machine's
-rounding into the format of the node, with flags and random bits. Reports list these nodes as host.
+Of a few that numpy and SciPy do not have, TensorFlow's own kernel runs on numbers in binary64, and
+each result is rounded by the machine's rounding into the format of the node, with flags and random
+bits. Reports list these nodes as host.
 The machine's own last digit is unknown, as that of its instructions is (ASSUMED). Algorithms of
 many operations, such as the inverse of a matrix, are no function of this kind: they are refused.
 """
@@ -14,28 +15,35 @@ import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
+from ipu import ops
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import own_kernel
+from ipu.frontends.tensorflow.kernels.rows import values
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
 
 __all__: list[str] = []
 
-_CURVES = (
-    "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Atan2", "Sinh", "Cosh", "Asinh", "Acosh",
-    "Atanh",
-)  # fmt: skip
-_SPECIAL = (
-    "Erfc", "Erfinv", "Ndtri", "Lgamma", "Digamma", "Polygamma", "Zeta", "Igamma", "Igammac",
-    "IgammaGradA", "Betainc", "BesselI0", "BesselI0e", "BesselI1", "BesselI1e", "BesselJ0",
-    "BesselJ1", "BesselK0", "BesselK0e", "BesselK1", "BesselK1e", "BesselY0", "BesselY1", "Dawsn",
-    "Expint", "FresnelCos", "FresnelSin", "Spence", "CumulativeLogsumexp",
-)  # fmt: skip
-_REMAINDERS = ("FloorMod", "TruncateMod", "Mod")
+values({
+    "Sin": ops.sin, "Cos": ops.cos, "Tan": ops.tan, "Asin": ops.asin, "Acos": ops.acos,
+    "Atan": ops.atan, "Atan2": ops.atan2, "Sinh": ops.sinh, "Cosh": ops.cosh, "Asinh": ops.asinh,
+    "Acosh": ops.acosh, "Atanh": ops.atanh, "Erfc": ops.erfc, "Erfinv": ops.erfinv,
+    "Ndtri": ops.ndtri, "Lgamma": ops.lgamma, "Digamma": ops.digamma,
+    "Polygamma": ops.polygamma, "Zeta": ops.zeta, "Igamma": ops.gammainc,
+    "Igammac": ops.gammaincc, "Betainc": ops.betainc, "BesselI0": ops.bessel_i0,
+    "BesselI0e": ops.bessel_i0e, "BesselI1": ops.bessel_i1, "BesselI1e": ops.bessel_i1e,
+    "BesselJ0": ops.bessel_j0, "BesselJ1": ops.bessel_j1, "BesselK0": ops.bessel_k0,
+    "BesselK0e": ops.bessel_k0e, "BesselK1": ops.bessel_k1, "BesselK1e": ops.bessel_k1e,
+    "BesselY0": ops.bessel_y0, "BesselY1": ops.bessel_y1, "Dawsn": ops.dawson,
+    "Expint": ops.expint, "FresnelCos": ops.fresnel_cos, "FresnelSin": ops.fresnel_sin,
+    "Spence": ops.spence,
+})  # fmt: skip
+
+#: What neither numpy nor SciPy has, and remainders: TensorFlow's own kernel in binary64.
+_OWN = ("IgammaGradA", "CumulativeLogsumexp", "FloorMod", "TruncateMod", "Mod", "Range")
 _WIDE = dict.fromkeys(FORMATS, tf.float64)
 
 
-@kernel(*_CURVES, *_SPECIAL, *_REMAINDERS, "Range",
-        rounding="binary64 on the host, then once", on_host=True)  # fmt: skip
+@kernel(*_OWN, rounding="binary64 on the host, then once", on_host=True)
 def _function(site: Site) -> Run:
     own, context = own_kernel(site, kinds=_WIDE), site.device.context
 

@@ -10,7 +10,7 @@ from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from ipu import ops
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, within
-from ipu.ops.softmax import shifted
+from ipu.ops.probabilities import shifted
 
 __all__: list[str] = []
 

@@ -4,7 +4,6 @@ from ipu.frontends.torch.aten import (
     activations,
     bags,
     conv,
-    curves,
     indexing,
     norms,
     optimiser,
@@ -18,6 +17,6 @@ from ipu.frontends.torch.aten import (
 from ipu.frontends.torch.aten.table import TABLE, Call, Entry
 
 __all__ = [
-    "TABLE", "Call", "Entry", "activations", "bags", "conv", "curves", "indexing", "norms",
+    "TABLE", "Call", "Entry", "activations", "bags", "conv", "indexing", "norms",
     "optimiser", "pointwise", "pooling", "products", "reductions", "resampling", "softmax_loss",
 ]  # fmt: skip

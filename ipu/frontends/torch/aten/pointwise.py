@@ -1,7 +1,7 @@
-"""Sums, products, quotients, roots and functions, element by element.
+"""Sums, products, quotients, powers, functions and limits, element by element: names of rows.
 
-Each verb of the device rounds once in the format of the result; Python numbers are constants, to
-nearest.
+Each row rounds once in the format of the result, or says where else; Python numbers are constants,
+to nearest.
 """
 
 from __future__ import annotations
@@ -13,87 +13,91 @@ import torch
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY16, BINARY32
+from ipu import ops
+from ipu.frontends.torch.aten.rows import of_one, of_terms
 from ipu.frontends.torch.aten.table import Call, aten
+from ipu.ops.primitive import Primitive
 
-__all__ = ["number_of", "power"]
+__all__ = ["number_of"]
+
+of_terms({
+    "mul.Tensor": ops.multiply, "mul.Scalar": ops.multiply, "div.Tensor": ops.divide,
+    "div.Scalar": ops.divide, "true_divide.Tensor": ops.divide,
+})  # fmt: skip
+of_one({
+    "reciprocal.default": ops.reciprocal, "square.default": ops.square, "sqrt.default": ops.sqrt,
+    "rsqrt.default": ops.rsqrt, "exp.default": ops.exp, "log.default": ops.log,
+    "tanh.default": ops.tanh, "sigmoid.default": ops.sigmoid, "erf.default": ops.erf,
+    "log1p.default": ops.log1p, "expm1.default": ops.expm1,
+})  # fmt: skip
+# Functions without an instruction.
+of_one({
+    "sin.default": ops.sin, "cos.default": ops.cos, "tan.default": ops.tan,
+    "asin.default": ops.asin, "acos.default": ops.acos, "atan.default": ops.atan,
+    "sinh.default": ops.sinh, "cosh.default": ops.cosh, "asinh.default": ops.asinh,
+    "acosh.default": ops.acosh, "atanh.default": ops.atanh, "exp2.default": ops.exp2,
+    "log2.default": ops.log2, "log10.default": ops.log10, "erfc.default": ops.erfc,
+    "erfinv.default": ops.erfinv, "lgamma.default": ops.lgamma, "digamma.default": ops.digamma,
+    "i0.default": ops.bessel_i0, "special_i0e.default": ops.bessel_i0e,
+    "special_i1.default": ops.bessel_i1, "special_i1e.default": ops.bessel_i1e,
+    "special_ndtri.default": ops.ndtri, "special_bessel_j0.default": ops.bessel_j0,
+    "special_bessel_j1.default": ops.bessel_j1, "special_bessel_y0.default": ops.bessel_y0,
+    "special_bessel_y1.default": ops.bessel_y1,
+    "special_modified_bessel_i0.default": ops.bessel_i0,
+    "special_modified_bessel_i1.default": ops.bessel_i1,
+    "special_modified_bessel_k0.default": ops.bessel_k0,
+    "special_modified_bessel_k1.default": ops.bessel_k1,
+    "special_scaled_modified_bessel_k0.default": ops.bessel_k0e,
+    "special_scaled_modified_bessel_k1.default": ops.bessel_k1e,
+})  # fmt: skip
 
 
-@aten("add.Tensor", "add.Scalar", rounding="alpha times y if alpha is not 1, then the sum")
+@aten("add.Tensor", "add.Scalar", of=ops.scaled_sum)
 def _add(call: Call, x: Any, y: Any, alpha: float = 1) -> Any:
-    return _combine(call, "add", x, y, alpha)
+    return _combine(call, ops.add, ops.scaled_sum, x, y, alpha)
 
 
-@aten("sub.Tensor", "sub.Scalar", rounding="alpha times y if alpha is not 1, then the difference")
+@aten("sub.Tensor", "sub.Scalar", of=ops.scaled_difference)
 def _sub(call: Call, x: Any, y: Any, alpha: float = 1) -> Any:
-    return _combine(call, "subtract", x, y, alpha)
+    return _combine(call, ops.subtract, ops.scaled_difference, x, y, alpha)
 
 
-@aten("rsub.Tensor", "rsub.Scalar", rounding="alpha times x if alpha is not 1, then y - x")
+@aten("rsub.Tensor", "rsub.Scalar", of=ops.scaled_difference)
 def _rsub(call: Call, x: Any, y: Any, alpha: float = 1) -> Any:
-    return _combine(call, "subtract", y, x, alpha)
+    return _combine(call, ops.subtract, ops.scaled_difference, y, x, alpha)
 
 
-def _combine(call: Call, verb: str, x: Any, y: Any, alpha: float) -> Any:
+def _combine(call: Call, plain: Primitive, scaled: Primitive, x: Any, y: Any, alpha: float) -> Any:
     a, b = call.terms(x, y)
-    if alpha != 1:
-        fmt = (a if isinstance(a, Array) else b).format
-        b = call.device.multiply(b, call.constant(alpha, fmt))
-    return call.result(getattr(call.device, verb)(a, b))
+    if alpha == 1:
+        return call.result(plain.value(call.device, a, b))
+    fmt = (a if isinstance(a, Array) else b).format
+    operands = (_as_array(call, v, fmt) for v in (a, b))
+    return call.result(scaled.value(call.device, *operands, factor=call.constant(alpha, fmt)))
 
 
-@aten("mul.Tensor", "mul.Scalar", rounding="once")
-def _mul(call: Call, x: Any, y: Any) -> Any:
-    return call.result(call.device.multiply(*call.terms(x, y)))
+def _as_array(call: Call, x: Any, fmt: Any) -> Array:
+    return x if isinstance(x, Array) else call.device.context(fmt).constant(x)
 
 
-@aten("div.Tensor", "div.Scalar", "true_divide.Tensor", rounding="once")
-def _div(call: Call, x: Any, y: Any) -> Any:
-    return call.result(call.device.divide(*call.terms(x, y)))
+def _of_arrays(row: Primitive, *overloads: str) -> None:
+    """Overloads of tensors and numbers whose row takes arrays."""
+
+    def handler(call: Call, *operands: Any) -> Any:
+        fmt = call.format_of(*operands)
+        arrays = (_as_array(call, call.operand(x, fmt), fmt) for x in operands)
+        return call.result(row.value(call.device, *arrays))
+
+    aten(*overloads, of=row)(handler)
 
 
-@aten("reciprocal.default", rounding="once")
-def _reciprocal(call: Call, x: Any) -> Any:
-    return call.result(call.device.divide(1.0, call.array(x)))
-
-
-@aten("square.default", rounding="once")
-def _square(call: Call, x: Any) -> Any:
-    a = call.array(x)
-    return call.result(call.device.multiply(a, a))
-
-
-def _unary(name: str, verb: str) -> None:
-    def handler(call: Call, x: Any) -> Any:
-        return call.result(getattr(call.device, verb)(call.array(x)))
-
-    aten(f"{name}.default", rounding="once")(handler)
-
-
-for _name in ("sqrt", "rsqrt", "exp", "log", "tanh", "sigmoid", "erf"):
-    _unary(_name, _name)
-
-
-@aten("pow.Tensor_Scalar", rounding="once for each product, root or quotient")
-def _pow(call: Call, x: Any, exponent: float) -> Any:
-    known = power(call, call.array(x), exponent)
-    return NotImplemented if known is None else call.result(known)
-
-
-def power(call: Call, x: Array, exponent: float) -> Array | None:
-    """x to a power that has a rule; None for another one."""
-    device = call.device
-    if exponent in (2, 3, 4):
-        square = device.multiply(x, x)
-        return square if exponent == 2 else device.multiply(square, x if exponent == 3 else square)
-    if exponent == 1.5:
-        return device.multiply(x, device.sqrt(x))
-    if exponent == 1:
-        return x.like(x.carrier.copy())
-    if exponent == 0.5:
-        return device.sqrt(x)
-    if exponent == -0.5:
-        return device.rsqrt(x)
-    return device.divide(1.0, x) if exponent == -1 else None
+_of_arrays(ops.power, "pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+_of_arrays(ops.atan2, "atan2.default")
+_of_arrays(ops.maximum, "maximum.default", "max.other")
+_of_arrays(ops.minimum, "minimum.default", "min.other")
+_of_arrays(ops.fmax, "fmax.default")
+_of_arrays(ops.fmin, "fmin.default")
+_of_arrays(ops.fmod, "fmod.Tensor", "fmod.Scalar")
 
 
 # Random numbers of the host ---------------------------------------------------------------------
@@ -118,30 +122,30 @@ def _is_number(x: Any) -> bool:
 # Bounds -----------------------------------------------------------------------------------------
 
 
-@aten("clamp.default", "hardtanh.default", rounding="none; bounds are constants")
+@aten("clamp.default", "hardtanh.default", of=ops.clamp)
 def _clamp(call: Call, x: Any, low: Any = None, high: Any = None) -> Any:
     a = call.array(x)
-    bounds = [None if b is None else number_of(call.constant(b, a.format)) for b in (low, high)]
-    clamped: torch.Tensor = torch.ops.aten.clamp.default(_tensor(a), *bounds)
-    return call.result(a.like(clamped.numpy()))
+    limits = [None if b is None else call.constant(b, a.format) for b in (low, high)]
+    return call.result(ops.clamp.value(call.device, a, low=limits[0], high=limits[1]))
 
 
-@aten("clamp.Tensor", rounding="none")
+@aten("clamp.Tensor", of=ops.clamp)
 def _clamp_by_tensors(call: Call, x: Any, low: Any = None, high: Any = None) -> Any:
-    a, lowest, highest = call.arrays(x, low, high)
-    bounds = [None if b is None else _tensor(b) for b in (lowest, highest)]
-    values: torch.Tensor = torch.ops.aten.clamp.Tensor(_tensor(a), *bounds)
-    return call.result(a.like(values.numpy()))
+    a, least, most = call.arrays(x, low, high)
+    return call.result(ops.clamp.value(call.device, a, low=least, high=most))
 
 
-@aten("clamp_min.Tensor", rounding="none")
-def _clamp_min_by_tensor(call: Call, x: Any, low: Any) -> Any:
-    return _clamp_by_tensors(call, x, low)
+@aten("clamp_min.Tensor", "clamp_min.default", of=ops.clamp)
+def _clamp_min(call: Call, x: Any, low: Any) -> Any:
+    return (
+        _clamp_by_tensors(call, x, low) if isinstance(low, torch.Tensor) else _clamp(call, x, low)
+    )
 
 
-@aten("clamp_max.Tensor", rounding="none")
-def _clamp_max_by_tensor(call: Call, x: Any, high: Any) -> Any:
-    return _clamp_by_tensors(call, x, None, high)
+@aten("clamp_max.Tensor", "clamp_max.default", of=ops.clamp)
+def _clamp_max(call: Call, x: Any, high: Any) -> Any:
+    limit = _clamp_by_tensors if isinstance(high, torch.Tensor) else _clamp
+    return limit(call, x, None, high)
 
 
 @aten("nan_to_num.default", rounding="none; what stands for NaN and infinities are constants")
@@ -153,13 +157,6 @@ def _nan_to_num(call: Call, x: Any, nan: Any = None, posinf: Any = None, neginf:
         for number, default in ((nan, 0.0), (posinf, largest), (neginf, -largest))
     ]
     values: torch.Tensor = torch.ops.aten.nan_to_num.default(_tensor(a), *standing)
-    return call.result(a.like(values.numpy()))
-
-
-@aten("fmod.Tensor", "fmod.Scalar", rounding="none: a remainder is exact")
-def _fmod(call: Call, x: Any, y: Any) -> Any:
-    a, b = call.arrays(x, y)
-    values: torch.Tensor = torch.ops.aten.fmod.Tensor(_tensor(a), _tensor(b))
     return call.result(a.like(values.numpy()))
 
 
@@ -180,16 +177,6 @@ def _nextafter(call: Call, x: Any, y: Any) -> Any:
 
 def _tensor(x: Any) -> torch.Tensor:
     return torch.from_numpy(np.array(x.carrier, order="C"))
-
-
-@aten("clamp_min.default", rounding="none; the bound is a constant")
-def _clamp_min(call: Call, x: Any, low: float) -> Any:
-    return _clamp(call, x, low)
-
-
-@aten("clamp_max.default", rounding="none; the bound is a constant")
-def _clamp_max(call: Call, x: Any, high: float) -> Any:
-    return _clamp(call, x, None, high)
 
 
 def number_of(x: Any) -> float:

@@ -11,9 +11,9 @@ from fpsim.array import Array
 from fpsim.elementwise.order import largest_along
 from fpsim.records.formats import BINARY32
 from ipu import ops
-from ipu.frontends.torch.aten.curves import log_one_plus
 from ipu.frontends.torch.aten.reductions import axes_of
 from ipu.frontends.torch.aten.table import Call, aten
+from ipu.ops.activations import softplus_of
 
 __all__: list[str] = []
 
@@ -165,8 +165,7 @@ def _two_classes(
     device = call.device
     a, t, w, p = call.arrays(x, target, weight, positive)
     fmt, a, t = a.format, call.wide(a), call.wide(t)
-    tail = log_one_plus(call, device.exp(a.like(-np.abs(a.carrier))))
-    term = device.add(tail, device.relu(device.negative(a)))
+    term = softplus_of(device, device.negative(a))
     if p is not None:
         more = device.multiply(device.subtract(call.wide(p), 1.0), t)
         term = device.multiply(device.add(more, 1.0), term)

@@ -21,6 +21,7 @@ from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.values import FORMATS, Memory, widest
 from ipu.learn.policy import Policy
 from ipu.machine.device import Device
+from ipu.ops.functions import HOST
 from ipu.ops.primitive import Primitive
 
 __all__ = ["TABLE", "Call", "Entry", "NoFormatError", "Operand", "aten", "result_dtype"]
@@ -47,6 +48,11 @@ class Entry:
     rounding: str
     rows: tuple[Primitive, ...] = ()
     gradient: bool = False
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the host computes in binary64."""
+        return any(row.name in HOST for row in self.rows)
 
 
 #: By name of the overload, as add.Tensor.

@@ -52,7 +52,7 @@ def test_results_and_gradients_are_near_binary64(function):
 
 @pytest.mark.parametrize("function", [F.gelu, F.silu])
 def test_large_tensors_have_the_bits_of_their_pieces(function):
-    """Many elements are read from tables (`ipu.machine.tabulated`), few are computed."""
+    """Many elements are read from tables (`ipu.ops.tabulated`), few are computed."""
 
     def both(x, g):
         x = x.clone().requires_grad_()

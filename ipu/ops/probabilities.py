@@ -20,9 +20,7 @@ from ipu.machine.reference import wide
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, steps
 
-__all__ = [
-    "log_softmax", "shifted", "softmax", "softmax_cross_entropy", "softmax_cross_entropy_dense",
-]  # fmt: skip
+__all__ = ["log_softmax", "softmax", "softmax_cross_entropy", "softmax_cross_entropy_dense"]
 
 Labels = NDArray[np.integer[Any]]
 
@@ -106,18 +104,34 @@ _SHIFTING = {"cast": 1, "maximum": 1, "subtract": 1, "exp": 1, "add": 1}
 
 #: exp(x) / sum exp(x) along the last axis.
 softmax = Primitive(
-    "softmax", _softmax, (_softmax_x,), cost=steps(_SHIFTING | {"divide": 1}, cast=1)
+    "softmax",
+    _softmax,
+    (_softmax_x,),
+    cost=steps(_SHIFTING | {"divide": 1}, cast=1),
+    rounding="binary32 inside, once at the end",
+    gradient="binary32 inside, once at the end",
 )
 #: x - log sum exp(x) along the last axis.
 log_softmax = Primitive(
-    "log_softmax", _log_softmax, (_log_softmax_x,), cost=steps(_SHIFTING | {"subtract": 2}, cast=1)
+    "log_softmax",
+    _log_softmax,
+    (_log_softmax_x,),
+    cost=steps(_SHIFTING | {"subtract": 2}, cast=1),
+    rounding="binary32 inside, once at the end",
+    gradient="binary32 inside, once at the end",
 )
 #: Mean cross-entropy of the softmax of logits against integer `labels`: a binary32 scalar.
 softmax_cross_entropy = Primitive(
-    "softmax_cross_entropy", _sparse, (_sparse_logits,), cost=steps(_SHIFTING | {"divide": 1})
+    "softmax_cross_entropy",
+    _sparse,
+    (_sparse_logits,),
+    cost=steps(_SHIFTING | {"divide": 1}),
+    rounding="binary32",
+    gradient="binary32 inside, once into the format of the logits",
 )
 #: The same against rows of probabilities: `labels`, a binary32 array whose rows sum to 1.
 softmax_cross_entropy_dense = Primitive(
     "softmax_cross_entropy_dense", _dense, (_dense_logits,),
     cost=steps(_SHIFTING | {"divide": 1, "subtract": 2, "multiply": 1, "add": 2}),
+    rounding="binary32", gradient="binary32 inside, once into the format of the logits",
 )  # fmt: skip

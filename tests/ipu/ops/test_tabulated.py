@@ -9,7 +9,7 @@ from fpsim import BFLOAT16, BINARY16, BINARY32, Flags, FloatingPointTrap
 from fpsim.array import Array
 from fpsim.elementwise.codes import from_codes
 from ipu.machine import Device, FpCtl
-from ipu.machine.tabulated import tabulated
+from ipu.ops.tabulated import tabulated
 
 
 def steps(device, x):

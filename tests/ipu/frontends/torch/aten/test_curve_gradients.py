@@ -7,7 +7,6 @@ import pytest
 
 from tests.ipu.frontends.torch.framework import machine, torch
 
-pytest.importorskip("ipu.frontends.torch.aten.curves")
 functional = torch.nn.functional
 
 FUNCTIONS = {

@@ -22,6 +22,7 @@ from fpsim.records.types import ElementFlags
 from fpsim.state.counts import Counts
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
+from ipu.machine.reference import wide
 from ipu.machine.target import Target
 
 __all__ = ["Function", "tabulated"]
@@ -35,7 +36,7 @@ _CODES = 1 << 16
 
 
 def tabulated(device: Device, x: Array, function: Function) -> Array:
-    """function(device, x) in binary32; read from a table where x has many elements of 16 bits.
+    """function(device, x) in binary32, of binary64 in that; many elements of 16 bits from a table.
 
     function    of its own module, since tables are kept by it; its steps round in binary32.
 
@@ -52,7 +53,7 @@ def tabulated(device: Device, x: Array, function: Function) -> Array:
     context = device.context(BINARY32)
     known = x.format.bits == 16 and x.format in device.target.formats
     if not known or x.size < _LEAST or context.core.watched:
-        return function(device, device.cast(x, BINARY32))
+        return function(device, device.cast(x, wide(x.format)))
     options = device.options
     table = _table(
         function, x.format, device.target, device.control, options.f32_denormals, options.max_nan
