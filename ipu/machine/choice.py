@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from fpsim.records.evidence import Evidence, Fact
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
+from fpsim.records.geometry import Pair, Stride, geometry
+from fpsim.records.types import Shape
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
 from ipu.machine.target import Target
 from ipu.machine.units import amp  # noqa: F401  (registers the units named below)
@@ -27,6 +29,7 @@ __all__ = [
     "find_partials",
     "fitting_partials",
     "kinds",
+    "strides",
 ]
 
 RULE = Fact(
@@ -47,6 +50,28 @@ class ConvolutionTraits(NamedTuple):
     channels: int
     groups: int
     stride: int
+
+    @classmethod
+    def of(
+        cls, kernel: Shape, groups: int, stride: Stride, *, of_outputs: bool
+    ) -> ConvolutionTraits | None:
+        """Of the shape of the kernels; None for one that the convolution is going to refuse.
+
+        of_outputs    the product sums over the output channels.
+        """
+        if len(kernel) != 4:
+            return None
+        channels = kernel[3] // max(groups, 1) if of_outputs else kernel[2]
+        return cls(channels, groups, max(strides(stride)))
+
+
+def strides(stride: Stride) -> Pair:
+    """Down and across; other values than strides are refused.
+
+    >>> strides(2)
+    (2, 2)
+    """
+    return geometry((1, 1), (1, 1), stride, "SAME").stride
 
 
 def kinds(inputs: Format, traits: ConvolutionTraits | None) -> tuple[str, ...]:
