@@ -99,7 +99,7 @@ def test_tests_of_the_module_come_first_then_those_of_its_users():
     assert "tests/fpsim/test_array_exchange.py" in stages("fpsim/operations.py")[1]
     assert not set(first) & set(later)
     near = users("fpsim.products.unfold")
-    assert near.index("fpsim.products.conv") < near.index("ipu.machine.convolutions")
+    assert near.index("fpsim.products.conv") < near.index("ipu.machine.device")
 
 
 def test_most_of_the_recorded_sample_is_still_there():

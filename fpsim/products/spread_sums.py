@@ -16,27 +16,20 @@ from functools import partial
 
 import numpy as np
 
-from fpsim.kernels.by_operation.native_sums import outer_sums
-from fpsim.kernels.by_operation.sums import COLUMN_BLOCK
+from fpsim.kernels.by_operation.spread_sums import PART
 from fpsim.kernels.elementwise.step import FLAGS_EACH
-from fpsim.products.jobs.job import to_read
+from fpsim.products.native_spread_sums import native_spread_sums
 from fpsim.products.native_sums import is_native
 from fpsim.products.sums import AxisSum, Sums
 from fpsim.records.settings import Settings
-from fpsim.records.types import Axis, Carrier, ElementFlags
+from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.publish import fold, publish
 from fpsim.state.state import State
 
-__all__ = ["PART", "SpreadSum", "parts_of", "sums_of_binary64"]
+__all__ = ["PART", "native_spread_sum", "parts_of", "spread_sum", "sums_of_binary64"]
 
-#: Summands of a part, at most.
-PART = 64
-#: Numbers that are moved at a time, so that rows become columns within the cache.
-_BLOCK = 1 << 16
-
-#: Sums over the third axis of (outer, parts, elements, inner), with the flags of each; None where
-#: an engine may not have them.
-_Chains = Callable[[Carrier], "tuple[Carrier, ElementFlags] | None"]
+#: Sums over the third axis of (outer, parts, elements, inner), with the flags of each.
+_Chains = Callable[[Carrier], tuple[Carrier, ElementFlags]]
 
 
 def parts_of(n: int) -> tuple[int, int]:
@@ -49,52 +42,43 @@ def parts_of(n: int) -> tuple[int, int]:
     return length, n // length
 
 
-class SpreadSum:
-    """The sum of an array over axes, spread; checked when it is made.
+def spread_sum(state: State, values: Carrier, axes: tuple[int, ...]) -> Carrier:
+    """The sum over axes, published.
 
     Shapes    the axes vanish; over several, elements come in C order.
     Flags     those of all additions.
     """
+    native = native_spread_sum(state, values, axes)
+    if native is not None:
+        return native
+    chain = AxisSum(values, axes, "sequential", 1, divide=False)
+    if math.prod(values.shape[a] for a in axes) <= PART:
+        return chain.run(state, None)
+    sums, flags = _spread(_as_planes(values, axes), partial(_chains, state.settings))
+    sums, flags = sums.reshape(chain.shape), flags.reshape(chain.shape)
+    return publish(
+        state, "sum", sums, fold(flags), flags if state.watched else None, chain.elements
+    )
 
-    def __init__(self, values: Carrier, axis: Axis) -> None:
-        #: Shapes and what traps show are those of a chain, which it is of up to 64 summands.
-        self._chain = AxisSum(values, axis, "sequential", 1, divide=False)
-        self._n = math.prod(values.shape[a] for a in self._chain.axes)
 
-    def run(self, state: State) -> Carrier:
-        """The result, published."""
-        if self._n <= PART:
-            return self._chain.run(state, None)
-        native = self.run_native(state)
-        if native is not None:
-            return native
-        result = self._published(state, partial(_chains, state.settings))
-        assert result is not None
-        return result
+def native_spread_sum(
+    state: State, values: Carrier, axes: tuple[int, ...], *, squared: bool = False
+) -> Carrier | None:
+    """The sum by the processor's own additions, published; None where it may differ.
 
-    def run_native(self, state: State, *, squared: bool = False) -> Carrier | None:
-        """The result by the processor's own additions, published; None where it may differ.
-
-        squared   the sum of squares, which must be numbers of binary32.
-        """
-        if not is_native(state.settings, "sequential"):
-            return None
-        if self._n <= PART:
-            return self._chain.run_native(state, squared=squared)
-        return self._published(state, _native_chains, first=_native_squares if squared else None)
-
-    def _published(
-        self, state: State, chains: _Chains, first: _Chains | None = None
-    ) -> Carrier | None:
-        """`first` adds in the first round, `chains` in the others."""
-        total = _spread(_as_planes(self._chain.values, self._chain.axes), chains, first or chains)
-        if total is None:
-            return None
-        sums, flags = (part.reshape(self._chain.shape) for part in total)
-        return publish(
-            state, self._chain.name, sums, fold(flags), flags if state.watched else None,
-            self._chain.elements, None,
-        )  # fmt: skip
+    squared   the sum of squares, which must be numbers of binary32.
+    """
+    if not is_native(state.settings, "sequential"):
+        return None
+    native = native_spread_sums(values, axes, squared=squared)
+    if native is None:
+        return None
+    sums, flags = native
+    inexact = int(1 in flags.tobytes())
+    if not state.watched:
+        return publish(state, "sum", sums, inexact)
+    chain = AxisSum(values, axes, "sequential", 1, divide=False)
+    return publish(state, "sum", sums, inexact, flags, chain.elements)
 
 
 def sums_of_binary64(values: Carrier, axes: tuple[int, ...]) -> Carrier:
@@ -107,9 +91,7 @@ def sums_of_binary64(values: Carrier, axes: tuple[int, ...]) -> Carrier:
     if planes.shape[1] == 0:
         sums: Carrier = np.zeros((planes.shape[0], planes.shape[2]))
     else:
-        total = _spread(planes, _chains_of_binary64, _chains_of_binary64)
-        assert total is not None
-        sums, _ = total
+        sums, _ = _spread(planes, _chains_of_binary64)
     return sums.reshape([n for a, n in enumerate(values.shape) if a not in axes])
 
 
@@ -127,25 +109,20 @@ def _as_planes(values: Carrier, axes: tuple[int, ...]) -> Carrier:
     )
 
 
-def _spread(
-    planes: Carrier, chains: _Chains, first: _Chains
-) -> tuple[Carrier, ElementFlags] | None:
+def _spread(planes: Carrier, chains: _Chains) -> tuple[Carrier, ElementFlags]:
     """Sums over the second axis of (outer, n, inner), round after round, and the flags of each."""
     outer, _, inner = planes.shape
-    flags, engine = np.zeros((outer, inner), np.uint8), first
+    flags = np.zeros((outer, inner), np.uint8)
     while planes.shape[1] > 1:
         length, whole = parts_of(planes.shape[1])
         end = whole * length
         sums = []
         for group in (planes[:, :end].reshape(outer, whole, length, inner), planes[:, None, end:]):
-            if not group.shape[2]:
-                continue
-            result = engine(group)
-            if result is None:
-                return None
-            sums.append(result[0])
-            flags |= np.bitwise_or.reduce(result[1], axis=1)
-        planes, engine = np.concatenate(sums, axis=1) if len(sums) > 1 else sums[0], chains
+            if group.shape[2]:
+                values, raised = chains(group)
+                sums.append(values)
+                flags |= np.bitwise_or.reduce(raised, axis=1)
+        planes = np.concatenate(sums, axis=1) if len(sums) > 1 else sums[0]
     return planes[:, 0], flags
 
 
@@ -163,43 +140,3 @@ def _chains_of_binary64(parts: Carrier) -> tuple[Carrier, ElementFlags]:
         for k in range(1, parts.shape[2]):
             sums += parts[:, :, k]
     return sums, np.zeros(sums.shape, np.uint8)
-
-
-def _native_chains(parts: Carrier, *, squared: bool = False) -> tuple[Carrier, ElementFlags] | None:
-    """Chains of the processor's additions of binary32, sixteen side by side."""
-    outer, whole, length, inner = parts.shape
-    if inner >= COLUMN_BLOCK:
-        values = to_read(np.ascontiguousarray(parts))
-        return _outer(values, (outer * whole, length, inner), (outer, whole, inner), squared)
-    if outer == 1:  # parts take the place of what stands outside
-        parts = parts.transpose(1, 0, 2, 3)
-    sums = np.empty((len(parts), parts.shape[1], inner), np.float32)
-    flags = np.empty(sums.shape, np.uint8)
-    step = max(1, _BLOCK // max(parts[0].size, 1))
-    for begin in range(0, len(parts), step):
-        block = parts[begin : begin + step]
-        columns = to_read(np.ascontiguousarray(block.transpose(2, 0, 1, 3)))
-        shape = len(block), block.shape[1], inner
-        result = _outer(columns, (1, length, math.prod(shape)), shape, squared)
-        if result is None:
-            return None
-        sums[begin : begin + step], flags[begin : begin + step] = result
-    shape = outer, whole, inner
-    return sums.reshape(shape), flags.reshape(shape)
-
-
-def _outer(
-    values: Carrier, extents: tuple[int, int, int], shape: tuple[int, int, int], squared: bool
-) -> tuple[Carrier, ElementFlags] | None:
-    """Chains over the second of three extents of contiguous numbers."""
-    outer, length, inner = extents
-    width = max(inner, COLUMN_BLOCK)
-    sums, flags = np.empty((outer, width), np.float32), np.empty((outer, width), np.uint8)
-    if outer_sums(values.reshape(-1), (outer, length, width), inner, squared, sums, flags):
-        return None
-    if width > inner:
-        sums, flags = sums[:, :inner], flags[:, :inner]
-    return sums.reshape(shape), flags.reshape(shape)
-
-
-_native_squares: _Chains = partial(_native_chains, squared=True)

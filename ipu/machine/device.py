@@ -4,131 +4,90 @@ It holds a context for each format the target computes in. They share the seed a
 the next stochastic operation, count into one table per tensor, and show the registers when a trap
 stops them. Arrays of a device keep its contexts, so operators on them are operations of the device.
 
-Source    docs/semantics.md §2 (numbering), §5 (units), §6 (registers).
+Each elementwise operation computes in its operand's format. A product chooses its unit, computes
+through it under the device's registers, and writes a row into the ledger. The AMP returns products
+of quarters as halves, so a result in quarters is also cast. Images are (batch, height, width,
+channels), kernels (height, width, channels of a group, outputs).
+
+Source    docs/semantics.md §2 (numbering), §5 (units), §6 (registers, primitives).
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from fpsim import linalg
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.convenience import round_to
-from fpsim.core import Core, Evaluate, Out
-from fpsim.elementwise.apply import apply
+from fpsim.core import Operand
+from fpsim.elementwise.apply import common_shape
+from fpsim.elementwise.axes import checked_axes, one_axis
+from fpsim.elementwise.order import largest_along
+from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
+from fpsim.elementwise.sizes import checked_count, checked_number, checked_shape
 from fpsim.records.evidence import Fact
-from fpsim.records.flags import Flags, as_integer
-from fpsim.records.formats import BINARY32, Format, find_number_format
-from fpsim.records.settings import Settings
-from fpsim.records.types import Carrier, ElementFlags
+from fpsim.records.formats import (
+    BINARY16,
+    BINARY32,
+    BINARY64,
+    F143,
+    F152,
+    Format,
+    find_number_format,
+)
+from fpsim.records.geometry import Padding, Stride
+from fpsim.records.rounding import SR
+from fpsim.records.types import Carrier, Shape
+from fpsim.records.units import MatrixUnit, find_unit, with_partials
 from fpsim.state.bits import BitSource
 from fpsim.state.counts import Counts
+from fpsim.state.processor import usual_arithmetic
 from fpsim.state.state import Clock
+from ipu.machine import reference
 from ipu.machine.assigned import Assigned
-from ipu.machine.choice import RULE, find_partials
-from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, choices, dump, status_words
-from ipu.machine.convolutions import Convolutions
+from ipu.machine.choice import (
+    RULE,
+    ConvolutionTraits,
+    choose,
+    find_partials,
+    fitting_partials,
+    strides,
+)
+from ipu.machine.contexts import MachineContext, MachineCore
+from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, dump
+from ipu.machine.cost.ledger import Ledger, LedgerRow
 from ipu.machine.cost.planner import Planner
+from ipu.machine.cost.rows import ledger_row
+from ipu.machine.cost.work import Convolution, Work, of_convolution, of_matmul, of_weight_gradient
 from ipu.machine.generator import WORKERS, find_source
+from ipu.machine.instructions import Instruction
+from ipu.machine.late import WORTH, LateResults
+from ipu.machine.options import MAXIMUM, SUMS, DeviceOptions
+from ipu.machine.product_calls import ProductCall
+from ipu.machine.sums import is_far_from_tiny, reference_sum, single_pass_sum, single_sum
 from ipu.machine.target import MK2, Target, find_target
-from ipu.machine.units import amp
-from ipu.machine.vector import operation_loops
-from ipu.machine.verbs import MAXIMUM, SUMS
+from ipu.machine.vector import thread_cycles
 
 __all__ = ["Device", "MachineContext", "MachineCore"]
 
 
-class MachineCore(Core):
-    """What stands behind a format's arithmetic on a device: its control bits rule it."""
-
-    def __init__(self, context: Context, device: Device, fmt: Format) -> None:
-        rules = choices(device.control, fmt, device.f32_denormals)
-        traps = rules.pop("traps")
-        super().__init__(context, Settings(fmt, **rules), device.source, traps, count=False)
-        self.device = device
-        self.clock = device.clock
-        self.counts = device.counts
-        self._loops = operation_loops(fmt)
-        self._by_control = {device.control: (self.settings, traps)}
-        self._status_words = status_words(device.control, fmt)
-
-    def obey(self, control: FpCtl) -> None:
-        """Compute under these control bits from now on; flags, constants and arrays stay."""
-        rules = self._by_control.get(control)
-        if rules is None:
-            policies = choices(control, self.format, self.device.f32_denormals)
-            traps = policies.pop("traps")
-            rules = self._by_control[control] = (Settings(self.format, **policies), traps)
-        self.settings, self.traps = rules
-        self._status_words = status_words(control, self.format)
-
-    def raise_flags(self, flags: int) -> None:
-        """Add the flags of an operation, and its bits under the control register to $FP_STS."""
-        super().raise_flags(flags)
-        self.device.raised |= self._status_words[flags]
-
-    @property
-    def flags(self) -> Flags:
-        """As any context's, those of late results included."""
-        self.device.settle()
-        return Flags(self._status.flags)
-
-    @flags.setter
-    def flags(self, flags: Flags) -> None:
-        self.device.settle()
-        self._status.flags = as_integer("flags", flags)
-
-    def clear_flags(self) -> None:
-        """Lower every flag, also those of late results."""
-        self.device.settle()
-        super().clear_flags()
-
-    def rounded(
-        self, name: str, carriers: list[Carrier], out: Out = None, evaluate: Evaluate = apply
-    ) -> Array:
-        """As any context's; its cycles are added to the device's."""
-        result = super().rounded(name, carriers, out, evaluate)
-        self.device.vector_cycles += self._loops[name].of(result.size)
-        return result
-
-    def exact(
-        self, name: str, carriers: list[Carrier], values: Carrier, element_flags: ElementFlags,
-        out: Out = None,
-    ) -> Array:  # fmt: skip
-        """As any context's; its cycles are added to the device's."""
-        result = super().exact(name, carriers, values, element_flags, out)
-        self.device.vector_cycles += self._loops[name].of(result.size)
-        return result
-
-    def dump(self) -> str:
-        """$FP_CTL and $FP_STS, as a tile exception prints them, and the tensor worked on."""
-        device = self.device
-        shown = ", ".join(filter(None, [device.counted_as, device.program]))
-        return device.registers() + (f"\nin {shown}" if shown else "")
+def _no_memory(out: object) -> TypeError:
+    """The sentence for the keyword that the format of a product's result had before."""
+    return TypeError(
+        f"out={out} of a product on a device; the format of its result is to={out} now (out= is "
+        "memory everywhere, and these products take none)"
+    )
 
 
-class MachineContext(Context):
-    """A format's arithmetic on a device."""
-
-    core: MachineCore
-    #: What is made of a context, a device and a format.
-    core_class: type[MachineCore] = MachineCore
-
-    def __init__(self, device: Device, fmt: Format) -> None:
-        self.device = device
-        self.core = self.core_class(self, device, fmt)
-
-    def in_format(self, fmt: Format | str) -> Context:
-        """The device's own: each format has its own flags there."""
-        return self.device.context(fmt)
-
-
-class Device(Convolutions):
+class Device:
     """A target with control bits, status, seed and counters, and the verbs of its arithmetic.
 
     target          a `Target` or its name.
@@ -178,41 +137,40 @@ class Device(Convolutions):
         count: bool = False,
         disable_sr_for_amp_vertices: bool = False,
     ) -> None:
-        super().__init__()
         if not isinstance(control, FpCtl):
             raise TypeError(f"control={control!r} is not a control register; use FpCtl(...)")
-        if planner is not None and not isinstance(planner, Planner):
-            raise TypeError(f"planner={planner!r} is not a Planner; use Planner(...), or None")
-        if not isinstance(max_nan, str) or max_nan not in MAXIMUM:
-            raise ValueError(f"max_nan={max_nan!r} is not known; use number or propagate")
-        if not isinstance(sums, str) or sums not in SUMS:
-            raise ValueError(f"sums={sums!r} is not known; use one of {', '.join(SUMS)}")
-        if not isinstance(preset, str) or preset not in amp.PRESETS:
-            raise ValueError(f"preset={preset!r} is not known; use one of {', '.join(amp.PRESETS)}")
         self.target = find_target(target)
-        self._control = control
-        self.f32_denormals = f32_denormals
-        self.max_nan = max_nan
-        self.sums = sums
+        self.options = DeviceOptions(
+            target=self.target, random=random, f32_denormals=f32_denormals, max_nan=max_nan,
+            sums=sums, preset=preset, planner=Planner() if planner is None else planner,
+            disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
+        )  # fmt: skip
+        #: Formats that are wished for; scopes of a program change them.
         self.partials = find_partials(partials)
         self.conv_partials = None if conv_partials is None else find_partials(conv_partials)
-        self.preset = preset
-        self.planner = planner or Planner()
-        self.disable_sr_for_amp_vertices = disable_sr_for_amp_vertices
-        self.random = random
+        self._control = control
         self._source = find_source(random, seed, self.target)
+        self._contexts: dict[Format, MachineContext] = {}
         self.clock = Clock()
-        self.vector_cycles = 0
         self.counts: Counts | None = Counts() if count else None
-        self._tensor = ""
         #: $FP_STS without the bits of late results: each operation adds its own, mapped by the
         #: control register of then.
         self.raised = 0
+        #: Thread cycles of the elementwise operations and reductions so far, by the declared model
+        #: of `ipu.machine.vector`.
+        self.vector_cycles = 0
         #: What runs on the machine now, as a trap tells it: replica, IPU, stage, micro-batch, slot.
         self.program = ""
-        self._suffix = ""
-        self._contexts: dict[Format, MachineContext] = {}
-        choices(control, BINARY32, f32_denormals)  # refuses a wrong switch now, not at first use
+        self._tensor = self._suffix = ""
+        self.ledger = Ledger()
+        self.units_used: dict[str, MatrixUnit] = {}
+        self._rows: dict[tuple[object, ...], LedgerRow] = {}
+        self._units: dict[tuple[object, ...], tuple[MatrixUnit, object]] = {}
+        self._has_warned = False
+        #: Whether another thread may compute products that are asked for with `late=True`; see
+        #: `settling`.
+        self.puts_off = False
+        self._late = LateResults()
 
     # State ----------------------------------------------------------------------------------
 
@@ -222,9 +180,9 @@ class Device(Convolutions):
         if context is None:
             fmt = find_number_format(fmt)
             if fmt not in self.target.formats:
-                known = ", ".join(f.name for f in self.target.formats)
+                names = ", ".join(f.name for f in self.target.formats)
                 raise ValueError(
-                    f"target={self.target.name} computes in {known}, not in {fmt.name}; "
+                    f"target={self.target.name} computes in {names}, not in {fmt.name}; "
                     "choose another target (hypothetical has bfloat16, mk2-fp8 has quarters, "
                     "reference has binary64)"
                 )
@@ -328,17 +286,541 @@ class Device(Convolutions):
     @property
     def facts(self) -> dict[str, Fact]:
         """What the results of this device rest on."""
-        streams = WORKERS if self.random == "xoroshiro" else {}
-        return RULES | {"choice of the unit": RULE, "order of sums": SUMS[self.sums]} | streams
+        streams = WORKERS if self.options.random == "xoroshiro" else {}
+        sums = SUMS[self.options.sums]
+        return RULES | {"choice of the unit": RULE, "order of sums": sums} | streams
 
     # Values ---------------------------------------------------------------------------------
 
-    def from_host(self, values: ArrayLike, fmt: Format) -> Array:
+    def from_host(self, values: ArrayLike, fmt: Format | str) -> Array:
         """Values rounded to nearest on the host, then copied in: no status, no random bits."""
         context = self.context(fmt)
         rounded = round_to(values, context.format)
         return Array(np.asarray(rounded, context.format.carrier), context)
 
-    def zeros(self, shape: int | tuple[int, ...], fmt: Format) -> Array:
+    def zeros(self, shape: int | tuple[int, ...], fmt: Format | str) -> Array:
         """+0 in every element."""
         return self.context(fmt).zeros(shape)
+
+    def _of(self, *operands: Operand) -> Context:
+        """The context that computes with these operands."""
+        for operand in operands:
+            if isinstance(operand, Array):
+                context = operand.context
+                is_ours = isinstance(context, MachineContext) and context.device is self
+                return context if is_ours else self.context(operand.format)
+        raise TypeError("no operand is an Array; make one with device.from_host(values, format)")
+
+    # Formats --------------------------------------------------------------------------------
+
+    @usual_arithmetic
+    def cast(self, x: Array, fmt: Format | str) -> Array:
+        """x in another format, rounded once; itself if it is in that format."""
+        if isinstance(fmt, Format) and checked_array(x).format == fmt:
+            return x
+        checked_array(x)
+        context = self.context(fmt)
+        fmt = context.format
+        if fmt == BINARY32 and is_far_from_tiny(x.format) and _is_plain(context, x):
+            self.vector_cycles += thread_cycles("cast", fmt, x.size)
+            return Array(x.carrier, context)  # they are normal numbers there, as they stand
+        return context.convert(x)
+
+    def to_integers(self, x: Array, dtype: DTypeLike) -> NDArray[Any]:
+        """x as integers; NaN gives INV and, in int32, -2147483648."""
+        return self._of(x).to_integers(x, dtype)
+
+    # Element by element ---------------------------------------------------------------------
+
+    def add(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
+        """x + y, rounded once."""
+        return self._of(x, y).add(x, y, out)
+
+    def subtract(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
+        """x - y, rounded once."""
+        return self._of(x, y).subtract(x, y, out)
+
+    def multiply(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
+        """x * y, rounded once."""
+        return self._of(x, y).multiply(x, y, out)
+
+    def divide(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
+        """x / y, rounded once; in binary16 finite / 0 is NaN with DIV0."""
+        return self._of(x, y).divide(x, y, out)
+
+    def unscale(self, x: Array, scale: float) -> Array:
+        """x / fl(scale), rounded once; the scale is a binary32 number, in any format of x.
+
+        >>> from fpsim import BINARY16
+        >>> from ipu.machine import Device
+        >>> device = Device()
+        >>> float(device.unscale(device.from_host(2.0, BINARY16), 2.0**17)) == 2.0**-16
+        True
+        """
+        return self._of(x).divide_by(x, scale)
+
+    def negative(self, x: Array) -> Array:
+        """-x: the sign bit flipped, no flags."""
+        return self._of(x).negative(x)
+
+    def sqrt(self, x: Array) -> Array:
+        """The square root, rounded once."""
+        return self._of(x).sqrt(x)
+
+    def exp(self, x: Array) -> Array:
+        """e**x, rounded once (modelled as correctly rounded: the IPU's last digit is unknown)."""
+        return self._function("exp", x)
+
+    def log(self, x: Array) -> Array:
+        """The natural logarithm, rounded once (modelled as `exp` is)."""
+        return self._function("log", x)
+
+    def tanh(self, x: Array) -> Array:
+        """The hyperbolic tangent, rounded once (modelled as `exp` is)."""
+        return self._function("tanh", x)
+
+    def sigmoid(self, x: Array) -> Array:
+        """1 / (1 + e**-x), rounded once (modelled as `exp` is)."""
+        return self._function("sigmoid", x)
+
+    def rsqrt(self, x: Array) -> Array:
+        """1 / sqrt(x), rounded once (modelled as `exp` is)."""
+        return self._function("rsqrt", x)
+
+    def erf(self, x: Array) -> Array:
+        """The error function, rounded once (modelled as `exp` is)."""
+        return self._function("erf", x)
+
+    @usual_arithmetic
+    def _function(self, name: str, x: Array) -> Array:
+        context = self._of(x)
+        if context.settings.native:
+            with np.errstate(all="ignore"):
+                return Array(np.asarray(reference.FUNCTIONS[name](x.carrier)), context)
+        result: Array = getattr(context, name)(x)
+        return result
+
+    def maximum(self, x: Operand, y: Operand) -> Array:
+        """The larger; INV when a NaN is read, which wins only with max_nan="propagate"."""
+        larger: Array = getattr(self._of(x, y), MAXIMUM[self.options.max_nan])(x, y)
+        return larger
+
+    @usual_arithmetic
+    def relu(self, x: Array) -> Array:
+        """max(x, 0) that passes NaN on."""
+        context = self._of(x)
+        flushing = context.settings.subnormals == "flush_both"
+        least = x.format.smallest_normal if flushing else x.format.smallest_subnormal
+        values = None if context.counts is not None else kept_least(x.carrier, least)
+        if values is None:
+            return context.maximum(x, 0.0)
+        self.vector_cycles += thread_cycles("relu", x.format, x.size)
+        return Array(values, context)
+
+    @usual_arithmetic
+    def select(self, where: NDArray[np.bool_], x: Array) -> Array:
+        """x where true, +0 elsewhere; no arithmetic."""
+        context = self._of(x)
+        if not isinstance(where, (np.ndarray, np.generic)) or where.dtype != np.bool_:
+            kind = type(where).__name__
+            raise TypeError(f"where={kind} is not an array of truth values; give x > 0 or such")
+        # refuses what does not broadcast
+        common_shape((where, x.carrier))  # type: ignore[arg-type]
+        self.vector_cycles += thread_cycles("select", x.format, x.size)
+        return Array(kept_where(where, x.carrier), context)
+
+    @usual_arithmetic
+    def select_positive(self, keys: Keys, most: int, x: Array) -> Array:
+        """x where 0 < key <= most, +0 elsewhere; keys are codes or bits of floats."""
+        self.vector_cycles += thread_cycles("select", x.format, x.size)
+        return Array(kept_positive(keys, most, x.carrier), self._of(x))
+
+    # Many to one ----------------------------------------------------------------------------
+
+    @usual_arithmetic
+    def reduce_sum(
+        self, x: Array, axis: int | tuple[int, ...], fmt: Format | str | None = None,
+        scale: float = 1.0,
+    ) -> Array:  # fmt: skip
+        """Sum over axes times a scale, in binary32, rounded once to fmt.
+
+        The order is that of `sums`: parts of at most 64 summands, or one chain. binary64 is summed
+        in binary64, in the same order; as one chain in numpy's.
+
+        Shapes    the axes stay, with length 1.
+        Rounding  each addition and the multiplication by fl(scale) in binary32, then once from
+                  binary32 to fmt (default: x's format).
+        Error     of the sum of n: at most 64 ⌈log₆₄ n⌉ u Σ|x|; of one chain (n - 1) u Σ|x|.
+        Source    poplibs, Reduction.cpp: half sums accumulate in float, the scale is a float, and
+                  sums are spread over workers and tiles; the grain, its contiguity and that it
+                  does not depend on the layout are ASSUMED.
+        """
+        checked_array(x)
+        axes = checked_axes(axis, x.ndim)
+        order, total = self.options.sums, self._single_pass_sum(x, axes)
+        if total is None and x.format == BINARY64:
+            total = Array(reference_sum(x.carrier, axes, order), self.context(BINARY64))
+        elif total is None:
+            self.vector_cycles += thread_cycles("add", BINARY32, x.size)
+            total = single_sum(self.context(BINARY32), self.cast(x, BINARY32), axes, order)
+        return self._scaled_sum(x, axes, total, x.format if fmt is None else fmt, scale)
+
+    @usual_arithmetic
+    def reduce_squares(self, x: Array, axes: tuple[int, ...], scale: float = 1.0) -> Array:
+        """Sum of squares over axes times a scale, in binary32, in the order of `reduce_sum`.
+
+        binary64 stays binary64.
+
+        Shapes    the axes stay, with length 1.
+        Rounding  each square, addition and the multiplication by fl(scale), in binary32.
+        """
+        checked_array(x)
+        axes = checked_axes(axes, x.ndim, "axes")
+        total = self._single_pass_sum(x, axes, squared=True)
+        if total is None:
+            single = self.cast(x, reference.wide(x.format))
+            return self.reduce_sum(self.multiply(single, single), axes, scale=scale)
+        return self._scaled_sum(x, axes, total, BINARY32, scale)
+
+    def _single_pass_sum(
+        self, x: Array, axes: tuple[int, ...], *, squared: bool = False
+    ) -> Array | None:
+        order = self.options.sums
+        total = single_pass_sum(self.context(BINARY32), x, axes, order, squared=squared)
+        if total is not None:
+            verbs = ("cast", "multiply", "add") if squared else ("cast", "add")
+            self.vector_cycles += sum(thread_cycles(v, BINARY32, x.size) for v in verbs)
+        return total
+
+    def _scaled_sum(
+        self, x: Array, axes: tuple[int, ...], total: Array, fmt: Format | str, scale: float
+    ) -> Array:
+        """A sum without its axes times the scale, rounded once to fmt, with them."""
+        if checked_number("scale", scale) != 1:
+            total = self.multiply(total, scale)
+        shape = [1 if a in axes else n for a, n in enumerate(x.shape)]
+        return self.cast(total.reshape(shape), fmt)
+
+    @usual_arithmetic
+    def reduce_max(self, x: Array, axis: int) -> Array:
+        """The largest along an axis, -0 < +0; INV when a NaN is read, which wins only if switched.
+
+        Shapes    the axis stays, with length 1.
+        """
+        context = self._of(x)
+        axis = one_axis(axis, x.ndim)
+        self.vector_cycles += thread_cycles("maximum", x.format, x.size)
+        largest, has_nan = largest_along(
+            x.carrier, axis, context.settings, number_wins=self.options.max_nan == "number"
+        )
+        if has_nan:
+            context.fmax(x, x)  # raises what reading a NaN raises
+        return Array(largest, context)
+
+    # Random bits ----------------------------------------------------------------------------
+
+    @usual_arithmetic
+    def random_mask(self, shape: tuple[int, ...], keep: float) -> NDArray[np.bool_]:
+        """True with probability floor(65536 fl(keep)) / 65536, whatever the control register says.
+
+        One operation of the device: `keep`, in binary32, is rounded to 0 or 1 with 16 random bits.
+
+        Source    the instruction rmask keeps an element by 16 random bits (its comparison is
+                  ASSUMED); docs/semantics.md §2 (layout).
+        """
+        shape = checked_shape(shape, 4)
+        checked_number("keep", keep)
+        machine = self.context(BINARY32)
+        coin = Context(BINARY32, rounding=SR(bits=16), bits=machine.core.source)
+        coin.core.clock = machine.core.clock
+        share = np.full(shape, coin.constant(keep).carrier)
+        mask: NDArray[np.bool_] = coin.round_to_integral(Array(share, coin)).carrier == 1
+        return mask
+
+    # Late results ---------------------------------------------------------------------------
+
+    @contextmanager
+    def settling(self) -> Iterator[None]:
+        """Inside, `puts_off` may be set: another thread may compute products that are asked for
+        with `late=True`. At its end they are there.
+
+        Values, flags, numbers and the ledger are those of computing at once; only time differs.
+        """
+        try:
+            yield
+        finally:
+            self.puts_off = False
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait for the late results: their flags are raised."""
+        self._late.finish()
+
+    # Partials -------------------------------------------------------------------------------
+
+    def partials_for(
+        self, inputs: Format, verb: str = "matmul", *, to: Format | None = None,
+        wanted: Format | None = None,
+    ) -> Format:  # fmt: skip
+        """Partials of a product with these inputs, by the option for matmuls or convolutions.
+
+        wanted    instead of the option, for a policy or a scope. Where the inputs need other
+                  partials, or the partials would be narrower than the result, the product keeps
+                  those that fit. A warning reports the second case, once.
+        """
+        asked = wanted or (verb.startswith("conv") and self.conv_partials) or self.partials
+        fitting = fitting_partials(inputs, asked, to or inputs)
+        if fitting.precision > asked.precision and fitting == to and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"partials={asked} are narrower than results in {to}, which keep {to} partials; "
+                "this is warned of once",
+                RuntimeWarning, stacklevel=3,
+            )  # fmt: skip
+        return fitting
+
+    # Products -------------------------------------------------------------------------------
+
+    def matmul(
+        self, x: Array, y: Array, *, partials: Format | str | None = None,
+        to: Format | str | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
+        k_split: int = 1, late: bool = False, out: None = None,
+    ) -> Array:  # fmt: skip
+        """The matrix product through the AMP unit for these inputs and partials.
+
+        late      nobody needs the values soon; see `settling`.
+        scale     of quarters: the product is multiplied by 2**scale, the sum of both metadata.
+        k_split   parts of the tiles that K is split over; their partials are added in binary32 in
+                  index order and rounded once.
+
+        Rounding  inside as the unit's record says; once into `to` (default: the inputs' format).
+        Raises    ValueError where no such unit exists, and for partials narrower than `to`.
+        """
+        checked_array(x)
+        if out is not None:
+            raise _no_memory(out)
+        to = None if to is None else self.context(to).format
+        if type(k_split) is not int or k_split < 1:
+            checked_count("k_split", k_split, 1)
+        if x.format == BINARY64:
+            a, b = self._of(x).core.carriers((x, y))
+            return self._native(reference.matmul(a, b), x, to)
+        partials = None if partials is None else find_partials(partials)
+        record = self._unit("matmul", x, partials, to, unit)
+        if k_split > self.target.tiles.value:
+            raise ValueError(
+                f"k_split={k_split} is more than the {self.target.tiles.value} tiles of "
+                f"{self.target.name}; use fewer parts"
+            )
+
+        subnormals = self.options.subnormals
+
+        def compute(context: Context) -> Array:
+            if k_split == 1:
+                return linalg.matmul(
+                    x, y, record, context=context, scale=scale, subnormals=subnormals
+                )
+            return linalg.k_split(
+                x, y, record, k_split, context=context, scale=scale, subnormals=subnormals
+            )
+
+        call = ProductCall(
+            "matmul", record, (x, y), compute,
+            lambda instruction, _: of_matmul(x.shape, y.shape, instruction), parts=k_split,
+        )  # fmt: skip
+        is_late = late and x.ndim == y.ndim == 2
+        return self._product(call, to, (x.shape[0], y.shape[1]) if is_late else None)
+
+    def conv2d(
+        self, x: Array, w: Array, *, stride: Stride = 1, padding: Padding = "SAME",
+        groups: int = 1, partials: Format | str | None = None, to: Format | str | None = None,
+        unit: MatrixUnit | str | None = None, scale: int = 0, out: None = None,
+    ) -> Array:  # fmt: skip
+        """The convolution of images with kernels.
+
+        scale     of quarters: the result is multiplied by 2**scale, the sum of both metadata.
+
+        Rounding  inside as the unit's record says; once into `to` (default: the inputs' format).
+        Raises    ValueError where no such unit exists, and for partials narrower than `to`.
+
+        >>> from fpsim import BINARY16
+        >>> from ipu.machine import Device
+        >>> device = Device()
+        >>> x = device.from_host([[[[1.0], [2.0], [3.0]]]], BINARY16)
+        >>> w = device.from_host([[[[1.0]], [[1.0]]]], BINARY16)
+        >>> device.conv2d(x, w, padding="VALID").values.tolist(), device.ledger.last.unit
+        ([[[[3.0], [5.0]]]], 'SLIC_F16_F32')
+        """
+        if out is not None:
+            raise _no_memory(out)
+        to = None if to is None else self.context(to).format
+        partials = None if partials is None else find_partials(partials)
+        if x.format == BINARY64:
+            a, b = self._of(x).core.carriers((x, w))
+            return self._native(reference.conv2d(a, b, stride, padding, groups), x, to)
+        traits = ConvolutionTraits.of(w.shape, groups, stride, of_outputs=False)
+        record = self._unit("conv2d", x, partials, to, unit, traits)
+
+        def compute(context: Context) -> Array:
+            return linalg.conv2d(
+                x, w, record, stride=stride, padding=padding, groups=groups, context=context,
+                scale=scale, subnormals=self.options.subnormals,
+            )  # fmt: skip
+
+        def work_of(instruction: Instruction, result: Shape) -> Work:
+            across = strides(stride)[1]
+            forward = Convolution(result, w.shape[:2], w.shape[2], groups, across)
+            return of_convolution(forward, instruction)
+
+        call = ProductCall("conv2d", record, (x, w), compute, work_of, (stride, groups))
+        return self._product(call, to)
+
+    def conv2d_input_gradient(
+        self, gradient: Array, w: Array, shape: Shape, *, stride: Stride = 1,
+        padding: Padding = "SAME", groups: int = 1, partials: Format | str | None = None,
+        to: Format | str | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
+        out: None = None,
+    ) -> Array:  # fmt: skip
+        """The gradient to the images, which have this shape; K are the output channels."""
+        verb = "conv2d_input_gradient"
+        if out is not None:
+            raise _no_memory(out)
+        to = None if to is None else self.context(to).format
+        partials = None if partials is None else find_partials(partials)
+        if gradient.format == BINARY64:
+            a, b = self._of(gradient).core.carriers((gradient, w))
+            values = reference.conv2d_input_gradient(a, b, shape, stride, padding, groups)
+            return self._native(values, gradient, to)
+        traits = ConvolutionTraits.of(w.shape, groups, stride, of_outputs=True)
+        record = self._unit(verb, gradient, partials, to, unit, traits)
+
+        def compute(context: Context) -> Array:
+            return linalg.conv2d_input_gradient(
+                gradient, w, record, shape, stride=stride, padding=padding, groups=groups,
+                context=context, scale=scale, subnormals=self.options.subnormals,
+            )  # fmt: skip
+
+        def work_of(instruction: Instruction, result: Shape) -> Work:
+            turned = Convolution(result, w.shape[:2], w.shape[3] // groups, groups, 1)
+            return of_convolution(turned, instruction)
+
+        call = ProductCall(verb, record, (gradient, w), compute, work_of, (stride, groups))
+        return self._product(call, to)
+
+    def conv2d_weight_gradient(
+        self, x: Array, gradient: Array, shape: Shape, *, stride: Stride = 1,
+        padding: Padding = "SAME", groups: int = 1, partials: Format | str | None = None,
+        to: Format | str | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
+        late: bool = False, out: None = None,
+    ) -> Array:  # fmt: skip
+        """The gradient to the kernels, which have this shape; K is (batch, height, width).
+
+        late      nobody needs the values soon; see `settling`.
+        """
+        verb = "conv2d_weight_gradient"
+        if out is not None:
+            raise _no_memory(out)
+        to = None if to is None else self.context(to).format
+        partials = None if partials is None else find_partials(partials)
+        if x.format == BINARY64:
+            a, b = self._of(x).core.carriers((x, gradient))
+            values = reference.conv2d_weight_gradient(a, b, shape, stride, padding, groups)
+            return self._native(values, x, to)
+        record = self._unit(verb, x, partials, to, unit)
+
+        def compute(context: Context) -> Array:
+            return linalg.conv2d_weight_gradient(
+                x, gradient, record, shape, stride=stride, padding=padding, groups=groups,
+                context=context, scale=scale, subnormals=self.options.subnormals,
+            )  # fmt: skip
+
+        def work_of(instruction: Instruction, result: Shape) -> Work:
+            return of_weight_gradient(gradient.shape, result, groups, instruction)
+
+        call = ProductCall(verb, record, (x, gradient), compute, work_of, (stride, groups))
+        return self._product(call, to, shape if late else None)
+
+    # How products are computed --------------------------------------------------------------
+
+    def _unit(
+        self, verb: str, x: Array, partials: Format | None, to: Format | None,
+        unit: MatrixUnit | str | None, traits: ConvolutionTraits | None = None,
+    ) -> MatrixUnit:  # fmt: skip
+        """The unit that the call names, or that the rule chooses, if the target has it."""
+        inputs = self._of(x).core.settings.format
+        if unit is not None:
+            named = with_partials(find_unit(unit), partials)
+            self.target.instruction(named)
+            return named
+        formats = inputs, partials, to, self.partials, self.conv_partials
+        key = verb, traits, *map(id, formats)
+        entry = self._units.get(key)
+        if entry is None:
+            wanted = partials or self.partials_for(inputs, verb, to=to)
+            by_rule = choose(self.target, inputs, wanted, self.options.preset, traits)
+            # The formats stay alive, so that no other has their numbers.
+            entry = self._units[key] = by_rule, formats
+        return entry[0]
+
+    def _native(self, values: Carrier, x: Array, to: Format | None) -> Array:
+        """A product in binary64, which is in no ledger."""
+        return self.cast(Array(values, self.context(x.format)), to or x.format)
+
+    def _product(
+        self, call: ProductCall, to: Format | None, late_shape: Shape | None = None
+    ) -> Array:
+        """Compute; products that do not trap are added to the ledger.
+
+        late_shape    of a result that may come late.
+        """
+        result_format = to or call.operands[0].context.core.settings.format
+        # A unit has no results in quarters: its halves are cast, as on the machine.
+        leaves = BINARY16 if result_format in (F143, F152) else result_format
+        context = self.context(leaves)
+        # Its number is that of any product; a generator draws nothing for it.
+        is_plain = self.options.disable_sr_for_amp_vertices and context.rounding.stochastic
+        if late_shape is not None and self.puts_off and leaves is result_format and not is_plain:
+            row = self._rows.get(call.key(late_shape, leaves))
+            if row is not None and row.useful >= WORTH and self._late.may_have(context):
+                self._note(call.unit, row)
+                return self._late.begin(call.compute, late_shape, context)
+        if is_plain:
+            with self.rounding(False):
+                product = call.compute(context)
+            context.operation += 1
+        else:
+            product = call.compute(context)
+        result = product if leaves is result_format else self.cast(product, result_format)
+        self._account(call, product)
+        return result
+
+    def _account(self, call: ProductCall, product: Array) -> None:
+        key = call.key(product.shape, product.context.core.settings.format)
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = ledger_row(
+                call.verb, call.unit, call.operands, product, call.work_of, self.target,
+                self.options.planner, call.parts,
+            )  # fmt: skip
+        self._note(call.unit, row)
+
+    def _note(self, unit: MatrixUnit, row: LedgerRow) -> None:
+        self.units_used[unit.name] = unit
+        self.ledger.add(self._tensor, row)
+
+
+def checked_array(x: Any) -> Array:
+    """x, which must be an Array."""
+    if not isinstance(x, Array):
+        raise TypeError(
+            f"x={type(x).__name__} is not an Array; make one with device.from_host(values, format)"
+        )
+    return x
+
+
+def _is_plain(context: Context, x: Array) -> bool:
+    """Whether the context counts nothing and x has no NaN, whose reading raises a flag."""
+    if context.counts is not None or x.size == 0:
+        return False
+    largest = x.carrier.max()
+    return bool(largest == largest)

@@ -15,9 +15,14 @@ from numpy.typing import NDArray
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.records.types import Carrier, Shape
+from fpsim.state.draws import advance
 from fpsim.state.tasks import offer
+from fpsim.state.threads import get_threads
 
-__all__ = ["Late"]
+__all__ = ["WORTH", "Late", "LateResults"]
+
+#: Multiply-adds from which on a product is worth a hand-over to another thread.
+WORTH = 1 << 21
 
 
 class Late(Array):
@@ -55,3 +60,34 @@ class Late(Array):
     @property
     def size(self) -> int:
         return math.prod(self._shape)
+
+
+class LateResults:
+    """The results of a machine that are not there yet."""
+
+    def __init__(self) -> None:
+        self._results: list[Late] = []
+
+    def may_have(self, context: Context) -> bool:
+        """Whether a thread is there for a result of this context, of which nobody must know."""
+        if context.core.watched or context.seed is None:
+            return False
+        # Operands of results that wait stay in memory.
+        return sum(late.is_waiting for late in self._results) < 2 * (get_threads() - 1)
+
+    def begin(self, compute: Callable[[Context], Array], shape: Shape, context: Context) -> Late:
+        """The result that `compute` gives, with its number."""
+        result = Late(compute, shape, context)
+        if context.rounding.stochastic:
+            advance(context.core)
+        self._results.append(result)
+        return result
+
+    def finish(self) -> None:
+        """Wait for all: their flags are raised."""
+        while self._results:
+            self._results.pop().finish()
+
+    def clear(self) -> None:
+        """Forget them; nobody computes those that have not begun."""
+        self._results.clear()

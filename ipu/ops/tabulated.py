@@ -54,8 +54,9 @@ def tabulated(device: Device, x: Array, function: Function) -> Array:
     known = x.format.bits == 16 and x.format in device.target.formats
     if not known or x.size < _LEAST or context.core.watched:
         return function(device, device.cast(x, wide(x.format)))
+    options = device.options
     table = _table(
-        function, x.format, device.target, device.control, device.f32_denormals, device.max_nan
+        function, x.format, device.target, device.control, options.f32_denormals, options.max_nan
     )
     codes = to_codes(x.carrier, x.format)
     flags = int(np.bitwise_or.reduce(table.flags.take(codes), axis=None))

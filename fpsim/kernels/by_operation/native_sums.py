@@ -25,13 +25,13 @@ from fpsim.kernels.lanes.memory import (
 )
 from fpsim.kernels.lanes.vectors import U32, as_bits, or_lanes, select, splat, umax, umin
 
-__all__ = ["outer_sums"]
+__all__ = ["add_lanes", "inexact_lanes", "outer_sums", "strange_lanes"]
 
 _MAGNITUDE, _INFINITY, _LARGEST_SUBNORMAL = 0x7FFFFFFF, 0x7F800000, 0x007FFFFF
 
 
 @formula
-def _step(s, x, lost, least):
+def add_lanes(s, x, lost, least):
     """The sum, the largest error so far, and the smallest magnitude less one; zero is largest."""
     t = s + x
     back = t - s
@@ -42,7 +42,7 @@ def _step(s, x, lost, least):
 
 
 @formula
-def _strange(t, lost, least):
+def strange_lanes(t, lost, least):
     """All ones in a lane whose sum is not finite, or met a subnormal number."""
     none = lost ^ lost
     infinite = umax(as_bits(t) & _MAGNITUDE, lost) >= _INFINITY
@@ -50,7 +50,8 @@ def _strange(t, lost, least):
 
 
 @formula
-def _inexact(lost):
+def inexact_lanes(lost):
+    """1 in a lane that has lost something."""
     none = lost ^ lost
     return select(lost != 0, none | 1, none)
 
@@ -95,8 +96,8 @@ def outer_sums(values, shape, step, squared, sums, element_flags):
                 x = _vector(all_values, total, begin + k * step, few, none)
                 if squared:
                     x = x * x
-                s, lost, least = _step(s, x, lost, least)
-            strange = strange | _strange(s, lost, least)
+                s, lost, least = add_lanes(s, x, lost, least)
+            strange = strange | strange_lanes(s, lost, least)
             store_float(all_sums, end, s)
-            store_low(all_flags, end, _inexact(lost))
+            store_low(all_flags, end, inexact_lanes(lost))
     return np.int64(or_lanes(strange))

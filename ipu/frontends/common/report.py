@@ -50,8 +50,8 @@ def describe(
         "first": recorder.first if recorder else [],
         "units": units(device),
         "target": device.target.name,
-        "choices": {"f32_denormals": device.f32_denormals, "max_nan": device.max_nan,
-                    "sums": device.sums},
+        "choices": {"f32_denormals": device.options.f32_denormals,
+                    "max_nan": device.options.max_nan, "sums": device.options.sums},
         "evidence": {name: str(fact) for name, fact in device.ledger.facts.items()},
         **about,
     }  # fmt: skip

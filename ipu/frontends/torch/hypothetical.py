@@ -36,9 +36,10 @@ from fpsim.records.settings import Settings
 from fpsim.records.units import UNITS, MatrixUnit, find_unit
 from ipu.learn.policy import PolicyLike
 from ipu.machine.choice import ConvolutionTraits
+from ipu.machine.contexts import Machine, MachineContext, MachineCore
 from ipu.machine.control import ROUNDINGS, STOCHASTIC, FpCtl, status_words, traps
-from ipu.machine.cost.rows import WorkOf
-from ipu.machine.device import Device, MachineContext, MachineCore
+from ipu.machine.device import Device
+from ipu.machine.product_calls import ProductCall
 from ipu.machine.target import HYPOTHETICAL, Target
 
 __all__ = [
@@ -101,8 +102,9 @@ def twin_of(device: Device, policy: PolicyLike) -> Device:
     if isinstance(device, ProductsDevice):
         return ProductsDevice(policy, device.control, seed=seed, count=count)
     return type(device)(
-        device.target, device.control, seed=seed, count=count, f32_denormals=device.f32_denormals
-    )
+        device.target, device.control, seed=seed, count=count,
+        f32_denormals=device.options.f32_denormals,
+    )  # fmt: skip
 
 
 @lru_cache
@@ -133,7 +135,7 @@ def _rules(control: FpCtl, fmt: Format) -> tuple[Settings, Flags]:
 class IeeeCore(MachineCore):
     """What stands behind arithmetic by IEEE 754 under the traps and the rounding of a device."""
 
-    def __init__(self, context: Context, device: Device, fmt: Format) -> None:
+    def __init__(self, context: Context, device: Machine, fmt: Format) -> None:
         super().__init__(context, device, fmt)
         self.obey(device.control)
 
@@ -219,7 +221,7 @@ class ProductsDevice(Device):
         return context
 
     def partials_for(
-        self, inputs: Format, verb: str = "matmul", *, out: Format | None = None,
+        self, inputs: Format, verb: str = "matmul", *, to: Format | None = None,
         wanted: Format | None = None,
     ) -> Format:  # fmt: skip
         """The partials of the unit that multiplies these inputs."""
@@ -234,14 +236,11 @@ class ProductsDevice(Device):
         return self.unit
 
     def _unit(
-        self, verb: str, x: Array, partials: Format | None, out: Format | None,
+        self, verb: str, x: Array, partials: Format | None, to: Format | None,
         unit: MatrixUnit | str | None, traits: ConvolutionTraits | None = None,
     ) -> MatrixUnit:  # fmt: skip
         return self._of_inputs(x.format, partials)
 
-    def _account(
-        self, verb: str, unit: MatrixUnit, operands: tuple[Array, Array], product: Array,
-        work_of: WorkOf, options: tuple[object, ...], parts: int,
-    ) -> None:  # fmt: skip
+    def _account(self, call: ProductCall, product: Array) -> None:
         """Other machines have no row in the ledger."""
-        self.units_used[unit.name] = unit
+        self.units_used[call.unit.name] = call.unit

@@ -33,8 +33,8 @@ def settings_of(session: Session) -> list[str]:
     rows = {
         "way": session.way, "random bits": device.source, "target": device.target.name,
         "control bits": device.control, "ties": session.ties, "found_inf": session.found_inf,
-        "preset": device.preset, "f32_denormals": device.f32_denormals,
-        "max_nan": device.max_nan, "sums": device.sums,
+        "preset": device.options.preset, "f32_denormals": device.options.f32_denormals,
+        "max_nan": device.options.max_nan, "sums": device.options.sums,
     }  # fmt: skip
     return [f"{name}: {value}" for name, value in rows.items()]
 

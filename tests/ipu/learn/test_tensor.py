@@ -23,7 +23,8 @@ from ipu.learn.tensor import (
     total_cost,
 )
 from ipu.learn.variables import Variable, Variables, variable_scope
-from ipu.machine import Device, FpCtl, matrix_products
+from ipu.machine import Device, FpCtl
+from ipu.machine import device as device_module
 from ipu.machine.late import Late
 from ipu.ops import norms
 
@@ -154,7 +155,7 @@ def test_gradients_that_come_late_change_nothing(monkeypatch):
     """Values, random bits, flags at every moment, and the ledger."""
     late = []
     usual = Late.__init__
-    monkeypatch.setattr(matrix_products, "_WORTH", 1)
+    monkeypatch.setattr(device_module, "WORTH", 1)
     monkeypatch.setattr(Late, "__init__", lambda *args: late.append(usual(*args)))
     alone = _trained(1)
     assert not late
@@ -167,7 +168,7 @@ def test_gradients_that_come_late_change_nothing(monkeypatch):
 def test_gradients_of_computed_weights_are_there_at_once(monkeypatch):
     """A backward rule needs them next."""
     monkeypatch.setattr(Late, "__init__", lambda *_: pytest.fail("late"))
-    monkeypatch.setattr(matrix_products, "_WORTH", 1)
+    monkeypatch.setattr(device_module, "WORTH", 1)
     before = fpsim.get_threads()
     fpsim.set_threads(2)
     try:

@@ -10,14 +10,15 @@ import pytest
 import fpsim as fp
 from fpsim import BINARY16, BINARY32, Flags
 from fpsim.state import tasks
-from ipu.machine import Device, FpCtl, matrix_products
+from ipu.machine import Device, FpCtl
+from ipu.machine import device as device_module
 from ipu.machine import late as late_results
 from ipu.machine.late import Late
 
 
 @pytest.fixture(autouse=True)
 def two_threads(monkeypatch) -> Iterator[None]:
-    monkeypatch.setattr(matrix_products, "_WORTH", 1)
+    monkeypatch.setattr(device_module, "WORTH", 1)
     before = fp.get_threads()
     fp.set_threads(2)
     yield
@@ -161,14 +162,14 @@ def test_outside_of_settling_and_in_a_new_shape_nothing_is_late():
     with device.settling():
         assert not isinstance(device.matmul(x, y, late=True), Late)
         device.puts_off = True
-        assert not isinstance(device.matmul(x, y, late=True, out=BINARY32), Late)
-        assert isinstance(device.matmul(x, y, late=True, out=BINARY32), Late)
+        assert not isinstance(device.matmul(x, y, late=True, to=BINARY32), Late)
+        assert isinstance(device.matmul(x, y, late=True, to=BINARY32), Late)
     assert not isinstance(device.matmul(x, y, late=True), Late)
 
 
 def test_a_small_product_is_not_late(monkeypatch):
     device = Device()
-    monkeypatch.setattr(matrix_products, "_WORTH", 8**3 + 1)
+    monkeypatch.setattr(device_module, "WORTH", 8**3 + 1)
     assert not isinstance(product(device, *operands(device)), Late)
 
 

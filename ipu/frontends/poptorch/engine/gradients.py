@@ -68,7 +68,8 @@ class Replicas:
 
 def twin(device: Device, seed: int) -> Device:
     """Another device under the same rules, which counts into the same table."""
-    other = Device(device.target, device.control, seed=seed, f32_denormals=device.f32_denormals)
+    rules = device.options
+    other = Device(device.target, device.control, seed=seed, f32_denormals=rules.f32_denormals)
     other.counts = device.counts
     return other
 

@@ -96,7 +96,7 @@ def _gradient(site: Site) -> Run:
 
 @kernel(f"{_VARS}Gradient", f"{_CHANNELS}Gradient",
         rounding="that of the limits; the gradient or 0; its sums over what is outside in binary32 "
-                 "in index order, once at the end")  # fmt: skip
+                 "spread over parts, once at the end")  # fmt: skip
 def _gradients(site: Site) -> Run:
     device = site.device
 

@@ -1,0 +1,135 @@
+"""The arithmetic of a device in one format: a context that its control bits rule.
+
+It adds what it raises to the device's status register and its cycles to the device's account, and
+shows the registers when a trap stops it.
+
+Source    docs/semantics.md §6 (registers).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from fpsim.array import Array
+from fpsim.context import Context
+from fpsim.core import Core, Evaluate, Out
+from fpsim.elementwise.apply import apply
+from fpsim.records.flags import Flags, as_integer
+from fpsim.records.formats import Format
+from fpsim.records.settings import Settings
+from fpsim.records.types import Carrier, ElementFlags
+from fpsim.state.bits import BitSource
+from fpsim.state.counts import Counts
+from fpsim.state.state import Clock
+from ipu.machine.control import FpCtl, choices, status_words
+from ipu.machine.options import DeviceOptions
+from ipu.machine.vector import operation_loops
+
+__all__ = ["Machine", "MachineContext", "MachineCore"]
+
+
+class Machine(Protocol):
+    """What a context knows of its device; `Device` says what each is."""
+
+    options: DeviceOptions
+    clock: Clock
+    counts: Counts | None
+    raised: int
+    vector_cycles: int
+    program: str
+
+    @property
+    def control(self) -> FpCtl: ...
+    @property
+    def source(self) -> BitSource: ...
+    @property
+    def counted_as(self) -> str: ...
+    def settle(self) -> None: ...
+    def registers(self) -> str: ...
+    def context(self, fmt: Format | str) -> Context: ...
+
+
+class MachineCore(Core):
+    """What stands behind a format's arithmetic on a device: its control bits rule it."""
+
+    def __init__(self, context: Context, device: Machine, fmt: Format) -> None:
+        rules = choices(device.control, fmt, device.options.f32_denormals)
+        traps = rules.pop("traps")
+        super().__init__(context, Settings(fmt, **rules), device.source, traps, count=False)
+        self.device = device
+        self.clock = device.clock
+        self.counts = device.counts
+        self._loops = operation_loops(fmt)
+        self._by_control = {device.control: (self.settings, traps)}
+        self._status_words = status_words(device.control, fmt)
+
+    def obey(self, control: FpCtl) -> None:
+        """Compute under these control bits from now on; flags, constants and arrays stay."""
+        rules = self._by_control.get(control)
+        if rules is None:
+            policies = choices(control, self.format, self.device.options.f32_denormals)
+            traps = policies.pop("traps")
+            rules = self._by_control[control] = (Settings(self.format, **policies), traps)
+        self.settings, self.traps = rules
+        self._status_words = status_words(control, self.format)
+
+    def raise_flags(self, flags: int) -> None:
+        """Add the flags of an operation, and its bits under the control register to $FP_STS."""
+        super().raise_flags(flags)
+        self.device.raised |= self._status_words[flags]
+
+    @property
+    def flags(self) -> Flags:
+        """As any context's, those of late results included."""
+        self.device.settle()
+        return Flags(self._status.flags)
+
+    @flags.setter
+    def flags(self, flags: Flags) -> None:
+        self.device.settle()
+        self._status.flags = as_integer("flags", flags)
+
+    def clear_flags(self) -> None:
+        """Lower every flag, also those of late results."""
+        self.device.settle()
+        super().clear_flags()
+
+    def rounded(
+        self, name: str, carriers: list[Carrier], out: Out = None, evaluate: Evaluate = apply
+    ) -> Array:
+        """As any context's; its cycles are added to the device's."""
+        result = super().rounded(name, carriers, out, evaluate)
+        cycles, elements = self._loops[name]
+        self.device.vector_cycles += cycles * -(-result.carrier.size // elements)
+        return result
+
+    def exact(
+        self, name: str, carriers: list[Carrier], values: Carrier, element_flags: ElementFlags,
+        out: Out = None,
+    ) -> Array:  # fmt: skip
+        """As any context's; its cycles are added to the device's."""
+        result = super().exact(name, carriers, values, element_flags, out)
+        self.device.vector_cycles += self._loops[name].of(result.size)
+        return result
+
+    def dump(self) -> str:
+        """$FP_CTL and $FP_STS, as a tile exception prints them, and the tensor worked on."""
+        device = self.device
+        shown = ", ".join(filter(None, [device.counted_as, device.program]))
+        return device.registers() + (f"\nin {shown}" if shown else "")
+
+
+class MachineContext(Context):
+    """A format's arithmetic on a device."""
+
+    core: MachineCore
+    #: What is made of a context, a device and a format.
+    core_class: type[MachineCore] = MachineCore
+
+    def __init__(self, device: Machine, fmt: Format) -> None:
+        self.device = device
+        self.core = self.core_class(self, device, fmt)
+
+    def in_format(self, fmt: Format | str) -> Context:
+        """The device's own: each format has its own flags there."""
+        return self.device.context(fmt)
