@@ -69,21 +69,21 @@ class NumpyProtocols(Held):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """The values, exactly: in the carrier's type, binary64 or the packed storage."""
-        wanted = self.carrier.dtype if dtype is None else np.dtype(dtype)
+        target_type = self.carrier.dtype if dtype is None else np.dtype(dtype)
         fmt = self.context.core.settings.format
-        if wanted == self.carrier.dtype:
+        if target_type == self.carrier.dtype:
             return self.carrier.copy() if copy else self.values
-        if wanted != np.float64 and wanted != fmt.storage:
-            known = " or ".join(dict.fromkeys((self.carrier.dtype.name, "float64")))
+        if target_type != np.float64 and target_type != fmt.storage:
+            offered_types = " or ".join(dict.fromkeys((self.carrier.dtype.name, "float64")))
             raise TypeError(
-                f"dtype={wanted} does not hold the values of {fmt.name}, or is another format; "
-                f"take {known}, or convert: x.to(format).to_numpy()"
+                f"dtype={target_type} does not hold the values of {fmt.name}, or is another "
+                f"format; take {offered_types}, or convert: x.to(format).to_numpy()"
             )
         if copy is False:
             raise ValueError(
-                f"copy=False is not offered with dtype={wanted}, which takes new memory"
+                f"copy=False is not offered with dtype={target_type}, which takes new memory"
             )
-        return self.carrier.astype(wanted) if wanted == np.float64 else self.to_numpy()
+        return self.carrier.astype(target_type) if target_type == np.float64 else self.to_numpy()
 
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[Any, ...] = (), **options: Any
@@ -159,15 +159,17 @@ def _read(x: Any) -> Any:
 
 def _asking(name: str) -> Callable[..., Any]:
     """numpy's function of that name on the values as they are read."""
-    return lambda **came: getattr(np, name)(
-        *(_read(v) for k, v in came.items() if k in ("a", "x", "arr")),
-        **{k: v for k, v in came.items() if k not in ("a", "x", "arr")},
+    return lambda **arguments: getattr(np, name)(
+        *(_read(v) for k, v in arguments.items() if k in ("a", "x", "arr")),
+        **{k: v for k, v in arguments.items() if k not in ("a", "x", "arr")},
     )
 
 
 def _reducing(name: str, **options: Any) -> Callable[..., Any]:
     """The context's reduction of that name."""
-    return lambda a, **came: getattr(_context_of(a, *came.values()), name)(a, **came, **options)
+    return lambda a, **arguments: getattr(_context_of(a, *arguments.values()), name)(
+        a, **arguments, **options
+    )
 
 
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -248,8 +250,8 @@ def _unique(
     ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
     first, inverse, counts = order.distinct(ar.carrier)
-    chosen = (return_index, first), (return_inverse, inverse), (return_counts, counts)
-    results = [ar.like(ar.carrier.reshape(-1)[first]), *(r for wanted, r in chosen if wanted)]
+    extras = (return_index, first), (return_inverse, inverse), (return_counts, counts)
+    results = [ar.like(ar.carrier.reshape(-1)[first]), *(r for asked_for, r in extras if asked_for)]
     return tuple(results) if len(results) > 1 else results[0]
 
 
@@ -317,8 +319,10 @@ def _copyto(dst: Any, src: Any, where: Any = True) -> None:
 def _save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     """Packed storage: codes where numpy's files know no such type."""
     packed = arr.to_numpy()
-    known = packed.dtype.isbuiltin == 1
-    np.save(file, packed if known else codes.to_codes(arr.carrier, arr.format), allow_pickle=False)
+    is_builtin = packed.dtype.isbuiltin == 1
+    np.save(
+        file, packed if is_builtin else codes.to_codes(arr.carrier, arr.format), allow_pickle=False
+    )
 
 
 def _ones_like(a: Any, shape: Any = None) -> Any:

@@ -155,26 +155,26 @@ class Offer:
         self.refused = {word[1:] for word in words if word.startswith("-")}
         self.function, self.call = function, call or function
 
-    def came(self, arguments: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:
+    def named(self, arguments: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:
         """The arguments by name; those that are not offered are refused."""
         if self.names[0] == "...":
-            came = {"...": arguments} | options
+            named = {"...": arguments} | options
         else:
-            came = dict(zip(self.names, arguments, strict=False)) | options
+            named = dict(zip(self.names, arguments, strict=False)) | options
         unknown = [
-            name for name, value in came.items()
+            name for name, value in named.items()
             if (name not in self.names or name in self.refused)
             and value is not None and value is not False
         ]  # fmt: skip
         if unknown:
             raise without(self.function, sorted(unknown))
-        return {n: v for n, v in came.items() if n in self.names and n not in self.refused}
+        return {n: v for n, v in named.items() if n in self.names and n not in self.refused}
 
     def run(self, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
         """The result for the arguments as the user wrote them."""
-        came = self.came(arguments, options)
-        check_alike(list(arrays_in(list(came.values()))))
-        return self.call(**came)
+        named = self.named(arguments, options)
+        check_alike(list(arrays_in(list(named.values()))))
+        return self.call(**named)
 
 
 def _resize(a: Carrier, new_shape: Any) -> Carrier:
@@ -212,16 +212,16 @@ class Move(Offer):
         super().__init__(line, function, _OWN_MOVES.get(function))
 
     def run(self, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
-        came = self.came(arguments, options)
-        arrays = list(arrays_in([value for name, value in came.items() if name in self.values]))
+        named = self.named(arguments, options)
+        arrays = list(arrays_in([value for name, value in named.items() if name in self.values]))
         if not arrays:
             raise TypeError(f"np.{self.call.__name__} takes an Array only among its values")
         check_alike(arrays)
         context = arrays[0].context
-        names = ["..."] * len(arguments) if "..." in came else self.names
+        names = ["..."] * len(arguments) if "..." in named else self.names
         moved = [self._carriers(n, x, context) for n, x in zip(names, arguments, strict=False)]
-        named = {n: self._carriers(n, x, context) for n, x in options.items()}
-        return _wrapped(self.call(*moved, **named), arrays[0])
+        keywords = {n: self._carriers(n, x, context) for n, x in options.items()}
+        return _wrapped(self.call(*moved, **keywords), arrays[0])
 
     def _carriers(self, name: str, value: Any, context: Any) -> Any:
         return carriers_in(value, context) if name in self.values else value

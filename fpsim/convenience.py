@@ -30,7 +30,7 @@ __all__ = ["decode", "encode", "round_to"]
 @usual_arithmetic
 def round_to(
     x: ArrayLike,
-    fmt: Format,
+    fmt: Format | str,
     rounding: Rounding | str = RNE,
     *,
     seed: int = 0,
@@ -54,7 +54,7 @@ def round_to(
     Flags     none are kept; use a Context to see them.
 
     >>> import fpsim as fp
-    >>> round_to([0.1, 70000.0], fp.BINARY16, overflow="saturate")
+    >>> round_to([0.1, 70000.0], "binary16", overflow="saturate")
     array([9.9975586e-02, 6.5504000e+04], dtype=float32)
     """
     settings = _settings(
@@ -73,18 +73,18 @@ def round_to(
 
 
 #: Settings of earlier calls: choices are checked once, and kernels found for them stay with them.
-_kept = lru_cache(maxsize=256)(Settings)
+_kept_settings = lru_cache(maxsize=256)(Settings)
 
 
-def _settings(fmt: Format, rounding: Rounding | str, *policies: Any) -> Settings:
+def _settings(fmt: Format | str, rounding: Rounding | str, *policies: Any) -> Settings:
     try:
-        return _kept(fmt, rounding, *policies)
+        return _kept_settings(fmt, rounding, *policies)
     except TypeError:  # where that was for want of a hash, these have a sentence of their own
         return Settings(fmt, rounding, *policies)  # type: ignore[arg-type]
 
 
 @usual_arithmetic
-def encode(x: Any, fmt: Format | ScaleFormat, rounding: Rounding = RNE) -> Any:
+def encode(x: Any, fmt: Format | ScaleFormat | str, rounding: Rounding | str = RNE) -> Any:
     """Code of a number, rounded once: an int for a scalar, an array of codes for an array.
 
     >>> from fpsim.records.formats import BINARY16, E8M0
@@ -103,7 +103,7 @@ def encode(x: Any, fmt: Format | ScaleFormat, rounding: Rounding = RNE) -> Any:
 
 
 @usual_arithmetic
-def decode(code: Any, fmt: Format | ScaleFormat) -> Any:
+def decode(code: Any, fmt: Format | ScaleFormat | str) -> Any:
     """Value of a code: a float for an int, a carrier array for an array.
 
     >>> from fpsim.records.formats import BINARY16, E2M1FN

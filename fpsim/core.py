@@ -173,6 +173,10 @@ class Core(State):
 
     def target(self, out: Out) -> Carrier | None:
         """The memory of `out`, which must have this context's format."""
+        if isinstance(out, (Format, str)):
+            raise TypeError(
+                f"out={out} is a format; out= is memory for the result, its format is to={out}"
+            )
         if not isinstance(out, Array):
             return out
         if out.format != self.format:

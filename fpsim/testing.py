@@ -1,5 +1,7 @@
 """For users' own tests: hypothesis strategies for a format's numbers, and the laws they obey.
 
+A format is a `Format` or its name.
+
 A law takes a Context and plain numbers and raises AssertionError with the numbers where it is
 broken. Operands are values of the context's format (`numbers`, `codes`); arguments named `real`
 may be any float. Needs hypothesis (the extra `testing`).
@@ -24,7 +26,7 @@ from fpsim.context import Context
 from fpsim.elementwise.codes import from_codes
 from fpsim.inspect.probe import neighbours
 from fpsim.records.flags import Flags
-from fpsim.records.formats import Format
+from fpsim.records.formats import Format, find_number_format
 from fpsim.records.rounding import RNE, RTN, RTP, SR, Rounding, Up
 from fpsim.state.bits import Replay
 
@@ -38,16 +40,16 @@ __all__ = [
 # Strategies ----------------------------------------------------------------------------------
 
 
-def codes(fmt: Format) -> st.SearchStrategy[int]:
+def codes(fmt: Format | str) -> st.SearchStrategy[int]:
     """Codes of the format; zeros, ends, subnormals and specials are as likely as all others.
 
     They shrink to numbers of few digits near 1.
 
     >>> from hypothesis import find
-    >>> from fpsim.records.formats import BINARY16
-    >>> find(numbers(BINARY16), lambda x: x > 100)
+    >>> find(numbers("binary16"), lambda x: x > 100)
     128.0
     """
+    fmt = find_number_format(fmt)
     hidden, half, n = 1 << fmt.nmant, 1 << (fmt.bits - 1), fmt.n_codes
     centres = (0, hidden, fmt.bias * hidden, half - hidden, half - 1)
     near = sorted({(c + d) % half + s for c in centres for d in (-1, 0, 1) for s in (0, half)})
@@ -68,13 +70,15 @@ def _by_simplicity(fmt: Format) -> Callable[[int], int]:
     return code
 
 
-def numbers(fmt: Format) -> st.SearchStrategy[float]:
+def numbers(fmt: Format | str) -> st.SearchStrategy[float]:
     """Finite values of the format."""
+    fmt = find_number_format(fmt)
     return codes(fmt).map(lambda c: _value(c, fmt)).filter(math.isfinite)
 
 
-def subnormal(fmt: Format) -> st.SearchStrategy[float]:
+def subnormal(fmt: Format | str) -> st.SearchStrategy[float]:
     """Subnormal values of the format, both signs, zero left out."""
+    fmt = find_number_format(fmt)
     return st.builds(
         lambda m, sign: sign * m * fmt.smallest_subnormal,
         st.integers(1, (1 << fmt.nmant) - 1),
@@ -82,8 +86,9 @@ def subnormal(fmt: Format) -> st.SearchStrategy[float]:
     )
 
 
-def near_tie(fmt: Format) -> st.SearchStrategy[float]:
+def near_tie(fmt: Format | str) -> st.SearchStrategy[float]:
     """Floats at the middle of two neighbours or next to it, down to the last digit of binary64."""
+    fmt = find_number_format(fmt)
     tails = st.integers(2, 52 - fmt.precision).map(lambda k: math.ldexp(1.0, -k))
     nudges = st.one_of(st.just(0.0), tails, tails.map(lambda t: -t))
 
@@ -100,8 +105,9 @@ def near_tie(fmt: Format) -> st.SearchStrategy[float]:
     )
 
 
-def near_overflow(fmt: Format) -> st.SearchStrategy[float]:
+def near_overflow(fmt: Format | str) -> st.SearchStrategy[float]:
     """Floats around the largest value and the point from which nearest rounding overflows."""
+    fmt = find_number_format(fmt)
     unit = fmt.ulp(fmt.max)
     steps = st.integers(-8, 24).map(lambda k: fmt.max + k * unit / 8)
     nudged = st.tuples(steps, st.sampled_from([-math.inf, math.inf])).map(
@@ -122,7 +128,7 @@ def shapes(
 
 
 def arrays(
-    fmt: Format,
+    fmt: Format | str,
     shape: int | tuple[int, ...] | st.SearchStrategy[tuple[int, ...]],
     elements: st.SearchStrategy[int] | st.SearchStrategy[float] | None = None,
 ) -> st.SearchStrategy[NDArray[Any]]:
@@ -137,6 +143,7 @@ def arrays(
     >>> find(arrays(E4M3FN, shapes(min_dims=1), numbers(E4M3FN)), lambda a: a.size > 1)
     array([1., 1.], dtype=float32)
     """
+    fmt = find_number_format(fmt)
     element = codes(fmt) if elements is None else elements
 
     def filled(size: int | tuple[int, ...]) -> st.SearchStrategy[NDArray[Any]]:

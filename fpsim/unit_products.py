@@ -58,8 +58,8 @@ class UnitCall:
             raise TypeError(
                 f"stochastic_stores={stochastic_stores!r} is not known; use True or False"
             )
-        if type(scale) is not int or scale or subnormals is not None:
-            _check_choices(scale, subnormals)
+        if type(scale) is not int or (subnormals is not None and type(subnormals) is not str):
+            _check_choices(scale, subnormals)  # what no key can be made of
         if not (isinstance(left, Array) and isinstance(right, Array)):
             _check_inputs(with_partials(find_unit(unit), partials), names, left, right)
         if context is None:
@@ -74,6 +74,7 @@ class UnitCall:
         )  # fmt: skip
         entry = _SETTINGS.get(key)
         if entry is None:
+            _check_choices(scale, subnormals)
             record = with_partials(find_unit(unit), partials)
             _check_inputs(record, names, left, right)
             _check_result(record, core.settings)
@@ -88,8 +89,7 @@ class UnitCall:
 
     def check_out(self, shape: Shape) -> None:
         """Refuse an `out` that does not take a result of this shape."""
-        if self.out is not None:
-            self._memory = self.core.checked_target(self.out, shape)
+        self._memory = None if self.out is None else self.core.checked_target(self.out, shape)
 
     def places(self, shape: Shape, places: range) -> Places:
         """Random words of the result's rounding places."""
@@ -97,12 +97,12 @@ class UnitCall:
 
     def publish(self, values: Carrier, element_flags: ElementFlags, operands: OperandsAt) -> Array:
         """The result, unless a trap stops it, which shows the `operands` of its element."""
-        core = self.core
+        core, out = self.core, self.out
         values = publish(
             core, self.name, values, fold(element_flags), element_flags if core.watched else None,
             operands, self._memory, advances=core.settings.rounding.stochastic,
         )  # fmt: skip
-        return core.wrapped(values, self.out)
+        return out if isinstance(out, Array) else Array(values, core.context)
 
 
 def matmul(
@@ -157,7 +157,8 @@ def matmul(
         shape = result_shape(x.shape, y.shape)
     start = None if accumulator is None else _start(call.unit, accumulator, shape)
     places = NO_PLACES
-    call.check_out(shape)
+    if out is not None:
+        call.check_out(shape)
     if call.core.settings.rounding.stochastic:
         places = call.places(shape, call.settings.rounding_places(x.shape[-1]))
     values, flags = multiply(call.settings, x, y, start, shape, places)
@@ -263,8 +264,8 @@ def _check_choices(scale: int, subnormals: str | None) -> None:
             f"scale={scale!r} is no sum of two metadata scales; use a whole number from "
             f"{_SCALES.start} to {_SCALES.stop - 1}"
         )
-    known = subnormals is None or (isinstance(subnormals, str) and subnormals in SUBNORMALS)
-    if not known:
+    is_offered = subnormals is None or (isinstance(subnormals, str) and subnormals in SUBNORMALS)
+    if not is_offered:
         raise ValueError(
             f"subnormals={subnormals!r} is not known; use one of {', '.join(SUBNORMALS)}"
         )

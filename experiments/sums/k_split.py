@@ -52,7 +52,7 @@ def run(quick: bool, seed: int) -> Result:
 def _product(device: Device, a: np.ndarray, b: np.ndarray, split: int, partials: Format) -> Row:
     """Error beside the exact sums, and the row of the ledger."""
     x, y = device.from_host(a, BINARY16), device.from_host(b, BINARY16)
-    product = device.matmul(x, y, k_split=split, out=partials).values.astype(np.float64)
+    product = device.matmul(x, y, k_split=split, to=partials).values.astype(np.float64)
     exact, _ = inner_products(x.carrier, y.carrier)
     row = device.ledger.last
     assert row is not None

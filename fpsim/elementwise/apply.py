@@ -60,21 +60,21 @@ class _Call:
         self, operation: str, settings: Settings, input_size: int, level: int, supplied: bool
     ) -> None:
         width = exact_width(operation, settings, input_size)
-        chosen = plan(operation, settings, width)
-        words, residual = 0, chosen.residual
-        if chosen.stochastic:
-            words = 3 if supplied else 2 if chosen.whole_words else 1
-        if chosen.in_quanta and not supplied and operation not in ("add", "subtract"):
+        rule = plan(operation, settings, width)
+        words, residual = 0, rule.residual
+        if rule.stochastic:
+            words = 3 if supplied else 2 if rule.whole_words else 1
+        if rule.in_quanta and not supplied and operation not in ("add", "subtract"):
             residual = step.RESIDUAL_QUANTA
         self.loop = loop.kernel(
             loop.Variant(
-                _CODES[operation], chosen.mode, level, chosen.flush, chosen.one_zero, words,
+                _CODES[operation], rule.mode, level, rule.flush, rule.one_zero, words,
                 residual,
             )
         )  # fmt: skip
-        self.constants = chosen.constants
+        self.constants = rule.constants
         #: Bound by arithmetic rather than by memory.
-        self.computing = width == 64 or chosen.stochastic
+        self.computing = width == 64 or rule.stochastic
 
 
 #: Where random bits come from: seed and number of a Philox counter, or words; and the index of
@@ -264,10 +264,10 @@ def _is_repeating(operands: Sequence[Carrier], out: Carrier) -> bool:
     if not out.flags.carray:
         return False
     for operand in operands:
-        own = operand.shape
-        while own and own[0] == 1:
-            own = own[1:]
-        if not operand.flags.carray or own != out.shape[out.ndim - len(own) :]:
+        shape = operand.shape
+        while shape and shape[0] == 1:
+            shape = shape[1:]
+        if not operand.flags.carray or shape != out.shape[out.ndim - len(shape) :]:
             return False
     return True
 

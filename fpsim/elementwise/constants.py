@@ -298,5 +298,7 @@ def plan(operation: str, settings: Settings, width: int) -> Plan:
 def _in_quanta(settings: Settings, rule: Rule) -> bool:
     """Whether digits of subnormals fit 31 bits with the random ones, and none is left unseen."""
     proportional = settings.rounding.proportional and settings.rounding.residual == "truncate"
-    seen = rule.random_bits in (rule.random_most, rule.drop) or rule.random_bits > rule.drop
-    return proportional and seen and settings.format.precision + rule.random_most <= 31
+    has_whole_digits = (
+        rule.random_bits in (rule.random_most, rule.drop) or rule.random_bits > rule.drop
+    )
+    return proportional and has_whole_digits and settings.format.precision + rule.random_most <= 31

@@ -49,10 +49,10 @@ def reduced_shape(shape: Shape, axis: Axis, keepdims: bool) -> Shape:
 def rows(x: Carrier, axis: Axis) -> Carrier:
     """Values as (outputs, elements), elements in C order."""
     axes = axes_of(x.ndim, axis)
-    kept = tuple(i for i in range(x.ndim) if i not in axes)
+    outer = tuple(i for i in range(x.ndim) if i not in axes)
     elements = math.prod(x.shape[i] for i in axes)
-    outputs = math.prod(x.shape[i] for i in kept)
-    return x.transpose((*kept, *axes)).reshape(outputs, elements)
+    outputs = math.prod(x.shape[i] for i in outer)
+    return x.transpose((*outer, *axes)).reshape(outputs, elements)
 
 
 def extreme_along(name: str, x: Carrier, settings: Settings) -> tuple[Carrier, ElementFlags]:

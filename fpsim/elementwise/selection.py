@@ -96,7 +96,7 @@ def window_maxima(x: Carrier, g: Geometry, *, first: bool) -> tuple[Carrier, Cho
     """The largest of every window, and which positions equal it; None where there is a NaN.
 
     Around x is -infinity. Position p, in order of rows and columns, has bit p mod 8 of
-    chosen[p div 8].
+    choices[p div 8].
 
     first    only the first of the equal positions is chosen.
 
@@ -104,22 +104,22 @@ def window_maxima(x: Carrier, g: Geometry, *, first: bool) -> tuple[Carrier, Cho
 
     >>> from fpsim.records.geometry import geometry
     >>> x = np.float32([1, 3, 3, 2]).reshape(1, 2, 2, 1)
-    >>> largest, chosen = window_maxima(x, geometry((2, 2), (2, 2), 2, "VALID"), first=False)
-    >>> largest.item(), bin(chosen.item())
+    >>> largest, choices = window_maxima(x, geometry((2, 2), (2, 2), 2, "VALID"), first=False)
+    >>> largest.item(), bin(choices.item())
     (3.0, '0b110')
     """
     shape = (len(x), *g.output, x.shape[3])
     out = np.empty(shape, np.float32)
     positions = g.kernel[0] * g.kernel[1]
-    chosen = np.empty((-(-positions // 8), *shape), np.uint8)
+    choices = np.empty((-(-positions // 8), *shape), np.uint8)
     source = np.ascontiguousarray(x).view(np.int32)
     nans = windows.window_maxima(
-        source, g.kernel, g.stride, g.before, first, out.view(np.int32), chosen
+        source, g.kernel, g.stride, g.before, first, out.view(np.int32), choices
     )
-    return None if nans else (out, chosen)
+    return None if nans else (out, choices)
 
 
-def spread_windows(values: Carrier, chosen: Chosen, g: Geometry) -> Carrier:
+def spread_windows(values: Carrier, choices: Chosen, g: Geometry) -> Carrier:
     """The values of windows at their chosen positions, +0 elsewhere; windows do not overlap.
 
     Shapes    values as the largest of `window_maxima`, the result as its x.
@@ -127,7 +127,7 @@ def spread_windows(values: Carrier, chosen: Chosen, g: Geometry) -> Carrier:
     new = np.empty if values.size and _is_covered(g) else np.zeros
     out = new((len(values), *g.image, values.shape[3]), values.dtype)
     kind = f"i{values.itemsize}"
-    source, marks = np.ascontiguousarray(values), np.ascontiguousarray(chosen)
+    source, marks = np.ascontiguousarray(values), np.ascontiguousarray(choices)
     if values.size:
         windows.spread_windows(
             source.view(kind), marks, g.kernel, g.stride, g.before, out.view(kind)

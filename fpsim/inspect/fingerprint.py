@@ -185,7 +185,7 @@ def _farthest(probe: Probe, number: int, small: int, taken_back: int) -> int | N
 
     All of them times a power of two; None where it survives as far as the inputs can say.
     """
-    kept, top = 0, probe.top
+    digits, top = 0, probe.top
     last = probe.partials.emin - probe.partials.precision + 1
     for d in range(1, _FARTHEST):
         row = {number: (1, top), small: (1, top - d), taken_back: (-1, top)}
@@ -194,8 +194,8 @@ def _farthest(probe: Probe, number: int, small: int, taken_back: int) -> int | N
         except ValueError:
             return None
         if left != 2.0 ** (top - d):
-            return None if left == 0 and top - d < last else kept
-        kept = d
+            return None if left == 0 and top - d < last else digits
+        digits = d
     return None
 
 
@@ -208,8 +208,8 @@ def _digits(probe: Probe, calls: list[list[int]]) -> int:
     """Taken back one call later."""
     first, second, third = calls[:3]
     positions = (*first[:2], second[0]) if len(first) > 1 else (first[0], second[0], third[0])
-    kept = _farthest(probe, *positions)
-    return _FARTHEST if kept is None else kept + 1
+    digits = _farthest(probe, *positions)
+    return _FARTHEST if digits is None else digits + 1
 
 
 def _channels(probe: Probe, call: list[int], digits: int) -> int | None:

@@ -16,8 +16,8 @@ import numpy as np
 
 from fpsim.elementwise.codes import from_codes
 from fpsim.elementwise.inputs import exact, exponent
-from fpsim.records.formats import Format
-from fpsim.records.rounding import SR, Rounding, Up
+from fpsim.records.formats import Format, find_number_format
+from fpsim.records.rounding import SR, Rounding, Up, find_rounding
 from fpsim.state.processor import usual_arithmetic
 
 __all__ = ["Fields", "fields", "neighbours", "probability_up", "real", "value_table"]
@@ -58,7 +58,7 @@ class Fields:
 
 
 @usual_arithmetic
-def fields(code: int, fmt: Format) -> Fields:
+def fields(code: int, fmt: Format | str) -> Fields:
     """Sign, exponent, significand, class and value of a code.
 
     Raises    ValueError for a code beyond the format's width.
@@ -70,6 +70,7 @@ def fields(code: int, fmt: Format) -> Fields:
     >>> fields(0x01, E4M3FN).kind, fields(0xFF, E4M3FN).kind
     ('subnormal', 'quiet NaN')
     """
+    fmt = find_number_format(fmt)
     value = float(from_codes([code], fmt)[0])
     sign, body = divmod(int(code), 1 << (fmt.bits - 1))
     field, fraction = divmod(body, 1 << fmt.nmant)
@@ -93,13 +94,14 @@ def _kind(value: float, fraction: int, fmt: Format) -> str:
 
 
 @usual_arithmetic
-def value_table(fmt: Format) -> list[Fields]:
+def value_table(fmt: Format | str) -> list[Fields]:
     """Every code of a format of at most 16 bits, in code order.
 
     >>> from fpsim.records.formats import E2M1FN
     >>> [row.value for row in value_table(E2M1FN)][:8]
     [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
     """
+    fmt = find_number_format(fmt)
     if fmt.bits > 16:
         raise ValueError(f"format={fmt.name} has {fmt.n_codes} codes; a table holds at most 65536")
     return [fields(code, fmt) for code in range(fmt.n_codes)]
@@ -159,7 +161,7 @@ def _split(x: Fraction, fmt: Format) -> tuple[int, Fraction, Fraction]:
 
 
 @usual_arithmetic
-def neighbours(x: Real, fmt: Format) -> tuple[float | None, float | None]:
+def neighbours(x: Real, fmt: Format | str) -> tuple[float | None, float | None]:
     """The largest value of the format below x and the smallest above it; None where it has none.
 
     >>> from fpsim.records.formats import BINARY16, E4M3FN
@@ -170,7 +172,7 @@ def neighbours(x: Real, fmt: Format) -> tuple[float | None, float | None]:
     >>> neighbours(448, E4M3FN), neighbours(1e6, BINARY16)
     ((416.0, None), (65504.0, inf))
     """
-    number = real(x)
+    number, fmt = real(x), find_number_format(fmt)
     return _below(number, fmt), _negated(_below(-number, fmt))
 
 
@@ -195,7 +197,7 @@ def _below(x: Fraction, fmt: Format) -> float | None:
 
 
 @usual_arithmetic
-def probability_up(x: Real, fmt: Format, rounding: Rounding) -> Fraction:
+def probability_up(x: Real, fmt: Format | str, rounding: Rounding | str) -> Fraction:
     """Probability that rounding takes x to the next larger magnitude; 0 or 1 unless stochastic.
 
     Rounding  as x's own grid decides, also beyond the largest finite value.
@@ -205,7 +207,7 @@ def probability_up(x: Real, fmt: Format, rounding: Rounding) -> Fraction:
     >>> probability_up(1 + 2**-13, BINARY16, SR(bits=4)), probability_up(1, BINARY16, SR())
     (Fraction(1, 8), Fraction(0, 1))
     """
-    number = real(x)
+    number, fmt, rounding = real(x), find_number_format(fmt), find_rounding(rounding)
     m, w, _ = _split(number, fmt)
     if w == 0:
         return Fraction(0)

@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fpsim.records.formats import Format
+from fpsim.records.formats import Format, find_number_format
 from fpsim.state.processor import usual_arithmetic
 
 __all__ = ["Profile", "profile"]
@@ -80,7 +80,7 @@ class Profile:
 
 
 @usual_arithmetic
-def profile(array: ArrayLike, fmt: Format, dtype: str | None = None) -> Profile:
+def profile(array: ArrayLike, fmt: Format | str, dtype: str | None = None) -> Profile:
     """Count what rounding `array` into fmt would do, and find the best power-of-two scale.
 
     A file of an ml_dtypes type holds bytes without a name; `dtype` names it, as in "bfloat16".
@@ -89,14 +89,13 @@ def profile(array: ArrayLike, fmt: Format, dtype: str | None = None) -> Profile:
     Rounding  round to nearest, ties to even.
     Raises    TypeError for other dtypes.
 
-    >>> from fpsim.records.formats import BINARY16
     >>> gradients = np.float32([2.0**-26, 2.0**-20, 3.0, np.nan])
-    >>> p = profile(gradients, BINARY16)
+    >>> p = profile(gradients, "binary16")
     >>> p.underflows, p.subnormals, p.nans, p.scale_exponent, p.scaled_subnormals
     (1, 1, 1, 12, 0)
     """
     flat = _checked(array, dtype).ravel()
-    totals = _Totals(fmt)
+    totals = _Totals(find_number_format(fmt))
     for start in range(0, flat.size, _CHUNK):
         totals.add(flat[start : start + _CHUNK].astype(np.float64))
     return totals.profile(flat.size)

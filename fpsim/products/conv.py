@@ -144,9 +144,9 @@ class Forward:
         g, column = divmod(index[-1], self.n)
         number = int(np.ravel_multi_index(index[:-1], self.result[:-1]))
         table = order(self.shape.elements, self.channels, self.settings.unit)
-        seen = field(self.x, self.shape, number, number + 1, filled=True)
+        images = field(self.x, self.shape, number, number + 1, filled=True)
         windows = dilated(table, self.shape.dilation)
-        window = seen.rows(windows, g * self.channels).matrix()[0]
+        window = images.rows(windows, g * self.channels).matrix()[0]
         return window, weight_matrix(table, self.kernels[g])[:, column]
 
 
@@ -174,11 +174,11 @@ class InputGradient(Forward):
         (geometry, corners), x = common, _of_group(self.x, group, self.channels)
         targets = [outputs for _, outputs in self._phases]
         for done, parts in enumerate(zip(*(part.parts for part, _ in self._phases), strict=True)):
-            each = [
+            windows = [
                 Windows(x, geometry, moved(part.windows, corner), part.first, target=outputs)
                 for part, corner, outputs in zip(parts, corners, targets, strict=True)
             ]
-            left = each[0]._replace(others=tuple(each[1:]))
+            left = windows[0]._replace(others=tuple(windows[1:]))
             right = np.concatenate(
                 [
                     part.weights(phase.kernels[group])
@@ -238,20 +238,20 @@ def _parts(
 
     And how many terms they have together, with the zeros that make passes whole.
     """
-    some = settings.by_taps
-    rest = channels % some.unit.channels
-    short = some.short(rest) if rest else some
-    if short is some:
+    by_taps = settings.by_taps
+    rest = channels % by_taps.unit.channels
+    short = by_taps.short(rest) if rest else by_taps
+    if short is by_taps:
         rest = 0
     whole = channels - rest
-    spans = [(some, 0, whole)] if whole or not rest else []
+    spans = [(by_taps, 0, whole)] if whole or not rest else []
     if rest:
         spans.append((short, whole, channels))
     parts = []
-    for own, first, stop in spans:
-        table = order(kernel, stop - first, own.unit)
+    for unit_settings, first, stop in spans:
+        table = order(kernel, stop - first, unit_settings.unit)
         passes = settings.passes(len(order(kernel, stop - first, settings.unit)))
-        parts.append(_Channels(own, first, stop, table, dilated(table, dilation), passes))
+        parts.append(_Channels(unit_settings, first, stop, table, dilated(table, dilation), passes))
     return tuple(parts), sum(part.passes for part in parts) * settings.unit.channels
 
 
@@ -325,8 +325,8 @@ class WeightGradient:
     def operands(self, index: Index) -> tuple[Carrier, Carrier]:
         """The inputs and the gradients that one weight meets."""
         position = int(np.ravel_multi_index(index[:-1], self.result[:-1]))
-        chosen, first = self.positions[[position]], index[-1] // self.n * self.channels
-        pieces = Windows(self.x, self.extents, chosen, first, turned=True).pieces(1)
+        table, first = self.positions[[position]], index[-1] // self.n * self.channels
+        pieces = Windows(self.x, self.extents, table, first, turned=True).pieces(1)
         terms = np.concatenate([rows.matrix()[0] for *_, rows in pieces])
         return terms, self.right[:, index[-1]]
 

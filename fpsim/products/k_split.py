@@ -87,10 +87,10 @@ class Split:
 @lru_cache(maxsize=64)
 def _of_sums(settings: UnitSettings) -> Settings:
     """Settings of the additions of partials."""
-    chosen = settings.settings
+    policies = settings.settings
     return Settings(
-        BINARY32, subnormals=settings.policy, tininess=chosen.tininess,
-        quiet_nan_raises=chosen.quiet_nan_raises,
+        BINARY32, subnormals=settings.policy, tininess=policies.tininess,
+        quiet_nan_raises=policies.quiet_nan_raises,
     )  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def ranges(k: int, parts: int, unit: MatrixUnit) -> list[range]:
             f"parts={parts!r} of a K of {k}; {unit} takes {unit.channels} at a time, so use 1 to "
             f"{max(1, passes)}"
         )
-    each, longer = divmod(passes, parts)
-    sizes = [each + (i < longer) for i in range(parts)]
+    shortest, longer = divmod(passes, parts)
+    sizes = [shortest + (i < longer) for i in range(parts)]
     ends = [min(int(end) * unit.channels, k) for end in np.cumsum(sizes)]
     return [range(begin, end) for begin, end in pairwise([0, *ends])]

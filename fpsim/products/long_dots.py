@@ -57,5 +57,5 @@ def long_dot(
         sums = Sums(chain.settings, order, row, 1)
         total, more, _ = sums.run(FLAGS_EACH if watched else FLAGS_STICKY, divide=False)
         flags |= raised | more
-    each = np.full((1, 1), flags, np.uint8) if watched else None
-    return total[None], flags, each
+    element_flags = np.full((1, 1), flags, np.uint8) if watched else None
+    return total[None], flags, element_flags

@@ -23,7 +23,7 @@ def as_rows(values: Carrier, axes: tuple[int, ...]) -> Carrier:
     """
     left = tuple(i for i in range(values.ndim) if i not in axes)
     moved = values.transpose((*left, *sorted(axes)))
-    outputs, elements = (math.prod(values.shape[i] for i in some) for some in (left, axes))
+    outputs, elements = (math.prod(values.shape[i] for i in axes_of) for axes_of in (left, axes))
     rows = moved.reshape(outputs, elements)
     if any(step % rows.itemsize for step in rows.strides):  # a field of a record
         rows = np.ascontiguousarray(rows)

@@ -109,10 +109,12 @@ class AxisSum:
             return native
         rows = Sums(state.settings, self.order, as_rows(self.values, self.axes), self.block)
         rows.draw(state, self.shape, self.divide)
-        result, flags, each = rows.run(FLAGS_EACH if watched else FLAGS_STICKY, self.divide)
+        result, flags, element_flags = rows.run(
+            FLAGS_EACH if watched else FLAGS_STICKY, self.divide
+        )
         return publish(
             state, self.name, result.reshape(self.shape), flags,
-            each.reshape(self.shape) if watched else None, self.elements, target,
+            element_flags.reshape(self.shape) if watched else None, self.elements, target,
             advances=state.settings.rounding.stochastic,
         )  # fmt: skip
 
@@ -128,10 +130,10 @@ class AxisSum:
         native = native_sums(self.values, self.axes, squared=squared)
         if native is None:
             return None
-        sums, each = native
-        inexact = 1 in each.tobytes()
+        sums, element_flags = native
+        inexact = 1 in element_flags.tobytes()
         return publish(
-            state, self.name, sums, int(inexact), each if state.watched else None,
+            state, self.name, sums, int(inexact), element_flags if state.watched else None,
             self.elements, target,
         )  # fmt: skip
 
@@ -180,33 +182,33 @@ class Sums:
 
     def run(self, level: int, divide: bool) -> tuple[Carrier, int, ElementFlags]:
         """Values, flags, and the flags of each output if the level says so."""
-        each = np.zeros(self.outputs, np.uint8)
+        element_flags = np.zeros(self.outputs, np.uint8)
         if self.n == 0 or self.outputs == 0:
             result, flags = np.zeros(self.outputs, self.rows.dtype), 0
         elif self.n == 1:
-            result, flags = self._only(each)
+            result, flags = self._only(element_flags)
         elif self.order == "exact":
-            result, flags = self._exact(level, each)
+            result, flags = self._exact(level, element_flags)
         else:
-            result, flags = self._add(level, each)
+            result, flags = self._add(level, element_flags)
         if divide:
-            flags |= self._divide(result, level, each)
-        return result, flags, each
+            flags |= self._divide(result, level, element_flags)
+        return result, flags, element_flags
 
-    def _only(self, each: ElementFlags) -> tuple[Carrier, int]:
+    def _only(self, element_flags: ElementFlags) -> tuple[Carrier, int]:
         """Single elements: themselves, as they are read."""
         x = as_read(self.rows[:, 0], self.settings)
         loud = np.isnan(x) if self.settings.quiet_nan_raises else is_signalling(x)
-        each[:] = loud * np.uint8(Flags.INVALID)
-        return x.copy(), fold(each)
+        element_flags[:] = loud * np.uint8(Flags.INVALID)
+        return x.copy(), fold(element_flags)
 
-    def _add(self, level: int, each: ElementFlags) -> tuple[Carrier, int]:
+    def _add(self, level: int, element_flags: ElementFlags) -> tuple[Carrier, int]:
         if is_nearest(self.settings, self.order):
             nearest = nearest_sums(self.rows, self.settings.format, kahan=self.order == "kahan")
             if nearest is not None:
-                result, each[:] = nearest
-                return result, int(each.any())
-        work = _Additions(self, level, each)
+                result, element_flags[:] = nearest
+                return result, int(element_flags.any())
+        work = _Additions(self, level, element_flags)
         few = self.rows.shape[0] < _FEW and self.words is None
         if few and self.order == "pairwise":
             result = work.pairwise(self.rows)
@@ -216,10 +218,10 @@ class Sums:
             result = work.run(self.rows, ORDERS[self.order], block=self.block)
         return result, work.flags
 
-    def _exact(self, level: int, each: ElementFlags) -> tuple[Carrier, int]:
+    def _exact(self, level: int, element_flags: ElementFlags) -> tuple[Carrier, int]:
         """The exact sum rounded to odd in binary64, then once into the format."""
         sums, special = exact_sums(self.rows, self.settings)
-        work = _Additions(self, level, each)
+        work = _Additions(self, level, element_flags)
         result = work.run(sums[:, None], orders.SINGLE, "convert").astype(self.rows.dtype)
         if special:
             # Infinities and NaN: their sum in any order, which rounds nothing.
@@ -229,11 +231,11 @@ class Sums:
                 row[1 : 1 + len(values)] = values
             alone = Sums(self.settings, "sequential", rows, self.block)
             result[numbers], flags, special_each = alone.run(FLAGS_EACH, divide=False)
-            each[numbers] |= special_each
+            element_flags[numbers] |= special_each
             work.flags |= flags
         return result, work.flags
 
-    def _divide(self, result: Carrier, level: int, each: ElementFlags) -> int:
+    def _divide(self, result: Carrier, level: int, element_flags: ElementFlags) -> int:
         """result /= n, with the last place; n is exact, whatever becomes of operands."""
         sums, divisor = result, float(self.n)
         fmt = self.settings.format
@@ -245,7 +247,7 @@ class Sums:
             divisor *= fmt.smallest_normal
         pair = np.empty((len(result), 2), np.float64)
         pair[:, 0], pair[:, 1] = sums, divisor
-        work = _Additions(self, level, each)
+        work = _Additions(self, level, element_flags)
         result[...] = work.run(pair, orders.SINGLE, "divide", place=(self.places - 1, 1))
         return work.flags
 
@@ -253,8 +255,13 @@ class Sums:
 class _Additions:
     """Runs of the kernel for one sum; their flags together, and those of each output."""
 
-    def __init__(self, sums: Sums, level: int, each: ElementFlags) -> None:
-        self.sums, self.settings, self.level, self.each = sums, sums.settings, level, each
+    def __init__(self, sums: Sums, level: int, element_flags: ElementFlags) -> None:
+        self.sums, self.settings, self.level, self.element_flags = (
+            sums,
+            sums.settings,
+            level,
+            element_flags,
+        )
         self.flags = 0
 
     def pairwise(self, rows: Carrier, width: int = 1) -> Carrier:
@@ -304,20 +311,18 @@ class _Additions:
         """
         outputs, n = rows.shape
         count, length = parts or (1, n)
-        chosen = plan(
-            operation, self.settings, exact_width(operation, self.settings, rows.itemsize)
-        )
-        source = self._source(chosen.whole_words)
+        rule = plan(operation, self.settings, exact_width(operation, self.settings, rows.itemsize))
+        source = self._source(rule.whole_words)
         kernel = sum_kernel(
             SumVariant(
-                _CODES[operation], chosen.mode, self.level, chosen.flush, chosen.one_zero, source,
-                chosen.residual,
+                _CODES[operation], rule.mode, self.level, rule.flush, rule.one_zero, source,
+                rule.residual,
             )
         )  # fmt: skip
         down, along = steps_of(rows)
         layout = SumLayout(
             length, count, down, length * along, along, order, block, *place,
-            part_counters=length * place[1] // (4 if chosen.whole_words else 8),
+            part_counters=length * place[1] // (4 if rule.whole_words else 8),
         )  # fmt: skip
         first, total = origin(rows), outputs * count
         sums, flags = np.empty(total, rows.dtype), np.zeros(total, np.uint8)
@@ -328,12 +333,12 @@ class _Additions:
             span = begin * COLUMN_BLOCK, min(end * COLUMN_BLOCK, total)
             raised: int = kernel(
                 first, numbers, span, sums, flags, _NO_WORDS if words is None else words,
-                chosen.constants, random,
+                rule.constants, random,
             )  # fmt: skip
             return raised
 
         self.flags |= run_blocks(work, 0, -(-total // COLUMN_BLOCK), max(1, _SMALLEST // length))
-        self.each |= np.bitwise_or.reduce(flags.reshape(outputs, count), axis=1)
+        self.element_flags |= np.bitwise_or.reduce(flags.reshape(outputs, count), axis=1)
         return sums
 
     def _source(self, whole_words: bool) -> int:

@@ -182,10 +182,10 @@ class SR(Rounding):
         27
         """
         most = fmt.sr_bits_max
-        wanted = self.subnormal_bits or self.bits
-        if wanted is not None and wanted > most:
+        bits = self.subnormal_bits or self.bits
+        if bits is not None and bits > most:
             raise ValueError(
-                f"bits={wanted} is more than SR can use in {fmt.name}; "
+                f"bits={bits} is more than SR can use in {fmt.name}; "
                 f"use at most min(32, 51 - precision) = {most}"
             )
         return self.bits or most

@@ -133,11 +133,11 @@ class Settings:
     def _refuse_binary64_choices(self) -> None:
         """binary64 is the reference: the processor's own arithmetic and nothing else."""
         usual = (RNE, "infinity", "keep", "after", "canonical", "keep", "infinity", False)
-        chosen = (
+        choices = (
             self.rounding, self.overflow, self.subnormals, self.tininess, self.nan,
             self.infinite_input, self.divide_by_zero, self.quiet_nan_raises,
         )  # fmt: skip
-        if chosen != usual:
+        if choices != usual:
             raise ValueError(
                 "format=binary64 computes natively: RNE, infinity on overflow, subnormals kept, no "
                 "flags; choose a narrower format for other rounding or policies"

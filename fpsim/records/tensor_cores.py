@@ -51,8 +51,8 @@ _HOPPER_AND_LATER = ("H100", "H200", "B200")
 
 def _evidence(machine: str, inputs: str) -> dict[str, tuple[Evidence, str]]:
     """What each constant of a row rests on."""
-    known = _TURING if machine == "T4" else _PUBLISHED
-    constants = dict.fromkeys(_CONSTANTS, _RECORDED if _is_recorded(machine, inputs) else known)
+    evidence = _TURING if machine == "T4" else _PUBLISHED
+    constants = dict.fromkeys(_CONSTANTS, _RECORDED if _is_recorded(machine, inputs) else evidence)
     if inputs == "TF32" and machine in _HOPPER_AND_LATER:
         constants["terms"] = _DISPUTED
     return constants

@@ -122,12 +122,13 @@ class MatrixUnit:
             raise TypeError(f"inputs={self.inputs!r} are no formats; give a tuple of them")
         if not self.inputs:
             raise ValueError(f"unit {self.name} has inputs=(); give the formats that it takes")
-        for name, fmt in (
-            *(("inputs", one) for one in self.inputs), ("partials", self.partials),
-            ("accumulator", self.accumulator), ("join", self.join),
-        ):  # fmt: skip
-            if not isinstance(fmt, Format) and (fmt is not None or name in ("inputs", "partials")):
-                raise TypeError(f"{name}={fmt!r} is no format; give one, as BINARY16")
+        formats: dict[str, Any] = {"inputs": tuple(_format("inputs", f) for f in self.inputs)}
+        for name in ("partials", "accumulator", "join"):
+            fmt = getattr(self, name)
+            optional = fmt is None and name in ("accumulator", "join")
+            formats[name] = None if optional else _format(name, fmt)
+        for name, value in formats.items():
+            object.__setattr__(self, name, value)
 
     def _check_formats(self) -> None:
         """Numbers of a unit are binary32 numbers; sums may be infinite, partials NaN."""
@@ -190,7 +191,7 @@ class MatrixUnit:
         >>> print(find_unit("A100_BF16_F32").facts["window"])
         24 (MEASURED: recorded results, MATLAB-tensor-core b12b5a7)
         """
-        return {name: Fact(getattr(self, name), *known) for name, known in self.evidence.items()}
+        return {name: Fact(getattr(self, name), *facts) for name, facts in self.evidence.items()}
 
     @property
     def weakest_evidence(self) -> Evidence:
@@ -204,6 +205,13 @@ class MatrixUnit:
 def _unit(*arguments: Any) -> MatrixUnit:
     """A unit from all of its fields, in their order."""
     return MatrixUnit(*arguments)
+
+
+def _format(name: str, fmt: Format | str) -> Format:
+    try:
+        return find_number_format(fmt, name)
+    except TypeError:
+        raise TypeError(f"{name}={fmt!r} is no format; give one, as BINARY16") from None
 
 
 def _holds(wide: Format, fmt: Format) -> bool:

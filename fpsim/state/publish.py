@@ -43,8 +43,8 @@ def check_out(
         raise ValueError("out is read-only; give an array that can be written")
     for operand in operands:
         # Two arrays with memory of their own share none: no need to ask numpy, which takes longer.
-        own = out.flags.owndata and operand.flags.owndata
-        if operand is out or own or not np.may_share_memory(out, operand):
+        both_own = out.flags.owndata and operand.flags.owndata
+        if operand is out or both_own or not np.may_share_memory(out, operand):
             continue
         same = (
             operand.ctypes.data == out.ctypes.data

@@ -10,11 +10,15 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fpsim.array import Array
+from fpsim.elementwise.sizes import checked_count
 from fpsim.records.formats import Format
 from fpsim.state.processor import usual_arithmetic
 from ipu.machine.device import Device
 from ipu.machine.late import Late
+from ipu.ops import arithmetic, moves, products
 from ipu.ops.primitive import OperationCost, Primitive
 from ipu.ops.saved import Reading, is_packing, memory, packed
 
@@ -78,12 +82,19 @@ Watch = Callable[[Node, Array], None]
 class Tensor:
     """Values on a device, and the tape entry of the operation that computed them.
 
+    Operators are operations of `ipu.ops`: each step is rounded once in the tensors' format, which
+    must be one; a number becomes a constant of it. Shapes broadcast.
+
     >>> from fpsim import BINARY16
     >>> x = Tensor(Device().from_host([1.0, 2.0], BINARY16), Device())
     >>> x
     Tensor(shape=(2,), binary16)
+    >>> (1 - x / 3)[:1].array.tolist()
+    [0.6669921875]
     """
 
+    #: Ahead of ndarray, so that ndarray + Tensor is refused here, with our sentence.
+    __array_ufunc__ = None
     __slots__ = ("_kept", "array", "device", "name", "node")
 
     def __init__(
@@ -143,6 +154,127 @@ class Tensor:
     def __repr__(self) -> str:
         label = f"{self.name!r}, " if self.name else ""
         return f"{type(self).__name__}({label}shape={self.shape}, {self.dtype.name})"
+
+    # Operators ------------------------------------------------------------------------------
+
+    def __add__(self, y: Operand) -> Tensor:
+        return _added(self, _tensor(y, self, "+"))
+
+    def __radd__(self, y: Operand) -> Tensor:
+        return _added(self, _tensor(y, self, "+"))
+
+    def __sub__(self, y: Operand) -> Tensor:
+        return _difference(self, _tensor(y, self, "-"))
+
+    def __rsub__(self, y: Operand) -> Tensor:
+        return _difference(_tensor(y, self, "-"), self)
+
+    def __mul__(self, y: Operand) -> Tensor:
+        return _multiplied(self, y)
+
+    def __rmul__(self, y: Operand) -> Tensor:
+        return _multiplied(self, y)
+
+    def __truediv__(self, y: Operand) -> Tensor:
+        return _quotient(self, _tensor(y, self, "/"))
+
+    def __rtruediv__(self, y: Operand) -> Tensor:
+        return _quotient(_tensor(y, self, "/"), self)
+
+    def __matmul__(self, y: Tensor) -> Tensor:
+        return products.matmul(self, checked_tensor(y, "@"))
+
+    def __rmatmul__(self, y: Tensor) -> Tensor:
+        return products.matmul(checked_tensor(y, "@"), self)
+
+    def __pow__(self, n: int) -> Tensor:
+        return _power(self, n)
+
+    def __neg__(self) -> Tensor:
+        return arithmetic.scale(self, factor=-1.0)
+
+    def __getitem__(self, index: moves.Index) -> Tensor:
+        return moves.strided_slice(self, index=index)
+
+
+#: What stands beside a Tensor in an operator.
+Operand = Tensor | int | float
+
+#: Largest power: each costs a product.
+_LARGEST_POWER = 64
+
+
+def _tensor(y: Any, beside: Tensor, operator: str) -> Tensor:
+    """A number as a constant of the format beside it, to nearest."""
+    if isinstance(y, Tensor):
+        return y
+    if not _is_number(y):
+        return checked_tensor(y, operator)
+    return Tensor(beside.device.context(beside.dtype).full((), y), beside.device)
+
+
+def _is_number(y: Any) -> bool:
+    return isinstance(y, (int, float)) and not isinstance(y, bool)
+
+
+def _wide(x: Tensor, y: Tensor) -> tuple[int, ...]:
+    """The shape that both broadcast to."""
+    try:
+        return np.broadcast_shapes(x.shape, y.shape)
+    except ValueError:
+        raise ValueError(
+            f"operands have shapes {x.shape} and {y.shape}, which do not broadcast; give shapes "
+            "that agree or are 1"
+        ) from None
+
+
+def _spread(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """x broadcast to a shape: ones times x, which rounds nothing."""
+    if x.shape == shape:
+        return x
+    if not x.needs_gradient:
+        values = np.broadcast_to(x.array.carrier, shape).copy()
+        return Tensor(Array(values, x.array.context), x.device, x.name)
+    ones = Tensor(x.device.context(x.dtype).ones(shape), x.device)
+    return arithmetic.multiply(ones, x)
+
+
+def _ordered(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The two, the first in the shape of the result; for operations that take either first."""
+    shape = _wide(x, y)
+    if x.shape != shape and y.shape == shape:
+        return y, x
+    return _spread(x, shape), y
+
+
+def _added(x: Tensor, y: Tensor) -> Tensor:
+    if x.shape == y.shape:
+        return arithmetic.add(x, y)
+    return arithmetic.bias(*_ordered(x, y))
+
+
+def _difference(x: Tensor, y: Tensor) -> Tensor:
+    return arithmetic.subtract(_spread(x, _wide(x, y)), y)
+
+
+def _multiplied(x: Tensor, y: Operand) -> Tensor:
+    if _is_number(y):
+        return arithmetic.scale(x, factor=y)
+    return arithmetic.multiply(*_ordered(x, checked_tensor(y, "*")))
+
+
+def _quotient(x: Tensor, y: Tensor) -> Tensor:
+    return arithmetic.divide(_spread(x, _wide(x, y)), y)
+
+
+def _power(x: Tensor, n: int) -> Tensor:
+    """((x · x) · x) · …, every product rounded."""
+    if checked_count("n", n, 1) > _LARGEST_POWER:
+        raise ValueError(f"n={n} is beyond {_LARGEST_POWER} products; take a smaller power")
+    result = x
+    for i in range(n - 1):
+        result = arithmetic.multiply(result, x) if i else arithmetic.square(x)
+    return result
 
 
 def _origin(tensor: Tensor) -> Node | Tensor:

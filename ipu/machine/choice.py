@@ -11,10 +11,19 @@ Source    docs/semantics.md §5; poplibs, ConvVertexType.cpp.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from fpsim.records.evidence import Evidence, Fact
-from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, F143, F152, Format
+from fpsim.records.formats import (
+    BFLOAT16,
+    BINARY16,
+    BINARY32,
+    F143,
+    F152,
+    Format,
+    find_number_format,
+)
 from fpsim.records.geometry import Pair, Stride, geometry
 from fpsim.records.types import Shape
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
@@ -90,34 +99,36 @@ def kinds(inputs: Format, traits: ConvolutionTraits | None) -> tuple[str, ...]:
 
 
 def find_partials(option: Format | str) -> Format:
-    """A format of partials, or what poplibs' option partialsType calls it: half or float.
+    """A format of partials, its name, or what poplibs' option partialsType calls it: half or float.
 
     >>> print(find_partials("half"))
     binary16
     """
-    fmt = PARTIALS.get(option, option) if isinstance(option, str) else option
-    if not isinstance(fmt, Format) or fmt not in PARTIALS.values():
-        raise ValueError(
-            f"partials={option} is not a format of partials; use BINARY16 or BINARY32, or the "
-            "words half and float"
-        )
-    assert isinstance(fmt, Format)
-    return fmt
+    if option is BINARY16 or option is BINARY32:
+        return option
+    with suppress(TypeError, ValueError):
+        fmt = find_number_format(PARTIALS.get(option, option) if type(option) is str else option)
+        if fmt in PARTIALS.values():
+            return fmt
+    raise ValueError(
+        f"partials={option} is not a format of partials; use BINARY16 or BINARY32, or the words "
+        "half and float"
+    )
 
 
-def fitting_partials(inputs: Format, wanted: Format, out: Format) -> Format:
+def fitting_partials(inputs: Format, wanted: Format, to: Format) -> Format:
     """The partials nearest to those wanted: as the inputs allow, and no narrower than the result.
 
-    >>> print(fitting_partials(BINARY16, BINARY16, out=BINARY16))
+    >>> print(fitting_partials(BINARY16, BINARY16, to=BINARY16))
     binary16
-    >>> print(fitting_partials(BINARY16, BINARY16, out=BINARY32))
+    >>> print(fitting_partials(BINARY16, BINARY16, to=BINARY32))
     binary32
     """
     if inputs in (F143, F152):
         return BINARY16
     if inputs != BINARY16:
         return BINARY32
-    return BINARY32 if wanted.precision < out.precision else wanted
+    return BINARY32 if wanted.precision < to.precision else wanted
 
 
 def choose(

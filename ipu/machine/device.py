@@ -83,6 +83,14 @@ __all__ = ["Device", "MachineContext", "MachineCore"]
 _QUARTERS = (F143.name, F152.name)
 
 
+def _no_memory(out: object) -> TypeError:
+    """The sentence for the keyword that the format of a product's result had before."""
+    return TypeError(
+        f"out={out} of a product on a device; the format of its result is to={out} now (out= is "
+        "memory everywhere, and these products take none)"
+    )
+
+
 class Device:
     """A target with control bits, status, seed and counters, and the verbs of its arithmetic.
 
@@ -290,13 +298,13 @@ class Device:
 
     # Values ---------------------------------------------------------------------------------
 
-    def from_host(self, values: ArrayLike, fmt: Format) -> Array:
+    def from_host(self, values: ArrayLike, fmt: Format | str) -> Array:
         """Values rounded to nearest on the host, then copied in: no status, no random bits."""
         context = self.context(fmt)
         rounded = round_to(values, context.format)
         return Array(np.asarray(rounded, context.format.carrier), context)
 
-    def zeros(self, shape: int | tuple[int, ...], fmt: Format) -> Array:
+    def zeros(self, shape: int | tuple[int, ...], fmt: Format | str) -> Array:
         """+0 in every element."""
         return self.context(fmt).zeros(shape)
 
@@ -312,7 +320,7 @@ class Device:
     # Formats --------------------------------------------------------------------------------
 
     @usual_arithmetic
-    def cast(self, x: Array, fmt: Format) -> Array:
+    def cast(self, x: Array, fmt: Format | str) -> Array:
         """x in another format, rounded once; itself if it is in that format."""
         if not isinstance(x, Array):
             raise _no_array(x)
@@ -439,8 +447,9 @@ class Device:
 
     @usual_arithmetic
     def reduce_sum(
-        self, x: Array, axis: int | tuple[int, ...], fmt: Format | None = None, scale: float = 1.0
-    ) -> Array:
+        self, x: Array, axis: int | tuple[int, ...], fmt: Format | str | None = None,
+        scale: float = 1.0,
+    ) -> Array:  # fmt: skip
         """Sum over axes times a scale, in binary32, rounded once to fmt.
 
         The order is that of `sums`: parts of at most 64 summands, or one chain. binary64 is summed
@@ -495,7 +504,7 @@ class Device:
         return total
 
     def _scaled_sum(
-        self, x: Array, axes: tuple[int, ...], total: Array, fmt: Format, scale: float
+        self, x: Array, axes: tuple[int, ...], total: Array, fmt: Format | str, scale: float
     ) -> Array:
         """A sum without its axes times the scale, rounded once to fmt, with them."""
         if checked_number("scale", scale) != 1:
@@ -563,7 +572,7 @@ class Device:
     # Partials -------------------------------------------------------------------------------
 
     def partials_for(
-        self, inputs: Format, verb: str = "matmul", *, out: Format | None = None,
+        self, inputs: Format, verb: str = "matmul", *, to: Format | None = None,
         wanted: Format | None = None,
     ) -> Format:  # fmt: skip
         """Partials of a product with these inputs, by the option for matmuls or convolutions.
@@ -573,11 +582,11 @@ class Device:
                   those that fit. A warning reports the second case, once.
         """
         asked = wanted or (verb.startswith("conv") and self.conv_partials) or self.partials
-        fitting = fitting_partials(inputs, asked, out or inputs)
-        if fitting.precision > asked.precision and fitting == out and not self._has_warned:
+        fitting = fitting_partials(inputs, asked, to or inputs)
+        if fitting.precision > asked.precision and fitting == to and not self._has_warned:
             self._has_warned = True
             warnings.warn(
-                f"partials={asked} are narrower than results in {out}, which keep {out} partials; "
+                f"partials={asked} are narrower than results in {to}, which keep {to} partials; "
                 "this is warned of once",
                 RuntimeWarning, stacklevel=3,
             )  # fmt: skip
@@ -586,8 +595,9 @@ class Device:
     # Products -------------------------------------------------------------------------------
 
     def matmul(
-        self, x: Array, y: Array, *, partials: Format | None = None, out: Format | None = None,
-        unit: MatrixUnit | str | None = None, scale: int = 0, k_split: int = 1, late: bool = False,
+        self, x: Array, y: Array, *, partials: Format | str | None = None,
+        to: Format | str | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
+        k_split: int = 1, late: bool = False, out: None = None,
     ) -> Array:  # fmt: skip
         """The matrix product through the AMP unit for these inputs and partials.
 
@@ -596,21 +606,21 @@ class Device:
         k_split   parts of the tiles that K is split over; their partials are added in binary32 in
                   index order and rounded once.
 
-        Rounding  inside as the unit's record says; once into `out` (default: the inputs' format).
-        Raises    ValueError where no such unit exists, and for partials narrower than `out`.
+        Rounding  inside as the unit's record says; once into `to` (default: the inputs' format).
+        Raises    ValueError where no such unit exists, and for partials narrower than `to`.
         """
         if not isinstance(x, Array):
             raise _no_array(x)
         if out is not None:
-            out = self.context(out).format
+            raise _no_memory(out)
+        to = None if to is None else self.context(to).format
         if type(k_split) is not int or k_split < 1:
             checked_count("k_split", k_split, 1)
         if x.context.core.settings.native:
             a, b = self._of(x).core.carriers((x, y))
-            return self._native(reference.matmul(a, b), x, out)
-        if partials is not None:
-            partials = find_partials(partials)
-        record = self._unit("matmul", x, partials, out, unit)
+            return self._native(reference.matmul(a, b), x, to)
+        partials = None if partials is None else find_partials(partials)
+        record = self._unit("matmul", x, partials, to, unit)
         if k_split > self.target.tiles.value:
             raise ValueError(
                 f"k_split={k_split} is more than the {self.target.tiles.value} tiles of "
@@ -618,19 +628,19 @@ class Device:
             )
         call = matmul_call(record, x, y, scale, self._subnormals, k_split)
         is_late = late and x.ndim == y.ndim == 2
-        return self._product(call, out, (x.shape[0], y.shape[1]) if is_late else None)
+        return self._product(call, to, (x.shape[0], y.shape[1]) if is_late else None)
 
     def conv2d(
         self, x: Array, w: Array, *, stride: Stride = 1, padding: Padding = "SAME",
-        groups: int = 1, partials: Format | None = None, out: Format | None = None,
-        unit: MatrixUnit | str | None = None, scale: int = 0,
+        groups: int = 1, partials: Format | str | None = None, to: Format | str | None = None,
+        unit: MatrixUnit | str | None = None, scale: int = 0, out: None = None,
     ) -> Array:  # fmt: skip
         """The convolution of images with kernels.
 
         scale     of quarters: the result is multiplied by 2**scale, the sum of both metadata.
 
-        Rounding  inside as the unit's record says; once into `out` (default: the inputs' format).
-        Raises    ValueError where no such unit exists, and for partials narrower than `out`.
+        Rounding  inside as the unit's record says; once into `to` (default: the inputs' format).
+        Raises    ValueError where no such unit exists, and for partials narrower than `to`.
 
         >>> from fpsim import BINARY16
         >>> from ipu.machine import Device
@@ -640,56 +650,69 @@ class Device:
         >>> device.conv2d(x, w, padding="VALID").values.tolist(), device.ledger.last.unit
         ([[[[3.0], [5.0]]]], 'SLIC_F16_F32')
         """
+        if out is not None:
+            raise _no_memory(out)
+        to = None if to is None else self.context(to).format
+        partials = None if partials is None else find_partials(partials)
         if x.format == BINARY64:
             a, b = self._of(x).core.carriers((x, w))
-            return self._native(reference.conv2d(a, b, stride, padding, groups), x, out)
+            return self._native(reference.conv2d(a, b, stride, padding, groups), x, to)
         traits = ConvolutionTraits.of(w.shape, groups, stride, of_outputs=False)
-        record = self._unit("conv2d", x, partials, out, unit, traits)
+        record = self._unit("conv2d", x, partials, to, unit, traits)
         window = stride, padding, groups
         call = convolution_call(record, x, w, window, scale, self._subnormals)
-        return self._product(call, out)
+        return self._product(call, to)
 
     def conv2d_input_gradient(
         self, gradient: Array, w: Array, shape: Shape, *, stride: Stride = 1,
-        padding: Padding = "SAME", groups: int = 1, partials: Format | None = None,
-        out: Format | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
+        padding: Padding = "SAME", groups: int = 1, partials: Format | str | None = None,
+        to: Format | str | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
+        out: None = None,
     ) -> Array:  # fmt: skip
         """The gradient to the images, which have this shape; K are the output channels."""
         verb = "conv2d_input_gradient"
+        if out is not None:
+            raise _no_memory(out)
+        to = None if to is None else self.context(to).format
+        partials = None if partials is None else find_partials(partials)
         if gradient.format == BINARY64:
             a, b = self._of(gradient).core.carriers((gradient, w))
             values = reference.conv2d_input_gradient(a, b, shape, stride, padding, groups)
-            return self._native(values, gradient, out)
+            return self._native(values, gradient, to)
         traits = ConvolutionTraits.of(w.shape, groups, stride, of_outputs=True)
-        record = self._unit(verb, gradient, partials, out, unit, traits)
+        record = self._unit(verb, gradient, partials, to, unit, traits)
         window = stride, padding, groups
         call = input_gradient_call(record, gradient, w, shape, window, scale, self._subnormals)
-        return self._product(call, out)
+        return self._product(call, to)
 
     def conv2d_weight_gradient(
         self, x: Array, gradient: Array, shape: Shape, *, stride: Stride = 1,
-        padding: Padding = "SAME", groups: int = 1, partials: Format | None = None,
-        out: Format | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
-        late: bool = False,
+        padding: Padding = "SAME", groups: int = 1, partials: Format | str | None = None,
+        to: Format | str | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
+        late: bool = False, out: None = None,
     ) -> Array:  # fmt: skip
         """The gradient to the kernels, which have this shape; K is (batch, height, width).
 
         late      nobody needs the values soon; see `settling`.
         """
         verb = "conv2d_weight_gradient"
+        if out is not None:
+            raise _no_memory(out)
+        to = None if to is None else self.context(to).format
+        partials = None if partials is None else find_partials(partials)
         if x.format == BINARY64:
             a, b = self._of(x).core.carriers((x, gradient))
             values = reference.conv2d_weight_gradient(a, b, shape, stride, padding, groups)
-            return self._native(values, x, out)
-        record = self._unit(verb, x, partials, out, unit)
+            return self._native(values, x, to)
+        record = self._unit(verb, x, partials, to, unit)
         window = stride, padding, groups
         call = weight_gradient_call(record, x, gradient, shape, window, scale, self._subnormals)
-        return self._product(call, out, shape if late else None)
+        return self._product(call, to, shape if late else None)
 
     # How products are computed --------------------------------------------------------------
 
     def _unit(
-        self, verb: str, x: Array, partials: Format | None, out: Format | None,
+        self, verb: str, x: Array, partials: Format | None, to: Format | None,
         unit: MatrixUnit | str | None, traits: ConvolutionTraits | None = None,
     ) -> MatrixUnit:  # fmt: skip
         """The unit that the call names, or that the rule chooses, if the target has it."""
@@ -699,29 +722,29 @@ class Device:
             self.target.instruction(named)
             return named
         inputs = x.context.core.settings.format
-        formats = inputs, partials, out, self.partials, self.conv_partials
+        formats = inputs, partials, to, self.partials, self.conv_partials
         key = verb, traits, *map(id, formats)
         entry = self._units.get(key)
         if entry is None:
-            wanted = partials or self.partials_for(self._of(x).format, verb, out=out)
+            wanted = partials or self.partials_for(self._of(x).format, verb, to=to)
             by_rule = choose(self.target, inputs, wanted, self.options.preset, traits)
             # The formats stay alive, so that no other has their numbers.
             entry = self._units[key] = by_rule, formats
         return entry[0]
 
-    def _native(self, values: Carrier, x: Array, out: Format | None) -> Array:
+    def _native(self, values: Carrier, x: Array, to: Format | None) -> Array:
         """A product in binary64, which is in no ledger."""
-        return self.cast(Array(values, self.context(x.format)), out or x.format)
+        return self.cast(Array(values, self.context(x.format)), to or x.format)
 
     def _product(
-        self, call: ProductCall, out: Format | None, late_shape: Shape | None = None
+        self, call: ProductCall, to: Format | None, late_shape: Shape | None = None
     ) -> Array:
         """Compute; products that do not trap are added to the ledger.
 
         late_shape    of a result that may come late.
         """
         context = call.operands[0].context
-        result_format = out or context.core.settings.format
+        result_format = to or context.core.settings.format
         # A unit has no results in quarters: its halves are cast, as on the machine.
         leaves = BINARY16 if result_format.name in _QUARTERS else result_format
         is_ours = getattr(context, "device", None) is self

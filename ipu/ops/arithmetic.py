@@ -170,7 +170,8 @@ def _selection(function: Any) -> Any:
     """A forward rule that rounds to whole numbers, or takes the sign: nothing is rounded."""
 
     def forward(device: Device, x: Array) -> tuple[Array, Saved]:
-        return x.like(function(x.carrier)), ()
+        with np.errstate(invalid="ignore"):  # signalling NaNs
+            return x.like(function(x.carrier)), ()
 
     return forward
 

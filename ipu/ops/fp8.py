@@ -101,7 +101,7 @@ def _saved(x: Quarters, y: Quarters) -> Saved:
 
 
 def _product(device: Device, x: Quarters, y: Quarters) -> Array:
-    return device.matmul(x.values, y.values, out=BINARY16, scale=x.scale + y.scale)
+    return device.matmul(x.values, y.values, to=BINARY16, scale=x.scale + y.scale)
 
 
 def _matmul(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
@@ -126,7 +126,7 @@ def _conv2d(
 ) -> tuple[Array, Saved]:  # fmt: skip
     a, b = _operands(device, x, w)
     y = device.conv2d(
-        a.values, b.values, stride=stride, padding=padding, groups=groups, out=BINARY16,
+        a.values, b.values, stride=stride, padding=padding, groups=groups, to=BINARY16,
         scale=a.scale + b.scale,
     )  # fmt: skip
     return y, _saved(a, b)
@@ -139,7 +139,7 @@ def _conv2d_x(
     x, _, w, scale, once = saved
     g = once(device, gradient)
     return device.conv2d_input_gradient(
-        g.values, w, x.shape, stride=stride, padding=padding, groups=groups, out=BINARY16,
+        g.values, w, x.shape, stride=stride, padding=padding, groups=groups, to=BINARY16,
         scale=g.scale + scale,
     )  # fmt: skip
 
@@ -151,7 +151,7 @@ def _conv2d_w(
     x, scale, w, _, once = saved
     g = once(device, gradient)
     return device.conv2d_weight_gradient(
-        x, g.values, w.shape, stride=stride, padding=padding, groups=groups, out=BINARY16,
+        x, g.values, w.shape, stride=stride, padding=padding, groups=groups, to=BINARY16,
         scale=scale + g.scale,
     )  # fmt: skip
 

@@ -176,8 +176,8 @@ def _in_binary64(function: Callable[..., Any], overflows: bool) -> Any:
         name: str, operands: list[Carrier], settings: Settings, *, out: Carrier | None = None,
         element_flags: ElementFlags | None = None, bits: Draw = NO_DRAW,
     ) -> tuple[Carrier, int]:  # fmt: skip
-        numbers = [np.asarray(as_read(x, settings), np.float64) for x in operands]
         with np.errstate(all="ignore"):
+            numbers = [np.asarray(as_read(x, settings), np.float64) for x in operands]
             wide = np.asarray(function(*numbers), np.float64)
         finite = reduce(np.logical_and, map(np.isfinite, numbers))
         pole = np.isinf(wide) & finite

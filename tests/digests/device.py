@@ -88,7 +88,7 @@ def device_products(device: Device, formats: list[Format]) -> Iterator[Item]:
         yield device.matmul(a, b)
         yield device.matmul(a, b, k_split=2)
         outs = (BINARY16, BINARY32) if fmt.bits > 8 else (BINARY16,)
-        yield from (device.matmul(a, b, out=out) for out in outs)
+        yield from (device.matmul(a, b, to=out) for out in outs)
         if fmt.bits <= 8:
             yield device.matmul(a, b, scale=4)
         for stride, padding, groups, channels, outputs, size in GEOMETRIES[:3]:
@@ -149,7 +149,7 @@ def device_numbering() -> Iterator[Item]:
             partial(device.cast, x, fmt), partial(device.cast, none, F152),
             partial(device.select, x.values > 0, x), partial(device.random_mask, (3,), 0.5),
             partial(device.random_mask, (0,), 0.5), partial(device.exp, none),
-            partial(device.to_integers, x, "int32"), partial(device.matmul, x, x.T, out=BINARY16),
+            partial(device.to_integers, x, "int32"), partial(device.matmul, x, x.T, to=BINARY16),
             partial(device.matmul, x[:, :0], x.T[:0]), partial(device.relu, none),
         ]  # fmt: skip
         for call in calls:

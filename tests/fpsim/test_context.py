@@ -406,3 +406,17 @@ def test_a_context_apart_of_a_shard_has_its_random_bits() -> None:
     context.core.clock.first = 1000
     other = context.apart()
     assert other.divide(x, 3.0).values.tolist() == context.divide(x, 3.0).values.tolist()
+
+
+def test_a_context_shows_what_users_use() -> None:
+    """What operations need of each other is behind `core`; everything shown has a sentence."""
+    plumbing = {
+        "armed", "carriers", "checked_target", "clock", "compare", "dump", "exact", "raise_flags",
+        "rounded", "share", "source", "watched", "wrapped",
+    }  # fmt: skip
+    shown = {name for name in dir(fp.Context) if not name.startswith("_")}
+    assert not shown & plumbing
+    assert all(hasattr(fp.Context(fp.BINARY16).core, name) for name in plumbing)
+    assert len(shown) <= 75
+    undocumented = {name for name in shown if not getattr(fp.Context, name).__doc__}
+    assert undocumented <= {"format", "rounding"}

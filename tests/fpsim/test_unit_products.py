@@ -67,6 +67,9 @@ def test_the_result_is_in_the_context_or_in_the_format_that_is_named():
         assert wide.format == fp.BINARY32
         assert wide.to("half").codes().tolist() == context.matmul(a, b, UNIT).codes().tolist()
     assert HALF.matmul(a[0], b, UNIT, to="binary32").format == fp.BINARY32
+    wide = fp.Context("single").zeros(b.shape[1])
+    assert HALF.matmul(a[0], b, UNIT, to="binary32", out=wide) is wide
+    assert HALF.matmul(a[0], b, UNIT).codes().tolist() == wide.to("half").codes().tolist()
     named = linalg.matmul(a, b, UNIT, partials="binary16")
     assert named.codes().tolist() == matmul(a, b, UNIT, partials=fp.BINARY16).codes().tolist()
     with pytest.raises(ValueError, match="narrower than the result"):

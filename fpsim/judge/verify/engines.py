@@ -117,11 +117,11 @@ class Product:
         self.large = number % _LARGE == _LARGE - 1
         m, n, k = _extents(rng, case.unit, number, large=self.large)
         near = _Nearby(rng, case)
-        self.own = near.operands(m, n, k)
-        self.place, self.wide = _bordered(rng, case, near, self.own)
+        self.alone = near.operands(m, n, k)
+        self.place, self.wide = _bordered(rng, case, near, self.alone)
         self.zero_start = bool(rng.random() < 0.4)
         if self.zero_start:
-            _clear(self.own, self.wide, self.place)
+            _clear(self.alone, self.wide, self.place)
         self.seed = int(rng.integers(1 << 40))
         self.settings = self.new_settings()
         self.judged = list(np.ndindex(m, n))
@@ -186,8 +186,8 @@ class Product:
     @cached_property
     def expected(self) -> tuple[Codes, NDArray[np.uint8]]:
         """Codes and flags of the outputs that are judged."""
-        own = self.own
-        a, b, start = own.a.tolist(), own.b.T.tolist(), own.start.tolist()
+        alone = self.alone
+        a, b, start = alone.a.tolist(), alone.b.T.tolist(), alone.start.tolist()
         outputs = Outputs(self.ask, a, b, start)
         pairs = [outputs(i, j, self.draw(i, j)) for i, j in self.judged]
         codes = np.array([code for code, _ in pairs], np.uint32)
@@ -195,11 +195,15 @@ class Product:
 
     def second_opinions(self) -> Iterator[tuple[int, int, Flags]]:
         """Number, code and flags of some outputs by the oracle of the definition's words."""
-        own, ask = self.own, self.ask
+        alone, ask = self.alone, self.ask
         for n in range(self.number % _TWICE, len(self.judged), _TWICE):
             i, j = self.judged[n]
             datum, flags = one_output(
-                ask, own.a[i].tolist(), own.b[:, j].tolist(), int(own.start[i, j]), self.draw(i, j)
+                ask,
+                alone.a[i].tolist(),
+                alone.b[:, j].tolist(),
+                int(alone.start[i, j]),
+                self.draw(i, j),
             )
             yield n, code_of(datum, ask.settings.format), flags
 
@@ -253,10 +257,10 @@ def _negative(codes: Codes, fmt: Format) -> Codes:
 
 
 def _bordered(
-    rng: np.random.Generator, case: Case, near: _Nearby, own: Operands
+    rng: np.random.Generator, case: Case, near: _Nearby, alone: Operands
 ) -> tuple[Place, Operands]:
     """The product between hostile rows and columns, and where it stands there."""
-    (m, k), n = own.a.shape, own.b.shape[1]
+    (m, k), n = alone.a.shape, alone.b.shape[1]
     top, left, bottom, right = (int(x) for x in rng.integers(0, 4, 4))
     rows, columns = top + m + bottom, left + n + right
     # Sums that overflow where no operand is infinite or out of a fast engine's range.
@@ -266,8 +270,8 @@ def _bordered(
     b = _hostile(rng, case.b, (k, columns), 1, large, kinds)
     partials = "special" if kinds == _HOSTILE else "top"
     start = codes_of(rng, case.unit.partials, (rows, columns), partials, 0, 8)
-    a[top : top + m], b[:, left : left + n] = own.a, own.b
-    start[top : top + m, left : left + n] = own.start
+    a[top : top + m], b[:, left : left + n] = alone.a, alone.b
+    start[top : top + m, left : left + n] = alone.start
     return (top, left, rows, columns), Operands(a, b, start)
 
 
@@ -296,11 +300,11 @@ def _hostile(
     return codes
 
 
-def _clear(own: Operands, wide: Operands, place: Place) -> None:
+def _clear(alone: Operands, wide: Operands, place: Place) -> None:
     """Start from zeros."""
     top, left, *_ = place
-    own.start[...] = 0
-    wide.start[top : top + own.start.shape[0], left : left + own.start.shape[1]] = 0
+    alone.start[...] = 0
+    wide.start[top : top + alone.start.shape[0], left : left + alone.start.shape[1]] = 0
 
 
 # Ways -----------------------------------------------------------------------------------------
@@ -336,10 +340,10 @@ class _Ways:
     """Every way to compute a product; each gives values and flags of its own outputs, or None."""
 
     def __init__(self, product: Product) -> None:
-        self.product, case, own = product, product.case, product.own
-        self.a, self.b = _values(own.a, case.a), _values(own.b, case.b)
-        self.start = _values(own.start, case.unit.partials)
-        self.k = own.a.shape[1]
+        self.product, case, alone = product, product.case, product.alone
+        self.a, self.b = _values(alone.a, case.a), _values(alone.b, case.b)
+        self.start = _values(alone.start, case.unit.partials)
+        self.k = alone.a.shape[1]
 
     def __iter__(self) -> Iterator[tuple[str, Callable[[], Outcome | None]]]:
         settings = self.product.settings
@@ -506,7 +510,7 @@ def _line(
     """What was wrong, after the command that shows it again."""
     codes, flags = product.expected
     case, (row, column) = product.case, product.judged[i]
-    own, unit = product.own, replace(case.unit, evidence={})
+    alone, unit = product.alone, replace(case.unit, evidence={})
     digits, fmt = -(-case.settings.format.bits // 4), case.settings.format
     value = np.atleast_1d(got[0])
     text = f"{got[0]}, no number of {fmt}"
@@ -517,8 +521,8 @@ def _line(
         f"{again}  # {way}: output ({row}, {column}) is {text} ({got_flags}), exact "
         f"{codes[i]:0{digits}X} ({Flags(int(flags[i]))}); {unit!r}, a {case.a!r} b {case.b!r} "
         f"into {case.settings!r}, scale={case.scale}, subnormals={case.subnormals!r}, row "
-        f"{[hex(x) for x in own.a[row]]}, column {[hex(x) for x in own.b[:, column]]}, start "
-        f"{int(own.start[row, column]):#x}"
+        f"{[hex(x) for x in alone.a[row]]}, column {[hex(x) for x in alone.b[:, column]]}, start "
+        f"{int(alone.start[row, column]):#x}"
     )
 
 
@@ -558,9 +562,9 @@ def verify_together(
     if jobs == 1:
         return verify(outputs=outputs, seed=seed, units=units, watch=watch)
     total = Report(f"engines, seed {seed}", "outputs")
-    each = partial(_share, -(-outputs // jobs), seed, jobs, units)
+    share = partial(_share, -(-outputs // jobs), seed, jobs, units)
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        for report in pool.map(each, range(jobs)):
+        for report in pool.map(share, range(jobs)):
             total.include(report)
             watch(report.checked)
     return total

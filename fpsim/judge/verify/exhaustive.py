@@ -74,9 +74,9 @@ class _Row:
     def __init__(self, operation: str, settings: Settings, x: NDArray[np.float32]) -> None:
         self.operation, self.settings, self.x = operation, settings, x
         grid = grid_of(settings.format, settings, operation)
-        asked = "convert" if operation == "round_to_integral" else operation
+        judged = "convert" if operation == "round_to_integral" else operation
         self.judge = judge(
-            asked, settings.rounding.name, grid, tiny_before=settings.tininess == "before"
+            judged, settings.rounding.name, grid, tiny_before=settings.tininess == "before"
         )
         self.room = threading.local()
 
@@ -128,10 +128,10 @@ def verify_pairs(
     values = all_values(settings.format)
     total = Report(f"{operation} {settings.rounding}", "results")
     row = _Row(operation, settings, values)
-    chosen = range(first, values.size, stride)
+    sample = range(first, values.size, stride)
     threads = get_threads()
     with ThreadPoolExecutor(threads) as pool:
-        rows = iter(chosen)
+        rows = iter(sample)
         while batch := list(islice(rows, 8 * threads)):
             for report in pool.map(lambda k: row(values[k : k + 1]), batch):
                 total.include(report)

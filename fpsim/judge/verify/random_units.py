@@ -113,8 +113,8 @@ def _format(rng: Random, digits: tuple[int, int], specials: str = "ieee") -> For
 
 
 def _input(rng: Random, most: int) -> Format:
-    known = [f for f in _INPUTS if f.precision <= most]
-    fmt: Format = _pick(rng, known) if rng.random() < 0.5 else _format(rng, (2, most + 1))
+    formats = [f for f in _INPUTS if f.precision <= most]
+    fmt: Format = _pick(rng, formats) if rng.random() < 0.5 else _format(rng, (2, most + 1))
     return fmt
 
 
@@ -137,8 +137,8 @@ def _sums(rng: Random, shape: Shape, least: int) -> dict[str, Any]:
     partials = BINARY32 if rng.random() < 0.4 and shape.stores == RNE else stored
     if shape.sums == "cut":
         short = Format.custom(8, int(rng.integers(8, 24)), name="short")
-        own = {"accumulator": _pick(rng, [BINARY32, short]), "rounding": RTZ}
-        return own | {"window": window, "partials": partials}
+        fields = {"accumulator": _pick(rng, [BINARY32, short]), "rounding": RTZ}
+        return fields | {"window": window, "partials": partials}
     if shape.sums == "whole":
         fmt = _pick(rng, [BINARY16, BFLOAT16, _format(rng, (2, 25))])
         return {"accumulator": fmt, "partials": fmt, "window": window}

@@ -88,12 +88,12 @@ def verify(recorded: Recorded, unit: str | MatrixUnit, result: str | None = None
     b = _array("b", recorded.b, unit.inputs[-1], unit)[:, :, None]
     c = Context(unit.partials).convert(recorded.c.view(np.float32))[:, None, None]
     product = matmul(a, b, unit, context=Context(unit.partials), accumulator=c)
-    got, wanted = product.values[:, 0, 0].astype(np.float32), recorded.results[result]
-    wrong = got.view(np.uint32) != wanted
-    wrong &= ~(np.isnan(got) & np.isnan(wanted.view(np.float32)))
+    got, recorded_codes = product.values[:, 0, 0].astype(np.float32), recorded.results[result]
+    wrong = got.view(np.uint32) != recorded_codes
+    wrong &= ~(np.isnan(got) & np.isnan(recorded_codes.view(np.float32)))
     report = Report(f"{Path(recorded.name).name} {unit} {result}", "rows", checked=len(got))
     rows = np.flatnonzero(wrong)
-    report.fail(len(rows), (_line(int(i), recorded, got, wanted) for i in rows[:KEPT]))
+    report.fail(len(rows), (_line(int(i), recorded, got, recorded_codes) for i in rows[:KEPT]))
     return report
 
 
@@ -104,9 +104,9 @@ def _array(name: str, codes: Codes, fmt: Format, unit: MatrixUnit) -> Array:
     return Array(values, Context(fmt))
 
 
-def _line(i: int, recorded: Recorded, got: NDArray[np.float32], wanted: Codes) -> str:
+def _line(i: int, recorded: Recorded, got: NDArray[np.float32], recorded_codes: Codes) -> str:
     code = int(got.view(np.uint32)[i])
     return (
         f"row {i}: c {int(recorded.c[i]):08X}, got {code:08X} ({got[i]!s}), "
-        f"recorded {int(wanted[i]):08X} ({wanted.view(np.float32)[i]!s})"
+        f"recorded {int(recorded_codes[i]):08X} ({recorded_codes.view(np.float32)[i]!s})"
     )

@@ -64,12 +64,12 @@ class Bits(NamedTuple):
 
 def _mac_constants(rules: MacRules, lane: Lane) -> tuple[NDArray[np.unsignedinteger], int]:
     """Constants of the kernels, without `calm`; what overflow becomes."""
-    known = rules.constants.get(lane.width)
-    if known is None:
+    entry = rules.constants.get(lane.width)
+    if entry is None:
         rule = _mac_rule(rules, lane)
         dtype = plan("multiply", rules.settings, lane.width).constants.dtype
-        known = rules.constants[lane.width] = np.array(rule, dtype), _beyond(rule, lane)
-    return known
+        entry = rules.constants[lane.width] = np.array(rule, dtype), _beyond(rule, lane)
+    return entry
 
 
 def _mac_rule(rules: MacRules, lane: Lane) -> MacRule:

@@ -56,7 +56,7 @@ _SEEN = _INEXACT | _OVERFLOW | int(Flags.UNDERFLOW)
 
 
 def run_macs(
-    settings: Settings, fused: bool, a: Carrier, b: Carrier, bits: Bits | None, known: int
+    settings: Settings, fused: bool, a: Carrier, b: Carrier, bits: Bits | None, raised: int
 ) -> tuple[Carrier, int] | None:
     """The product and its flags (those that are `known` may be missing); None if no kernel fits."""
     rules = mac_rules(settings, fused)
@@ -72,16 +72,16 @@ def run_macs(
     if product is None or lane is None:
         return None
     call = random_call(product, lane, bits) if bits else deterministic_call(product, lane)
-    return _run_staged(product, call, known)
+    return _run_staged(product, call, raised)
 
 
-def _run_staged(product: Product, call: Call, known: int) -> tuple[Carrier, int]:
+def _run_staged(product: Product, call: Call, raised: int) -> tuple[Carrier, int]:
     """The rows of the result; flags are looked for until all possible ones have been seen."""
     rows, n = len(product.a), product.b.shape[1]
     out = np.empty((rows, n), product.a.dtype)
     smallest = max(ROWS, _SMALLEST // max(1, product.b.size))
     flags, first, size = product.certain, 0, ROWS
-    possible = product.possible & ~known
+    possible = product.possible & ~raised
     while first < rows:
         unknown = possible & ~(flags & _SEEN)
         watched = LOOK_FOR_ALL if unknown else LOOK_FOR_NONE

@@ -44,11 +44,13 @@ def run_general(job: Job) -> bool:
         for name in ("multiply", "fma" if chain.name == "fused" else "add")
     )
     # Infinities times the zeros that fill the last panel are none of the product's.
-    each = job.element_flags is not None or (
+    with_flags = job.element_flags is not None or (
         n % COLUMN_BLOCK > 0 and not bool(np.isfinite(a).all())
     )
     words, rows = _words(job.places, product)
-    loop = rounded_kernel(_variant(chain, product, FLAGS_EACH if each else FLAGS_STICKY, words))
+    loop = rounded_kernel(
+        _variant(chain, product, FLAGS_EACH if with_flags else FLAGS_STICKY, words)
+    )
     out = np.zeros((m, len(b) * COLUMN_BLOCK), a.dtype)
     element_flags = np.zeros(out.shape, np.uint8)
     _, stride, seed, number, first, _ = job.places.random
@@ -63,7 +65,7 @@ def run_general(job: Job) -> bool:
 
     flags = run_blocks(work, 0, m, max(1, _SMALLEST // b[..., 0].size), 4)
     job.values[...] = out[:, :n]
-    job.flags |= fold(element_flags[:, :n]) if each else flags
+    job.flags |= fold(element_flags[:, :n]) if with_flags else flags
     if job.element_flags is not None:
         job.element_flags[...] = element_flags[:, :n]
     return True

@@ -83,7 +83,7 @@ class _Operands(NamedTuple):
 
 
 def _run_forward(job: Job, a: Windows, task: Task, values: Carrier) -> int:
-    every = [all_terms(job.settings, windows.offsets()) for windows in a.each]
+    every = [all_terms(job.settings, windows.offsets()) for windows in a.with_others]
     flags, depth, lines = 0, sum([len(terms.rows) for terms in every]), a.lines
     for columns in column_blocks(task, depth, slice(0, values.shape[1])):
         operands = list(_operands(job, a, task, every, columns))
@@ -98,7 +98,7 @@ def _operands(
 ) -> Iterator[_Operands]:
     """The terms of all windows of an image and the panels of their weights."""
     weights, first, begin = Right.of(job.b), 0, a.target[0] if a.target else 0
-    for i, (windows, terms) in enumerate(zip(a.each, every, strict=True)):
+    for i, (windows, terms) in enumerate(zip(a.with_others, every, strict=True)):
         panels = filled(
             task, weights.below(first), terms.rows, columns, name=f"right {i}" if i else "right"
         )

@@ -89,13 +89,13 @@ def room(name: str, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
     size: int = math.prod(shape) * np.dtype(dtype).itemsize
     if size > _KEPT:
         return np.empty(shape, dtype)
-    kept = rooms.get(name)
-    if kept is None or kept.size < size or len(rooms) >= _MOST_VIEWS:
+    room = rooms.get(name)
+    if room is None or room.size < size or len(rooms) >= _MOST_VIEWS:
         for old in [k for k in rooms if isinstance(k, tuple)]:
             del rooms[old]  # views keep memory alive
-    if kept is None or kept.size < size:
-        kept = rooms[name] = np.empty(size, np.uint8)
-    view = rooms[key] = kept[:size].view(dtype).reshape(shape)
+    if room is None or room.size < size:
+        room = rooms[name] = np.empty(size, np.uint8)
+    view = rooms[key] = room[:size].view(dtype).reshape(shape)
     return view
 
 
@@ -148,7 +148,7 @@ def tile_variant(
     )  # fmt: skip
     if store is None:
         return variant, NO_STORE[width]
-    plan = store.wide if width == 64 else store.chosen
+    plan = store.wide if width == 64 else store.narrow
     guard |= 0 if plan.flush else PARTIALS
     variant = variant._replace(
         guard=guard, store=True, mode=plan.mode, residual=plan.residual,

@@ -54,7 +54,7 @@ def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
     """One product into values (default: those of the job) and flags; its flags together."""
     flags = _run(job, task, values)
     store = job.settings.store
-    if store is not None and store.chosen.one_zero:
+    if store is not None and store.narrow.one_zero:
         sums = job.values if values is None else values
         sums[sums == 0] = 0.0  # loops of tiles give zeros a sign
     return flags
@@ -91,14 +91,14 @@ def _run_stack(job: Job, stack: Stack, task: Task, values: Carrier) -> int:
     """The products of a stack into values (n * M, N); their flags together."""
     n, rows, depth = stack.values.shape
     columns = values.shape[1]
-    each = rows * depth + depth * (-(-columns // COLUMNS) * COLUMNS)
-    step = max(1, _NUMBERS // each)
+    numbers = rows * depth + depth * (-(-columns // COLUMNS) * COLUMNS)
+    step = max(1, _NUMBERS // numbers)
 
     def work(begin: int, end: int) -> int:
         flags = 0
         for first in range(begin, end, step):
-            chosen = slice(first, min(first + step, end))
-            operands = stack.values[chosen], job.b[chosen]
+            matrices = slice(first, min(first + step, end))
+            operands = stack.values[matrices], job.b[matrices]
             flags |= _run_together(job, task, operands, values, first * rows)
         return flags
 
@@ -147,16 +147,16 @@ def _memory(table: OperandTable, name: str, shape: Shape) -> tuple[Carrier, Cons
     """For values and exponents, empty where there are none; not initialised."""
     if math.prod(shape) > _TINY:
         return table.room(name, shape)
-    kept: dict[Any, Any] = _kept.__dict__  # of this thread
+    cache: dict[Any, Any] = _kept.__dict__  # of this thread
     key = name, shape, table.values, table.exponents
-    pair: tuple[Carrier, Constants] | None = kept.get(key)
+    pair: tuple[Carrier, Constants] | None = cache.get(key)
     if pair is None:
-        if len(kept) >= _MOST_KEPT:
-            kept.clear()
+        if len(cache) >= _MOST_KEPT:
+            cache.clear()
         none = (0,) * len(shape)
         values = np.empty(shape if table.values else none, FLOAT[table.values])
         fields = np.empty(shape if table.exponents else none, WORD[table.exponents])
-        pair = kept[key] = values, fields
+        pair = cache[key] = values, fields
     return pair
 
 

@@ -29,14 +29,14 @@ __all__ = ["Store", "UnitSettings", "nearest"]
 class Store:
     """One rounding of partials or of the result, as constants for lanes of 32 and of 64 bits."""
 
-    chosen: Plan
+    narrow: Plan
     wide: Plan
 
     def __call__(
         self, values: Carrier, element_flags: ElementFlags, place: int, places: Places
     ) -> int:
         """Values (rows, columns) rounded at one place; their flags together."""
-        plan, wide, shape = self.chosen, places.wide, (1, values.size)
+        plan, wide, shape = self.narrow, places.wide, (1, values.size)
         words, random = NO_WORDS, _NOTHING
         if places.low:
             words = places.words(place, values.shape)

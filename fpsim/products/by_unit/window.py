@@ -101,10 +101,10 @@ def _task(settings: UnitSettings, kind: int, low: bool) -> Task:
     assert sums is not None
     width = 64 if kind == WINDOW_64 else 32
     variant, constants = tile_variant(kind, settings, sums.store, low, width, sums=sums.how)
-    own = width == 32 and settings.scale == 0
+    is_plain = width == 32 and settings.scale == 0
     return Task(
         variant, width, constants, _numbers(settings, sums, kind),
-        OperandTable(0 if own else width, width, _shift(settings, width, left=True)),
+        OperandTable(0 if is_plain else width, width, _shift(settings, width, left=True)),
         OperandTable(32, width, _shift(settings, width, left=False)),
     )  # fmt: skip
 
@@ -187,7 +187,7 @@ def _narrow(settings: UnitSettings, reach: Reach, sums: Sums, low: int, top: int
     assert window is not None
     if settings.a.precision + settings.b.precision > 24:
         return False
-    if sums.store is not None and sums.store.chosen.constants.dtype != np.uint32:
+    if sums.store is not None and sums.store.narrow.constants.dtype != np.uint32:
         return False
     least = low - window
     if reach.most_start:

@@ -66,11 +66,6 @@ class Reach(NamedTuple):
         return self.most_a < math.inf and self.most_b < math.inf and self.most_start < math.inf
 
 
-def _codes(x: Carrier) -> NDArray[np.uint32]:
-    """Bits of all numbers, in their order in memory."""
-    return to_read(x.ravel("K").view(np.uint32))
-
-
 def _exponents(least: float, most: float, emin: int) -> tuple[int, int]:
     """Of the smallest and the largest magnitude, none below emin; 0 and -1 of zeros."""
     if not most:
@@ -122,8 +117,11 @@ class Job:
         """How far the numbers reach, from one look at binary32 operands at the first call."""
         if self._reach is None:
             a = self.a if isinstance(self.a, np.ndarray) else self.a.values
+            left, right = a.ravel("K").view(np.uint32), self.b.ravel("K").view(np.uint32)
             start = _NO_CODES if self.fresh else self.values.ravel("K").view(np.uint32)
-            self._reach = Reach(*extents(_codes(a), _codes(self.b), start))
+            if not (left.flags.writeable and right.flags.writeable):
+                left, right = to_read(left), to_read(right)
+            self._reach = Reach(*extents(left, right, start))
         return self._reach
 
     def pieces(self, values: Carrier) -> Iterator[Job]:
@@ -232,9 +230,9 @@ def around_specials(job: Job, fast: Iterable[Engine], general: Engine) -> bool:
     return True
 
 
-def _runs(chosen: NDArray[np.bool_]) -> Iterator[slice]:
+def _runs(selected: NDArray[np.bool_]) -> Iterator[slice]:
     """Neighbouring chosen numbers as slices."""
-    edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
+    edges = np.flatnonzero(np.diff(selected, prepend=False, append=False))
     for first, last in edges.reshape(-1, 2).tolist():
         yield slice(first, last)
 

@@ -45,12 +45,12 @@ def kept_by(table: Table, compute: Callable[..., T], *numbers: int) -> T:
     if table.flags.writeable:
         return compute(table, *numbers)
     key = (id(table), compute, *numbers)
-    known = _KEPT.get(key)
-    if known is None:
+    entry = _KEPT.get(key)
+    if entry is None:
         if len(_KEPT) >= _MOST_KEPT:
             _KEPT.clear()
-        known = _KEPT[key] = compute(table, *numbers), table
-    result: T = known[0]
+        entry = _KEPT[key] = compute(table, *numbers), table
+    result: T = entry[0]
     return result
 
 
@@ -80,7 +80,7 @@ class Windows(NamedTuple):
     others: tuple[Windows, ...] = ()
 
     @property
-    def each(self) -> tuple[Windows, ...]:
+    def with_others(self) -> tuple[Windows, ...]:
         """These windows and the others."""
         return self, *self.others
 
@@ -144,8 +144,8 @@ class Windows(NamedTuple):
         if image <= numbers:
             lines = numbers // image * rows
         else:
-            seen = numbers // (self.geometry.line * self.x.shape[3]) - self.geometry.kernel[0]
-            lines = max(0, seen) // self.geometry.stride[0] + 1
+            rows_above = numbers // (self.geometry.line * self.x.shape[3]) - self.geometry.kernel[0]
+            lines = max(0, rows_above) // self.geometry.stride[0] + 1
         unit = multiple // math.gcd(multiple, columns)
         return max(1, lines // unit) * unit
 
@@ -216,8 +216,8 @@ def field(x: Carrier, shape: Geometry, first: int, last: int, *, filled: bool = 
         _place(part, x[images.start : images.stop], shape, lines.start)
         windows.append(at + _starts(size, len(lines), shape))
         at += part.size
-    seen = np.concatenate(windows)[first - begin * columns : last - begin * columns]
-    return Field(values, seen, line, x.shape[3], filled)
+    begins = np.concatenate(windows)[first - begin * columns : last - begin * columns]
+    return Field(values, begins, line, x.shape[3], filled)
 
 
 def _extent(windows: int, shape: Geometry) -> int:

@@ -221,7 +221,7 @@ class ProductsDevice(Device):
         return context
 
     def partials_for(
-        self, inputs: Format, verb: str = "matmul", *, out: Format | None = None,
+        self, inputs: Format, verb: str = "matmul", *, to: Format | None = None,
         wanted: Format | None = None,
     ) -> Format:  # fmt: skip
         """The partials of the unit that multiplies these inputs."""
@@ -236,7 +236,7 @@ class ProductsDevice(Device):
         return self.unit
 
     def _unit(
-        self, verb: str, x: Array, partials: Format | None, out: Format | None,
+        self, verb: str, x: Array, partials: Format | None, to: Format | None,
         unit: MatrixUnit | str | None, traits: ConvolutionTraits | None = None,
     ) -> MatrixUnit:  # fmt: skip
         return self._of_inputs(x.format, partials)

@@ -75,7 +75,7 @@ def test_single_convolutions_with_few_channels_go_to_the_vector_mac():
 def test_quarters_convolve_into_halves():
     device = Device(MK2_FP8)
     x, w = arrays(device, (1, 4, 4, 32), (1, 1, 32, 16), F143)
-    y = device.conv2d(x, w, out=BINARY16, scale=3)
+    y = device.conv2d(x, w, to=BINARY16, scale=3)
     assert y.format == BINARY16
     same = {"context": device.context(BINARY16), "subnormals": "flush_both"}
     assert (y.codes() == linalg.conv2d(x, w, "AMP_F8_F16", scale=3, **same).codes()).all()

@@ -162,8 +162,8 @@ def test_outside_of_settling_and_in_a_new_shape_nothing_is_late():
     with device.settling():
         assert not isinstance(device.matmul(x, y, late=True), Late)
         device.puts_off = True
-        assert not isinstance(device.matmul(x, y, late=True, out=BINARY32), Late)
-        assert isinstance(device.matmul(x, y, late=True, out=BINARY32), Late)
+        assert not isinstance(device.matmul(x, y, late=True, to=BINARY32), Late)
+        assert isinstance(device.matmul(x, y, late=True, to=BINARY32), Late)
     assert not isinstance(device.matmul(x, y, late=True), Late)
 
 

@@ -40,7 +40,7 @@ def test_half_partials_lose_what_single_partials_keep():
         a = device.from_host(x, BINARY16)
         ones = device.from_host(np.ones((32, 1)), BINARY16)
         results[partials] = device.matmul(a, ones, partials=partials).values.item()
-        wide = device.matmul(a, ones, partials=BINARY32, out=BINARY32)
+        wide = device.matmul(a, ones, partials=BINARY32, to=BINARY32)
     assert results == {BINARY16: 2048.0, BINARY32: 2048.0}
     assert wide.values.item() == 2049.0
 
@@ -60,13 +60,13 @@ def test_an_option_narrower_than_the_result_keeps_the_result_s_type_and_says_so_
     device = Device(partials=BINARY16)
     x = half(device, 1.0).reshape((1, 1))
     with pytest.warns(RuntimeWarning, match="partials=binary16 are narrower than results in bin"):
-        assert device.matmul(x, x, out=BINARY32).format == BINARY32
+        assert device.matmul(x, x, to=BINARY32).format == BINARY32
     assert device.ledger.last.unit == "AMP_F16_F32"
-    device.matmul(x, x, out=BINARY32)
+    device.matmul(x, x, to=BINARY32)
     with pytest.raises(
         ValueError, match="partials=binary16 are narrower than the result in binary"
     ):
-        device.matmul(x, x, partials=BINARY16, out=BINARY32)
+        device.matmul(x, x, partials=BINARY16, to=BINARY32)
 
 
 @pytest.mark.source("S4-05")
@@ -85,7 +85,7 @@ def test_a_result_in_single_holds_what_overflows_in_half():
     x = device.from_host([[300.0] * 4], BINARY16)
     assert device.matmul(x, x.T).values.tolist() == [[65504.0]]
     device.clear_status()
-    assert device.matmul(x, x.T, out=BINARY32).values.tolist() == [[360000.0]]
+    assert device.matmul(x, x.T, to=BINARY32).values.tolist() == [[360000.0]]
     assert device.status == FpSts()
 
 
@@ -104,3 +104,18 @@ def test_stochastic_rounding_can_stop_at_the_units():
     assert (quiet.codes() != results[True, False].codes()).any()
     # What follows outside the units is stochastic again.
     assert len(set((quiet + 1e-3).values.ravel().tolist())) == 2
+
+
+@pytest.mark.parametrize("verb", ["matmul", "conv2d", "conv2d_input_gradient"])
+def test_the_old_keyword_of_a_results_format_is_told_the_new_one(verb):
+    device = Device()
+    x = device.from_host(np.ones((1, 1, 1, 1)), "half")
+    operands = {
+        "matmul": (x.reshape(1, 1), x.reshape(1, 1)), "conv2d": (x, x),
+        "conv2d_input_gradient": (x, x, x.shape),
+    }[verb]  # fmt: skip
+    with pytest.raises(TypeError, match=r"out=binary32 .*; the format of .* is to=binary32"):
+        getattr(device, verb)(*operands, out=BINARY32)
+    named = getattr(device, verb)(*operands, to="single", partials="binary32")
+    assert named.format == BINARY32
+    assert device.cast(named, "fp16").format == BINARY16

@@ -44,7 +44,7 @@ def test_sums_and_products_stay_in_binary64_and_leave_it_by_a_cast():
     machine = device()
     x, y = double(machine, (4, 7)), double(machine, (7, 3))
     assert machine.matmul(x, y).values.tolist() == (x.values @ y.values).tolist()
-    assert machine.matmul(x, y, out=BINARY32).format == BINARY32
+    assert machine.matmul(x, y, to=BINARY32).format == BINARY32
     total = machine.reduce_sum(x, 1, scale=0.25)
     assert total.values.tolist() == (x.values.sum(1, keepdims=True) * 0.25).tolist()
     half = machine.cast(x, BINARY16)

@@ -100,7 +100,7 @@ def _through_unit(
     extra = () if shape is None else (shape,)
     result: Array = getattr(call.device, verb)(
         known.x, known.y, *extra, stride=options.stride, padding=options.padding,
-        groups=options.groups, partials=known.partials, out=known.out, scale=known.scale,
+        groups=options.groups, partials=known.partials, to=known.out, scale=known.scale,
     )  # fmt: skip
     return call.device.cast(result, x.array.format)
 

@@ -63,7 +63,7 @@ def product(call: Call, x: Array, y: Array, of: Any) -> Array:
     """x @ y, with the partials of the layer's policy where the inputs allow them."""
     known = factors(call, x, y, of)
     result = call.device.matmul(
-        known.x, known.y, partials=known.partials, out=known.out, scale=known.scale
+        known.x, known.y, partials=known.partials, to=known.out, scale=known.scale
     )
     return call.device.cast(result, x.format)
 

@@ -21,11 +21,11 @@ def test_both_oracles_agree_on_random_units(shape):
     for number in range(pick(4, 60, 400)):
         product = Product(77, number, SHAPES[shape], None)
         codes, flags = product.expected
-        own = product.own
+        alone = product.alone
         for n in range(0, len(product.judged), pick(7, 1, 1)):
             i, j = product.judged[n]
             datum, raised = one_output(
-                product.ask, own.a[i].tolist(), own.b[:, j].tolist(), int(own.start[i, j]),
+                product.ask, alone.a[i].tolist(), alone.b[:, j].tolist(), int(alone.start[i, j]),
                 product.draw(i, j),
             )  # fmt: skip
             wanted = code_of(datum, product.ask.settings.format)

@@ -94,7 +94,7 @@ def test_what_is_no_number_of_the_format_is_a_mismatch_and_no_traceback(monkeypa
 
 def test_a_product_is_the_same_again_and_alone():
     first, second = (Product(8, 3, SHAPES[1], None) for _ in range(2))
-    np.testing.assert_array_equal(first.own.a, second.own.a)
+    np.testing.assert_array_equal(first.alone.a, second.alone.a)
     assert first.case == second.case
     one = Product(8, 3, SHAPES[1], find_unit("V100_F16_F32"))
     assert one.case.unit is find_unit("V100_F16_F32")

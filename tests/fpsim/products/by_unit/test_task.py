@@ -69,9 +69,9 @@ def test_a_variant_has_the_record_and_the_store():
     variant, constants = tile_variant(EXACT, one, one.store, True, 32, guard=UNGUARDED)
     assert variant[:3] == (EXACT, 4, 2)
     assert (variant.store, variant.supplied, variant.wide) == (True, True, False)
-    assert variant.mode == one.store.chosen.mode
+    assert variant.mode == one.store.narrow.mode
     assert variant.guard == UNGUARDED | PARTIALS
-    assert constants is one.store.chosen.constants
+    assert constants is one.store.narrow.constants
     _, wide = tile_variant(EXACT, one, one.store, True, 64)
     assert wide is one.store.wide.constants
     own, _ = tile_variant(EXACT, one, one.store, False, 32)

@@ -129,12 +129,12 @@ def test_a_store_rounds_once_and_reads_infinite_partials_out_by_the_policy(round
 def test_without_stochastic_stores_partials_go_to_nearest_and_the_result_does_not():
     stochastic = of(F16, fp.F143, rounding=fp.SR(5))
     plain = of(F16, fp.F143, rounding=fp.SR(5), stochastic_stores=False)
-    assert stochastic.store.chosen.stochastic
-    assert not plain.store.chosen.stochastic
-    assert plain.final.chosen.stochastic
+    assert stochastic.store.narrow.stochastic
+    assert not plain.store.narrow.stochastic
+    assert plain.final.narrow.stochastic
     # A deterministic mode is the context's own in any case.
-    directed = of(F16, rounding=fp.RTZ, stochastic_stores=False).store.chosen.mode
-    assert directed == of(F16, rounding=fp.RTZ).store.chosen.mode
+    directed = of(F16, rounding=fp.RTZ, stochastic_stores=False).store.narrow.mode
+    assert directed == of(F16, rounding=fp.RTZ).store.narrow.mode
 
 
 def test_a_result_with_one_zero_has_no_other():

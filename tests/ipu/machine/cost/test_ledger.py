@@ -87,7 +87,7 @@ def test_quarters_leave_the_unit_as_halves():
     device = Device(MK2_FP8)
     x = device.from_host([[15.0] * 2], F143)
     y = device.from_host([[10.0]] * 2, F143)
-    assert device.matmul(x, y, out=BINARY16).values.tolist() == [[300.0]]
+    assert device.matmul(x, y, to=BINARY16).values.tolist() == [[300.0]]
     assert device.matmul(x, y).values.tolist() == [[240.0]]
     assert device.status.oflo
     assert device.ledger.last.result_bytes == 2

@@ -54,10 +54,10 @@ def test_products_of_quarters_have_a_scale_for_each_tensor_and_gradients_of_thei
     x, w = (numbers(4, 40), numbers(40, 3, seed=1).mul_(1000).half().float())
     device = Device("mk2-fp8")
     a, b = (quarters(device, device.from_host(t.numpy(), BINARY16), F143) for t in (x, w))
-    expected = device.matmul(a.values, b.values, out=BINARY16, scale=a.scale + b.scale)
+    expected = device.matmul(a.values, b.values, to=BINARY16, scale=a.scale + b.scale)
     slopes = numbers(4, 3, seed=2)
     g = quarters(device, device.from_host(slopes.numpy(), BINARY16), F152)
-    turned = device.matmul(g.values, b.values.T, out=BINARY16, scale=g.scale + b.scale)
+    turned = device.matmul(g.values, b.values.T, to=BINARY16, scale=g.scale + b.scale)
     weight = torch.nn.Parameter(w.clone())
     x.requires_grad_()
     with machine("fp8", target="mk2-fp8") as run:

@@ -1,0 +1,154 @@
+"""The law in PyTorch: overloads that name rows element by element compute what the rows compute."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ipu import ops
+from tests.ipu.frontends.torch.framework import machine, torch
+from tests.ipu.ops.law import (
+    FORMATS,
+    Outcome,
+    codes_of_one,
+    codes_of_two,
+    hard_codes,
+    of_row,
+    outcome,
+)
+
+aten = pytest.importorskip("ipu.frontends.torch.aten")
+
+FAMILIES = (ops.activations, ops.arithmetic, ops.bounds, ops.functions)
+ROWS = {row for family in FAMILIES for row in ops.PRIMITIVES.values()
+        if row is getattr(family, row.name, None)}  # fmt: skip
+DTYPES = {"binary16": torch.float16, "bfloat16": torch.bfloat16}
+
+#: Arguments of overloads beside their tensors, and the options of the row that they are.
+OPTIONS = {
+    "clamp.default": ({"min": -0.5, "max": 2.0}, {"low": -0.5, "high": 2.0}),
+    "hardtanh.default": ({"min_val": -1.0, "max_val": 1.0}, {"low": -1.0, "high": 1.0}),
+    "clamp_min.default": ({"min": 0.25}, {"low": 0.25}),
+    "clamp_max.default": ({"max": 0.25}, {"high": 0.25}),
+    "celu.default": ({"alpha": 2.0}, {"alpha": 2.0, "input_scale": 0.5}),
+    "elu.default": ({"alpha": 0.5, "scale": 2.0}, {"alpha": 0.5, "scale": 2.0}),
+    "elu_backward.default": (
+        {"alpha": 0.5, "scale": 2.0, "input_scale": 1.0, "is_result": False},
+        {"alpha": 0.5, "scale": 2.0},
+    ),
+    "softplus.default": ({"beta": 2.0, "threshold": 3.0}, {"beta": 2.0, "threshold": 3.0}),
+    "softplus_backward.default": (
+        {"beta": 2.0, "threshold": 3.0}, {"beta": 2.0, "threshold": 3.0}
+    ),
+    "leaky_relu.default": ({"negative_slope": 0.25}, {"slope": 0.25}),
+    "leaky_relu_backward.default": (
+        {"negative_slope": 0.25, "self_is_result": False}, {"slope": 0.25}
+    ),
+    "threshold_backward.default": ({"threshold": 0.5}, {"least": 0.5}),
+    "add.Tensor": ({"alpha": 0.3}, {"factor": 0.3}),
+    "sub.Tensor": ({"alpha": 3}, {"factor": 3.0}),
+}  # fmt: skip
+#: Overloads whose tests stand elsewhere, and where.
+ELSEWHERE = {
+    "other arguments of the same handler": (
+        "add.Scalar", "sub.Scalar", "rsub.Scalar", "rsub.Tensor", "mul.Scalar", "div.Scalar",
+        "clamp.Tensor", "clamp_min.Tensor", "clamp_max.Tensor", "pow.Scalar", "pow.Tensor_Scalar",
+        "fmod.Scalar",
+    ),
+    "shapes and masks: test_activations.py": (
+        "glu.default", "glu_backward.default", "native_dropout.default",
+        "native_dropout_backward.default",
+    ),
+}  # fmt: skip
+
+
+def entries():
+    """Overloads that name rows of the families, by how many tensors they take."""
+    skipped = {name for names in ELSEWHERE.values() for name in names}
+    return [
+        name for name, entry in sorted(aten.TABLE.items())
+        if name not in skipped and any(row in ROWS for row in entry.rows)
+    ]  # fmt: skip
+
+
+def overload(name):
+    base, _, form = name.partition(".")
+    return getattr(getattr(torch.ops.aten, base), form)
+
+
+def operands(name):
+    """How many tensors an overload takes, that must be given; `log_sigmoid`'s buffer is none."""
+    arguments = overload(name)._schema.arguments
+    return [a.name for a in arguments if str(a.type) == "Tensor" and a.name != "buffer"]
+
+
+def tensors(codes, fmt):
+    return [torch.from_numpy(c.view(np.int16).copy()).view(DTYPES[fmt.name]) for c in codes]
+
+
+def of_torch(name, fmt, codes, *, traps=False, **choices):
+    extra = dict(OPTIONS.get(name, ({}, {}))[0])
+    if name == "log_sigmoid_backward.default":
+        extra["buffer"] = torch.empty(0)
+    given = dict(zip(operands(name), tensors(codes, fmt), strict=True))
+    with machine("fp32", target="hypothetical", traps=traps, **choices) as session:
+        try:
+            result = overload(name)(**given, **extra)
+        except FloatingPointError:
+            return Outcome([], session.device.status_word, True)
+        result = result[0] if isinstance(result, tuple) else result
+        assert session.report()["native"] == 0
+        stored = result.contiguous().view(torch.int16).numpy().view(np.uint16)
+        return outcome(stored, fmt, session.device.status_word)
+
+
+def of_the_row(name, fmt, codes, *, traps=False, **choices):
+    entry, options = aten.TABLE[name], OPTIONS.get(name, ({}, {}))[1]
+    row = entry.rows[0]
+
+    def compute(device, *arrays):
+        if not entry.gradient:
+            return row.value(device, *arrays, **options)
+        names = operands(name)
+        gradient = arrays[names.index("grad_output")]
+        (saved,) = (a for a in arrays if a is not gradient)
+        return row.pull(0, device, gradient, (saved,), **options)
+
+    return of_row(compute, fmt, codes, traps=traps, **choices)
+
+
+@pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
+@pytest.mark.parametrize("name", entries())
+def test_values_and_status_are_those_of_the_row(name, fmt):
+    count = len(operands(name))
+    codes = codes_of_one(fmt) if count == 1 else codes_of_two(fmt)
+    ours, row = of_torch(name, fmt, codes), of_the_row(name, fmt, codes)
+    differing = [i for i, (a, b) in enumerate(zip(ours.codes, row.codes, strict=True)) if a != b]
+    assert not differing, [tuple(hex(c[i]) for c in codes) for i in differing[:5]]
+    assert ours.status == row.status
+
+
+@pytest.mark.parametrize("name", entries())
+def test_traps_are_those_of_the_row(name):
+    fmt, count = FORMATS[0], len(operands(name))
+    hard = hard_codes(fmt)
+    picked = np.random.default_rng(1).permutation(hard)[:12]
+    for k, code in enumerate(picked):
+        codes = [np.array([c], fmt.code_dtype) for c in (code, picked[k - 1])[:count]]
+        ours, row = (f(name, fmt, codes, traps=True) for f in (of_torch, of_the_row))
+        assert ours == row, [hex(int(c[0])) for c in codes]
+
+
+@pytest.mark.parametrize("name", ["maximum.default", "minimum.default", "clamp.default"])
+@pytest.mark.parametrize("rule", ["number", "propagate"])
+def test_the_rule_for_nan_is_the_devices(name, rule):
+    fmt, count = FORMATS[0], len(operands(name))
+    codes = codes_of_one(fmt) if count == 1 else codes_of_two(fmt)
+    assert of_torch(name, fmt, codes, max_nan=rule) == of_the_row(name, fmt, codes, max_nan=rule)
+
+
+def test_every_other_overload_of_these_rows_is_listed():
+    listed = {name for names in ELSEWHERE.values() for name in names}
+    assert listed <= aten.TABLE.keys()
+    assert not listed & set(entries())
+    assert len(entries()) > 60
