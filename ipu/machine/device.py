@@ -755,7 +755,8 @@ class Device:
             x, y = call.operands
             row = self._rows.get(call.key(x.shape, y.shape, late_shape, leaves))
             if row is not None and row.useful >= WORTH and self._late.may_have(context):
-                self._note(call.unit, row)
+                self.units_used[call.unit.name] = call.unit
+                self.ledger.add(self._tensor, row)
                 return self._late.begin(call.compute, late_shape, context)
         if is_nearest:
             with self.rounding(False):
@@ -778,10 +779,7 @@ class Device:
                 call.verb, call.unit, call.operands, product, call.work_of, self.target,
                 self.options.planner, call.parts,
             )  # fmt: skip
-        self._note(call.unit, row)
-
-    def _note(self, unit: MatrixUnit, row: LedgerRow) -> None:
-        self.units_used[unit.name] = unit
+        self.units_used[call.unit.name] = call.unit
         self.ledger.add(self._tensor, row)
 
 
