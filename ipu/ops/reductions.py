@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from ipu.machine.device import Device
@@ -20,7 +21,7 @@ from ipu.machine.reference import wide
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, count, share, steps
 
-__all__ = ["reduce_max", "reduce_mean", "reduce_sum"]
+__all__ = ["reduce_max", "reduce_mean", "reduce_min", "reduce_sum"]
 
 Axes = int | tuple[int, ...] | None
 
@@ -103,6 +104,23 @@ def _last(values: Any, axes: tuple[int, ...]) -> Any:
     return moved.reshape([*moved.shape[: len(rest)], count(values.shape, axes)])
 
 
+def _min(
+    device: Device, x: Array, *, axis: Axes = None, keepdims: bool = False
+) -> tuple[Array, Saved]:
+    """By the rule of the largest, of the numbers with their signs changed."""
+    y, saved = _max(device, device.negative(x), axis=axis, keepdims=keepdims)
+    return device.negative(y), saved
+
+
+def first_index(saved: Saved) -> NDArray[np.intp]:
+    """Of what reduce_max or reduce_min has saved: where the number stands that was chosen.
+
+    Shapes    of the axes that were not reduced; indices count over the reduced ones in C order.
+    """
+    _, _, first = saved
+    return np.asarray(first)
+
+
 _ADDING = steps({"cast": 1, "add": 1})
 
 #: Sum over `axis` (default: all); option `keepdims`.
@@ -126,4 +144,8 @@ reduce_mean = Primitive(
 #: Maximum over `axis` (default: all); option `keepdims`.
 reduce_max = Primitive(
     "reduce_max", _max, (_max_x,), cost=steps(maximum=1), rounding="none", gradient="none"
+)
+#: Minimum over `axis` (default: all); option `keepdims`.
+reduce_min = Primitive(
+    "reduce_min", _min, (_max_x,), cost=steps(maximum=1), rounding="none", gradient="none"
 )

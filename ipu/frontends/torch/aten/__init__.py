@@ -4,6 +4,7 @@ from ipu.frontends.torch.aten import (
     activations,
     bags,
     conv,
+    extrema,
     indexing,
     norms,
     optimiser,
@@ -17,6 +18,6 @@ from ipu.frontends.torch.aten import (
 from ipu.frontends.torch.aten.table import TABLE, Call, Entry
 
 __all__ = [
-    "TABLE", "Call", "Entry", "activations", "bags", "conv", "indexing", "norms",
+    "TABLE", "Call", "Entry", "activations", "bags", "conv", "extrema", "indexing", "norms",
     "optimiser", "pointwise", "pooling", "products", "reductions", "resampling", "softmax_loss",
 ]  # fmt: skip

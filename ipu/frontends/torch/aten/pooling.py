@@ -5,6 +5,7 @@ The gradient of a maximum goes to the first element that has it, or to all (`tie
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -59,11 +60,28 @@ def _max_pool(
     values, indices = torch.ops.aten.max_pool2d_with_indices.default(
         held, size, stride, padding, dilation, ceil
     )
+    if values.numel() and np.isnan(values.numpy().max()):
+        nan = call.device.from_host(np.nan, fmt)
+        call.device.maximum(nan, nan)  # raises what reading a NaN raises
+        if call.device.max_nan == "number":
+            pool = torch.ops.aten.max_pool2d_with_indices.default
+            values, indices = _of_numbers(
+                lambda images: pool(images, size, stride, padding, dilation, ceil), held
+            )
     call.memory.mark(values, fmt)
-    largest = call.memory.read(values, fmt)
-    if values.numel() and np.isnan(largest.carrier.max()):
-        call.device.maximum(largest, largest)  # raises what reading a NaN raises
+    call.memory.read(values, fmt)
     return values.to(call.dtype), indices
+
+
+def _of_numbers(pool: Any, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Maxima that a NaN never is where a number stands beside it, and their indices."""
+    is_nan = images.isnan()
+    values, indices = pool(images.masked_fill(is_nan, -math.inf))
+    # Of windows without a number above -inf: whether they have a number, and where the first is.
+    has_number, numbers = pool((~is_nan).to(images.dtype))
+    lowest = values == -math.inf
+    indices = torch.where(lowest & (has_number > 0), numbers, indices)
+    return values.masked_fill(lowest & (has_number <= 0), math.nan), indices
 
 
 def _as_float32(call: Call, x: torch.Tensor, fmt: Format) -> torch.Tensor:
