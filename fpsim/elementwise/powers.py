@@ -93,12 +93,13 @@ def _poles(x: Carrier, y: Carrier, settings: Settings) -> Carrier:
 
 
 @np.errstate(all="ignore")
-def _wide(x: Carrier, y: Carrier, settings: Settings) -> Wide:
-    """Values of which every rounding these settings know is that of x**y."""
+def _wide(base: Carrier, exponent: Carrier, settings: Settings) -> Wide:
+    """Values of which every rounding these settings know is that of base**exponent."""
     if settings.nan == "x86":
         raise NotImplementedError("pow has no rule for nan='x86'; use nan='canonical'")
-    x, y = x.astype(np.float64), y.astype(np.float64)
-    values = np.power(x, y)
+    x: Wide = base.astype(np.float64)
+    y: Wide = exponent.astype(np.float64)
+    values: Wide = np.power(x, y)
     edge = (x == 0) | np.isinf(x)  # numpy may take a root, which knows -0 and no -inf
     if edge.any():
         odd = np.abs(np.fmod(y, 2)) == 1
@@ -129,7 +130,7 @@ def _exact_products(x: Wide, y: Wide, ordinary: Truths, values: Wide) -> Truths:
 
     Operands have at most 26 digits, so a square is exact and one product of two parts is left.
     """
-    done = ordinary & (y == 1)  # np.power knows that they are x
+    done: Truths = ordinary & (y == 1)  # np.power knows that they are x
     for power in (2, 3, 4):
         chosen = ordinary & (y == power)
         if not chosen.any():
