@@ -63,7 +63,7 @@ def _max_pool(
     if values.numel() and np.isnan(values.numpy().max()):
         nan = call.device.from_host(np.nan, fmt)
         call.device.maximum(nan, nan)  # raises what reading a NaN raises
-        if call.device.max_nan == "number":
+        if call.device.options.max_nan == "number":
             pool = torch.ops.aten.max_pool2d_with_indices.default
             values, indices = _of_numbers(
                 lambda images: pool(images, size, stride, padding, dilation, ceil), held
