@@ -163,10 +163,10 @@ class Call:
 
     def _operands(self, values: Sequence[Any], fmt: Format) -> list[Any]:
         """Each as `operand` says."""
-        operands: list[Any] = []
-        read = self.memory.read
-        for x in values:  # noqa: PERF401 (a comprehension is one more call of Python 3.11)
-            operands.append(read(x, fmt) if isinstance(x, torch.Tensor) else self.operand(x, fmt))
+        # A loop, since a comprehension is one more call of Python 3.11.
+        operands, read = list(values), self.memory.read
+        for i, x in enumerate(values):
+            operands[i] = read(x, fmt) if isinstance(x, torch.Tensor) else self.operand(x, fmt)
         return operands
 
     def slope(self, gradient: torch.Tensor, fmt: Format) -> Array:
