@@ -97,10 +97,10 @@ class UnitCall:
 
     def publish(self, values: Carrier, element_flags: ElementFlags, operands: OperandsAt) -> Array:
         """The result, unless a trap stops it, which shows the `operands` of its element."""
-        core, out = self.core, self.out
+        core, out, flags = self.core, self.out, fold(element_flags)
         values = publish(
-            core, self.name, values, fold(element_flags), element_flags if core.watched else None,
-            operands, self._memory, advances=core.settings.rounding.stochastic,
+            core, self.name, values, flags, element_flags if core.watched else None, operands,
+            self._memory, advances=core.settings.rounding.stochastic,
         )  # fmt: skip
         return out if isinstance(out, Array) else Array(values, core.context)
 

@@ -33,6 +33,7 @@ from fpsim.state.publish import fold
 __all__ = ["evaluate"]
 
 Wide = NDArray[np.float64]
+Truths = NDArray[np.bool_]
 
 #: Last digits of the platform's power that are not trusted.
 _DOUBTED = 16
@@ -60,9 +61,7 @@ def evaluate(
     kept = settings.replace(infinite_input="keep") if settings.format.has_infinity else settings
     x, y = np.broadcast_arrays(*(as_read(operand, kept) for operand in operands))
     wide = _wide(x, y, kept)
-    values, flags = apply(
-        "convert", [wide], kept, out=out, element_flags=element_flags, bits=bits
-    )
+    values, flags = apply("convert", [wide], kept, out=out, element_flags=element_flags, bits=bits)
     poles = (x == 0) & (y < 0)
     if poles.any():
         values[poles] = _poles(x[poles], y[poles], kept)
@@ -74,7 +73,7 @@ def evaluate(
     return values, flags
 
 
-def _own_flags(x: Carrier, y: Carrier, poles: NDArray[np.bool_], settings: Settings) -> ElementFlags:
+def _own_flags(x: Carrier, y: Carrier, poles: Truths, settings: Settings) -> ElementFlags:
     """Flags that no rounding raises."""
     invalid = is_signalling(x) | is_signalling(y)
     if settings.quiet_nan_raises:
@@ -100,6 +99,10 @@ def _wide(x: Carrier, y: Carrier, settings: Settings) -> Wide:
         raise NotImplementedError("pow has no rule for nan='x86'; use nan='canonical'")
     x, y = x.astype(np.float64), y.astype(np.float64)
     values = np.power(x, y)
+    edge = (x == 0) | np.isinf(x)  # numpy may take a root, which knows -0 and no -inf
+    if edge.any():
+        odd = np.abs(np.fmod(y, 2)) == 1
+        values = np.where(edge, np.copysign(np.power(np.abs(x), y), np.where(odd, x, 1.0)), values)
     ordinary = np.isfinite(x) & np.isfinite(y) & (x != 0) & (y != 0) & (x != 1)
     # A power beyond binary64 is beyond every narrower format: the rounding says so.
     values = np.where(ordinary & np.isinf(values), np.copysign(_LARGEST, values), values)
@@ -113,15 +116,15 @@ def _wide(x: Carrier, y: Carrier, settings: Settings) -> Wide:
     return flat.reshape(values.shape)
 
 
-def _is_near_a_place(values: Wide, settings: Settings) -> NDArray[np.bool_]:
+def _is_near_a_place(values: Wide, settings: Settings) -> Truths:
     """Where a number or a midpoint of the format, or of its residuals, lies within the doubt."""
     step = 1 << (53 - (settings.format.precision + 1 + settings.random_most))
     bits = values.view(np.int64)
-    near: NDArray[np.bool_] = np.abs(bits - ((bits + step // 2) & -step)) <= _DOUBTED
+    near: Truths = np.abs(bits - ((bits + step // 2) & -step)) <= _DOUBTED
     return near
 
 
-def _exact_products(x: Wide, y: Wide, ordinary: NDArray[np.bool_], values: Wide) -> NDArray[np.bool_]:
+def _exact_products(x: Wide, y: Wide, ordinary: Truths, values: Wide) -> Truths:
     """First to fourth powers, rounded to odd into `values`; where there are such.
 
     Operands have at most 26 digits, so a square is exact and one product of two parts is left.

@@ -52,10 +52,11 @@ def native_spread_sums(x: Carrier, axes: tuple[int, ...], *, squared: bool = Fal
     """
     if x.size == 0:
         return None
-    if any(step % x.itemsize for step in x.strides):  # a field of a record
-        x = np.ascontiguousarray(x)
+    reading = _reading(x.shape, x.strides, axes, x.itemsize)
+    if reading is None:
+        return native_spread_sums(np.ascontiguousarray(x), axes, squared=squared)
     source = to_read(x).reshape(-1) if x.flags.c_contiguous else origin(x)
-    kept, reduced, plan, chains, result = _reading(x.shape, x.strides, axes, x.itemsize)
+    kept, reduced, plan, chains, result = reading
     sums, inexact = np.empty(chains, np.float32), np.zeros(plan[0] + VECTOR_WIDTH, np.uint8)
     first = spread_sums(source, kept, reduced, plan, squared, sums, inexact)
     if first < 0:
@@ -66,7 +67,10 @@ def native_spread_sums(x: Carrier, axes: tuple[int, ...], *, squared: bool = Fal
 
 
 @lru_cache(maxsize=256)
-def _reading(shape: Shape, strides: Shape, axes: tuple[int, ...], itemsize: int) -> _Reading:
+def _reading(shape: Shape, strides: Shape, axes: tuple[int, ...], itemsize: int) -> _Reading | None:
+    """None where numbers do not lie whole numbers apart, as a field of records."""
+    if any(step % itemsize for step in strides):
+        return None
     left = [axis for axis in range(len(shape)) if axis not in axes]
     kept = _axes(shape, strides, left, itemsize)
     reduced = _axes(shape, strides, sorted(axes), itemsize)

@@ -109,7 +109,8 @@ class MachineCore(Core):
     ) -> Array:  # fmt: skip
         """As any context's; its cycles are added to the device's."""
         result = super().exact(name, carriers, values, element_flags, out)
-        self.device.vector_cycles += self._loops[name].of(result.size)
+        cycles, elements = self._loops[name]
+        self.device.vector_cycles += cycles * -(-result.carrier.size // elements)
         return result
 
     def dump(self) -> str:

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fpsim import linalg
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.convenience import round_to
@@ -59,24 +58,29 @@ from ipu.machine.choice import (
     choose,
     find_partials,
     fitting_partials,
-    strides,
 )
 from ipu.machine.contexts import MachineContext, MachineCore
-from ipu.machine.control import POWER_ON, RULES, FpCtl, FpSts, dump
+from ipu.machine.control import DENORMALS, POWER_ON, RULES, FpCtl, FpSts, dump
 from ipu.machine.cost.ledger import Ledger, LedgerRow
 from ipu.machine.cost.planner import Planner
 from ipu.machine.cost.rows import ledger_row
-from ipu.machine.cost.work import Convolution, Work, of_convolution, of_matmul, of_weight_gradient
 from ipu.machine.generator import WORKERS, find_source
-from ipu.machine.instructions import Instruction
 from ipu.machine.late import WORTH, LateResults
 from ipu.machine.options import MAXIMUM, SUMS, DeviceOptions
-from ipu.machine.product_calls import ProductCall
+from ipu.machine.product_calls import (
+    ProductCall,
+    convolution_call,
+    input_gradient_call,
+    matmul_call,
+    weight_gradient_call,
+)
 from ipu.machine.sums import is_far_from_tiny, reference_sum, single_pass_sum, single_sum
 from ipu.machine.target import MK2, Target, find_target
 from ipu.machine.vector import thread_cycles
 
 __all__ = ["Device", "MachineContext", "MachineCore"]
+
+_QUARTERS = (F143.name, F152.name)
 
 
 def _no_memory(out: object) -> TypeError:
@@ -148,6 +152,8 @@ class Device:
         #: Formats that are wished for; scopes of a program change them.
         self.partials = find_partials(partials)
         self.conv_partials = None if conv_partials is None else find_partials(conv_partials)
+        #: The policy of binary32, also inside of units, whatever a result's format is.
+        self._subnormals = DENORMALS[f32_denormals]
         self._control = control
         self._source = find_source(random, seed, self.target)
         self._contexts: dict[Format, MachineContext] = {}
@@ -307,7 +313,7 @@ class Device:
         for operand in operands:
             if isinstance(operand, Array):
                 context = operand.context
-                is_ours = isinstance(context, MachineContext) and context.device is self
+                is_ours = getattr(context, "device", None) is self
                 return context if is_ours else self.context(operand.format)
         raise TypeError("no operand is an Array; make one with device.from_host(values, format)")
 
@@ -316,12 +322,14 @@ class Device:
     @usual_arithmetic
     def cast(self, x: Array, fmt: Format | str) -> Array:
         """x in another format, rounded once; itself if it is in that format."""
-        if isinstance(fmt, Format) and checked_array(x).format == fmt:
+        if not isinstance(x, Array):
+            raise _no_array(x)
+        before = x.context.core.settings.format
+        if fmt is before or (isinstance(fmt, Format) and fmt == before):
             return x
-        checked_array(x)
         context = self.context(fmt)
-        fmt = context.format
-        if fmt == BINARY32 and is_far_from_tiny(x.format) and _is_plain(context, x):
+        fmt = context.core.settings.format
+        if fmt == BINARY32 and is_far_from_tiny(before) and _is_plain(context, x):
             self.vector_cycles += thread_cycles("cast", fmt, x.size)
             return Array(x.carrier, context)  # they are normal numbers there, as they stand
         return context.convert(x)
@@ -455,15 +463,17 @@ class Device:
                   sums are spread over workers and tiles; the grain, its contiguity and that it
                   does not depend on the layout are ASSUMED.
         """
-        checked_array(x)
+        if not isinstance(x, Array):
+            raise _no_array(x)
         axes = checked_axes(axis, x.ndim)
         order, total = self.options.sums, self._single_pass_sum(x, axes)
-        if total is None and x.format == BINARY64:
+        before = x.context.core.settings.format
+        if total is None and before == BINARY64:
             total = Array(reference_sum(x.carrier, axes, order), self.context(BINARY64))
         elif total is None:
             self.vector_cycles += thread_cycles("add", BINARY32, x.size)
             total = single_sum(self.context(BINARY32), self.cast(x, BINARY32), axes, order)
-        return self._scaled_sum(x, axes, total, x.format if fmt is None else fmt, scale)
+        return self._scaled_sum(x, axes, total, before if fmt is None else fmt, scale)
 
     @usual_arithmetic
     def reduce_squares(self, x: Array, axes: tuple[int, ...], scale: float = 1.0) -> Array:
@@ -474,7 +484,8 @@ class Device:
         Shapes    the axes stay, with length 1.
         Rounding  each square, addition and the multiplication by fl(scale), in binary32.
         """
-        checked_array(x)
+        if not isinstance(x, Array):
+            raise _no_array(x)
         axes = checked_axes(axes, x.ndim, "axes")
         total = self._single_pass_sum(x, axes, squared=True)
         if total is None:
@@ -488,8 +499,8 @@ class Device:
         order = self.options.sums
         total = single_pass_sum(self.context(BINARY32), x, axes, order, squared=squared)
         if total is not None:
-            verbs = ("cast", "multiply", "add") if squared else ("cast", "add")
-            self.vector_cycles += sum(thread_cycles(v, BINARY32, x.size) for v in verbs)
+            for verb in ("cast", "multiply", "add") if squared else ("cast", "add"):
+                self.vector_cycles += thread_cycles(verb, BINARY32, x.carrier.size)
         return total
 
     def _scaled_sum(
@@ -498,7 +509,9 @@ class Device:
         """A sum without its axes times the scale, rounded once to fmt, with them."""
         if checked_number("scale", scale) != 1:
             total = self.multiply(total, scale)
-        shape = [1 if a in axes else n for a, n in enumerate(x.shape)]
+        shape = list(x.carrier.shape)
+        for axis in axes:
+            shape[axis] = 1
         return self.cast(total.reshape(shape), fmt)
 
     @usual_arithmetic
@@ -596,13 +609,14 @@ class Device:
         Rounding  inside as the unit's record says; once into `to` (default: the inputs' format).
         Raises    ValueError where no such unit exists, and for partials narrower than `to`.
         """
-        checked_array(x)
+        if not isinstance(x, Array):
+            raise _no_array(x)
         if out is not None:
             raise _no_memory(out)
         to = None if to is None else self.context(to).format
         if type(k_split) is not int or k_split < 1:
             checked_count("k_split", k_split, 1)
-        if x.format == BINARY64:
+        if x.context.core.settings.native:
             a, b = self._of(x).core.carriers((x, y))
             return self._native(reference.matmul(a, b), x, to)
         partials = None if partials is None else find_partials(partials)
@@ -612,22 +626,7 @@ class Device:
                 f"k_split={k_split} is more than the {self.target.tiles.value} tiles of "
                 f"{self.target.name}; use fewer parts"
             )
-
-        subnormals = self.options.subnormals
-
-        def compute(context: Context) -> Array:
-            if k_split == 1:
-                return linalg.matmul(
-                    x, y, record, context=context, scale=scale, subnormals=subnormals
-                )
-            return linalg.k_split(
-                x, y, record, k_split, context=context, scale=scale, subnormals=subnormals
-            )
-
-        call = ProductCall(
-            "matmul", record, (x, y), compute,
-            lambda instruction, _: of_matmul(x.shape, y.shape, instruction), parts=k_split,
-        )  # fmt: skip
+        call = matmul_call(record, x, y, scale, self._subnormals, k_split)
         is_late = late and x.ndim == y.ndim == 2
         return self._product(call, to, (x.shape[0], y.shape[1]) if is_late else None)
 
@@ -660,19 +659,8 @@ class Device:
             return self._native(reference.conv2d(a, b, stride, padding, groups), x, to)
         traits = ConvolutionTraits.of(w.shape, groups, stride, of_outputs=False)
         record = self._unit("conv2d", x, partials, to, unit, traits)
-
-        def compute(context: Context) -> Array:
-            return linalg.conv2d(
-                x, w, record, stride=stride, padding=padding, groups=groups, context=context,
-                scale=scale, subnormals=self.options.subnormals,
-            )  # fmt: skip
-
-        def work_of(instruction: Instruction, result: Shape) -> Work:
-            across = strides(stride)[1]
-            forward = Convolution(result, w.shape[:2], w.shape[2], groups, across)
-            return of_convolution(forward, instruction)
-
-        call = ProductCall("conv2d", record, (x, w), compute, work_of, (stride, groups))
+        window = stride, padding, groups
+        call = convolution_call(record, x, w, window, scale, self._subnormals)
         return self._product(call, to)
 
     def conv2d_input_gradient(
@@ -693,18 +681,8 @@ class Device:
             return self._native(values, gradient, to)
         traits = ConvolutionTraits.of(w.shape, groups, stride, of_outputs=True)
         record = self._unit(verb, gradient, partials, to, unit, traits)
-
-        def compute(context: Context) -> Array:
-            return linalg.conv2d_input_gradient(
-                gradient, w, record, shape, stride=stride, padding=padding, groups=groups,
-                context=context, scale=scale, subnormals=self.options.subnormals,
-            )  # fmt: skip
-
-        def work_of(instruction: Instruction, result: Shape) -> Work:
-            turned = Convolution(result, w.shape[:2], w.shape[3] // groups, groups, 1)
-            return of_convolution(turned, instruction)
-
-        call = ProductCall(verb, record, (gradient, w), compute, work_of, (stride, groups))
+        window = stride, padding, groups
+        call = input_gradient_call(record, gradient, w, shape, window, scale, self._subnormals)
         return self._product(call, to)
 
     def conv2d_weight_gradient(
@@ -727,17 +705,8 @@ class Device:
             values = reference.conv2d_weight_gradient(a, b, shape, stride, padding, groups)
             return self._native(values, x, to)
         record = self._unit(verb, x, partials, to, unit)
-
-        def compute(context: Context) -> Array:
-            return linalg.conv2d_weight_gradient(
-                x, gradient, record, shape, stride=stride, padding=padding, groups=groups,
-                context=context, scale=scale, subnormals=self.options.subnormals,
-            )  # fmt: skip
-
-        def work_of(instruction: Instruction, result: Shape) -> Work:
-            return of_weight_gradient(gradient.shape, result, groups, instruction)
-
-        call = ProductCall(verb, record, (x, gradient), compute, work_of, (stride, groups))
+        window = stride, padding, groups
+        call = weight_gradient_call(record, x, gradient, shape, window, scale, self._subnormals)
         return self._product(call, to, shape if late else None)
 
     # How products are computed --------------------------------------------------------------
@@ -747,16 +716,17 @@ class Device:
         unit: MatrixUnit | str | None, traits: ConvolutionTraits | None = None,
     ) -> MatrixUnit:  # fmt: skip
         """The unit that the call names, or that the rule chooses, if the target has it."""
-        inputs = self._of(x).core.settings.format
         if unit is not None:
+            self._of(x)  # refuses a format that the target lacks
             named = with_partials(find_unit(unit), partials)
             self.target.instruction(named)
             return named
+        inputs = x.context.core.settings.format
         formats = inputs, partials, to, self.partials, self.conv_partials
         key = verb, traits, *map(id, formats)
         entry = self._units.get(key)
         if entry is None:
-            wanted = partials or self.partials_for(inputs, verb, to=to)
+            wanted = partials or self.partials_for(self._of(x).format, verb, to=to)
             by_rule = choose(self.target, inputs, wanted, self.options.preset, traits)
             # The formats stay alive, so that no other has their numbers.
             entry = self._units[key] = by_rule, formats
@@ -773,20 +743,25 @@ class Device:
 
         late_shape    of a result that may come late.
         """
-        result_format = to or call.operands[0].context.core.settings.format
+        context = call.operands[0].context
+        result_format = to or context.core.settings.format
         # A unit has no results in quarters: its halves are cast, as on the machine.
-        leaves = BINARY16 if result_format in (F143, F152) else result_format
-        context = self.context(leaves)
-        # Its number is that of any product; a generator draws nothing for it.
-        is_plain = self.options.disable_sr_for_amp_vertices and context.rounding.stochastic
-        if late_shape is not None and self.puts_off and leaves is result_format and not is_plain:
-            row = self._rows.get(call.key(late_shape, leaves))
+        leaves = BINARY16 if result_format.name in _QUARTERS else result_format
+        is_ours = getattr(context, "device", None) is self
+        if not is_ours or context.core.settings.format is not leaves:
+            context = self.context(leaves)
+        is_nearest = self.options.disable_sr_for_amp_vertices and context.rounding.stochastic
+        if late_shape is not None and self.puts_off and leaves is result_format and not is_nearest:
+            x, y = call.operands
+            row = self._rows.get(call.key(x.shape, y.shape, late_shape, leaves))
             if row is not None and row.useful >= WORTH and self._late.may_have(context):
-                self._note(call.unit, row)
+                self.units_used[call.unit.name] = call.unit
+                self.ledger.add(self._tensor, row)
                 return self._late.begin(call.compute, late_shape, context)
-        if is_plain:
+        if is_nearest:
             with self.rounding(False):
                 product = call.compute(context)
+            # A product has a number whatever its stores do; a generator draws nothing for it.
             context.operation += 1
         else:
             product = call.compute(context)
@@ -795,27 +770,22 @@ class Device:
         return result
 
     def _account(self, call: ProductCall, product: Array) -> None:
-        key = call.key(product.shape, product.context.core.settings.format)
+        x, y = call.operands
+        fmt = product.context.core.settings.format
+        key = call.key(x.carrier.shape, y.carrier.shape, product.carrier.shape, fmt)
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = ledger_row(
                 call.verb, call.unit, call.operands, product, call.work_of, self.target,
                 self.options.planner, call.parts,
             )  # fmt: skip
-        self._note(call.unit, row)
-
-    def _note(self, unit: MatrixUnit, row: LedgerRow) -> None:
-        self.units_used[unit.name] = unit
+        self.units_used[call.unit.name] = call.unit
         self.ledger.add(self._tensor, row)
 
 
-def checked_array(x: Any) -> Array:
-    """x, which must be an Array."""
-    if not isinstance(x, Array):
-        raise TypeError(
-            f"x={type(x).__name__} is not an Array; make one with device.from_host(values, format)"
-        )
-    return x
+def _no_array(x: object) -> TypeError:
+    kind = type(x).__name__
+    return TypeError(f"x={kind} is not an Array; make one with device.from_host(values, format)")
 
 
 def _is_plain(context: Context, x: Array) -> bool:

@@ -55,11 +55,6 @@ class DeviceOptions:
         _check("sums", self.sums, f"one of {', '.join(SUMS)}", SUMS)
         _check("preset", self.preset, f"one of {', '.join(amp.PRESETS)}", amp.PRESETS)
 
-    @property
-    def subnormals(self) -> str:
-        """The policy of binary32, also inside of units, whatever a result's format is."""
-        return DENORMALS[self.f32_denormals]
-
 
 def _check(name: str, word: object, allowed: str, words: Container[str]) -> None:
     if not isinstance(word, str) or word not in words:

@@ -38,7 +38,7 @@ def single_pass_sum(
     operations are counted; and for sums that could raise other flags than INEXACT.
     """
     is_suitable = _has_plain_squares if squared else is_far_from_tiny
-    if single.core.counts is not None or not is_suitable(x.format):
+    if single.core.counts is not None or not is_suitable(x.context.core.settings.format):
         return None
     if order == "chain":
         return native_sum(single.core, x.carrier, axes, squared=squared)

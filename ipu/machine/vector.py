@@ -10,6 +10,7 @@ Source    poplibs, popopsCycleEstimators.hpp; `cast` and `select` are ASSUMED to
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import lru_cache
 from typing import NamedTuple
 
 from fpsim.records.formats import BINARY32, Format
@@ -45,10 +46,6 @@ class Loop(NamedTuple):
     cycles: int
     elements: int
 
-    def of(self, n: int) -> int:
-        """Cycles of a thread for so many elements."""
-        return self.cycles * -(-n // self.elements)
-
 
 def operation_loops(fmt: Format) -> defaultdict[str, Loop]:
     """The loop of each operation, by the context's name; 1 cycle where none is known.
@@ -63,6 +60,7 @@ def operation_loops(fmt: Format) -> defaultdict[str, Loop]:
     return loops
 
 
+@lru_cache(maxsize=128)
 def _loop(verb: str, fmt: Format) -> Loop:
     rate = RATES[verb]
     return Loop(rate.single, _SINGLES) if fmt == BINARY32 else Loop(rate.half, _HALVES)
@@ -75,4 +73,5 @@ def thread_cycles(verb: str, fmt: Format, elements: int) -> int:
     >>> thread_cycles("tanh", BINARY32, 1000), thread_cycles("tanh", BINARY16, 1000)
     (6000, 1000)
     """
-    return _loop(verb, fmt).of(elements)
+    cycles, vector = _loop(verb, fmt)
+    return cycles * -(-elements // vector)

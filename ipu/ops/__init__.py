@@ -12,6 +12,7 @@ from ipu.ops import (
     arithmetic,
     bounds,
     functions,
+    losses,
     moves,
     norms,
     pooling,
@@ -23,6 +24,7 @@ from ipu.ops.activations import *  # noqa: F403
 from ipu.ops.arithmetic import *  # noqa: F403
 from ipu.ops.bounds import *  # noqa: F403
 from ipu.ops.functions import *  # noqa: F403
+from ipu.ops.losses import *  # noqa: F403
 from ipu.ops.moves import *  # noqa: F403
 from ipu.ops.norms import *  # noqa: F403
 from ipu.ops.pooling import *  # noqa: F403
@@ -33,8 +35,8 @@ from ipu.ops.reductions import *  # noqa: F403
 
 #: The families, each a module.
 FAMILIES = (
-    activations, arithmetic, bounds, functions, moves, norms, pooling, probabilities, products,
-    reductions,
+    activations, arithmetic, bounds, functions, losses, moves, norms, pooling, probabilities,
+    products, reductions,
 )  # fmt: skip
 
 #: Every primitive by name.

@@ -75,9 +75,7 @@ def _sparse(device: Device, logits: Array, *, labels: Labels) -> tuple[Array, Sa
 
 
 def _sparse_logits(device: Device, gradient: Array, saved: Saved, *, labels: Labels) -> Array:
-    hot = np.zeros(saved[0].shape, saved[0].values.dtype)
-    hot[np.arange(len(labels)), labels] = 1.0
-    return _distance(device, gradient, saved, Array(hot, saved[0].context))
+    return _distance(device, gradient, saved, _one_hot(saved[0], labels))
 
 
 def _dense(device: Device, logits: Array, *, labels: Array) -> tuple[Array, Saved]:

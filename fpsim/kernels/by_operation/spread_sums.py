@@ -187,9 +187,9 @@ def _many_columns(
     so_far, losses, leasts = rooms
     strange = none
     for column in range(0, width, _COLUMNS):
-        left = min(column, width - VECTOR_WIDTH)
-        span = min(_COLUMNS, width - left)
-        begin, rest = base + left, span - VECTOR_WIDTH
+        span = min(_COLUMNS, width - column)
+        # The last sixteen may have been summed in part already, to the same sums.
+        begin, rest = base + column, span - VECTOR_WIDTH
         at = begin + _offset(first, *reduced)
         for i in range(0, span, VECTOR_WIDTH):
             s = _numbers(data, at + min(i, rest), squared, none)
@@ -210,8 +210,8 @@ def _many_columns(
         for i in range(0, span, VECTOR_WIDTH):
             s, lost = load_float(so_far, i, none), as_bits(load_float(losses, i, none))
             strange = strange | strange_lanes(s, lost, as_bits(load_float(leasts, i, none)))
-            store_float(sums, end + left + min(i, rest), as_bits(s))
-            _note(marks, output + left + min(i, rest), lost)
+            store_float(sums, end + column + min(i, rest), as_bits(s))
+            _note(marks, output + column + min(i, rest), lost)
     return strange
 
 

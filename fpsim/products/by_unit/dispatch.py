@@ -86,7 +86,10 @@ def multiply(
     """
     values = np.zeros(shape, np.float32) if start is None else start.copy()
     flags = np.zeros(shape, np.uint8)
-    accumulate(settings, a, b, values, flags, places, fresh=start is None)
+    if isinstance(a, np.ndarray) and len(shape) == 2:
+        run(ENGINES, Job(settings, a, b, values, flags, places, fresh=start is None))
+    else:
+        accumulate(settings, a, b, values, flags, places, fresh=start is None)
     finish(settings, a.shape[-1], values, flags, places)
     return values, flags
 

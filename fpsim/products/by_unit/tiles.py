@@ -52,7 +52,16 @@ _SMALLEST = 1 << 20
 
 def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
     """One product into values (default: those of the job) and flags; its flags together."""
-    flags = _run(job, task, values)
+    a, b = job.a, job.b
+    if (
+        values is None
+        and isinstance(a, np.ndarray)
+        and a.size + b.size <= _SMALL
+        and a.size * b.shape[1] <= _SHORT
+    ):
+        flags = _run_together(job, task, (a[None], b[None]), job.values)
+    else:
+        flags = _run(job, task, values)
     store = job.settings.store
     if store is not None and store.narrow.one_zero:
         sums = job.values if values is None else values
@@ -67,8 +76,6 @@ def _run(job: Job, task: Task, values: Carrier | None) -> int:
         return _run_stack(job, job.a, task, job.values if values is None else values)
     if values is None:
         values = job.values
-        if not isinstance(job.a, Rows) and _is_small(job.a, job.b):
-            return _run_together(job, task, (job.a[None], job.b[None]), values)
     rows = job.a if isinstance(job.a, Rows) else Rows.of(job.a)
     return run_in_blocks(job, task, rows, values)
 
@@ -81,10 +88,6 @@ def _run_images(job: Job, a: Windows, task: Task, values: Carrier) -> int:
     for piece in job.pieces(values):
         flags |= run_tiles(piece, task, piece.values)
     return flags
-
-
-def _is_small(a: Carrier, b: Carrier) -> bool:
-    return a.size + b.size <= _SMALL and a.size * b.shape[1] <= _SHORT
 
 
 def _run_stack(job: Job, stack: Stack, task: Task, values: Carrier) -> int:
@@ -115,13 +118,17 @@ def _run_together(
     n, m, _ = a.shape
     columns = b.shape[2]
     if b.flags.c_contiguous:
-        codes, steps = to_read(b.reshape(-1)).view(np.uint32), (columns, 1)
+        codes, steps = b.reshape(-1).view(np.uint32), (columns, 1)
+        if not codes.flags.writeable:
+            codes = to_read(codes)
     else:  # one that is transposed is read as it lies
         codes, steps = Right.of(b[0] if n == 1 else b.reshape(-1, columns))
     offsets, terms, bases, outputs = _indices(job.settings, *a.shape, columns, task.height)
     table, fields = _memory(task.left, "left", (-(-a.size // COLUMNS) * COLUMNS,))
     panels, exponents = _memory(task.right, "right", (-(-columns // COLUMNS), len(terms), COLUMNS))
-    numbers = to_read(a.reshape(-1))
+    numbers = a.reshape(-1)
+    if not numbers.flags.writeable:
+        numbers = to_read(numbers)
     if task.left.bytes:
         fill_table(
             numbers.view(np.uint32), 0, a.size, table, fields, task.zero, task.left.shift

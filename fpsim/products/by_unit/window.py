@@ -40,12 +40,13 @@ _TERMS = 32
 
 
 class Sums(NamedTuple):
-    """How the sums of a unit's calls are rounded."""
+    """How the sums of a unit's calls are rounded, and in which lanes."""
 
     how: int
     precision: int  # CUT: digits that stay
     emin: int  # WHOLE: of subnormal accumulators
     store: Store | None
+    lanes: int  # where exponents are near each other; see `_narrow`
 
 
 @lru_cache(maxsize=256)
@@ -65,12 +66,30 @@ def _sums(settings: UnitSettings) -> Sums | None:
         return None
     range_of_sums = accumulator.emin, accumulator.emax
     if range_of_sums == (BINARY32.emin, BINARY32.emax) and unit.rounding == RTZ:
-        return Sums(CUT, accumulator.precision, 0, settings.store)
+        return _in_lanes(settings, CUT, accumulator.precision, 0, settings.store)
     if accumulator == BINARY32:
-        return Sums(NEAREST, 24, 0, settings.store)
+        return _in_lanes(settings, NEAREST, 24, 0, settings.store)
     if accumulator == unit.partials and unit.chain == 1 and unit.rounding == RNE:
-        return Sums(WHOLE, 24, accumulator.emin, nearest(accumulator))
+        return _in_lanes(settings, WHOLE, 24, accumulator.emin, nearest(accumulator))
     return None
+
+
+def _in_lanes(
+    settings: UnitSettings, how: int, precision: int, emin: int, store: Store | None
+) -> Sums:
+    """Sums with their lanes: those of 32 bits below 2**31 where products are exact in them."""
+    unit, lanes = settings.unit, int(WINDOW_64)
+    assert unit.window is not None
+    exact = settings.a.precision + settings.b.precision <= 24
+    if exact and (store is None or store.narrow.constants.dtype == np.uint32):
+        # Products are below 4 and the accumulator below 2, in units of 2**window.
+        if 4 * unit.terms + 2 <= 2 ** (31 - unit.window):
+            lanes = WINDOW_31
+        elif 4 * unit.terms <= 2 ** (31 - unit.window):
+            lanes = WINDOW_32
+        elif how == NEAREST and _in_pairs(unit):
+            lanes = WINDOW_PAIR
+    return Sums(how, precision, emin, store, lanes)
 
 
 def run_window(job: Job, lanes: int | None = None) -> bool:
@@ -83,13 +102,14 @@ def run_window(job: Job, lanes: int | None = None) -> bool:
     if sums is None:
         return False
     reach = job.reach()
-    if not reach.finite:
+    if not (reach.most_a < math.inf and reach.most_b < math.inf and reach.most_start < math.inf):
         return False
     low, high, top_a, top_b = reach.exponents(settings.a.emin, settings.b.emin, settings.scale)
     if not _fits(settings, reach, job.a.shape[1], low, high):
         return False
-    top = max(top_a + settings.scale, top_b)
-    kind = WINDOW_64 if lanes == 64 else _kind(settings, reach, sums, low, top)
+    top, kind = max(top_a + settings.scale, top_b), sums.lanes
+    if lanes == 64 or kind == WINDOW_64 or not _narrow(settings, reach, low, top):
+        kind = WINDOW_64
     run_tiles(job, _task(settings, kind, job.places.low))
     return True
 
@@ -147,20 +167,6 @@ def _fits(settings: UnitSettings, reach: Reach, terms: int, low: int, high: int)
     return not start or (start < 2.0**120 and reach.least_start >= math.ldexp(1.0, window - 126))
 
 
-def _kind(settings: UnitSettings, reach: Reach, sums: Sums, low: int, top: int) -> int:
-    """The lanes of a call and of its sums; those of 32 bits below 2**31, at most."""
-    unit, window = settings.unit, settings.unit.window
-    assert window is not None
-    if not _narrow(settings, reach, sums, low, top):
-        return WINDOW_64
-    # Products are below 4 and the accumulator below 2, in units of 2**window.
-    if 4 * unit.terms + 2 <= 2 ** (31 - window):
-        return WINDOW_31
-    if 4 * unit.terms <= 2 ** (31 - window):
-        return WINDOW_32
-    return WINDOW_PAIR if sums.how == NEAREST and _in_pairs(unit) else WINDOW_64
-
-
 def _middle(unit: MatrixUnit) -> int:
     """k of the 1.5 * 2**k that the higher float of a pair begins as, in units of 2**-window.
 
@@ -175,8 +181,8 @@ def _in_pairs(unit: MatrixUnit) -> bool:
     return unit.terms == 1 or (unit.terms + 1) * 2 ** (_middle(unit) - 24) < 2**24
 
 
-def _narrow(settings: UnitSettings, reach: Reach, sums: Sums, low: int, top: int) -> bool:
-    """Whether lanes of 32 bits serve: products exact, exponents in a field.
+def _narrow(settings: UnitSettings, reach: Reach, low: int, top: int) -> bool:
+    """Whether the exponents fit into the field of lanes of 32 bits.
 
     low   exponent of the smallest product; top that of the largest operand.
 
@@ -185,10 +191,6 @@ def _narrow(settings: UnitSettings, reach: Reach, sums: Sums, low: int, top: int
     """
     window = settings.unit.window
     assert window is not None
-    if settings.a.precision + settings.b.precision > 24:
-        return False
-    if sums.store is not None and sums.store.narrow.constants.dtype != np.uint32:
-        return False
     least = low - window
     if reach.most_start:
         least = min(least, math.frexp(reach.least_start)[1] - 1)

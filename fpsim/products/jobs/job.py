@@ -56,22 +56,17 @@ class Reach(NamedTuple):
         (0, 1, 1, 0)
         """
         least_a, most_a, least_b, most_b, *_ = self
-        low_a, top_a = _exponents(least_a, most_a, emin_a)
-        low_b, top_b = _exponents(least_b, most_b, emin_b)
+        low_a, top_a, low_b, top_b = 0, -1, 0, -1
+        if most_a:
+            low_a, top_a = max(frexp(least_a)[1] - 1, emin_a), max(frexp(most_a)[1] - 1, emin_a)
+        if most_b:
+            low_b, top_b = max(frexp(least_b)[1] - 1, emin_b), max(frexp(most_b)[1] - 1, emin_b)
         return low_a + low_b + scale, top_a + top_b + scale, top_a, top_b
 
     @property
     def finite(self) -> bool:
         """Whether every operand and partial is a number."""
         return self.most_a < math.inf and self.most_b < math.inf and self.most_start < math.inf
-
-
-def _exponents(least: float, most: float, emin: int) -> tuple[int, int]:
-    """Of the smallest and the largest magnitude, none below emin; 0 and -1 of zeros."""
-    if not most:
-        return 0, -1
-    low, top = frexp(least)[1] - 1, frexp(most)[1] - 1
-    return (low if low > emin else emin), (top if top > emin else emin)
 
 
 class Job:

@@ -7,6 +7,8 @@ one by one, and knows by fractions which additions are inexact.
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import tracemalloc
 from fractions import Fraction
 
@@ -95,7 +97,7 @@ def test_any_axes_of_any_layout_are_summed_as_the_ruling_says(shape, data, layou
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("shape", "axes"),
-    [((130, 3), (0,)), ((130, 4), (0,)), ((130, 17), (0,)), ((66, 530), (0,)), ((3, 200), (1,)),
+    [((130, 3), (0,)), ((130, 4), (0,)), ((130, 17), (0,)), ((66, 520), (0,)), ((3, 200), (1,)),
      ((2, 70, 5), (1,)), ((5, 3, 70), (0, 2)), ((4, 30, 3, 40), (1, 3)), ((5, 1, 66, 2), (0, 2)),
      ((9, 65), (0, 1)), ((4161,), (0,)), ((1, 1), (0, 1)), ((3, 1, 20), (1,))],
 )  # fmt: skip
@@ -122,6 +124,8 @@ def test_a_field_of_records_is_read_where_it_is():
     st.sampled_from([1, 3, 16]),
 )  # fmt: skip
 @example([-0.0] * 300, 1)
+@example([-0.0] * 130, 1)
+@example([-0.0] * 67, 3)
 @example([-0.0] * 130, 16)
 def test_zeros_keep_their_signs_and_cancelling_sums_theirs(column, outputs):
     agree(np.repeat(np.float32(column)[:, None], outputs, axis=1), (0,))
@@ -148,6 +152,34 @@ def test_sums_of_parts_that_overflow_or_are_subnormal_are_left_to_the_context():
 @pytest.mark.parametrize(("shape", "axes"), [((0, 4), (0,)), ((4, 0), (0,)), ((0,), (0,))])
 def test_empty_sums_are_left_to_the_context(shape, axes):
     assert native_spread_sums(np.ones(shape, np.float32), axes) is None
+
+
+_AT_THE_END = """
+import ctypes, mmap
+import numpy as np
+from fpsim.products.native_spread_sums import native_spread_sums
+
+page = mmap.PAGESIZE
+memory = mmap.mmap(-1, 2 * page)
+begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+assert ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(begin + page), page, 0) == 0
+for shape, axis in (((130, 5), 0), ((70, 2), 0), ((3, 65), 1), ((9, 100), 0), ((66, 14), 0)):
+    size = 4 * shape[0] * shape[1]
+    x = np.frombuffer(memory, np.float32, size // 4, page - size).reshape(shape)
+    sums, flags = native_spread_sums(x, (axis,))
+    assert not sums.any() and not flags.any()
+print("summed")
+import os
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs pages that cannot be read")
+def test_nothing_behind_the_last_number_is_read():
+    run = subprocess.run(
+        [sys.executable, "-c", _AT_THE_END], capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stdout) == (0, "summed\n"), run.stderr
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

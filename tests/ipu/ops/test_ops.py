@@ -82,6 +82,10 @@ CALLS = {
     "strided_slice": [([(5, 4)], {"index": np.s_[::2, 1:]})],
     "recomputation_checkpoint": [([(5, 4)], {})],
     "masked_scale": [([(5, 3)], {"mask": np.arange(15).reshape(5, 3) % 2 == 0, "factor": 2.0})],
+    "mean_square": [([(5, 3), (5, 3)], {}), ([(5, 3), (5, 3)], {"reduction": "none"})],
+    "binary_cross_entropy_with_logits": [([(5, 3), (5, 3)], {"reduction": "sum"})],
+    "binary_cross_entropy": [([(5, 3), (5, 3)], {})],
+    "nll": [([(5, 3)], {"classes": LABELS}), ([(5, 3)], {"classes": LABELS, "ignored": 1})],
     "glu": [([(5, 4)], {}), ([(4, 3)], {"axis": 0})],
     "elu": [([(5, 3)], {}), ([(5, 3)], {"alpha": 0.5, "scale": 2.0, "input_scale": 3.0})],
     "softplus": [([(5, 3)], {}), ([(5, 3)], {"beta": 2.0, "threshold": 9.0})],
@@ -95,11 +99,18 @@ CALLS = {
 for _row in PRIMITIVES.values():
     CALLS.setdefault(_row.name, [([(5, 3)] * len(_row.vjps), {})])
 
-POSITIVE = ("sqrt", "rsqrt", "log", "log2", "log10", "power", "lgamma", "digamma", "log1p",
-            "bessel_k0", "bessel_y0", "polygamma", "zeta", "betainc")  # fmt: skip
+POSITIVE = ("sqrt", "binary_cross_entropy", "rsqrt", "log", "log2", "log10", "power", "lgamma",
+            "digamma", "log1p", "bessel_k0", "bessel_y0", "polygamma", "zeta", "betainc")  # fmt: skip
 EXTREMES = ("maximum", "minimum", "fmax", "fmin")
 #: Where others are defined: x becomes factor · x + shift.
-DOMAINS = {"acosh": (1, 4), "asin": (0.5, 0), "acos": (0.5, 0), "atanh": (0.5, 0), "tan": (0.5, 0)}
+DOMAINS = {
+    "binary_cross_entropy": (0.5, 0.1),
+    "acosh": (1, 4),
+    "asin": (0.5, 0),
+    "acos": (0.5, 0),
+    "atanh": (0.5, 0),
+    "tan": (0.5, 0),
+}
 
 
 STEP = 2.0**-8

@@ -13,12 +13,11 @@ from fpsim.records.formats import BINARY32
 from ipu import ops
 from ipu.frontends.torch.aten.reductions import axes_of
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.ops.activations import softplus_of
+from ipu.ops.losses import share_of
 
 __all__: list[str] = []
 
 _INSIDE = "binary32 inside, once at the end"
-_NONE, _MEAN = 0, 1
 
 
 def _along(call: Call, primitive: Any, x: Array, dim: int) -> Array:
@@ -84,180 +83,102 @@ def _logsumexp(call: Call, x: Any, dim: Any, keepdim: bool = False) -> Any:
     return call.rounded(y, a.format)
 
 
-# Negative log likelihood ------------------------------------------------------------------------
+# Losses -----------------------------------------------------------------------------------------
+
+#: Names of torch's numbers for reductions.
+_REDUCTIONS = ("none", "mean", "sum")
 
 
-def _picked(target: torch.Tensor, ignore_index: int, weight: Array | None) -> Any:
-    """Classes (0 where ignored), and each row's weight in binary32 (0 where ignored)."""
-    classes = target.numpy()
-    kept = classes != ignore_index
-    classes = np.where(kept, classes, 0)
-    weights = np.ones(classes.shape, np.float32) if weight is None else weight.carrier[classes]
-    return classes, np.where(kept, weights, np.float32(0))
-
-
-@aten("nll_loss_forward.default", "nll_loss2d_forward.default", rounding=_INSIDE)
+@aten("nll_loss_forward.default", "nll_loss2d_forward.default", of=ops.nll)
 def _nll_loss(
     call: Call, x: Any, target: Any, weight: Any, reduction: int, ignore_index: int
 ) -> Any:
-    """The sum of -w · x[class] over the rows, divided by the sum of the weights for a mean."""
     if not x.numel() or x.ndim == 1:
         return NotImplemented
-    device = call.device
     a, w = call.arrays(x, weight)
-    fmt, rows = a.format, call.wide(a)
-    classes, weights = _picked(target, ignore_index, None if w is None else call.wide(w))
-    chosen = np.take_along_axis(rows.carrier, np.expand_dims(classes, 1), 1).squeeze(1)
-    each = device.negative(rows.like(chosen))
-    factors = rows.like(weights)
-    if w is not None:
-        each = device.multiply(each, factors)
-    each = device.select(weights != 0, each)
-    if reduction == _NONE:
-        nothing = torch.zeros((), dtype=x.dtype)
-        return call.rounded(each, fmt), nothing
-    axes = tuple(range(each.ndim))
-    total = device.reduce_sum(each, axes).reshape(())
-    share = device.reduce_sum(factors, axes).reshape(())
-    if reduction == _MEAN:
-        total = device.divide(total, share)
-    return call.loss(total, fmt), call.result(share, torch.float32).to(x.dtype)
+    classes, name = target.numpy(), _REDUCTIONS[reduction]
+    loss = ops.nll.value(
+        call.device, a, classes=classes, weight=w, reduction=name, ignored=ignore_index
+    )
+    if name == "none":
+        return call.rounded(loss, a.format), torch.zeros((), dtype=x.dtype)
+    share = share_of(call.device, a, classes, ignore_index, w)
+    return call.loss(loss, a.format), call.result(share, torch.float32).to(x.dtype)
 
 
-@aten("nll_loss_backward.default", "nll_loss2d_backward.default", rounding=_INSIDE)
+@aten("nll_loss_backward.default", "nll_loss2d_backward.default", of=ops.nll, gradient=True)
 def _nll_loss_backward(
     call: Call, gradient: Any, x: Any, target: Any, weight: Any, reduction: int,
     ignore_index: int, total_weight: Any,
 ) -> Any:  # fmt: skip
-    """-g · w at the class of each row, g divided by the sum of the weights for a mean."""
+    """What reads the gradient of a loss stays in binary32: that of the logits is rounded first."""
     if not x.numel() or x.ndim == 1:
         return NotImplemented
-    device = call.device
     fmt = call.format_of(x, gradient)
     g, w = call.slope(gradient, fmt), call.operand(weight, fmt)
-    if call.memory.format_of(gradient) == BINARY32:
-        fmt = BINARY32  # the gradient of the logits is rounded first
-    classes, weights = _picked(target, ignore_index, None if w is None else call.wide(w))
-    factors = g.like(weights)
-    if reduction == _MEAN:
-        share = device.reduce_sum(factors, tuple(range(weights.ndim))).reshape(())
-        g = device.divide(g, share)
-    slope = device.negative(device.multiply(factors, g))
-    slope = device.cast(device.select(weights != 0, slope), fmt)
-    spread = device.zeros(tuple(x.shape), fmt)
-    np.put_along_axis(
-        spread.carrier, np.expand_dims(classes, 1), np.expand_dims(slope.carrier, 1), 1
-    )
-    return call.result(spread)
+    saved = tuple(x.shape), fmt, None if w is None else call.wide(w)
+    is_root = call.memory.format_of(gradient) == BINARY32
+    slope = ops.nll.pull(
+        0, call.device, g, saved, classes=target.numpy(), reduction=_REDUCTIONS[reduction],
+        ignored=ignore_index, to=BINARY32 if is_root else fmt,
+    )  # fmt: skip
+    return call.result(slope)
 
 
-# Two classes ----------------------------------------------------------------------------------
-
-
-@aten("binary_cross_entropy_with_logits.default", rounding=_INSIDE)
+@aten("binary_cross_entropy_with_logits.default", of=ops.binary_cross_entropy_with_logits)
 def _two_classes(
     call: Call, x: Any, target: Any, weight: Any = None, positive: Any = None,
-    reduction: int = _MEAN,
+    reduction: int = 1,
 ) -> Any:  # fmt: skip
-    """(1 - t) · x + l · (log(1 + e**-|x|) + max(-x, 0)) with l = 1 + (positive - 1) · t."""
     if not x.numel():
         return NotImplemented
-    device = call.device
     a, t, w, p = call.arrays(x, target, weight, positive)
-    fmt, a, t = a.format, call.wide(a), call.wide(t)
-    term = softplus_of(device, device.negative(a))
-    if p is not None:
-        more = device.multiply(device.subtract(call.wide(p), 1.0), t)
-        term = device.multiply(device.add(more, 1.0), term)
-    each = device.add(device.multiply(device.subtract(1.0, t), a), term)
-    return call.loss(_weighted(call, each, w, reduction), fmt)
-
-
-@aten("binary_cross_entropy.default", rounding=_INSIDE)
-def _cross_entropy(
-    call: Call, x: Any, target: Any, weight: Any = None, reduction: int = _MEAN
-) -> Any:
-    """-t · max(log x, -100) - (1 - t) · max(log(1 - x), -100)."""
-    if not x.numel():
-        return NotImplemented
-    device = call.device
-    a, t, w = call.arrays(x, target, weight)
-    if not ((a.carrier >= 0) & (a.carrier <= 1)).all():
-        raise ValueError("binary cross entropy takes probabilities, from 0 to 1")
-    fmt, a, t = a.format, call.wide(a), call.wide(t)
-    one = _bounded_log(call, a)
-    other = _bounded_log(call, device.subtract(1.0, a))
-    each = device.negative(
-        device.add(device.multiply(t, one), device.multiply(device.subtract(1.0, t), other))
+    loss = ops.binary_cross_entropy_with_logits.value(
+        call.device, a, t, weight=w, positive=p, reduction=_REDUCTIONS[reduction]
     )
-    return call.loss(_weighted(call, each, w, reduction), fmt)
+    return call.loss(loss, a.format)
 
 
-def _bounded_log(call: Call, x: Array) -> Array:
-    """max(log x, -100), without the pole of zero."""
-    is_zero = np.asarray(x.carrier == 0)
-    log = call.device.log(x.like(np.where(is_zero, np.float32(1), x.carrier)))
-    values = np.maximum(np.where(is_zero, np.float32(-100), log.carrier), np.float32(-100))
-    return log.like(np.asarray(values))
-
-
-@aten("binary_cross_entropy_backward.default", rounding=_INSIDE)
-def _cross_entropy_backward(
-    call: Call, gradient: Any, x: Any, target: Any, weight: Any = None, reduction: int = _MEAN
-) -> Any:
-    """g · w · (x - t) / max(x · (1 - x), 1e-12), over n for a mean."""
+@aten("binary_cross_entropy.default", of=ops.binary_cross_entropy)
+def _cross_entropy(call: Call, x: Any, target: Any, weight: Any = None, reduction: int = 1) -> Any:
     if not x.numel():
         return NotImplemented
-    device = call.device
     a, t, w = call.arrays(x, target, weight)
-    fmt, g, a, t = a.format, call.slope(gradient, a.format), call.wide(a), call.wide(t)
-    spread = device.multiply(a, device.subtract(1.0, a))
-    spread = spread.like(np.asarray(np.maximum(spread.carrier, np.float32(1e-12))))
-    slope = device.multiply(g, device.divide(device.subtract(a, t), spread))
-    if w is not None:
-        slope = device.multiply(slope, call.wide(w))
-    if reduction == _MEAN:
-        slope = device.multiply(slope, device.context(BINARY32).constant(1 / a.size))
-    return call.rounded(slope, fmt)
+    loss = ops.binary_cross_entropy.value(
+        call.device, a, t, weight=w, reduction=_REDUCTIONS[reduction]
+    )
+    return call.loss(loss, a.format)
 
 
-def _weighted(call: Call, each: Array, weight: Array | None, reduction: int) -> Array:
-    """Terms of a loss times their weights, and their sum or mean, in binary32."""
-    device = call.device
-    if weight is not None:
-        each = device.multiply(each, call.wide(weight))
-    if reduction == _NONE or not each.ndim:
-        return each
-    scale = 1 / each.size if reduction == _MEAN else 1.0
-    return device.reduce_sum(each, tuple(range(each.ndim)), scale=scale).reshape(())
-
-
-# Mean square ----------------------------------------------------------------------------------
-
-
-@aten("mse_loss.default", rounding="the difference, then binary32 inside, once at the end")
-def _mse_loss(call: Call, x: Any, y: Any, reduction: int = _MEAN) -> Any:
-    device = call.device
-    a, b = call.arrays(x, y)
-    gap = device.subtract(a, b)
-    if reduction == _NONE:
-        wide = call.wide(gap)
-        return call.rounded(device.multiply(wide, wide), gap.format)
-    if not gap.size or not gap.ndim:
+@aten("binary_cross_entropy_backward.default", of=ops.binary_cross_entropy, gradient=True)
+def _cross_entropy_backward(
+    call: Call, gradient: Any, x: Any, target: Any, weight: Any = None, reduction: int = 1
+) -> Any:
+    if not x.numel():
         return NotImplemented
-    scale = 1 / gap.size if reduction == _MEAN else 1.0
-    total = device.reduce_squares(gap, tuple(range(gap.ndim)), scale=scale).reshape(())
-    return call.loss(total, gap.format)
+    a, t, w = call.arrays(x, target, weight)
+    slope = ops.binary_cross_entropy.pull(
+        0, call.device, call.slope(gradient, a.format), (a, t, w),
+        reduction=_REDUCTIONS[reduction],
+    )  # fmt: skip
+    return call.result(slope)
 
 
-@aten("mse_loss_backward.default", rounding="the difference, then binary32 inside, once at the end")
-def _mse_loss_backward(call: Call, gradient: Any, x: Any, y: Any, reduction: int) -> Any:
-    """(x - y) · 2/n · g."""
-    device = call.device
+@aten("mse_loss.default", of=ops.mean_square)
+def _mse_loss(call: Call, x: Any, y: Any, reduction: int = 1) -> Any:
     a, b = call.arrays(x, y)
-    gap, g = device.subtract(a, b), call.slope(gradient, a.format)
+    if reduction and not (a.size and b.size and (a.ndim or b.ndim)):
+        return NotImplemented
+    name = _REDUCTIONS[reduction]
+    return call.loss(ops.mean_square.value(call.device, a, b, reduction=name), a.format)
+
+
+@aten("mse_loss_backward.default", of=ops.mean_square, gradient=True)
+def _mse_loss_backward(call: Call, gradient: Any, x: Any, y: Any, reduction: int) -> Any:
+    """torch keeps the operands: their difference is computed again."""
+    a, b = call.arrays(x, y)
+    gap, g = ops.subtract.value(call.device, a, b), call.slope(gradient, a.format)
     if not gap.size:
         return NotImplemented
-    factor = 2 / gap.size if reduction == _MEAN else 2.0
-    slope = device.multiply(call.wide(gap), device.context(BINARY32).constant(factor))
-    return call.rounded(device.multiply(slope, g), gap.format)
+    slope = ops.mean_square.pull(0, call.device, g, (gap,), reduction=_REDUCTIONS[reduction])
+    return call.result(slope)
