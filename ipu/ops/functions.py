@@ -188,7 +188,8 @@ def _in_binary64(function: Callable[..., Any], overflows: bool) -> Any:
         values, flags = apply(
             "convert", [wide], kept, out=out, element_flags=element_flags, bits=bits
         )
-        own_flags = (np.isnan(wide) & finite) * np.uint8(Flags.INVALID)
+        of_numbers = ~reduce(np.logical_or, map(np.isnan, numbers))
+        own_flags = (np.isnan(wide) & of_numbers) * np.uint8(Flags.INVALID)
         if pole.any() and not overflows:
             own_flags |= pole * np.uint8(Flags.DIVBYZERO)
             values[pole] = _poles(wide[pole], kept)

@@ -51,6 +51,15 @@ def test_remainders_have_the_sign_of_one_operand(row, expected):
     assert not device.status_word
 
 
+@pytest.mark.source("IEEE 754-2019 §9.2: invalid operation of an infinite operand")
+@pytest.mark.parametrize("row", [ops.sin, ops.cos, ops.tan, ops.asin, ops.floor_mod, ops.fmod])
+def test_infinity_is_outside_of_a_domain_as_numbers_are(row):
+    device, x = halves([math.inf])
+    others = [device.from_host([2.0], BINARY16)] * (len(row.vjps) - 1)
+    assert np.isnan(row.value(device, x, *others).values).all()
+    assert device.status.inv
+
+
 @pytest.mark.parametrize("row", [ops.fmod, ops.floor_mod])
 def test_a_remainder_by_zero_is_invalid_and_traps(row):
     device, x = halves([1.0])

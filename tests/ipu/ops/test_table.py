@@ -17,7 +17,8 @@ FRONTENDS = Path(__file__).parents[3] / "ipu" / "frontends"
 NAMING = (
     "torch/aten/activations.py", "torch/aten/extrema.py", "torch/aten/pointwise.py",
     "torch/aten/rows.py", "tensorflow/kernels/activations.py", "tensorflow/kernels/arithmetic.py",
-    "tensorflow/kernels/functions.py", "tensorflow/kernels/rows.py",
+    "tensorflow/kernels/functions.py", "tensorflow/kernels/quantizing.py",
+    "tensorflow/kernels/rows.py",
 )  # fmt: skip
 #: Methods of a device that compute numbers.
 VERBS = {
