@@ -49,8 +49,8 @@ def _grid(device: Device, low: Array, high: Array, first: Operand, last: Operand
     nearest = np.floor(np.float64(zero.carrier) + 0.5)  # as std::round of what is not negative
     inside = np.clip(nearest, np.float64(least.carrier), np.float64(most.carrier))
     zero = zero.like(inside.astype(zero.carrier.dtype))
-    ends = (device.multiply(device.subtract(end, zero), scale) for end in (least, most))
-    return _Grid(*ends, scale)
+    low, high = (device.multiply(device.subtract(end, zero), scale) for end in (least, most))
+    return _Grid(low, high, scale)
 
 
 def _fake_quantize(
