@@ -20,7 +20,10 @@ from ipu.machine.reference import wide
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, steps
 
-__all__ = ["log_softmax", "softmax", "softmax_cross_entropy", "softmax_cross_entropy_dense"]
+__all__ = [
+    "dense_cross_entropies", "log_softmax", "softmax", "softmax_cross_entropy",
+    "softmax_cross_entropy_dense", "sparse_cross_entropies",
+]  # fmt: skip
 
 Labels = NDArray[np.integer[Any]]
 
@@ -62,16 +65,52 @@ def _log_softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> A
 # Cross-entropies ------------------------------------------------------------------------------
 
 
-def _mean(device: Device, each: Array) -> Array:
-    return device.divide(device.reduce_sum(each, axis=0).reshape(()), float(len(each)))
+def _mean(device: Device, terms: Array) -> Array:
+    return device.divide(device.reduce_sum(terms, axis=0).reshape(()), float(len(terms)))
+
+
+def _sparse_terms(device: Device, logits: Array, *, labels: Labels) -> tuple[Array, Saved]:
+    """log sum exp(z) - z[label] of each row; softmax and the labels are saved."""
+    z, e, total = shifted(device, logits)
+    rows = np.arange(len(labels))
+    terms = device.subtract(device.log(total).reshape(-1), z[rows, labels])
+    return terms, (device.divide(e, total), labels, logits.format)
+
+
+def _dense_terms(device: Device, logits: Array, *, labels: Array) -> tuple[Array, Saved]:
+    """The sum of labels · (log sum exp(z) - z) of each row."""
+    z, e, total = shifted(device, logits)
+    wanted = device.cast(labels, z.format)
+    lost = device.subtract(device.log(total), z)
+    terms = device.reduce_sum(device.multiply(wanted, lost), axis=-1).reshape(-1)
+    return terms, (device.divide(e, total), wanted, logits.format)
+
+
+def terms_slope(device: Device, saved: Saved) -> Array:
+    """softmax - wanted: the gradient of the sum of the terms, in binary32."""
+    probabilities, wanted, _ = saved
+    if not isinstance(wanted, Array):
+        wanted = _one_hot(probabilities, wanted)
+    return device.subtract(probabilities, wanted)
+
+
+def _one_hot(like: Array, labels: Labels) -> Array:
+    """Rows with 1 at their label."""
+    hot = np.zeros(like.shape, like.carrier.dtype)
+    hot[np.arange(len(labels)), labels] = 1.0
+    return like.like(hot)
+
+
+def _terms_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    """(softmax - wanted) times the gradient of each row, rounded once to the logits."""
+    slope = device.multiply(terms_slope(device, saved), gradient.reshape(-1, 1))
+    return device.cast(slope, saved[2])
 
 
 def _sparse(device: Device, logits: Array, *, labels: Labels) -> tuple[Array, Saved]:
     """Mean over the batch of log sum exp(z) - z[label]."""
-    z, e, total = shifted(device, logits)
-    rows = np.arange(len(labels))
-    each = device.subtract(device.log(total).reshape(-1), z[rows, labels])
-    return _mean(device, each), (device.divide(e, total), logits.format)
+    terms, (probabilities, _, fmt) = _sparse_terms(device, logits, labels=labels)
+    return _mean(device, terms), (probabilities, fmt)
 
 
 def _one_hot(like: Array, labels: Labels) -> Array:
@@ -87,10 +126,8 @@ def _sparse_logits(device: Device, gradient: Array, saved: Saved, *, labels: Lab
 
 def _dense(device: Device, logits: Array, *, labels: Array) -> tuple[Array, Saved]:
     """Mean over the batch of the sum of labels · (log sum exp(z) - z)."""
-    z, e, total = shifted(device, logits)
-    lost = device.subtract(device.log(total), z)
-    each = device.reduce_sum(device.multiply(labels, lost), axis=-1).reshape(-1)
-    return _mean(device, each), (device.divide(e, total), logits.format)
+    terms, (probabilities, _, fmt) = _dense_terms(device, logits, labels=labels)
+    return _mean(device, terms), (probabilities, fmt)
 
 
 def _dense_logits(device: Device, gradient: Array, saved: Saved, *, labels: Array) -> Array:
@@ -139,4 +176,15 @@ softmax_cross_entropy_dense = Primitive(
     "softmax_cross_entropy_dense", _dense, (_dense_logits,),
     cost=steps(_SHIFTING | {"divide": 1, "subtract": 2, "multiply": 1, "add": 2}),
     rounding="binary32", gradient="binary32 inside, once into the format of the logits",
+)  # fmt: skip
+_PULLED = "binary32 inside, once into the format of the logits"
+#: Cross-entropy of each row against integer `labels`, in binary32.
+sparse_cross_entropies = Primitive(
+    "sparse_cross_entropies", _sparse_terms, (_terms_x,), rounding="binary32", gradient=_PULLED,
+    cost=steps(_SHIFTING | {"divide": 1}),
+)  # fmt: skip
+#: The same against rows of probabilities.
+dense_cross_entropies = Primitive(
+    "dense_cross_entropies", _dense_terms, (_terms_x,), rounding="binary32", gradient=_PULLED,
+    cost=steps(_SHIFTING | {"divide": 1, "subtract": 2, "multiply": 1, "add": 2}),
 )  # fmt: skip

@@ -82,6 +82,8 @@ CALLS = {
     "strided_slice": [([(5, 4)], {"index": np.s_[::2, 1:]})],
     "recomputation_checkpoint": [([(5, 4)], {})],
     "masked_scale": [([(5, 3)], {"mask": np.arange(15).reshape(5, 3) % 2 == 0, "factor": 2.0})],
+    "sparse_cross_entropies": [([(5, 3)], {"labels": LABELS})],
+    "dense_cross_entropies": [([(5, 3)], dense_labels)],
     "mean_square": [([(5, 3), (5, 3)], {}), ([(5, 3), (5, 3)], {"reduction": "none"})],
     "binary_cross_entropy_with_logits": [([(5, 3), (5, 3)], {"reduction": "sum"})],
     "binary_cross_entropy": [([(5, 3), (5, 3)], {})],

@@ -1,69 +1,38 @@
-"""Softmax, its logarithm and cross-entropies: binary32 inside, rounded once at the end."""
+"""Softmax, its logarithm and cross-entropies: names of the rows of `ipu.ops.probabilities`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32
 from ipu import ops
+from ipu.frontends.tensorflow.kernels.rows import values
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, within
-from ipu.ops.probabilities import shifted
+from ipu.ops.primitive import Primitive
+from ipu.ops.probabilities import terms_slope
 
 __all__: list[str] = []
 
-_INSIDE = "binary32 inside, once at the end"
+values({"Softmax": ops.softmax, "LogSoftmax": ops.log_softmax})
 
 
-@kernel("Softmax", rounding=_INSIDE)
-def _softmax(site: Site) -> Run:
-    device = site.device
-    return lambda x: ops.softmax.forward(device, x)[0]
-
-
-@kernel("LogSoftmax", rounding=_INSIDE)
-def _log_softmax(site: Site) -> Run:
-    device = site.device
-    return lambda x: ops.log_softmax.forward(device, x)[0]
-
-
-@kernel("SparseSoftmaxCrossEntropyWithLogits", rounding=f"{_INSIDE} of each output")
+@kernel("SparseSoftmaxCrossEntropyWithLogits", of=ops.sparse_cross_entropies)
 def _sparse(site: Site) -> Run:
-    device = site.device
-
     def run(logits: Array, labels: Any) -> Any:
         within(site, labels, logits.shape[-1])
-        z, e, total = shifted(device, logits)
-        rows = np.arange(len(labels))
-        picked = z.like(z.carrier[rows, labels])
-        each = device.subtract(device.log(total).reshape(-1), picked)
-        hot = np.zeros(z.shape, z.carrier.dtype)
-        hot[rows, labels] = 1.0
-        return _results(site, logits, each, e, total, z.like(hot))
+        return _results(site, ops.sparse_cross_entropies, logits, labels)
 
     return run
 
 
-@kernel("SoftmaxCrossEntropyWithLogits", rounding=f"{_INSIDE} of each output")
+@kernel("SoftmaxCrossEntropyWithLogits", of=ops.dense_cross_entropies)
 def _dense(site: Site) -> Run:
+    return lambda logits, labels: _results(site, ops.dense_cross_entropies, logits, labels)
+
+
+def _results(site: Site, row: Primitive, logits: Array, labels: Any) -> tuple[Array, Array]:
+    """The loss of each row, and the gradient to the logits of their sum: each rounded once."""
     device = site.device
-
-    def run(logits: Array, labels: Array) -> Any:
-        z, e, total = shifted(device, logits)
-        wanted = device.cast(labels, BINARY32)
-        lost = device.subtract(device.log(total), z)
-        each = device.reduce_sum(device.multiply(wanted, lost), axis=-1).reshape(-1)
-        return _results(site, logits, each, e, total, wanted)
-
-    return run
-
-
-def _results(
-    site: Site, logits: Array, each: Array, e: Array, total: Array, wanted: Array
-) -> tuple[Array, Array]:
-    """The loss of each row, and the gradient to the logits of their sum."""
-    device = site.device
-    slope = device.subtract(device.divide(e, total), wanted)
-    return device.cast(each, logits.format), device.cast(slope, logits.format)
+    terms, saved = row.forward(device, logits, labels=labels)
+    slope = terms_slope(device, saved)
+    return device.cast(terms, logits.format), device.cast(slope, logits.format)
