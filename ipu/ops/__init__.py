@@ -18,6 +18,7 @@ from ipu.ops import (
     pooling,
     probabilities,
     products,
+    quantizing,
     reductions,
 )
 from ipu.ops.activations import *  # noqa: F403
@@ -31,12 +32,13 @@ from ipu.ops.pooling import *  # noqa: F403
 from ipu.ops.primitive import Primitive
 from ipu.ops.probabilities import *  # noqa: F403
 from ipu.ops.products import *  # noqa: F403
+from ipu.ops.quantizing import *  # noqa: F403
 from ipu.ops.reductions import *  # noqa: F403
 
 #: The families, each a module.
 FAMILIES = (
     activations, arithmetic, bounds, functions, losses, moves, norms, pooling, probabilities,
-    products, reductions,
+    products, quantizing, reductions,
 )  # fmt: skip
 
 #: Every primitive by name.

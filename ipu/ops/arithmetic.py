@@ -21,7 +21,7 @@ from ipu.ops.rules import check_broadcast, free, same, steps, sum_to
 
 __all__ = [
     "absolute", "add", "bias", "ceil", "divide", "divide_no_nan", "floor", "floor_divide",
-    "floor_mod", "fmod", "multiply", "multiply_no_nan", "negative", "reciprocal", "rint", "scale",
+    "fmod", "multiply", "multiply_no_nan", "negative", "reciprocal", "rint", "scale",
     "scaled_difference", "scaled_sum", "sign", "sqrt", "square", "squared_difference", "subtract",
     "xdivy", "xlog1py", "xlogy",
 ]  # fmt: skip
@@ -181,15 +181,8 @@ def _floor_divide(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
     return quotient.like(np.floor(quotient.carrier)), ()
 
 
-def _remainder(function: Any) -> Any:
-    """A forward rule of a remainder, which is exact in binary64 but where y is not finite."""
-
-    def forward(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
-        with np.errstate(all="ignore"):
-            wide = function(np.float64(x.carrier), np.float64(y.carrier))
-        return device.context(x.format).convert(wide), ()
-
-    return forward
+def _fmod(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
+    return device.context(x.format).fmod(x, y), ()
 
 
 def _used(device: Device, y: Array, shape: tuple[int, ...]) -> Any:
@@ -324,9 +317,8 @@ rint = _row("rint", _selection(np.rint), None, cost=free, rounding=_NONE)
 #: The whole number below x / y.
 floor_divide = _row("floor_divide", _floor_divide, None, None, cost=steps(divide=1),
                     rounding="the quotient once, then down to an integer")  # fmt: skip
-#: x - y floor(x / y), with the sign of y; x - y trunc(x / y), with that of x, which is exact.
-floor_mod = _row("floor_mod", _remainder(np.mod), None, None, cost=steps(divide=1))
-fmod = _row("fmod", _remainder(np.fmod), None, None, cost=steps(divide=1))
+#: x - y trunc(x / y), with the sign of x: exact.
+fmod = _row("fmod", _fmod, None, None, cost=steps(divide=1), rounding="none: it is exact")
 #: x / y, x · y, and 0 where y is 0.
 divide_no_nan = _row("divide_no_nan", _no_nan("divide"), None, None, cost=steps(divide=1),
                      rounding="once; 0 where y is 0")  # fmt: skip

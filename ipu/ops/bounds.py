@@ -1,4 +1,4 @@
-"""The larger and the smaller of numbers, and limits: selections, which round nothing.
+"""The larger and the smaller of numbers, limits, neighbours: selections, which round nothing.
 
 Of a number and a NaN the number is chosen and INV is raised, or the NaN passes: the device's switch
 `max_nan` (docs/semantics.md §6). fmax and fmin choose the number whatever the switch says.
@@ -12,11 +12,17 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.core import Operand
+from fpsim.records.formats import BINARY16, BINARY32
 from ipu.machine.device import Device
 from ipu.ops.primitive import Primitive, Saved
-from ipu.ops.rules import steps, sum_to
+from ipu.ops.rules import free, steps, sum_to
 
-__all__ = ["clamp", "fmax", "fmin", "maximum", "minimum"]
+__all__ = [
+    "NEIGHBOURS", "clamp", "finite", "fmax", "fmin", "maximum", "minimum", "next_after",
+]  # fmt: skip
+
+#: Formats whose neighbours numpy knows.
+NEIGHBOURS = {BINARY16: np.float16, BINARY32: np.float32}
 
 
 def _maximum(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
@@ -59,6 +65,33 @@ def _clamp_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     return device.select(inside, gradient)
 
 
+def _finite(
+    device: Device, x: Array, *, nan: Operand = 0.0, above: Operand | None = None,
+    below: Operand | None = None,
+) -> tuple[Array, Saved]:  # fmt: skip
+    largest, values = x.format.max, x.carrier
+    for infinity, instead in ((np.inf, above), (-np.inf, below)):
+        number = np.copysign(largest, infinity) if instead is None else _number(instead)
+        values = np.where(values == infinity, values.dtype.type(number), values)
+    values = np.where(np.isnan(x.carrier), values.dtype.type(_number(nan)), values)
+    return x.like(values), (x,)
+
+
+def _number(x: Operand) -> float:
+    return float(x.carrier) if isinstance(x, Array) else float(x)
+
+
+def _finite_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    return device.select(np.isfinite(saved[0].carrier), gradient)
+
+
+def _next_after(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
+    stored = NEIGHBOURS[x.format]
+    with np.errstate(all="ignore"):
+        neighbours = np.nextafter(x.carrier.astype(stored), y.carrier.astype(stored))
+    return x.like(neighbours.astype(x.carrier.dtype)), ()
+
+
 def _towards(argument: int, larger: bool) -> Any:
     """The rule of one of two operands: the gradient where it is chosen; of equal ones the first."""
 
@@ -93,3 +126,22 @@ clamp = Primitive(
     "clamp", _clamp, (_clamp_x,), cost=steps(maximum=2), rounding="none", gradient="none",
     source="docs/semantics.md §6 (max_nan)",
 )  # fmt: skip
+#: x with numbers for NaN and infinities: 0 and the largest ones, or constants of the format.
+finite = Primitive(
+    "finite",
+    _finite,
+    (_finite_x,),
+    cost=free,
+    rounding="none",
+    gradient="none",
+    source="torch 2.13, nan_to_num",
+)
+#: The neighbour of x on the side of y, in binary16 and binary32; no flags.
+next_after = Primitive(
+    "next_after",
+    _next_after,
+    (None, None),
+    cost=free,
+    rounding="none: the neighbour",
+    source="torch 2.13, nextafter",
+)

@@ -34,7 +34,8 @@ __all__ = [
     "HOST", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0", "bessel_i0e",
     "bessel_i1", "bessel_i1e", "bessel_j0", "bessel_j1", "bessel_k0", "bessel_k0e", "bessel_k1",
     "bessel_k1e", "bessel_y0", "bessel_y1", "betainc", "cos", "cosh", "dawson", "digamma", "erf",
-    "erfc", "erfinv", "exp", "exp2", "expint", "expm1", "fresnel_cos", "fresnel_sin", "gammainc",
+    "erfc", "erfinv", "exp", "exp2", "expint", "expm1", "floor_mod", "fresnel_cos",
+    "fresnel_sin", "gammainc",
     "gammaincc", "lgamma", "log", "log10", "log1p", "log2", "ndtri", "polygamma", "power", "rsqrt",
     "sin", "sinh", "spence", "tan", "zeta",
 ]  # fmt: skip
@@ -187,7 +188,8 @@ def _in_binary64(function: Callable[..., Any], overflows: bool) -> Any:
         values, flags = apply(
             "convert", [wide], kept, out=out, element_flags=element_flags, bits=bits
         )
-        own_flags = (np.isnan(wide) & finite) * np.uint8(Flags.INVALID)
+        of_numbers = ~reduce(np.logical_or, map(np.isnan, numbers))
+        own_flags = (np.isnan(wide) & of_numbers) * np.uint8(Flags.INVALID)
         if pole.any() and not overflows:
             own_flags |= pole * np.uint8(Flags.DIVBYZERO)
             values[pole] = _poles(wide[pole], kept)
@@ -246,6 +248,11 @@ def _host(
     return row
 
 
+def _floor_mod(x: Wide, y: Wide) -> Wide:
+    rest = np.fmod(x, y)
+    return np.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
+
+
 log1p = _host("log1p", special.log1p, lambda x: 1 / (1 + x))
 expm1 = _host("expm1", special.expm1, np.exp, overflows=True)
 sin = _host("sin", np.sin, np.cos)
@@ -261,6 +268,8 @@ acosh = _host("acosh", np.arccosh, lambda x: 1 / np.sqrt((x - 1) * (x + 1)))
 atanh = _host("atanh", np.arctanh, lambda x: 1 / ((1 - x) * (1 + x)))
 atan2 = _host("atan2", np.arctan2, lambda y, x: x / (x * x + y * y),
               lambda y, x: -y / (x * x + y * y), operands=2)  # fmt: skip
+#: x - y floor(x / y), with the sign of y; zeros have that of x.
+floor_mod = _host("floor_mod", _floor_mod, operands=2)
 exp2 = _host("exp2", np.exp2, lambda x: np.exp2(x) * np.log(2), overflows=True)
 log2 = _host("log2", np.log2, lambda x: 1 / (x * np.log(2)))
 log10 = _host("log10", np.log10, lambda x: 1 / (x * np.log(10)))

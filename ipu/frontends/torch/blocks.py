@@ -45,7 +45,8 @@ class Blocks:
         self._may_open, self._closed = may_open, closed
         self._thread = 0
         #: The object that switched gradients off.
-        self._opener: object | None = None
+        #: What opened the block, if one is open.
+        self.opener: object | None = None
         self._number: int | None = None
         #: Blocks that computed since the last step.
         self._count = 0
@@ -58,7 +59,7 @@ class Blocks:
     def is_open(self) -> bool:
         """Whether this thread is in a block and records no gradients."""
         return (
-            self._opener is not None
+            self.opener is not None
             and self._thread == threading.get_ident()
             and not torch.is_grad_enabled()
         )
@@ -80,7 +81,7 @@ class Blocks:
         """Blocks that begin inside are seen; gradients that are off already are a block."""
         self._thread = threading.get_ident()
         self._is_statement = not torch.is_grad_enabled()
-        self._opener = self if self._is_statement else None
+        self.opener = self if self._is_statement else None
         statement = torch.set_grad_enabled
         with ExitStack() as stack:
             for owner, entering, leaving in (
@@ -117,8 +118,8 @@ class Blocks:
             were_on = torch.is_grad_enabled()
             result = self._call(method, block, arguments, options)
             are_on = torch.is_grad_enabled()
-            if were_on and not are_on and self._opener is None and self._may_open():
-                self._opener = block
+            if were_on and not are_on and self.opener is None and self._may_open():
+                self.opener = block
                 self._is_statement = isinstance(block, torch.set_grad_enabled)
             elif are_on and self._is_statement:
                 self._close()  # set_grad_enabled(True) ends what a statement began
@@ -129,7 +130,7 @@ class Blocks:
     def _leaving(self, method: _Method) -> _Method:
         def leave(block: Any, *arguments: Any, **options: Any) -> Any:
             result = self._call(method, block, arguments, options)
-            if self._opener is block:
+            if self.opener is block:
                 self._close()
             return result
 
@@ -139,7 +140,7 @@ class Blocks:
         """What began as a statement is the head of a block, which ends with it."""
 
         def enter(block: Any) -> Any:
-            if self._opener is block:
+            if self.opener is block:
                 self._is_statement = False
             return self._call(method, block, (), {})
 
@@ -149,7 +150,7 @@ class Blocks:
         """set_grad_enabled as a decorator takes back what its construction switched."""
 
         def decorate(block: Any, *arguments: Any, **options: Any) -> Any:
-            if self._opener is block:
+            if self.opener is block:
                 self._close()
             return self._call(method, block, arguments, options)
 
@@ -173,7 +174,7 @@ class Blocks:
             self._is_inside = before
 
     def _close(self) -> None:
-        has_computed, self._opener, self._number = self._number is not None, None, None
+        has_computed, self.opener, self._number = self._number is not None, None, None
         self._is_statement = False
         if has_computed:
             self._closed()

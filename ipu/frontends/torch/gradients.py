@@ -90,8 +90,18 @@ class Gradients:
 
     def role_of(self, x: torch.Tensor) -> Role | None:
         """What the memory of a tensor is to updates; None for nothing."""
-        session, role, _ = _read(x)
-        return role if session is self else None
+        return self._roles((x,))[0]
+
+    def _roles(self, tensors: Iterable[torch.Tensor]) -> list[Role | None]:
+        """As `role_of` says of each."""
+        roles: list[Role | None] = []
+        for x in tensors:
+            try:
+                session, role, _ = getattr(x.untyped_storage(), _ROLE, _NOTHING)
+            except _NO_STORAGE:
+                session = role = None
+            roles.append(role if session is self else None)
+        return roles
 
     def _mark(self, x: torch.Tensor, role: Role) -> None:
         with suppress(*_NO_STORAGE):
@@ -120,8 +130,7 @@ class Gradients:
             role = self.role_of(x)
             if role is Role.LEAF or (role is Role.COPY and not in_module):
                 return True
-        for x in read:
-            role = self.role_of(x)
+        for role in self._roles(read):
             if role is Role.GRADIENT or (role is Role.DERIVED and not in_module):
                 return True
         if in_module or not written:

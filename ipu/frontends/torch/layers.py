@@ -255,7 +255,7 @@ class Layers:
             self.leave_backward()
         if self.is_updating:
             return Where("optimizer", "optimizer", 0)
-        if self.blocks.is_open and not self.in_update:
+        if self.blocks.opener is not None and self.blocks.is_open and not self.in_update:
             layer = self.stack[-1] if self.stack else operation
             return Where(layer, "evaluation", self.blocks.number())
         if self.stack:

@@ -7,9 +7,10 @@ its first call and kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fpsim.records.formats import BINARY32
@@ -50,9 +51,24 @@ _OF_IMAGES = frozenset(
         "upsample_bilinear2d", "native_group_norm",
     )
 )  # fmt: skip
+#: Real numbers with a format of the machine, and wider ones.
+_REAL = {torch.float32, torch.float64, *FORMATS}
 #: Operations that make copies of parameters, or tensors that updates keep beside them.
 _LIKE = {torch.ops.aten.clone.default, torch.ops.aten.zeros_like.default}
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Way(NamedTuple):
+    """How an overload runs from its first call on.
+
+    written       places of the arguments that it writes.
+    is_copying    it makes copies of parameters, or tensors that updates keep beside them.
+    """
+
+    overload: Any
+    plan: Plan
+    written: Sequence[int | str]
+    is_copying: bool
 
 
 class Program(Protocol):
@@ -63,7 +79,9 @@ class Program(Protocol):
     halves_by_policy: bool
 
     def call(self, operation: str) -> Call: ...
-    def look(self, args: Any, kwargs: Any, written: Sequence[int | str]) -> bool: ...
+    def look(
+        self, tensors: list[torch.Tensor], args: Any, kwargs: Any, written: Sequence[int | str]
+    ) -> bool: ...  # fmt: skip
     def updated(self, args: Any, kwargs: Any, result: Any) -> None: ...
     def copied(self, source: Any, result: Any) -> None: ...
     def writing(self, base: str, args: Any, kwargs: Any) -> Callable[[], None] | None: ...
@@ -78,9 +96,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self._program = program
         self._memory = program.memory
-        self._plans: dict[Any, Plan] = {}
-        #: Places of the arguments that an overload writes.
-        self._written: dict[Any, list[int | str]] = {}
+        #: By identity of the overload, which the record holds.
+        self._ways: dict[int, Way] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -93,20 +110,23 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         if kwargs and self._program.halves_by_policy and kwargs.get("dtype") in HALVES:
             kwargs = kwargs | {"dtype": torch.float32}
-        if _are_abstract(args, kwargs):
-            return func(*args, **(kwargs or {}))
-        plan = self._plans.get(func)
-        if plan is None:
-            plan = self._plans[func] = self._plan(func)
-            self._written[func] = _written(func)
+        tensors = tensors_of(args, kwargs or {})
+        for x in tensors:
+            if x.is_meta or type(x) is FakeTensor:
+                return func(*args, **(kwargs or {}))
+        if kwargs and _is_for_meta(kwargs.get("device")):
+            return func(*args, **kwargs)
+        way = self._ways.get(id(func))
+        if way is None:
+            way = self._ways[id(func)] = Way(func, self._plan(func), _written(func), func in _LIKE)
         program, account = self._program, self._program.account
         noted = account.noted
         try:
-            is_update = program.look(args, kwargs or {}, self._written[func])
-            result = plan(args, kwargs or {})
+            is_update = program.look(tensors, args, kwargs or {}, way.written)
+            result = way.plan(args, kwargs or {})
             if is_update:
                 program.updated(args, kwargs or {}, result)
-            elif func in _LIKE:
+            elif way.is_copying:
                 program.copied(args[0], result)
         except Exception as error:
             raised = self._stopped(error, func, args, kwargs or {})
@@ -164,11 +184,15 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         kind = "host" if entry.on_host else "machine"
 
         def run(args: Any, kwargs: Any) -> Any:
-            if not _has_float(args, kwargs):
-                result = func(*args, **kwargs)
-                if not _is_float(result):
-                    add("integer", name, 0)
-                    return result
+            for x in args:
+                if isinstance(x, torch.Tensor) and x.dtype in _NUMBERS:
+                    break
+            else:
+                if not _has_float(args, kwargs):
+                    result = func(*args, **kwargs)
+                    if not _is_float(result):
+                        add("integer", name, 0)
+                        return result
             call = program.call(packet)
             try:
                 result = handler(call, *args, **kwargs)
@@ -281,15 +305,13 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         if held is source_format and held is not None:
             target.copy_(source)
             return target
-        if source.dtype == torch.float64 and target.dtype in EIGHTHS:
-            self._program.call("aten.copy_")  # its place
-            target.copy_(memory.cast_wide(source, target.dtype))
+        if target.dtype in EIGHTHS and source.dtype in _REAL and source.dtype != target.dtype:
+            call = self._program.call("aten.copy_")
+            cast = TABLE["_to_copy.default"].handler(call, source, dtype=target.dtype)
+            target.copy_(cast)
             return target
         if source.dtype == torch.float64 and target.dtype in FORMATS:
             source = to_narrow(source, target.dtype)
-        enters = source_format is None and source.dtype == torch.float32
-        if enters and target.dtype in EIGHTHS:  # rounded as data first: torch's cast is its own
-            source_format = self._program.call("aten.copy_").policy.activations
         if (
             source_format is None
             or not target.dtype.is_floating_point
@@ -305,7 +327,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             if is_all:
                 memory.mark(target, source_format)
             return target
-        if held != source_format or (enters and target.dtype in EIGHTHS):
+        if held != source_format:
             call = self._program.call("aten.copy_")
             array = call.device.cast(memory.read(source, source_format), held)
             source = memory.write(array, target.dtype)
@@ -386,44 +408,34 @@ def _refuse_unknown(func: Any, call: Call, args: Any, kwargs: Any) -> None:
 # Arguments --------------------------------------------------------------------------------------
 
 
-def _are_abstract(args: Any, kwargs: Any) -> bool:
-    """Whether an operation has no numbers to compute: of shapes alone, or for the meta device."""
-    for x in args:
-        if isinstance(x, torch.Tensor):
-            if is_abstract(x):
-                return True
-        elif isinstance(x, (list, tuple)) and any(
-            isinstance(each, torch.Tensor) and is_abstract(each) for each in x
-        ):
-            return True
-    if not kwargs:
-        return False
-    device = kwargs.get("device")
-    return (device is not None and torch.device(device).type == "meta") or any(
-        is_abstract(x) for x in tensors_of((), kwargs)
-    )
+#: Data types of real and complex numbers.
+_NUMBERS = frozenset(
+    kind for kind in vars(torch).values()
+    if isinstance(kind, torch.dtype) and (kind.is_floating_point or kind.is_complex)
+)  # fmt: skip
+
+
+def _is_for_meta(device: Any) -> bool:
+    """Whether a result is asked for as a shape alone."""
+    return device is not None and torch.device(device).type == "meta"
 
 
 def _has_float(args: Any, kwargs: Any) -> bool:
+    """Whether real or complex numbers are among the arguments, of which none is a shape alone."""
     for x in args:
         if isinstance(x, torch.Tensor):
-            if _is_real(x):
+            if x.dtype in _NUMBERS:
                 return True
-        elif isinstance(x, (list, tuple)) and any(
-            isinstance(each, torch.Tensor) and _is_real(each) for each in x
-        ):
+        elif isinstance(x, (list, tuple)) and _is_float(x):
             return True
-    return any(isinstance(x, torch.Tensor) and _is_real(x) for x in kwargs.values())
-
-
-def _is_real(x: torch.Tensor) -> bool:
-    """Whether a tensor has real or complex numbers; one of a shape alone has none."""
-    return bool((x.dtype.is_floating_point or x.dtype.is_complex) and not is_abstract(x))
+    return bool(kwargs) and _is_float(tuple(kwargs.values()))
 
 
 def _is_float(result: Any) -> bool:
     results = result if isinstance(result, (tuple, list)) else (result,)
-    return any(isinstance(x, torch.Tensor) and _is_real(x) for x in results)
+    return any(
+        isinstance(x, torch.Tensor) and x.dtype in _NUMBERS and not is_abstract(x) for x in results
+    )
 
 
 def _elements(result: Any) -> int:

@@ -165,6 +165,7 @@ class Session:
         self._entered: WeakSet[torch.nn.Module] = WeakSet()
         #: Lazy modules that have been entered without parameters, and their layers.
         self._unmade: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
+        self._has_unmade = False
 
     # Context manager ------------------------------------------------------------------------
 
@@ -222,7 +223,7 @@ class Session:
     def call(self, operation: str) -> Call:
         """The operation of that name, without overload: its layer, policy and place."""
         layers, device = self.layers, self.device
-        if self._unmade:
+        if self._has_unmade:
             self._take_made()
         where = layers.where(operation)
         if self._may_have_stepped and where.direction == "forward":
@@ -254,25 +255,32 @@ class Session:
         place = Place(self.step, micro_batch, replica, layer, direction)
         return call, place, counted_name(layer, shown)
 
-    def look(self, args: Any, kwargs: Any, written: Sequence[int | str]) -> bool:
+    def look(
+        self, tensors: list[torch.Tensor], args: Any, kwargs: Any, written: Sequence[int | str]
+    ) -> bool:  # fmt: skip
         """Whether the operation that begins now is part of an update without an optimiser.
 
+        tensors    those among its arguments.
         written    places of the arguments that it writes.
         """
         layers = self.layers
         layers.is_updating = False
         if layers.in_update or torch._C._current_graph_task_id() != -1:
             return False
-        in_block = layers.blocks.is_open
+        in_block = layers.blocks.opener is not None and layers.blocks.is_open
         if not in_block and (layers.stack or not torch.is_grad_enabled()):
             return False
-        read = tensors_of(args, kwargs)
-        if not in_block and any(x.requires_grad for x in read):
-            return False
-        targets = [kwargs.get(i) if isinstance(i, str) else args[i] for i in written]
-        targets = [x for x in targets if isinstance(x, torch.Tensor)]
+        if not in_block:
+            for x in tensors:
+                if x.requires_grad:
+                    return False
+        targets: list[torch.Tensor] = []
+        for i in written:
+            target = kwargs.get(i) if isinstance(i, str) else args[i]
+            if isinstance(target, torch.Tensor):
+                targets.append(target)
         in_module = bool(layers.stack)
-        layers.is_updating = self.gradients.is_update(read, targets, in_module=in_module)
+        layers.is_updating = self.gradients.is_update(tensors, targets, in_module=in_module)
         return layers.is_updating
 
     def updated(self, args: Any, kwargs: Any, result: Any) -> None:
@@ -322,7 +330,7 @@ class Session:
         parameters = [parameter for parameter in present if parameter is not None]
         if len(parameters) < len(present):
             if any(map(is_lazy, module.parameters(recurse=False))):
-                self._unmade[module] = layer
+                self._unmade[module], self._has_unmade = layer, True
             return
         is_new = module not in self._entered
         if is_new:
@@ -353,6 +361,7 @@ class Session:
                 del self._unmade[module]
                 with outside_transforms():
                     self._take(module, layer)
+        self._has_unmade = bool(self._unmade)
 
     def _start_update(self, optimiser: torch.optim.Optimizer) -> None:
         self._check_patterns()

@@ -277,7 +277,8 @@ class Memory:
         values = x.detach() if x.requires_grad else x
         if x.dtype is not torch.float32:
             values = values.float()
-        array = Array(values.numpy(), self.context(held))
+        context = self._contexts.get(id(held)) or self.context(held)
+        array = Array(values.numpy(), context)
         return array if held is fmt or held == fmt else self.cast(array, fmt)
 
     def cast(self, array: Array, fmt: Format) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -41,14 +41,14 @@ def _clip(site: Site) -> Run:
     return lambda x, low, high: ops.clamp.value(device, x, low=low, high=high)
 
 
-@kernel("AddN", rounding="each addition, in the order of the inputs", is_any=True)
+@kernel("AddN", of=ops.add, rounding="each addition, in the order of the inputs", is_any=True)
 def _add_n(site: Site) -> Run:
     if site.node.outputs[0].dtype == tf.variant:
         return lambda *terms: add_lists(site, terms)
     kind = site.node.outputs[0].dtype
     if site.fmt is None and not kind.is_integer:
         raise NotImplementedError(f"node {site.node.name} adds {kind.name}, which no format holds")
-    add = np.add if site.fmt is None else site.device.add
+    add = np.add if site.fmt is None else partial(ops.add.value, site.device)
     return lambda *terms: reduce(add, terms)
 
 

@@ -35,11 +35,11 @@ values({
     "BesselK0e": ops.bessel_k0e, "BesselK1": ops.bessel_k1, "BesselK1e": ops.bessel_k1e,
     "BesselY0": ops.bessel_y0, "BesselY1": ops.bessel_y1, "Dawsn": ops.dawson,
     "Expint": ops.expint, "FresnelCos": ops.fresnel_cos, "FresnelSin": ops.fresnel_sin,
-    "Spence": ops.spence,
+    "Spence": ops.spence, "FloorMod": ops.floor_mod, "TruncateMod": ops.fmod, "Mod": ops.fmod,
 })  # fmt: skip
 
-#: What neither numpy nor SciPy has, and remainders: TensorFlow's own kernel in binary64.
-_OWN = ("IgammaGradA", "CumulativeLogsumexp", "FloorMod", "TruncateMod", "Mod", "Range")
+#: What neither numpy nor SciPy has: TensorFlow's own kernel in binary64.
+_OWN = ("IgammaGradA", "CumulativeLogsumexp", "Range")
 _WIDE = dict.fromkeys(FORMATS, tf.float64)
 
 

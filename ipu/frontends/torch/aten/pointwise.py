@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from fpsim.array import Array
-from fpsim.records.formats import BINARY16, BINARY32
 from ipu import ops
 from ipu.frontends.torch.aten.rows import of_one, of_terms
 from ipu.frontends.torch.aten.table import Call, aten
@@ -54,26 +52,28 @@ of_one({
 
 @aten("add.Tensor", "add.Scalar", of=ops.scaled_sum)
 def _add(call: Call, x: Any, y: Any, alpha: float = 1) -> Any:
-    return _combine(call, ops.add, ops.scaled_sum, x, y, alpha)
+    if alpha == 1:
+        return call.result(ops.add.value(call.device, *call.terms(x, y)))
+    return _scaled(call, ops.scaled_sum, x, y, alpha)
 
 
 @aten("sub.Tensor", "sub.Scalar", of=ops.scaled_difference)
 def _sub(call: Call, x: Any, y: Any, alpha: float = 1) -> Any:
-    return _combine(call, ops.subtract, ops.scaled_difference, x, y, alpha)
+    if alpha == 1:
+        return call.result(ops.subtract.value(call.device, *call.terms(x, y)))
+    return _scaled(call, ops.scaled_difference, x, y, alpha)
 
 
 @aten("rsub.Tensor", "rsub.Scalar", of=ops.scaled_difference)
 def _rsub(call: Call, x: Any, y: Any, alpha: float = 1) -> Any:
-    return _combine(call, ops.subtract, ops.scaled_difference, y, x, alpha)
+    return _sub(call, y, x, alpha)
 
 
-def _combine(call: Call, plain: Primitive, scaled: Primitive, x: Any, y: Any, alpha: float) -> Any:
+def _scaled(call: Call, row: Primitive, x: Any, y: Any, alpha: float) -> Any:
     a, b = call.terms(x, y)
-    if alpha == 1:
-        return call.result(plain.value(call.device, a, b))
     fmt = (a if isinstance(a, Array) else b).format
     operands = (_as_array(call, v, fmt) for v in (a, b))
-    return call.result(scaled.value(call.device, *operands, factor=call.constant(alpha, fmt)))
+    return call.result(row.value(call.device, *operands, factor=call.constant(alpha, fmt)))
 
 
 def _as_array(call: Call, x: Any, fmt: Any) -> Array:
@@ -98,6 +98,7 @@ _of_arrays(ops.minimum, "minimum.default", "min.other")
 _of_arrays(ops.fmax, "fmax.default")
 _of_arrays(ops.fmin, "fmin.default")
 _of_arrays(ops.fmod, "fmod.Tensor", "fmod.Scalar")
+_of_arrays(ops.floor_mod, "remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 
 
 # Random numbers of the host ---------------------------------------------------------------------
@@ -105,14 +106,15 @@ _of_arrays(ops.fmod, "fmod.Tensor", "fmod.Scalar")
 
 @aten(
     "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor",
-    rounding="the deviation times a number of the host, then the sum",
+    of=ops.scaled_sum, rounding="the deviation times a number of the host, then the sum",
 )  # fmt: skip
 def _normal(call: Call, mean: Any, deviation: Any = 1.0, *, generator: Any = None) -> Any:
     fmt = call.format_of(mean, deviation)
     shape = torch.broadcast_shapes(*(x.shape for x in (mean, deviation) if not _is_number(x)))
     drawn = torch.empty(shape, dtype=call.dtype).normal_(generator=generator)
     m, d, z = (call.operand(x, fmt) for x in (mean, deviation, drawn))
-    return call.result(call.device.add(m, call.device.multiply(d, z)))
+    m = _as_array(call, m, fmt)
+    return call.result(ops.scaled_sum.value(call.device, m, z, factor=d))
 
 
 def _is_number(x: Any) -> bool:
@@ -148,35 +150,20 @@ def _clamp_max(call: Call, x: Any, high: Any) -> Any:
     return limit(call, x, None, high)
 
 
-@aten("nan_to_num.default", rounding="none; what stands for NaN and infinities are constants")
+@aten("nan_to_num.default", of=ops.finite)
 def _nan_to_num(call: Call, x: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
     a = call.array(x)
-    largest = a.format.max
-    standing = [
-        default if number is None else number_of(call.constant(number, a.format))
-        for number, default in ((nan, 0.0), (posinf, largest), (neginf, -largest))
-    ]
-    values: torch.Tensor = torch.ops.aten.nan_to_num.default(_tensor(a), *standing)
-    return call.result(a.like(values.numpy()))
+    above, below = (None if n is None else call.constant(n, a.format) for n in (posinf, neginf))
+    number = 0.0 if nan is None else call.constant(nan, a.format)
+    return call.result(ops.finite.value(call.device, a, nan=number, above=above, below=below))
 
 
-#: Formats whose neighbours numpy knows.
-_STORED = {BINARY16: np.float16, BINARY32: np.float32}
-
-
-@aten("nextafter.default", rounding="none: the neighbour in the format")
+@aten("nextafter.default", of=ops.next_after)
 def _nextafter(call: Call, x: Any, y: Any) -> Any:
     a, b = call.arrays(x, y)
-    stored = _STORED.get(a.format)
-    if stored is None:
+    if a.format not in ops.NEIGHBOURS:
         raise NotImplementedError(f"aten.nextafter has no rule in {a.format}; use binary16 or f32")
-    with np.errstate(all="ignore"):
-        neighbours = np.nextafter(a.carrier.astype(stored), b.carrier.astype(stored))
-    return call.result(a.like(neighbours.astype(a.carrier.dtype)))
-
-
-def _tensor(x: Any) -> torch.Tensor:
-    return torch.from_numpy(np.array(x.carrier, order="C"))
+    return call.result(ops.next_after.value(call.device, a, b))
 
 
 def number_of(x: Any) -> float:

@@ -11,7 +11,7 @@ computed on the host.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -103,6 +103,11 @@ class Call:
     dtype: torch.dtype = torch.float32
     #: What `result` rounds into, where operands were taken in binary32 by `terms`.
     narrow: Format | None = None
+    #: The policy's format of activations.
+    activations: Format = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.activations = self.policy.activations
 
     @property
     def is_update(self) -> bool:
@@ -125,8 +130,11 @@ class Call:
             )
         if self.memory.is_plain:
             return BINARY32
-        if not self.is_update:
-            return BINARY32 if self._is_loss(tensors) else self.policy.activations
+        if self.direction != "optimizer":
+            first = tensors[0]
+            if isinstance(first, torch.Tensor) and first.ndim:
+                return self.activations
+            return BINARY32 if self._is_loss(tensors) else self.activations
         held = {self.memory.format_of(x) for x in tensors if isinstance(x, torch.Tensor)}
         return widest(fmt for fmt in held if fmt) if held - {None} else self.policy.param
 
@@ -151,7 +159,15 @@ class Call:
             is_root = self.memory.is_root
             if any(isinstance(x, torch.Tensor) and is_root(x) for x in tensors):
                 self.narrow, fmt = fmt, BINARY32
-        return [self.operand(x, fmt) for x in tensors]
+        return self._operands(tensors, fmt)
+
+    def _operands(self, values: Sequence[Any], fmt: Format) -> list[Any]:
+        """Each as `operand` says."""
+        # A loop, since a comprehension is one more call of Python 3.11.
+        operands, read = list(values), self.memory.read
+        for i, x in enumerate(values):
+            operands[i] = read(x, fmt) if isinstance(x, torch.Tensor) else self.operand(x, fmt)
+        return operands
 
     def slope(self, gradient: torch.Tensor, fmt: Format) -> Array:
         """The gradient that reaches a loss, in binary32 if it is held so, else cast to fmt first.
@@ -163,8 +179,7 @@ class Call:
 
     def arrays(self, *tensors: Any) -> list[Any]:
         """Tensors as arrays of one format, numbers as constants of it, None as None."""
-        fmt = self.format_of(*tensors)
-        return [self.operand(x, fmt) for x in tensors]
+        return self._operands(tensors, self.format_of(*tensors))
 
     def array(self, x: torch.Tensor) -> Array:
         """One tensor as an array."""
