@@ -8,7 +8,9 @@ Source    docs/semantics.md §5 (units) and §6 (orders and roundings of primiti
 
 from ipu.ops.activations import dropout, gelu, relu, sigmoid, tanh
 from ipu.ops.arithmetic import add, bias, divide, multiply, scale, sqrt, square, subtract
+from ipu.ops.einsum import EINSUMS, einsum
 from ipu.ops.moves import (
+    MOVES,
     cast,
     concat,
     pad,
@@ -20,8 +22,25 @@ from ipu.ops.moves import (
 from ipu.ops.norms import batch_norm, group_norm, layer_norm, normalise
 from ipu.ops.pooling import average_pool, max_pool
 from ipu.ops.primitive import Primitive
-from ipu.ops.products import conv2d, matmul
+from ipu.ops.products import PRODUCTS, conv2d, conv2d_transpose, matmul, matmul_bias
+from ipu.ops.random import RANDOM, normal, shifted_normal, truncated_normal, uniform
 from ipu.ops.reductions import reduce_max, reduce_mean, reduce_sum
+from ipu.ops.resampling import RESAMPLING, resample
+from ipu.ops.scatter import (
+    SCATTERS,
+    embedding_bag,
+    embedding_bag_max,
+    gather,
+    scatter_add,
+    scatter_max,
+    scatter_min,
+    scatter_multiply,
+    segment_max,
+    segment_mean,
+    segment_min,
+    segment_multiply,
+    segment_sum,
+)
 from ipu.ops.softmax import (
     log_softmax,
     softmax,
@@ -31,24 +50,26 @@ from ipu.ops.softmax import (
 
 __all__ = [
     "PRIMITIVES", "add", "average_pool", "batch_norm", "bias", "cast", "concat", "conv2d",
-    "divide", "dropout", "gelu", "group_norm", "layer_norm", "log_softmax", "matmul", "max_pool",
-    "multiply", "normalise", "pad", "recomputation_checkpoint", "reduce_max", "reduce_mean",
-    "reduce_sum", "relu", "reshape", "scale", "sigmoid", "softmax", "softmax_cross_entropy",
-    "softmax_cross_entropy_dense", "sqrt", "square", "strided_slice", "subtract", "tanh",
-    "transpose",
+    "conv2d_transpose", "divide", "dropout", "einsum", "embedding_bag", "embedding_bag_max",
+    "gather", "gelu", "group_norm", "layer_norm", "log_softmax", "matmul", "matmul_bias",
+    "max_pool", "multiply", "normal", "normalise", "pad", "recomputation_checkpoint",
+    "reduce_max", "reduce_mean", "reduce_sum", "relu", "resample", "reshape", "scale",
+    "scatter_add", "scatter_max", "scatter_min", "scatter_multiply", "segment_max",
+    "segment_mean", "segment_min", "segment_multiply", "segment_sum", "shifted_normal",
+    "sigmoid", "softmax", "softmax_cross_entropy", "softmax_cross_entropy_dense", "sqrt",
+    "square", "strided_slice", "subtract", "tanh", "transpose", "truncated_normal", "uniform",
 ]  # fmt: skip
 
 #: Every primitive by name.
 PRIMITIVES: dict[str, Primitive] = {
     p.name: p
     for p in (
-        matmul, conv2d,
         add, bias, subtract, multiply, divide, square, sqrt, scale,
         relu, tanh, sigmoid, gelu, dropout,
         softmax, log_softmax, softmax_cross_entropy, softmax_cross_entropy_dense,
         reduce_sum, reduce_mean, reduce_max,
         max_pool, average_pool,
         batch_norm, normalise, group_norm, layer_norm,
-        cast, reshape, transpose, concat, pad, strided_slice, recomputation_checkpoint,
+        *MOVES, *PRODUCTS, *EINSUMS, *SCATTERS, *RESAMPLING, *RANDOM,
     )
 }  # fmt: skip

@@ -14,6 +14,7 @@ import torch
 from fpsim.array import Array
 from fpsim.records.formats import BINARY16, BINARY32
 from ipu.frontends.torch.aten.table import Call, aten
+from ipu.ops.random import shifted_normal
 
 __all__ = ["number_of", "power"]
 
@@ -100,15 +101,14 @@ def power(call: Call, x: Array, exponent: float) -> Array | None:
 
 
 @aten(
-    "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor",
-    rounding="the deviation times a number of the host, then the sum",
+    "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor", of=shifted_normal
 )  # fmt: skip
 def _normal(call: Call, mean: Any, deviation: Any = 1.0, *, generator: Any = None) -> Any:
     fmt = call.format_of(mean, deviation)
     shape = torch.broadcast_shapes(*(x.shape for x in (mean, deviation) if not _is_number(x)))
     drawn = torch.empty(shape, dtype=call.dtype).normal_(generator=generator)
     m, d, z = (call.operand(x, fmt) for x in (mean, deviation, drawn))
-    return call.result(call.device.add(m, call.device.multiply(d, z)))
+    return call.result(shifted_normal.value(call.device, z, m, d))
 
 
 def _is_number(x: Any) -> bool:
