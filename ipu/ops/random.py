@@ -1,7 +1,7 @@
 """Random numbers: drawn by a generator of the caller, rounded to nearest; and masks of dropout.
 
-Uniform numbers have the bits that their format holds below 1. Normal ones are computed in binary64
-on the host and rounded once. A mask keeps an element by 16 random bits.
+Normal ones are computed in binary64 on the host and rounded once. A mask keeps an element by 16
+random bits.
 
 Source    TensorFlow's random_distributions.h (bits of uniform numbers); poplibs, poprand (masks).
 """
@@ -24,7 +24,7 @@ __all__ = ["RANDOM", "normal", "seeded_mask", "shifted_normal", "truncated_norma
 
 Shape = tuple[int, ...]
 Generator = np.random.Generator
-Draw = Callable[[Generator, Shape, Format], NDArray[np.float64]]
+Draw = Callable[[Generator, Shape], NDArray[np.float64]]
 
 
 def _drawn(draw: Draw) -> Forward:
@@ -33,21 +33,23 @@ def _drawn(draw: Draw) -> Forward:
     def forward(
         device: Device, *, shape: Shape, generator: Generator, dtype: Format
     ) -> tuple[Array, Saved]:
-        return device.from_host(draw(generator, shape, dtype), dtype), ()
+        return device.from_host(draw(generator, shape), dtype), ()
 
     return forward
 
 
-def _uniform_numbers(generator: Generator, shape: Shape, fmt: Format) -> NDArray[np.float64]:
-    bits = fmt.precision - 1
-    return np.asarray(generator.integers(0, 1 << bits, shape) * 2.0**-bits)
+def _uniform(
+    device: Device, *, shape: Shape, generator: Generator, dtype: Format, bits: int | None = None
+) -> tuple[Array, Saved]:
+    bits = dtype.precision - 1 if bits is None else bits
+    return device.from_host(generator.integers(0, 1 << bits, shape) * 2.0**-bits, dtype), ()
 
 
-def _normal_numbers(generator: Generator, shape: Shape, fmt: Format) -> NDArray[np.float64]:
+def _normal_numbers(generator: Generator, shape: Shape) -> NDArray[np.float64]:
     return np.asarray(generator.standard_normal(shape))
 
 
-def _truncated_numbers(generator: Generator, shape: Shape, fmt: Format) -> NDArray[np.float64]:
+def _truncated_numbers(generator: Generator, shape: Shape) -> NDArray[np.float64]:
     """By the inverse of the distribution, so that each number takes one draw."""
     low, high = ndtr(-2.0), ndtr(2.0)
     return np.asarray(ndtri(low + (high - low) * generator.random(shape)))
@@ -73,8 +75,12 @@ def seeded_mask(seed: Sequence[int], modifier: int, shape: Shape, keep: float) -
 
 _SOURCE = "TensorFlow, random_distributions.h; the vendor's generator is not known"
 
-#: Numbers from 0 to less than 1; options `shape`, `generator` (numpy's), `dtype`.
-uniform = Primitive("uniform", _drawn(_uniform_numbers), (), rounding="none", source=_SOURCE)
+#: Numbers from 0 to less than 1; options `shape`, `generator` (numpy's), `dtype`, and `bits` of the
+#: numbers, by default those that the format holds.
+uniform = Primitive(
+    "uniform", _uniform, (), rounding="to nearest, where the format holds fewer bits",
+    source=_SOURCE,
+)  # fmt: skip
 #: Normal numbers; options as `uniform`.
 normal = Primitive(
     "normal", _drawn(_normal_numbers), (), rounding="once, to nearest", source=_SOURCE

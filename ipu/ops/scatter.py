@@ -23,8 +23,8 @@ from ipu.ops.rules import Saved, free, same, steps
 
 __all__ = [
     "SCATTERS", "embedding_bag", "embedding_bag_max", "gather", "minimum", "scatter_add",
-    "scatter_max", "scatter_min", "scatter_multiply", "segment_max", "segment_mean", "segment_min",
-    "segment_multiply", "segment_sum",
+    "scatter_max", "scatter_min", "scatter_multiply", "scatter_subtract", "segment_max",
+    "segment_mean", "segment_min", "segment_multiply", "segment_sum",
 ]  # fmt: skip
 
 Rows = Any
@@ -107,6 +107,18 @@ def _scatter_add(
 
 def _scatter_add_values(device: Device, gradient: Array, saved: Saved, *, rows: Rows) -> Array:
     return device.cast(_taken(gradient, rows), saved[0])
+
+
+def _scatter_subtract(
+    device: Device, base: Array, values: Array, *, rows: Rows
+) -> tuple[Array, Saved]:
+    return _scatter_add(device, base, device.negative(values), rows=rows)
+
+
+def _scatter_subtract_values(
+    device: Device, gradient: Array, saved: Saved, *, rows: Rows
+) -> Array:
+    return device.negative(_scatter_add_values(device, gradient, saved, rows=rows))
 
 
 def _scatter_multiply(
@@ -268,6 +280,11 @@ scatter_add = Primitive(
     "scatter_add", _scatter_add, (same, _scatter_add_values), cost=steps({"add": 1}),
     rounding=ONCE, gradient="none", source=_SOURCE,
 )  # fmt: skip
+#: base with each of the values subtracted; else as `scatter_add`.
+scatter_subtract = Primitive(
+    "scatter_subtract", _scatter_subtract, (same, _scatter_subtract_values),
+    cost=steps({"add": 1}), rounding=ONCE, gradient="none", source=_SOURCE,
+)  # fmt: skip
 #: base with its rows multiplied by the values; else as `scatter_add`. It has no gradient.
 scatter_multiply = Primitive(
     "scatter_multiply", _scatter_multiply, (None, None), cost=steps({"multiply": 1}),
@@ -325,6 +342,6 @@ embedding_bag_max = Primitive(
 
 #: The rows of this file.
 SCATTERS = (
-    gather, scatter_add, scatter_multiply, scatter_max, scatter_min, segment_sum, segment_mean,
+    gather, scatter_add, scatter_subtract, scatter_multiply, scatter_max, scatter_min, segment_sum, segment_mean,
     segment_multiply, segment_max, segment_min, embedding_bag, embedding_bag_max,
 )  # fmt: skip
