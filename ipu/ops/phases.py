@@ -113,6 +113,11 @@ class Phases:
 def _cut(x: Array, positions: Positions, extent: Pair) -> Array:
     rows, columns = positions
     height, width = extent
+    if x.shape[1:3] != extent:
+        raise ValueError(
+            f"images of {x.shape[1]}x{x.shape[2]} where this convolution has {height}x{width}; "
+            "give the size that its stride, padding and dilation lead to"
+        )
     field: Any = x.carrier[:, np.clip(rows, 0, height - 1)]
     field = field[:, :, :, np.clip(columns, 0, width - 1)]
     inside = ((rows >= 0) & (rows < height))[:, :, None, None]
