@@ -46,7 +46,7 @@ ORDER = [
     ("ipu.distributed",),
     ("ipu.frontends",),
     ("ipu.frontends.processes",),
-    ("ipu.frontends.arrays", "ipu.frontends.common"),
+    ("ipu.frontends.common",),
     ("ipu.frontends.pages",),
     ("ipu.frontends.torch", "ipu.frontends.torch.aten", "ipu.frontends.torch.replicas"),
     ("ipu.frontends.poptorch", "ipu.frontends.poptorch.engine"),

@@ -11,6 +11,7 @@ from ipu.ops import (
     activations,
     arithmetic,
     bounds,
+    contraction,
     functions,
     losses,
     moves,
@@ -19,11 +20,15 @@ from ipu.ops import (
     probabilities,
     products,
     quantizing,
+    random,
     reductions,
+    resampling,
+    scatter,
 )
 from ipu.ops.activations import *  # noqa: F403
 from ipu.ops.arithmetic import *  # noqa: F403
 from ipu.ops.bounds import *  # noqa: F403
+from ipu.ops.contraction import *  # noqa: F403
 from ipu.ops.functions import *  # noqa: F403
 from ipu.ops.losses import *  # noqa: F403
 from ipu.ops.moves import *  # noqa: F403
@@ -33,12 +38,15 @@ from ipu.ops.primitive import Primitive
 from ipu.ops.probabilities import *  # noqa: F403
 from ipu.ops.products import *  # noqa: F403
 from ipu.ops.quantizing import *  # noqa: F403
+from ipu.ops.random import *  # noqa: F403
 from ipu.ops.reductions import *  # noqa: F403
+from ipu.ops.resampling import *  # noqa: F403
+from ipu.ops.scatter import *  # noqa: F403
 
 #: The families, each a module.
 FAMILIES = (
-    activations, arithmetic, bounds, functions, losses, moves, norms, pooling, probabilities,
-    products, quantizing, reductions,
+    activations, arithmetic, bounds, contraction, functions, losses, moves, norms, pooling,
+    probabilities, products, quantizing, random, reductions, resampling, scatter,
 )  # fmt: skip
 
 #: Every primitive by name.

@@ -156,23 +156,15 @@ def _conv2d_w(
     )  # fmt: skip
 
 
+_ROUNDED = "each operand once into quarters; the product as the unit's record says, then once"
+
 #: x @ y for binary16 matrices, through quarters.
 matmul = Primitive(
-    "fp8_matmul",
-    _matmul,
-    (_matmul_x, _matmul_y),
-    "AMP",
-    matmul_cost,
-    rounding="operands into quarters, then as the record of the unit says, once",
-    gradient="the gradient into quarters, then as the record of the unit says, once",
-)
+    "fp8_matmul", _matmul, (_matmul_x, _matmul_y), "AMP", matmul_cost, rounding=_ROUNDED,
+    gradient=_ROUNDED, source="Noune et al. 2022 (formats); Graphcore, QuarterFloat (metadata)",
+)  # fmt: skip
 #: Images NHWC with kernels HWIO through quarters; options `stride`, `padding`, `groups`.
 conv2d = Primitive(
-    "fp8_conv2d",
-    _conv2d,
-    (_conv2d_x, _conv2d_w),
-    "by rule",
-    conv2d_cost,
-    rounding="operands into quarters, then as the record of the unit says, once",
-    gradient="the gradient into quarters, then as the record of the unit says, once",
-)
+    "fp8_conv2d", _conv2d, (_conv2d_x, _conv2d_w), "by rule", conv2d_cost, rounding=_ROUNDED,
+    gradient=_ROUNDED, source="Noune et al. 2022 (formats); Graphcore, QuarterFloat (metadata)",
+)  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
+from fpsim.records.evidence import Evidence
 from fpsim.records.formats import Format
 from ipu.machine.device import Device
 from ipu.ops.primitive import Primitive
@@ -96,41 +97,40 @@ def _strided_slice_x(device: Device, gradient: Array, saved: Saved, *, index: In
     return spread
 
 
+_MOVED = "none"
+_MOVES = "docs/semantics.md §6: what only moves values rounds nothing"
+
 #: x in the format `dtype`.
 cast = Primitive(
-    "cast", _cast, (_cast_x,), cost=steps(cast=1), rounding="once", gradient="the cast back, once"
-)
+    "cast", _cast, (_cast_x,), cost=steps(cast=1), rounding="once", gradient="once",
+    evidence=Evidence.DOCUMENTED, source="poplibs, popops::cast",
+)  # fmt: skip
 #: x, which recomputation keeps: what follows is computed again from here.
 recomputation_checkpoint = Primitive(
-    "recomputation_checkpoint",
-    _recomputation_checkpoint,
-    (same,),
-    "none",
-    free,
-    rounding="none",
-    gradient="none",
-)
+    "recomputation_checkpoint", _recomputation_checkpoint, (same,), "none", free, rounding=_MOVED,
+    gradient=_MOVED, source=_MOVES,
+)  # fmt: skip
 #: x in another `shape`.
 reshape = Primitive(
-    "reshape", _reshape, (_reshape_x,), "none", free, rounding="none", gradient="none"
-)
+    "reshape", _reshape, (_reshape_x,), "none", free, rounding=_MOVED, gradient=_MOVED,
+    source=_MOVES,
+)  # fmt: skip
 #: x with its axes in another order (default: reversed).
 transpose = Primitive(
-    "transpose", _transpose, (_transpose_x,), "none", free, rounding="none", gradient="none"
-)
+    "transpose", _transpose, (_transpose_x,), "none", free, rounding=_MOVED, gradient=_MOVED,
+    source=_MOVES,
+)  # fmt: skip
 #: x and y one after the other along `axis`.
 concat = Primitive(
-    "concat", _concat, (_concat_x, _concat_y), "none", free, rounding="none", gradient="none"
-)
+    "concat", _concat, (_concat_x, _concat_y), "none", free, rounding=_MOVED, gradient=_MOVED,
+    source=_MOVES,
+)  # fmt: skip
 #: x with zeros around it: `paddings`, (before, after) for each axis.
-pad = Primitive("pad", _pad, (_pad_x,), "none", free, rounding="none", gradient="none")
+pad = Primitive(
+    "pad", _pad, (_pad_x,), "none", free, rounding=_MOVED, gradient=_MOVED, source=_MOVES
+)
 #: The elements of x at `index`: a slice for each of the first axes.
 strided_slice = Primitive(
-    "strided_slice",
-    _strided_slice,
-    (_strided_slice_x,),
-    "none",
-    free,
-    rounding="none",
-    gradient="none",
-)
+    "strided_slice", _strided_slice, (_strided_slice_x,), "none", free, rounding=_MOVED,
+    gradient=_MOVED, source=_MOVES,
+)  # fmt: skip

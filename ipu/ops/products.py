@@ -1,22 +1,57 @@
-"""Matrix product and convolution; their backward rules are products too.
+"""Matrix products and convolutions; their backward rules are products too.
+
+A product is rounded once, as the record of its unit says. A bias is added to the rounded product. A
+dilated convolution is cut into phases (`ops.phases`), a transposed one is the gradient to the
+images of a convolution with the same kernel.
 
 Their checks of shapes and their costs hold for products of quarters as well (`ops.fp8`).
+
+Source    docs/semantics.md §5 (units), §6 (gradients are products of the same unit).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from fpsim.array import Array
+from fpsim.records.evidence import Evidence
 from fpsim.records.formats import Format
 from fpsim.records.geometry import Padding, Stride
 from ipu.machine.device import Device
+from ipu.ops.phases import Phases
 from ipu.ops.primitive import OperationCost, Primitive
-from ipu.ops.rules import Saved
+from ipu.ops.rules import Saved, sum_to
 
-__all__ = ["conv2d", "matmul"]
+__all__ = [
+    "conv2d", "conv2d_transpose", "matmul", "matmul_bias",
+]  # fmt: skip
+
+Shape = tuple[int, ...]
+
+AS_UNIT = "as the unit's record says, then once"
+_SOURCE = "docs/semantics.md §5 and §6: poplin's matMul and convolution, and their gradients"
+
+
+def _rounded(
+    product: Callable[..., Array], *operands: Any, partials: Format, to: Format | None, **how: Any
+) -> Array:
+    """A product of the device in a format, by default that of the operands.
+
+    A unit leaves no more digits than its partials have: a wider result is cast exactly.
+    """
+    if to is None:
+        return product(*operands, partials=partials, **how)
+    leaves = min(to, partials, key=lambda fmt: fmt.precision)
+    device = product.__self__  # type: ignore[attr-defined]
+    result: Array = device.cast(product(*operands, partials=partials, to=leaves, **how), to)
+    return result
+
+
+# Matrices -----------------------------------------------------------------------------------------
 
 
 def check_matrices(x: Array, y: Array) -> None:
@@ -25,57 +60,195 @@ def check_matrices(x: Array, y: Array) -> None:
         raise ValueError(f"matmul takes matrices, got shapes {x.shape} and {y.shape}; reshape them")
 
 
+def _turned(x: Array) -> Array:
+    return x.like(x.carrier.swapaxes(-1, -2))
+
+
+def _batches(x: Array, batch: Shape) -> Array:
+    """Matrices broadcast to these axes, which become one."""
+    matrices = x.shape[-2:]
+    if x.shape[:-2] != batch:
+        x = x.like(np.broadcast_to(x.carrier, (*batch, *matrices)))
+    return x if len(batch) == 1 else x.like(x.carrier.reshape(math.prod(batch), *matrices))
+
+
+def _of_matrices(device: Device, x: Array, y: Array, **how: Any) -> Array:
+    """x @ y, batch by batch."""
+    if x.ndim == y.ndim == 2:
+        return _rounded(device.matmul, x, y, **how)
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    z = _rounded(device.matmul, _batches(x, batch), _batches(y, batch), **how)
+    return z.reshape(*batch, *z.shape[-2:])
+
+
 def _matmul(
-    device: Device, x: Array, y: Array, *, partials: Format | None = None
-) -> tuple[Array, Saved]:
-    check_matrices(x, y)
+    device: Device, x: Array, y: Array, *, partials: Format | None = None, scale: int = 0,
+    to: Format | None = None,
+) -> tuple[Array, Saved]:  # fmt: skip
+    if min(x.ndim, y.ndim) < 2:
+        check_matrices(x, y)
     partials = partials or device.partials_for(x.format)
-    return device.matmul(x, y, partials=partials), (x, y, partials)
+    return _of_matrices(device, x, y, partials=partials, scale=scale, to=to), (x, y, partials)
 
 
-def _matmul_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
-    y, partials = saved[1], saved[2]
-    return device.matmul(gradient, y.T, partials=partials)
+def _matmul_x(
+    device: Device, gradient: Array, saved: Saved, *, scale: int = 0, to: Format | None = None,
+    **_: Any,
+) -> Array:  # fmt: skip
+    x, y, partials = saved
+    slope = _of_matrices(device, gradient, _turned(y), partials=partials, scale=scale, to=to)
+    return slope if slope.ndim == 2 else sum_to(device, slope, x.shape, slope.format)
 
 
-def _matmul_y(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
-    x, partials = saved[0], saved[2]
-    return device.matmul(x.T, gradient, partials=partials, late=True)
+def _matmul_y(
+    device: Device, gradient: Array, saved: Saved, *, scale: int = 0, to: Format | None = None,
+    **_: Any,
+) -> Array:  # fmt: skip
+    x, y, partials = saved
+    slope = _of_matrices(
+        device, _turned(x), gradient, partials=partials, scale=scale, to=to, late=True
+    )
+    return slope if slope.ndim == 2 else sum_to(device, slope, y.shape, slope.format)
 
 
 def matmul_cost(arrays: Sequence[Array], output: Array) -> OperationCost:
     """A multiply-add for each column of x, for each result."""
-    return OperationCost(macs=output.size * arrays[0].shape[1])
+    return OperationCost(macs=output.size * arrays[0].shape[-1])
+
+
+def _matmul_bias(
+    device: Device, bias: Array, x: Array, y: Array, *, alpha: float | Array = 1,
+    beta: float | Array = 1, partials: Format | None = None, scale: int = 0,
+    to: Format | None = None,
+) -> tuple[Array, Saved]:  # fmt: skip
+    z, saved = _matmul(device, x, y, partials=partials, scale=scale, to=to)
+    if not _is(alpha, 1):
+        z = device.multiply(z, alpha)
+    added = (bias.shape, bias.format, *saved)
+    if _is(beta, 0):
+        return z, added
+    return device.add(z, bias if _is(beta, 1) else device.multiply(bias, beta)), added
+
+
+def _is(factor: float | Array, number: float) -> bool:
+    """Whether a factor is this number itself: one that was rounded to it is none."""
+    return not isinstance(factor, Array) and factor == number
+
+
+def _matmul_bias_bias(
+    device: Device, gradient: Array, saved: Saved, *, beta: float | Array = 1, **_: Any
+) -> Array:
+    shape, fmt = saved[:2]
+    if _is(beta, 0):
+        return device.zeros(shape, fmt)
+    slope = gradient if _is(beta, 1) else device.multiply(gradient, beta)
+    return sum_to(device, slope, shape, fmt)
+
+
+def _matmul_bias_x(
+    device: Device, gradient: Array, saved: Saved, *, alpha: float | Array = 1, **options: Any
+) -> Array:
+    slope = gradient if _is(alpha, 1) else device.multiply(gradient, alpha)
+    return _matmul_x(device, slope, saved[2:], **options)
+
+
+def _matmul_bias_y(
+    device: Device, gradient: Array, saved: Saved, *, alpha: float | Array = 1, **options: Any
+) -> Array:
+    slope = gradient if _is(alpha, 1) else device.multiply(gradient, alpha)
+    return _matmul_y(device, slope, saved[2:], **options)
+
+
+def _matmul_bias_cost(arrays: Sequence[Array], output: Array) -> OperationCost:
+    return matmul_cost(arrays[1:], output)
+
+
+# Convolutions -------------------------------------------------------------------------------------
+
+
+class _How(NamedTuple):
+    """Extents and roundings of a convolution, as its rules take them."""
+
+    stride: Stride
+    padding: Padding
+    groups: int
+    dilation: Stride
+    partials: Format
+    scale: int
+    to: Format | None
+
+    @property
+    def is_dilated(self) -> bool:
+        return self.dilation not in (1, (1, 1))
+
+    def phases(self, image: Shape, kernel: Shape) -> Phases:
+        """How images of this shape are cut for a kernel of that shape."""
+        (_, rows, columns, _), (height, width, *_) = image, kernel
+        return Phases((rows, columns), (height, width), self.stride, self.padding, self.dilation)
+
+    def inner(self, phases: Phases) -> _How:
+        """Of the convolution of the phases."""
+        return self._replace(stride=phases.stride, padding="VALID", dilation=1)
+
+    def product(self, verb: Callable[..., Array], *operands: Any, **late: bool) -> Array:
+        """A convolution of the device."""
+        return _rounded(
+            verb, *operands, partials=self.partials, to=self.to, scale=self.scale,
+            stride=self.stride, padding=self.padding, groups=self.groups, **late,
+        )  # fmt: skip
+
+
+def _forward(device: Device, x: Array, w: Array, how: _How) -> Array:
+    if not how.is_dilated:
+        return how.product(device.conv2d, x, w)
+    phases = how.phases(x.shape, w.shape)
+    return phases.joined_result(_forward(device, phases.cut(x), w, how.inner(phases)))
+
+
+def _to_images(device: Device, gradient: Array, w: Array, shape: Shape, how: _How) -> Array:
+    if not how.is_dilated:
+        return how.product(device.conv2d_input_gradient, gradient, w, shape)
+    phases = how.phases(shape, w.shape)
+    cut = phases.cut_result(gradient)
+    inner = (len(cut), *phases.grid, shape[3])
+    return phases.joined(_to_images(device, cut, w, inner, how.inner(phases)))
+
+
+def _to_kernel(device: Device, x: Array, gradient: Array, shape: Shape, how: _How) -> Array:
+    if how.is_dilated:
+        phases = how.phases(x.shape, shape)
+        x, gradient, how = phases.cut(x), phases.cut_result(gradient), how.inner(phases)
+    return how.product(device.conv2d_weight_gradient, x, gradient, shape, late=True)
 
 
 def _conv2d(
     device: Device, x: Array, w: Array, *, stride: Stride = 1, padding: Padding = "SAME",
-    groups: int = 1, partials: Format | None = None,
+    groups: int = 1, dilation: Stride = 1, partials: Format | None = None, scale: int = 0,
+    to: Format | None = None,
 ) -> tuple[Array, Saved]:  # fmt: skip
     partials = partials or device.partials_for(x.format, "conv2d")
-    y = device.conv2d(x, w, stride=stride, padding=padding, groups=groups, partials=partials)
-    return y, (x, w, partials, x.shape)
+    how = _How(stride, padding, groups, dilation, partials, scale, to)
+    return _forward(device, x, w, how), (x, w, partials, x.shape)
 
 
 def _conv2d_x(
     device: Device, gradient: Array, saved: Saved, *, stride: Stride = 1,
-    padding: Padding = "SAME", groups: int = 1, **_: Any,
+    padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1, scale: int = 0,
+    to: Format | None = None, **_: Any,
 ) -> Array:  # fmt: skip
     w, partials, shape = saved[1:]
-    return device.conv2d_input_gradient(
-        gradient, w, shape, stride=stride, padding=padding, groups=groups, partials=partials
-    )
+    how = _How(stride, padding, groups, dilation, partials, scale, to)
+    return _to_images(device, gradient, w, shape, how)
 
 
 def _conv2d_w(
     device: Device, gradient: Array, saved: Saved, *, stride: Stride = 1,
-    padding: Padding = "SAME", groups: int = 1, **_: Any,
+    padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1, scale: int = 0,
+    to: Format | None = None, **_: Any,
 ) -> Array:  # fmt: skip
     x, w, partials = saved[:3]
-    return device.conv2d_weight_gradient(
-        x, gradient, w.shape, stride=stride, padding=padding, groups=groups, partials=partials,
-        late=True,
-    )  # fmt: skip
+    how = _How(stride, padding, groups, dilation, partials, scale, to)
+    return _to_kernel(device, x, gradient, w.shape, how)
 
 
 def conv2d_cost(arrays: Sequence[Array], output: Array) -> OperationCost:
@@ -83,23 +256,65 @@ def conv2d_cost(arrays: Sequence[Array], output: Array) -> OperationCost:
     return OperationCost(macs=output.size * math.prod(arrays[1].shape[:3]))
 
 
-#: x @ y for matrices; option `partials` (default: the device's).
+def _conv2d_transpose(
+    device: Device, x: Array, w: Array, *, shape: Shape, stride: Stride = 1,
+    padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1,
+    partials: Format | None = None, scale: int = 0, to: Format | None = None,
+) -> tuple[Array, Saved]:  # fmt: skip
+    partials = partials or device.partials_for(x.format, "conv2d_input_gradient")
+    how = _How(stride, padding, groups, dilation, partials, scale, to)
+    return _to_images(device, x, w, shape, how), (x, w, partials)
+
+
+def _conv2d_transpose_x(
+    device: Device, gradient: Array, saved: Saved, *, shape: Shape, stride: Stride = 1,
+    padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1, scale: int = 0,
+    to: Format | None = None, **_: Any,
+) -> Array:  # fmt: skip
+    _, w, partials = saved
+    how = _How(stride, padding, groups, dilation, partials, scale, to)
+    return _forward(device, gradient, w, how)
+
+
+def _conv2d_transpose_w(
+    device: Device, gradient: Array, saved: Saved, *, shape: Shape, stride: Stride = 1,
+    padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1, scale: int = 0,
+    to: Format | None = None, **_: Any,
+) -> Array:  # fmt: skip
+    x, w, partials = saved
+    how = _How(stride, padding, groups, dilation, partials, scale, to)
+    return _to_kernel(device, gradient, x, w.shape, how)
+
+
+def _transpose_cost(arrays: Sequence[Array], output: Array) -> OperationCost:
+    """A multiply-add for each element of a kernel, for each element of x."""
+    x, w = arrays
+    return OperationCost(macs=x.size * w.shape[0] * w.shape[1] * w.shape[2])
+
+
+#: x @ y for matrices, or batches of them that broadcast; options `partials` (default: the
+#: device's), `scale` (the product is multiplied by its power of two) and `to`, the result's format.
 matmul = Primitive(
-    "matmul",
-    _matmul,
-    (_matmul_x, _matmul_y),
-    "AMP",
-    matmul_cost,
-    rounding="as the record of the unit says, then once",
-    gradient="as the record of the unit says, then once",
-)
-#: Images NHWC with kernels HWIO; options `stride`, `padding`, `groups`, `partials`.
+    "matmul", _matmul, (_matmul_x, _matmul_y), "AMP", matmul_cost, rounding=AS_UNIT,
+    gradient=f"{AS_UNIT}; what flows to a broadcast batch as a sum",
+    evidence=Evidence.DOCUMENTED, source=_SOURCE,
+)  # fmt: skip
+#: bias · `beta` + (x @ y) · `alpha`, the bias broadcast; a factor of 1 is none, a beta of 0 reads
+#: no bias.
+matmul_bias = Primitive(
+    "matmul_bias", _matmul_bias, (_matmul_bias_bias, _matmul_bias_x, _matmul_bias_y), "AMP",
+    _matmul_bias_cost, rounding="product, then alpha, beta, and the sum",
+    gradient=f"alpha or beta, then {AS_UNIT}; the bias as a sum", source=_SOURCE,
+)  # fmt: skip
+#: Images NHWC with kernels HWIO; options `stride`, `padding`, `groups`, `dilation`, and those of
+#: `matmul`.
 conv2d = Primitive(
-    "conv2d",
-    _conv2d,
-    (_conv2d_x, _conv2d_w),
-    "by rule",
-    conv2d_cost,
-    rounding="as the record of the unit says, then once",
-    gradient="as the record of the unit says, then once",
-)
+    "conv2d", _conv2d, (_conv2d_x, _conv2d_w), "by rule", conv2d_cost, rounding=AS_UNIT,
+    gradient=AS_UNIT, evidence=Evidence.DOCUMENTED, source=_SOURCE,
+)  # fmt: skip
+#: The gradient of `conv2d` to images of this `shape`, as an operation; other options as there.
+conv2d_transpose = Primitive(
+    "conv2d_transpose", _conv2d_transpose, (_conv2d_transpose_x, _conv2d_transpose_w), "by rule",
+    _transpose_cost, rounding=AS_UNIT, gradient=AS_UNIT, evidence=Evidence.DOCUMENTED,
+    source=_SOURCE,
+)  # fmt: skip

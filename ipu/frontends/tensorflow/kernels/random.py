@@ -3,25 +3,21 @@
 A stateful node draws by the number of its place (docs/semantics.md §2), as an operation that rounds
 stochastically does, so its numbers differ by step, micro-batch and replica and are the same in
 every run; seeds of TensorFlow's nodes do not matter. Uniform numbers have 23 bits in float32 and 10
-in half, as on TensorFlow; normal ones are computed in binary64 on the host and rounded once, to
-nearest. A stateless node gives what TensorFlow's kernel gives for its seed.
-
-Source    TensorFlow's random_distributions.h (bits of uniform numbers); which generator serves the
-          vendor's nodes is not known (ASSUMED: any).
+in half, as on TensorFlow. A stateless node gives what TensorFlow's kernel gives for its seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from fpsim.array import Array
-from ipu.frontends.tensorflow.engine.values import enter
+from ipu import ops
+from ipu.frontends.tensorflow.engine.values import FORMATS, enter
 from ipu.frontends.tensorflow.kernels.host import own_kernel
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.ops.primitive import Primitive
 
 __all__: list[str] = []
 
@@ -36,33 +32,30 @@ def _generator(site: Site) -> Generator:
     return np.random.Generator(np.random.Philox(key=[site.machine.seed, number]))
 
 
-def _drawn(site: Site, draw: Callable[[Generator, tuple[int, ...]], Any]) -> Run:
-    fmt = site.fmt
+def _drawn(site: Site, row: Primitive, **options: Any) -> Run:
+    device, fmt = site.device, site.fmt
     assert fmt is not None
 
     def run(shape: Any) -> Array:
-        values = draw(_generator(site), tuple(int(n) for n in shape))
-        return site.device.from_host(values, fmt)
+        sizes = tuple(int(n) for n in shape)
+        return row.value(device, shape=sizes, generator=_generator(site), dtype=fmt, **options)
 
     return run
 
 
-@kernel("RandomUniform", rounding="none", draws=True)
+@kernel("RandomUniform", of=ops.uniform, draws=True)
 def _uniform(site: Site) -> Run:
-    bits = 23 if site.attr("dtype").size == 4 else 10 if site.attr("dtype").name == "float16" else 7
-    return _drawn(site, lambda g, shape: g.integers(0, 1 << bits, shape) * 2.0**-bits)
+    return _drawn(site, ops.uniform, bits=FORMATS[site.attr("dtype")].precision - 1)
 
 
-@kernel("RandomStandardNormal", rounding="once, to nearest", draws=True, on_host=True)
+@kernel("RandomStandardNormal", of=ops.normal, draws=True, on_host=True)
 def _normal(site: Site) -> Run:
-    return _drawn(site, lambda g, shape: g.standard_normal(shape))
+    return _drawn(site, ops.normal)
 
 
-@kernel("TruncatedNormal", rounding="once, to nearest", draws=True, on_host=True)
+@kernel("TruncatedNormal", of=ops.truncated_normal, draws=True, on_host=True)
 def _truncated_normal(site: Site) -> Run:
-    """A normal number within two deviations, by the inverse of its distribution."""
-    low, high = ndtr(-2.0), ndtr(2.0)
-    return _drawn(site, lambda g, shape: ndtri(low + (high - low) * g.random(shape)))
+    return _drawn(site, ops.truncated_normal)
 
 
 @kernel("StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2",

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
-from ipu.frontends.arrays.rows import add_rows
+from ipu import ops
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, within
+from ipu.ops.primitive import Primitive
 
 __all__: list[str] = []
 
@@ -59,27 +60,25 @@ _in_place("AssignSubVariableOp", "subtract")
 # Rows ---------------------------------------------------------------------------------------------
 
 
-def _in_rows(node: str, verb: str) -> None:
-    @kernel(node, rounding="binary32 in index order, once at the end", keeps=True)
+def _in_rows(node: str, row: Primitive) -> None:
+    @kernel(node, of=row, keeps=True)
     def build(site: Site) -> Run:
         device = site.device
 
         def run(variable: Variable, rows: Any, updates: Array) -> tuple[()]:
             rows = within(site, rows, variable.value.shape[0]).reshape(-1)
 
-            def added(held: Array, term: Array) -> Array:
-                values = device.negative(term) if verb == "subtract" else term
-                flat = values.reshape(len(rows), *held.shape[1:])
-                return add_rows(device, held, rows, flat)
+            def changed(held: Array, terms: Array) -> Array:
+                return row.value(device, held, terms.reshape(len(rows), *held.shape[1:]), rows=rows)
 
-            variable.change(added, device.cast(updates, variable.value.format))
+            variable.change(changed, device.cast(updates, variable.value.format))
             return ()
 
         return run
 
 
-_in_rows("ResourceScatterAdd", "add")
-_in_rows("ResourceScatterSub", "subtract")
+_in_rows("ResourceScatterAdd", ops.scatter_add)
+_in_rows("ResourceScatterSub", ops.scatter_subtract)
 
 
 @kernel("ResourceScatterUpdate", rounding="none; a cast where the variable's format is another",

@@ -16,6 +16,7 @@ from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
 from ipu.frontends.tensorflow.operations.composite import composite, gradient_of
+from ipu.ops.random import seeded_mask
 
 __all__ = ["dropout"]
 
@@ -94,13 +95,6 @@ def _full(noise: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(1 if n == 1 else size for n, size in zip(noise, shape, strict=True))
 
 
-def seeded_mask(seed: Any, modifier: int, shape: tuple[int, ...], keep: float) -> Any:
-    """A mask that follows two integers: 16 random bits for each element, as the instruction's."""
-    low, high = (int(word) & 0xFFFFFFFF for word in seed)
-    draws = np.random.Generator(np.random.Philox(key=[low | high << 32, modifier % 2**64]))
-    return draws.integers(0, 1 << 16, shape) < int(np.float32(keep) * 65536)
-
-
 # The machine ------------------------------------------------------------------------------------
 
 
@@ -118,7 +112,7 @@ def _scaled(site: Site) -> Run:
     return run
 
 
-@kernel("Dropout", rounding="the scale", keeps=True, draws=True)
+@kernel("Dropout", of=ops.dropout, rounding="the scale", keeps=True, draws=True)
 def _dropout(site: Site) -> Run:
     device, marks, scaled = site.device, site.node.marks, _scaled(site)
     keep, noise = float(marks["keep"]), site.node.outputs[1].shape
@@ -134,6 +128,6 @@ def _dropout(site: Site) -> Run:
     return run
 
 
-@kernel("DropoutGrad", rounding="the scale", keeps=True)
+@kernel("DropoutGrad", of=ops.dropout, gradient=True, rounding="the scale", keeps=True)
 def _dropout_gradient(site: Site) -> Run:
     return _scaled(site)

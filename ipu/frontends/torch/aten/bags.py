@@ -1,6 +1,6 @@
 """Bags of embeddings: rows are added in binary32 in index order, rounded once.
 
-Which row belongs to which bag is a matter of integers, which torch's own operation answers.
+Which row belongs to which bag is a matter of integers.
 """
 
 from __future__ import annotations
@@ -10,26 +10,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from fpsim.array import Array
 from fpsim.records.formats import BINARY32
-from ipu.frontends.arrays.rows import add_rows
+from ipu import ops
 from ipu.frontends.torch.aten.table import Call, aten
 
 __all__: list[str] = []
 
-_ONCE = "binary32 in index order; a mean times fl(1/n); once at the end"
 _SUM, _MEAN, _MAX = 0, 1, 2
+_BAGS = (ops.embedding_bag, ops.embedding_bag_max)
 
 
-def _shares(call: Call, rows: Array, bags: Any, sizes: Any, mode: int) -> Array:
-    """Rows of a mean, each times fl(1/n) of its bag, in binary32."""
-    if mode != _MEAN:
-        return rows
-    share = 1 / np.maximum(sizes[bags], 1)
-    return call.device.multiply(rows, call.device.from_host(share[:, None], BINARY32))
-
-
-@aten("_embedding_bag.default", "_embedding_bag_forward_only.default", rounding=_ONCE)
+@aten("_embedding_bag.default", "_embedding_bag_forward_only.default", of=_BAGS)
 def _embedding_bag(
     call: Call, weight: Any, indices: Any, offsets: Any, scaled: bool = False, mode: int = _SUM,
     sparse: bool = False, by_sample: Any = None, last: bool = False, padding: int = -1,
@@ -37,35 +28,36 @@ def _embedding_bag(
     if sparse or not indices.numel():
         return NotImplemented
     device, w = call.device, call.array(weight)
-    held = torch.from_numpy(np.array(w.carrier, order="C"))
+    # What torch gives besides the sums is integers, which follow from the indices alone.
+    plain = torch.zeros(weight.shape)
     selected, bag_of, sizes, largest = torch.ops.aten._embedding_bag.default(
-        held, indices, offsets, False, mode, False, None, last, padding
+        plain, indices, offsets, False, mode, False, None, last, padding
     )
+    bags, rows = _bags(indices, offsets, last)
+    real = rows != padding
+    bags, rows, count = bags[real], rows[real], len(selected)
     if mode == _MAX:
-        return call.result(w.like(selected.numpy())), bag_of, sizes, largest
-    bags, chosen = _bags(indices, offsets, last)
-    kept = chosen != padding
-    wide = call.wide(w)
-    rows = wide.like(wide.carrier[chosen])
+        result, saved = ops.embedding_bag_max.forward(device, w, rows=rows, bags=bags, count=count)
+        sources = torch.from_numpy(saved[1]).to(largest.dtype)
+        return call.result(result), bag_of, sizes, sources
+    factors = None
     if by_sample is not None:
-        factors = call.memory.read(by_sample, BINARY32)
-        rows = device.multiply(rows, factors.reshape(-1, 1))
-    base = device.zeros(tuple(selected.shape), BINARY32)
-    total = add_rows(device, base, bags[kept], rows.like(rows.carrier[kept]))
-    if mode == _MEAN:
-        n = np.bincount(bags[kept], minlength=len(base))[:, None]
-        total = device.multiply(total, device.from_host(1 / np.maximum(n, 1), BINARY32))
-    return call.rounded(total, w.format), bag_of, sizes, largest
+        read = call.memory.read(by_sample, BINARY32)
+        factors = read.like(read.carrier[real])
+    total = ops.embedding_bag.value(
+        device, w, rows=rows, bags=bags, count=count, mean=mode == _MEAN, factors=factors
+    )
+    return call.result(total), bag_of, sizes, largest
 
 
 def _bags(indices: Any, offsets: Any, last: bool) -> Any:
     """The bag of each index, and the indices."""
     starts = offsets.numpy()[:-1] if last else offsets.numpy()
-    chosen = indices.numpy()
-    return np.searchsorted(starts, np.arange(len(chosen)), side="right") - 1, chosen
+    rows = indices.numpy()
+    return np.searchsorted(starts, np.arange(len(rows)), side="right") - 1, rows
 
 
-@aten("_embedding_bag_backward.default", rounding=_ONCE)
+@aten("_embedding_bag_backward.default", of=_BAGS, gradient=True)
 def _embedding_bag_backward(
     call: Call, gradient: Any, indices: Any, offsets: Any, bag_of: Any, sizes: Any, largest: Any,
     n: int, scaled: bool, mode: int, sparse: bool, by_sample: Any, padding: int = -1,
@@ -73,22 +65,18 @@ def _embedding_bag_backward(
     if scaled or sparse or not indices.numel():
         return NotImplemented
     device, g = call.device, call.array(gradient)
-    wide = call.wide(g)
-    base = device.zeros((n, gradient.shape[1]), BINARY32)
+    shape = (n, gradient.shape[1])
     if mode == _MAX:
-        places = largest.numpy() * gradient.shape[1] + np.arange(gradient.shape[1])
-        filled = sizes.numpy() > 0
-        flat = add_rows(
-            device, base.reshape(-1), places[filled].reshape(-1),
-            wide.like(wide.carrier[filled].reshape(-1)),
-        )  # fmt: skip
-        return call.rounded(flat.reshape(base.shape), g.format)
-    bags, chosen = _bags(indices, offsets[: len(gradient)], last=False)
-    kept = chosen != padding
-    bags, chosen = bags[kept], chosen[kept]
-    counts = np.bincount(bags, minlength=len(gradient))
-    rows = _shares(call, wide.like(wide.carrier[bags]), bags, counts, mode)
+        saved = (shape, largest.numpy(), sizes.numpy() > 0)
+        return call.result(ops.embedding_bag_max.pull(0, device, g, saved))
+    bags, rows = _bags(indices, offsets[: len(gradient)], last=False)
+    real = rows != padding
+    factors = None
     if by_sample is not None:
-        factors = call.memory.read(by_sample, BINARY32)
-        rows = device.multiply(rows, factors.like(factors.carrier[kept]).reshape(-1, 1))
-    return call.rounded(add_rows(device, base, chosen, rows), g.format)
+        read = call.memory.read(by_sample, BINARY32)
+        factors = read.like(read.carrier[real])
+    slope = ops.embedding_bag.pull(
+        0, device, g, (shape,), rows=rows[real], bags=bags[real], count=len(gradient),
+        mean=mode == _MEAN, factors=factors,
+    )  # fmt: skip
+    return call.result(slope)

@@ -1,8 +1,6 @@
-"""Convolutions: torch's NCHW images and OIHW kernels through the device's NHWC and HWIO verbs.
+"""Convolutions: torch's NCHW images and OIHW kernels as the rows' NHWC and HWIO.
 
-A 1-D convolution is a 2-D one of height 1. A transposed convolution is the gradient to the input
-of a convolution with the same kernel. A dilated one is cut into phases. 3-D ones, and
-dilated ones with strides, run on the host.
+A 1-D convolution is a 2-D one of height 1. 3-D ones run on the host.
 """
 
 from __future__ import annotations
@@ -13,36 +11,20 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.geometry import Pair
-from ipu.frontends.arrays.phases import Phases
+from ipu import ops
 from ipu.frontends.torch.aten.products import factors, of_one_type
 from ipu.frontends.torch.aten.table import Call, aten
 
 __all__: list[str] = []
 
-_AS_UNIT = "as the unit's record says, then once"
-
 
 class _Options(NamedTuple):
-    """Of a convolution in rows and columns."""
+    """Of a convolution in rows and columns, as rows take them."""
 
     stride: Pair
     padding: tuple[Pair, Pair]
     groups: int
     dilation: Pair
-
-    @property
-    def is_dilated(self) -> bool:
-        return self.dilation != (1, 1)
-
-    def phases(self, image: Any, kernel: Any) -> Phases:
-        """How images (NHWC) are cut for a kernel (HWIO)."""
-        before = self.padding[0][0], self.padding[1][0]
-        return Phases(tuple(image[1:3]), tuple(kernel[:2]), self.dilation, before)
-
-    @property
-    def plain(self) -> _Options:
-        """Of the convolution of the phases."""
-        return self._replace(padding=((0, 0), (0, 0)), dilation=(1, 1))
 
 
 def _pair(values: Any, axes: int, fill: int) -> Pair:
@@ -58,9 +40,8 @@ def _options(axes: int, stride: Any, padding: Any, groups: int, dilation: Any) -
     )
 
 
-def _is_known(x: Any, stride: Any, dilation: Any) -> bool:
-    is_simple = all(d == 1 for d in dilation) or all(s == 1 for s in stride)
-    return x.ndim in (3, 4) and x.numel() > 0 and is_simple
+def _is_known(x: Any, w: Any) -> bool:
+    return x.ndim in (3, 4) and bool(x.numel() and w.numel())
 
 
 def _images(x: Array) -> Array:
@@ -85,73 +66,29 @@ def _from_kernel(w: Array, ndim: int) -> Array:
     return w.like(carrier if ndim == 4 else carrier[:, :, 0, :])
 
 
-class _Operand(NamedTuple):
-    """An array and the tensor that it was read from."""
-
-    array: Array
-    tensor: Any
-
-
-def _through_unit(
-    call: Call, verb: str, x: _Operand, y: _Operand, shape: Any, options: _Options
-) -> Array:
-    """A verb of the device on operands as the unit takes them, in the format of the layer."""
-    known = factors(call, x.array, y.array, (x.tensor, y.tensor), verb)
-    extra = () if shape is None else (shape,)
-    result: Array = getattr(call.device, verb)(
-        known.x, known.y, *extra, stride=options.stride, padding=options.padding,
-        groups=options.groups, partials=known.partials, to=known.out, scale=known.scale,
-    )  # fmt: skip
-    return call.device.cast(result, x.array.format)
-
-
-def _forward(call: Call, x: _Operand, w: _Operand, options: _Options) -> Array:
-    if options.is_dilated:
-        phases = options.phases(x.array.shape, w.array.shape)
-        cut = x._replace(array=phases.cut(x.array))
-        return phases.joined_result(_forward(call, cut, w, options.plain))
-    return _through_unit(call, "conv2d", x, w, None, options)
-
-
-def _to_input(call: Call, g: _Operand, w: _Operand, shape: Any, options: _Options) -> Array:
-    if options.is_dilated:
-        phases = options.phases(shape, w.array.shape)
-        cut = g._replace(array=phases.cut_result(g.array))
-        inner = (len(cut.array), *phases.grid, shape[3])
-        return phases.joined(_to_input(call, cut, w, inner, options.plain))
-    return _through_unit(call, "conv2d_input_gradient", g, w, shape, options)
-
-
-def _to_weight(call: Call, x: _Operand, g: _Operand, shape: Any, options: _Options) -> Array:
-    if options.is_dilated:
-        phases = options.phases(x.array.shape, shape)
-        x = x._replace(array=phases.cut(x.array))
-        g = g._replace(array=phases.cut_result(g.array))
-        options = options.plain
-    return _through_unit(call, "conv2d_weight_gradient", x, g, shape, options)
-
-
-@aten("convolution.default", rounding=f"{_AS_UNIT}; a bias is added after that")
+@aten("convolution.default", of=(ops.conv2d, ops.conv2d_transpose, ops.bias),
+      rounding=f"{ops.conv2d.rounding}; a bias is added after that")  # fmt: skip
 def _convolution(
     call: Call, x: Any, w: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int,
 ) -> Any:  # fmt: skip
-    if not _is_known(x, stride, dilation) or not w.numel():
+    if not _is_known(x, w):
         return NotImplemented
     of_one_type(bias, x)
     a, kernel, b = call.arrays(x, w, bias)
     ndim, axes = x.ndim, x.ndim - 2
     options = _options(axes, stride, padding, groups, dilation)
-    images, kernel = _Operand(_images(a), x), _Operand(_kernel(kernel), w)
+    images, kernel = _images(a), _kernel(kernel)
+    verb = "conv2d_input_gradient" if transposed else "conv2d"
+    known = factors(call, images, kernel, (x, w), verb)
+    how = options._asdict() | known.options
     if transposed:
-        shape = _transposed_shape(
-            images.array.shape, kernel.array.shape, options, output_padding, axes
-        )
-        y = _to_input(call, images, kernel, shape, options)
+        shape = _transposed_shape(images.shape, kernel.shape, options, output_padding, axes)
+        y = ops.conv2d_transpose.value(call.device, known.x, known.y, shape=shape, **how)
     else:
-        y = _forward(call, images, kernel, options)
+        y = ops.conv2d.value(call.device, known.x, known.y, **how)
     if b is not None:
-        y = call.device.add(y, b)
+        y = ops.bias.value(call.device, y, b)
     return call.result(_from_images(y, ndim))
 
 
@@ -174,29 +111,37 @@ def _transposed_shape(
     return images[0], rows, columns, kernel[2] * options.groups
 
 
-@aten("convolution_backward.default", rounding=f"{_AS_UNIT}; the bias as a sum")
+@aten("convolution_backward.default", of=(ops.conv2d, ops.conv2d_transpose, ops.bias),
+      gradient=True, rounding=f"{ops.conv2d.gradient}; the bias as a sum")  # fmt: skip
 def _convolution_backward(
     call: Call, gradient: Any, x: Any, w: Any, bias_sizes: Any, stride: Any, padding: Any,
     dilation: Any, transposed: bool, output_padding: Any, groups: int, output_mask: Any,
 ) -> Any:  # fmt: skip
-    if not _is_known(x, stride, dilation) or not w.numel():
+    if not _is_known(x, w):
         return NotImplemented
     device, ndim = call.device, x.ndim
     g, a, kernel = call.arrays(gradient, x, w)
-    options = _options(ndim - 2, stride, padding, groups, dilation)
-    images, slopes = _Operand(_images(a), x), _Operand(_images(g), gradient)
-    kernel = _Operand(_kernel(kernel), w)
+    options = _options(ndim - 2, stride, padding, groups, dilation)._asdict()
+    images, slopes, kernel = _images(a), _images(g), _kernel(kernel)
+    row: Any = ops.conv2d
+    if transposed:
+        row, options = ops.conv2d_transpose, options | {"shape": images.shape}
     to_x = to_w = to_b = None
     if output_mask[0]:
-        if transposed:
-            y = _forward(call, slopes, kernel, options)
-        else:
-            y = _to_input(call, slopes, kernel, images.array.shape, options)
+        verb = "conv2d" if transposed else "conv2d_input_gradient"
+        known = factors(call, slopes, kernel, (gradient, w), verb)
+        saved = (None, known.y, known.partials, *(() if transposed else (images.shape,)))
+        y = row.pull(0, device, known.x, saved, **options, **known.rounding)
         to_x = call.result(_from_images(y, ndim))
     if output_mask[1]:
         pair = (slopes, images) if transposed else (images, slopes)
-        slope = _to_weight(call, *pair, kernel.array.shape, options)
+        tensors = (gradient, x) if transposed else (x, gradient)
+        known = factors(call, *pair, tensors, "conv2d_weight_gradient")
+        left, right = (known.y, known.x) if transposed else (known.x, known.y)
+        saved = (left, kernel, known.partials)
+        slope = row.pull(1, device, right, saved, **options, **known.rounding)
         to_w = call.result(_from_kernel(slope, ndim))
     if output_mask[2]:
-        to_b = call.result(device.reduce_sum(slopes.array, (0, 1, 2)).reshape(-1))
+        channels = (slopes.shape[3],)
+        to_b = call.result(ops.bias.pull(1, device, slopes, (channels, slopes.format)))
     return to_x, to_w, to_b

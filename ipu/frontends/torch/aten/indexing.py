@@ -5,33 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 
-from ipu.frontends.arrays.rows import add_rows
+from fpsim.array import Array
+from ipu import ops
 from ipu.frontends.torch.aten.table import Call, aten
 
 __all__: list[str] = []
 
-_ONCE = "binary32 in index order, once at the end"
 #: Reductions that choose one of the numbers.
-_SELECTING = ("amax", "amin")
+_SELECTING = {"amax": ops.scatter_max, "amin": ops.scatter_min}
 
 
-@aten("embedding_dense_backward.default", rounding=_ONCE)
+@aten("embedding_dense_backward.default", of=ops.gather, gradient=True)
 def _embedding_backward(
     call: Call, gradient: Any, indices: Any, n: int, padding: int, scaled: bool
 ) -> Any:
     if scaled:
         return NotImplemented
-    g = call.array(gradient)
-    rows = indices.numpy().reshape(-1)
-    values = g.carrier.reshape(rows.size, -1)
-    kept = rows != padding
-    base = call.device.zeros((n, values.shape[1]), g.format)
-    return call.result(add_rows(call.device, base, rows[kept], g.like(values[kept])))
+    g, width = call.array(gradient), gradient.shape[-1]
+    saved = ((n, width),)
+    return call.result(
+        ops.gather.pull(0, call.device, g, saved, rows=indices.numpy(), padding=padding)
+    )
 
 
-@aten("index_put.default", "_unsafe_index_put.default", rounding=f"{_ONCE} where it accumulates")
+@aten(
+    "index_put.default", "_unsafe_index_put.default", of=ops.scatter_add,
+    rounding=f"{ops.scatter_add.rounding} where it accumulates",
+)  # fmt: skip
 def _index_put(call: Call, x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     # Positions of the elements that the indices mean, as torch finds them.
     places = np.arange(x.numel()).reshape(x.shape)
@@ -41,56 +42,75 @@ def _index_put(call: Call, x: Any, indices: Any, values: Any, accumulate: bool =
     spread = np.broadcast_to(v.carrier, at.shape).reshape(-1)
     flat = a.like(a.carrier.reshape(-1))
     if accumulate:
-        total = add_rows(call.device, flat, at.reshape(-1), v.like(spread))
+        total = ops.scatter_add.value(call.device, flat, v.like(spread), rows=at.reshape(-1))
     else:
         total = flat.like(flat.carrier.copy())
         total.carrier[at.reshape(-1)] = spread
     return call.result(total.reshape(a.shape))
 
 
-@aten("scatter_add.default", rounding=_ONCE)
+def _elements(x: Any, dim: int, index: Any, base: Array, source: Array) -> tuple[Any, Array]:
+    """Numbers of the elements of the base that an index along an axis means, and their values."""
+    where = list(np.indices(tuple(index.shape)))
+    values = source.carrier[tuple(where)].reshape(-1)
+    where[dim % x.ndim] = index.numpy()
+    return np.ravel_multi_index(tuple(where), base.shape).reshape(-1), source.like(values)
+
+
+@aten("scatter_add.default", of=ops.scatter_add)
 def _scatter_add(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
     if not x.ndim or not index.numel():
         return NotImplemented
     a, v = call.arrays(x, source)
-    where = list(np.indices(tuple(index.shape)))
-    values = v.carrier[tuple(where)]
-    where[dim % x.ndim] = index.numpy()
-    at = np.ravel_multi_index(tuple(where), a.shape).reshape(-1)
-    flat = a.like(a.carrier.reshape(-1))
-    total = add_rows(call.device, flat, at, v.like(values.reshape(-1)))
+    at, values = _elements(x, dim, index, a, v)
+    total = ops.scatter_add.value(call.device, a.reshape(-1), values, rows=at)
     return call.result(total.reshape(a.shape))
 
 
-@aten("index_add.default", rounding=f"the product with alpha; then {_ONCE}")
+def _first_axis(x: Array, dim: int) -> Array:
+    return x.like(np.moveaxis(x.carrier, dim, 0))
+
+
+def _rows(
+    call: Call, row: Any, dim: int, index: Any, base: Array, values: Array, **how: Any
+) -> Any:
+    """A scattering of rows along an axis."""
+    bases, terms = _first_axis(base, dim), _first_axis(values, dim)
+    total = row.value(call.device, bases, terms, rows=index.numpy(), **how)
+    return call.result(total.like(np.moveaxis(total.carrier, 0, dim)))
+
+
+@aten("index_add.default", of=(ops.scatter_add, ops.scale),
+      rounding=f"the product with alpha; then {ops.scatter_add.rounding}")  # fmt: skip
 def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
     if not x.ndim or index.ndim != 1 or source.ndim != x.ndim:
         return NotImplemented
     a, v = call.arrays(x, source)
     if alpha != 1:
-        v = call.device.multiply(v, call.constant(alpha, v.format))
-    base, values = (b.like(np.moveaxis(b.carrier, dim, 0)) for b in (a, v))
-    total = add_rows(call.device, base, index.numpy(), values)
-    return call.result(total.like(np.moveaxis(total.carrier, 0, dim)))
+        v = ops.scale.value(call.device, v, factor=call.constant(alpha, v.format))
+    return _rows(call, ops.scatter_add, dim, index, a, v)
 
 
-def _selecting(overload: Any) -> Any:
-    """A handler that chooses the largest or the smallest number of each place."""
-
-    def handler(
-        call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
-        include_self: bool = True,
-    ) -> Any:  # fmt: skip
-        if reduce not in _SELECTING:
-            return NotImplemented
-        arrays = call.arrays(x, source)
-        base, values = (torch.from_numpy(np.array(a.carrier)) for a in arrays)
-        chosen = overload(base, dim, index, values, reduce, include_self=include_self)
-        return call.result(arrays[0].like(chosen.numpy()))
-
-    return handler
+@aten("scatter_reduce.two", of=(ops.scatter_max, ops.scatter_min))
+def _scatter_reduce(
+    call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
+    include_self: bool = True,
+) -> Any:  # fmt: skip
+    if reduce not in _SELECTING or not x.ndim or not index.numel():
+        return NotImplemented
+    a, v = call.arrays(x, source)
+    at, values = _elements(x, dim, index, a, v)
+    row, flat = _SELECTING[reduce], a.reshape(-1)
+    total = row.value(call.device, flat, values, rows=at, fresh=not include_self)
+    return call.result(total.reshape(a.shape))
 
 
-for _overload in (torch.ops.aten.scatter_reduce.two, torch.ops.aten.index_reduce.default):
-    _name = f"{_overload._schema.name.partition('::')[2]}.{_overload._overloadname}"
-    aten(_name, rounding="none of a maximum or minimum")(_selecting(_overload))
+@aten("index_reduce.default", of=(ops.scatter_max, ops.scatter_min))
+def _index_reduce(
+    call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
+    include_self: bool = True,
+) -> Any:  # fmt: skip
+    if reduce not in _SELECTING or not x.ndim or source.ndim != x.ndim:
+        return NotImplemented
+    a, v = call.arrays(x, source)
+    return _rows(call, _SELECTING[reduce], dim, index, a, v, fresh=not include_self)

@@ -15,6 +15,7 @@ from ipu import ops
 from ipu.frontends.torch.aten.rows import of_one, of_terms
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.ops.primitive import Primitive
+from ipu.ops.random import shifted_normal
 
 __all__ = ["number_of"]
 
@@ -105,16 +106,14 @@ _of_arrays(ops.floor_mod, "remainder.Tensor", "remainder.Scalar", "remainder.Sca
 
 
 @aten(
-    "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor",
-    of=ops.scaled_sum, rounding="the deviation times a number of the host, then the sum",
+    "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor", of=shifted_normal
 )  # fmt: skip
 def _normal(call: Call, mean: Any, deviation: Any = 1.0, *, generator: Any = None) -> Any:
     fmt = call.format_of(mean, deviation)
     shape = torch.broadcast_shapes(*(x.shape for x in (mean, deviation) if not _is_number(x)))
     drawn = torch.empty(shape, dtype=call.dtype).normal_(generator=generator)
     m, d, z = (call.operand(x, fmt) for x in (mean, deviation, drawn))
-    m = _as_array(call, m, fmt)
-    return call.result(ops.scaled_sum.value(call.device, m, z, factor=d))
+    return call.result(shifted_normal.value(call.device, z, m, d))
 
 
 def _is_number(x: Any) -> bool:

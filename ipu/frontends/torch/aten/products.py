@@ -7,30 +7,41 @@ gradients are F152.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY16, F143, F152, Format
+from ipu import ops
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.ops.fp8 import quarters
 
-__all__ = ["Factors", "factors", "of_one_type", "product"]
+__all__ = ["Factors", "factors", "of_one_type"]
 
 
 class Factors(NamedTuple):
-    """Operands of a product: its value is x · y · 2**scale.
+    """Operands of a product as the unit takes them, and what the rows of products want to know.
 
-    out    the format in which the product is rounded; narrower than the layer's if the unit's
-           partials are, and then cast exactly.
+    to    the format of the layer: results of narrower partials are cast exactly.
     """
 
     x: Array
     y: Array
     scale: int
     partials: Format
-    out: Format
+    to: Format
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of a row."""
+        return {"partials": self.partials} | self.rounding
+
+    @property
+    def rounding(self) -> dict[str, Any]:
+        """Options of its backward rules, which find partials among what was saved."""
+        return {"scale": self.scale, "to": self.to}
 
 
 def factors(call: Call, x: Array, y: Array, of: Any, verb: str = "matmul") -> Factors:
@@ -38,7 +49,7 @@ def factors(call: Call, x: Array, y: Array, of: Any, verb: str = "matmul") -> Fa
 
     of    the tensors that x and y were read from: quarters differ for gradients.
     """
-    device, policy, scale, out = call.device, call.policy, 0, x.format
+    device, policy, to = call.device, call.policy, x.format
     of_one_type(*of)
     if call.dtype == torch.float32 and policy.compute != policy.activations:
         if policy.compute == F143:
@@ -46,10 +57,10 @@ def factors(call: Call, x: Array, y: Array, of: Any, verb: str = "matmul") -> Fa
                 quarters(device, operand, F152 if call.memory.is_gradient(tensor) else F143)
                 for operand, tensor in zip((x, y), of, strict=True)
             )
-            return Factors(a.values, b.values, a.scale + b.scale, BINARY16, BINARY16)
+            return Factors(a.values, b.values, a.scale + b.scale, BINARY16, to)
         x, y = (call.memory.cast(operand, policy.compute) for operand in (x, y))
     partials = device.partials_for(x.format, verb, wanted=policy.partials)
-    return Factors(x, y, scale, partials, min(out, partials, key=lambda fmt: fmt.precision))
+    return Factors(x, y, 0, partials, to)
 
 
 def of_one_type(*tensors: Any) -> None:
@@ -59,15 +70,6 @@ def of_one_type(*tensors: Any) -> None:
         raise TypeError(f"a product of {' and '.join(sorted(map(str, kinds)))}; cast one of them")
 
 
-def product(call: Call, x: Array, y: Array, of: Any) -> Array:
-    """x @ y, with the partials of the layer's policy where the inputs allow them."""
-    known = factors(call, x, y, of)
-    result = call.device.matmul(
-        known.x, known.y, partials=known.partials, to=known.out, scale=known.scale
-    )
-    return call.device.cast(result, x.format)
-
-
 def _of_matrices(name: str, ndim: int) -> None:
     def handler(call: Call, x: Any, y: Any) -> Any:
         if x.ndim != ndim or y.ndim != ndim:
@@ -75,56 +77,59 @@ def _of_matrices(name: str, ndim: int) -> None:
         if not (x.numel() and y.numel()):
             return NotImplemented
         a, b = call.arrays(x, y)
-        return call.result(product(call, a, b, (x, y)))
+        known = factors(call, a, b, (x, y))
+        return call.result(ops.matmul.value(call.device, known.x, known.y, **known.options))
 
-    aten(f"{name}.default", rounding="as the unit's record says, then once")(handler)
+    aten(f"{name}.default", of=ops.matmul)(handler)
 
 
 _of_matrices("mm", 2)
 _of_matrices("bmm", 3)
 
 
-@aten("mv.default", rounding="as the unit's record says, then once")
+@aten("mv.default", of=ops.matmul)
 def _mv(call: Call, x: Any, y: Any) -> Any:
     a, b = call.arrays(x, y)
     if not (x.numel() and y.numel()):
         return NotImplemented
-    return call.result(product(call, a, b.reshape(-1, 1), (x, y)).reshape(-1))
+    known = factors(call, a, b.reshape(-1, 1), (x, y))
+    column = ops.matmul.value(call.device, known.x, known.y, **known.options)
+    return call.result(column.reshape(-1))
 
 
-@aten("dot.default", "vdot.default", rounding="as the unit's record says, then once")
+@aten("dot.default", "vdot.default", of=ops.matmul)
 def _dot(call: Call, x: Any, y: Any) -> Any:
     a, b = call.arrays(x, y)
     if not x.numel():
         return NotImplemented
-    return call.result(product(call, a.reshape(1, -1), b.reshape(-1, 1), (x, y)).reshape(()))
+    known = factors(call, a.reshape(1, -1), b.reshape(-1, 1), (x, y))
+    return call.result(ops.matmul.value(call.device, *known[:2], **known.options).reshape(()))
 
 
-@aten("addmm.default", "baddbmm.default", rounding="product, then alpha, beta, and the sum")
-def _addmm(call: Call, bias: Any, x: Any, y: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    if not (x.numel() and y.numel()):
-        return NotImplemented
-    of_one_type(bias, x)
-    c, a, b = call.arrays(bias, x, y)
-    return call.result(_with_bias(call, c, product(call, a, b, (x, y)), beta, alpha))
+def _with_bias(shaped: Callable[[Array], Array], back: Callable[[Array], Array]) -> Any:
+    """A handler of bias · beta + (x @ y) · alpha; how y and the bias become matrices, and back."""
+
+    def handler(call: Call, bias: Any, x: Any, y: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+        if not (x.numel() and y.numel()):
+            return NotImplemented
+        of_one_type(bias, x)
+        c, a, b = call.arrays(bias, x, y)
+        known = factors(call, a, shaped(b), (x, y))
+        result = ops.matmul_bias.value(
+            call.device, shaped(c), known.x, known.y, alpha=_factor(call, alpha, c.format),
+            beta=_factor(call, beta, c.format), **known.options,
+        )  # fmt: skip
+        return call.result(back(result))
+
+    return handler
 
 
-@aten("addmv.default", rounding="product, then alpha, beta, and the sum")
-def _addmv(call: Call, bias: Any, x: Any, y: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    if not (x.numel() and y.numel()):
-        return NotImplemented
-    of_one_type(bias, x)
-    c, a, b = call.arrays(bias, x, y)
-    column = product(call, a, b.reshape(-1, 1), (x, y)).reshape(-1)
-    return call.result(_with_bias(call, c, column, beta, alpha))
+def _factor(call: Call, number: float, fmt: Format) -> Any:
+    """A factor as the row takes it; 0 and 1 are no constants of the machine."""
+    return number if number in (0, 1) else call.constant(number, fmt)
 
 
-def _with_bias(call: Call, bias: Array, result: Array, beta: float, alpha: float) -> Array:
-    device, fmt = call.device, result.format
-    if alpha != 1:
-        result = device.multiply(result, call.constant(alpha, fmt))
-    if beta == 0:
-        return result
-    if beta != 1:
-        bias = device.multiply(bias, call.constant(beta, fmt))
-    return device.add(result, bias)
+aten("addmm.default", "baddbmm.default", of=ops.matmul_bias)(_with_bias(lambda x: x, lambda x: x))
+aten("addmv.default", of=ops.matmul_bias)(
+    _with_bias(lambda x: x.reshape(-1, 1) if x.ndim else x, lambda x: x.reshape(-1))
+)

@@ -1,6 +1,6 @@
 """Interpolation and averaging over uneven windows: a few weighted neighbours for each output.
 
-Each axis has a matrix of weights (`ipu.frontends.arrays.neighbours`), which torch's own operation
+Each axis has a matrix of weights (`ipu.ops.resample`), which torch's own operation
 on unit vectors gives in binary64. The gradient uses the transposed matrices.
 
 Neighbours that are copied (nearest) are selections; only their gradients are sums.
@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from fpsim.array import Array
-from ipu.frontends.arrays.neighbours import Weights, resample
+from fpsim.records.formats import BINARY32
+from ipu import ops
 from ipu.frontends.torch.aten.table import Call, aten
+from ipu.ops.resampling import Weights
 
 __all__ = ["uneven_average"]
-
-_INSIDE = "each weighted sum in binary32, once at the end"
 
 
 def _matrix(function: Callable[[torch.Tensor], torch.Tensor], n: int) -> Weights:
@@ -60,8 +60,8 @@ def _gradient(
     if not gradient.numel():
         return NotImplemented
     g = call.array(gradient)
-    matrices = [m.T for m in _weights(name, inputs, size, align, scales)]
-    return call.rounded(resample(call.device, g, matrices), g.format)
+    matrices = _weights(name, inputs, size, align, scales)
+    return call.result(ops.resample.pull(0, call.device, g, (g.format,), weights=matrices))
 
 
 def _interpolation(overload: str, name: str, axes: int) -> None:
@@ -72,15 +72,15 @@ def _interpolation(overload: str, name: str, axes: int) -> None:
             return NotImplemented
         a = call.array(x)
         matrices = _weights(name, x.shape[-axes:], size, align, scales)
-        return call.rounded(resample(call.device, a, matrices), a.format)
+        return call.result(ops.resample.value(call.device, a, weights=matrices))
 
     def backward(
         call: Call, gradient: Any, size: Any, inputs: Any, align: bool, *scales: Any
     ) -> Any:
         return _gradient(call, gradient, name, inputs[-axes:], size, align, scales)
 
-    aten(f"{overload}.default", rounding=_INSIDE)(forward)
-    aten(f"{overload}_backward.default", rounding=_INSIDE)(backward)
+    aten(f"{overload}.default", of=ops.resample)(forward)
+    aten(f"{overload}_backward.default", of=ops.resample, gradient=True)(backward)
 
 
 _interpolation("upsample_linear1d", "linear", 1)
@@ -93,7 +93,7 @@ def _nearest_gradient(name: str, axes: int) -> None:
     def backward(call: Call, gradient: Any, size: Any, inputs: Any, *scales: Any) -> Any:
         return _gradient(call, gradient, name, inputs[-axes:], size, None, scales)
 
-    aten(f"{name}{axes}d_backward.default", rounding=_INSIDE)(backward)
+    aten(f"{name}{axes}d_backward.default", of=ops.resample, gradient=True)(backward)
 
 
 for _name in ("upsample_nearest", "_upsample_nearest_exact"):
@@ -110,8 +110,10 @@ def uneven_average(
     Rounding  as the module says: the weights are fl(1/n) in binary32.
     """
     pool = torch.ops.aten._adaptive_avg_pool2d.default
-    matrices = []
-    for n, m in zip(inputs, outputs, strict=True):
-        weights = _matrix(lambda rows, m=m: pool(rows[..., None], [m, 1])[..., 0], n)  # type: ignore[misc]
-        matrices.append(weights.T if is_gradient else weights)
-    return resample(call.device, x, matrices)
+    weights = [
+        _matrix(lambda rows, m=m: pool(rows[..., None], [m, 1])[..., 0], n)  # type: ignore[misc]
+        for n, m in zip(inputs, outputs, strict=True)
+    ]
+    if is_gradient:
+        return ops.resample.pull(0, call.device, x, (BINARY32,), weights=weights)
+    return ops.resample.value(call.device, x, weights=weights, to=BINARY32)

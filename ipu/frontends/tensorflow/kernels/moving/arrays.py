@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
+from ipu import ops
 from ipu.frontends.common.account import fit
 from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave, numbers
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
@@ -62,7 +63,8 @@ def _changes(values: Any, array: Array) -> Iterator[tuple[float, str]]:
             yield float(wide[i]), change
 
 
-@kernel("Cast", rounding="once to a narrower format, to nearest from integers, toward zero to them",
+@kernel("Cast", of=ops.cast,
+        rounding="once to a narrower format, to nearest from integers, toward zero to them",
         is_any=True, keeps=True)  # fmt: skip
 def _cast(site: Site) -> Run:
     device, target = site.device, site.attr("DstT")
@@ -70,7 +72,9 @@ def _cast(site: Site) -> Run:
     if fmt is not None:
 
         def to_floats(x: Any) -> Any:
-            return device.cast(x, fmt) if isinstance(x, Array) else enter(device, x, fmt)
+            if isinstance(x, Array):
+                return ops.cast.value(device, x, dtype=fmt)
+            return enter(device, x, fmt)
 
         return to_floats
     kind = target.as_numpy_dtype

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
+from ipu import ops
 from ipu.frontends.tensorflow.engine.values import numbers
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
 
@@ -236,5 +237,5 @@ def add_lists(site: Site, lists: tuple[TensorList, ...]) -> TensorList:
             before = items[i]
             items[i] = item if before is None else before
             if before is not None and item is not None:
-                items[i] = site.device.add(before, item)
+                items[i] = ops.add.value(site.device, before, item)
     return replace(first, items=tuple(items))

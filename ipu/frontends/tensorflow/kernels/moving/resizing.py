@@ -13,13 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
-from ipu.frontends.arrays.neighbours import Weights, resample
+from ipu import ops
 from ipu.frontends.tensorflow.kernels.host import own_kernel
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.ops.resampling import Weights
 
 __all__: list[str] = []
 
-_INSIDE = "each weighted sum in binary32, once at the end"
 Find = Callable[[int, int], Weights]
 
 
@@ -37,33 +37,33 @@ def _finder(site: Site, name: str) -> Find:
     return find
 
 
-@kernel("ResizeBilinear", "ResizeBicubic", "ResizeArea", rounding=_INSIDE, keeps=True)
+@kernel("ResizeBilinear", "ResizeBicubic", "ResizeArea", of=ops.resample, keeps=True)
 def _resize(site: Site) -> Run:
     device, fmt, find = site.device, site.fmt, _finder(site, site.node.type)
     assert fmt is not None
 
     def run(x: Array, size: Any) -> Array:
-        matrices = [find(n, int(m)) for n, m in zip(x.shape[1:3], size, strict=True)]
-        return device.cast(resample(device, x, matrices, 1), fmt)
+        weights = [find(n, int(m)) for n, m in zip(x.shape[1:3], size, strict=True)]
+        return ops.resample.value(device, x, weights=weights, first=1, to=fmt)
 
     return run
 
 
 def _turned(site: Site, gradient: Array, shape: Any, find: Find) -> Array:
-    device, fmt = site.device, site.fmt
+    fmt = site.fmt
     assert fmt is not None
     pairs = zip(shape, gradient.shape[1:3], strict=True)
-    matrices = [find(int(n), m).T for n, m in pairs]
-    return device.cast(resample(device, gradient, matrices, 1), fmt)
+    weights = [find(int(n), m) for n, m in pairs]
+    return ops.resample.pull(0, site.device, gradient, (fmt,), weights=weights, first=1)
 
 
-@kernel("ResizeBilinearGrad", "ResizeBicubicGrad", rounding=_INSIDE, keeps=True)
+@kernel("ResizeBilinearGrad", "ResizeBicubicGrad", of=ops.resample, gradient=True, keeps=True)
 def _resize_gradient(site: Site) -> Run:
     find = _finder(site, site.node.type.removesuffix("Grad"))
     return lambda gradient, image: _turned(site, gradient, image.shape[1:3], find)
 
 
-@kernel("ResizeNearestNeighborGrad", rounding=_INSIDE, keeps=True)
+@kernel("ResizeNearestNeighborGrad", of=ops.resample, gradient=True, keeps=True)
 def _nearest_gradient(site: Site) -> Run:
     find = _finder(site, "ResizeNearestNeighbor")
     return lambda gradient, size: _turned(site, gradient, size, find)

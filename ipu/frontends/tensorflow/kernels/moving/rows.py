@@ -1,36 +1,31 @@
-"""Rows and elements by index: duplicates are added in binary32 in index order, rounded once.
+"""Rows and elements by index.
 
 Segments without an element hold what TensorFlow gives: 0 in a sum, 1 in a product, the lowest
-number of the data type in a maximum and the largest in a minimum.
+number of the data type in a maximum and the largest in a minimum, but 0 where the numbers of
+segments ascend.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
-from fpsim.records.formats import Format
-from ipu.frontends.arrays.rows import add_rows, multiply_rows
+from ipu import ops
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import own_kernel
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, moved, within
+from ipu.ops.primitive import Primitive
 
 __all__: list[str] = []
-
-_ONCE = "binary32 in index order, once at the end"
-Folded = Callable[[Array, Any, Array], Array]
-Start = Callable[[Format], float]
-
 
 # Gathering ----------------------------------------------------------------------------------------
 
 
-@kernel("GatherV2", rounding="none", is_any=True, keeps=True)
+@kernel("GatherV2", of=ops.gather, is_any=True, keeps=True)
 def _gather(site: Site) -> Run:
     batch_dims = site.attr("batch_dims")
 
@@ -54,7 +49,7 @@ def _of_batches(values: Any, rows: Any, axis: int, batch_dims: int) -> Any:
     return np.array(ordered, order="C")
 
 
-@kernel("ResourceGather", rounding="none", is_any=True, keeps=True)
+@kernel("ResourceGather", of=ops.gather, is_any=True, keeps=True)
 def _gather_variable(site: Site) -> Run:
     def run(variable: Any, indices: Any) -> Any:
         rows = within(site, indices, variable.value.shape[0])
@@ -76,122 +71,83 @@ def _flat_rows(site: Site, indices: Any, shape: tuple[int, ...]) -> Any:
     return rows.reshape(-1)
 
 
-def _scattered(site: Site, base: Array, indices: Any, updates: Array, fold: Folded) -> Array:
+def _scattered(site: Site, row: Primitive, base: Array, indices: Any, updates: Array) -> Array:
     """base with updates folded into the places of the indices."""
     depth = indices.shape[-1]
     rows = _flat_rows(site, indices, base.shape)
     width = math.prod(base.shape[depth:])
     flat = base.reshape(math.prod(base.shape[:depth]), width)
-    return fold(flat, rows, updates.reshape(len(rows), width)).reshape(*base.shape)
+    terms = updates.reshape(len(rows), width)
+    return row.value(site.device, flat, terms, rows=rows).reshape(*base.shape)
 
 
-@kernel("ScatterNd", rounding=_ONCE)
+@kernel("ScatterNd", of=ops.scatter_add)
 def _scatter(site: Site) -> Run:
     device = site.device
 
     def run(indices: Any, updates: Array, shape: Any) -> Array:
         base = device.zeros(tuple(int(n) for n in shape), updates.format)
-        return _scattered(site, base, indices, updates, lambda *a: add_rows(device, *a))
+        return _scattered(site, ops.scatter_add, base, indices, updates)
 
     return run
 
 
-@kernel("TensorScatterAdd", "TensorScatterSub", rounding=_ONCE)
-def _scatter_add(site: Site) -> Run:
-    device = site.device
-    is_sum = site.node.type == "TensorScatterAdd"
-
-    def run(base: Array, indices: Any, updates: Array) -> Array:
-        terms = updates if is_sum else device.negative(updates)
-        return _scattered(site, base, indices, terms, lambda *a: add_rows(device, *a))
-
-    return run
+def _enter_scatter(node: str, row: Primitive) -> None:
+    @kernel(node, of=row)
+    def build(site: Site) -> Run:
+        return lambda base, indices, updates: _scattered(site, row, base, indices, updates)
 
 
-def _chosen_rows(choose: Any) -> Folded:
-    """The larger or the smaller number of each place; no rounding."""
-
-    def fold(base: Array, rows: Any, values: Array) -> Array:
-        total = base.carrier.copy()
-        choose.at(total, rows, values.carrier)
-        return base.like(total)
-
-    return fold
-
-
-@kernel("TensorScatterMax", "TensorScatterMin", rounding="none")
-def _scatter_extremum(site: Site) -> Run:
-    fold = _chosen_rows(np.maximum if site.node.type == "TensorScatterMax" else np.minimum)
-    return lambda base, indices, updates: _scattered(site, base, indices, updates, fold)
+_enter_scatter("TensorScatterAdd", ops.scatter_add)
+_enter_scatter("TensorScatterSub", ops.scatter_subtract)
+_enter_scatter("TensorScatterMax", ops.scatter_max)
+_enter_scatter("TensorScatterMin", ops.scatter_min)
 
 
 # Segments -----------------------------------------------------------------------------------------
 
 
-def _segments(site: Site, x: Array, rows: Any, count: int, start: Start, fold: Folded) -> Array:
+def _segments(site: Site, row: Primitive, x: Array, rows: Any, count: int, **options: Any) -> Array:
     """x folded by the numbers of its leading axes; negative ones take no part."""
     flat = rows.reshape(-1)
-    kept = flat >= 0
-    within(site, flat[kept], count)
-    values = x.carrier.reshape(flat.size, math.prod(x.shape[rows.ndim :]))[kept]
-    base = x.like(np.full((count, values.shape[1]), start(x.format), x.carrier.dtype))
-    result = fold(base, flat[kept], x.like(values))
-    return result.reshape(count, *x.shape[rows.ndim :])
+    real = flat >= 0
+    within(site, flat[real], count)
+    rest = x.shape[rows.ndim :]
+    values = x.like(x.carrier.reshape(flat.size, math.prod(rest))[real])
+    result = row.value(site.device, values, rows=flat[real], count=count, **options)
+    return result.reshape(count, *rest)
 
 
-def _fold_of(site: Site) -> tuple[Start, Folded]:
-    """What a segment starts from, and how it takes the next number."""
-    device, name = site.device, site.node.type.removeprefix("Unsorted").removeprefix("Segment")
-    if name in ("Sum", "Mean"):
-        return lambda _: 0.0, lambda *a: add_rows(device, *a)
-    if name == "Prod":
-        return lambda _: 1.0, lambda *a: multiply_rows(device, *a)
-    if name == "Max":
-        return lambda fmt: -fmt.max, _chosen_rows(np.maximum)
-    return lambda fmt: fmt.max, _chosen_rows(np.minimum)
+def _enter_segments(name: str, row: Primitive, **empty: float) -> None:
+    """Kernels of segments whose numbers ascend, and of any; `empty` of the first."""
+
+    @kernel(f"Segment{name}", of=row)
+    def build(site: Site) -> Run:
+        def run(x: Array, rows: Any) -> Array:
+            count = int(rows[-1]) + 1 if len(rows) else 0
+            return _segments(site, row, x, rows, count, **empty)
+
+        return run
+
+    if name == "Mean":
+        return
+
+    @kernel(f"UnsortedSegment{name}", of=row)
+    def build_unsorted(site: Site) -> Run:
+        return lambda x, rows, count: _segments(site, row, x, rows, int(count))
 
 
-@kernel("UnsortedSegmentSum", "UnsortedSegmentProd", rounding=_ONCE)
-@kernel("UnsortedSegmentMax", "UnsortedSegmentMin", rounding="none")
-def _unsorted(site: Site) -> Run:
-    start, fold = _fold_of(site)
-    return lambda x, rows, count: _segments(site, x, rows, int(count), start, fold)
-
-
-@kernel("SegmentSum", "SegmentProd", rounding=_ONCE)
-@kernel("SegmentMax", "SegmentMin", rounding="none")
-def _sorted(site: Site) -> Run:
-    """Segments whose numbers ascend; one without an element is 0, in a product 1."""
-    start, fold = _fold_of(site)
-
-    def run(x: Array, rows: Any) -> Array:
-        count = int(rows[-1]) + 1 if len(rows) else 0
-        result = _segments(site, x, rows, count, start, fold)
-        if "Prod" not in site.node.type:
-            result.carrier[~np.isin(np.arange(count), rows)] = 0
-        return result
-
-    return run
-
-
-@kernel("SegmentMean", rounding="binary32 in index order, then divided by the count, each once")
-def _segment_mean(site: Site) -> Run:
-    device, (start, fold) = site.device, _fold_of(site)
-
-    def run(x: Array, rows: Any) -> Array:
-        count = int(rows[-1]) + 1 if len(rows) else 0
-        total = _segments(site, x, rows, count, start, fold)
-        sizes = np.maximum(np.bincount(rows, minlength=count), 1).astype(np.float64)
-        shape = (count, *(1,) * (total.ndim - 1))
-        return device.divide(total, device.from_host(sizes.reshape(shape), x.format))
-
-    return run
+_enter_segments("Sum", ops.segment_sum)
+_enter_segments("Mean", ops.segment_mean)
+_enter_segments("Prod", ops.segment_multiply)
+_enter_segments("Max", ops.segment_max, empty=0.0)
+_enter_segments("Min", ops.segment_min, empty=0.0)
 
 
 # Paddings -----------------------------------------------------------------------------------------
 
 
-@kernel("MirrorPadGrad", rounding=_ONCE)
+@kernel("MirrorPadGrad", of=ops.gather, gradient=True)
 def _mirror_pad_gradient(site: Site) -> Run:
     """Each element gets the gradients of its images, in the order of the padded tensor."""
     device = site.device
@@ -203,8 +159,9 @@ def _mirror_pad_gradient(site: Site) -> Run:
         shape = [n - int(sum(pad)) for n, pad in zip(gradient.shape, paddings, strict=True)]
         count = math.prod(shape)
         at = positions(np.arange(count, dtype=paddings.dtype).reshape(shape), paddings)
-        base = device.zeros((count,), gradient.format)
-        return add_rows(device, base, at.reshape(-1), gradient.reshape(-1)).reshape(*shape)
+        saved = ((count,),)
+        slope = ops.gather.pull(0, device, gradient.reshape(-1), saved, rows=at.reshape(-1))
+        return slope.reshape(*shape)
 
     return run
 

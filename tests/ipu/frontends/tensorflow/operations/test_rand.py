@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ipu.frontends.tensorflow.operations.rand import seeded_mask
+from ipu.ops.random import seeded_mask
 from tests.ipu.frontends.tensorflow.framework import configured, ipu, launch, machine, tf
 
 dropout = ipu.rand_ops.dropout

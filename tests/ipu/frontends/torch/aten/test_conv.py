@@ -21,6 +21,12 @@ CASES = {
     "transposed": (F.conv_transpose2d, IMAGES, (4, 5, 3, 3), {"stride": 2, "padding": 1,
                                                               "output_padding": 1}),
     "transposed, groups": (F.conv_transpose2d, IMAGES, (4, 3, 2, 3), {"stride": 2, "groups": 2}),
+    "dilated, stride": (F.conv2d, IMAGES, (5, 4, 2, 2), {"stride": 2, "dilation": 2}),
+    "dilated, coprime stride": (F.conv2d, IMAGES, (6, 2, 2, 2), {"stride": (2, 4), "groups": 2,
+                                                                 "dilation": (3, 2), "padding": 2}),
+    "dilated 1-D, stride": (F.conv1d, ROWS, (5, 4, 2), {"stride": 3, "dilation": 2}),
+    "transposed, dilated, stride": (F.conv_transpose2d, IMAGES, (4, 5, 3, 3),
+                                    {"stride": 2, "dilation": 3, "padding": 1}),
     "transposed 1-D": (F.conv_transpose1d, ROWS, (4, 5, 3), {"stride": 2}),
 }  # fmt: skip
 
@@ -47,11 +53,11 @@ def test_results_and_gradients(name):
     assert session.report()["host"]["elements"] == 0
 
 
-def test_dilated_convolutions_with_strides_run_on_the_host():
-    w = numbers(5, 4, 2, 2, seed=1)
+def test_convolutions_of_volumes_run_on_the_host():
+    x, w = numbers(1, 2, 4, 4, 4), numbers(3, 2, 2, 2, 2, seed=1)
     with machine() as session:
-        y = F.conv2d(IMAGES, w, stride=2, dilation=2)
-    torch.testing.assert_close(y, F.conv2d(IMAGES, w, stride=2, dilation=2))
+        y = F.conv3d(x, w)
+    torch.testing.assert_close(y, F.conv3d(x, w))
     assert list(session.report()["host"]["operations"]) == ["aten.convolution.default"]
 
 
