@@ -113,13 +113,6 @@ def _sparse(device: Device, logits: Array, *, labels: Labels) -> tuple[Array, Sa
     return _mean(device, terms), (probabilities, fmt)
 
 
-def _one_hot(like: Array, labels: Labels) -> Array:
-    """Rows with 1 at the label."""
-    hot = np.zeros(like.shape, like.values.dtype)
-    hot[np.arange(len(labels)), labels] = 1.0
-    return Array(hot, like.context)
-
-
 def _sparse_logits(device: Device, gradient: Array, saved: Saved, *, labels: Labels) -> Array:
     return _distance(device, gradient, saved, _one_hot(saved[0], labels))
 
