@@ -37,7 +37,7 @@ def nodes():
     skipped = {name for names in ELSEWHERE.values() for name in names}
     return [
         name for name, entry in sorted(table.TABLE.items())
-        if name not in skipped and any(row in ROWS for row in entry.rows)
+        if name not in skipped and entry.rows and entry.rows[0] in ROWS
     ]  # fmt: skip
 
 
