@@ -37,9 +37,7 @@ def _einsum(
     return _of_terms(device, pairs, wanted, partials), (*operands, terms, wanted, partials)
 
 
-def _of_terms(
-    device: Device, terms: Sequence[Term], wanted: str, partials: Format | None
-) -> Array:
+def _of_terms(device: Device, terms: Sequence[Term], wanted: str, partials: Format | None) -> Array:
     """The einsum of operands with their labels, an ellipsis spelt out."""
     unique = "".join(dict.fromkeys(wanted))
     pairs = [_plain(x, labels) for x, labels in terms]

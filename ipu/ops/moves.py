@@ -15,7 +15,8 @@ from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, free, same, steps
 
 __all__ = [
-    "MOVES", "cast", "concat", "pad", "recomputation_checkpoint", "reshape", "strided_slice", "transpose",
+    "MOVES", "cast", "concat", "pad", "recomputation_checkpoint", "reshape", "strided_slice",
+    "transpose",
 ]  # fmt: skip
 
 Paddings = Sequence[tuple[int, int]]

@@ -300,8 +300,8 @@ matmul = Primitive(
     gradient=f"{AS_UNIT}; what flows to a broadcast batch as a sum",
     evidence=Evidence.DOCUMENTED, source=_SOURCE,
 )  # fmt: skip
-#: bias · `beta` + (x @ y) · `alpha`, the bias broadcast; a factor of 1 is none, a beta of 0 reads no
-#: bias.
+#: bias · `beta` + (x @ y) · `alpha`, the bias broadcast; a factor of 1 is none, a beta of 0 reads
+#: no bias.
 matmul_bias = Primitive(
     "matmul_bias", _matmul_bias, (_matmul_bias_bias, _matmul_bias_x, _matmul_bias_y), "AMP",
     _matmul_bias_cost, rounding="product, then alpha, beta, and the sum",

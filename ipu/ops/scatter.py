@@ -99,9 +99,7 @@ def _gather_x(
 # Scattering ---------------------------------------------------------------------------------------
 
 
-def _scatter_add(
-    device: Device, base: Array, values: Array, *, rows: Rows
-) -> tuple[Array, Saved]:
+def _scatter_add(device: Device, base: Array, values: Array, *, rows: Rows) -> tuple[Array, Saved]:
     return _folded_wide(device, device.add, base, rows, values), (values.format,)
 
 
@@ -115,9 +113,7 @@ def _scatter_subtract(
     return _scatter_add(device, base, device.negative(values), rows=rows)
 
 
-def _scatter_subtract_values(
-    device: Device, gradient: Array, saved: Saved, *, rows: Rows
-) -> Array:
+def _scatter_subtract_values(device: Device, gradient: Array, saved: Saved, *, rows: Rows) -> Array:
     return device.negative(_scatter_add_values(device, gradient, saved, rows=rows))
 
 
@@ -257,9 +253,7 @@ def _embedding_bag_max(
     return largest, (weight.shape, sources, filled)
 
 
-def _embedding_bag_max_weight(
-    device: Device, gradient: Array, saved: Saved, **_: Any
-) -> Array:
+def _embedding_bag_max_weight(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     (rows, width), sources, filled = saved
     places = (sources * width + np.arange(width))[filled].reshape(-1)
     base = device.zeros((rows * width,), gradient.format)
@@ -342,6 +336,6 @@ embedding_bag_max = Primitive(
 
 #: The rows of this file.
 SCATTERS = (
-    gather, scatter_add, scatter_subtract, scatter_multiply, scatter_max, scatter_min, segment_sum, segment_mean,
-    segment_multiply, segment_max, segment_min, embedding_bag, embedding_bag_max,
+    gather, scatter_add, scatter_subtract, scatter_multiply, scatter_max, scatter_min,
+    segment_sum, segment_mean, segment_multiply, segment_max, segment_min, embedding_bag, embedding_bag_max,
 )  # fmt: skip

@@ -52,6 +52,14 @@ def test_rows_are_taken_in_order(name, seed, count, n):
     equal(result, folded(RULES[name], base, values, rows))
 
 
+def test_what_meets_in_a_row_is_added_in_order_of_the_values():
+    """The last value is lost, were it added before the large ones meet."""
+    device = Device()
+    base, values = (device.from_host(x, BINARY32) for x in ([0.0, 0.0], [1e8, 5.0, -1e8, 1.0]))
+    total = ops.scatter_add.value(device, base, values, rows=np.array([1, 0, 1, 1]))
+    assert total.values.tolist() == [5, 1]
+
+
 @given(seeds, st.integers(0, 2), st.integers(1, 2), st.integers(0, 1))
 def test_the_gradient_of_gathering_adds_rows(seed, axis, rank, skips):
     device, random = Device(), np.random.default_rng(seed)

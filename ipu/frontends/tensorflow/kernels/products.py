@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from fpsim.array import Array
 from fpsim.records.geometry import Padding
 from ipu import ops

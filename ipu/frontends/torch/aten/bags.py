@@ -37,9 +37,7 @@ def _embedding_bag(
     real = rows != padding
     bags, rows, count = bags[real], rows[real], len(selected)
     if mode == _MAX:
-        result, saved = ops.embedding_bag_max.forward(
-            device, w, rows=rows, bags=bags, count=count
-        )
+        result, saved = ops.embedding_bag_max.forward(device, w, rows=rows, bags=bags, count=count)
         sources = torch.from_numpy(saved[1]).to(largest.dtype)
         return call.result(result), bag_of, sizes, sources
     factors = None

@@ -71,7 +71,9 @@ def _first_axis(x: Array, dim: int) -> Array:
     return x.like(np.moveaxis(x.carrier, dim, 0))
 
 
-def _rows(call: Call, row: Any, dim: int, index: Any, base: Array, values: Array, **how: Any) -> Any:
+def _rows(
+    call: Call, row: Any, dim: int, index: Any, base: Array, values: Array, **how: Any
+) -> Any:
     """A scattering of rows along an axis."""
     bases, terms = _first_axis(base, dim), _first_axis(values, dim)
     total = row.value(call.device, bases, terms, rows=index.numpy(), **how)

@@ -109,9 +109,7 @@ def _dot(call: Call, x: Any, y: Any) -> Any:
 def _with_bias(shaped: Callable[[Array], Array], back: Callable[[Array], Array]) -> Any:
     """A handler of bias · beta + (x @ y) · alpha; how y and the bias become matrices, and back."""
 
-    def handler(
-        call: Call, bias: Any, x: Any, y: Any, *, beta: float = 1, alpha: float = 1
-    ) -> Any:
+    def handler(call: Call, bias: Any, x: Any, y: Any, *, beta: float = 1, alpha: float = 1) -> Any:
         if not (x.numel() and y.numel()):
             return NotImplemented
         of_one_type(bias, x)
@@ -131,9 +129,7 @@ def _factor(call: Call, number: float, fmt: Format) -> Any:
     return number if number in (0, 1) else call.constant(number, fmt)
 
 
-aten("addmm.default", "baddbmm.default", of=ops.matmul_bias)(
-    _with_bias(lambda x: x, lambda x: x)
-)
+aten("addmm.default", "baddbmm.default", of=ops.matmul_bias)(_with_bias(lambda x: x, lambda x: x))
 aten("addmv.default", of=ops.matmul_bias)(
     _with_bias(lambda x: x.reshape(-1, 1) if x.ndim else x, lambda x: x.reshape(-1))
 )

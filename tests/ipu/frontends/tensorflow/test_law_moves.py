@@ -15,6 +15,7 @@ from fpsim import BINARY16
 from fpsim.records.geometry import geometry
 from ipu import ops
 from tests.ipu.frontends.tensorflow.framework import configured, current, launch, machine, tf
+
 from ipu.frontends.tensorflow.kernels import random as kernels  # isort: skip
 from tests.ipu.ops.outcomes import of_row, operands, outcome
 

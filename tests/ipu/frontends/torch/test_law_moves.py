@@ -115,8 +115,7 @@ def test_convolutions(seed, taps, stride, dilation, padding, groups, batch, data
     image = tuple(data.draw(st.integers(max(w - 2 * p, 1), w + 5))
                   for w, p in zip(windows, padding, strict=True))  # fmt: skip
     sizes = tuple(
-        (n + 2 * p - w) // s + 1
-        for n, p, w, s in zip(image, padding, windows, stride, strict=True)
+        (n + 2 * p - w) // s + 1 for n, p, w, s in zip(image, padding, windows, stride, strict=True)
     )
     shapes = (batch, 4, *image), (8, 4 // groups, *taps), (8,), (batch, 8, *sizes)
     how = {"stride": stride, "dilation": dilation, "groups": groups}

@@ -71,9 +71,7 @@ def _flat_rows(site: Site, indices: Any, shape: tuple[int, ...]) -> Any:
     return rows.reshape(-1)
 
 
-def _scattered(
-    site: Site, row: Primitive, base: Array, indices: Any, updates: Array
-) -> Array:
+def _scattered(site: Site, row: Primitive, base: Array, indices: Any, updates: Array) -> Array:
     """base with updates folded into the places of the indices."""
     depth = indices.shape[-1]
     rows = _flat_rows(site, indices, base.shape)
@@ -109,9 +107,7 @@ _enter_scatter("TensorScatterMin", ops.scatter_min)
 # Segments -----------------------------------------------------------------------------------------
 
 
-def _segments(
-    site: Site, row: Primitive, x: Array, rows: Any, count: int, **options: Any
-) -> Array:
+def _segments(site: Site, row: Primitive, x: Array, rows: Any, count: int, **options: Any) -> Array:
     """x folded by the numbers of its leading axes; negative ones take no part."""
     flat = rows.reshape(-1)
     real = flat >= 0
