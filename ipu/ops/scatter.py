@@ -337,5 +337,6 @@ embedding_bag_max = Primitive(
 #: The rows of this file.
 SCATTERS = (
     gather, scatter_add, scatter_subtract, scatter_multiply, scatter_max, scatter_min,
-    segment_sum, segment_mean, segment_multiply, segment_max, segment_min, embedding_bag, embedding_bag_max,
+    segment_sum, segment_mean, segment_multiply, segment_max, segment_min, embedding_bag,
+    embedding_bag_max,
 )  # fmt: skip

@@ -152,14 +152,14 @@ def test_a_nan_that_is_alone_is_read():
 
 # Bags ---------------------------------------------------------------------------------------------
 
-BAGS, TAKEN = np.array([1, 1, 3, 1, 3]), np.array([0, 2, 1, 2, 0])
+BAGS, TAKEN = np.array([1, 1, 3, 1, 3, 0]), np.array([0, 2, 1, 2, 0, 1])
 
 
 @pytest.mark.parametrize("mean", [False, True])
 @pytest.mark.parametrize("is_weighted", [False, True])
 def test_bags_are_sums_in_binary32_and_a_mean_is_their_product_with_a_share(mean, is_weighted):
     device, table, g = Device(), numbers(3, 2), numbers(4, 2, seed=1)
-    factors = numbers(5, seed=2).astype(np.float32)
+    factors = numbers(6, seed=2).astype(np.float32)
     shares = np.float32(1) / np.float32([1, 3, 1, 2])
     how = {"rows": TAKEN, "bags": BAGS, "count": 4, "mean": mean}
     if is_weighted:
