@@ -58,7 +58,8 @@ __all__ = [
     "scatter_add", "scatter_max", "scatter_min", "scatter_multiply", "scatter_subtract",
     "segment_max", "segment_mean", "segment_min", "segment_multiply", "segment_sum",
     "shifted_normal", "sigmoid", "softmax", "softmax_cross_entropy", "softmax_cross_entropy_dense",
-    "sqrt", "square", "strided_slice", "subtract", "tanh", "transpose", "truncated_normal", "uniform",
+    "sqrt", "square", "strided_slice", "subtract", "tanh", "transpose", "truncated_normal",
+    "uniform",
 ]  # fmt: skip
 
 #: Every primitive by name.
