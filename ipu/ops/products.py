@@ -45,7 +45,7 @@ def _rounded(
     """
     if to is None:
         return product(*operands, partials=partials, **how)
-    leaves = min(to, partials, key=lambda fmt: fmt.precision)
+    leaves = partials if partials.precision < to.precision else to
     device = product.__self__  # type: ignore[attr-defined]
     result: Array = device.cast(product(*operands, partials=partials, to=leaves, **how), to)
     return result

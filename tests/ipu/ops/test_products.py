@@ -74,3 +74,11 @@ def test_dense_layer_with_single_parameters_on_a_column_vector():
     pair = gradients(y, [weights, biases], device.from_host([1.0, 1.0], BINARY16))
     assert [g.format for g in pair] == [BINARY32] * 2
     assert pair[0].values.tolist() == [[1.0, 2.0, 3.0]] * 2
+
+
+def test_a_bias_times_zero_is_not_read():
+    device = machine()
+    bias, x, y = (device.from_host(v, BINARY16) for v in ([[np.inf]], [[2.0]], [[3.0]]))
+    assert ops.matmul_bias.value(device, bias, x, y, beta=0).values == 6
+    rounded = device.from_host(0.0, BINARY16)  # a factor that was rounded to zero is one
+    assert np.isnan(ops.matmul_bias.value(device, bias, x, y, beta=rounded).values)

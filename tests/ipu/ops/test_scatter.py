@@ -52,6 +52,14 @@ def test_rows_are_taken_in_order(name, seed, count, n):
     equal(result, folded(RULES[name], base, values, rows))
 
 
+def test_what_meets_in_a_row_is_added_in_order_of_the_values():
+    """The last value is lost, were it added before the large ones meet."""
+    device = Device()
+    base, values = (device.from_host(x, BINARY32) for x in ([0.0, 0.0], [1e8, 5.0, -1e8, 1.0]))
+    total = ops.scatter_add.value(device, base, values, rows=np.array([1, 0, 1, 1]))
+    assert total.values.tolist() == [5, 1]
+
+
 @given(seeds, st.integers(0, 2), st.integers(1, 2), st.integers(0, 1))
 def test_the_gradient_of_gathering_adds_rows(seed, axis, rank, skips):
     device, random = Device(), np.random.default_rng(seed)
@@ -144,14 +152,14 @@ def test_a_nan_that_is_alone_is_read():
 
 # Bags ---------------------------------------------------------------------------------------------
 
-BAGS, TAKEN = np.array([1, 1, 3, 1, 3]), np.array([0, 2, 1, 2, 0])
+BAGS, TAKEN = np.array([1, 1, 3, 1, 3, 0]), np.array([0, 2, 1, 2, 0, 1])
 
 
 @pytest.mark.parametrize("mean", [False, True])
 @pytest.mark.parametrize("is_weighted", [False, True])
 def test_bags_are_sums_in_binary32_and_a_mean_is_their_product_with_a_share(mean, is_weighted):
     device, table, g = Device(), numbers(3, 2), numbers(4, 2, seed=1)
-    factors = numbers(5, seed=2).astype(np.float32)
+    factors = numbers(6, seed=2).astype(np.float32)
     shares = np.float32(1) / np.float32([1, 3, 1, 2])
     how = {"rows": TAKEN, "bags": BAGS, "count": 4, "mean": mean}
     if is_weighted:

@@ -36,7 +36,7 @@ class Factors(NamedTuple):
     @property
     def options(self) -> dict[str, Any]:
         """Options of a row."""
-        return {"partials": self.partials} | self.rounding
+        return {"partials": self.partials, "scale": self.scale, "to": self.to}
 
     @property
     def rounding(self) -> dict[str, Any]:

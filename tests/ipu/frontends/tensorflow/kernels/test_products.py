@@ -128,8 +128,9 @@ def test_what_the_machine_has_not_is_refused_before_anything_runs():
     """TensorFlow itself computes it."""
     sentence = (r"^node \S*Conv2D has data_format=NCHW; the machine takes NHWC; "
                 r"it was built at .*\.py:\d+$")  # fmt: skip
+    program = tf.function(lambda a, w: conv(a, w, data_format="NCHW"))
     with machine() as used, pytest.raises(NotImplementedError, match=sentence):
-        launch(tf.function(lambda a, w: conv(a, w, data_format="NCHW")), images, kernel)
+        launch(program, images.transpose(0, 3, 1, 2), kernel)
     assert used.launches == 0
 
 
