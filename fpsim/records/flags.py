@@ -82,6 +82,7 @@ class FloatingPointTrap(FloatingPointError):  # noqa: N818  (named as decimal na
 
 
 def _shown(operand: float | NDArray[Any]) -> str:
-    if np.ndim(operand) == 0:
-        return repr(float(operand))
-    return np.array2string(np.asarray(operand, np.float64), threshold=8, separator=", ")
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        if np.ndim(operand) == 0:
+            return repr(float(operand))
+        return np.array2string(np.asarray(operand, np.float64), threshold=8, separator=", ")

@@ -31,6 +31,13 @@ def test_a_trap_shows_long_operands_short() -> None:
     assert len(str(trap)) < 200
 
 
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_a_trap_shows_a_signalling_nan_without_a_warning(shape: tuple[int, ...]) -> None:
+    signalling = np.full(shape, 0x7F800001, np.uint32).view(np.float32)
+    trap = FloatingPointTrap("add", Flags.INVALID, (0,), [signalling], "")
+    assert "nan" in str(trap)
+
+
 def test_a_trap_crosses_to_another_process() -> None:
     trap = FloatingPointTrap("divide", Flags.DIVBYZERO, (1,), [1.0, 0.0], "DIV0 set")
     copy = pickle.loads(pickle.dumps(trap))
