@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import warnings
@@ -16,9 +15,6 @@ if sys.version_info >= (3, 14):
 
 if find_spec("tensorflow") is None:
     pytest.skip("tensorflow is not installed; run: make test-tensorflow", allow_module_level=True)
-
-# Without it TensorFlow has no gradient of dilated convolutions on processors without AVX-512.
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

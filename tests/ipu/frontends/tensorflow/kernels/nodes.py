@@ -52,8 +52,11 @@ def types_of(function):
     return {node.op for node in nodes}
 
 
-def agree(node, function, *arguments, gradients=True, tolerance=2e-6, **choices):
-    """The machine gives what TensorFlow gives, and the graph has a node of that type."""
+def agree(node, function, *arguments, gradients=True, tolerance=2e-6, reference=None, **choices):
+    """The machine gives what TensorFlow gives, and the graph has a node of that type.
+
+    reference    what TensorFlow computes instead; the same by other operations.
+    """
     compute = _with_gradients(function) if gradients else function
     tensors = [tf.constant(x) for x in arguments]
     traced = tf.function(lambda *xs: tf.nest.flatten(compute(*xs)))
@@ -62,6 +65,9 @@ def agree(node, function, *arguments, gradients=True, tolerance=2e-6, **choices)
             concrete = traced.get_concrete_function(*tensors)
         assert node in types_of(concrete.graph), sorted(types_of(concrete.graph))
         results = launch(traced, *tensors)
+    if reference is not None:
+        by_others = _with_gradients(reference) if gradients else reference
+        traced = tf.function(lambda *xs: tf.nest.flatten(by_others(*xs)))
     expected = traced(*tensors)
     assert len(results) == len(expected)
     for ours, theirs in zip(results, expected, strict=True):
