@@ -5,13 +5,13 @@ How far it is to the kernel is counted here too (law).
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fpsim as fp
+from tests.calls import codes_called
 
 HALF = fp.Context(fp.BINARY16)
 ROW, COLUMN = HALF.array([[1.0, 2.0]]), HALF.array([[3.0], [4.0]])
@@ -79,38 +79,16 @@ def test_leading_dimensions_broadcast_with_a_unit_and_without(unit, a, b, shape)
 
 def calls_before_the_kernel(action):
     """Python calls between the user's call and the loop of tiles, and the files they are in."""
-    calls = []
-
-    def profile(frame, event, _argument):
-        if event == "call":
-            calls.append((Path(frame.f_code.co_filename), frame.f_code.co_name))
-
-    sys.setprofile(profile)
-    try:
-        action()
-    finally:
-        sys.setprofile(None)
-    loop = [i for i, (file, _) in enumerate(calls) if file.parts[-3:] == LOOP]
-    calls = calls[1 : loop[0]]
-    files = {file for file, _ in calls if "fpsim" in file.parts and "kernels" not in file.parts}
+    calls = [Path(code.co_filename) for code in codes_called(action, warm=0)]
+    loop = next(i for i, file in enumerate(calls) if file.parts[-3:] == LOOP)
+    calls = calls[:loop]
+    files = {file for file in calls if "fpsim" in file.parts and "kernels" not in file.parts}
     return len(calls), files
 
 
 def python_calls(action):
     """Python functions that a call runs, once its caches are full."""
-    action(), action()
-    count = -1  # the action's own
-
-    def profile(_frame, event, _argument):
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(profile)
-    try:
-        action()
-    finally:
-        sys.setprofile(None)
-    return count
+    return len(codes_called(action))
 
 
 def test_operations_cost_few_calls_of_python():

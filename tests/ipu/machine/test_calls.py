@@ -5,33 +5,12 @@ They are what small operations cost. A bound that is passed asks for a look, not
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from fpsim import BINARY16, Array
 from ipu.machine import Device
-
-
-def calls_of(operation: Callable[[], object]) -> int:
-    """How many functions written in Python begin, once everything is compiled and remembered."""
-    for _ in range(2):
-        operation()
-    count = 0
-
-    def note(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        operation()
-    finally:
-        sys.setprofile(before)
-    return count
+from tests.calls import codes_called
 
 
 def halves(device: Device, *shape: int) -> Array:
@@ -45,7 +24,8 @@ def test_an_operation_calls_few_functions(verb, bound):
     device = Device()
     x = halves(device, 8, 8)
     arguments = {"reduce_sum": (x, 0), "relu": (x,)}.get(verb, (x, x))
-    assert calls_of(lambda: getattr(device, verb)(*arguments)) <= bound
+    calls = codes_called(lambda: getattr(device, verb)(*arguments))
+    assert len(calls) < bound
 
 
 def test_a_product_of_another_contexts_array_is_one_of_the_device():

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
+from tests.calls import codes_called
 from tests.ipu.frontends.torch.framework import machine, torch
 
 
 def calls_to_the_kernel(compute):
     """Python calls from an operation to the last loop of a kernel, in a state that is reached."""
-    names = []
-
-    def note(frame, event, _):
-        if event == "call":
-            names.append(frame.f_code.co_name)
-
-    for _ in range(3):
-        compute()
-    sys.setprofile(note)
-    try:
-        compute()
-    finally:
-        sys.setprofile(None)
-    return len(names) - names[::-1].index("loop") - 1  # without that of `compute`
+    names = [code.co_name for code in codes_called(compute, warm=3)]
+    return len(names) - names[::-1].index("loop")
 
 
 @pytest.mark.parametrize("policy", ["fp16", "fp32"])
