@@ -19,7 +19,8 @@ import numpy as np
 from llvmlite import binding
 
 from fpsim.kernels.compiling import compiled
-from fpsim.kernels.lanes.arithmetic import HAS_FMA, fused
+from fpsim.kernels.lanes.arithmetic import fused
+from fpsim.kernels.lanes.target import HAS_FMA
 from fpsim.kernels.lanes.vectors import F32, LaneKind, Lanes, any_lane, splat
 from ipu.experiments.lab.versions import processor
 

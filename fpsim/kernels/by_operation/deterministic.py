@@ -17,6 +17,8 @@ from fpsim.kernels.by_operation.lane_rounding import (
     round_product,
     round_sum,
     signed_like,
+    split_number,
+    split_product,
     spread_macs,
     with_odd,
 )
@@ -35,11 +37,20 @@ from fpsim.kernels.by_operation.results import (
 )
 from fpsim.kernels.by_operation.zeros import settle_zeros
 from fpsim.kernels.compiling import compiled
-from fpsim.kernels.lanes.arithmetic import floats_like, fused, plus, spread_item
+from fpsim.kernels.lanes.arithmetic import floats_like, fused, plus
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.memory import load, load_float, pointer, room
+from fpsim.kernels.lanes.memory import load_float, load_raw, pointer, room, spread_like
 from fpsim.kernels.lanes.tiles import keep
-from fpsim.kernels.lanes.vectors import any_lane, as_bits, as_float, sign_like, umax, width_of
+from fpsim.kernels.lanes.vectors import (
+    any_lane,
+    as_bits,
+    as_float,
+    infinity_like,
+    lanes_of,
+    sign_like,
+    umax,
+    width_of,
+)
 from fpsim.kernels.rounding.direction import raised, set_direction
 from fpsim.kernels.rounding.modes import RNE
 from fpsim.kernels.rounding.to_odd import sum_to_odd
@@ -61,19 +72,27 @@ class MacVariant(NamedTuple):
     has_fma: bool
     calm: bool  # a stretch is not checked where its sums begin far from overflow
     large: bool  # a stretch whose products are all large has the short way of rounding them
+    splits: bool  # sums to nearest even are rounded by splitting
 
 
 def _separate(what, acc, x, y, rule, seen):
     """acc = fl(acc + fl(x y)) but for the sign of zero, and what was seen so far."""
-    small, mode, checked, held, watched, has_fma = what
+    small, mode, checked, held, watched, has_fma, splits = what
+    y, wide = y
     product = x * y
-    p = (round_product if small else round_sum)(mode, product, rule, has_fma)
+    if wide is not None:
+        p = split_product(x, y, wide, has_fma)
+    else:
+        p = (round_product if small else round_sum)(mode, product, rule, has_fma)
     if watched == LOOK_FOR_ALL:
         seen = look(product, p, product != product, rule, seen)
     if checked == ANYWHERE:
         p, seen = look_beyond(held, watched, product, p, rule, seen)
     total = acc + p
-    result = round_cut_sum(mode, total, acc, p, rule, has_fma)
+    if splits:
+        result = split_number(total, rule)
+    else:
+        result = round_cut_sum(mode, total, acc, p, rule, has_fma)
     if watched == LOOK_FOR_ALL:
         seen = look(total, result, not_sum(total, acc, p), rule, seen)
     if checked:
@@ -83,7 +102,7 @@ def _separate(what, acc, x, y, rule, seen):
 
 def _fused(what, acc, x, y, rule, seen):
     """acc = fl(acc + x y), and what was seen so far. A directed sum needs no odd digit."""
-    _small, mode, checked, held, watched, has_fma = what
+    _small, mode, checked, held, watched, has_fma, _splits = what
     product = x * y
     total = with_odd(mode, acc + product, acc, product)
     lost = total != total
@@ -102,9 +121,9 @@ def _fused(what, acc, x, y, rule, seen):
 def _term(what, acc, x, y, rule, seen):
     chain, native = what[:2]
     if native:
-        return (fused(x, y, acc) if chain else acc + x * y), seen
+        return (fused(x, y[0], acc) if chain else acc + x * y[0]), seen
     if chain:
-        return _fused(what[2:], acc, x, y, rule, seen)
+        return _fused(what[2:], acc, x, y[0], rule, seen)
     return _separate(what[2:], acc, x, y, rule, seen)
 
 
@@ -117,15 +136,38 @@ def _is_near(c, rule):
     return any_lane(top > rule.calm)
 
 
+def _in_turn(c, items, columns, rule):
+    """As `_separate` with small products, each step for all vectors before the next one.
+
+    The steps of one vector wait for each other, and a processor looks only so far ahead.
+    """
+    lift, sink = as_float(rule.lift), as_float(rule.lift | sign_like(rule.lift))
+    products = [items[i // 2] * columns[i % 2][0] for i in range(len(c))]
+    fields = [as_bits(product) & infinity_like(rule.floor) for product in products]
+    units = [as_float(umax(field, rule.floor)) for field in fields]
+    moved = [fused(unit, lift, product) for unit, product in zip(units, products, strict=True)]
+    rounded = [fused(unit, sink, product) for unit, product in zip(units, moved, strict=True)]
+    totals = [acc + product for acc, product in zip(c, rounded, strict=True)]
+    wide = [total * as_float(rule.split) for total in totals]
+    parts = [number - total for number, total in zip(wide, totals, strict=True)]
+    return tuple(number - part for number, part in zip(wide, parts, strict=True))
+
+
 @formula
 def _terms(what, c, a, x, t, b, j, rule, seen):
     """Term t of eight vectors: rows from x on in a, two vectors of columns from j on in b."""
+    small, _mode, checked, _beyond, watched, has_fma, splits = what[2:]
     u = load_float(b, j, rule.step)
-    v = load_float(b, plus(j, 512 // width_of(rule.step)), rule.step)
+    v = load_float(b, plus(j, lanes_of(u)), rule.step)
+    items = [floats_like(spread_like(a, plus(row, t), u), u) for row in x]
+    plain = splits and checked == NOWHERE and watched != LOOK_FOR_ALL
+    if plain and small and has_fma and lanes_of(u) * width_of(u) == 256:
+        return _in_turn(c, items, ((u, None), (v, None)), rule), seen
+    apart = splits and not small and checked != ANYWHERE and watched != LOOK_FOR_ALL
+    columns = [(y, y * as_float(rule.split) if apart else None) for y in (u, v)]
     sums = []
     for i, acc in enumerate(c):
-        item = floats_like(spread_item(a, plus(x[i // 2], t)), acc)
-        acc, seen = _term(what, acc, item, (u, v)[i % 2], rule, seen)
+        acc, seen = _term(what, acc, items[i // 2], columns[i % 2], rule, seen)
         sums.append(acc)
     return tuple(sums), seen
 
@@ -135,7 +177,7 @@ def _results(tile, c, checked, rule):
     """Eight vectors of results; the largest magnitude of each lane."""
     top = rule.step ^ rule.step
     for i, acc in enumerate(c):
-        top = umax(top, put_result(tile, i * 512 // width_of(top), acc, checked, rule))
+        top = umax(top, put_result(tile, i * lanes_of(top), acc, checked, rule))
     return top
 
 
@@ -150,7 +192,9 @@ def mac_kernel(variant: MacVariant) -> Any:
             Where `large`: left (blocks of ROWS, stretches) and right (panels, stretches) binary64;
             where left * right is at least 1, no product of theirs is small.
     """
-    MODE, DIRECTION, FUSED, NATIVE, SMALL, CHECKED, BEYOND, WATCHED, FMA, CALM, LARGE = variant
+    MODE, DIRECTION, FUSED, NATIVE, SMALL, CHECKED, BEYOND, WATCHED, FMA, CALM, LARGE, SPLITS = (
+        variant
+    )
     EASY, UNSIGNED, SHORT = CALM or LARGE, not FUSED and not NATIVE, SMALL and not LARGE
     KEPT, REST = (NOWHERE, LOOK_FOR_NONE) if CALM else (CHECKED, WATCHED)
 
@@ -162,9 +206,9 @@ def mac_kernel(variant: MacVariant) -> Any:
         depth, wide = b.shape[1], b.shape[2]
         pa, pb, po = pointer(a.reshape(-1)), pointer(b.reshape(-1)), pointer(out.reshape(-1))
         tile = room(out, 256)
-        held = load(tile, 0)
-        what = (FUSED, NATIVE, SMALL, MODE, CHECKED, BEYOND, WATCHED, FMA)
-        easy = (FUSED, NATIVE, SHORT, MODE, KEPT, BEYOND, REST, FMA)
+        held = load_raw(tile, 0, none)
+        what = (FUSED, NATIVE, SMALL, MODE, CHECKED, BEYOND, WATCHED, FMA, SPLITS)
+        easy = (FUSED, NATIVE, SHORT, MODE, KEPT, BEYOND, REST, FMA, SPLITS)
         never = none != none
         seen, top = (never, never, none), none
         start, blocks = as_float(rule.start), (rows + ROWS - 1) // ROWS

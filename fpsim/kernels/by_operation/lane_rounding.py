@@ -20,7 +20,11 @@ their last digit where x is between them. A sum that the processor cut is made o
 A zero has the sign of these additions, not of x: see `signed_like` and
 `fpsim.kernels.by_operation.zeros`.
 
-Source    docs/semantics.md §1; Figueroa 1995 (double rounding is innocuous).
+Where the processor adds on other ports than it multiplies on, numbers to nearest even are split
+instead of taken apart (`split_number`).
+
+Source    docs/semantics.md §1; Figueroa 1995 (double rounding is innocuous); Dekker 1971
+          (splitting); Boldo 2006 (it rounds to nearest, ties to even where the lanes do).
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from typing import NamedTuple
 
 from fpsim.kernels.lanes.arithmetic import fused
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.memory import splat_item
+from fpsim.kernels.lanes.memory import splat_register
 from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, select, sign_like, umax
 from fpsim.kernels.rounding.direction import DOWN, NEAREST, UP, ZERO
 from fpsim.kernels.rounding.modes import RAZ, RNA, RNE, RNZ, RTN, RTO, RTP, RTZ, SR
@@ -38,7 +42,7 @@ __all__ = [
     "BY_SIDE", "DIRECTIONS", "FIELDS", "FUSED_MODES", "GROWS", "INTEGER_MODES", "MacRule",
     "NATIVE_MODES", "STOPS",
     "beyond", "held_beyond", "not_sum", "round_cut_sum",
-    "round_product", "round_sum", "signed_like", "spread_macs",
+    "round_product", "round_sum", "signed_like", "split_number", "split_product", "spread_macs",
     "with_odd",
 ]  # fmt: skip
 
@@ -79,6 +83,7 @@ class MacRule(NamedTuple):
     start: int  # the zero that a sum begins with
     nan: int  # the NaN of results
     zero: int  # bits kept of a zero result
+    split: int  # 2**(digits - p) + 1
     calm: int  # the largest magnitude from which no sum overflows within a stretch
 
 
@@ -88,7 +93,7 @@ FIELDS = MacRule._fields
 @formula
 def spread_macs(k):
     """The rule with every constant in all lanes; uint32 constants mean lanes of 32 bits."""
-    return MacRule(*(splat_item(k, i) for i in range(len(FIELDS))))
+    return MacRule(*(splat_register(k, i) for i in range(len(FIELDS))))
 
 
 def _shifts(field, rule, has_fma):
@@ -146,6 +151,28 @@ def round_sum(mode, x, rule, has_fma):
     if mode == RTO:
         return as_float(select((bits & below) == 0, bits, (bits & ~below) | rule.last))
     return _to_grid(mode, bits, bits & infinity_like(bits), rule, has_fma)
+
+
+def split_number(x, rule):
+    """x to p digits, ties to even: its higher part by Veltkamp's splitting, which keeps -0.
+
+    One operation more than `round_sum` takes, but none that asks for the exponent of x: two sums,
+    and one product. x * 2**(digits - p) is in the range of the lanes (see `find_lane`).
+    """
+    wide = x * as_float(rule.split)
+    return wide - (wide - x)
+
+
+def split_product(x, y, wide, has_fma):
+    """fl(x y) of numbers of p digits, where it is not small; `wide` is y times `rule.split`.
+
+    That is exact, since it has no more digits than a lane. With a fused multiply-add the product
+    itself is never formed.
+    """
+    wide = x * wide
+    if not has_fma:
+        return wide - (wide - x * y)
+    return wide - fused(as_float(as_bits(x) ^ sign_like(as_bits(x))), y, wide)
 
 
 def round_cut_sum(mode, s, x, y, rule, has_fma):

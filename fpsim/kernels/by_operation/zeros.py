@@ -13,10 +13,9 @@ from __future__ import annotations
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE
-from fpsim.kernels.lanes.arithmetic import spread_item
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.memory import load_float
-from fpsim.kernels.lanes.vectors import any_lane, as_bits, as_float, select, sign_like, width_of
+from fpsim.kernels.lanes.memory import load_float, spread_like
+from fpsim.kernels.lanes.vectors import any_lane, as_bits, as_float, lanes_of, select, sign_like
 
 __all__ = ["settle_zeros"]
 
@@ -49,7 +48,7 @@ def _alike(signs, a, x, u, v, start):
     """The lanes whose products have had the sign of the start so far, a term later."""
     alike = []
     for i, bits in enumerate(signs):
-        product = as_bits(spread_item(a, x[i // 2])) ^ as_bits((u, v)[i % 2])
+        product = as_bits(spread_like(a, x[i // 2], bits)) ^ as_bits((u, v)[i % 2])
         alike.append(bits & ~(product ^ start))
     return tuple(alike)
 
@@ -78,7 +77,7 @@ def settle_zeros(c, a, rows, b, j, depth, wide, start):
         x0, x1, x2, x3 = rows
         for k in range(depth):
             u = load_float(b, j + k * wide, start)
-            v = load_float(b, j + k * wide + 512 // width_of(start), start)
+            v = load_float(b, j + k * wide + lanes_of(start), start)
             signs = _alike(signs, a, (x0 + k, x1 + k, x2 + k, x3 + k), u, v, start)
             if k % _TERMS == 0 and not any_lane(_joined(signs)):
                 break

@@ -14,7 +14,7 @@ Source    docs/semantics.md §5; Dekker 1971 (splitting at a fixed place); Boldo
 
 from __future__ import annotations
 
-from fpsim.kernels.by_unit.terms import if_finite, values
+from fpsim.kernels.by_unit.terms import COLUMNS, if_finite, values
 from fpsim.kernels.lanes.arithmetic import (
     add_down,
     add_up,
@@ -24,9 +24,8 @@ from fpsim.kernels.lanes.arithmetic import (
     quiet_subtract,
 )
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, select
+from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, lanes_of, select
 from fpsim.kernels.rounding.store import QUIET
-from fpsim.kernels.rounding.to_odd import sum_to_odd
 
 __all__ = ["ANY", "FINITE", "long_calls", "short_calls"]
 
@@ -37,14 +36,23 @@ FINITE, ANY = range(2)
 def _nearest_by_integers(x):
     """binary64 rounded to 24 digits, ties to even, without an arithmetic flag.
 
-    Half a unit is added and what lies below the unit is cleared; after a tie, which leaves nothing
-    there, the unit's own digit too, so that it ends even.
+    Less than half a unit is added, or half of one where the unit's own digit is odd, and what lies
+    below the unit is cleared.
     """
     bits = as_bits(x)
-    none = bits ^ bits
-    up = bits + (1 << 28)
-    tie = (up & (none + ((1 << 29) - 1))) == 0
-    return as_float(up & select(tie, ~(none + ((1 << 30) - 1)), ~(none + ((1 << 29) - 1))))
+    below = (bits ^ bits) + ((1 << 29) - 1)
+    return as_float((bits + (below >> 1) + (bits >> 29 & 1)) & ~below)
+
+
+def _nearest_by_splitting(x):
+    """The same in three steps (Veltkamp); the flag may rise."""
+    wide = x * _lanes_of(2.0**29 + 1, x)
+    return wide - (wide - x)
+
+
+def _lanes_of(number, like):
+    """A number in all lanes."""
+    return as_float(as_bits(like) ^ as_bits(like)) + number
 
 
 def _nearest_quiet(x):
@@ -66,41 +74,60 @@ def _nearest_binary32(x, quiet, has_fma):
     return _nearest_quiet(x) if quiet == QUIET and has_fma else _nearest_by_integers(x)
 
 
-def _odd_sum(x, y, quiet):
+def _odd_sum(x, y):
     """x + y, odd where it is inexact.
 
     Of its two neighbours, of the sums rounded down and up, one is odd.
     """
-    if quiet != QUIET:
-        return as_float(sum_to_odd(x, y, 64))
     down = add_down(x, y)
     return select((as_bits(down) & 1) != 0, down, add_up(x, y))
 
 
 def _short(what, c, a, x, o, b, y, numbers):
-    """Calls that are right where every addition is exact."""
+    """Calls that are right where every addition is exact.
+
+    Vectors of the same columns follow each other: of the right factors one waits in a register.
+    """
     terms, _, quiet, has_fma, has_adders = what
-    for factors in values(terms, c, a, x, o, b, y):
-        c = [
-            fused(u, v, acc) if has_fma else u * v + acc
-            for acc, (u, v) in zip(c, factors, strict=True)
-        ]
+    wide, c = max(1, COLUMNS // lanes_of(c[0])), list(c)
+    order = [i for column in range(wide) for i in range(column, len(c), wide)]
+    for factors in values(terms, c, a, x, o, b, y, order):
+        for i, (u, v) in zip(order, factors, strict=True):
+            c[i] = fused(u, v, c[i]) if has_fma else u * v + c[i]
     if quiet == QUIET and has_adders:
         return tuple(map(_nearest_by_sums, c))
     return tuple(_nearest_binary32(acc, quiet, has_fma) for acc in c)
 
 
 def _long(what, c, a, x, o, b, y, numbers):
-    """Calls in two limbs: whole multiples of a unit, and what is left."""
+    """Calls in two limbs: whole multiples of a unit, and what is left.
+
+    Some vectors of one row at a time, whose limbs stay in registers.
+    """
     terms, starts, quiet, has_fma, _ = what
-    unit = as_float(numbers[0])
-    limbs = [(acc + unit, acc - ((acc + unit) - unit)) for acc in c]
-    for factors in values(terms, c, a, x, o, b, y):
-        limbs = [_moved(pair, u, v, has_fma) for pair, (u, v) in zip(limbs, factors, strict=True)]
-    totals = tuple(
-        _nearest_binary32(_odd_sum(high - unit, low, quiet), quiet, has_fma) for high, low in limbs
-    )
-    return if_finite(c, totals) if starts == ANY else totals
+    unit, totals = as_float(numbers[0]), []
+    part = len(c) if quiet == QUIET else 4
+    for first in range(0, len(c), part):
+        rows = slice(first, first + part)
+        limbs = [(acc + unit, acc - ((acc + unit) - unit)) for acc in c[rows]]
+        for factors in values(terms, c[rows], a, x[rows], o, b, y):
+            limbs = [
+                _moved(pair, u, v, has_fma) for pair, (u, v) in zip(limbs, factors, strict=True)
+            ]
+        totals += [_rounded_once(high - unit, low, quiet, has_fma) for high, low in limbs]
+    return if_finite(c, tuple(totals)) if starts == ANY else tuple(totals)
+
+
+def _rounded_once(high, low, quiet, has_fma):
+    """high + low in 24 digits; high is zero or a multiple of the last place of low."""
+    if quiet == QUIET:
+        return _nearest_binary32(_odd_sum(high, low), quiet, has_fma)
+    total = high + low
+    lost = low - (total - high)
+    bits = as_bits(total)
+    # Of the neighbours of a sum that lost something, the odd one lies on the side of what was lost.
+    odd = (bits - ((bits ^ as_bits(lost)) >> 63)) | 1
+    return _nearest_by_splitting(as_float(select(lost != 0.0, odd, bits)))
 
 
 def _moved(limbs, u, v, has_fma):

@@ -11,9 +11,9 @@ rows, the left one once for all columns, and neither waits in a register.
 
 from __future__ import annotations
 
-from fpsim.kernels.lanes.arithmetic import beside, item, moved, plus, spread_item
-from fpsim.kernels.lanes.memory import load, load_float
-from fpsim.kernels.lanes.vectors import as_bits, infinity_like, select, width_of
+from fpsim.kernels.lanes.arithmetic import beside, item, moved, plus
+from fpsim.kernels.lanes.memory import load_float, load_raw, spread_like
+from fpsim.kernels.lanes.vectors import as_bits, infinity_like, lanes_of, select
 
 __all__ = ["COLUMNS", "exponents", "if_finite", "values"]
 
@@ -21,15 +21,15 @@ __all__ = ["COLUMNS", "exponents", "if_finite", "values"]
 COLUMNS = 16
 
 
-def values(terms, c, a, x, o, b, y):
-    """Both factors of every term, for each vector of a tile."""
+def values(terms, c, a, x, o, b, y, order=None):
+    """Both factors of every term, for each vector of a tile, in this order of them."""
     offsets, q = o
     for t in range(terms):
         at = item(offsets, plus(q, t))
         columns = [plus(column, COLUMNS * t) for column in _columns(c, y)]
         yield [
-            (_factor(a, moved(a[0], row), at, c), load_float(b[0], j, c[0]))
-            for row, j in zip(x, columns, strict=True)
+            (_factor(a, moved(a[0], x[i]), at, c), load_float(b[0], columns[i], c[0]))
+            for i in order or range(len(c))
         ]
 
 
@@ -40,28 +40,28 @@ def exponents(terms, c, a, x, o, b, y):
         at = item(offsets, plus(q, t))
         columns = [plus(column, COLUMNS * t) for column in _columns(c, y)]
         yield [
-            _field(a, moved(a[0], row), at) + load(b[1], j)
+            _field(a, moved(a[0], row), at, c) + load_raw(b[1], j, c[0])
             for row, j in zip(x, columns, strict=True)
         ]
 
 
 def _factor(a, row, at, c):
     """The left factor of a vector: one for all of its columns or, lanewise, one for each."""
-    return load_float(row, at, c[0]) if _is_lanewise(a) else spread_item(row, at)
+    return load_float(row, at, c[0]) if _is_lanewise(a) else spread_like(row, at, c[0])
 
 
-def _field(a, row, at):
+def _field(a, row, at, c):
     """Its exponent, as far from it as one table is from the other.
 
     Both are read from the address where the row begins, which stays in a register.
     """
     fields = beside(row, at, a[0], a[1])
-    return load(fields, 0) if _is_lanewise(a) else spread_item(fields, 0)
+    return load_raw(fields, 0, c[0]) if _is_lanewise(a) else spread_like(fields, 0, c[0])
 
 
 def _columns(c, y):
     """Where the columns of each vector begin in a panel's row."""
-    lanes = 512 // width_of(c[0])
+    lanes = lanes_of(c[0])
     return [plus(y, i * lanes % COLUMNS) for i in range(len(c))]
 
 

@@ -11,8 +11,15 @@ from fpsim.kernels.by_unit.terms import COLUMNS
 from fpsim.kernels.compiling import INLINE
 from fpsim.kernels.lanes.arithmetic import again, item, plus
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.memory import load, load_few, load_float, store_few, store_float
-from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, sign_like, umax, width_of
+from fpsim.kernels.lanes.memory import load_few, load_float, load_raw, store_few, store_float
+from fpsim.kernels.lanes.vectors import (
+    as_bits,
+    as_float,
+    infinity_like,
+    lanes_of,
+    sign_like,
+    umax,
+)
 
 __all__ = [
     "clear_flags", "fetch_rows", "keep_rows", "lanewise_bases_of", "largest_field", "load_tile",
@@ -28,16 +35,16 @@ def positive(c):
 
 
 @formula
-def load_tile(tile, none):
-    """A tile out of memory, with +0 for -0."""
-    lanes = 512 // width_of(none)
-    return tuple(load_float(tile, i * lanes, none) + 0.0 for i in range(8))
+def load_tile(tile, rows, none):
+    """A tile out of memory, as many vectors as there are rows of them, with +0 for -0."""
+    lanes = lanes_of(none)
+    return tuple(load_float(tile, i * lanes, none) + 0.0 for i in range(len(rows)))
 
 
 @formula
 def put_tile(tile, c):
     """A tile into memory, of floats or of their bits."""
-    lanes = 512 // width_of(c[0])
+    lanes = lanes_of(c[0])
     for i, acc in enumerate(c):
         store_float(tile, i * lanes, as_bits(acc))
     return c[0]
@@ -46,19 +53,19 @@ def put_tile(tile, c):
 @formula
 def signed(c, before):
     """Partials with the sign of the sums; a sum of zero is +0."""
-    lanes = 512 // width_of(c[0])
+    lanes = lanes_of(c[0])
     signed = []
     for i, acc in enumerate(c):
-        bits = as_bits(as_float(load(before, i * lanes)) + 0.0)
+        bits = as_bits(as_float(load_raw(before, i * lanes, c[0])) + 0.0)
         signed.append(as_float(as_bits(acc) | (bits & sign_like(bits))))
     return tuple(signed)
 
 
 @formula
-def row_bases_of(bases, block, none):
+def row_bases_of(bases, block, vectors, none):
     """Where the row of each vector begins."""
-    lanes = 512 // width_of(none)
-    return tuple(item(bases, plus(block, i * lanes // COLUMNS)) for i in range(8))
+    lanes = lanes_of(none)
+    return tuple(item(bases, plus(block, i * lanes // COLUMNS)) for i in range(vectors))
 
 
 @formula
@@ -67,18 +74,16 @@ def read_apart(x, none):
 
     A broadcast that is not part of a product takes time from sums that do not wait for products.
     """
-    lanes = 512 // width_of(none)
+    lanes = lanes_of(none)
     return tuple(again(row) if i * lanes % COLUMNS else row for i, row in enumerate(x))
 
 
 @formula
-def lanewise_bases_of(bases, block, column, none):
+def lanewise_bases_of(bases, block, column, vectors, none):
     """Where the row of each vector begins, and in it the left factors of the vector's columns."""
-    lanes = 512 // width_of(none)
-    return tuple(
-        plus(x, plus(column, i * lanes % COLUMNS))
-        for i, x in enumerate(item(bases, plus(block, i * lanes // COLUMNS)) for i in range(8))
-    )
+    lanes = lanes_of(none)
+    rows = [item(bases, plus(block, i * lanes // COLUMNS)) for i in range(vectors)]
+    return tuple(plus(x, plus(column, i * lanes % COLUMNS)) for i, x in enumerate(rows))
 
 
 @formula
@@ -106,10 +111,10 @@ def merge_flags(element_flags, tile, places, row, column, m, n):
 
 
 @njit(**INLINE)
-def fetch_rows(tile, array, places, row, column, m, n, none):
-    """A tile = n columns of the rows of an array at places[row:row + m], zeros around them."""
-    lanes = 512 // width_of(none)
-    for r in range(256 // width_of(none)):
+def fetch_rows(tile, array, places, row, column, m, n, height, none):
+    """A tile, `height` rows = n columns of the rows of an array at places[row:row + m], else 0."""
+    lanes = lanes_of(none)
+    for r in range(height):
         for c in range(0, COLUMNS, lanes):
             bits = none
             if r < m and n >= c + lanes:
@@ -122,7 +127,7 @@ def fetch_rows(tile, array, places, row, column, m, n, none):
 @njit(**INLINE)
 def keep_rows(array, tile, places, row, column, m, n, none):
     """n columns of the rows of an array at places[row:row + m] = those of a tile."""
-    lanes = 512 // width_of(none)
+    lanes = lanes_of(none)
     for r in range(m):
         at = places[row + r] + column
         for c in range(0, COLUMNS, lanes):

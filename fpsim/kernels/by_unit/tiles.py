@@ -1,6 +1,7 @@
 """The loop of every fast product: tiles of outputs stay in eight vectors while their terms pass.
 
-A tile is sixteen columns wide and four rows high in lanes of 64 bits, eight in lanes of 32. How a
+A tile is sixteen columns wide; its rows are what the vectors of a tile hold, and the vectors are
+what the processor has registers for. How a
 unit call works is a function that the loop is given; there are two of them where the short way is
 right only on ordinary data. The short way of a stretch is proven afterwards (no addition was
 inexact, no partial came near to overflow), else the stretch is done again in the long way. After
@@ -56,11 +57,11 @@ from fpsim.kernels.lanes.arithmetic import clear_inexact, inexact, plus
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import (
     copy_item,
-    load,
+    load_raw,
     load_word,
     pointer,
     room,
-    splat_item,
+    splat_register,
     store_float,
     store_low,
 )
@@ -69,14 +70,14 @@ from fpsim.kernels.lanes.vectors import (
     as_bits,
     as_float,
     infinity_like,
+    lanes_of,
     or_lanes,
     select,
     umax,
-    width_of,
 )
 from fpsim.kernels.random.words import place_words
 from fpsim.kernels.rounding.modes import SR
-from fpsim.kernels.rounding.rule import spread
+from fpsim.kernels.rounding.rule import spread_registers
 from fpsim.kernels.rounding.store import store_lanes, store_ordinary
 
 __all__ = [
@@ -111,6 +112,7 @@ class TileVariant(NamedTuple):
     sums: int  # of a unit call: how it is rounded (see the kernels)
     has_fma: bool
     has_adders: bool  # sums do not wait for products
+    vectors: int  # of a tile
     lanewise: bool = False  # each column has left factors of its own, side by side
 
 
@@ -141,7 +143,7 @@ def _store_ordinary(how, c, seen, words, w, rule):
 
     The sign of a zero is settled after the last pass (see `signed`).
     """
-    lanes, rounded = 512 // width_of(seen), []
+    lanes, rounded = lanes_of(seen), []
     for i, acc in enumerate(c):
         bits = as_bits(acc)
         field = bits & infinity_like(bits)
@@ -155,16 +157,16 @@ def _store_ordinary(how, c, seen, words, w, rule):
 
 
 @njit(**INLINE)
-def _store_any(how, sums, tile, element_flags, words, w, rule):
+def _store_any(how, sums, tile, vectors, element_flags, words, w, rule):
     """The sums of a tile rounded into its partials, and their flags. A sum of zero is +0 before.
 
     The sums have the width of the lanes: those that are left whole have more digits than binary32.
     """
     none = rule.drop ^ rule.drop
     merged = none
-    lanes = 512 // width_of(none)
-    for i in range(0, 128, lanes):
-        bits = as_bits(as_float(load(sums, i)) + 0.0)
+    lanes = lanes_of(none)
+    for i in range(0, vectors * lanes, lanes):
+        bits = as_bits(as_float(load_raw(sums, i, none)) + 0.0)
         word = bits
         if how[0] >= SR:
             word = load_word(words, w + i // COLUMNS * 128 + i % COLUMNS, bits)
@@ -248,12 +250,13 @@ def _long_passes(what, how, drawn, tile, flags, operands, span, terms, draw, at,
     none = rule.drop ^ rule.drop
     merged = none
     for k in range(span[0], span[1], what[2]):
-        c = _long_terms(what, load_tile(tile, none), operands, (k, k + what[2]), terms)
+        c = load_tile(tile, operands[1], none)
+        c = _long_terms(what, c, operands, (k, k + what[2]), terms)
         w = np.int64(0)
         if how[0] >= SR:
             w = _words_at(drawn, fresh, draw, first, m, n, place + k // what[2], k == span[0])
         put_tile(sums, c)
-        merged = merged | _store_any(how, sums, tile, flags, fresh, w, rule)
+        merged = merged | _store_any(how, sums, tile, len(operands[1]), flags, fresh, w, rule)
     return merged
 
 
@@ -285,6 +288,7 @@ def tile_kernel(variant: TileVariant) -> Any:
         ROUNDING,
         FMA,
         ADDERS,
+        VECTORS,
         APART,
     ) = variant
     PASS = TERMS * CALLS
@@ -305,10 +309,14 @@ def tile_kernel(variant: TileVariant) -> Any:
             (MODE, GIVEN, RESIDUAL, QUIET),
         )
         drawn = (GIVEN, WIDE)
-        rule = spread(constants)
-        terms = splat_item(numbers, 0), splat_item(numbers, 1), splat_item(numbers, 2)
+        rule = spread_registers(constants)
+        terms = (
+            splat_register(numbers, 0),
+            splat_register(numbers, 1),
+            splat_register(numbers, 2),
+        )
         none = rule.drop ^ rule.drop
-        height = 256 // width_of(none)
+        height = VECTORS * lanes_of(none) // COLUMNS
         if APART:  # a third item says so to the formulas
             a = pointer(left[0]), pointer(left[1]), pointer(left[0])
         else:
@@ -345,15 +353,15 @@ def tile_kernel(variant: TileVariant) -> Any:
                 product, within = block // each, block % each * height
                 column = left_edge + panel * COLUMNS
                 if APART:
-                    x = lanewise_bases_of(bases, block * height, column, none)
+                    x = lanewise_bases_of(bases, block * height, column, VECTORS, none)
                 else:
-                    x = row_bases_of(bases, block * height, none)
+                    x = row_bases_of(bases, block * height, VECTORS, none)
                 j = (panel * products + product) * depth * COLUMNS
                 operands, row = (a, x, offsets, b, j), product * rows + within
                 quick = (a, read_apart(x, none) if ADDERS and not APART else x, offsets, b, j)
                 m, n = min(height, rows - within), min(COLUMNS, right_edge - column)
                 at = fresh, origin + row * stride + column, m, n, place
-                fetch_rows(tile, po, places, row, column, m, n, none)
+                fetch_rows(tile, po, places, row, column, m, n, height, none)
                 merged = none
                 if LONG:
                     clear_flags(tile_flags)
@@ -363,7 +371,7 @@ def tile_kernel(variant: TileVariant) -> Any:
                     if SHORT:
                         turns += 1
                         if OPEN or failures < 2 or turns % 16 == 0:
-                            c, doubt, doubtful = load_tile(tile, none), False, none != none
+                            c, doubt, doubtful = load_tile(tile, x, none), False, none != none
                             if FLAGGED:
                                 clear_inexact()
                             if ROUNDED:
@@ -392,7 +400,7 @@ def tile_kernel(variant: TileVariant) -> Any:
                                 before, rule,
                             )  # fmt: skip
                         else:
-                            c = load_tile(tile, none)
+                            c = load_tile(tile, x, none)
                             put_tile(tile, _long_terms(what, c, operands, span, terms))
                 keep_rows(po, tile, places, row, column, m, n, none)
                 if LONG and any_lane(merged != 0):

@@ -33,6 +33,7 @@ from fpsim.kernels.lanes.arithmetic import (
     word_to_float_cut,
 )
 from fpsim.kernels.lanes.formula import formula
+from fpsim.kernels.lanes.target import PRODUCT_BITS
 from fpsim.kernels.lanes.vectors import (
     as_bits,
     as_float,
@@ -146,6 +147,14 @@ def _in_words(rounded, what, c, a, x, o, b, y, numbers):
     )
 
 
+def _in_words_31(*call):
+    return _in_words(_sums_31, *call)
+
+
+def _in_words_32(*call):
+    return _in_words(_sums_32, *call)
+
+
 def _in_pairs(what, c, a, x, o, b, y, numbers):
     """Calls in binary32 lanes, their sums in pairs of floats."""
     terms, _, _, has_fma, _ = what
@@ -197,43 +206,52 @@ def _lanes_of(number, like):
     return as_float(as_bits(like) ^ as_bits(like)) + number
 
 
+def _by_parts(compute, what, c, a, x, o, b, y, numbers):
+    """Calls of as many vectors of a tile at a time as registers hold, with all they need."""
+    part = len(c) if PRODUCT_BITS == 512 else 4
+    parts = [slice(first, first + part) for first in range(0, len(c), part)]
+    return tuple(
+        total for rows in parts for total in compute(what, c[rows], a, x[rows], o, b, y, numbers)
+    )
+
+
 @formula
 def calls_64(what, c, a, x, o, b, y, numbers):
     """One call of every output of a tile, in binary64 lanes."""
-    return _in_64(what, c, a, x, o, b, y, numbers)
+    return _by_parts(_in_64, what, c, a, x, o, b, y, numbers)
 
 
 @formula
 def calls_31(what, c, a, x, o, b, y, numbers):
     """One call of every output of a tile, in binary32 lanes, sums below 2**31."""
-    return _in_words(_sums_31, what, c, a, x, o, b, y, numbers)
+    return _by_parts(_in_words_31, what, c, a, x, o, b, y, numbers)
 
 
 @formula
 def any_calls_31(what, c, a, x, o, b, y, numbers):
     """The same where partials may have overflowed: infinities and NaN stay what they are."""
-    return if_finite(c, _in_words(_sums_31, what, c, a, x, o, b, y, numbers))
+    return if_finite(c, _by_parts(_in_words_31, what, c, a, x, o, b, y, numbers))
 
 
 @formula
 def calls_32(what, c, a, x, o, b, y, numbers):
     """One call of every output of a tile, in binary32 lanes."""
-    return _in_words(_sums_32, what, c, a, x, o, b, y, numbers)
+    return _by_parts(_in_words_32, what, c, a, x, o, b, y, numbers)
 
 
 @formula
 def any_calls_32(what, c, a, x, o, b, y, numbers):
     """The same where partials may have overflowed: infinities and NaN stay what they are."""
-    return if_finite(c, _in_words(_sums_32, what, c, a, x, o, b, y, numbers))
+    return if_finite(c, _by_parts(_in_words_32, what, c, a, x, o, b, y, numbers))
 
 
 @formula
 def calls_pair(what, c, a, x, o, b, y, numbers):
     """One call of every output of a tile, in binary32 lanes with sums in pairs of floats."""
-    return _in_pairs(what, c, a, x, o, b, y, numbers)
+    return _by_parts(_in_pairs, what, c, a, x, o, b, y, numbers)
 
 
 @formula
 def any_calls_pair(what, c, a, x, o, b, y, numbers):
     """The same where partials may have overflowed: infinities and NaN stay what they are."""
-    return if_finite(c, _in_pairs(what, c, a, x, o, b, y, numbers))
+    return if_finite(c, _by_parts(_in_pairs, what, c, a, x, o, b, y, numbers))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import binding, ir
-from numba.core import cgutils, config, types
+from llvmlite import ir
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from fpsim.kernels.guard import load_status, store_status
@@ -17,11 +17,6 @@ from fpsim.kernels.lanes.formula import instruction
 from fpsim.kernels.lanes.vectors import Lanes, broadcast, unary
 
 __all__ = [
-    "HAS_ADDERS",
-    "HAS_FMA",
-    "HAS_HALF",
-    "HAS_INEXACT_FLAG",
-    "HAS_QUIET_ADD",
     "add_down",
     "add_up",
     "again",
@@ -60,29 +55,6 @@ def _upper_words(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
 #: multiplier's port.
 upper_words = unary(lambda a: a, _upper_words)
 
-
-def _target_has(feature: str) -> bool:
-    """Whether code is compiled for a processor with it: the host, or what numba was told."""
-    if config.CPU_FEATURES is not None:
-        return f"+{feature}" in config.CPU_FEATURES.split(",")
-    try:
-        return bool(binding.get_host_cpu_features().get(feature))
-    except RuntimeError:  # an architecture LLVM cannot ask about
-        return False
-
-
-#: Whether the processor fuses multiply and add (else a call would do it, slowly).
-HAS_FMA = _target_has("fma")
-#: Whether it adds and multiplies numbers of 16 bits itself.
-HAS_HALF = _target_has("avx512fp16")
-#: Whether it is an x86 whose status register tells that an operation was inexact.
-HAS_INEXACT_FLAG = _target_has("sse2")
-#: Whether it can add without raising that flag, and convert toward zero.
-HAS_QUIET_ADD = _target_has("avx512f")
-#: Whether it adds on other ports than it multiplies on (AMD's Zen), so that a fused multiply-add
-#: in the place of a sum takes time from the products.
-_PROCESSOR = config.CPU_NAME or binding.get_host_cpu_name()
-HAS_ADDERS = HAS_QUIET_ADD and _PROCESSOR.startswith("znver")
 
 _INEXACT_BIT = 0x20
 

@@ -12,11 +12,13 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from fpsim.kernels.lanes.formula import instruction
+from fpsim.kernels.lanes.target import PRODUCT_BITS
 from fpsim.kernels.lanes.vectors import Lanes, broadcast
 
 __all__ = [
     "copy_item", "copy_items", "load", "load_few", "load_float", "load_raw", "load_word", "pointer",
-    "room", "splat_item", "store", "store_few", "store_float", "store_low", "stream_float",
+    "room", "splat_item", "splat_register", "spread_like", "store", "store_few", "store_float",
+    "store_low", "stream_float",
 ]  # fmt: skip
 
 
@@ -260,14 +262,36 @@ def copy_items(typingctx: Any, target: Any, source: Any, first: Any, last: Any, 
     return types.int64(target, source, types.intp, types.intp, types.intp), codegen
 
 
-@instruction
-def splat_item(typingctx: Any, array: Any, index: Any) -> Any:
-    """array[index] in all lanes of 512 bits; the array's type says how wide a lane is."""
+def _splat(array: Any, bits: int) -> Any:
     width = array.dtype.bitwidth
-    lanes = Lanes("u", width, 512 // width)
+    lanes = Lanes("u", width, bits // width)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         data = context.make_array(sig.args[0])(context, builder, args[0]).data
         return broadcast(builder, builder.load(builder.gep(data, [args[1]])), lanes)
 
     return lanes(array, types.intp), codegen
+
+
+@instruction
+def splat_item(typingctx: Any, array: Any, index: Any) -> Any:
+    """array[index] in all lanes of 512 bits; the array's type says how wide a lane is."""
+    return _splat(array, 512)
+
+
+@instruction
+def splat_register(typingctx: Any, array: Any, index: Any) -> Any:
+    """array[index] in all lanes of a register of products."""
+    return _splat(array, PRODUCT_BITS)
+
+
+@instruction
+def spread_like(typingctx: Any, pointer: Any, index: Any, like: Any) -> Any:
+    """pointer[index] in as many lanes as `like` has: floats of a float array, else unsigned."""
+    kind = "f" if isinstance(pointer.dtype, types.Float) else "u"
+    lanes = Lanes(kind, pointer.dtype.bitwidth, like.n)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return broadcast(builder, builder.load(builder.gep(args[0], [args[1]])), lanes)
+
+    return lanes(pointer, types.intp, like), codegen

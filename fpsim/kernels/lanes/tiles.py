@@ -10,7 +10,7 @@ from numba import njit
 
 from fpsim.kernels.compiling import INLINE
 from fpsim.kernels.lanes.memory import copy_item, load_float, store_float
-from fpsim.kernels.lanes.vectors import as_bits, width_of
+from fpsim.kernels.lanes.vectors import as_bits, lanes_of
 
 __all__ = ["fetch", "keep"]
 
@@ -18,7 +18,7 @@ __all__ = ["fetch", "keep"]
 @njit(**INLINE)
 def fetch(tile, array, first, stride, m, n, height, wide, none):
     """tile (height, wide) = m rows of n numbers of an array, zeros around them."""
-    lanes = 512 // width_of(none)
+    lanes = lanes_of(none)
     for r in range(height):
         for c in range(0, wide, lanes):
             if r < m and n >= c + lanes:
@@ -33,7 +33,7 @@ def fetch(tile, array, first, stride, m, n, height, wide, none):
 @njit(**INLINE)
 def keep(array, tile, first, stride, m, n, wide, none):
     """m rows of n numbers of an array = those of a tile of `wide` columns."""
-    lanes = 512 // width_of(none)
+    lanes = lanes_of(none)
     for r in range(m):
         for c in range(0, wide, lanes):
             if n >= c + lanes:

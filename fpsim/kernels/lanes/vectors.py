@@ -1,7 +1,8 @@
 """Vectors of n lanes as a numba type, so that a kernel reads like the scalar formula it computes.
 
 A value of type `Lanes` is one LLVM vector: 512 bits wide (16 lanes of 32 bits or 8 of 64), which
-the compiler splits where the processor has narrower registers. One source therefore serves every
+the compiler splits where the processor has narrower registers, or as wide as a register (see
+`fpsim.kernels.lanes.target`). One source therefore serves every
 machine, and nothing depends on the auto-vectoriser (it computes 32-bit integers in 64 bits).
 
 Inside compiled code
@@ -29,8 +30,8 @@ from fpsim.kernels.lanes.formula import OPERATORS, InsertionPoint, Instruction, 
 
 __all__ = [
     "F32", "F64", "Lanes", "U32", "U64", "VECTOR_WIDTH", "any_lane", "as_bits", "as_float",
-    "broadcast", "concat", "high_half", "infinity_like", "iota", "is_nan", "low_half", "narrow",
-    "or_lanes", "pairs_apart", "pairs_joined", "quiet_like", "select", "sign_like", "splat",
+    "broadcast", "concat", "high_half", "infinity_like", "iota", "is_nan", "lanes_of", "low_half",
+    "narrow", "or_lanes", "pairs_apart", "pairs_joined", "quiet_like", "select", "sign_like", "splat",
     "sqrt", "umax", "umin", "unary", "widen", "width_of",
 ]  # fmt: skip
 
@@ -245,6 +246,25 @@ class _Width(Instruction):
 
 width_of = _Width("width_of", _width)
 width_of._register()
+
+
+def _count(typingctx: Any, value: Any) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return context.get_constant(types.int64, value.n)
+
+    return types.int64(value), codegen
+
+
+class _Count(Instruction):
+    """How many lanes a vector has, known as `width_of` is."""
+
+    def __call__(self, value: Term) -> int:
+        count: int = value.type.n
+        return count
+
+
+lanes_of = _Count("lanes_of", _count)
+lanes_of._register()
 
 
 @instruction

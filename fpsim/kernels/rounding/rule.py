@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.memory import splat_item
+from fpsim.kernels.lanes.memory import splat_item, splat_register
 
-__all__ = ["FIELDS", "Rule", "spread"]
+__all__ = ["FIELDS", "Rule", "spread", "spread_registers"]
 
 
 class Rule(NamedTuple):
@@ -59,3 +59,9 @@ FIELDS = Rule._fields
 def spread(k):
     """The rule with every constant in all lanes; uint32 constants mean lanes of 32 bits."""
     return Rule(*(splat_item(k, i) for i in range(len(FIELDS))))
+
+
+@formula
+def spread_registers(k):
+    """The same in lanes of a register of products."""
+    return Rule(*(splat_register(k, i) for i in range(len(FIELDS))))

@@ -25,7 +25,7 @@ from fpsim.kernels.by_operation.results import (
     STRETCH,
 )
 from fpsim.kernels.by_operation.stochastic import RandomRule, RandomVariant, random_kernel
-from fpsim.kernels.lanes.arithmetic import HAS_FMA
+from fpsim.kernels.lanes.target import HAS_FMA, PRODUCT_BITS
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.kernels.rounding.rule import Rule
 from fpsim.products.by_operation.bounds import Product, block_lows
@@ -93,6 +93,7 @@ def _mac_rule(rules: MacRules, lane: Lane) -> MacRule:
         start=0 if settings.rounding.minus_zero else lane.sign,
         nan=rule.nan_set,
         zero=lane.sign if fmt.has_negative_zero else 0,
+        split=lane.bits(2.0**drop + 1),
         calm=0,
     )
 
@@ -106,15 +107,15 @@ def deterministic_call(product: Product, lane: Lane) -> Call:
         constants[_CALM] = lane.bits(calm)
     small, fused, mode, direction = product.small, rules.fused, rules.mode, rules.variant.direction
     a = to_read(product.a.astype(f"f{lane.width // 8}", copy=False))
-    b = column_panels(product.b, 2 * 512 // lane.width, None, f"f{lane.width // 8}")
+    b = column_panels(product.b, 2 * PRODUCT_BITS // lane.width, None, f"f{lane.width // 8}")
     left, right = _lows(product, b.shape[2])
-    large, has_fma = left is not _NO_LOWS, HAS_FMA
+    large, splits = left is not _NO_LOWS, rules.variant.splits
 
     def call(out: Carrier, first: int, last: int, watched: int) -> int:
         few = watched != LOOK_FOR_ALL
         variant = MacVariant(
-            mode, direction, fused, False, small, checked, beyond, watched, has_fma,
-            few and calm > 0, few and large,
+            mode, direction, fused, False, small, checked, beyond, watched, HAS_FMA,
+            few and calm > 0, few and large, splits,
         )  # fmt: skip
         lows = left[first // ROWS if large else 0 :]
         return int(mac_kernel(variant)(a[first:last], b, out[first:last], constants, lows, right))
@@ -240,14 +241,14 @@ def _pairs(x: Carrier) -> NDArray[np.uint32]:
 def native_call(rules: MacRules, a: Carrier, b: Carrier) -> Call:
     """By the processor's own operations in the format; what is seen are its flags, 8 bits up."""
     lane = NATIVE[rules.settings.format]
-    loop = mac_kernel(rules.variant._replace(native=True))
+    loop = mac_kernel(rules.variant._replace(native=True, splits=False))
     start = 0 if rules.settings.rounding.minus_zero else lane.sign
     rule = MacRule(*[0] * len(MacRule._fields))._replace(
         over_pos=lane.sign, start=start, nan=lane.infinity | lane.quiet, zero=lane.sign
     )
     constants = np.array(rule, f"u{lane.width // 8}")
     left, right = (_pairs(a), _halves(b)) if lane.width == 16 else (a, b)
-    left, panels = to_read(left), column_panels(right, 2 * 512 // lane.width)
+    left, panels = to_read(left), column_panels(right, 2 * PRODUCT_BITS // lane.width)
 
     def call(out: Carrier, first: int, last: int, watched: int) -> int:
         return int(loop(left[first:last], panels, out[first:last], constants, _NO_LOWS, _NO_LOWS))

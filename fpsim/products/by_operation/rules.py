@@ -18,8 +18,9 @@ from fpsim.kernels.by_operation.lane_rounding import (
     NATIVE_MODES,
 )
 from fpsim.kernels.by_operation.results import NOWHERE
-from fpsim.kernels.lanes.arithmetic import HAS_FMA
+from fpsim.kernels.lanes.target import HAS_ADDERS, HAS_FMA
 from fpsim.kernels.rounding.direction import HAS_STATUS, NEAREST
+from fpsim.kernels.rounding.modes import RNE
 from fpsim.records.formats import BINARY16, BINARY32
 from fpsim.records.settings import Settings
 
@@ -79,7 +80,7 @@ class MacRules:
         self.constants: dict[int, tuple[NDArray[np.unsignedinteger], int]] = {}
         self.variant = MacVariant(
             self.mode, direction, fused, False, False, NOWHERE, BY_SIDE, 0,
-            HAS_FMA, False, False,
+            HAS_FMA, False, False, HAS_ADDERS and self.mode == RNE and not fused,
         )  # fmt: skip
 
     def _digits(self) -> int:

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fpsim.kernels.by_unit.panels import Shift
-from fpsim.kernels.by_unit.tiles import FLAG, PARTIALS, UNGUARDED, TileVariant, tile_kernel
-from fpsim.kernels.lanes.arithmetic import HAS_ADDERS, HAS_FMA, HAS_QUIET_ADD
+from fpsim.kernels.by_unit.terms import COLUMNS
+from fpsim.kernels.by_unit.tiles import EXACT, FLAG, PARTIALS, UNGUARDED, TileVariant, tile_kernel
+from fpsim.kernels.lanes.target import HAS_ADDERS, HAS_FMA, HAS_QUIET_ADD, PRODUCT_BITS
 from fpsim.kernels.rounding.store import BY_INTEGERS, LOUD, QUIET
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings
 from fpsim.records.types import Carrier, Shape
@@ -123,12 +124,17 @@ class Task:
     @cached_property
     def height(self) -> int:
         """Rows of a tile."""
-        return 256 // self.width
+        return self.variant.vectors * PRODUCT_BITS // self.width // COLUMNS
 
     @cached_property
     def zero(self) -> Constants:
         """One zero as wide as a lane."""
         return NO_STORE[self.width][:1]
+
+
+def _vectors(kind: int) -> int:
+    """Vectors of a tile: in sixteen registers twelve sums stay, if a call needs few others."""
+    return 12 if kind == EXACT and PRODUCT_BITS < 512 else 8
 
 
 def tile_variant(
@@ -144,7 +150,7 @@ def tile_variant(
         quiet = BY_INTEGERS
     variant = TileVariant(
         kind, unit.terms, unit.chain, guard, False, 0, 0, False, False, quiet, sums, HAS_FMA,
-        HAS_ADDERS,
+        HAS_ADDERS and HAS_QUIET_ADD, _vectors(kind),
     )  # fmt: skip
     if store is None:
         return variant, NO_STORE[width]

@@ -15,7 +15,7 @@ import pytest
 from fpsim.judge.oracle import decode, round_exact
 from fpsim.kernels.by_operation import lane_rounding as r
 from fpsim.kernels.compiling import compiled
-from fpsim.kernels.lanes.arithmetic import HAS_FMA
+from fpsim.kernels.lanes.target import HAS_FMA
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load, load_float, store
 from fpsim.kernels.lanes.vectors import as_bits, select, width_of

@@ -20,7 +20,7 @@ from fpsim.kernels.by_unit.exact import (
     _odd_sum,
 )
 from fpsim.kernels.by_unit.tiles import EXACT, FUSED
-from fpsim.kernels.lanes.arithmetic import HAS_ADDERS, HAS_FMA, HAS_QUIET_ADD
+from fpsim.kernels.lanes.target import HAS_ADDERS, HAS_FMA, HAS_QUIET_ADD
 from fpsim.kernels.lanes.vectors import as_bits, as_float
 from fpsim.kernels.rounding.store import BY_INTEGERS, QUIET
 from fpsim.products.by_unit.exact import _task, run_exact
