@@ -192,9 +192,8 @@ def mac_kernel(variant: MacVariant) -> Any:
             Where `large`: left (blocks of ROWS, stretches) and right (panels, stretches) binary64;
             where left * right is at least 1, no product of theirs is small.
     """
-    MODE, DIRECTION, FUSED, NATIVE, SMALL, CHECKED, BEYOND, WATCHED, FMA, CALM, LARGE, SPLITS = (
-        variant
-    )
+    MODE, DIRECTION, FUSED, NATIVE, SMALL, CHECKED, BEYOND, WATCHED, FMA = variant[:9]
+    CALM, LARGE, SPLITS = variant[9:]
     EASY, UNSIGNED, SHORT = CALM or LARGE, not FUSED and not NATIVE, SMALL and not LARGE
     KEPT, REST = (NOWHERE, LOOK_FOR_NONE) if CALM else (CHECKED, WATCHED)
 
@@ -206,10 +205,9 @@ def mac_kernel(variant: MacVariant) -> Any:
         depth, wide = b.shape[1], b.shape[2]
         pa, pb, po = pointer(a.reshape(-1)), pointer(b.reshape(-1)), pointer(out.reshape(-1))
         tile = room(out, 256)
-        held = load_raw(tile, 0, none)
         what = (FUSED, NATIVE, SMALL, MODE, CHECKED, BEYOND, WATCHED, FMA, SPLITS)
         easy = (FUSED, NATIVE, SHORT, MODE, KEPT, BEYOND, REST, FMA, SPLITS)
-        never = none != none
+        held, never = load_raw(tile, 0, none), none != none
         seen, top = (never, never, none), none
         start, blocks = as_float(rule.start), (rows + ROWS - 1) // ROWS
         group = max(1, GROUP // (depth * ROWS))

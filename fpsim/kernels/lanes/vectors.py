@@ -31,8 +31,8 @@ from fpsim.kernels.lanes.formula import OPERATORS, InsertionPoint, Instruction, 
 __all__ = [
     "F32", "F64", "Lanes", "U32", "U64", "VECTOR_WIDTH", "any_lane", "as_bits", "as_float",
     "broadcast", "concat", "high_half", "infinity_like", "iota", "is_nan", "lanes_of", "low_half",
-    "narrow", "or_lanes", "pairs_apart", "pairs_joined", "quiet_like", "select", "sign_like", "splat",
-    "sqrt", "umax", "umin", "unary", "widen", "width_of",
+    "narrow", "or_lanes", "pairs_apart", "pairs_joined", "quiet_like", "select", "sign_like",
+    "splat", "sqrt", "umax", "umin", "unary", "widen", "width_of",
 ]  # fmt: skip
 
 

@@ -15,10 +15,10 @@ import pytest
 from fpsim.judge.oracle import decode, round_exact
 from fpsim.kernels.by_operation import lane_rounding as r
 from fpsim.kernels.compiling import compiled
-from fpsim.kernels.lanes.target import HAS_FMA
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load, load_float, store
-from fpsim.kernels.lanes.vectors import as_bits, select, width_of
+from fpsim.kernels.lanes.target import HAS_FMA, PRODUCT_BITS
+from fpsim.kernels.lanes.vectors import as_bits, as_float, lanes_of, select
 from fpsim.kernels.rounding import modes
 from fpsim.kernels.rounding.direction import HAS_STATUS, ZERO, set_direction
 from fpsim.records.formats import BFLOAT16, BINARY16, E4M3FN, Format
@@ -47,7 +47,8 @@ def rule_of(fmt, width):
         lift=bits(1.5 * 2.0**drop, width), below=(1 << drop) - 1, last=1 << drop,
         over_pos=bits(2 * fmt.max, width), over_neg=bits(2 * fmt.max, width) | sign,
         value_pos=bits(fmt.max, width), value_neg=bits(np.inf, width) | sign,
-        tiny_pos=0, tiny_neg=0, start=0, nan=0, zero=sign, calm=0,
+        tiny_pos=0, tiny_neg=0, start=0, nan=0, zero=sign,
+        split=bits(2.0**drop + 1, width), calm=0,
     ), f"u{width // 8}")  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def rounder(mode, product, has_fma):
     def loop(x, constants, out):
         rule = r.spread_macs(constants)
         set_direction(DIRECTION)
-        for i in range(0, x.shape[0], 512 // width_of(rule.step)):
+        for i in range(0, x.shape[0], lanes_of(rule.step)):
             store(out, i, rounded(MODE, PRODUCT, FMA, load_float(x, i, rule.step), rule))
 
     return loop
@@ -116,6 +117,64 @@ def test_products_are_rounded_down_to_the_smallest_subnormal(fmt, width, mode):
 )
 def test_sums_are_rounded_in_their_own_binade(fmt, width, mode):
     check(fmt, width, mode, [fmt.emin, -1, 0, 5], product=False)
+
+
+@formula
+def split(x, y, has_fma, rule):
+    wide = y * as_float(rule.split)
+    return as_bits(r.split_number(x, rule)), as_bits(r.split_product(x, y, wide, has_fma))
+
+
+@cache
+def splitter(has_fma):
+    FMA = has_fma
+
+    @compiled
+    def loop(x, y, constants, numbers, products):
+        rule = r.spread_macs(constants)
+        for i in range(0, x.shape[0], lanes_of(rule.step)):
+            u, v = load_float(x, i, rule.step), load_float(y, i, rule.step)
+            number, product = split(u, v, FMA, rule)
+            store(numbers, i, number)
+            store(products, i, product)
+
+    return loop
+
+
+@pytest.mark.parametrize(("fmt", "width"), PLACES, ids=str)
+@pytest.mark.parametrize("has_fma", [False, True])
+def test_numbers_and_products_are_rounded_by_splitting(fmt, width, has_fma):
+    """To nearest even, with the sign of zero: numbers of more digits, products of p digits."""
+    if has_fma and not HAS_FMA:
+        pytest.skip("the processor does not fuse multiply and add")
+    digits = 2 ** (fmt.precision - 1)
+    firsts = [digits, digits + 1, 2 * digits - 2, 2 * digits - 1, digits + digits // 2 + 1]
+    x = [0.0, -0.0, *(s * m * 2.0**e for s in (1, -1) for m in firsts for e in (-6, 0, 3))]
+    pairs = np.array([(u, v) for u in x for v in x])
+    x, y = np.resize(pairs.T, (2, -(-len(pairs) // 16) * 16)).astype(f"f{width // 8}")
+    sums = np.array(numbers(fmt, [-3, 0, 2]), x.dtype)
+    sums = np.resize(sums, x.size)
+    rounded, spare, products = np.zeros((3, x.size), f"u{width // 8}")
+    splitter(has_fma)(sums, y, rule_of(fmt, width), rounded, spare)
+    splitter(has_fma)(x, y, rule_of(fmt, width), spare, products)
+    for number, value in zip(sums, rounded.view(x.dtype), strict=True):
+        assert Fraction(float(value)) == _nearest(Fraction(float(number)), fmt.precision)
+    assert np.array_equal(np.signbit(rounded.view(x.dtype)), np.signbit(sums))
+    for u, v, value in zip(x, y, products.view(x.dtype), strict=True):
+        exact = Fraction(float(u)) * Fraction(float(v))
+        assert Fraction(float(value)) == _nearest(exact, fmt.precision)
+
+
+def _nearest(exact, precision):
+    """A number rounded to so many digits, without bounds of the exponent."""
+    if exact == 0:
+        return exact
+    exponent = 0
+    while abs(exact) / Fraction(2) ** exponent >= 2**precision:
+        exponent += 1
+    while abs(exact) / Fraction(2) ** exponent < 2 ** (precision - 1):
+        exponent -= 1
+    return round(exact / Fraction(2) ** exponent) * Fraction(2) ** exponent
 
 
 @formula
@@ -189,7 +248,7 @@ def cutter(mode):
     def loop(x, y, constants, out):
         rule = r.spread_macs(constants)
         set_direction(ZERO)
-        for i in range(0, x.shape[0], 512 // width_of(rule.step)):
+        for i in range(0, x.shape[0], lanes_of(rule.step)):
             sums = cut(MODE, load_float(x, i, rule.step), load_float(y, i, rule.step), rule)
             store(out, i, sums)
 
@@ -240,7 +299,9 @@ def test_beyond_begins_at_the_threshold(width):
     bound(x, rule_of(BINARY16, width), out)
     most = BINARY16.max
     expected = [most, below, -np.inf, -below, most, -np.inf, np.nan, 1]
-    assert np.array_equal(out.view(dtype)[:8], np.array(expected, dtype), equal_nan=True)
+    lanes = min(8, PRODUCT_BITS // width)
+    expected = np.array(expected, dtype)[:lanes]
+    assert np.array_equal(out.view(dtype)[:lanes], expected, equal_nan=True)
 
 
 @formula
@@ -277,7 +338,7 @@ def test_what_is_held_is_what_beyond_gives_for_both_signs(width, value):
     out = np.zeros((2, 16), f"u{width // 8}")
     holder(r.STOPS if value == BINARY16.max else r.GROWS)(x, rule, out[0])
     bound(x, rule, out[1])
-    first, second = out[:, : 512 // width].view(dtype)
+    first, second = out[:, : PRODUCT_BITS // width].view(dtype)
     assert np.array_equal(first, second, equal_nan=True)
     assert np.array_equal(np.signbit(first), np.signbit(second)) or np.isnan(value)
 

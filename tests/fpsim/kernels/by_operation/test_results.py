@@ -9,10 +9,13 @@ from fpsim.kernels.by_operation import results as r
 from fpsim.kernels.by_operation.lane_rounding import BY_SIDE, GROWS, STOPS, MacRule, spread_macs
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.memory import load_float, splat_item, store
+from fpsim.kernels.lanes.memory import load_float, splat_register, store
+from fpsim.kernels.lanes.target import PRODUCT_BITS
 from fpsim.kernels.lanes.vectors import as_bits
 
 TINY, LIMIT, SIGN = 2.0**-14, 65520.0, 1 << 31
+#: Of binary32, in a vector of a product.
+LANES = PRODUCT_BITS // 32
 ALL, OVERFLOW_ONLY, NONE = r.LOOK_FOR_ALL, r.LOOK_FOR_OVERFLOW, r.LOOK_FOR_NONE
 
 
@@ -23,7 +26,7 @@ def bits(x):
 RULE = np.array(MacRule(
     floor=0, step=0, lift=0, below=0, last=0, over_pos=bits(LIMIT), over_neg=bits(-LIMIT),
     value_pos=bits(np.inf), value_neg=bits(-65504), tiny_pos=bits(TINY), tiny_neg=bits(-TINY),
-    start=0, nan=0x7FC00000, zero=SIGN, calm=0,
+    start=0, nan=0x7FC00000, zero=SIGN, split=0, calm=0,
 ), np.uint32)  # fmt: skip
 
 
@@ -44,7 +47,7 @@ def looker(watched, what=BY_SIDE):
     def loop(x, rounded, lost, constants, out):
         rule = spread_macs(constants)
         u, v = load_float(x, 0, rule.nan), load_float(rounded, 0, rule.nan)
-        result, seen = _seen(WHAT, WATCHED, u, v, splat_item(lost, 0), rule)
+        result, seen = _seen(WHAT, WATCHED, u, v, splat_register(lost, 0), rule)
         store(out, 0, result)
         return r.report(seen, rule.nan ^ rule.nan, rule)
 
@@ -66,7 +69,7 @@ BELOW, UNDER = (np.nextafter(np.float32(x), np.float32(0)) for x in (TINY, LIMIT
 )  # fmt: skip
 def test_flags_are_seen_in_any_lane(x, rounded, lost, expected, sign):
     """Inexact, tiny only where inexact, overflow from the threshold on; each in one lane."""
-    for lane in (0, 15):
+    for lane in (0, LANES - 1):
         values = np.ones((2, 16), np.float32)
         values[:, lane] = np.float32([x, rounded]) * sign
         lost_lanes = np.full(1, lost, np.uint32)
@@ -105,11 +108,11 @@ def put(x, constants, out, checked):
 @pytest.mark.parametrize("keeps_sign", [True, False])
 @pytest.mark.parametrize("checked", [True, False])
 def test_results_have_the_zeros_and_the_nan_of_the_format(keeps_sign, checked):
-    codes = np.full(16, bits(1.0), np.uint32)
+    codes = np.full(LANES, bits(1.0), np.uint32)
     codes[:5] = 0x80000000, 0, 0xFFC12345, bits(-2.5), bits(2.0**-149)
     rule = RULE.copy()
     rule[MacRule._fields.index("zero")] = SIGN if keeps_sign else 0
-    out = np.zeros(16, np.float32)
+    out = np.zeros(LANES, np.float32)
     put(codes.view(np.float32), rule, out, checked)
     expected = codes.copy()
     expected[0] = 0x80000000 if keeps_sign else 0
@@ -125,7 +128,7 @@ def test_results_have_the_zeros_and_the_nan_of_the_format(keeps_sign, checked):
     ],
 )  # fmt: skip
 def test_infinities_and_nan_are_reported(numbers, expected):
-    for shift in (0, 14):
-        x = np.ones(16, np.float32)
+    for shift in (0, LANES - 2):
+        x = np.ones(LANES, np.float32)
         x[shift : shift + 2] = numbers
-        assert put(x, RULE, np.zeros(16, np.float32), True) == expected
+        assert put(x, RULE, np.zeros(LANES, np.float32), True) == expected

@@ -13,19 +13,24 @@ import numpy as np
 import pytest
 
 import fpsim.products.by_unit.exact as engine
+from fpsim.judge.oracle import decode, round_exact
 from fpsim.kernels.by_unit.exact import (
     _nearest_by_integers,
+    _nearest_by_splitting,
     _nearest_by_sums,
     _nearest_quiet,
     _odd_sum,
+    _rounded_once,
 )
 from fpsim.kernels.by_unit.tiles import EXACT, FUSED
 from fpsim.kernels.lanes.target import HAS_ADDERS, HAS_FMA, HAS_QUIET_ADD
 from fpsim.kernels.lanes.vectors import as_bits, as_float
-from fpsim.kernels.rounding.store import BY_INTEGERS, QUIET
+from fpsim.kernels.rounding.store import BY_INTEGERS, LOUD, QUIET
 from fpsim.products.by_unit.exact import _task, run_exact
 from fpsim.products.by_unit.task import tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
+from fpsim.records.formats import BINARY32
+from fpsim.records.rounding import RNE
 from fpsim.records.units import find_unit
 from tests.fpsim.kernels.by_unit.by_engine import at_the_edge, check, job_of, multiply
 from tests.fpsim.kernels.on_lanes import on_bits, on_floats
@@ -35,11 +40,13 @@ UNIT = "AMP_F16_F32.exact"
 
 
 @pytest.mark.parametrize(
-    "how", [_nearest_by_integers, _nearest_quiet, _nearest_by_sums], ids=lambda f: f.__name__
+    "how",
+    [_nearest_by_integers, _nearest_by_splitting, _nearest_quiet, _nearest_by_sums],
+    ids=lambda f: f.__name__,
 )
 def test_roundings_are_those_of_the_processor(how):
     """Numbers around midpoints, even and odd, of both signs; the last one carries into 2.0."""
-    if how is not _nearest_by_integers and not (HAS_QUIET_ADD and HAS_FMA):
+    if how in (_nearest_quiet, _nearest_by_sums) and not (HAS_QUIET_ADD and HAS_FMA):
         pytest.skip("the processor has no such addition")
     below = 2.0**-52
     x = [m + t for m in (1.0, 1 + 2.0**-23, 2 - 2.0**-23) for t in (0, 2.0**-24, 3 * 2.0**-25)]
@@ -50,20 +57,34 @@ def test_roundings_are_those_of_the_processor(how):
     assert np.array_equal(rounded.view(np.float64), x.astype(np.float32).astype(np.float64))
 
 
-@pytest.mark.parametrize("quiet", [QUIET, BY_INTEGERS])
-def test_inexact_sums_are_odd(quiet):
+@pytest.mark.skipif(not HAS_QUIET_ADD, reason="the processor has no such addition")
+def test_inexact_sums_are_odd():
     """Addends far below the last digit and beside its half, of both signs; exact sums stay."""
-    if quiet == QUIET and not HAS_QUIET_ADD:
-        pytest.skip("the processor has no such addition")
-    tails = [0, 2.0**-50, 2.0**-52, 2.0**-53, 2.0**-54, 1.5 * 2.0**-53, 2.0**-90]
-    sums = [(x, y) for x in (1.0, 1 + 2.0**-52, 2 - 2.0**-52, 0.0) for y in tails]
-    sums = np.array([(s * x, t * y) for x, y in sums for s in (1, -1) for t in (1, -1)])
-    x, y = sums.T.copy()
-    odd = on_floats(lambda u, v: as_bits(_odd_sum(u, v, quiet)), x, y)
+    x, y = sums_with_tails((1.0, 1 + 2.0**-52, 2 - 2.0**-52, 0.0))
+    odd = on_floats(lambda u, v: as_bits(_odd_sum(u, v)), x, y)
     for u, v, bits in zip(x, y, odd, strict=True):
         exact, value = Fraction(u) + Fraction(v), Fraction(float(bits.view(np.float64)))
         ulp = Fraction(np.spacing(abs(float(value))))
         assert value == exact or (bits & 1 and abs(value - exact) < ulp)
+
+
+def sums_with_tails(firsts):
+    tails = [0, 2.0**-50, 2.0**-52, 2.0**-53, 2.0**-54, 1.5 * 2.0**-53, 2.0**-90]
+    pairs = [(s * x, t * y) for x in firsts for y in tails for s in (1, -1) for t in (1, -1)]
+    return np.array(pairs).T.copy()
+
+
+@pytest.mark.parametrize("quiet", [QUIET, LOUD, BY_INTEGERS])
+def test_two_limbs_are_rounded_once(quiet):
+    """Middles of binary32 with tails that binary64 cannot hold beside them, of both signs."""
+    if quiet == QUIET and not (HAS_QUIET_ADD and HAS_FMA):
+        pytest.skip("the processor has no such addition")
+    ulp = 2.0**-23
+    x, y = sums_with_tails((0.0, 1.0, 1 + ulp / 2, 1 + 3 * ulp / 2, 2 - ulp / 2, 2 - ulp))
+    rounded = on_floats(lambda u, v: as_bits(_rounded_once(u, v, quiet, HAS_FMA)), x, y)
+    for u, v, bits in zip(x, y, rounded, strict=True):
+        code, _ = round_exact(Fraction(u) + Fraction(v), BINARY32, RNE)
+        assert Fraction(float(bits.view(np.float64))) == decode(code, BINARY32).value, (u, v)
 
 
 #: This processor and the oldest; triples are kernels.

@@ -12,7 +12,7 @@ from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import pointer, splat_item
 from fpsim.kernels.lanes.vectors import as_float
 
-TERMS, DEPTH = 3, 7
+TERMS, DEPTH, VECTORS = 3, 7, 8
 
 
 @formula
@@ -40,8 +40,8 @@ def loop(left, right, bases, block, offsets, first, tile, products, sums):
     a = pointer(left[0]), pointer(left[1])
     b = pointer(right[0]), pointer(right[1])
     none = splat_item(left[1], 0) ^ splat_item(left[1], 0)
-    x = row_bases_of(pointer(bases), block, none)
-    c, o, y = load_tile(pointer(tile), none), (pointer(offsets), first), first * COLUMNS
+    x = row_bases_of(pointer(bases), block, VECTORS, none)
+    c, o, y = load_tile(pointer(tile), x, none), (pointer(offsets), first), first * COLUMNS
     put_tile(pointer(products), chained(c, a, x, o, b, y))
     put_tile(pointer(sums), fields(c, a, x, o, b, y))
 

@@ -10,13 +10,16 @@ from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.memory import load_word, pointer, splat_item, store, store_low
 from fpsim.kernels.lanes.vectors import as_bits, as_float, or_lanes, width_of
 
+#: A tile has as many vectors as there are bases of rows.
+ROWS = (0,) * 8
+VECTORS = len(ROWS)
 WIDTHS = pytest.mark.parametrize("width", [32, 64])
 
 
 @compiled
 def signs(before, tile, out, word):
     none = splat_item(word, 0)
-    c = t.load_tile(pointer(tile), none)
+    c = t.load_tile(pointer(tile), ROWS, none)
     t.put_tile(pointer(out), t.signed(c, pointer(before)))
     return or_lanes(t.largest_field(c, none))
 
@@ -24,7 +27,7 @@ def signs(before, tile, out, word):
 @compiled
 def copied(tile, out, word):
     none = splat_item(word, 0)
-    t.put_tile(pointer(out), t.load_tile(pointer(tile), none))
+    t.put_tile(pointer(out), t.load_tile(pointer(tile), ROWS, none))
 
 
 @compiled
@@ -86,7 +89,7 @@ def test_the_largest_field_is_seen_in_every_place(width, place):
 
 @compiled
 def bases_of(bases, block, out, word):
-    b = t.row_bases_of(pointer(bases), block, splat_item(word, 0))
+    b = t.row_bases_of(pointer(bases), block, VECTORS, splat_item(word, 0))
     for i, base in enumerate(b):
         out[i] = base
 

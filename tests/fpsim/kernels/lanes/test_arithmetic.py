@@ -13,6 +13,7 @@ from fpsim.kernels.guard import HAS_STATUS
 from fpsim.kernels.lanes import arithmetic as a
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load, load_float, pointer, store
+from fpsim.kernels.lanes.target import HAS_FMA, HAS_INEXACT_FLAG, HAS_QUIET_ADD
 from fpsim.kernels.lanes.vectors import as_bits
 from fpsim.records.formats import BINARY32, BINARY64
 from tests.fpsim.kernels.on_lanes import on_bits, on_floats
@@ -63,7 +64,7 @@ def test_words_to_floats_are_nearest_even():
         assert Fraction(float(value)) == decode(round_exact(word, BINARY32)[0], BINARY32).value
 
 
-@pytest.mark.skipif(not a.HAS_QUIET_ADD, reason="the processor has no such conversion")
+@pytest.mark.skipif(not HAS_QUIET_ADD, reason="the processor has no such conversion")
 def test_words_to_floats_are_cut():
     words = lanes(WORDS, np.uint32)
     out = on_bits(lambda w: as_bits(a.word_to_float_cut(w)), words).view(np.float32)
@@ -71,7 +72,7 @@ def test_words_to_floats_are_cut():
                                      for d in [max(0, w.bit_length() - 24)]]  # fmt: skip
 
 
-@pytest.mark.skipif(not a.HAS_QUIET_ADD, reason="the processor has no such conversion")
+@pytest.mark.skipif(not HAS_QUIET_ADD, reason="the processor has no such conversion")
 def test_signed_words_to_floats_are_cut():
     words = lanes([w >> 1 for w in WORDS], np.uint32)
     for signed in (words, (-words.view(np.int32)).view(np.uint32)):
@@ -82,7 +83,7 @@ def test_signed_words_to_floats_are_cut():
         assert not np.any(out * signed.view(np.int32) < 0)
 
 
-@pytest.mark.skipif(not a.HAS_QUIET_ADD, reason="the processor has no such addition")
+@pytest.mark.skipif(not HAS_QUIET_ADD, reason="the processor has no such addition")
 def test_sums_are_rounded_down_and_up():
     x = np.float64([1, -1, 1, -1, 3, 0, 2.0**52, 1])
     y = np.float64([1e-30, 1e-30, -1e-30, -1e-30, 1e-30, 1e-30, 0.75, 2])
@@ -105,7 +106,7 @@ def test_the_larger_of_signed_numbers(dtype):
     assert out.view(signed).tolist() == np.maximum(x, y).tolist()
 
 
-@pytest.mark.skipif(not a.HAS_FMA, reason="the processor has no fused multiply-add")
+@pytest.mark.skipif(not HAS_FMA, reason="the processor has no fused multiply-add")
 @pytest.mark.parametrize("fmt", [BINARY32, BINARY64], ids=str)
 def test_a_fused_multiply_add_is_rounded_once(fmt):
     """The product is a midpoint or one digit beside one; the addend decides, or cancels it."""
@@ -156,7 +157,7 @@ def adder(quiet):
 LOUD = adder(False)
 
 
-@pytest.mark.skipif(not (a.HAS_INEXACT_FLAG and HAS_STATUS), reason="no x86 status register")
+@pytest.mark.skipif(not (HAS_INEXACT_FLAG and HAS_STATUS), reason="no x86 status register")
 @DTYPES
 @pytest.mark.parametrize("lane", [0, -1])
 def test_the_flag_tells_of_an_inexact_lane_and_is_lowered_again(dtype, lane):
@@ -169,7 +170,7 @@ def test_the_flag_tells_of_an_inexact_lane_and_is_lowered_again(dtype, lane):
     assert not LOUD(x, y, out)
 
 
-@pytest.mark.skipif(not a.HAS_QUIET_ADD, reason="the processor has no such addition")
+@pytest.mark.skipif(not HAS_QUIET_ADD, reason="the processor has no such addition")
 @DTYPES
 def test_quiet_additions_are_the_same_and_leave_the_flag(dtype):
     n = 64 // np.dtype(dtype).itemsize
