@@ -69,7 +69,7 @@ test-tensorflow:
 test-distributed:
 	$(MAKE) --no-print-directory VENV=.venv-distributed .venv-distributed/has-test-distributed
 	FPSIM_TIER=quick .venv-distributed/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
-	  tests/ipu/distributed ipu/distributed \
+	  tests/ipu/members ipu/members \
 	  tests/ipu/frontends/horovod tests/ipu/frontends/popdist tests/ipu/frontends/processes \
 	  tests/experiments/sweep \
 	  tests/experiments/commands/programs/test_poprun.py tests/experiments/commands/test_sweep.py \

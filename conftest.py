@@ -18,8 +18,8 @@ if not find_spec("torch"):
 if not find_spec("tensorflow"):
     collect_ignore += ["ipu/frontends/tensorflow"]
 if not (find_spec("grpc") and find_spec("grpc_tools")):
-    collect_ignore += ["ipu/distributed/grpc_server.py", "ipu/distributed/grpc_transport.py"]
-    collect_ignore += ["tests/ipu/distributed/damaging.py", "tests/ipu/distributed/joining.py"]
+    collect_ignore += ["ipu/members/grpc_server.py", "ipu/members/grpc_transport.py"]
+    collect_ignore += ["tests/ipu/members/damaging.py", "tests/ipu/members/joining.py"]
 
 
 @pytest.fixture(autouse=True)

@@ -43,7 +43,7 @@ ORDER = [
         "ipu.learn.optim", "ipu.learn.variables",
     ),
     ("ipu.feed", "ipu.parallel"),
-    ("ipu.distributed",),
+    ("ipu.members",),
     ("ipu.frontends",),
     ("ipu.frontends.processes",),
     ("ipu.frontends.common",),
@@ -94,8 +94,8 @@ FRAMEWORKS = {
     "torch": (
         "ipu.frontends.torch", "ipu.frontends.poptorch", "ipu.experiments.execution.mnist_network",
     ),
-    "grpc": ("ipu.distributed.grpc_server", "ipu.distributed.grpc_transport"),
-    "mpi4py": ("ipu.distributed.mpi_transport",),
+    "grpc": ("ipu.members.grpc_server", "ipu.members.grpc_transport"),
+    "mpi4py": ("ipu.members.mpi_transport",),
     "dask": ("ipu.experiments",),
     "distributed": ("ipu.experiments",),
 }  # fmt: skip

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from fpsim.records.formats import BINARY16
-from ipu.distributed.channel import Channel
-from ipu.distributed.cluster import Cluster
-from ipu.distributed.connect import connect, leaving
-from ipu.distributed.pieces import Label
 from ipu.experiments.bench.timing import Size, in_words, seconds
 from ipu.experiments.lab.instances import TRANSPORTS, run_instances, why_not
-from ipu.frontends.processes.sums import Sums
 from ipu.machine import Device
+from ipu.members.channel import Channel
+from ipu.members.cluster import Cluster
+from ipu.members.connect import connect, leaving
+from ipu.members.pieces import Label
+from ipu.members.sums import Sums
 from ipu.parallel.collectives import Summands
 from ipu.parallel.orders import Order
 

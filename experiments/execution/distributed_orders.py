@@ -27,20 +27,20 @@ from numpy.typing import NDArray
 
 from fpsim import BINARY16, BINARY32, Array, Context
 from fpsim.records.formats import Format
-from ipu.distributed.channel import Channel
-from ipu.distributed.cluster import Cluster
-from ipu.distributed.connect import connect, leaving
-from ipu.distributed.local_transport import run_local
-from ipu.distributed.transport import Transport
 from ipu.experiments.execution.digit_gradients import NETWORK, MicroBatches
 from ipu.experiments.execution.reduction_orders import exact_mean
 from ipu.experiments.lab.instances import TRANSPORTS, run_instances, why_not
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.result import Result, Row, Table
-from ipu.frontends.processes.sums import Sums
 from ipu.learn.address import Numbering
 from ipu.learn.policy import FP32
 from ipu.machine import Device, FpCtl
+from ipu.members.channel import Channel
+from ipu.members.cluster import Cluster
+from ipu.members.connect import connect, leaving
+from ipu.members.local_transport import run_local
+from ipu.members.sums import Sums
+from ipu.members.transport import Transport
 from ipu.parallel.collectives import Summands, reduce_sum
 from ipu.parallel.orders import Order
 

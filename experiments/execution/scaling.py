@@ -27,10 +27,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fpsim.records.evidence import Evidence, Fact
-from ipu.distributed.cluster import Cluster
-from ipu.distributed.connect import connect, leaving
-from ipu.distributed.group import Processes
-from ipu.distributed.transport import Transport
 from ipu.experiments.execution.measured_plans import BATCH, MOMENTUM, RATE, STAGES, measure
 from ipu.experiments.lab.instances import TRANSPORTS, run_instances, why_not
 from ipu.experiments.lab.result import Result, Row, Table, UnitUsed
@@ -41,6 +37,10 @@ from ipu.learn.policy import FP16
 from ipu.learn.tensor import Tensor
 from ipu.machine import FpCtl
 from ipu.machine.target import MK2
+from ipu.members.cluster import Cluster
+from ipu.members.connect import connect, leaving
+from ipu.members.group import Processes
+from ipu.members.transport import Transport
 from ipu.parallel.collectives import Group
 from ipu.parallel.cycles import HOST, LINK, Rates, timeline
 from ipu.parallel.memory import StageFigures

@@ -18,10 +18,10 @@ from typing import Any
 
 from fpsim import set_threads
 from fpsim.state.files import write_whole
-from ipu.distributed.cluster import Cluster
 from ipu.frontends.popdist.launch import Launch, find_mpirun
 from ipu.frontends.popdist.processes import run
 from ipu.installation import how_to_install
+from ipu.members.cluster import Cluster
 
 __all__ = ["TRANSPORTS", "run_instances", "why_not"]
 

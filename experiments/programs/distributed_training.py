@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ipu.distributed.cluster import Cluster
-    from ipu.distributed.group import Processes
-    from ipu.distributed.transport import Transport
     from ipu.learn.tensor import Tensor
+    from ipu.members.cluster import Cluster
+    from ipu.members.group import Processes
+    from ipu.members.transport import Transport
     from ipu.parallel.plan import Plan
     from ipu.parallel.trainer import Trainer
 
@@ -92,8 +92,8 @@ class Options:
 def command(**arguments: Any) -> int:
     """Train a small network on several workers and print its digest."""
     from fpsim.records.flags import FloatingPointTrap
-    from ipu.distributed.cluster import Cluster
-    from ipu.distributed.transport import JoinError, Kind, StoppedError
+    from ipu.members.cluster import Cluster
+    from ipu.members.transport import JoinError, Kind, StoppedError
 
     options = Options(**arguments)
     try:
@@ -115,9 +115,9 @@ def command(**arguments: Any) -> int:
 
 def run_threads(cluster: Cluster | None, options: Options) -> int:
     """All workers in this process."""
-    from ipu.distributed.cluster import Cluster
-    from ipu.distributed.local_transport import run_local
     from ipu.learn.checkpoint import interrupt_later
+    from ipu.members.cluster import Cluster
+    from ipu.members.local_transport import run_local
 
     size = options.workers if cluster is None else cluster.size
     replicas = options.replicas or (max(2, size) if cluster is None else cluster.replicas)
@@ -131,8 +131,8 @@ def run_threads(cluster: Cluster | None, options: Options) -> int:
 
 def run_worker(cluster: Cluster, options: Options) -> int:
     """This process as one worker of a cluster."""
-    from ipu.distributed.connect import connect, leaving
     from ipu.learn.checkpoint import interrupt_later
+    from ipu.members.connect import connect, leaving
 
     # ^C ends the wait for others at once; later it waits for the end of a step.
     transport = connect(cluster, f"program: distributed_training\n{_text(cluster, options)}")
@@ -144,7 +144,7 @@ def train(
     transport: Transport, cluster: Cluster, options: Options, interrupted: Callable[[], bool]
 ) -> int:
     """Train to the end, or until a worker is interrupted; the exit status."""
-    from ipu.distributed.group import Processes
+    from ipu.members.group import Processes
 
     group = Processes(transport, cluster.replicas, interrupted=interrupted)
     training = build(group, cluster, options)
@@ -226,7 +226,7 @@ def _saving(group: Processes, training: Trainer, options: Options) -> Iterator[C
     if options.checkpoint is None:
         yield lambda: None
         return
-    from ipu.distributed.checkpoints import Checkpoints
+    from ipu.members.checkpoints import Checkpoints
 
     with Checkpoints(options.checkpoint, group) as checkpoints:
         step = checkpoints.latest()

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fpsim import get_threads
-from ipu.distributed.cluster import is_loopback
 from ipu.experiments.lab.processes import held_interrupts
 from ipu.experiments.sweep.jobs import Version, own_version
 from ipu.installation import how_to_install
+from ipu.members.cluster import is_loopback
 
 if TYPE_CHECKING:
     from distributed import Client, Security

@@ -19,6 +19,7 @@ from fpsim.state.processor import usual_arithmetic
 from ipu.machine.device import Device
 from ipu.machine.late import Late
 from ipu.ops import arithmetic, moves, products
+from ipu.ops.listing import current_listing, list_operation
 from ipu.ops.primitive import OperationCost, Primitive
 from ipu.ops.saved import Reading, is_packing, memory, packed
 
@@ -138,6 +139,9 @@ class Tensor:
         arrays = [x.array for x in inputs]
         if primitive.check is not None:
             primitive.check(*arrays)
+        listing = current_listing()
+        if listing is not None:
+            list_operation(listing, device.tensor or name, primitive.name, arrays, options)
         output, saved = primitive.forward(device, *arrays, **options)
         result = Tensor(output, device, name)
         if any(x.needs_gradient for x in inputs):

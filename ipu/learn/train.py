@@ -23,7 +23,7 @@ from fpsim.state.processor import usual_arithmetic
 from ipu.learn import losses
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.address import Region
-from ipu.learn.checkpoint import Number, Positioned, State, restore, take
+from ipu.learn.checkpoint import Number, Positioned, State, check_program, restore, take
 from ipu.learn.loss_scale import LossScale, Statistic, as_loss_scale
 from ipu.learn.mode import Updates, training
 from ipu.learn.optim import Observer, Optimizer, Pairs, compute_contributions, compute_gradients
@@ -35,6 +35,7 @@ from ipu.machine.control import POWER_ON, FpCtl
 from ipu.machine.cost.planner import Planner
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target
+from ipu.ops.listing import Listing
 
 __all__ = ["Trainer"]
 
@@ -121,9 +122,8 @@ class Trainer:
         #: Shapes and types of what steps and forward passes were called with, each with its calls:
         #: the machine would compile a program for each.
         self.signatures: Counter[Signature] = Counter()
-        partials = policy.default.partials
-        if partials == BINARY64:
-            partials = BINARY32  # of the other formats; binary64 asks no unit
+        partials = policy.default.partials  # of the other formats; binary64 asks no unit
+        partials = BINARY32 if partials == BINARY64 else partials
 
         def device() -> Device:
             return Device(
@@ -138,8 +138,9 @@ class Trainer:
         self.loss_scale.check(
             optimizer, saturates=self._saturates(), formats=self._update_formats()
         )
-        #: Whether it was reported that the loss scale cannot grow.
-        self._limit_reported = False
+        #: The operations of the first step, and of the training whose state was restored.
+        self.program, self.restored = Listing(), ""
+        self._limit_reported = False  # that the loss scale cannot grow
 
     def _make_workers(self, device: Callable[[], Device], seed: int) -> list[Worker]:
         return [Worker(device(), seed, self.policy)]
@@ -227,7 +228,11 @@ class Trainer:
         scale, statistic = self.loss_scale, self.loss_scale.statistic(SCOPE)
         for worker in self.workers:
             worker.numbering.begin()
-        loss, gathered = self._gradients(x, labels, statistic)
+        with self.program.listing():
+            loss, gathered = self._gradients(x, labels, statistic)
+        if self.program.is_open:
+            check_program(self.restored, self.program)
+            self.program.is_open = False
         pairs = gathered[0].pairs
         following, applied = self._following(pairs, statistic), scale.applies(pairs)
         with ExitStack() as stack:

@@ -66,7 +66,7 @@ from ipu.machine.cost.planner import Planner
 from ipu.machine.cost.rows import ledger_row
 from ipu.machine.generator import WORKERS, find_source
 from ipu.machine.late import WORTH, LateResults
-from ipu.machine.options import MAXIMUM, SUMS, DeviceOptions
+from ipu.machine.options import CHOSEN, MAXIMUM, SUMS, DeviceOptions
 from ipu.machine.product_calls import (
     ProductCall,
     convolution_call,
@@ -177,6 +177,18 @@ class Device:
         #: `settling`.
         self.puts_off = False
         self._late = LateResults()
+
+    def twin(self) -> Device:
+        """Another device that computes and draws like a new one of this kind.
+
+        >>> Device(sums="chain", seed=7).twin().options.sums
+        'chain'
+        """
+        chosen = {name: getattr(self.options, name) for name in CHOSEN}
+        return type(self)(
+            self.target, self._control, seed=self._source.seed or 0, partials=self.partials,
+            conv_partials=self.conv_partials, count=self.counts is not None, **chosen,
+        )  # fmt: skip
 
     # State ----------------------------------------------------------------------------------
 

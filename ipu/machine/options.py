@@ -6,7 +6,7 @@ Source    docs/semantics.md §5 (units, partials) and §6 (the switches and thei
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from fpsim.records.evidence import Evidence, Fact
 from ipu.machine.control import DENORMALS
@@ -14,7 +14,7 @@ from ipu.machine.cost.planner import Planner
 from ipu.machine.target import Target
 from ipu.machine.units import amp
 
-__all__ = ["MAXIMUM", "SUMS", "DeviceOptions"]
+__all__ = ["CHOSEN", "MAXIMUM", "SUMS", "DeviceOptions"]
 
 #: Which of two is larger if one is NaN, by the switch `max_nan`: the Context's method.
 MAXIMUM = {"number": "fmax", "propagate": "maximum"}
@@ -54,6 +54,10 @@ class DeviceOptions:
         _check("max_nan", self.max_nan, "number or propagate", MAXIMUM)
         _check("sums", self.sums, f"one of {', '.join(SUMS)}", SUMS)
         _check("preset", self.preset, f"one of {', '.join(amp.PRESETS)}", amp.PRESETS)
+
+
+#: Options that are arguments of every device, by name.
+CHOSEN = tuple(option.name for option in fields(DeviceOptions) if option.name != "target")
 
 
 def _check(name: str, word: object, allowed: str, words: Container[str]) -> None:

@@ -3,7 +3,7 @@
 Every addition is one operation of a device, in the format of the tensors: of the replica whose
 number its chunk has, in the cell of the variable, so all replicas receive the same bits. `add_at`
 is that operation wherever its operands come from; `Group` says which replicas this process
-computes, and `ipu.distributed` has one whose replicas are computed by several.
+computes, and `ipu.members` has one whose replicas are computed by several.
 
 Source    `ipu.parallel.orders`.
 """

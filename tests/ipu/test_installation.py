@@ -31,8 +31,8 @@ WORKS = {
     "testing": "import fpsim.testing",
     "torch": "import fpsim.torch",
     "tensorflow": "import ipu.frontends.tensorflow",
-    "grpc": "import ipu.distributed.grpc_transport",
-    "mpi": "from ipu.distributed.mpi_transport import import_mpi; import_mpi()",
+    "grpc": "import ipu.members.grpc_transport",
+    "mpi": "from ipu.members.mpi_transport import import_mpi; import_mpi()",
     "dask": "import distributed",
     "distributed": "import distributed, grpc, mpi4py.MPI",
 }

@@ -21,9 +21,9 @@ from ipu.experiments.commands.programs.comparing import (
 from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
-    from ipu.distributed.transport import StoppedError
     from ipu.frontends.common.programs import ProgramError
     from ipu.frontends.common.ways import Way
+    from ipu.members.transport import StoppedError
 
 __all__ = ["command"]
 
@@ -100,7 +100,7 @@ def command(
         return ["tf", "--policy", str(each), "--sr" if each.sr else "--no-sr", "--report",
                 str(folder), *as_options(choices), str(program), *arguments]  # fmt: skip
 
-    from ipu.frontends.processes.ending import name_of_process
+    from ipu.members.ending import name_of_process
 
     return compare(program, ways, folder_of(out or _OUT, name_of_process()), line_of)
 
@@ -122,10 +122,10 @@ def _run(
     choices: dict[str, Any], *, count: bool,
 ) -> int:  # fmt: skip
     import ipu.frontends.tensorflow  # noqa: F401
-    from ipu.distributed.transport import StoppedError
     from ipu.frontends.common.programs import ProgramError, run_file
-    from ipu.frontends.processes.ending import leave_all
     from ipu.frontends.tensorflow.engine.machine import Choices, choose
+    from ipu.members.ending import leave_all
+    from ipu.members.transport import StoppedError
     from ipu.ops.heap import keep_freed_memory
 
     keep_freed_memory()
@@ -170,8 +170,8 @@ def _ended(error: ProgramError | StoppedError) -> tuple[int, str]:
 
     The end of the process tells other workers of the error by `sys.last_value`.
     """
-    from ipu.distributed.cluster import ClusterError
-    from ipu.distributed.transport import JoinError, StoppedError
+    from ipu.members.cluster import ClusterError
+    from ipu.members.transport import JoinError, StoppedError
 
     cause = error if isinstance(error, StoppedError) else error.__cause__
     sys.last_value = error if cause is None else cause
@@ -182,9 +182,9 @@ def _ended(error: ProgramError | StoppedError) -> tuple[int, str]:
 
 def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> None:
     """Print what the run did and why it stopped, and write its page."""
-    from ipu.frontends.processes.ending import name_of_process
     from ipu.frontends.tensorflow.engine.machine import current
     from ipu.frontends.tensorflow.reports.report import advice, report
+    from ipu.members.ending import name_of_process
 
     told = report(current())
     told["stopped"] = stopped

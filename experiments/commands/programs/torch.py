@@ -143,12 +143,12 @@ def _run(
     program: Path | str, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
     choices: Choices, *, count: bool,
 ) -> int:  # fmt: skip
-    from ipu.distributed.transport import JoinError, StoppedError
     from ipu.frontends.common.advising import advise
     from ipu.frontends.common.patterns import PatternError
     from ipu.frontends.common.programs import ProgramError
     from ipu.frontends.torch import machine
     from ipu.frontends.torch.program import join_replicas, run_program
+    from ipu.members.transport import JoinError, StoppedError
 
     with bad_input():
         session = machine(

@@ -9,15 +9,13 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass, replace
 
-from ipu.distributed.channel import Channel
-from ipu.distributed.cluster import Cluster
-from ipu.distributed.connect import connect
-from ipu.distributed.local_transport import local_transports
-from ipu.distributed.mpi_transport import import_mpi, mpi_world
-from ipu.frontends.processes.ending import end_with_program, leave
-from ipu.frontends.processes.sums import Sums
 from ipu.installation import how_to_install
 from ipu.machine.device import Device
+from ipu.members.channel import Channel
+from ipu.members.cluster import Cluster
+from ipu.members.members import Members, join
+from ipu.members.mpi_transport import import_mpi, mpi_world
+from ipu.members.sums import Sums
 from ipu.parallel.orders import Order
 
 __all__ = [
@@ -35,11 +33,12 @@ WITHOUT_MPI = (
 class Runtime:
     """A run that was started.
 
-    sums     over its workers.
+    members  its workers; sums: over them.
     local    number of this worker, and number of workers, on its computer.
     calls    sums so far: each has addresses of its own.
     """
 
+    members: Members
     sums: Sums
     local: tuple[int, int]
     calls: int = 0
@@ -47,7 +46,7 @@ class Runtime:
     @property
     def channel(self) -> Channel:
         """Between its workers."""
-        return self.sums.channel
+        return self.members.channel
 
 
 _running: Runtime | None = None
@@ -86,13 +85,9 @@ def init() -> None:
         cluster = Cluster(number, count, count, transport="mpi")
     cluster = replace(cluster, replicas=cluster.size)
     order = cluster.order or Order.TF_RING
-    if cluster.size == 1:
-        channel = Channel(local_transports(1)[0])
-    else:
-        channel = Channel(connect(cluster, f"horovod\norder: {order.value}"))
-    sums = Sums(channel, cluster.size, Device, order)
-    _running = Runtime(sums, _local(channel))
-    end_with_program(channel)
+    members = join(cluster, ["horovod", f"order: {order.value}"])
+    sums = Sums(members.channel, cluster.size, Device, order)
+    _running = Runtime(members, sums, _local(members.channel))
 
 
 def _local(channel: Channel) -> tuple[int, int]:
@@ -105,7 +100,7 @@ def shutdown() -> None:
     """Leave the run when all processes have come here."""
     global _running
     if _running is not None:
-        leave(_running.channel)
+        _running.members.end()
         _running = None
 
 

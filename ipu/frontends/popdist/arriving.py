@@ -4,7 +4,7 @@ An instance that waits for the others, in MPI's start or in joining them, does s
 seconds at most, and for one that has ended not at all. Instances on other computers tell nothing;
 they are named together where none of this computer is behind.
 
-Source    `ipu.distributed.arrival`.
+Source    `ipu.members.arrival`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ipu.distributed.arrival import Stage, arrivals
+from ipu.members.arrival import Stage, arrivals
 
 __all__ = ["Arrivals"]
 

@@ -15,8 +15,8 @@ import threading
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from ipu.distributed.arrival import Stage, tell
 from ipu.frontends.popdist.guard import guarded
+from ipu.members.arrival import Stage, tell
 
 __all__ = ["ONLY_OUTPUT", "environment_of", "main"]
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 
-from ipu.distributed.arrival import FOLDER
 from ipu.frontends.popdist.arriving import Arrivals
 from ipu.frontends.popdist.instance import ONLY_OUTPUT
 from ipu.frontends.popdist.launch import Launch, free_ports
+from ipu.members.arrival import FOLDER
 
 __all__ = ["INTERRUPTED", "run"]
 

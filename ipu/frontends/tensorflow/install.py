@@ -221,7 +221,7 @@ def _compile_protocol() -> None:
     """
     if os.environ.get("TF_CONFIG") or os.environ.get("FPSIM_TRANSPORT") == "grpc":
         with suppress(ImportError):  # a missing extra is told when workers join
-            importlib.import_module("ipu.distributed.grpc_server")
+            importlib.import_module("ipu.members.grpc_server")
 
 
 def _leave_unconverted() -> None:

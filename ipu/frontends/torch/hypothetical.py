@@ -47,7 +47,6 @@ __all__ = [
     "IeeeContext",
     "ProductsDevice",
     "find_device",
-    "twin_of",
     "formats_of",
     "ieee_unit",
 ]
@@ -93,17 +92,6 @@ def find_device(
     return kind(
         target, control, seed=seed, count=count, preset=preset, f32_denormals=f32_denormals,
         max_nan=max_nan, sums=sums,
-    )  # fmt: skip
-
-
-def twin_of(device: Device, policy: PolicyLike) -> Device:
-    """Another device that adds and multiplies elements under the same rules, with the same seed."""
-    seed, count = device.source.seed or 0, device.counts is not None
-    if isinstance(device, ProductsDevice):
-        return ProductsDevice(policy, device.control, seed=seed, count=count)
-    return type(device)(
-        device.target, device.control, seed=seed, count=count,
-        f32_denormals=device.options.f32_denormals,
     )  # fmt: skip
 
 
@@ -202,6 +190,7 @@ class ProductsDevice(Device):
             sums=sums,
         )
         self.unit = None if unit is None else find_unit(unit)
+        self._policy = policy
         multiplied = {p.compute for p in policy.all}
         if self.unit is not None and not multiplied & set(self.unit.inputs):
             inputs = " or ".join(str(f) for f in self.unit.inputs)
@@ -210,6 +199,13 @@ class ProductsDevice(Device):
                 f"{', '.join(sorted(map(str, multiplied)))}; use policy='c={self.unit.inputs[0]},"
                 "out=f32' or 'out=f16'"
             )
+
+    def twin(self) -> ProductsDevice:
+        """Another one for the same policy."""
+        return ProductsDevice(
+            self._policy, self.control, unit=self.unit, seed=self.source.seed or 0,
+            count=self.counts is not None, sums=self.options.sums,
+        )  # fmt: skip
 
     def context(self, fmt: Format | str) -> MachineContext:
         """The context that computes in fmt on this device."""

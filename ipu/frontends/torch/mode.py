@@ -33,6 +33,7 @@ from ipu.frontends.torch.values import (
     tensors_of,
     to_narrow,
 )
+from ipu.ops.listing import Listing
 
 __all__ = ["MachineMode"]
 
@@ -77,7 +78,9 @@ class Program(Protocol):
     memory: Memory
     account: Account
     halves_by_policy: bool
+    listing: Listing | None
 
+    def listed(self, func: Any, args: Any, kwargs: Any) -> None: ...
     def call(self, operation: str) -> Call: ...
     def look(
         self, tensors: list[torch.Tensor], args: Any, kwargs: Any, written: Sequence[int | str]
@@ -121,6 +124,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             way = self._ways[id(func)] = Way(func, self._plan(func), _written(func), func in _LIKE)
         program, account = self._program, self._program.account
         noted = account.noted
+        if program.listing is not None:
+            program.listed(func, args, kwargs or {})
         try:
             is_update = program.look(tensors, args, kwargs or {}, way.written)
             result = way.plan(args, kwargs or {})

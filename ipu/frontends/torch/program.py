@@ -9,16 +9,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ipu.distributed.channel import Channel
-from ipu.distributed.cluster import Cluster
-from ipu.distributed.connect import connect
-from ipu.distributed.local_transport import local_transports
-from ipu.distributed.transport import StoppedError, Transport
 from ipu.frontends.common.patterns import PatternError
 from ipu.frontends.common.programs import ProgramError, run_file, run_module
-from ipu.frontends.torch.hypothetical import twin_of
 from ipu.frontends.torch.replicas.several import Replicas
 from ipu.frontends.torch.session import Session
+from ipu.members.cluster import Cluster
+from ipu.members.members import join
+from ipu.members.transport import StoppedError
 from ipu.parallel.orders import Order
 
 __all__ = ["join_replicas", "run_program", "settings_of"]
@@ -51,15 +48,13 @@ def join_replicas(session: Session) -> int:
     if cluster is None or cluster.replicas == 1:
         return 1
     order = cluster.order or Order.AUTO
-    transport: Transport = local_transports(1)[0]
-    if cluster.size > 1:
-        lines = [f"order: {order.value}", *settings_of(session)]
-        transport = connect(cluster, "\n".join(lines))
+    members = join(cluster, [f"order: {order.value}", *settings_of(session)], ends=False)
     session.replicas = Replicas(
-        Channel(transport), session.memory, lambda: twin_of(session.device, session.policy), order,
-        shares_status=session.found_inf == "status", local=cluster.local_replicas,
+        members, session.memory, order, shares_status=session.found_inf == "status",
+        local=cluster.local_replicas,
     )  # fmt: skip
     session.replica = cluster.rank
+    session.listing = members.program if cluster.size > 1 else None
     return cluster.size
 
 

@@ -42,6 +42,7 @@ from ipu.frontends.torch.gradients import Gradients
 from ipu.frontends.torch.hypothetical import find_device, formats_of
 from ipu.frontends.torch.kernels import without_whole_kernels
 from ipu.frontends.torch.layers import Layers, Where
+from ipu.frontends.torch.listing import described
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.observing import Observer, following_losses
 from ipu.frontends.torch.outside import Outside
@@ -64,6 +65,7 @@ from ipu.frontends.torch.values import (
 from ipu.machine.control import FpCtl, FpSts, dump
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target, find_target
+from ipu.ops.listing import Listing
 
 __all__ = ["Session", "machine"]
 
@@ -139,6 +141,8 @@ class Session:
         self.replica = 0
         #: This process's replica among those of others.
         self.replicas: Alone = ALONE
+        #: Where the program's operations are listed until its processes have met; see `listed`.
+        self.listing: Listing | None = None
         self._stack: ExitStack | None = None
         self._start_counts()
 
@@ -282,6 +286,18 @@ class Session:
         in_module = bool(layers.stack)
         layers.is_updating = self.gradients.is_update(tensors, targets, in_module=in_module)
         return layers.is_updating
+
+    def listed(self, func: Any, args: Any, kwargs: Any) -> None:
+        """List an operation of a module, or of a backward pass, for the comparison of programs.
+
+        Left out are what a process does for itself: data, evaluations, and numbers that a program
+        computes and puts beside tensors.
+        """
+        assert self.listing is not None
+        where = self.layers.where(str(func))
+        in_program = where.direction == "forward" and self.layers.stack
+        if self.listing.is_open and (in_program or where.direction == "backward"):
+            self.listing.add(f"{where.layer} {where.direction}", *described(func, args, kwargs))
 
     def updated(self, args: Any, kwargs: Any, result: Any) -> None:
         """An operation that is part of an update without an optimiser is done."""

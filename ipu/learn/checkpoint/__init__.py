@@ -2,10 +2,10 @@
 
 from ipu.learn.checkpoint.file import load, save
 from ipu.learn.checkpoint.keeper import NAME, Keeper, interrupt_later
-from ipu.learn.checkpoint.resume import restore, take
+from ipu.learn.checkpoint.resume import check_program, restore, take
 from ipu.learn.checkpoint.state import Kept, Number, Positioned, State
 
 __all__ = [
-    "NAME", "Keeper", "Kept", "Number", "Positioned", "State", "interrupt_later", "load", "restore",
-    "save", "take",
+    "NAME", "Keeper", "Kept", "Number", "Positioned", "State", "check_program", "interrupt_later",
+    "load", "restore", "save", "take",
 ]  # fmt: skip

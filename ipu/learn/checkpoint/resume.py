@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import zip_longest
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -27,8 +28,12 @@ from ipu.learn.policy import PolicyLike
 from ipu.learn.variables import Variables
 from ipu.machine.control import FpSts
 from ipu.machine.device import Device
+from ipu.ops.listing import Listing
 
-__all__ = ["Training", "restore", "take"]
+__all__ = ["Training", "check_program", "restore", "take"]
+
+#: What the operations of a step stand under.
+_PROGRAM = "program"
 
 T = TypeVar("T")
 
@@ -51,6 +56,8 @@ class Training(Protocol):
     optimizer: Optimizer
     loss_scale: LossScale
     accumulation: Accumulation | None
+    program: Listing
+    restored: str
 
     @property
     def workers(self) -> Sequence[Worker]: ...
@@ -75,7 +82,7 @@ def take(
     first, *others = training.workers
     parameters, slots = _parameters(first), _slots(first)
     return State(
-        built=_built(training),
+        built=_built(training) | _program(training),
         parameters=parameters,
         slots=slots,
         loss_scale={name: getattr(scale, name) for name in scale.moving},
@@ -160,6 +167,26 @@ def _built(training: Training) -> dict[str, str]:
     }
 
 
+def _program(training: Training) -> dict[str, str]:
+    """The operations of a step, where one was made here or before the state that was restored."""
+    lines = training.restored if training.program.is_open else "\n".join(training.program.shapeless)
+    return {_PROGRAM: lines} if lines else {}
+
+
+def check_program(restored: str, program: Listing) -> None:
+    """Refuse a model whose first step runs other operations than the state's training.
+
+    Raises    ValueError with the first that differ.
+    """
+    pairs = zip_longest(restored.splitlines(), program.shapeless, fillvalue="nothing")
+    for there, here in pairs if restored else ():
+        if there != here:
+            raise ValueError(
+                f"the state is of another model: it has {there} there and {here} here; build the "
+                "model as it was, or start anew"
+            )
+
+
 def _streams(device: Device) -> NDArray[np.uint64] | None:
     """The words of the machine's own generator."""
     return device.source.states if isinstance(device.source, XoroshiroStreams) else None
@@ -206,6 +233,8 @@ def restore(training: Training, state: State, source: Positioned | None = None) 
     if not training.workers[0].variables:
         raise RuntimeError("the model has no variables yet; call trainer.forward(batch) once first")
     _check(training, state)
+    if not training.program.is_open:
+        check_program(state.built.get(_PROGRAM, ""), training.program)
     # Everything is computed before anything changes.
     own: list[State | Replica] = [state, *state.replicas]
     ways_back = [
@@ -215,6 +244,7 @@ def restore(training: Training, state: State, source: Positioned | None = None) 
     training.loss_scale = _loss_scale(training.loss_scale, state.loss_scale)
     for way_back in ways_back:
         way_back()
+    training.restored = state.built.get(_PROGRAM, "")
     first = training.workers[0].device.source
     if isinstance(first, XoroshiroStreams) and state.streams is not None:
         first.states = state.streams

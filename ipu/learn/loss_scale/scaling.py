@@ -24,6 +24,7 @@ from ipu.learn.address import updating
 from ipu.learn.optim.base import Fate, Optimizer, Pairs, fate_of
 from ipu.learn.tensor import Node, Tensor
 from ipu.machine.device import Device
+from ipu.ops.listing import unlisted
 
 __all__ = [
     "EPSILON", "GRADIENTS", "LEARNING_RATE", "LossScale", "NoLossScale", "Scaling",
@@ -184,7 +185,8 @@ class Scaling(LossScale):
         return replace(self, factor=before.value), reason
 
     def scale(self, loss: Tensor) -> Tensor:
-        return ops.scale(loss, factor=self.value)
+        with unlisted():  # the factor is the step's, not the program's
+            return ops.scale(loss, factor=self.value)
 
     def unscale(self, device: Device, pairs: Pairs) -> Pairs:
         if self.scales_slots:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ipu.distributed.channel import Channel
-from ipu.distributed.local_transport import run_local
 from ipu.experiments.bench import collectives
 from ipu.experiments.bench.collectives import GOALS, SIZES, WAYS, CollectiveRecord, cases
 from ipu.experiments.bench.timing import Size
 from ipu.experiments.lab.instances import why_not
+from ipu.members.channel import Channel
+from ipu.members.local_transport import run_local
 
 
 @pytest.mark.source("S1-09")

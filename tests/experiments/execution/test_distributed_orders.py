@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32
-from ipu.distributed.local_transport import run_local
 from ipu.experiments.execution import distributed_orders
 from ipu.experiments.execution.distributed_orders import (
     GLOO,
@@ -26,6 +25,7 @@ from ipu.experiments.execution.distributed_orders import (
 )
 from ipu.experiments.lab.instances import why_not
 from ipu.experiments.lab.result import Result
+from ipu.members.local_transport import run_local
 from ipu.parallel.orders import Order
 from tests.experiments.figures import assert_panels
 

@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from ipu.distributed.channel import Channel
-from ipu.distributed.connect import connect
 from ipu.experiments.lab import instances
 from ipu.experiments.lab.instances import run_instances, why_not
 from ipu.installation import how_to_install
+from ipu.members.channel import Channel
+from ipu.members.connect import connect
 
 
 def told(cluster, word):

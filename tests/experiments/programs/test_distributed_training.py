@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from ipu.experiments.programs import distributed_training
-from tests.ipu.distributed import certificates
-from tests.ipu.distributed.processes import (
+from tests.ipu.members import certificates
+from tests.ipu.members.processes import (
     PROGRAM,
     STARTED,
     Worker,
@@ -97,7 +97,7 @@ def test_bad_input_is_one_sentence_and_status_2(capsys, arguments, sentence):
 
 
 def test_a_worker_that_is_asked_to_stop_stops_all(capsys, monkeypatch, tmp_path):
-    from ipu.distributed.group import Processes
+    from ipu.members.group import Processes
 
     agree = Processes.agree
 
@@ -148,7 +148,7 @@ def test_processes_of_a_tf_config_have_the_digest_of_one(capsys, secured, tmp_pa
 @pytest.mark.tier("full")
 def test_an_interrupt_ends_the_wait_for_others():
     pytest.importorskip("grpc", reason="grpcio is not installed; run: make test-distributed")
-    worker = Worker(["tests.ipu.distributed.joining", "1"], environment(0, free_addresses(2), 2))
+    worker = Worker(["tests.ipu.members.joining", "1"], environment(0, free_addresses(2), 2))
     with guarded([worker]):
         worker.until("ready")
         worker.tell("go")

@@ -42,6 +42,13 @@ def as_array(machine: Machine, x: torch.Tensor, otherwise: Format = BINARY32) ->
         return memory.read(x, memory.format_of(x) or otherwise)
 
 
+def twin(device: Device) -> Device:
+    """Another device under the same rules, which counts into the same table."""
+    other = device.twin()
+    other.counts = device.counts
+    return other
+
+
 class Replicas:
     """Sums over replicas: additions are numbered as those of `ipu.parallel`."""
 
@@ -49,7 +56,7 @@ class Replicas:
         self._machine = machine
         device = machine.device
         self._numberings = [] if count == 1 else [
-            Numbering(twin(device, machine.seed), r) for r in range(count)
+            Numbering(twin(device), r) for r in range(count)
         ]  # fmt: skip
 
     def sum(self, gradients: Sequence[Array], variable: int, order: Order | str) -> Array:
@@ -64,14 +71,6 @@ class Replicas:
         for numbering in self._numberings:
             device.status_word |= numbering.device.status_word
         return Array(total.carrier, device.context(total.format))
-
-
-def twin(device: Device, seed: int) -> Device:
-    """Another device under the same rules, which counts into the same table."""
-    rules = device.options
-    other = Device(device.target, device.control, seed=seed, f32_denormals=rules.f32_denormals)
-    other.counts = device.counts
-    return other
 
 
 class Gradients:

@@ -18,27 +18,24 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.array import Array
-from ipu.distributed.channel import Channel
-from ipu.distributed.cluster import Cluster
-from ipu.distributed.connect import connect
-from ipu.distributed.handshake import compare
-from ipu.distributed.transport import Kind
 from ipu.frontends.poptorch.categories import MPI_NAMES
 from ipu.frontends.poptorch.engine.gradients import Replicas, twin
 from ipu.frontends.poptorch.engine.machine import Machine
 from ipu.frontends.poptorch.options import Options
-from ipu.frontends.processes.ending import before_end, end_with_program
-from ipu.frontends.processes.sums import Sums
 from ipu.frontends.torch.program import settings_of
 from ipu.frontends.torch.replicas.several import Replicas as Peers
 from ipu.frontends.torch.session import Session
 from ipu.learn.loss_scale.histogram import Histogram
+from ipu.members.cluster import Cluster
+from ipu.members.ending import before_end
+from ipu.members.members import END, Meeting, Members
+from ipu.members.members import join as join_cluster
+from ipu.members.sums import Sums
 from ipu.parallel.collectives import Summands
 from ipu.parallel.orders import Order, check_order
 
@@ -47,10 +44,7 @@ __all__ = ["CHECK_EVERY", "Processes", "ReplicasOfProcesses", "join"]
 #: Updates from one comparison of the weights to the next.
 CHECK_EVERY = 100
 
-#: How the last comparison of a program begins.
-_END = "end"
-
-_joined: Channel | None = None
+_joined: Members | None = None
 
 
 class Processes:
@@ -61,9 +55,9 @@ class Processes:
     order        of the additions; None: the plan's.
     """
 
-    def __init__(self, channel: Channel, local: int, order: Order | None = None) -> None:
-        self.channel, self.local, self.order = channel, local, order
-        self.total, self.first = local * channel.size, local * channel.rank
+    def __init__(self, members: Members, local: int, order: Order | None = None) -> None:
+        self.members, self.local, self.order = members, local, order
+        self.total, self.first = local * members.size, local * members.rank
         if order is not None:
             check_order(order, self.total)
         #: What was trained since the last comparison, and the updates so far.
@@ -81,14 +75,15 @@ class Processes:
         """
         tensors = [*model.named_parameters(), *model.named_buffers()]
         kinds = [f"{name}: {x.dtype} {tuple(x.shape)}" for name, x in tensors]
-        compare(self.channel, [f"replicas of a process: {self.local}", *lines, *kinds])
+        self.members.compare([f"replicas of a process: {self.local}", *lines, *kinds])
+        self.members.compare_programs(Meeting("the first call", session.step))
         if isinstance(session.replicas, Peers):
             session.replicas.know(model.parameters())
         if not fresh:
             return
         with _disable_current_modes(), torch.no_grad():
             for name, x in tensors:
-                sent = self.channel.broadcast(_bytes(x), what=name)
+                sent = self.members.root(_bytes(x), name)
                 flat = torch.frombuffer(bytearray(sent), dtype=x.dtype) if sent else x.flatten()
                 x.copy_(flat.reshape(x.shape))
 
@@ -99,11 +94,7 @@ class Processes:
 
         Raises    StoppedError, on every process, where one is elsewhere or at its end.
         """
-        text = "\n".join([f"update {step}", *parameters])
-        rows = self.channel.gather(text.encode(), f"update {step}")
-        for rank, row in enumerate(rows):
-            if row != rows[0]:
-                self._stop(rank, row, rows[0])
+        self.members.agree(Meeting("the gradients", step), parameters)
 
     def check(self, tensors: Iterable[torch.Tensor], step: int) -> None:
         """Compare trained parameters and slots of all processes, now and then and at the end.
@@ -114,17 +105,17 @@ class Processes:
         """
         if not self._awaits_end:
             self._awaits_end = True
-            before_end(self.channel, self._check_end)
+            before_end(self.members.channel, self._check_end)
         self._trained_since = list(tensors), step
         if step == 1 or step % CHECK_EVERY == 0:
-            self._compare(f"digest of update {step}")
+            self._compare("weights")
 
     def _check_end(self) -> None:
         """The program has come to its end."""
         if self._trained_since is not None:
-            self._compare(_END)
+            self._compare(END)
 
-    def _compare(self, purpose: str) -> None:
+    def _compare(self, place: str) -> None:
         """Compare what was trained since the last comparison."""
         assert self._trained_since is not None
         tensors, step = self._trained_since
@@ -133,48 +124,15 @@ class Processes:
         with _disable_current_modes(), torch.no_grad():
             for x in tensors:
                 total.update(_bytes(x))
-        rows = self.channel.gather(f"{purpose}\n{total.hexdigest()}".encode(), "digests")
-        for rank, row in enumerate(rows):
-            if row == rows[0]:
-                continue
-            pairs = [each.decode().partition("\n")[::2] for each in (row, rows[0])]
-            if pairs[0][0] != pairs[1][0]:
-                self._stop(rank, row, rows[0])
-            (_, its), (_, firsts) = pairs
-            self.channel.stop(
-                Kind.FAILED, rank,
-                f"{self._name(rank)} has weights with digest {its[:12]}, {self._name(0)} "
-                f"{firsts[:12]}, after update {step}; they must be equal: change them on all "
-                "processes alike",
-            )  # fmt: skip
+        self.members.check("weights", total.hexdigest(), step, place)
 
     def add(self, histogram: Histogram) -> None:
         """A statistic of this process's gradients becomes that of all."""
-        rows = self.channel.gather(f"{histogram.upper} {histogram.lower}".encode(), "a histogram")
+        own = f"{histogram.upper} {histogram.lower}".encode()
+        rows = self.members.channel.gather(own, "a histogram")
         counts = [tuple(map(int, row.split())) for row in rows]
         histogram.upper = sum(upper for upper, _ in counts)
         histogram.lower = sum(lower for _, lower in counts)
-
-    def _stop(self, rank: int, its: bytes, firsts: bytes) -> NoReturn:
-        ends = [not text or text.startswith(_END.encode()) for text in (its, firsts)]
-        if any(ends):  # nothing, or the last digest, is sent at the end of a program
-            ended, other = (rank, 0) if ends[0] else (0, rank)
-            sentence = (
-                f"{self._name(ended)} has come to its end and {self._name(other)} has not; call "
-                "the model equally often on all processes"
-            )
-        else:
-            shown, first = (text.decode().splitlines() for text in (its, firsts))
-            own = next((line for line in shown if line not in first), "fewer parameters")
-            theirs = next((line for line in first if line not in shown), "fewer parameters")
-            sentence = (
-                f"{self._name(rank)} has {own}, {self._name(0)} {theirs}; run the same program on "
-                "all processes"
-            )
-        self.channel.stop(Kind.FAILED, rank, sentence)
-
-    def _name(self, rank: int) -> str:
-        return self.channel.transport.describe(rank)
 
 
 class ReplicasOfProcesses(Replicas):
@@ -183,7 +141,7 @@ class ReplicasOfProcesses(Replicas):
     def __init__(self, machine: Machine, processes: Processes, order: Order | str) -> None:
         super().__init__(machine, 1)
         self._sums = Sums(
-            processes.channel, processes.total, lambda: twin(machine.device, machine.seed),
+            processes.members.channel, processes.total, lambda: twin(machine.device),
             processes.order or order,
         )  # fmt: skip
 
@@ -220,15 +178,16 @@ def join(options: Options, session: Session) -> Processes | None:
     cluster = _cluster(options)
     global _joined
     if isinstance(session.replicas, Peers):
-        channel = session.replicas.channel
+        members = Members(session.replicas.members.channel)
     elif _joined is not None:
-        channel = _joined
+        members = Members(_joined.channel)
     else:
         order = "the plan's" if cluster.order is None else cluster.order.value
-        lines = ["poptorch", f"order: {order}", *settings_of(session)]
-        channel = _joined = Channel(connect(cluster, "\n".join(lines)))
-        end_with_program(channel)
-    return Processes(channel, options.replication_factor, cluster.order)
+        members = _joined = join_cluster(
+            cluster, ["poptorch", f"order: {order}", *settings_of(session)]
+        )
+    session.listing = members.program
+    return Processes(members, options.replication_factor, cluster.order)
 
 
 def _cluster(options: Options) -> Cluster:

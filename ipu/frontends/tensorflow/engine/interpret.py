@@ -30,6 +30,7 @@ from ipu.frontends.common.places import Replay
 from ipu.frontends.tensorflow import kernels
 from ipu.frontends.tensorflow.engine.errors import MachineError, UnsupportedNodeError, user_line
 from ipu.frontends.tensorflow.engine.functions import called_graphs
+from ipu.frontends.tensorflow.engine.listing import list_sites
 from ipu.frontends.tensorflow.engine.losses import unscaling, wide_nodes
 from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine
 from ipu.frontends.tensorflow.engine.node import Node
@@ -112,8 +113,9 @@ class Plan:
 
     def _build(self) -> list[Step]:
         entries = [_entry(node) for node in self.program.nodes]
-        steps = []
-        for site, entry in zip(self._sites(), entries, strict=True):
+        sites, steps = self._sites(), []
+        list_sites(sites)
+        for site, entry in zip(sites, entries, strict=True):
             run = _kernel(site, entry)
             if site.node.type == "Const":
                 self._template[self._slot(site.node.outputs[0])] = run()

@@ -10,7 +10,6 @@ Source    docs/semantics.md §2, §3 (replicas of one set).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -19,9 +18,8 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.elementwise.codes import from_codes, to_codes
-from ipu.distributed.channel import Channel
-from ipu.distributed.transport import Kind, StoppedError, at_step
 from ipu.frontends.tensorflow.engine.values import numbers
+from ipu.members.members import Meeting, Members
 from ipu.parallel.orders import Order, check_order
 
 __all__ = ["ALONE", "Processes", "ReplicaSet", "dealt"]
@@ -75,16 +73,14 @@ dealt = Dealt()
 class Processes(ReplicaSet):
     """Replicas of several processes.
 
-    channel    between them.
+    members    between them.
     local      replicas that poprun deals to each; None: as many as a program takes.
     """
 
-    def __init__(self, channel: Channel, order: Order = Order.AUTO) -> None:
-        self.channel, self.order = channel, order
-        self.rank, self.size = channel.rank, channel.size
+    def __init__(self, members: Members, order: Order = Order.AUTO) -> None:
+        self.members, self.order = members, order
+        self.rank, self.size = members.rank, members.size
         self.local: int | None = None
-        #: The step of the program's last checkpoint.
-        self.saved: int | None = None
 
     def check(self, replicas: int) -> None:
         """As poprun has dealt them, and as the order needs them."""
@@ -100,62 +96,19 @@ class Processes(ReplicaSet):
 
         Raises    StoppedError, on every process, where another one has come to another node.
         """
-        head, payload = _packed(own, what, step)
-        rows = self._gathered(head + b"\n" + payload, f"the values of {what}", step)
+        kind, payload = _packed(own)
+        place = Meeting(f"{what} of {kind}", step)
         values: list[Any] = []
+        with self.members.telling(lambda: step):
+            self.members.compare_programs(place)
+            rows = self.members.meet_bytes(place, payload)
         for rank, row in enumerate(rows):
-            if rank == self.rank:
-                values += own
-                continue
-            its, _, text = row.partition(b"\n")
-            if its != head:
-                self._stop(rank, its, head)
-            values += _unpacked(own, text)
+            values += own if rank == self.rank else _unpacked(own, row)
         return values
 
-    def agree(self, purpose: str, text: str, step: int) -> list[str]:
-        """The texts of all processes, which must have come to the same place of the program.
 
-        Raises    StoppedError, on every process, where one has not.
-        """
-        head = _head(purpose, step)
-        rows = self._gathered(head + b"\n" + text.encode(), purpose, step)
-        for rank, row in enumerate(rows):
-            its = row.partition(b"\n")[0]
-            if its != head:
-                self._stop(rank, its, head)
-        return [row.partition(b"\n")[2].decode() for row in rows]
-
-    def _gathered(self, text: bytes, what: str, step: int) -> list[bytes]:
-        """The texts of all processes; one that is lost is told with the step."""
-        try:
-            return self.channel.gather(text, what)
-        except StoppedError as stop:
-            saved = "" if self.saved is None else f"the last checkpoint is step {self.saved}"
-            raise StoppedError(at_step(stop.reason, step, saved)) from None
-
-    def _stop(self, rank: int, its: bytes, ours: bytes) -> None:
-        describe = self.channel.transport.describe
-        self.channel.stop(
-            Kind.FAILED, rank,
-            f"{describe(rank)} has come to {_shown(its)}, {describe(self.rank)} to {_shown(ours)}; "
-            "run the same program on all processes, with the same number of batches",
-        )  # fmt: skip
-
-
-def _head(what: str, step: int, *kind: object) -> bytes:
-    return json.dumps([what, step, *kind]).encode()
-
-
-def _shown(head: bytes) -> str:
-    if not head:  # the barrier at the end of a program
-        return "its end"
-    what, step, *kind = json.loads(head)
-    return f"{what}{' of ' + ' '.join(map(str, kind)) if kind else ''} in step {step}"
-
-
-def _packed(own: Sequence[Any], what: str, step: int) -> tuple[bytes, bytes]:
-    """What the values are, and their codes one after the other, little-endian."""
+def _packed(own: Sequence[Any]) -> tuple[str, bytes]:
+    """Type and shape of the values, and their codes one after the other, little-endian."""
     first = own[0]
     if isinstance(first, Array):
         codes = [to_codes(x.carrier, x.format) for x in own]
@@ -165,7 +118,7 @@ def _packed(own: Sequence[Any], what: str, step: int) -> tuple[bytes, bytes]:
         kind = codes[0].dtype.name
     wire = codes[0].dtype.newbyteorder("<")
     payload = b"".join(x.astype(wire).tobytes() for x in codes)
-    return _head(what, step, kind, list(codes[0].shape)), payload
+    return f"{kind} {list(codes[0].shape)}", payload
 
 
 def _unpacked(own: Sequence[Any], payload: bytes) -> list[Any]:

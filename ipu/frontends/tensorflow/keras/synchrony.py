@@ -6,7 +6,7 @@ equal on all processes from then on: they are compared every `CHECK_EVERY` steps
 replica's own; the host has those of its first replica, so process 0 has what one process with all
 replicas has.
 
-Source    docs/semantics.md §9; `ipu.distributed.group` (what is compared, and when).
+Source    docs/semantics.md §9; `ipu.members.group` (what is compared, and when).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ipu.distributed.transport import Kind
-from ipu.frontends.processes.ending import before_end
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.replica_set import Processes
+from ipu.members.ending import before_end
+from ipu.members.members import Meeting
 
 __all__ = ["CHECK_EVERY", "check_end", "in_sync", "note_saved"]
 
@@ -74,14 +74,14 @@ def note_saved(model: Any, machine: Machine) -> None:
     """The program has saved a model."""
     processes = _processes(model)
     if processes is not None:
-        processes.saved = machine.step
+        processes.members.saved = machine.step
 
 
 def _await_end(model: Any, machine: Machine, processes: Processes) -> None:
     """Compare a model when the program ends, unless that is done before."""
     if processes not in _trained_since:
         _trained_since[processes] = {}
-        before_end(processes.channel, lambda: _check_all(processes))
+        before_end(processes.members.channel, lambda: _check_all(processes))
     _trained_since[processes][id(model)] = model, machine
 
 
@@ -95,10 +95,11 @@ def _start(model: Any, machine: Machine, processes: Processes) -> None:
     variables = _trained(model) + list(model.non_trainable_variables)
     lines = [f"replicas of a process: {machine.replicas}", *machine.lines]
     lines += [f"variable {v.name}: {v.dtype.name} {v.shape}" for v in variables]
-    _agree(processes, "the model's variables", lines, machine.step)
+    with processes.members.telling(lambda: machine.step):
+        processes.members.agree(Meeting("the model's variables", machine.step), lines)
     for variable in variables:
         value = np.asarray(variable.numpy(), order="C")
-        text = processes.channel.broadcast(value.tobytes(), what=variable.name)
+        text = processes.members.root(value.tobytes(), variable.name)
         variable.assign(np.frombuffer(text, value.dtype).reshape(value.shape))
     object.__setattr__(model, _CHECKED, machine.step)
 
@@ -108,7 +109,8 @@ def _check(model: Any, machine: Machine, processes: Processes) -> None:
     for variable in _trained(model):
         total.update(np.ascontiguousarray(variable.numpy()).tobytes())
     _trained_since.get(processes, {}).pop(id(model), None)
-    _agree(processes, "the model's digest", [f"digest {total.hexdigest()}"], machine.step)
+    with processes.members.telling(lambda: machine.step):
+        processes.members.check("variables", total.hexdigest(), machine.step, "the model's digest")
     object.__setattr__(model, _CHECKED, machine.step)
 
 
@@ -117,20 +119,3 @@ def _trained(model: Any) -> list[Any]:
     optimizer = model.optimizer.variables
     slots = optimizer() if callable(optimizer) else optimizer
     return [*model.trainable_variables, *slots]
-
-
-def _agree(processes: Processes, purpose: str, lines: list[str], step: int) -> None:
-    """Stop all processes where these lines are not equal."""
-    rows = processes.agree(purpose, "\n".join(lines), step)
-    for rank, row in enumerate(rows):
-        if row == rows[0]:
-            continue
-        its, firsts = row.splitlines(), rows[0].splitlines()
-        pairs = [(a, b) for a, b in zip(its, firsts, strict=False) if a != b]
-        own, first = pairs[0] if pairs else (f"{len(its)} lines", f"{len(firsts)}")
-        describe = processes.channel.transport.describe
-        processes.channel.stop(
-            Kind.FAILED, rank,
-            f"{describe(rank)} has {own}, {describe(0)} {first}, in step {step}; they must be "
-            "equal on all processes: build and change the model alike",
-        )  # fmt: skip

@@ -12,26 +12,23 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32
-from ipu.distributed.channel import Channel
-from ipu.distributed.cluster import Cluster
-from ipu.distributed.connect import connect
-from ipu.distributed.handshake import compare
-from ipu.distributed.local_transport import local_transports
-from ipu.distributed.transport import Kind, StoppedError, at_step
-from ipu.frontends.processes.ending import end_with_program
-from ipu.frontends.processes.sums import Sums
+from ipu.frontends.tensorflow.engine.listing import list_to
 from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.engine.replica_set import Processes
 from ipu.learn.address import CELLS
 from ipu.machine.device import Device
+from ipu.members.cluster import Cluster
+from ipu.members.members import Meeting, Members
+from ipu.members.members import join as join_cluster
+from ipu.members.sums import Sums
 from ipu.parallel.collectives import Summands
 from ipu.parallel.orders import Order
 
@@ -47,15 +44,15 @@ class Workers:
     order         of the additions over replicas that are parts of one program.
     """
 
-    def __init__(self, sums: Sums, order: Order | None = None) -> None:
-        self._sums, self._channel = sums, sums.channel
+    def __init__(self, members: Members, sums: Sums, order: Order | None = None) -> None:
+        self._sums, self.members = sums, members
         #: The replicas of programs that span all workers.
-        self.replica_set = Processes(self._channel, order or Order.AUTO)
-        self.rank, self.size = self._channel.rank, self._channel.size
-        #: Steps of a session's training, and at its last checkpoint.
+        self.replica_set = Processes(members, order or Order.AUTO)
+        self.rank, self.size = members.rank, members.size
+        #: Steps of a session's training.
         self.step: int | None = None
-        self.saved: int | None = None
         self._calls = 0
+        list_to(members.program if self.size > 1 else None)
 
     # Sums -----------------------------------------------------------------------------------
 
@@ -78,24 +75,16 @@ class Workers:
         step, cell = divmod(self._calls, CELLS)
         self._calls += 1
         with self._telling_the_step():
+            self.members.compare_programs(Meeting(f"the sum of {name}", self._calls))
             (total,) = self._sums.of([Summands([own], cell, name)], step)
         if mean:
             held = device.context(fmt).wrap(total.carrier)
             total = device.divide(held, float(self.size))
         return total.carrier.astype(x.dtype).reshape(x.shape)
 
-    @contextmanager
-    def _telling_the_step(self) -> Iterator[None]:
+    def _telling_the_step(self) -> AbstractContextManager[None]:
         """A worker that is lost inside is told with the step and the last checkpoint."""
-        try:
-            yield
-        except StoppedError as stop:
-            if self.step is None:
-                raise
-            saved = "there is no complete checkpoint"
-            if self.saved is not None:
-                saved = f"the last complete checkpoint is step {self.saved}"
-            raise StoppedError(at_step(stop.reason, self.step, saved)) from None
+        return self.members.telling(lambda: self.step)
 
     # Copies and comparisons ------------------------------------------------------------------
 
@@ -103,34 +92,27 @@ class Workers:
         """The first worker's ndarray, on all; types and shapes are equal everywhere."""
         x = np.asarray(x, order="C")
         with self._telling_the_step():
-            text = self._channel.broadcast(x.tobytes(), what=name)
+            text = self.members.root(x.tobytes(), name)
         return np.frombuffer(text, x.dtype).reshape(x.shape)
 
     def texts(self, own: str, what: str) -> list[str]:
         """The text of each worker."""
         with self._telling_the_step():
-            return [row.decode() for row in self._channel.gather(own.encode(), what)]
+            return [row.decode() for row in self.members.channel.gather(own.encode(), what)]
 
     def compare(self, lines: Sequence[str]) -> None:
         """Return when these lines are equal on all workers.
 
         Raises    JoinError, on every worker, with the first that differ.
         """
-        compare(self._channel, lines)
+        self.members.compare(lines)
 
     def check_equal(self, digest: str, step: int) -> None:
         """Return when the variables of all workers have this digest.
 
         Raises    StoppedError, on every worker, with both digests.
         """
-        for rank, text in enumerate(self.texts(digest, "digests")):
-            if text != digest:
-                who = self._channel.transport.describe(rank)
-                self._channel.stop(
-                    Kind.FAILED, rank,
-                    f"{who} has variables with digest {text[:12]}, not {digest[:12]}, "
-                    f"after step {step}; they must be equal on all workers",
-                )  # fmt: skip
+        self.members.check("variables", digest, step)
 
 
 def join(cluster: Cluster | None, plan: str) -> Workers:
@@ -144,13 +126,11 @@ def join(cluster: Cluster | None, plan: str) -> Workers:
     cluster = cluster or Cluster()
     cluster = cluster.with_replicas(cluster.size)
     order = cluster.order or Order.TF_RING
-    if cluster.size == 1:
-        return Workers(Sums(Channel(local_transports(1)[0]), 1, Device, order), cluster.order)
-    _check_protocol(cluster)
+    if cluster.size > 1:
+        _check_protocol(cluster)
     lines = [plan, f"order: {order.value}", *current().choices.lines]
-    channel = Channel(connect(cluster, "\n".join(lines)))
-    end_with_program(channel)
-    return Workers(Sums(channel, cluster.size, Device, order), cluster.order)
+    members = join_cluster(cluster, lines)
+    return Workers(members, Sums(members.channel, cluster.size, Device, order), cluster.order)
 
 
 def _check_protocol(cluster: Cluster) -> None:

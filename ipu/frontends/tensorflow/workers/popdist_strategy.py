@@ -16,11 +16,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from ipu.distributed.cluster import Cluster
 from ipu.frontends.popdist import environment as popdist
 from ipu.frontends.tensorflow.engine.replica_set import dealt
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 from ipu.frontends.tensorflow.workers.group import join
+from ipu.members.cluster import Cluster
 
 __all__ = ["PopDistStrategy"]
 

@@ -58,7 +58,7 @@ class SavingHook(tf.compat.v1.train.CheckpointSaverHook):  # type: ignore[misc]
             result = super()._save(session, step)
         finally:
             self._write(session, {i: values[i] for i in means})
-        self._workers.saved = int(step)
+        self._workers.members.saved = int(step)
         return result
 
     def _differs(self, value: Any) -> bool:

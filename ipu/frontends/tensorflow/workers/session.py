@@ -48,7 +48,7 @@ class SyncHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
         values = session.run(self._all)
         step = np.asarray(session.run(self._step))
         roots = self._workers.of_root(step, "global_step")
-        self._workers.step, self._workers.saved = int(roots), int(roots) or None
+        self._workers.step, self._workers.members.saved = int(roots), int(roots) or None
         elsewhere = roots != step
         anywhere = self._workers.reduced(np.float32(elsewhere), mean=False) > 0
         trained = {v.name for v in self._trained}

@@ -22,7 +22,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from ipu.distributed.cluster import Cluster
 from ipu.frontends.tensorflow.engine.launch import failures
 from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.engine.subnormals import keeping_subnormals
@@ -30,6 +29,7 @@ from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1
 from ipu.frontends.tensorflow.training.wrapper import IpuOptimizer
 from ipu.frontends.tensorflow.workers.group import Workers, cluster_of, join
+from ipu.members.cluster import Cluster
 
 __all__ = ["IPUHorovodStrategy", "IPUMultiWorkerStrategy", "IPUMultiWorkerStrategyV1"]
 
@@ -195,7 +195,8 @@ class IPUHorovodStrategy(_Strategy):
 
         cluster = Cluster.from_environment()
         order = None if cluster is None else cluster.order
-        workers = Workers(running().sums, order)
+        run = running()
+        workers = Workers(run.members, run.sums, order)
         if workers.size > 1:
             workers.compare(current().choices.lines)
         super().__init__(workers, variables_on_host)

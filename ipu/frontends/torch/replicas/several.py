@@ -24,21 +24,18 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.records.formats import BINARY32
-from ipu.distributed.channel import Channel
-from ipu.distributed.registers import add_registers, take_registers
-from ipu.distributed.transport import Kind, Reason, StoppedError, at_step
-from ipu.frontends.processes.ending import leave
-from ipu.frontends.processes.sums import Sums
 from ipu.frontends.torch.replicas.alone import Alone, Parameters, refusing_process_groups
 from ipu.frontends.torch.replicas.clipping import before_use_of_gradients
 from ipu.frontends.torch.values import Memory
-from ipu.machine.device import Device
+from ipu.members.members import END, Meeting, Members
+from ipu.members.registers import add_registers, take_registers
+from ipu.members.sums import Sums
 from ipu.parallel.collectives import Summands
 from ipu.parallel.orders import Order
 
@@ -52,26 +49,23 @@ class Replicas(Alone):
     """This process's replica among those of other processes.
 
     memory          of the session, whose device gets the flags of the sums.
-    twin            makes a device with the same rules.
     shares_status   gradient scalers look at the status register: it is then that of all replicas.
     local           replicas of each process: more than one is for models of PopTorch alone.
     """
 
     def __init__(
-        self, channel: Channel, memory: Memory, twin: Callable[[], Device],
-        order: Order | str = Order.AUTO, *, shares_status: bool = False, local: int = 1,
+        self, members: Members, memory: Memory, order: Order | str = Order.AUTO, *,
+        shares_status: bool = False, local: int = 1,
     ) -> None:  # fmt: skip
-        self.number = channel.rank
+        self.number = members.rank
         self._shares_status, self._local = shares_status, local
-        self.channel, self._memory = channel, memory
-        self._sums = Sums(channel, channel.size, twin, order)
+        self.members, self._memory = members, memory
+        self._sums = Sums(members.channel, members.size, memory.device.twin, order)
         #: Parameters in the order in which they came, by which their sums are numbered.
         self._known: dict[int, tuple[int, torch.Tensor]] = {}
         #: Those whose gradients are means already.
         self._averaged: set[int] = set()
         self._entered: set[int] = set()
-        #: The step of the program's last checkpoint.
-        self._saved: int | None = None
 
     # Weights --------------------------------------------------------------------------------
 
@@ -90,20 +84,21 @@ class Replicas(Alone):
                 continue
             if self._local > 1:
                 raise ValueError(
-                    f"--num-replicas {self._local * self.channel.size} of --num-instances "
-                    f"{self.channel.size}: a model that is not PopTorch's is one replica; use "
-                    f"--num-instances {self._local * self.channel.size}"
+                    f"--num-replicas {self._local * self.members.size} of --num-instances "
+                    f"{self.members.size}: a model that is not PopTorch's is one replica; use "
+                    f"--num-instances {self._local * self.members.size}"
                 )
             self._entered.add(id(parameter))
             self._number(parameter)
             with _disable_current_modes(), torch.no_grad():
                 values = _bytes(parameter)
-                sent = self.channel.broadcast(values, what=f"parameter {name}")
+                sent = self.members.root(values, f"parameter {name}")
                 if len(sent) != len(values):
-                    self._stop(
+                    self.members.stop(
                         self.number,
-                        f"{self._name(self.number)} has parameter {name} of {len(values)} bytes, "
-                        f"{self._name(0)} of {len(sent)}; build the same model on all replicas",
+                        f"{self.members.name(self.number)} has parameter {name} of {len(values)} "
+                        f"bytes, {self.members.name(0)} of {len(sent)}; build the same model on "
+                        "all replicas",
                     )
                 if sent != values:
                     shape = parameter.shape
@@ -119,8 +114,10 @@ class Replicas(Alone):
         if step % CHECK_EVERY == 0:
             self.check(step)
 
-    def check(self, step: int, purpose: str = "weights") -> None:
+    def check(self, step: int, place: str | None = None) -> None:
         """Compare the weights of all replicas.
+
+        place     of the program; default: its weights.
 
         Raises    StoppedError, on every replica, where they differ.
         """
@@ -128,15 +125,7 @@ class Replicas(Alone):
         with _disable_current_modes(), torch.no_grad():
             for _, parameter in self._known.values():
                 total.update(_bytes(parameter))
-        rows = self._agree(purpose, total.hexdigest(), step)
-        other = _first_other(rows)
-        if other is not None:
-            self._stop(
-                other,
-                f"{self._name(other)} has weights with digest {rows[other][:12]}, {self._name(0)} "
-                f"{rows[0][:12]}, after step {step}; they must be equal: change them on all "
-                "replicas alike",
-            )
+        self.members.check("weights", total.hexdigest(), step, place)
 
     # Gradients ------------------------------------------------------------------------------
 
@@ -162,6 +151,7 @@ class Replicas(Alone):
             return
         self._averaged.update(id(p) for p in fresh)
         with _disable_current_modes(), torch.no_grad():
+            self.members.compare_programs(Meeting("the gradients", step))
             jobs = [self._summands(p) for p in fresh]
             self._compare(jobs, step)
             means = self._sums.means(jobs, step)
@@ -186,45 +176,12 @@ class Replicas(Alone):
 
     def _compare(self, jobs: Sequence[Summands], step: int) -> None:
         """All replicas have gradients of the same parameters; the status becomes that of all."""
-        device = self._memory.device
+        place, device = Meeting("the gradients", step), self._memory.device
         lines = [f"{j.name}: {j.tensors[0].format.name} {j.tensors[0].shape}" for j in jobs]
-        texts = self._agree("gradients", "\n".join([str(device.status_word), *lines]), step)
-        status, rows = zip(*(text.split("\n", 1) for text in texts), strict=True)
-        other = _first_other(rows)
-        if other is not None:
-            its, firsts = rows[other].splitlines(), rows[0].splitlines()
-            shown = [next((line for line in a if line not in b), "fewer parameters")
-                     for a, b in ((its, firsts), (firsts, its))]  # fmt: skip
-            self._stop(
-                other,
-                f"{self._name(other)} has the gradient of {shown[0]}, {self._name(0)} of "
-                f"{shown[1]}; all replicas must run the same program and use the same parameters "
-                "in each step",
-            )
+        self.members.agree(place, [f"the gradient of {line}" for line in lines])
         if self._shares_status:
-            for word in status:
+            for word in self.members.meet(Meeting("the status", step), str(device.status_word)):
                 device.status_word |= int(word)
-
-    def _agree(self, purpose: str, text: str, step: int) -> list[str]:
-        """The texts of all replicas, which must have come to the same place of the program."""
-        gathered = self.channel.gather(f"{purpose}\n{text}".encode(), f"step {step}")
-        rows = [row.decode().partition("\n")[::2] for row in gathered]
-        purposes = [each for each, _ in rows]
-        if len(set(purposes)) > 1:
-            ended = purposes.index("end")
-            other = next(rank for rank, each in enumerate(purposes) if each != "end")
-            self._stop(
-                ended,
-                f"{self._name(ended)} has come to its end and {self._name(other)} has not; give "
-                "every replica the same number of batches",
-            )
-        return [row for _, row in rows]
-
-    def _name(self, rank: int) -> str:
-        return self.channel.transport.describe(rank)
-
-    def _stop(self, rank: int, sentence: str) -> NoReturn:
-        self.channel.stop(Kind.FAILED, rank, sentence)
 
     # The program ----------------------------------------------------------------------------
 
@@ -236,7 +193,7 @@ class Replicas(Alone):
         @wraps(before)
         def save(*arguments: Any, **options: Any) -> Any:
             result = before(*arguments, **options)
-            self._saved = step()
+            self.members.saved = step()
             return result
 
         torch.save = save
@@ -250,29 +207,17 @@ class Replicas(Alone):
         """Around the program: averages before its clippers and scalers, and leaves the others."""
         try:
             with (
+                self.members.running(step),
                 refusing_process_groups(),
                 before_use_of_gradients(lambda p: self.average(list(p), step())),
                 self._noting_saves(step),
             ):
                 yield
-            self.check(step(), "end")
-            leave(self.channel)
-        except StoppedError as stop:
-            self.channel.transport.close()
-            saved = "" if self._saved is None else f"the last checkpoint is step {self._saved}"
-            raise StoppedError(at_step(stop.reason, step(), saved)) from None
-        except BaseException as error:
-            kind = Kind.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Kind.FAILED
-            what = (str(error).splitlines() or [""])[0]
-            text = f"{self._name(self.number)} stopped: {type(error).__name__} {what}".rstrip()
-            self.channel.transport.abort(Reason(kind, self.number, text))
-            self.channel.transport.close()
+                self.check(step(), END)
+                self.members.end()
+        except BaseException:
+            self.members.channel.transport.close()
             raise
-
-
-def _first_other(rows: Sequence[str]) -> int | None:
-    """The first replica whose text is not that of replica 0."""
-    return next((rank for rank, row in enumerate(rows) if row != rows[0]), None)
 
 
 def _bytes(x: torch.Tensor) -> bytes:

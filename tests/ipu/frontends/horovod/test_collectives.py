@@ -76,7 +76,7 @@ refused(hvd.allgather, np.zeros((1, 1 + rank)))
 
 
 def test_several_processes_have_the_rings_bits():
-    mpi = pytest.importorskip("tests.ipu.distributed.mpi")
+    mpi = pytest.importorskip("tests.ipu.members.mpi")
     size = 3
     status, lines, errors = mpi.mpirun(size, SEVERAL, begin=BEGIN)
     assert status == 0, errors
@@ -96,7 +96,7 @@ def test_several_processes_have_the_rings_bits():
 
 @pytest.mark.tier("full")
 def test_a_process_that_raises_ends_all():
-    mpi = pytest.importorskip("tests.ipu.distributed.mpi")
+    mpi = pytest.importorskip("tests.ipu.members.mpi")
     code = """
 if hvd.rank() == 1:
     raise KeyError("theirs")
@@ -105,4 +105,4 @@ hvd.allreduce(np.zeros(4, np.float32))
     status, _, errors = mpi.mpirun(2, code, begin=BEGIN)
     assert status == 3
     assert "KeyError: 'theirs'" in errors
-    assert "stopped: KeyError 'theirs'" in errors
+    assert "stopped: KeyError: 'theirs'" in errors

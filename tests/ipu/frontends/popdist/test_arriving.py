@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ipu.distributed.arrival import Stage
-from ipu.distributed.cluster import Cluster
 from ipu.frontends.popdist import arriving
 from ipu.frontends.popdist.arriving import Arrivals
 from ipu.frontends.popdist.launch import JOIN_TIMEOUT, Launch
 from ipu.frontends.popdist.processes import run
+from ipu.members.arrival import Stage
+from ipu.members.cluster import Cluster
 
 full = pytest.mark.tier("full")
 
@@ -135,10 +135,10 @@ if index == "1" and kind == "crashes":
     while not {"0.1", "0.3"} & set(os.listdir(folder)):
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
-from ipu.distributed.channel import Channel
-from ipu.distributed.cluster import Cluster
-from ipu.distributed.connect import connect
-from ipu.distributed.transport import JoinError
+from ipu.members.channel import Channel
+from ipu.members.cluster import Cluster
+from ipu.members.connect import connect
+from ipu.members.transport import JoinError
 try:
     transport = connect(Cluster.from_environment())
     Channel(transport).barrier()

@@ -13,19 +13,21 @@ import pytest
 
 from tests.ipu.frontends.poptorch.framework import poptorch, session_of, torch
 
-from ipu.distributed.channel import Channel  # isort: skip
-from ipu.distributed.local_transport import run_local  # isort: skip
-from ipu.distributed.transport import JoinError, StoppedError  # isort: skip
+from ipu.members.channel import Channel  # isort: skip
+from ipu.members.members import Members  # isort: skip
+from ipu.members.local_transport import run_local  # isort: skip
+from ipu.members.transport import JoinError, StoppedError  # isort: skip
 from ipu.frontends.poptorch.engine import processes as module  # isort: skip
 from ipu.frontends.poptorch.engine.processes import CHECK_EVERY, Processes, join  # isort: skip
-from ipu.frontends.processes.ending import leave  # isort: skip
+from ipu.members import members  # isort: skip
+from ipu.members.ending import leave  # isort: skip
 from ipu.learn.loss_scale.histogram import Histogram  # isort: skip
 from ipu.parallel.orders import Order  # isort: skip
 from tests.ipu.frontends.poptorch.engine import sharing  # isort: skip
 
 LIMIT = 300
 PROGRAM = "tests.ipu.frontends.poptorch.engine.sharing"
-MESSAGE = "call the model equally often on all processes"
+MESSAGE = "run the same program on all processes, with the same number of batches"
 
 
 # Real processes -----------------------------------------------------------------------------------
@@ -112,7 +114,8 @@ def test_a_process_with_fewer_calls_stops_all(tmp_path, launcher):
                     "train(0, 1 + popdist.getInstanceIndex())\n")  # fmt: skip
     status, _, errors = poprun(2, 2, "grpc", *launcher, path)
     assert status != 0
-    assert re.search(r"worker 0 at .* has come to its end and worker 1 at .* has not; ", errors)
+    places = r"worker 0 at .* has come to its end, worker 1 at .* to the gradients in step "
+    assert re.search(places, errors)
 
 
 # Threads ------------------------------------------------------------------------------------------
@@ -123,7 +126,7 @@ def stopped(work, size=2):
 
     def attempt(transport):
         try:
-            work(Processes(Channel(transport), 1), transport.rank)
+            work(Processes(Members(Channel(transport)), 1), transport.rank)
         except (StoppedError, JoinError) as stop:
             return str(stop)
         return "went on"
@@ -139,7 +142,7 @@ def test_a_fresh_model_takes_the_first_processs_weights_and_buffers():
     session = session_of()
 
     def work(transport):
-        processes, model = Processes(Channel(transport), 2), net()
+        processes, model = Processes(Members(Channel(transport)), 2), net()
         with torch.no_grad():
             for x in model.state_dict().values():
                 x.fill_(transport.rank + 1)
@@ -175,27 +178,28 @@ def test_updates_meet_or_stop():
 
     assert meet([["parameter 0"], ["parameter 0"]]) == ["went on"] * 2
     other = meet([["parameter 0", "parameter 1"], ["parameter 0", "parameter 2"]])
-    assert other == ["worker 1 has parameter 2, worker 0 parameter 1; run the same program on all "
-                     "processes"] * 2  # fmt: skip
+    sentence = (
+        "worker 1 has parameter 2, worker 0 parameter 1, in step 3; run the same program on all "
+        "processes, with the same parameters in each step"
+    )
+    assert other == [sentence] * 2
 
     def late(processes, rank):
         processes.meet(["parameter 0"], 3 + rank)
 
-    assert any("has update 4, worker 0" in text for text in stopped(late))
+    assert any("has come to the gradients in step 4, worker 0" in text for text in stopped(late))
 
 
 @pytest.mark.parametrize("ended", [0, 1])
 def test_the_end_of_one_stops_the_others(ended):
     def work(processes, rank):
         if rank == ended:
-            processes.channel.barrier("the end of the program")
+            processes.members.channel.barrier("the end of the program")
         else:
             processes.meet(["parameter 0"], 3)
 
     (text,) = {text for text in stopped(work) if text != "went on"}
-    assert re.search(
-        f"worker {ended}.* has come to its end and worker {1 - ended}.*{MESSAGE}", text
-    )
+    assert re.search(f"worker {ended}.* has come to its end, worker {1 - ended}.*{MESSAGE}", text)
 
 
 @pytest.mark.parametrize("step", [1, 2, CHECK_EVERY])
@@ -207,7 +211,7 @@ def test_weights_are_compared_after_the_first_update_and_now_and_then(step):
     if step == 2:
         assert texts == ["went on"] * 2
     else:
-        assert any(f"after update {step}; they must be equal" in text for text in texts)
+        assert any(f"after step {step}; they must be equal" in text for text in texts)
     assert stopped(lambda p, _: p.check([torch.ones(3)], step)) == ["went on"] * 2
 
 
@@ -216,13 +220,13 @@ def test_the_end_of_the_program_compares_what_was_not(step):
     def work(processes, rank):
         processes.check([torch.ones(3)], step - 1 or 1)
         processes.check([torch.full((3,), float(rank * (step == 2)))], step)
-        leave(processes.channel)
+        leave(processes.members.channel)
 
     texts = stopped(work)
     if step == CHECK_EVERY:
         assert texts == ["went on"] * 2
     else:
-        assert any("after update 2; they must be equal" in text for text in texts), texts
+        assert any("after step 2; they must be equal" in text for text in texts), texts
         assert "went on" not in texts
 
 
@@ -231,12 +235,12 @@ def test_the_last_comparison_of_one_stops_the_others(ended):
     def work(processes, rank):
         processes.check([torch.ones(3)], 2)
         if rank == ended:
-            leave(processes.channel)
+            leave(processes.members.channel)
         else:
             processes.meet(["parameter 0"], 3)
 
     assert all(
-        re.search(f"worker {ended}.* has come to its end and worker {1 - ended}.*{MESSAGE}", text)
+        re.search(f"worker {ended}.* has come to its end, worker {1 - ended}.*{MESSAGE}", text)
         for text in stopped(work)
     )
 
@@ -245,7 +249,7 @@ def test_a_histogram_is_that_of_all():
     def work(transport):
         histogram = Histogram(1.0)
         histogram.upper, histogram.lower = 1 + transport.rank, 10
-        Processes(Channel(transport), 1).add(histogram)
+        Processes(Members(Channel(transport)), 1).add(histogram)
         return histogram.upper, histogram.lower
 
     assert run_local(3, work) == [(6, 30)] * 3
@@ -281,11 +285,11 @@ def test_options_know_poprun_and_processes_are_joined_once(monkeypatch):
 
     (_, transport) = run_local(2, works)
     calls = []
-    monkeypatch.setattr(module, "connect", lambda *a: calls.append(a) or transport)
-    monkeypatch.setattr(module, "end_with_program", lambda channel: None)
+    monkeypatch.setattr(members, "connect", lambda *a: calls.append(a) or transport)
+    monkeypatch.setattr(members, "end_with_program", lambda channel: None)
     assert poptorch.Options().Distributed.numProcesses == 2
     first, second = (join(options(1, 2, local=2), session_of()) for _ in range(2))
-    assert first.channel is second.channel
+    assert first.members.channel is second.members.channel
     assert (first.total, first.first, first.order) == (4, 2, Order.TREE)
     ((cluster, text),) = calls
     assert (cluster.rank, cluster.size) == (1, 2)

@@ -11,12 +11,13 @@ from tests.ipu.frontends.tensorflow.framework import machine
 
 from fpsim import Context  # isort: skip
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32
-from ipu.distributed.channel import Channel
-from ipu.distributed.local_transport import run_local
-from ipu.distributed.transport import StoppedError
 from ipu.frontends.common.places import Place
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, Processes
 from ipu.frontends.tensorflow.engine.replicas import in_replicas
+from ipu.members.channel import Channel
+from ipu.members.local_transport import run_local
+from ipu.members.members import Meeting, Members
+from ipu.members.transport import StoppedError
 from ipu.parallel.orders import Order
 
 
@@ -36,7 +37,7 @@ def test_values_of_all_replicas_come_by_number_with_every_bit(fmt):
 
     def work(transport):
         own = rows[2 * transport.rank : 2 * transport.rank + 2]
-        values = Processes(Channel(transport)).every(own, "node x", 3)
+        values = Processes(Members(Channel(transport))).every(own, "node x", 3)
         return [np.ascontiguousarray(v.carrier).tobytes() for v in values], values[3].format
 
     expected = [np.ascontiguousarray(row.carrier).tobytes() for row in rows]
@@ -46,7 +47,7 @@ def test_values_of_all_replicas_come_by_number_with_every_bit(fmt):
 def test_whole_numbers_and_scalars_come_too():
     def work(transport):
         own = [np.int32(transport.rank)]
-        return [x.item() for x in Processes(Channel(transport)).every(own, "node x", 0)]
+        return [x.item() for x in Processes(Members(Channel(transport))).every(own, "node x", 0)]
 
     assert run_local(3, work) == [[0, 1, 2]] * 3
 
@@ -60,7 +61,7 @@ def test_whole_numbers_and_scalars_come_too():
 )
 def test_processes_at_different_places_stop_with_both(node, shape, message):
     def work(transport):
-        processes = Processes(Channel(transport))
+        processes = Processes(Members(Channel(transport)))
         try:
             if transport.rank:
                 processes.every([np.ones(shape, np.float32)], node, 5)
@@ -75,10 +76,10 @@ def test_processes_at_different_places_stop_with_both(node, shape, message):
 
 def test_a_process_at_its_end_stops_one_that_goes_on():
     def work(transport):
-        processes = Processes(Channel(transport))
+        processes = Processes(Members(Channel(transport)))
         try:
             if transport.rank:
-                processes.agree("the model's digest", "digest 1", 4)
+                processes.members.meet(Meeting("the model's digest", 4), "digest 1")
             else:
                 processes.every([np.ones(2, np.float32)], "node x", 4)
         except StoppedError as stop:
@@ -89,7 +90,7 @@ def test_a_process_at_its_end_stops_one_that_goes_on():
 
 def test_replicas_are_those_that_poprun_deals():
     def work(transport):
-        processes = Processes(Channel(transport), Order.RECURSIVE_DOUBLING)
+        processes = Processes(Members(Channel(transport)), Order.RECURSIVE_DOUBLING)
         processes.local = 2
         with pytest.raises(ValueError, match="on 4 replicas of this process, and poprun deals 2"):
             processes.check(4)
@@ -104,7 +105,7 @@ def test_replicas_are_those_that_poprun_deals():
 
 def test_random_bits_are_of_the_replica_among_all():
     def work(transport):
-        return Processes(Channel(transport))
+        return Processes(Members(Channel(transport)))
 
     second = run_local(2, work)[1]
     with machine(sr=True) as used, in_replicas(used, 3, second):

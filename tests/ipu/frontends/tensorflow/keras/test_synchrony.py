@@ -7,14 +7,15 @@ import types
 import numpy as np
 import pytest
 
-from ipu.distributed.channel import Channel
-from ipu.distributed.local_transport import local_transports, run_local
-from ipu.distributed.transport import StoppedError
-from ipu.frontends.processes.ending import leave
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, Processes
 from ipu.frontends.tensorflow.keras import synchrony
 from ipu.frontends.tensorflow.keras.functions import extend_models
 from ipu.frontends.tensorflow.keras.synchrony import check_end, in_sync, note_saved
+from ipu.members.channel import Channel
+from ipu.members.ending import leave
+from ipu.members.local_transport import local_transports, run_local
+from ipu.members.members import Members
+from ipu.members.transport import StoppedError
 from tests.ipu.frontends.tensorflow.framework import current, ipu, machine, tf
 from tests.ipu.frontends.tensorflow.keras.test_functions import data
 from tests.ipu.frontends.tensorflow.keras.test_functions import model as small_model
@@ -48,7 +49,7 @@ def stopped(work):
 
     def attempt(transport):
         try:
-            work(Processes(Channel(transport)), transport.rank)
+            work(Processes(Members(Channel(transport))), transport.rank)
         except StoppedError as stop:
             return str(stop)
         return "went on"
@@ -58,7 +59,7 @@ def stopped(work):
 
 def test_the_first_processs_values_are_those_of_all_before_the_first_launch():
     def work(transport):
-        model = Model(Processes(Channel(transport)), start=1.0 + transport.rank)
+        model = Model(Processes(Members(Channel(transport))), start=1.0 + transport.rank)
         with in_sync(model, at(0), trains=False):
             before = model.values
         with in_sync(model, at(0), trains=True):
@@ -91,8 +92,8 @@ def test_weights_and_slots_that_differ_stop_all_at_the_next_comparison(which, mo
                     rows[0].assign([7.0, 7.0])
 
     texts = stopped(comparing)
-    assert all("has digest" in text for text in texts), texts
-    assert any(f"in step {2 * STEPS}; they must be equal on all processes" in t for t in texts)
+    assert all("with digest" in text for text in texts), texts
+    assert any(f"after step {2 * STEPS}; they must be equal" in t for t in texts)
 
 
 def test_models_that_differ_are_refused_before_they_train():
@@ -130,10 +131,10 @@ def test_the_end_compares_what_was_trained_for_few_steps(end):
             model.trainable_variables[0].assign([float(rank)] * 2)
         if end == "fit":
             check_end(model, reached)
-        leave(processes.channel)
+        leave(processes.members.channel)
 
     texts = stopped(work)
-    assert any("in step 2; they must be equal on all processes" in text for text in texts), texts
+    assert any("after step 2; they must be equal" in text for text in texts), texts
     assert "went on" not in texts
 
 
@@ -144,7 +145,7 @@ def test_what_was_compared_at_the_end_of_fit_is_not_compared_again():
             reached.step = 1
         check_end(model, reached)
         model.trainable_variables[0].assign([float(rank)] * 2)  # the program's own business
-        leave(processes.channel)
+        leave(processes.members.channel)
 
     assert stopped(work) == ["went on"] * 2
 
@@ -161,9 +162,11 @@ def test_the_methods_of_keras_are_ours_once():
 def test_a_process_that_is_lost_is_told_with_step_and_checkpoint():
     first, second = local_transports(2)
     second.close()
-    processes = Processes(Channel(first))
-    with pytest.raises(StoppedError, match=r"^worker 1 is gone \(step 3\)$"):
-        processes.agree("weights", "text", 3)
+    processes = Processes(Members(Channel(first)))
+    with pytest.raises(
+        StoppedError, match=r"^worker 1 is gone \(step 3\); there is no checkpoint$"
+    ):
+        processes.every([np.float32(1)], "a node", 3)
     note_saved(Model(processes), at(2))
     sentence = r"^worker 1 is gone \(step 3\); the last checkpoint is step 2$"
     with pytest.raises(StoppedError, match=sentence):
@@ -177,11 +180,11 @@ def test_saving_a_model_is_noted(tmp_path):
         with strategy.scope():
             model = small_model()
             for save, name in ((model.save_weights, "weights"), (model.save, "model.keras")):
-                together = strategy.replica_set = Processes(Channel(transport))
+                together = strategy.replica_set = Processes(Members(Channel(transport)))
                 together.size = 2
                 current().step = 7
                 save(str(tmp_path / name))
-                assert together.saved == 7
+                assert together.members.saved == 7
 
 
 def test_a_model_of_one_process_is_left_alone():

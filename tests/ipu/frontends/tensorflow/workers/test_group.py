@@ -8,13 +8,14 @@ import sys
 import numpy as np
 import pytest
 
-from ipu.distributed.channel import Channel
-from ipu.distributed.cluster import ClusterError
-from ipu.distributed.local_transport import local_transports, run_local
-from ipu.distributed.transport import JoinError, StoppedError
-from ipu.frontends.processes.sums import Sums
 from ipu.frontends.tensorflow.workers.group import Workers, cluster_of, join
 from ipu.machine.device import Device
+from ipu.members.channel import Channel
+from ipu.members.cluster import ClusterError
+from ipu.members.local_transport import local_transports, run_local
+from ipu.members.members import Members
+from ipu.members.sums import Sums
+from ipu.members.transport import JoinError, StoppedError
 from ipu.parallel.orders import Order
 from tests.ipu.frontends.tensorflow.framework import tf
 
@@ -26,7 +27,8 @@ def together(size, work):
     """What work(workers) returns on each of so many workers, as threads."""
 
     def run(transport):
-        return work(Workers(Sums(Channel(transport), size, Device, Order.TF_RING)))
+        members = Members(Channel(transport))
+        return work(Workers(members, Sums(members.channel, size, Device, Order.TF_RING)))
 
     return run_local(size, run)
 
@@ -75,7 +77,7 @@ def test_what_differs_is_told_with_both_values():
     with pytest.raises(JoinError, match=r"worker . has v: ., worker . has v: .; start all"):
         together(2, lambda w: w.compare([f"v: {w.rank}"]))
     together(2, lambda w: w.check_equal("abc", 3))
-    with pytest.raises(StoppedError, match=r"digest \w+, not \w+, after step 3; they must be eq"):
+    with pytest.raises(StoppedError, match=r"digest \w+, worker 0 \w+, after step 3; they must be"):
         together(2, lambda w: w.check_equal("ab"[w.rank] * 64, 3))
 
 
@@ -134,14 +136,15 @@ def test_stubs_are_built_before_tensorflow(monkeypatch):
 
 @pytest.mark.parametrize(
     ("step", "saved", "end"),
-    [(None, None, ""), (4, None, r" \(step 4\); there is no complete checkpoint"),
-     (4, 3, r" \(step 4\); the last complete checkpoint is step 3")],
+    [(None, None, ""), (4, None, r" \(step 4\); there is no checkpoint"),
+     (4, 3, r" \(step 4\); the last checkpoint is step 3")],
 )  # fmt: skip
 def test_a_worker_that_is_lost_is_told_with_step_and_checkpoint(step, saved, end):
     first, second = local_transports(2)
     second.close()
-    workers = Workers(Sums(Channel(first), 2, Device, Order.TF_RING))
-    workers.step, workers.saved = step, saved
+    members = Members(Channel(first))
+    workers = Workers(members, Sums(members.channel, 2, Device, Order.TF_RING))
+    workers.step, members.saved = step, saved
     for call in (lambda: workers.reduced(np.float32([1]), mean=True),
                  lambda: workers.texts("digest", "digests")):  # fmt: skip
         with pytest.raises(StoppedError, match=f"^worker 1 is gone{end}$"):

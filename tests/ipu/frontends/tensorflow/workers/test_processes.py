@@ -147,7 +147,7 @@ def test_an_error_of_one_worker_ends_the_other_with_its_words(tmp_path):
         assert re.search(r"^fpsim: \S+line_program.py:\d+: ArithmeticError: the line", errors, re.M)
         status, _, errors = ended(first, 30)
     assert status == 3
-    assert re.search(r"^fpsim: worker 1 at .* stopped: ArithmeticError the line", errors, re.M)
+    assert re.search(r"^fpsim: worker 1 at .* stopped: ArithmeticError: the line", errors, re.M)
 
 
 @pytest.mark.tier("full")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,7 @@ class Two:
     rank, size = 0, 2
 
     def __init__(self, root=None):
+        self.members = SimpleNamespace(saved=None)
         self.root, self.told = root, []
 
     def texts(self, own, what):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,7 @@ class Second:
     rank, size = 1, 2
 
     def __init__(self, step):
+        self.members = SimpleNamespace(saved=None)
         self.root, self.checked, self.lines = step, [], []
 
     def of_root(self, x, name):
@@ -44,7 +47,7 @@ def test_trained_variables_are_roots_and_others_where_root_stands_elsewhere(root
         hook.begin()
         opened.run(v1.global_variables_initializer())
         hook.after_create_session(opened, None)
-        assert (workers.step, workers.saved) == (root, root or None)
+        assert (workers.step, workers.members.saved) == (root, root or None)
         values = opened.run([trained, private])
         assert [values[0].tolist(), values[1]] == [[expected[0]] * 2, expected[1]]
         assert "variable trained:0: float32 (2,)" in workers.lines

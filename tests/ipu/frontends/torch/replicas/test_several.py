@@ -8,18 +8,20 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from tests.ipu.frontends.torch.framework import torch
+from tests.ipu.frontends.torch.framework import machine, torch
 
 from fpsim.records.formats import BINARY16, BINARY32  # isort: skip
-from ipu.distributed.channel import Channel
-from ipu.distributed.local_transport import local_transports, run_local
-from ipu.distributed.transport import StoppedError
 from ipu.frontends.torch.replicas import several
 from ipu.frontends.torch.replicas.several import Replicas
 from ipu.frontends.torch.values import Memory
 from ipu.learn.address import Numbering
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
+from ipu.members.channel import Channel
+from ipu.members.local_transport import local_transports, run_local
+from ipu.members.members import Members
+from ipu.members.transport import JoinError, StoppedError
+from ipu.ops.listing import Listing
 from ipu.parallel.collectives import reduce_sum
 
 SIZE = 3
@@ -32,7 +34,7 @@ def device():
 
 def replica(transport, **choices):
     memory = Memory(device(), is_plain=False)
-    return Replicas(Channel(transport), memory, device, **choices), memory
+    return Replicas(Members(Channel(transport)), memory, **choices), memory
 
 
 def parameters(rank, dtype=torch.float32):
@@ -158,9 +160,43 @@ def test_other_parameters_in_a_step_are_named():
         replicas.average(own[: 1 + (transport.rank == 1)], 0)
 
     assert sentence(work) == (
-        "worker 1 has the gradient of parameter 1: binary16 (5,), worker 0 of fewer parameters; "
-        "all replicas must run the same program and use the same parameters in each step"
+        "worker 1 has the gradient of parameter 1: binary16 (5,), worker 0 nothing more, in step "
+        "0; run the same program on all processes, with the same parameters in each step"
     )
+
+
+def test_other_programs_are_named_before_anything_is_added():
+    def work(transport):
+        replicas, _ = replica(transport)
+        replicas.members.program.add("1 forward", ["relu", "tanh"][transport.rank % 2], ["(2,)"])
+        own = parameters(transport.rank, torch.float16)
+        with pytest.raises(JoinError) as error:
+            replicas.average(own, 0)
+        assert [p.grad.tolist() for p in own] == GRADIENTS[transport.rank].tolist()
+        return str(error.value)
+
+    said = in_threads(work)
+    assert said[1] == (
+        "worker 1 has 1 forward: tanh of (2,), worker 0 has 1 forward: relu of (2,); start all "
+        "workers alike"
+    )
+
+
+def test_a_session_lists_modules_and_backward_passes_alone():
+    session = machine("f16")
+    session.listing = listing = Listing()
+    net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ELU(0.5))
+    with session:
+        data = torch.ones(4, 2) / 3.0
+        with torch.no_grad():
+            net(data)
+        (net(data).sum() * 1.5).backward()
+    places = [line.partition(":")[0] for line in listing.lines]
+    assert dict.fromkeys(places[:2]) == dict.fromkeys(["0 forward"])
+    assert "1 forward: elu of float32 (4, 3), alpha=0.5" in listing.lines
+    assert any(place.endswith("backward") for place in places)
+    assert not any(place.endswith("evaluation") or place.startswith("div") for place in places)
+    assert not any("1.5" in line for line in listing.lines)
 
 
 def test_other_weights_are_named_with_both_digests():
@@ -175,7 +211,8 @@ def test_other_weights_are_named_with_both_digests():
 
     message = sentence(work)
     assert message.startswith("worker 1 has weights with digest ")
-    assert message.endswith("after step 100; they must be equal: change them on all replicas alike")
+    assert message.endswith("after step 100; they must be equal: change them on all processes "
+                            "alike")  # fmt: skip
 
 
 def test_fewer_batches_on_one_replica_are_named():
@@ -186,8 +223,8 @@ def test_fewer_batches_on_one_replica_are_named():
                 replicas.average(parameters(transport.rank, torch.float16), 1)
 
     assert sentence(work) == (
-        "worker 2 has come to its end and worker 0 has not; give every replica the same number of "
-        "batches"
+        "worker 2 has come to its end, worker 0 to the gradients in step 1; run the same program "
+        "on all processes, with the same number of batches"
     )
 
 
@@ -207,7 +244,7 @@ def test_an_error_of_one_program_stops_all():
 
     with pytest.raises(KeyError, match="theirs"):
         in_threads(work)
-    assert stopped == ["worker 1 stopped: KeyError 'theirs'"] * 2
+    assert stopped == ["worker 1 stopped: KeyError: 'theirs'"] * 2
 
 
 @pytest.mark.parametrize("saves", [True, False])
@@ -224,7 +261,9 @@ def test_a_replica_that_is_lost_is_told_with_step_and_checkpoint(saves):
 
     with pytest.raises(StoppedError) as stop:
         program()
-    expected = "worker 1 is gone (step 5)" + "; the last checkpoint is step 5" * saves
+    expected = "worker 1 is gone (step 5); " + (
+        "the last checkpoint is step 5" if saves else "there is no checkpoint"
+    )
     assert str(stop.value) == expected
     assert torch.save is before
 
