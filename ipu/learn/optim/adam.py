@@ -17,6 +17,7 @@ from fpsim.records.formats import Format
 from ipu.learn.optim.base import Optimizer, Step, check_positive, check_rate, check_share
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
+from ipu.ops.updates import UPDATES
 
 __all__ = ["Adam", "AdamW"]
 
@@ -59,14 +60,11 @@ class Adam(Optimizer):
         self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
     ) -> Step:
         m, v, *powers = slots or self._start(device, g)
-        one = device.context(g.format).constant(1.0)
-        rest1, rest2 = device.subtract(one, self.beta1), device.subtract(one, self.beta2)
-        left1, left2 = (device.subtract(one, device.cast(p, g.format)) for p in powers)
-        alpha = device.divide(device.multiply(device.sqrt(left2), rate), left1)
-        m = device.add(m, device.multiply(device.subtract(g, m), rest1))
-        v = device.add(v, device.multiply(device.subtract(device.multiply(g, g), v), rest2))
-        root = device.add(device.sqrt(v), self.epsilon)
-        change = device.divide(device.multiply(m, alpha), root)
+        power1, power2 = (device.cast(p, g.format) for p in powers)
+        change, (m, v) = UPDATES["adam"](
+            device, w, g, (m, v), power1=power1, power2=power2, rate=rate, beta1=self.beta1,
+            beta2=self.beta2, epsilon=self.epsilon,
+        )  # fmt: skip
         return Step(m, change, device.subtract(w, change), (m, v, *self._next(device, powers)))
 
     def _start(self, device: Device, g: Array) -> tuple[Array, ...]:

@@ -17,6 +17,7 @@ from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu.learn.optim.base import Optimizer, Step, check_positive, check_rate, check_share
 from ipu.machine.device import Device
+from ipu.ops.updates import UPDATES
 
 __all__ = ["RMSProp"]
 
@@ -63,17 +64,11 @@ class RMSProp(Optimizer):
     def rule(
         self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
     ) -> Step:
-        ms, v = slots or self._start(device, g)
-        rest = device.subtract(device.context(g.format).constant(1.0), self.decay)
-        fresh = device.multiply(device.multiply(g, g), rest)
-        ms = device.add(fresh, device.multiply(ms, self.decay))
-        if self.epsilon_in_root:
-            divisor = device.sqrt(device.add(ms, self.epsilon))
-        else:
-            divisor = device.add(device.sqrt(ms), self.epsilon)
-        moved = device.divide(device.multiply(g, rate), divisor)
-        v = device.add(device.multiply(v, self.momentum), moved)
-        return Step(g, v, device.subtract(w, v), (ms, v))
+        change, slots = UPDATES["rms prop"](
+            device, w, g, slots or self._start(device, g), rate=rate, rho=self.decay,
+            momentum=self.momentum, epsilon=self.epsilon, in_root=self.epsilon_in_root,
+        )  # fmt: skip
+        return Step(g, change, device.subtract(w, change), slots)
 
     def _start(self, device: Device, g: Array) -> tuple[Array, Array]:
         ms = device.from_host(np.full(g.shape, self.initial), g.format)

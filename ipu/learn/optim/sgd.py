@@ -24,6 +24,7 @@ from ipu.learn.optim.base import (
     check_share,
 )
 from ipu.machine.device import Device
+from ipu.ops.updates import moved
 
 __all__ = ["SGD", "CastGradientsSGD"]
 
@@ -95,10 +96,7 @@ class SGD(Optimizer):
                 v = device.multiply(slots[0], self.momentum)
                 device.add(v, fresh, out=v)
             slots = (v,)
-        change = device.multiply(v, rate)
-        if self.nesterov:
-            ahead = device.multiply(device.multiply(v, self.momentum), rate)
-            change = device.add(device.multiply(g, rate), ahead)
+        change = moved(device, g, v, rate, self.momentum, nesterov=self.nesterov)
         return Step(v, change, device.subtract(w, change), slots)
 
 

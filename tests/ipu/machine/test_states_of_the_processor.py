@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="the processor has no x86
 #: Verbs that neither read nor make numbers.
 OTHERS = {
     "clear_status", "context", "naming", "partials_for", "recomputing", "registers", "rounding",
-    "settle", "settling", "shard",
+    "settle", "settling", "shard", "twin",
 }  # fmt: skip
 
 #: Operands that are tried: of a device, an array and an image with a kernel.

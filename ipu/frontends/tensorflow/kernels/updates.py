@@ -1,11 +1,12 @@
-"""Updates of variables by optimisers, as the rules of `ipu.learn.optim` compute them.
+"""Updates of variables by optimisers: names of the rows of `ipu.ops.updates`.
 
-The gradient is cast to the variable's format first; each operation rounds once there.
+The gradient and the numbers are cast to the variable's format first; each operation rounds once
+there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,142 +14,75 @@ import numpy as np
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, within
-from ipu.machine.device import Device
+from ipu.ops.updates import UPDATES
 
 __all__: list[str] = []
 
-
-def _operands(device: Device, variable: Variable, *values: Array) -> list[Array]:
-    """Values in the variable's format."""
-    fmt = variable.value.format
-    return [device.cast(value, fmt) for value in values]
-
-
-@kernel("ResourceApplyGradientDescent", rounding="g·rate, the difference", keeps=True)
-def _descent(site: Site) -> Run:
-    device = site.device
-
-    def run(variable: Variable, rate: Array, gradient: Array) -> tuple[()]:
-        step, g = _operands(device, variable, rate, gradient)
-        variable.change(device.subtract, device.multiply(g, step))
-        return ()
-
-    return run
-
-
-@kernel("ResourceApplyMomentum", rounding="v·momentum, v + g, v·rate, the difference", keeps=True)
-def _momentum(site: Site) -> Run:
-    """With Nesterov: v·momentum·rate is added to g·rate before the difference."""
-    device, nesterov = site.device, site.attr("use_nesterov")
-
-    def run(w: Variable, slot: Variable, rate: Array, gradient: Array, m: Array) -> tuple[()]:
-        rate, g, m = _operands(device, w, rate, gradient, m)
-        v = slot.value = device.add(device.multiply(slot.value, m), g)
-        change = device.multiply(v, rate)
-        if nesterov:
-            ahead = device.multiply(device.multiply(v, m), rate)
-            change = device.add(device.multiply(g, rate), ahead)
-        w.change(device.subtract, change)
-        return ()
-
-    return run
+#: Attributes of nodes that choose a form of the equation, and the names that it knows them by.
+_FORMS = {
+    "use_nesterov": "nesterov", "update_slots": "grows", "multiply_linear_by_lr": "by_rate",
+}  # fmt: skip
+_ADAM = {
+    "beta1_power": "power1", "beta2_power": "power2", "lr": "rate", "beta1": "beta1",
+    "beta2": "beta2", "epsilon": "epsilon", "grad": "g",
+}  # fmt: skip
+_RMS_PROP = {"lr": "rate", "rho": "rho", "momentum": "momentum", "epsilon": "epsilon", "grad": "g"}
+_MOMENTUM = {"lr": "rate", "grad": "g", "momentum": "momentum"}
+_FTRL = {"grad": "g", "lr": "rate", "l1": "l1", "l2": "l2"}
+#: Row and inputs of each node, after the variable and its slots: TensorFlow's names and the row's.
+NODES: dict[str, tuple[str, dict[str, str]]] = {
+    "GradientDescent": ("descent", {"alpha": "rate", "delta": "g"}),
+    "Momentum": ("momentum", _MOMENTUM),
+    "KerasMomentum": ("keras momentum", _MOMENTUM),
+    "Adam": ("adam", _ADAM),
+    "AdamWithAmsgrad": ("amsgrad", _ADAM),
+    "AdaMax": ("adamax", {k: v for k, v in _ADAM.items() if k != "beta2_power"}),
+    "RMSProp": ("rms prop", _RMS_PROP),
+    "CenteredRMSProp": ("centred rms prop", _RMS_PROP),
+    "Adagrad": ("adagrad", {"lr": "rate", "grad": "g"}),
+    "AdagradV2": ("adagrad", {"lr": "rate", "epsilon": "epsilon", "grad": "g"}),
+    "Adadelta": ("adadelta", {"lr": "rate", "rho": "rho", "epsilon": "epsilon", "grad": "g"}),
+    "Ftrl": ("ftrl", _FTRL | {"lr_power": "power"}),
+    "FtrlV2": ("ftrl", _FTRL | {"l2_shrinkage": "shrinkage", "lr_power": "power"}),
+}
+#: Nodes that update rows of a variable, and where their indices stand among the inputs.
+SPARSE = {
+    "Momentum": 2, "KerasMomentum": 2, "RMSProp": 5, "CenteredRMSProp": 5, "Adagrad": 2,
+    "AdagradV2": 3, "Adadelta": 4, "Ftrl": 1, "FtrlV2": 1,
+}  # fmt: skip
 
 
-@kernel("ResourceApplyKerasMomentum", rounding="v·momentum, g·rate, the difference, the sum",
-        keeps=True)  # fmt: skip
-def _keras_momentum(site: Site) -> Run:
-    device, nesterov = site.device, site.attr("use_nesterov")
+def _update(name: str, inputs: Mapping[str, str]) -> Callable[[Site], Run]:
+    """The kernel of a node that updates whole variables."""
+    row = UPDATES[name]
 
-    def run(w: Variable, slot: Variable, rate: Array, gradient: Array, m: Array) -> tuple[()]:
-        rate, g, m = _operands(device, w, rate, gradient, m)
-        step = device.multiply(g, rate)
-        v = slot.value = device.subtract(device.multiply(slot.value, m), step)
-        change = device.subtract(device.multiply(v, m), step) if nesterov else v
-        w.change(device.add, change)
-        return ()
+    def build(site: Site) -> Run:
+        device, known = site.device, site.node.op.node_def.attr
+        forms = {own: site.attr(theirs) for theirs, own in _FORMS.items() if theirs in known}
 
-    return run
+        def run(w: Variable, *rest: Any) -> tuple[()]:
+            slots, values = rest[: len(row.slots)], rest[len(row.slots) :]
+            fmt = w.value.format
+            named = {n: device.cast(v, fmt) for n, v in zip(inputs.values(), values, strict=True)}
+            held = tuple(device.cast(slot.value, fmt) for slot in slots)
+            change, after = row(device, w.value, named.pop("g"), held, **named, **forms)
+            for slot, value in zip(slots, after, strict=True):
+                slot.value = value
+            if row.replaces:
+                w.value = change
+            else:
+                w.change(device.add if row.adds else device.subtract, change)
+            return ()
 
+        return run
 
-@kernel("ResourceApplyAdam", rounding="each operation, in the order of ipu.learn.optim.Adam",
-        keeps=True)  # fmt: skip
-def _adam(site: Site) -> Run:
-    device, nesterov = site.device, site.attr("use_nesterov")
-
-    def run(w: Variable, m: Variable, v: Variable, *values: Array) -> tuple[()]:
-        power1, power2, rate, beta1, beta2, epsilon, g = _operands(device, w, *values)
-        one = device.context(g.format).constant(1.0)
-        rest1, rest2, left1, left2 = (
-            device.subtract(one, each) for each in (beta1, beta2, power1, power2)
-        )
-        alpha = device.divide(device.multiply(device.sqrt(left2), rate), left1)
-        m.value = device.add(m.value, device.multiply(device.subtract(g, m.value), rest1))
-        square = device.multiply(g, g)
-        v.value = device.add(v.value, device.multiply(device.subtract(square, v.value), rest2))
-        root = device.add(device.sqrt(v.value), epsilon)
-        first = m.value
-        if nesterov:
-            first = device.add(device.multiply(first, beta1), device.multiply(g, rest1))
-        change = device.divide(device.multiply(first, alpha), root)
-        w.change(device.subtract, change)
-        return ()
-
-    return run
+    return build
 
 
-@kernel("ResourceApplyRMSProp", rounding="each operation, in the order written", keeps=True)
-def _rms_prop(site: Site) -> Run:
-    """ms += (g² - ms)(1 - rho); mom = mom·momentum + g·rate / sqrt(ms + epsilon); w -= mom."""
-    device = site.device
-
-    def run(w: Variable, ms: Variable, slot: Variable, *values: Array) -> tuple[()]:
-        rate, rho, momentum, epsilon, g = _operands(device, w, *values)
-        rest = device.subtract(device.context(g.format).constant(1.0), rho)
-        square = device.multiply(g, g)
-        ms.value = device.add(ms.value, device.multiply(device.subtract(square, ms.value), rest))
-        root = device.sqrt(device.add(ms.value, epsilon))
-        step = device.divide(device.multiply(g, rate), root)
-        slot.value = device.add(device.multiply(slot.value, momentum), step)
-        w.change(device.subtract, slot.value)
-        return ()
-
-    return run
-
-
-def _root(device: Device, total: Variable, gradient: Array) -> Array:
-    """Of the sum of squares, the gradient's among them."""
-    total.value = device.add(total.value, device.multiply(gradient, gradient))
-    return device.sqrt(total.value)
-
-
-@kernel("ResourceApplyAdagrad", rounding="g², the sum, its root, g·rate, the quotient, the change",
-        keeps=True)  # fmt: skip
-def _adagrad(site: Site) -> Run:
-    device = site.device
-
-    def run(w: Variable, total: Variable, rate: Array, gradient: Array) -> tuple[()]:
-        rate, g = _operands(device, w, rate, gradient)
-        root = _root(device, total, g)
-        w.change(device.subtract, device.divide(device.multiply(g, rate), root))
-        return ()
-
-    return run
-
-
-@kernel("ResourceApplyAdagradV2", rounding="as ResourceApplyAdagrad, epsilon added to the root",
-        keeps=True)  # fmt: skip
-def _adagrad_v2(site: Site) -> Run:
-    device = site.device
-
-    def run(
-        w: Variable, total: Variable, rate: Array, epsilon: Array, gradient: Array
-    ) -> tuple[()]:
-        rate, epsilon, g = _operands(device, w, rate, epsilon, gradient)
-        root = device.add(_root(device, total, g), epsilon)
-        w.change(device.subtract, device.divide(device.multiply(g, rate), root))
-        return ()
-
-    return run
+for _node, (_name, _inputs) in NODES.items():
+    kernel(f"ResourceApply{_node}", rounding=UPDATES[_name].rounding, keeps=True)(
+        _update(_name, _inputs)
+    )
 
 
 # Updates of rows ----------------------------------------------------------------------------------
@@ -201,10 +135,6 @@ def _in_rows(node: str, rule: Callable[[Site], Run], slots: int, at: int) -> Non
         return run
 
 
-for _node, _rule, _slots, _at in (
-    ("ResourceSparseApplyMomentum", _momentum, 1, 2),
-    ("ResourceSparseApplyKerasMomentum", _keras_momentum, 1, 2),
-    ("ResourceSparseApplyRMSProp", _rms_prop, 2, 5), ("ResourceSparseApplyAdagrad", _adagrad, 1, 2),
-    ("ResourceSparseApplyAdagradV2", _adagrad_v2, 1, 3),
-):  # fmt: skip
-    _in_rows(_node, _rule, _slots, _at)
+for _node, _at in SPARSE.items():
+    _name, _inputs = NODES[_node]
+    _in_rows(f"ResourceSparseApply{_node}", _update(_name, _inputs), len(UPDATES[_name].slots), _at)
