@@ -89,7 +89,6 @@ test-frontends:
 
 lint: $(VENV)/has-lint
 	$(RUN) -m ruff check .
-	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
 clean:

@@ -28,7 +28,7 @@ from fpsim.records.formats import (
     TF32,
     Format,
     find_format,
-)  # fmt: skip
+)
 from fpsim.records.rounding import (
     RAZ,
     RNA,
@@ -43,7 +43,7 @@ from fpsim.records.rounding import (
     Rounding,
     Up,
     find_rounding,
-)  # fmt: skip
+)
 from fpsim.records.units import MatrixUnit
 from fpsim.state.bits import Philox, Replay, Xoroshiro128aox
 from fpsim.state.threads import get_threads, set_threads
@@ -54,6 +54,6 @@ __all__ = [
     "RTZ", "SR", "SR_EQUAL", "TF32", "Array", "Context", "Flags", "FloatingPointTrap", "Format",
     "MatrixUnit", "Philox", "Replay", "Rounding", "Up", "Xoroshiro128aox", "decode", "encode",
     "find_format", "find_rounding", "get_threads", "round_to", "set_threads",
-]  # fmt: skip
+]
 
 __version__ = "0.1.0"

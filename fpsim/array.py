@@ -35,7 +35,7 @@ _MOVING = (
     "__rtruediv__", "__matmul__", "__rmatmul__", "__pow__", "__iadd__", "__isub__", "__imul__",
     "__itruediv__", "__ipow__", "__neg__", "__pos__", "__abs__", "__eq__", "__ne__", "__lt__",
     "__le__", "__gt__", "__ge__",
-)  # fmt: skip
+)
 
 
 @usual_arithmetic_in(*_MOVING)

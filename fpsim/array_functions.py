@@ -41,11 +41,11 @@ _UFUNCS: dict[np.ufunc, str] = {
     np.tanh: "tanh", np.power: "power", np.copysign: "copysign",
     np.maximum: "maximum", np.minimum: "minimum",
     np.fmax: "fmax", np.fmin: "fmin", np.fmod: "fmod", np.matmul: "matmul",
-}  # fmt: skip
+}
 _RELATIONS: dict[np.ufunc, str] = {
     np.equal: "equal", np.not_equal: "not_equal", np.less: "less", np.less_equal: "less_equal",
     np.greater: "greater", np.greater_equal: "greater_equal",
-}  # fmt: skip
+}
 _QUESTIONS = (np.isnan, np.isfinite, np.isinf, np.signbit)
 #: Those that are other operations of the context.
 _DERIVED: dict[np.ufunc, Callable[..., Any]] = {
@@ -371,7 +371,7 @@ _FUNCTIONS: dict[Callable[..., Any], tuple[str, Callable[..., Any]]] = {
     np.may_share_memory: ("a b", lambda a, b: np.may_share_memory(_memory(a), _memory(b))),
     np.iscomplexobj: ("x", lambda x: False), np.isrealobj: ("x", lambda x: True),
     np.array_repr: ("arr", repr), np.array_str: ("a", str),
-}  # fmt: skip
+}
 
 
 def _memory(x: Any) -> Any:

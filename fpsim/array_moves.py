@@ -23,7 +23,7 @@ from fpsim.records.types import Carrier
 __all__ = [
     "MOVES", "Held", "Move", "Offer", "arrays_in", "carriers_in", "check_alike",
     "find_storage_format", "without",
-]  # fmt: skip
+]
 
 
 def _broadcast_arrays(*arrays: Carrier) -> tuple[Carrier, ...]:
@@ -118,7 +118,7 @@ MOVES: dict[Callable[..., Any], str] = {
     # New arrays
     np.copy: "*a order -subok", np.zeros_like: "*a -dtype order -subok shape -device",
     np.full_like: "*a *fill_value -dtype order -subok shape -device",
-}  # fmt: skip
+}
 
 
 def arrays_in(value: Any) -> Iterator[Held]:
@@ -165,7 +165,7 @@ class Offer:
             name for name, value in named.items()
             if (name not in self.names or name in self.refused)
             and value is not None and value is not False
-        ]  # fmt: skip
+        ]
         if unknown:
             raise without(self.function, sorted(unknown))
         return {n: v for n, v in named.items() if n in self.names and n not in self.refused}
@@ -202,7 +202,7 @@ _ARRAY_BYTES = 1 << 10
 #: Moves that numpy itself does not make as they should be made.
 _OWN_MOVES: dict[Callable[..., Any], Callable[..., Any]] = {
     np.broadcast_arrays: _broadcast_arrays, np.resize: _resize, np.array_split: _array_split,
-}  # fmt: skip
+}
 
 
 class Move(Offer):

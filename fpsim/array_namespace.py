@@ -53,12 +53,12 @@ _SHARED: dict[str, Callable[..., Any]] = {
     "squeeze": np.squeeze, "stack": np.stack, "subtract": np.subtract,
     "take": np.take, "tensordot": np.tensordot, "tile": np.tile, "tril": np.tril, "triu": np.triu,
     "trunc": np.trunc, "unstack": np.unstack, "where": np.where,
-}  # fmt: skip
+}
 #: Those whose result is of the floating type, which numpy's integers do not become by themselves.
 _FLOATING: dict[str, Callable[..., Any]] = {
     "divide": np.divide, "exp": np.exp, "log": np.log, "mean": np.mean,
     "reciprocal": np.reciprocal, "sqrt": np.sqrt, "tanh": np.tanh,
-}  # fmt: skip
+}
 
 _UniqueAll = namedtuple("_UniqueAll", "values indices inverse_indices counts")
 _UniqueCounts = namedtuple("_UniqueCounts", "values counts")
@@ -158,7 +158,7 @@ class Namespace:
     def asarray(
         self, obj: Any, /, *, dtype: Any = None, device: str | None = None,
         copy: bool | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Floating numbers as an Array, rounded by the context; others as numpy has them."""
         _check_device(device)
         if isinstance(obj, Held):
@@ -212,7 +212,7 @@ class Namespace:
     def eye(
         self, n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None,
         device: str | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         columns = n_rows if n_cols is None else n_cols
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
             raise TypeError(f"k={k!r} is not the number of a diagonal; use a whole number")
@@ -225,7 +225,7 @@ class Namespace:
     def arange(
         self, start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
         device: str | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         _check_device(device)
         whole = all(isinstance(n, int) for n in (start, stop, step) if n is not None)
         if self._is_floating(dtype) or (dtype is None and not whole):
@@ -237,7 +237,7 @@ class Namespace:
     def linspace(
         self, start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: str | None = None,
         endpoint: bool = True,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         _check_device(device)
         if dtype is not None and not self._is_floating(dtype):
             raise TypeError(f"dtype={dtype} is not offered; linspace has the type {self.dtype}")
@@ -284,7 +284,7 @@ class Namespace:
         types = [
             _dtype_of(x) for x in arrays_and_dtypes
             if not isinstance(x, (bool, int, float, complex))
-        ]  # fmt: skip
+        ]
         floating = [self._is_floating(t) for t in types]
         if all(floating) and types:
             return self.dtype

@@ -45,7 +45,7 @@ _GUARDED = (
     "minimum", "fmax", "fmin", "equal", "not_equal", "less", "less_equal", "greater",
     "greater_equal", "unordered", "exp", "log", "tanh", "sigmoid", "rsqrt", "erf", "dot", "sum",
     "mean", "matmul", "k_split", "conv2d", "max", "min", "argmax", "argmin",
-)  # fmt: skip
+)
 
 
 @usual_arithmetic_in(*_GUARDED)
@@ -90,7 +90,7 @@ class Context:
         settings = Settings(
             find_number_format(format), find_rounding(rounding), overflow, subnormals, tininess,
             nan, infinite_input, divide_by_zero, quiet_nan_raises,
-        )  # fmt: skip
+        )
         source = Philox(seed) if bits is None else bits
         self.core = Core(self, settings, source, traps, count=count)
 
@@ -217,7 +217,7 @@ class Context:
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (
             self._choices(), self.core.source, self.flags, self.operation, self.counts,
-        )  # fmt: skip
+        )
 
     # Values ---------------------------------------------------------------------------------
 
@@ -544,7 +544,7 @@ class Context:
     def max(
         self, x: Array, axis: Axis = None, *, keepdims: bool = False, number_wins: bool = False,
         out: Out = None,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """The largest over axes (default: all): `maximum`, or `fmax` if `number_wins`.
 
         Flags     INVALID for a signalling NaN among several elements.
@@ -560,7 +560,7 @@ class Context:
     def min(
         self, x: Array, axis: Axis = None, *, keepdims: bool = False, number_wins: bool = False,
         out: Out = None,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """The smallest over axes (default: all): `minimum`, or `fmin` if `number_wins`."""
         name = "fmin" if number_wins else "minimum"
         return extrema.extreme_along(self.core, name, x, axis, keepdims, out)
@@ -674,7 +674,7 @@ class Context:
     def sum(
         self, x: Array, axis: Axis = None, order: str = "sequential", *, block: int = 256,
         keepdims: bool = False, out: Out = None,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """Sum over axes, every addition rounded; see `fpsim.linalg.sum`.
 
         >>> half = Context("binary16")
@@ -688,7 +688,7 @@ class Context:
     def mean(
         self, x: Array, axis: Axis = None, order: str = "sequential", *, block: int = 256,
         keepdims: bool = False, out: Out = None,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """Sum over axes, then one division; see `fpsim.linalg.mean`."""
         return rounded_products.mean(
             x, axis, order, context=self, block=block, keepdims=keepdims, out=out
@@ -736,24 +736,24 @@ class Context:
         self, a: Array, b: Array, unit: str | MatrixUnit, parts: int, *,
         to: Format | str | None = None, partials: Format | str | None = None, scale: int = 0,
         subnormals: str | None = None, out: Out = None,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """a @ b with K split over tiles and their partials reduced; see `fpsim.linalg.k_split`."""
         return unit_products.k_split(
             a, b, unit, parts, context=self, to=to, partials=partials, scale=scale,
             subnormals=subnormals, out=out,
-        )  # fmt: skip
+        )
 
     def conv2d(
         self, x: Array, w: Array, unit: str | MatrixUnit, *, stride: Stride = 1,
         padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1,
         to: Format | str | None = None, partials: Format | str | None = None, scale: int = 0,
         subnormals: str | None = None, out: Out = None,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """The convolution of images with kernels through a unit; see `fpsim.linalg.conv2d`."""
         return convolutions.conv2d(
             x, w, unit, stride=stride, padding=padding, groups=groups, dilation=dilation,
             context=self, to=to, partials=partials, scale=scale, subnormals=subnormals, out=out,
-        )  # fmt: skip
+        )
 
 
 def _restore(

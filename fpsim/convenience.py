@@ -60,7 +60,7 @@ def round_to(
     settings = _settings(
         fmt, rounding, overflow, subnormals, tininess, nan, infinite_input, divide_by_zero,
         quiet_nan_raises,
-    )  # fmt: skip
+    )
     values = floats(x, settings.native)
     key, words = check_seed(seed), None
     if random is not None:

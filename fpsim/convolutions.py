@@ -24,7 +24,7 @@ def conv2d(
     groups: int = 1, dilation: Stride = 1, context: HasCore | None = None,
     to: Format | str | None = None, partials: Format | str | None = None, scale: int = 0,
     subnormals: str | None = None, out: Out = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """The convolution of images with kernels (cross-correlation, as networks use the word).
 
     stride      an integer, or (down, across).
@@ -62,7 +62,7 @@ def conv2d_input_gradient(
     context: HasCore | None = None, to: Format | str | None = None,
     partials: Format | str | None = None, scale: int = 0, subnormals: str | None = None,
     out: Out = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """The gradient to x of `conv2d(x, w, …)` whose x has this shape; K are its output channels.
 
     Shapes    gradient as the result of that convolution; result as x.
@@ -72,7 +72,7 @@ def conv2d_input_gradient(
     call = UnitCall(
         "conv2d_input_gradient", ("gradient", "w"), gradient, w, unit, context, to, partials,
         scale, subnormals, out,
-    )  # fmt: skip
+    )
     extents = conv.extents(shape, w.shape, stride, padding, groups, dilation)
     conv.check_gradient(gradient.shape, shape, w.shape, extents)
     work = conv.input_gradient(call.settings, gradient.carrier, w.carrier, extents, groups)
@@ -86,7 +86,7 @@ def conv2d_weight_gradient(
     context: HasCore | None = None, to: Format | str | None = None,
     partials: Format | str | None = None, scale: int = 0, subnormals: str | None = None,
     out: Out = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """The gradient to w of `conv2d(x, w, …)` whose w has this shape; K = (batch, oy, ox).
 
     Shapes    gradient as the result of that convolution; result as w.
@@ -95,7 +95,7 @@ def conv2d_weight_gradient(
     call = UnitCall(
         "conv2d_weight_gradient", ("x", "gradient"), x, gradient, unit, context, to, partials,
         scale, subnormals, out,
-    )  # fmt: skip
+    )
     extents = conv.extents(x.shape, shape, stride, padding, groups, dilation)
     conv.check_gradient(gradient.shape, x.shape, shape, extents)
     work = conv.WeightGradient(call.settings, x.carrier, gradient.carrier, extents, shape, groups)

@@ -146,7 +146,7 @@ class Core(State):
     def exact(
         self, name: str, carriers: list[Carrier], values: Carrier, element_flags: ElementFlags,
         out: Out = None,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """An elementwise operation that rounds nothing, computed in new memory; published."""
         target = self.target(out)
         if target is not None:
@@ -154,7 +154,7 @@ class Core(State):
         values = publish(
             self, name, values, fold(element_flags), element_flags if self.watched else None,
             broadcast_operands(carriers, values.shape), target,
-        )  # fmt: skip
+        )
         return self.wrapped(values, out)
 
     def compare(
@@ -168,7 +168,7 @@ class Core(State):
         publish(
             self, name, truth, fold(flags), flags if self.watched else None,
             broadcast_operands([a, b], truth.shape), in_format=False,
-        )  # fmt: skip
+        )
         return truth
 
     def target(self, out: Out) -> Carrier | None:

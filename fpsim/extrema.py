@@ -31,7 +31,7 @@ def extreme_along(core: Core, name: str, x: Array, axis: Axis, keepdims: bool, o
         core, name, values.reshape(shape), fold(flags),
         flags.reshape(shape) if core.watched else None,
         lambda index: rows.reshape(*shape, -1)[index].tolist(), target,
-    )  # fmt: skip
+    )
     return core.wrapped(values, out)
 
 
@@ -45,7 +45,7 @@ def place_along(core: Core, name: str, x: Array, axis: int | None, keepdims: boo
         core, name, place.reshape(shape), fold(flags),
         flags.reshape(shape) if core.watched else None,
         lambda index: rows.reshape(*shape, -1)[index].tolist(), in_format=False,
-    )  # fmt: skip
+    )
 
 
 def clip(core: Core, x: Operand, least: Operand | None, most: Operand | None, out: Out) -> Array:

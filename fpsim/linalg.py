@@ -7,4 +7,4 @@ from fpsim.unit_products import k_split, matmul
 __all__ = [
     "conv2d", "conv2d_input_gradient", "conv2d_weight_gradient", "dot", "k_split", "matmul", "mean",
     "rounded_matmul", "sum",
-]  # fmt: skip
+]

@@ -28,12 +28,12 @@ from fpsim.state.publish import broadcast_operands, fold, publish
 __all__ = [
     "copysign", "elementary_function", "extreme", "power", "remainder", "sign", "to_integers",
     "total_order", "whole", "with_sign",
-]  # fmt: skip
+]
 
 #: Roundings to whole numbers, and what they are in binary64.
 _WHOLE: dict[str, tuple[Rounding, np.ufunc]] = {
     "floor": (RTN, np.floor), "ceil": (RTP, np.ceil), "trunc": (RTZ, np.trunc),
-}  # fmt: skip
+}
 #: Largest whole power: each costs a product.
 _LARGEST_POWER = 4096
 
@@ -142,7 +142,7 @@ def to_integers(core: Core, x: Operand, dtype: DTypeLike) -> NDArray[Any]:
     publish(
         core, "to_integers", result, fold(flags), flags if core.watched else None,
         broadcast_operands([a], a.shape), advances=settings.rounding.stochastic, in_format=False,
-    )  # fmt: skip
+    )
     return result
 
 

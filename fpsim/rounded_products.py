@@ -25,7 +25,7 @@ def sum(  # noqa: A001  (numpy's name)
     x: Array, axis: Axis = None, order: str = "sequential", *,
     context: HasCore | None = None, block: int = 256, keepdims: bool = False,
     out: Out = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """Sum over axes (default: all), each addition rounded in the context.
 
     order   sequential, pairwise, blocked (blocks of `block` elements), kahan, exact (one rounding).
@@ -49,7 +49,7 @@ def mean(
     x: Array, axis: Axis = None, order: str = "sequential", *,
     context: HasCore | None = None, block: int = 256, keepdims: bool = False,
     out: Out = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """Sum as `sum` computes it, then one division by the number of elements.
 
     Flags     those of the additions and the division; INVALID for the mean of nothing.
@@ -61,7 +61,7 @@ def mean(
 def _reduce(
     x: Array, axis: Axis, order: str, context: HasCore | None, block: int, keepdims: bool,
     out: Out, *, divide: bool,
-) -> Array:  # fmt: skip
+) -> Array:
     core = core_of(x, context)
     (values,) = core.carriers((x,))
     reduction = AxisSum(values, axis, order, block, divide=divide)
@@ -92,7 +92,7 @@ def native_sum(
 def rounded_matmul(
     a: Array, b: Array, *, context: HasCore | None = None, fused: bool = False,
     kahan: bool = False, out: Out = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """The product a @ b with every operation rounded, terms in ascending order.
 
     acc = fl(a0 b0), then acc = fl(acc + fl(ak bk)).
@@ -136,14 +136,14 @@ def rounded_matmul(
     values = publish(
         core, "matmul", values, flags, element_flags, lambda index: row_and_column(x, y, index),
         target, advances=stochastic,
-    )  # fmt: skip
+    )
     return out if isinstance(out, Array) else Array(values, core.context)
 
 
 def dot(
     x: Array, y: Array, *, context: HasCore | None = None, fused: bool = False,
     kahan: bool = False,
-) -> Array:  # fmt: skip
+) -> Array:
     """The inner product of two vectors, every operation rounded; see `rounded_matmul`.
 
     >>> import fpsim as fp

@@ -35,7 +35,7 @@ __all__ = [
     "near_overflow", "near_tie", "numbers", "overflow_result", "power_of_two_scaling",
     "product_error", "shapes", "sign_symmetric", "sr_between", "sr_keeps_exact",
     "sr_zero_truncates", "sterbenz", "subnormal", "two_sum", "directed_bounds",
-]  # fmt: skip
+]
 
 # Strategies ----------------------------------------------------------------------------------
 
@@ -383,7 +383,7 @@ def overflow_result(context: Context, real: float) -> None:
     largest = math.copysign(fmt.max, real)
     expected = {
         "saturate": largest, "infinity": math.copysign(math.inf, real), "nan": math.nan,
-    }[str(choice)]  # fmt: skip
+    }[str(choice)]
     same = math.isnan(result) if math.isnan(expected) else result == expected
     _check(same, "overflow", context, real)
     _check(fresh.flags == Flags.OVERFLOW | Flags.INEXACT, "overflow flags", context, real)

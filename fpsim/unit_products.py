@@ -51,7 +51,7 @@ class UnitCall:
         self, name: str, names: Sequence[str], left: Array, right: Array, unit: str | MatrixUnit,
         context: HasCore | None, to: Format | str | None, partials: Format | str | None,
         scale: int, subnormals: str | None, out: Out, stochastic_stores: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name, self.out = name, out
         self._memory: Carrier | None = None
         if not isinstance(stochastic_stores, (bool, np.bool_)):
@@ -71,7 +71,7 @@ class UnitCall:
         key = (
             id(unit), id(partials), id(formats[0]), id(formats[1]), id(core.settings),
             scale, subnormals, stochastic_stores,
-        )  # fmt: skip
+        )
         entry = _SETTINGS.get(key)
         if entry is None:
             _check_choices(scale, subnormals)
@@ -101,7 +101,7 @@ class UnitCall:
         values = publish(
             core, self.name, values, flags, element_flags if core.watched else None, operands,
             self._memory, advances=core.settings.rounding.stochastic,
-        )  # fmt: skip
+        )
         return out if isinstance(out, Array) else Array(values, core.context)
 
 
@@ -149,7 +149,7 @@ def matmul(
     call = UnitCall(
         "matmul", "ab", a, b, unit, context, to, partials, scale, subnormals, out,
         stochastic_stores,
-    )  # fmt: skip
+    )
     x, y = a.carrier, b.carrier
     if x.ndim == y.ndim == 2 and x.shape[1] == y.shape[0]:
         shape: Shape = (x.shape[0], y.shape[1])
@@ -171,7 +171,7 @@ def k_split(
     context: HasCore | None = None, to: Format | str | None = None,
     partials: Format | str | None = None, scale: int = 0, subnormals: str | None = None,
     out: Out = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """The matrix product a @ b with K split over `parts` tiles, and their partials reduced.
 
     context, to, partials, scale, subnormals    as for `matmul`.
@@ -217,7 +217,7 @@ _USUAL_CHOICES = UnitChoices(None, None, None, 0, None, True)
 def any_matmul(
     context: HasCore, a: Array, b: Array, unit: str | MatrixUnit | None, choices: UnitChoices,
     out: Out, *, fused: bool, kahan: bool,
-) -> Array:  # fmt: skip
+) -> Array:
     """The product of matrices or vectors: through a unit, or rounded after every operation."""
     if isinstance(a, Array) and isinstance(b, Array) and 1 in (a.carrier.ndim, b.carrier.ndim):
         return _matmul_of_vectors(context, a, b, unit, choices, out, fused=fused, kahan=kahan)
@@ -235,7 +235,7 @@ def any_matmul(
 def _matmul_of_vectors(
     context: HasCore, a: Array, b: Array, unit: str | MatrixUnit | None, choices: UnitChoices,
     out: Out, *, fused: bool, kahan: bool,
-) -> Array:  # fmt: skip
+) -> Array:
     """A vector is a matrix of one row (a) or column (b), which the result does not have."""
     row, column = a.carrier.ndim == 1, b.carrier.ndim == 1
     x = a.reshape(1, -1) if row else a

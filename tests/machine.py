@@ -32,7 +32,7 @@ OPERANDS = {"convert": 1, "round_to_integral": 1, "sqrt": 1, "fma": 3}
 QUICK: list[tuple[str, Format, Rounding]] = [
     ("convert", BINARY16, RNE), ("add", BINARY16, SR(13)), ("multiply", BFLOAT16, RTP),
     ("divide", BINARY16, RTO), ("sqrt", BINARY32, RNE), ("fma", BINARY32, RNE),
-]  # fmt: skip
+]
 
 #: Of these the quick tier also runs the path without flags per element.
 FAST = [("divide", RTO)]
@@ -118,7 +118,7 @@ FULL_UNITS = [
     *QUICK_UNITS, "H100_F16_F16", "AMP_F16_F16", "AMP_F16_F32.exact", "AMP_F16_F32.sticky",
     "AMP_F16_F32.sequential_f32", "AMP_F8_F16", "V100_F16_F32", "A100_TF32_F32", "ADA_E4M3_F16",
     "H100_F16_F32", "SLIC_F16_F16", "VMAC_F16_F32",
-]  # fmt: skip
+]
 
 
 def products(everything: bool) -> Iterator[tuple[str, str]]:

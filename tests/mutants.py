@@ -27,15 +27,15 @@ ONE_KERNEL_IN = 3
 COMPARISONS = {
     "<": ("<=", ">="), "<=": ("<", ">"), ">": (">=", "<="), ">=": (">", "<"), "==": ("!=",),
     "!=": ("==",), "is": ("is not",), "is not": ("is",), "in": ("not in",), "not in": ("in",),
-}  # fmt: skip
+}
 OPERATORS = {
     "+": ("-",), "-": ("+",), "*": ("//", "+"), "//": ("*",), "/": ("*",), "%": ("*",),
     "**": ("*",), "<<": (">>",), ">>": ("<<",), "&": ("|",), "|": ("&",), "^": ("&",), "@": ("*",),
-}  # fmt: skip
+}
 NAMES = {
     "min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum",
     "maximum": "minimum", "floor": "ceil", "ceil": "floor",
-}  # fmt: skip
+}
 
 #: Keyword arguments that are texts, or the looks of a figure.
 LOOKS = {
@@ -45,7 +45,7 @@ LOOKS = {
     "linestyle", "linewidth", "loc", "ls", "lw", "marker", "markersize", "ms", "ncol", "ncols",
     "pad", "rotation", "rotation_mode", "sharex", "sharey", "stacklevel", "title", "va",
     "width_ratios", "xytext", "zorder",
-}  # fmt: skip
+}
 #: Calls that only warn, and decorators whose options no result depends on.
 SILENT = frozenset({"warn", "dataclass", "TypeVar", "lru_cache"})
 

@@ -29,7 +29,7 @@ from tests.test_architecture import arrows, modules
 
 CAUGHT, SLOW, SURVIVED, UNDECIDED, EQUIVALENT = (
     "caught", "over time", "survived", "undecided", "equivalent",
-)  # fmt: skip
+)
 #: Mutants that no test can notice, each with the reason.
 JUDGED = ROOT / "tests" / "golden" / "equivalent_mutants.json"
 
@@ -41,7 +41,7 @@ WIDE = {
     "ipu": ("tests/test_digests.py", "tests/ipu/ops/test_ops.py",
             "tests/ipu/learn/optim/test_optim.py", "tests/test_documents.py"),
     "experiments": ("tests/experiments/test_tree.py", "tests/experiments/test_cli.py"),
-}  # fmt: skip
+}
 #: Seconds of the first tests (the module's own) and of all others together.
 LIMITS = (300.0, 900.0)
 #: Bytes of address space of a run: a mutant that asks for more fails, and the machine works on.
@@ -129,7 +129,7 @@ class Tree:
         outer = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "NUMBA_CACHE"))}
         return outer | {
             "FPSIM_CACHE_DIR": str(self.cache), "FPSIM_TIER": "quick", "PYTHONPATH": str(self.root)
-        }  # fmt: skip
+        }
 
     def folder_of_kernels(self) -> Path | None:
         """Where the tree as it is keeps compiled kernels; None where asking fails."""
@@ -137,7 +137,7 @@ class Tree:
         done = subprocess.run(
             [sys.executable, "-c", ask], cwd=self.root, env=self.environment(),
             capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        )
         return Path(done.stdout.strip()) if done.returncode == 0 else None
 
     def _take_kernels(self) -> None:
@@ -179,11 +179,11 @@ class Tree:
         command = [
             sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
             *tests,
-        ]  # fmt: skip
+        ]
         process = subprocess.Popen(
             command, cwd=self.root, env=self.environment(), text=True, start_new_session=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        )
         if sys.platform == "linux":
             import resource
 
@@ -246,7 +246,7 @@ def row_of(tree: Tree, mutant: Mutant) -> dict[str, str | float]:
         "mutant": mutant.name(text), "kind": mutant.kind, "result": result, "by": by,
         "path": mutant.path, "line": mutant.source(text), "before": before,
         "after": mutant.after, "seconds": round(time.monotonic() - start, 1),
-    }  # fmt: skip
+    }
 
 
 def rate(rows: list[dict[str, str | float]]) -> float:

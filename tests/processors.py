@@ -70,7 +70,7 @@ LEVELS = {
         ("X86_V3", "AVX2", "FMA3", "F16C", "AVX", "LZCNT"), "Haswell",
     ),
     "baseline": Level("x86-64-v2", _PLAIN, (), "Nehalem", own=True),
-}  # fmt: skip
+}
 
 
 def lacks(level: Level) -> list[str]:
@@ -82,7 +82,7 @@ def lacks(level: Level) -> list[str]:
     return [
         name for name in __cpu_dispatch__
         if __cpu_features__.get(name) and (name.startswith("AVX512") or name not in level.has)
-    ]  # fmt: skip
+    ]
 
 
 def is_here(level: Level) -> bool:
@@ -102,7 +102,7 @@ def environment(level: Level) -> dict[str, str]:
         "NUMBA_CPU_NAME": level.cpu, "NUMBA_CPU_FEATURES": level.features,
         "NPY_DISABLE_CPU_FEATURES": " ".join(lacks(level)), "OPENBLAS_CORETYPE": level.blas,
         "FPSIM_CACHE_DIR": str(folder(level)),
-    }  # fmt: skip
+    }
     return {name: value for name, value in wanted.items() if value}  # numpy refuses an empty list
 
 
@@ -113,7 +113,7 @@ def python(*arguments: str, **variables: str) -> str:
     done = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=usual | variables, text=True,
         capture_output=True,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

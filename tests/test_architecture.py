@@ -72,7 +72,7 @@ ORDER = [
     ("ipu.experiments.bench", "ipu.experiments.bench.steps"),
     ("ipu.experiments.commands", "ipu.experiments.commands.programs"),
     ("ipu.experiments", "ipu.experiments.listings", "ipu.experiments.programs"),
-]  # fmt: skip
+]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 
 #: Kernels take numbers and give numbers: they import no room outside their own.
@@ -98,7 +98,7 @@ FRAMEWORKS = {
     "mpi4py": ("ipu.members.mpi_transport",),
     "dask": ("ipu.experiments",),
     "distributed": ("ipu.experiments",),
-}  # fmt: skip
+}
 
 FUNCTION = 60
 #: Longer functions, each with the measurement beside it that speaks against cutting it.

@@ -144,7 +144,7 @@ INSTEAD = {
         ("f32_to_i32.minMag.txt.gz", "to_i32.txt", "an installed TestFloat"),
         ("V100_fp16.npz", "recorded.npz", "hardware"),
     ],
-}  # fmt: skip
+}
 
 #: Library that a block needs -> the library whose environment runs it.
 HOME = {"torch": "torch", "tensorflow": "tensorflow"} | dict.fromkeys(
@@ -272,7 +272,7 @@ def prepare(folder: Path, page: str) -> None:
         np.savez(
             folder / "recorded.npz", a=row, b=row, c=np.zeros(1, np.uint32),
             d_fp32=np.full(1, 0x40800000, np.uint32),
-        )  # fmt: skip
+        )
 
 
 @pytest.mark.parametrize("task", TASKS, ids=str)
@@ -296,5 +296,5 @@ def test_a_block_runs(task, site, tmp_path):
     done = subprocess.run(
         command, cwd=tmp_path, env=outer | allowed | {"PYTHONPATH": str(site), "PATH": path},
         capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

@@ -25,7 +25,7 @@ QUICK = (
     "numbering/device", "numbering/units",
     "products/binary16/RNE", "sums/binary16/RNE", "units/AMP_F16_F16/",
     "units/V100_F16_F32/products",
-)  # fmt: skip
+)
 NAMES = [name for name in digests.CASES if reaches("full") or name.startswith(QUICK)]
 
 

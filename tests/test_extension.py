@@ -68,7 +68,7 @@ def test_a_unit_is_one_record() -> None:
             name, "two terms", (fp.BINARY16,), fp.BINARY32, terms=2, window=24, rounding=fp.RTZ,
             evidence={"window": (Evidence.ASSUMED, "this test")},
         )
-    ])  # fmt: skip
+    ])
     try:
         half = fp.Context(fp.BINARY16)
         a, b = half.array([[1.0, 2.0**-12, 1.0]]), half.array([[1.0], [2.0**-13], [2.0**-10]])

@@ -43,7 +43,7 @@ def run_suite(folder: Path, **environment: str) -> tuple[int, list[str]]:
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider",
          "-c", str(ROOT / "pyproject.toml"), str(folder)],
         cwd=ROOT, env=outer | environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    )
     return done.returncode, done.stdout.splitlines()
 
 

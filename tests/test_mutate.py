@@ -50,7 +50,7 @@ def test_every_change_of_a_text():
         ("is not None", "is None"), ("break", "continue"), ("min(", "max("), ("-step", "step"),
         ("exact=True", "exact=False"), ("exact=True, ", ""),
         ('g(min(x, -step), exact=True, label="one" + "two")', "None"),
-    )  # fmt: skip
+    )
 
 
 def test_places_count_characters_and_the_parser_bytes():
@@ -66,7 +66,7 @@ def test_places_count_characters_and_the_parser_bytes():
         ("if __name__ == '__main__': f(1)", 0), ("warnings.warn(a, stacklevel=2)", 0),
         ("assert a < b, 1 + 1", 2), ("def f(): return None", 0), ("x = not a", 1),
     ],
-)  # fmt: skip
+)
 def test_counts_of_changes(text, count):
     assert len(list(mutants_of("f.py", text))) == count
 
@@ -135,7 +135,7 @@ def one(path: str, line: str, before: str, after: str) -> Mutant:
     return next(
         m for m in mutants_of(path, text)
         if (m.source(text), text[m.start : m.end], m.after) == (line, before, after)
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ def run(folder: Path, path: Path | str, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=outer | {"PYTHONPATH": str(path)},
         capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -68,7 +68,7 @@ def test_the_wheel_installs_two_names(wheel):
     expected = {f"ipu/experiments/{p.relative_to(ROOT / 'experiments')}" for p in sources}
     assert {n for n in names if n.startswith("ipu/experiments/")} == {
         *expected, "ipu/experiments/__init__.py",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("origin", pick(["wheel"], *[["wheel", "checkout"]] * 2))

@@ -25,7 +25,7 @@ def on_threads(n: int, work: Callable[[], T]) -> T:
     def run_blocks(
         part: Callable[[int, int], int], first: int, last: int, smallest: int, step: int = 1,
         *, even: bool = False,
-    ) -> int:  # fmt: skip
+    ) -> int:
         def noted(begin: int, end: int) -> int:
             seen.add(threading.get_ident())
             if threading.get_ident() != caller:

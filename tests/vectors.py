@@ -12,7 +12,7 @@ _EXACT = ("eq", "le", "lt")
 _ROUNDED = ("add", "sub", "mul", "div", "sqrt", "mulAdd", "rem", "roundToInt", "to_i32")
 _CONVERSIONS = (
     "i32_to_f16", "i32_to_f32", "f32_to_f16", "f32_to_bf16", "f64_to_f16", "f64_to_f32"
-)  # fmt: skip
+)
 #: The functions of TestFloat that are recorded, and in which modes; a missing file is a skip.
 TESTFLOAT = {
     **{f"{f}_{name}": ("near_even",) for f in ("f16", "f32") for name in _EXACT},

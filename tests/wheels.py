@@ -22,7 +22,7 @@ def build(project: Path, folder: Path) -> Path:
     process = subprocess.run(
         [sys.executable, "-c", _BUILD, str(project), str(folder)],
         check=True, capture_output=True, text=True, cwd=project,
-    )  # fmt: skip
+    )
     return Path(process.stdout.split()[-1])
 
 

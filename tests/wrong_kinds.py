@@ -28,7 +28,7 @@ WRONG: dict[str, Any] = {
     "None": None, "2.5": 2.5, "nan": float("nan"), "inf": float("inf"), "text": "x", "no text": "",
     "list": [1], "empty": [], "-1": -1, "0": 0, "huge": 10**15, "object": object(), "True": True,
     "dict": {}, "complex": 1j, "array": np.ones((2, 3)), "bytes": b"x",
-}  # fmt: skip
+}
 
 
 def arguments_of(function: Callable[..., Any], **values: Any) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
                             partial(_call, operation, fmt, rounding, flags, carriers, out),
                             reference, size.n, size.repeats, rounding.name,
                             bits_of(rounding, fmt), flags, data,
-                        )  # fmt: skip
+                        )
                 part = size.peer()
                 for peer, prepare in arithmetic_peers(operation, fmt) if data == "mixed" else ():
                     yield Case(
@@ -94,7 +94,7 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
                         partial(prepare, [x[: part.n] for x in carriers]), reference, part.n,
                         part.repeats, data=data, peer=peer, reference_n=size.n,
                         alone=is_alone(peer),
-                    )  # fmt: skip
+                    )
     yield from _wide(size)
 
 
@@ -109,4 +109,4 @@ def _wide(size: Size) -> Iterator[Case]:
                 f"arith64 {operation}", WIDE.name,
                 partial(_call, operation, WIDE, RNE, flags, held, out), copy(raw[0], out), size.n,
                 size.repeats, flags=flags,
-            )  # fmt: skip
+            )

@@ -21,7 +21,7 @@ __all__ = ["Change", "changes", "read"]
 _NAMES = (
     "topic", "network", "preset", "format", "rounding", "bits", "flags", "data", "n", "threads",
     "peer", "kind",
-)  # fmt: skip
+)
 #: Rounds that a verdict needs: their ends hold the median in 94 of 100 cases.
 _ENOUGH = 5
 #: Figures of which more is better.
@@ -91,7 +91,7 @@ def changes(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> Iterator[Ch
             yield Change(
                 name, _figure(a), _figure(b), b_least / a_most, b_most / a_least,
                 min(a["rounds"], b["rounds"]), any(b.get(rate) is not None for rate in _RATES),
-            )  # fmt: skip
+            )
 
 
 def _name(record: dict[str, Any]) -> str:

@@ -87,7 +87,7 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
                 f"{state} {name}", family.format.lower(), _known, None, size.n, size.repeats,
                 family.rounding, flags=True, data=f"{kernels} kernels", warm=False,
                 clock=partial(_told, seconds),
-            )  # fmt: skip
+            )
 
 
 def _products(cache: Path) -> int:

@@ -37,13 +37,13 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
     yield Case("feed repeat", "int", partial(_loop, often, 0), None, often, repeats, data="–")
     array = np.zeros(16)
     yield Case("feed repeat", "float64", partial(_loop, often, array), None, often, repeats,
-               data="128 B")  # fmt: skip
+               data="128 B")
     for name, (nbytes, fewer) in ELEMENTS.items():
         element, n = np.zeros(nbytes // 4, np.float32), often // fewer
         yield Case("feed infeed", "float32", partial(_infeed, n, element),
-                   partial(_copies, n, element, PREFETCH + 2), n, repeats, data=name)  # fmt: skip
+                   partial(_copies, n, element, PREFETCH + 2), n, repeats, data=name)
         yield Case("feed outfeed", "float32", partial(_outfeed, n, element),
-                   partial(_copies, n, element, None), n, repeats, data=name)  # fmt: skip
+                   partial(_copies, n, element, None), n, repeats, data=name)
 
 
 def _loop(often: int, carried: object) -> Call:

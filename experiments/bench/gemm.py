@@ -67,7 +67,7 @@ UNITS = {
     "amp-window-half": ["AMP_F16_F16"],
     "tensor-core": ["V100_F16_F32", "A100_BF16_F32", "ADA_E4M3_F32", "H100_F16_F32",
                     "B200_F16_F32"],
-}  # fmt: skip
+}
 
 
 def _matrix(data: str, n: int, seed: int) -> NDArray[np.float32]:
@@ -98,7 +98,7 @@ def call(row: Row, n: int) -> Call:
     if row.unit is not None:
         return partial(matmul, a, b, row.unit)
     return partial(rounded_matmul, a, b, context=Context(row.format, rounding=row.rounding),
-                   fused=row.fused)  # fmt: skip
+                   fused=row.fused)
 
 
 def _blas(dtype: Any, n: int) -> Call:
@@ -129,9 +129,9 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
                 f"gemm {row.unit}" if row.unit else "gemm", row.format.name,
                 partial(call, row, size.n), reference, size.n, size.repeats, row.rounding.name,
                 bits_of(row.rounding, row.format), True, row.data, kind=row.kind,
-            )  # fmt: skip
+            )
         for kind, fmt in (("blas-f32", BINARY32), ("blas-f64", BINARY64)):
             yield Case(
                 "gemm BLAS", fmt.name, partial(_blas, fmt.carrier, size.n), reference, size.n,
                 size.repeats, data="normal", peer="numpy", kind=kind,
-            )  # fmt: skip
+            )

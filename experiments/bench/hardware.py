@@ -66,7 +66,7 @@ def hardware() -> Hardware:
     return Hardware(
         processor(), os.cpu_count() or 1, bits, _halves() if bits == 512 and HAS_FMA else None,
         f"numba {numba.__version__}, LLVM {version}",
-    )  # fmt: skip
+    )
 
 
 def _halves() -> bool:

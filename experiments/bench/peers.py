@@ -30,7 +30,7 @@ IEEE_LIKE = ("ieee",)
 TORCH = {
     "binary16": "float16", "bfloat16": "bfloat16", "e4m3fn": "float8_e4m3fn",
     "e5m2": "float8_e5m2", "f143": "float8_e4m3fnuz", "f152": "float8_e5m2fnuz",
-}  # fmt: skip
+}
 
 
 def _installed(package: str) -> bool:
@@ -91,10 +91,10 @@ def _torch(fmt: Format, rounding: Rounding) -> Iterator[Peer]:
 
 def _gfloat(fmt: Format, rounding: Rounding) -> Iterator[Peer]:
     modes = {"RNE": "TiesToEven", "RNA": "TiesToAway", "RTZ": "TowardZero", "RTP": "TowardPositive",
-             "RTN": "TowardNegative", "SR": "Stochastic"}  # fmt: skip
+             "RTN": "TowardNegative", "SR": "Stochastic"}
     names = {"binary16": "binary16", "bfloat16": "bfloat16", "e4m3fn": "ocp_e4m3",
              "e5m2": "ocp_e5m2", "e2m3fn": "ocp_e2m3", "e3m2fn": "ocp_e3m2", "e2m1fn": "ocp_e2m1",
-             }  # fmt: skip
+             }
     if rounding.name not in modes or fmt.name not in names or not _installed("gfloat"):
         return
 

@@ -34,7 +34,7 @@ _LOOKS = {
     "rounding": ("o", "BLUE"), "stochastic rounding": ("s", "ORANGE"),
     "+ − × ÷ √ fma": ("^", "GREEN"), "products rounded after × and +": ("D", "PURPLE"),
     "products through units": ("v", "RED"),
-}  # fmt: skip
+}
 
 #: Logarithms of rates by which labels are apart.
 _APART = 0.15
@@ -136,7 +136,7 @@ def draw(axes: Axes, records: Sequence[Mapping[str, Any]]) -> None:
         if own:
             rates = [p.share * roof.at(p.intensity) for p in own]
             axes.plot([p.intensity for p in own], rates, marker, label=family,
-                      color=getattr(drawing, colour), markersize=5, alpha=0.75)  # fmt: skip
+                      color=getattr(drawing, colour), markersize=5, alpha=0.75)
     products = sorted((p for p in kernels if p.family in _PRODUCTS), key=lambda p: p.share)
     rates = [p.share * roof.at(p.intensity) for p in products]
     for point, rate, height in zip(products, rates, _spread(rates), strict=True):
@@ -144,10 +144,10 @@ def draw(axes: Axes, records: Sequence[Mapping[str, Any]]) -> None:
             point.label, (point.intensity, rate), (point.intensity * 1.5, height), fontsize=7,
             va="center", zorder=5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3},
             arrowprops={"arrowstyle": "-", "linewidth": 0.4, "relpos": (0, 0.5), "shrinkA": 0},
-        )  # fmt: skip
+        )
     axes.set(xscale="log", yscale="log",
              xlabel="results, or multiply-adds, for each byte that has to move",
-             ylabel="10⁹ results, or multiply-adds, a second")  # fmt: skip
+             ylabel="10⁹ results, or multiply-adds, a second")
     axes.set_title(_machine(records), fontsize=9.5)
     axes.legend(fontsize=8.5, loc="lower left", bbox_to_anchor=(0.3, 0.0))
 

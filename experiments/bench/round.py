@@ -67,7 +67,7 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
                     yield Case(
                         "round", fmt.name, partial(_call, fmt, rounding, flags, x, out), reference,
                         size.n, size.repeats, rounding.name, bits_of(rounding, fmt), flags, data,
-                    )  # fmt: skip
+                    )
         yield from _packed(x, out, size, data, formats)
         yield from _peers(x, out, size, data, formats)
     yield from _wide(size, [BINARY16] if quick else [BINARY16, BINARY32, BFLOAT16, E4M3FN])
@@ -86,7 +86,7 @@ def _packed(
             yield Case(
                 "round packed", fmt.name, partial(prepare, fmt), copy(x, out), size.n,
                 min(size.repeats, 3), data=data,
-            )  # fmt: skip
+            )
 
 
 def _peers(
@@ -102,7 +102,7 @@ def _peers(
                     "round", fmt.name, partial(prepare, x[: part.n], out[: part.n]), copy(x, out),
                     part.n, part.repeats, rounding.name, bits, data=data, peer=peer,
                     reference_n=size.n, alone=is_alone(peer),
-                )  # fmt: skip
+                )
 
 
 def _wide(size: Size, formats: list[Format]) -> Iterator[Case]:
@@ -114,4 +114,4 @@ def _wide(size: Size, formats: list[Format]) -> Iterator[Case]:
             yield Case(
                 "round float64", fmt.name, partial(_call, fmt, rounding, False, x, out),
                 copy(x, target), size.n, size.repeats, rounding.name, bits_of(rounding, fmt),
-            )  # fmt: skip
+            )

@@ -46,7 +46,7 @@ def in_process(code: str, cache: str | None = None) -> float:
         done = subprocess.run(
             [sys.executable, "-c", code], env={**environment, "FPSIM_CACHE_DIR": cache or empty},
             check=True, capture_output=True, text=True,
-        )  # fmt: skip
+        )
     return float(done.stdout)
 
 
@@ -67,7 +67,7 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
             yield Case(
                 f"call {name}", "binary16", partial(_often, call), None, OFTEN, size.repeats,
                 rounding.name, bits_of(rounding, BINARY16), True, "16",
-            )  # fmt: skip
+            )
 
 
 def _processes(repeats: int, quick: bool) -> Iterator[Case]:
@@ -84,7 +84,7 @@ def _processes(repeats: int, quick: bool) -> Iterator[Case]:
             yield Case(
                 topic, "binary16", partial(_same, call), None, 1, 1 if cold else repeats,
                 data="-", flags=True, warm=not cold, clock=_told,
-            )  # fmt: skip
+            )
 
 
 def _same(call: Call) -> Call:

@@ -22,7 +22,7 @@ from fpsim.state.threads import get_threads, run_blocks, set_threads
 
 __all__ = [
     "Case", "Record", "Size", "Written", "copy", "in_turn", "measure", "run", "seconds", "to_json",
-]  # fmt: skip
+]
 
 Call = Callable[[], object]
 
@@ -203,7 +203,7 @@ def _measure(case: Case) -> Record:
         case.topic, case.format, case.rounding, case.bits, case.flags, case.data, case.n,
         get_threads(), time_, rate, reference, None if reference is None else figure / reference,
         case.peer, case.repeats, (min(rounds), max(rounds)), case.kind,
-    )  # fmt: skip
+    )
 
 
 def _figure(case: Case, seconds: float, n: int) -> float:

@@ -157,7 +157,7 @@ def _measure(name: str, preset: str, size: Size, rows: int) -> TimedTraining:
         shares(training.step, training.device), peak, live,
         peak / live if peak and live else None, peer, rates[peer] if peer else None, rates,
         size.repeats, (min(ratios), max(ratios)),
-    )  # fmt: skip
+    )
 
 
 def _on_the_machine(name: str, preset: str, n: int) -> Training:
@@ -200,7 +200,7 @@ def _trainer(network: Network, preset: str) -> Trainer:
     return Trainer(
         network.model, SGD(0.01, momentum=0.9), policy=Policy(BINARY16, BINARY16),
         control=FpCtl(esr=True), loss_scale=StaticLossScale(256.0, LEARNING_RATE), preset=preset,
-    )  # fmt: skip
+    )
 
 
 def _batch(image: tuple[int, int, int], n: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -25,10 +25,10 @@ COMPARE, DRAW = "compare", "draw"
 @click.command("bench")
 @click.argument("topic", metavar="|".join(
                     [*TOPICS, f"{COMPARE} A.json B.json", f"{DRAW} A.json ... PICTURE.png"]),
-                shell_complete=completing(lambda: [*TOPICS, COMPARE, DRAW]))  # fmt: skip
+                shell_complete=completing(lambda: [*TOPICS, COMPARE, DRAW]))
 @click.argument("files", nargs=-1, metavar="", type=click.Path(path_type=Path))
 @click.option("--threads", type=click.IntRange(1, 1024), default=1, show_default=True,
-              help="Threads for kernels and for the reference.")  # fmt: skip
+              help="Threads for kernels and for the reference.")
 @click.option(
     "--n",
     type=click.IntRange(1),
@@ -37,11 +37,11 @@ COMPARE, DRAW = "compare", "draw"
 )
 @click.option("--quick", is_flag=True, help="Seconds instead of minutes; fewer rows and elements.")
 @click.option("--json", "file", type=click.Path(path_type=Path, dir_okay=False), default=None,
-              help="Write the records there as well, a JSON list.")  # fmt: skip
+              help="Write the records there as well, a JSON list.")
 def command(
     topic: str, files: tuple[Path, ...], threads: int, n: int | None, quick: bool,
     file: Path | None,
-) -> None:  # fmt: skip
+) -> None:
     """Time per element (on startup per call), and the ratio to np.copyto of the same run.
 
     gemm gives billions of multiply-adds per second, and the ratio to BLAS in binary32. Small arrays

@@ -33,7 +33,7 @@ SOURCES: dict[str, tuple[str, dict[str, str]]] = {
         "cifar-10-binary.tar.gz":
             "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
     }),
-}  # fmt: skip
+}
 #: The folder inside CIFAR-10's archive.
 INSIDE = "cifar-10-batches-bin"
 
@@ -43,7 +43,7 @@ INSIDE = "cifar-10-batches-bin"
     "names", nargs=-1, metavar="[NAME...]", shell_complete=completing(lambda: [*SOURCES, "all"])
 )
 @click.option("--to", type=click.Path(path_type=Path), default=None,
-              help="Folder of the data sets (default: FPSIM_DATA).")  # fmt: skip
+              help="Folder of the data sets (default: FPSIM_DATA).")
 def command(names: tuple[str, ...], to: Path | None) -> int:
     """Say which data sets are there; with names (or all), download those that are not."""
     with bad_input():

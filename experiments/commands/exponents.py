@@ -29,7 +29,7 @@ def exponent_figure(profiles: Sequence[tuple[str, Profile]]) -> Figure:
     figure, panels = new_figure(
         13, 0.6 + (2.2 + 0.18 * n_formats) * len(drawn),
         mosaic=[[f"{i} values", f"{i} scales"] for i in range(len(drawn))], width_ratios=[1.5, 1],
-    )  # fmt: skip
+    )
     exponents = np.concatenate([p[0].exponents for _, p in drawn] + [np.array([-26, 17])])
     limits = int(exponents.min()) - 2, int(exponents.max()) + 2
     values, scales = panels[::2], panels[1::2]
@@ -92,7 +92,7 @@ def _curve(axes: Axes, profiles: Sequence[Profile]) -> None:
         axes.plot(p.scales, 100 * p.lost, color=color, linewidth=1.2)
         axes.plot([p.scale_exponent], [100 * p.lost_at(p.scale_exponent)], "o", color=color)
     axes.set(title="Significant digits lost", ylabel="share (%)", ylim=(-4, 104),
-             xlim=(low - 2, high + 2))  # fmt: skip
+             xlim=(low - 2, high + 2))
 
 
 def _panel(axes: Axes, name: str, profiles: Sequence[Profile], limits: tuple[int, int]) -> None:

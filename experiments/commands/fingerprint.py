@@ -11,7 +11,7 @@ from ipu.experiments.commands.options import bad_input, echo_json, with_json
 
 @click.command("fingerprint")
 @click.option("--unit", default="all", show_default=True, metavar="NAME|all",
-              help="See: fpsim list units.")  # fmt: skip
+              help="See: fpsim list units.")
 @with_json
 def command(unit: str, as_json: bool) -> None:
     """Probe matrix units: terms, order, window, cut, digits, rounding, stores, monotone or not."""
@@ -28,7 +28,7 @@ def command(unit: str, as_json: bool) -> None:
         return
     row = "{:<27} {:>5}  {:<9} {:>6}  {:<8}  {:>6}  {:<8} {:>6}  {:>8}  {:<6}  {:<5}  {:<10}  {}"
     click.echo(row.format("unit", "terms", "order", "window", "cut", "digits", "rounding", "stored",
-                          "channels", "joined", "exact", "subnormals", "monotone"))  # fmt: skip
+                          "channels", "joined", "exact", "subnormals", "monotone"))
     for name in progress(units, "units"):
         cells = asdict(fingerprint(name))
         click.echo(row.format(name, *(_word(key, value) for key, value in cells.items())))

@@ -79,7 +79,7 @@ def bench_lines() -> Iterator[str]:
 def experiment_rows() -> Iterator[dict[str, object]]:
     for e in catalogue().values():
         yield {"name": e.name, "room": e.room.rpartition(".")[2], "question": e.question,
-               "budget_seconds": e.budget, "default": e.default}  # fmt: skip
+               "budget_seconds": e.budget, "default": e.default}
 
 
 def format_rows() -> Iterator[dict[str, object]]:
@@ -91,7 +91,7 @@ def format_rows() -> Iterator[dict[str, object]]:
             continue
         yield {"name": name, "bits": fmt.bits, "exponent_bits": fmt.exponent_bits,
                "precision": fmt.precision, "max": fmt.max, "min_normal": fmt.smallest_normal,
-               "min": fmt.smallest_subnormal, "specials": str(fmt.specials)}  # fmt: skip
+               "min": fmt.smallest_subnormal, "specials": str(fmt.specials)}
 
 
 def unit_rows() -> Iterator[dict[str, object]]:
@@ -103,7 +103,7 @@ def unit_rows() -> Iterator[dict[str, object]]:
                "partials": unit.partials.name, "calls": unit.calls, "terms": unit.terms,
                "window": unit.window, "cut": str(unit.cut), "accumulator": str(unit.accumulator),
                "rounding": str(unit.rounding), "instruction": unit.instruction,
-               "evidence": {c: str(fact.evidence) for c, fact in unit.facts.items()}}  # fmt: skip
+               "evidence": {c: str(fact.evidence) for c, fact in unit.facts.items()}}
 
 
 def bench_rows() -> Iterator[dict[str, object]]:
@@ -117,12 +117,12 @@ def bench_rows() -> Iterator[dict[str, object]]:
 KINDS = {
     "experiments": (experiment_lines, experiment_rows), "formats": (format_lines, format_rows),
     "units": (unit_lines, unit_rows), "bench": (bench_lines, bench_rows),
-}  # fmt: skip
+}
 
 
 @click.command("list")
 @click.argument("kind", default="experiments", metavar=f"[{'|'.join(KINDS)}]",
-                shell_complete=completing(lambda: list(KINDS)))  # fmt: skip
+                shell_complete=completing(lambda: list(KINDS)))
 @with_json
 def command(kind: str, as_json: bool) -> None:
     """Show what there is: experiments (default), formats, matrix units or benchmarks."""

@@ -71,7 +71,7 @@ def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--seed", type=Seed(), default=0, show_default=True,
                      help="Seed of everything random."),
         click.option("--quick", is_flag=True, help="Seconds instead of minutes; fewer points."),
-    ):  # fmt: skip
+    ):
         function = option(function)
     return function
 

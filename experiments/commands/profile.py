@@ -25,11 +25,11 @@ DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8
 @click.command("profile")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE.npy|.npz")
 @click.option("--formats", default="binary16,bfloat16", show_default=True, metavar="NAME,...",
-              help="Formats to try; see: fpsim list formats.")  # fmt: skip
+              help="Formats to try; see: fpsim list formats.")
 @click.option("--dtype", type=click.Choice(DTYPES), default=None,
-              help="Type of elements that the file holds without a name (|V2).")  # fmt: skip
+              help="Type of elements that the file holds without a name (|V2).")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("reports", "profile"),
-              show_default=True, help="Folder for the table and the figure.")  # fmt: skip
+              show_default=True, help="Folder for the table and the figure.")
 @with_json
 def command(file: Path, formats: str, dtype: str | None, out: Path, as_json: bool) -> None:
     """Shares of underflow, overflow, subnormal and inexact values, and the best power-of-two scale.
@@ -112,7 +112,7 @@ def floating(array: np.ndarray, dtype: str | None) -> np.ndarray:
     named = np.dtype(getattr(ml_dtypes, dtype))
     if named.itemsize != array.dtype.itemsize:
         raise ValueError(f"--dtype {dtype} has {named.itemsize} bytes, its elements have "
-                         f"{array.dtype.itemsize}")  # fmt: skip
+                         f"{array.dtype.itemsize}")
     return array.view(named)
 
 
@@ -172,14 +172,14 @@ def shares_row(name: str, p: Profile) -> Row:
         "zeros": p.zeros, **{share: p.share(share) for share in SHARES},
         "scale_exponent": p.scale_exponent, "scaled_underflows": p.scaled_underflows,
         "scaled_subnormals": p.scaled_subnormals, "scaled_overflows": p.scaled_overflows,
-    }  # fmt: skip
+    }
 
 
 def _rows(name: str, p: Profile) -> Iterator[Row]:
     yield shares_row(name, p)
     for exponent, count in zip(p.exponents.tolist(), p.counts.tolist(), strict=True):
         yield {"array": name, "format": p.format.name, "part": "histogram", "exponent": exponent,
-               "count": count}  # fmt: skip
+               "count": count}
     for k, lost in zip(p.scales.tolist(), p.lost.tolist(), strict=True):
         yield {"array": name, "format": p.format.name, "part": "scale", "scale_exponent": k,
-               "lost": lost}  # fmt: skip
+               "lost": lost}

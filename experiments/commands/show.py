@@ -25,9 +25,9 @@ ALLOWED = "give a number (0.1, 1/3, 0x1.8p-1, inf, nan) or a code (0x3c00, 0b001
 @click.command("show", context_settings={"ignore_unknown_options": True})
 @click.argument("numbers", nargs=-1, required=True, metavar="NUMBER|0xCODE...")
 @click.option("--format", "formats", default="binary16", show_default=True, metavar="NAME,...",
-              help="Formats to look in; see: fpsim list formats.")  # fmt: skip
+              help="Formats to look in; see: fpsim list formats.")
 @click.option("--rounding", default="RNE", show_default=True, metavar="MODE",
-              help="How a number becomes a value of the format.")  # fmt: skip
+              help="How a number becomes a value of the format.")
 def command(numbers: tuple[str, ...], formats: str, rounding: str) -> None:
     """Sign, exponent, significand, value and neighbours; for a number also the chance to go up.
 

@@ -23,26 +23,26 @@ OUT = Path("reports", "sweeps")
 @click.command("sweep")
 @click.argument("name", metavar="NAME", shell_complete=completing(lambda: list(catalogue())))
 @click.option("--seeds", default="0:8", show_default=True, metavar="FIRST:STOP",
-              help="Seeds, as 0:8 (0 to 7) or 3,5.")  # fmt: skip
+              help="Seeds, as 0:8 (0 to 7) or 3,5.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=A,B",
-              help="Values of a setting of the experiment; every combination runs.")  # fmt: skip
+              help="Values of a setting of the experiment; every combination runs.")
 @click.option("--scheduler", default="", metavar="ADDRESS",
               help="tcp:// or tls:// address of a Dask scheduler; without it, processes here. Dask "
-              "runs what it is sent: name only a scheduler that you trust.")  # fmt: skip
+              "runs what it is sent: name only a scheduler that you trust.")
 @click.option("--workers", type=click.IntRange(1, 256), default=None, metavar="N",
-              help="Processes on this machine; else as many as threads.")  # fmt: skip
+              help="Processes on this machine; else as many as threads.")
 @click.option("--retries", type=click.IntRange(0, 100), default=None, metavar="N",
-              help="Times a job is run again after its worker was lost.  [default: 2]")  # fmt: skip
+              help="Times a job is run again after its worker was lost.  [default: 2]")
 @click.option("--resume", is_flag=True, help="Keep the results of an earlier, equal sweep.")
 @click.option("--quick", is_flag=True, help="Seconds instead of minutes; fewer points.")
 @click.option("--trust-network", is_flag=True,
-              help="Allow a scheduler outside of this machine without TLS.")  # fmt: skip
+              help="Allow a scheduler outside of this machine without TLS.")
 @click.option("--out", type=click.Path(path_type=Path), default=OUT, show_default=True,
-              help="Folder for the results.")  # fmt: skip
+              help="Folder for the results.")
 def command(
     name: str, seeds: str, settings: tuple[str, ...], scheduler: str, workers: int | None,
     retries: int | None, resume: bool, quick: bool, trust_network: bool, out: Path,
-) -> int:  # fmt: skip
+) -> int:
     """Run an experiment with every seed and setting, and write a page that compares the runs.
 
     OUT/NAME.html is the page, OUT/NAME/data.csv the table, OUT/NAME/jobs the finished jobs. The

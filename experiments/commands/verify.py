@@ -32,11 +32,11 @@ def command() -> None:
 @click.argument("function")
 @click.option("--rounding", default="near_even", show_default=True,
               metavar="near_even|minMag|min|max|near_maxMag|odd",
-              help="Mode the vectors were made with.")  # fmt: skip
+              help="Mode the vectors were made with.")
 @click.option("--tininess", type=click.Choice(["before", "after"]), default="after",
-              show_default=True, help="When the vectors look for tiny results.")  # fmt: skip
+              show_default=True, help="When the vectors look for tiny results.")
 @click.option("--nan", type=click.Choice(["class", "x86"]), default="class", show_default=True,
-              help="Any NaN equals any other, or the payload counts.")  # fmt: skip
+              help="Any NaN equals any other, or the payload counts.")
 @FILES
 def testfloat(
     function: str, rounding: str, tininess: str, nan: str, files: tuple[Path, ...]
@@ -72,11 +72,11 @@ def fpgen(files: tuple[Path, ...]) -> int:
 @command.command("exhaustive")
 @click.argument("operation")
 @click.option("--rounding", default="RNE", show_default=True, metavar="NAME,...|all",
-              help="Modes: RNE RNA RNZ RTZ RTP RTN RAZ RTO.")  # fmt: skip
+              help="Modes: RNE RNA RNZ RTZ RTP RTN RAZ RTO.")
 @click.option("--tininess", type=click.Choice(["before", "after"]), default="after",
-              show_default=True, help="When tiny results are looked for.")  # fmt: skip
+              show_default=True, help="When tiny results are looked for.")
 @click.option("--stride", type=click.IntRange(1, 1 << 16), default=1, show_default=True,
-              help="Take every so-many-th second operand.")  # fmt: skip
+              help="Take every so-many-th second operand.")
 def exhaustive(operation: str, rounding: str, tininess: str, stride: int) -> int:
     """Every operand against the definition of the mode.
 
@@ -103,7 +103,7 @@ def exhaustive(operation: str, rounding: str, tininess: str, stride: int) -> int
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--unit", required=True, metavar="NAME", help="See: fpsim list units.")
 @click.option("--result", type=click.Choice(["fp32", "fp16"]), default=None,
-              help="Which recorded results; default: those of the unit's partials.")  # fmt: skip
+              help="Which recorded results; default: those of the unit's partials.")
 def matrix_unit(file: Path, unit: str, result: str | None) -> int:
     """Recorded results of a matrix unit: FILE is an .npz with a, b, c, d_fp32 or d_fp16."""
     import ipu.machine  # noqa: F401  (registers the units of the IPU)
@@ -116,14 +116,14 @@ def matrix_unit(file: Path, unit: str, result: str | None) -> int:
 
 @command.command("engines")
 @click.option("--outputs", type=click.IntRange(1), default=20_000, show_default=True,
-              help="Outputs to judge.")  # fmt: skip
+              help="Outputs to judge.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--product", type=click.IntRange(0), default=None, metavar="N",
-              help="Product number N alone, as a mismatch names it.")  # fmt: skip
+              help="Product number N alone, as a mismatch names it.")
 @click.option("--unit", "units", multiple=True, metavar="NAME|all",
-              help="Named units instead of random ones; see: fpsim list units.")  # fmt: skip
+              help="Named units instead of random ones; see: fpsim list units.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True,
-              help="Processes that share the work.")  # fmt: skip
+              help="Processes that share the work.")
 def engines(outputs: int, seed: int, product: int | None, units: tuple[str, ...], jobs: int) -> int:
     """One product through every engine that takes it, beside exact fractions.
 
@@ -168,7 +168,7 @@ def counting(
     from ipu.experiments.lab.progress import DELAY
 
     with tqdm(desc=f"  {label or unit}", total=total, unit=f" {unit}", unit_scale=True,
-              delay=DELAY, leave=False, disable=None) as bar:  # fmt: skip
+              delay=DELAY, leave=False, disable=None) as bar:
         yield lambda n: bar.update(n) and None
 
 

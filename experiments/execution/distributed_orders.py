@@ -73,7 +73,7 @@ def run(quick: bool, seed: int) -> Result:
     values = gradients(seed)
     exact = REPLICAS * exact_mean(values)
     sums = {(way, order): in_one_process(values, seed, *way, order)
-            for way in WAYS for order in ORDERS}  # fmt: skip
+            for way in WAYS for order in ORDERS}
     expected = {name_of(*key): _digest(array) for key, array in sums.items()}
     rows = [*_errors(sums, exact), *_between(sums)]
     for n in (2, 4):
@@ -82,7 +82,7 @@ def run(quick: bool, seed: int) -> Result:
     local, missing = _over_processes((4,) if quick else (2, 4), values, seed, expected, sums, exact)
     parameters = {"network": NETWORK, "replicas": REPLICAS, "micro-batch": BATCH,
                   "loss scale": SCALE, "steps before": STEPS, "parameters": values.shape[1],
-                  "seed": seed, "left out": missing}  # fmt: skip
+                  "seed": seed, "left out": missing}
     answer = _answer(rows, local, missing)
     units = units_of(_device(seed, "SR"))
     return Result(rows, answer, "f16|f32, rounding=RNE|SR", parameters, units, local)
@@ -148,13 +148,13 @@ def equalities(
         {"part": "place", "transport": transport, "processes": processes, "sum": name,
          "equal": all(own[name] == digest for own in every)}
         for name, digest in expected.items()
-    ]  # fmt: skip
+    ]
 
 
 def _over_processes(
     counts: Sequence[int], values: Values, seed: int, expected: dict[str, str],
     sums: dict[tuple[tuple[str, str], Order], Array], exact: Values,
-) -> tuple[list[Row], list[str]]:  # fmt: skip
+) -> tuple[list[Row], list[str]]:
     """Rows of the transports and libraries that are here, and what is left out with the reason."""
     rows: list[Row] = []
     missing = []
@@ -210,7 +210,7 @@ def gloo_sums(cluster: Cluster, path: str) -> dict[str, list[int]]:
     distributed.init_process_group(
         "gloo", init_method=f"tcp://{cluster.addresses[0]}", rank=cluster.rank,
         world_size=cluster.size,
-    )  # fmt: skip
+    )
     values, codes = np.load(path), {}
     for name, kind, code in (("FP16", np.float16, np.uint16), ("FP32", np.float32, np.uint32)):
         x = torch.from_numpy(_rounded(values, name)[cluster.rank].astype(kind))
@@ -223,7 +223,7 @@ def gloo_sums(cluster: Cluster, path: str) -> dict[str, list[int]]:
 def against(
     library: str, codes: dict[str, list[int]],
     sums: dict[tuple[tuple[str, str], Order], Array], exact: Values,
-) -> Iterator[Row]:  # fmt: skip
+) -> Iterator[Row]:
     """How many of a library's sums differ from each order to nearest, and their error."""
     for ((name, rounding), order), total in sums.items():
         if name not in codes or rounding != "RNE":
@@ -233,7 +233,7 @@ def against(
         values = np.asarray(Context(fmt).unpack(own).values, np.float64)
         yield {"part": "library", "library": library, "format": name, "order": order.value,
                "differ": float((own != total.codes()).mean()),
-               "error": error_of(values, exact, fmt)}  # fmt: skip
+               "error": error_of(values, exact, fmt)}
 
 
 # Rows ---------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def _errors(sums: dict[tuple[tuple[str, str], Order], Array], exact: Values) -> 
         values = np.asarray(total.values, np.float64)
         error = error_of(values, exact, FORMATS[name])
         yield {"part": "order", "format": name, "rounding": rounding, "order": order.value,
-               "error": error, "digest": f"x{_digest(total)}"}  # fmt: skip
+               "error": error, "digest": f"x{_digest(total)}"}
 
 
 def _between(sums: dict[tuple[tuple[str, str], Order], Array]) -> Iterator[Row]:
@@ -259,7 +259,7 @@ def _between(sums: dict[tuple[tuple[str, str], Order], Array]) -> Iterator[Row]:
         for one, other in combinations(ORDERS, 2):
             differ = (sums[way, one].codes() != sums[way, other].codes()).mean()
             yield {"part": "between", "format": way[0], "rounding": way[1], "order": one.value,
-                   "other": other.value, "differ": float(differ)}  # fmt: skip
+                   "other": other.value, "differ": float(differ)}
 
 
 # The answer ---------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def _answer(rows: Sequence[Row], local: Sequence[Row], missing: Sequence[str]) -
     if wrong:
         opening = f"Yes: {len(wrong)} of {sums}, differ from one process."
     between = [float(str(r["differ"])) for r in rows
-               if r["part"] == "between" and r["rounding"] == "RNE"]  # fmt: skip
+               if r["part"] == "between" and r["rounding"] == "RNE"]
     text = (
         f"{opening} Orders themselves differ from each other in {min(between):.0%} to "
         f"{max(between):.0%} of the sums to nearest."
@@ -326,7 +326,7 @@ def tables(result: Result) -> list[Table]:
         [str(r["library"]), str(r["format"]), str(r["order"]),
          f"{float(str(r['differ'])):.1%}", f"{float(str(r['error'])):.3g}"]
         for r in libraries
-    ]  # fmt: skip
+    ]
     return [place, Table("What libraries would have done", heads, cells, WARNING)]
 
 
@@ -347,7 +347,7 @@ def _plot_errors(axes: Axes, result: Result) -> None:
         where: Row = {"part": "order", "format": name, "rounding": rounding}
         errors = [result.column("error", order=order, **where)[0] for order in names]
         axes.plot(errors, np.arange(len(names)) + 0.16 * (i - 1), "o", color=colour,
-                  label=f"{name}, {rounding}")  # fmt: skip
+                  label=f"{name}, {rounding}")
     extra = []
     for row in result.local:
         label = f"{row.get('library')} (not used)"
@@ -362,7 +362,7 @@ def _plot_errors(axes: Axes, result: Result) -> None:
     axes.set_ylim(len(names) + len(extra) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
     axes.set(title=f"Error of the sum of {REPLICAS} replicas", xlim=(0, None),
-             xlabel="root mean square, in u of the format")  # fmt: skip
+             xlabel="root mean square, in u of the format")
     axes.legend(fontsize=9)
 
 
@@ -387,7 +387,7 @@ def _plot_differences(axes: Axes, result: Result) -> None:
     )
     for (i, j), share in np.ndenumerate(grid):
         axes.annotate(f"{share:.0%}", (j + 0.5, i + 0.5), ha="center", va="center", fontsize=9.5,
-                      color="#222222")  # fmt: skip
+                      color="#222222")
     axes.set_xticks(np.arange(len(names)) + 0.5, [name.replace("_", "\n", 1) for name in names])
     axes.set_yticks(np.arange(len(grid)) + 0.5, [*names, *(f"{one} (not used)" for one in extra)])
     for tick in axes.get_yticklabels()[len(names) :]:

@@ -64,7 +64,7 @@ CHANNELS = (
     Channel("MNIST", 0.1307, 0.3081), Channel("ImageNet red", 0.485, 0.229),
     Channel("ImageNet green", 0.456, 0.224), Channel("ImageNet blue", 0.406, 0.225),
     Channel("digits", 0.287, 0.354),
-)  # fmt: skip
+)
 DIGITS = CHANNELS[-1]
 
 
@@ -128,10 +128,10 @@ def run(quick: bool, seed: int) -> Result:
     for job, (row, units) in zip(jobs, outcomes, strict=True):
         collected.add([row], units, part="training", way=WAYS[job.way].name, seed=job.seed)
     parameters = {"network": "64-64-10 dense, relu", "policy": str(FP16), "batch": BATCH,
-                  "epochs": epochs, "seeds": seeds}  # fmt: skip
+                  "epochs": epochs, "seeds": seeds}
     local = list(_throughput(8 if quick else 64))
     return Result(collected.rows, _answer(collected.rows), "p=f16,c=f16,rounding=RNE", parameters,
-                  collected.units, local)  # fmt: skip
+                  collected.units, local)
 
 
 def _pixels() -> Iterator[Row]:
@@ -146,7 +146,7 @@ def _pixels() -> Iterator[Row]:
             error = np.abs(there.values.astype(np.float64) - expected)
             yield {"part": "pixels", "way": way.name, "channel": channel.name,
                    "different": int(np.count_nonzero(there.codes() != once.codes())),
-                   "largest": float(error.max())}  # fmt: skip
+                   "largest": float(error.max())}
 
 
 def _transfers() -> Iterator[Row]:
@@ -187,7 +187,7 @@ def _train(job: Job) -> tuple[Row, tuple[UnitUsed, ...]]:
         "loss": float(np.mean(losses[-steps:])),
         "accuracy": trainer.accuracy(shown, data.labels[test]),
         "bytes": record.counters.bytes_in, "launches": record.counters.launches,
-    }  # fmt: skip
+    }
     return row, units_of(trainer.device)
 
 
@@ -200,7 +200,7 @@ def _throughput(elements: int) -> Iterator[Row]:
             infeed.dequeue()  # the thread has started
             (epoch,) = benchmark(infeed, 1, elements).epochs
         yield {"part": "throughput", "sends": str(element.dtype), "GB/s": epoch.bandwidth,
-               "elements/s": epoch.elements_per_second}  # fmt: skip
+               "elements/s": epoch.elements_per_second}
 
 
 def difference(rows: list[Row]) -> Effect:
@@ -270,4 +270,4 @@ def _plot_accuracy(axes: Axes, result: Result) -> None:
     axes.axvline(mean, **THEORY)
     axes.set_yticks(range(len(names)), names)
     axes.set(title="Training, a dot a seed", xlabel="test accuracy in %",
-             ylim=(-0.6, len(names) - 0.4))  # fmt: skip
+             ylim=(-0.6, len(names) - 0.4))

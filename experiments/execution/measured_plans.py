@@ -30,7 +30,7 @@ from ipu.parallel.trainer import Trainer
 
 __all__ = [
     "BATCH", "STAGES", "Measured", "figures_of_rows", "measure", "plan_files", "rows_of_figures",
-]  # fmt: skip
+]
 
 #: Samples of a micro-batch, units of a hidden layer.
 BATCH, WIDTH = 16, 128
@@ -132,7 +132,7 @@ def figures_of_rows(rows: Sequence[Row]) -> tuple[StageFigures, ...]:
 def _rates() -> tuple[UnitUsed, ...]:
     """What the cycles of a timeline rest on."""
     names = ("clock, Hz", "link between IPUs, bytes/s", "remote memory, bytes/s",
-             "host, bytes/s")  # fmt: skip
+             "host, bytes/s")
     return tuple(
         UnitUsed(f"{name} = {fact.value:g}", str(fact.evidence), fact.source)
         for name, fact in zip(names, Rates().facts, strict=True)

@@ -24,7 +24,7 @@ BLOCKS = ("B1", "B2", "B3", "B4")
 MEAN, DEVIATION = 0.1307, 0.3081
 STRATEGIES: dict[str, Callable[..., Any]] = {
     "pipelined": poptorch.PipelinedExecution, "sharded": poptorch.ShardedExecution,
-}  # fmt: skip
+}
 
 
 class Convolution(nn.Module):  # type: ignore[misc]
@@ -87,7 +87,7 @@ def set_of(images: Images, limit: int | None = None) -> torch.utils.data.TensorD
 
 def options(
     strategy: str, *, iterations: int, accumulation: int = 10, offload: bool = False, seed: int = 0
-) -> poptorch.Options:  # fmt: skip
+) -> poptorch.Options:
     """Options of a training; all micro-batches' outputs come back."""
     chosen = poptorch.Options().deviceIterations(iterations).randomSeed(seed)
     chosen.outputMode(poptorch.OutputMode.All)

@@ -37,7 +37,7 @@ DEFAULT = False
 VARIANTS = {
     f"{strategy}{', state offloaded' if offload else ''}": (strategy, offload)
     for strategy in ("pipelined", "sharded") for offload in (False, True)
-}  # fmt: skip
+}
 #: The tutorial's micro-batches of an update, images of a micro-batch, rate.
 COUNT, BATCH, RATE, STAGES = 10, 40, 0.001, 4
 MISSING = f"skipped: PyTorch is not installed; install it with: {how_to_install('torch')}"
@@ -50,7 +50,7 @@ def plan_of(strategy: str, offload: bool) -> Plan:
         [abs] * STAGES, schedule="popart" if pipelined else "sequential", count=COUNT,
         reduction="mean", recompute=True if pipelined else None,
         offload=("state",) if offload else (), check_memory=False,
-    )  # fmt: skip
+    )
 
 
 def run(quick: bool, seed: int) -> Result:
@@ -64,10 +64,10 @@ def run(quick: bool, seed: int) -> Result:
         collected.add(rows_of_figures(own.figures), (), part="figures", variant=name)
     rows = collected.rows
     parameters = {"network": "the tutorial's: two convolutions, two dense layers; AdamW 0.001",
-                  "micro-batch": BATCH, "G": COUNT, "IPUs": STAGES}  # fmt: skip
+                  "micro-batch": BATCH, "G": COUNT, "IPUs": STAGES}
     return Result(
         rows, _answer(rows), "f32", parameters, collected.units, files=plan_files(plans)
-    )  # fmt: skip
+    )
 
 
 def _measure(strategy: str, offload: bool, seed: int, updates: int) -> Measured:
@@ -103,7 +103,7 @@ def _row(own: Measured) -> Row:
         "peak_bytes": worst.bytes, "bytes_of_all": sum(peak.bytes for peak in held.values()),
         "remote_bytes": sum(remote_bytes(own.plan, own.figures).values()),
         "digest": own.digest, "loss": own.loss,
-    }  # fmt: skip
+    }
 
 
 # Answer, table and pictures ---------------------------------------------------------------------
@@ -130,13 +130,13 @@ def _answer(rows: list[Row]) -> str:
 
 def tables(result: Result) -> list[Table]:
     heads = ["variant", "slots", "cycles of an update", "IPUs compute", "peak bytes (IPU)",
-             "bytes of all IPUs", "in remote memory"]  # fmt: skip
+             "bytes of all IPUs", "in remote memory"]
     lines = [
         [str(row["variant"]), str(row["slots"]), f"{float(str(row['end'])):.0f}",
          f"{float(str(row['utilisation'])):.1%}", f"{row['peak_bytes']} ({row['peak_ipu']})",
          str(row["bytes_of_all"]), str(row["remote_bytes"])]
         for row in result.rows if "digest" in row
-    ]  # fmt: skip
+    ]
     return [Table("One update of ten micro-batches of 40 images", heads, lines)]
 
 
@@ -146,7 +146,7 @@ def _plans(result: Result) -> dict[str, Measured]:
             plan_of(*variant), figures_of_rows(result.select(part="figures", variant=name))
         )
         for name, variant in VARIANTS.items()
-    }  # fmt: skip
+    }
 
 
 def plot(result: Result) -> Figure | None:

@@ -58,7 +58,7 @@ WAYS: dict[str, dict[str, Any]] = {
 #: Ways whose timelines are worth a picture.
 SHOWN = (
     "state offloaded", "activations offloaded", "recomputation", "2 replicas, state sharded",
-)  # fmt: skip
+)
 PLAIN = next(iter(WAYS))
 
 
@@ -80,12 +80,12 @@ def run(quick: bool, seed: int) -> Result:
     parameters = {"network": "64-128-128-128-128-128-10 dense, relu", "policy": str(FP16),
                   "optimiser": f"Adam, rate {RATE}, epsilon {EPSILON}", "stages": len(STAGES),
                   "micro-batch": BATCH, "G": COUNT, "steps": steps, "target": MK2.name,
-                  "schedule": "grouped"}  # fmt: skip
+                  "schedule": "grouped"}
     rows = collected.rows
     return Result(
         rows, _answer(rows), f"{FP16}, stochastic rounding", parameters, collected.units,
         files=plan_files(plans),
-    )  # fmt: skip
+    )
 
 
 def _account(own: Measured) -> Row:
@@ -98,7 +98,7 @@ def _account(own: Measured) -> Row:
         "transfers": len(moved), "moved_bytes": sum(move.bytes for move in moved),
         "cycles": max(event.start + event.cycles for event in own.events),
         "remote_share": remote_share(own.events), "digest": own.digest, "loss": own.loss,
-    }  # fmt: skip
+    }
 
 
 def _kinds(own: Measured) -> list[Row]:
@@ -153,16 +153,16 @@ def tables(result: Result) -> list[Table]:
     heads = [
         "way", "kB on the chip", "kB always live", "kB in remote memory", "transfers", "kB moved",
         "cycles", "StreamCopyMidRemoteBuffer", "digest of losses and weights",
-    ]  # fmt: skip
+    ]
     lines = [
         [way, f"{row['chip_bytes'] / 1e3:.1f}", f"{row['always_bytes'] / 1e3:.1f}",
          f"{row['remote_bytes'] / 1e3:.1f}",
          str(row["transfers"]), f"{row['moved_bytes'] / 1e3:.1f}", f"{row['cycles']:.0f}",
          f"{row['remote_share']:.1%}", row["digest"]]
         for way, row in _by_way(list(result.rows)).items()
-    ]  # fmt: skip
+    ]
     note = ("Of one replica and one update; peaks of its IPUs added up. The share is the largest "
-            "of an IPU, of the cycles from the start of the update to its end.")  # fmt: skip
+            "of an IPU, of the cycles from the start of the update to its end.")
     return [Table("Bytes and cycles of every way", heads, lines, note)]
 
 
@@ -177,7 +177,7 @@ def plot(result: Result) -> Figure:
     _plot_held(held, result, ways)
     _plot_bars(moved, [row["moved_bytes"] / 1e3 for row in ways.values()], "Moved", "kB an update")
     notes = [f"{row['remote_share']:.0%} remote" * bool(row["moved_bytes"])
-             for row in ways.values()]  # fmt: skip
+             for row in ways.values()]
     cycles = [row["cycles"] / 1e3 for row in ways.values()]
     _plot_bars(time, cycles, "Time", "1000 cycles an update", notes)
     handles = patches({str(row["kind"]) for row in result.select(part="kinds")}, HOLDS)
@@ -198,21 +198,21 @@ def _plot_held(axes: Axes, result: Result, ways: dict[str, dict[str, Any]]) -> N
     for place, (way, row) in enumerate(ways.items()):
         left = 0.0
         sizes = {str(r["kind"]): float(str(r["bytes"])) / 1e3
-                 for r in result.select(part="kinds", way=way)}  # fmt: skip
+                 for r in result.select(part="kinds", way=way)}
         for kind, colour in HOLDS.items():
             if kind in sizes:
                 axes.barh([place], [sizes[kind]], left=[left], height=0.7, color=colour)
                 left += sizes[kind]
         if row["remote_bytes"]:
             axes.barh([place], [row["remote_bytes"] / 1e3], left=[left], height=0.7,
-                      color="white", edgecolor="#444444", hatch="////", linewidth=0.5)  # fmt: skip
+                      color="white", edgecolor="#444444", hatch="////", linewidth=0.5)
         remote = row["remote_bytes"] / 1e3
         words = f"{row['chip_bytes'] / 1e3:.0f}" + (f" + {remote:.0f}" if remote else "")
         axes.annotate(words, (left + remote, place), xytext=(4, 0), textcoords="offset points",
-                      va="center", fontsize=9)  # fmt: skip
+                      va="center", fontsize=9)
     axes.set_yticks(range(len(ways)), list(ways))
     axes.set(title="Held, of one replica: on the chip + remote", xlabel="kB at the IPUs' peaks",
-             ylim=(len(ways) - 0.4, -0.6))  # fmt: skip
+             ylim=(len(ways) - 0.4, -0.6))
     axes.set_xlim(
         0, 1.2 * max(row["chip_bytes"] + row["remote_bytes"] for row in ways.values()) / 1e3
     )
@@ -226,7 +226,7 @@ def _plot_bars(
 
     bars = axes.barh(range(len(values)), values, height=0.7, color=BLUE)
     words = [f"{value:.0f}" + (f", {note}" if note else "")
-             for value, note in zip(values, notes or [""] * len(values), strict=True)]  # fmt: skip
+             for value, note in zip(values, notes or [""] * len(values), strict=True)]
     axes.bar_label(bars, words, padding=4, fontsize=9)
     axes.set(title=title, xlabel=label, xlim=(0, max(values) * (1.75 if notes else 1.3)))
     axes.grid(False, axis="y")

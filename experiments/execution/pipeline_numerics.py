@@ -59,10 +59,10 @@ SCHEDULES = ("grouped", "interleaved", "sequential", "popart")
 CUTS: dict[str, tuple[int, list[int] | None]] = {
     "1 stage": (1, None), "2 stages": (2, None), "4 stages": (4, None),
     "4 stages on 2 IPUs": (4, [0, 1, 1, 0]),
-}  # fmt: skip
+}
 #: Trainings that must have other bits: seed, micro-batches, order of the micro-batches.
 CONTROLS = {"another seed": (1, COUNT, 1), "twice the micro-batches": (0, 2 * COUNT, 1),
-            "micro-batches in reverse": (0, COUNT, -1)}  # fmt: skip
+            "micro-batches in reverse": (0, COUNT, -1)}
 
 
 def _first(x: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ def plan_of(job: PlanJob, micro_batches: int) -> Plan:
     size = len(LAYERS) // n
     stages = [Stage(LAYERS[i : i + size]) for i in range(0, len(LAYERS), size)]
     return Plan(stages, mapping=mapping, schedule=job.schedule, count=micro_batches,
-                recompute=job.recompute or None, reduction=job.reduction)  # fmt: skip
+                recompute=job.recompute or None, reduction=job.reduction)
 
 
 def _jobs(seed: int, steps: int) -> list[PlanJob]:
@@ -138,7 +138,7 @@ def _train(job: PlanJob) -> tuple[Row, tuple[UnitUsed, ...]]:
     trainer = Trainer(
         SGD(RATE, MOMENTUM), plan=plan, policy=FP16, control=FpCtl(esr=True),
         loss_scale=StaticLossScale(SCALE), seed=job.seed + further,
-    )  # fmt: skip
+    )
     data = digits.load()
     learn, _ = data.split(job.seed)
     epochs = (digits.batches(learn, COUNT * SAMPLES, job.seed, epoch) for epoch in count(1))
@@ -154,7 +154,7 @@ def _train(job: PlanJob) -> tuple[Row, tuple[UnitUsed, ...]]:
         "recompute": plan.recomputation is not None, "control": job.control or "none",
         "slots": plan.slots, "utilisation": plan.utilisation(), "loss": loss,
         "digest": f"x{digest.hexdigest()[:12]}",
-    }  # fmt: skip
+    }
     return row, units_of(trainer.device)
 
 
@@ -183,7 +183,7 @@ def _accumulations(job: GradientJob) -> tuple[list[Row], tuple[UnitUsed, ...]]:
         for kind, value, gradients in ((NO_SCALE, 1.0, network.gradients()),
                                        (HIGHEST, scale, large))
         for way in ACCUMULATORS for n in COUNTS
-    ]  # fmt: skip
+    ]
     return rows, network.units
 
 
@@ -209,7 +209,7 @@ def run(quick: bool, seed: int) -> Result:
         "micro-batch": SAMPLES, "learning rate": RATE, "momentum": MOMENTUM, "loss scale": SCALE,
         "steps": steps, "accumulators": NETWORK, "their micro-batch": BATCH,
         "steps before": before, "seeds": seeds, "seed": seed,
-    }  # fmt: skip
+    }
     policy = f"{FP16},acc=f16|f32,rounding=SR|RNE"
     return Result(collected.rows, _answer(collected.rows), policy, parameters, collected.units)
 
@@ -221,7 +221,7 @@ def digests(rows: list[Row], reduction: str, *, controls: bool) -> list[str]:
     """Of all trainings with that reduction, under plans or as controls."""
     return [str(row["digest"]) for row in rows
             if row["part"] == "plan" and row["reduction"] == reduction
-            and (row["control"] != "none") == controls]  # fmt: skip
+            and (row["control"] != "none") == controls]
 
 
 def error(rows: list[Row], way: str, gradients: str, n: int) -> Effect:
@@ -240,7 +240,7 @@ def _answer(rows: list[Row]) -> str:
         any(len({*each}) > 1 for each in plans.values()),
         all(len({*each}) == 1 for each in plans.values()) and seen and len({*every}) == len(plans),
         needs="trainings whose digests show a change of the seed",
-    )  # fmt: skip
+    )
     most = int(table.column("count", part="accumulator").max())
     first = next((n for n in COUNTS if overflows(rows, n)[0] > 0), None)
     since = "nowhere" if first is None else f"from G = {first} on"
@@ -304,7 +304,7 @@ def _plot_plans(axes: Axes, result: Result) -> None:
         enumerate(lines), enumerate(columns)
     ):
         rows = result.select(part="plan", reduction=reduction, cut=cut, schedule=schedule,
-                             recompute=recompute, control=control)  # fmt: skip
+                             recompute=recompute, control=control)
         for row in rows:
             digest = str(row["digest"])
             color[i, j] = known.index(digest) % 3 if digest in known else 3
@@ -365,5 +365,5 @@ def _plot_overflows(axes: Axes, result: Result) -> None:
     axes.set_xticks(COUNTS, [str(n) for n in COUNTS])
     axes.minorticks_off()
     axes.set(title="Overflows, highest loss scale", xlabel="G, micro-batches",
-             ylabel="additions that overflow, of a network")  # fmt: skip
+             ylabel="additions that overflow, of a network")
     axes.set_ylim(-0.1, 3 * max(1.0, axes.dataLim.ymax))

@@ -60,12 +60,12 @@ def run(quick: bool, seed: int) -> Result:
         collected.add(_curve(own, FEW if quick else MANY), (), part="utilisation", schedule=name)
     parameters = {"network": "64-128-128-128-128-128-10 dense, relu", "policy": str(FP16),
                   "stages": len(STAGES), "micro-batch": BATCH, "G of the pictures": COUNT,
-                  "target": MK2.name}  # fmt: skip
+                  "target": MK2.name}
     rows = collected.rows
     return Result(
         rows, _answer(rows), f"{FP16}, stochastic rounding", parameters, collected.units,
         files=plan_files(plans),
-    )  # fmt: skip
+    )
 
 
 def _known() -> list[Row]:
@@ -80,7 +80,7 @@ def _known() -> list[Row]:
                 "cycles": int(plan.cycles()), "utilisation": plan.utilisation(),
                 "full_slots": len(full), "first_full": full[0] if full else None,
                 "first_both": both[0] if both else None,
-            })  # fmt: skip
+            })
     return rows
 
 
@@ -108,7 +108,7 @@ def _measured(own: Measured) -> Row:
         "utilisation": own.plan.utilisation(cost), "peak_bytes": worst.bytes, "peak_ipu": worst.ipu,
         "bytes_of_all": sum(peak.bytes for peak in held.values()), "digest": own.digest,
         "loss": own.loss,
-    }  # fmt: skip
+    }
 
 
 def _curve(own: Measured, counts: tuple[int, ...]) -> list[Row]:
@@ -121,7 +121,7 @@ def _curve(own: Measured, counts: tuple[int, ...]) -> list[Row]:
             "real": plan.utilisation(program_cycles(plan, own.figures)),
         }
         for count, plan in plans.items()
-    ]  # fmt: skip
+    ]
 
 
 # Answer, table and figures ----------------------------------------------------------------------
@@ -141,7 +141,7 @@ def _answer(rows: list[Row]) -> str:
     others = ", ".join(
         f"{name} {share[name]:.1%} and {size[name]:.0f} kB"
         for name in SCHEDULES if name not in ties
-    )  # fmt: skip
+    )
     return (
         f"{' and '.join(ties).capitalize()}: with {COUNT} micro-batches the IPUs compute "
         f"{share[best]:.1%} of the time and hold "
@@ -168,7 +168,7 @@ def tables(result: Result) -> list[Table]:
             for row in result.select(part="known", schedule=name)
         )]
         for name in SCHEDULES
-    ]  # fmt: skip
+    ]
     return [
         Table(
             "Micro-batches stored by stages 0 … 3",
@@ -182,7 +182,7 @@ def tables(result: Result) -> list[Table]:
             "Slots, cycles and utilisation, F = 1 and B = 2 cycles",
             ["schedule", *(f"G = {count}" for count in KNOWN)], known,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _plans(result: Result) -> dict[str, Measured]:
@@ -199,7 +199,7 @@ def plot(result: Result) -> Figure:
 
     figure, axes = new_figure(
         12, 12.5, mosaic="AA;BB;CC;DD;EF", height_ratios=[1, 1, 1, 1, 1.9]
-    )  # fmt: skip
+    )
     plans = _plans(result)
     every = [event for own in plans.values() for event in own.events]
     for panel, (name, own) in zip(axes[:4], plans.items(), strict=True):

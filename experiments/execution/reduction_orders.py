@@ -46,7 +46,7 @@ FORMATS = {"FP16": BINARY16, "BF16": BFLOAT16, "FP32": BINARY32}
 WAYS = (("FP16", "RNE"), ("FP16", "SR"), ("BF16", "RNE"), ("BF16", "SR"), ("FP32", "RNE"))
 #: Recursive doubling adds as the tree does.
 RINGS = (Order.TF_RING, Order.CLOCKWISE_RING, Order.ANTICLOCKWISE_RING,
-         Order.BIDIRECTIONAL_RING_PAIR, Order.MEET_IN_MIDDLE_RING)  # fmt: skip
+         Order.BIDIRECTIONAL_RING_PAIR, Order.MEET_IN_MIDDLE_RING)
 ORDERS = (*RINGS, Order.SEQUENTIAL, Order.TREE, Order.RECURSIVE_HALVING)
 TREE = Order.TREE.value
 REPLICAS, QUICK_REPLICAS = (2, 4, 8, 16, 32, 64), (2, 4, 16)
@@ -82,7 +82,7 @@ def run(quick: bool, seed: int) -> Result:
         collected.add(rows, units, data=job.data, replicas=job.replicas)
     parameters = {"network": NETWORK, "micro-batch": BATCH, "steps before": steps,
                   "loss scale": SCALE, "sets of gradients": sets, "draws": draws,
-                  "entries of built gradients": ENTRIES, "seed": seed}  # fmt: skip
+                  "entries of built gradients": ENTRIES, "seed": seed}
     policy = "gradients f16|bf16|f32, sums in their format, rounding=RNE|SR"
     return Result(collected.rows, _answer(collected.rows), policy, parameters, collected.units)
 
@@ -168,13 +168,13 @@ def _rows(
         spread = np.sqrt(mean.var(axis=-1, ddof=int(several)).mean(axis=0)) / unit
         for i, seed in enumerate(seeds):
             yield {"part": "error", "order": order.value, "seed": seed, "error": float(size[i]),
-                   "bias": float(bias[i]), "spread": float(spread[i])}  # fmt: skip
+                   "bias": float(bias[i]), "spread": float(spread[i])}
     every = np.stack(list(means.values()))[..., 0]
     apart = np.sqrt(((every.max(axis=0) - every.min(axis=0)) ** 2).mean(axis=0)) / unit
     differ = (every.max(axis=0) > every.min(axis=0)).mean(axis=0)
     for i, seed in enumerate(seeds):
         yield {"part": "between", "seed": seed, "apart": float(apart[i]),
-               "differ": float(differ[i])}  # fmt: skip
+               "differ": float(differ[i])}
 
 
 # The answer -------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def best(rows: list[Row], **where: str | int) -> tuple[list[str], float]:
     """
     table = Result(rows, "", "")
     mean = {o.value: float(table.column("error", part="error", order=o.value, **where).mean())
-            for o in ORDERS}  # fmt: skip
+            for o in ORDERS}
     first, *others = sorted(mean, key=mean.__getitem__)
     equal = [o for o in others if not advantage(rows, first, o, **where).is_above(0.0)]
     return [first, *equal], mean[first]
@@ -212,11 +212,11 @@ def _answer(rows: list[Row]) -> str:
         advantage(rows, TREE, ring.value, data=GRADIENTS, format=name, rounding=rounding,
                   replicas=most)
         for name, rounding in WAYS for ring in RINGS
-    ]  # fmt: skip
+    ]
     opening = verdict(
         all(lead.is_above(0.0) for lead in leads), any(lead.is_below(0.0) for lead in leads),
         needs="more sets of gradients",
-    )  # fmt: skip
+    )
     factors = [math.exp(lead.value) for lead in leads]
     half: dict[str, str | int] = {"format": "FP16", "replicas": most}
 
@@ -240,7 +240,7 @@ def _answer(rows: list[Row]) -> str:
 
 def _best_text(rows: list[Row], data: str, replicas: int) -> str:
     where: dict[str, str | int] = {"data": data, "format": "FP16", "rounding": "RNE",
-                                   "replicas": replicas}  # fmt: skip
+                                   "replicas": replicas}
     (first, *equal), error = best(rows, **where)
     if not equal:
         return f"{first} ({error:.2g} u)"
@@ -293,7 +293,7 @@ def _plot_errors(axes: Axes, result: Result, data: str, rounding: str) -> None:
     for order, look in _looks().items():
         where = {"data": data, "format": "FP16", "rounding": rounding, "order": order}
         errors = [result.column("error", part="error", replicas=int(n), **where).mean()
-                  for n in counts]  # fmt: skip
+                  for n in counts]
         axes.plot(counts, errors, "o-", label=order, **look)
     _replica_axis(axes, result)
     if data == OPPOSITE:
@@ -319,13 +319,13 @@ def _plot_formats(axes: Axes, result: Result) -> None:
             effect = over_seeds(
                 result.column("error", part="error", data=GRADIENTS, format=name,
                               rounding=rounding, replicas=most, order=order)
-            )  # fmt: skip
+            )
             axes.errorbar(j + 0.09 * (i - 3.5), effect.value, effect.uncertainty, fmt="o",
-                          color=look["color"], markersize=4.5, linewidth=1.2)  # fmt: skip
+                          color=look["color"], markersize=4.5, linewidth=1.2)
     axes.set_xticks(range(len(WAYS)), [f"{name}\n{rounding}" for name, rounding in WAYS])
     axes.grid(visible=False, axis="x")
     axes.set(title=f"{GRADIENTS.capitalize()}, R = {most}", ylim=(0, None),
-             ylabel="error in u of the format")  # fmt: skip
+             ylabel="error in u of the format")
 
 
 def _plot_bias(axes: Axes, result: Result) -> None:

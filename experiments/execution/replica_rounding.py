@@ -95,9 +95,9 @@ def run(quick: bool, seed: int) -> Result:
         collected.add(rows, units, way=job.way, replicas=job.replicas, seed=job.seed)
     parameters = {"network": NETWORK, "batch of a replica": BATCH, "learning rate": RATE,
                   "momentum": MOMENTUM, "steps": steps, "seeds": seeds,
-                  "order of the sum": "auto"}  # fmt: skip
+                  "order of the sum": "auto"}
     return Result(collected.rows, _answer(collected.rows), f"{FP16},rounding=SR|RNE", parameters,
-                  collected.units)  # fmt: skip
+                  collected.units)
 
 
 def _train(job: DriftJob) -> tuple[list[Row], tuple[UnitUsed, ...]]:
@@ -107,7 +107,7 @@ def _train(job: DriftJob) -> tuple[list[Row], tuple[UnitUsed, ...]]:
     trainer = Trainer(
         SGD(RATE, MOMENTUM), plan=plan, policy=FP16, control=FpCtl(esr=way.stochastic),
         seed=job.seed, private_updates=way.private, replica_identical_only=way.identical_only,
-    )  # fmt: skip
+    )
     rows: list[Row] = []
     data = digits.load()
     batches = _batches(job)
@@ -133,7 +133,7 @@ def weights(trainer: Trainer) -> NDArray[np.float64]:
         np.concatenate([v.array.values.astype(np.float64).reshape(-1)
                         for v in worker.variables.values()])
         for worker in trainer.workers
-    ])  # fmt: skip
+    ])
 
 
 def drift(values: NDArray[np.float64]) -> dict[str, float]:
@@ -149,7 +149,7 @@ def drift(values: NDArray[np.float64]) -> dict[str, float]:
         "mean_ulps": float(apart.mean()), "median_ulps": float(np.median(apart)),
         "largest_ulps": float(apart.max()),
         "differ": float((apart > 0).mean()),
-    }  # fmt: skip
+    }
 
 
 def _accuracies(trainer: Trainer, seed: int) -> Iterator[Row]:
@@ -204,7 +204,7 @@ def _answer(rows: list[Row]) -> str:
         all(effect.is_above(0.0) for effect in private.values()) and stray == 0,
         all(effect.value == 0 for effect in private.values()),
         needs="more seeds, or the cause of a drift without private bits",
-    )  # fmt: skip
+    )
     drifts = " and ".join(
         f"{private[r].value:.2f} ± {private[r].uncertainty:.2f} ulps (R = {r})" for r in REPLICAS
     )
@@ -265,17 +265,17 @@ def _plot_growth(axes: Axes, result: Result) -> None:
         each = _by_seed(result, "mean_ulps", PRIVATE, replicas)
         axes.plot(steps, each.T, color=color, linewidth=0.6, alpha=0.4)
         axes.plot(steps, each.mean(axis=0), marker=marker, color=color, markersize=4,
-                  label=f"private bits, R = {replicas}")  # fmt: skip
+                  label=f"private bits, R = {replicas}")
     zero = np.max([_by_seed(result, "mean_ulps", way, r).max(axis=0)
-                   for way in TOGETHER for r in REPLICAS], axis=0)  # fmt: skip
+                   for way in TOGETHER for r in REPLICAS], axis=0)
     axes.plot(steps, zero, "o-", color=GREEN, markersize=4, label="all other ways: 0",
-              clip_on=False)  # fmt: skip
+              clip_on=False)
     start = _by_seed(result, "mean_ulps", PRIVATE, REPLICAS[0])[:, 0].mean()
     axes.plot(steps, start * np.sqrt(steps), label="√steps", **THEORY)
     axes.set_xscale("log", base=2)
     axes.set_yscale("symlog", linthresh=float(start) / 2)
     axes.set(title="Replicas apart", xlabel="steps", ylim=(0, None),
-             ylabel="mean over parameters, ulps of FP16")  # fmt: skip
+             ylabel="mean over parameters, ulps of FP16")
     axes.legend(fontsize=9)
 
 
@@ -291,10 +291,10 @@ def _plot_shares(axes: Axes, result: Result) -> None:
     for replicas, color, marker in _looks():
         shares = 100 * _by_seed(result, "differ", PRIVATE, replicas).mean(axis=0)
         axes.plot(steps, shares, marker=marker, color=color, markersize=4,
-                  label=f"private bits, R = {replicas}")  # fmt: skip
+                  label=f"private bits, R = {replicas}")
     axes.set_xscale("log", base=2)
     axes.set(title="Parameters that differ", xlabel="steps", ylabel="% of the parameters",
-             ylim=(0, 100))  # fmt: skip
+             ylim=(0, 100))
     axes.legend(fontsize=9, loc="lower right")
 
 
@@ -308,7 +308,7 @@ def _plot_accuracies(axes: Axes, result: Result) -> None:
                 )
                 at = i + 0.5 * (j + 0.5) / len(seeds) - 0.25 + (replicas > 2) * 0.04
                 axes.plot(np.full(replicas, at), accuracy - accuracy.mean(), f"{marker}-",
-                          color=color, markersize=3.5, linewidth=0.8)  # fmt: skip
+                          color=color, markersize=3.5, linewidth=0.8)
     names = [
         name.replace(", ", ",\n").replace("_", "_\n").replace("sharded ", "sharded\n")
         for name in WAYS

@@ -66,7 +66,7 @@ CONSTANTS = {
     "network between machines, bytes/s": BETWEEN, "hop over a link, s": HOP,
     "hop between machines, s": HOP_BETWEEN, "host of a machine, bytes/s": HOST,
     "clock, Hz": MK2.clock,
-}  # fmt: skip
+}
 
 REPLICAS = tuple(2**k for k in range(11))
 #: Micro-batches between two sums.
@@ -86,13 +86,13 @@ def run(quick: bool, seed: int) -> Result:
     figures = measure(_plan(1, 1), seed).figures
     rows = [model(figures, replicas, count) for count in COUNTS for replicas in REPLICAS]
     layers = measure(Plan(STAGES, mapping=[0] * len(STAGES), schedule="sequential",
-                          check_memory=False), seed).figures  # fmt: skip
+                          check_memory=False), seed).figures
     rows += [overlapped(layers, workers, load) for load in LOADS for workers in WORKERS]
     steps = QUICK_STEPS if quick else STEPS
     local, missing = _measured(QUICK_MEASURED if quick else MEASURED, steps, seed)
     size = figures[0].accumulator_bytes
     parameters = {"network": "six dense layers on digits", "samples of a replica": BATCH,
-                  "bytes of gradients": size, "seed": seed, "left out": missing}  # fmt: skip
+                  "bytes of gradients": size, "seed": seed, "left out": missing}
     units = tuple(
         UnitUsed(f"{name} = {fact.value:g}", str(fact.evidence), fact.source)
         for name, fact in CONSTANTS.items()
@@ -145,7 +145,7 @@ def model(figures: Sequence[StageFigures], replicas: int, count: int) -> Row:
     hops = ring.seconds_of_hops
     total = seconds + hops
     return {"part": "model", "count": count, "replicas": replicas, "seconds": total,
-            "bytes": seconds - alone, "hops": hops, "efficiency": alone / total}  # fmt: skip
+            "bytes": seconds - alone, "hops": hops, "efficiency": alone / total}
 
 
 def overlapped(figures: Sequence[StageFigures], workers: int, load: int) -> Row:
@@ -168,7 +168,7 @@ def overlapped(figures: Sequence[StageFigures], workers: int, load: int) -> Row:
     return {"part": "overlap", "load": load, "replicas": workers, "backward": done.computed,
             "communicated": done.communicated, "hidden": done.hidden, "exposed": done.exposed,
             "bytes_out": size, "bytes_sent": share * size,
-            "bytes_back": sum(own.parameter_bytes for own in figures)}  # fmt: skip
+            "bytes_back": sum(own.parameter_bytes for own in figures)}
 
 
 # Measured on this machine -----------------------------------------------------------------------
@@ -192,7 +192,7 @@ def _measured(replicas: Sequence[int], steps: int, seed: int) -> tuple[list[Row]
 def _row(place: str, replicas: int, processes: int, seconds: Sequence[float]) -> Row:
     return {"part": "measured", "place": place, "replicas": replicas, "processes": processes,
             "seconds": float(np.median(seconds)), "least": min(seconds),
-            "samples_per_second": BATCH * replicas / float(np.median(seconds))}  # fmt: skip
+            "samples_per_second": BATCH * replicas / float(np.median(seconds))}
 
 
 def in_process(cluster: Cluster, steps: int, seed: int) -> list[float]:
@@ -249,7 +249,7 @@ def _answer(rows: Sequence[Row], local: Sequence[Row], missing: Sequence[str]) -
     for row in local:
         if row["processes"] == max(int(str(r["processes"])) for r in local) != 1:
             alone = next(r for r in local
-                         if r["place"] == ONE and r["replicas"] == row["replicas"])  # fmt: skip
+                         if r["place"] == ONE and r["replicas"] == row["replicas"])
             gain = float(str(alone["seconds"])) / float(str(row["seconds"]))
             text += (
                 f" Measured here, a step of {row['replicas']} simulated replicas takes "
@@ -268,7 +268,7 @@ def tables(result: Result) -> list[Table]:
         [str(r["place"]), str(r["replicas"]), str(r["processes"]),
          f"{1e3 * float(str(r['seconds'])):.1f}", f"{float(str(r['samples_per_second'])):.0f}"]
         for r in result.local
-    ]  # fmt: skip
+    ]
     heads = ["replicas in", "replicas", "processes", "ms of a step, median", "samples per second"]
     note = "MEASURED on this machine: the speed of the simulation, not of an IPU."
     return [Table("Measured steps", heads, lines, note), _overlap_table(result)]
@@ -282,11 +282,11 @@ def _overlap_table(result: Result) -> Table:
          *(f"{float(str(r[name])) / 1e3:.0f}" for name in ("bytes_out", "bytes_sent",
                                                            "bytes_back"))]
         for r in result.select(part="overlap")
-    ]  # fmt: skip
+    ]
     heads = ["samples, times 16", "workers", "backward, us", "communication, us", "hidden, us",
-             "exposed, us", "to the host, kB", "to others, kB", "back, kB"]  # fmt: skip
+             "exposed, us", "to the host, kB", "to others, kB", "back, kB"]
     note = ("ASSUMED bandwidths and hops: an account of lengths, no promise of time. The update "
-            "on the host has no length.")  # fmt: skip
+            "on the host has no length.")
     return Table("Workers with variables on the host, one step", heads, lines, note)
 
 
@@ -302,12 +302,12 @@ def plot(result: Result) -> Figure:
         efficiency.plot(x, kept, "o-", color=colour, label=label)
     times.set(title="Model: time of a step", ylabel="microseconds", yscale="log")
     efficiency.set(title="Model: throughput of a replica", ylim=(0, 105),
-                   ylabel="% of one replica alone")  # fmt: skip
+                   ylabel="% of one replica alone")
     for axes in (times, efficiency):
         _replica_axis(axes, REPLICAS[::2])
         axes.axvline(LINKED.value, color="#444444", linewidth=0.9, linestyle=(0, (5, 2)))
         axes.annotate("network between\nmachines behind", (LINKED.value * 1.15, 0.97), fontsize=9,
-                      va="top", xycoords=("data", "axes fraction"))  # fmt: skip
+                      va="top", xycoords=("data", "axes fraction"))
         axes.legend(fontsize=9, loc="lower left" if axes is efficiency else "upper left")
     _plot_measured(measured, result)
     return figure
@@ -324,7 +324,7 @@ def _plot_measured(axes: Axes, result: Result) -> None:
     from ipu.pages.drawing import BLACK, PURPLE, SKY, THEORY
 
     names = {ONE: ("in one process", BLACK), "grpc": ("a process each, gRPC", SKY),
-             "mpi": ("a process each, MPI", PURPLE)}  # fmt: skip
+             "mpi": ("a process each, MPI", PURPLE)}
     table = Result(result.local, "", "")
     for place, (label, colour) in names.items():
         x = table.column("replicas", place=place)
@@ -335,5 +335,5 @@ def _plot_measured(axes: Axes, result: Result) -> None:
     axes.plot(x, 1e3 * table.column("seconds", place=ONE)[0] * x, label="R times one", **THEORY)
     _replica_axis(axes, [int(n) for n in x])
     axes.set(title="Measured: simulated step on this machine", ylabel="milliseconds",
-             ylim=(0, None))  # fmt: skip
+             ylim=(0, None))
     axes.legend(fontsize=9)

@@ -76,16 +76,16 @@ def run(quick: bool, seed: int) -> Result:
         {"part": "prefetch", "pattern": pattern, "depth": depth,
          "waiting": waiting_share(PATTERNS[pattern], depth, STEPS)}
         for pattern in PATTERNS for depth in DEPTHS
-    ]  # fmt: skip
+    ]
     shown = [(p, d) for p in PATTERNS for d in ((1, 3) if quick else DEPTHS)]
     step, steps = (0.002, 32) if quick else (0.005, 128)
     local: list[Row] = [
         {"part": "measured", "pattern": pattern, "depth": depth, "step_seconds": step,
          "waiting": measured_share(PATTERNS[pattern], depth, steps, step)}
         for pattern, depth in progress(shown, "waiting")
-    ]  # fmt: skip
+    ]
     parameters = {"network": "64-64-10 dense, relu", "batch": BATCH, "batches": batches,
-                  "steps of the model": STEPS, "seed": seed}  # fmt: skip
+                  "steps of the model": STEPS, "seed": seed}
     return Result(rows, _answer(rows), str(VARIANT), parameters, (*units, DECLARED), local)
 
 
@@ -136,7 +136,7 @@ def _train(name: str, drive: Drive, batches: int, seed: int) -> tuple[Row, tuple
         "part": "launches", "way": name, **vars(record.counters),
         "loss": float(losses[-EXECUTION:].mean()),
         "digest": digest(weights), "digest_losses": digest([losses]),
-    }  # fmt: skip
+    }
     return row, units_of(trainer.device)
 
 
@@ -237,7 +237,7 @@ def _plot_launches(axes: Axes, result: Result) -> None:
     axes.bar_label(bars, padding=4)
     batches = result.column("elements_in", part="launches")[0]
     axes.set(title=f"Launches of {batches} batches", xlabel="launches", xscale="log",
-             xlim=(0.7, launches.max() * 2.5))  # fmt: skip
+             xlim=(0.7, launches.max() * 2.5))
 
 
 def _plot_waiting(axes: Axes, result: Result) -> None:
@@ -249,11 +249,11 @@ def _plot_waiting(axes: Axes, result: Result) -> None:
         where = {"pattern": pattern}
         axes.plot(result.column("depth", part="prefetch", **where),
                   100 * result.column("waiting", part="prefetch", **where),
-                  color=color, linewidth=0.9, label=pattern)  # fmt: skip
+                  color=color, linewidth=0.9, label=pattern)
         axes.plot(measured.column("depth", **where), 100 * measured.column("waiting", **where),
-                  "o", color=color, markersize=5)  # fmt: skip
+                  "o", color=color, markersize=5)
     drawing.count_ticks(axes.xaxis)
     axes.set(title="Waiting: model (lines), measured (dots)",
              xlabel="batches read ahead (prefetch)", ylabel="share of the device's time in %",
-             ylim=(-1, None))  # fmt: skip
+             ylim=(-1, None))
     axes.legend(fontsize=9, title="host time of a batch", title_fontsize=9)

@@ -21,7 +21,7 @@ from ipu.pages.vector import Picture, inline
 PRINTED: dict[str, type | tuple[type, ...]] = {
     "quick": bool, "command": str, "date": str, "commit": str, "processor": str, "threads": int,
     "versions": dict, "wall_seconds": (int, float), "budget_seconds": (int, float),
-}  # fmt: skip
+}
 #: Types of the files of a result, by their endings.
 TYPES = {".json": "application/json", ".csv": "text/csv", ".txt": "text/plain"}
 TEMPLATES = Path(__file__).parent / "templates"
@@ -57,7 +57,7 @@ class Page:
         kinds |= {name: TYPES[Path(name).suffix] for name in self.result.files}
         paths = {self.folder / name: kind for name, kind in kinds.items()}
         return [(p.name, _data_url(kind, p.read_bytes())) for p, kind in paths.items()
-                if p.exists()]  # fmt: skip
+                if p.exists()]
 
     @property
     def pictures(self) -> list[Picture]:
@@ -141,7 +141,7 @@ def write_pages(path: Path, shown: list[Page], damaged: Mapping[str, str] | None
     content = {
         "pages": shown, "damaged": damaged or {}, "versions": versions(), "commit": commit(),
         "processor": processor(), "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-    }  # fmt: skip
+    }
     for kind in ("md", "html"):
         text = templates.get_template(f"report.{kind}.jinja").render(content)
         write_whole(path.with_name(f"{path.name}.{kind}"), text.encode())

@@ -100,11 +100,11 @@ def study(
     check_writable(out)
     where = cluster_of(cluster)
     machine = {"target": target, "preset": preset, "f32_denormals": f32_denormals,
-               "max_nan": max_nan, "sums": sums, "conv_partials": conv_partials}  # fmt: skip
+               "max_nan": max_nan, "sums": sums, "conv_partials": conv_partials}
     chosen = Study(
         name, f"How does {name} train in these formats?", 0.0, False,
         model, data, optimizer, tuple(variants), epochs, batch, seeds, machine, where,
-    )  # fmt: skip
+    )
     runner.run(chosen, out, quick=False, seed=seed)
     shown = page(chosen, out)
     assert shown is not None
@@ -146,7 +146,7 @@ class Study(Experiment):
             "data": str(self.data), "optimizer": str(self.optimizer), "epochs": self.epochs,
             "batch": self.batch, "seeds": self.seeds,
             **{name: str(value) for name, value in self.machine.items()},
-        }  # fmt: skip
+        }
         policy = described(self.variants)
         return Result(collected.rows, _answer(collected.rows), policy, parameters, collected.units)
 
@@ -179,7 +179,7 @@ class Study(Experiment):
         return Trainer(
             self.model, self.optimizer, policy=variant.policy, loss_scale=variant.loss_scale,
             control=FpCtl(esr=variant.stochastic), seed=seed, count=count, **self.machine,
-        )  # fmt: skip
+        )
 
     def _train(self, variant: Variant, trainer: Trainer, seed: int) -> Iterator[Row]:
         batches = Batches(self.data.learn, self.batch, seed=seed)
@@ -252,7 +252,7 @@ def _looks(variants: Sequence[Variant]) -> Looks:
     from ipu.pages import drawing
 
     colours = [drawing.GREY, drawing.PURPLE, drawing.GREEN, drawing.BLUE, drawing.ORANGE,
-               drawing.SKY, drawing.RED, drawing.BLACK]  # fmt: skip
+               drawing.SKY, drawing.RED, drawing.BLACK]
     # The first lines are the widest, so that coinciding ones are all seen.
     widths = np.linspace(4.0, 1.4, len(variants))
     return {

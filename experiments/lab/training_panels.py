@@ -39,7 +39,7 @@ def plot_losses(axes: Axes, result: Result, looks: Looks, bands: Iterable[str] =
             axes.fill_between(epochs, low, high, color=look["color"], alpha=0.12, linewidth=0)
     axes.set(title="Training loss" + (" (bands: all seeds)" if bands else ""), xlabel="epoch",
              ylabel="cross-entropy (nats)",
-             xlim=(1, epochs[-1]) if len(epochs) > 1 else (0.5, 1.5))  # fmt: skip
+             xlim=(1, epochs[-1]) if len(epochs) > 1 else (0.5, 1.5))
     count_ticks(axes.xaxis)
     axes.legend(fontsize=9)
 
@@ -50,15 +50,15 @@ def plot_accuracy(axes: Axes, result: Result, looks: Looks) -> None:
         each = 100 * result.column("accuracy", part="test", policy=name)
         filled = look["color"] if look["linestyle"] == "-" else "white"
         axes.plot(each, [place] * each.size, "o", color=look["color"], markerfacecolor=filled,
-                  markersize=6, alpha=0.75)  # fmt: skip
+                  markersize=6, alpha=0.75)
         mean, sd = summary(each)
         axes.plot([mean, mean], [place - 0.28, place + 0.28], color="#222222", linewidth=2)
         text = f"{mean:.1f} ± {sd:.1f} %" if each.size > 1 else f"{mean:.1f} %"
         axes.annotate(text, (1.02, place), fontsize=9.5, va="center",
-                      xycoords=("axes fraction", "data"))  # fmt: skip
+                      xycoords=("axes fraction", "data"))
     name_rows(axes, looks)
     axes.set(title="Test accuracy: one point per seed, and the mean",
-             xlabel="test images recognised (%)")  # fmt: skip
+             xlabel="test images recognised (%)")
 
 
 def name_rows(axes: Axes, looks: Looks) -> None:

@@ -47,7 +47,7 @@ def exceptions(trainer: Trainer) -> Iterator[Row]:
     for (layer, phase), row in totals.items():
         raised = {name: row[flag] for flag, name in FLAGS.items()}
         yield {"part": "exceptions", "layer": layer, "phase": phase, "results": row["results"],
-               **raised}  # fmt: skip
+               **raised}
 
 
 def _place(tensor: str) -> tuple[str, str]:
@@ -70,7 +70,7 @@ class Watch:
         sums = (
             np.count_nonzero(wanted), np.count_nonzero(wanted & (moved == 0)),
             (meant * meant).sum(), (meant * moved).sum(),
-        )  # fmt: skip
+        )
         layer = update.variable.layer.rpartition("/")[2]
         self._sums[layer] = self._sums.get(layer, 0.0) + np.array(sums, np.float64)
 
@@ -78,7 +78,7 @@ class Watch:
         """Per layer: the share of updates without effect, and of the movement that is missing."""
         for layer, (wanted, without, meant, moved) in self._sums.items():
             yield {"part": "updates", "layer": layer, "without_effect": float(without / wanted),
-                   "movement_lost": float(1 - moved / meant)}  # fmt: skip
+                   "movement_lost": float(1 - moved / meant)}
 
     @property
     def without_effect(self) -> float:

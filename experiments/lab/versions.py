@@ -48,9 +48,9 @@ def commit() -> str:
     git = ["git", "-C", str(root)]
     try:
         head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True,
-                              text=True, check=True).stdout.strip()  # fmt: skip
+                              text=True, check=True).stdout.strip()
         changes = subprocess.run([*git, "status", "--porcelain", "--untracked-files=no"],
-                                 capture_output=True, text=True, check=True).stdout  # fmt: skip
+                                 capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return ""
     return head + ("+" if changes else "")

@@ -122,4 +122,4 @@ LISTINGS = (
             print("same")
         """,
     ),
-)  # fmt: skip
+)

@@ -173,4 +173,4 @@ LISTINGS = (
             assert ipu_configuration.to_dict()["matmuls.poplar_options"] == {"partialsType": "half"}
         """,
     ),
-)  # fmt: skip
+)

@@ -62,7 +62,7 @@ def draw_lanes(axes: Axes, events: Sequence[Event], *, title: str, inches: float
     end = max(event.start + event.cycles for event in events)
     used = {(event.ipu, event.lane) for event in events if event.lane != "compute"}
     rows = [(ipu, lane) for ipu in sorted({i for i, _ in used}) for lane in LANES[1:]
-            if (ipu, lane) in used]  # fmt: skip
+            if (ipu, lane) in used]
     for event in events:
         if event.lane != "compute":
             _draw_bar(axes, event, rows.index((event.ipu, event.lane)), inches * 72 / end, 0.0)
@@ -83,14 +83,14 @@ def _draw_bar(axes: Axes, event: Event, row: int, points: float, smallest: float
     width = points * event.cycles
     bar = Rectangle((event.start, row - _BAR / 2), event.cycles, _BAR, facecolor=colour,
                     edgecolor="#FFFFFF" if width > 3 else colour, linewidth=0.3,
-                    in_layout=False)  # fmt: skip
+                    in_layout=False)
     axes.add_patch(bar)
     add_tip(bar, _tip(event))
     number = str(event.micro_batch)
     size = min(_LARGEST, 0.9 * width / (_DIGIT * len(number)))
     if event.lane == "compute" and event.micro_batch >= 0 and size >= max(smallest, 0.1):
         axes.text(event.start + event.cycles / 2, row, number, ha="center", va="center_baseline",
-                  fontsize=size, color=ink_on(colour), clip_on=True, in_layout=False)  # fmt: skip
+                  fontsize=size, color=ink_on(colour), clip_on=True, in_layout=False)
 
 
 def _tip(event: Event) -> str:
@@ -105,7 +105,7 @@ def _draw_slots(axes: Axes, starts: Mapping[int, float]) -> None:
     """Lines between slots."""
     for start in list(starts.values())[1:]:
         axes.axvline(start, color="#444444", linewidth=0.5, linestyle=(0, (1, 2)), zorder=3,
-                     in_layout=False)  # fmt: skip
+                     in_layout=False)
 
 
 def _number_slots(axes: Axes, events: Sequence[Event], starts: Mapping[int, float]) -> None:

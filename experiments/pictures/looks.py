@@ -25,17 +25,17 @@ DOES = {
     "forward": SKY, "backward": BLUE, "recompute": YELLOW, "copy": GREY, "reduce": WINE,
     "update": GREEN, "infeed": ORANGE, "outfeed": BROWN, "state": PURPLE, "activations": RED,
     "accumulators": OLIVE, "weights": STONE,
-}  # fmt: skip
+}
 #: Of memory, by kind.
 HOLDS = {
     "weights": STONE, "accumulators": OLIVE, "state": PURPLE, "fifo": BLUE, "activations": RED,
     "tape": YELLOW, "work": GREEN, "io": ORANGE,
-}  # fmt: skip
+}
 #: How a legend names them where the kind alone does not say it.
 WORDS = {
     "copy": "copy to a neighbour", "reduce": "sum over replicas", "fifo": "queues (FIFO)",
     "tape": "recomputed tape", "io": "feeds",
-}  # fmt: skip
+}
 #: Kinds that a timeline moves between the chip and remote memory.
 REMOTE = ("state", "activations", "accumulators", "weights")
 
@@ -77,4 +77,4 @@ def patches(kinds: Iterable[str], colours: dict[str, str]) -> list[Patch]:
 def legend_below(figure: Figure, handles: Sequence[Artist], columns: int = 8) -> None:
     """One legend for the whole figure, under its panels."""
     figure.legend(handles=handles, loc="outside lower center", ncols=min(columns, len(handles)),
-                  fontsize=9, handlelength=1.2, columnspacing=1.2)  # fmt: skip
+                  fontsize=9, handlelength=1.2, columnspacing=1.2)

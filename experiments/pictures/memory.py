@@ -65,7 +65,7 @@ def draw_liveness(
     where = "the update" if peak.slot == update else f"slot {peak.slot}"
     axes.annotate(f"peak {number} B in {where}", (1, peak.bytes / 1e3),
                   xycoords=("axes fraction", "data"), xytext=(-3, 2), textcoords="offset points",
-                  fontsize=8, ha="right", va="bottom")  # fmt: skip
+                  fontsize=8, ha="right", va="bottom")
     axes.set(xlim=(x[0], end), ylim=(0, peak.bytes / 1e3 * 1.35), ylabel=f"IPU {ipu}\nkB")
 
 
@@ -83,10 +83,10 @@ def draw_tile_memory(
         axes.barh([place], [room], height=0.62, color="none", edgecolor="#444444")
         axes.barh([place], [peak.bytes], height=0.62, color=HOLDS["fifo"])
         axes.annotate(f"{in_bytes(peak.bytes)}, {share:.2%}", (peak.bytes, place), xytext=(4, 0),
-                      textcoords="offset points", va="center", fontsize=8.5)  # fmt: skip
+                      textcoords="offset points", va="center", fontsize=8.5)
     axes.set_yticks(range(len(held)), [str(ipu) for ipu in held])
     axes.set(title=title, xscale="log", xlim=(1e3, 2 * room), ylim=(len(held) - 0.5, -0.5),
-             ylabel="IPU")  # fmt: skip
+             ylabel="IPU")
     tiles = target.tiles.value - plan.io_tiles
     axes.xaxis.set_major_formatter(lambda n, _: in_bytes(n))
     axes.minorticks_off()

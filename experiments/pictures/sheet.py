@@ -41,20 +41,20 @@ def draw_sheet(
     figure, axes = new_figure(
         _WIDTH, sum(heights) + 0.62 * len(heights) + 0.8, mosaic=[[name] for name in names],
         height_ratios=heights,
-    )  # fmt: skip
+    )
     draw_gantt(axes[0], events, title="Programs, copies and the update (U), by slot",
-               inches=_PANEL, smallest=smallest)  # fmt: skip
+               inches=_PANEL, smallest=smallest)
     draw_lanes(axes[1], events, title="Exchange and transfers", inches=_PANEL)
     starts = slot_starts(events)
     shown = [row for row in rows if row.slot in starts]
     for panel, ipu in zip(axes[2:-1], ipus, strict=True):
         draw_liveness(panel, shown, ipu, edges=starts, end=end,
-                      update=plan.slots if plan.training else None)  # fmt: skip
+                      update=plan.slots if plan.training else None)
     axes[2].set_title("Memory in use")
     axes[2].legend(
         handles=patches({row.kind for row in rows}, HOLDS), loc="lower right",
         bbox_to_anchor=(1, 0.97), ncols=8, fontsize=8.5, handlelength=1.2, columnspacing=1.2,
-    )  # fmt: skip
+    )
     for panel in axes[:-2]:
         panel.tick_params(axis="x", labelbottom=False)
     axes[-2].set_xlabel("cycles of the declared model, from the start of the update")

@@ -17,7 +17,7 @@ __all__ = ["FORMULAS", "LOOKS", "Curve", "draw_utilisation"]
 LOOKS = {
     "grouped": (drawing.BLUE, "o", 9), "popart": (drawing.RED, "s", 4),
     "interleaved": (drawing.ORANGE, "^", 6), "sequential": (drawing.GREY, "v", 6),
-}  # fmt: skip
+}
 
 #: Share of busy time that follows from what the documents print, of G micro-batches and N stages.
 FORMULAS: dict[str, Callable[[int, int], float]] = {
@@ -46,7 +46,7 @@ def draw_utilisation(
     for name, curve in curves.items():
         colour, marker, size = LOOKS[name]
         axes.plot(curve.counts, [100 * share for share in curve.shares], marker, color=colour,
-                  markersize=size, label=name)  # fmt: skip
+                  markersize=size, label=name)
     counts = sorted({count for curve in curves.values() for count in curve.counts})
     styles = ((0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
     for (name, formula), style in zip(FORMULAS.items(), styles, strict=True):
@@ -56,6 +56,6 @@ def draw_utilisation(
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.minorticks_off()
     axes.set(title=title, xlabel="micro-batches of an update (G)", ylim=(0, 104),
-             ylabel="utilisation in % of cycles")  # fmt: skip
+             ylabel="utilisation in % of cycles")
     if legend:
         axes.legend(fontsize=8.5)

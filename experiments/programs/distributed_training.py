@@ -126,7 +126,7 @@ def run_threads(cluster: Cluster | None, options: Options) -> int:
     with interrupt_later() as interrupted:
         return max(run_local(size, lambda transport: train(
             transport, clusters[transport.rank], options, interrupted
-        )))  # fmt: skip
+        )))
 
 
 def run_worker(cluster: Cluster, options: Options) -> int:
@@ -180,7 +180,7 @@ def build(group: Processes, cluster: Cluster, options: Options) -> Trainer:
     return Trainer(
         SGD(0.05, 0.9), plan=plan, policy=FP16, control=FpCtl(esr=not options.nearest),
         seed=options.seed, count=True, group=group,
-    )  # fmt: skip
+    )
 
 
 def model(x: Tensor) -> Tensor:
@@ -216,7 +216,7 @@ def _text(cluster: Cluster, options: Options) -> str:
         "seed": options.seed, "steps": options.n_steps, "replicas": cluster.replicas,
         "order": options.order or (cluster.order or Order.AUTO).value, "nearest": options.nearest,
         "save_every": options.save_every, "checkpoint": options.checkpoint is not None,
-    }  # fmt: skip
+    }
     return "\n".join(f"{name}: {value}" for name, value in rows.items())
 
 

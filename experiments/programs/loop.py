@@ -142,7 +142,7 @@ class Loop:
         """What is left of an epoch; False if it was interrupted inside."""
         done = self.batches.position % self.batches.per_epoch
         bar = tqdm(desc=label, total=self.batches.per_epoch * self.batches.size, disable=None,
-                   initial=done * self.batches.size, unit="img", leave=False)  # fmt: skip
+                   initial=done * self.batches.size, unit="img", leave=False)
         with bar:
             for batch in range(done, self.batches.per_epoch):
                 images, labels = next(self.batches)

@@ -70,7 +70,7 @@ def run(
     *, batch_size: int, device_iterations: int, test_batch_size: int, epochs: int,
     learning_rate: float, profile: bool, profile_dir: Path, strategy: str, debug: bool,
     offload_optimiser: bool, data_dir: Path | None, limit: int | None, seed: int,
-) -> int:  # fmt: skip
+) -> int:
     """The program; its exit status."""
     try:
         from ipu.experiments.execution import mnist_network as tutorial
@@ -86,7 +86,7 @@ def run(
     chosen = tutorial.options(
         strategy, iterations=device_iterations, accumulation=ACCUMULATION,
         offload=offload_optimiser, seed=seed,
-    )  # fmt: skip
+    )
     if profile:
         chosen.enableProfiling(str(profile_dir))
     network = tutorial.network(seed)

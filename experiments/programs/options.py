@@ -55,7 +55,7 @@ class Options:
     def numbers(self) -> str:
         """What decides the bits of a run, in words."""
         names = ("batch_size", "loss_scaling_factor", "learning_rate", "use_float16_partials",
-                 "limit", "seed", "no_warm_up")  # fmt: skip
+                 "limit", "seed", "no_warm_up")
         return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
 
@@ -73,7 +73,7 @@ _OPTIONS = (
                  help="Folder that the state is saved in, and resumed from."),
     click.option("--seed", type=Seed(), default=0, help="Of weights and random bits."),
     click.option("--no-warm-up", is_flag=True, help="No epoch before those that are reported."),
-)  # fmt: skip
+)
 
 
 def options(function: Callable[..., Any]) -> Callable[..., Any]:

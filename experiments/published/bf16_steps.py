@@ -30,7 +30,7 @@ CLAIMS = [
     Claim("beta2", "0.999 and 0.9999 become 0.99609375, whose horizon is 256 steps.",
           "issue 55935 of github.com/tenstorrent/tt-metal",
           "both numbers rounded to BF16 toward zero, as that hardware does; 1 / (1 - beta2)"),
-]  # fmt: skip
+]
 
 
 def run(quick: bool, seed: int) -> Result:
@@ -50,7 +50,7 @@ def run(quick: bool, seed: int) -> Result:
         rows.append(equal("beta2", f"horizon of {beta}, steps", 256.0, 1 / (1 - rounded)))
         for name, context in (("to nearest", nearest), ("toward zero", down)):
             rows.append({"row": "beta", "curve": name, "beta": beta,
-                         "rounded": float(context.array(beta))})  # fmt: skip
+                         "rounded": float(context.array(beta))})
     sentence = (
         f"BF16 numbers are {step:g} apart at {POSITION}: {below:g}, {below + step:g}. To nearest "
         "both decay rates become 1, and the average never forgets."

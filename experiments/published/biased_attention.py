@@ -43,7 +43,7 @@ CLAIMS = [
         _SOURCE, "nothing",
         missing="data, seeds and the many GPU hours of the training",
     ),
-]  # fmt: skip
+]
 RESIDUE = 2.0**-20
 
 
@@ -79,6 +79,6 @@ def plot(result: Result) -> Figure:
         pairs = result.column("pairs", row="error", curve=name)
         axes.bar(errors + shift, pairs / 128**2, 0.06, color=color, label=name)
     axes.set(title="Sums of all pairs of BF16 significands, rounded to BF16",
-             xlabel="error of the rounding, ulp", ylabel="share of the pairs")  # fmt: skip
+             xlabel="error of the rounding, ulp", ylabel="share of the pairs")
     axes.legend(fontsize=9)
     return figure

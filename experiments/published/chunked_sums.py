@@ -52,21 +52,21 @@ def run(quick: bool, seed: int) -> Result:
         ratios = sums / exact
         rows.append({"row": "sum", "chunk": chunk, "ratio": float(ratios.mean()),
                      "spread": float(ratios.std()), "least": float(sums.min()),
-                     "most": float(sums.max())})  # fmt: skip
+                     "most": float(sums.max())})
         if chunk == 1:
             rows.append(equal(CLAIM.part, "sums one after the other, least", 4096.0, sums.min()))
             rows.append(equal(CLAIM.part, "sums one after the other, most", 4096.0, sums.max()))
         if chunk in RESCUED:
             error = 2 * float(ratios.std()) / np.sqrt(LANES)
             rows.append(within(CLAIM.part, f"chunks of {chunk}, sum / exact", "follows FP32",
-                               0.98, 1.02, Effect(float(ratios.mean()), error)))  # fmt: skip
+                               0.98, 1.02, Effect(float(ratios.mean()), error)))
     best = max(rows, key=lambda row: float(row.get("ratio", 0)))  # type: ignore[arg-type]
     sentence = (
         f"One after the other each of {LANES} sums stops at 4096 of about {n}; chunks of "
         f"{best['chunk']} reach {best['ratio']:.3f} of the exact sum."
     )
     return published([CLAIM], rows, sentence, "c=1-6-9, rounding=RNE", (ELEMENTWISE,), n=n,
-                     lanes=LANES)  # fmt: skip
+                     lanes=LANES)
 
 
 def plot(result: Result) -> Figure:
@@ -75,9 +75,9 @@ def plot(result: Result) -> Figure:
     figure, (axes,) = new_figure(6, 4, mosaic="A")
     chunks = result.column("chunk", row="sum")
     axes.errorbar(chunks, result.column("ratio", row="sum"), result.column("spread", row="sum"),
-                  fmt="o-", color=BLUE, label="mean ± standard deviation of 64 sums")  # fmt: skip
+                  fmt="o-", color=BLUE, label="mean ± standard deviation of 64 sums")
     axes.axhline(1, label="exact", **THEORY)
     axes.set(title="Sums in FP16 (1, 6, 9)", xlabel="numbers of a chunk", ylabel="sum / exact sum",
-             xscale="log")  # fmt: skip
+             xscale="log")
     axes.legend(fontsize=9)
     return figure

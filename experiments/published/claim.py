@@ -21,7 +21,7 @@ from ipu.pages.verdict import Effect
 __all__ = [
     "Claim", "Verdict", "equal", "printed", "published", "same_digits", "tables", "verdicts",
     "within",
-]  # fmt: skip
+]
 
 
 class Verdict(StrEnum):
@@ -101,14 +101,14 @@ def _row(part: str, quantity: str, text: str, ours: str, agrees: bool | None) ->
     words = {True: "yes", False: "no", None: "undecided"}
     # Texts stay texts in a CSV file only where they do not look like numbers.
     return {"row": "comparison", "part": part, "quantity": quantity, "published": f"'{text}",
-            "ours": f"'{ours}", "agrees": words[agrees]}  # fmt: skip
+            "ours": f"'{ours}", "agrees": words[agrees]}
 
 
 def _verdict(claim: Claim | Mapping[str, str], rows: Iterable[Row]) -> Verdict:
     part, missing = (claim.part, claim.missing) if isinstance(claim, Claim) else (
-        claim["part"], claim["missing"])  # fmt: skip
+        claim["part"], claim["missing"])
     agrees = [row["agrees"] for row in rows
-              if row.get("row") == "comparison" and row["part"] == part]  # fmt: skip
+              if row.get("row") == "comparison" and row["part"] == part]
     if missing or not agrees or ("undecided" in agrees and "no" not in agrees):
         return Verdict.CANNOT_BE_TOLD
     return Verdict.NOT_REPRODUCED if "no" in agrees else Verdict.REPRODUCED
@@ -117,7 +117,7 @@ def _verdict(claim: Claim | Mapping[str, str], rows: Iterable[Row]) -> Verdict:
 def published(
     claims: Sequence[Claim], rows: Sequence[Row], sentence: str, policy: str,
     units: tuple[UnitUsed, ...], **parameters: object,
-) -> Result:  # fmt: skip
+) -> Result:
     """The result of a file of claims: its answer begins with the verdicts.
 
     rows    comparisons, and what the figure shows beside them.
@@ -150,12 +150,12 @@ def tables(result: Result) -> list[Table]:
             [str(row["quantity"]), *(str(row[name]).removeprefix("'")
                                      for name in ("published", "ours", "agrees"))]
             for row in rows
-        ]  # fmt: skip
+        ]
         note = f"{claim['statement']} Source: {claim['source']}. Computed: {claim['setup']}."
         if claim["missing"]:
             note += f" Left open by the source: {claim['missing']}."
         shown.append(
             Table(f"{claim['part']}: {verdict}", ("quantity", "published", "here", "agrees"),
                   lines, note)
-        )  # fmt: skip
+        )
     return shown

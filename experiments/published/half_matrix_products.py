@@ -27,7 +27,7 @@ PRINTED = {
     500: ("1.1945e-02", "4.8759e-04"), 1000: ("2.3047e-02", "4.8799e-04"),
     1500: ("4.0701e-02", "3.6660e-04"), 2000: ("4.5976e-02", "4.8803e-04"),
     2500: ("6.8770e-02", "4.2930e-04"),
-}  # fmt: skip
+}
 SEED = 1
 CLAIM = Claim(
     "FP16 products",
@@ -77,7 +77,7 @@ def plot(result: Result) -> Figure:
     for name, color in (("sums in FP16", BLUE), ("rounded once", GREEN)):
         n = result.column("n", row="error", curve=name)
         axes.semilogy(n, result.column("error", row="error", curve=name), "o-", color=color,
-                      label=name)  # fmt: skip
+                      label=name)
     axes.axhline(2.0**-11, label="half an ulp of 1", **THEORY)
     axes.set(title="Products of random matrices", xlabel="n", ylabel="largest error / (|A||B|)")
     axes.legend(fontsize=9)

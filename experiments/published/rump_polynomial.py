@@ -32,7 +32,7 @@ CLAIMS = [
     Claim("exact", "The exact value is -54767/66192.", _SOURCE, f"{_SETUP} in fractions"),
     Claim("quadruple", "In quadruple precision the value is 1.1726.", _SOURCE, "nothing",
           missing="nothing; formats here have at most 26 digits, and quadruple precision has 113"),
-]  # fmt: skip
+]
 #: What the polynomial's terms are multiplied with.
 SIXTH, EIGHTH = 333.75, 5.5
 
@@ -65,9 +65,9 @@ def run(quick: bool, seed: int) -> Result:
     values = {
         "single": _in(BINARY32, BINARY32), "single with double constants": _in(BINARY32, BINARY64),
         "double": _in(BINARY64, BINARY64),
-    }  # fmt: skip
+    }
     printed = {"single": "-1.85901e30", "single with double constants": "-1.85901e30",
-               "double": "-1.18059e21"}  # fmt: skip
+               "double": "-1.18059e21"}
     rows: list[Row] = [
         same_digits(part, "value", printed[part], value) for part, value in values.items()
     ]
@@ -86,7 +86,7 @@ def plot(result: Result) -> Figure:
     figure, (axes,) = new_figure(6, 3, mosaic="A")
     rows = result.select(row="value")
     axes.barh([str(row["curve"]) for row in rows], [abs(float(str(row["value"]))) for row in rows],
-              color=BLUE)  # fmt: skip
+              color=BLUE)
     axes.axvline(float(-EXACT), label="exact value", **THEORY)
     axes.set(title=f"Rump's polynomial at ({X}, {Y})", xscale="log", xlabel="size of the value")
     axes.legend(fontsize=9)

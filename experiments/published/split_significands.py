@@ -35,7 +35,7 @@ CLAIMS = [
     Claim("toward zero", "Two FP16 numbers hold 22.5 bits on average.", _SOURCE,
           _SETUP.format("toward zero"),
           missing="the definition of the mean for this mode: the paper itself was not at hand"),
-]  # fmt: skip
+]
 _BLOCK = 1 << 20
 
 
@@ -69,7 +69,7 @@ def run(quick: bool, seed: int) -> Result:
         ]
     sentence = "Toward zero the low half has no sign to use, which costs half a bit."
     return published(CLAIMS, rows, sentence, "c=f16, rounding=RNE|RTZ", (ELEMENTWISE,),
-                     significands="a block of 2^20" if quick else "all")  # fmt: skip
+                     significands="a block of 2^20" if quick else "all")
 
 
 def plot(result: Result) -> Figure:
@@ -79,8 +79,8 @@ def plot(result: Result) -> Figure:
     for name, color, shift in (("to nearest", BLUE, -0.2), ("toward zero", ORANGE, 0.2)):
         bits = result.column("bits", row="lost", curve=name)
         axes.bar(bits + shift, result.column("share", row="lost", curve=name), 0.4, color=color,
-                 label=name)  # fmt: skip
+                 label=name)
     axes.set(title="FP32 significands in two FP16 numbers", xlabel="bits lost",
-             ylabel="share of the significands", xticks=range(4))  # fmt: skip
+             ylabel="share of the significands", xticks=range(4))
     axes.legend(fontsize=9)
     return figure

@@ -27,7 +27,7 @@ CLAIMS = [
           "After 25 years 0.0399387296732302 is left of e - 1; double precision gives "
           "1201807247.41044855 of the decimal constant and -2242373258.570158 of exp(1) - 1.",
           _SOURCE, "balance = balance * year - 1 for years 1 to 25, each operation rounded"),
-]  # fmt: skip
+]
 #: e, as the programs write it, and digits enough for 25 years of exact arithmetic.
 E_DECIMAL = "2.718281828459045235360287471352662497757247093699959574966967627724"
 TERMS, YEARS = 20, 25
@@ -76,7 +76,7 @@ def run(quick: bool, seed: int) -> Result:
         rows += [
             {"row": part, "curve": name, "n": n, "value": float(value)}
             for name, values in curves.items() for n, value in enumerate(values, 1)
-        ]  # fmt: skip
+        ]
     sentence = (
         "Two right programs of one bank end with opposite signs: their constants differ by an ulp."
     )

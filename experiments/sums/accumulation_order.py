@@ -37,7 +37,7 @@ UNITS = (
     *(u.name for u in slic.SLIC_UNITS if u.family == "SLIC_F16" and u.partials == BINARY32
       and u.preset == "window"),
     "V100_F16_F32", "A100_F16_F32", "H100_F16_F32",
-)  # fmt: skip
+)
 BLAS = "BLAS float32"
 #: Errors below this many ulps are drawn here; exact results have none.
 FLOOR = 2.0**-6
@@ -147,12 +147,12 @@ def _plot_kind(axes: Axes, result: Result, kind: str) -> None:
         errors = np.abs(both.column("ulps", part="error", data=kind, unit=name))
         errors = np.sort(np.maximum(errors, FLOOR))
         axes.plot(errors, place + np.linspace(-0.35, 0.35, errors.size), ".", markersize=1.6,
-                  color=colors.get(name.partition(" ")[0].partition("_")[0], ORANGE))  # fmt: skip
+                  color=colors.get(name.partition(" ")[0].partition("_")[0], ORANGE))
         axes.plot([np.median(errors)] * 2, [place - 0.4, place + 0.4], color=GREEN, linewidth=2)
     axes.axvline(0.5, **THEORY)
     axes.annotate("correctly rounded: ½ ulp", (0.5, len(names) - 0.45), (3, 0), fontsize=8.5,
-                  textcoords="offset points")  # fmt: skip
+                  textcoords="offset points")
     labels = [f"{n} (this machine)" if n == BLAS else n for n in reversed(names)]
     axes.set_yticks(range(len(names)), labels, fontsize=8.5)
     axes.set(title=f"{kind.capitalize()} data", xscale="log", ylim=(-0.6, len(names) - 0.1),
-             xlabel="error in FP32 ulps of the exact result (green: median)")  # fmt: skip
+             xlabel="error in FP32 ulps of the exact result (green: median)")

@@ -25,7 +25,7 @@ FOUND = {
     "cut": "digits below", "digits": "digits of the sum", "rounding": "rounding",
     "stored": "digits stored", "channels": "products per store", "joined": "c added afterwards",
     "monotone": "monotone",
-}  # fmt: skip
+}
 #: Without presets, half partials and newer names of the same parts.
 FEW = ("AMP_F16_F32", "V100_F16_F32", "A100_F16_F32", "H100_F16_F32", "AMP_F32_F32")
 

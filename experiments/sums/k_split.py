@@ -60,7 +60,7 @@ def _product(device: Device, a: np.ndarray, b: np.ndarray, split: int, partials:
         "rms": float(np.sqrt(((product / exact - 1) ** 2).mean())),
         "mean": float((product / exact - 1).mean()),
         "cycles": row.cycles, "exchange_bytes": row.exchange_bytes, "passes": row.passes,
-    }  # fmt: skip
+    }
 
 
 def _answer(rows: list[Row]) -> str:

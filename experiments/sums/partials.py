@@ -96,7 +96,7 @@ def _errors(a: Array, b: Array, seed: int) -> Iterator[Row]:
         yield {
             "way": name, "products": error.size, "rms": float(np.sqrt((error**2).mean())),
             "largest": float(np.abs(error).max()), "mean": float(error.mean()),
-        }  # fmt: skip
+        }
 
 
 def bounds(name: str, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -170,5 +170,5 @@ def _plot_kind(axes: Axes, result: Result, kind: str) -> None:
         for bound, law in zip(bounds(name, terms), ("√n·u", "n·u"), strict=True):
             axes.loglog(terms, bound, **{**THEORY, "color": color})
             axes.annotate(law, (terms[-1], bound[-1]), (3, -3), color=color, fontsize=8.5,
-                          textcoords="offset points")  # fmt: skip
+                          textcoords="offset points")
     axes.set(title=f"Terms: {kind}", xlabel="terms K of the inner product", ylim=(FLOOR / 4, 4))

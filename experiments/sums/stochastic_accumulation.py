@@ -135,9 +135,9 @@ def _plot_paths(axes: Axes, result: Result) -> None:
     mean, _ = law_moments(result)
     axes.plot(n, n * mean / ADDITIONS, label="expectation under SR", **THEORY)
     axes.annotate(f"stops at {nearest[-1]:g}", (n[-1], nearest[-1]), (-4, 6), ha="right",
-                  textcoords="offset points", color=BLUE)  # fmt: skip
+                  textcoords="offset points", color=BLUE)
     axes.set(title=f"Sum of {TERM} in FP16", xlabel="number of additions", ylabel="sum",
-             xlim=(0, ADDITIONS), ylim=(0, 1.1))  # fmt: skip
+             xlim=(0, ADDITIONS), ylim=(0, 1.1))
     axes.legend(loc="upper left")
 
 
@@ -156,7 +156,7 @@ def _plot_ends(axes: Axes, result: Result) -> None:
     axes.plot((edges[1:] + edges[:-1]) / 2, expected, label="exact law", **THEORY)
     axes.axvline(mean, color=RED, linewidth=1, label=f"expectation\n{mean:.7f}")
     axes.set(title=f"After {ADDITIONS} additions", xlabel="final sum",
-             ylabel=f"lanes per {BIN:.4f}", xlim=(edges[0], edges[-1]))  # fmt: skip
+             ylabel=f"lanes per {BIN:.4f}", xlim=(edges[0], edges[-1]))
     axes.legend(loc="upper left", fontsize=9)
     axes.set_ylim(top=axes.get_ylim()[1] * 1.1)
     count_ticks(axes.yaxis)

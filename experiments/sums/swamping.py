@@ -27,7 +27,7 @@ DEFAULT = True
 BIG = 0.25
 #: Small terms of the tutorial, and what it prints for small + 0.25 - 0.25 in FP16.
 TUTORIAL = {0.2: "0.1999512", 0.02: "0.0200205", 0.002: "0.0019531", 0.0004: "0.0004833",
-            0.0002: "0.0002441", 0.0001: "0.0"}  # fmt: skip
+            0.0002: "0.0002441", 0.0001: "0.0"}
 TERM, ADDITIONS = 0.0001, 10_000
 #: Smaller relative errors are drawn here (exact results have none).
 FLOOR = 1e-7
@@ -51,7 +51,7 @@ def run(quick: bool, seed: int) -> Result:
         rows += _curve(name, context, points, lanes)
         rows += _sums(name, context)
     parameters = {"big": BIG, "term": TERM, "additions": ADDITIONS, "stochastic lanes": lanes,
-                  "tutorial prints": TUTORIAL}  # fmt: skip
+                  "tutorial prints": TUTORIAL}
     policy = "c=f16|f32|bf16, rounding=RNE|SR"
     return Result(rows, _answer(rows), policy, parameters, (ELEMENTWISE, STOCHASTIC))
 
@@ -70,7 +70,7 @@ def _table(name: str, context: Context, lanes: int) -> list[Row]:
         {"part": "table", "arithmetic": name, "small": small, "kept": float(value.mean()),
          "spread": float(value.std()), "relative_error": float(value.mean()) / small - 1}
         for small, value in zip(TUTORIAL, values.T, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _curve(name: str, context: Context, points: int, lanes: int) -> list[Row]:
@@ -123,7 +123,7 @@ def _looks() -> dict[str, str]:
     from ipu.pages import drawing
 
     return {"FP32": drawing.GREY, "BF16": drawing.ORANGE, "FP16": drawing.BLUE,
-            "FP16 + SR": drawing.GREEN}  # fmt: skip
+            "FP16 + SR": drawing.GREEN}
 
 
 def _plot_curve(axes: Axes, result: Result) -> None:
@@ -136,11 +136,11 @@ def _plot_curve(axes: Axes, result: Result) -> None:
     limit = BINARY16.ulp(BIG) / 2
     axes.loglog(small, limit / small, **THEORY)
     axes.annotate(f"half an FP16 ulp of {BIG:g}", (4e-5, limit / 4e-5), (6, 4), fontsize=9,
-                  textcoords="offset points")  # fmt: skip
+                  textcoords="offset points")
     axes.set(
         title=f"What small + {BIG} − {BIG} loses", xlabel="small number",
         ylabel="relative error |result / small − 1|", ylim=(FLOOR, 30), xlim=(small[0], small[-1]),
-    )  # fmt: skip
+    )
 
 
 def _plot_sums(axes: Axes, result: Result) -> None:
@@ -154,11 +154,11 @@ def _plot_sums(axes: Axes, result: Result) -> None:
     axes.annotate(
         f"FP16: nothing changes after addition no. {stop['n']}", (stop["n"], stop["sum"]),
         (3300, 0.12), arrowprops={"arrowstyle": "-", "color": "#777777"}, fontsize=9,
-    )  # fmt: skip
+    )
     axes.set(
         title=f"Running sum of {TERM}", xlabel="number of additions", ylabel="sum",
         xlim=(0, ADDITIONS), ylim=(0, 1.1),
-    )  # fmt: skip
+    )
     axes.legend(loc="upper left", fontsize=9)
 
 

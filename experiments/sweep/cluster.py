@@ -40,7 +40,7 @@ GUARD = (
 ANSWER, FIRST_WORKER = 10.0, 30.0
 #: Packages whose versions decide about bits, data or the messages themselves.
 PACKAGES = ("python", "dask", "distributed", "cloudpickle", "numpy", "ml_dtypes", "numba", "scipy",
-            "scikit-learn")  # fmt: skip
+            "scikit-learn")
 
 
 class ClusterRefusedError(RuntimeError):
@@ -133,7 +133,7 @@ class DaskCluster:
                     f"{TLS[0]}, {TLS[1]} and {TLS[2]} to files"
                 )
         return Security(tls_ca_file=paths[0], tls_client_cert=paths[1], tls_client_key=paths[2],
-                        require_encryption=True)  # fmt: skip
+                        require_encryption=True)
 
 
 def cluster_of(cluster: DaskCluster | str | None) -> DaskCluster | None:
@@ -197,7 +197,7 @@ def _local(cluster: DaskCluster, n_jobs: int) -> Iterator[Client]:
                     n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1",
                     dashboard_address=None, memory_limit=0, silence_logs=logging.CRITICAL,
                     local_directory=folder,
-                )  # fmt: skip
+                )
             except RuntimeError as error:
                 raise ClusterRefusedError(f"the workers did not start ({error}); {GUARD}") from None
         with local, Client(local, set_as_default=False) as client:
@@ -227,7 +227,7 @@ def _client(cluster: DaskCluster) -> Iterator[Client]:
         with ThreadPoolExecutor(1) as pool:
             pool.submit(asyncio.run, _answers(cluster)).result()
         client = Client(cluster.scheduler, security=cluster.security, timeout=ANSWER,
-                        set_as_default=False)  # fmt: skip
+                        set_as_default=False)
     except (OSError, TimeoutError) as error:
         reason = (str(error).splitlines() or ["nothing was said"])[0]
         raise ClusterRefusedError(

@@ -179,7 +179,7 @@ def jobs_of(
     jobs = [
         SweepJob(experiment.name, seed, quick, combination)
         for combination in product(*choices) for seed in seeds
-    ]  # fmt: skip
+    ]
     if len(jobs) > MOST_JOBS:
         raise ValueError(f"{len(jobs)} jobs are too many; use {MOST_JOBS} at most")
     return jobs
@@ -231,7 +231,7 @@ def _plain(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     """Rows without numpy's types."""
     for row in rows:
         yield {name: value.item() if isinstance(value, np.generic) else value
-               for name, value in row.items()}  # fmt: skip
+               for name, value in row.items()}
 
 
 class JobResult(NamedTuple):
@@ -253,6 +253,6 @@ def read_result(text: str) -> JobResult:
         content = json.loads(text)
         units = tuple(UnitUsed(**unit) for unit in content["units"])
         return JobResult(content["rows"], content["local"], content["answer"], content["policy"],
-                         units)  # fmt: skip
+                         units)
     except (KeyError, TypeError) as error:
         raise ValueError(f"it is no result of a job ({error!r})") from None

@@ -50,7 +50,7 @@ def write_page(swept: Swept, result: Result, folder: Path) -> Path:
         "more_columns": len(different) - len(columns), "more_panels": left_out,
         "image": f"data:image/png;base64,{base64.b64encode(image).decode()}" if image else "",
         "folder": folder.name,
-    }  # fmt: skip
+    }
     text = environment(TEMPLATES).get_template("sweep.html.jinja").render(content)
     path = folder.with_name(f"{folder.name}.html")
     write_whole(path, text.encode())

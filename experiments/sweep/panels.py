@@ -29,9 +29,9 @@ def draw(
 
     curves = {title: each for title, each in measured.curves.items() if differs(each)}
     last_points = {title for title in measured.numbers
-                   if any(title.startswith(f"{curve}, ") for curve in measured.curves)}  # fmt: skip
+                   if any(title.startswith(f"{curve}, ") for curve in measured.curves)}
     numbers = {title: each for title, each in measured.numbers.items()
-               if title not in last_points and differs(each)}  # fmt: skip
+               if title not in last_points and differs(each)}
     titles = [*curves, *numbers]
     shown = titles[:MOST]
     if not shown:
@@ -39,7 +39,7 @@ def draw(
     columns = min(COLUMNS, len(shown))
     rows = -(-len(shown) // columns)
     grid = [[str(r * columns + c) if r * columns + c < len(shown) else "." for c in range(columns)]
-            for r in range(rows)]  # fmt: skip
+            for r in range(rows)]
     figure, panels = new_figure(4.3 * columns, 3.1 * rows + 0.4, mosaic=grid)
     colours = _colours(settings)
     for panel, title in zip(panels, shown, strict=True):
@@ -67,7 +67,7 @@ def _plot_curves(axes: Axes, curves: Sequence[Curve | None], colours: Sequence[s
     for curve, colour in drawn:
         marker = "o" if len(curve.x) < 10 else ""
         axes.plot(curve.x, curve.y, color=colour, linewidth=1.0, alpha=0.7, marker=marker,
-                  markersize=3)  # fmt: skip
+                  markersize=3)
     axes.set_xlabel(drawn[0][0].x_name)
     x = [value for curve, _ in drawn for value in curve.x]
     if min(x) > 0 and max(x) > 300 * min(x):
@@ -89,7 +89,7 @@ def _plot_numbers(
 
     for colour in dict.fromkeys(colours):
         points = [(seed, value) for seed, value, other in zip(seeds, values, colours, strict=True)
-                  if other == colour and value is not None and math.isfinite(value)]  # fmt: skip
+                  if other == colour and value is not None and math.isfinite(value)]
         if not points:
             continue
         axes.plot(*zip(*points, strict=True), "o", color=colour, markersize=5, alpha=0.8)
@@ -101,7 +101,7 @@ def _plot_numbers(
 
 def _add_legend(figure: Figure, axes: Axes, colours: dict[str, str]) -> None:
     handles = [axes.plot([], [], "o-", color=colour, label=name)[0]
-               for name, colour in colours.items()]  # fmt: skip
+               for name, colour in colours.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)))
 
 

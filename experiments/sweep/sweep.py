@@ -117,9 +117,9 @@ def table(swept: Swept) -> Result:
     seeds = list(dict.fromkeys(one.job.seed for one in swept.jobs))
     settings = list(dict.fromkeys(one.job.settings for one in swept.jobs))
     parameters = {"seeds": seeds, "settings": [dict(each) for each in settings],
-                  "failed": list(swept.failed)}  # fmt: skip
+                  "failed": list(swept.failed)}
     return Result(collected.rows, answer(swept), first.policy, parameters, collected.units,
-                  local.rows)  # fmt: skip
+                  local.rows)
 
 
 def answer(swept: Swept) -> str:
@@ -145,6 +145,6 @@ def save(swept: Swept, folder: Path, command: str, seconds: float) -> Result:
         "name": swept.experiment.name, "question": swept.experiment.question,
         "quick": swept.jobs[0].job.quick, "command": command, "date": now(), "commit": commit(),
         "processor": processor(), "versions": versions(), "wall_seconds": round(seconds, 2),
-    }  # fmt: skip
+    }
     store.save_data(folder, result, about)
     return result

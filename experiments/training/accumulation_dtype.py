@@ -64,7 +64,7 @@ def run(quick: bool, seed: int) -> Result:
             for count in progress(counts, f"{name}, {kind}"):
                 error, saturated = _accumulate(way, size, count, entries, seed)
                 rows.append({"way": name, "gradients": kind, "count": count, "error": error,
-                             "saturated": saturated})  # fmt: skip
+                             "saturated": saturated})
     parameters = {"entries": entries, "mini-batches": counts, "sizes": list(SIZES.values())}
     policy = "gradients f16, acc=f16|f32, rounding=RNE|SR"
     return Result(rows, _answer(rows), policy, parameters, (ELEMENTWISE, STOCHASTIC))
@@ -152,7 +152,7 @@ def _plot_kind(axes: Axes, result: Result, kind: str) -> None:
         counts = result.column("count", way=name, gradients=kind)
         error = np.maximum(result.column("error", way=name, gradients=kind), FLOOR)
         axes.loglog(counts, error, "o-", markersize=width + 1.5, color=color, linewidth=width,
-                    label=name, base=2)  # fmt: skip
+                    label=name, base=2)
     axes.set_yscale("log", base=10)
     axes.axhline(BINARY16.eps / 2, label=r"$2^{-11}$, unit roundoff of FP16", **THEORY)
     axes.set(title=kind.capitalize(), xlabel="G, number of mini-batches", ylim=(FLOOR / 2, 3))

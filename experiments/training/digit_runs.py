@@ -53,13 +53,13 @@ def train(
             digits.network, optimizer, policy=variant.policy, loss_scale=variant.loss_scale,
             control=FpCtl(esr=variant.stochastic), seed=seed,
             rounding_seed=Philox(seed).spawn(draws).seed, observe=observe, count=counted,
-        )  # fmt: skip
+        )
         learn, test = data.split(seed)
         images = trainer.device.from_host(data.images, variant.policy.default.activations)
         losses = [
             [trainer.step(images[b], data.labels[b])
              for b in islice(digits.batches(learn, BATCH, seed, epoch), steps)]
             for epoch in range(1, epochs + 1)
-        ]  # fmt: skip
+        ]
         accuracy = trainer.accuracy(images[test], data.labels[test])
     return Trained(trainer, np.array(losses), accuracy)

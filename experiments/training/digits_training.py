@@ -96,7 +96,7 @@ def run(quick: bool, seed: int, *, rate: float = RATE, epochs: int = 0) -> Resul
         "network": NETWORK, "learning rate": rate, "momentum": MOMENTUM,
         "batch": BATCH, "epochs": epochs, "seeds": list(first), "loss scale": SCALE,
         "test digits": digits.HELD_BACK,
-    }  # fmt: skip
+    }
     return Result(
         collected.rows, _answer(collected.rows), described(VARIANTS), parameters, collected.units
     )
@@ -107,7 +107,7 @@ def _train(job: DigitsRun) -> tuple[list[Row], tuple[UnitUsed, ...]]:
     trainer, losses, accuracy = train(
         variant, SGD(job.rate, MOMENTUM), job.seed, job.epochs, steps=job.steps, observe=watch,
         counted=job.counted,
-    )  # fmt: skip
+    )
     raised = list(exceptions(trainer)) if job.counted else []
     rows: list[Row] = [
         {"part": "loss", "epoch": e, "loss": float(x)} for e, x in enumerate(losses.mean(axis=1), 1)
@@ -188,7 +188,7 @@ def _looks() -> Looks:
     from ipu.pages import drawing
 
     base = {"FP32": drawing.GREY, "FP16": drawing.BLUE, "FP16 + SR": drawing.GREEN,
-            "mixed": drawing.PURPLE}  # fmt: skip
+            "mixed": drawing.PURPLE}
     return {
         v.name: {
             "color": base[v.name.partition(",")[0]],
@@ -210,8 +210,8 @@ def _plot_updates(axes: Axes, result: Result, looks: Looks) -> None:
             alpha = 0.95 if strong else 0.5
             axes.barh(height, lost, 0.36, color=look["color"], alpha=alpha, label=bar)
             axes.plot([still], [height], "|", color="#222222", markersize=10, markeredgewidth=1.8,
-                      label=tick)  # fmt: skip
+                      label=tick)
     name_rows(axes, looks)
     axes.set(title="What swamping takes from the updates", xlim=(-2, 102),
-             xlabel="share of the intended movement, and of updates (%)")  # fmt: skip
+             xlabel="share of the intended movement, and of updates (%)")
     axes.legend(fontsize=9, loc="lower right")

@@ -47,7 +47,7 @@ def _study(quick: bool) -> Study:
     return Study(
         "fp8_training", QUESTION, BUDGET, DEFAULT, _network, images(), SGD(0.02, 0.9), VARIANTS,
         epochs, 32, seeds, {"target": "mk2-fp8"},
-    )  # fmt: skip
+    )
 
 
 def run(quick: bool, seed: int) -> Result:

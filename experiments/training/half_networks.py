@@ -54,7 +54,7 @@ def cnn(torch: Any) -> Any:
         nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(32 * 4, _CLASSES),
-    )  # fmt: skip
+    )
 
 
 MODELS = {"transformer": transformer, "CNN": cnn}

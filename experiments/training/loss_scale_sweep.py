@@ -40,9 +40,9 @@ EXPONENTS = range(25)
 RATE, MOMENTUM = 0.05, 0.9
 #: Gradients along the backward pass, the last layer's first.
 TENSORS = ("logits", "output weights", "output biases", "activations", "hidden weights",
-           "hidden biases")  # fmt: skip
+           "hidden biases")
 WEIGHTS = ("all_vars/hidden/weights", "all_vars/hidden/biases", "all_vars/output/weights",
-           "all_vars/output/biases")  # fmt: skip
+           "all_vars/output/biases")
 Values = dict[str, NDArray[np.float64]]
 Look = dict[str, Any]
 DOTTED: Look = {"linewidth": 0.9, "linestyle": ":"}
@@ -58,7 +58,7 @@ def run(quick: bool, seed: int) -> Result:
         collected.add(rows, probe.units, state=state)
     parameters = {"network": NETWORK, "batch": BATCH, "batches": n_batches,
                   "epochs of mixed training": epochs, "learning rate": RATE,
-                  "momentum": MOMENTUM}  # fmt: skip
+                  "momentum": MOMENTUM}
     policy = f"{FP16},rounding=RNE,loss_scale=1…2^24"
     return Result(collected.rows, _answer(collected.rows), policy, parameters, collected.units)
 
@@ -67,7 +67,7 @@ def _states(seed: int, epochs: int) -> Iterator[tuple[str, Values]]:
     """Parameters as they begin, and after training with FP32 parameters."""
     data = digits.load()
     trainer = Trainer(digits.network, SGD(RATE, MOMENTUM), policy=MIXED, seed=seed,
-                      loss_scale=StaticLossScale(256.0))  # fmt: skip
+                      loss_scale=StaticLossScale(256.0))
     learn, _ = data.split(seed)
     images = trainer.device.from_host(data.images, BINARY16)
     trainer.forward(images[learn[:1]])
@@ -137,7 +137,7 @@ class ScaleProbe:
                     "underflow": float(((size == 0) & here).sum() / here.sum()),
                     "subnormal": float((tiny & here).sum() / here.sum()),
                     "overflow": float((size >= BINARY16.max).mean()),
-                }  # fmt: skip
+                }
 
     def limit(self) -> Row:
         """The highest scale that runs with all traps armed, and what stops the next."""
@@ -251,4 +251,4 @@ def _mark_limit(above: Axes, below: Axes, result: Result, state: str) -> None:
     note = f"armed traps stop the\nmachine above $2^{{{limit}}}$"
     below.annotate(note, (limit + 0.5, 0.9), (-8, 0),
                    ha="right", va="top", fontsize=9.5, xycoords=("data", "axes fraction"),
-                   textcoords="offset points")  # fmt: skip
+                   textcoords="offset points")

@@ -86,7 +86,7 @@ def run(quick: bool, seed: int) -> Result:
         collected.add(rows, units_of(trained.trainer.device), strategy=name)
     parameters = {"network": f"{DEPTH} × {WIDTH} sigmoids", "optimizer": f"SGD, rate {RATE:g}",
                   "batch": BATCH, "epochs": epochs, "seed": seed,
-                  "strategies": {name: str(s) for name, s in STRATEGIES.items()}}  # fmt: skip
+                  "strategies": {name: str(s) for name, s in STRATEGIES.items()}}
     return Result(
         collected.rows,
         _answer(collected.rows),
@@ -103,7 +103,7 @@ class Watched:
         self.trainer = Trainer(
             network, SGD(RATE), policy=MIXED, loss_scale=strategy.scale, seed=seed,
             control=FpCtl(nanoo=strategy.nanoo), observe=self._look,
-        )  # fmt: skip
+        )
         self.zeros: float | None = None
 
     def _look(self, update: Update) -> None:
@@ -124,7 +124,7 @@ class Watched:
             yield {
                 "step": step, "scale": scale, "loss": loss, "skipped": not trainer.applied,
                 "overflow": trainer.device.status.oflo, "zeros": self.zeros,
-            }  # fmt: skip
+            }
 
 
 class Outcome(NamedTuple):
@@ -177,7 +177,7 @@ def plot(result: Result) -> Figure:
         PURPLE,
         count_ticks,
         new_figure,
-    )  # fmt: skip
+    )
 
     figure, (scales, zeros) = new_figure(13, 6.2, mosaic="A;B", sharex=True, height_ratios=[1.4, 1])
     colors = (GREY, BLUE, GREEN, PURPLE, ORANGE)
@@ -188,7 +188,7 @@ def plot(result: Result) -> Figure:
     scales.plot([], [], "x", color="#444444", markersize=5, label="step that overflowed")
     scales.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     zeros.set(title=f"Zeros among the gradients of {LOOKED_AT}'s weights", xlabel="step",
-              ylabel="share (%)")  # fmt: skip
+              ylabel="share (%)")
     count_ticks(zeros.xaxis)
     return figure
 

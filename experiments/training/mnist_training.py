@@ -55,7 +55,7 @@ def _study(images: Data, quick: bool) -> Study:
     return Study(
         "mnist_training", QUESTION, BUDGET, DEFAULT, network, images, SGD(0.03, 0.9), USUAL,
         epochs, 20, seeds, {"preset": "exact"},
-    )  # fmt: skip
+    )
 
 
 def run(quick: bool, seed: int) -> Result:

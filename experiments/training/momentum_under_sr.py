@@ -65,14 +65,14 @@ def run(quick: bool, seed: int) -> Result:
     for draw in progress(range(2), "kernels"):
         _train(MomentumRun("SGD with momentum", rates[0], draw, seed, 1))
     jobs = [MomentumRun(method, rate, draw, seed, epochs)
-            for rate in rates for method in METHODS for draw in range(draws + 1)]  # fmt: skip
+            for rate in rates for method in METHODS for draw in range(draws + 1)]
     collected = Collected()
     trained = zip(jobs, in_processes(_train, jobs, "trainings"), strict=True)
     for (method, rate), group in groupby(trained, key=lambda pair: pair[0][:2]):
         kind = [one for _, one in group]
         collected.add([_summary(kind)], chain(*(k.units for k in kind)), method=method, rate=rate)
     parameters = {"network": NETWORK, "momentum": MOMENTUM, "batch": BATCH, "epochs": epochs,
-                  "trainings of each kind": draws, "seed": seed}  # fmt: skip
+                  "trainings of each kind": draws, "seed": seed}
     return Result(
         collected.rows,
         _answer(collected.rows),
@@ -87,7 +87,7 @@ def _train(job: MomentumRun) -> MomentumOutcome:
     trainer, losses, _ = train(
         STOCHASTIC if job.draw else REFERENCE, SGD(job.rate * (1 - momentum), momentum), job.seed,
         job.epochs, draws=job.draw,
-    )  # fmt: skip
+    )
     weights = [v.array.values.reshape(-1) for v in trainer.variables.values()]
     return MomentumOutcome(
         np.concatenate(weights), float(losses[-1].mean()), units_of(trainer.device)
@@ -151,7 +151,7 @@ def _answer(rows: list[Row]) -> str:
     opening = verdict(
         all(effect.is_above(0.0) for effect in each), all(effect.is_below(0.0) for effect in each),
         needs="more trainings of each kind",
-    )  # fmt: skip
+    )
     return (
         f"{opening} Momentum of {MOMENTUM:g} divides the variance that stochastic rounding gives "
         f"the parameters by {smallest:.2f} (at a learning rate of {here:g}) to {largest:.2f} (at "
@@ -166,11 +166,11 @@ def plot(result: Result) -> Figure:
     for method, color in zip(METHODS, (BLUE, GREEN), strict=True):
         rates = result.column("rate", method=method)
         spread.loglog(rates, result.column("spread", method=method), "o-", color=color,
-                      label=f"{method}: spread")  # fmt: skip
+                      label=f"{method}: spread")
         spread.loglog(rates, result.column("off", method=method), "x:", color=color, linewidth=1,
-                      label=f"{method}: mean − FP32")  # fmt: skip
+                      label=f"{method}: mean − FP32")
     spread.set(title="Scatter of the parameters", xlabel=RATE_LABEL,
-               ylabel="root mean square over parameters")  # fmt: skip
+               ylabel="root mean square over parameters")
     spread.legend(fontsize=9)
     _plot_ratio(ratio, result)
     return figure
@@ -184,7 +184,7 @@ def _plot_ratio(axes: Axes, result: Result) -> None:
     bound = (1 + MOMENTUM) / (1 - MOMENTUM)
     axes.axhline(np.sqrt(bound), **THEORY)
     axes.annotate("√((1+m)/(1−m)): steps that are only noise", (rates[0], np.sqrt(bound)), (0, 4),
-                  fontsize=9, textcoords="offset points")  # fmt: skip
+                  fontsize=9, textcoords="offset points")
     axes.axhline(1.0, color="#888888", linewidth=0.8)
     axes.set(title="What momentum takes from the variance", xlabel=RATE_LABEL,
-             ylabel="variance without / with momentum", ylim=(0, np.sqrt(bound) * 1.3))  # fmt: skip
+             ylabel="variance without / with momentum", ylim=(0, np.sqrt(bound) * 1.3))

@@ -68,7 +68,7 @@ def run(quick: bool, seed: int) -> Result:
         collected.add([row], units, method=VARIANTS[job.variant].name, rate=job.rate, seed=job.seed)
     parameters = {"network": NETWORK, "optimizer": "SGD, no momentum", "batch": BATCH,
                   "epochs": epochs,
-                  "seeds": list(range(seed, seed + seeds))}  # fmt: skip
+                  "seeds": list(range(seed, seed + seeds))}
     return Result(
         collected.rows, _answer(collected.rows), described(VARIANTS), parameters, collected.units
     )
@@ -83,7 +83,7 @@ def _train(job: UpdateRun) -> tuple[Row, tuple[UnitUsed, ...]]:
     row: Row = {
         "accuracy": accuracy, "gain": before - loss_of(trainer, job.seed),
         "lost": watch.without_effect,
-    }  # fmt: skip
+    }
     return row, units_of(trainer.device)
 
 
@@ -130,9 +130,9 @@ def plot(result: Result) -> Figure:
         _line(gains, rates, [gained(result, name, rate) for rate in rates], look)
         _line(lost, rates, [result.column("lost", method=name, rate=rate) for rate in rates], look)
     gains.set(title="Learnt beside FP32; one point per seed", xlabel="learning rate",
-              ylabel="loss taken off (% of what FP32 takes off)", ylim=(-15, 118))  # fmt: skip
+              ylabel="loss taken off (% of what FP32 takes off)", ylim=(-15, 118))
     lost.set(title="Updates without effect", xlabel="learning rate", ylim=(-3, 103),
-             ylabel="share of the updates (%)")  # fmt: skip
+             ylabel="share of the updates (%)")
     gains.legend(fontsize=9, loc="lower right")
     return figure
 
@@ -142,4 +142,4 @@ def _line(axes: Axes, rates: list[float], each: list[np.ndarray], look: dict[str
     axes.semilogx(rates, [100 * values.mean() for values in each], **look)
     for rate, values in zip(rates, each, strict=True):
         axes.plot([rate] * values.size, 100 * values, "o", color=look["color"],
-                  markersize=look["linewidth"] + 2, alpha=0.7)  # fmt: skip
+                  markersize=look["linewidth"] + 2, alpha=0.7)

@@ -53,10 +53,10 @@ def run(quick: bool, seed: int) -> Result:
     for loss, batches in CASES:
         total = float(_totals(Context(BINARY16), np.array([loss]), batches, "cases")[-1, 0])
         rows.append({"part": "case", "loss": loss, "batches": batches,
-                     "reported": total / batches})  # fmt: skip
+                     "reported": total / batches})
     parameters = {"batches": BATCHES, "losses": f"{losses[0]} … {losses[-1]}, constant"}
     return Result(rows, _answer(rows), "total=f16|f32, rounding=RNE|SR", parameters,
-                  (ELEMENTWISE, STOCHASTIC))  # fmt: skip
+                  (ELEMENTWISE, STOCHASTIC))
 
 
 def _contexts(seed: int) -> dict[str, Context]:
@@ -83,7 +83,7 @@ def _answer(rows: list[Row]) -> str:
         name: np.abs(table.column("reported", part="reported", total=name)
                      / table.column("loss", part="reported", total=name) - 1)
         for name in ("FP16", "FP16 + SR", "FP32")
-    }  # fmt: skip
+    }
     worst = Effect(float(off["FP16"].max()))  # exact: nothing is drawn in FP16 to nearest
     opening = verdict(
         worst.is_above(ARTEFACT), not worst.is_above(ARTEFACT), needs="other constant losses"
@@ -120,7 +120,7 @@ def _plot_reported(axes: Axes, result: Result) -> None:
         axes.plot(loss, ratio, color=color, label=f"total in {name}", linewidth=1.1)
     axes.axhline(1.0, **THEORY)
     axes.set(title=f"Reported loss after {BATCHES} batches", xlabel="constant loss of each batch",
-             ylabel="reported / true loss", xlim=(0, 3))  # fmt: skip
+             ylabel="reported / true loss", xlim=(0, 3))
     axes.legend(fontsize=9)
 
 
@@ -132,6 +132,6 @@ def _plot_paths(axes: Axes, result: Result) -> None:
             axes.plot(n, ratio, color=color, linewidth=1.1)
             if name == "FP16":
                 axes.annotate(f"loss {loss:g}", (n[-1], ratio[-1]), (4, -3), fontsize=9,
-                              textcoords="offset points", annotation_clip=False)  # fmt: skip
+                              textcoords="offset points", annotation_clip=False)
     axes.set(title="As the epoch goes on", xlabel="batches so far", xlim=(0, BATCHES),
-             ylabel="reported / true loss")  # fmt: skip
+             ylabel="reported / true loss")

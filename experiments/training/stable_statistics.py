@@ -47,7 +47,7 @@ def run(quick: bool, seed: int) -> Result:
                 rows.append({"format": name, "stable": stable, "offset": offset, **errors})
     parameters = {"samples": samples, "channels": channels, "epsilon": EPSILON, "seed": seed}
     return Result(rows, _answer(rows), "c=f16|f32, statistics f32", parameters,
-                  (ELEMENTWISE, _NORMS))  # fmt: skip
+                  (ELEMENTWISE, _NORMS))
 
 
 def _errors(values: np.ndarray, fmt: Format, stable: bool) -> Row:
@@ -89,7 +89,7 @@ def plot(result: Result) -> Figure:
             _line(axes, result, name, stable, color, style)
     axes.axhline(LOST, label=f"{LOST:.0%}", **THEORY)
     axes.set(title="Error of 1/σ in batch norm", xlabel="offset of the data, in σ",
-             ylabel="relative error of the worst channel", ylim=(1e-9, 2e3))  # fmt: skip
+             ylabel="relative error of the worst channel", ylim=(1e-9, 2e3))
     axes.legend(fontsize=9, loc="upper left")
     return figure
 

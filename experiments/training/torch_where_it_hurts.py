@@ -33,7 +33,7 @@ RATE = 2e-3
 EPS = 1e-8
 #: Counters of a table, with their heads.
 COUNTED = {"INVALID": "invalid", "DIVBYZERO": "÷ 0", "OVERFLOW": "overflow",
-           "UNDERFLOW": "underflow", "subnormals": "subnormal"}  # fmt: skip
+           "UNDERFLOW": "underflow", "subnormals": "subnormal"}
 
 
 def run(quick: bool, seed: int) -> Result:
@@ -48,11 +48,11 @@ def run(quick: bool, seed: int) -> Result:
         "data": "digits of scikit-learn", "batch": batch, "steps": steps, "seeds": seeds,
         "learning rate": RATE, "optimizer": f"AdamW, eps {EPS:g} unless changed",
         "torch": importlib.import_module("torch").__version__,
-    }  # fmt: skip
+    }
     return Result(
         collected.rows, _answer(collected.rows), ".half(), then the policies of the ways",
         parameters, tuple(used.values()),
-    )  # fmt: skip
+    )
 
 
 def _network(
@@ -107,7 +107,7 @@ def _counts(report: dict[str, Any]) -> Iterator[Row]:
     for row in report["first"]:
         yield {"part": "first", "flag": row["flag"], "step": row["step"],
                "layer": _word(row["layer"]),
-               "direction": row["direction"], "results": row["times"]}  # fmt: skip
+               "direction": row["direction"], "results": row["times"]}
     for layer, directions in report["layers"].items():
         for direction, counters in directions.items():
             if any(counters[name] for name in COUNTED):
@@ -115,7 +115,7 @@ def _counts(report: dict[str, Any]) -> Iterator[Row]:
                     "part": "counts", "layer": _word(layer), "direction": direction,
                     "results": counters["results"],
                     **{name.lower(): counters[name] for name in COUNTED},
-                }  # fmt: skip
+                }
 
 
 def _word(layer: str) -> str:
@@ -126,7 +126,7 @@ def _word(layer: str) -> str:
 def _advice(items: Any) -> Iterator[Row]:
     for item in items:
         yield {"part": "advice", "what": item.what, "evidence": item.evidence,
-               "tried": ", ".join(map(str, item.ways))}  # fmt: skip
+               "tried": ", ".join(map(str, item.ways))}
 
 
 def _trials(trials: Any) -> Iterator[Row]:
@@ -147,7 +147,7 @@ def _trial(trial: Trial) -> Row:
         "above_uncertainty": trial.difference.uncertainty if finite else None,
         **{name.lower(): n for name, n in trial.counts.items()},
         "cycles": trial.cycles, "bits": trial.bits,
-    }  # fmt: skip
+    }
 
 
 # Answer -----------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def plot(result: Result) -> Figure:
 
     figure, panels = drawing.new_figure(12.5, 4.8, mosaic="AB")
     colors = (drawing.BLUE, drawing.GREEN, drawing.ORANGE, drawing.PURPLE, drawing.SKY,
-              drawing.RED, drawing.GREY)  # fmt: skip
+              drawing.RED, drawing.GREY)
     for axes, name in zip(panels, MODELS, strict=True):
         trials = result.select(network=name, part="trial")
         others = [row for row in trials if row["restores"] != REFERENCE]
@@ -213,7 +213,7 @@ def plot(result: Result) -> Figure:
                 linewidth=5.0 if is_reference else max(2.8 - 0.6 * others.index(row), 1.0),
                 alpha=0.35 if is_reference else 1.0,
                 marker="x" if len(steps) < 3 else None,
-            )  # fmt: skip
+            )
         axes.set(title=f"{name}, .half() and AdamW", xlabel="step of the optimiser", ylabel="loss")
         axes.set_ylim(bottom=0)
         axes.legend(fontsize=8.5, loc="lower left")
@@ -230,7 +230,7 @@ def _smooth(losses: np.ndarray, width: int = 5) -> np.ndarray:
 
 def tables(result: Result) -> list[Table]:
     return [each for name in MODELS for each in (_count_table(result, name),
-                                                 _trial_table(result, name))]  # fmt: skip
+                                                 _trial_table(result, name))]
 
 
 def _count_table(result: Result, name: str) -> Table:
@@ -239,7 +239,7 @@ def _count_table(result: Result, name: str) -> Table:
         [str(row["layer"]), str(row["direction"]),
          *(f"{int(str(row[key])):,}" for key in ("results", *map(str.lower, COUNTED)))]
         for row in rows
-    ]  # fmt: skip
+    ]
     advice = result.select(network=name, part="advice")
     note = "Advice: " + " ".join(
         f"({i}) {row['what']}: {row['evidence']}." for i, row in enumerate(advice, 1)
@@ -255,15 +255,15 @@ def _trial_table(result: Result, name: str) -> Table:
          *(f"{int(str(row.get(key, 0))):,}" for key in ("divbyzero", "invalid", "underflow")),
          f"× {row['cycles']:.2f}", f"× {row['bits']:.2f}"]
         for row in rows
-    ]  # fmt: skip
+    ]
     heads = ["way", "restores fp32", "final loss", "above fp32", "÷ 0", "invalid", "underflow",
-             "cycles", "bits"]  # fmt: skip
+             "cycles", "bits"]
     note = (
         "Cycles of the products and bits of a parameter with two states, beside the .half() run: "
         "a declared model."
     )
     return Table(f"{name}: ways that were tried, the cheapest that restores binary32 first",
-                 heads, lines, note)  # fmt: skip
+                 heads, lines, note)
 
 
 def _interval(row: Row, name: str) -> str:

@@ -71,7 +71,7 @@ class _Call:
                 _CODES[operation], rule.mode, level, rule.flush, rule.one_zero, words,
                 residual,
             )
-        )  # fmt: skip
+        )
         self.constants = rule.constants
         #: Bound by arithmetic rather than by memory.
         self.computing = width == 64 or rule.stochastic
@@ -87,7 +87,7 @@ _NO_BITS = (np.uint64(0), np.uint64(0), NO_WORDS, 0)
 def _run(
     call: _Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
     bits: _Bits, first: int, streaming: bool,
-) -> int:  # fmt: skip
+) -> int:
     """The kernel on flat contiguous arrays."""
     n = len(operands)
     x = operands[0]
@@ -95,7 +95,7 @@ def _run(
     flags: int = call.loop(
         x, operands[1] if n > 1 else x, operands[2] if n > 2 else x, out, element_flags, words,
         call.constants, origin + first, seed, number, streaming,
-    )  # fmt: skip
+    )
     return flags
 
 
@@ -187,7 +187,7 @@ def apply(
 _NATIVE: dict[str, Any] = {
     "convert": np.positive, "copy": np.positive, "add": np.add, "subtract": np.subtract,
     "multiply": np.multiply, "divide": np.divide, "sqrt": np.sqrt, "round_to_integral": np.rint,
-}  # fmt: skip
+}
 
 
 @usual_arithmetic

@@ -29,7 +29,7 @@ _RELATIONS = {
     "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt,
     "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge,
     "unordered": _unordered,
-}  # fmt: skip
+}
 
 #: Order relations signal for every NaN, the others only for signalling ones (IEEE 754 §5.11).
 SIGNALLING = {name: name not in ("equal", "not_equal", "unordered") for name in _RELATIONS}

@@ -152,7 +152,7 @@ def _overflow_threshold(rounding: Rounding, end: Brink, negative: bool) -> int:
     return {
         Up.NEVER: end.beyond, Up.ABOVE_HALF: end.middle + 1, Up.FROM_HALF: end.middle,
         Up.ALWAYS: end.last + 1,
-    }[step]  # fmt: skip
+    }[step]
 
 
 def _tiny_threshold(settings: Settings, lane: Lane, negative: bool) -> int:
@@ -169,7 +169,7 @@ def _tiny_threshold(settings: Settings, lane: Lane, negative: bool) -> int:
     _, step = _steps(settings.rounding, negative)
     return normal - {
         Up.NEVER: 0, Up.ABOVE_HALF: half - 1, Up.FROM_HALF: half, Up.ALWAYS: 2 * half - 1,
-    }[step]  # fmt: skip
+    }[step]
 
 
 def _up_threshold(rounding: Rounding, half: int, lane: Lane, negative: bool) -> int:
@@ -177,7 +177,7 @@ def _up_threshold(rounding: Rounding, half: int, lane: Lane, negative: bool) -> 
     step, _ = _steps(rounding, negative)
     return {
         Up.NEVER: lane.sign - 1, Up.ABOVE_HALF: half, Up.FROM_HALF: half - 1, Up.ALWAYS: 0,
-    }[step]  # fmt: skip
+    }[step]
 
 
 def _value_bits(choice: str, fmt: Format, lane: Lane, negative: bool, nan: int) -> int:
@@ -196,7 +196,7 @@ def _nan_rule(settings: Settings, lane: Lane) -> dict[str, int]:
         return {
             "nan_keep": 0, "nan_set": largest, "nan_made": largest, "made_first": 0,
             "nan_flags": int(Flags.INVALID),
-        }  # fmt: skip
+        }
     keep = 0
     if settings.nan != "canonical" and fmt.specials != "fnuz":
         payload = (1 << (fmt.precision - 1)) - 1 if fmt.specials == "ieee" else 0

@@ -89,7 +89,7 @@ def _slope(x: Decimal, c: Context) -> Decimal:
 
 _FUNCTIONS: dict[str, Callable[[Decimal, Context], Decimal]] = {
     "exp": _exp, "log": _log, "tanh": _tanh, "sigmoid": _sigmoid, "rsqrt": _rsqrt, "erf": _erf,
-}  # fmt: skip
+}
 
 
 def approximately(name: str, x: float, digits: int) -> Fraction:

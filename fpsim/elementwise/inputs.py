@@ -25,7 +25,7 @@ from fpsim.records.formats import CATALOGUE, Format
 
 __all__ = [
     "Scalar", "decimal", "exact", "exponent", "floats", "scalar", "to_odd",
-]  # fmt: skip
+]
 
 #: Python numbers, which operators take as constants.
 Scalar = bool | int | float

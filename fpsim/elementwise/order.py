@@ -26,7 +26,7 @@ from fpsim.records.types import Axis, Carrier, ElementFlags, Shape
 __all__ = [
     "axes_of", "distinct", "extreme_along", "is_total_order", "keys", "largest_along",
     "place_along", "reduced_shape", "rows",
-]  # fmt: skip
+]
 
 
 def axes_of(ndim: int, axis: Axis) -> tuple[int, ...]:

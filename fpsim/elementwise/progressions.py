@@ -29,7 +29,7 @@ _BYTES = 12
 def progression(
     start: Any, stop: Any, *, step: Any = None, num: Any = 0, endpoint: bool = True,
     native: bool = False,
-) -> Carrier:  # fmt: skip
+) -> Carrier:
     """start + k*step before stop, or num numbers in equal steps to stop.
 
     Rounding  each once to 53 digits, to odd, or to nearest if `native`.

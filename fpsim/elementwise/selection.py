@@ -19,7 +19,7 @@ from fpsim.state.threads import run_blocks
 
 __all__ = [
     "Keys", "kept_least", "kept_positive", "kept_where", "spread_windows", "window_maxima",
-]  # fmt: skip
+]
 
 #: Elements below which a second thread costs more than it gives.
 _SMALLEST = 1 << 16

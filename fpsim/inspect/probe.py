@@ -219,7 +219,7 @@ def probability_up(x: Real, fmt: Format | str, rounding: Rounding | str) -> Frac
     half = Fraction(1, 2)
     goes_up = {
         Up.NEVER: False, Up.ABOVE_HALF: w > half, Up.FROM_HALF: w >= half, Up.ALWAYS: True
-    }  # fmt: skip
+    }
     return Fraction(goes_up[rounding.steps_of(number < 0)[m % 2]])
 
 

@@ -171,7 +171,7 @@ class _Totals:
         for keys, total in (
             (exponent - 1, self.histogram), (low, self.low_keys), (high, self.high_keys),
             (normal, self.normal_keys),
-        ):  # fmt: skip
+        ):
             total += np.bincount(keys + _REACH, minlength=total.size)
 
     def _is_between(
@@ -205,7 +205,7 @@ class _Totals:
             int(overflows[zero]), self.subnormals, self.inexact, exponents, counts,
             int(scales[best]), int(underflows[best]), int(overflows[best]), int(subnormals[best]),
             scales, lost / max(1, int(counts.sum()) * self.format.precision),
-        )  # fmt: skip
+        )
 
     def _scales(self, exponents: NDArray[np.int64]) -> NDArray[np.int64]:
         """Exponents of scales, from where everything underflows to where everything overflows."""

@@ -26,7 +26,7 @@ from numba.core.untyped_passes import InlineClosureLikes
 
 __all__ = [
     "HAS_STATUS", "InlineCompiler", "KernelCompiler", "USUAL", "load_status", "store_status",
-]  # fmt: skip
+]
 
 #: Whether the processor has this register.
 HAS_STATUS = platform.machine().lower() in ("x86_64", "amd64")

@@ -31,7 +31,7 @@ from fpsim.state.draws import NO_PLACES, Places
 
 __all__ = [
     "Forward", "WeightGradient", "check_gradient", "extents", "forward", "input_gradient",
-]  # fmt: skip
+]
 
 
 class _Channels(NamedTuple):
@@ -96,7 +96,7 @@ class Forward:
     def accumulate(
         self, group: int, sums: Carrier, flags: ElementFlags, places: Places,
         target: Target | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The passes of every window times the kernels of a group, into sums and flags of zero.
 
         target    where the outputs stand there, as `Windows` take it.
@@ -108,7 +108,7 @@ class Forward:
             accumulate(
                 part.settings, left, part.weights(self.kernels[group]), sums, raised,
                 places.part(0, 0, done), fresh=done == 0,
-            )  # fmt: skip
+            )
             if done:
                 flags |= raised
             done += part.passes
@@ -156,7 +156,7 @@ class InputGradient(Forward):
     def accumulate(
         self, group: int, sums: Carrier, flags: ElementFlags, places: Places,
         target: Target | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The passes, phase by phase where zeros between the terms do not matter."""
         if self._phases is None:
             super().accumulate(group, sums, flags, places, target)
@@ -279,7 +279,7 @@ class WeightGradient:
     def __init__(
         self, settings: UnitSettings, x: Carrier, gradient: Carrier, extents: Geometry,
         result: Shape, groups: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.settings, self.x, self.extents, self.result = settings, x, extents, result
         self.groups, self.channels, self.n = groups, result[2], result[3] // groups
         self.right = gradient.reshape(-1, result[3])

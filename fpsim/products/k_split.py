@@ -91,7 +91,7 @@ def _of_sums(settings: UnitSettings) -> Settings:
     return Settings(
         BINARY32, subnormals=settings.policy, tininess=policies.tininess,
         quiet_nan_raises=policies.quiet_nan_raises,
-    )  # fmt: skip
+    )
 
 
 def ranges(k: int, parts: int, unit: MatrixUnit) -> list[range]:

@@ -55,7 +55,7 @@ class Beside:
     def windows(
         self, shape: Geometry, table: Table, first: int = 0, *, turned: bool = False,
         target: Target | None = None,
-    ) -> Windows:  # fmt: skip
+    ) -> Windows:
         """The windows of all groups; table and first as those of one."""
         table = table.copy()
         table[table[:, 0] != ZERO, 2] *= self.width

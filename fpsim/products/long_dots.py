@@ -31,7 +31,7 @@ def is_long_dot(chain: Chain, a: Shape, b: Shape) -> bool:
     return (
         a[:-1] == (1,) and b[1:] == (1,) and a[-1] >= _LEAST and chain.name != "fused"
         and not chain.settings.rounding.stochastic
-    )  # fmt: skip
+    )
 
 
 def long_dot(

@@ -73,7 +73,7 @@ def nearest_sums(
         strange: int = kernel(
             origin(part), part.shape, steps_of(part), kahan, _limits(fmt), sums[first:last],
             inexact[first:last],
-        )  # fmt: skip
+        )
         return strange
 
     if run_blocks(work, 0, -(-outputs // lanes), max(1, _SMALLEST // n)):

@@ -57,11 +57,11 @@ def _phases(spread: Geometry) -> Iterator[Phase]:
             geometry = replace(
                 spread, kernel=(height, width), before=(top, left), output=(lines, line),
                 spacing=(1, 1),
-            )  # fmt: skip
+            )
             yield Phase(
                 (rows, columns), (kernel_rows, kernel_columns),
                 geometry if height and width else None,
-            )  # fmt: skip
+            )
 
 
 @lru_cache(maxsize=64)
@@ -97,7 +97,7 @@ def _axis(spread: Geometry, axis: int) -> Iterator[tuple[slice, int, slice, int,
         yield (
             slice(first, None, step), (before - first - term) // step, slice(term, None, step),
             len(range(term, kernel, step)), len(range(first, spread.output[axis], step)),
-        )  # fmt: skip
+        )
 
 
 def zeros_do_not_matter(settings: UnitSettings, spacing: Pair, kernels: Carrier) -> bool:

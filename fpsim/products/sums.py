@@ -116,7 +116,7 @@ class AxisSum:
             state, self.name, result.reshape(self.shape), flags,
             element_flags.reshape(self.shape) if watched else None, self.elements, target,
             advances=state.settings.rounding.stochastic,
-        )  # fmt: skip
+        )
 
     def run_native(
         self, state: State, target: Carrier | None = None, *, squared: bool = False
@@ -135,7 +135,7 @@ class AxisSum:
         return publish(
             state, self.name, sums, int(inexact), element_flags if state.watched else None,
             self.elements, target,
-        )  # fmt: skip
+        )
 
     def elements(self, index: Index) -> tuple[Carrier]:
         """The elements of one output, as a trap shows them."""
@@ -304,7 +304,7 @@ class _Additions:
     def run(
         self, rows: Carrier, order: int, operation: str = "add", *, block: int = 1,
         parts: tuple[int, int] | None = None, place: tuple[int, int] = (0, 1),
-    ) -> Carrier:  # fmt: skip
+    ) -> Carrier:
         """Sums of rows, or of their parts (number, length), row by row.
 
         place    that of element 1 is place[0] + place[1] - 1.
@@ -318,12 +318,12 @@ class _Additions:
                 _CODES[operation], rule.mode, self.level, rule.flush, rule.one_zero, source,
                 rule.residual,
             )
-        )  # fmt: skip
+        )
         down, along = steps_of(rows)
         layout = SumLayout(
             length, count, down, length * along, along, order, block, *place,
             part_counters=length * place[1] // (4 if rule.whole_words else 8),
-        )  # fmt: skip
+        )
         first, total = origin(rows), outputs * count
         sums, flags = np.empty(total, rows.dtype), np.zeros(total, np.uint8)
         bits, words = self.sums.bits, self.sums.words
@@ -334,7 +334,7 @@ class _Additions:
             raised: int = kernel(
                 first, numbers, span, sums, flags, _NO_WORDS if words is None else words,
                 rule.constants, random,
-            )  # fmt: skip
+            )
             return raised
 
         self.flags |= run_blocks(work, 0, -(-total // COLUMN_BLOCK), max(1, _SMALLEST // length))

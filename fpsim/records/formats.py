@@ -378,14 +378,14 @@ CATALOGUE: dict[str, Format | ScaleFormat] = {
         BINARY16, BINARY32, BINARY64, BFLOAT16, TF32, E4M3, E4M3FN, E5M2, F143, F152, E2M3FN,
         E3M2FN, E2M1FN, E8M0,
     )
-}  # fmt: skip
+}
 
 _ALIASES = {
     "fp16": "binary16", "float16": "binary16", "half": "binary16", "f16": "binary16",
     "fp32": "binary32", "float32": "binary32", "single": "binary32", "f32": "binary32",
     "fp64": "binary64", "float64": "binary64", "double": "binary64", "f64": "binary64",
     "bf16": "bfloat16", "e4m3fnuz": "f143", "e5m2fnuz": "f152",
-}  # fmt: skip
+}
 
 
 def find_format(

@@ -83,7 +83,7 @@ class Geometry:
         return replace(
             self, image=self.output, stride=(1, 1), before=(kh - 1 - top, kw - 1 - left),
             output=self.image, spacing=self.stride,
-        )  # fmt: skip
+        )
 
 
 def geometry(

@@ -38,7 +38,7 @@ from fpsim.records.formats import Format
 __all__ = [
     "MODES", "RAZ", "RNA", "RNE", "RNZ", "RTN", "RTO", "RTP", "RTZ", "SR", "SR_EQUAL", "Rounding",
     "Steps", "Up", "find_rounding",
-]  # fmt: skip
+]
 
 RESIDUALS = ("truncate", "half", "even")
 
@@ -170,7 +170,7 @@ class SR(Rounding):
         fields = {
             "name": "SR", "stochastic": True, "bits": bits and int(bits), "residual": residual,
             "subnormal_bits": subnormal_bits and int(subnormal_bits),
-        }  # fmt: skip
+        }
         for label, setting in fields.items():
             object.__setattr__(self, label, setting)
 

@@ -136,7 +136,7 @@ class Settings:
         choices = (
             self.rounding, self.overflow, self.subnormals, self.tininess, self.nan,
             self.infinite_input, self.divide_by_zero, self.quiet_nan_raises,
-        )  # fmt: skip
+        )
         if choices != usual:
             raise ValueError(
                 "format=binary64 computes natively: RNE, infinity on overflow, subnormals kept, no "

@@ -64,7 +64,7 @@ def _is_recorded(machine: str, inputs: str) -> bool:
 
 def _tensor_core(
     machine: str, inputs: str, partials: Format, terms: int, window: int, instruction: str = "mma"
-) -> MatrixUnit:  # fmt: skip
+) -> MatrixUnit:
     """A row of the table: toward zero into binary32, to nearest even into binary16."""
     return MatrixUnit(
         name=f"{machine}_{inputs}_{_SHORT[partials]}",

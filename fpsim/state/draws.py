@@ -105,7 +105,7 @@ class Places:
 
     __slots__ = (
         "_draw", "_first", "_outputs", "_passed", "_places", "_stride", "active", "low", "wide",
-    )  # fmt: skip
+    )
 
     def __init__(self, draw: Draw, places: range, shape: Shape, *, wide: bool) -> None:
         self.wide = wide

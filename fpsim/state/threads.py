@@ -51,7 +51,7 @@ def set_threads(n: int) -> None:
 def run_blocks(
     work: Callable[[int, int], int], first: int, last: int, smallest: int, step: int = 1, *,
     even: bool = False,
-) -> int:  # fmt: skip
+) -> int:
     """Or together work(start, stop) over blocks of range(first, last).
 
     Blocks are at least `smallest` long and begin at first plus multiples of `step`.

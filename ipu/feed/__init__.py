@@ -9,4 +9,4 @@ from ipu.feed.throughput import Benchmark, benchmark
 __all__ = [
     "ALL", "LAST", "Benchmark", "Counters", "EndOfDataError", "Infeed", "Launch", "Outfeed",
     "Record", "Waits", "benchmark", "launch", "record_launches", "repeat", "while_loop",
-]  # fmt: skip
+]

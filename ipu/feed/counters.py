@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 __all__ = [
     "Counters", "Launch", "QueueWaits", "Record", "Waits", "current_launch", "launch", "launching",
     "record_launches",
-]  # fmt: skip
+]
 
 T = TypeVar("T")
 

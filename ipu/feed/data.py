@@ -22,7 +22,7 @@ from ipu.feed.files import DataFileError, read_cifar, read_idx, read_labels
 __all__ = [
     "SETS", "Data", "Images", "MissingError", "cifar10", "data_folder", "digits", "fashion_mnist",
     "mnist", "or_digits",
-]  # fmt: skip
+]
 
 #: "FILE:N/M": N images of one file to learn from, the next M to test with.
 _CUT = re.compile(r"([\w-]+):(\d+)/(\d+)")
@@ -211,7 +211,7 @@ def _find(folder: Path, name: str) -> Path:
 def _read(
     name: str, split: str, data_dir: str | Path | None,
     reader: Callable[[Path, str], Images], original: str,
-) -> Data:  # fmt: skip
+) -> Data:
     folder = data_folder(name, data_dir)
     if split == original:
         learn, test = (reader(folder, stem) for stem in original.split("/"))

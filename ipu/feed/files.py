@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "CLASSES", "RECORD", "DataFileError", "read_cifar", "read_idx", "read_labels", "unpacked",
-]  # fmt: skip
+]
 
 Bytes = NDArray[np.uint8]
 

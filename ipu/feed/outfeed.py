@@ -181,7 +181,7 @@ class Outfeed:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.close()
         if error is not None:
             self._store.fail(error)

@@ -119,7 +119,7 @@ def _collect(value: Any, structure: Structure, path: str, leaves: list[Any]) -> 
     kind = _kind(type(value))
     if kind is not structure.kind or (kind is not None and not _has_keys(value, structure)):
         raise TypeError(f"it is {structure_of(value)}{f' at {path}' if path else ''}, "
-                        f"not {structure}")  # fmt: skip
+                        f"not {structure}")
     if kind is None:
         leaves.append(value)
         return

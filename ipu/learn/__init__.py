@@ -32,4 +32,4 @@ __all__ = [
     "Trainer", "average_pool", "batch_norm", "concat", "conv", "dense", "dropout", "flatten",
     "gelu", "group_norm", "layer_norm", "max_pool", "relu", "reshape", "sigmoid", "softmax", "tanh",
     "transpose",
-]  # fmt: skip
+]

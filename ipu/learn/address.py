@@ -37,7 +37,7 @@ from ipu.machine.device import Device
 __all__ = [
     "Numbering", "Region", "accumulating", "address", "averaging", "replica_seed", "rescaling",
     "updating",
-]  # fmt: skip
+]
 
 #: Room of the fields: steps, cells of a region, operations of a cell.
 STEPS, CELLS, OPERATIONS = 1 << 23, 1 << 16, 1 << 20
@@ -79,7 +79,7 @@ def address(step: int, region: int, cell: int, operation: int) -> int:
         0 <= step < STEPS and 0 <= region < 16 and 0 <= cell < CELLS and 0 <= operation < OPERATIONS
     ):
         fields = (("step", step, STEPS), ("region", region, 16), ("cell", cell, CELLS),
-                  ("operation", operation, OPERATIONS))  # fmt: skip
+                  ("operation", operation, OPERATIONS))
         name, value, room = next(field for field in fields if not 0 <= field[1] < field[2])
         raise ValueError(
             f"{name}={value} of a training has no address; use 0 to {room - 1}: fewer "
@@ -170,7 +170,7 @@ class Numbering:
     def cell(
         self, region: Region, cell: int = 0, *, first: int = 0, most: int = OPERATIONS,
         again: int | None = None,
-    ) -> Iterator[None]:  # fmt: skip
+    ) -> Iterator[None]:
         """The operations inside draw as those of this cell, after those that it has done.
 
         first    number j of the first operation of all; each number first has its own sequence.

@@ -22,7 +22,7 @@ from ipu.ops import norms
 __all__ = [
     "average_pool", "batch_norm", "conv", "dense", "dropout", "flatten", "gelu", "group_norm",
     "layer_norm", "max_pool", "recomputation_checkpoint", "relu", "sigmoid", "softmax", "tanh",
-]  # fmt: skip
+]
 
 relu, gelu, tanh, sigmoid, softmax = ops.relu, ops.gelu, ops.tanh, ops.sigmoid, ops.softmax
 recomputation_checkpoint = ops.recomputation_checkpoint
@@ -50,7 +50,7 @@ def conv(
     x: Tensor, filters: int, kernel_size: int | Pair, op_name: str, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, use_bias: bool = True,
     initializer: Initialiser | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The convolution of images with kernels, plus biases, with variables in the scope `op_name`.
 
     Shapes    x (batch, height, width, channels): result (batch, …, filters).
@@ -119,7 +119,7 @@ def _check_images(name: str, x: Tensor) -> None:
 def batch_norm(
     x: Tensor, op_name: str, *, epsilon: float = 1e-3, momentum: float = 0.99,
     use_stable_statistics: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Normalised by the statistics of the batch in training, by moving ones otherwise.
 
     Shapes    x (…, channels), as the result.
@@ -146,7 +146,7 @@ def batch_norm(
 def group_norm(
     x: Tensor, groups: int, op_name: str, *, epsilon: float = 1e-3, strided: bool = True,
     use_stable_statistics: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Normalised in each image over groups of channels: every `groups`-th, or neighbours."""
     checked_count("groups", groups, 1)
 
@@ -154,7 +154,7 @@ def group_norm(
         return ops.group_norm(
             x, *_gamma_and_beta(x), groups=groups, strided=strided, epsilon=epsilon,
             stable=use_stable_statistics,
-        )  # fmt: skip
+        )
 
     return in_layer(op_name, x, body)
 

@@ -20,7 +20,7 @@ from ipu.machine.reference import wide
 
 __all__ = [
     "FP8", "FP16", "FP32", "FP64", "MIXED", "LayerPolicies", "Policy", "PolicyLike", "find_policy",
-]  # fmt: skip
+]
 
 _SHORT = {BINARY16: "f16", BINARY32: "f32", BINARY64: "f64", BFLOAT16: "bf16", F143: "f8"}
 _LONG = {short: fmt for fmt, short in _SHORT.items()}
@@ -30,7 +30,7 @@ _WIDE = ("f16", "f32", "bf16", "f64")
 _ALLOWED = {
     "param": _WIDE, "compute": tuple(_LONG), "partials": ("f16", "f32", "f64"),
     "accumulator": _WIDE, "output": _WIDE,
-}  # fmt: skip
+}
 
 
 def _check_format(name: str, fmt: object) -> None:

@@ -26,7 +26,7 @@ from ipu.ops.saved import Reading, is_packing, memory, packed
 __all__ = [
     "Node", "OperationCost", "Primitive", "Tensor", "Watch", "contributions", "gradients", "inlet",
     "nodes", "pull_back", "saved_bytes", "total_cost",
-]  # fmt: skip
+]
 
 _numbers = itertools.count()
 
@@ -150,7 +150,7 @@ class Tensor:
             result.node = Node(
                 primitive, tuple([_origin(x) for x in inputs]), [], options, device.tensor,
                 device.control.esr, primitive.cost(arrays, output), next(_numbers),
-            )  # fmt: skip
+            )
             if saved:
                 result.node.saved.extend(_kept(saved, (*inputs, result)))
         return result

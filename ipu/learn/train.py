@@ -131,7 +131,7 @@ class Trainer:
                 random=random, f32_denormals=f32_denormals, max_nan=max_nan, sums=sums,
                 partials=partials, conv_partials=conv_partials, preset=preset, planner=planner,
                 count=count, disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
-            )  # fmt: skip
+            )
 
         #: The worker of the one replica; with several, one for each.
         self.workers = self._make_workers(device, seed)
@@ -277,7 +277,7 @@ class Trainer:
         shapes = [
             (tuple(x.shape), x.format.name) if isinstance(x, Array)
             else (np.shape(x), _name(np.asarray(x).dtype)) for x in arguments
-        ]  # fmt: skip
+        ]
         self.signatures[program, *shapes] += 1
 
     def _update(
@@ -290,7 +290,7 @@ class Trainer:
                 observe=self.observe if worker is self.worker else None,
             )
             for worker, each in zip(self.workers, gathered, strict=True)
-        ]  # fmt: skip
+        ]
 
     def _following(self, pairs: Pairs, statistic: Statistic) -> LossScale:
         """The next loss scale; it does not grow where the optimiser would lose a constant."""

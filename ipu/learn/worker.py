@@ -53,7 +53,7 @@ class Worker:
     def __init__(
         self, device: Device, seed: int, policy: PolicyLike, replica: int = 0, *,
         private: bool = False, nearest: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.device = device
         self.policy = policy
         self.numbering = Numbering(device, replica, private=private, nearest=nearest)
@@ -113,7 +113,7 @@ class Worker:
     def update(
         self, pairs: Pairs, updates: Updates, rules: Rules, following: LossScale, *, applied: bool,
         observe: Observer | None, slots: dict[str, tuple[Array, ...]] | None = None,
-    ) -> dict[str, tuple[Array, ...]]:  # fmt: skip
+    ) -> dict[str, tuple[Array, ...]]:
         """The slots after the variables have taken their step.
 
         following    the loss scale of the next step.

@@ -8,7 +8,7 @@ from ipu.machine.control import (
     POWER_ON,
     FpCtl,
     FpSts,
-)  # fmt: skip
+)
 from ipu.machine.cost.ledger import Ledger, LedgerRow
 from ipu.machine.cost.planner import Planner
 from ipu.machine.device import Device
@@ -29,4 +29,4 @@ __all__ = [
     "ALL_ON", "BOW", "FRAMEWORK_DEFAULT", "HYPOTHETICAL", "MK1", "MK2", "MK2_FP8", "POPART_CHECKS",
     "POPLAR_STRUCT_DEFAULT", "POWER_ON", "REFERENCE", "TARGETS", "Device", "FpCtl", "FpSts",
     "Instruction", "Ledger", "LedgerRow", "Planner", "Target", "find_target",
-]  # fmt: skip
+]

@@ -44,7 +44,7 @@ __all__ = [
 RULE = Fact(
     "AMP from 4 channels on in one group; SLIC up to 4 per group and stride 2; else vector MAC",
     Evidence.ASSUMED, "docs/semantics.md §5; override with unit=",
-)  # fmt: skip
+)
 
 #: Formats as the names of units write them.
 _SHORT = {BINARY16: "F16", BINARY32: "F32", BFLOAT16: "BF16", F143: "F8", F152: "F8"}

@@ -106,7 +106,7 @@ class MachineCore(Core):
     def exact(
         self, name: str, carriers: list[Carrier], values: Carrier, element_flags: ElementFlags,
         out: Out = None,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """As any context's; its cycles are added to the device's."""
         result = super().exact(name, carriers, values, element_flags, out)
         cycles, elements = self._loops[name]

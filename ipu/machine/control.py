@@ -27,7 +27,7 @@ __all__ = [
     "ALL_ON", "DENORMALS", "FRAMEWORK_DEFAULT", "POPART_CHECKS", "POPLAR_STRUCT_DEFAULT",
     "POWER_ON", "ROUNDINGS", "RULES", "FpCtl", "FpSts", "choices", "dump", "status",
     "status_words", "traps",
-]  # fmt: skip
+]
 
 RULES: dict[str, Fact] = {
     "bit positions": Fact(
@@ -66,7 +66,7 @@ RULES: dict[str, Fact] = {
         "SR(bits=13, subnormal_bits=16)", Evidence.ASSUMED,
         "US 11169778: 13 digits are dropped from f32 to f16; a lane owns 16 bits",
     ),
-}  # fmt: skip
+}
 
 #: Rounding by the RND field.
 ROUNDINGS: dict[int, Rounding] = {0: RNE, 1: RTP, 2: RTN, 3: RTZ, 4: RNA}

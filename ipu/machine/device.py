@@ -148,7 +148,7 @@ class Device:
             target=self.target, random=random, f32_denormals=f32_denormals, max_nan=max_nan,
             sums=sums, preset=preset, planner=Planner() if planner is None else planner,
             disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
-        )  # fmt: skip
+        )
         #: Formats that are wished for; scopes of a program change them.
         self.partials = find_partials(partials)
         self.conv_partials = None if conv_partials is None else find_partials(conv_partials)
@@ -188,7 +188,7 @@ class Device:
         return type(self)(
             self.target, self._control, seed=self._source.seed or 0, partials=self.partials,
             conv_partials=self.conv_partials, count=self.counts is not None, **chosen,
-        )  # fmt: skip
+        )
 
     # State ----------------------------------------------------------------------------------
 
@@ -461,7 +461,7 @@ class Device:
     def reduce_sum(
         self, x: Array, axis: int | tuple[int, ...], fmt: Format | str | None = None,
         scale: float = 1.0,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """Sum over axes times a scale, in binary32, rounded once to fmt.
 
         The order is that of `sums`: parts of at most 64 summands, or one chain. binary64 is summed
@@ -586,7 +586,7 @@ class Device:
     def partials_for(
         self, inputs: Format, verb: str = "matmul", *, to: Format | None = None,
         wanted: Format | None = None,
-    ) -> Format:  # fmt: skip
+    ) -> Format:
         """Partials of a product with these inputs, by the option for matmuls or convolutions.
 
         wanted    instead of the option, for a policy or a scope. Where the inputs need other
@@ -601,7 +601,7 @@ class Device:
                 f"partials={asked} are narrower than results in {to}, which keep {to} partials; "
                 "this is warned of once",
                 RuntimeWarning, stacklevel=3,
-            )  # fmt: skip
+            )
         return fitting
 
     # Products -------------------------------------------------------------------------------
@@ -610,7 +610,7 @@ class Device:
         self, x: Array, y: Array, *, partials: Format | str | None = None,
         to: Format | str | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
         k_split: int = 1, late: bool = False, out: None = None,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """The matrix product through the AMP unit for these inputs and partials.
 
         late      nobody needs the values soon; see `settling`.
@@ -646,7 +646,7 @@ class Device:
         self, x: Array, w: Array, *, stride: Stride = 1, padding: Padding = "SAME",
         groups: int = 1, partials: Format | str | None = None, to: Format | str | None = None,
         unit: MatrixUnit | str | None = None, scale: int = 0, out: None = None,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """The convolution of images with kernels.
 
         scale     of quarters: the result is multiplied by 2**scale, the sum of both metadata.
@@ -680,7 +680,7 @@ class Device:
         padding: Padding = "SAME", groups: int = 1, partials: Format | str | None = None,
         to: Format | str | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
         out: None = None,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """The gradient to the images, which have this shape; K are the output channels."""
         verb = "conv2d_input_gradient"
         if out is not None:
@@ -702,7 +702,7 @@ class Device:
         padding: Padding = "SAME", groups: int = 1, partials: Format | str | None = None,
         to: Format | str | None = None, unit: MatrixUnit | str | None = None, scale: int = 0,
         late: bool = False, out: None = None,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """The gradient to the kernels, which have this shape; K is (batch, height, width).
 
         late      nobody needs the values soon; see `settling`.
@@ -726,7 +726,7 @@ class Device:
     def _unit(
         self, verb: str, x: Array, partials: Format | None, to: Format | None,
         unit: MatrixUnit | str | None, traits: ConvolutionTraits | None = None,
-    ) -> MatrixUnit:  # fmt: skip
+    ) -> MatrixUnit:
         """The unit that the call names, or that the rule chooses, if the target has it."""
         if unit is not None:
             self._of(x)  # refuses a format that the target lacks
@@ -790,7 +790,7 @@ class Device:
             row = self._rows[key] = ledger_row(
                 call.verb, call.unit, call.operands, product, call.work_of, self.target,
                 self.options.planner, call.parts,
-            )  # fmt: skip
+            )
         self.units_used[call.unit.name] = call.unit
         self.ledger.add(self._tensor, row)
 

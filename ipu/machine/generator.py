@@ -34,7 +34,7 @@ WORKERS: dict[str, Fact] = {
         "the seed and tile << 4 ^ 0xAAAAAAA0 | worker, 0x55555555", Evidence.DOCUMENTED,
         "poplibs, Seeds.S and RandomGen.cpp",
     ),
-}  # fmt: skip
+}
 
 #: Draws of every worker after seeding.
 WARM_UP = 15

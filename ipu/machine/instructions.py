@@ -58,7 +58,7 @@ class Instruction:
     def facts(self) -> dict[str, Fact]:
         """The constants of its cost."""
         return {f"{self.name}, multiply-adds per cycle": self.macs,
-                f"{self.name}, bytes per load of weights": self.weights}  # fmt: skip
+                f"{self.name}, bytes per load of weights": self.weights}
 
 
 _ISA = (Evidence.DOCUMENTED, "Tile Vertex Instruction Set")
@@ -79,7 +79,7 @@ def _amp(
     return Instruction(
         name, record, columns, Fact(columns * record.terms, *known), Fact(32 * columns, *_LOAD),
         leaves or record.partials,
-    )  # fmt: skip
+    )
 
 
 def _slic(

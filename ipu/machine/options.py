@@ -26,7 +26,7 @@ SUMS = {
         "poplibs, Reduction.cpp, spreads sums over workers and tiles; how, depends on the layout",
     ),
     "chain": Fact("one summand after the other", Evidence.ASSUMED, "asked for by sums='chain'"),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

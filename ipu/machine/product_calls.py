@@ -60,7 +60,7 @@ class ProductCall(NamedTuple):
         return (
             self.verb, unit.name, unit.channels, inputs.name, fmt.name, x, y, shape, self.options,
             self.parts,
-        )  # fmt: skip
+        )
 
 
 def matmul_call(
@@ -91,7 +91,7 @@ def convolution_call(
         return linalg.conv2d(
             x, w, record, stride=stride, padding=padding, groups=groups, context=context,
             scale=scale, subnormals=subnormals,
-        )  # fmt: skip
+        )
 
     def work_of(instruction: Instruction, result: Shape) -> Work:
         across = strides(stride)[1]
@@ -105,7 +105,7 @@ def convolution_call(
 def input_gradient_call(
     record: MatrixUnit, gradient: Array, w: Array, shape: Shape, window: Window, scale: int,
     subnormals: str,
-) -> ProductCall:  # fmt: skip
+) -> ProductCall:
     """The gradient to images of this shape; K are the output channels."""
     stride, padding, groups = window
 
@@ -113,7 +113,7 @@ def input_gradient_call(
         return linalg.conv2d_input_gradient(
             gradient, w, record, shape, stride=stride, padding=padding, groups=groups,
             context=context, scale=scale, subnormals=subnormals,
-        )  # fmt: skip
+        )
 
     def work_of(instruction: Instruction, result: Shape) -> Work:
         turned = Convolution(result, w.shape[:2], w.shape[3] // groups, groups, 1)
@@ -126,7 +126,7 @@ def input_gradient_call(
 def weight_gradient_call(
     record: MatrixUnit, x: Array, gradient: Array, shape: Shape, window: Window, scale: int,
     subnormals: str,
-) -> ProductCall:  # fmt: skip
+) -> ProductCall:
     """The gradient to kernels of this shape; K is (batch, height, width)."""
     stride, padding, groups = window
 
@@ -134,7 +134,7 @@ def weight_gradient_call(
         return linalg.conv2d_weight_gradient(
             x, gradient, record, shape, stride=stride, padding=padding, groups=groups,
             context=context, scale=scale, subnormals=subnormals,
-        )  # fmt: skip
+        )
 
     def work_of(instruction: Instruction, result: Shape) -> Work:
         return of_weight_gradient(gradient.shape, result, groups, instruction)

@@ -21,7 +21,7 @@ from fpsim.state.processor import usual_arithmetic
 
 __all__ = [
     "FUNCTIONS", "conv2d", "conv2d_input_gradient", "conv2d_weight_gradient", "matmul", "wide",
-]  # fmt: skip
+]
 
 Shape = tuple[int, ...]
 
@@ -29,7 +29,7 @@ Shape = tuple[int, ...]
 FUNCTIONS: dict[str, Callable[[Carrier], Any]] = {
     "exp": np.exp, "log": np.log, "tanh": np.tanh, "sigmoid": expit, "erf": erf,
     "rsqrt": lambda x: 1 / np.sqrt(x),
-}  # fmt: skip
+}
 
 
 def wide(fmt: Format) -> Format:

@@ -108,7 +108,7 @@ class Target:
         others = [t.name for t in TARGETS.values() if base in t.units]
         advice = f"choose target {' or '.join(others)}" if others else (
             "units of other machines run with fpsim.linalg.matmul"
-        )  # fmt: skip
+        )
         return f"use one of {', '.join(self.units)}, or {advice}"
 
 

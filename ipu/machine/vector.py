@@ -33,7 +33,7 @@ RATES: dict[str, Rate] = {
     "sqrt": Rate(10, 23), "rsqrt": Rate(8, 19), "exp": Rate(6, 4), "log": Rate(12, 4),
     "tanh": Rate(12, 4), "sigmoid": Rate(12, 6), "relu": Rate(3, 3), "maximum": Rate(3, 4),
     "cast": Rate(1, 1), "select": Rate(1, 1),
-}  # fmt: skip
+}
 
 
 #: The device's verb that a rounded operation stands for, where its name is another.

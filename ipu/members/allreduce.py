@@ -125,7 +125,7 @@ class _Work:
 def all_reduce(
     channel: Channel, owners: Sequence[int], jobs: Sequence[Summands],
     numberings: Mapping[int, Numbering], order: Order | str, ring: Ring | str = Ring.FLAT,
-) -> list[Array]:  # fmt: skip
+) -> list[Array]:
     """The sum of each tensor over all replicas, on the device of this process's first one.
 
     owners       the process of each replica.
@@ -151,13 +151,13 @@ def all_reduce(
         by_collective.setdefault(work.collective, []).append(work)
     rows = iter(by_collective.values())
     return [_joined(job, next(rows) if job.tensors[0].size else [], numberings[own[0]])
-            for job in jobs]  # fmt: skip
+            for job in jobs]
 
 
 def _works(
     channel: Channel, owners: Sequence[int], own: Sequence[int], job: Summands,
     order: Order | str, ring: Ring | str,
-) -> list[_Work]:  # fmt: skip
+) -> list[_Work]:
     check_kinds(job.tensors, len(own))
     collective, first, replicas = channel.begin(), job.tensors[0], len(owners)
     how = method(order, first.size, first.storage_bytes, replicas)
@@ -167,7 +167,7 @@ def _works(
         work = _Work(
             job.name or f"tensor {job.cell}", first.format, job.cell, collective, number, part,
             placed(part, how, owners), additions(part.tree),
-        )  # fmt: skip
+        )
         for replica, tensor in zip(own, flat, strict=True):
             work.operands[replica] = tensor[part.start : part.stop]
         works.append(work)

@@ -159,7 +159,7 @@ class Checkpoints:
                 "version": VERSION, "step": training.steps, "replicas": group.replicas,
                 "built": group.built(training),
                 "files": {name: known for row in rows for name, known in row.items()},
-            }  # fmt: skip
+            }
             write_whole(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
             self._prune()
         channel.barrier("a checkpoint")
@@ -186,7 +186,7 @@ class Checkpoints:
             files[SHARED] = replace(
                 state, built=self.group.built(training), flags={}, status=0, counts=None,
                 replicas=(), operation=0,
-            )  # fmt: skip
+            )
         replicas: list[State | Replica] = [state, *state.replicas]
         for replica, one in zip(own, replicas, strict=True):
             everything = {**state.parameters, **one.parameters}
@@ -198,7 +198,7 @@ class Checkpoints:
                 slots={n: k for n, k in slots.items() if drift or n not in shared},
                 loss_scale={}, operation=one.operation, flags=one.flags, status=one.status,
                 counts=one.counts, step=state.step, position=state.position,
-            )  # fmt: skip
+            )
         return files
 
     @staticmethod
@@ -269,7 +269,7 @@ def _assembled(shared: State, own: list[State]) -> State:
         slots={**shared.slots, **first.slots}, operation=first.operation, flags=first.flags,
         status=first.status, counts=first.counts, position=first.position,
         replicas=tuple(_replica(each) for each in others),
-    )  # fmt: skip
+    )
 
 
 def _replica(state: State) -> Replica:
@@ -319,7 +319,7 @@ def _check_files(path: Path, manifest: Mapping[str, Any]) -> None:
     wrong = [f"{name!r} is no file of this step" for name in sorted(files.keys() - names)]
     wrong += [f"{name!r} is missing" for name in sorted(names - files.keys())]
     wrong += [f"{name!r} has no digest and size" for name in sorted(names & files.keys())
-              if not _is_known(files[name])]  # fmt: skip
+              if not _is_known(files[name])]
     if wrong:
         raise ValueError(
             f"checkpoint={str(path)!r} is damaged in its entry 'files': {wrong[0]}; {_ADVICE}"

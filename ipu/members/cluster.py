@@ -210,7 +210,7 @@ def _from_tf_config(environment: Mapping[str, str]) -> Cluster:
     return Cluster(
         rank, len(addresses), per_worker * len(addresses), addresses, "grpc", order,
         **_limits(environment),
-    )  # fmt: skip
+    )
 
 
 def _json(text: str) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Processes(Group):
     def __init__(
         self, transport: Transport, replicas: int, *, check_every: int = CHECK_EVERY,
         interrupted: Callable[[], bool] = lambda: False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if replicas < 1 or replicas % transport.size:
             raise ValueError(
                 f"replicas={replicas} is no multiple of the {transport.size} processes; use "
@@ -142,7 +142,7 @@ class Processes(Group):
     def sums(
         self, jobs: Sequence[Summands], numberings: Sequence[Numbering], order: Order | str,
         ring: Ring | str,
-    ) -> list[Array]:  # fmt: skip
+    ) -> list[Array]:
         everyone = dict(zip(self.own(self.replicas), numberings, strict=True)) | self._stand_ins
         for stand_in in self._stand_ins.values():
             stand_in.step = numberings[0].step

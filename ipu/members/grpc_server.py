@@ -22,7 +22,7 @@ from ipu.members.transport import JoinError, Kind, Reason
 __all__ = [
     "OPTIONS", "PIECE", "Served", "from_message", "from_reason", "messages", "serve", "services",
     "to_message", "to_reason",
-]  # fmt: skip
+]
 
 messages, services = grpc.protos_and_services("ipu/members/ring.proto")
 
@@ -131,7 +131,7 @@ def to_message(hello: Hello) -> Any:
     return messages.Hello(
         protocol=hello.protocol, version=hello.version, rank=hello.rank, size=hello.size,
         plan=hello.plan,
-    )  # fmt: skip
+    )
 
 
 def from_message(hello: Any) -> Hello:

@@ -437,7 +437,7 @@ class _Look:
         now = time.monotonic()
         # Once may be a worker that was about to leave.
         late = {rank: reason for rank, (reason, first, last) in list(self._reasons.items())
-                if rank in self._waiting and now - first >= shown and last > first}  # fmt: skip
+                if rank in self._waiting and now - first >= shown and last > first}
         return late[min(late)] if late else None
 
     def end(self) -> None:

@@ -43,7 +43,7 @@ class Hello:
         return [
             f"protocol: {self.protocol}", f"fpsim version: {self.version}",
             f"number of workers: {self.size}", *self.plan.splitlines(),
-        ]  # fmt: skip
+        ]
 
     def difference(self, other: Hello, own_name: str, other_name: str) -> str | None:
         """A sentence about the first difference, with both values; None if there is none.

@@ -151,7 +151,7 @@ class MpiTransport:
             Kind.DAMAGED, sender,
             f"{self.describe(sender)} sent a message of {count} bytes, and the longest of this "
             f"training has {self.limit}",
-        )  # fmt: skip
+        )
 
     def _start(self, message: bytes | memoryview, to: int, tag: int) -> None:
         request = self._communicator.Isend([message, self._mpi.BYTE], to, tag)

@@ -32,7 +32,7 @@ def take_registers(device: Device) -> Registers:
     taken = {
         "flags": flags, "status": device.status_word, "counts": counts,
         "cycles": device.vector_cycles,
-    }  # fmt: skip
+    }
     device.clear_status()
     device.vector_cycles = 0
     if device.counts is not None:

@@ -40,7 +40,7 @@ class Sums:
     def __init__(
         self, channel: Channel, replicas: int, device: Callable[[], Device],
         order: Order | str = Order.AUTO,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.channel = channel
         self.replicas = replicas
         self.order = check_order(order, replicas)

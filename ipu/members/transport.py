@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 __all__ = [
     "LIMIT", "JoinError", "Kind", "Reason", "StoppedError", "Transport", "at_step", "failure",
     "heard",
-]  # fmt: skip
+]
 
 #: Bytes of a message, whatever the training.
 LIMIT = 1 << 31

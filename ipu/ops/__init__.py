@@ -47,7 +47,7 @@ from ipu.ops.scatter import *  # noqa: F403
 FAMILIES = (
     activations, arithmetic, bounds, contraction, functions, losses, moves, norms, pooling,
     probabilities, products, quantizing, random, reductions, resampling, scatter,
-)  # fmt: skip
+)
 
 #: Every primitive by name.
 PRIMITIVES: dict[str, Primitive] = {

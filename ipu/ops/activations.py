@@ -39,7 +39,7 @@ from ipu.ops.tabulated import Function
 __all__ = [
     "dropout", "elu", "gelu", "gelu_erf", "glu", "leaky_relu", "log_sigmoid", "masked_scale",
     "mish", "relu", "relu6", "selu", "sigmoid", "silu", "softplus", "softsign", "tanh", "threshold",
-]  # fmt: skip
+]
 
 #: sqrt(2 / pi) and the cubic's coefficient, as poplibs writes them.
 _SLOPE, _CUBIC = 0.7978845608, 0.044715
@@ -266,7 +266,7 @@ def _not_positive(x: Array) -> Array:
 def _elu_by(
     alpha: float, scale: float, input_scale: float = 1.0, of_result: bool = False,
     zero_is_above: bool = False,
-) -> tuple[Function, Function]:  # fmt: skip
+) -> tuple[Function, Function]:
     """scale · x above 0, scale · alpha · (e**(x · input_scale) - 1) elsewhere, and its slope.
 
     zero_is_above    the slope at 0 is that above it; else that below.
@@ -304,7 +304,7 @@ def _elu(
 def _elu_x(
     device: Device, gradient: Array, saved: Saved, *, alpha: float = 1.0, scale: float = 1.0,
     input_scale: float = 1.0, of_result: bool = False,
-) -> Array:  # fmt: skip
+) -> Array:
     """of_result: what was saved is the result, as frameworks keep it."""
     return sloped(device, gradient, saved[0], _elu_by(alpha, scale, input_scale, of_result)[1])
 
@@ -370,7 +370,7 @@ _POPLIBS = "poplibs, NonLinearityDef.hpp"
 masked_scale = Primitive(
     "masked_scale", _masked_scale, (_masked_scale_x,), cost=steps(select=1, multiply=1),
     rounding="the product with the factor", gradient="the product with the factor",
-)  # fmt: skip
+)
 #: max(x, 0); NaN passes.
 relu = Primitive(
     "relu", _relu, (_relu_x,), verb="relu", cost=steps(relu=1), rounding="none", gradient="none"
@@ -379,7 +379,7 @@ relu = Primitive(
 threshold = Primitive(
     "threshold", _threshold, (_threshold_x,), cost=steps(select=1), rounding="none",
     gradient="none",
-)  # fmt: skip
+)
 #: min(max(x, 0), 6).
 relu6 = Primitive(
     "relu6", _relu6, (_relu6_x,), cost=steps(maximum=2), rounding="none", gradient="none"
@@ -388,22 +388,22 @@ relu6 = Primitive(
 leaky_relu = Primitive(
     "leaky_relu", _leaky_relu, (_leaky_relu_x,), cost=steps(select=1, multiply=1),
     rounding="the product, where x is not above 0", gradient="the product, where x is not above 0",
-)  # fmt: skip
+)
 #: The hyperbolic tangent.
 tanh = Primitive(
     "tanh", _tanh, (_tanh_x,), verb="tanh", cost=steps(tanh=1), rounding="once",
     gradient="each operation of g · (1 - y · y)", source=_POPLIBS,
-)  # fmt: skip
+)
 #: 1 / (1 + exp(-x)).
 sigmoid = Primitive(
     "sigmoid", _sigmoid, (_sigmoid_x,), verb="sigmoid", cost=steps(sigmoid=1), rounding="once",
     gradient="each operation of g · (y · (1 - y))", source=_POPLIBS,
-)  # fmt: skip
+)
 #: x · Phi(x), Phi by tanh.
 gelu = Primitive(
     "gelu", _gelu, (_gelu_x,), cost=steps(multiply=6, add=2, tanh=1), rounding=_EACH,
     gradient=_EACH, evidence=Evidence.DOCUMENTED, source=_POPLIBS,
-)  # fmt: skip
+)
 #: x · Phi(x), Phi by the error function.
 gelu_erf = curve("gelu_erf", _gelu_erf_of, _gelu_erf_slope, multiply=3, add=1, tanh=1)
 #: x · sigmoid(x).
@@ -419,31 +419,31 @@ softplus = Primitive(
     "softplus", _softplus, (_softplus_x,),
     cost=steps({"multiply": 1, "exp": 1, "log": 1, "add": 2}, cast=2),
     rounding=INSIDE, gradient=INSIDE,
-)  # fmt: skip
+)
 #: scale · x above 0, scale · alpha · (e**(x · input_scale) - 1) elsewhere.
 elu = Primitive(
     "elu", _elu, (_elu_x,),
     cost=steps({"multiply": 2, "exp": 1, "log": 1, "subtract": 1}, cast=2),
     rounding=INSIDE, gradient=INSIDE,
-)  # fmt: skip
+)
 #: elu with the two constants that keep mean and variance.
 selu = Primitive(
     "selu", _selu, (_selu_x,),
     cost=steps({"multiply": 2, "exp": 1, "log": 1, "subtract": 1}, cast=2),
     rounding=INSIDE, gradient=INSIDE,
-)  # fmt: skip
+)
 #: x / (1 + |x|).
 softsign = Primitive(
     "softsign", _softsign, (_softsign_x,), cost=steps(add=1, divide=1), rounding=_EACH,
     gradient="1 + |x|, its square, then the quotient",
-)  # fmt: skip
+)
 #: The first half along `axis` times the sigmoid of the second.
 glu = Primitive(
     "glu", _glu, (_glu_x,), cost=steps({"multiply": 1, "sigmoid": 1}, cast=2),
     rounding=INSIDE, gradient=INSIDE,
-)  # fmt: skip
+)
 #: x / keep with probability `keep`, else 0; the backward rule has the same mask.
 dropout = Primitive(
     "dropout", _dropout, (_dropout_x,), cost=steps(select=1, multiply=1),
     rounding="the product with 1 / keep", gradient="the product with 1 / keep",
-)  # fmt: skip
+)

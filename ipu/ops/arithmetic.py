@@ -24,7 +24,7 @@ __all__ = [
     "fmod", "multiply", "multiply_no_nan", "negative", "reciprocal", "rint", "scale",
     "scaled_difference", "scaled_sum", "sign", "sqrt", "square", "squared_difference", "subtract",
     "xdivy", "xlog1py", "xlogy",
-]  # fmt: skip
+]
 
 
 def _equal_shapes(x: Array, y: Array) -> None:
@@ -249,11 +249,11 @@ _ONCE, _NONE = "once", "none"
 def _row(
     name: str, forward: Any, *vjps: Vjp | None, cost: Any, rounding: str = _ONCE,
     gradient: str = "each operation", **more: Any,
-) -> Primitive:  # fmt: skip
+) -> Primitive:
     return Primitive(
         name, forward, vjps, cost=cost, rounding=rounding, gradient=gradient,
         source="IEEE 754-2019 §5.4.1; the order of steps is this table's", **more,
-    )  # fmt: skip
+    )
 
 
 #: x + y, of equal shapes on a tape.
@@ -263,13 +263,13 @@ add = _row(
 #: x + b, b broadcast to x; option `in_place`: the sum takes the memory of x, which nobody reads any
 #: more.
 bias = _row("bias", _bias, same, _bias_b, cost=steps(add=1), passing=("in_place",),
-            gradient="the sum, once")  # fmt: skip
+            gradient="the sum, once")
 #: x - y, y broadcast to x.
 subtract = _row("subtract", _subtract, same, _subtract_y, verb="subtract", cost=steps(subtract=1),
-                check=_y_broadcasts, gradient="the sum, once")  # fmt: skip
+                check=_y_broadcasts, gradient="the sum, once")
 #: x · y, y broadcast to x.
 multiply = _row("multiply", _multiply, _multiply_x, _multiply_y, verb="multiply",
-                cost=steps(multiply=1), check=_y_broadcasts)  # fmt: skip
+                cost=steps(multiply=1), check=_y_broadcasts)
 #: x / y, y broadcast to x.
 divide = _row(
     "divide",
@@ -282,20 +282,20 @@ divide = _row(
 )
 #: x + factor · y, which broadcast.
 scaled_sum = _row("scaled_sum", _scaled_sum, _scaled_x, _scaled_y, cost=steps(multiply=1, add=1),
-                  rounding="factor times y if factor is not 1, then the sum")  # fmt: skip
+                  rounding="factor times y if factor is not 1, then the sum")
 #: x - factor · y, which broadcast.
 scaled_difference = _row(
     "scaled_difference", _scaled_difference, _scaled_x, _scaled_minus_y,
     cost=steps(multiply=1, subtract=1),
     rounding="factor times y if factor is not 1, then the difference",
-)  # fmt: skip
+)
 #: x · x.
 square = _row("square", _square, _square_x, cost=steps(multiply=1))
 #: (x - y)², which broadcast.
 squared_difference = _row(
     "squared_difference", _squared_difference, _squared_difference_x, _squared_difference_y,
     cost=steps(subtract=1, multiply=1), rounding="the difference, then the square",
-)  # fmt: skip
+)
 #: The square root.
 sqrt = _row("sqrt", _sqrt, _sqrt_x, verb="sqrt", cost=steps(sqrt=1))
 #: 1 / x.
@@ -316,19 +316,19 @@ ceil = _row("ceil", _selection(np.ceil), None, cost=free, rounding=_NONE)
 rint = _row("rint", _selection(np.rint), None, cost=free, rounding=_NONE)
 #: The whole number below x / y.
 floor_divide = _row("floor_divide", _floor_divide, None, None, cost=steps(divide=1),
-                    rounding="the quotient once, then down to an integer")  # fmt: skip
+                    rounding="the quotient once, then down to an integer")
 #: x - y trunc(x / y), with the sign of x: exact.
 fmod = _row("fmod", _fmod, None, None, cost=steps(divide=1), rounding="none: it is exact")
 #: x / y, x · y, and 0 where y is 0.
 divide_no_nan = _row("divide_no_nan", _no_nan("divide"), None, None, cost=steps(divide=1),
-                     rounding="once; 0 where y is 0")  # fmt: skip
+                     rounding="once; 0 where y is 0")
 multiply_no_nan = _row("multiply_no_nan", _no_nan("multiply"), None, None,
-                       cost=steps(multiply=1), rounding="once; 0 where y is 0")  # fmt: skip
+                       cost=steps(multiply=1), rounding="once; 0 where y is 0")
 _OF_BOTH = "the function, then the product or quotient; 0 where x is 0"
 #: x / y, x log(y), x log(1 + y), and 0 where x is 0.
 xdivy = _row("xdivy", _weighted("divide", lambda device, y: y), None, None,
-             cost=steps(divide=1), rounding=_OF_BOTH)  # fmt: skip
+             cost=steps(divide=1), rounding=_OF_BOTH)
 xlogy = _row("xlogy", _weighted("multiply", lambda device, y: device.log(y)), None, None,
-             cost=steps(log=1, multiply=1), rounding=_OF_BOTH)  # fmt: skip
+             cost=steps(log=1, multiply=1), rounding=_OF_BOTH)
 xlog1py = _row("xlog1py", _weighted("multiply", log1p.value), None, None,
-               cost=steps(log=1, multiply=1), rounding=_OF_BOTH)  # fmt: skip
+               cost=steps(log=1, multiply=1), rounding=_OF_BOTH)

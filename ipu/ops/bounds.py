@@ -19,7 +19,7 @@ from ipu.ops.rules import free, steps, sum_to
 
 __all__ = [
     "NEIGHBOURS", "clamp", "finite", "fmax", "fmin", "maximum", "minimum", "next_after",
-]  # fmt: skip
+]
 
 #: Formats whose neighbours numpy knows.
 NEIGHBOURS = {BINARY16: np.float16, BINARY32: np.float32}
@@ -68,7 +68,7 @@ def _clamp_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
 def _finite(
     device: Device, x: Array, *, nan: Operand = 0.0, above: Operand | None = None,
     below: Operand | None = None,
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     largest, values = x.format.max, x.carrier
     for infinity, instead in ((np.inf, above), (-np.inf, below)):
         number = np.copysign(largest, infinity) if instead is None else _number(instead)
@@ -110,7 +110,7 @@ def _of_two(name: str, forward: Any, *, larger: bool, verb: str = "") -> Primiti
     return Primitive(
         name, forward, (_towards(0, larger), _towards(1, larger)), cost=steps(maximum=1),
         rounding="none", gradient="none", source="docs/semantics.md §6 (max_nan)", verb=verb,
-    )  # fmt: skip
+    )
 
 
 #: The larger of x and y, which broadcast.
@@ -125,7 +125,7 @@ fmin = _of_two("fmin", _fmin, larger=False)
 clamp = Primitive(
     "clamp", _clamp, (_clamp_x,), cost=steps(maximum=2), rounding="none", gradient="none",
     source="docs/semantics.md §6 (max_nan)",
-)  # fmt: skip
+)
 #: x with numbers for NaN and infinities: 0 and the largest ones, or constants of the format.
 finite = Primitive(
     "finite",

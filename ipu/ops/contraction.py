@@ -134,7 +134,7 @@ def _product(
         sizes[label] = max(n, sizes.get(label, n)) if 0 not in (n, sizes.get(label, n)) else 0
     x = _spread(_ordered(x, a, "".join([*batch, *rows, *inner])), [*batch, *rows, *inner], sizes)
     y = _spread(_ordered(y, b, "".join([*batch, *inner, *columns])), [*batch, *inner, *columns],
-                sizes)  # fmt: skip
+                sizes)
     counts = [math.prod(sizes[label] for label in group) for group in (batch, rows, inner, columns)]
     b_count, m, k, n = counts
     x, y = x.reshape(b_count, m, k), y.reshape(b_count, k, n)
@@ -176,4 +176,4 @@ einsum = Primitive(
     rounding="sums of one operand once; the product as the unit's record says",
     gradient="the einsum of the gradient and the other operand",
     source="docs/semantics.md §6; TensorFlow, einsum_op_impl.h (the product of matrices)",
-)  # fmt: skip
+)

@@ -33,7 +33,7 @@ _LOWEST, _HIGHEST = -31, 31
 RULE = Fact(
     "smallest power of two at which no magnitude exceeds the largest value", Evidence.ASSUMED,
     "the frameworks leave the scale of a tensor of quarters to the user",
-)  # fmt: skip
+)
 
 
 class Quarters(NamedTuple):
@@ -123,37 +123,37 @@ def _matmul_y(device: Device, gradient: Array, saved: Saved) -> Array:
 def _conv2d(
     device: Device, x: Array, w: Array, *, stride: Stride = 1, padding: Padding = "SAME",
     groups: int = 1,
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     a, b = _operands(device, x, w)
     y = device.conv2d(
         a.values, b.values, stride=stride, padding=padding, groups=groups, to=BINARY16,
         scale=a.scale + b.scale,
-    )  # fmt: skip
+    )
     return y, _saved(a, b)
 
 
 def _conv2d_x(
     device: Device, gradient: Array, saved: Saved, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1,
-) -> Array:  # fmt: skip
+) -> Array:
     x, _, w, scale, once = saved
     g = once(device, gradient)
     return device.conv2d_input_gradient(
         g.values, w, x.shape, stride=stride, padding=padding, groups=groups, to=BINARY16,
         scale=g.scale + scale,
-    )  # fmt: skip
+    )
 
 
 def _conv2d_w(
     device: Device, gradient: Array, saved: Saved, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1,
-) -> Array:  # fmt: skip
+) -> Array:
     x, scale, w, _, once = saved
     g = once(device, gradient)
     return device.conv2d_weight_gradient(
         x, g.values, w.shape, stride=stride, padding=padding, groups=groups, to=BINARY16,
         scale=scale + g.scale,
-    )  # fmt: skip
+    )
 
 
 _ROUNDED = "each operand once into quarters; the product as the unit's record says, then once"
@@ -162,9 +162,9 @@ _ROUNDED = "each operand once into quarters; the product as the unit's record sa
 matmul = Primitive(
     "fp8_matmul", _matmul, (_matmul_x, _matmul_y), "AMP", matmul_cost, rounding=_ROUNDED,
     gradient=_ROUNDED, source="Noune et al. 2022 (formats); Graphcore, QuarterFloat (metadata)",
-)  # fmt: skip
+)
 #: Images NHWC with kernels HWIO through quarters; options `stride`, `padding`, `groups`.
 conv2d = Primitive(
     "fp8_conv2d", _conv2d, (_conv2d_x, _conv2d_w), "by rule", conv2d_cost, rounding=_ROUNDED,
     gradient=_ROUNDED, source="Noune et al. 2022 (formats); Graphcore, QuarterFloat (metadata)",
-)  # fmt: skip
+)

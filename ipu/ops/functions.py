@@ -38,7 +38,7 @@ __all__ = [
     "fresnel_sin", "gammainc",
     "gammaincc", "lgamma", "log", "log10", "log1p", "log2", "ndtri", "polygamma", "power", "rsqrt",
     "sin", "sinh", "spence", "tan", "zeta",
-]  # fmt: skip
+]
 
 Wide = NDArray[np.float64]
 
@@ -117,7 +117,7 @@ log = Primitive(
 rsqrt = Primitive(
     "rsqrt", _rsqrt, (_rsqrt_x,), verb="rsqrt", cost=steps(rsqrt=1), rounding=_ONCE,
     gradient="y², y³, -1/2 of the gradient, the product",
-)  # fmt: skip
+)
 #: The error function.
 erf = Primitive(
     "erf", _erf, (_erf_x,), verb="erf", cost=steps(tanh=1), rounding=_ONCE, gradient=_EACH
@@ -161,7 +161,7 @@ def _pow_y(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
 power = Primitive(
     "power", _pow, (_pow_x, _pow_y), cost=steps(log=1, exp=1, multiply=1), rounding=_ONCE,
     gradient=_EACH,
-)  # fmt: skip
+)
 
 
 # Functions without an instruction ----------------------------------------------------------------
@@ -176,7 +176,7 @@ def _in_binary64(function: Callable[..., Any], overflows: bool) -> Any:
     def evaluate(
         name: str, operands: list[Carrier], settings: Settings, *, out: Carrier | None = None,
         element_flags: ElementFlags | None = None, bits: Draw = NO_DRAW,
-    ) -> tuple[Carrier, int]:  # fmt: skip
+    ) -> tuple[Carrier, int]:
         with np.errstate(all="ignore"):
             numbers = [np.asarray(as_read(x, settings), np.float64) for x in operands]
             wide = np.asarray(function(*numbers), np.float64)
@@ -209,7 +209,7 @@ def _poles(infinities: Wide, settings: Settings) -> Carrier:
 def _host(
     name: str, function: Callable[..., Any], *slopes: Callable[..., Any], operands: int = 1,
     overflows: bool = False,
-) -> Primitive:  # fmt: skip
+) -> Primitive:
     """The row of a function of numpy or SciPy; a slope for each operand that has a gradient.
 
     overflows    an infinite value of finite operands lies beyond binary64; else it is a pole.
@@ -243,7 +243,7 @@ def _host(
         cost=steps(exp=1), rounding="binary64 on the host, then once",
         gradient="the slope, in binary64 on the host, then once; the product with the gradient",
         source="numpy and SciPy; the vendor's own last digits are not known",
-    )  # fmt: skip
+    )
     HOST[name] = row
     return row
 
@@ -267,7 +267,7 @@ asinh = _host("asinh", np.arcsinh, lambda x: 1 / np.hypot(x, 1))
 acosh = _host("acosh", np.arccosh, lambda x: 1 / np.sqrt((x - 1) * (x + 1)))
 atanh = _host("atanh", np.arctanh, lambda x: 1 / ((1 - x) * (1 + x)))
 atan2 = _host("atan2", np.arctan2, lambda y, x: x / (x * x + y * y),
-              lambda y, x: -y / (x * x + y * y), operands=2)  # fmt: skip
+              lambda y, x: -y / (x * x + y * y), operands=2)
 #: x - y floor(x / y), with the sign of y; zeros have that of x.
 floor_mod = _host("floor_mod", _floor_mod, operands=2)
 exp2 = _host("exp2", np.exp2, lambda x: np.exp2(x) * np.log(2), overflows=True)

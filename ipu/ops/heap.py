@@ -48,7 +48,7 @@ class _Lent:
         first = ctypes.addressof(ctypes.c_char.from_buffer(pages))
         self.__array_interface__ = {
             "version": 3, "typestr": "|u1", "shape": (len(pages),), "data": (first, False)
-        }  # fmt: skip
+        }
 
     def __del__(self) -> None:
         self._lender.take_back(self._pages)

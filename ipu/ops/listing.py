@@ -101,7 +101,7 @@ def list_operation(
     listing.add(
         place, name, [f"{x.format.name} {x.shape}" for x in arrays],
         [f"{k}={v}" if _is_told(v) else k for k, v in sorted(options.items())],
-    )  # fmt: skip
+    )
 
 
 def _is_told(value: object) -> bool:

@@ -23,7 +23,7 @@ from ipu.ops.rules import steps
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "mean_square", "nll",
-]  # fmt: skip
+]
 
 #: How terms are reduced.
 NONE, MEAN, SUM = "none", "mean", "sum"
@@ -91,7 +91,7 @@ def _mean_square_y(
 def _with_logits(
     device: Device, x: Array, target: Array, *, weight: Array | None = None,
     positive: Array | None = None, reduction: str = MEAN,
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     """(1 - t) · x + l · softplus(-x) with l = 1 + (positive - 1) · t."""
     a, t = _single(device, x), _single(device, target)
     term, p = softplus_of(device, device.negative(a)), None
@@ -180,7 +180,7 @@ def share_of(
 def _nll(
     device: Device, x: Array, *, classes: Classes, weight: Array | None = None,
     reduction: str = MEAN, ignored: int = -100,
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     """-w · x[class] of each row; a mean is their sum over that of the weights."""
     rows, single = _single(device, x), None if weight is None else _single(device, weight)
     picked, weights = _picked(x, classes, ignored, single)
@@ -203,7 +203,7 @@ def _nll(
 def _nll_x(
     device: Device, gradient: Array, saved: Saved, *, classes: Classes,
     reduction: str = MEAN, ignored: int = -100, to: Format | None = None, **_: Any,
-) -> Array:  # fmt: skip
+) -> Array:
     """-gradient · w at the class of each row; a mean divides the gradient by the weights' sum.
 
     to    the format of the result; by default that of the predictions.
@@ -233,18 +233,18 @@ def _loss(
     return Primitive(
         name, forward, vjps, cost=steps(verbs), rounding=f"{first}{_INSIDE}",
         gradient=f"{first}{_PULLED}",
-    )  # fmt: skip
+    )
 
 
 #: The squares of x - y; option `reduction`: their mean, sum, or none.
 mean_square = _loss("mean_square", _mean_square, _mean_square_x, _mean_square_y,
-                    first="the difference, then ", subtract=1, multiply=1, add=1)  # fmt: skip
+                    first="the difference, then ", subtract=1, multiply=1, add=1)
 #: Cross-entropy of two classes against targets from 0 to 1, of logits; `weight` of the terms,
 #: `positive` of the first class.
 binary_cross_entropy_with_logits = _loss(
     "binary_cross_entropy_with_logits", _with_logits, _with_logits_x, None, exp=1, log=1, add=4,
     multiply=2,
-)  # fmt: skip
+)
 #: The same of probabilities.
 binary_cross_entropy = _loss(
     "binary_cross_entropy", _of_probabilities, _of_probabilities_x, None, log=2, add=3, multiply=2

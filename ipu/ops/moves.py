@@ -16,7 +16,7 @@ from ipu.ops.rules import Saved, free, same, steps
 
 __all__ = [
     "cast", "concat", "pad", "recomputation_checkpoint", "reshape", "strided_slice", "transpose",
-]  # fmt: skip
+]
 
 Paddings = Sequence[tuple[int, int]]
 Index = slice | tuple[slice, ...]
@@ -104,27 +104,27 @@ _MOVES = "docs/semantics.md §6: what only moves values rounds nothing"
 cast = Primitive(
     "cast", _cast, (_cast_x,), cost=steps(cast=1), rounding="once", gradient="once",
     evidence=Evidence.DOCUMENTED, source="poplibs, popops::cast",
-)  # fmt: skip
+)
 #: x, which recomputation keeps: what follows is computed again from here.
 recomputation_checkpoint = Primitive(
     "recomputation_checkpoint", _recomputation_checkpoint, (same,), "none", free, rounding=_MOVED,
     gradient=_MOVED, source=_MOVES,
-)  # fmt: skip
+)
 #: x in another `shape`.
 reshape = Primitive(
     "reshape", _reshape, (_reshape_x,), "none", free, rounding=_MOVED, gradient=_MOVED,
     source=_MOVES,
-)  # fmt: skip
+)
 #: x with its axes in another order (default: reversed).
 transpose = Primitive(
     "transpose", _transpose, (_transpose_x,), "none", free, rounding=_MOVED, gradient=_MOVED,
     source=_MOVES,
-)  # fmt: skip
+)
 #: x and y one after the other along `axis`.
 concat = Primitive(
     "concat", _concat, (_concat_x, _concat_y), "none", free, rounding=_MOVED, gradient=_MOVED,
     source=_MOVES,
-)  # fmt: skip
+)
 #: x with zeros around it: `paddings`, (before, after) for each axis.
 pad = Primitive(
     "pad", _pad, (_pad_x,), "none", free, rounding=_MOVED, gradient=_MOVED, source=_MOVES
@@ -133,4 +133,4 @@ pad = Primitive(
 strided_slice = Primitive(
     "strided_slice", _strided_slice, (_strided_slice_x,), "none", free, rounding=_MOVED,
     gradient=_MOVED, source=_MOVES,
-)  # fmt: skip
+)

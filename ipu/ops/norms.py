@@ -125,7 +125,7 @@ def _beta(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
 def _batch_norm(
     device: Device, x: Array, gamma: Array, beta: Array, *, epsilon: float = 1e-3,
     stable: bool = False, unbiased: bool = False, statistics: Statistics | None = None,
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     known = statistics or batch_statistics(device, x, epsilon, stable, unbiased)
     whitened = device.multiply(known.centred, known.inverse)
     return _scaled(device, whitened, gamma, beta), (whitened, gamma, known.inverse)
@@ -167,7 +167,7 @@ def _grouped(x: Array, groups: int, strided: bool) -> tuple[Array, Axes]:
 def _group_norm(
     device: Device, x: Array, gamma: Array, beta: Array, *, groups: int, strided: bool = True,
     epsilon: float = 1e-3, stable: bool = False, unbiased: bool = False,
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     together, axes = _grouped(x, groups, strided)
     known = _statistics(device, together, axes, epsilon, stable, unbiased)
     whitened = device.multiply(known.centred, known.inverse).reshape(x.shape)
@@ -186,7 +186,7 @@ def _group_norm_x(
 def _layer_norm(
     device: Device, x: Array, gamma: Array, beta: Array, *, epsilon: float = 1e-3,
     stable: bool = False, unbiased: bool = False,
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     return _group_norm(
         device, x, gamma, beta, groups=1, epsilon=epsilon, stable=stable, unbiased=unbiased
     )
@@ -207,7 +207,7 @@ batch_norm = Primitive(
     passing=("statistics",),
     rounding="statistics in binary32, then each operation",
     gradient="sums in binary32, then each operation",
-)  # fmt: skip
+)
 #: With the options `mean` and `inverse` deviation: batch norm after training.
 normalise = Primitive(
     "normalise",

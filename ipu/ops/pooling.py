@@ -86,7 +86,7 @@ def _spread(
 def _max_pool(
     device: Device, x: Array, *, size: Size, stride: Stride | None = None,
     padding: Padding = "VALID", ties: str = "all",
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     if ties not in ("first", "all"):
         raise ValueError(f"ties={ties!r} is not known; use first or all")
     g = _windows(x, size, stride, padding)
@@ -144,7 +144,7 @@ def _max_pool_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Arra
 def _average_pool(
     device: Device, x: Array, *, size: Size, stride: Stride | None = None,
     padding: Padding = "VALID",
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     g = _windows(x, size, stride, padding)
     padded, image = _padded(x.shape, g)
     field = device.zeros(padded, x.format)

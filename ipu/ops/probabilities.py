@@ -23,7 +23,7 @@ from ipu.ops.rules import Saved, steps
 __all__ = [
     "dense_cross_entropies", "log_softmax", "softmax", "softmax_cross_entropy",
     "softmax_cross_entropy_dense", "sparse_cross_entropies",
-]  # fmt: skip
+]
 
 Labels = NDArray[np.integer[Any]]
 
@@ -169,15 +169,15 @@ softmax_cross_entropy_dense = Primitive(
     "softmax_cross_entropy_dense", _dense, (_dense_logits,),
     cost=steps(_SHIFTING | {"divide": 1, "subtract": 2, "multiply": 1, "add": 2}),
     rounding="binary32", gradient="binary32 inside, once into the format of the logits",
-)  # fmt: skip
+)
 _PULLED = "binary32 inside, once into the format of the logits"
 #: Cross-entropy of each row against integer `labels`, in binary32.
 sparse_cross_entropies = Primitive(
     "sparse_cross_entropies", _sparse_terms, (_terms_x,), rounding="binary32", gradient=_PULLED,
     cost=steps(_SHIFTING | {"divide": 1}),
-)  # fmt: skip
+)
 #: The same against rows of probabilities.
 dense_cross_entropies = Primitive(
     "dense_cross_entropies", _dense_terms, (_terms_x,), rounding="binary32", gradient=_PULLED,
     cost=steps(_SHIFTING | {"divide": 1, "subtract": 2, "multiply": 1, "add": 2}),
-)  # fmt: skip
+)

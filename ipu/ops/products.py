@@ -28,7 +28,7 @@ from ipu.ops.rules import Saved, sum_to
 
 __all__ = [
     "conv2d", "conv2d_transpose", "matmul", "matmul_bias",
-]  # fmt: skip
+]
 
 Shape = tuple[int, ...]
 
@@ -84,7 +84,7 @@ def _of_matrices(device: Device, x: Array, y: Array, **how: Any) -> Array:
 def _matmul(
     device: Device, x: Array, y: Array, *, partials: Format | None = None, scale: int = 0,
     to: Format | None = None,
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     if min(x.ndim, y.ndim) < 2:
         check_matrices(x, y)
     partials = partials or device.partials_for(x.format)
@@ -94,7 +94,7 @@ def _matmul(
 def _matmul_x(
     device: Device, gradient: Array, saved: Saved, *, scale: int = 0, to: Format | None = None,
     **_: Any,
-) -> Array:  # fmt: skip
+) -> Array:
     x, y, partials = saved
     slope = _of_matrices(device, gradient, _turned(y), partials=partials, scale=scale, to=to)
     return slope if slope.ndim == 2 else sum_to(device, slope, x.shape, slope.format)
@@ -103,7 +103,7 @@ def _matmul_x(
 def _matmul_y(
     device: Device, gradient: Array, saved: Saved, *, scale: int = 0, to: Format | None = None,
     **_: Any,
-) -> Array:  # fmt: skip
+) -> Array:
     x, y, partials = saved
     slope = _of_matrices(
         device, _turned(x), gradient, partials=partials, scale=scale, to=to, late=True
@@ -120,7 +120,7 @@ def _matmul_bias(
     device: Device, bias: Array, x: Array, y: Array, *, alpha: float | Array = 1,
     beta: float | Array = 1, partials: Format | None = None, scale: int = 0,
     to: Format | None = None,
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     z, saved = _matmul(device, x, y, partials=partials, scale=scale, to=to)
     if not _is(alpha, 1):
         z = device.multiply(z, alpha)
@@ -195,7 +195,7 @@ class _How(NamedTuple):
         return _rounded(
             verb, *operands, partials=self.partials, to=self.to, scale=self.scale,
             stride=self.stride, padding=self.padding, groups=self.groups, **late,
-        )  # fmt: skip
+        )
 
 
 def _forward(device: Device, x: Array, w: Array, how: _How) -> Array:
@@ -225,7 +225,7 @@ def _conv2d(
     device: Device, x: Array, w: Array, *, stride: Stride = 1, padding: Padding = "SAME",
     groups: int = 1, dilation: Stride = 1, partials: Format | None = None, scale: int = 0,
     to: Format | None = None,
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     partials = partials or device.partials_for(x.format, "conv2d")
     how = _How(stride, padding, groups, dilation, partials, scale, to)
     return _forward(device, x, w, how), (x, w, partials, x.shape)
@@ -235,7 +235,7 @@ def _conv2d_x(
     device: Device, gradient: Array, saved: Saved, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1, scale: int = 0,
     to: Format | None = None, **_: Any,
-) -> Array:  # fmt: skip
+) -> Array:
     w, partials, shape = saved[1:]
     how = _How(stride, padding, groups, dilation, partials, scale, to)
     return _to_images(device, gradient, w, shape, how)
@@ -245,7 +245,7 @@ def _conv2d_w(
     device: Device, gradient: Array, saved: Saved, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1, scale: int = 0,
     to: Format | None = None, **_: Any,
-) -> Array:  # fmt: skip
+) -> Array:
     x, w, partials = saved[:3]
     how = _How(stride, padding, groups, dilation, partials, scale, to)
     return _to_kernel(device, x, gradient, w.shape, how)
@@ -260,7 +260,7 @@ def _conv2d_transpose(
     device: Device, x: Array, w: Array, *, shape: Shape, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1,
     partials: Format | None = None, scale: int = 0, to: Format | None = None,
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     partials = partials or device.partials_for(x.format, "conv2d_input_gradient")
     how = _How(stride, padding, groups, dilation, partials, scale, to)
     return _to_images(device, x, w, shape, how), (x, w, partials)
@@ -270,7 +270,7 @@ def _conv2d_transpose_x(
     device: Device, gradient: Array, saved: Saved, *, shape: Shape, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1, scale: int = 0,
     to: Format | None = None, **_: Any,
-) -> Array:  # fmt: skip
+) -> Array:
     _, w, partials = saved
     how = _How(stride, padding, groups, dilation, partials, scale, to)
     return _forward(device, gradient, w, how)
@@ -280,7 +280,7 @@ def _conv2d_transpose_w(
     device: Device, gradient: Array, saved: Saved, *, shape: Shape, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1, scale: int = 0,
     to: Format | None = None, **_: Any,
-) -> Array:  # fmt: skip
+) -> Array:
     x, w, partials = saved
     how = _How(stride, padding, groups, dilation, partials, scale, to)
     return _to_kernel(device, gradient, x, w.shape, how)
@@ -298,23 +298,23 @@ matmul = Primitive(
     "matmul", _matmul, (_matmul_x, _matmul_y), "AMP", matmul_cost, rounding=AS_UNIT,
     gradient=f"{AS_UNIT}; what flows to a broadcast batch as a sum",
     evidence=Evidence.DOCUMENTED, source=_SOURCE,
-)  # fmt: skip
+)
 #: bias · `beta` + (x @ y) · `alpha`, the bias broadcast; a factor of 1 is none, a beta of 0 reads
 #: no bias.
 matmul_bias = Primitive(
     "matmul_bias", _matmul_bias, (_matmul_bias_bias, _matmul_bias_x, _matmul_bias_y), "AMP",
     _matmul_bias_cost, rounding="product, then alpha, beta, and the sum",
     gradient=f"alpha or beta, then {AS_UNIT}; the bias as a sum", source=_SOURCE,
-)  # fmt: skip
+)
 #: Images NHWC with kernels HWIO; options `stride`, `padding`, `groups`, `dilation`, and those of
 #: `matmul`.
 conv2d = Primitive(
     "conv2d", _conv2d, (_conv2d_x, _conv2d_w), "by rule", conv2d_cost, rounding=AS_UNIT,
     gradient=AS_UNIT, evidence=Evidence.DOCUMENTED, source=_SOURCE,
-)  # fmt: skip
+)
 #: The gradient of `conv2d` to images of this `shape`, as an operation; other options as there.
 conv2d_transpose = Primitive(
     "conv2d_transpose", _conv2d_transpose, (_conv2d_transpose_x, _conv2d_transpose_w), "by rule",
     _transpose_cost, rounding=AS_UNIT, gradient=AS_UNIT, evidence=Evidence.DOCUMENTED,
     source=_SOURCE,
-)  # fmt: skip
+)

@@ -56,7 +56,7 @@ def _grid(device: Device, low: Array, high: Array, first: Operand, last: Operand
 def _fake_quantize(
     device: Device, x: Array, low: Array, high: Array, *, first: Operand = 0.0,
     last: Operand = 255.0,
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     grid = _grid(device, low, high, first, last)
     inverse = device.divide(_constant(device, 1.0, x.format), grid.scale)
     least = device.maximum(device.negative(x), device.negative(grid.high))
@@ -91,7 +91,7 @@ def _limit(argument: int) -> Any:
     def vjp(
         device: Device, gradient: Array, saved: Saved, *, first: Operand = 0.0,
         last: Operand = 255.0,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         where, limit = _outside(device, saved, first, last)[argument - 1], saved[argument]
         return sum_to(device, device.select(where, gradient), limit.shape, limit.format)
 
@@ -107,4 +107,4 @@ fake_quantize = Primitive(
     gradient="that of the limits; the gradient or 0; its sums over what is outside in binary32 "
              "spread over parts, once at the end",
     source="tensorflow 2.21, core/kernels/fake_quant_ops_functor.h",
-)  # fmt: skip
+)

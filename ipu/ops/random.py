@@ -80,7 +80,7 @@ _SOURCE = "TensorFlow, random_distributions.h; the vendor's generator is not kno
 uniform = Primitive(
     "uniform", _uniform, (), rounding="to nearest, where the format holds fewer bits",
     source=_SOURCE,
-)  # fmt: skip
+)
 #: Normal numbers; options as `uniform`.
 normal = Primitive(
     "normal", _drawn(_normal_numbers), (), rounding="once, to nearest", source=_SOURCE
@@ -93,4 +93,4 @@ truncated_normal = Primitive(
 shifted_normal = Primitive(
     "shifted_normal", _shifted_normal, (None, None, None),
     rounding="the deviation times a number of the host, then the sum", source=_SOURCE,
-)  # fmt: skip
+)

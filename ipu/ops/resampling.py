@@ -27,7 +27,7 @@ Weights = NDArray[Any]
 def _resample(
     device: Device, x: Array, *, weights: Sequence[Weights], first: int | None = None,
     to: Format | None = None,
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     wide = device.cast(x, BINARY32)
     for axis, matrix in enumerate(weights, _first(x, weights, first)):
         wide = _along(device, wide, matrix, axis)
@@ -37,7 +37,7 @@ def _resample(
 def _resample_x(
     device: Device, gradient: Array, saved: Saved, *, weights: Sequence[Weights],
     first: int | None = None, to: Format | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     turned = [matrix.T for matrix in weights]
     return _resample(device, gradient, weights=turned, first=first, to=to or saved[0])[0]
 
@@ -80,4 +80,4 @@ resample = Primitive(
     rounding="each weighted sum in binary32, once at the end",
     gradient="each weighted sum in binary32, once at the end",
     source="docs/semantics.md §6: sums inside are binary32",
-)  # fmt: skip
+)

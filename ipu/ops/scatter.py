@@ -26,7 +26,7 @@ __all__ = [
     "embedding_bag", "embedding_bag_max", "gather", "scatter_add",
     "scatter_max", "scatter_min", "scatter_multiply", "scatter_subtract", "segment_max",
     "segment_mean", "segment_min", "segment_multiply", "segment_sum",
-]  # fmt: skip
+]
 
 Rows = Any
 Verb = Callable[[Array, Array], Array]
@@ -77,7 +77,7 @@ def _gather(
 def _gather_x(
     device: Device, gradient: Array, saved: Saved, *, rows: Rows, axis: int = 0,
     padding: int | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     (shape,) = saved
     axis = axis % len(shape)
     flat = np.asarray(rows).reshape(-1)
@@ -209,7 +209,7 @@ def _share(device: Device, bags: Rows, count: int) -> Array:
 def _embedding_bag(
     device: Device, weight: Array, *, rows: Rows, bags: Rows, count: int, mean: bool = False,
     factors: Array | None = None,
-) -> tuple[Array, Saved]:  # fmt: skip
+) -> tuple[Array, Saved]:
     values = _taken(device.cast(weight, BINARY32), rows)
     if factors is not None:
         values = device.multiply(values, factors.reshape(-1, 1))
@@ -223,7 +223,7 @@ def _embedding_bag(
 def _embedding_bag_weight(
     device: Device, gradient: Array, saved: Saved, *, rows: Rows, bags: Rows, count: int,
     mean: bool = False, factors: Array | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     values = _taken(device.cast(gradient, BINARY32), bags)
     if mean:
         values = device.multiply(values, _taken(_share(device, bags, count), bags))
@@ -264,68 +264,68 @@ _NO_ROUNDING = "none"
 gather = Primitive(
     "gather", _gather, (_gather_x,), "none", free, rounding=_NO_ROUNDING, gradient=ONCE,
     source=_SOURCE,
-)  # fmt: skip
+)
 #: base with each of the values added to its row of `rows`, duplicates in order of the values.
 scatter_add = Primitive(
     "scatter_add", _scatter_add, (same, _scatter_add_values), cost=steps({"add": 1}),
     rounding=ONCE, gradient="none", source=_SOURCE,
-)  # fmt: skip
+)
 #: base with each of the values subtracted; else as `scatter_add`.
 scatter_subtract = Primitive(
     "scatter_subtract", _scatter_subtract, (same, _scatter_subtract_values),
     cost=steps({"add": 1}), rounding=ONCE, gradient="none", source=_SOURCE,
-)  # fmt: skip
+)
 #: base with its rows multiplied by the values; else as `scatter_add`. It has no gradient.
 scatter_multiply = Primitive(
     "scatter_multiply", _scatter_multiply, (None, None), cost=steps({"multiply": 1}),
     rounding=ONCE, source=_SOURCE,
-)  # fmt: skip
+)
 #: base with the larger numbers in its rows; `fresh`: of the values alone. It has no gradient.
 scatter_max = Primitive(
     "scatter_max", _scatter_max, (None, None), cost=steps(maximum=1), rounding=_NO_ROUNDING,
     source=_SOURCE,
-)  # fmt: skip
+)
 #: The same with the smaller numbers.
 scatter_min = Primitive(
     "scatter_min", _scatter_min, (None, None), cost=steps(maximum=1), rounding=_NO_ROUNDING,
     source=_SOURCE,
-)  # fmt: skip
+)
 #: The sums of x by its numbers of segments, `rows`, of which there are `count`.
 segment_sum = Primitive(
     "segment_sum", _segment_sum, (_segment_sum_x,), cost=steps({"add": 1}), rounding=ONCE,
     gradient="none", source=_SOURCE,
-)  # fmt: skip
+)
 #: The means; that of an empty segment is 0.
 segment_mean = Primitive(
     "segment_mean", _segment_mean, (_segment_mean_x,), cost=steps({"add": 1}),
     rounding="binary32 in index order, then divided by the count, each once",
     gradient="divided by the count", source=_SOURCE,
-)  # fmt: skip
+)
 #: The products; that of an empty segment is 1. It has no gradient.
 segment_multiply = Primitive(
     "segment_multiply", _segment_multiply, (None,), cost=steps({"multiply": 1}), rounding=ONCE,
     source=_SOURCE,
-)  # fmt: skip
+)
 #: The largest numbers; an empty segment is `empty`, by default the lowest number of the format,
 #: which then takes part in all of them. It has no gradient.
 segment_max = Primitive(
     "segment_max", _segment_max, (None,), cost=steps(maximum=1), rounding=_NO_ROUNDING,
     source=_SOURCE,
-)  # fmt: skip
+)
 #: The smallest numbers; else as `segment_max`, by default the largest number.
 segment_min = Primitive(
     "segment_min", _segment_min, (None,), cost=steps(maximum=1), rounding=_NO_ROUNDING,
     source=_SOURCE,
-)  # fmt: skip
+)
 #: Sums of rows of a table, or with `mean` their means: `rows` and their `bags`, of which there are
 #: `count`; `factors` of the rows are in binary32.
 embedding_bag = Primitive(
     "embedding_bag", _embedding_bag, (_embedding_bag_weight,), cost=steps({"add": 1}),
     rounding="binary32 in index order; a mean times fl(1/n); once at the end",
     gradient="binary32 in index order, of a mean times fl(1/n); once at the end", source=_SOURCE,
-)  # fmt: skip
+)
 #: The largest numbers of the rows of each bag; an empty one is 0.
 embedding_bag_max = Primitive(
     "embedding_bag_max", _embedding_bag_max, (_embedding_bag_max_weight,), cost=steps(maximum=1),
     rounding=_NO_ROUNDING, gradient=ONCE, source=_SOURCE,
-)  # fmt: skip
+)

@@ -91,7 +91,7 @@ class _Flags(Counts):
 def _table(
     function: Function, fmt: Format, target: Target, control: FpCtl, f32_denormals: str,
     max_nan: str,
-) -> _Table:  # fmt: skip
+) -> _Table:
     """The function of every value of the format, computed on a device of the same choices."""
     device = Device(target, control, f32_denormals=f32_denormals, max_nan=max_nan)
     flags = device.counts = _Flags()

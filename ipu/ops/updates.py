@@ -104,7 +104,7 @@ def _descent(device: Device, w: Array, g: Array, slots: Any, *, rate: Number) ->
 def _momentum(
     device: Device, w: Array, g: Array, slots: tuple[Array, ...], *, rate: Number,
     momentum: Number, nesterov: bool = False,
-) -> Updated:  # fmt: skip
+) -> Updated:
     v = device.add(device.multiply(slots[0], momentum), g)
     return Updated(moved(device, g, v, rate, momentum, nesterov=nesterov), (v,))
 
@@ -123,7 +123,7 @@ def moved(
 def _keras_momentum(
     device: Device, w: Array, g: Array, slots: tuple[Array, ...], *, rate: Number,
     momentum: Number, nesterov: bool = False,
-) -> Updated:  # fmt: skip
+) -> Updated:
     step = device.multiply(g, rate)
     v = device.subtract(device.multiply(slots[0], momentum), step)
     change = device.subtract(device.multiply(v, momentum), step) if nesterov else v
@@ -149,7 +149,7 @@ def _adam(
     device: Device, w: Array, g: Array, slots: tuple[Array, ...], *, power1: Number,
     power2: Number, rate: Number, beta1: Number, beta2: Number, epsilon: Number,
     nesterov: bool = False,
-) -> Updated:  # fmt: skip
+) -> Updated:
     rest1, rest2 = _rest(device, g, beta1), _rest(device, g, beta2)
     alpha = _alpha(device, g, rate, power1, power2)
     m, v = _moments(device, g, *slots, rest1, rest2)
@@ -161,7 +161,7 @@ def _adam(
 def _amsgrad(
     device: Device, w: Array, g: Array, slots: tuple[Array, ...], *, power1: Number,
     power2: Number, rate: Number, beta1: Number, beta2: Number, epsilon: Number,
-) -> Updated:  # fmt: skip
+) -> Updated:
     m, v, largest = slots
     alpha = _alpha(device, g, rate, power1, power2)
     m, v = _moments(device, g, m, v, _rest(device, g, beta1), _rest(device, g, beta2))
@@ -173,7 +173,7 @@ def _amsgrad(
 def _adamax(
     device: Device, w: Array, g: Array, slots: tuple[Array, ...], *, power1: Number, rate: Number,
     beta1: Number, beta2: Number, epsilon: Number,
-) -> Updated:  # fmt: skip
+) -> Updated:
     m, v = slots
     m = _mean(device, m, g, beta1, _rest(device, g, beta1))
     v = device.maximum(device.multiply(v, beta2), absolute.value(device, g))
@@ -184,7 +184,7 @@ def _adamax(
 def _rms_prop(
     device: Device, w: Array, g: Array, slots: tuple[Array, ...], *, rate: Number, rho: Number,
     momentum: Number, epsilon: Number, in_root: bool = True,
-) -> Updated:  # fmt: skip
+) -> Updated:
     ms, v = slots
     fresh = device.multiply(device.multiply(g, g), _rest(device, g, rho))
     ms = device.add(fresh, device.multiply(ms, rho))
@@ -207,7 +207,7 @@ def _sped(
 def _centred_rms_prop(
     device: Device, w: Array, g: Array, slots: tuple[Array, ...], *, rate: Number, rho: Number,
     momentum: Number, epsilon: Number,
-) -> Updated:  # fmt: skip
+) -> Updated:
     mg, ms, v = slots
     rest = _rest(device, g, rho)
     fresh = device.multiply(device.multiply(g, g), rest)
@@ -221,7 +221,7 @@ def _centred_rms_prop(
 def _adagrad(
     device: Device, w: Array, g: Array, slots: tuple[Array, ...], *, rate: Number,
     epsilon: Number | None = None, grows: bool = True,
-) -> Updated:  # fmt: skip
+) -> Updated:
     total = device.add(slots[0], device.multiply(g, g)) if grows else slots[0]
     root = device.sqrt(total)
     if epsilon is not None:
@@ -232,7 +232,7 @@ def _adagrad(
 def _adadelta(
     device: Device, w: Array, g: Array, slots: tuple[Array, ...], *, rate: Number, rho: Number,
     epsilon: Number,
-) -> Updated:  # fmt: skip
+) -> Updated:
     squares, moves = slots
     rest = _rest(device, g, rho)
     squares = _mean(device, squares, device.multiply(g, g), rho, rest)
@@ -245,7 +245,7 @@ def _adadelta(
 def _ftrl(
     device: Device, w: Array, g: Array, slots: tuple[Array, ...], *, rate: Number, l1: Number,
     l2: Number, power: Number, shrinkage: Number | None = None, by_rate: bool = False,
-) -> Updated:  # fmt: skip
+) -> Updated:
     total, linear = slots
     rate, l1, l2 = (_constant(device, g, number) for number in (rate, l1, l2))
     shrunk = g
@@ -320,7 +320,7 @@ UPDATES = {
             _XLA + "ResourceApplyFtrl, ResourceApplyFtrlV2", replaces=True,
         ),
     )
-}  # fmt: skip
+}
 
 
 def find_update(name: str) -> UpdateRow:

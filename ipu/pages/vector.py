@@ -27,7 +27,7 @@ _TIP = "tip "
 _INKS = {
     "#000000": "var(--ink)", "#222222": "var(--ink)", "#444444": "var(--ink)",
     "#e4e4e4": "var(--line)", "#ffffff": "var(--page)",
-}  # fmt: skip
+}
 #: What an SVG could do on a page beside being seen.
 _ACTIVE = re.compile(r"<\s*(script|foreignObject|iframe)|\son\w+\s*=|javascript:", re.IGNORECASE)
 

@@ -61,7 +61,7 @@ class Group:
     def sums(
         self, jobs: Sequence[Summands], numberings: Sequence[Numbering], order: Order | str,
         ring: Ring | str,
-    ) -> list[Array]:  # fmt: skip
+    ) -> list[Array]:
         """The sums over all replicas, each on the device of the first of this process."""
         return [reduce_sum(job.tensors, numberings, job.cell, order, ring) for job in jobs]
 
@@ -69,7 +69,7 @@ class Group:
 def reduce_sum(
     tensors: Sequence[Array], numberings: Sequence[Numbering], cell: int,
     order: Order | str = Order.AUTO, ring: Ring | str = Ring.FLAT,
-) -> Array:  # fmt: skip
+) -> Array:
     """The sum of a tensor of each replica, on the device of the first.
 
     cell      whose random bits the additions draw: the number of the variable.
@@ -101,7 +101,7 @@ def reduce_sum(
 def add_at(
     numbering: Numbering, cell: int, replicas: int, part: Part, addition: Addition,
     left: Array, right: Array,
-) -> Array:  # fmt: skip
+) -> Array:
     """One addition of a part's tree at its address, on the numbering's device.
 
     numbering    of the replica whose number the part's chunk has.

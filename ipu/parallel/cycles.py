@@ -29,7 +29,7 @@ from ipu.parallel.schedule import Phase, Program
 __all__ = [
     "HOST", "LANES", "LINK", "REMOTE", "Copy", "Event", "Rates", "Share", "compute_cycles",
     "copies", "program_cycles", "remote_share", "shares", "timeline", "waits",
-]  # fmt: skip
+]
 
 _ASSUMED = Evidence.ASSUMED
 LINK = Fact(160e9, _ASSUMED, "bytes per second between two IPUs; declared")

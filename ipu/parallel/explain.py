@@ -72,7 +72,7 @@ TECHNIQUES = (
         "models without replicas, or whose exchange is busy with data",
         lambda plan: plan.shard_state,
     ),
-)  # fmt: skip
+)
 
 
 def _most(plan: Plan, figures: Sequence[StageFigures]) -> Peak:
@@ -239,7 +239,7 @@ def _advice(
 EXCHANGE_CODE = {
     "control code": (91_668_904, 117_063_756), "internal exchange": (108_270_156, 126_520_640),
     "host exchange": (66_044_276, 66_147_360), "global exchange": (1_035_988, 4_657_516),
-}  # fmt: skip
+}
 
 
 def _exchange_code(plan: Plan) -> list[str]:

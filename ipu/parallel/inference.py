@@ -27,7 +27,7 @@ __all__ = ["infer"]
 def infer(
     trainer: Trainer, plan: Plan, x: ArrayLike | Array,
     enqueue: Callable[[tuple[Any, ...]], object] | None = None,
-) -> tuple[Array, ...]:  # fmt: skip
+) -> tuple[Array, ...]:
     """The last stages' outputs for a batch of G·R micro-batches, G and R of the plan.
 
     plan      with training=False; its stages use variables that the trainer has.

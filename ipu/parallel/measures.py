@@ -17,7 +17,7 @@ from ipu.parallel.schedule import Phase, Program, Schedule
 __all__ = [
     "cycles", "full_slots", "guide_stash", "held_between_slots", "latency", "peak_inside_slot",
     "utilisation",
-]  # fmt: skip
+]
 
 #: Phases that run on I/O tiles, beside the others.
 IO_PHASES = (Phase.INFEED, Phase.OUTFEED)

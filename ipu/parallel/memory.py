@@ -25,11 +25,11 @@ __all__ = [
     "KINDS", "REMOTE_MINIMUM", "Live", "Peak", "StageFigures", "Transfer", "always_live",
     "capacity", "figures_of", "guide_io_tiles", "io_tiles_for", "kept_bytes", "lives", "peaks",
     "remote_bytes", "state_bytes", "transfers", "update_program",
-]  # fmt: skip
+]
 
 KINDS = (
     "weights", "accumulators", "state", "fifo", "activations", "tape", "work", "io",
-)  # fmt: skip
+)
 
 REMOTE_MINIMUM = Fact(128, Evidence.DOCUMENTED, "TensorFlow, config.py: minimum_remote_tensor_size")
 #: Share of an I/O tile's memory that code and buffers take, in percent of the data.

@@ -31,7 +31,7 @@ __all__ = ["StageMeter"]
 _FIELDS = {
     Phase.FORWARD: "forward_cycles", Phase.BACKWARD: "backward_cycles",
     Phase.RECOMPUTE: "recompute_cycles",
-}  # fmt: skip
+}
 
 
 def _saved(tensors: Sequence[Tensor], elsewhere: set[int]) -> tuple[int, int]:
@@ -126,7 +126,7 @@ class StageMeter:
     def figures(
         self, used: Mapping[tuple[int, int], Sequence[Variable]],
         slots: Mapping[str, tuple[Array, ...]], accumulators: Mapping[str, Array],
-    ) -> tuple[StageFigures, ...]:  # fmt: skip
+    ) -> tuple[StageFigures, ...]:
         """The figures of every entry of the plan.
 
         used    variables of each entry; one of several entries counts at the first.
@@ -143,7 +143,7 @@ class StageMeter:
             state = [
                 slot for variable in own for slot in slots.get(variable.name, ())
                 if isinstance(slot, Array)
-            ]  # fmt: skip
+            ]
             measured = self._measured[entry.stage, entry.branch]
             rows.append(
                 StageFigures(

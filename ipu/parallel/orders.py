@@ -27,7 +27,7 @@ from typing import NamedTuple, TypeAlias
 __all__ = [
     "Addition", "Order", "Part", "Ring", "Tree", "additions", "automatic", "buckets",
     "check_order", "chunks", "leaves", "parts", "ring_of", "tree",
-]  # fmt: skip
+]
 
 #: A replica, or the sum of two trees: left + right.
 Tree: TypeAlias = int | tuple["Tree", "Tree"]

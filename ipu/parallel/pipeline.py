@@ -58,7 +58,7 @@ class Pipeline:
         self, plan: Plan, worker: Worker, replica: int, batches: Sequence[Batch],
         scale: LossScale, statistic: Statistic, accumulation: Accumulation,
         meter: Meter = no_meter,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.plan = plan
         self.worker = worker
         self.replica = replica
@@ -86,7 +86,7 @@ class Pipeline:
         run = {
             Phase.FORWARD: self._forward, Phase.RECOMPUTE: self._recompute,
             Phase.BACKWARD: self._backward,
-        }.get(program.phase)  # fmt: skip
+        }.get(program.phase)
         if run is None:
             return
         with self._placed(program), training(self.updates), self.worker.numbering.in_use():

@@ -134,7 +134,7 @@ class Plan:
         schedules.check(
             self.schedule, self.n_stages, self.places, self.count,
             training=self.training, io_overlap=self.io_tiles > 0,
-        )  # fmt: skip
+        )
         schedules.recompute_mode(self.schedule, self.recompute)
         put(order=check_order(self.order, self.replicas))
         ring_of(1, self.ring)
@@ -227,7 +227,7 @@ class Plan:
         return schedules.programs(
             self.schedule, self.n_stages, self.places, self.count,
             recompute=self.recompute, training=self.training, io_overlap=self.io_tiles > 0,
-        )  # fmt: skip
+        )
 
     @property
     def slots(self) -> int:
@@ -235,7 +235,7 @@ class Plan:
         return schedules.n_slots(
             self.schedule, self.n_stages, self.places, self.count,
             training=self.training, io_overlap=self.io_tiles > 0,
-        )  # fmt: skip
+        )
 
     @cached_property
     def stash(self) -> Stash:
@@ -366,7 +366,7 @@ def _check_numbers(plan: Plan) -> None:
         ("count", 1, _MOST_MICRO_BATCHES), ("replicas", 1, _MOST_REPLICAS),
         ("buffer_size", 0, None), ("shard_minimum", 0, None), ("io_tiles", 0, None),
         ("prefetch", 1, 255),
-    ):  # fmt: skip
+    ):
         value = getattr(plan, name)
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name}={value!r} is not a number; use an integer")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 __all__ = [
     "Phase", "Places", "Program", "Schedule", "check", "fifo_depths", "n_slots", "places",
     "programs", "ramp_share", "recompute_mode", "required_multiple", "smallest_count",
-]  # fmt: skip
+]
 
 #: IPUs of each stage position; a position with several entries holds concurrent stages.
 Places = tuple[tuple[int, ...], ...]

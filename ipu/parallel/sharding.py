@@ -95,7 +95,7 @@ def gathered_slots(
                 _joined([parts[name][i] for parts in after], variable, worker)
                 if _is_like(slot, chunk) else slot
                 for i, slot in enumerate(own[name])
-            )  # fmt: skip
+            )
         whole.append(slots)
     return whole
 

@@ -128,7 +128,7 @@ class Flight:
     def backward(
         self, branch: int, seeds: Mapping[int, Array], variables: Sequence[Variable],
         watch: Watch | None = None,
-    ) -> list[list[Array]]:  # fmt: skip
+    ) -> list[list[Array]]:
         """The summands of each variable's gradient; gradients of inlets are added to.
 
         seeds    gradients of outputs, by their index among all outputs of the position.

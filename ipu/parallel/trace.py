@@ -72,7 +72,7 @@ def trace_events(
             "dur": event.cycles / clock, "pid": event.ipu, "tid": LANES.index(event.lane),
             "args": {"stage": event.stage, "micro_batch": event.micro_batch, "slot": event.slot,
                      "cycles": event.cycles},
-        })  # fmt: skip
+        })
     records += [
         {"name": f"slot {slot}", "ph": "i", "s": "g", "ts": start / clock, "pid": 0, "tid": 0}
         for slot, start in sorted(starts.items())
@@ -134,7 +134,7 @@ def account(
         ],
         "cycles": [share._asdict() for share in shares(events).values()],
         "evidence": [str(fact) for fact in rates.facts],
-    }  # fmt: skip
+    }
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

@@ -114,7 +114,7 @@ class Trainer(train.Trainer):
         _check_choices(
             plan, observe, random, replica_identical_only=replica_identical_only,
             private_updates=private_updates,
-        )  # fmt: skip
+        )
         self.plan = plan
         self.group = group or Group()
         #: What the first step has cost, stage by stage; None before it.
@@ -128,7 +128,7 @@ class Trainer(train.Trainer):
             observe=observe, target=target, preset=preset, f32_denormals=f32_denormals,
             max_nan=max_nan, sums=sums, conv_partials=conv_partials, planner=planner, count=count,
             disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
-        )  # fmt: skip
+        )
         if plan.shard_state and len(self.own_replicas) < plan.replicas:
             warnings.warn(
                 "shard_state=True: in a group every process updates whole variables, which gives "
@@ -148,7 +148,7 @@ class Trainer(train.Trainer):
             return Worker(
                 device(), seed, self.policy, replica, private=self.private_updates,
                 nearest=self.replica_identical_only,
-            )  # fmt: skip
+            )
 
         own = self.own_replicas
         self.group.prepare(worker)
@@ -233,7 +233,7 @@ class Trainer(train.Trainer):
                 statistic, self.accumulation, meter if meter and i == 0 else no_meter,
             )
             for i, worker in enumerate(self.workers)
-        ]  # fmt: skip
+        ]
 
     def _reduced(self, gathered: Sequence[Gathered]) -> list[Gathered]:
         """The mean over replicas, on each of them."""
@@ -248,7 +248,7 @@ class Trainer(train.Trainer):
                 first[bucket[0]][1].name,
             )
             for bucket in joined
-        ]  # fmt: skip
+        ]
         sums = self.group.sums(jobs, numberings, plan.order, plan.ring)
         for bucket, sum_ in zip(joined, sums, strict=True):
             start = 0
@@ -304,7 +304,7 @@ class Trainer(train.Trainer):
                     slots=shard.slots,
                 )
                 for worker, each, shard in zip(self.workers, gathered, shards, strict=True)
-            ]  # fmt: skip
+            ]
             write_back(self.workers, shards)
             return gathered_slots(self.workers, shards, after)
 

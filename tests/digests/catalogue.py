@@ -62,7 +62,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 RARE_MODES: dict[str, Any] = {
     "SR": SR(), "SR20": SR(bits=20), "SR8half": SR(bits=8, residual="half"),
     "SR13even": SR(bits=13, residual="even"),
-}  # fmt: skip
+}
 
 
 def _register_arithmetic() -> None:
@@ -126,7 +126,7 @@ VARIED_UNITS = (
     "AMP_F16_F16.sequential_f32", "AMP_F8_F16", "AMP_F32_F32", "AMP_BF16_F32", "SLIC_F16_F16",
     "VMAC_F16_F16", "VMAC_F32_F32", "V100_F16_F32", "H100_F16_F16", "A100_TF32_F32",
     "ADA_E4M3_F32", "H100_E5M2_F16",
-)  # fmt: skip
+)
 
 
 def _register_units() -> None:
@@ -165,16 +165,16 @@ def _register_devices() -> None:
         "exact": {"preset": "exact"}, "sticky": {"preset": "sticky"},
         "sequential": {"preset": "sequential_f32"}, "count": {"count": True},
         "no_sr": {"disable_sr_for_amp_vertices": True},
-    }  # fmt: skip
+    }
     for name, some in options.items():
         for part in ("elementwise",) if name in ("ieee", "count") else ():
             add(f"device/mk2/{part}/{name}", device_case, part, "mk2", FpCtl(), some)
         if name in ("ieee", "count", "propagate"):
             add(f"device/mk2/exact/{name}", device_case, "exact", "mk2", FpCtl(), some,
-                tags="stochastic")  # fmt: skip
+                tags="stochastic")
         if name not in ("propagate", "half"):
             add(f"device/mk2/products/{name}", device_case, "products", "mk2", FpCtl(esr=True),
-                some, tags="stochastic")  # fmt: skip
+                some, tags="stochastic")
     add("device/registers", device_registers, tags="stochastic")
     add("numbering/device", device_numbering, tags="stochastic counts")
 
@@ -185,7 +185,7 @@ def _register_trainings() -> None:
         add(f"training/rne/{name}", training, model, optimizer, False, choices, tags=drops)
         if "fp32" not in name:
             add(f"training/sr/{name}", training, model, optimizer, True, choices,
-                tags="stochastic")  # fmt: skip
+                tags="stochastic")
 
 
 _register_arithmetic()

@@ -26,7 +26,7 @@ def conversions(context: Context) -> Iterator[Item]:
         *np.array_split(values, 6), *narrow(context.format), whole, whole.astype(np.uint64),
         whole.astype(np.int32), whole > 0, [2**70 + 1, -3, 0.1], 0.3,
         Context(E5M2).array(values[:300]).to_numpy(), Context(other).array(values[:300]),
-    ]  # fmt: skip
+    ]
     limits = edges(context.format)
     yield context.array(limits)
     for value in limits:

@@ -35,7 +35,7 @@ def convolutions(name: str, rounding: Any) -> Iterator[Item]:
         options = {"stride": stride, "padding": padding, "groups": groups, "context": context}
         x, w = factors(
             fmt, fmt, kind, (2, 6, 7, channels), (*size, channels // groups, outputs)
-        )  # fmt: skip
+        )
         context.clear_flags()
         y = ROOMS.conv2d(x, w, name, **options)
         rng = np.random.default_rng([SEED, 9])

@@ -21,11 +21,11 @@ from tests.digests.units import LEFT, RIGHT
 CONTROLS = {
     "off": FpCtl(), "esr": FpCtl(esr=True), "nanoo": FpCtl(nanoo=True),
     "esr+nanoo": FpCtl(esr=True, nanoo=True), "rtz": FpCtl(rnd=3),
-}  # fmt: skip
+}
 VERBS = {
     "add": 2, "subtract": 2, "multiply": 2, "divide": 2, "sqrt": 1, "exp": 1, "log": 1, "tanh": 1,
     "sigmoid": 1, "rsqrt": 1, "erf": 1,
-}  # fmt: skip
+}
 
 
 def now(device: Device) -> tuple[int, int]:
@@ -151,7 +151,7 @@ def device_numbering() -> Iterator[Item]:
             partial(device.random_mask, (0,), 0.5), partial(device.exp, none),
             partial(device.to_integers, x, "int32"), partial(device.matmul, x, x.T, to=BINARY16),
             partial(device.matmul, x[:, :0], x.T[:0]), partial(device.relu, none),
-        ]  # fmt: skip
+        ]
         for call in calls:
             yield call()
             yield now(device)

@@ -15,7 +15,7 @@ from tests.digests.registry import Item
 ROUNDED = {
     "add": 2, "subtract": 2, "multiply": 2, "divide": 2, "sqrt": 1, "fma": 3,
     "round_to_integral": 1,
-}  # fmt: skip
+}
 SELECTED = ("maximum", "minimum", "fmax", "fmin")
 RELATIONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 

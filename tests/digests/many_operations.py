@@ -119,7 +119,7 @@ def numbering(fmt: Format) -> Iterator[Item]:
         partial(context.to_integers, none, "int32"), partial(context.constant, 0.1),
         partial(context.decimal, "0.1"), partial(context.exp, none),
         partial(x.to, BINARY32), partial(none.to, BINARY32),
-    ]  # fmt: skip
+    ]
     for call in calls:
         yield call()
         yield context.operation

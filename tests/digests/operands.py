@@ -34,12 +34,12 @@ CUSTOM = Format.custom(6, 10)
 FORMATS = {
     "binary16": BINARY16, "bfloat16": BFLOAT16, "binary32": BINARY32, "e4m3fn": E4M3FN,
     "e5m2": E5M2, "f143": F143, "f152": F152, "tf32": TF32, "custom": CUSTOM,
-}  # fmt: skip
+}
 SR13, SR_IPU = SR(bits=13), SR(bits=13, subnormal_bits=16)
 MODES: dict[str, Any] = {
     **{name: name for name in ("RNE", "RNA", "RNZ", "RTZ", "RTP", "RTN", "RAZ", "RTO")},
     "SR13": SR13, "SR13+16": SR_IPU, "SR_EQUAL": SR_EQUAL,
-}  # fmt: skip
+}
 KINDS = ("ordinary", "wide", "special", "subnormal")
 
 #: The last one shows what a unit cuts: large terms that cancel, and small ones.

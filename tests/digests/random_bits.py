@@ -21,7 +21,7 @@ from tests.digests.operands import (
     matrix,
     operands,
     reals,
-)  # fmt: skip
+)
 from tests.digests.registry import Item
 
 

@@ -174,4 +174,4 @@ def all_trainings() -> dict[str, tuple[Any, Any, dict[str, Any]]]:
             cnn, momentum, {"policy": mixed, "accumulation": summed(2, "running_mean")},
         ),
         "cnn/fp8/momentum": (cnn, momentum, quarters),
-    }  # fmt: skip
+    }

@@ -48,7 +48,7 @@ def unit_choices(name: str) -> Iterator[Item]:
     unit = ROOMS.UNITS[name]
     fmt = unit.inputs[0]
     shapes = [((2, 1, 5, 37), (3, 37, 19)), ((1, 37), (37, 19)), ((5, 37), (37, 1)),
-              ((5, 3), (3, 19)), ((3, 70), (70, 33))]  # fmt: skip
+              ((5, 3), (3, 19)), ((3, 70), (70, 33))]
     for left, right in shapes:
         context = seeded(unit.partials)
         yield context.matmul(*factors(fmt, fmt, "wide", left, right), name)

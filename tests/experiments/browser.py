@@ -92,7 +92,7 @@ def _chromium(folder: Path, *arguments: str) -> str:
         pytest.skip("no Chromium on the PATH")
     quiet = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
              "--disable-background-networking", "--disable-component-update", "--disable-sync",
-             f"--user-data-dir={folder / 'profile'}")  # fmt: skip
+             f"--user-data-dir={folder / 'profile'}")
     done = subprocess.run([program, *quiet, *arguments], capture_output=True, text=True,
-                          check=True, timeout=120)  # fmt: skip
+                          check=True, timeout=120)
     return done.stdout

@@ -19,5 +19,5 @@ def help_text(name: str, launch: str) -> str:
     file = [str(ROOT / "experiments" / f"{name}.py")]
     arguments = file if launch == "file" else ["-m", f"ipu.experiments.{name}"]
     done = subprocess.run([sys.executable, *arguments, "--help"], capture_output=True, text=True,
-                          check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
+                          check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     return done.stdout

@@ -80,7 +80,7 @@ def test_only_an_interruption_is_called_one(capsys):
     @click.argument("error")
     def fails(error):
         raise {"^C": KeyboardInterrupt, "short": EOFError,
-               "kept": KeyboardInterrupt("a and b are kept")}[error]  # fmt: skip
+               "kept": KeyboardInterrupt("a and b are kept")}[error]
 
     assert run(fails, ["^C"], "fpsim") == 130
     assert capsys.readouterr().err.endswith("fpsim: interrupted\n")

@@ -180,7 +180,7 @@ def test_wrap_copies_unless_it_is_told_not_to() -> None:
         HALF.array, HALF.wrap, HALF.unpack, lambda a: fp.round_to(a, fp.BINARY16),
         lambda a: fp.encode(a, fp.BINARY16), lambda a: HALF.zeros(2) + a,
     ],
-)  # fmt: skip
+)
 def test_masked_arrays_are_refused(take) -> None:  # type: ignore[no-untyped-def]
     masked = np.ma.masked_array(np.float32([1.0, 2.0]), [False, True])
     with pytest.raises(TypeError, match=r"masked array, whose mask|convert with ctx\.array"):
@@ -197,7 +197,7 @@ def test_masked_arrays_are_refused(take) -> None:  # type: ignore[no-untyped-def
         lambda x, c: np.where([True, False, True], x, c),
         lambda x, c: np.pad(x, 1, constant_values=c),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("number", [65504.1, 1e6, -65505, 10**400])
 def test_numbers_beyond_the_format_are_no_constants(call, number, x: fp.Array) -> None:  # type: ignore[no-untyped-def]
     before = x.values.tolist()
@@ -256,7 +256,7 @@ OPERATORS = [
     lambda x, y: x.__isub__(y), lambda x, y: x.__imul__(y), lambda x, y: x.__itruediv__(y), np.add,
     np.maximum, np.less, np.matmul, np.dot, lambda x, y: np.add(x, x, out=y),
     lambda x, y: np.concatenate([x, y]), lambda x, y: np.where([True, False, True], x, y),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

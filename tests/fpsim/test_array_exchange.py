@@ -86,7 +86,7 @@ def test_full_ones_arange_and_linspace_round_once() -> None:
         (lambda: HALF.linspace("a", 1), TypeError, "start='a' is no number"),
         (lambda: HALF.full(2, "a"), TypeError, "is not an Array"),
     ],
-)  # fmt: skip
+)
 def test_impossible_series_are_refused(call, kind, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(kind, match=message):
         call()

@@ -75,7 +75,7 @@ MOVES = [
     lambda x, v: x[:1].squeeze(0), lambda x, v: x.take([1], 2), lambda x, v: x.reshape(-1),
     lambda x, v: x.transpose(1, 0, 2), lambda x, v: x.max(1), lambda x, v: x.min(),
     lambda x, v: x.sum(0, keepdims=True), lambda x, v: x.mean(keepdims=True),
-]  # fmt: skip
+]
 #: Results that are numbers or truth values.
 ANSWERS = [
     lambda x, v: np.shape(x), lambda x, v: np.ndim(x), lambda x, v: np.size(x),
@@ -99,7 +99,7 @@ ANSWERS = [
     lambda x, v: int(v[3]), lambda x, v: complex(v[0]), lambda x, v: f"{v[3]:.3f}",
     lambda x, v: f"{v[3]}", lambda x, v: 2.5 in v, lambda x, v: 7.25 in x,
     lambda x, v: [float(e) for e in v], lambda x, v: len(x),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("call", MOVES)
@@ -144,7 +144,7 @@ SHAPES = [
     ((4,), (4,)), ((3, 4), (4,)), ((3,), (3, 4)), ((2, 3, 4), (4,)), ((3,), (2, 3, 4)),
     ((3, 4), (4, 2)), ((5, 3, 4), (4, 2)), ((5, 1, 3, 4), (2, 4, 2)), ((0, 4), (4,)),
     ((2, 0), (0,)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("left", "right"), SHAPES)
@@ -193,7 +193,7 @@ def test_vectors_that_do_not_fit_are_refused() -> None:
     for call in (
         lambda: VECTOR @ MATRIX, lambda: MATRIX @ VECTOR, lambda: HALF.array(1.0) @ VECTOR,
         lambda: np.tensordot(VECTOR, MATRIX, 1), lambda: HALF.matmul(VECTOR, VECTOR[:2]),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match=r"shape|lengths"):
             call()
     with pytest.raises(TypeError, match=r"convert it with ctx\.array|not an Array"):
@@ -239,7 +239,7 @@ def test_powers_zero_and_one_compute_nothing() -> None:
         (np.inf, TypeError, "not a whole number"), ("2", TypeError, "not a whole number"),
         (VECTOR, TypeError, "not a whole number"), (10**9, ValueError, "4096 products"),
     ],
-)  # fmt: skip
+)
 def test_other_powers_are_refused(n, kind, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(kind, match=message):
         VECTOR**n
@@ -277,7 +277,7 @@ def test_whole_numbers_raise_invalid_for_a_signalling_nan_and_work_in_binary64()
     wide = fp.Context(fp.BINARY64).array([1.5, -1.5])
     assert [np.floor(wide).tolist(), np.ceil(wide).tolist(), np.trunc(wide).tolist()] == [
         [1.0, -2.0], [2.0, -1.0], [1.0, -1.0],
-    ]  # fmt: skip
+    ]
 
 
 # The page -------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ TWO = {
     "polyval", "searchsorted", "digitize", "linalg.solve", "setdiff1d", "union1d", "intersect1d",
     "einsum", "interp", "array_equiv", "linalg.lstsq", "percentile", "quantile", "partition",
     "argpartition",
-}  # fmt: skip
+}
 
 
 def test_the_sentence_of_a_refusal_says_what_to_do() -> None:

@@ -66,7 +66,7 @@ def test_arrays_are_seen_in_nested_sequences() -> None:
         ("half", fp.BINARY16), (np.float32, fp.BINARY32), (np.dtype("f8"), fp.BINARY64),
         (fp.TF32, fp.TF32), ("tf32", fp.TF32), (fp.F143.packed, fp.F143), (float, fp.BINARY64),
     ],
-)  # fmt: skip
+)
 def test_formats_have_names_and_storage_types(name, fmt) -> None:  # type: ignore[no-untyped-def]
     assert find_storage_format(name) == fmt
 

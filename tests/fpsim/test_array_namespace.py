@@ -91,7 +91,7 @@ CALLS = [
     lambda xp, x, v, k, t: xp.logical_not(t), lambda xp, x, v, k, t: xp.bitwise_and(k, k),
     lambda xp, x, v, k, t: xp.isin(k, k[:1, ...]), lambda xp, x, v, k, t: xp.where(t, k, 0 * k),
     lambda xp, x, v, k, t: xp.unique_values(k),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -144,7 +144,7 @@ def test_types_are_the_contexts_and_numpys() -> None:
     assert not XP.can_cast(XP.int8, XP.float32)
     assert XP.finfo(XP.float32)[:5] == (
         32, 2.0**-23, float(np.finfo("f4").max), float(np.finfo("f4").min), 2.0**-126,
-    )  # fmt: skip
+    )
     assert XP.iinfo(XP.int8).max == 127
     info = XP.__array_namespace_info__()
     assert info.default_dtypes()["real floating"] == XP.float32
@@ -193,7 +193,7 @@ def test_not_a_numbers_are_values_of_their_own() -> None:
         (lambda: Namespace(SINGLE, "1999.1"), ValueError, "api_version='1999.1'"),
         (lambda: SINGLE.ones(2) + K[0, :2], TypeError, "convert with ctx.array"),
     ],
-)  # fmt: skip
+)
 def test_what_is_missing_is_refused(call, kind, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(kind, match=message):
         call()
@@ -217,7 +217,7 @@ def test_the_page_lists_what_of_the_standard_is_missing() -> None:
 PRIVATE = {
     "__array_api_version__", "ArrayAPIStrictFlags", "get_array_api_strict_flags",
     "reset_array_api_strict_flags", "set_array_api_strict_flags", "__version__", "Device",
-}  # fmt: skip
+}
 
 
 def test_several_types_are_broadcast_and_nothing_is_promoted():

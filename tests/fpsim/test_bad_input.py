@@ -30,7 +30,7 @@ BINARY = ("add", "subtract", "multiply", "divide", "maximum", "fmin", "ieee_rema
 OPERANDS = {
     **dict.fromkeys(BINARY, 2), "fma": 3,
     **dict.fromkeys(("sqrt", "round_to_integral", "negative", "absolute", "convert"), 1),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_what_is_no_flag_or_integer_type_is_refused(context: fp.Context) -> None
          "accumulator=2.5 is no format"),
     ],
     ids=[str(n) for n in range(11)],
-)  # fmt: skip
+)
 def test_wrong_kinds_are_named_before_anything_changes(call, sentence):
     context = Context(BINARY16)
     with pytest.raises(TypeError, match=sentence):

@@ -211,7 +211,7 @@ def test_another_format_keeps_every_choice_and_shares_what_operations_leave() ->
     half = fp.Context(
         fp.BINARY16, rounding=fp.SR(7), subnormals="flush_both", tininess="before", seed=3,
         traps=fp.Flags.INVALID, count=True,
-    )  # fmt: skip
+    )
     single = half.in_format(fp.BFLOAT16)
     assert single.settings.choices() == half.settings.choices() | {"format": fp.BFLOAT16}
     assert (single.traps, single.seed) == (half.traps, half.seed)
@@ -292,7 +292,7 @@ def test_layout_never_shows_in_the_result(rounding: fp.Rounding, n: int) -> None
         ("negative", 1), ("absolute", 1), ("sqrt", 1), ("maximum", 2), ("minimum", 2), ("fmax", 2),
         ("fmin", 2), ("add", 2), ("ieee_remainder", 2), ("fmod", 2),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("value", [2.0, float("nan")])
 def test_a_number_without_dimensions_stays_one(
     fmt: fp.Format, name: str, n: int, value: float
@@ -413,7 +413,7 @@ def test_a_context_shows_what_users_use() -> None:
     plumbing = {
         "armed", "carriers", "checked_target", "clock", "compare", "dump", "exact", "raise_flags",
         "rounded", "share", "source", "watched", "wrapped",
-    }  # fmt: skip
+    }
     shown = {name for name in dir(fp.Context) if not name.startswith("_")}
     assert not shown & plumbing
     assert all(hasattr(fp.Context(fp.BINARY16).core, name) for name in plumbing)

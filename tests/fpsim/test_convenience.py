@@ -58,7 +58,7 @@ def test_scales_are_powers_of_two():
 POLICIES = [
     {}, {"overflow": "saturate"}, {"subnormals": "flush_results"}, {"infinite_input": "nan"},
     {"nan": "propagate_first"},
-]  # fmt: skip
+]
 #: In the quick tier every mode, and every policy to nearest: flushing ones have their own kernels.
 CASES = [
     (mode, policy)

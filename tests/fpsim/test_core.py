@@ -85,7 +85,7 @@ def test_an_output_is_checked_before_anything_changes(name, traps):
     wrong = [
         (BRAIN.zeros(2), TypeError, "out is bfloat16"), (np.zeros(2), TypeError, "dtype"),
         (context.zeros(3), ValueError, "shape"), ([0.0, 0.0], TypeError, "not an ndarray"),
-    ]  # fmt: skip
+    ]
     for out, kind, message in wrong:
         with pytest.raises(kind, match=message):
             getattr(context, name)(x, 1 / 3, out=out)

@@ -55,7 +55,7 @@ def reals(fmt: Format) -> st.SearchStrategy[float]:
     return st.one_of(
         testing.near_tie(fmt), testing.near_overflow(fmt), testing.subnormal(fmt),
         testing.numbers(fmt), st.floats(allow_nan=False, allow_infinity=False),
-    )  # fmt: skip
+    )
 
 
 @given(few_contexts, st.data())

@@ -37,7 +37,7 @@ def test_outputs_of_a_batch_are_numbered_through():
     together = matmul(a, b, "AMP_F16_F16", context=context)
     flat = matmul(a.reshape(24, 40), b, "AMP_F16_F16", context=context.replace(seed=3))
     apart = matmul(a, fp.Array(np.broadcast_to(b.values, (4, 40, 9)), HALF), "AMP_F16_F16",
-                   context=context.replace(seed=3))  # fmt: skip
+                   context=context.replace(seed=3))
     assert np.array_equal(together.values.reshape(24, 9), flat.values)
     assert np.array_equal(together.values, apart.values)
 

@@ -94,7 +94,7 @@ def test_nothing_uses_a_loop_of_numpy_that_depends_on_the_vectors():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and node.attr in BY_VECTORS
         and isinstance(node.value, ast.Name) and node.value.id == "np"
-    ]  # fmt: skip
+    ]
     assert used == [], "compare fpsim.elementwise.order.keys, or use largest_along"
 
 
@@ -112,7 +112,7 @@ def test_the_place_of_two_nans_does_not_show_in_binary64(other):
 CALLS = [
     ("convert", BINARY16, SR(13)), ("convert", BINARY16, RNE), ("add", BINARY16, SR(13)),
     ("subtract", BINARY32, SR()),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("operation", "fmt", "rounding"), CALLS)

@@ -78,7 +78,7 @@ RELATIONS = {
     "equal": (operator.eq, np.equal), "not_equal": (operator.ne, np.not_equal),
     "less": (operator.lt, np.less), "less_equal": (operator.le, np.less_equal),
     "greater": (operator.gt, np.greater), "greater_equal": (operator.ge, np.greater_equal),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("quiet", [False, True])
@@ -113,7 +113,7 @@ def test_a_method_says_whether_a_quiet_nan_signals(name, signalling):
         ("sqrt", (np.sqrt,)), ("negative", (operator.neg, np.negative)),
         ("absolute", (abs, np.absolute)), ("round_to_integral", (np.rint,)),
     ],
-)  # fmt: skip
+)
 def test_operations_of_one_operand(name, spellings):
     codes = [*CODES, 0x3E00, 0x4100, 0xC100]
     wanted = union(name, [(c,) for c in codes])
@@ -134,7 +134,7 @@ def test_fused_multiply_add_of_every_triple():
         ("sigmoid", [0.0], [], []), ("rsqrt", [1.0, 4.0], [0.0, -0.0], [-1.0]),
         ("erf", [0.0, -0.0], [], []),
     ],
-)  # fmt: skip
+)
 def test_elementary_functions_raise_what_their_case_says(name, exact, poles, invalid):
     def raised(x):
         context = fp.Context(fp.BINARY16)

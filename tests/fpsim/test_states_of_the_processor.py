@@ -34,11 +34,11 @@ pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="the processor has no x86
 CODES = np.uint32([
     0, 1, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x80000000, 0x3F800000, 0x00400001, 0x3EAAAAAB,
     0xC0490FDB, 0x00000007,
-])  # fmt: skip
+])
 OTHERS = np.uint32([
     1, 1, 0, 0x00400000, 0x80800001, 0x3F800001, 0x80000001, 0x33800000, 0x00400001, 0x3DCCCCCD,
     0x7FC00001, 0x80000000,
-])  # fmt: skip
+])
 
 
 UNIT = "AMP_F32_F32"
@@ -76,7 +76,7 @@ ARGUMENTS: list[Callable[[Operands], tuple[Any, ...]]] = [
     lambda o: (o.matrix, o.matrix.T, UNIT), lambda o: (o.matrix, o.matrix.T, UNIT, 1),
     lambda o: (o.image, o.kernel, UNIT), lambda o: (o.image, o.kernel, UNIT, o.image.shape),
     lambda o: (o.image, o.image, UNIT, o.kernel.shape),
-]  # fmt: skip
+]
 
 
 def bits_of(outcome: Any) -> Any:
@@ -132,7 +132,7 @@ OPERATORS = [
     operator.lt, operator.le, operator.gt, operator.ge, operator.neg, operator.pos, abs,
     operator.iadd, operator.isub, operator.imul, operator.itruediv, repr, list, copy.copy,
     copy.deepcopy,
-]  # fmt: skip
+]
 OF_ONE = [float, int, bool, complex, operator.truth, "{:.3g}".format]
 
 
@@ -168,7 +168,7 @@ def calls() -> Iterator[tuple[str, Call]]:
 #: Functions of `fpsim` that read no array.
 NOT_OF_VALUES = {
     "find_format", "find_rounding", "find_unit", "get_threads", "set_threads", "register",
-}  # fmt: skip
+}
 
 
 def of_array(name: str) -> Call:

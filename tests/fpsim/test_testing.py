@@ -79,7 +79,7 @@ def test_ties_are_reached_and_both_of_their_sides(fmt: Format) -> None:
     unit = 2.0 ** (1 - fmt.precision)
     tie = 1 + unit / 2
     for wanted in (lambda v: v == tie, lambda v: tie < v < tie + unit / 64,
-                   lambda v: tie - unit / 64 < v < tie, lambda v: v == -tie):  # fmt: skip
+                   lambda v: tie - unit / 64 < v < tie, lambda v: v == -tie):
         assert reaches(testing.near_tie(fmt), lambda v, w=wanted: w(v * 2.0 ** -_binade(v)))
     half = fmt.smallest_subnormal / 2
     assert reaches(testing.near_tie(fmt), lambda v: v == half)
@@ -136,7 +136,7 @@ def test_shapes_reach_nothing_and_several_axes_and_arrays_take_them() -> None:
 SIMPLE = [
     (lambda x: True, 1), (lambda x: x > 100, 1), (lambda x: x > 1, 1), (lambda x: x < 0, 1),
     (lambda x: abs(x) < 1, 1), (lambda x: 0 < x < 1, 1),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("fails", "digits"), SIMPLE)
@@ -208,7 +208,7 @@ EDGES: list[tuple[Callable[..., None], Any, list[tuple[Any, ...]], list[tuple[An
         [(math.nextafter(MOST, math.inf), 4), (-1e6, 4)],
     ),
     (testing.exact_zero_sign, upward, [(1.0,), (-0.0,), (MOST,)], [(math.inf,), (math.nan,)]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("edge", EDGES, ids=lambda edge: edge[0].__name__)

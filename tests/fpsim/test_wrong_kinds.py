@@ -35,7 +35,7 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, Any]]] = {
     "Replay": (fp.Replay, {"arrays": [[1]]}),
     "Core.share": (HALF.replace().core.share, {"other": HALF.core}),
     "Array": (fp.Array, {"carrier": np.float32([1]), "context": HALF}),
-}  # fmt: skip
+}
 
 LINALG: dict[str, dict[str, Any]] = {
     "sum": {"x": MATRIX}, "mean": {"x": MATRIX}, "dot": {"x": VECTOR, "y": VECTOR},
@@ -49,7 +49,7 @@ LINALG: dict[str, dict[str, Any]] = {
     "conv2d_weight_gradient": {
         "x": IMAGES, "gradient": IMAGES, "unit": UNIT, "shape": KERNELS.shape
     },
-}  # fmt: skip
+}
 
 #: Methods of contexts whose arguments are no Arrays.
 MAKERS: dict[str, dict[str, Any]] = {
@@ -63,7 +63,7 @@ MAKERS: dict[str, dict[str, Any]] = {
     "power": {"x": MATRIX, "n": 2}, "to_integers": {"x": MATRIX, "dtype": "int8"},
     "dot": {"x": VECTOR, "y": VECTOR, "fused": False, "kahan": False}, "constant": {"value": 1.0},
     "matmul": {"a": MATRIX, "b": MATRIX}, "k_split": LINALG["k_split"], "conv2d": LINALG["conv2d"],
-}  # fmt: skip
+}
 
 ARRAYS = {"x": MATRIX, "y": MATRIX, "z": MATRIX, "a": MATRIX, "b": MATRIX}
 
@@ -89,7 +89,7 @@ def test_methods_of_a_context(name):
     missing = [
         p.name for p in parameters.values()
         if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in valid
-    ]  # fmt: skip
+    ]
     assert not missing, "a new method: give it valid arguments in MAKERS"
     assert list(defects(method, valid)) == []
 

@@ -103,7 +103,7 @@ def command(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "ipu.experiments.cli", *arguments], cwd=site, text=True,
         env=outer | {"PYTHONPATH": str(site)}, capture_output=True, check=False,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("order", ["ours last", "theirs last"])
@@ -145,6 +145,6 @@ def test_every_documented_line_installs_what_it_says(wheel, tmp_path, line):
         [python, "-m", "pip", "install", "-q", "-c", tmp_path / "constraints",
          line.replace(".", str(wheel), 1)],
         check=True, env=outer, cwd=tmp_path,
-    )  # fmt: skip
+    )
     for code in ("import fpsim; print(fpsim.Context(fpsim.BINARY16).array(0.1))", WORKS[extra]):
         subprocess.run([python, "-c", code], check=True, env=outer, cwd=tmp_path)

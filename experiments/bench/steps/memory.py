@@ -59,6 +59,6 @@ def of_step(network: str, preset: str, n: int) -> int | None:
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True,
         env=os.environ | {"FPSIM_THREADS": str(get_threads())},
-    )  # fmt: skip
+    )
     text = done.stdout.strip()
     return None if text == "None" else int(text)

@@ -27,7 +27,7 @@ _VERBS = (
     "cast", "to_integers", "add", "subtract", "multiply", "divide", "unscale", "negative", "sqrt",
     "exp", "log", "tanh", "sigmoid", "rsqrt", "erf", "maximum", "relu", "select",
     "select_positive", "reduce_sum", "reduce_squares", "reduce_max", "random_mask",
-)  # fmt: skip
+)
 
 
 class _Stopwatch:

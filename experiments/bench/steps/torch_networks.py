@@ -52,7 +52,7 @@ def training_step(
     torch: Any, network: str, images: NDArray[Any], labels: NDArray[Any],
     rounded: Callable[[Any], None] = lambda model: None,
     optimizer: Callable[[Any], Any] = lambda plain: plain,
-) -> Call:  # fmt: skip
+) -> Call:
     """A step of SGD with momentum; what a tool does to the model and to the optimiser."""
     x = torch.from_numpy(images.transpose(0, 3, 1, 2).copy())
     y = torch.from_numpy(labels)
@@ -108,7 +108,7 @@ def _digits(torch: Any) -> Any:
     return nn.Sequential(
         nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(10, 20, 5), nn.MaxPool2d(2),
         nn.ReLU(), nn.Flatten(), nn.Linear(320, 256), nn.ReLU(), nn.Linear(256, 10),
-    )  # fmt: skip
+    )
 
 
 def _resnet(torch: Any) -> Any:
@@ -139,4 +139,4 @@ def _block(nn: Any, before: int, filters: int, stride: int) -> Any:
 
 _MODELS: dict[str, Callable[[Any], Any]] = {
     "ResNet-8": _resnet, "MNIST CNN": _digits, "Transformer": transformer,
-}  # fmt: skip
+}

@@ -56,7 +56,7 @@ def _in_process(way: str, line: Sequence[str], folder: Path) -> Run:
     with subprocess.Popen(
         [sys.executable, "-P", "-m", "ipu.experiments.cli", *line],
         stdin=_same_input(), stdout=subprocess.PIPE, stderr=None, text=True, env=_environment(),
-    ) as process:  # fmt: skip
+    ) as process:
         assert process.stdout is not None
         printed = []
         for text in process.stdout:

@@ -27,7 +27,7 @@ _WITHOUT_EFFECT = {
     "executable-cache-path": "no executables of Poplar are built",
     "print-topology": "hosts and IPUs have no topology here",
     "offline-mode": "simulated IPUs are never attached",
-}  # fmt: skip
+}
 #: Options that a transport without mpirun does not need.
 _OF_MPI = ("host", "mpi_global_args", "mpi_local_args", "allow_run_as_root")
 
@@ -44,22 +44,22 @@ def _vendors_options(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--num-instances", type=int, default=1, show_default=True, help="Processes.")
 @click.option("--num-replicas", type=int, default=1, show_default=True,
-              help="Replicas of all processes, a multiple of them.")  # fmt: skip
+              help="Replicas of all processes, a multiple of them.")
 @click.option("--ipus-per-replica", type=int, default=1, show_default=True)
 @click.option("-H", "--host", metavar="A,B", help="Computers, for mpi; this one else.")
 @click.option("--mpi-global-args", default="", help="Further arguments of mpirun.")
 @click.option("--mpi-local-args", default="", help="The same, of each instance.")
 @click.option("--timeout", type=float, metavar="SECONDS",
-              help="Until all processes must have answered.")  # fmt: skip
+              help="Until all processes must have answered.")
 @click.option("--transport", metavar="local|grpc|mpi",
-              help="How processes exchange values  [default: local for one, else mpi]")  # fmt: skip
+              help="How processes exchange values  [default: local for one, else mpi]")
 @click.option("--order", help="Of additions over replicas  [default: the program's]")
 @click.option("--allow-run-as-root", is_flag=True, help="Open MPI refuses root without it.")
 @click.option("--only-output-from-instance", type=int, metavar="I",
-              help="Hides the lines of the others, their errors too.")  # fmt: skip
+              help="Hides the lines of the others, their errors too.")
 @_vendors_options
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED,
-                metavar="PROGRAM ARGS...")  # fmt: skip
+                metavar="PROGRAM ARGS...")
 def command(program: tuple[str, ...], only_output_from_instance: int | None, **choices: Any) -> int:
     """Run PROGRAM ARGS... in several processes that share the replicas of a run.
 
@@ -78,7 +78,7 @@ def command(program: tuple[str, ...], only_output_from_instance: int | None, **c
             order=choices["order"], timeout=choices["timeout"], hosts=choices["host"],
             as_root=choices["allow_run_as_root"],
             mpi_arguments=tuple(word for text in arguments for word in shlex.split(text)),
-        )  # fmt: skip
+        )
         _check_shown(only_output_from_instance, launch.instances)
         if launch.transport == "mpi":
             launch.mpirun(list(program))

@@ -44,7 +44,7 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--seed", type=Seed(), default=0, show_default=True,
                      help="Of the machine's random bits."),
         click.option("--tf1", is_flag=True, help="The program is written for TensorFlow 1."),
-    ):  # fmt: skip
+    ):
         function = option(function)
     return function
 
@@ -54,20 +54,20 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
     context_settings={"allow_interspersed_args": False},
 )
 @click.option("--policy", default="f32", show_default=True, metavar="WAY",
-              help="Formats of float32 tensors, as fp16, or a way, as fp16+sr.")  # fmt: skip
+              help="Formats of float32 tensors, as fp16, or a way, as fp16+sr.")
 @click.option("--sr/--no-sr", default=None, help="Stochastic rounding, whatever the program says.")
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
-              help="Folder for the page of the run, each worker's below it; counts.")  # fmt: skip
+              help="Folder for the page of the run, each worker's below it; counts.")
 @click.option("--compare", "compared", default=None, metavar="WAY,WAY,...",
-              help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")  # fmt: skip
+              help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")
 @_machine_options
 @click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
     program: Path, arguments: tuple[str, ...], policy: str, sr: bool | None, count: bool,
     out: Path | None, compared: str | None, **choices: Any,
-) -> int:  # fmt: skip
+) -> int:
     """Run a TensorFlow program with Graphcore's ipu module on the simulated machine.
 
     Options come before PROGRAM; what follows it goes to the program. The exit status is the
@@ -98,7 +98,7 @@ def command(
 
     def line_of(each: Way, folder: Path) -> list[str]:
         return ["tf", "--policy", str(each), "--sr" if each.sr else "--no-sr", "--report",
-                str(folder), *as_options(choices), str(program), *arguments]  # fmt: skip
+                str(folder), *as_options(choices), str(program), *arguments]
 
     from ipu.members.ending import name_of_process
 
@@ -120,7 +120,7 @@ def _checked(way: Way) -> Way:
 def _run(
     program: Path, arguments: tuple[str, ...], way: Way, sr: bool | None, out: Path | None,
     choices: dict[str, Any], *, count: bool,
-) -> int:  # fmt: skip
+) -> int:
     import ipu.frontends.tensorflow  # noqa: F401
     from ipu.frontends.common.programs import ProgramError, run_file
     from ipu.frontends.tensorflow.engine.machine import Choices, choose

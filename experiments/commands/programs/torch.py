@@ -43,7 +43,7 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
                      help="With --target hypothetical: a unit of fpsim list units for products."),
         click.option("--target", default="mk2", show_default=True, metavar="TARGET",
                      help="mk1, mk2, mk2-fp8, bow or hypothetical."),
-    ):  # fmt: skip
+    ):
         function = option(function)
     return function
 
@@ -53,23 +53,23 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS...")
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module, as of python -m.")
 @click.option("--policy", default="fp32", show_default=True, metavar="WAY",
-              help="Formats, as fp16, mixed, p=f16,c=f16, or a way, as fp16+eps=1e-4.")  # fmt: skip
+              help="Formats, as fp16, mixed, p=f16,c=f16, or a way, as fp16+eps=1e-4.")
 @click.option("--sr", is_flag=True, help="Stochastic rounding.")
 @click.option("--seed", type=Seed(), default=0, show_default=True, help="Of stochastic rounding.")
 @click.option("--step", type=click.IntRange(0), default=0, metavar="N",
-              help="Number of the first step, where no checkpoint tells it.")  # fmt: skip
+              help="Number of the first step, where no checkpoint tells it.")
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
-              help="Folder for the page of the run; counts.")  # fmt: skip
+              help="Folder for the page of the run; counts.")
 @click.option("--compare", "compared", default=None, metavar="WAY,WAY,...",
-              help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")  # fmt: skip
+              help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")
 @click.option("--replicas", type=click.IntRange(1), default=1, show_default=True,
-              help="Processes that run the program and average their gradients.")  # fmt: skip
+              help="Processes that run the program and average their gradients.")
 @_machine_options
 def command(
     program: str, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
     out: Path | None, compared: str | None, replicas: int, is_module: bool, **choices: Any,
-) -> int:  # fmt: skip
+) -> int:
     """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
 
     -m MODULE ARGS... runs a module as python -m does.
@@ -142,7 +142,7 @@ def _check(program: str, *, is_module: bool) -> None:
 def _run(
     program: Path | str, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
     choices: Choices, *, count: bool,
-) -> int:  # fmt: skip
+) -> int:
     from ipu.frontends.common.advising import advise
     from ipu.frontends.common.patterns import PatternError
     from ipu.frontends.common.programs import ProgramError
@@ -154,7 +154,7 @@ def _run(
         session = machine(
             way.policy, sr=way.sr, seed=seed, count=count or out is not None,
             changes=way.changes, **choices,
-        )  # fmt: skip
+        )
     try:
         if join_replicas(session) > 1 and out is not None:
             out = folder_of(out, f"replica-{session.replica}")
@@ -188,7 +188,7 @@ def _run(
 
 def _compare(
     program: Sequence[str], ways: Sequence[Way], seed: int, out: Path, choices: Choices,
-) -> int:  # fmt: skip
+) -> int:
     """Each way with its formats also for tensors that the program makes float16.
 
     program    the program with its arguments, and -m before a module.
@@ -196,7 +196,7 @@ def _compare(
 
     def line_of(way: Way, folder: Path) -> list[str]:
         return ["torch", "--policy", f"{way}+halves", "--seed", str(seed), "--report", str(folder),
-                *as_options(choices), *program]  # fmt: skip
+                *as_options(choices), *program]
 
     name = program[1] if program[0] == "-m" else program[0]
     return compare(Path(name), ways, out, line_of)

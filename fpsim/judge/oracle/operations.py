@@ -221,7 +221,7 @@ ARITHMETIC: dict[str, Callable[..., tuple[int, Flags]]] = {
         add, subtract, multiply, divide, sqrt, fma, ieee_remainder, fmod, round_to_integral,
         maximum, minimum,
     )
-}  # fmt: skip
+}
 
 COMPARISONS = {
     "equal": lambda x, y: x == y,

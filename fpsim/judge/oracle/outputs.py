@@ -77,7 +77,7 @@ class Outputs:
     def __init__(
         self, ask: Ask, a: Sequence[Sequence[int]], b: Sequence[Sequence[int]],
         start: Sequence[Sequence[int]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         unit = ask.unit
         self.ask, self.unit, self.start = ask, unit, start
         self.rows = [self._operand(codes, ask.a) for codes in a]
@@ -100,7 +100,7 @@ class Outputs:
         return Operand(
             codes, [n for n, _ in finite] + missing, [e for _, e in finite] + missing,
             len(finite) == len(numbers),
-        )  # fmt: skip
+        )
 
     def _order(self) -> list[list[list[int]]]:
         """The terms of every call of every pass."""

@@ -21,7 +21,7 @@ from fpsim.records.rounding import RNE, SR, Rounding
 __all__ = [
     "Datum", "Settings", "canonical_nan", "decode", "encode", "infinity", "largest",
     "overflow_value", "round_exact", "round_integer", "round_real",
-]  # fmt: skip
+]
 
 HALF = Fraction(1, 2)
 #: NaN payloads are compared across formats as fractions of this many bits, top-aligned.

@@ -173,7 +173,7 @@ def rounded(ask: Ask, v: Fraction, fmt: Format, mode: Rounding) -> tuple[Datum, 
     code, flags = round_exact(
         v, fmt, mode, subnormals="flush_results" if flush else "keep",
         tininess=ask.settings.tininess,
-    )  # fmt: skip
+    )
     return decode(code, fmt), flags & Flags.OVERFLOW
 
 
@@ -191,7 +191,7 @@ def stored(ask: Ask, d: Datum, fmt: Format, word: int) -> tuple[Datum, Flags]:
     code, flags = round_exact(
         d.value, fmt, s.rounding, word=word, sign_of_zero=d.sign, overflow=overflow,
         subnormals=s.subnormals if s.format == fmt else "keep", tininess=s.tininess,
-    )  # fmt: skip
+    )
     return decode(code, fmt), flags & Flags.OVERFLOW
 
 

@@ -273,7 +273,7 @@ def _is_neighbour(
 def _number(
     negative: Any, left: Any, scale: Any, got: Any, g: Any, raised: Any, gap: Any, below: Any,
     law: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Whether got (its bits g) and the flags raised are those of a number, rounded once."""
     root = law.operation == SQRT
     if _side(left, law.largest, scale, root) > 0:

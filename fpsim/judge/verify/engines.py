@@ -76,7 +76,7 @@ __all__ = ["ENGINES", "Product", "verify", "verify_product", "verify_together"]
 ENGINES: dict[str, Engine] = {
     "window": run_window, "window in 64 bits": partial(run_window, lanes=64), "exact": run_exact,
     "fused": run_fused, "general": run_general,
-}  # fmt: skip
+}
 
 _ROWS, _COLUMNS = (1, 2, 3, 4, 5, 8, 9, 17), (1, 1, 2, 3, 5, 15, 16, 17, 33)
 _HOSTILE = ("large", "top", "nan", "infinite", "subnormal", "zero", "any")
@@ -138,7 +138,7 @@ class Product:
         case = self.case
         return UnitSettings(
             case.unit, case.a, case.b, case.settings, case.scale, case.subnormals
-        )  # fmt: skip
+        )
 
     @property
     def random(self) -> bool:
@@ -160,7 +160,7 @@ class Product:
         return Places(
             Bits(seed, np.uint64(0), words), self.places_of_k, self.place[2:],
             wide=self.case.settings.random_most > 16,
-        )  # fmt: skip
+        )
 
     def draw(self, row: int, column: int) -> Draw:
         """The words of an output as the oracle takes them."""
@@ -278,7 +278,7 @@ def _bordered(
 def _hostile(
     rng: np.random.Generator, fmt: Format, shape: tuple[int, int], axis: int, large: int = 8,
     kinds: tuple[str, ...] = _HOSTILE,
-) -> Codes:  # fmt: skip
+) -> Codes:
     """Codes whose rows, or columns, are each hostile in one way.
 
     large    an exponent whose squares are beyond the sums.
@@ -432,7 +432,7 @@ class _Ways:
             s.format, rounding=s.rounding, overflow=s.overflow, subnormals=s.subnormals,
             tininess=s.tininess, quiet_nan_raises=s.quiet_nan_raises, bits=bits,
             seed=product.seed if bits is None else 0,
-        )  # fmt: skip
+        )
         formats = case.a, case.b, case.unit.partials
         a, b, start = (
             Array(values, Context(fmt)) for values, fmt in zip(self.wide, formats, strict=True)
@@ -440,7 +440,7 @@ class _Ways:
         result = matmul(
             a, b, case.unit, context=context, accumulator=start, scale=case.scale,
             subnormals=case.subnormals,
-        )  # fmt: skip
+        )
         return result.values[self.inside], np.full(self.start.shape, _NO_FLAGS, np.uint8)
 
     @cached_property
@@ -506,7 +506,7 @@ def _as_it_is() -> Iterator[None]:
 
 def _line(
     product: Product, way: str, i: int, got: tuple[np.floating[Any], int], again: str
-) -> str:  # fmt: skip
+) -> str:
     """What was wrong, after the command that shows it again."""
     codes, flags = product.expected
     case, (row, column) = product.case, product.judged[i]
@@ -530,7 +530,7 @@ def verify(
     *, outputs: int, seed: int = 0, first: int = 0, step: int = 1,
     units: tuple[MatrixUnit, ...] = (), shapes: tuple[Shape, ...] = SHAPES,
     watch: Callable[[int], None] = lambda done: None,
-) -> Report:  # fmt: skip
+) -> Report:
     """Products number first, first + step … until so many outputs have been judged.
 
     units     those, in turn; default: units at random.
@@ -557,7 +557,7 @@ def verify(
 def verify_together(
     jobs: int, *, outputs: int, seed: int = 0, units: tuple[MatrixUnit, ...] = (),
     watch: Callable[[int], None] = lambda done: None,
-) -> Report:  # fmt: skip
+) -> Report:
     """The same by processes, each of which takes every so-many-th product."""
     if jobs == 1:
         return verify(outputs=outputs, seed=seed, units=units, watch=watch)

@@ -105,7 +105,7 @@ class _Row:
     def _describe(
         self, operands: tuple[NDArray[np.float32], ...], got: NDArray[np.float32],
         element_flags: NDArray[np.uint8], wrong: NDArray[np.intp],
-    ) -> Iterator[str]:  # fmt: skip
+    ) -> Iterator[str]:
         for i in wrong:
             shown = " ".join(repr(float(o[i if o.size > 1 else 0])) for o in operands)
             raised = "|".join(Flags(int(element_flags[i])).names) or "none"

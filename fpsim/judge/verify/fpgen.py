@@ -33,14 +33,14 @@ __all__ = ["decode", "encode", "verify"]
 OPERATIONS = {
     "b32+": ("add", 2), "b32-": ("subtract", 2), "b32*": ("multiply", 2), "b32/": ("divide", 2),
     "b32*+": ("fma", 3),
-}  # fmt: skip
+}
 
 MODES = {"=0": "RNE", "0": "RTZ", ">": "RTP", "<": "RTN", "=^": "RNA"}
 
 LETTERS = {
     "x": Flags.INEXACT, "u": Flags.UNDERFLOW, "o": Flags.OVERFLOW, "z": Flags.DIVBYZERO,
     "i": Flags.INVALID,
-}  # fmt: skip
+}
 
 #: Lines compared at a time.
 _BATCH = 1 << 16
@@ -49,7 +49,7 @@ _BATCH = 1 << 16
 CHANGING = frozenset("ouzi")
 
 WORDS = {"Q": 0x7FC00000, "S": 0x7FA00000, "+Zero": 0, "-Zero": 1 << 31, "+Inf": 0x7F800000,
-         "-Inf": 0xFF800000}  # fmt: skip
+         "-Inf": 0xFF800000}
 NUMBER = re.compile(r"([+-])([01])\.([0-9A-Fa-f]{6})P([+-]?\d{1,4})")
 
 

@@ -71,7 +71,7 @@ SHAPES = (
     Shape("cut", 8, 2, RTP), Shape("exact", 1, None, RTZ, fma=True),
     Shape("exact", 8, 2, SR(10), replay=True), Shape("any", 8, None, SR(24)),
     Shape("whole", 32, 1), Shape("nearest", 2, None, SR(7), fma=True),
-)  # fmt: skip
+)
 
 KINDS = ("near", "window", "tie", "wide", "subnormal", "top", "special")
 
@@ -126,7 +126,7 @@ def _policies(rng: Random, partials: Format, rounding: Rounding) -> Settings:
     return Settings(
         fmt, rounding, _pick(rng, overflows), _pick(rng, SUBNORMALS),
         _pick(rng, ["after", "before"]), quiet_nan_raises=bool(rng.integers(2)),
-    )  # fmt: skip
+    )
 
 
 def _sums(rng: Random, shape: Shape, least: int) -> dict[str, Any]:
@@ -154,13 +154,13 @@ def _anything(rng: Random, shape: Shape) -> dict[str, Any]:
     unit: dict[str, Any] = {
         "accumulator": sums, "partials": partials, "rounding": _pick(rng, [RNE, RTZ]),
         "window": _pick(rng, [None, int(rng.integers(1, 49))]),
-    }  # fmt: skip
+    }
     odd = ["pairs"] * (shape.terms * (shape.calls or 1) % 4 == 0) + ["product_rounded"]
     odd += ["sticky"] * (unit["window"] is not None) + ["join"] * (shape.calls is not None)
     values: dict[str, dict[str, Any]] = {
         "pairs": {"order": "pairs"}, "product_rounded": {"product_rounded": True},
         "sticky": {"cut": "sticky"}, "join": {"join": _pick(rng, [BINARY32, sums, BINARY16])},
-    }  # fmt: skip
+    }
     for name in rng.permutation(odd)[: int(rng.integers(1, len(odd) + 1))]:
         unit |= values[str(name)]
     return unit
@@ -184,14 +184,14 @@ def draw_case(rng: Random, shape: Shape, number: int) -> Case:
     unit = MatrixUnit(
         f"RANDOM{number}", "none: drawn at random", tuple(dict.fromkeys((a, b))),
         terms=shape.terms, calls=shape.calls, **numbers,
-    )  # fmt: skip
+    )
     scaled = kind != "tie" and rng.random() < 0.2 and shape.sums != "fused"
     return Case(
         unit, a, b, _policies(rng, unit.partials, shape.stores),
         int(rng.integers(-12, 13)) if scaled else 0,
         _pick(rng, SUBNORMALS) if rng.random() < 0.5 else None, shape.replay,
         kind,
-    )  # fmt: skip
+    )
 
 
 def named_case(rng: Random, unit: MatrixUnit, shape: Shape) -> Case:

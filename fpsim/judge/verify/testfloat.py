@@ -34,25 +34,25 @@ __all__ = ["FUNCTIONS", "ROUNDINGS", "Function", "verify"]
 ROUNDINGS = {
     "near_even": "RNE", "minMag": "RTZ", "min": "RTN", "max": "RTP", "near_maxMag": "RNA",
     "odd": "RTO",
-}  # fmt: skip
+}
 
 FLOATS = {"f16": BINARY16, "bf16": BFLOAT16, "f32": BINARY32, "f64": BINARY64}
 INTEGERS = {"i32": np.int32, "ui32": np.uint32, "i64": np.int64, "ui64": np.uint64}
 DIGITS = {"f16": 4, "bf16": 4, "f32": 8, "f64": 16, "i32": 8, "ui32": 8, "i64": 16, "ui64": 16,
-          "bool": 1}  # fmt: skip
+          "bool": 1}
 
 #: Arithmetic: name -> (ours, number of operands).
 ARITHMETIC = {
     "add": ("add", 2), "sub": ("subtract", 2), "mul": ("multiply", 2), "div": ("divide", 2),
     "sqrt": ("sqrt", 1), "mulAdd": ("fma", 3), "roundToInt": ("round_to_integral", 1),
     "rem": ("ieee_remainder", 2),
-}  # fmt: skip
+}
 
 #: Comparison: name -> (relation, whether a quiet NaN raises INVALID).
 COMPARISONS = {
     "eq": ("equal", False), "le": ("less_equal", True), "lt": ("less", True),
     "eq_signaling": ("equal", True), "le_quiet": ("less_equal", False), "lt_quiet": ("less", False),
-}  # fmt: skip
+}
 
 CONVERSIONS = [
     *("f16_to_f32", "f32_to_f16", "f64_to_f16", "f64_to_f32", "f32_to_bf16", "bf16_to_f32"),
@@ -215,7 +215,7 @@ def _malformed(function: Function, source: str, line: int, block: bytes, index: 
 def _check(
     function: Function, settings: Settings, nan: str, columns: Columns, report: Report,
     source: str, first: int, stride: int,
-) -> None:  # fmt: skip
+) -> None:
     """Compare a block of vectors; columns are operands, result, flags."""
     operands, expected, flags = columns[:-2], columns[-2], columns[-1]
     got, raised = compute(function, operands, settings)

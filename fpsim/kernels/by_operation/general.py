@@ -101,7 +101,7 @@ def _step(what, op, slots, left, right, target, flags, words, wi, rule, seen):
         seen = vector_step(
             op, what, slots, left + i, slots, right + i, slots, target + i, slots, target + i,
             flags, i, words, wi + i, rule, seen,
-        )  # fmt: skip
+        )
     return seen
 
 

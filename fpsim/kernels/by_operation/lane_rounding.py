@@ -44,13 +44,13 @@ __all__ = [
     "beyond", "held_beyond", "not_sum", "round_cut_sum",
     "round_product", "round_sum", "signed_like", "split_number", "split_product", "spread_macs",
     "with_odd",
-]  # fmt: skip
+]
 
 #: How the processor rounds beneath each mode that these formulas know.
 DIRECTIONS = {
     RNE: NEAREST, RNA: NEAREST, RNZ: NEAREST, RTZ: ZERO, RTP: UP, RTN: DOWN, RAZ: ZERO, RTO: ZERO,
     SR: ZERO,
-}  # fmt: skip
+}
 
 #: Modes for fused sums too. Sums to odd, of which products are part, have no middle that RNA and
 #: RNZ could move them away from.

@@ -18,7 +18,7 @@ from fpsim.kernels.compiling import INLINE
 __all__ = [
     "ADDED", "BLOCKED", "CARRY", "COPIED", "KAHAN", "MOST_STEPS", "N_SLOTS", "PAIRWISE",
     "SEQUENTIAL", "SINGLE", "SUBTRACTED", "TOTAL", "tile_steps",
-]  # fmt: skip
+]
 
 SEQUENTIAL, PAIRWISE, BLOCKED, KAHAN, SINGLE = range(5)
 

@@ -27,7 +27,7 @@ __all__ = [
     "ANYWHERE", "GROUP", "IN_SUMS", "INEXACT", "INFINITE", "LOOK_FOR_ALL", "LOOK_FOR_NONE",
     "LOOK_FOR_OVERFLOW", "NAN", "NOWHERE", "OVERFLOW", "ROWS", "STRETCH", "UNDERFLOW", "look",
     "look_beyond", "put_result", "report",
-]  # fmt: skip
+]
 
 #: Rows of a tile, and operand elements of a group of rows.
 ROWS, GROUP = 4, 1 << 16

@@ -154,7 +154,7 @@ def _columns(data, size, kept, reduced, plan, squared, sums, marks, rooms):
                 strange = strange | _many_columns(
                     data, base, width, first, last, reduced, squared, sums, marks, end, output,
                     rooms, none,
-                )  # fmt: skip
+                )
                 continue
             for column in range(0, width, VECTOR_WIDTH):
                 # The last sixteen may have been summed in part already, to the same sums.
@@ -203,7 +203,7 @@ def _many_columns(
                 s, lost, least = add_lanes(
                     load_float(so_far, i, none), x, as_bits(load_float(losses, i, none)),
                     as_bits(load_float(leasts, i, none)),
-                )  # fmt: skip
+                )
                 store_float(so_far, i, as_bits(s))
                 store_float(losses, i, lost)
                 store_float(leasts, i, least)

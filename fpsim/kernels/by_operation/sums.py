@@ -37,7 +37,7 @@ from fpsim.kernels.rounding.rule import spread
 __all__ = [
     "COLUMN_BLOCK", "LIMBS", "SumLayout", "SumVariant", "WORDS_GIVEN", "WORDS_HALF", "WORDS_NONE",
     "WORDS_WHOLE", "add_exactly", "odd_codes", "sum_kernel", "words_ready",
-]  # fmt: skip
+]
 
 #: Outputs side by side: a block of columns.
 COLUMN_BLOCK = 16
@@ -216,12 +216,12 @@ def sum_kernel(variant: SumVariant) -> Any:
                             seen = vector_step(
                                 SUBTRACT, what, slots, left + i, slots, right + i, slots, 0,
                                 slots, target + i, block_flags, i, pw, wi + i, rule, seen,
-                            )  # fmt: skip
+                            )
                         else:
                             seen = vector_step(
                                 OP, what, slots, left + i, slots, right + i, slots, 0,
                                 slots, target + i, block_flags, i, pw, wi + i, rule, seen,
-                            )  # fmt: skip
+                            )
                     if EACH:
                         _raise(element_flags, row, few, block_flags)
             _put_sums(out, row, few, slots)

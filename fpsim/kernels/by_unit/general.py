@@ -232,7 +232,7 @@ def _product(x, y, e, call):
     n, last, over = _round(
         abs(p), e + call.scale - call.fraction, call.product, call.product_emin,
         call.product_emax, call.to_zero, call.product_flush, call.tiny_before,
-    )  # fmt: skip
+    )
     sign = np.int64(1 if p > 0 else -1)
     if last == SPECIAL:
         return sign, last, last, over
@@ -350,7 +350,7 @@ def _join(code, other, call, limbs):
         return np.int64(0), 0
     n, unit, over = _round(
         m, q, call.join, call.join_emin, call.join_emax, 0, call.join_flush, call.tiny_before
-    )  # fmt: skip
+    )
     return _code(negative, n, unit), OVERFLOW if over else 0
 
 
@@ -377,7 +377,7 @@ def run_pass(sa, ea, sb, eb, k, partials, element_flags, call):
                 code, more = _one_call(
                     psa, pea, row * depth + q, psb, peb, column * depth + q, code,
                     call.flush_in if n == 0 else 0, call, limbs,
-                )  # fmt: skip
+                )
                 flags |= more
             if call.join:
                 code, more = _join(partial, code, call, limbs)

@@ -76,7 +76,7 @@ def fill_windows(codes, image, geometry, lines, values, exponents, zero, shift):
         number, row = line // outputs[0], line % outputs[0]
         count = min(outputs[0] - row, lines[1] - line)
         for y in range(row * stride[0] - before[0],
-                       (row + count - 1) * stride[0] - before[0] + kernel[0]):  # fmt: skip
+                       (row + count - 1) * stride[0] - before[0] + kernel[0]):
             seen = y >= 0 and y % spacing[0] == 0 and y // spacing[0] < height
             first = (number * height + y // spacing[0]) * width
             i = 0

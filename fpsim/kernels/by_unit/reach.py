@@ -53,4 +53,4 @@ def extents(a, b, start):
     return (
         np.float64(x[0]), np.float64(x[1]), np.float64(x[2]), np.float64(x[3]), np.float64(x[4]),
         np.float64(x[5]),
-    )  # fmt: skip
+    )

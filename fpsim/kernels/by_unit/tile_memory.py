@@ -25,7 +25,7 @@ __all__ = [
     "clear_flags", "fetch_rows", "keep_rows", "lanewise_bases_of", "largest_field", "load_tile",
     "merge_flags", "positive", "put_tile", "read_apart", "row_bases_of",
     "signed",
-]  # fmt: skip
+]
 
 
 @formula

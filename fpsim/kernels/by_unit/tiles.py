@@ -83,7 +83,7 @@ from fpsim.kernels.rounding.store import store_lanes, store_ordinary
 __all__ = [
     "COLUMNS", "EXACT", "FLAG", "FUSED", "PARTIALS", "SUMS", "UNGUARDED", "WINDOW_31", "WINDOW_32",
     "WINDOW_64", "WINDOW_PAIR", "TileVariant", "tile_kernel",
-]  # fmt: skip
+]
 
 #: Terms between two looks at the guards, terms of a chunk that all tiles pass before the next one
 #: (its panel stays in the first-level cache), and operand elements of a group of rows.
@@ -120,11 +120,11 @@ class TileVariant(NamedTuple):
 _SHORT = {
     WINDOW_64: calls_64, WINDOW_32: calls_32, WINDOW_PAIR: calls_pair, EXACT: short_calls,
     FUSED: fused_terms, WINDOW_31: calls_31,
-}  # fmt: skip
+}
 _LONG = {
     WINDOW_64: calls_64, WINDOW_32: any_calls_32, WINDOW_PAIR: any_calls_pair, EXACT: long_calls,
     WINDOW_31: any_calls_31,
-}  # fmt: skip
+}
 
 
 @formula
@@ -377,7 +377,7 @@ def tile_kernel(variant: TileVariant) -> Any:
                             if ROUNDED:
                                 c, seen = _short_passes(
                                     what, how, drawn, c, quick, span, terms, draw, at, before, rule
-                                )  # fmt: skip
+                                )
                                 doubt = any_lane(seen >= limit)
                             else:
                                 c, doubtful = _short_terms(
@@ -398,7 +398,7 @@ def tile_kernel(variant: TileVariant) -> Any:
                             merged = merged | _long_passes(
                                 what, how, drawn, tile, tile_flags, operands, span, terms, draw, at,
                                 before, rule,
-                            )  # fmt: skip
+                            )
                         else:
                             c = load_tile(tile, x, none)
                             put_tile(tile, _long_terms(what, c, operands, span, terms))

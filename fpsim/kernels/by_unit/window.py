@@ -49,7 +49,7 @@ from fpsim.kernels.rounding.store import QUIET
 __all__ = [
     "CUT", "NEAREST", "WHOLE", "any_calls_31", "any_calls_32", "any_calls_pair", "calls_31",
     "calls_32", "calls_64", "calls_pair",
-]  # fmt: skip
+]
 
 #: Sums: to nearest or cut into binary32; left whole, since each is rounded where it is stored.
 NEAREST, CUT, WHOLE = range(3)

@@ -135,7 +135,7 @@ def kernel(variant: Variant) -> Any:
                 seen = vector_step(
                     OP, choices, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pf, fi + i, pw,
                     wi + i, rule, seen,
-                )  # fmt: skip
+                )
             if filled:
                 for i in range(n - b):
                     copy_item(all_out, b + i, room_out, i)

@@ -16,7 +16,7 @@ from fpsim.kernels.elementwise.special import (
     SQRT,
     SUBTRACT,
     resolve,
-)  # fmt: skip
+)
 from fpsim.kernels.lanes.formula import formula, when
 from fpsim.kernels.lanes.memory import load_float, load_raw, load_word, store_low, stream_float
 from fpsim.kernels.lanes.vectors import (
@@ -40,7 +40,7 @@ from fpsim.kernels.rounding.to_odd import divide_to_odd, root_to_odd, sum_to_odd
 __all__ = [
     "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "RESIDUAL_QUANTA", "nothing_seen", "summary",
     "vector_step",
-]  # fmt: skip
+]
 
 FLAGS_NONE, FLAGS_STICKY, FLAGS_EACH = range(3)
 #: How SR cuts the tail; with quanta as truncated, subnormals the shorter way.
@@ -197,7 +197,7 @@ def _ruled(op, operands, stored, rule, bits, changed, over, raised):
     return (
         select(says.where, says.bits, bits), select(says.where, none, changed),
         over & ~says.where, select(says.where, says.flags, raised),
-    )  # fmt: skip
+    )
 
 
 @formula
@@ -247,7 +247,7 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, element_flags, mi, words
         bits, changed, over_seen, raised_seen, raised = when(
             any_lane(_is_rare(op, mode, u, v, w, t, r, sign, rule)),
             rare, bits, changed, seen[2], seen[3], none,
-        )  # fmt: skip
+        )
     stream_float(out, oi, bits, streaming)
     if flags == FLAGS_EACH:
         mark = select(changed != 0, select(tiny, none + 3, none + 1), none)

@@ -173,7 +173,7 @@ def window_maxima(x, kernel, stride, before, first, out, chosen):
                     _mark(
                         source, x.size, corner + c, pixel, spare, ys, zs, kernel, best, only,
                         marks, at + c, end, few,
-                    )  # fmt: skip
+                    )
     return np.int64(any_lane(nans != 0))
 
 
@@ -221,4 +221,4 @@ def spread_windows(values, chosen, kernel, stride, before, out):
                     _spread_row(
                         source, marks, size, at, target, out.size, to, zs, y * kernel[1],
                         channels, rooms, none,
-                    )  # fmt: skip
+                    )

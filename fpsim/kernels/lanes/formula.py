@@ -136,7 +136,7 @@ def formula(function: Callable[..., Any]) -> Any:
             return _value_of(
                 function(*(_argument(k, v, point) for k, v in zip(sig.args, values, strict=True))),
                 sig.return_type, point,
-            )  # fmt: skip
+            )
 
         return result(*kinds), emit
 

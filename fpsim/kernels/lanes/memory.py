@@ -19,7 +19,7 @@ __all__ = [
     "copy_item", "copy_items", "load", "load_few", "load_float", "load_raw", "load_word", "pointer",
     "room", "splat_item", "splat_register", "spread_like", "store", "store_few", "store_float",
     "store_low", "stream_float",
-]  # fmt: skip
+]
 
 
 def _address(context: Any, builder: Any, ty: Any, array: Any, index: Any, vector: Any) -> Any:

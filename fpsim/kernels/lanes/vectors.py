@@ -33,7 +33,7 @@ __all__ = [
     "broadcast", "concat", "high_half", "infinity_like", "iota", "is_nan", "lanes_of", "low_half",
     "narrow", "or_lanes", "pairs_apart", "pairs_joined", "quiet_like", "select", "sign_like",
     "splat", "sqrt", "umax", "umin", "unary", "widen", "width_of",
-]  # fmt: skip
+]
 
 
 #: Lanes of 32 bits in a vector of 512 bits.
@@ -140,15 +140,15 @@ def _scalar_to_lanes(context: Any, builder: Any, value: Any, ty: Any, lanes: Lan
 _INTEGER = {
     operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.and_: "and_",
     operator.or_: "or_", operator.xor: "xor", operator.lshift: "shl", operator.rshift: "lshr",
-}  # fmt: skip
+}
 _FLOAT = {
     operator.add: "fadd", operator.sub: "fsub", operator.mul: "fmul", operator.truediv: "fdiv",
-}  # fmt: skip
+}
 _MASK = {operator.and_: "and_", operator.or_: "or_", operator.xor: "xor"}
 _COMPARE = {
     operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=",
     operator.eq: "==", operator.ne: "!=",
-}  # fmt: skip
+}
 _TABLES = {"u": _INTEGER, "f": _FLOAT, "m": _MASK}
 
 
@@ -210,7 +210,7 @@ def _register(op: Any, *operands: tuple[Any, ...]) -> None:
 
 _PAIRS = (
     (Lanes, Lanes), (Lanes, types.Number), (types.Number, Lanes), (Lanes, types.Boolean)
-)  # fmt: skip
+)
 for _op in {*_INTEGER, *_FLOAT, *_COMPARE}:
     _register(_op, *_PAIRS)
 _register(operator.invert, (Lanes,))

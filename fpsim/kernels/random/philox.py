@@ -19,7 +19,7 @@ from fpsim.kernels.lanes.vectors import Lanes, pairs_apart, pairs_joined
 __all__ = [
     "AT_ONCE", "M0", "M1", "philox", "philox_block", "philox_common", "philox_end", "philox_others",
     "philox_start",
-]  # fmt: skip
+]
 
 M0, M1 = 0xD2511F53, 0xCD9E8D57
 W0, W1 = 0x9E3779B9, 0xBB67AE85
@@ -173,7 +173,7 @@ def philox_others(state, upper, lower, k0, k1):
     return (
         _upper_halves(*q) ^ _lower_halves(even[1], odd[1]) ^ key0, _lower_halves(*q),
         _upper_halves(*p) ^ _lower_halves(even[3], odd[3]) ^ key1, _lower_halves(*p),
-    )  # fmt: skip
+    )
 
 
 @njit(**INLINE)
@@ -184,7 +184,7 @@ def _philox_one(c0, c1, c2, c3, k0, k1):
         p0, p1 = c0 * np.uint64(M0), c2 * np.uint64(M1)
         c0, c1, c2, c3 = (
             (p1 >> np.uint64(32)) ^ c1 ^ k0, p1 & low, (p0 >> np.uint64(32)) ^ c3 ^ k1, p0 & low,
-        )  # fmt: skip
+        )
         k0, k1 = (k0 + np.uint64(W0)) & low, (k1 + np.uint64(W1)) & low
     return c0, c1, c2, c3
 

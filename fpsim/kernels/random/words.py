@@ -29,7 +29,7 @@ from fpsim.kernels.random.philox import (
 __all__ = [
     "GROUP_HALF", "GROUP_WORD", "NO_WORDS", "RUN", "fill_words", "lane_words", "output_words",
     "outputs_ready", "place_words", "words_of_place",
-]  # fmt: skip
+]
 
 #: Elements served by sixteen counters: half a word each, or a word each.
 GROUP_HALF, GROUP_WORD = 8 * VECTOR_WIDTH, 4 * VECTOR_WIDTH
@@ -136,7 +136,7 @@ def output_words(words, at, states, i, block, seed, operation):
     state = (
         load(states, i), load(states, i + 16), load(states, i + 32), load(states, i + 48),
         load(states, i + 64), load(states, i + 80), load(states, i + 96), load(states, i + 112),
-    )  # fmt: skip
+    )
     w0, w1, w2, w3 = philox_others(state, product >> half, product & low, k0, seed >> half)
     store(words, at, w0)
     store(words, at + VECTOR_WIDTH, w1)

@@ -13,7 +13,7 @@ __all__ = [
     "ABOVE_HALF", "ALWAYS", "FROM_HALF", "NEVER", "RAZ", "RNA", "RNE", "RNZ", "RTN", "RTO", "RTP",
     "RTZ", "SR", "SR_EQUAL", "deterministic", "has_minus_zero", "is_signed", "is_stochastic",
     "steps_of",
-]  # fmt: skip
+]
 
 #: For which tails w the magnitude goes up: none, w > 1/2, w >= 1/2, w > 0.
 NEVER, ABOVE_HALF, FROM_HALF, ALWAYS = range(4)

@@ -26,7 +26,7 @@ from fpsim.kernels.rounding.round import (
 
 __all__ = [
     "BY_INTEGERS", "LOUD", "QUIET", "is_rare", "store_lanes", "store_normal", "store_ordinary",
-]  # fmt: skip
+]
 
 #: Flags that units raise; residuals of SR as the plan numbers them.
 _OVERFLOW, _INVALID = 4, 16

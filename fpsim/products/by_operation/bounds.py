@@ -39,7 +39,7 @@ class Product:
     def __init__(
         self, rules: MacRules, a: Carrier, b: Carrier, lows: NDArray[np.float64], largest: float,
         most: float,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.rules, self.a, self.b, self.lows = rules, a, b, lows
         self.largest, self.most = largest, most
         self.least = float(np.minimum.reduce(lows))

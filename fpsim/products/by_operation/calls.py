@@ -116,7 +116,7 @@ def deterministic_call(product: Product, lane: Lane) -> Call:
         variant = MacVariant(
             mode, direction, fused, False, small, checked, beyond, watched, HAS_FMA,
             few and calm > 0, few and large, splits,
-        )  # fmt: skip
+        )
         lows = left[first // ROWS if large else 0 :]
         return int(mac_kernel(variant)(a[first:last], b, out[first:last], constants, lows, right))
 
@@ -202,7 +202,7 @@ def random_call(product: Product, lane: Lane, bits: Bits) -> Call:
     variant = RandomVariant(
         fused, wide, small, settings.random_most > settings.random_bits, _where(product),
         _beyond(RandomRule(*map(int, constants)), lane), 0, HAS_FMA,
-    )  # fmt: skip
+    )
     a = np.zeros((len(product.a), depth), f"f{lane.width // 8}")
     a[:, :k] = product.a
     b = column_panels(product.b, 2 * 512 // lane.width, depth, f"f{lane.width // 8}")
@@ -212,7 +212,7 @@ def random_call(product: Product, lane: Lane, bits: Bits) -> Call:
         flags: int = loop(
             a[first:last], b, out[first:last], NO_WORDS, constants, first * n,
             np.uint64(bits.seed), np.uint64(bits.number),
-        )  # fmt: skip
+        )
         return flags
 
     return call

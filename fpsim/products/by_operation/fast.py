@@ -48,7 +48,7 @@ _NATIVE_FLAGS = [
     for flag in (
         Flags.INVALID, Flags.NONE, Flags.DIVBYZERO, Flags.OVERFLOW, Flags.UNDERFLOW, Flags.INEXACT
     )
-]  # fmt: skip
+]
 
 _INEXACT, _OVERFLOW, _INVALID = map(int, (Flags.INEXACT, Flags.OVERFLOW, Flags.INVALID))
 #: What a kernel reports in the places of our flags.

@@ -60,7 +60,7 @@ def run_general(job: Job) -> bool:
         flags: int = loop(
             a[part], b, out[part], element_flags[part], rows, product.constants, total.constants,
             first + begin * stride, stride, seed, number,
-        )  # fmt: skip
+        )
         return flags
 
     flags = run_blocks(work, 0, m, max(1, _SMALLEST // b[..., 0].size), 4)
@@ -75,7 +75,7 @@ def _variant(chain: Chain, product: Plan, level: int, words: int) -> RoundedVari
     return RoundedVariant(
         list(CHAINS).index(chain.name), product.mode, level, product.flush, product.one_zero, words,
         product.residual,
-    )  # fmt: skip
+    )
 
 
 def _words(places: Places, product: Plan) -> tuple[int, Words]:

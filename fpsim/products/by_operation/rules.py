@@ -46,7 +46,7 @@ class MacRules:
         "constants", "fused", "in_integers", "is_ordinary", "largest", "mode", "narrow",
         "native_bits", "need", "precision", "random_most", "settings", "shows_overflow",
         "smallest_normal", "smallest_subnormal", "to_nearest", "variant",
-    )  # fmt: skip
+    )
 
     def __init__(self, settings: Settings, fused: bool) -> None:
         fmt, rounding = settings.format, settings.rounding
@@ -81,7 +81,7 @@ class MacRules:
         self.variant = MacVariant(
             self.mode, direction, fused, False, False, NOWHERE, BY_SIDE, 0,
             HAS_FMA, False, False, HAS_ADDERS and self.mode == RNE and not fused,
-        )  # fmt: skip
+        )
 
     def _digits(self) -> int:
         p = self.precision

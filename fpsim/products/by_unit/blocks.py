@@ -151,7 +151,7 @@ class _Part:
         return multiply(
             self.task, Left(numbers, fields, rows.bases, rows.offsets), self.panels, self.columns,
             values, flags, places.part(place=self.place),
-        )  # fmt: skip
+        )
 
 
 def _fill(fillings: list[_Filling], numbers: int) -> None:

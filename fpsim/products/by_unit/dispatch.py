@@ -29,7 +29,7 @@ from fpsim.state.threads import run_blocks
 
 __all__ = [
     "ENGINES", "FAST", "accumulate", "accumulate_whole", "finish", "multiply", "round_outputs",
-]  # fmt: skip
+]
 
 #: Results whose last rounding is not worth another thread, and elements of unfolded rows written
 #: out.
@@ -51,7 +51,7 @@ def _written_out(job: Job) -> bool:
         block = Job(
             job.settings, job.a.part(rows).matrix(), job.b, job.values[rows],
             job.element_flags[rows], job.places.part(begin), fresh=job.fresh,
-        )  # fmt: skip
+        )
         run(ENGINES, block)
     return True
 
@@ -77,7 +77,7 @@ ENGINES = [*FAST, _in_pieces, _written_out, _around_specials, run_general]
 def multiply(
     settings: UnitSettings, a: Carrier | Rows | Windows, b: Carrier, start: Carrier | None,
     shape: Shape, places: Places,
-) -> tuple[Carrier, ElementFlags]:  # fmt: skip
+) -> tuple[Carrier, ElementFlags]:
     """Values of the result, and the flags of each.
 
     Shapes    a (..., M, K), or Rows or Windows of that matrix, then with b (K, N) and all rows of
@@ -97,7 +97,7 @@ def multiply(
 def accumulate(
     settings: UnitSettings, a: Carrier | Rows | Windows, b: Carrier, values: Carrier,
     flags: ElementFlags, places: Places, *, fresh: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """The passes with their stores: values hold the partials and receive the sums.
 
     fresh   values are all zeros, so their magnitudes are not scanned.
@@ -118,7 +118,7 @@ def accumulate(
 def accumulate_whole(
     settings: UnitSettings, a: Windows, b: Carrier, values: Carrier, flags: ElementFlags,
     places: Places, *, fresh: bool,
-) -> bool:  # fmt: skip
+) -> bool:
     """As `accumulate`, of windows that no other engine than a fast one takes; False if none can."""
     if not fits_any_lanes(a):
         return False
@@ -131,7 +131,7 @@ def accumulate_whole(
 def _stacked(
     settings: UnitSettings, a: Carrier, b: Carrier, values: Carrier, flags: ElementFlags,
     places: Places, *, fresh: bool,
-) -> bool:  # fmt: skip
+) -> bool:
     """All products as one stack; False where they are large or no fast engine runs all of them."""
     *batch, m, n = values.shape
     k, products = a.shape[-1], math.prod(batch)

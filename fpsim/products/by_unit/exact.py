@@ -77,7 +77,7 @@ def _task(settings: UnitSettings, unit: float, low: bool) -> Task:
     return Task(
         variant, 64, constants, np.array([unit] * 3).view(np.uint64), OperandTable(64, 0, scaled),
         OperandTable(64, 0, PLAIN),
-    )  # fmt: skip
+    )
 
 
 def _one_addition(settings: UnitSettings) -> bool:

@@ -60,7 +60,7 @@ def run_fused(job: Job) -> bool:
         variant, 32, constants, np.full(3, limit, np.uint32),
         OperandTable(32 if flush and reach.least_a < 2.0**-126 else 0, 0, shift),
         OperandTable(32, 0, shift),
-    )  # fmt: skip
+    )
     values = job.values.copy() if checked else job.values
     if flush and start:
         values[np.abs(values) < 2.0**-126] = 0.0

@@ -72,7 +72,7 @@ def _split(settings: UnitSettings, operand: Carrier, fmt: Format) -> Split:
 def _run_rows(
     settings: UnitSettings, rows: Split, columns: Split, values: Carrier, flags: ElementFlags,
     places: Places,
-) -> None:  # fmt: skip
+) -> None:
     channels, k = settings.unit.channels, rows[0].shape[1]
     for number in range(k // channels):
         run_pass(

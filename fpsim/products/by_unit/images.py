@@ -110,7 +110,7 @@ def _operands(
 def _lines(
     job: Job, a: Windows, task: Task, operands: list[_Operands], values: Carrier,
     begin: int, end: int,
-) -> int:  # fmt: skip
+) -> int:
     """Some rows of outputs on one thread; their flags together."""
     flags, step, wide = 0, a.lines_of(_PIECE), a.geometry.output[1]
     pieces = _Pieces(task, a, min(step, end - begin), task.height, a.places(values.shape[1]))
@@ -124,7 +124,7 @@ def _lines(
             flags |= task.loop(
                 (*left, offsets, outputs), right, values, job.element_flags, random, task.store,
                 task.numbers,
-            )  # fmt: skip
+            )
     return flags
 
 

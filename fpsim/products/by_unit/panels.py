@@ -100,7 +100,7 @@ def filler(
         fill_panels(
             codes, rows, steps, columns.start, columns.stop, begin, end, *panels, task.zero,
             task.right.shift,
-        )  # fmt: skip
+        )
         return 0
 
     return fill
@@ -109,7 +109,7 @@ def filler(
 def filled(
     task: Task, b: Right, rows: Offsets, columns: slice, *, alone: bool = False,
     name: str = "right",
-) -> tuple[Carrier, Constants]:  # fmt: skip
+) -> tuple[Carrier, Constants]:
     """The panels of some columns, in memory of this name.
 
     alone    a thread is one of several and does not call others.
@@ -127,7 +127,7 @@ def filled(
 def multiply(
     task: Task, left: Left, panels: tuple[Carrier, Constants], columns: slice, values: Carrier,
     flags: ElementFlags | None, places: Places,
-) -> int:  # fmt: skip
+) -> int:
     """Tiles of rows on the threads, or panels where there are more of them."""
     assert flags is not None
     height, wide = task.height, len(panels[0])
@@ -144,7 +144,7 @@ def multiply(
             (numbers, left.exponents, bases[rows], left.offsets, outputs[rows]),
             (panels[0][first:last], panels[1][first:last], at, stop), values, flags,
             places.part(rows.start).random, task.store, task.numbers,
-        )  # fmt: skip
+        )
         return raised
 
     smallest = max(1, _SMALLEST // (len(left.offsets) * COLUMNS * height))

@@ -140,7 +140,7 @@ def _vectors(kind: int) -> int:
 def tile_variant(
     kind: int, settings: UnitSettings, store: Store | None, low: bool, width: int, *,
     guard: int = UNGUARDED, sums: int = 0,
-) -> tuple[TileVariant, Constants]:  # fmt: skip
+) -> tuple[TileVariant, Constants]:
     """What is compiled in, and the constants of the stores.
 
     Stores that cannot overflow take fewer steps; a guard sees the others.
@@ -151,7 +151,7 @@ def tile_variant(
     variant = TileVariant(
         kind, unit.terms, unit.chain, guard, False, 0, 0, False, False, quiet, sums, HAS_FMA,
         HAS_ADDERS and HAS_QUIET_ADD, _vectors(kind),
-    )  # fmt: skip
+    )
     if store is None:
         return variant, NO_STORE[width]
     plan = store.wide if width == 64 else store.narrow
@@ -159,5 +159,5 @@ def tile_variant(
     variant = variant._replace(
         guard=guard, store=True, mode=plan.mode, residual=plan.residual,
         supplied=plan.stochastic and low, wide=plan.stochastic and plan.whole_words,
-    )  # fmt: skip
+    )
     return variant, plan.constants

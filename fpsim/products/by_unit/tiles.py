@@ -132,11 +132,11 @@ def _run_together(
     if task.left.bytes:
         fill_table(
             numbers.view(np.uint32), 0, a.size, table, fields, task.zero, task.left.shift
-        )  # fmt: skip
+        )
     fill_panels(
         codes, terms, steps, 0, columns, 0, len(panels), panels, exponents, task.zero,
         task.right.shift,
-    )  # fmt: skip
+    )
     places = job.places.part(first).random if job.places.active else NO_RANDOM
     element_flags = job.element_flags
     assert element_flags is not None
@@ -146,7 +146,7 @@ def _run_together(
     flags: int = task.loop(
         (table if task.left.values else numbers, fields, bases, offsets, outputs),
         (panels, exponents, 0, columns), values, element_flags, places, task.store, task.numbers,
-    )  # fmt: skip
+    )
     return flags
 
 

@@ -230,7 +230,7 @@ def _store(settings: Settings, fmt: Format) -> Store:
         subnormals=settings.subnormals if settings.format == fmt else "keep",
         tininess=settings.tininess, infinite_input="keep" if overflow == "infinity" else overflow,
         quiet_nan_raises=settings.quiet_nan_raises,
-    )  # fmt: skip
+    )
     width = exact_width("convert", rule, 4)
     return Store(plan("convert", rule, width), plan("convert", rule, 64))
 

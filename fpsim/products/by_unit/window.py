@@ -126,7 +126,7 @@ def _task(settings: UnitSettings, kind: int, low: bool) -> Task:
         variant, width, constants, _numbers(settings, sums, kind),
         OperandTable(0 if is_plain else width, width, _shift(settings, width, left=True)),
         OperandTable(32, width, _shift(settings, width, left=False)),
-    )  # fmt: skip
+    )
 
 
 def _numbers(settings: UnitSettings, sums: Sums, kind: int) -> Carrier:

@@ -99,7 +99,7 @@ class Job:
     def __init__(
         self, settings: Any, a: Carrier | Rows | Stack | Windows, b: Carrier, values: Carrier,
         element_flags: ElementFlags | None, places: Places = NO_PLACES, *, fresh: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.settings = settings
         self.a, self.b = a, b
         self.values, self.element_flags = values, element_flags
@@ -140,14 +140,14 @@ class Job:
                 yield Job(
                     self.settings, rows, self.b, values[lines], self.element_flags[lines],
                     self.places.part(begin), fresh=self.fresh,
-                )  # fmt: skip
+                )
                 continue
             flags = np.zeros_like(self.element_flags)
             places = self.places.part(place=self.settings.passes(begin))
             yield Job(
                 self.settings, rows, self.b[lines], values, flags, places,
                 fresh=self.fresh and begin == 0,
-            )  # fmt: skip
+            )
             self.element_flags |= flags
 
     def part(self, rows: slice, columns: slice, values: Carrier) -> Job:
@@ -178,7 +178,7 @@ def run(engines: Iterable[Engine], job: Job) -> None:
 def matrices(
     settings: Any, a: Carrier, b: Carrier, values: Carrier, element_flags: ElementFlags | None,
     places: Places, *, fresh: bool,
-) -> Iterator[Job]:  # fmt: skip
+) -> Iterator[Job]:
     """The jobs of a product with leading dimensions: one where b is a matrix, else one for each.
 
     Shapes    a (..., M, K), b (..., K, N), values and element_flags (..., M, N) in C order.

@@ -139,7 +139,7 @@ class Account:
                 for key, n in sorted(self._constants.items())
                 for layer, direction, fmt, value, change in [key]
             ],
-        }  # fmt: skip
+        }
 
     @staticmethod
     def layers(counts: Counts | None) -> dict[str, dict[str, dict[str, int]]]:

@@ -58,7 +58,7 @@ def find_advice(report: Report, base: Way) -> list[Advice]:
         return list(_unreached(report))
     rules: tuple[Callable[[Report, Way], Iterator[Advice]], ...] = (
         _constants, _products, _gradients, _updates, _statistics,
-    )  # fmt: skip
+    )
     base = base.with_policies
     return [item for rule in rules for item in rule(report, base)]
 
@@ -81,7 +81,7 @@ def _constants(report: Report, base: Way) -> Iterator[Advice]:
                 yield Advice(
                     f"Replace the constant {value:g} of {layer} by one that {fmt} holds", text,
                     layer, (base.with_layer(layer),),
-                )  # fmt: skip
+                )
             continue
         if constant["becomes"] in ("zero", "subnormal") and abs(value) < _EPS:
             divisions = update.get("DIVBYZERO", 0)
@@ -90,18 +90,18 @@ def _constants(report: Report, base: Way) -> Iterator[Advice]:
             yield Advice(
                 f"Set eps={_EPS:g}, or let the optimiser compute in binary32", text, layer,
                 (_with(base, eps=_EPS), _with(base, wide_states=True)),
-            )  # fmt: skip
+            )
         elif constant["becomes"] == "one":
             yield Advice(
                 f"Let the optimiser compute in binary32: the factor {value:g} changes nothing",
                 text, layer, (_with(base, wide_states=True), _with_parameters(base)),
-            )  # fmt: skip
+            )
 
 
 _BECOMES = {
     "zero": "is zero", "subnormal": "is subnormal", "overflow": "is beyond the largest value",
     "one": "is 1",
-}  # fmt: skip
+}
 
 
 def _products(report: Report, base: Way) -> Iterator[Advice]:
@@ -118,12 +118,12 @@ def _products(report: Report, base: Way) -> Iterator[Advice]:
             f"Compute {_names(over)} in binary32",
             f"{count} results overflow forward, most of them in {over[0]} "
             f"({rows[over[0]]['OVERFLOW']})", over[0], tuple(ways),
-        )  # fmt: skip
+        )
     elif replace(base, policy=_float_partials(base.policy)) != base:
         yield Advice(
             "Try float partials", f"policy {base.policy} keeps partial sums in binary16", "",
             (replace(base, policy=_float_partials(base.policy)),),
-        )  # fmt: skip
+        )
     first = report.get("first", [])
     invalid = next((row for row in first if row["flag"] == "INVALID"), None)
     if invalid and invalid is first[0] and invalid["direction"] in _FORWARD:
@@ -132,7 +132,7 @@ def _products(report: Report, base: Way) -> Iterator[Advice]:
             f"the first invalid operation is {invalid['operation']} of {invalid['layer']} in step "
             f"{invalid['step']}, {invalid['times']} results", str(invalid["layer"]),
             (base.with_layer(str(invalid["layer"])),),
-        )  # fmt: skip
+        )
 
 
 def _passes(report: Report) -> dict[str, dict[str, int]]:
@@ -160,7 +160,7 @@ def _gradients(report: Report, base: Way) -> Iterator[Advice]:
             f"{count} gradient results of {over} overflow at the present scale of "
             f"{scale_text(present)}",
             over, (*lower, base.with_layer(over)),
-        )  # fmt: skip
+        )
         return
     now, then = scales["lost"]
     if scales["highest_safe"] < present:
@@ -170,7 +170,7 @@ def _gradients(report: Report, base: Way) -> Iterator[Advice]:
             f"Lower the loss scale to {scales['highest_safe']:g}",
             f"the present scale of {present:g} takes {scales['limited_by']} beyond the largest "
             "number of its format", scales["limited_by"], (way,),
-        )  # fmt: skip
+        )
         return
     if scales["best"] != present and now - then > _DIGITS:
         safe, unseen = scales["highest_safe"] / _HEADROOM, scales["unseen"]
@@ -178,14 +178,14 @@ def _gradients(report: Report, base: Way) -> Iterator[Advice]:
         of_unknown = (
             f"; {unseen} gradients beside them are zero, of a size that is not known and may need "
             "more" if unseen else ""
-        )  # fmt: skip
+        )
         yield Advice(
             f"Multiply the loss by {scale_text(scales['best'])}",
             f"gradients lose {now:.1%} of their digits to subnormals and zero, {then:.2%} with "
             f"that scale; up to {scale_text(scales['highest_safe'])} none overflows "
             f"(the largest are in layer {scales['limited_by']}){of_unknown}", scales["limited_by"],
             tuple(_with(base, loss_scale=base.changes.loss_scale * s / present) for s in chosen),
-        )  # fmt: skip
+        )
 
 
 def _updates(report: Report, base: Way) -> Iterator[Advice]:
@@ -205,7 +205,7 @@ def _updates(report: Report, base: Way) -> Iterator[Advice]:
         ways.insert(0, replace(base, sr=True))
     what = "Keep parameters in binary32" if base.sr else (
         "Round stochastically, or keep parameters in binary32"
-    )  # fmt: skip
+    )
     yield Advice(what, evidence, worst, tuple(ways))
 
 
@@ -219,7 +219,7 @@ def _statistics(report: Report, base: Way) -> Iterator[Advice]:
         "Use stable statistics in norms",
         f"variances are differences of means; {len(norms)} norms had invalid operations", "",
         (_with(base, stable_statistics=True),),
-    )  # fmt: skip
+    )
 
 
 # Ways ------------------------------------------------------------------------------------------
@@ -238,12 +238,12 @@ def _with_layers(base: Way, layers: list[str]) -> Way:
 def _with_parameters(base: Way) -> Way:
     """Parameters in binary32, in every layer."""
     return replace(base, policy=_mapped(base.policy, lambda p: replace(
-        p, param=FP32.param, accumulator=FP32.param)))  # fmt: skip
+        p, param=FP32.param, accumulator=FP32.param)))
 
 
 def _float_partials(policy: Policy | LayerPolicies) -> Policy | LayerPolicies:
     return _mapped(policy, lambda p: replace(p, partials=FP32.partials)
-                   if p.partials == BINARY16 and p.compute == BINARY16 else p)  # fmt: skip
+                   if p.partials == BINARY16 and p.compute == BINARY16 else p)
 
 
 def _mapped(

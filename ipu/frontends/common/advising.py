@@ -37,7 +37,7 @@ class Advised:
 def advise(
     report: Mapping[str, Any], base: Way, run: Callable[[Way, int], Outcome] | None = None,
     trials: Iterable[str | Way] | None = None, seeds: int = 3,
-) -> Advised:  # fmt: skip
+) -> Advised:
     """The advice that a report gives, tried where the program can be run again.
 
     base      the way of the report's run.

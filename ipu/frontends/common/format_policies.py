@@ -38,7 +38,7 @@ def named_format(name: str) -> Format:
         fmt = find_format(name)
     if isinstance(fmt, ScaleFormat) or fmt.carrier != BINARY32.carrier:
         raise ValueError(f"format {name}: float32 tensors do not hold its values; "
-                         "use a narrower format")  # fmt: skip
+                         "use a narrower format")
     return fmt
 
 

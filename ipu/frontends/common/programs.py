@@ -48,7 +48,7 @@ def run_module(module: str, arguments: Sequence[str]) -> int:
         return _status(
             lambda: runpy.run_module(module, run_name="__main__", alter_sys=True),
             Path.cwd() / module, module,
-        )  # fmt: skip
+        )
 
 
 def _execute(program: Path) -> None:

@@ -73,7 +73,7 @@ class Recorder:
     def update(
         self, layer: str, key: Hashable, fmt: Format, before: NDArray[Any], term: NDArray[Any],
         after: NDArray[Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A parameter of a layer became `after`, which is `before` plus `term` in its format."""
         self.updates.add(layer, fmt, before, term, after)
         self.weights(layer, key, fmt, after)
@@ -103,7 +103,7 @@ class Recorder:
                 self._first[flag] = {
                     "flag": flag, "step": step, "layer": layer, "direction": direction,
                     "operation": row[1], "times": counts[row][flag],
-                }  # fmt: skip
+                }
 
     @property
     def first(self) -> list[dict[str, Any]]:

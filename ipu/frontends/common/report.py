@@ -24,7 +24,7 @@ __all__ = ["KINDS_OF_VALUES", "describe", "totals", "units"]
 _KINDS = {
     "forward": "activations", "recompute": "activations", "evaluation": "activations",
     "backward": "gradients", "optimizer": "optimizer",
-}  # fmt: skip
+}
 #: Of exponents in a report.
 KINDS_OF_VALUES = ("weights", "activations", "gradients", "updates", "optimizer")
 
@@ -54,7 +54,7 @@ def describe(
                     "max_nan": device.options.max_nan, "sums": device.options.sums},
         "evidence": {name: str(fact) for name, fact in device.ledger.facts.items()},
         **about,
-    }  # fmt: skip
+    }
 
 
 def exponents(recorder: Recorder) -> dict[str, list[dict[str, Any]]]:
@@ -74,7 +74,7 @@ def _row(h: Histogram) -> dict[str, Any]:
     return {
         "layer": str(h.name), "format": fmt.name, "counts": h.counts, "zeros": h.zeros,
         "nonfinite": h.nonfinite, "emin": fmt.emin, "emax": fmt.emax, "precision": fmt.precision,
-    }  # fmt: skip
+    }
 
 
 def loss_scale(recorder: Recorder, layers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def units(device: Device) -> list[dict[str, Any]]:
             (unit, verb),
             {"unit": unit, "verb": verb, "instruction": total.last.instruction, "products": 0,
              "macs": 0, "cycles": 0, "rate_is": total.last.evidence, "layers": {}},
-        )  # fmt: skip
+        )
         row["products"] += total.products
         row["macs"] += total.useful
         row["cycles"] += total.cycles
@@ -116,7 +116,7 @@ def units(device: Device) -> list[dict[str, Any]]:
         rows[unit, ""] = {
             "unit": unit, "verb": "", "instruction": "", "products": None, "macs": 0, "cycles": 0,
             "rate_is": "", "layers": {},
-        }  # fmt: skip
+        }
     all_macs = sum(row["macs"] for row in rows.values())
     for row in rows.values():
         row["share"] = row["macs"] / all_macs if all_macs else 0.0

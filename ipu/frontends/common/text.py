@@ -10,17 +10,17 @@ from ipu.frontends.common.changes import scale_text
 from ipu.frontends.common.trials import Trial
 
 __all__ = ["COUNTERS", "Report", "advice_lines", "report_lines", "trial_cells", "TRIAL_HEADS",
-           "why_no_loss"]  # fmt: skip
+           "why_no_loss"]
 
 #: Counters of a report and their heads in tables.
 COUNTERS = {
     "OVERFLOW": "overflow", "INVALID": "invalid", "DIVBYZERO": "÷ 0", "UNDERFLOW": "underflow",
     "subnormals": "subnormal",
-}  # fmt: skip
+}
 #: Rows of a table in a terminal.
 _ROWS = 14
 TRIAL_HEADS = ("way", "restores fp32", "final loss", "above fp32", "÷ 0", "invalid", "overflow",
-               "underflow", "cycles", "bits")  # fmt: skip
+               "underflow", "cycles", "bits")
 
 
 class Report(dict[str, Any]):
@@ -71,13 +71,13 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         best = "none, gradients overflow" if scale["best"] is None else scale_text(scale["best"])
         safe = "" if scale["highest_safe"] is None else (
             f", highest safe {scale_text(scale['highest_safe'])}"
-        )  # fmt: skip
+        )
         yield (
             f"loss scale: present {scale_text(scale['present'])}, best {best}{safe} "
             f"(limited by {scale['limited_by']})"
             + (f"; {scale['unseen']:,} gradients are zero beside subnormal ones, of unknown size"
                if scale["unseen"] else "")
-        )  # fmt: skip
+        )
     yield from _update_lines(report["swallowed"])
     for unit in report["units"]:
         if unit["products"] is None:
@@ -138,7 +138,7 @@ def _layer_lines(layers: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Itera
     rows = [
         (name or "-", direction, row) for name, directions in layers.items()
         for direction, row in directions.items() if any(row[c] for c in COUNTERS)
-    ]  # fmt: skip
+    ]
     if not rows:
         return
     rows.sort(key=lambda r: [-r[2][c] for c in ("DIVBYZERO", "INVALID", "OVERFLOW", "UNDERFLOW")])
@@ -186,12 +186,12 @@ def advice_lines(items: Sequence[Advice], trials: Sequence[Trial]) -> Iterator[s
 def trial_cells(trial: Trial) -> tuple[str, ...]:
     """A row of the table of trials."""
     counts = [f"{trial.counts.get(name, 0):,}" for name in (
-        "DIVBYZERO", "INVALID", "OVERFLOW", "UNDERFLOW")]  # fmt: skip
+        "DIVBYZERO", "INVALID", "OVERFLOW", "UNDERFLOW")]
     return (
         str(trial.way), trial.restores, _interval(trial.loss.value, trial.loss.uncertainty),
         _difference(trial.difference.value, trial.difference.uncertainty), *counts,
         f"× {trial.cycles:.2f}" if trial.cycles else "–", f"× {trial.bits:.2f}",
-    )  # fmt: skip
+    )
 
 
 def _difference(value: float, uncertainty: float) -> str:

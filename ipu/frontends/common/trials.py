@@ -142,13 +142,13 @@ def _trial(way: Way, outcomes: Mapping[Way, list[Outcome]], reference: Way, base
     if errors or not np.isfinite(final).all():
         nothing = Effect(math.nan, math.inf)
         return Trial(way, NO, nothing, nothing, counted, cycles, bits, own[0].losses,
-                     errors[0] if errors else "losses are not finite")  # fmt: skip
+                     errors[0] if errors else "losses are not finite")
     loss, difference = over_seeds(final), over_seeds(np.subtract(final, wanted))
     spread = max(float(np.std(wanted, ddof=1)) if len(wanted) > 1 else 0.0,
-                 _RELATIVE * abs(float(np.mean(wanted))))  # fmt: skip
+                 _RELATIVE * abs(float(np.mean(wanted))))
     verdict = YES if difference.is_below(spread) else NO if difference.is_above(spread) else (
         UNDECIDED
-    )  # fmt: skip
+    )
     if way == reference:
         verdict = REFERENCE
     return Trial(way, verdict, loss, difference, counted, cycles, bits, own[0].losses)

@@ -45,7 +45,7 @@ class Updates:
     def add(
         self, layer: str, fmt: Format, before: NDArray[Any], term: NDArray[Any],
         after: NDArray[Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """One addition of a term to a parameter of this format.
 
         Shapes    before and after have one shape, to which the term broadcasts.
@@ -91,4 +91,4 @@ class Updates:
                 },
             }
             for layer, nonzero in self._nonzero.items()
-        }  # fmt: skip
+        }

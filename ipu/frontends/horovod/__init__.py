@@ -33,4 +33,4 @@ __all__ = [
     "Average", "Sum", "allgather", "allreduce", "broadcast", "broadcast_variables",
     "grouped_allreduce", "init", "is_initialized", "local_rank", "local_size", "rank", "shutdown",
     "size",
-]  # fmt: skip
+]

@@ -29,7 +29,7 @@ from ipu.parallel.collectives import Summands
 __all__ = [
     "Average", "Op", "Sum", "allgather", "allreduce", "broadcast", "broadcast_variables",
     "grouped_allreduce",
-]  # fmt: skip
+]
 
 _FORMATS: dict[np.dtype[Any], Format] = {
     np.dtype(np.float16): BINARY16,
@@ -50,7 +50,7 @@ Sum, Average = Op.SUM, Op.AVERAGE
 def allreduce(
     tensor: ArrayLike | Array, average: bool | None = None, name: str | None = None,
     op: Op | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """The sum or mean of a tensor over all processes; the mean where nothing is said.
 
     average    of earlier releases: True stands for op=Average, False for op=Sum.
@@ -66,7 +66,7 @@ def allreduce(
 def grouped_allreduce(
     tensors: Sequence[ArrayLike | Array], average: bool | None = None, name: str | None = None,
     op: Op | None = None,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """As `allreduce`, of several tensors that are exchanged together."""
     run, op = running(), _op(average, op)
     values = [x if isinstance(x, Array) else np.asarray(x) for x in tensors]

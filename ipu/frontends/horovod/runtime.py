@@ -21,7 +21,7 @@ from ipu.parallel.orders import Order
 __all__ = [
     "Runtime", "init", "is_initialized", "local_rank", "local_size", "rank", "require_transport",
     "running", "shutdown", "size",
-]  # fmt: skip
+]
 
 WITHOUT_MPI = (
     "horovod needs an MPI library and found none; install Open MPI with your system's package "

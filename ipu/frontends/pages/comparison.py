@@ -54,7 +54,7 @@ def write_comparison(folder: Path, runs: Sequence[Run], title: str) -> Path:
         "rows": summary_rows(runs), "columns": list(reports), "layers": _layers(reports),
         "headlines": {way: headline(report) for way, report in reports.items()},
         "reasons": {way: why_no_loss(report) for way, report in reports.items()},
-    }  # fmt: skip
+    }
     return render("compare", folder / "index.html", content)
 
 
@@ -70,13 +70,13 @@ def summary_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
         swallowed, nonzero = (
             sum(row[name] for row in report["swallowed"].values()) for name in (
                 "swallowed", "nonzero")
-        )  # fmt: skip
+        )
         rows.append((
             run.way, _final(report),
             *(f"{totals(report['layers'], name):,}" for name in COUNTERS),
             f"{swallowed / nonzero:.1%}" if nonzero else "–",
             f"× {_cycles(report) / first:.2f}" if _cycles(report) else "–",
-        ))  # fmt: skip
+        ))
     return rows
 
 
@@ -114,4 +114,4 @@ def _events(row: Mapping[str, int]) -> str:
     return ", ".join(
         f"{row[name]:,} {head}" for name, head in COUNTERS.items()
         if row.get(name) and name != "subnormals"
-    )  # fmt: skip
+    )

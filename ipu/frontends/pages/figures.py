@@ -25,7 +25,7 @@ _OTHERS = "others"
 _PANELS = {
     "weights": "Weights", "activations": "Activations", "gradients": "Gradients",
     "updates": "Updates of weights",
-}  # fmt: skip
+}
 #: Exponents beside a format's range that a panel shows at least.
 _MARGIN = 3
 _EXPONENT = "exponent $e$ of values with $2^e \\leq |x| < 2^{e+1}$"
@@ -61,7 +61,7 @@ def _cut(name: str, depth: int) -> str:
         return name
     return "outside modules" if parts[0] == "aten" and depth == 1 else (
         ".".join([*parts[:depth], "*"])
-    )  # fmt: skip
+    )
 
 
 # Exponents --------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def _panel(axes: Axes, rows: Sequence[Row], title: str, limits: tuple[float, flo
         axes.stairs(
             y + 0.82 * counts / top, np.append(exponents, exponents[-1] + 1), baseline=y,
             fill=True, color=drawing.BLUE, alpha=0.85, linewidth=0,
-        )  # fmt: skip
+        )
         axes.axhline(y, color="#444444", linewidth=0.5)
         note = _note(row)
         if note:
@@ -144,7 +144,7 @@ def _panel(axes: Axes, rows: Sequence[Row], title: str, limits: tuple[float, flo
     usual = max(formats, key=formats.count)
     axes.set(title=title, xlim=limits, ylim=(-0.08, len(rows) + 0.02))
     axes.set_yticks([len(rows) - 0.6 - i for i in range(len(rows))],
-                    [_label(row, usual) for row in rows], fontsize=9.5)  # fmt: skip
+                    [_label(row, usual) for row in rows], fontsize=9.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
 
@@ -259,16 +259,16 @@ def _update_panel(axes: Axes, rows: Sequence[Row]) -> None:
         at = np.arange(low, high)
         counts = np.array([row["counts"].get(int(e), 0) for e in at], float)
         axes.stairs(y + 0.82 * counts / (counts.max() or 1), np.append(at, high), baseline=y,
-                    fill=True, color=drawing.BLUE, alpha=0.85, linewidth=0)  # fmt: skip
+                    fill=True, color=drawing.BLUE, alpha=0.85, linewidth=0)
         axes.axhline(y, color="#444444", linewidth=0.5)
         axes.text(0.985, y + 0.5, f"{row['swallowed'] / row['nonzero']:.0%} swallowed", ha="right",
-                  transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)  # fmt: skip
+                  transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
     axes.set(title="Updates in ulps of their weight", xlim=(low, high),
-             ylim=(-0.08, len(rows) + 0.02), xlabel="update / ulp of the weight")  # fmt: skip
+             ylim=(-0.08, len(rows) + 0.02), xlabel="update / ulp of the weight")
     ticks = [e for e in range(-40, 41, 4 if high - low < 30 else 8) if low <= e <= high]
     axes.set_xticks(ticks, [f"$2^{{{e}}}$" for e in ticks])
     axes.set_yticks([len(rows) - 0.6 - i for i in range(len(rows))],
-                    [_label({**row, "format": ""}, "") for row in rows], fontsize=9.5)  # fmt: skip
+                    [_label({**row, "format": ""}, "") for row in rows], fontsize=9.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
 
@@ -281,7 +281,7 @@ def _scale_panel(axes: Axes, scales: Mapping[str, Any]) -> None:
     lost = 100 * np.array(list(scales["curve"].values()))
     axes.plot(k, lost, color=drawing.BLUE, marker="o", markersize=3.5)
     axes.set(title="Digits that gradients lose, by loss scale", xlabel="loss scale",
-             ylabel="significant digits lost (%)")  # fmt: skip
+             ylabel="significant digits lost (%)")
     step = 4 if k[-1] - k[0] < 36 else 8
     ticks = [e for e in range(-80, 81, step) if k[0] <= e <= k[-1]]
     axes.set_xticks(ticks, [f"$2^{{{e}}}$" for e in ticks])
@@ -291,7 +291,7 @@ def _scale_panel(axes: Axes, scales: Mapping[str, Any]) -> None:
         best, safe = np.log2(scales["best"]), np.log2(scales["highest_safe"])
         axes.axvline(best, color=drawing.GREEN, label=f"best: {scale_text(scales['best'])}")
         axes.axvspan(safe + 0.5, k[-1] + 0.5, color=_OUTSIDE, zorder=0, linewidth=0,
-                     label=f"overflow above {scale_text(scales['highest_safe'])}")  # fmt: skip
+                     label=f"overflow above {scale_text(scales['highest_safe'])}")
     axes.set_xlim(k[0] - 0.5, k[-1] + 0.5)
     axes.legend(fontsize=9.5, loc="upper left", bbox_to_anchor=(1.005, 1.0))
 
@@ -308,7 +308,7 @@ def loss_figure(curves: Mapping[str, Sequence[float]]) -> Figure | None:
         return None
     figure, (axes,) = drawing.new_figure(10.5, 4.0)
     colors = [drawing.BLACK, drawing.BLUE, drawing.ORANGE, drawing.GREEN, drawing.RED,
-              drawing.PURPLE, drawing.SKY, drawing.GREY]  # fmt: skip
+              drawing.PURPLE, drawing.SKY, drawing.GREY]
     widths = np.linspace(3.2, 1.2, len(curves))
     for i, (name, losses) in enumerate(curves.items()):
         values = np.asarray(losses, float)
@@ -318,7 +318,7 @@ def loss_figure(curves: Mapping[str, Sequence[float]]) -> Figure | None:
             label += f" (not finite from step {int(np.argmin(finite))})"
         axes.plot(np.arange(values.size), np.where(finite, values, np.nan),
                   color=colors[i % len(colors)], linewidth=widths[i], label=label,
-                  marker="o" if finite.sum() < 3 else None, markersize=5)  # fmt: skip
+                  marker="o" if finite.sum() < 3 else None, markersize=5)
     axes.set(xlabel="step of the optimiser", ylabel="loss")
     drawing.count_ticks(axes.xaxis)
     axes.legend(fontsize=9.5, loc="upper left", bbox_to_anchor=(1.005, 1.0))

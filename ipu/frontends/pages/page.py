@@ -54,7 +54,7 @@ def write_page(
         folder,
         {"overview": overview_figure(report), "losses": loss_figure(curves),
          "exponents": exponent_figure(report), "scales": scale_figure(report)},
-    )  # fmt: skip
+    )
     data = json.dumps(plain(report), indent=1, ensure_ascii=False).encode()
     write_whole(folder / "report.json", data)
     text = "\n".join([*report_lines(report), "", str(advised), ""])
@@ -65,7 +65,7 @@ def write_page(
         "trial_heads": TRIAL_HEADS, "trial_rows": [trial_cells(t) for t in advised.trials],
         "no_loss": why_no_loss(report),
         "json_url": f"data:application/json;base64,{base64.b64encode(data).decode()}",
-    }  # fmt: skip
+    }
     return render("run", folder / "index.html", content)
 
 
@@ -129,7 +129,7 @@ def _happened(report: Mapping[str, Any]) -> str:
         f"({row['direction']}): {row['times']} results."
     )
     zero = next((c for c in report["constants"] if c["becomes"] == "zero"
-                 and c["layer"] == row["layer"]), None)  # fmt: skip
+                 and c["layer"] == row["layer"]), None)
     if row["flag"] == "DIVBYZERO" and zero is not None:
         text += f" The constant {zero['value']:g} of that place is zero in {zero['format']}."
     losses = report["losses"]
@@ -141,7 +141,7 @@ def _happened(report: Mapping[str, Any]) -> str:
 
 _EVENTS = {
     "OVERFLOW": "Overflow", "DIVBYZERO": "Division by zero", "INVALID": "Invalid operations",
-}  # fmt: skip
+}
 
 
 def where_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -157,12 +157,12 @@ def where_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
             cells = [
                 (f"{counters[name]:,}" if counters[name] else "",
                  _heat(counters[name], counters["results"])) for name in COUNTERS
-            ]  # fmt: skip
+            ]
             rows.append({
                 "layer": layer or "outside modules", "direction": direction,
                 "results": f"{counters['results']:,}", "cells": cells,
                 "weight": sum(heat for _, heat in cells[:3]),
-            })  # fmt: skip
+            })
     if len(rows) > _ROWS:
         worst = sorted(rows, key=lambda row: -row["weight"])[:_ROWS]
         rows = [row for row in rows if row in worst]

@@ -21,4 +21,4 @@ __all__ = [
     "checkNumIpusPerReplica", "getDeviceId", "getInstanceIndex", "getLocalInstanceIndex",
     "getNumInstances", "getNumIpusPerReplica", "getNumLocalReplicas", "getNumTotalReplicas",
     "getReplicaIndexOffset", "init", "isPopdistEnvSet",
-]  # fmt: skip
+]

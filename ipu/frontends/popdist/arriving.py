@@ -59,7 +59,7 @@ class Arrivals:
             if each.stage in (Stage.STARTS_MPI, Stage.JOINS) and not each.has_ended
         }
         gone = {(i, Stage.ENDED) for i, each in instances.items() if each.has_ended
-                and any(each.stage < stage for _, stage in waiting)}  # fmt: skip
+                and any(each.stage < stage for _, stage in waiting)}
         self._noticed = {key: before.get(key, now) for key in waiting | gone}
         late = [i for i, stage in gone if now - self._noticed[i, stage] > SETTLE]
         if late:

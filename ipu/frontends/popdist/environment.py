@@ -22,7 +22,7 @@ __all__ = [
     "checkNumIpusPerReplica", "getDeviceId", "getInstanceIndex", "getLocalInstanceIndex",
     "getNumInstances", "getNumIpusPerReplica", "getNumLocalReplicas", "getNumTotalReplicas",
     "getReplicaIndexOffset", "init", "isPopdistEnvSet",
-]  # fmt: skip
+]
 
 
 def isPopdistEnvSet() -> bool:

@@ -70,4 +70,4 @@ __all__ = [
     "ipuHardwareIsAvailable", "ipuHardwareVersion", "ipu_print_tensor", "isRunningOnIpu", "load",
     "nop", "optim", "recomputationCheckpoint", "removeBlocks", "serializedMatMul", "setLogLevel",
     "set_available_memory", "set_overlap_for_input", "set_overlap_for_output", "trainingModel",
-]  # fmt: skip
+]

@@ -18,7 +18,7 @@ import torch
 
 __all__ = [
     "BeginBlock", "Block", "BlockFunction", "Listener", "listener", "listening", "removeBlocks",
-]  # fmt: skip
+]
 
 
 class Listener(Protocol):

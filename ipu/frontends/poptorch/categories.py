@@ -20,7 +20,7 @@ from ipu.frontends.poptorch.enums import (
 __all__ = [
     "MPI_NAMES", "AutocastPolicy", "DistributedOptions", "JitOptions", "PopartOptions",
     "PrecisionOptions", "TrainingOptions",
-]  # fmt: skip
+]
 
 
 class TrainingOptions(OptionsDict):
@@ -90,10 +90,10 @@ class AutocastPolicy:
     def __init__(
         self, fp16: list[Any] | None = None, fp32: list[Any] | None = None,
         promote: list[Any] | None = None, demote: list[Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.lists = {"fp16": list(_FP16 if fp16 is None else fp16), "fp32": list(fp32 or ()),
                       "promote": list(_PROMOTE if promote is None else promote),
-                      "demote": list(demote or ())}  # fmt: skip
+                      "demote": list(demote or ())}
 
 
 #: As `poptorch.autocasting` has it.
@@ -102,10 +102,10 @@ Policy = AutocastPolicy
 _FP16 = (
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "conv_tbc",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution", "matmul", "mm", "mv",
-)  # fmt: skip
+)
 _PROMOTE = (
     "addcdiv", "addcmul", "atan2", "bilinear", "cat", "cross", "dot", "equal", "index_put", "stack",
-)  # fmt: skip
+)
 
 
 class PrecisionOptions(OptionsDict):
@@ -117,7 +117,7 @@ class PrecisionOptions(OptionsDict):
             half_float_casting=HalfFloatCastingBehavior.FloatDowncastToHalf,
             running_statistics_always_float=True, enable_floating_point_exceptions=False,
             enable_stochastic_rounding=False, partials_type="float",
-        )  # fmt: skip
+        )
 
     def autocastEnabled(self, autocast_enabled: bool) -> PrecisionOptions:
         """Whether torch.autocast in a model has an effect: it has, by torch's own rules."""
@@ -251,7 +251,7 @@ class PopartOptions(OptionsDict):
     _MODELLED = (
         "enableStableNorm", "syntheticDataMode", "instrumentWithHardwareCycleCounter",
         "enableEngineCaching", "rearrangeAnchorsOnHost",
-    )  # fmt: skip
+    )
 
     def set(self, key: str = "", value: Any = None, **options: Any) -> Any:
         """One option of PopART's by its name."""

@@ -11,7 +11,7 @@ __all__ = [
     "AutoStage", "ConnectionType", "DataLoaderMode", "HalfFloatCastingBehavior", "Liveness",
     "MatMulSerializationMode", "MeanReductionStrategy", "OutputMode", "OverlapMode",
     "ReductionType", "SyncPattern",
-]  # fmt: skip
+]
 
 
 class OutputMode(Enum):

@@ -13,12 +13,12 @@ from ipu.frontends.poptorch.enums import LogLevel
 
 __all__ = [
     "ipuHardwareIsAvailable", "ipuHardwareVersion", "isRunningOnIpu", "setLogLevel",
-]  # fmt: skip
+]
 
 _LEVELS = {
     LogLevel.TRACE: logging.DEBUG, LogLevel.DEBUG: logging.DEBUG, LogLevel.INFO: logging.INFO,
     LogLevel.WARN: logging.WARNING, LogLevel.ERR: logging.ERROR, LogLevel.OFF: logging.CRITICAL + 1,
-}  # fmt: skip
+}
 
 
 def ipuHardwareIsAvailable(num_ipus: int = 1) -> bool:

@@ -43,7 +43,7 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
         persistent_workers: bool | None = None, auto_distributed_partitioning: bool = True,
         mode: DataLoaderMode = DataLoaderMode.Sync, async_options: dict[str, Any] | None = None,
         rebatched_worker_size: int | None = None, batch_sampler: Any = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         _check(options, mode, batch_size, async_options)
         self._options_of_model = options
         self._mode = mode
@@ -58,7 +58,7 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
             self._samples = self._load = 0
             super().__init__(dataset, batch_size=None if batch_sampler is None else 1,
                              num_workers=num_workers, batch_sampler=batch_sampler,
-                             **kwargs)  # fmt: skip
+                             **kwargs)
             return
         self._samples = batch_size * _batches(options)
         rebatched = mode is DataLoaderMode.AsyncRebatched
@@ -79,7 +79,7 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
             dataset, batch_size=load, shuffle=None if iterable else bool(shuffle),
             num_workers=workers, drop_last=drop_last and not rebatched,
             persistent_workers=_persistent(persistent_workers, workers), **kwargs,
-        )  # fmt: skip
+        )
 
     @property
     def combinedBatchSize(self) -> int | None:
@@ -153,7 +153,7 @@ def _batches(options: Options) -> int:
     count: int = (
         options.device_iterations * options.replication_factor
         * options.Training.gradient_accumulation
-    )  # fmt: skip
+    )
     return count
 
 

@@ -18,7 +18,7 @@ __all__ = ["TensorLocationSettings", "TensorLocations"]
 _KINDS = {
     "location_activation": "activations", "location_weight": "weights",
     "location_optimizer": "state", "location_accumulator": "accumulators",
-}  # fmt: skip
+}
 
 
 class TensorLocationSettings(OptionsDict):
@@ -128,4 +128,4 @@ class TensorLocations(OptionsDict):
         return {
             "offload": tuple(sorted(away)), "shard_state": shard,
             "shard_minimum": state.get("minElementsForReplicatedTensorSharding", 8192),
-        }  # fmt: skip
+        }

@@ -51,7 +51,7 @@ class PoplarExecutor:
     def __init__(
         self, model: torch.nn.Module, options: Options | None, training: bool,
         optimizer: torch.optim.Optimizer | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not isinstance(model, torch.nn.Module):
             raise TypeError(
                 f"model={type(model).__name__} is not a torch.nn.Module; wrap it in one"
@@ -121,7 +121,7 @@ class PoplarExecutor:
         control = FpCtl(
             inv=traps, div0=traps, oflo=traps, nanoo=traps,
             esr=precision.enable_stochastic_rounding,
-        )  # fmt: skip
+        )
         seed = options.random_seed if options.exists("random_seed") else 0
         known = self._executor
         machine = known.machine if known else Machine(control, seed, precision.partials_type)
@@ -391,7 +391,7 @@ class PoplarExecutor:
             {"model": self.model, "options": self._options.clone(), "training": self._training,
              "optimizer": self._optimizer, "checkpoint": self.checkpoint()},
             path,
-        )  # fmt: skip
+        )
 
 
 def _signature(args: Any, kwargs: Any) -> Any:
@@ -402,7 +402,7 @@ def _signature(args: Any, kwargs: Any) -> Any:
 def trainingModel(
     model: torch.nn.Module, options: Options | None = None,
     optimizer: torch.optim.Optimizer | None = None,
-) -> PoplarExecutor:  # fmt: skip
+) -> PoplarExecutor:
     """A model that trains with each call; without an optimiser by SGD with a rate of 0.01.
 
     Raises    TypeError for what is no module, options or optimiser of PopTorch's.

@@ -22,7 +22,7 @@ __all__ = [
     "Attribute", "MultiConv", "custom_op", "for_loop", "internal_cast", "ipu_print_tensor", "nop",
     "recomputationCheckpoint", "serializedMatMul", "set_available_memory", "set_overlap_for_input",
     "set_overlap_for_output",
-]  # fmt: skip
+]
 
 
 def _check_tensor(name: str, tensor: Any) -> None:
@@ -90,7 +90,7 @@ def for_loop(
 
 def _check_body(before: list[torch.Tensor], after: list[Any]) -> None:
     kinds = [[(tuple(x.shape), x.dtype) for x in row if isinstance(x, torch.Tensor)]
-             for row in (before, after)]  # fmt: skip
+             for row in (before, after)]
     if len(after) != len(before) or kinds[0] != kinds[1]:
         raise ValueError(
             f"poptorch.for_loop: the body takes {kinds[0]} and returns {kinds[1]}; the results of "
@@ -109,7 +109,7 @@ def recomputationCheckpoint(*tensors: Any) -> Any:
 def serializedMatMul(
     lhs: torch.Tensor, rhs: torch.Tensor, mode: MatMulSerializationMode, factor: int = 0,
     keep_precision: bool = False,
-) -> torch.Tensor:  # fmt: skip
+) -> torch.Tensor:
     """The matrix product; cutting it to save memory is not modelled, nor its other rounding."""
     if not isinstance(mode, MatMulSerializationMode):
         raise TypeError(f"mode={mode!r} is not a poptorch.MatMulSerializationMode")
@@ -201,7 +201,7 @@ def internal_cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 def custom_op(
     inputs: Any, name: str, domain: str, domain_version: int, example_outputs: Any,
     attributes: dict[str, Any] | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Refused.
 
     Raises    NotImplementedError always.

@@ -33,15 +33,15 @@ _TYPES = (torch.float16, torch.float32)
 #: Arguments that torch's optimisers lack.
 _COMMON: dict[str, Any] = {
     "loss_scaling": 1.0, "accum_type": torch.float32, "max_grad_norm": float("inf"),
-}  # fmt: skip
+}
 _SGD = _COMMON | {
     "velocity_scaling": 1.0, "use_combined_accum": False, "velocity_accum_type": torch.float32,
-}  # fmt: skip
+}
 _ADAM = _COMMON | {
     "first_order_momentum_accum_type": torch.float32,
     "second_order_momentum_accum_type": torch.float32,
     "bias_correction": True,
-}  # fmt: skip
+}
 _RMSPROP = _ADAM | {"use_tf_variant": False}
 
 
@@ -108,7 +108,7 @@ class SGD(_OnDevice, torch.optim.SGD):  # type: ignore[misc]
         velocity_scaling: float | None = None, use_combined_accum: bool = False,
         accum_type: torch.dtype = torch.float32,
         velocity_accum_type: torch.dtype = torch.float32, max_grad_norm: float = float("inf"),
-    ) -> None:  # fmt: skip
+    ) -> None:
         _refuse(maximize=maximize, foreach=foreach, differentiable=differentiable)
         if velocity_scaling not in (None, 1.0) and not use_combined_accum:
             raise ValueError(
@@ -125,7 +125,7 @@ class SGD(_OnDevice, torch.optim.SGD):  # type: ignore[misc]
             "velocity_scaling": 1.0 if velocity_scaling is None else velocity_scaling,
             "use_combined_accum": use_combined_accum, "accum_type": accum_type,
             "velocity_accum_type": velocity_accum_type, "max_grad_norm": max_grad_norm,
-        })  # fmt: skip
+        })
 
 
 class Adam(_OnDevice, torch.optim.Adam):  # type: ignore[misc]
@@ -139,16 +139,16 @@ class Adam(_OnDevice, torch.optim.Adam):  # type: ignore[misc]
         first_order_momentum_accum_type: torch.dtype = torch.float32,
         second_order_momentum_accum_type: torch.dtype = torch.float32,
         max_grad_norm: float = float("inf"),
-    ) -> None:  # fmt: skip
+    ) -> None:
         _refuse(amsgrad=amsgrad, foreach=foreach, maximize=maximize, capturable=capturable,
-                differentiable=differentiable, fused=fused)  # fmt: skip
+                differentiable=differentiable, fused=fused)
         super().__init__(params, lr, betas, eps, weight_decay, foreach=False)
         self._add({
             "loss_scaling": loss_scaling, "accum_type": accum_type,
             "first_order_momentum_accum_type": first_order_momentum_accum_type,
             "second_order_momentum_accum_type": second_order_momentum_accum_type,
             "max_grad_norm": max_grad_norm, "bias_correction": True,
-        })  # fmt: skip
+        })
 
 
 class AdamW(_OnDevice, torch.optim.AdamW):  # type: ignore[misc]
@@ -163,16 +163,16 @@ class AdamW(_OnDevice, torch.optim.AdamW):  # type: ignore[misc]
         first_order_momentum_accum_type: torch.dtype = torch.float32,
         second_order_momentum_accum_type: torch.dtype = torch.float32,
         max_grad_norm: float = float("inf"),
-    ) -> None:  # fmt: skip
+    ) -> None:
         _refuse(amsgrad=amsgrad, foreach=foreach, maximize=maximize, capturable=capturable,
-                differentiable=differentiable, fused=fused)  # fmt: skip
+                differentiable=differentiable, fused=fused)
         super().__init__(params, lr, betas, eps, weight_decay, foreach=False)
         self._add({
             "loss_scaling": loss_scaling, "accum_type": accum_type,
             "first_order_momentum_accum_type": first_order_momentum_accum_type,
             "second_order_momentum_accum_type": second_order_momentum_accum_type,
             "max_grad_norm": max_grad_norm, "bias_correction": bias_correction,
-        })  # fmt: skip
+        })
 
 
 class RMSprop(_OnDevice, torch.optim.RMSprop):  # type: ignore[misc]
@@ -186,7 +186,7 @@ class RMSprop(_OnDevice, torch.optim.RMSprop):  # type: ignore[misc]
         first_order_momentum_accum_type: torch.dtype = torch.float32,
         second_order_momentum_accum_type: torch.dtype = torch.float32,
         use_tf_variant: bool = False, max_grad_norm: float = float("inf"),
-    ) -> None:  # fmt: skip
+    ) -> None:
         _refuse(maximize=maximize, foreach=foreach, differentiable=differentiable)
         super().__init__(params, lr, alpha, eps, weight_decay, momentum, centered, foreach=False)
         self._add({
@@ -194,7 +194,7 @@ class RMSprop(_OnDevice, torch.optim.RMSprop):  # type: ignore[misc]
             "first_order_momentum_accum_type": first_order_momentum_accum_type,
             "second_order_momentum_accum_type": second_order_momentum_accum_type,
             "use_tf_variant": use_tf_variant, "max_grad_norm": max_grad_norm,
-        })  # fmt: skip
+        })
 
 
 class LAMB(_OnDevice, torch.optim.Optimizer):  # type: ignore[misc]
@@ -211,7 +211,7 @@ class LAMB(_OnDevice, torch.optim.Optimizer):  # type: ignore[misc]
         first_order_momentum_accum_type: torch.dtype = torch.float32,
         second_order_momentum_accum_type: torch.dtype = torch.float32,
         max_grad_norm: float = float("inf"),
-    ) -> None:  # fmt: skip
+    ) -> None:
         for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
             if value < 0:
                 raise ValueError(f"{name}={value}: use 0 or more")
@@ -227,7 +227,7 @@ class LAMB(_OnDevice, torch.optim.Optimizer):  # type: ignore[misc]
             "max_grad_norm": max_grad_norm, "bias_correction": bias_correction,
             # PopTorch's own default, the largest binary16 norm in round figures.
             "max_weight_norm": 65500.0 if max_weight_norm is None else max_weight_norm,
-        })  # fmt: skip
+        })
 
 
 def _refuse(**switches: bool) -> None:

@@ -49,11 +49,11 @@ class Options(OptionsDict):
             output_mode=OutputMode.Default.value, output_return_period=1,
             connection_type=ConnectionType.Always.value, sync_pattern=SyncPattern.Full.value,
             available_memory_proportion={},
-        )  # fmt: skip
+        )
         parts = (
             DistributedOptions(), JitOptions(), PrecisionOptions(), TensorLocations(),
             TrainingOptions(), PopartOptions(),
-        )  # fmt: skip
+        )
         self.__dict__.update(zip(_CATEGORIES, parts, strict=True))
         self.__dict__["execution_strategy"] = PipelinedExecution()
         self.__dict__["profile_dir"] = None
@@ -132,7 +132,7 @@ class Options(OptionsDict):
             output_return_period=(
                 output_return_period if output_mode is OutputMode.EveryN else 1
             ) or 1,
-        )  # fmt: skip
+        )
         return self
 
     def defaultOutputMode(self) -> bool:
@@ -142,7 +142,7 @@ class Options(OptionsDict):
     def anchorTensor(
         self, short_name: str, long_name: str, output_mode: OutputMode | None = None,
         output_return_period: int | None = 1,
-    ) -> Options:  # fmt: skip
+    ) -> Options:
         """Tensors of PopART's graph have no names here."""
         once("anchorTensor", "tensors have no names of PopART's; return them from the model")
         self.anchored_tensors[short_name] = [long_name, output_mode, output_return_period]

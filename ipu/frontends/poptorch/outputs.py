@@ -75,7 +75,7 @@ def _piece(first: int, last: int, x: torch.Tensor) -> torch.Tensor:
 def assemble(
     outputs: Sequence[Any], mode: OutputMode, period: int, replicas: int,
     add: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-) -> Any:  # fmt: skip
+) -> Any:
     """The outputs of a call from those of its micro-batches, in the order of their numbers.
 
     add    of the device, for Sum; each replica has a sum of its own.
@@ -96,7 +96,7 @@ def assemble(
     chosen = [
         each for i in range(step - 1, rounds, step)
         for each in outputs[i * replicas : (i + 1) * replicas]
-    ]  # fmt: skip
+    ]
     return _joined(chosen)
 
 

@@ -30,7 +30,7 @@ UNMODELLED = {
     "getIpuHostLatency": _NO_TIMES, "getPerfCounters": _NO_TIMES, "cycleCount": _NO_TIMES,
     "compileAndExport": _NO_FILES, "loadExecutable": _NO_FILES,
     "getAnchoredTensor": _NO_NAMES,
-}  # fmt: skip
+}
 
 
 def folder_of_reports() -> Path | None:

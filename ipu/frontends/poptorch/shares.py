@@ -32,7 +32,7 @@ class Share(Dataset):  # type: ignore[misc]
 
     def __init__(
         self, dataset: Any, options: Options, step: int, *, drop_last: bool, shuffle: bool
-    ) -> None:  # fmt: skip
+    ) -> None:
         count, own = options.Distributed.numProcesses, options.Distributed.processId
         size = len(dataset)
         if shuffle and not options.exists("random_seed"):

@@ -14,7 +14,7 @@ from ipu.frontends.poptorch.enums import AutoStage, Liveness
 __all__ = [
     "ParallelPhasedExecution", "Phase", "PipelinedExecution", "SerialPhasedExecution",
     "ShardedExecution", "Stage", "Strategy", "StageOf", "names_of",
-]  # fmt: skip
+]
 
 
 class StageOf(NamedTuple):
@@ -234,7 +234,7 @@ class _PhasedExecution(Strategy):
             row if isinstance(row, Phase)
             else Phase(*(row if isinstance(row, (list, tuple)) else [row]))
             for row in rows
-        ]  # fmt: skip
+        ]
         self.liveness = Liveness.AlwaysLive
         self.separate_backward = False
         super().__init__([stage for phase in self._phases for stage in phase.stages])

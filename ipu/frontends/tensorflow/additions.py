@@ -24,7 +24,7 @@ _OF_SESSIONS = (
     "GlobalStepWaiterHook", "LoggingTensorHook", "NanLossDuringTrainingError", "NanTensorHook",
     "ProfilerHook", "SecondOrStepTimer", "SessionRunArgs", "SessionRunContext", "SessionRunHook",
     "SessionRunValues", "StepCounterHook", "StopAtStepHook", "SummarySaverHook", "VocabInfo",
-)  # fmt: skip
+)
 #: Where programs of TensorFlow 2.6 find the class of Keras' optimisers.
 _OPTIMIZER_V2 = "tensorflow.python.keras.optimizer_v2.optimizer_v2"
 _SETS = ("cifar10", "fashion_mnist", "mnist")

@@ -25,7 +25,7 @@ __all__ = ["dataset_benchmark", "infeed_benchmark"]
 def dataset_benchmark(
     dataset: Any, number_of_epochs: int, elements_per_epochs: int, print_stats: bool = True,
     apply_debug_options: bool = True, do_memcpy: bool = True,
-) -> Any:  # fmt: skip
+) -> Any:
     """A tensor of one text: epochs with elements, bytes, seconds and their rates.
 
     print_stats                        whether it is printed too.
@@ -55,7 +55,7 @@ def dataset_benchmark(
 def infeed_benchmark(
     infeed_queue: IPUInfeedQueue, number_of_epochs: int, elements_per_epochs: int,
     print_stats: bool = True, do_memcpy: bool = True,
-) -> Any:  # fmt: skip
+) -> Any:
     """As `dataset_benchmark`, of an infeed's data set."""
     if not isinstance(infeed_queue, IPUInfeedQueue):
         raise TypeError(f"infeed_queue={infeed_queue!r} is no IPUInfeedQueue")

@@ -20,7 +20,7 @@ _INSTEAD = (
 def precompiled_user_op(
     inputs: Any, library_path: str, gp_path: str = "", outs: Any = None, name: str = "UserOp",
     op_name: str = "Build", separate_gradients: bool = False, **options: Any,
-) -> NoReturn:  # fmt: skip
+) -> NoReturn:
     """Refused: the library builds a Poplar graph.
 
     Raises    NotImplementedError.
@@ -34,7 +34,7 @@ def precompiled_user_op(
 def cpu_user_operation(
     inputs: Any, library_path: str, outs: Any = None, name: str = "UserOp",
     op_name: str = "Callback", separate_gradients: bool = False, **options: Any,
-) -> NoReturn:  # fmt: skip
+) -> NoReturn:
     """Refused: the library is written for the vendor's callbacks.
 
     Raises    NotImplementedError.

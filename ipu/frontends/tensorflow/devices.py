@@ -34,7 +34,7 @@ def is_ipu(device: Any) -> bool:
         kind = next(
             (part.split(":")[-2 if part.count(":") else -1] for part in device.split("/")
              if "IPU" in part.upper()), None,
-        )  # fmt: skip
+        )
     return isinstance(kind, str) and kind.upper() == "IPU"
 
 

@@ -40,7 +40,7 @@ class IPUInfeedQueue:
     def __init__(
         self, dataset: Any, device_ordinal: int | None = None, prefetch_depth: int | None = None,
         optimise_latency: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         _check_ordinal(device_ordinal)
         depth = _depth(prefetch_depth)
         self._structure = tf.data.experimental.get_structure(dataset)
@@ -199,7 +199,7 @@ class IPUOutfeedQueue:
     def __init__(
         self, outfeed_mode: IPUOutfeedMode | None = None, device_ordinal: int | None = None,
         buffer_depth: int = 3, optimise_latency: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         _check_ordinal(device_ordinal)
         mode = IPUOutfeedMode.ALL if outfeed_mode is None else outfeed_mode
         if not isinstance(mode, IPUOutfeedMode):

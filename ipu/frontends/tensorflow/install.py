@@ -86,7 +86,7 @@ _ELSEWHERE = {
 _PACKAGES = (
     _VENDOR, f"{_VENDOR}.ops", "keras.optimizer_v2", "ipu_tensorflow_addons",
     "ipu_tensorflow_addons.keras",
-)  # fmt: skip
+)
 _ELSEWHERE |= {
     f"{vendor}.{name}": f"{ours}.{name}"
     for vendor, ours in tuple(_ELSEWHERE.items())

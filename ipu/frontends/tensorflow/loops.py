@@ -19,7 +19,7 @@ __all__ = ["repeat", "while_loop"]
 def repeat(
     n: int, body: Callable[..., Any], inputs: Any = None, infeed_queue: Any = None,
     use_while_v1: bool = True,
-) -> Any:  # fmt: skip
+) -> Any:
     """Run the body n times, in one launch; see `while_loop`."""
     return while_loop(None, body, inputs, infeed_queue, n, use_while_v1)
 
@@ -57,7 +57,7 @@ def while_loop(
             holds, loop, variables, parallel_iterations=1,
             maximum_iterations=maximum_iterations,
             return_same_structure=True,
-        )  # fmt: skip
+        )
     if infeed_queue is not None and not infeed_queue.dequeued:
         raise ValueError("The infeed queue has not been dequeued.")
     if not values:

@@ -58,7 +58,7 @@ _ABSENT = {
     "ipu_tensorflow_addons.keras.optimizers": "use tf.keras.optimizers, or ALSOptimizer of "
                                               "tf.keras.ipu.optimizers",
     "ipu_tensorflow_addons.v1": "use tf.compat.v1.train",
-}  # fmt: skip
+}
 
 
 def absent(name: str) -> str | None:

@@ -22,7 +22,7 @@ from ipu.frontends.tensorflow.settings.notes import note
 __all__ = [
     "frontend_attribute", "ipu_scope", "ipu_shard", "outside_compilation_scope", "partials_type",
     "stochastic_rounding",
-]  # fmt: skip
+]
 
 #: Types of partial sums by the libraries' words.
 _PARTIALS = {tf.float16: "half", tf.float32: "float"}
@@ -107,7 +107,7 @@ def _outside(site: Site) -> Run:
         return single([
             value if fmt is None else enter(site.device, value, fmt)
             for value, fmt in zip(flat, formats, strict=True)
-        ])  # fmt: skip
+        ])
 
     return on_host
 

@@ -38,7 +38,7 @@ class IPULoggingTensorHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[m
         at_end: bool = False, formatter: Callable[[dict[str, Any]], str] | None = None,
         logging_mode: IPUOutfeedMode = IPUOutfeedMode.LAST, feed_name: str = "logging_hook",
         replication_factor: int = 1,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if every_n_iter is not None and every_n_secs is not None:
             raise ValueError("Cannot provide both every_n_iter and every_n_secs")
         is_timed = every_n_iter is not None or every_n_secs is not None
@@ -47,7 +47,7 @@ class IPULoggingTensorHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[m
         self._timer = (
             v1.train.SecondOrStepTimer(every_secs=every_n_secs, every_steps=every_n_iter)
             if is_timed else NeverTriggerTimer()
-        )  # fmt: skip
+        )
         self._at_end, self._formatter = at_end, formatter
         self._outfeed = IPUOutfeedQueue(logging_mode)
         self._dequeue: Any = None

@@ -30,7 +30,7 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
     def __init__(
         self, ipu_device: str = "/device:IPU:0", cpu_device: str = "/device:CPU:0",
         enable_dataset_iterators: bool = True, enable_keras_extensions: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(cpu_device)
         self._ipu_device, self._cpu_device = ipu_device, cpu_device
         self.feeds_by_iterators = enable_dataset_iterators

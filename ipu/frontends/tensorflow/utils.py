@@ -31,13 +31,13 @@ __all__ = [
     "move_variable_initialization_to_cpu", "reset_ipu_seed", "running_on_ipu_model", "select_ipus",
     "set_convolution_options", "set_floating_point_behaviour_options", "set_matmul_options",
     "set_norm_options", "set_recomputation_options",
-]  # fmt: skip
+]
 
 
 def reset_ipu_seed(
     seed: int, device: str = "/device:IPU:0", cpu_device: str = "cpu",
     experimental_identical_replicas: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """Random bits, those of stochastic rounding among them, follow this seed from now on.
 
     In TensorFlow 1 it returns the operation that does so.

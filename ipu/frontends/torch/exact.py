@@ -82,7 +82,7 @@ _NOT = frozenset(
         ("round", "decimals"), ("normal", "Tensor_float"), ("normal", "float_Tensor"),
         ("normal", "Tensor_Tensor"),
     )
-)  # fmt: skip
+)
 _NAMESPACES = ("profiler", "prim", "rngprims")
 
 
@@ -119,7 +119,7 @@ class Move:
     def __init__(
         self, func: Any, written: Sequence[int | str], memory: Memory, account: Account,
         call: Callable[[], Call],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._func, self._name, self._written = func, str(func), written
         self._memory, self._account, self._call = memory, account, call
         base = func._schema.name.partition("::")[2].removesuffix("_")

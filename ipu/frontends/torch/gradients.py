@@ -141,7 +141,7 @@ class Gradients:
         return any(
             self.role_of(x) is Role.LEAF and x.shape == target.shape
             for x in read for target in written
-        )  # fmt: skip
+        )
 
     def done(self, read: list[torch.Tensor], results: list[torch.Tensor]) -> None:
         """An operation outside of modules that is part of an update has these results."""

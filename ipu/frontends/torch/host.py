@@ -21,7 +21,7 @@ __all__ = ["on_host"]
 _WIDE = {
     torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64,
     torch.complex64: torch.complex128, **dict.fromkeys(EIGHTHS, torch.float64),
-}  # fmt: skip
+}
 
 
 def on_host(call: Call, func: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:

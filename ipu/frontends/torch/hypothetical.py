@@ -67,7 +67,7 @@ def find_device(
     policy: PolicyLike, target: Target, control: FpCtl, *, unit: str | MatrixUnit | None = None,
     seed: int = 0, count: bool = False, preset: str = "window", f32_denormals: str = "flush",
     max_nan: str = "number", sums: str = "spread",
-) -> Device:  # fmt: skip
+) -> Device:
     """The device of a target that computes in the formats of a policy.
 
     Raises    ValueError for formats that the target lacks, and a unit that is no unit of it.
@@ -92,7 +92,7 @@ def find_device(
     return kind(
         target, control, seed=seed, count=count, preset=preset, f32_denormals=f32_denormals,
         max_nan=max_nan, sums=sums,
-    )  # fmt: skip
+    )
 
 
 @lru_cache
@@ -107,7 +107,7 @@ def ieee_unit(fmt: Format) -> MatrixUnit:
     return MatrixUnit(
         f"FMA_{fmt.name.upper()}_F32", "none: IEEE 754", (fmt,), BINARY32, terms=1, window=None,
         calls=None, evidence=dict.fromkeys(names, known),
-    )  # fmt: skip
+    )
 
 
 @lru_cache
@@ -174,12 +174,12 @@ class ProductsDevice(Device):
     def __init__(
         self, policy: PolicyLike, control: FpCtl, *, unit: str | MatrixUnit | None = None,
         seed: int = 0, count: bool = False, sums: str = "spread",
-    ) -> None:  # fmt: skip
+    ) -> None:
         formats = (BINARY16, BINARY32, *_EIGHT_BITS, *sorted(formats_of(policy), key=str))
         target = replace(
             HYPOTHETICAL, formats=tuple(dict.fromkeys((*HYPOTHETICAL.formats, *formats))),
             note="no machine: products through any unit, everything else by IEEE 754",
-        )  # fmt: skip
+        )
         super().__init__(
             target,
             control,
@@ -205,7 +205,7 @@ class ProductsDevice(Device):
         return ProductsDevice(
             self._policy, self.control, unit=self.unit, seed=self.source.seed or 0,
             count=self.counts is not None, sums=self.options.sums,
-        )  # fmt: skip
+        )
 
     def context(self, fmt: Format | str) -> MachineContext:
         """The context that computes in fmt on this device."""
@@ -219,7 +219,7 @@ class ProductsDevice(Device):
     def partials_for(
         self, inputs: Format, verb: str = "matmul", *, to: Format | None = None,
         wanted: Format | None = None,
-    ) -> Format:  # fmt: skip
+    ) -> Format:
         """The partials of the unit that multiplies these inputs."""
         return self._of_inputs(inputs, wanted).partials
 
@@ -234,7 +234,7 @@ class ProductsDevice(Device):
     def _unit(
         self, verb: str, x: Array, partials: Format | None, to: Format | None,
         unit: MatrixUnit | str | None, traits: ConvolutionTraits | None = None,
-    ) -> MatrixUnit:  # fmt: skip
+    ) -> MatrixUnit:
         return self._of_inputs(x.format, partials)
 
     def _account(self, call: ProductCall, product: Array) -> None:

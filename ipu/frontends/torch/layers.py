@@ -95,7 +95,7 @@ class Layers:
         start_update: Callable[[torch.optim.Optimizer], None], finish: Callable[[], None],
         start_backward: Callable[[], None], end_backward: Callable[[], None],
         end_block: Callable[[], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         _check_torch()
         self._start_backward, self._end_backward = start_backward, end_backward
         self._enter, self._start_update, self._finish = enter, start_update, finish
@@ -178,7 +178,7 @@ class Layers:
         return {
             "stack": [], "micro_batch": micro_batch, "is_replaying": False, "regions": 0,
             "_in_backward": False, "_starts": [0], "_spans": [("", micro_batch)],
-        }  # fmt: skip
+        }
 
     def end_step_before_forward(self) -> None:
         """A step ended before the forward operation that runs now, whose node is numbered."""

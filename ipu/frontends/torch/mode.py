@@ -43,7 +43,7 @@ _DECOMPOSED = frozenset(
         "hardswish", "hardswish_backward", "hardsigmoid", "hardsigmoid_backward", "huber_loss",
         "huber_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "addr",
     )
-)  # fmt: skip
+)
 #: Operations whose results keep the channels of their images last.
 _OF_IMAGES = frozenset(
     (
@@ -51,7 +51,7 @@ _OF_IMAGES = frozenset(
         "_batch_norm_with_update", "max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d",
         "upsample_bilinear2d", "native_group_norm",
     )
-)  # fmt: skip
+)
 #: Real numbers with a format of the machine, and wider ones.
 _REAL = {torch.float32, torch.float64, *FORMATS}
 #: Operations that make copies of parameters, or tensors that updates keep beside them.
@@ -84,7 +84,7 @@ class Program(Protocol):
     def call(self, operation: str) -> Call: ...
     def look(
         self, tensors: list[torch.Tensor], args: Any, kwargs: Any, written: Sequence[int | str]
-    ) -> bool: ...  # fmt: skip
+    ) -> bool: ...
     def updated(self, args: Any, kwargs: Any, result: Any) -> None: ...
     def copied(self, source: Any, result: Any) -> None: ...
     def writing(self, base: str, args: Any, kwargs: Any) -> Callable[[], None] | None: ...
@@ -417,7 +417,7 @@ def _refuse_unknown(func: Any, call: Call, args: Any, kwargs: Any) -> None:
 _NUMBERS = frozenset(
     kind for kind in vars(torch).values()
     if isinstance(kind, torch.dtype) and (kind.is_floating_point or kind.is_complex)
-)  # fmt: skip
+)
 
 
 def _is_for_meta(device: Any) -> bool:

@@ -55,7 +55,7 @@ class Outside:
             *(_sentence(how, names) for how, names in self._processes.items()),
             *(f"thread {name!r} began before the session: what torch computes there is its own and "
               "in no count" for name in self._threads),
-        ]  # fmt: skip
+        ]
 
     @contextmanager
     def noting(self) -> Iterator[None]:

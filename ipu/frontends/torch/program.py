@@ -32,7 +32,7 @@ def settings_of(session: Session) -> list[str]:
         "control bits": device.control, "ties": session.ties, "found_inf": session.found_inf,
         "preset": device.options.preset, "f32_denormals": device.options.f32_denormals,
         "max_nan": device.options.max_nan, "sums": device.options.sums,
-    }  # fmt: skip
+    }
     return [f"{name}: {value}" for name, value in rows.items()]
 
 
@@ -52,7 +52,7 @@ def join_replicas(session: Session) -> int:
     session.replicas = Replicas(
         members, session.memory, order, shares_status=session.found_inf == "status",
         local=cluster.local_replicas,
-    )  # fmt: skip
+    )
     session.replica = cluster.rank
     session.listing = members.program if cluster.size > 1 else None
     return cluster.size

@@ -86,7 +86,7 @@ def formats_of_state(optimiser: torch.optim.Optimizer, memory: Memory) -> dict[s
 def mark_state(
     optimiser: torch.optim.Optimizer, memory: Memory, names: Mapping[str, str],
     formats: Iterable[Format],
-) -> None:  # fmt: skip
+) -> None:
     """Tensors of an optimiser's state hold these formats, of which the session knows some."""
     known = {fmt.name: fmt for fmt in formats}
     for key, x in _tensors(optimiser):

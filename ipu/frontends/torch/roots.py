@@ -40,7 +40,7 @@ class Roots:
     def __init__(
         self, factor: float, recorder: Recorder, memory: Memory, layers: Layers,
         call: Callable[[str], Call], step: Callable[[], int], check: Callable[[], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._factor, self._recorder, self._memory, self._layers = factor, recorder, memory, layers
         self._call, self._step, self._check = call, step, check
         #: Of the program's gradient scaler.

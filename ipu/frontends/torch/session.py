@@ -94,7 +94,7 @@ class Session:
         self, device: Device, policy: PolicyArgument, ties: str = "first",
         found_inf: str = "values", changes: Changes = NONE,
         again: Callable[[Way, int], Session] | None = None, step: int = 0, seed: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if ties not in _TIES:
             raise ValueError(f"ties={ties!r} is not known; use first or all")
         if found_inf not in _FOUND_INF:
@@ -125,7 +125,7 @@ class Session:
         self.layers = Layers(
             self._enter, self._start_update, self._finish_step, self._start_backward,
             self._end_backward, self._end_block,
-        )  # fmt: skip
+        )
         self.gradients = Gradients(self.changer.follow)
         #: What the session does not see.
         self.outside = Outside()
@@ -133,7 +133,7 @@ class Session:
         self.roots = Roots(
             changes.loss_scale, self.recorder, self.memory, self.layers, self.call,
             lambda: self.step, self._check_patterns,
-        )  # fmt: skip
+        )
         self._form = OneByOne()
         #: Steps of optimisers tried before this session.
         self.first_step = check_step(step)
@@ -254,14 +254,14 @@ class Session:
         call = Call(
             self.device, self.memory, self.policy.of(layer), layer, direction, self.ties,
             self._note_constant, self.found_inf,
-        )  # fmt: skip
+        )
         shown = "recompute" if is_replaying else direction
         place = Place(self.step, micro_batch, replica, layer, direction)
         return call, place, counted_name(layer, shown)
 
     def look(
         self, tensors: list[torch.Tensor], args: Any, kwargs: Any, written: Sequence[int | str]
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Whether the operation that begins now is part of an update without an optimiser.
 
         tensors    those among its arguments.
@@ -443,7 +443,7 @@ class Session:
         return {
             "step": self.step, "seed": self.seed, "way": str(self.way),
             "formats": formats_of_state(optimiser, self.memory),
-        }  # fmt: skip
+        }
 
     def _resume(self, optimiser: torch.optim.Optimizer, entry: Mapping[str, Any]) -> None:
         """Go on at the step of a state that another session has written; never back."""
@@ -540,7 +540,7 @@ class Session:
             "versions": {
                 "fpsim": fpsim.__version__, "torch": torch.__version__, "numpy": np.__version__,
             },
-        }  # fmt: skip
+        }
         recorder = self.recorder if self.observer.is_on else None
         report = Report(describe(self.account, self.device, recorder, about))
         if not (report["operations"]["machine"] or report["operations"]["host"]):
@@ -628,7 +628,7 @@ def machine(
         device = find_device(
             way.policy, chosen_target, control, unit=unit, seed=seed, count=count, preset=preset,
             f32_denormals=f32_denormals, max_nan=max_nan, sums=sums,
-        )  # fmt: skip
+        )
         return Session(device, way.policy, ties, found_inf, way.changes, make, step, seed)
 
     return make(Way(find_policy(policy), sr, changes), seed, count=count, traps=traps)

@@ -93,9 +93,9 @@ def _moments(function: Callable[..., None]) -> Callable[..., None]:
     """Adam and AdamW by torch's function of that name."""
 
     def run(params: Any, grads: Any, firsts: Any, seconds: Any, largest: Any, steps: Any,
-            **options: Any) -> None:  # fmt: skip
+            **options: Any) -> None:
         function(params, grads, firsts, seconds, largest, _before(steps), foreach=False,
-                 fused=False, **options)  # fmt: skip
+                 fused=False, **options)
 
     return run
 
@@ -122,7 +122,7 @@ def _before(steps: Any) -> list[torch.Tensor]:
 _KERNELS: dict[str, Callable[..., None]] = {
     "_fused_adam_": _moments(adam), "_fused_adamw_": _moments(adamw), "_fused_sgd_": _momentum,
     "_fused_adagrad_": _squares,
-}  # fmt: skip
+}
 
 
 def is_fused(base: str) -> bool:

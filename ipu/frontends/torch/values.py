@@ -47,7 +47,7 @@ from ipu.machine.device import Device
 __all__ = [
     "EIGHTHS", "FORMATS", "HALVES", "Memory", "TensorMap", "is_abstract", "is_lazy",
     "outside_transforms", "round_in_place", "stored", "tensors_of", "to_narrow", "widest",
-]  # fmt: skip
+]
 
 #: Data types of 16 bits, which a way of a trial may replace.
 HALVES: dict[torch.dtype, Format] = {torch.float16: BINARY16, torch.bfloat16: BFLOAT16}
@@ -55,7 +55,7 @@ HALVES: dict[torch.dtype, Format] = {torch.float16: BINARY16, torch.bfloat16: BF
 EIGHTHS: dict[torch.dtype, Format] = {
     torch.float8_e4m3fn: E4M3FN, torch.float8_e5m2: E5M2, torch.float8_e4m3fnuz: F143,
     torch.float8_e5m2fnuz: F152,
-}  # fmt: skip
+}
 #: Formats of the data types that have one of their own.
 FORMATS = HALVES | EIGHTHS
 

@@ -8,4 +8,4 @@ from ipu.learn.checkpoint.state import Kept, Number, Positioned, State
 __all__ = [
     "NAME", "Keeper", "Kept", "Number", "Positioned", "State", "check_program", "interrupt_later",
     "load", "restore", "save", "take",
-]  # fmt: skip
+]

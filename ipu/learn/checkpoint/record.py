@@ -167,4 +167,4 @@ def _are_counts(rows: Any) -> bool:
         and isinstance(row[0], str) and isinstance(row[1], str) and isinstance(row[2], dict)
         and all(_is_count(n) for n in row[2].values())
         for row in rows
-    )  # fmt: skip
+    )

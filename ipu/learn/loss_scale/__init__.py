@@ -21,4 +21,4 @@ __all__ = [
     "ALL_GRADIENTS", "EPSILON", "GRADIENTS", "LEARNING_RATE", "PRODUCTS", "AutomaticLossScale",
     "DynamicLossScale", "Histogram", "KerasLossScale", "LossScale", "NoLossScale", "Scaling",
     "StaticLossScale", "Statistic", "as_loss_scale", "find_loss_scale",
-]  # fmt: skip
+]

@@ -29,7 +29,7 @@ from ipu.ops.listing import unlisted
 __all__ = [
     "EPSILON", "GRADIENTS", "LEARNING_RATE", "LossScale", "NoLossScale", "Scaling",
     "StaticLossScale", "Statistic", "as_loss_scale", "check_share",
-]  # fmt: skip
+]
 
 
 GRADIENTS, LEARNING_RATE, EPSILON = "gradients", "learning_rate", "epsilon"

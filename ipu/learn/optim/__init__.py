@@ -17,4 +17,4 @@ from ipu.learn.optim.sgd import SGD, CastGradientsSGD
 __all__ = [
     "SGD", "Adam", "AdamW", "CastGradientsSGD", "Observer", "Optimizer", "Pairs", "RMSProp",
     "Slots", "Step", "Update", "compute_contributions", "compute_gradients",
-]  # fmt: skip
+]

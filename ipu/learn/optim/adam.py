@@ -64,7 +64,7 @@ class Adam(Optimizer):
         change, (m, v) = UPDATES["adam"](
             device, w, g, (m, v), power1=power1, power2=power2, rate=rate, beta1=self.beta1,
             beta2=self.beta2, epsilon=self.epsilon,
-        )  # fmt: skip
+        )
         return Step(m, change, device.subtract(w, change), (m, v, *self._next(device, powers)))
 
     def _start(self, device: Device, g: Array) -> tuple[Array, ...]:

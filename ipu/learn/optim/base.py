@@ -29,7 +29,7 @@ from ipu.machine.device import Device
 __all__ = [
     "Fate", "Observer", "Optimizer", "Pairs", "Slots", "Step", "Update", "check_positive",
     "check_rate", "check_share", "compute_contributions", "compute_gradients", "fate_of",
-]  # fmt: skip
+]
 
 T = TypeVar("T")
 
@@ -150,7 +150,7 @@ class Optimizer(ABC):
     def apply_gradients(
         self, pairs: Pairs, slots: Slots, *, rate: float | None = None,
         observe: Observer | None = None,
-    ) -> dict[str, tuple[Array, ...]]:  # fmt: skip
+    ) -> dict[str, tuple[Array, ...]]:
         """Change each variable by its gradient; the new slots.
 
         Nothing changes if a trap fires or the observer raises: variables take their values after

@@ -67,7 +67,7 @@ class RMSProp(Optimizer):
         change, slots = UPDATES["rms prop"](
             device, w, g, slots or self._start(device, g), rate=rate, rho=self.decay,
             momentum=self.momentum, epsilon=self.epsilon, in_root=self.epsilon_in_root,
-        )  # fmt: skip
+        )
         return Step(g, change, device.subtract(w, change), slots)
 
     def _start(self, device: Device, g: Array) -> tuple[Array, Array]:

@@ -110,7 +110,7 @@ class CastGradientsSGD(SGD):
     def apply_gradients(
         self, pairs: Pairs, slots: Slots, *, rate: float | None = None,
         observe: Observer | None = None,
-    ) -> dict[str, tuple[Array, ...]]:  # fmt: skip
+    ) -> dict[str, tuple[Array, ...]]:
         cast = []
         for gradient, variable in pairs:
             with updating(variable):

@@ -18,4 +18,4 @@ __all__ = [
     "AUTO_REUSE", "Getter", "Variable", "Variables", "current_device", "current_policy",
     "fp32_parameter_getter", "get_variable", "is_overridden", "l1_regularizer", "l2_regularizer",
     "policy_getter", "variable_scope",
-]  # fmt: skip
+]

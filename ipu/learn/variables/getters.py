@@ -48,7 +48,7 @@ def fp32_parameter_getter(
     variable = getter(
         name, shape=shape, dtype=fmt, initializer=initializer, trainable=trainable,
         **_known(regularizer),
-    )  # fmt: skip
+    )
     return variable if fmt == dtype else ops.cast(variable, dtype=dtype, name=name + "_cast")
 
 
@@ -75,7 +75,7 @@ def policy_getter(
     return getter(
         name, shape=shape, dtype=dtype, initializer=initializer, trainable=trainable,
         **_known(regularizer),
-    )  # fmt: skip
+    )
 
 
 def _known(regularizer: Regulariser | None) -> dict[str, Regulariser]:

@@ -160,7 +160,7 @@ class Variables(dict[str, Variable]):
         self, name: str, shape: Any = None, dtype: Format = BINARY32,
         initializer: Initialiser | None = None, trainable: bool = True,
         regularizer: Regulariser | None = None,
-    ) -> Variable:  # fmt: skip
+    ) -> Variable:
         """The getter behind all custom getters: creates the variable, or shares it."""
         scope = _scope()
         if not scope.use_resource:
@@ -289,4 +289,4 @@ def get_variable(
     return scope.getter(
         full, shape=shape, dtype=dtype or scope.dtype, initializer=initializer,
         trainable=trainable, **more,
-    )  # fmt: skip
+    )

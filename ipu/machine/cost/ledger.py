@@ -76,7 +76,7 @@ class Total:
 
 _COLUMN = "{:<28} {:<24} {:<22} {:<16} {:>8} {:>10} {:>6} {:>10} {:>9} {:>8} {:>5}  {}".format
 _HEAD = ("tensor", "verb", "unit", "instruction", "products", "MMAC", "useful", "kcycles", "loads",
-         "MB moved", "tiles", "rate is")  # fmt: skip
+         "MB moved", "tiles", "rate is")
 
 
 class Ledger:
@@ -153,4 +153,4 @@ def _line(tensor: str, verb: str, unit: str, total: Total) -> str:
         tensor, verb, unit, row.instruction, total.products, f"{total.macs / 1e6:.3f}", share,
         f"{total.cycles / 1e3:.1f}", total.weight_loads, f"{total.exchange_bytes / 1e6:.3f}",
         row.tiles, row.evidence,
-    )  # fmt: skip
+    )

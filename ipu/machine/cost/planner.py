@@ -30,7 +30,7 @@ from ipu.machine.target import Target
 __all__ = [
     "LOAD_BYTES", "SPLIT", "Exchange", "Memory", "Planner", "Price", "exchanged", "multiply_adds",
     "price",
-]  # fmt: skip
+]
 
 #: Bytes of weights that a tile loads per cycle, by the option use_128bit_conv_unit_load.
 LOAD_BYTES = {
@@ -94,7 +94,7 @@ class Price(NamedTuple):
 def price(
     work: Work, memory: Memory, instruction: Instruction, target: Target,
     planner: Planner = Planner(), tiles: int | None = None,
-) -> Price:  # fmt: skip
+) -> Price:
     """The cheapest split of a product over at most so many tiles (default: all of the target).
 
     >>> from ipu.machine.target import MK2

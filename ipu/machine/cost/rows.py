@@ -41,7 +41,7 @@ WorkOf = Callable[[Instruction, tuple[int, ...]], Work]
 def ledger_row(
     verb: str, unit: MatrixUnit, operands: tuple[Array, Array], product: Array, work_of: WorkOf,
     target: Target, planner: Planner, parts: int = 1,
-) -> LedgerRow:  # fmt: skip
+) -> LedgerRow:
     """The cost of the product on the target, with K split over `parts` groups of tiles.
 
     Of the unit's instructions the cheapest is taken, of equal ones the widest: sixteen columns
@@ -70,7 +70,7 @@ def ledger_row(
         cycles=cost.cycles + wires.cycles, operand_bytes=left + right,
         result_bytes=_bytes(product), partial_bytes=parts * memory.partials,
         exchange_bytes=wires.bytes, facts=tuple(_facts(instruction, target, planner, parts)),
-    )  # fmt: skip
+    )
 
 
 def _bytes(x: Array) -> int:

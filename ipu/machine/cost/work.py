@@ -84,7 +84,7 @@ def _passes(convolution: Convolution, taps: int, unit: MatrixUnit) -> int:
 
 def _slim(
     convolution: Convolution, instruction: Instruction, positions: int, useful: int
-) -> Work:  # fmt: skip
+) -> Work:
     unit, (height, width) = instruction.unit, convolution.kernel
     lanes = unit.channels // unit.taps
     together = _groups_in(lanes, convolution.depth)

@@ -40,7 +40,7 @@ def _sixteen_bit(name: str, instruction: str, inputs: Format, partials: Format) 
             "window": WIDTHS if inputs == BINARY16 else _FICTION,
             "cut": UNKNOWN, "accumulator": shape, "rounding": NEAREST,
         },
-    )  # fmt: skip
+    )
 
 
 def _eight_bit(name: str, instruction: str) -> MatrixUnit:
@@ -51,7 +51,7 @@ def _eight_bit(name: str, instruction: str) -> MatrixUnit:
             "terms": _POPLIBS, "calls": _POPLIBS, "order": _POPLIBS, "window": WIDTHS,
             "cut": UNKNOWN, "accumulator": _POPLIBS, "rounding": NEAREST,
         },
-    )  # fmt: skip
+    )
 
 
 def _fused(name: str, instruction: str) -> MatrixUnit:
@@ -60,7 +60,7 @@ def _fused(name: str, instruction: str) -> MatrixUnit:
         name=name, instruction=instruction, inputs=(BINARY32,), partials=BINARY32, terms=1,
         calls=8, window=None,
         evidence={"terms": known, "calls": _DOCUMENTED, "order": known, "rounding": NEAREST},
-    )  # fmt: skip
+    )
 
 
 _WINDOWED = (

@@ -48,4 +48,4 @@ def _readings(unit: MatrixUnit) -> list[MatrixUnit]:
             join=None if single_pass else BINARY32, product_rounded=True, preset="sequential_f32",
             evidence={**unit.evidence, **dict.fromkeys(("terms", "calls", "window"), _REFERENCE)},
         ),
-    ]  # fmt: skip
+    ]

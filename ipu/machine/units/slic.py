@@ -56,7 +56,7 @@ def grouping(channels: int) -> tuple[int, int]:
 def _windowed(
     name: str, instruction: str, inputs: tuple[Format, ...], partials: Format, terms: int,
     shape: tuple[Evidence, str],
-) -> MatrixUnit:  # fmt: skip
+) -> MatrixUnit:
     """Four calls, one per tap."""
     return MatrixUnit(
         name=name, instruction=instruction, inputs=inputs, partials=partials, terms=terms, calls=4,
@@ -65,7 +65,7 @@ def _windowed(
             "terms": shape, "calls": shape, "taps": shape, "order": shape, "window": WIDTHS,
             "cut": UNKNOWN, "accumulator": shape, "rounding": NEAREST,
         },
-    )  # fmt: skip
+    )
 
 
 _WINDOWED = (
@@ -81,7 +81,7 @@ _PLAIN = (
             "terms": _FUSED, "calls": _PAIR, "taps": _PAIR, "order": _SINGLE, "rounding": NEAREST,
         },
     ),
-)  # fmt: skip
+)
 
 #: Every SLIC record with its presets.
 SLIC_UNITS: tuple[MatrixUnit, ...] = (*with_presets(_WINDOWED), *_PLAIN)

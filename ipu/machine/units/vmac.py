@@ -37,7 +37,7 @@ def _half(partials: Format, short: str) -> MatrixUnit:
             "terms": _FOUR, "calls": _CHAIN, "order": _CHAIN, "window": _AS_AMP, "cut": UNKNOWN,
             "accumulator": _FOUR, "rounding": NEAREST,
         },
-    )  # fmt: skip
+    )
 
 
 _PLAIN = (
@@ -46,7 +46,7 @@ _PLAIN = (
         terms=1, calls=None, window=None,
         evidence={"terms": _FUSED, "calls": _CHAIN, "order": _CHAIN, "rounding": NEAREST},
     ),
-)  # fmt: skip
+)
 
 #: Every record of the vector MAC with its presets.
 VMAC_UNITS: tuple[MatrixUnit, ...] = (

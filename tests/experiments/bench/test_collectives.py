@@ -41,7 +41,7 @@ def test_what_is_not_installed_is_left_out_with_the_reason(monkeypatch):
     lines = [str(case()) for case in cases(Size(10, 1), quick=True)]
     assert [line.rpartition(": ")[2] for line in lines] == [
         "no grpc", "no grpc", "no mpi", "no mpi", "torch is not installed",
-    ]  # fmt: skip
+    ]
 
 
 def test_goals_are_those_of_ten_megabytes():

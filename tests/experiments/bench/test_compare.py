@@ -11,7 +11,7 @@ from ipu.experiments.cli import main
 
 HARDWARE = {
     "processor": "P", "cores": 2, "vector_bits": 256, "halves": None, "compiler": "LLVM",
-}  # fmt: skip
+}
 
 
 def record(ratio, low, high, **fields):
@@ -19,7 +19,7 @@ def record(ratio, low, high, **fields):
     return {
         **names, "ratio": ratio, "range": [low, high], "rounds": 7, "hardware": HARDWARE,
         "ns_per_element": 9.0, **fields,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_rows_of_one_file_alone_are_left_out_and_told(tmp_path, capsys):
     assert main(["bench", "compare", *map(str, files)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["# old: P, 2 cores, vectors of 256 bits; LLVM",
-                         "# new: P, 2 cores, vectors of 256 bits; LLVM"]  # fmt: skip
+                         "# new: P, 2 cores, vectors of 256 bits; LLVM"]
     assert len(lines) == 4
     assert lines[-1] == f"# 1 rows in both, 1 only in {files[1]}"
     files[1].write_text(json.dumps([record(1.0, 1.0, 1.0, n=12)]))

@@ -14,7 +14,7 @@ from tests.tiers import pick, reaches
 FIELDS = [
     "topic", "format", "rounding", "bits", "flags", "data", "n", "threads", "ns_per_element",
     "reference", "ratio", "peer", "rounds", "range",
-]  # fmt: skip
+]
 
 
 TINY = Size(n=300, repeats=1)
@@ -29,7 +29,7 @@ PRODUCT_FIELDS = ["gmac_per_s" if f == "ns_per_element" else f for f in FIELDS] 
 KINDS = {
     "fp16-mac", "any-mac", "sr-fma", "sr-mac", "amp-exact", "amp-exact-worst", "amp-window",
     "tensor-core", "blas-f32", "blas-f64",
-}  # fmt: skip
+}
 
 
 #: What the quick tier measures: every kind compiles kernels of its own.

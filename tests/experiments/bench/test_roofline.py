@@ -13,11 +13,11 @@ from ipu.pages.drawing import new_figure
 
 HARDWARE = {
     "processor": "P", "cores": 2, "vector_bits": 256, "halves": None, "compiler": "LLVM",
-}  # fmt: skip
+}
 COMMON = {
     "format": "binary16", "rounding": "RNE", "bits": None, "flags": False, "data": "normal",
     "threads": 1, "peer": None, "rounds": 7, "range": [1.0, 1.0], "hardware": HARDWARE,
-}  # fmt: skip
+}
 
 
 def elementwise(topic, ns, reference, **fields):
@@ -74,7 +74,7 @@ def test_the_picture_shows_every_family_and_names_the_machine():
     assert shown == {
         "rounding": 2, "stochastic rounding": 1, "+ − × ÷ √ fma": 3,
         "products rounded after × and +": 1, "products through units": 1,
-    }  # fmt: skip
+    }
     texts = [text.get_text() for text in axes.texts]
     assert texts[:2] == ["np.copyto: 20.0 GB/s", "BLAS, binary32: 50 GMAC/s"]
     assert axes.get_title(loc="left").startswith("P, 2 cores")

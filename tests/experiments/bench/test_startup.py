@@ -20,7 +20,7 @@ def test_each_case_says_what_it_measures():
     assert [case.topic for case in cases if not case.warm] == ["startup cold"]
     assert {(case.topic.split()[0], case.n, case.data) for case in cases} == {
         ("startup", 1, "-"), ("call", startup.OFTEN, "16"),
-    }  # fmt: skip
+    }
     assert {(case.rounding, case.bits) for case in cases if case.topic == "call add"} == {
         ("RNE", None), ("SR", 13),
-    }  # fmt: skip
+    }

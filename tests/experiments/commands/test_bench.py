@@ -14,7 +14,7 @@ from tests.tiers import pick
 FIELDS = [
     "topic", "format", "rounding", "bits", "flags", "data", "n", "threads", "ns_per_element",
     "reference", "ratio", "peer", "rounds", "range", "hardware",
-]  # fmt: skip
+]
 
 
 #: Topics whose records have these fields; that of arithmetic compiles a dozen kernels, in the full

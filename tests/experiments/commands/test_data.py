@@ -37,7 +37,7 @@ def server(tmp_path, monkeypatch):
         threading.Thread(target=running.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{running.server_port}/"
         sums = {p.name: "sha256:" + hashlib.sha256(p.read_bytes()).hexdigest()
-                for p in folder.iterdir()}  # fmt: skip
+                for p in folder.iterdir()}
         monkeypatch.setitem(data.SOURCES, "mnist", (url, {"a.gz": sums["a.gz"]}))
         monkeypatch.setitem(data.SOURCES, "cifar10", (url, {"c.tar.gz": sums["c.tar.gz"]}))
         monkeypatch.setitem(data.SOURCES, "fashion-mnist", (url, {"a.gz": "md5:" + "0" * 32}))

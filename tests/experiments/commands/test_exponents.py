@@ -15,7 +15,7 @@ SMALL, LARGE = np.float32([2.0**-30, 1.0, 1.0, 1.0]), np.float32([1e30, 1.0])
 
 def test_the_largest_loss_is_named_with_its_share():
     pairs = [(name, profile(array, fmt)) for name, array in (("small", SMALL), ("large", LARGE))
-             for fmt in (BINARY16, BFLOAT16)]  # fmt: skip
+             for fmt in (BINARY16, BFLOAT16)]
     assert list(losses(pairs)) == [
         "binary16: the largest loss is in large, where 0.00% of the elements underflow and 50.00% "
         "overflow",
@@ -26,7 +26,7 @@ def test_the_largest_loss_is_named_with_its_share():
 def test_elements_that_are_not_finite_are_told_once_for_each_array():
     array = np.float32([np.nan, np.nan, np.inf, 1.0])
     pairs = [(name, profile(values, fmt)) for name, values in (("a", array), ("b", LARGE))
-             for fmt in (BFLOAT16, BINARY16)]  # fmt: skip
+             for fmt in (BFLOAT16, BINARY16)]
     assert list(losses(pairs))[2:] == [
         "a: 50.00% of the elements are NaN and 25.00% infinite, which neither underflow nor "
         "overflow"

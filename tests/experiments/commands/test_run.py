@@ -14,7 +14,7 @@ PROGRAM = "import sys; from ipu.experiments.cli import main; sys.exit(main([]))"
 def under(**environment: str) -> str:
     """What the program prints where the shell asks for a completion."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=os.environ | environment,
-                          capture_output=True, text=True, check=True)  # fmt: skip
+                          capture_output=True, text=True, check=True)
     return done.stdout
 
 
@@ -22,7 +22,7 @@ def under(**environment: str) -> str:
     ("words", "offered"),
     [("re", ["report"]), ("run swam", ["swamping"]), ("list u", ["units"]), ("bench tr", ["train"]),
      ("data cif", ["cifar10"]), ("run swamping --qu", ["--quick"])],
-)  # fmt: skip
+)
 def test_the_shell_completes_commands_names_and_options(words, offered):
     place = str(len(words.split(" ")))
     lines = under(_FPSIM_COMPLETE="bash_complete", COMP_WORDS=f"fpsim {words}", COMP_CWORD=place)

@@ -41,7 +41,7 @@ def test_without_dask_one_sentence_names_the_extra(monkeypatch, capsys):
      (["swamping", "--scheduler", "tcp://10.1.1.1:1"], "scheduler='tcp://10.1.1.1:1' is outside"),
      (["swamping", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"], "workers=2 is set where"),
      (["swamping", "--scheduler", "tls://10.1.1.1:1"], "scheduler='tls://10.1.1.1:1' needs cert")],
-)  # fmt: skip
+)
 def test_bad_input_is_one_sentence_before_any_work(
     arguments, sentence, capsys, tmp_path, monkeypatch
 ):
@@ -59,7 +59,7 @@ def started(out: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*SWEEP, "--out", str(out), *arguments], cwd=ROOT, text=True, start_new_session=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    )
 
 
 def wait_for_jobs(process: subprocess.Popen[str], out: Path, n: int) -> None:
@@ -90,7 +90,7 @@ def assert_gone(group: int) -> None:
 
 def serial() -> bytes:
     rows = [{"run_seed": seed, **row} for seed in range(8)
-            for row in find("swamping").run(True, seed).rows]  # fmt: skip
+            for row in find("swamping").run(True, seed).rows]
     return to_csv(rows).encode()
 
 
@@ -120,7 +120,7 @@ def test_an_interrupted_sweep_goes_on(tmp_path):
     assert (process.returncode, err.lstrip()) == (130, (  # click ends the line of the ^C
         f"fpsim: interrupted; finished jobs are kept in {kept}; the same command with --resume "
         "goes on\n"
-    ))  # fmt: skip
+    ))
     assert_gone(process.pid)
     before = {path: path.stat().st_mtime_ns for path in kept.glob("*.json")}
     assert before

@@ -40,7 +40,7 @@ def values():
 @pytest.fixture(scope="module")
 def sums(values):
     return {(way, order): in_one_process(values, 5, *way, order)
-            for way in WAYS for order in ORDERS}  # fmt: skip
+            for way in WAYS for order in ORDERS}
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_libraries_stand_in_figure_table_and_answer_as_a_warning(alone):
          "differ": differ, "error": 0.6}
         for library in (MPI, GLOO)
         for order, differ in zip(ORDERS, (0.3, 0.2, 0.0, 0.1), strict=True)
-    ]  # fmt: skip
+    ]
     result = Result(alone.rows, "", "", local=local)
     answer = distributed_orders._answer(result.rows, local, [])
     assert (

@@ -32,7 +32,7 @@ def test_variants_differ_in_time_and_memory_and_in_no_bit(quick):
     rows = {row["variant"]: row for row in quick.rows if "digest" in row}
     assert list(rows) == [
         "pipelined", "pipelined, state offloaded", "sharded", "sharded, state offloaded",
-    ]  # fmt: skip
+    ]
     assert len({row["digest"] for row in rows.values()}) == 1
     assert [row["slots"] for row in rows.values()] == [16, 16, 80, 80]
     pipelined, away = rows["pipelined"], rows["pipelined, state offloaded"]

@@ -119,5 +119,5 @@ def test_pictures_and_files(quick):
     processes = [
         row for row in json.loads(quick.files["trace.json"])["traceEvents"]
         if row["name"] == "process_name"
-    ]  # fmt: skip
+    ]
     assert len(processes) == 4 * len(offload.WAYS)

@@ -91,7 +91,7 @@ def test_sums_overflow_at_the_highest_scale_and_means_do_not(quick):
 
 def test_the_sentence_is_computed_a_second_time(quick):
     small, high = ({"part": "accumulator", "gradients": g, "count": 8}
-                   for g in (pipeline_numerics.NO_SCALE, pipeline_numerics.HIGHEST))  # fmt: skip
+                   for g in (pipeline_numerics.NO_SCALE, pipeline_numerics.HIGHEST))
     error = quick.column("error", way="SUM in FP16", **small).mean()
     assert f"the relative error is {error:.2g} ±" in quick.answer
     overflows = quick.column("overflows", way="SUM in FP16", **high).mean()

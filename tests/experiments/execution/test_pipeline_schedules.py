@@ -50,7 +50,7 @@ def test_what_stages_store_stands_beside_what_the_guide_prints(quick):
     stored, _ = schedules.tables(quick)
     assert stored.lines[0] == [
         "grouped", "6 4 2 0", "7 5 3 1", "8 6 4 2", "2N+1, 2(N−1)+1, …", "9 7 5 3",
-    ]  # fmt: skip
+    ]
     assert all(len(line) == len(stored.heads) for line in stored.lines)
 
 
@@ -70,7 +70,7 @@ def test_cycles_are_added_up_a_second_time(quick):
         slots: dict[int, dict[int, int]] = {}
         for program in schedules.plan_of(name).programs:
             cycles = {"forward": own[program.stage].forward_cycles,
-                      "backward": own[program.stage].backward_cycles}  # fmt: skip
+                      "backward": own[program.stage].backward_cycles}
             by_ipu = slots.setdefault(program.slot, {})
             by_ipu[program.ipu] = by_ipu.get(program.ipu, 0) + cycles[program.phase.value]
         busiest = [max(by_ipu.values()) for by_ipu in slots.values()]

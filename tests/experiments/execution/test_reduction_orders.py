@@ -38,7 +38,7 @@ def means(order, values, fmt=BINARY16):
     ("order", "places"),
     [("sequential", [0, 0, 0, 0]), ("tf_ring", [0, 2, 2, 0]), ("clockwise_ring", [2, 2, 0, 0]),
      ("meet_in_middle_ring", [2, 0, 0, 2]), ("tree", [1] * 4), ("recursive_halving", [1] * 4)],
-)  # fmt: skip
+)
 def test_a_large_replica_beside_three_small_ones(order, places):
     """1 + 3·2^-11 in FP16, a chunk of one element each; places of 2^-10 above 1."""
     values = np.full((4, 4), 2.0**-11)
@@ -102,7 +102,7 @@ def test_built_gradients_do_what_they_are_built_for(quick):
         {o.value: quick.column("error", data=d, order=o.value, **where).mean()
          for o in reduction_orders.ORDERS}
         for d in (reduction_orders.LARGE, reduction_orders.OPPOSITE)
-    )  # fmt: skip
+    )
     assert max(large, key=large.get) == "sequential"
     assert opposite["recursive_halving"] * 50 < min(
         e for o, e in opposite.items() if o != "recursive_halving"
@@ -133,7 +133,7 @@ def second_verdict(rows):
 def test_the_sentence_is_computed_a_second_time(quick):
     assert quick.answer.startswith(second_verdict(quick.rows))
     where = {"part": "error", "format": "FP16", "rounding": "RNE", "replicas": 8,
-             "data": reduction_orders.OPPOSITE}  # fmt: skip
+             "data": reduction_orders.OPPOSITE}
     error = quick.column("error", order="recursive_halving", **where).mean()
     assert f"on opposite replicas recursive_halving ({error:.2g} u)" in quick.answer
 
@@ -142,7 +142,7 @@ def test_the_sentence_is_computed_a_second_time(quick):
     ("factor", "noise", "opening"),
     [(2.0, 0.01, "Yes."), (0.5, 0.01, "No."), (1.0, 0.3, "Undecided by this run"),
      (1.1, 2.0, "Undecided by this run")],
-)  # fmt: skip
+)
 def test_the_verdict_follows_from_the_rows(quick, factor, noise, opening):
     rows = []
     for row in quick.rows:
@@ -159,7 +159,7 @@ def test_an_order_is_best_only_beyond_the_uncertainty():
     rows = [
         {"part": "error", "order": o.value, "seed": s, "error": 2.0 + s / 100, "data": "d"}
         for o in reduction_orders.ORDERS for s in range(4)
-    ]  # fmt: skip
+    ]
     assert len(reduction_orders.best(rows, data="d")[0]) == len(reduction_orders.ORDERS)
     better = [{**r, "error": 1.0 + r["seed"] / 90} if r["order"] == "tree" else r for r in rows]
     orders, error = reduction_orders.best(better, data="d")

@@ -36,7 +36,7 @@ def test_drift_counts_halves_in_between():
     assert drift == {
         "mean_ulps": steps.mean(), "median_ulps": np.median(steps), "largest_ulps": steps.max(),
         "differ": (steps > 0).mean(),
-    }  # fmt: skip
+    }
     above, below = np.array([[1.0], [1.0 - 2.0**-11]])
     assert replica_rounding.drift(np.stack([above, below]))["largest_ulps"] == 0.5
     tiny = np.array([[2.0**-24], [-(2.0**-24)], [0.0]])
@@ -56,14 +56,14 @@ def test_equal_bits_keep_replicas_equal(quick, way):
 
 def test_private_bits_part_the_replicas_from_the_first_step_on(quick):
     assert [r["step"] for r in quick.select(part="drift", way="private bits", seed=1,
-                                            replicas=2)] == [1, 2, 4, 8]  # fmt: skip
+                                            replicas=2)] == [1, 2, 4, 8]
     assert (quick.column("differ", part="drift", way="private bits") > 0).all()
 
 
 def test_other_ways_are_other_trainings(quick):
     """Equal bits are drawn, not left out: ways of staying equal end at losses of their own."""
     last = {way: quick.column("loss", part="drift", way=way, step=8).tolist()
-            for way in replica_rounding.WAYS}  # fmt: skip
+            for way in replica_rounding.WAYS}
     assert len({tuple(losses) for losses in last.values()}) == len(replica_rounding.WAYS)
 
 
@@ -71,11 +71,11 @@ def second_verdict(rows):
     """Intervals of the last drifts, and whether anything else moved, from the rows alone."""
     last = max(row["step"] for row in rows if row["part"] == "drift")
     others = [r["largest_ulps"] for r in rows
-              if r["part"] == "drift" and r["way"] != "private bits"]  # fmt: skip
+              if r["part"] == "drift" and r["way"] != "private bits"]
     lows, values = [], []
     for replicas in (2, 4):
         drifts = [r["mean_ulps"] for r in rows if r["part"] == "drift" and r["step"] == last
-                  and r["way"] == "private bits" and r["replicas"] == replicas]  # fmt: skip
+                  and r["way"] == "private bits" and r["replicas"] == replicas]
         width = stats.t.ppf(0.975, len(drifts) - 1) * np.std(drifts, ddof=1) / len(drifts) ** 0.5
         lows.append(np.mean(drifts) - width)
         values.append(np.mean(drifts))
@@ -96,7 +96,7 @@ def test_the_sentence_is_computed_a_second_time(quick):
     ("drifts", "stray", "opening"),
     [((1.0, 1.1, 1.2), 0, "Yes."), ((0.0, 0.0, 0.0), 0, "No."),
      ((0.1, 5.0, 0.2), 0, "Undecided by this run"), ((1.0, 1.1, 1.2), 1, "Undecided by this run")],
-)  # fmt: skip
+)
 def test_the_verdict_follows_from_the_rows(quick, drifts, stray, opening):
     rows = []
     for row in quick.rows:
@@ -114,7 +114,7 @@ def test_a_random_walk_grows_as_the_square_root():
         {"part": "drift", "way": "private bits", "replicas": 4, "seed": seed, "step": step,
          "mean_ulps": (1 + seed / 10) * step**0.5}
         for seed in range(3) for step in (1, 2, 4, 8, 16)
-    ]  # fmt: skip
+    ]
     assert replica_rounding.growth(rows, 4).value == pytest.approx(0.5)
 
 

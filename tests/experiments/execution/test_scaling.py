@@ -19,7 +19,7 @@ FIGURES = (
         forward_cycles=MS, backward_cycles=2 * MS, update_cycles=MS // 2,
         accumulator_bytes=16_000_000,
     ),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_without_extras_it_runs_and_says_what_is_left_out(alone):
     assert [row["replicas"] for row in alone.select(part="model", count=1)] == list(REPLICAS)
     assert [(row["place"], row["replicas"]) for row in alone.local] == [
         (scaling.ONE, n) for n in scaling.QUICK_MEASURED
-    ]  # fmt: skip
+    ]
     assert all(row["least"] <= row["seconds"] for row in alone.local)
     assert alone.answer.endswith("Left out: no grpc; no mpi.")
     assert "Measured here" not in alone.answer
@@ -88,7 +88,7 @@ def test_without_extras_it_runs_and_says_what_is_left_out(alone):
 def test_the_answer_is_computed_a_second_time(alone):
     for count in scaling.COUNTS:
         paid = [row["replicas"] for row in alone.select(part="model", count=count)
-                if row["efficiency"] >= scaling.PAYS]  # fmt: skip
+                if row["efficiency"] >= scaling.PAYS]
         assert f"{max(paid)} for {count}" in alone.answer
 
 

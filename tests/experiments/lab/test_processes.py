@@ -87,7 +87,7 @@ def started(folder: Path) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, str(script)], env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, cwd=folder,
-    )  # fmt: skip
+    )
     assert process.stdout.readline() == "begins\n"
     return process
 

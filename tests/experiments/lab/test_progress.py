@@ -32,7 +32,7 @@ def on_terminal(first: str, budget: float = 1.0) -> str:
     termios.tcsetwinsize(there, (24, 80))
     code = SCRIPT.format(first=first, budget=budget)
     process = subprocess.Popen([sys.executable, "-c", code], stderr=there,
-                               env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
+                               env=os.environ | {"PYTHONPATH": str(ROOT)})
     os.close(there)
     text = b""
     with suppress(OSError):  # Linux ends a terminal that nobody holds with an error

@@ -12,7 +12,7 @@ from ipu.experiments.lab.result import Result, UnitUsed
 FILES = {"trace.json": '{"events": []}\n', "notes.txt": "naïve\n"}
 RESULT = Result(
     [{"n": 1}], "One.", "p", {"a": 1}, (UnitUsed("u", "ASSUMED", "s"),), [{"t": 0.5}], FILES
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_what_an_older_result_added_goes_away(folder):
     store.save_data(folder, Result([{"n": 2}], "Two.", "p", files={"other.csv": "n\n"}), {})
     assert sorted(path.name for path in folder.iterdir()) == [
         "data.csv", "meta.json", "mine.svg", "other.csv",
-    ]  # fmt: skip
+    ]
 
 
 def test_pictures_come_in_order(folder):
@@ -66,7 +66,7 @@ def changed(**parts):
         meta |= parts
         (folder / store.META).write_text(json.dumps(meta))
 
-    return damage  # fmt: skip
+    return damage
 
 
 def without(name):
@@ -75,7 +75,7 @@ def without(name):
         del meta[name]
         (folder / store.META).write_text(json.dumps(meta))
 
-    return damage  # fmt: skip
+    return damage
 
 
 DAMAGES = {

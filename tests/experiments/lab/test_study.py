@@ -62,7 +62,7 @@ def test_the_example_compares_three_ways_by_layer(example, tmp_path, monkeypatch
 
 def exception_row(policy, layer, results, underflow):
     return {"part": "exceptions", "policy": policy, "layer": layer, "phase": "forward",
-            "results": results, "underflow": underflow}  # fmt: skip
+            "results": results, "underflow": underflow}
 
 
 ROWS = [
@@ -96,7 +96,7 @@ def small(tmp_path_factory):
     data = replace(every, learn=every.learn[:64], test=every.test[:270])
     ways = [Variant("FP32", FP32), Variant("FP16 + SR", FP16, stochastic=True)]
     one = study_module.Study("small", "How?", 0.0, False, network, data, SGD(0.05), tuple(ways),
-                             1, 32, 1, {})  # fmt: skip
+                             1, 32, 1, {})
     return one, one.run(False, 0)
 
 
@@ -138,7 +138,7 @@ def test_every_panel_shows_data(small):
 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "a/b", "..", ".", "", ".hidden", "index",
-                                  "a" * 101, 3])  # fmt: skip
+                                  "a" * 101, 3])
 def test_a_study_stays_inside_its_folder(name, tmp_path, small):
     one, _ = small
     out = tmp_path / "out"
@@ -151,7 +151,7 @@ def test_names_of_the_usual_ways_say_what_they_are():
     single, mixed, stochastic = USUAL
     assert (str(single.policy), single.loss_scale.value, single.stochastic) == (
         "p=f32,c=f32,part=f32", 1.0, False,
-    )  # fmt: skip
+    )
     assert mixed.name == f"mixed, loss × {mixed.loss_scale.value:g}"
     assert str(mixed.policy) == "p=f32,c=f16,part=f32"
     assert (str(stochastic.policy), stochastic.stochastic) == ("p=f16,c=f16,part=f32", True)
@@ -169,7 +169,7 @@ def test_a_cluster_trains_the_same(tmp_path, small):
     path = study_module.study(
         "small", model, one.data, SGD(0.05), one.variants, epochs=1, out=tmp_path,
         cluster=DaskCluster(workers=2),
-    )  # fmt: skip
+    )
     assert path == tmp_path / "small.html"
     result, _ = store.load(tmp_path / "small")
     assert result.to_csv() == alone.to_csv()
@@ -181,5 +181,5 @@ def test_a_cluster_that_may_not_be_used_is_refused_before_any_work(tmp_path, sma
     one, _ = small
     with pytest.raises(ValueError, match=r"^scheduler='tcp://10.0.0.5:1' is outside"):
         study_module.study("small", network, one.data, SGD(0.05), out=tmp_path / "out",
-                           cluster="tcp://10.0.0.5:1")  # fmt: skip
+                           cluster="tcp://10.0.0.5:1")
     assert not (tmp_path / "out" / "small").exists()

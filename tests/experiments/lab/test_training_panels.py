@@ -20,9 +20,9 @@ def result_of(epochs):
     rows = [
         {"part": "loss", "policy": name, "epoch": e, "loss": 3.0 / e + k, "seed": s}
         for k, name in enumerate(LOOKS) for e in range(1, epochs + 1) for s in (0, 1)
-    ]  # fmt: skip
+    ]
     rows += [{"part": "test", "policy": n, "accuracy": a} for n, each in ACCURACY.items()
-             for a in each]  # fmt: skip
+             for a in each]
     return Result(rows, "", "")
 
 
@@ -58,7 +58,7 @@ def test_accuracies_stand_beside_their_own_policy():
 def raised(policy, **flags):
     zero = {"OFLO": 0, "INV": 0, "DIV0": 0, "underflow": 0}
     return {"part": "exceptions", "policy": policy, "layer": "hidden", "phase": "forward",
-            "results": 1000, **zero, **flags}  # fmt: skip
+            "results": 1000, **zero, **flags}
 
 
 def test_the_table_shows_what_each_policy_raised():

@@ -20,7 +20,7 @@ def update(before, after, change, direction, layer="all_vars/hidden"):
     return SimpleNamespace(
         before=array(*before), after=array(*after), change=array(*change),
         direction=array(*direction), variable=SimpleNamespace(layer=layer),
-    )  # fmt: skip
+    )
 
 
 def test_updates_without_effect_and_lost_movement_are_shares():
@@ -38,14 +38,14 @@ def test_exceptions_are_summed_by_layer_and_phase():
     counts = {("all_vars/hidden", "binary16"): {"results": 4, "UNDERFLOW": 1},
               ("all_vars/hidden", "binary32"): {"results": 2, "UNDERFLOW": 0},
               ("all_vars/hidden/gradient", "binary16"): {"results": 3, "OVERFLOW": 2},
-              ("", "binary32"): {"results": 1}}  # fmt: skip
+              ("", "binary32"): {"results": 1}}
     counts = {key: {"OVERFLOW": 0, "INVALID": 0, "DIVBYZERO": 0, "UNDERFLOW": 0, **row}
-              for key, row in counts.items()}  # fmt: skip
+              for key, row in counts.items()}
     rows = list(exceptions(SimpleNamespace(device=SimpleNamespace(counts=counts))))
     assert [(r["layer"], r["phase"], r["results"], r["underflow"], r["OFLO"]) for r in rows] == [
         ("hidden", "forward", 6, 1, 0), ("hidden", "gradient", 3, 0, 2),
         ("model", "forward", 1, 0, 0),
-    ]  # fmt: skip
+    ]
 
 
 def test_variants_are_described_by_policy_rounding_and_scale():

@@ -22,7 +22,7 @@ def test_every_package_has_a_version():
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no checkout")
 def test_the_commit_is_gits():
     head = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True,
-                          text=True, check=True).stdout  # fmt: skip
+                          text=True, check=True).stdout
     assert head.startswith(versions.commit().removesuffix("+"))
 
 

@@ -38,7 +38,7 @@ def run(listing: Listing, folder: Path, *, with_log: bool = False) -> str:
 def run_text(
     program: str, folder: Path, name: str, *options: str, arguments: Sequence[str] = (),
     with_log: bool = False,
-) -> str:  # fmt: skip
+) -> str:
     """What a program prints, and logs; it runs as `fpsim tf OPTIONS PROGRAM ARGUMENTS`."""
     path = folder / f"{name}.py"
     path.write_text(program, encoding="utf-8")
@@ -47,6 +47,6 @@ def run_text(
     done = subprocess.run(
         [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True,
         timeout=600, check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout + done.stderr if with_log else done.stdout

@@ -45,7 +45,7 @@ def test_stochastic_sums_come_out_near_one(tmp_path):
 
 
 NAMES = ("method_2_dense", "custom_getter", "scaled_loss", "scaled_rate", "exceptions",
-         "stable_statistics", "half_partials")  # fmt: skip
+         "stable_statistics", "half_partials")
 
 
 @pytest.mark.source("TensorFlow 1 tutorial on half precision")

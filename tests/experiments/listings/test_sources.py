@@ -33,7 +33,7 @@ def test_numbers_are_taken_away_and_nothing_else(folder):
 
 def test_lost_indentation_and_blanks_are_restored(folder):
     listing = Listing("a", "009", 6, 7, levels="01", blanks=(("...", "5"),), before="x = 1",
-                      after="z = y", inside=1)  # fmt: skip
+                      after="z = y", inside=1)
     assert listing.program(folder) == "x = 1\n    if x:\n        y = 5\nz = y"
     with pytest.raises(ValueError, match=r"listing a has no '#'"):
         Listing("a", "009", 6, 7, blanks=(("#", ""),)).text(folder)
@@ -52,4 +52,4 @@ def test_every_listing_of_the_documents_has_its_place():
     assert len(every) == len({listing.name for listing in every}) == 24
     assert [listing.name for listing in every if listing.broken] == [
         "concurrent_stages", "convolution", "getter_in_a_scope",
-    ]  # fmt: skip
+    ]

@@ -19,7 +19,7 @@ def test_twenty_steps_lower_the_loss(listing, tmp_path, monkeypatch):
     if not os.environ.get("FPSIM_DATA"):
         pytest.skip("FPSIM_DATA names no folder with MNIST")
     monkeypatch.setenv("TF_CONFIG", '{"cluster":{"worker":["localhost:3737"]},"task":'
-                       '{"type":"worker","index":0}}')  # fmt: skip
+                       '{"type":"worker","index":0}}')
     printed = run(listing, tmp_path, with_log=True)
     first = re.search(r"^INFO:tensorflow:loss = (\d+\.\d+), step = 0", printed, re.MULTILINE)
     last = re.search(r"Loss for final step: (\d+\.\d+)", printed)

@@ -11,7 +11,7 @@ from ipu.parallel.plan import Plan
 OWN = StageFigures(
     parameter_bytes=400, state_bytes=800, accumulator_bytes=400, input_bytes=64, output_bytes=6400,
     saved_bytes=128, infeed_bytes=640, forward_cycles=1000, backward_cycles=2000, update_cycles=300,
-)  # fmt: skip
+)
 FIGURES = (OWN, replace(OWN, infeed_bytes=0))
 
 

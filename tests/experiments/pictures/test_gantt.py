@@ -37,7 +37,7 @@ def expected(events, row_of):
     "options",
     [{}, {"recompute": True}, {"replicas": 2}, {"offload": ("state", "activations")},
      {"schedule": "popart"}, {"schedule": "sequential", "mapping": [0, 0]}],
-)  # fmt: skip
+)
 def test_every_program_copy_sum_and_update_is_a_bar_of_its_ipu(options, axes):
     events = timeline(plan_of(**options), FIGURES)
     draw_gantt(axes, events, title="T", inches=9)
@@ -73,7 +73,7 @@ def test_a_number_that_does_not_fit_is_smaller_or_left_out(axes):
         (event,) = [
             e for e in events
             if (e.start + e.cycles / 2, e.ipu) == text.get_position() and e.lane == "compute"
-        ]  # fmt: skip
+        ]
         assert 0.62 * text.get_fontsize() <= 0.3 * 72 * event.cycles / end
 
 
@@ -101,7 +101,7 @@ def test_lanes_hold_what_moves_and_only_lanes_that_are_used(axes):
     draw_lanes(axes, events, title="T", inches=9)
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names == ["exchange, IPU 0", "remote, IPU 0", "host, IPU 0", "exchange, IPU 1",
-                     "remote, IPU 1"]  # fmt: skip
+                     "remote, IPU 1"]
     moved = [e for e in events if e.lane != "compute"]
     wanted = expected(moved, lambda e: names.index(f"{e.lane}, IPU {e.ipu}"))
     assert [pytest.approx(row[:3]) for row in wanted] == [row[:3] for row in bars(axes)]

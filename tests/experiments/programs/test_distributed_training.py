@@ -25,7 +25,7 @@ from tests.tiers import pick
 POPDIST = {
     "POPDIST_NUM_INSTANCES": "2", "POPDIST_INSTANCE_INDEX": "0",
     "POPDIST_NUM_TOTAL_REPLICAS": "4", "FPSIM_TRANSPORT": "local",
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)

@@ -41,7 +41,7 @@ SMALL = ("--batch-size", "10", "--limit", "40", "--epochs", "2")
 def loop(*arguments, because="", **changes):
     """A small training in place of the programs' networks: 40 digits, 4 steps per epoch."""
     trainer = Trainer(flat, SGD(0.1), policy=FP16, count=True,
-                      **{"control": FpCtl(esr=True)} | changes)  # fmt: skip
+                      **{"control": FpCtl(esr=True)} | changes)
     states = asked(*SMALL, *arguments)
     return Loop("test", trainer, replace(digits(), because=because), states)
 

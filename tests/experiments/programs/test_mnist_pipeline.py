@@ -29,7 +29,7 @@ def test_the_help_has_the_tutorials_options_and_defaults(capsys):
         ("--batch-size", "40"), ("--device-iterations", "10"), ("--test-batch-size", "8"),
         ("--epochs", "3"), ("--learning-rate", "0.001"), ("--profile-dir", "profile"),
         ("--strategy", "pipelined"),
-    ):  # fmt: skip
+    ):
         assert re.search(rf"{name} .*?\[default: {default}", text), name
     for name in ("--profile", "--debug", "--offload-optimiser", "[pipelined|sharded]"):
         assert name in text

@@ -31,7 +31,7 @@ def verdict_of(*rows, claim=CLAIM):
     ("value", "text"),
     [(3.3335961e-6, "3.333596e-06"), (-1.859011e30, "-1.85901e30"), (12.0, "12"),
      (Fraction(1, 3), "0.333333333333333333333"), (1.0e-7, "1.0e-7")],
-)  # fmt: skip
+)
 def test_numbers_are_shown_as_the_printed_ones(value, text):
     assert printed(value, text) == text
 
@@ -52,7 +52,7 @@ def test_every_printed_digit_decides():
     ("value", "uncertainty", "verdict"),
     [(0.5, 0.05, "REPRODUCED"), (0.5, 0.2, "CANNOT BE TOLD"), (0.8, 0.15, "NOT REPRODUCED"),
      (0.62, 0.1, "CANNOT BE TOLD")],
-)  # fmt: skip
+)
 def test_an_interval_decides_only_as_a_whole(value, uncertainty, verdict):
     row = within("sum", "slope", "0.5 ± 0.1", 0.4, 0.6, Effect(value, uncertainty))
     assert verdict_of(row) == verdict

@@ -17,14 +17,14 @@ def orders():
 
 def test_cancelling_sums_set_units_apart(orders):
     spread = {kind: np.median(orders.column("ulps", part="spread", data=kind))
-              for kind in accumulation_order.DATA}  # fmt: skip
+              for kind in accumulation_order.DATA}
     assert spread["cancelling"] > 50 * spread["ordinary"] > 0
 
 
 def test_cut_sums_are_worse_than_rounded_ones(orders):
     """Truncation of V100 beside rounding to nearest of the AMP, on the same products."""
     off = {unit: np.median(np.abs(orders.column("ulps", part="error", unit=unit, data="ordinary")))
-           for unit in ("AMP_F16_F32", "V100_F16_F32")}  # fmt: skip
+           for unit in ("AMP_F16_F32", "V100_F16_F32")}
     assert off["AMP_F16_F32"] < off["V100_F16_F32"]
 
 

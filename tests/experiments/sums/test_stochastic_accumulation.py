@@ -45,7 +45,7 @@ def test_a_gain_within_the_uncertainty_decides_nothing(accumulated):
     """One lane: four standard deviations of the law are more than the gain over to nearest."""
     rows = [{**row, "mean": 0.27} if row["part"] == "summary" else row for row in accumulated.rows]
     near = [{**row, "final": 0.27 + 3 * (row["final"] - 1)} if row["part"] == "law" else row
-            for row in rows]  # fmt: skip
+            for row in rows]
     assert stochastic_accumulation._answer(near, 1).startswith("Undecided by this run; more lanes")
 
 

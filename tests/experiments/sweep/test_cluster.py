@@ -38,7 +38,7 @@ def scheduler(**more):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:8786", "udp://127.0.0.1:1", "tcp:/127.0.0.1:1",
-                                     "scheduler", "://"])  # fmt: skip
+                                     "scheduler", "://"])
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(ValueError, match=r"^scheduler='.*' is no address; use tcp://HOST:PORT"):
         DaskCluster(address)
@@ -65,7 +65,7 @@ def test_outside_of_this_machine_the_network_is_named_or_tls_used(address, monke
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:8786", "tcp://[::1]:8786",
-                                     "tcp://localhost:8786", "tcp://127.3.2.1:1"])  # fmt: skip
+                                     "tcp://localhost:8786", "tcp://127.3.2.1:1"])
 def test_loopback_is_allowed(address):
     DaskCluster(address).check()
 
@@ -155,7 +155,7 @@ def test_packages_of_another_version_are_refused():
 
     with pytest.raises(ClusterRefusedError, match=(
         r"^worker tcp://10.0.0.7:1 has numpy 1.9, this process 2.0; install one version on both$"
-    )):  # fmt: skip
+    )):
         module.check_versions(Client())
 
 
@@ -200,7 +200,7 @@ def test_a_program_without_a_guard_is_told_what_to_do(tmp_path):
     done = subprocess.run(
         [sys.executable, str(program)], env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True,
         capture_output=True, timeout=120, check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 1
     assert f"RuntimeError: {module.GUARD}" in done.stderr
     last = done.stderr.splitlines()[-1]

@@ -41,7 +41,7 @@ def test_a_key_depends_on_the_job_and_the_version_alone():
     others = [
         JOB._replace(name="coin"), JOB._replace(seed=4), JOB._replace(quick=False),
         JOB._replace(settings=()), JOB._replace(settings=(("sides", 20.5),)),
-    ]  # fmt: skip
+    ]
     version = Version("1", "abc")
     keys = [key_of(job, version) for job in (JOB, *others)]
     keys += [key_of(JOB, Version("2", "abc")), key_of(JOB, Version("1", "abd"))]
@@ -51,13 +51,13 @@ def test_a_key_depends_on_the_job_and_the_version_alone():
 
 
 @pytest.mark.parametrize(("text", "seeds"), [("0:8", list(range(8))), ("5", [5]), ("9,2", [9, 2]),
-                                             (f"{2**64 - 1}", [2**64 - 1])])  # fmt: skip
+                                             (f"{2**64 - 1}", [2**64 - 1])])
 def test_seeds(text, seeds):
     assert read_seeds(text) == seeds
 
 
 @pytest.mark.parametrize("text", ["", "a", "3:3", "4:2", "-1:2", "1,,2", "1.5", f"{2**64}",
-                                  "0:100001", "0:1:2", "0:99999999999999999999999"])  # fmt: skip
+                                  "0:100001", "0:1:2", "0:99999999999999999999999"])
 def test_what_is_no_range_of_seeds_is_named(text):
     with pytest.raises(ValueError, match=r"^seeds='.*' are no seeds; use FIRST:STOP as 0:8"):
         read_seeds(text)
@@ -95,7 +95,7 @@ def test_jobs_are_every_combination(moody):
     assert [str(job) for job in result] == [
         "dice seed=3 sides=6 fair=True", "dice seed=1 sides=6 fair=True",
         "dice seed=3 sides=8 fair=True", "dice seed=1 sides=8 fair=True",
-    ]  # fmt: skip
+    ]
     assert result[0].command == "fpsim sweep dice --seeds 3 --set sides=6 --set fair=True"
     assert read_settings(["fair=True"]) == {"fair": [True]}
 
@@ -107,7 +107,7 @@ def test_jobs_are_every_combination(moody):
      ({"sides": [True]}, r"^sides=True is not of the kind int"),
      ({"share": [True]}, r"^share=True is not of the kind float"),
      ({"fair": [1]}, r"^fair=1 is not of the kind bool")],
-)  # fmt: skip
+)
 def test_settings_are_those_of_the_experiment(settings, sentence, moody):
     moody()
     with pytest.raises(ValueError, match=sentence):
@@ -128,13 +128,13 @@ def test_what_a_job_returns_is_its_result(moody):
     assert result.rows == list(direct.rows)
     assert (result.local, result.answer, result.policy, result.units) == (
         direct.local, direct.answer, direct.policy, direct.units,
-    )  # fmt: skip
+    )
     assert get_threads() == 1
 
 
 def test_values_come_back_as_they_are():
     rows = [{"a": np.float64(0.1), "b": np.bool_(True), "c": np.int64(3), "d": math.inf, "e": -0.0,
-             "f": None, "g": "1"}]  # fmt: skip
+             "f": None, "g": "1"}]
     (row,) = json.loads(json.dumps(list(jobs._plain(rows))))
     assert row == {"a": 0.1, "b": True, "c": 3, "d": math.inf, "e": 0.0, "f": None, "g": "1"}
     assert math.copysign(1, row["e"]) == -1

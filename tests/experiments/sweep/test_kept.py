@@ -42,7 +42,7 @@ def test_a_result_that_cannot_be_written_is_one_sentence(of_job, tmp_path):
     [lambda text: "", lambda text: text[:-20], lambda text: "[]", lambda text: "{}",
      lambda text: text.replace("0.1", "0.2"), lambda text: text.replace('"abc"', '"abd"'),
      lambda text: text.replace('"seed": 3', '"seed": 4')],
-)  # fmt: skip
+)
 def test_a_damaged_file_counts_as_not_there(damage, tmp_path):
     path = keep(tmp_path, JOB, VERSION, TEXT)
     text = path.read_text()

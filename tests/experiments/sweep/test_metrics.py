@@ -12,7 +12,7 @@ def test_groups_of_rows_become_numbers_and_curves():
         [{"part": "loss", "epoch": 1, "loss": 2.0}, {"part": "loss", "epoch": 2, "loss": last},
          {"part": "test", "accuracy": 0.5}]
         for last in (1.0, 0.5)
-    ]  # fmt: skip
+    ]
     numbers, curves = compared(runs)
     assert numbers == {"loss (part=loss), epoch 2": [1.0, 0.5], "accuracy (part=test)": [0.5, 0.5]}
     assert curves == {
@@ -51,5 +51,5 @@ def test_an_experiments_own_seeds_are_averaged():
 
 def test_seeds_with_different_rows_are_not_averaged_row_by_row():
     rows = [{"seed": 1, "n": 1.0, "y": 2.0}, {"seed": 1, "n": 2.0, "y": 4.0},
-            {"seed": 2, "n": 1.0, "y": 3.0}]  # fmt: skip
+            {"seed": 2, "n": 1.0, "y": 3.0}]
     assert compared([rows]).numbers == {"mean n": [4 / 3], "mean y": [3.0]}

@@ -48,7 +48,7 @@ def page(moody, tmp_path):
     for seed, value in VALUES.items():
         row = {"same": 1.0} if value is None else {"shown": value, "same": 1.0}
         text = json.dumps({"rows": [row], "local": [], "answer": f"<{seed}>", "policy": "p",
-                           "units": []})  # fmt: skip
+                           "units": []})
         job = SweepJob("dice", seed, True, (("kind", "odd" if seed % 2 else "even"),))
         jobs.append(SweptJob(job, read_result(text)))
     jobs.append(SweptJob(SweepJob("dice", 9, True, (("kind", "odd"),)), None, "not lucky"))
@@ -65,7 +65,7 @@ def test_the_page_says_what_failed_what_is_equal_and_escapes_texts(page):
     assert "&lt;2&gt;" in text
     assert re.findall(r"<th scope=\"col\"><button>(.*?)</button>", text) == [
         "run", "seed", "kind", "shown",
-    ]  # fmt: skip
+    ]
     assert "http" not in text.replace("http://www.w3.org", "")
 
 
@@ -75,7 +75,7 @@ def test_the_table_sorts_and_filters(page, tmp_path):
         "first": "0 1 2 3", "up": "2 1 0 3", "aria": "ascending", "down": "0 1 2 3",
         "seed": "0 1 2 3", "least": ["2 3", "2 of 4 runs"], "two": ["1 2", "2 of 4 runs"],
         "word": ["1 3", "2 of 4 runs"], "all": ["0 1 2 3", ""],
-    }  # fmt: skip
+    }
 
 
 def test_the_page_fits_a_narrow_window(page, tmp_path):

@@ -13,7 +13,7 @@ def runs():
         [{"part": "loss", "epoch": e, "loss": s / e} for e in (1, 2)]
         + [{"part": "test", "accuracy": s / 10, "same": 1.0}]
         for s in (1, 2, 3, 4)
-    ]  # fmt: skip
+    ]
 
 
 def test_each_panel_shows_every_run_and_what_is_equal_is_left_out():
@@ -23,7 +23,7 @@ def test_each_panel_shows_every_run_and_what_is_equal_is_left_out():
     loss, accuracy = figure.axes
     assert (loss.get_title(loc="left"), accuracy.get_title(loc="left")) == (
         "loss (part=loss)", "accuracy (part=test)",
-    )  # fmt: skip
+    )
     lines = [line for line in loss.lines if len(line.get_xdata())]
     assert [tuple(line.get_ydata()) for line in lines] == [(s, s / 2) for s in (1, 2, 3, 4)]
     colours = [line.get_color() for line in lines]

@@ -29,7 +29,7 @@ def serial(seeds, *, quick=True, **settings) -> bytes:
     rows = [
         {"run_seed": seed, **{f"run_{k}": v for k, v in settings.items()}, **row}
         for seed in seeds for row in dice.run_with(quick, seed, settings).rows
-    ]  # fmt: skip
+    ]
     return to_csv(rows).encode()
 
 
@@ -104,7 +104,7 @@ def test_settings_and_one_worker_change_nothing_but_their_columns(moody, tmp_pat
         {"run_seed": seed, "run_sides": sides, **row}
         for sides in (6, 20) for seed in (3, 0)
         for row in dice.run_with(True, seed, {"sides": sides}).rows
-    ]  # fmt: skip
+    ]
     assert outs == [to_csv(rows).encode()] * 2
     meta = json.loads((tmp_path / "0" / store.META).read_text())
     assert meta["parameters"]["seeds"] == [3, 0]

@@ -21,7 +21,7 @@ def test_a_skipped_step_shows_no_zeros():
 def test_loss_scales_move_as_their_rules_say():
     result = loss_scaling_strategies.run(quick=True, seed=0)
     scales = {name: result.column("scale", strategy=name) for name in
-              loss_scaling_strategies.STRATEGIES}  # fmt: skip
+              loss_scaling_strategies.STRATEGIES}
     assert set(scales["static 256"]) == {256.0}
     assert set(scales["none"]) == {1.0}
     steps = np.abs(np.diff(np.log2(scales["automatic (PopART)"])))

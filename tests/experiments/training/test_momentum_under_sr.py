@@ -35,7 +35,7 @@ def second_verdict(rows):
     sides = []
     for rate in {row["rate"] for row in rows}:
         plain, averaged = (next(r for r in rows if (r["rate"], r["method"]) == (rate, method))
-                           for method in momentum_under_sr.METHODS)  # fmt: skip
+                           for method in momentum_under_sr.METHODS)
         ratio = 2 * math.log(plain["spread"] / averaged["spread"])
         error = math.hypot(plain["log_variance_error"], averaged["log_variance_error"])
         low, high = stats.t.interval(0.95, 2 * plain["trainings"] - 2, ratio, error)
@@ -51,14 +51,14 @@ def rows_of(factors, error):
          "log_variance_error": error}
         for rate, factor in zip((0.1, 0.01), factors, strict=True)
         for method, spread in zip(momentum_under_sr.METHODS, (math.sqrt(factor), 1.0), strict=True)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
     ("factors", "error", "opening"),
     [((1.5, 2.0), 0.01, "Yes."), ((0.5, 0.7), 0.01, "No."), ((0.9, 1.7), 0.01, "Undecided"),
      ((1.5, 2.0), 0.5, "Undecided"), ((1.5, 2.0), math.inf, "Undecided")],
-)  # fmt: skip
+)
 def test_the_verdict_follows_from_the_rows(factors, error, opening):
     rows = rows_of(factors, error)
     assert momentum_under_sr._answer(rows).startswith(opening)

@@ -43,7 +43,7 @@ def test_the_residual_network_halves_images_in_its_later_sections():
 def test_the_network_of_the_fashion_program_has_two_convolutions_and_a_dense_layer():
     assert weights_of(fashion, (1, 28, 28, 1)) == (
         {"conv1": (3, 3, 1, 32), "conv2": (3, 3, 32, 32), "dense": (28 * 28 * 32, 10)}, (1, 10)
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.source("S2-11")
@@ -57,7 +57,7 @@ def test_the_mnist_network_of_the_pipelining_tutorial():
     }
     assert weights == {
         "conv1": (5, 5, 1, 10), "conv2": (5, 5, 10, 20), "hidden": (320, 256), "output": (256, 10)
-    }  # fmt: skip
+    }
     assert output.array.shape == (1, 10)
     order = [node.primitive.name for node in reversed(nodes(output))]
     block = ["conv2d", "bias", "max_pool", "relu"]

@@ -28,7 +28,7 @@ def test_a_small_run_has_its_shares_panels_and_sentence(few_digits):
     assert [r["method"] for r in result.rows] == variants * 2
     gains = {r["method"]: r["gain"] for r in result.select(rate=1e-4)}
     for name, says in zip(variants[1:], ("and learn {:.0%} of what", "rounding learn {:.0%}",
-                                         "compute {:.0%}"), strict=True):  # fmt: skip
+                                         "compute {:.0%}"), strict=True):
         assert says.format(gains[name] / gains["FP32"]) in result.answer
     (lost,) = (r["lost"] for r in result.select(rate=1e-4, method=variants[1]))
     assert f"ignore {lost:.0%}" in result.answer

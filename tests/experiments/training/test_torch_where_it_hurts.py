@@ -29,7 +29,7 @@ def test_divisions_by_zero_begin_in_the_optimiser(result, network):
     assert [row["layer"] for row in divided] == ["optimizer"]
     assert "1e-08 is zero in binary16" in result.select(network=network, part="advice")[0][
         "evidence"
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -63,7 +63,7 @@ POLICIES = [
     {"infinite_input": "saturate"}, {"infinite_input": "nan"},
     {"subnormals": "flush_results", "tininess": "before", "overflow": "saturate"},
     {"subnormals": "flush_both", "overflow": "saturate"},
-]  # fmt: skip
+]
 BINARY = ["add", "subtract", "multiply", "divide"]
 OPERATIONS = [*BINARY, "sqrt", "fma", "round_to_integral"]
 SEED, NUMBER = 0x0123_4567_89AB_CDEF, 5
@@ -84,7 +84,7 @@ def as_oracle(s: Settings) -> oracle.Settings:
     return oracle.Settings(
         s.rounding, s.overflow, s.subnormals, s.tininess, s.nan, s.infinite_input,
         s.divide_by_zero, s.quiet_nan_raises,
-    )  # fmt: skip
+    )
 
 
 def check(operation: str, rows: list[Codes], s: Settings, source: Format | None = None) -> None:
@@ -310,7 +310,7 @@ def test_a_shard_draws_the_bits_of_its_place_in_the_whole(rounding, first, shape
     shard, _ = apply(
         "multiply", (x.reshape(-1)[first:], y.reshape(-1)[first:]), settings,
         bits=BITS._replace(first=first),
-    )  # fmt: skip
+    )
     strided, _ = apply(
         "multiply",
         (x.reshape(-1)[first::-1][::-1], y.reshape(-1)[: first + 1]),
@@ -333,7 +333,7 @@ def test_operands_that_repeat_are_read_as_if_written_out(period, rounding):
     )
     for operation, operands in (
         ("fma", (whole, row, rows)), ("fma", (row, rows, whole)), ("add", (row, whole)),
-    ):  # fmt: skip
+    ):
         written_out = [np.array(np.broadcast_to(x, shape)) for x in operands]
         marks = np.zeros((2, *shape), np.uint8)
         results = [

@@ -52,7 +52,7 @@ def test_orders_signal_and_equality_does_not():
     """IEEE 754-2019 §5.11, table 5.1 and 5.2."""
     assert {name for name, signals in SIGNALLING.items() if signals} == {
         "less", "less_equal", "greater", "greater_equal",
-    }  # fmt: skip
+    }
     assert set(SIGNALLING) == {*BY_DEFINITION, "unordered"}
 
 
@@ -79,7 +79,7 @@ def test_a_pair_is_less_equal_greater_or_unordered(signalling):
             "u8",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_signalling_nan_has_its_top_fraction_bit_clear(codes, kind):
     x = np.array(codes, kind).view(kind.replace("u", "f"))
     assert is_signalling(x).tolist() == [True, True, True, *[False] * 5]

@@ -27,7 +27,7 @@ DETERMINISTIC = [mode for mode in MODES.values() if not mode.stochastic]
 FORMATS = [
     fp.BINARY16, fp.BFLOAT16, fp.TF32, fp.E4M3FN, fp.E5M2, fp.F143, fp.E2M1FN, fp.BINARY32,
     fp.Format.custom(9, 26), fp.Format.custom(3, 4),
-]  # fmt: skip
+]
 #: Formats and the lanes that can round into them.
 PLACES = [
     (fmt, width)
@@ -127,7 +127,7 @@ def test_the_bits_of_a_lane_are_those_of_the_processor(width):
     lane, kind = LANES[width], np.dtype(f"f{width // 8}")
     info = np.finfo(kind)
     for value in (0.0, 1.0, 1.5, 3.0, info.max, info.smallest_normal, info.smallest_subnormal,
-                  info.smallest_subnormal * 5, info.smallest_normal * 1.25):  # fmt: skip
+                  info.smallest_subnormal * 5, info.smallest_normal * 1.25):
         assert lane.bits(float(value)) == int(np.array(value, kind).view(f"u{width // 8}"))
     assert lane.infinity == int(np.array(np.inf, kind).view(f"u{width // 8}"))
     assert number(lane.infinity - 1, width) == Fraction(float(info.max))

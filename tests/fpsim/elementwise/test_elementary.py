@@ -30,7 +30,7 @@ from fpsim import (
     Context,
     Flags,
     FloatingPointTrap,
-)  # fmt: skip
+)
 from fpsim.elementwise import elementary, enclosures, hard_cases
 from fpsim.elementwise.codes import from_codes
 from fpsim.elementwise.inputs import to_odd
@@ -52,11 +52,11 @@ POSITIVE = ("log", "rsqrt")
 NUMPY = {
     "exp": np.exp, "log": np.log, "tanh": np.tanh, "sigmoid": scipy.special.expit,
     "rsqrt": lambda x: 1 / np.sqrt(x), "erf": scipy.special.erf,
-}  # fmt: skip
+}
 MPMATH = {
     "exp": mpmath.exp, "log": mpmath.log, "tanh": mpmath.tanh, "erf": mpmath.erf,
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "rsqrt": lambda x: 1 / mpmath.sqrt(x),
-}  # fmt: skip
+}
 
 
 @cache
@@ -121,7 +121,7 @@ def test_binary32_is_correctly_rounded(name, rounding):
     x = np.concatenate([
         rng.standard_normal(n) * 10.0 ** rng.integers(-30, 3, n), rng.uniform(-9, 9, n),
         1 + rng.integers(-99, 99, n) * 2.0**-23, 2.0 ** rng.integers(-149, 8, n),
-    ]).astype(np.float32)  # fmt: skip
+    ]).astype(np.float32)
     x = np.abs(x) if name in POSITIVE else x
     context = Context(BINARY32, rounding=rounding, seed=3)
     result = function(name)(context.wrap(x)).codes()
@@ -140,7 +140,7 @@ def test_enclosures_hold_the_function(name):
     n = pick(60, 3_000, 30_000)
     x = np.concatenate([
         rng.standard_normal(n) * 10.0 ** rng.integers(-40, 3, n), rng.uniform(-7, 7, n)
-    ]).astype(np.float32).astype(np.float64)  # fmt: skip
+    ]).astype(np.float32).astype(np.float64)
     x = np.abs(x) if name in POSITIVE else x
     x = x[np.abs(x) < (8 if name == "erf" else 40)]
     high, low, error = enclosures.FUNCTIONS[name](x)
@@ -210,7 +210,7 @@ EDGES = [
     ("exp", [100.0], [np.inf], Flags.OVERFLOW | Flags.INEXACT),
     ("exp", [-100.0], [0.0], Flags.UNDERFLOW | Flags.INEXACT),
     ("tanh", [100.0], [1.0], Flags.INEXACT),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "x", "expected", "flags"), EDGES)

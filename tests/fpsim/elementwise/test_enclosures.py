@@ -47,7 +47,7 @@ def arguments(name):
         rng.uniform(-limit, limit, n), rng.uniform(-2, 2, n), 2.0 ** rng.uniform(-140, 0, n),
         1 + rng.integers(-99, 99, n) * 2.0**-24,
         *(edges * (1 + k * 2.0**-24) for k in (-1, 0, 1)), -edges,
-    ])  # fmt: skip
+    ])
     x = short(x[x != 0])
     if name in POSITIVE:
         x = np.abs(x)

@@ -41,7 +41,7 @@ FORMATS = [E2M1FN, E4M3FN, E5M2, F143, BINARY16, BFLOAT16, TF32, BINARY32, Forma
 POLICIES: list[dict[str, object]] = [
     {}, {"nan": "propagate_first"}, {"nan": "x86"}, {"quiet_nan_raises": True},
     {"subnormals": "flush_both"}, {"subnormals": "flush_results"},
-]  # fmt: skip
+]
 #: The quick tier has every policy in one format, and every format once.
 EVERY = [(fmt, policy) for policy in POLICIES for fmt in FORMATS]
 ONCE = [case for case in EVERY if case[0] == BINARY16 or not case[1]]

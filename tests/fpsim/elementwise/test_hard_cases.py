@@ -24,7 +24,7 @@ EXACT = {
 POSITIVE = ("log", "rsqrt")
 ARGUMENTS = (
     0.3, 1.7, 5.9, 3 * 2.0**-140, 2.0**-31, 1 + 2.0**-23, 1 - 2.0**-24, 12.5, 18.0,
-)  # fmt: skip
+)
 CASES = [
     (name, sign * x)
     for name in EXACT
@@ -59,7 +59,7 @@ EXACT_ARGUMENTS = [
     *((name, x) for name in EXACT for x in (0.0, -0.0, np.inf, np.nan)),
     *((name, -1.0) for name in POSITIVE),
     *(("rsqrt", 2.0**k) for k in (-1074, -30, -2, 0, 2, 1022)), ("log", 1.0),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "x"), EXACT_ARGUMENTS)

@@ -67,7 +67,7 @@ def test_texts_are_the_numbers_that_they_mean():
         (" 1_000.5_0e-0_2\n", Fraction("10.005")), ("1.", Fraction(1)), (".5", Fraction(1, 2)),
         ("+.5E+01", Fraction(5)), ("007", Fraction(7)), ("1e-1", Fraction(1, 10)),
     ],
-)  # fmt: skip
+)
 def test_spellings(text, value):
     assert exact(text) == value
 
@@ -158,7 +158,7 @@ NO_NUMBERS = [
     "", " ", ".", "e5", "1e", "1e+", "0x", "0x1p3", "abc", "1_", "_1", "1__0", "1e5_", "1/", "/2",
     "1/0", "1/00", "1/-3", "1.5/2", "1/2e3", "+-1", "--1", "+-inf", "infinit", "nan1", "1 2", "1,5",
     "\u0661", "1e\u0661", "1.5.2",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("text", NO_NUMBERS)
@@ -225,7 +225,7 @@ def test_floats_of_any_storage_are_read_exactly():
     [["1"], np.array([1j]), np.array([1.0], ">f4"), np.array([1], ">i4"), [None], [2**70, "1"],
      np.array([1.0], np.longdouble), [2**70, 1j]],
     ids=str,
-)  # fmt: skip
+)
 def test_other_kinds_are_refused(values):
     with pytest.raises(TypeError, match=r"decimal strings go through ctx.decimal"):
         floats(values)

@@ -107,7 +107,7 @@ def test_the_ends_of_a_type_are_sharp(dtype):
     last = int(info.min) if fractional else invalid
     assert numbers.tolist() == [
         int(inside), invalid, int(info.min), last, invalid, invalid, invalid, 0,
-    ]  # fmt: skip
+    ]
     raised = [INEXACT if inside != np.trunc(inside) else 0, INVALID, 0]
     raised += [INEXACT if fractional else INVALID, INVALID, INVALID, INVALID, 0]
     assert flags.tolist() == raised

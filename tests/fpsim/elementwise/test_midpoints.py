@@ -30,7 +30,7 @@ from fpsim.records.formats import (
     F143,
     F152,
     Format,
-)  # fmt: skip
+)
 from fpsim.records.rounding import MODES, RNE, RTN, RTO, SR, SR_EQUAL, Rounding
 from fpsim.records.settings import Settings
 from fpsim.state.draws import Draw
@@ -49,7 +49,7 @@ NEAREST: list[Rounding] = [RNE, SR(4)]
 POLICIES: list[dict[str, Any]] = [
     {}, {"tininess": "before"}, {"overflow": "saturate"}, {"overflow": "nan"},
     {"subnormals": "flush_results"},
-]  # fmt: skip
+]
 FORMATS = [BINARY16, BFLOAT16, E4M3FN, E4M3, E5M2, F143, F152]
 INPUTS = {np.float32: BINARY32, np.float64: BINARY64}
 INEXACT, UNDERFLOW, OVERFLOW = 1, 2, 4

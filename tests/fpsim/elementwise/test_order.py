@@ -27,7 +27,7 @@ def test_keys_order_every_pair_as_numbers_zeros_and_nan(fmt: fp.Format) -> None:
     expected = np.where(
         zeros, np.signbit(x)[:, None] & ~np.signbit(x),
         np.where(numbers[:, None] & numbers, x[:, None] < x, numbers[:, None] & ~numbers),
-    )  # fmt: skip
+    )
     assert np.array_equal(less, expected)
 
 
@@ -114,7 +114,7 @@ def test_sorting_keeps_zeros_and_nan_apart() -> None:
     x = half.array([np.nan, 0.0, np.inf, -0.0, -1.0, -np.inf, -0.0])
     assert [hex(c) for c in np.sort(x).codes()] == [
         "0xfc00", "0xbc00", "0x8000", "0x8000", "0x0", "0x7c00", "0x7e00",
-    ]  # fmt: skip
+    ]
     assert np.argsort(x).tolist() == [5, 4, 3, 6, 1, 2, 0]
     assert half.flags == fp.Flags.NONE
 

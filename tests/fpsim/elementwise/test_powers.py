@@ -28,7 +28,7 @@ def power(x, y, fmt=BINARY16, rounding=fp.RNE, **choices):
     values, flags = evaluate(
         "pow", [np.asarray(v, fmt.carrier) for v in (x, y)],
         Settings(fmt, rounding, **choices), bits=NO_DRAW,
-    )  # fmt: skip
+    )
     return values, Flags(flags)
 
 
@@ -96,7 +96,7 @@ def test_exact_powers_raise_nothing():
      (-0.0, 0.5, 0.0, 0), (-1.0, math.inf, 1.0, 0), (0.5, math.inf, 0.0, 0),
      (0.5, -math.inf, math.inf, 0), (-math.inf, 3.0, -math.inf, 0), (-math.inf, 0.5, math.inf, 0),
      (-math.inf, -1.0, -0.0, 0), (-8.0, 0.5, math.nan, 1), (math.nan, 1.0, math.nan, 0)],
-)  # fmt: skip
+)
 def test_special_values(x, y, value, flags):
     got, raised = power(x, y)
     assert (math.isnan(got) and math.isnan(value)) or (

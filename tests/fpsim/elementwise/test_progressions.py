@@ -19,12 +19,12 @@ STEPS = [
     (-(2**70), 2**70 + 1, 2**65 + 1), (1e-320, 1e-318, 1e-319), (-0.5, 0.5, 1e-2 / 3),
     (2**53, 2**53 + 40, 1), (0, 2**40, 2**33 + 0.5), (1e-30, 1.0, 0.25), (3, 3, 1), (4, 3, 1),
     (-3.0, 0.0, 2.0**-20), (1, 2, 1e300),
-]  # fmt: skip
+]
 COUNTS = [
     (0, 1, 11), (-1, 1, 8), (0.1, 0.7, 50), (-1e300, 1e300, 7), (1e-320, 1.0, 4), (2, 2, 3),
     (0, 1, 1), (0, 1, 0), (2**80, -1, 13), (1.0, 1.0 + 2**-52, 4), (-1e-310, 1e-310, 3),
     (-8e307, 8e307, 9),
-]  # fmt: skip
+]
 
 
 def nearest(x: Fraction) -> float:
@@ -72,7 +72,7 @@ def test_zero_in_the_middle_has_no_sign():
         lambda c: c.array([1.0]).__array_namespace__().zeros(10**13, dtype=np.int64),
     ],
     ids=[str(n) for n in range(10)],
-)  # fmt: skip
+)
 def test_what_no_memory_holds_is_refused_before_anything_is_taken(call):
     context = fp.Context(fp.BINARY16)
     context.array([1.0]).__array_namespace__()

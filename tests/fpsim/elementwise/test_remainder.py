@@ -23,7 +23,7 @@ INVALID = int(fp.Flags.INVALID)
 @pytest.mark.parametrize(
     "fmt", [fp.Format.custom(2, 3), fp.E2M1FN, fp.Format.custom(2, 3, specials="fnuz")],
     ids=str,
-)  # fmt: skip
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_pair_has_the_remainder_of_the_oracle(name, fmt, subnormals):
     codes = np.arange(fmt.n_codes).astype(fmt.code_dtype)
@@ -31,7 +31,7 @@ def test_every_pair_has_the_remainder_of_the_oracle(name, fmt, subnormals):
     values, flags = remainder(
         from_codes(x, fmt), from_codes(y, fmt), Settings(fmt, subnormals=subnormals),
         nearest=NAMES[name],
-    )  # fmt: skip
+    )
     results, judge = to_codes(values, fmt).tolist(), OracleSettings(subnormals=subnormals)
     for i, pair in enumerate(zip(x.tolist(), y.tolist(), strict=True)):
         code, raised = operate(name, pair, fmt, judge)

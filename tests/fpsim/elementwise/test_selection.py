@@ -81,7 +81,7 @@ def by_windows(x, g, first):
 CASES = [
     ((4, 6), (2, 2), 2, "VALID"), ((5, 7), (3, 2), (2, 3), "SAME"), ((4, 4), (3, 3), 1, "SAME"),
     ((7, 5), (2, 2), (3, 2), "VALID"), ((8, 8), (4, 4), 4, ((1, 2), (0, 3))),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("first", [False, True])

@@ -17,7 +17,7 @@ def test_what_is_no_shape_is_refused(shape):
 @pytest.mark.parametrize(
     ("shape", "expected"), [(0, (0,)), (np.int64(3), (3,)), ([2, 3], (2, 3)), ((), ()),
                             (np.array([4, 5]), (4, 5))],
-)  # fmt: skip
+)
 def test_shapes_become_tuples(shape, expected):
     assert checked_shape(shape, 4) == expected
 

@@ -70,7 +70,7 @@ def test_exactly_the_defined_patterns_go_up(fmt: fp.Format, r: int, residual: st
     context = fp.Context(
         fmt, rounding=fp.SR(bits=r, residual=residual), overflow="saturate",
         bits=fp.Replay([patterns]),
-    )  # fmt: skip
+    )
     got = context.array(np.broadcast_to(values, patterns.shape)).values
     for column, x in enumerate(values.tolist()):
         m, w, q = parts(x, fmt)

@@ -15,17 +15,17 @@ from tests.tiers import pick
 
 FORMATS = [fp.BINARY16, fp.BFLOAT16, fp.BINARY32, fp.E4M3FN, fp.F143, fp.Format.custom(9, 26)]
 DIVISORS = [2.0**17, 2.0**24, 65504.0, 3.0, 1000.0, 0.3, 1.0, 2.0**-20, 2.0**-126, 2.0**127,
-            float(np.finfo(np.float32).max), 1e30, 1e-30]  # fmt: skip
+            float(np.finfo(np.float32).max), 1e30, 1e-30]
 CHOICES = [
     {}, {"overflow": "saturate"}, {"subnormals": "flush_both"}, {"subnormals": "flush_results"},
     {"rounding": "RTO"}, {"rounding": "SR"},
     {"quiet_nan_raises": True, "divide_by_zero": "nan", "infinite_input": "keep"},
-]  # fmt: skip
+]
 #: Policies with modes, each with a kernel of its own.
 PAIRS = [
     {"overflow": "saturate", "rounding": "RTZ"}, {"rounding": "SR", "subnormals": "flush_both"},
     {"subnormals": "flush_results", "rounding": "RTP"},
-]  # fmt: skip
+]
 
 
 def codes(fmt):
@@ -37,7 +37,7 @@ def codes(fmt):
     both = [c + sign for c in (*edges, *top) for sign in (0, 1 << (fmt.bits - 1))]
     infinity = ((1 << fmt.exponent_bits) - 1) << (fmt.precision - 1)
     return np.array([*both, infinity, infinity - 1,
-                     *rng.integers(0, 1 << fmt.bits, pick(60, 1000, 20000))])  # fmt: skip
+                     *rng.integers(0, 1 << fmt.bits, pick(60, 1000, 20000))])
 
 
 #: The quick tier has every choice in one format and every format once.

@@ -39,7 +39,7 @@ def hard_array(fmt: Format, n: int, seed: int) -> np.ndarray:
         fmt.max, fmt.max + fmt.ulp(fmt.max) / 2, 2 * fmt.max, fmt.smallest_normal,
         fmt.smallest_normal - fmt.smallest_subnormal / 2, fmt.smallest_subnormal,
         fmt.smallest_subnormal / 2, fmt.smallest_subnormal * 1.5,
-    ])  # fmt: skip
+    ])
     ends = np.concatenate([ends, np.nextafter(ends, 0), np.nextafter(ends, np.inf)])
     x = np.concatenate([x, ends, [0.0, -0.0, np.nan, np.inf, -np.inf, 5e-324, 1e308]])
     return x * np.where(rng.random(x.size) < 0.5, -1, 1)
@@ -198,7 +198,7 @@ def test_every_float_type_is_read_exactly(dtype: type) -> None:
     assert (counted.n, counted.zeros, counted.inexact) == (4, 1, 0)
     assert dict(zip(counted.exponents.tolist(), counted.counts.tolist(), strict=True)) == {
         -1: 1, 1: 1, 2: 1,
-    }  # fmt: skip
+    }
 
 
 def test_binary64_loses_nothing_of_binary64() -> None:

@@ -22,7 +22,7 @@ def run(code: str, **folders: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-B", "-c", code], cwd=ROOT, capture_output=True, text=True, check=False,
         env=outer | {"PYTHONPATH": str(ROOT)} | folders,
-    )  # fmt: skip
+    )
 
 
 #: Nothing can be made below a file, whoever asks.

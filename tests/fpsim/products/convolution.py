@@ -69,7 +69,7 @@ class Case(NamedTuple):
         x, w, y = self.shapes()
         first, second, result = {
             "forward": (x, w, y), "input_gradient": (y, w, x), "weight_gradient": (x, y, w),
-        }[way]  # fmt: skip
+        }[way]
         formats = unit.inputs[0], unit.inputs[-1]
         arrays = [
             fp.Array(operand(kind, shape, fmt, rng).astype(fmt.carrier), fp.Context(fmt))

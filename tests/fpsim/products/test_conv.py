@@ -57,7 +57,7 @@ COMPLETE = Case((4, 5), 16, (3, 3), 16)
 PAIRS = [(name, case) for name in UNFOLDED for case in [*CASES, COMPLETE]]
 FEW = [
     ("AMP_F16_F16", COMPLETE), *(("AMP_F32_F32", case) for case in [*CASES[:3], *DILATED]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -60,7 +60,7 @@ def test_parts_are_products_of_their_own_added_in_order(name, parts):
     for fmt in {unit.partials, fp.BINARY16}:
         context = fp.Context(fmt)
         assert np.array_equal(k_split(a, b, name, parts, context=context).values,
-                              summed(results, context))  # fmt: skip
+                              summed(results, context))
 
 
 def test_ranges_are_whole_passes_and_cover_k():

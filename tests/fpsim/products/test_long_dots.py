@@ -16,7 +16,7 @@ from fpsim.records.settings import Settings
 CASES = [
     (fp.BINARY16, fp.RNE, {}), (fp.BINARY16, fp.RTN, {}), (fp.BINARY32, fp.RNE, {}),
     (fp.BINARY16, fp.RNE, {"subnormals": "flush_both"}),
-]  # fmt: skip
+]
 
 
 def outcome(context, x, y, kahan):
@@ -57,7 +57,7 @@ def test_which_products_these_are():
         (plain, short, short[::-1]), (random, long, long[::-1]), (plain, (2, 5000), (5000, 1)),
         (plain, (1, 5000), (5000, 2)), (plain, (1, 1, 5000), (1, 5000, 1)),
         (plain._replace(name="fused"), long, long[::-1]),
-    ):  # fmt: skip
+    ):
         assert not is_long_dot(chain, a, b)
 
 

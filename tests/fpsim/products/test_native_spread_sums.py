@@ -86,11 +86,11 @@ LAYOUTS = {
     ),
     data=st.data(), layout=st.sampled_from(sorted(LAYOUTS)), seed=st.integers(0, 9),
     squared=st.booleans(),
-)  # fmt: skip
+)
 def test_any_axes_of_any_layout_are_summed_as_the_ruling_says(shape, data, layout, seed, squared):
     axes = data.draw(st.permutations(range(len(shape))).flatmap(
         lambda order: st.integers(1, len(shape)).map(lambda n: tuple(order[:n]))
-    ))  # fmt: skip
+    ))
     agree(LAYOUTS[layout](numbers(shape, seed)), axes, squared=squared)
 
 
@@ -100,7 +100,7 @@ def test_any_axes_of_any_layout_are_summed_as_the_ruling_says(shape, data, layou
     [((130, 3), (0,)), ((130, 4), (0,)), ((130, 17), (0,)), ((66, 520), (0,)), ((3, 200), (1,)),
      ((2, 70, 5), (1,)), ((5, 3, 70), (0, 2)), ((4, 30, 3, 40), (1, 3)), ((5, 1, 66, 2), (0, 2)),
      ((9, 65), (0, 1)), ((4161,), (0,)), ((1, 1), (0, 1)), ((3, 1, 20), (1,))],
-)  # fmt: skip
+)
 def test_narrow_and_wide_rows_of_outputs(shape, axes, layout):
     agree(LAYOUTS[layout](numbers(shape, 1)), axes)
 
@@ -122,7 +122,7 @@ def test_a_field_of_records_is_read_where_it_is():
     st.lists(st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0**24, LEAST, -LEAST, 2.0**-30]),
              min_size=1, max_size=300),
     st.sampled_from([1, 3, 16]),
-)  # fmt: skip
+)
 @example([-0.0] * 300, 1)
 @example([-0.0] * 130, 1)
 @example([-0.0] * 67, 3)

@@ -23,14 +23,14 @@ SHAPES = [
     ((1, 8), (0,)), ((70, 2), (0,)), ((5000, 3), (0,)), ((3, 1500, 2), (1,)),
     ((19, 40), (1,)), ((3, 40), (-1,)), ((40,), (0,)), ((4, 5, 6), (0, 2)), ((7, 9, 2, 3), (1, 3)),
     ((3, 4, 5), (0, 1, 2)),
-]  # fmt: skip
+]
 POLICIES = ("keep", "flush_results", "flush_both")
 #: Exponents, and what some elements are instead.
 DATA = {
     "usual": (range(-30, 30), ()), "exact": (range(2), (1.0, 2.0, -3.0)),
     "tiny": (range(-149, -120), (0.0, -0.0)), "huge": (range(120, 128), (3.4e38, -3.4e38)),
     "special": (range(4), (np.inf, -np.inf, np.nan, 0.0)), "zeros": (range(1), (0.0, -0.0)),
-}  # fmt: skip
+}
 
 
 def numbers(shape, kind, seed):

@@ -21,7 +21,7 @@ from tests.threads import on_threads
         (Settings(fp.BINARY16, subnormals="flush_both"), "sequential", False),
         (Settings(fp.Format.custom(8, 26)), "sequential", False),
     ],
-)  # fmt: skip
+)
 def test_which_sums_these_are(settings, order, expected):
     assert is_nearest(settings, order) == expected
 

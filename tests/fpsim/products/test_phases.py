@@ -191,5 +191,5 @@ def test_passes_keep_their_numbers_where_partials_are_stored_stochastically():
     wanted = in_partials.conv2d(
         again.array(apart), again.array(turned), "AMP_F16_F16", padding=((2, 1), (2, 1)),
         context=again,
-    )  # fmt: skip
+    )
     assert np.array_equal(got.values, wanted.values)

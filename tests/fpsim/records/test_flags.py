@@ -14,7 +14,7 @@ def test_flags_have_the_values_of_softfloat() -> None:
     assert [int(f) for f in Flags] == [1, 2, 4, 8, 16]
     assert (Flags.OVERFLOW | Flags.INEXACT | Flags.INVALID).names == [
         "INVALID", "OVERFLOW", "INEXACT",
-    ]  # fmt: skip
+    ]
     assert Flags.NONE.names == []
 
 
@@ -43,7 +43,7 @@ def test_a_trap_crosses_to_another_process() -> None:
     copy = pickle.loads(pickle.dumps(trap))
     assert (copy.operation, copy.flags, copy.index, copy.operands, copy.dump) == (
         trap.operation, trap.flags, trap.index, trap.operands, trap.dump,
-    )  # fmt: skip
+    )
     assert str(copy) == str(trap)
 
 

@@ -81,7 +81,7 @@ def test_carriers_hold_every_value(fmt: Format) -> None:
 
 def test_specials_say_what_a_format_has() -> None:
     has = {f.name: (f.has_infinity, f.has_nan, f.has_negative_zero, f.has_signalling_nan)
-           for f in NAMED}  # fmt: skip
+           for f in NAMED}
     assert has["binary16"] == has["bfloat16"] == has["tf32"] == (True, True, True, True)
     assert has["e5m2"] == has["e4m3"] == (True, True, True, False)
     assert has["e4m3fn"] == (False, True, True, False)
@@ -218,7 +218,7 @@ def test_e8m0_has_powers_of_two_and_nan() -> None:
         (math.inf, 255), (math.nan, 255), (1.5 * 2.0**127, 255), (1.49 * 2.0**127, 254),
         (2.0**-128, 0), (2.0**-1074, 0),
     ],
-)  # fmt: skip
+)
 def test_e8m0_rounds_to_nearest_with_ties_up(x: float, code: int) -> None:
     assert E8M0.encode(x) == code
 

@@ -131,7 +131,7 @@ def test_a_scale_format_has_no_arithmetic():
         {"divide_by_zero": "nan"}, {"quiet_nan_raises": True},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_binary64_is_the_processors_own_arithmetic_alone(choice):
     assert Settings(fp.BINARY64).native
     assert not Settings(fp.BINARY32).native

@@ -24,7 +24,7 @@ def test_every_tensor_core_is_registered_under_its_name():
         ("H100_F16_F32", 16, 25), ("H200_TF32_F32", 4, 25), ("B200_BF16_F32", 16, 25),
         ("ADA_E4M3_F16", 16, 13), ("H100_E5M2_F32", 32, 13), ("B200_E5M2_F32", 16, 25),
     ],
-)  # fmt: skip
+)
 def test_terms_and_window(name, terms, window):
     unit = find_unit(name)
     assert (unit.terms, unit.window) == (terms, window)

@@ -78,7 +78,7 @@ def test_what_has_a_ruling_is_allowed():
         (fp.BINARY16, fp.BFLOAT16, True), (fp.BINARY16, fp.TF32, True),
         (fp.BINARY16, fp.Format.custom(5, 4, bias=25), True),
     ],
-)  # fmt: skip
+)
 def test_sums_that_the_partials_do_not_hold_are_stored(partials, accumulator, stores):
     assert replace(PLAIN, partials=partials, accumulator=accumulator).stores is stores
 

@@ -32,7 +32,7 @@ def _or_of_blocks() -> None:
 @given(
     first=st.integers(0, 50), smallest=st.integers(1, 40), parts=st.integers(2, 9),
     more=st.integers(0, 2000), step=st.sampled_from([1, 4, 16]), even=st.booleans(),
-)  # fmt: skip
+)
 def test_blocks_hold_every_number_once_and_are_long_enough(
     first, smallest, parts, more, step, even
 ):

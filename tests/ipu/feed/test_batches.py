@@ -62,7 +62,7 @@ def test_values_go_with_their_labels():
     ("size", "said"),
     [(11, "batch_size=11 is larger than the data, 10 samples"), (0, "use 1 or more"),
      (2.0, "use 1 or more"), (True, "use 1 or more")],
-)  # fmt: skip
+)
 def test_impossible_batches_are_refused(size, said):
     with pytest.raises(ValueError, match=said):
         batches_of(size=size)

@@ -53,7 +53,7 @@ def test_a_copy_shares_no_memory():
      (np.float16(1), np.float16, ()), (np.zeros((2, 3), np.uint8), np.uint8, (2, 3)),
      (Eager(), np.float32, (2,)), (Foreign(np.int32([7])), np.int32, (1,)),
      (np.zeros(2, ml_dtypes.bfloat16), ml_dtypes.bfloat16, (2,))],
-)  # fmt: skip
+)
 def test_numbers_and_tensors_of_frameworks_become_ndarrays(value, dtype, shape):
     leaf = copied(value)
     assert isinstance(leaf, np.ndarray)
@@ -77,7 +77,7 @@ def test_a_tensor_of_the_tape_goes_as_its_array():
     [("text", "it holds a str"), (None, "it holds a NoneType"), (object(), "it holds a object"),
      (np.array(["a"]), "dtype <U1"), (np.array([{}]), "dtype object"),
      (np.ma.masked_array([1], [True]), "mask")],
-)  # fmt: skip
+)
 def test_what_holds_no_numbers_is_refused(value, words):
     with pytest.raises(TypeError, match=words):
         copied(value)
@@ -122,7 +122,7 @@ def test_a_stack_has_its_structure():
     [(np.zeros(4, np.float32), r"it is float32 \(4,\), not float32 \(3,\)"),
      (np.zeros(3), r"it is float64 \(3,\), not float32 \(3,\)"),
      (HALF.zeros(3), r"it is binary16 \(3,\), not float32 \(3,\)")],
-)  # fmt: skip
+)
 def test_other_shapes_and_types_are_refused(other, words):
     with pytest.raises(ValueError, match=words):
         Layout(np.zeros(3, np.float32)).read(other)

@@ -61,7 +61,7 @@ def test_a_list_of_values_will_do_for_a_tuple():
      ({"x": 7, "y": 8}, ((), {"x": 7, "y": 8})), ({7: 8}, (({7: 8},), {})),
      (({"x": 7},), (({"x": 7},), {})), ((7, {"x": 8}), ((7, {"x": 8}), {})),
      ({"x": {"y": 7}}, ((), {"x": {"y": 7}}))],
-)  # fmt: skip
+)
 def test_carried_values_come_first_then_the_parts_of_the_element(data, arguments):
     def body(first, second, *positional, **named):
         assert (first, second) == ("a", "b")
@@ -76,7 +76,7 @@ def test_carried_values_come_first_then_the_parts_of_the_element(data, arguments
     ("body", "carried", "data"),
     [(lambda n: n, (0,), 1.0), (lambda n, x, y: n, (0,), 1.0), (lambda n, x: n, (0,), (1.0, 2.0)),
      (lambda n, x: n, (0,), {"z": 1.0}), (lambda: None, (0,), 1.0), (lambda a, b, x: a, (0,), 1.0)],
-)  # fmt: skip
+)
 def test_a_body_of_other_arguments_is_refused_and_consumes_nothing(body, carried, data):
     infeed = Infeed([data])
     with pytest.raises(TypeError, match=r"the loop body is called with 1 carried values and \d of"):
@@ -150,7 +150,7 @@ def tensor(values, fmt):
      (tensor([0], BINARY16), tensor([0], BINARY32), "Tensor binary16 .* became Tensor binary32"),
      ({"a": 1, "b": 2}, {"a": 1, "b": 2.0}, r"carried value 1\['b'\]: int became float"),
      ({"a": 1}, {"b": 1}, r"it is dict\(b: leaf\), not dict\(a: leaf\)")],
-)  # fmt: skip
+)
 def test_carried_types_stay(before, after, words):
     with pytest.raises(
         TypeError, match=rf"Mismatch between input types and output types for loop body.*{words}"
@@ -183,7 +183,7 @@ def test_numpy_scalars_and_arrays_without_axes_are_alike():
      (lambda a, b: (a, b, a), (0, 0), "returned 3 values; return the carried values, a tuple"),
      (lambda a, b: None, (0, 0), "returned 0 values"), (lambda: 5, (), "carries 0 values"),
      (lambda: (1, 2), (), "returned 2 values; return the carried values, here none")],
-)  # fmt: skip
+)
 def test_another_number_of_values_is_refused(body, carried, got):
     with pytest.raises(TypeError, match=got):
         repeat(1, body, *carried)

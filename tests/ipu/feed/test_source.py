@@ -54,7 +54,7 @@ def numbers():
 @pytest.mark.parametrize(
     "data", [[0.0, 1.0, 2.0, 3.0], (0.0, 1.0, 2.0, 3.0), np.arange(4.0), Indexed(), numbers,
              lambda: [0.0, 1.0, 2.0, 3.0], dict.fromkeys((0.0, 1.0, 2.0, 3.0)).keys()],
-)  # fmt: skip
+)
 def test_whatever_can_be_read_again_is_read_from_any_position(data):
     source = Source(data)
     for position in (0, 3, 1, 4, 9):
@@ -124,7 +124,7 @@ def test_a_ragged_last_batch_is_refused_at_its_place():
     [([1.0, (1.0, 2.0)], TypeError, r"element 1 .*it is tuple\(0: leaf, 1: leaf\), not leaf"),
      (["a"], TypeError, "element 0 .*it holds a str"),
      ([np.zeros((0, 3))], ValueError, "element 0 .*without any number")],
-)  # fmt: skip
+)
 def test_other_elements_are_refused(data, error, words):
     with pytest.raises(error, match=words):
         list(Source(data).elements(0))

@@ -15,7 +15,7 @@ from ipu.feed.throughput import benchmark
 FIELDS = {
     "elements_processed", "total_bytes_processed", "time_elapsed", "elements_per_second",
     "bandwidth",
-}  # fmt: skip
+}
 
 
 def forever():

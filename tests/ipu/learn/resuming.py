@@ -37,7 +37,7 @@ def build(optimizer: Optimizer = USUAL, **changes: Any) -> tuple[Trainer, Batche
     chosen: dict[str, Any] = {
         "policy": FP16, "control": FpCtl(esr=True), "count": True,
         "loss_scale": StaticLossScale(8.0, LEARNING_RATE),
-    }  # fmt: skip
+    }
     return Trainer(network, optimizer, **chosen | changes), Batches(images(), 16)
 
 

@@ -71,7 +71,7 @@ def test_accumulation_is_numpy_s_arithmetic_bit_for_bit(reduction, inputs, kept)
 
 @pytest.mark.source("Graphcore TensorFlow: gradient_accumulation_test.py")
 @pytest.mark.parametrize(("reduction", "value"), [("sum", 55), ("mean", 14.5),
-                                                  ("running_mean", 4.5)])  # fmt: skip
+                                                  ("running_mean", 4.5)])
 def test_the_numbers_of_zero_to_nine_on_top_of_ten(reduction, value):
     w = variable(BINARY32, 1)
     total = Accumulator(Accumulation(10, reduction), (w,), (w.device.from_host([10.0], BINARY32),))
@@ -251,7 +251,7 @@ def test_reductions_are_members_or_names():
     [((0,), ValueError, "count=0 is not a number of mini-batches; use 1 or more"),
      ((1.5,), TypeError, "count=1.5"), ((True,), TypeError, "count=True"),
      ((2, "sum", "float16"), TypeError, "dtype='float16' is not an accumulator's format")],
-)  # fmt: skip
+)
 def test_impossible_accumulations_are_refused(arguments, error, sentence):
     with pytest.raises(error, match=sentence):
         Accumulation(*arguments)

@@ -103,7 +103,7 @@ def test_private_regions_draw_by_the_replica_and_common_ones_by_the_seed():
     assert keys == {
         Region.BATCH: own, Region.ACCUMULATE: own, Region.EVALUATE: own, Region.OTHER: own,
         Region.REDUCE: 42, Region.UPDATE: 42, Region.OPTIMIZER: 42,
-    }  # fmt: skip
+    }
     device, numbering = numbered(replica=1, private=True)
     with numbering.cell(Region.UPDATE):
         assert device.source.seed == own

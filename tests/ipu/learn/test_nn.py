@@ -47,7 +47,7 @@ def test_the_same_network_trains_under_every_policy(policy):
     assert trainer.forward(batch()[0]).dtype == policy.output
     assert {name.rpartition("/")[2] for name in trainer.variables} == {
         "weights", "biases", "gamma", "beta", "moving_mean", "moving_variance"
-    }  # fmt: skip
+    }
 
 
 def test_images_and_rates_are_checked():

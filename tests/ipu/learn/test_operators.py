@@ -51,7 +51,7 @@ def test_gradients_reach_both_operands(sign, left, right):
     by = {
         "+": (1.0 + 0 * (a + b), 1.0 + 0 * (a + b)), "-": (1.0 + 0 * (a + b), -1.0 + 0 * (a + b)),
         "*": (b + 0 * a, a + 0 * b), "/": (1 / b + 0 * a, -a / b**2),
-    }[sign]  # fmt: skip
+    }[sign]
     for variable, share, gradient in zip((x, y), by, found, strict=True):
         lead = share.ndim - len(variable.shape)
         axes = tuple(range(lead)) + tuple(
@@ -71,7 +71,7 @@ def test_numbers_are_constants_of_the_format():
         (x - 0.1, x.array.values - tenth), (0.1 - x, tenth - x.array.values),
         (x * 0.1, x.array.values * tenth), (0.1 * x, tenth * x.array.values),
         (x / 3, x.array.values / 3), (1 / x, 1 / x.array.values),
-    ):  # fmt: skip
+    ):
         assert result.dtype == BINARY16
         assert result.array.values.tolist() == wanted.astype(np.float16).tolist()
     with pytest.raises(ValueError, match=r"1e\+06 is beyond binary16"):
@@ -109,7 +109,7 @@ def test_products_powers_signs_and_slices():
             r"fpsim never promotes",
         ),
     ],
-)  # fmt: skip
+)
 def test_refusals(call, kind, sentence):
     (x,) = variables((2, 3))
     with pytest.raises(kind, match=sentence):

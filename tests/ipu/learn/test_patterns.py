@@ -11,7 +11,7 @@ from ipu.learn.patterns import check_patterns, matches
     ("layer", "pattern", "expected"),
     [("h", "h", True), ("h", "H", False), ("block1/conv", "block1/*", True), ("a/b/c", "a/*", True),
      ("h2", "h[12]", True), ("all_vars/h", "h", False)],
-)  # fmt: skip
+)
 def test_patterns_are_those_of_file_names_with_their_case(layer, pattern, expected):
     assert matches(layer, pattern) == expected
 

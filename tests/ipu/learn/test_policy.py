@@ -24,7 +24,7 @@ BF16 = Policy(BINARY32, BFLOAT16)
 @pytest.mark.parametrize("text", ["p=f32,c=f32,part=f32", "p=f16,c=f16,part=f16",
                                   "p=f32,c=bf16,part=f32", "p=f16,c=f16,part=f32,acc=f32",
                                   "p=f32,c=f16,part=f32,acc=f16,out=f32",
-                                  "p=f32,c=f8,part=f16"])  # fmt: skip
+                                  "p=f32,c=f8,part=f16"])
 def test_policies_are_their_string(text):
     assert str(Policy.parse(text)) == text
 
@@ -43,7 +43,7 @@ def test_what_a_policy_does_not_say_follows():
      ("weights=f16", "policy item 'weights=f16' is not known"),
      ("p=f8", "policy item 'p=f8' is not known"),
      ("p=f32,out=f8", "policy item 'out=f8' is not known")],
-)  # fmt: skip
+)
 def test_impossible_policies_are_refused(text, sentence):
     with pytest.raises(ValueError, match=sentence):
         Policy.parse(text)

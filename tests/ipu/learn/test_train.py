@@ -71,7 +71,7 @@ def test_single_training_is_numpy_s_bit_for_bit(momentum):
 def test_threads_do_not_show():
     def bits():
         run, _ = trained(3, policy=FP16, control=FpCtl(esr=True), optimizer=Adam(0.01,
-                          epsilon=1e-4), accumulation=Accumulation(2, "mean"))  # fmt: skip
+                          epsilon=1e-4), accumulation=Accumulation(2, "mean"))
         return codes(run)
 
     assert on_threads(1, bits) == on_threads(2, bits)
@@ -129,7 +129,7 @@ def test_a_trap_while_slots_are_rescaled_changes_nothing():
     run = Trainer(
         lambda x: dense(x, 2, "only"), SGD(0.05, 0.9), policy=FP16, control=FpCtl(oflo=True),
         loss_scale=scale,
-    )  # fmt: skip
+    )
     x, labels = np.ones((2, 4)), np.zeros(2, int)
     run.step(x, labels)
     before = memory(run)
@@ -168,13 +168,13 @@ def test_batches_are_not_empty_and_have_a_label_each(count):
      (SGD(0.05, 0.9, BINARY32), DynamicLossScale(2.0**14, LEARNING_RATE, interval=2)),
      (RMSProp(0.01, epsilon=1e-4), AutomaticLossScale(64.0, period=2))],
     ids=lambda kind: type(kind).__name__,
-)  # fmt: skip
+)
 def test_a_state_goes_on_with_the_same_bits(optimizer, loss_scale):
     def training():
         return trainer(
             optimizer=optimizer, loss_scale=loss_scale, policy=FP16, seed=3,
             control=FpCtl(esr=True, nanoo=True), accumulation=Accumulation(2, "mean"),
-        )  # fmt: skip
+        )
 
     complete, first, second = training(), training(), training()
     for step in range(5):

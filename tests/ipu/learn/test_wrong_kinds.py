@@ -41,7 +41,7 @@ def test_its_methods():
         (training.accuracy, {"x": IMAGES, "labels": LABELS}),
         (training.state, {"source": None, "progress": None}),
         (training.restore, {"state": training.state(), "source": None}),
-    ):  # fmt: skip
+    ):
         assert list(defects(method, valid)) == [], method.__name__
 
 
@@ -74,7 +74,7 @@ OPTIMIZERS = [
     and issubclass(getattr(optim, n), optim.Optimizer)
     and not inspect.isabstract(getattr(optim, n))
     and n != "Optimizer"
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -90,7 +90,7 @@ def test_policies_and_accumulation():
         (policy.FP16.override, {"layers": {"a": policy.FP32}}),
         (policy.find_policy, {"policy": "fp16"}),
         (Accumulation, arguments_of(Accumulation, count=2)),
-    ):  # fmt: skip
+    ):
         assert list(defects(function, valid)) == [], function
 
 
@@ -100,7 +100,7 @@ LAYERS: dict[str, dict[str, Any]] = {
     "max_pool": {"size": 2}, "average_pool": {"size": 2}, "dropout": {"rate": 0.5}, "flatten": {},
     "batch_norm": {"op_name": "l"}, "group_norm": {"groups": 2, "op_name": "l"},
     "layer_norm": {"op_name": "l"},
-}  # fmt: skip
+}
 ON_IMAGES = ("conv", "max_pool", "average_pool", "batch_norm", "group_norm")
 
 
@@ -157,7 +157,7 @@ def test_text_and_numbers_are_taken_where_they_are_clear():
          "model returned Array, not a Tensor"),
         (lambda: trainer(control=3), TypeError, "control=3 is not a control register"),
     ],
-)  # fmt: skip
+)
 def test_the_entrance_has_a_sentence(call, kind, message):
     with pytest.raises(kind, match=message):
         call()

@@ -62,7 +62,7 @@ def test_what_no_unit_takes_is_refused_with_those_there_are():
     [(BINARY16, BINARY16, BINARY16, BINARY16), (BINARY16, BINARY16, BINARY32, BINARY32),
      (BINARY16, BINARY32, BINARY16, BINARY32), (BINARY32, BINARY16, BINARY32, BINARY32),
      (F143, BINARY32, F143, BINARY16), (BFLOAT16, BINARY16, BFLOAT16, BINARY32)],
-)  # fmt: skip
+)
 def test_options_for_partials_are_fitted_to_inputs_and_result(inputs, wanted, out, partials):
     assert fitting_partials(inputs, wanted, out) == partials
 

@@ -19,7 +19,7 @@ def arrays(device, x, w, fmt=BINARY16, seed=1):
 CHOICES = [
     (16, 13, 1, ("AMP", "AMP", "AMP")), (3, 8, 1, ("SLIC", "AMP", "AMP")),
     (4, 4, 2, ("SLIC", "SLIC", "AMP")), (12, 2, 2, ("VMAC", "SLIC", "AMP")),
-]  # fmt: skip
+]
 BOTH = [(*choice, partials) for choice in CHOICES for partials in (BINARY16, BINARY32)]
 #: Each choice once, one of them by the preset of the device: the quick tier takes units and lengths
 #: of passes whose kernels other tests run.
@@ -39,11 +39,11 @@ def test_each_product_takes_the_unit_of_its_k_channels(channels, outputs, groups
     y = device.conv2d(x, w, **options)
     same = {"context": device.context(BINARY16), "subnormals": "flush_both", **options}
     results = [y, device.conv2d_input_gradient(y, w, x.shape, **options),
-             device.conv2d_weight_gradient(x, y, w.shape, **options)]  # fmt: skip
+             device.conv2d_weight_gradient(x, y, w.shape, **options)]
     assert [unit for _, _, unit in device.ledger.rows] == chosen
     wanted = [linalg.conv2d(x, w, chosen[0], **same),
               linalg.conv2d_input_gradient(y, w, chosen[1], x.shape, **same),
-              linalg.conv2d_weight_gradient(x, y, chosen[2], w.shape, **same)]  # fmt: skip
+              linalg.conv2d_weight_gradient(x, y, chosen[2], w.shape, **same)]
     for got, want in zip(results, wanted, strict=True):
         assert (got.codes() == want.codes()).all()
         assert got.context is device.context(BINARY16)

@@ -50,7 +50,7 @@ def halves(device, n):
 def machine(seed=7, target=SMALL, **options):
     return Device(
         target, FpCtl(esr=True), random="xoroshiro", seed=seed, **options
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("n", [1, 7, 24, 25, 50])

@@ -49,7 +49,7 @@ def state(device):
     return (
         device.status, device.context(BINARY16).flags, device.clock.operation,
         device.vector_cycles, device.ledger.table(), device.units_used,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("esr", [False, True])
@@ -144,7 +144,7 @@ def test_flags_mean_what_the_control_register_said_when_they_arose(nobody, nanoo
         {"disable_sr_for_amp_vertices": True, "control": FpCtl(esr=True)},
     ],
     ids=["trap", "count", "xoroshiro", "no SR in the AMP"],
-)  # fmt: skip
+)
 def test_what_must_be_known_at_once_is_not_late(choices):
     device = Device(**choices)
     assert not isinstance(product(device, *operands(device, scale=1)), Late)

@@ -113,7 +113,7 @@ def test_the_old_keyword_of_a_results_format_is_told_the_new_one(verb):
     operands = {
         "matmul": (x.reshape(1, 1), x.reshape(1, 1)), "conv2d": (x, x),
         "conv2d_input_gradient": (x, x, x.shape),
-    }[verb]  # fmt: skip
+    }[verb]
     with pytest.raises(TypeError, match=r"out=binary32 .*; the format of .* is to=binary32"):
         getattr(device, verb)(*operands, out=BINARY32)
     named = getattr(device, verb)(*operands, to="single", partials="binary32")

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="the processor has no x86
 OTHERS = {
     "clear_status", "context", "naming", "partials_for", "recomputing", "registers", "rounding",
     "settle", "settling", "shard", "twin",
-}  # fmt: skip
+}
 
 #: Operands that are tried: of a device, an array and an image with a kernel.
 OPERANDS: list[Callable[[Device, Array], tuple[Any, ...]]] = [
@@ -36,7 +36,7 @@ OPERANDS: list[Callable[[Device, Array], tuple[Any, ...]]] = [
     lambda d, x: (image(x), kernel(x)), lambda d, x: (image(x), kernel(x), image(x).shape),
     lambda d, x: (image(x), image(x), kernel(x).shape), lambda d, x: ((3,), x.format),
     lambda d, x: ((64,), 0.3),
-]  # fmt: skip
+]
 
 
 def image(x: Array) -> Array:

@@ -49,7 +49,7 @@ def device(**choices):
     ("n", "parts"),
     [(1, (1, 1)), (64, (64, 1)), (65, (33, 1)), (100, (50, 2)), (129, (43, 3)), (4096, (64, 64)),
      (4097, (64, 64)), (20_000_000, (64, 312_500))],
-)  # fmt: skip
+)
 def test_parts_are_as_equal_as_they_can_be(n, parts):
     assert parts_of(n) == parts
 
@@ -74,7 +74,7 @@ SHAPES = st.lists(st.integers(1, 70), min_size=1, max_size=3).filter(
     shape=SHAPES, data=st.data(), seed=st.integers(0, 9),
     fmt=st.sampled_from([BINARY16, BFLOAT16, BINARY32]), counted=st.booleans(),
     layout=st.sampled_from("CF"),
-)  # fmt: skip
+)
 def test_sums_are_those_of_the_ruling(shape, data, seed, fmt, counted, layout):
     axes = data.draw(
         st.sets(st.integers(0, len(shape) - 1), min_size=1).map(lambda chosen: tuple(chosen))
@@ -138,7 +138,7 @@ def test_binary64_has_the_same_order(n):
         min_size=1, max_size=200,
     ),
     denormals=st.sampled_from(["flush", "ieee"]),
-)  # fmt: skip
+)
 @example(values=[3e38] * 65 + [-3e38] * 3, denormals="ieee")
 @example(values=[2.0**-149] * 100, denormals="flush")
 def test_special_numbers_go_part_by_part_through_the_same_chains(values, denormals):

@@ -20,7 +20,7 @@ def test_half_peak_is_four_times_single_peak():
     ("target", "inputs", "teraflops"),
     [(MK1, "f16", 124.5), (MK1, "f32", 31.1), (MK2, "f16", 249.6), (MK2, "f32", 62.4),
      (BOW, "f16", 348.6), (BOW, "f32", 87.1)],
-)  # fmt: skip
+)
 def test_published_peaks(target, inputs, teraflops):
     assert target.peak(inputs) == pytest.approx(teraflops * 1e12, rel=1e-3)
 
@@ -30,7 +30,7 @@ def test_published_peaks(target, inputs, teraflops):
     ("target", "tiles", "memory", "all_tiles"),
     [(MK1, 1216, 262_144, 304 * 2**20), (MK2, 1472, 638_976, 897 * 2**20),
      (BOW, 1472, 638_976, 897 * 2**20)],
-)  # fmt: skip
+)
 def test_tiles_workers_and_memory(target, tiles, memory, all_tiles):
     """256 KiB in each of 1216 tiles are 304 MiB, 624 KiB in each of 1472 are 897 MiB."""
     assert (target.tiles.value, target.workers.value) == (tiles, 6)
@@ -67,7 +67,7 @@ def test_every_instruction_of_the_amp_is_somewhere():
 def test_a_unit_that_the_target_lacks_is_refused_with_the_others():
     quarters = find_unit("AMP_F8_F16")
     with pytest.raises(ValueError, match=r"target=mk2 has no unit AMP_F8_F16; use one of "
-                       r"AMP_F16_F16.*, or choose target mk2-fp8"):  # fmt: skip
+                       r"AMP_F16_F16.*, or choose target mk2-fp8"):
         MK2.instruction(quarters)
     device = Device()
     x = device.from_host([[1.0]], BINARY16)

@@ -12,7 +12,7 @@ from ipu.machine.vector import RATES, thread_cycles
     ("verb", "single", "half"),
     [("add", 5, 3), ("divide", 50, 63), ("sqrt", 50, 69), ("exp", 30, 12), ("log", 60, 12),
      ("relu", 15, 9), ("sigmoid", 60, 18), ("maximum", 15, 12)],
-)  # fmt: skip
+)
 def test_nine_elements_take_five_vectors_of_singles_and_three_of_halves(verb, single, half):
     assert thread_cycles(verb, BINARY32, 9) == single
     assert thread_cycles(verb, BINARY16, 9) == thread_cycles(verb, BFLOAT16, 9) == half

@@ -21,13 +21,13 @@ VALUES: dict[str, Any] = {
     "x": MATRIX, "y": MATRIX, "a": MATRIX, "b": MATRIX, "fmt": BINARY16, "dtype": "int8",
     "axes": (0,), "axis": 0, "shape": (2,), "keep": 0.5, "values": [1.0],
     "where": np.ones((2, 2), bool), "first": 0, "tensor": "t",
-}  # fmt: skip
+}
 
 #: Verbs that layers and front ends call with what they have made themselves.
 INSIDE = {
     "obey", "raise_flags", "rounded", "exact", "partials_for", "select_positive", "conv2d",
     "conv2d_input_gradient", "conv2d_weight_gradient", "naming", "rounding", "shard",
-}  # fmt: skip
+}
 
 
 def _verbs() -> list[str]:

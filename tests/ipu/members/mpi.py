@@ -42,5 +42,5 @@ def mpirun(count, code, *arguments, begin=BEGIN, **variables):
          sys.executable, "-c", begin + code, *arguments],
         env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
         capture_output=True, text=True, timeout=limit(120),
-    )  # fmt: skip
+    )
     return done.returncode, sorted(done.stdout.splitlines()), done.stderr

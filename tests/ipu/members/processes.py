@@ -43,7 +43,7 @@ def environment(
         "POPDIST_NUM_TOTAL_REPLICAS": str(replicas),
         "POPDIST_NUM_LOCAL_REPLICAS": str(replicas // size),
         "POPDIST_REPLICA_INDEX_OFFSET": str(rank * replicas // size),
-    } | others  # fmt: skip
+    } | others
 
 
 def tf_config(rank: int, addresses: Sequence[str], **others: str) -> dict[str, str]:
@@ -61,7 +61,7 @@ class Worker:
         self.process = subprocess.Popen(
             [sys.executable, "-m", *arguments], env=variables, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
-        )  # fmt: skip
+        )
         own = variables.get("POPDIST_INSTANCE_INDEX", "0")
         addresses = variables.get("FPSIM_WORKERS", "").split(",")
         self.address = addresses[int(own)] if len(addresses) > int(own) else ""

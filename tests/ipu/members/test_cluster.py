@@ -23,7 +23,7 @@ def popdist(**others):
         "POPDIST_NUM_INSTANCES": "2", "POPDIST_INSTANCE_INDEX": "1",
         "POPDIST_NUM_TOTAL_REPLICAS": "4", "POPDIST_NUM_LOCAL_REPLICAS": "2",
         "POPDIST_REPLICA_INDEX_OFFSET": "2", "FPSIM_WORKERS": ", ".join(TWO),
-    } | others  # fmt: skip
+    } | others
 
 
 def test_the_example_of_the_document():

@@ -38,7 +38,7 @@ def test_grpc_is_silent_unless_it_was_asked(monkeypatch):
      (SystemExit("no data"), Kind.FAILED, "worker 0 stopped: SystemExit: no data"),
      (SystemExit(0), Kind.GONE, "worker 0 is gone"),
      (None, Kind.GONE, "worker 0 is gone")],
-)  # fmt: skip
+)
 def test_others_hear_why_a_worker_leaves(error, kind, sentence):
     first, second = local_transports(2)
     with suppress(BaseException), leaving(first):

@@ -18,7 +18,7 @@ CHOSEN = pick(ORDERS[::2], ORDERS, ORDERS)
 SHARED = pick(
     [(4, 2)], [(r, p) for r in (2, 4, 5) for p in sorted({1, 2, r}) if r % p == 0],
     [(r, p) for r in (2, 3, 4, 5, 8) for p in range(1, r + 1) if r % p == 0],
-)  # fmt: skip
+)
 
 
 @lru_cache
@@ -41,7 +41,7 @@ def grpc(replicas, size):
     with workers(
         size, ",".join(CHOSEN), str(STEPS), replicas=replicas,
         program="tests.ipu.members.digesting",
-    ) as started:  # fmt: skip
+    ) as started:
         rows = all_ended(started, limit(2 * STARTED))
     assert [status for status, _, _ in rows] == [0] * size, rows
     return [output.splitlines() for _, output, _ in rows]

@@ -33,7 +33,7 @@ def test_all_wait_for_the_last():
     ("error", "kind", "sentence"),
     [(KeyError("theirs"), Kind.FAILED, "worker 0 stopped: KeyError: 'theirs'"),
      (KeyboardInterrupt(), Kind.INTERRUPTED, "worker 0 stopped: KeyboardInterrupt")],
-)  # fmt: skip
+)
 def test_others_are_told_of_an_error(monkeypatch, error, kind, sentence):
     first, second = local_transports(2)
     monkeypatch.setattr(sys, "last_value", error, raising=False)

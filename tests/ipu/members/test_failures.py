@@ -64,7 +64,7 @@ def digest(output):
         ),
         pytest.param('{"cluster": {"worker": ["a"]}}', "address 'a' is not host:port", marks=full),
     ],
-)  # fmt: skip
+)
 def test_a_bad_tf_config_ends_at_once(config, sentence):
     variables = environment(0, [], 1, TF_CONFIG=config)
     worker = Worker([PROGRAM, "--quick"], variables)
@@ -85,7 +85,7 @@ def joining(size, join_timeout, seeds, ranks=None):
             environment(rank, addresses, size, FPSIM_JOIN_TIMEOUT=str(join_timeout)),
         )
         for rank, seed in enumerate(seeds) if ranks is None or rank in ranks
-    ]  # fmt: skip
+    ]
     with guarded(started):
         for worker in started:
             worker.until("ready")
@@ -279,7 +279,7 @@ MOMENTS = {
         "mkdir step-3", "remove step-1/manifest", "remove step-1/shared", "remove step-1/worker-1",
         "rmdir step-1", "rename .writable", "remove .writable", "open .shared", "remove .shared"),
     1: ("mkdir step-2", "open step-2/.worker-1", "rename step-2/worker-1"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ MOMENTS = {
         pytest.param(victim, moment, marks=() if moment == "rename step-2/manifest" else full)
         for victim, moments in MOMENTS.items() for moment in moments
     ],
-)  # fmt: skip
+)
 def test_killed_while_it_saves_and_resumed_is_never_killed(victim, moment, tmp_path):
     """Nothing that was half written is taken, and nothing of it stays."""
     arguments = ["--steps", "4", *SAVING]

@@ -187,7 +187,7 @@ def test_strangers_are_refused():
             welcome = stub.Join(to_message(Hello(7, 2, "seed: 1")))
             assert (welcome.token, welcome.refusal) == (
                 "", "worker 7 is not one of the 1 others here"
-            )  # fmt: skip
+            )
             assert refused(stub.Watch, messages.Ack())
             assert refused(stub.Watch, messages.Ack(), metadata=[("token", "0" * 32)])
             reason = messages.Reason(kind="failed", rank=0, text="a stranger's")
@@ -408,7 +408,7 @@ TLS_TROUBLE = {
     "elsewhere": (" has a certificate that .* does not allow: IP address mismatch.*'127.0.0.1'",
                   None),
     "plain": (f" speaks without TLS; {_BOTH}", f" speaks TLS and this worker does not; {_BOTH}"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("other", TLS_TROUBLE)
@@ -461,7 +461,7 @@ def test_a_worker_that_is_given_up_does_not_read_that_it_is_gone(kind):
     assert re.fullmatch(
         r"the other workers have given up this one, worker 1 at \S+: it was cut off from them, or "
         "stood still", str(second),
-    )  # fmt: skip
+    )
 
 
 def test_a_worker_whose_code_raises_is_not_told_as_finished():

@@ -57,6 +57,6 @@ def test_digests_are_of_codes():
     arrays = [
         half.array([0.0]), half.array([-0.0]), half.array([[0.0]]), single.array([0.0]),
         half.array([np.nan]),
-    ]  # fmt: skip
+    ]
     assert len({digest([array]) for array in arrays}) == len(arrays)
     assert digest([1.0, None]) != digest([1.0, 0])

@@ -18,7 +18,7 @@ def test_messages_arrive_in_the_order_of_their_sender():
             transport.receive(other)
             for other in range(transport.size) if other != transport.rank
             for _ in range(50)
-        ]  # fmt: skip
+        ]
 
     for rank, received in enumerate(run_local(3, work)):
         others = [r for r in range(3) if r != rank]

@@ -278,11 +278,11 @@ def test_killed_while_it_saves_and_resumed_is_never_killed(moment, tmp_path):
         command = [sys.executable, "-m", "ipu.experiments.cli", "poprun", "--num-instances", "2",
                    "--num-replicas", "2", "--transport", "mpi", "--allow-run-as-root",
                    "--mpi-global-args", "--oversubscribe", sys.executable, "-m", program,
-                   *arguments, "--steps", "4", "--seed", "3", "--save-every", "1"]  # fmt: skip
+                   *arguments, "--steps", "4", "--seed", "3", "--save-every", "1"]
         done = subprocess.run(
             command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True,
             text=True, timeout=limit(120),
-        )  # fmt: skip
+        )
         return done.returncode, {x for x in done.stdout.splitlines() if "] digest " in x}
 
     program, kept = "ipu.experiments.programs.distributed_training", ("--checkpoint", str(tmp_path))

@@ -47,7 +47,7 @@ def test_any_number_of_processes_has_the_bits_of_one(order, esr, size):
             order,
         ).codes().tolist()
         for v in range(2)
-    ]  # fmt: skip
+    ]
     assert run_local(size, work) == [expected] * size
 
 

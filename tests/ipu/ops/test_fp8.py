@@ -41,7 +41,7 @@ def test_the_scale_is_the_smallest_at_which_nothing_exceeds_the_largest_value(fm
     [(60000.0, 8, 1), (65504.0, 9, 1), (2.0**17, 10, 2), (1e6, 13, 5), (1e9, 22, 15),
      (240 * 2.0**31, 31, 24), (57344 * 2.0**31, 31, 31), (3e38, 31, 31),
      (57344 * 2.0**-31, -23, -31), (240 * 2.0**-31, -31, -31), (2.0**-100, -31, -31)],
-)  # fmt: skip
+)
 def test_scales_of_every_size_by_hand(largest, by_f143, by_f152):
     """The quotient by 240 or 57344 as a power of two, rounded up: 1e6 / 240 = 4167 is below 2**13.
 

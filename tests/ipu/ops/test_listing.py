@@ -102,7 +102,7 @@ def test_a_state_that_was_restored_and_not_trained_keeps_its_program():
     ("others", "size", "words"),
     [(nn.tanh, 4, [": relu of", ": tanh of"]), (nn.relu, 8, ["(2, 6)", "(4, 6)"]),
      (nn.relu, 4, None)],
-)  # fmt: skip
+)
 def test_processes_with_other_programs_are_refused_at_their_first_meeting(others, size, words):
     def work(transport):
         activation = others if transport.rank else nn.relu

@@ -151,7 +151,7 @@ CALLS = {
     "clamp": [([(5, 3)], {"low": -0.5, "high": 0.75}), ([(5, 3)], {"low": 0.1})],
     "scaled_sum": [([(5, 3), (3,)], {"factor": 0.5}), ([(5, 3), (5, 3)], {})],
     "scaled_difference": [([(5, 3), (5, 1)], {"factor": 0.5})],
-}  # fmt: skip
+}
 #: Functions of one, two and three operands without options.
 for _row in PRIMITIVES.values():
     if any(_row.vjps):
@@ -159,7 +159,7 @@ for _row in PRIMITIVES.values():
 
 POSITIVE = ("sqrt", "binary_cross_entropy", "rsqrt", "log", "log2", "log10", "power", "lgamma",
             "digamma", "log1p", "bessel_k0", "bessel_y0", "polygamma", "zeta",
-            "betainc")  # fmt: skip
+            "betainc")
 #: Functions with steps, whose gradient is that of a line: tests of their own.
 STEPS = ("fake_quantize",)
 EXTREMES = ("maximum", "minimum", "fmax", "fmin")
@@ -277,7 +277,7 @@ WORK = {
         ),
         (0, 0, 0),
     ),
-}  # fmt: skip
+}
 
 #: Multiply-adds: 5 × 3 results over 4, and 2 × 5 × 4 × 5 results over kernels of 3 × 3 × 4.
 #: A transposed one has 2 × 3 × 2 × 6 images times 3 × 3 × 4; einsum 2 batches, as if one of √8.

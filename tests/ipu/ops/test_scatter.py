@@ -39,7 +39,7 @@ def equal(result, expected):
 RULES = {
     "scatter_add": np.add, "scatter_subtract": np.subtract, "scatter_multiply": np.multiply,
     "scatter_max": np.maximum, "scatter_min": np.minimum,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -76,14 +76,14 @@ def test_the_gradient_of_gathering_adds_rows(seed, axis, rank, skips):
     base = np.zeros_like(np.moveaxis(x, axis, 0))
     expected = folded(np.add, base, moved[real], rows.reshape(-1)[real])
     slope = ops.gather.pull(0, device, *halves(device, g), saved, rows=rows, axis=axis,
-                            padding=padding)  # fmt: skip
+                            padding=padding)
     equal(slope, np.moveaxis(expected, 0, axis))
 
 
 SEGMENTS = {
     "segment_sum": (np.add, 0), "segment_multiply": (np.multiply, 1),
     "segment_max": (np.maximum, -65504), "segment_min": (np.minimum, 65504),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SEGMENTS)

@@ -19,18 +19,18 @@ NAMING = (
     "torch/aten/rows.py", "tensorflow/kernels/activations.py", "tensorflow/kernels/arithmetic.py",
     "tensorflow/kernels/functions.py", "tensorflow/kernels/quantizing.py",
     "tensorflow/kernels/rows.py",
-)  # fmt: skip
+)
 #: Methods of a device that compute numbers.
 VERBS = {
     "add", "divide", "erf", "exp", "log", "maximum", "multiply", "negative",
     "reduce_max", "reduce_sum", "relu", "rsqrt", "select", "select_positive",
     "sigmoid", "sqrt", "subtract", "tanh",
-}  # fmt: skip
+}
 #: Functions of numpy that compute numbers of the machine where they get carriers.
 OF_NUMPY = {
     "add", "clip", "divide", "exp", "floor", "fmod", "log", "maximum", "minimum", "mod", "multiply",
     "nextafter", "power", "sqrt", "subtract", "sum", "tanh", "where",
-}  # fmt: skip
+}
 #: Where numpy's functions see no numbers of the machine, and why.
 ALLOWED = {
     ("tensorflow/kernels/arithmetic.py", "where"): "what a status register says of infinities",
@@ -67,7 +67,7 @@ def test_every_name_of_a_family_is_one_row():
     rows = [
         getattr(family, name) for family in ops.FAMILIES for name in family.__all__
         if isinstance(getattr(family, name), Primitive)
-    ]  # fmt: skip
+    ]
     assert len({row.name for row in rows}) == len(rows) == len(ops.PRIMITIVES)
     for family in ops.FAMILIES:
         for name, row in vars(family).items():

@@ -65,7 +65,7 @@ def test_inks_follow_the_page_and_colours_of_data_stay():
     ["", "no picture", "<svg><title>T</title><script>alert(1)</script></svg>",
      '<svg><title>T</title><g onclick="x()"/></svg>', "<svg><g/></svg>",
      '<svg><title>T</title><a href="javascript:x()"/></svg>'],
-)  # fmt: skip
+)
 def test_what_is_no_plain_picture_is_not_shown(text):
     assert inline(text, "p-").svg == ""
 
@@ -98,7 +98,7 @@ def pictures(result):
         assert main(["run", "zoomed", "--out", str(out)]) == 0
         assert sorted(p.name for p in (out / "zoomed").iterdir()) == [
             "data.csv", "figure.png", "meta.json", "picture-1.svg", "picture-2.svg", "trace.json",
-        ]  # fmt: skip
+        ]
         result, _ = store.load(out / "zoomed")
         assert result.files == {"trace.json": "[]"}
         assert find("zoomed").pictures(result).keys() == {"First <1>", "Second"}
@@ -162,7 +162,7 @@ def test_keys_zoom_move_and_reset(page, tmp_path):
     assert seen[14:16] == [True, [1, 0, 0]]
     assert seen[16:] == [
         [1.5, -180, -54], [1.5, -240, -54], [1.5, -240, -72], [1, 0, 0], [1, 0, 0],
-    ]  # fmt: skip
+    ]
 
 
 def test_the_wheel_zooms_about_the_pointer_once_the_picture_has_the_focus(page, tmp_path):

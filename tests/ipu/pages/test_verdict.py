@@ -23,7 +23,7 @@ def test_the_interval_of_paired_values_is_students(values):
     low, high = (
         stats.t.interval(0.95, len(values) - 1, np.mean(values), error)
         if error else (np.mean(values),) * 2
-    )  # fmt: skip
+    )
     assert effect.value - effect.uncertainty == pytest.approx(low, abs=1e-9)
     assert effect.value + effect.uncertainty == pytest.approx(high, abs=1e-9)
 

@@ -126,7 +126,7 @@ def batch(step: int, samples: int) -> tuple[Any, Any]:
 def trainer(plan: Plan, **choices: Any) -> Trainer:
     chosen: dict[str, Any] = {
         "policy": FP16, "control": FpCtl(esr=True), "loss_scale": StaticLossScale(64.0), "seed": 5,
-    }  # fmt: skip
+    }
     optimizer = choices.pop("optimizer", SGD(0.1, 0.9))
     return Trainer(optimizer, plan=plan, **chosen | choices)
 

@@ -97,7 +97,7 @@ def test_outputs_go_to_the_next_ipu_and_gradients_come_back():
     assert set(rows) == {
         (forward, 0, 1, 10), (forward, 1, 2, 20), (forward, 2, 3, 30),
         (backward, 3, 2, 30), (backward, 2, 1, 20), (backward, 1, 0, 10),
-    }  # fmt: skip
+    }
     assert len(rows) == 6 * 8
     assert len(copies(plan_of(mapping=[0, 1, 1, 0]), own)) == 4 * 8
     assert copies(plan_of(mapping=[0, 0, 0, 0]), own) == ()
@@ -112,7 +112,7 @@ def test_copies_stand_at_the_end_of_a_slot():
     assert first == [
         (0, 1, 0, "forward"), (1, 5, 0, "copy"),
         (6, 1, 0, "forward"), (6, 1, 1, "forward"), (7, 5, 0, "copy"),
-    ]  # fmt: skip
+    ]
     assert end(events) == plan_of(2, count=4).cycles() + 5 * 4 + 5 * 4
 
 
@@ -123,16 +123,16 @@ def test_streams_come_before_compute_or_beside_it_on_io_tiles():
     beside = timeline(plan_of(2, count=8, io_tiles=2), own, UNIT)
     assert [(e.kind, e.start) for e in before if e.ipu == 0 and e.slot == 1] == [
         ("infeed", 4), ("forward", 7),
-    ]  # fmt: skip
+    ]
     assert [(e.kind, e.start) for e in beside if e.ipu == 0 and e.slot == 1] == [
         ("infeed", 3), ("forward", 3),
-    ]  # fmt: skip
+    ]
     assert end(beside) < end(before)
     assert shares(before)[0].by_lane["host"] == shares(beside)[0].by_lane["host"] == 24
     leaving = [EQUAL, replace(EQUAL, outfeed_bytes=2)]
     assert [e.kind for e in timeline(plan_of(2, count=4), leaving, UNIT) if e.ipu == 1][:2] == [
         "forward", "outfeed",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.source("S0-68", "S3-26")
@@ -142,7 +142,7 @@ def test_offloaded_state_lengthens_the_update():
     assert (end(chip), end(away)) == (33 + 4, 33 + 200 + 4 + 200)
     assert [e.kind for e in away if e.slot == 15 and e.ipu == 0] == [
         "state in", "update", "state out",
-    ]  # fmt: skip
+    ]
     assert remote_share(chip) == 0
     assert remote_share(away) == pytest.approx(400 / 437)
     assert remote_share(away) > 0.58

@@ -20,10 +20,10 @@ OWN = [
         input_bytes=MB, saved_bytes=20 * MB,
         forward_cycles=MB, backward_cycles=2 * MB, update_cycles=1000,
     )
-] * 4  # fmt: skip
+] * 4
 #: A machine of 300 MB.
 SMALL = replace(MK2, name="small", tiles=Fact(3, Evidence.ASSUMED, "a test"),
-                tile_memory=Fact(100 * MB, Evidence.ASSUMED, "a test"))  # fmt: skip
+                tile_memory=Fact(100 * MB, Evidence.ASSUMED, "a test"))
 
 
 def stage(x):
@@ -134,7 +134,7 @@ def test_advice_comes_where_it_applies():
     assert "squares the size, says 38127584); the plan has 32" in text
     away = explain(plan_of(offload=("state", "weights")), OWN)
     assert re.search(r"remote memory takes \d\d% of an IPU's cycles; offload=\(\) needs 400000000 "
-                     "bytes and fits", away)  # fmt: skip
+                     "bytes and fits", away)
     full = explain(plan_of(offload=("state", "weights"), check_memory=False), OWN, SMALL)
     assert "offload=() needs 400000000 bytes and does not fit" in full
 

@@ -125,7 +125,7 @@ def test_state_moves_twice_for_an_update_and_small_tensors_stay():
     assert len(moves) == 2 * 4
     assert [(m.program.slot, m.program.phase, m.kind, m.direction, m.bytes) for m in moves[:2]] == [
         (15, UPDATE, "state", "in", 1128), (15, UPDATE, "state", "out", 1128),
-    ]  # fmt: skip
+    ]
     assert transfers(plan_of(), [own] * 4) == ()
     assert remote_bytes(plan, [own] * 4) == {"state": 4 * 1128}
     assert REMOTE_MINIMUM.evidence is Evidence.DOCUMENTED
@@ -204,7 +204,7 @@ def test_every_row_counts_once_and_offloading_never_raises_a_peak(schedule, size
             saved_bytes=5 * n, checkpoint_bytes=n // 2,
         )
         for n in sizes
-    ]  # fmt: skip
+    ]
     rows = lives(plan_of(schedule, recompute=again, offload=away), own)
     assert len({(r.slot, r.ipu, r.kind) for r in rows}) == len(rows)
     assert {r.kind for r in rows} <= set(KINDS)

@@ -156,7 +156,7 @@ def test_additions_stand_behind_their_operands(order, replicas, chunk, ring):
 
 
 @given(st.sampled_from([Order.CLOCKWISE_RING, Order.ANTICLOCKWISE_RING]), st.integers(2, 20),
-       st.data())  # fmt: skip
+       st.data())
 def test_rings_end_at_the_chunks_replica_and_tensorflows_starts_there(order, replicas, data):
     chunk = data.draw(st.integers(0, replicas - 1))
     ring = data.draw(st.sampled_from(Ring))
@@ -171,7 +171,7 @@ def test_a_pair_of_rings_halves_each_chunk_by_the_size_of_a_full_one():
     rows = parts("bidirectional_ring_pair", 4, 21, 84)
     assert [(p.chunk, p.start, p.stop) for p in rows] == [
         (0, 0, 3), (0, 3, 6), (1, 6, 9), (1, 9, 12), (2, 12, 15), (2, 15, 18), (3, 18, 21),
-    ]  # fmt: skip
+    ]
     assert rows[0].tree == fold(1, 2, 3, 0)
     assert rows[1].tree == fold(3, 2, 1, 0)
     assert rows[-1].tree == fold(0, 1, 2, 3)

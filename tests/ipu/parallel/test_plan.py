@@ -74,7 +74,7 @@ def test_plans_are_compared_replaced_and_printed():
     full = Plan(
         CONCURRENT, mapping=[0, [1, 2], 2, 3], count=10, recompute=True, replicas=4,
         order="tf_ring", ring="interleaved", shard_state=True, io_tiles=32,
-    )  # fmt: skip
+    )
     assert (full.order, full.ring) == (Order.TF_RING, Ring.INTERLEAVED)
     assert str(full) == (
         "4 stages on IPU 0 1+2 2 3, grouped, 19 slots\n"
@@ -111,7 +111,7 @@ def test_entries_name_every_callable_and_its_ipu():
     rows = Plan(CONCURRENT, mapping=[0, [1, 2], 2, 3], count=8).entries
     assert [(e.stage, e.branch, e.ipu) for e in rows] == [
         (0, 0, 0), (1, 0, 1), (1, 1, 2), (2, 0, 2), (3, 0, 3),
-    ]  # fmt: skip
+    ]
     assert rows[2].run is other
 
 
@@ -153,7 +153,7 @@ def test_a_batch_is_cut_by_micro_batches_and_replicas():
     assert plan.samples(4) == 64
     assert plan.micro_batch(64) == 4
     with pytest.raises(ValueError, match="batch=40 is no multiple of 16, which is count=8 times "
-                                         "replicas=2; use 32"):  # fmt: skip
+                                         "replicas=2; use 32"):
         plan.micro_batch(40)
     with pytest.raises(ValueError, match="batch=0 is no multiple of 16"):
         plan.micro_batch(0)
@@ -174,12 +174,12 @@ def test_stages_share_variables_on_one_ipu_only():
     plan = Plan(FOUR, mapping=[0, 1, 1, 0], count=8)
     plan.check_variables([["a"], ["b", "c"], ["c"], ["a"]])
     with pytest.raises(ValueError, match="stages 0 and 2 share the variable a, but run on IPUs 0 "
-                                         "and 1; map both to one IPU"):  # fmt: skip
+                                         "and 1; map both to one IPU"):
         plan.check_variables([["a"], ["b"], ["a"], ["c"]])
     concurrent = Plan(CONCURRENT, mapping=[0, [1, 2], 2, 3], count=8)
     concurrent.check_variables([["a"], ["b"], ["c"], ["c"], ["d"]])
     with pytest.raises(ValueError, match="concurrent stages 0 and 1 of position 1 share the "
-                                         "variable b; give each its own"):  # fmt: skip
+                                         "variable b; give each its own"):
         concurrent.check_variables([["a"], ["b"], ["b"], ["c"], ["d"]])
     with pytest.raises(ValueError, match="zip"):
         plan.check_variables([["a"]])
@@ -191,7 +191,7 @@ def test_explicit_checkpoints_need_their_schedules():
     Plan([stage], schedule="sequential").check_checkpoints()
     Plan(FOUR, mapping=[0] * 4, schedule="sequential").check_checkpoints()
     with pytest.raises(ValueError, match="checkpoints on several IPUs need schedule='grouped', not "
-                                         "'interleaved'"):  # fmt: skip
+                                         "'interleaved'"):
         Plan(FOUR, count=8, schedule="interleaved").check_checkpoints()
     with pytest.raises(ValueError, match="on one IPU need schedule='sequential', not 'grouped'"):
         Plan([stage]).check_checkpoints()

@@ -98,7 +98,7 @@ def test_programs_of_a_slot_run_forwards_then_backwards():
     assert [(p.phase, p.stage, p.micro_batch) for p in work] == [
         (F, 0, 7), (F, 1, 6), (F, 2, 5), (F, 3, 4),
         (B, 3, 3), (R, 2, 2), (B, 2, 2), (R, 1, 1), (B, 1, 1), (R, 0, 0), (B, 0, 0),
-    ]  # fmt: skip
+    ]
 
 
 def test_recomputation_runs_behind_the_slot_before_the_backward_stage():

@@ -73,7 +73,7 @@ def test_gradients_of_a_cut_tensor_are_added_as_in_the_uncut_model():
     h, early = flight.forward(
         lambda h: (h, ops.add(ops.add(ops.scale(h, factor=TERMS[1]), ops.scale(h, factor=TERMS[2])),
                               ops.scale(h, factor=TERMS[3]))), 0
-    )  # fmt: skip
+    )
     assert flight.passed_on == {0: 0}
     late = Flight([h, early])
     late.forward(lambda h, early: ops.add(ops.multiply(h, w), early), 0)

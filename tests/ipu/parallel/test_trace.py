@@ -20,7 +20,7 @@ OWN = [
         output_bytes=640, state_bytes=4000, parameter_bytes=100, infeed_bytes=50 * (i == 0),
     )
     for i in range(2)
-]  # fmt: skip
+]
 
 
 def stage(x):
@@ -46,7 +46,7 @@ def test_events_are_complete_and_in_microseconds():
     assert first["args"] == {"stage": 0, "micro_batch": 0, "slot": 0, "cycles": 1325}
     assert {row["name"] for row in bars} == {
         "F0", "F1", "B0", "B1", "R0", "copy", "infeed", "state in", "state out", "update",
-    }  # fmt: skip
+    }
     for row in bars:
         assert row["ts"] >= 0
         assert row["dur"] > 0
@@ -84,7 +84,7 @@ def test_an_account_is_plain_json(tmp_path):
     assert len(again["programs"]) == len(plan.programs)
     assert again["programs"][0] == {
         "slot": 0, "ipu": 0, "phase": "forward", "stage": 0, "micro_batch": 0, "branch": 0,
-    }  # fmt: skip
+    }
     assert again["memory"]["remote"] == {"activations": 16, "state": 8000}
     assert [row["ipu"] for row in again["memory"]["peak"]] == [0, 1]
     assert {row["kind"] for row in again["transfers"]} == {"state", "activations"}

@@ -144,7 +144,7 @@ def test_one_stage_is_the_training_without_a_plan(optimizer, esr, reduction):
     plain = Plain(
         ROW[1][0], optimizer, accumulation=Accumulation(8, reduction),
         loss_scale=StaticLossScale(64.0), **choices,
-    )  # fmt: skip
+    )
     losses = [plain.step(*batch(t, 16)) for t in range(4)]
     planned = trainer(Plan(ROW[4], count=8, reduction=reduction), optimizer=optimizer, **choices)
     assert [planned.step(*batch(t, 16)) for t in range(4)] == losses
@@ -172,7 +172,7 @@ CHOICES = {
     "units to nearest": {"disable_sr_for_amp_vertices": True},
     "other machine": {"max_nan": "propagate", "f32_denormals": "ieee"},
     "casts in the optimiser": {"optimizer": CastGradientsSGD(0.1, 0.9), "dtype": BINARY32},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES.keys())

@@ -21,7 +21,7 @@ _APART = frozenset(
         "__get__", "__set__", "allclose", "equal", "can_cast", "result_type", "promote_types",
         "is_same_size", "detach",
     )
-)  # fmt: skip
+)
 #: Arguments that stay float32: moving mean and variance.
 _STATISTICS = {"batch_norm": (1, 2), "instance_norm": (1, 2)}
 

@@ -46,7 +46,7 @@ class Executor:
     def __init__(
         self, models: list[torch.nn.Module], options: Options, machine: Machine,
         updater: Updater | None, processes: Processes | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.options, self.machine, self.updater = options, machine, updater
         #: Those that train the model together; None for this one alone.
         self.processes = processes
@@ -90,7 +90,7 @@ class Executor:
         self.replicas = (
             Replicas(self.machine, self.plan.replicas) if self.processes is None
             else ReplicasOfProcesses(self.machine, self.processes, self.plan.order)
-        )  # fmt: skip
+        )
         self.meter = Meter(self.plan, self.machine)
         self.scaling = None
         if self.updater is not None:
@@ -117,7 +117,7 @@ class Executor:
             f"loss scale: {self.scaling.value}",
             f"optimiser: {type(self.updater.optimizer).__name__}",
             *(f"its arguments: {arguments}" for arguments in plain),
-        ]  # fmt: skip
+        ]
         self.processes.start(self.models[0], lines, machine.session, fresh=fresh)
         for model in self.models[1:] if fresh else ():
             for buffer, first in zip(model.buffers(), self.models[0].buffers(), strict=True):
@@ -238,7 +238,7 @@ class _Round:
             executor.machine.mode, watch, self.batches[number],
             records=bool(self._parameters) or executor.meter.figures is None,
             halves=executor.halves,
-        )  # fmt: skip
+        )
         return flight, executor.machine.turn(micro_batch, replica)
 
     def _forward(self, program: Program, replica: int, flight: Flight) -> None:
@@ -258,7 +258,7 @@ class _Round:
             self._gradients.add(
                 replica, m, executor._names.get(id(parameter), "parameter"), parameter, gradient,
                 start=start, share=share,
-            )  # fmt: skip
+            )
         if program.stage == 0:
             flight.close()
 

@@ -46,7 +46,7 @@ class Flight:
         self, run: Callable[[], Any], stages: Stages, parameters: Sequence[torch.Tensor],
         mode: Any, watch: Callable[[], AbstractContextManager[Any]] | None = None,
         arguments: Any = None, *, records: bool | None = None, halves: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._run, self._stages, self._mode, self._watch = run, stages, mode, watch
         self.arguments = arguments
         self._records = bool(parameters) if records is None else records

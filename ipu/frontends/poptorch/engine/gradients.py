@@ -57,7 +57,7 @@ class Replicas:
         device = machine.device
         self._numberings = [] if count == 1 else [
             Numbering(twin(device), r) for r in range(count)
-        ]  # fmt: skip
+        ]
 
     def sum(self, gradients: Sequence[Array], variable: int, order: Order | str) -> Array:
         """The sum of a parameter's gradient on every replica, on the model's device."""
@@ -84,7 +84,7 @@ class Gradients:
     def __init__(
         self, machine: Machine, count: int, replicas: int, how: Reduction,
         types: dict[int, torch.dtype],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._machine, self._count, self._replicas = machine, count, replicas
         self._accumulation = Accumulation(count, how)
         self._types = types
@@ -93,7 +93,7 @@ class Gradients:
     def add(
         self, replica: int, micro_batch: int, name: str, parameter: torch.Tensor,
         gradient: torch.Tensor, *, start: Array | None = None, share: float = 1.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A micro-batch's gradient of a parameter.
 
         start    of the accumulator, for a combined one; share: factor of the gradient there.

@@ -73,7 +73,7 @@ class Machine:
             before, esr=before.esr or wanted.esr, inv=before.inv or wanted.inv,
             div0=before.div0 or wanted.div0, oflo=before.oflo or wanted.oflo,
             nanoo=before.nanoo or wanted.nanoo,
-        )  # fmt: skip
+        )
         opening = nullcontext() if Session._open is self.session else self.session
         try:
             with opening, functions_cut():

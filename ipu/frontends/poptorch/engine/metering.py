@@ -130,7 +130,7 @@ class Meter:
                 state[id(p)] = [
                     p.numel() * (2 if dtype == torch.float16 else 4)
                     for name, dtype in slots.items() if name != "step"
-                ]  # fmt: skip
+                ]
                 size = 2 if group["accum_type"] == torch.float16 else 4
                 accumulators[id(p)] = p.numel() * size
         self.figures = self._figures(state, accumulators)
@@ -147,7 +147,7 @@ class Meter:
                 parameter_bytes=size, state_bytes=sum(tensors), state_tensors=tensors,
                 accumulator_bytes=sum(accumulators.get(id(p), 0) for p in own),
                 update_cycles=-(-self._update_cycles * size // total) if total else 0, **row,
-            ))  # fmt: skip
+            ))
         return tuple(rows)
 
 

@@ -143,7 +143,7 @@ class ReplicasOfProcesses(Replicas):
         self._sums = Sums(
             processes.members.channel, processes.total, lambda: twin(machine.device),
             processes.order or order,
-        )  # fmt: skip
+        )
 
     def sum(self, gradients: Sequence[Array], variable: int, order: Order | str) -> Array:
         """The sum over all replicas, on the model's device; its order is that of the run."""

@@ -92,7 +92,7 @@ def sgd(
     step = v
     if group["nesterov"]:
         g = rule.decayed(rule.times(rule.device.cast(s, v.format), scale * unscale), w,
-                         scale * decay)  # fmt: skip
+                         scale * decay)
         step = rule.plus(g, rule.times(v, momentum))
     return rule.moved(w, step, rate / scale), {"velocity": v}
 

@@ -104,7 +104,7 @@ def plan_of(staging: Staging, options: Options, *, training: bool) -> Plan:
         reduction=_reduction(options), recompute=True if recompute else None,
         replicas=options.replication_factor, training=training, check_memory=False,
         **options.TensorLocations.placement(options.replication_factor, strategy, training),
-    )  # fmt: skip
+    )
 
 
 def _check_count(schedule: str, staging: Staging, count: int, *, training: bool) -> None:

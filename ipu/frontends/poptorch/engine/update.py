@@ -74,7 +74,7 @@ class Updater:
                 warnings.warn(
                     f"the optimiser's {name} is {own[name]}, and {taken.get(name)} on the device; "
                     "changes take effect with model.setOptimizer(optimizer)", stacklevel=2,
-                )  # fmt: skip
+                )
                 return
 
     @property
@@ -155,7 +155,7 @@ class Updater:
         summed = [
             (v, parameter, replicas.sum(gradients.of(parameter), v, order))
             for v, parameter in enumerate(self.parameters) if parameter in gradients
-        ]  # fmt: skip
+        ]
         session.layers.in_update = True
         try:
             rule = Rule(session.call("poptorch.update"))
@@ -213,7 +213,7 @@ class Updater:
             slots[name] = (
                 device.zeros(shape, fmt) if kept is None
                 else device.from_host(kept.detach().float().numpy(), fmt)
-            )  # fmt: skip
+            )
         return slots
 
     def _commit(self, after: list[Change]) -> None:

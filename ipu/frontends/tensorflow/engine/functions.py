@@ -16,7 +16,7 @@ _CALLS = {
     "If": (("else_branch", "then_branch"), 1), "StatelessIf": (("else_branch", "then_branch"), 1),
     "PartitionedCall": (("f",), 0), "StatefulPartitionedCall": (("f",), 0),
     "Case": (("branches",), 1), "StatelessCase": (("branches",), 1),
-}  # fmt: skip
+}
 
 
 def called_graphs(node: Node) -> list[tuple[Any, int]]:

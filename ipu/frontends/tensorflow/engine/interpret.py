@@ -64,7 +64,7 @@ class Step:
         self.dead: tuple[int, ...] = ()
         self.place = _naming(site) if self.is_joint else _placing(
             site, entry is not None and entry.draws
-        )  # fmt: skip
+        )
         #: Where replica 0 stood before it.
         self.start: Replay | None = None
 
@@ -82,7 +82,7 @@ class Plan:
     def __init__(
         self, machine: Machine, program: Program, direction: str = "", metric: str = "",
         gradients: dict[Format, None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.machine, self.program, self._metric = machine, program, metric
         #: Formats of gradients, of all plans of the program.
         self._gradients: dict[Format, None] = {} if gradients is None else gradients
@@ -137,7 +137,7 @@ class Plan:
             policy, metric = self.machine.policy_of(layer, node.layer), self._metric_of(node)
             if metric:
                 layer, policy = layer_of_metric(metric), policy_of_metric(
-                    self.machine.policy, metric)  # fmt: skip
+                    self.machine.policy, metric)
             site = Site(
                 node,
                 self.machine,
@@ -323,7 +323,7 @@ def _entry(node: Node) -> Entry | None:
 _INSTEAD = {
     "LookupTable": "tables are the host's: look up in dataset.map, or keep the values in a tensor "
                    "and use tf.gather",
-}  # fmt: skip
+}
 
 
 def _instead(node: Node) -> str:

@@ -47,7 +47,7 @@ from ipu.frontends.tensorflow.settings.notes import note
 __all__ = [
     "UNCONFIGURED", "execute", "failure_of", "failures", "launch_node", "launching_functions",
     "programs", "reporting",
-]  # fmt: skip
+]
 
 Concrete = concrete_function.ConcreteFunction
 
@@ -123,7 +123,7 @@ def _format(machine: Machine, dtype: Any) -> Any:
 def _variable(
     machine: Machine, name: str, dtype: Any, read: Callable[[], Any], metric: str | None, *,
     is_constant: bool,
-) -> Variable:  # fmt: skip
+) -> Variable:
     """A variable of the host.
 
     metric         that it belongs to.
@@ -134,7 +134,7 @@ def _variable(
         fmt = (
             policy.of(layer_of_variable(name)) if metric is None else
             policy_of_metric(policy, metric)
-        ).param  # fmt: skip
+        ).param
     machine.variables.add(name)
     if is_constant and fmt is not None:
         read = partial(_noted, machine, name, fmt, read)
@@ -223,7 +223,7 @@ def _launch(machine: Machine, graph: Any, flat: Sequence[Any]) -> list[Any]:
             for i, outer in enumerate(flat)
         ]
         for _ in range(machine.replicas)
-    ]  # fmt: skip
+    ]
     updated = [v for outer, v in zip(flat, replicas[0], strict=True) if id(outer) in trained]
     with _watching(machine, updated), private_values(machine, flat, replicas):
         at = [i for i, outer in enumerate(flat) if id(outer) in trained]
@@ -293,7 +293,7 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
                     ))
                 ]
                 for _ in range(machine.replicas)
-            ]  # fmt: skip
+            ]
             first = replicas[0]
             with _watching(machine, [v for v, n in zip(first, names, strict=True) if n in trained]):
                 at = [i for i, name in enumerate(names) if name in trained]

@@ -18,7 +18,7 @@ __all__ = ["list_sites", "list_to"]
 _OPTIONS = (
     "alpha", "data_format", "dilations", "epsilon", "is_training", "keep_dims", "ksize",
     "padding", "strides", "transpose_a", "transpose_b", "use_locking", "use_nesterov",
-)  # fmt: skip
+)
 
 _listing: Listing | None = None
 

@@ -48,7 +48,7 @@ _REDUCTIONS = frozenset(("Mean", "Sum", "L2Loss"))
 _BETWEEN = frozenset((
     "Mul", "RealDiv", "DivNoNan", "AddV2", "AddN", "Sub", "Neg", "Identity", "Cast", "Reshape",
     "Squeeze", "ExpandDims",
-))  # fmt: skip
+))
 #: How the reciprocal of a scale is made, and gradients are divided by one.
 _QUOTIENTS = frozenset(("Mul", "RealDiv", "DivNoNan", "Reciprocal", "Inv"))
 
@@ -190,14 +190,14 @@ def wide_nodes(program: Program) -> tuple[set[str], set[str]]:
     gradients = {
         node.name: node for node in program.nodes
         if node.forward is not None and node.is_gradient and node.forward.name in leading
-    }  # fmt: skip
+    }
     live = {node.name for node in program.nodes}
     edges = {
         name for name, node in gradients.items()
         if any(_size(tensor) != 1 and any(
             op.name in live and op.name not in gradients for op in tensor.consumers()
         ) for tensor in node.outputs)
-    }  # fmt: skip
+    }
     return leading | set(gradients), edges
 
 

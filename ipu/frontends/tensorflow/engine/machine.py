@@ -104,7 +104,7 @@ class Machine:
     def __init__(
         self, choices: Choices, control: FpCtl = POWER_ON, before: Machine | None = None,
         **partials: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if choices.sr is not None:
             control = replace(control, esr=choices.sr)
         self.choices = choices
@@ -113,7 +113,7 @@ class Machine:
             choices.target, control, seed=choices.seed, count=choices.count,
             preset=choices.preset, f32_denormals=choices.f32_denormals,
             max_nan=choices.max_nan, sums=choices.sums, **partials,
-        )  # fmt: skip
+        )
         self.clock = PlaceClock()
         self.device.clock = self.clock
         if before is not None:
@@ -313,7 +313,7 @@ def _build(configured: System | None, before: Machine | None) -> Machine:
     machine = Machine(
         _choices, configured.control, before, partials=configured.partials,
         conv_partials=configured.conv_partials,
-    )  # fmt: skip
+    )
     machine.processes = max(configured.options[PROCESS_COUNT], 1)
     machine.stable_norms = configured.stable_statistics
     only = StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY

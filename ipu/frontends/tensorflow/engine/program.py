@@ -37,7 +37,7 @@ __all__ = ["Program", "has_effect", "program_of"]
 #: Nodes with state that has no effect outside: a control edge does not keep them.
 _READING = frozenset((
     "ReadVariableOp", "ResourceGather", "VariableShape", "VarHandleOp", "IteratorV2", "Placeholder",
-))  # fmt: skip
+))
 #: Under which a graph holds its program.
 _PROGRAM = "_fpsim_program"
 

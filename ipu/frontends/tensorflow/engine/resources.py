@@ -82,5 +82,5 @@ class IteratorHandle:
                     None, None,
                     "End of sequence: the data set of the iterator ends; use a longer one, one "
                     "without end (repeat), or fewer iterations",
-                ) from None  # fmt: skip
+                ) from None
             return [leaf.numpy() for leaf in leaves]

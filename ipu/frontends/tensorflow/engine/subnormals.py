@@ -64,7 +64,7 @@ def keeping_subnormals() -> Iterator[None]:
 #: Codes of the data types whose subnormal numbers TensorFlow flushes: type, exponent, fraction.
 _FLUSHED = {
     tf.float32: (np.uint32, 0x7F800000, 0x007FFFFF), tf.bfloat16: (np.uint16, 0x7F80, 0x007F),
-}  # fmt: skip
+}
 
 
 def noted_on_host(tensors: Sequence[Any]) -> list[Any]:

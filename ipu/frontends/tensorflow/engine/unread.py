@@ -22,10 +22,10 @@ _OF_TWO: dict[str, Callable[..., Any]] = {
     "Mul": np.multiply, "RealDiv": np.divide, "AddV2": np.add, "Sub": np.subtract,
     "DivNoNan": lambda x, y: np.where(y == 0, 0.0, np.divide(x, np.where(y == 0, 1.0, y))),
     "SquaredDifference": lambda x, y: np.square(x - y),
-}  # fmt: skip
+}
 _OF_ONE: dict[str, Callable[..., Any]] = {
     "Neg": np.negative, "Square": np.square, "L2Loss": lambda x: 0.5 * np.sum(np.square(x)),
-}  # fmt: skip
+}
 _OVER_AXES: dict[str, Callable[..., Any]] = {"Mean": np.mean, "Sum": np.sum}
 
 

@@ -38,7 +38,7 @@ def call_input_fn(function: Callable[..., Any], **offered: Any) -> Any:
 def call_model_fn(
     function: Callable[..., Any], features: Any, labels: Any, mode: str,
     params: Mapping[str, Any], config: Any,
-) -> Spec:  # fmt: skip
+) -> Spec:
     """What a model function builds.
 
     Raises    ValueError for labels that it does not take, and for another kind of result.

@@ -69,7 +69,7 @@ class IPUEstimator:
         params: Mapping[str, Any] | None = None, warm_start_from: str | None = None,
         train_batch_size: int | None = None, eval_batch_size: int | None = None,
         predict_batch_size: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not isinstance(config, RunConfig):
             raise ValueError("`config` must be provided with type `ipu_run_config.RunConfig`")
         _check_params(params)
@@ -117,7 +117,7 @@ class IPUEstimator:
     def train(
         self, input_fn: Callable[..., Any], hooks: Sequence[Any] | None = None,
         steps: int | None = None, max_steps: int | None = None, saving_listeners: Any = None,
-    ) -> IPUEstimator:  # fmt: skip
+    ) -> IPUEstimator:
         """Train for some steps more (steps), or up to a number of steps (max_steps).
 
         saving_listeners    told of the checkpoints.
@@ -159,7 +159,7 @@ class IPUEstimator:
         self, input_fn: Callable[..., Any], steps: int | None = None,
         hooks: Sequence[Any] | None = None, checkpoint_path: str | None = None,
         name: str | None = None,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """Metrics by name, with the mean loss and the global step; a summary of them in eval/.
 
         name      of this evaluation: its summary lies in eval_NAME/.
@@ -203,7 +203,7 @@ class IPUEstimator:
         self, input_fn: Callable[..., Any], predict_keys: Sequence[str] | None = None,
         hooks: Sequence[Any] | None = None, checkpoint_path: str | None = None,
         yield_single_examples: bool = True, num_predictions: int | None = None,
-    ) -> Iterator[Any]:  # fmt: skip
+    ) -> Iterator[Any]:
         """Predictions one by one, or batch by batch.
 
         num_predictions    so many; without it the end of the data set is an error of the loop.
@@ -215,7 +215,7 @@ class IPUEstimator:
     def _predicted(
         self, input_fn: Callable[..., Any], keys: Sequence[str] | None, checkpoint: str | None,
         hooks: Sequence[Any],
-    ) -> Iterator[Any]:  # fmt: skip
+    ) -> Iterator[Any]:
         with self._graph(ModeKeys.PREDICT, input_fn) as (program, _):
             tensors = program.prediction()
             if keys is not None and isinstance(tensors, dict):
@@ -243,7 +243,7 @@ class IPUEstimator:
                 v1.GraphKeys.GLOBAL_STEP, [], tf.int64, v1.zeros_initializer(), trainable=False,
                 use_resource=True,
                 collections=[v1.GraphKeys.GLOBAL_VARIABLES, v1.GraphKeys.GLOBAL_STEP],
-            )  # fmt: skip
+            )
             strategy = self._strategy(mode)
             context = None if strategy is None else strategy.input_context
             dataset = call_input_fn(

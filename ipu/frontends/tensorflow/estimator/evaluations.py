@@ -80,7 +80,7 @@ class EvaluatingListener(tf.compat.v1.train.CheckpointSaverListener):  # type: i
             self.metrics = estimator.evaluate(
                 spec.input_fn, steps=spec.steps, hooks=spec.hooks, checkpoint_path=path,
                 name=spec.name,
-            )  # fmt: skip
+            )
         assert self.metrics is not None
         self.exports = [
             exporter.export(
@@ -89,4 +89,4 @@ class EvaluatingListener(tf.compat.v1.train.CheckpointSaverListener):  # type: i
                 is_the_final_export=bool(self.metrics["global_step"] >= self._max_steps),
             )
             for exporter in spec.exporters
-        ]  # fmt: skip
+        ]

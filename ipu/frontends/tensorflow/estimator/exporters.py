@@ -29,7 +29,7 @@ class Exporter(ABC):
     def export(
         self, estimator: Any, export_path: str, checkpoint_path: str, eval_result: dict[str, Any],
         is_the_final_export: bool,
-    ) -> str | None:  # fmt: skip
+    ) -> str | None:
         """Export a checkpoint; the folder, or None where nothing is exported."""
 
 

@@ -47,7 +47,7 @@ class IPUPipelineEstimatorSpec:
         training_hooks: Sequence[Any] | None = None, evaluation_hooks: Sequence[Any] | None = None,
         prediction_hooks: Sequence[Any] | None = None, reduction_method: Any = _MEAN,
         **pipeline_op_kwargs: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         needed = {
             "optimizer_function": (mode == ModeKeys.TRAIN, optimizer_function, " when training"),
             "eval_metrics_fn": (mode == ModeKeys.EVAL, eval_metrics_fn, " when evaluating"),
@@ -78,7 +78,7 @@ class IPUPipelineEstimatorSpec:
 
 _HOOKS = {
     ModeKeys.TRAIN: "training", ModeKeys.EVAL: "evaluation", ModeKeys.PREDICT: "prediction",
-}  # fmt: skip
+}
 
 
 class PipelineProgram(ModelProgram):
@@ -129,13 +129,13 @@ class PipelineProgram(ModelProgram):
             "optimizer_function": spec.optimizer_function, "outfeed_loss": True,
             "accumulate_outfeed": True, "accumulate_outfeed_dtype": spec.loss_accumulator_dtype,
             "reduction_method": spec.reduction_method,
-        }  # fmt: skip
+        }
         return pipeline(
             spec.computational_stages, spec.gradient_accumulation_count,
             repeat_count=self._repetitions(spec), infeed_queue=self.infeed,
             outfeed_queue=self.outfeed, device_mapping=spec.device_mapping,
             **(of_training if mode == ModeKeys.TRAIN else {}), **spec.pipeline_op_kwargs,
-        )  # fmt: skip
+        )
 
     def _repetitions(self, spec: IPUPipelineEstimatorSpec) -> int:
         count = spec.gradient_accumulation_count
@@ -192,5 +192,5 @@ class IPUPipelineEstimator(IPUEstimator):
     def __init__(
         self, model_fn: Callable[..., Any], model_dir: str | None = None, config: Any = None,
         params: Mapping[str, Any] | None = None, warm_start_from: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(model_fn, model_dir, config, params, warm_start_from)

@@ -34,7 +34,7 @@ def check_saving(config: RunConfig, listeners: Sequence[Any] | None) -> None:
 def training_session(
     config: RunConfig, folder: str, hooks: Sequence[Any], listeners: Sequence[Any] | None,
     workers: Workers | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """A session that goes on from the newest checkpoint of a folder, and writes checkpoints there.
 
     listeners    told of the checkpoints.
@@ -46,7 +46,7 @@ def training_session(
             keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
             save_relative_paths=True,
         )
-    )  # fmt: skip
+    )
     steps = config.save_checkpoints_steps
     seconds = None if steps else config.save_checkpoints_secs
     saving: list[Any] = []
@@ -60,7 +60,7 @@ def training_session(
         config=config.session_config, save_checkpoint_secs=None, save_checkpoint_steps=None,
         save_summaries_steps=config.save_summary_steps or None, save_summaries_secs=None,
         log_step_count_steps=None,
-    )  # fmt: skip
+    )
 
 
 def stored_session(config: RunConfig, checkpoint: str | None, hooks: Sequence[Any]) -> Any:

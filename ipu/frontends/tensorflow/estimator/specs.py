@@ -129,7 +129,7 @@ class TrainSpec:
         train = tf.compat.v1.train
         for name, kind in (
             ("hooks", train.SessionRunHook), ("saving_listeners", train.CheckpointSaverListener),
-        ):  # fmt: skip
+        ):
             object.__setattr__(self, name, _all_of(getattr(self, name), kind, name))
 
 

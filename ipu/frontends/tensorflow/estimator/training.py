@@ -16,7 +16,7 @@ from ipu.frontends.tensorflow.estimator.specs import EstimatorSpec, EvalSpec, Mo
 __all__ = [
     "EstimatorSpec", "EvalSpec", "Exporter", "ModeKeys", "RunConfig", "TrainSpec",
     "train_and_evaluate",
-]  # fmt: skip
+]
 
 
 def train_and_evaluate(
@@ -47,5 +47,5 @@ def train_and_evaluate(
     estimator.train(
         train_spec.input_fn, hooks=train_spec.hooks, max_steps=train_spec.max_steps,
         saving_listeners=[*(train_spec.saving_listeners or ()), evaluating],
-    )  # fmt: skip
+    )
     return evaluating.metrics, evaluating.exports

@@ -50,14 +50,14 @@ class ALSOptimizer(Wrapper):
         accumulate_statistics_over_update_period: bool = True, ratio_threshold: float = 10e-6,
         captured_grads_only: bool = False, lpf_alpha: float = 0.0,
         histogram_bin_edge: float = 2**13, name: str = "ALSOptimizer",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(opt, name)
         self._rule = KerasLossScale(
             float(initial_loss_scaling_factor), frequency=update_frequency,
             increase=float(increase_factor), largest=float(max_loss_scaling_factor),
             accumulate=accumulate_statistics_over_update_period, threshold=ratio_threshold,
             filter=lpf_alpha, edge=float(histogram_bin_edge),
-        )  # fmt: skip
+        )
         self._captured_only = captured_grads_only
         # Counts of binary64 stay with the host: no format of the machine rounds them.
         self._histogram = tf.Variable([0.0, 0.0], False, dtype=tf.float64, name="histogram")
@@ -180,7 +180,7 @@ class ALSOptimizer(Wrapper):
         return (
             np.asarray(later.histogram, np.float64), np.int32(later.count),
             np.float32(later.factor),
-        )  # fmt: skip
+        )
 
     def get_config(self) -> dict[str, Any]:
         """What `from_config` builds the optimiser from."""
@@ -192,4 +192,4 @@ class ALSOptimizer(Wrapper):
             "accumulate_statistics_over_update_period": rule.accumulate,
             "ratio_threshold": rule.threshold, "captured_grads_only": self._captured_only,
             "lpf_alpha": rule.filter, "histogram_bin_edge": rule.edge,
-        }  # fmt: skip
+        }

@@ -23,13 +23,13 @@ __all__ = [
     "CaptureActivationGradients", "CaptureUpstreamGradients", "Dropout", "GroupNorm",
     "GroupNormalization", "InstanceNorm", "InstanceNormalization", "LayerNorm",
     "LayerNormalization", "RecomputationCheckpoint",
-]  # fmt: skip
+]
 
 #: Names of the vendor's modules without a layer here.
 _MISSING = (
     "AssumeEqualAcrossReplicas", "CTCInferenceLayer", "CTCPredictionsLayer", "EffectiveTransformer",
     "Embedding", "GRU", "LSTM", "PopnnGRU", "PopnnLSTM", "SerialDense",
-)  # fmt: skip
+)
 
 __getattr__ = refusing("ipu.keras.layers", _MISSING, __all__)
 
@@ -85,7 +85,7 @@ class GroupNorm(tf.keras.layers.Layer):  # type: ignore[misc]
         center: bool = True, scale: bool = True, epsilon: float = 1e-6,
         beta_initializer: Any = None, gamma_initializer: Any = None,
         channel_strided_input: bool = True, name: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(dtype=dtype, name=name, autocast=False)
         self.groups, self.channels_axis = groups, channels_axis
         self.center, self.scale, self.epsilon = center, scale, epsilon
@@ -116,7 +116,7 @@ class GroupNorm(tf.keras.layers.Layer):  # type: ignore[misc]
         return normalised(
             inputs, gamma, beta, self.groups, self.channels_axis, self.epsilon,
             self.channel_strided_input,
-        )  # fmt: skip
+        )
 
 
 class InstanceNorm(GroupNorm):
@@ -126,11 +126,11 @@ class InstanceNorm(GroupNorm):
         self, dtype: Any = tf.float32, channels_axis: int = -1, center: bool = True,
         scale: bool = True, epsilon: float = 1e-6, beta_initializer: Any = None,
         gamma_initializer: Any = None, name: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(
             dtype, 1, channels_axis, center, scale, epsilon, beta_initializer, gamma_initializer,
             name=name,
-        )  # fmt: skip
+        )
 
     def _groups_of(self, channels: int) -> int:
         return channels

@@ -78,12 +78,12 @@ def _set(model: Any, **changes: Any) -> None:
 _PLACEMENT = (
     "offload_activations", "offload_gradient_accumulation_buffers", "offload_weights",
     "replicated_weight_sharding",
-)  # fmt: skip
+)
 #: Those that change numbers of one stage alone.
 _OF_STAGES = (
     "backward_propagation_stages_poplar_options", "forward_propagation_stages_poplar_options",
     "weight_update_poplar_options",
-)  # fmt: skip
+)
 
 
 def _count(value: Any) -> int | None:
@@ -114,7 +114,7 @@ def set_gradient_accumulation_options(
     use_v2_gradient_accumulation_optimizer: bool = False,
     offload_weight_update_variables: bool | None = None,
     replicated_optimizer_state_sharding: bool = False, dtype: Any = None, **named: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Update after so many mini-batches; steps_per_execution has to hold whole updates.
 
     use_v2_gradient_accumulation_optimizer    is read: one optimiser does it here.
@@ -124,7 +124,7 @@ def set_gradient_accumulation_options(
     _set(
         self, count=_count(gradient_accumulation_steps_per_replica), dtype=dtype,
         method=Method.parse(gradient_accumulation_reduction_method), pipelined=False,
-    )  # fmt: skip
+    )
 
 
 def set_pipelining_options(
@@ -135,7 +135,7 @@ def set_pipelining_options(
     gradient_accumulation_dtype: Any = None, offload_weight_update_variables: bool | None = None,
     replicated_optimizer_state_sharding: bool = False, recomputation_mode: Any = None,
     **named: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Options of the pipeline whose stages `set_pipeline_stage_assignment` names.
 
     accumulate_outfeed, recomputation_mode, offload_…    change no number of Keras; they are read.
@@ -156,7 +156,7 @@ def set_pipelining_options(
         self, count=_count(gradient_accumulation_steps_per_replica), pipelined=True,
         method=Method.parse(gradient_accumulation_reduction_method), schedule=pipeline_schedule,
         mapping=device_mapping, dtype=gradient_accumulation_dtype,
-    )  # fmt: skip
+    )
 
 
 def set_pipeline_stage_assignment(self: Any, pipeline_stage_assignment: Sequence[Any]) -> None:
@@ -234,7 +234,7 @@ _SETTERS = (
     reset_pipeline_stage_assignment, set_asynchronous_callbacks,
     set_gradient_accumulation_options, set_infeed_queue_options, set_outfeed_queue_options,
     set_pipeline_stage_assignment, set_pipelining_options, set_replication_options,
-)  # fmt: skip
+)
 
 
 def add_setters() -> None:
@@ -304,7 +304,7 @@ def _check_plan(options: Options, stages: Sequence[int] | None) -> None:
         Plan(
             [abs] * n_stages, mapping=options.mapping, schedule=options.schedule.name.lower(),
             count=options.count or 1, check_memory=False,
-        )  # fmt: skip
+        )
     except ValueError as error:
         if "must be a multiple of" in str(error):
             raise tf.errors.FailedPreconditionError(None, None, str(error)) from None
@@ -324,7 +324,7 @@ def _explain(optimizer: Any, pairs: Sequence[tuple[Any, Any]]) -> None:
                 f"{type(optimizer).__name__} updates {variable.name}, which is {held}, by a "
                 f"gradient of the accumulators' type {kind}; leave dtype out, or use an optimiser "
                 "whose apply_gradients casts gradients to the variables' type"
-            ))  # fmt: skip
+            ))
             return
 
 

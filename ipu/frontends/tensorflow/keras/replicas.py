@@ -27,7 +27,7 @@ __all__ = ["METRICS", "deal_steps", "gather_steps", "steps_of_a_replica"]
 #: What becomes of the metrics of several replicas.
 METRICS: dict[str, Callable[[Any], Any]] = {
     "NONE": of_last_replica, "LIST": stacked, "SUM": cross_replica_sum, "MEAN": cross_replica_mean,
-}  # fmt: skip
+}
 
 
 def deal_steps(replicas_of: Callable[[Any], int]) -> None:
@@ -82,7 +82,7 @@ def gather_steps(model: Any, reduction: Callable[[], str]) -> None:
 
     for name, gather in (
         ("train_step", metrics), ("test_step", metrics), ("predict_step", predictions),
-    ):  # fmt: skip
+    ):
         step = getattr(model, name)
         if not hasattr(step, "_gathers"):
             setattr(model, name, _gathering(step, gather))

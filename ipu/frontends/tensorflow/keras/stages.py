@@ -21,7 +21,7 @@ from tf_keras.src.engine.node import Node
 __all__ = [
     "FunctionalLayerPipelineStageAssignment", "PipelineStage", "assignments_of",
     "checked_assignments", "checked_stages", "note_stages", "stages_of", "summary_lines",
-]  # fmt: skip
+]
 
 _STAGE = "_fpsim_stage"
 _present: list[int] = []
@@ -249,7 +249,7 @@ def summary_lines(model: Any, stages: Sequence[int] | None, length: int) -> list
             [f"{a.layer.name} ({type(a.layer).__name__}) ({a.node_index})",
              ", ".join(layer.name for layer in a.inbound_layers), str(a.pipeline_stage)]
             for a in assignments_of(model, stages)
-        ]  # fmt: skip
+        ]
     else:
         shares, header = [0.5, 1.0], ["Layer (type)"]
         known: Sequence[int | None] = stages or [None] * len(model.layers)

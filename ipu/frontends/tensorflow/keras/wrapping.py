@@ -100,7 +100,7 @@ class MapGradientOptimizer(Wrapper):
     def __init__(
         self, wrapped_optimizer: Any, gradient_mapping_function: Mapping,
         name: str = "MapGradientOptimizer",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(wrapped_optimizer, name)
         self._map = checked_mapping(gradient_mapping_function)
 

@@ -13,7 +13,7 @@ __all__: list[str] = []
 values({
     "Relu": ops.relu, "Relu6": ops.relu6, "Elu": ops.elu, "Selu": ops.selu,
     "Softplus": ops.softplus, "Softsign": ops.softsign,
-})  # fmt: skip
+})
 gradients({"Relu6Grad": ops.relu6, "SoftsignGrad": ops.softsign})
 gradients({"EluGrad": ops.elu, "SeluGrad": ops.selu}, of_result=True)
 gradients({"TanhGrad": ops.tanh, "SigmoidGrad": ops.sigmoid}, saved_first=True)

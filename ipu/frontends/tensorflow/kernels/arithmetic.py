@@ -28,11 +28,11 @@ values({
     "Inv": ops.reciprocal, "DivNoNan": ops.divide_no_nan, "MulNoNan": ops.multiply_no_nan,
     "Xdivy": ops.xdivy, "Xlogy": ops.xlogy, "Xlog1py": ops.xlog1py, "Pow": ops.power,
     "Log1p": ops.log1p, "Expm1": ops.expm1,
-})  # fmt: skip
+})
 gradients({
     "SqrtGrad": ops.sqrt, "RsqrtGrad": ops.rsqrt, "ReciprocalGrad": ops.reciprocal,
     "InvGrad": ops.reciprocal,
-}, saved_first=True)  # fmt: skip
+}, saved_first=True)
 
 
 @kernel("ClipByValue", of=ops.clamp)
@@ -65,7 +65,7 @@ def _comparison(node: str, compare: Any) -> None:
 for _node, _compare in (
     ("Less", np.less), ("LessEqual", np.less_equal), ("Greater", np.greater),
     ("GreaterEqual", np.greater_equal), ("Equal", np.equal), ("NotEqual", np.not_equal),
-):  # fmt: skip
+):
     _comparison(_node, _compare)
 
 

@@ -65,7 +65,7 @@ def _case(site: Site) -> Run:
 
 
 @kernel("PartitionedCall", "StatefulPartitionedCall", rounding="as the function", is_any=True,
-        keeps=True, is_joint=True)  # fmt: skip
+        keeps=True, is_joint=True)
 def _call(site: Site) -> Run:
     """A call; gradients that were taken of it appended results to its function's graph."""
     (function,), count = _parts(site), len(site.node.outputs)

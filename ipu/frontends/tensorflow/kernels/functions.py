@@ -36,7 +36,7 @@ values({
     "BesselY0": ops.bessel_y0, "BesselY1": ops.bessel_y1, "Dawsn": ops.dawson,
     "Expint": ops.expint, "FresnelCos": ops.fresnel_cos, "FresnelSin": ops.fresnel_sin,
     "Spence": ops.spence, "FloorMod": ops.floor_mod, "TruncateMod": ops.fmod, "Mod": ops.fmod,
-})  # fmt: skip
+})
 
 #: What neither numpy nor SciPy has: TensorFlow's own kernel in binary64.
 _OWN = ("IgammaGradA", "CumulativeLogsumexp", "Range")

@@ -28,7 +28,7 @@ _EXACT = {
     "LessEqual": np.less_equal, "Greater": np.greater, "GreaterEqual": np.greater_equal,
     "LogicalAnd": np.logical_and, "LogicalOr": np.logical_or, "LogicalNot": np.logical_not,
     "Maximum": np.maximum, "Minimum": np.minimum,
-}  # fmt: skip
+}
 
 
 def host_kernel(site: Site) -> Run:
@@ -40,7 +40,7 @@ def host_kernel(site: Site) -> Run:
 def own_kernel(
     site: Site, name: str = "", attributes: Mapping[str, Any] | None = None,
     kinds: Mapping[Any, Any] | None = None,
-) -> Run:  # fmt: skip
+) -> Run:
     """TensorFlow's own kernel, on the processor; inputs and outputs are ndarrays.
 
     name          another type of node.
@@ -96,7 +96,7 @@ def _python(site: Site) -> Run:
         return single([
             np.asarray(value) if fmt is None else enter(device, value, fmt)
             for value, fmt in zip(flat, formats, strict=True)
-        ])  # fmt: skip
+        ])
 
     return run
 
@@ -147,6 +147,6 @@ def _next(site: Site) -> Run:
         return single([
             np.asarray(value) if fmt is None else enter(device, value, fmt)
             for value, fmt in zip(iterator.take(types, shapes), formats, strict=True)
-        ])  # fmt: skip
+        ])
 
     return run

@@ -21,7 +21,7 @@ def _options(site: Site) -> dict[str, Any]:
     return {
         "size": (sizes[1], sizes[2]), "stride": (strides[1], strides[2]),
         "padding": padding_of(site),
-    }  # fmt: skip
+    }
 
 
 #: What the forward pass of a maximum has saved, by the memory of its result, as long as that lives.

@@ -70,7 +70,7 @@ def _options(site: Site) -> dict[str, Any]:
     return {
         "stride": (down, across), "padding": padding_of(site), "dilation": (rows, columns),
         "partials": site.partials("conv2d"),
-    }  # fmt: skip
+    }
 
 
 def _sizes(values: Any) -> tuple[int, ...]:
@@ -134,7 +134,7 @@ _enter_convolutions("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", _as
 _enter_convolutions(
     "DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput",
     "DepthwiseConv2dNativeBackpropFilter", _grouped,
-)  # fmt: skip
+)
 
 
 # Biases -------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def _bias_add(site: Site) -> Run:
 
 
 @kernel("BiasAddGrad", of=ops.bias, gradient=True,
-        rounding="binary32, once at the end")  # fmt: skip
+        rounding="binary32, once at the end")
 def _bias_gradient(site: Site) -> Run:
     device, is_first = site.device, has_channels_first(site)
 

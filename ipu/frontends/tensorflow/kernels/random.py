@@ -59,7 +59,7 @@ def _truncated_normal(site: Site) -> Run:
 
 
 @kernel("StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2",
-        rounding="to nearest on the host")  # fmt: skip
+        rounding="to nearest on the host")
 def _stateless(site: Site) -> Run:
     own, device, fmt = own_kernel(site), site.device, site.fmt
     assert fmt is not None

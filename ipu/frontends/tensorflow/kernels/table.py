@@ -29,7 +29,7 @@ from ipu.ops.primitive import Primitive
 __all__ = [
     "TABLE", "Entry", "Run", "Site", "SubProgram", "gradient_rule", "kernel", "moved", "single",
     "within",
-]  # fmt: skip
+]
 
 Run = Callable[..., Any]
 
@@ -148,7 +148,7 @@ def kernel(
     *names: str, of: Primitive | Sequence[Primitive] = (), gradient: bool = False,
     rounding: str | None = None, is_any: bool = False, keeps: bool = False, is_joint: bool = False,
     draws: bool = False, on_host: bool = False,
-) -> Callable[[Callable[[Site], Run]], Callable[[Site], Run]]:  # fmt: skip
+) -> Callable[[Callable[[Site], Run]], Callable[[Site], Run]]:
     """Enter a builder for nodes of these types.
 
     of          the rows that it computes with; `gradient`: with their backward rules.

@@ -21,11 +21,11 @@ __all__: list[str] = []
 #: Attributes of nodes that choose a form of the equation, and the names that it knows them by.
 _FORMS = {
     "use_nesterov": "nesterov", "update_slots": "grows", "multiply_linear_by_lr": "by_rate",
-}  # fmt: skip
+}
 _ADAM = {
     "beta1_power": "power1", "beta2_power": "power2", "lr": "rate", "beta1": "beta1",
     "beta2": "beta2", "epsilon": "epsilon", "grad": "g",
-}  # fmt: skip
+}
 _RMS_PROP = {"lr": "rate", "rho": "rho", "momentum": "momentum", "epsilon": "epsilon", "grad": "g"}
 _MOMENTUM = {"lr": "rate", "grad": "g", "momentum": "momentum"}
 _FTRL = {"grad": "g", "lr": "rate", "l1": "l1", "l2": "l2"}
@@ -49,7 +49,7 @@ NODES: dict[str, tuple[str, dict[str, str]]] = {
 SPARSE = {
     "Momentum": 2, "KerasMomentum": 2, "RMSProp": 5, "CenteredRMSProp": 5, "Adagrad": 2,
     "AdagradV2": 3, "Adadelta": 4, "Ftrl": 1, "FtrlV2": 1,
-}  # fmt: skip
+}
 
 
 def _update(name: str, inputs: Mapping[str, str]) -> Callable[[Site], Run]:

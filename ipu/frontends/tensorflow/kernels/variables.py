@@ -21,7 +21,7 @@ def _read(site: Site) -> Run:
 
 
 @kernel("AssignVariableOp", rounding="none; a cast where the variable's format is another",
-        is_any=True, keeps=True)  # fmt: skip
+        is_any=True, keeps=True)
 def _assign(site: Site) -> Run:
     def run(variable: Variable, value: Any) -> tuple[()]:
         variable.value = value
@@ -82,7 +82,7 @@ _in_rows("ResourceScatterSub", ops.scatter_subtract)
 
 
 @kernel("ResourceScatterUpdate", rounding="none; a cast where the variable's format is another",
-        keeps=True)  # fmt: skip
+        keeps=True)
 def _update_rows(site: Site) -> Run:
     def run(variable: Variable, rows: Any, updates: Array) -> tuple[()]:
         held = variable.value

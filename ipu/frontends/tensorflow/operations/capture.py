@@ -14,7 +14,7 @@ import tensorflow as tf
 
 __all__ = [
     "GradientCaptureContext", "GradientCaptureTape", "active_capture", "capture_upstream_gradients",
-]  # fmt: skip
+]
 
 _active: list[GradientCaptureContext] = []
 
@@ -32,7 +32,7 @@ class GradientCaptureContext:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         _active.remove(self)
 
     def _keep(self, tag: str, gradients: list[Any]) -> None:

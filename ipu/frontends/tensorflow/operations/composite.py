@@ -31,7 +31,7 @@ def nothing_saved() -> Any:
 def composite(
     kernel: str, inputs: Sequence[Any], outputs: Sequence[tf.TensorSpec],
     formula: Callable[..., Any], **marks: Any,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """The outputs of a node that the machine runs by a kernel and TensorFlow by a formula.
 
     formula    takes ndarrays and returns them, for several outputs as a tuple.

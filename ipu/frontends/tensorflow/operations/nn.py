@@ -32,7 +32,7 @@ _SLOPE, _CUBIC = 0.7978845608, 0.044715
 _MISSING = (
     "ctc_beam_search_decoder", "ctc_beam_search_decoder_with_log_probs", "ctc_loss", "ctc_loss_v2",
     "ctc_loss_with_log_probs", "ctc_loss_with_logits", "nce_loss", "sampled_softmax_loss",
-)  # fmt: skip
+)
 
 __getattr__ = refusing("ipu.nn_ops", _MISSING, __all__)
 

@@ -33,7 +33,7 @@ def group_norm(
     center: bool = True, scale: bool = True, epsilon: float = 1e-6,
     param_initializers: Any = None, reuse: bool | None = None, variables_collections: Any = None,
     training: bool = True, trainable: bool = True, scope: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Whitens groups of channels of each image, then scales and shifts each channel.
 
     groups           channels c, c + groups, c + 2·groups … are whitened together.
@@ -46,7 +46,7 @@ def group_norm(
     return _with_variables(
         "GroupNorm", inputs, groups, channels_axis, reduction_axes, center, scale, epsilon,
         param_initializers, reuse, variables_collections, trainable, scope,
-    )  # fmt: skip
+    )
 
 
 def layer_norm(
@@ -54,12 +54,12 @@ def layer_norm(
     scale: bool = True, epsilon: float = 1e-6, param_initializers: Any = None,
     reuse: bool | None = None, variables_collections: Any = None, training: bool = True,
     trainable: bool = True, scope: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Group norm with one group: every image is whitened as a whole; see `group_norm`."""
     return _with_variables(
         "LayerNorm", inputs, 1, channels_axis, reduction_axes, center, scale, epsilon,
         param_initializers, reuse, variables_collections, trainable, scope,
-    )  # fmt: skip
+    )
 
 
 def instance_norm(
@@ -67,20 +67,20 @@ def instance_norm(
     scale: bool = True, epsilon: float = 1e-6, param_initializers: Any = None,
     reuse: bool | None = None, variables_collections: Any = None, training: bool = True,
     trainable: bool = True, scope: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Group norm with a group for each channel; see `group_norm`."""
     _, channels = channels_of(tf.convert_to_tensor(inputs).shape, channels_axis)
     return _with_variables(
         "InstanceNorm", inputs, channels, channels_axis, reduction_axes, center, scale, epsilon,
         param_initializers, reuse, variables_collections, trainable, scope,
-    )  # fmt: skip
+    )
 
 
 def _with_variables(
     kind: str, inputs: Any, groups: int, channels_axis: int, reduction_axes: Any, center: bool,
     scale: bool, epsilon: float, initializers: Any, reuse: bool | None, collections: Any,
     trainable: bool, scope: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Normalise with the variables of a scope of TensorFlow 1."""
     inputs = tf.convert_to_tensor(inputs)
     if reduction_axes is not None:
@@ -95,7 +95,7 @@ def _with_variables(
         return v1.get_variable(
             name, (channels,), dtype, chosen.get(name, start()), collections=where,
             trainable=trainable,
-        )  # fmt: skip
+        )
 
     with v1.variable_scope(scope, kind, [inputs], reuse=reuse):
         beta = parameter("beta", center, v1.zeros_initializer)
@@ -132,7 +132,7 @@ def channels_of(shape: Any, axis: int, groups: int | None = None) -> tuple[int, 
 def normalised(
     x: Any, gamma: Any, beta: Any, groups: int, channels_axis: int = -1, epsilon: float = 1e-6,
     strided: bool = True,
-) -> Any:  # fmt: skip
+) -> Any:
     """x whitened by groups of channels, times gamma, plus beta.
 
     strided    whether a group takes every groups-th channel, else neighbours.
@@ -167,7 +167,7 @@ class _Norm:
                     return composite(
                         "GroupNormGrad", [upstream, x, gamma, beta, saved], specs, self._slopes,
                         **marks,
-                    )  # fmt: skip
+                    )
 
             return y, gradient
 
@@ -199,7 +199,7 @@ class _Norm:
         return (
             np.asarray(to_x, x.dtype), np.asarray(to_gamma, gamma.dtype),
             np.asarray(upstream.sum(others, dtype=np.float64), beta.dtype),
-        )  # fmt: skip
+        )
 
 
 # The machine ------------------------------------------------------------------------------------

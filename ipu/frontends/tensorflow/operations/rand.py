@@ -24,7 +24,7 @@ __all__ = ["dropout"]
 def dropout(
     x: Any, seed: Any = None, rate: float = 0.5, seed_modifier: int = 1,
     noise_shape: Sequence[int] | None = None, name: str | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """x with a share of its elements set to zero, the others divided by 1 - rate.
 
     seed            two integers: the mask follows them alone; None: the machine's seed and the
@@ -67,7 +67,7 @@ class _Dropout:
         spec, mask_spec = tf.TensorSpec(x.shape, x.dtype), tf.TensorSpec(self.shape, tf.bool)
         marks = {
             "keep": self.keep, "seeded": self.is_seeded, "modifier": self.modifier,
-        }  # fmt: skip
+        }
 
         @tf.custom_gradient  # type: ignore[untyped-decorator]
         def compute(x: Any) -> Any:

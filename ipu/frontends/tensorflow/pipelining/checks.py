@@ -180,7 +180,7 @@ def plan_of_pipeline(arguments: Arguments) -> Plan:
             recompute=mode[arguments.recomputation_mode.value] if recompute else None,
             training=arguments.optimizer_function is not None,
             offload=offload or None, check_memory=False,
-        )  # fmt: skip
+        )
     except ValueError as error:
         if "must be a multiple of" in str(error):
             raise tf.errors.FailedPreconditionError(None, None, str(error)) from None

@@ -36,7 +36,7 @@ from ipu.parallel.plan import Plan
 __all__ = [
     "OptimizerFunctionOutput", "PipelineSchedule", "PipelineStageOptions", "RecomputationMode",
     "last_plan", "pipeline", "recomputation_checkpoint",
-]  # fmt: skip
+]
 
 Method = GradientAccumulationReductionMethod
 
@@ -83,7 +83,7 @@ def pipeline(
     accumulate_outfeed: bool = False, accumulate_outfeed_dtype: Any = None,
     outfeed_mask: Sequence[bool] | None = None, reduction_method: Method | str = Method.SUM,
     name: str | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """The operation that runs a pipeline repeat_count times.
 
     computational_stages         functions; a list in the list holds concurrent stages.
@@ -104,7 +104,7 @@ def pipeline(
         replicated_optimizer_state_sharding,
         {"activations": offload_activations, "weights": offload_weights,
          "accumulators": offload_gradient_accumulation_buffers},
-    )  # fmt: skip
+    )
     method = Method.parse(reduction_method)
     _check_more(method, arguments, replicated_weight_sharding, accumulate_outfeed_dtype)
     _plans[:] = [plan_of_pipeline(arguments)]
@@ -115,7 +115,7 @@ def pipeline(
             backward_propagation_stages_poplar_options,
         ),
         accumulate_outfeed_dtype,
-    )  # fmt: skip
+    )
     values = [] if inputs is None else list(_flat(inputs))
     run.n_inputs = len(values)
     with building_pipeline(arguments.schedule.name, len(_plans[-1].ipus)):
@@ -150,7 +150,7 @@ class _Run:
     def __init__(
         self, arguments: Arguments, accumulators: Accumulators, partials: list[dict[str, str]],
         outfeed_dtype: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.arguments, self.accumulators, self.partials = arguments, accumulators, partials
         self.n_inputs = 0
         self._outfeed_dtype = outfeed_dtype

@@ -17,7 +17,7 @@ from ipu.frontends.tensorflow.settings.notes import note
 __all__ = [
     "OptimizerFunctionOutput", "PipelineSchedule", "PipelineStageOptions", "RecomputationMode",
     "check_stage_options",
-]  # fmt: skip
+]
 
 
 class PipelineSchedule(IntEnum):
@@ -150,13 +150,13 @@ class OptimizerFunctionOutput:
             pairs = self.opt.compute_gradients(
                 self.loss, *(self.compute_gradients_args or ()),
                 **(self.compute_gradients_kwargs or {}),
-            )  # fmt: skip
+            )
         else:
             variables = list(self.variables or tf.compat.v1.trainable_variables())
             gradients = (
                 self.tape.gradient(self.loss, variables)
                 if self.tape is not None else tf.gradients(self.loss, variables)
-            )  # fmt: skip
+            )
             pairs = list(zip(gradients, variables, strict=True))
         return [(gradient, variable) for gradient, variable in pairs if gradient is not None]
 

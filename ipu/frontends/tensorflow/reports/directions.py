@@ -93,7 +93,7 @@ def _source(tensor: Any, known: dict[str, str]) -> str:
     inside, name = find_directions(program), program.outputs[tensor.value_index].op.name
     return "optimizer" if inside.of.get(name) == "backward" or name in inside.optimiser else (
         direction
-    )  # fmt: skip
+    )
 
 
 def _following(program: Program, directions: dict[str, str], inherited: str) -> set[str]:
@@ -109,7 +109,7 @@ def _following(program: Program, directions: dict[str, str], inherited: str) -> 
             _source(tensor, directions) in ("backward", "optimizer") and (
                 tensor.op.name not in directions or directions[tensor.op.name] != "optimizer")
             for tensor in node.inputs
-        )  # fmt: skip
+        )
         if is_marked or follows:
             optimiser.add(node.name)
             if node.is_update:
@@ -120,7 +120,7 @@ def _following(program: Program, directions: dict[str, str], inherited: str) -> 
 def _give_to_updates(
     program: Program, directions: dict[str, str], theirs: set[str],
     optimiser: Collection[str] = (),
-) -> None:  # fmt: skip
+) -> None:
     """Nodes that updates alone read are updates too: these, and all that the optimiser reads."""
     readers: dict[str, set[str]] = {tensor.op.name: {""} for tensor in program.outputs}
     for node in reversed(program.nodes):
@@ -149,7 +149,7 @@ def _of_variables(program: Program, directions: dict[str, str], optimiser: set[s
         tensor.op.name for node in program.nodes
         if node.is_update and directions[node.name] == "optimizer" and node.name not in optimiser
         for tensor in node.inputs if tensor.dtype == tf.resource
-    }  # fmt: skip
+    }
     theirs: set[str] = set()
     for node in program.nodes:
         is_read = node.type == "ReadVariableOp"

@@ -51,7 +51,7 @@ def observed(site: Site, entry: Entry | None, run: Run) -> Run:
         run = _noting_scale(telling[node.name], run)
     if entry is not None and node.type == "Cast" and (
         site.direction == "optimizer" or tf.get_static_value(node.inputs[0]) is not None
-    ):  # fmt: skip
+    ):
         run = _noting_constant(site, run)
     return _noting_results(site, _kind(site.node, entry), machine.recorder, run)
 
@@ -74,7 +74,7 @@ def _noting_results(site: Site, kind: str, recorder: Recorder, run: Run) -> Run:
         before = account.noted
         result = run(*values)
         arrays = [x for x in (result if isinstance(result, tuple) else (result,))
-                  if isinstance(x, Array)]  # fmt: skip
+                  if isinstance(x, Array)]
         if account.noted == before:  # a kernel that leaves the machine notes that itself
             written = values[0].value if not arrays and _is_array(values) else None
             size = sum(x.size for x in arrays) if written is None else written.size

@@ -59,7 +59,7 @@ def report(machine: Machine) -> Report:
         },
         "assumed": f"the graph as TensorFlow {tf.__version__} builds it is what the vendor's "
         "compiler executes, without XLA's rewriting",
-    }  # fmt: skip
+    }
     return Report(describe(machine.account, machine.device, machine.recorder, about))
 
 

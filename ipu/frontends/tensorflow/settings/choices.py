@@ -10,7 +10,7 @@ from enum import Enum
 __all__ = [
     "DeviceConnectionType", "ExecutionProfileType", "MergeRemoteBuffersBehaviour",
     "SchedulingAlgorithm", "SelectionOrder", "StochasticRoundingBehaviour",
-]  # fmt: skip
+]
 
 
 class StochasticRoundingBehaviour(Enum):

@@ -31,7 +31,7 @@ __all__ = [
     "AttributeMetadata", "DeviceConnectionType", "IPUConfig", "MergeRemoteBuffersBehaviour",
     "SchedulingAlgorithm", "SelectionOrder", "StochasticRoundingBehaviour", "configure_ipu_system",
     "reset_ipu_configuration",
-]  # fmt: skip
+]
 
 
 class Category:
@@ -49,7 +49,7 @@ class Category:
         }
         values = {n: copy(row.default) for n, row in metadata.items() if row.type is not None}
         for name, value in (("_metadata", metadata), ("_categories", categories),
-                            ("_values", values)):  # fmt: skip
+                            ("_values", values)):
             object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:

@@ -24,7 +24,7 @@ __all__ = [
     "auto_select_ipus", "configure_ipu_system", "create_ipu_config", "select_ipus",
     "set_convolution_options", "set_floating_point_behaviour_options", "set_matmul_options",
     "set_norm_options", "set_recomputation_options",
-]  # fmt: skip
+]
 
 #: Arguments of `create_ipu_config` that are options now.
 _RENAMED = {
@@ -46,7 +46,7 @@ _PROFILING = (
     "profile_execution", "enable_poplar_serialized_graph", "report_every_nth_execution",
     "max_report_size", "report_directory", "scheduler_selection",
     "disable_graph_convolution_caching", "disable_graph_outlining", "retain_control_dependencies",
-)  # fmt: skip
+)
 
 
 def create_ipu_config(**arguments: Any) -> IPUConfig:

@@ -73,7 +73,7 @@ def _table(*rows: tuple[str, Any, str]) -> dict[str, AttributeMetadata]:
             deprecated_msg=_DEPRECATED.get(name),
         )
         for name, default, doc in rows
-    }  # fmt: skip
+    }
 
 
 #: Options that the simulation obeys, or that change nothing in it by their meaning.
@@ -85,7 +85,7 @@ MODELLED = {
     "experimental.multi_replica_distribution.process_index",
     "matmuls.poplar_options", "convolutions.poplar_options", "norms.use_stable_statistics",
     "experimental.enable_prng_stability",
-}  # fmt: skip
+}
 
 _DEPRECATED = {
     "optimizations.enable_fast_math": (
@@ -168,7 +168,7 @@ OPTIONS = _table(
     ("scheduling.algorithm", SchedulingAlgorithm.CHOOSE_BEST, "How instructions are ordered."),
     ("scheduling.maximum_scheduler_lookahead_depth", 5, "Of LOOK_AHEAD."),
     ("scheduling.maximum_scheduler_search_space_size", 64, "Of LOOK_AHEAD."),
-)  # fmt: skip
+)
 OPTIONS |= {
     name: AttributeMetadata(name, doc, [], COUNTS)
     for name, doc in (

@@ -21,7 +21,7 @@ from ipu.frontends.tensorflow.training.wrapper import IpuOptimizer, applied
 __all__ = [
     "CrossReplicaGradientAccumulationOptimizer", "CrossReplicaGradientAccumulationOptimizerV2",
     "GradientAccumulationOptimizer", "GradientAccumulationOptimizerV2",
-]  # fmt: skip
+]
 
 Method = GradientAccumulationReductionMethod
 _SUM = Method.SUM
@@ -45,7 +45,7 @@ class GradientAccumulationOptimizerV2(IpuOptimizer):
         self, opt: Any, num_mini_batches: int, offload_weight_update_variables: bool | None = None,
         replicated_optimizer_state_sharding: bool = False, dtype: Any = None,
         reduction_method: Method | str = _SUM, name: str = "GradientAccumulationOptimizerV2",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(opt, name)
         _check_count(num_mini_batches)
         check_state_placement(offload_weight_update_variables, replicated_optimizer_state_sharding)
@@ -64,7 +64,7 @@ class GradientAccumulationOptimizerV2(IpuOptimizer):
         return self._accumulators.update(
             [variable for _, variable in pairs], added,
             lambda kept: applied(self._opt, kept, global_step, name),
-        )  # fmt: skip
+        )
 
 
 def _check_count(mini_batches: Any) -> None:
@@ -96,11 +96,11 @@ class CrossReplicaGradientAccumulationOptimizerV2(IpuOptimizer):
         replicated_optimizer_state_sharding: bool = False, dtype: Any = None,
         reduction_method: Method | str = _SUM,
         name: str = "CrossReplicaGradientAccumulationOptimizerV2",
-    ) -> None:  # fmt: skip
+    ) -> None:
         inner = GradientAccumulationOptimizerV2(
             CrossReplicaOptimizer(opt), num_mini_batches, offload_weight_update_variables,
             replicated_optimizer_state_sharding, dtype, reduction_method, name,
-        )  # fmt: skip
+        )
         super().__init__(inner, name)
 
 
@@ -113,7 +113,7 @@ class GradientAccumulationOptimizer(IpuOptimizer):
     def __init__(
         self, opt: Any, num_mini_batches: int, verify_usage: bool = True,
         name: str = "GradientAccumulationOptimizer",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(opt, name)
         _check_count(num_mini_batches)
         if verify_usage:
@@ -154,7 +154,7 @@ class CrossReplicaGradientAccumulationOptimizer(IpuOptimizer):
     def __init__(
         self, opt: Any, num_mini_batches: int, verify_usage: bool = True,
         name: str = "CrossReplicaGradientAccumulationOptimizer",
-    ) -> None:  # fmt: skip
+    ) -> None:
         inner = GradientAccumulationOptimizer(
             CrossReplicaOptimizer(opt), num_mini_batches, verify_usage, name
         )

@@ -72,7 +72,7 @@ class Accumulators:
     def update(
         self, variables: Sequence[Any], added: Sequence[Any],
         apply: Callable[[list[Pair]], Any],
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """The operation that applies and clears the accumulated gradients after G mini-batches."""
         counter = self._counter()
         with tf.control_dependencies(added):
@@ -102,11 +102,11 @@ class Accumulators:
         summands = self._summands(gradient)
         value = accumulator.read_value()
         with marked(kernel="Accumulate", method=self.method.value, mini_batches=self.count,
-                    accumulation=self.count, variable=name, direction="backward"):  # fmt: skip
+                    accumulation=self.count, variable=name, direction="backward"):
             total = tf.numpy_function(
                 self._formula, [value, n, *summands], accumulator.dtype,
                 name=f"{name.replace('/', '_')}_accumulate",
-            )  # fmt: skip
+            )
         total.set_shape(variable.shape)
         return accumulator.assign(total, read_value=False)
 

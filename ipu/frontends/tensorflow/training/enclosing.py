@@ -16,7 +16,7 @@ from tensorflow.python.ops import control_flow_util_v2
 __all__ = [
     "building_loop", "building_pipeline", "check_accumulation", "check_checkpoints",
     "check_no_pipeline",
-]  # fmt: skip
+]
 
 #: Iterations of the loop; 0: not known; None: no loop.
 _iterations: ContextVar[int | None] = ContextVar("iterations", default=None)
@@ -89,14 +89,14 @@ def check_accumulation(count: int) -> None:
             "Detected a gradient accumulation operation which is not inside a training loop. The "
             "model with the gradient accumulation operation needs to be wrapped in a training "
             "loop.",
-        )  # fmt: skip
+        )
     if iterations is not None and iterations % count:
         raise tf.errors.FailedPreconditionError(
             None, None,
             f"Detected a gradient accumulation operation with {count} number of mini batches "
             f"inside a loop with {iterations} iterations.\nIt is required that the number of mini "
             "batches to accumulate evenly divides the number of loop iterations.",
-        )  # fmt: skip
+        )
 
 
 def _in_while_body() -> bool:

@@ -21,7 +21,7 @@ __all__ = [
     "CrossReplicaOptimizer", "GradientAccumulationOptimizer", "GradientAccumulationOptimizerV2",
     "GradientAccumulationReductionMethod", "IpuOptimizer", "MapGradientOptimizer",
     "cross_replica_optimizer", "gradient_accumulation_optimizer", "map_gradient_optimizer",
-]  # fmt: skip
+]
 
 #: The vendor's name is a package; its modules are found by their own names.
 __path__: list[str] = []

@@ -33,7 +33,7 @@ __all__ = [
     "Average", "Sum", "allgather", "allreduce", "broadcast", "broadcast_variables", "init",
     "ipu_horovod_strategy", "is_initialized", "local_rank", "local_size", "popdist_strategy",
     "rank", "shutdown", "size",
-]  # fmt: skip
+]
 
 #: The vendor's name is a package; its module is found by its own name.
 __path__: list[str] = []

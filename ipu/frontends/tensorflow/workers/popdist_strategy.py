@@ -36,7 +36,7 @@ class PopDistStrategy:
     def __init__(
         self, ipu_device: str = "/device:IPU:0", add_ipu_cross_replica_reductions: bool = True,
         enable_dataset_iterators: bool = True, enable_keras_extensions: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not add_ipu_cross_replica_reductions:
             raise ValueError(
                 "add_ipu_cross_replica_reductions=False is not modelled: replicas would drift "
@@ -46,7 +46,7 @@ class PopDistStrategy:
         self._program = IPUStrategyV1(
             ipu_device, enable_dataset_iterators=enable_dataset_iterators,
             enable_keras_extensions=enable_keras_extensions,
-        )  # fmt: skip
+        )
         self._program.replica_set = self.workers.replica_set
         self.workers.replica_set.local = popdist.getNumLocalReplicas()
         dealt.processes = self.workers.size
@@ -62,7 +62,7 @@ class PopDistStrategy:
         return tf.distribute.InputContext(
             num_input_pipelines=self.workers.size, input_pipeline_id=self.workers.rank,
             num_replicas_in_sync=self.num_replicas_in_sync,
-        )  # fmt: skip
+        )
 
     @contextmanager
     def scope(self) -> Iterator[PopDistStrategy]:

@@ -33,7 +33,7 @@ class SavingHook(tf.compat.v1.train.CheckpointSaverHook):  # type: ignore[misc]
     def __init__(
         self, workers: Workers, folder: str, seconds: float | None, steps: int | None,
         **named: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(folder, seconds, steps, **named)
         self._workers = workers
         timer: Any = self._timer
@@ -52,7 +52,7 @@ class SavingHook(tf.compat.v1.train.CheckpointSaverHook):  # type: ignore[misc]
         """Save with means in the place of this worker's own values."""
         values = session.run(self._own)
         means = {i: self._mean(value, self._own[i].name) for i, value in enumerate(values)
-                 if self._differs(value)}  # fmt: skip
+                 if self._differs(value)}
         self._write(session, means)
         try:
             result = super()._save(session, step)

@@ -64,7 +64,7 @@ class _Strategy:
         return tf.distribute.InputContext(
             num_input_pipelines=self.workers.size, input_pipeline_id=self.workers.rank,
             num_replicas_in_sync=self.workers.size,
-        )  # fmt: skip
+        )
 
     @contextmanager
     def scope(self) -> Iterator[_Strategy]:
@@ -174,7 +174,7 @@ class IPUMultiWorkerStrategyV1(_Strategy):
     def __init__(
         self, cluster_resolver: Any, ipu_device: str = "/device:IPU:0",
         variables_on_host: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         cluster = cluster_of(cluster_resolver, os.environ)
         super().__init__(join(cluster, "strategy: multi-worker"), variables_on_host)
         self.cluster_resolver = cluster_resolver

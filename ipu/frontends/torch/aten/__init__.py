@@ -14,10 +14,10 @@ from ipu.frontends.torch.aten import (
     reductions,
     resampling,
     softmax_loss,
-)  # fmt: skip
+)
 from ipu.frontends.torch.aten.table import TABLE, Call, Entry
 
 __all__ = [
     "TABLE", "Call", "Entry", "activations", "bags", "conv", "extrema", "indexing", "norms",
     "optimiser", "pointwise", "pooling", "products", "reductions", "resampling", "softmax_loss",
-]  # fmt: skip
+]

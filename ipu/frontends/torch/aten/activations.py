@@ -14,14 +14,14 @@ __all__: list[str] = []
 
 of_one({
     "relu.default": ops.relu, "silu.default": ops.silu, "mish.default": ops.mish,
-})  # fmt: skip
+})
 of_one({"elu.default": ops.elu}, "alpha", "scale", "input_scale")
 of_one({"softplus.default": ops.softplus}, "beta", "threshold")
 of_one({"glu.default": ops.glu}, "axis")
 gradients({
     "tanh_backward.default": ops.tanh, "sigmoid_backward.default": ops.sigmoid,
     "silu_backward.default": ops.silu, "mish_backward.default": ops.mish,
-})  # fmt: skip
+})
 gradients({"threshold_backward.default": ops.threshold}, "least")
 gradients({"softplus_backward.default": ops.softplus}, "beta", "threshold")
 gradients({"glu_backward.default": ops.glu}, "axis")
@@ -37,12 +37,12 @@ def _celu(call: Call, x: Any, alpha: float = 1) -> Any:
 def _elu_backward(
     call: Call, gradient: Any, alpha: float, scale: float, input_scale: float, is_result: bool,
     of: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     g, a = call.arrays(gradient, of)
     slope = ops.elu.pull(
         0, call.device, g, (a,), alpha=alpha, scale=scale, input_scale=input_scale,
         of_result=is_result,
-    )  # fmt: skip
+    )
     return call.result(slope)
 
 

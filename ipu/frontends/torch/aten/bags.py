@@ -24,7 +24,7 @@ _BAGS = (ops.embedding_bag, ops.embedding_bag_max)
 def _embedding_bag(
     call: Call, weight: Any, indices: Any, offsets: Any, scaled: bool = False, mode: int = _SUM,
     sparse: bool = False, by_sample: Any = None, last: bool = False, padding: int = -1,
-) -> Any:  # fmt: skip
+) -> Any:
     if sparse or not indices.numel():
         return NotImplemented
     device, w = call.device, call.array(weight)
@@ -61,7 +61,7 @@ def _bags(indices: Any, offsets: Any, last: bool) -> Any:
 def _embedding_bag_backward(
     call: Call, gradient: Any, indices: Any, offsets: Any, bag_of: Any, sizes: Any, largest: Any,
     n: int, scaled: bool, mode: int, sparse: bool, by_sample: Any, padding: int = -1,
-) -> Any:  # fmt: skip
+) -> Any:
     if scaled or sparse or not indices.numel():
         return NotImplemented
     device, g = call.device, call.array(gradient)
@@ -78,5 +78,5 @@ def _embedding_bag_backward(
     slope = ops.embedding_bag.pull(
         0, device, g, (shape,), rows=rows[real], bags=bags[real], count=len(gradient),
         mean=mode == _MEAN, factors=factors,
-    )  # fmt: skip
+    )
     return call.result(slope)

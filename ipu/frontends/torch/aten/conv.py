@@ -67,11 +67,11 @@ def _from_kernel(w: Array, ndim: int) -> Array:
 
 
 @aten("convolution.default", of=(ops.conv2d, ops.conv2d_transpose, ops.bias),
-      rounding=f"{ops.conv2d.rounding}; a bias is added after that")  # fmt: skip
+      rounding=f"{ops.conv2d.rounding}; a bias is added after that")
 def _convolution(
     call: Call, x: Any, w: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int,
-) -> Any:  # fmt: skip
+) -> Any:
     if not _is_known(x, w):
         return NotImplemented
     of_one_type(bias, x)
@@ -112,11 +112,11 @@ def _transposed_shape(
 
 
 @aten("convolution_backward.default", of=(ops.conv2d, ops.conv2d_transpose, ops.bias),
-      gradient=True, rounding=f"{ops.conv2d.gradient}; the bias as a sum")  # fmt: skip
+      gradient=True, rounding=f"{ops.conv2d.gradient}; the bias as a sum")
 def _convolution_backward(
     call: Call, gradient: Any, x: Any, w: Any, bias_sizes: Any, stride: Any, padding: Any,
     dilation: Any, transposed: bool, output_padding: Any, groups: int, output_mask: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     if not _is_known(x, w):
         return NotImplemented
     device, ndim = call.device, x.ndim

@@ -79,4 +79,4 @@ def _aminmax(call: Call, x: Any, *, dim: int | None = None, keepdim: bool = Fals
     if not x.numel() or not x.ndim:
         return NotImplemented
     return tuple(_chosen(call, row, x, dim, keepdim).values
-                 for row in (ops.reduce_min, ops.reduce_max))  # fmt: skip
+                 for row in (ops.reduce_min, ops.reduce_max))

@@ -32,7 +32,7 @@ def _embedding_backward(
 @aten(
     "index_put.default", "_unsafe_index_put.default", of=ops.scatter_add,
     rounding=f"{ops.scatter_add.rounding} where it accumulates",
-)  # fmt: skip
+)
 def _index_put(call: Call, x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     # Positions of the elements that the indices mean, as torch finds them.
     places = np.arange(x.numel()).reshape(x.shape)
@@ -81,7 +81,7 @@ def _rows(
 
 
 @aten("index_add.default", of=(ops.scatter_add, ops.scale),
-      rounding=f"the product with alpha; then {ops.scatter_add.rounding}")  # fmt: skip
+      rounding=f"the product with alpha; then {ops.scatter_add.rounding}")
 def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
     if not x.ndim or index.ndim != 1 or source.ndim != x.ndim:
         return NotImplemented
@@ -95,7 +95,7 @@ def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: 
 def _scatter_reduce(
     call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
     include_self: bool = True,
-) -> Any:  # fmt: skip
+) -> Any:
     if reduce not in _SELECTING or not x.ndim or not index.numel():
         return NotImplemented
     a, v = call.arrays(x, source)
@@ -109,7 +109,7 @@ def _scatter_reduce(
 def _index_reduce(
     call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
     include_self: bool = True,
-) -> Any:  # fmt: skip
+) -> Any:
     if reduce not in _SELECTING or not x.ndim or source.ndim != x.ndim:
         return NotImplemented
     a, v = call.arrays(x, source)

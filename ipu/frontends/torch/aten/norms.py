@@ -79,7 +79,7 @@ def _moved(call: Call, running: torch.Tensor, fresh: Array, momentum: float) -> 
 def _batch_norm(
     call: Call, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool,
     momentum: float, epsilon: float,
-) -> Any:  # fmt: skip
+) -> Any:
     if not x.numel():
         return NotImplemented
     device = call.device
@@ -122,7 +122,7 @@ def _batch_norm_alone(
 def _batch_norm_with_update(
     call: Call, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float,
     epsilon: float,
-) -> Any:  # fmt: skip
+) -> Any:
     results = _batch_norm(call, x, weight, bias, mean, variance, True, momentum, epsilon)
     if results is NotImplemented:
         return results
@@ -133,7 +133,7 @@ def _batch_norm_with_update(
 def _batch_norm_backward_with_update(
     call: Call, gradient: Any, x: Any, weight: Any, mean: Any, variance: Any, save_mean: Any,
     save_inverse: Any, training: bool, epsilon: float, mask: Any, reserve: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     return _batch_norm_backward(
         call, gradient, x, weight, mean, variance, save_mean, save_inverse, training, epsilon, mask
     )
@@ -143,7 +143,7 @@ def _batch_norm_backward_with_update(
 def _batch_norm_backward(
     call: Call, gradient: Any, x: Any, weight: Any, mean: Any, variance: Any, save_mean: Any,
     save_inverse: Any, training: bool, epsilon: float, mask: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     if not x.numel():
         return NotImplemented
     device = call.device
@@ -200,7 +200,7 @@ def _layer_norm(call: Call, x: Any, shape: Any, weight: Any, bias: Any, epsilon:
 def _layer_norm_backward(
     call: Call, gradient: Any, x: Any, shape: Any, mean: Any, inverse: Any, weight: Any,
     bias: Any, mask: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     saved = call.memory.saved(inverse)
     if not x.numel() or saved is None:
         return NotImplemented
@@ -227,7 +227,7 @@ def _layer_norm_backward(
 def _group_norm(
     call: Call, x: Any, weight: Any, bias: Any, n: int, channels: int, positions: int,
     groups: int, epsilon: float,
-) -> Any:  # fmt: skip
+) -> Any:
     if not x.numel():
         return NotImplemented
     a, w, b = _read(call, x, weight, bias)
@@ -236,7 +236,7 @@ def _group_norm(
     y, saved = ops.group_norm.forward(
         call.device, images, gamma, beta, groups=groups, strided=False, epsilon=epsilon,
         stable=True,
-    )  # fmt: skip
+    )
     inverse = call.result(saved[2].reshape(n, groups))
     call.memory.save(inverse, saved)
     mean = _mean(call, a.reshape(n, groups, -1), (2,)).reshape(n, groups)
@@ -247,7 +247,7 @@ def _group_norm(
 def _group_norm_backward(
     call: Call, gradient: Any, x: Any, mean: Any, inverse: Any, weight: Any, n: int,
     channels: int, positions: int, groups: int, mask: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     saved = call.memory.saved(inverse)
     if not x.numel() or saved is None:
         return NotImplemented

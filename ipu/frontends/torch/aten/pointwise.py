@@ -22,13 +22,13 @@ __all__ = ["number_of"]
 of_terms({
     "mul.Tensor": ops.multiply, "mul.Scalar": ops.multiply, "div.Tensor": ops.divide,
     "div.Scalar": ops.divide, "true_divide.Tensor": ops.divide,
-})  # fmt: skip
+})
 of_one({
     "reciprocal.default": ops.reciprocal, "square.default": ops.square, "sqrt.default": ops.sqrt,
     "rsqrt.default": ops.rsqrt, "exp.default": ops.exp, "log.default": ops.log,
     "tanh.default": ops.tanh, "sigmoid.default": ops.sigmoid, "erf.default": ops.erf,
     "log1p.default": ops.log1p, "expm1.default": ops.expm1,
-})  # fmt: skip
+})
 # Functions without an instruction.
 of_one({
     "sin.default": ops.sin, "cos.default": ops.cos, "tan.default": ops.tan,
@@ -48,7 +48,7 @@ of_one({
     "special_modified_bessel_k1.default": ops.bessel_k1,
     "special_scaled_modified_bessel_k0.default": ops.bessel_k0e,
     "special_scaled_modified_bessel_k1.default": ops.bessel_k1e,
-})  # fmt: skip
+})
 
 
 @aten("add.Tensor", "add.Scalar", of=ops.scaled_sum)
@@ -107,7 +107,7 @@ _of_arrays(ops.floor_mod, "remainder.Tensor", "remainder.Scalar", "remainder.Sca
 
 @aten(
     "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor", of=shifted_normal
-)  # fmt: skip
+)
 def _normal(call: Call, mean: Any, deviation: Any = 1.0, *, generator: Any = None) -> Any:
     fmt = call.format_of(mean, deviation)
     shape = torch.broadcast_shapes(*(x.shape for x in (mean, deviation) if not _is_number(x)))

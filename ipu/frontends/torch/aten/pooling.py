@@ -53,7 +53,7 @@ def _sides(shape: Any, size: Any, stride: Any, padding: Any, ceil: bool) -> Any:
 def _max_pool(
     call: Call, x: Any, size: Any, stride: Any = (), padding: Any = (0, 0), dilation: Any = (1, 1),
     ceil: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     # Values and indices are selections, which torch makes; the machine reads the values first.
     fmt = call.format_of(x)
     held = _as_float32(call, x, fmt)
@@ -95,7 +95,7 @@ def _as_float32(call: Call, x: torch.Tensor, fmt: Format) -> torch.Tensor:
 def _max_pool_backward(
     call: Call, gradient: Any, x: Any, size: Any, stride: Any, padding: Any, dilation: Any,
     ceil: bool, indices: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     if any(d != 1 for d in dilation) or not x.numel():
         return NotImplemented
     window = _pair(size)
@@ -141,7 +141,7 @@ def _averaging(
 def _avg_pool(
     call: Call, x: Any, size: Any, stride: Any = (), padding: Any = (0, 0), ceil: bool = False,
     include: bool = True, divisor: int | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     if divisor is not None or not x.numel():
         return NotImplemented
     known = _averaging(call, call.array(x), size, stride, padding, ceil, include)
@@ -156,7 +156,7 @@ def _avg_pool(
 def _avg_pool_backward(
     call: Call, gradient: Any, x: Any, size: Any, stride: Any, padding: Any, ceil: bool,
     include: bool, divisor: int | None,
-) -> Any:  # fmt: skip
+) -> Any:
     if divisor is not None or not x.numel():
         return NotImplemented
     g, a = call.arrays(gradient, x)

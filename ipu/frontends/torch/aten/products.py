@@ -118,7 +118,7 @@ def _with_bias(shaped: Callable[[Array], Array], back: Callable[[Array], Array])
         result = ops.matmul_bias.value(
             call.device, shaped(c), known.x, known.y, alpha=_factor(call, alpha, c.format),
             beta=_factor(call, beta, c.format), **known.options,
-        )  # fmt: skip
+        )
         return call.result(back(result))
 
     return handler

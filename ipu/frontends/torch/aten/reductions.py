@@ -132,7 +132,7 @@ def _std_mean(
 def _vector_norm(
     call: Call, x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, *,
     dtype: torch.dtype | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     if order not in (1, 2, math.inf) or dtype not in (None, x.dtype) or not (x.numel() and x.ndim):
         return NotImplemented
     a = call.array(x)

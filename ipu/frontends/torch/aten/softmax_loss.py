@@ -110,7 +110,7 @@ def _nll_loss(
 def _nll_loss_backward(
     call: Call, gradient: Any, x: Any, target: Any, weight: Any, reduction: int,
     ignore_index: int, total_weight: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """What reads the gradient of a loss stays in binary32: that of the logits is rounded first."""
     if not x.numel() or x.ndim == 1:
         return NotImplemented
@@ -121,7 +121,7 @@ def _nll_loss_backward(
     slope = ops.nll.pull(
         0, call.device, g, saved, classes=target.numpy(), reduction=_REDUCTIONS[reduction],
         ignored=ignore_index, to=BINARY32 if is_root else fmt,
-    )  # fmt: skip
+    )
     return call.result(slope)
 
 
@@ -129,7 +129,7 @@ def _nll_loss_backward(
 def _two_classes(
     call: Call, x: Any, target: Any, weight: Any = None, positive: Any = None,
     reduction: int = 1,
-) -> Any:  # fmt: skip
+) -> Any:
     if not x.numel():
         return NotImplemented
     a, t, w, p = call.arrays(x, target, weight, positive)
@@ -160,7 +160,7 @@ def _cross_entropy_backward(
     slope = ops.binary_cross_entropy.pull(
         0, call.device, call.slope(gradient, a.format), (a, t, w),
         reduction=_REDUCTIONS[reduction],
-    )  # fmt: skip
+    )
     return call.result(slope)
 
 

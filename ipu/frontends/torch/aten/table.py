@@ -62,7 +62,7 @@ TABLE: dict[str, Entry] = {}
 def aten(
     *overloads: str, of: Primitive | Sequence[Primitive] = (), gradient: bool = False,
     rounding: str | None = None,
-) -> Callable[[Handler], Handler]:  # fmt: skip
+) -> Callable[[Handler], Handler]:
     """Enter a handler for these overloads.
 
     of          the rows that it computes with; `gradient`: with their backward rules.

@@ -56,7 +56,7 @@ class Replicas(Alone):
     def __init__(
         self, members: Members, memory: Memory, order: Order | str = Order.AUTO, *,
         shares_status: bool = False, local: int = 1,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.number = members.rank
         self._shares_status, self._local = shares_status, local
         self.members, self._memory = members, memory

@@ -39,7 +39,7 @@ def test_qpytorch_rounds_every_layer_to_binary16():
         patch.setattr(
             torch.nn.functional, "cross_entropy",
             lambda logits, labels: (seen.append(logits.detach()), step(logits, labels))[1],
-        )  # fmt: skip
+        )
         peers("MNIST CNN", images, np.zeros(2, np.int64))[1].call()
     assert torch.equal(seen[0], seen[0].half().float())
 

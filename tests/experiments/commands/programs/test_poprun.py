@@ -48,7 +48,7 @@ def run(*arguments):
      (["--transport", "grpc", "--num-instances", "100000", "--num-replicas", "100000"],
       "no port for each"),
      (["--nonsense"], "--nonsense")],
-)  # fmt: skip
+)
 def test_bad_options_are_one_line(options, message, capsys):
     assert main(["poprun", *options, "echo"]) == 2
     error = capsys.readouterr().err

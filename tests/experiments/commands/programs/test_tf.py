@@ -67,7 +67,7 @@ def test_a_program_gets_its_arguments_and_the_machine_its_choices(tmp_path, caps
      (["--reference", "--sr"], "leave --policy and --sr out"),
      (["--reference", "--policy", "fp16"], "leave --policy and --sr out"),
      (["--nosuch"], "No such option")],
-)  # fmt: skip
+)
 def test_bad_options_are_one_line(tmp_path, capsys, options, message):
     program = tmp_path / "program.py"
     program.write_text("raise RuntimeError\n")

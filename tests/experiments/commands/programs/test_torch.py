@@ -57,7 +57,7 @@ def test_without_torch_one_sentence_says_so(program, capsys):
      (["--compare", "fp16", "--sr"], "leave --policy and --sr out"), (["--seed", "x"], "seed"),
      (["--target", "mk9"], "mk9"), (["--unit", "V100_F16_F32"], "unit"),
      (["--ties", "last"], "last"), (["--nosuch"], "No such option")],
-)  # fmt: skip
+)
 def test_bad_ways_are_one_line(program, capsys, options, message):
     assert main(["torch", *options, str(program)]) == 2
     error = capsys.readouterr().err
@@ -143,7 +143,7 @@ def test_all_ways_read_the_same_standard_input(tmp_path):
     path.write_text("import sys\nprint('read', sys.stdin.read().strip(), 'end')\n")
     data.write_text("seven\n")
     line = [sys.executable, "-m", "ipu.experiments.cli", "torch", "--compare", "fp32,fp16",
-            "--report", str(tmp_path / "out"), str(path)]  # fmt: skip
+            "--report", str(tmp_path / "out"), str(path)]
     with data.open() as file:
         shown = subprocess.run(line, stdin=file, capture_output=True, text=True, check=True)
     assert shown.stdout.count("read seven end") == 2
@@ -155,7 +155,7 @@ def test_all_ways_read_the_same_standard_input(tmp_path):
 def test_ways_run_side_by_side(program, tmp_path, capfd):
     out = tmp_path / "out"
     assert main(["torch", "--compare", "fp32,fp16+eps=1e-4", "--report", str(out),
-                 str(program)]) == 0  # fmt: skip
+                 str(program)]) == 0
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "train.py: side by side" in page
     for way in ("fp32", "fp16+eps=0.0001"):
@@ -199,7 +199,7 @@ def fpsim(*arguments):
     done = subprocess.run(
         [sys.executable, "-m", "ipu.experiments.cli", *arguments], capture_output=True, text=True,
         timeout=300,
-    )  # fmt: skip
+    )
     return done.returncode, sorted(done.stdout.split()), done.stderr
 
 

@@ -26,7 +26,7 @@ def test_terms_go_over_channels_within_a_pass_then_the_kernel_then_channels():
         (0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 0, 2), (0, 0, 3), (0, 1, 2), (0, 1, 3),
     ] or order == [
         (0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 0, 2), None, (0, 1, 2), None,
-    ]  # fmt: skip
+    ]
 
 
 def test_taps_are_neighbours_along_a_row():

@@ -108,7 +108,7 @@ def test_flush_both_reads_subnormal_operands_as_zero() -> None:
         ("fmin", (SNAN, ONE), (ONE, V)), ("fmin", (QNAN, QNAN), (QNAN, NONE)),
         ("minimum", (MINUS_INF, ONE), (MINUS_INF, NONE)),
     ],
-)  # fmt: skip
+)
 def test_special_cases_of_binary16(
     op: str, codes: tuple[int, ...], result: tuple[int, Flags]
 ) -> None:
@@ -228,7 +228,7 @@ def test_conversions_round_once() -> None:
         (SNAN, "ui64", RNE, (2**64 - 1, V)), (INF, "i32", RNE, (-(2**31), V)),
         (MINUS_ZERO, "ui32", RNE, (0, NONE)), (MAX, "ui32", RNE, (65504, NONE)),
     ],
-)  # fmt: skip
+)
 def test_to_integers(code: int, kind: str, mode: Rounding, result: tuple[int, Flags]) -> None:
     assert to_integer(code, BINARY16, kind, Settings(rounding=mode)) == result
 
@@ -258,7 +258,7 @@ def test_subnormal_integers_are_flushed() -> None:
     minus_zero, minus_four = 0x80, encode(1, Fraction(4), fmt)
     assert flushed == [
         (minus_zero, X), *[(minus_zero, U | X)] * 4, (minus_four, X), (minus_four, NONE),
-    ]  # fmt: skip
+    ]
     both = Settings(subnormals="flush_both")
     assert operate("round_to_integral", (codes[5],), fmt, both) == (0, NONE)
 
@@ -285,7 +285,7 @@ TESTFLOAT_OPS = {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "sqrt": "sqrt",
     "mulAdd": "fma", "rem": "ieee_remainder", "roundToInt": "round_to_integral", "eq": "equal",
     "le": "less_equal_signalling", "lt": "less_signalling",
-}  # fmt: skip
+}
 FLOATS = {"f16": BINARY16, "f32": BINARY32, "f64": BINARY64, "bf16": BFLOAT16}
 
 

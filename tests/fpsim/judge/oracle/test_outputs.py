@@ -27,7 +27,7 @@ def test_both_oracles_agree_on_random_units(shape):
             datum, raised = one_output(
                 product.ask, alone.a[i].tolist(), alone.b[:, j].tolist(), int(alone.start[i, j]),
                 product.draw(i, j),
-            )  # fmt: skip
+            )
             wanted = code_of(datum, product.ask.settings.format)
             assert (codes[n], flags[n]) == (wanted, int(raised)), (number, i, j)
 

@@ -39,7 +39,7 @@ DETERMINISTIC = [m for m in MODES.values() if not m.stochastic]
         ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0",
          "d16cfe09 94fdcceb 5001e420 24126ea1"),
     ],
-)  # fmt: skip
+)
 def test_philox_known_answers(counter: str, key: str, words: str) -> None:
     result = philox(numbers(counter), numbers(key))  # type: ignore[arg-type]
     assert " ".join(f"{w:08x}" for w in result) == words

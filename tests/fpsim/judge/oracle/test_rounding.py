@@ -77,7 +77,7 @@ def word(r_bits: int, r: int) -> int:
         (RAZ, "-+++ -+++"), (RTO, "-+++ ----"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_modes_decide_as_their_definitions(mode: Rounding, ups: str) -> None:
     for sign in (1, -1):
         result = ""
@@ -162,7 +162,7 @@ def test_exact_values_never_move() -> None:
         (2**20, RTN, MAX, O | X), (-(2**20), RTN, MINUS_INF, O | X),
         (-(2**20), RTP, 0x8000 | MAX, O | X), (65505, RAZ, INF, O | X), (2**20, RNE, INF, O | X),
     ],
-)  # fmt: skip
+)
 def test_overflow(x: int, mode: Rounding, code: int, flags: Flags) -> None:
     assert round_exact(Fraction(x), BINARY16, mode) == (code, flags)
 
@@ -275,11 +275,11 @@ GFLOAT_MODES = {
     RNE: gfloat.RoundMode.TiesToEven, RNA: gfloat.RoundMode.TiesToAway,
     RTZ: gfloat.RoundMode.TowardZero, RTP: gfloat.RoundMode.TowardPositive,
     RTN: gfloat.RoundMode.TowardNegative,
-}  # fmt: skip
+}
 GFLOAT_FORMATS = [
     (BINARY16, gff.format_info_binary16), (BFLOAT16, gff.format_info_bfloat16),
     (E4M3FN, gff.format_info_ocp_e4m3), (E5M2, gff.format_info_ocp_e5m2),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("mode", GFLOAT_MODES, ids=str)

@@ -58,7 +58,7 @@ def test_the_sign_of_a_zero_sum(order):
             ((ZERO, ZERO), ZERO), ((MINUS_ZERO, MINUS_ZERO, MINUS_ZERO), MINUS_ZERO),
             ((ZERO, MINUS_ZERO), cancelled), ((ONE, MINUS_ONE), cancelled),
             ((MINUS_ZERO, ONE, MINUS_ONE), cancelled),
-        ):  # fmt: skip
+        ):
             assert total(order, codes, rounding=rounding) == (code, NONE)
     assert total(order, (0x40, 0xC0), F143, rounding=RTN) == (0, NONE)
 
@@ -95,7 +95,7 @@ def test_places_of_the_additions():
     for order, wanted in (
         ("sequential", [0, 1, 2, 3]), ("pairwise", [0, 2, 1, 3]), ("blocked", [0, 2, 1, 3]),
         ("kahan", [*range(16)]), ("exact", [0]),
-    ):  # fmt: skip
+    ):
         places.clear()
         sum_of(order, (ONE,) * 5, BINARY16, at, block=2)
         assert places == wanted, order

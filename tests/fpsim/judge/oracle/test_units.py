@@ -106,7 +106,7 @@ def test_a_result_beyond_its_format_follows_the_policy(overflow, kind):
     assert got == (kind, Flags.OVERFLOW)
     assert output(ask(UNIT, fp.BINARY16, overflow="saturate"), [256.0], [256.0]) == (
         65504.0, Flags.OVERFLOW,
-    )  # fmt: skip
+    )
 
 
 def test_each_store_of_narrow_partials_draws_its_own_bits():

@@ -64,7 +64,7 @@ def answers(operation: str, target: Format, settings: oracle.Settings) -> tuple:
     codes, flags = zip(*results, strict=True)
     got = from_codes(np.array(codes, np.uint64), target)
     return (from_codes(x, BINARY16), from_codes(y, BINARY16), got,
-            np.array([int(f) for f in flags], np.uint8))  # fmt: skip
+            np.array([int(f) for f in flags], np.uint8))
 
 
 CASES = [
@@ -110,6 +110,6 @@ def test_the_table_of_a_mode_is_its_definition_at_each_index():
             w = Fraction(side + 2, 4)
             nearest = {"RNE": w == 1 / 2 and odd, "RNA": w == 1 / 2, "RNZ": False}
             directed = {"RTZ": False, "RTP": not negative, "RTN": negative, "RAZ": True,
-                        "RTO": not odd}  # fmt: skip
+                        "RTO": not odd}
             due = w > Fraction(1, 2) or nearest[name] if name in nearest else directed[name]
             assert up == due, (name, negative, side, odd)

@@ -19,7 +19,7 @@ STRIDE = pick(4093, 257, 1)
 QUICK = {
     "add": ["RNE", "RTN"], "subtract": ["RTP"], "multiply": ["RNE", "RAZ"], "divide": ["RTO"],
     "sqrt": ["RNA"], "round_to_integral": ["RNZ"], "convert": ["RNE", "RTZ"],
-}  # fmt: skip
+}
 TABLE = [
     (operation, mode)
     for operation in exhaustive.OPERATIONS

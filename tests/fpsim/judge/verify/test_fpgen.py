@@ -117,7 +117,7 @@ def test_the_command(tmp_path, capsys):
     [b"\x1f\x8bno", gzip.compress(FILE.encode())[:-9],
      gzip.compress(FILE.encode())[:20] + b"\xff" * 20],
     ids=["a head alone", "cut short", "damaged"],
-)  # fmt: skip
+)
 def test_damaged_files_are_refused_in_one_line(content, tmp_path, capsys):
     path = tmp_path / "a.fptest.gz"
     path.write_bytes(content)

@@ -30,7 +30,7 @@ def test_the_sample_has_units_of_every_kind():
     units = [case.unit for case in CASES]
     for name, least in (
         ("window", 25), ("accumulator", 25), ("partials", 25), ("inputs", 100), ("join", 3),
-    ):  # fmt: skip
+    ):
         assert len({str(getattr(unit, name)) for unit in units}) >= least, name
     assert {unit.order for unit in units} == {"ascending", "pairs"}
     assert {unit.cut for unit in units} == {"truncate", "sticky"}

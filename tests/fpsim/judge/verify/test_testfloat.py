@@ -72,7 +72,7 @@ EDGES = {
             0x40EFFE0000000000, 0x47EFFFFFEFFFFFFF, 0x7FEFFFFFFFFFFFFF, 0x7FF0000000000001],
     "i32": [0, 1, 2047, 2049, 65519, 65520, 2**24 + 1, 2**31 - 1],
     "i64": [0, 1, 2049, 65519, 2**53 + 1, 2**62 + 2**38 + 1, 2**63 - 1],
-}  # fmt: skip
+}
 EDGES["ui32"], EDGES["ui64"] = EDGES["i32"], EDGES["i64"]
 
 
@@ -83,7 +83,7 @@ def operands(function: testfloat.Function) -> list[tuple[int, ...]]:
     codes = [*EDGES[kind], *(code ^ top for code in EDGES[kind])]
     return list(product(codes, repeat=len(function.operands)))[:: {1: 1, 2: 5, 3: 197}[
         len(function.operands)
-    ]]  # fmt: skip
+    ]]
 
 
 def answer(function: testfloat.Function, codes: tuple[int, ...], s: oracle.Settings) -> tuple:

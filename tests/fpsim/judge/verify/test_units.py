@@ -101,7 +101,7 @@ def test_units_are_measured_where_a_recorded_set_is_reproduced():
 def write(tmp_path, rows=2, **arrays):
     path = tmp_path / "x.npz"
     usual = {"a": np.zeros((rows, 4), np.uint32), "b": np.zeros((rows, 4), np.uint32),
-             "c": np.zeros(rows, np.uint32), "d_fp32": np.zeros(rows, np.uint32)}  # fmt: skip
+             "c": np.zeros(rows, np.uint32), "d_fp32": np.zeros(rows, np.uint32)}
     np.savez(path, **{k: v for k, v in (usual | arrays).items() if v is not None})
     return path
 

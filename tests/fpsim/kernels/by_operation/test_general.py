@@ -72,7 +72,7 @@ def test_tiny_terms_beside_midpoints_in_every_place(name, shape):
     rng = np.random.default_rng(n)
     numbers = np.float32([1, 1 + 2.0**-10, 2.0**-11, 2.0**-12, 2.0**-24, 0.0, 3 * 2.0**-12])
     check(name, rng.choice(numbers, (m, k)) * rng.choice([-1, 1], (m, k)).astype(np.float32),
-          rng.choice([1.0, 1.0, 2.0**-2, 0.75, 513 / 512], (k, n)))  # fmt: skip
+          rng.choice([1.0, 1.0, 2.0**-2, 0.75, 513 / 512], (k, n)))
 
 
 @pytest.mark.parametrize("name", CHAINS)

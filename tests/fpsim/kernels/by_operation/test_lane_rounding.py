@@ -28,7 +28,7 @@ from tests.tiers import pick
 pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="kernels set the direction of an x86")
 
 MODES = {modes.RNE: RNE, modes.RNA: RNA, modes.RNZ: RNZ, modes.RTZ: RTZ, modes.RTP: RTP,
-         modes.RTN: RTN, modes.RAZ: RAZ, modes.RTO: RTO}  # fmt: skip
+         modes.RTN: RTN, modes.RAZ: RAZ, modes.RTO: RTO}
 DIGITS = {32: 24, 64: 53}
 #: Digits of bfloat16 and binary16, with room for every distance of exponents.
 FAR = [Format.custom(7, 8), Format.custom(7, 11)]
@@ -49,7 +49,7 @@ def rule_of(fmt, width):
         value_pos=bits(fmt.max, width), value_neg=bits(np.inf, width) | sign,
         tiny_pos=0, tiny_neg=0, start=0, nan=0, zero=sign,
         split=bits(2.0**drop + 1, width), calm=0,
-    ), f"u{width // 8}")  # fmt: skip
+    ), f"u{width // 8}")
 
 
 @formula
@@ -80,7 +80,7 @@ def numbers(fmt, exponents):
     tails = [0, step, 0.5 - step, 0.5, 0.5 + step, 1 - step]
     firsts = [2 ** (p - 1), 2 ** (p - 1) + 1, 2**p - 2, 2**p - 1]
     x = [s * (m + t) * 2.0 ** (e - p + 1)
-         for e in exponents for m in firsts for t in tails for s in (1, -1)]  # fmt: skip
+         for e in exponents for m in firsts for t in tails for s in (1, -1)]
     x += [0.0, -0.0]
     return x + [1.0] * (-len(x) % 16)
 
@@ -260,7 +260,7 @@ def addends(fmt):
     p = fmt.precision
     firsts = [2 ** (p - 1), 2 ** (p - 1) + 1, 2**p - 1, 2**p - 2, 3 << p - 2]
     pairs = [(m, s * n * 2.0**e) for m in firsts for n in firsts for s in (1, -1)
-             for e in (*range(-p - 3, p + 4), -30, -24, -23, 23, 24, 30)]  # fmt: skip
+             for e in (*range(-p - 3, p + 4), -30, -24, -23, 23, 24, 30)]
     pairs += [(-m, -y) for m, y in pairs] + [(m, 0.0) for m in firsts] + [(0.0, m) for m in firsts]
     pairs += [(1.0, 1.0)] * (-len(pairs) % 16)
     return np.array(pairs).T * 2.0**-p
@@ -330,7 +330,7 @@ def test_what_is_held_is_what_beyond_gives_for_both_signs(width, value):
     rule = np.array(r.MacRule(*[0] * len(r.FIELDS))._replace(
         over_pos=bits(limit, width), over_neg=bits(limit, width) | sign,
         value_pos=code, value_neg=code | sign,
-    ), f"u{width // 8}")  # fmt: skip
+    ), f"u{width // 8}")
     x = [limit, BINARY16.max, 2 * limit, 1, 0, -limit, -BINARY16.max, -2 * limit, -1, -0.0]
     if value != BINARY16.max:
         x += [np.inf, -np.inf, np.nan]

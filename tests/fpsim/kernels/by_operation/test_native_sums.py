@@ -63,7 +63,7 @@ def test_narrow_rows_are_read_by_steps_and_may_be_squared():
         ([2.0**24, 1.0, -(2.0**24)], 1), ([1.0, 2.0**100], 1), ([1.5, -1.5], 0),
         ([2.0**24 - 1, 1.0], 0),
     ],
-)  # fmt: skip
+)
 def test_one_inexact_addition_is_enough(terms, inexact, sign):
     x = np.ones((1, len(terms), 16), np.float32)
     x[0, :, 5] = np.float32(terms) * sign
@@ -79,7 +79,7 @@ def test_one_inexact_addition_is_enough(terms, inexact, sign):
         (np.inf, 1.0), (1.0, -np.inf), (np.nan, 1.0), (np.inf, -np.inf), (3e38, 3e38),
         (LEAST / 2, 1.0), (1.0, -LEAST / 2), (2.0**-149, 0.0), (1.5 * LEAST, -LEAST),
     ],
-)  # fmt: skip
+)
 def test_whatever_could_differ_is_refused(terms, place):
     """No number, overflow, a subnormal operand first or last, a subnormal sum; in every column."""
     x = np.ones((2, 2, 19), np.float32)

@@ -27,7 +27,7 @@ RULE = np.array(MacRule(
     floor=0, step=0, lift=0, below=0, last=0, over_pos=bits(LIMIT), over_neg=bits(-LIMIT),
     value_pos=bits(np.inf), value_neg=bits(-65504), tiny_pos=bits(TINY), tiny_neg=bits(-TINY),
     start=0, nan=0x7FC00000, zero=SIGN, split=0, calm=0,
-), np.uint32)  # fmt: skip
+), np.uint32)
 
 
 @formula
@@ -66,7 +66,7 @@ BELOW, UNDER = (np.nextafter(np.float32(x), np.float32(0)) for x in (TINY, LIMIT
         (BELOW, BELOW, 0, 0), (BELOW, BELOW, 1, 3), (TINY, 2 * TINY, 0, 1), (LIMIT, LIMIT, 0, 4),
         (UNDER, 65504.0, 0, 1), (np.inf, np.inf, 0, 4),
     ],
-)  # fmt: skip
+)
 def test_flags_are_seen_in_any_lane(x, rounded, lost, expected, sign):
     """Inexact, tiny only where inexact, overflow from the threshold on; each in one lane."""
     for lane in (0, LANES - 1):
@@ -126,7 +126,7 @@ def test_results_have_the_zeros_and_the_nan_of_the_format(keeps_sign, checked):
         ([3e38, -3e38], 0), ([np.inf, 1], r.INFINITE), ([-np.inf, 1], r.INFINITE),
         ([np.nan, 1], r.NAN), ([np.nan, np.inf], r.NAN | r.INFINITE), ([-np.nan, 0.0], r.NAN),
     ],
-)  # fmt: skip
+)
 def test_infinities_and_nan_are_reported(numbers, expected):
     for shift in (0, LANES - 2):
         x = np.ones(LANES, np.float32)

@@ -32,7 +32,7 @@ def test_a_sum_on_a_midpoint_and_a_tiny_term(fmt, rounding):
     rows = [
         [s * (2.0**p + 2 * n), s * 1.0, t * least]
         for n in (0, 1) for s in (1, -1) for t in (-1, 0, 1)
-    ]  # fmt: skip
+    ]
     context = fp.Context(fmt, rounding=rounding)
     x = fp.Context(fmt).array(rows)
     for row, code in zip(rows, context.sum(x, axis=1).codes(), strict=True):
@@ -52,7 +52,7 @@ def test_exact_sums_are_rounded_to_odd():
     rows = np.array([
         [1.0, tiny, 0.0], [1.0, -tiny, 0.0], [-1.0, tiny, tiny], [2.0**1000, tiny, -(2.0**1000)],
         [1.0, 2.0**-52, 2.0**-60], [3.0, -3.0, 0.0], [2.0**1023, 2.0**970, 2.0**969],
-    ])  # fmt: skip
+    ])
     sums = np.zeros(len(rows), np.int64)
     limbs = np.zeros((len(rows), LIMBS), np.int64)
     for part in np.split(rows.view(np.int64), [1], axis=1):  # a sum goes on from call to call

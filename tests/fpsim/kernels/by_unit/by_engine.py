@@ -43,7 +43,7 @@ def multiply(engine: Engine, job: Job) -> tuple[Carrier, ElementFlags]:
 def check(
     engine: Engine, unit: str | MatrixUnit, a: ArrayLike, b: ArrayLike, start: ArrayLike = 0.0,
     **choices: object,
-) -> None:  # fmt: skip
+) -> None:
     """Codes and flags of all outputs are those of the definition."""
     job = job_of(unit, a, b, start, **choices)
     s = job.settings
@@ -67,7 +67,7 @@ def check(
 def at_the_edge(
     unit: str | MatrixUnit, rows: int, columns: int, k: int, seed: int, top: int = 4,
     window: int | None = None,
-) -> tuple[Carrier, Carrier, Carrier]:  # fmt: skip
+) -> tuple[Carrier, Carrier, Carrier]:
     """Operands and partials whose addends end at the last digit of the window, and beside it.
 
     Exponents of products are 0, about half the window, or one digit more or less than the whole of

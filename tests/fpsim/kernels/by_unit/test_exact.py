@@ -91,7 +91,7 @@ def test_two_limbs_are_rounded_once(quiet):
 PROCESSORS = [
     (QUIET, True, HAS_ADDERS), (BY_INTEGERS, False, False), (QUIET, True, not HAS_ADDERS),
     (QUIET, False, False), (BY_INTEGERS, True, False),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_suspect_sums_are_left_to_another_engine(seed):
         (2.0**-126 + 2.0**-149, 0x00800000, False),
         (2.0**-149, 0, False), (-0.0, 0, True), (1.0, 0x00800000, False),
     ],
-)  # fmt: skip
+)
 def test_suspects_are_minus_zero_and_numbers_up_to_the_limit(value, limit, expected):
     tile = np.ones(16, np.float32)
     tile[7] = value

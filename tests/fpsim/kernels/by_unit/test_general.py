@@ -17,7 +17,7 @@ from tests.fpsim.kernels.by_unit.by_engine import at_the_edge, check, job_of, mu
 UNITS = [
     "V100_F16_F32", "ADA_E4M3_F32", "V100_F16_F16", "AMP_F16_F32", "AMP_F16_F32.sticky",
     "AMP_F16_F32.sequential_f32", "B200_E4M3_F32",
-]  # fmt: skip
+]
 
 NOTHING = -(1 << 30)
 
@@ -71,7 +71,7 @@ def test_operands_are_split_with_the_digits_of_their_format():
     split_operand(codes, significands, exponents, 11, -14, 0)
     assert significands[0].tolist() == [
         1024, -1536, 1, -1024, 0, 0, 1, -1, QUIET, SIGNALLING, 0, 0,
-    ]  # fmt: skip
+    ]
     special, none = [SPECIAL] * 4, [NOTHING] * 2
     assert exponents[0].tolist() == [0, 0, -14, -14, *none, *special, *none]
     split_operand(codes, significands, exponents, 11, -14, 1)
@@ -85,7 +85,7 @@ CALL = Call(
     to_zero=0, join=0, join_emin=0, join_emax=0, join_flush=0, product=0, product_emin=0,
     product_emax=0, product_flush=0, flush_in=0,
     flush_out=0, tiny_before=0, loud_nan=0,
-)  # fmt: skip
+)
 
 
 def one(call, significand, exponent, start=0):
@@ -114,7 +114,7 @@ def one(call, significand, exponent, start=0):
         ({"precision": 14, "to_zero": 1}, (2**14 + 1, 0), 0x46800000),
         ({"precision": 14, "to_zero": 1}, (2**14 - 1, -14), 0x3F7FFC00),
     ],
-)  # fmt: skip
+)
 def test_one_rounding(change, operands, expected):
     assert one(CALL._replace(**change), *operands) == (expected, 0)
 

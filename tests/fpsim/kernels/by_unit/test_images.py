@@ -42,7 +42,7 @@ def filled(seen, lines, width, shift, extra=0):
     used = fill_windows(
         seen.x.reshape(-1).view(np.uint32), seen.x.shape[1:], extents, lines, values, fields,
         np.zeros(1, fields.dtype), shift,
-    )  # fmt: skip
+    )
     place_windows(seen.x.shape[3], extents, lines, starts, places, (3, 1000, 100, 10))
     assert used == n
     return values[:n], fields[:n], starts, places
@@ -84,7 +84,7 @@ def test_an_empty_table_is_left_alone():
     fill_windows(
         seen.x.reshape(-1).view(np.uint32), seen.x.shape[1:], extents, (0, 5), values, none,
         np.zeros(1, np.uint32), PLAIN,
-    )  # fmt: skip
+    )
     place_windows(3, extents, (0, 5), starts, places, (0, 0, 0, 0))
     first = next(iter(seen.pieces(1)))[2].matrix()[:30]
     assert np.array_equal(values[np.add.outer(starts, seen.offsets())], first)

@@ -30,7 +30,7 @@ def test_a_sum_keeps_its_leading_digits_and_an_odd_last_one(seed):
     values[1], exponents[1] = -values[0], exponents[0]  # cancels
     negative, m, q, left = total(values, exponents)
     exact = sum(Fraction(int(v)) * Fraction(2) ** int(e)
-                for v, e in zip(values, exponents, strict=True))  # fmt: skip
+                for v, e in zip(values, exponents, strict=True))
     assert negative == (exact < 0)
     assert left == 0  # the limbs are empty again
     size = abs(exact) / Fraction(2) ** int(q)

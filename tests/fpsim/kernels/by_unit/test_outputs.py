@@ -59,7 +59,7 @@ def test_words_are_those_of_the_outputs(shape, bits):
     loop(
         values.reshape(-1), flags.reshape(-1), shape, NO_WORDS,
         (step, *key, first, place + passed), chosen.constants,
-    )  # fmt: skip
+    )
     numbers = [i * wide[1] + 5 + j for i in range(shape[0]) for j in range(shape[1])]
     top = np.array([product_R(11, 0, i, place, bits) for i in numbers], np.uint64)
     replayed = fp.Context(fmt, rounding=fp.SR(bits), bits=Replay([top.reshape(shape)]))
@@ -68,7 +68,7 @@ def test_words_are_those_of_the_outputs(shape, bits):
     output_kernel(chosen.mode, True, chosen.residual, places.wide)(
         given.reshape(-1), flags.reshape(-1), shape, top.astype(np.uint32), NOTHING,
         chosen.constants,
-    )  # fmt: skip
+    )
     assert np.array_equal(given, values)
     assert not flags.any()
 
@@ -98,7 +98,7 @@ def test_rare_values_among_ordinary_ones(fmt, rounding, subnormals):
     raised = output_kernel(chosen.mode, True, chosen.residual, False)(
         values.reshape(-1), element_flags.reshape(-1), values.shape,
         r.astype(np.uint32).reshape(-1), NOTHING, chosen.constants,
-    )  # fmt: skip
+    )
     assert np.array_equal(values, expected, equal_nan=True)
     assert np.array_equal(np.signbit(values), np.signbit(expected))
     assert raised == int(context.flags) & int(fp.Flags.OVERFLOW | fp.Flags.INVALID)

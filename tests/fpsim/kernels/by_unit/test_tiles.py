@@ -25,7 +25,7 @@ from tests.fpsim.kernels.by_unit.by_engine import job_of, multiply
 ENGINES = {
     "V100_F16_F32": run_window, "V100_F16_F16": run_window, "AMP_F16_F32": run_window,
     "AMP_F16_F16": run_window, "AMP_F16_F32.exact": run_exact, "AMP_F32_F32": run_fused,
-}  # fmt: skip
+}
 
 
 def same(unit, a, b, start=0.0):

@@ -184,7 +184,7 @@ def test_subnormal_operands_count_with_the_smallest_exponent():
         # The scale of a window of 23 digits is 2**126 for the one and a subnormal for the other.
         ("V100_F16_F32", -102, WINDOW_31), ("V100_F16_F32", -103, WINDOW_64),
     ],
-)  # fmt: skip
+)
 def test_all_lanes_are_under_test(unit, exponent, kind, monkeypatch):
     tasks = []
     monkeypatch.setattr(products, "run_tiles", lambda job, task: tasks.append(task.variant.kind))

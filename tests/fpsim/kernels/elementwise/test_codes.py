@@ -25,7 +25,7 @@ from fpsim.records.formats import (
     F152,
     TF32,
     Format,
-)  # fmt: skip
+)
 
 SMALL = [E5M2, E4M3FN, F143, F152, E2M1FN]
 LARGE = [BINARY16, BFLOAT16, TF32, BINARY32, BINARY64]
@@ -78,7 +78,7 @@ def test_neighbours_of_values_in_the_carrier_are_not_held(fmt):
     specials = np.array([-zero, np.inf, -np.inf, np.nan], finite.dtype)
     assert is_held(specials, fmt).tolist() == [
         fmt.has_negative_zero, fmt.has_infinity, fmt.has_infinity, fmt.has_nan,
-    ]  # fmt: skip
+    ]
 
 
 #: E5M2 in binary32, from what the names of the constants promise.
@@ -88,7 +88,7 @@ CODING = Coding(
     nan_code=0x7C, payload=3, lost_payload=2, mark_cleared=2, mark=0x400001, sign_shift=24,
     zero_sign=0xFFFFFFFF, body=0x7F, first_normal=4, special=0x7C, special_bits=0x7F800000,
     quantum=(-16 << 23) & 0xFFFFFFFF, quantum_field=16, own_shift=0,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("n", [1, 7, 15, 16, 17, 33, 48])

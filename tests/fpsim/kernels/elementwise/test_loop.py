@@ -25,7 +25,7 @@ from fpsim.state.draws import Draw
 HALF = fp.BINARY16
 #: Subnormal and normal ends, numbers beside 1 and 2, one third, the largest; without specials.
 CORNERS = [0x0001, 0x0002, 0x03FF, 0x0400, 0x0401, 0x3555, 0x3BFF, 0x3C00, 0x3C01, 0x3FFF, 0x4000,
-           0x6400, 0x7BFF]  # fmt: skip
+           0x6400, 0x7BFF]
 LENGTHS = [1, 2, 15, 16, 17, 33, BLOCK - 1, BLOCK, BLOCK + 1, BLOCK + 40, 2 * BLOCK + 16]
 
 
@@ -139,7 +139,7 @@ def test_a_range_of_elements_takes_the_words_of_the_whole(first):
         kernel(variant)(
             x[begin:], y[begin:], x[begin:], out, np.zeros(1, np.uint8), NO_WORDS,
             constants.constants, begin, np.uint64(3), np.uint64(7), False,
-        )  # fmt: skip
+        )
         return to_codes(out, HALF)
 
     whole = run_range(0)

@@ -19,7 +19,7 @@ def limbs(number: int) -> np.ndarray:
 @pytest.mark.parametrize(("number", "step", "rest", "rest_step", "divisor"), [
     (-(1 << 60), 123456789012345678, 3, 5, 7), (1 << 90, -(1 << 86) - 1, 0, 0, 1),
     (-5 << 70, 1 << 70, 2, 2, 3), (1 << 98, -(1 << 91), 0, 1, 1 << 40 | 1),
-])  # fmt: skip
+])
 def test_each_number_is_rounded_once(number, step, rest, rest_step, divisor, nearest):
     out = np.empty(40)
     equal_steps(limbs(number), limbs(step), rest, rest_step, divisor, -61, nearest, out)

@@ -29,7 +29,7 @@ OPERANDS = {"sqrt": 1, "fma": 3}
 POLICIES = [
     {}, {"nan": "x86"}, {"nan": "x86", "divide_by_zero": "nan"}, {"quiet_nan_raises": True},
     {"divide_by_zero": "nan"}, {"nan": "propagate_first"},
-]  # fmt: skip
+]
 
 
 def check(operation, fmt, codes, policy):

@@ -54,7 +54,7 @@ def test_upper_words_stand_in_both_halves():
 
 #: Words around midpoints of 24 digits, with the top bit set and without.
 WORDS = [0, 1, 2**24 + 1, 2**24 + 3, 2**25 - 1, 2**31, 2**31 + 128, 2**31 + 384, 2**32 - 128,
-         2**32 - 129, 2**32 - 1, 2**31 - 64, 2**31 - 65]  # fmt: skip
+         2**32 - 129, 2**32 - 1, 2**31 - 64, 2**31 - 65]
 
 
 def test_words_to_floats_are_nearest_even():
@@ -69,7 +69,7 @@ def test_words_to_floats_are_cut():
     words = lanes(WORDS, np.uint32)
     out = on_bits(lambda w: as_bits(a.word_to_float_cut(w)), words).view(np.float32)
     assert [int(v) for v in out] == [w >> d << d for w in words.tolist()
-                                     for d in [max(0, w.bit_length() - 24)]]  # fmt: skip
+                                     for d in [max(0, w.bit_length() - 24)]]
 
 
 @pytest.mark.skipif(not HAS_QUIET_ADD, reason="the processor has no such conversion")

@@ -25,7 +25,7 @@ def test_arithmetic_of_floats():
         floats(lambda x, y: x + y, X, Y), floats(lambda x, y: x - y, X, Y),
         floats(lambda x, y: x * y, X, Y), floats(lambda x, y: x / y, X, Y),
         floats(v.sqrt, np.abs(X)),
-    ]  # fmt: skip
+    ]
     for one, other in zip(actual, expected, strict=True):
         assert np.array_equal(one, other, equal_nan=True)
 
@@ -36,7 +36,7 @@ def test_arithmetic_of_integers():
     assert np.array_equal(on_bits(lambda a, b: a - b, A, B), A - B)
     assert np.array_equal(on_bits(lambda a, b: (a & b) ^ (a | b), A, B), A ^ B)
     assert np.array_equal(on_bits(lambda a, b: (a << b) | (a >> b), A, shifts),
-                          (A << shifts) | (A >> shifts))  # fmt: skip
+                          (A << shifts) | (A >> shifts))
     assert np.array_equal(on_bits(lambda a: ~a, A), ~A)
     assert np.array_equal(on_bits(v.umin, A, B), np.minimum(A, B))
     assert np.array_equal(on_bits(v.umax, A, B), np.maximum(A, B))
@@ -76,5 +76,5 @@ def test_pairs_and_halves_keep_every_lane():
     assert np.array_equal(on_bits(lambda a: v.pairs_apart(v.pairs_joined(a)), A), A)
     assert np.array_equal(on_bits(lambda a: v.concat(v.low_half(a), v.high_half(a)), A), A)
     narrowed = on_floats(lambda x: v.concat(*(v.narrow(v.widen(h)) for h in (
-        v.low_half(x), v.high_half(x)))), np.abs(Y))  # fmt: skip
+        v.low_half(x), v.high_half(x)))), np.abs(Y))
     assert np.array_equal(narrowed.view(np.float32), np.abs(Y))

@@ -19,7 +19,7 @@ KNOWN = [
         (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0),
         (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.source("Random123 kat_vectors, philox4x32 10")

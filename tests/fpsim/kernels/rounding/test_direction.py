@@ -29,7 +29,7 @@ sums = compiled(_sums)
         (NEAREST, [1.0, -1.0]), (ZERO, [1.0, -1.0]),
         (UP, [1 + 2.0**-23, -1.0]), (DOWN, [1.0, -1 - 2.0**-23]),
     ],
-)  # fmt: skip
+)
 def test_sums_go_in_the_direction_that_was_set(direction, expected):
     x, y = np.array([1, -1], np.float32), np.array([2.0**-30, -(2.0**-30)], np.float32)
     out = np.zeros(2, np.float32)

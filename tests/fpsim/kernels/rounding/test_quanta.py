@@ -24,7 +24,7 @@ CASES = [
     (E4M3FN, SR(8), True), (E5M2, SR(23), True), (Format.custom(6, 10), SR(bits=14), True),
     (BFLOAT16, SR(16), True), (BINARY16, SR(5, subnormal_bits=7), False),
     (BINARY16, SR_EQUAL, False), (BINARY16, SR(8, "half"), False),
-]  # fmt: skip
+]
 
 
 def operands(fmt, rng):

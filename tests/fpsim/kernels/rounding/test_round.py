@@ -99,7 +99,7 @@ def test_a_stochastic_mode_goes_up_for_exactly_its_random_digits(rounding, low):
     outcomes = on_bits(
         lambda a, w: round_random(mode, a, w, low, rule_of(constants, a), 64),
         np.tile(magnitudes, len(words)), words.repeat(64),
-    ).view(np.float64)  # fmt: skip
+    ).view(np.float64)
     for R, actual in zip(patterns, np.split(outcomes, len(patterns)), strict=True):
         for x, result in zip(map(Fraction, magnitudes.view(np.float64)), actual, strict=True):
             m, w, q = split(x, max(floor_log2(x), fmt.emin), fmt)

@@ -168,7 +168,7 @@ def test_stretches_without_small_products_are_rounded_in_fewer_steps(mode, overf
 
 #: What overflow becomes, modes, and whether sums are fused.
 CALM = [(o, m, f) for o in ("nan", "infinity", "saturate") for m in (fp.RNE, fp.RTN, fp.RAZ)
-        for f in (False, True)]  # fmt: skip
+        for f in (False, True)]
 
 
 @pytest.mark.parametrize(("overflow", "mode", "fused"), pick(CALM[:1], CALM, CALM), ids=repr)

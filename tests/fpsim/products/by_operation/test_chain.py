@@ -40,4 +40,4 @@ def test_each_chain_has_as_many_rounding_places_as_it_rounds():
     """A product and a sum; both at once; a product and four additions of Kahan's."""
     assert {name: rounding_places(name, 3) for name in CHAINS} == {
         "separate": range(6), "fused": range(3), "kahan": range(15),
-    }  # fmt: skip
+    }

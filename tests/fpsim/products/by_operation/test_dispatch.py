@@ -174,7 +174,7 @@ def test_empty_and_impossible_products():
 
 PAIRS = [
     (fp.BINARY16, fp.RNE), (fp.BINARY32, fp.RNE), (fp.BINARY16, fp.SR(8)), (fp.BINARY32, fp.SR(8)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("chain", CHAINS)

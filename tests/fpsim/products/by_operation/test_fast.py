@@ -42,7 +42,7 @@ CASES = pick(
             (fp.BINARY32, fp.RNE, {"overflow": "saturate"}),
         ]
     ] * 2,
-)  # fmt: skip
+)
 
 
 @pytest.fixture(autouse=True)

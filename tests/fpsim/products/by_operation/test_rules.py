@@ -16,7 +16,7 @@ from fpsim.records.settings import Settings
         {"rounding": fp.SR_EQUAL},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_policies_that_no_fast_kernel_knows(choices):
     assert MacRules(Settings(fp.BINARY16), False).is_ordinary
     assert not MacRules(Settings(fp.BINARY16, **choices), False).is_ordinary
@@ -37,7 +37,7 @@ def test_modes_without_a_fused_kernel():
         (Settings(fp.BINARY32, overflow="saturate"), 0),
         (Settings(fp.BINARY32, tininess="before"), 0),
     ],
-)  # fmt: skip
+)
 def test_formats_that_processors_have(settings, bits):
     assert MacRules(settings, False).native_bits == bits
 
@@ -59,4 +59,4 @@ def test_digits_that_lanes_must_have():
     assert needs == {
         ("RNE", False): 24, ("RNE", True): 22, ("RTZ", False): 22, ("RTZ", True): 22,
         ("SR(bits=13)", False): 24, ("SR(bits=13)", True): 24,
-    }  # fmt: skip
+    }

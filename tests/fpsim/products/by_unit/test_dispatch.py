@@ -30,7 +30,7 @@ SOME = [
     "AMP_F16_F32", "AMP_F16_F32.sticky", "AMP_F16_F32.exact", "AMP_F16_F32.sequential_f32",
     "AMP_F16_F16", "AMP_F32_F32", "AMP_F8_F16", "V100_F16_F32", "V100_F16_F16", "ADA_E4M3_F32",
     "VMAC_F16_F16",
-]  # fmt: skip
+]
 
 
 def operand(kind, shape, fmt, rng):
@@ -223,7 +223,7 @@ FAST = [
     "AMP_F16_F32", "AMP_F16_F16", "AMP_F16_F32.exact", "AMP_F16_F16.exact", "AMP_F32_F32",
     "AMP_F8_F16", "AMP_BF16_F32.exact", "V100_F16_F32", "H100_BF16_F32", "V100_F16_F16",
     "ADA_E4M3_F32", "ADA_E5M2_F16",
-]  # fmt: skip
+]
 
 
 def stores(unit):
@@ -294,7 +294,7 @@ def test_impossible_records_are_refused(wrong):
         MatrixUnit(**{
             "name": "X_F16_F32", "instruction": "none", "inputs": (fp.BINARY16,),
             "partials": fp.BINARY32, "terms": 4, "window": 23, **wrong,
-        })  # fmt: skip
+        })
 
 
 # Published probes -----------------------------------------------------------------------------
@@ -324,7 +324,7 @@ def test_probes_of_the_tensor_cores():
     step = [1.0], [1.0], -(1 - 2.0**-24)
     assert [probe(f"{m}_F16_F32", *step) for m in ("V100", "A100", "H100")] == [
         2.0**-23, 2.0**-24, 2.0**-24,
-    ]  # fmt: skip
+    ]
     carries = [1.0] * 4, [1.5, 1.75, 1.875, 1.875], 1.0
     assert probe("V100_F16_F32", *carries) == 8.0
 

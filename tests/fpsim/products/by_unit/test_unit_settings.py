@@ -64,7 +64,7 @@ def test_partials_are_rounded_where_they_are_narrower_than_the_sums():
             "half sums": of(replace(F16, accumulator=fp.BINARY16)),
             "joined": of(replace(F16, join=fp.BINARY16)),
         }.items()
-    }  # fmt: skip
+    }
     assert present == {
         "f32": [False, False, False, False],
         "f32 to f16": [False, False, True, True],

@@ -42,7 +42,7 @@ def test_a_neighbour_that_overflows_changes_no_output():
         (2.0**-25, 0.0), (2.0**-25 + 2.0**-46, 2.0**-24), (2.0**-25 + 2.0**-47, 0.0),
         (3 * 2.0**-25, 2.0**-23), (1 + 2.0**-12, 1.0), (1 + 2.0**-11 + 2.0**-20, 1 + 2.0**-10),
     ],
-)  # fmt: skip
+)
 def test_a_start_of_more_digits_than_the_accumulator_is_read_as_it_is(start, expected):
     unit = replace(MINE, name="MINE_F16_F32", partials=fp.BINARY32)
     zeros = HALF.zeros((1, 4)), HALF.zeros((4, 1))

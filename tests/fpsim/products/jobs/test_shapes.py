@@ -10,7 +10,7 @@ from fpsim.products.jobs.shapes import result_shape, row_and_column
 FITTING = [
     ((2, 3), (3, 4)), ((0, 3), (3, 4)), ((2, 0), (0, 4)), ((5, 2, 3), (3, 4)), ((2, 3), (5, 3, 4)),
     ((5, 1, 2, 3), (4, 3, 7)), ((1, 2, 3), (6, 3, 1)), ((0, 2, 3), (1, 3, 2)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("a", "b"), FITTING, ids=str)

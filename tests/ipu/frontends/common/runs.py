@@ -16,7 +16,7 @@ __all__ = ["make_report", "quiet_report", "trained_report"]
 ABOUT = {
     "policy": "p=f16,c=f16,part=f32", "stochastic_rounding": False, "changes": "", "steps": 2,
     "status": "", "versions": {"fpsim": "0"},
-}  # fmt: skip
+}
 
 
 def make_report() -> Report:

@@ -15,7 +15,7 @@ from ipu.machine import Device
      (1e-8, 0.0, "zero"), (1e-6, 1e-6, "subnormal"), (1e-4, 1e-4, ""),
      (1e5, 65504.0, "overflow"), (-1e5, -65504.0, "overflow"), (float("inf"), float("inf"), ""),
      (float("nan"), float("nan"), "")],
-)  # fmt: skip
+)
 def test_constants_that_do_not_fit(value, rounded, change):
     assert fit(value, rounded, BINARY16) == change
 
@@ -43,7 +43,7 @@ def test_constants_are_listed_with_their_places():
     assert account.summary()["constants"] == [
         {"layer": "optimizer", "direction": "optimizer", "format": "binary16", "value": 1e-8,
          "becomes": "zero", "times": 2, "line": "net.py:3"}
-    ]  # fmt: skip
+    ]
 
 
 def test_layers_sum_the_counters_of_a_device():

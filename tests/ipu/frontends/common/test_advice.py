@@ -49,7 +49,7 @@ def test_an_eps_of_zero_is_named_with_its_divisions(report):
 
 def test_a_factor_that_is_one(report):
     report["constants"] = [{"layer": "optimizer", "direction": "optimizer", "format": "binary16",
-                            "value": 0.9999, "becomes": "one", "times": 3}]  # fmt: skip
+                            "value": 0.9999, "becomes": "one", "times": 3}]
     assert texts(report) == [
         "Let the optimiser compute in binary32: the factor 0.9999 changes nothing"
     ]
@@ -58,7 +58,7 @@ def test_a_factor_that_is_one(report):
 
 def test_a_constant_of_a_layer(report):
     report["constants"] = [{"layer": "net.a", "direction": "forward", "format": "binary16",
-                            "value": -1e9, "becomes": "overflow", "times": 3}]  # fmt: skip
+                            "value": -1e9, "becomes": "overflow", "times": 3}]
     assert texts(report) == ["Replace the constant -1e+09 of net.a by one that binary16 holds"]
     assert tried(report) == ["fp16+net.a=f32"]
 
@@ -94,7 +94,7 @@ def test_half_partials_alone(report):
 
 def test_the_first_invalid_operation(report):
     report["first"] = [{"flag": "INVALID", "step": 4, "layer": "net.a", "direction": "forward",
-                        "operation": "sqrt", "times": 2}]  # fmt: skip
+                        "operation": "sqrt", "times": 2}]
     assert texts(report) == ["Compute net.a in binary32"]
     report["first"][0]["direction"] = "optimizer"
     assert texts(report) == []
@@ -112,7 +112,7 @@ def test_gradients_of_unknown_size_ask_for_a_larger_scale_too(report):
     report["loss_scale"] = {
         "present": 1.0, "highest_safe": 65536.0, "best": 1024.0, "limited_by": "head",
         "lost": (0.4, 0.0), "curve": {}, "unseen": 114,
-    }  # fmt: skip
+    }
     (item,) = find_advice(report, HALF)
     assert "; 114 gradients beside them are zero, of a size that is not known" in item.evidence
     assert [str(way) for way in item.ways] == ["fp16+scale=1024", "fp16+scale=16384"]
@@ -122,7 +122,7 @@ def test_gradients_that_overflow(report):
     report["layers"]["net.a"]["backward"]["OVERFLOW"] = 5
     report["loss_scale"] = make_report()["loss_scale"] | {
         "best": None, "highest_safe": None, "limited_by": "net.a", "present": 1024.0,
-    }  # fmt: skip
+    }
     (item,) = find_advice(report, HALF)
     assert "5 gradient results of net.a overflow at the present scale of 1024" in item.evidence
     assert tried(report) == ["fp16+scale=0.0625", "fp16+scale=0.00390625", "fp16+net.a=f32"]

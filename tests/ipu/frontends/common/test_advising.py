@@ -63,7 +63,7 @@ def test_one_seed_is_refused():
     ("outcome", "words"),
     [(Outcome([], trained_report()), "there are no losses: return them from step"),
      (Outcome([2.0, 1.0], quiet_report()), "nothing was computed on the machine: step")],
-)  # fmt: skip
+)
 def test_a_step_that_trains_nothing_is_no_measure(outcome, words):
     with pytest.raises(RuntimeError, match=words):
         advise(make_report(), HALF, lambda way, seed: outcome, ["mixed"])

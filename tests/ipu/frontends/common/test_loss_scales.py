@@ -56,7 +56,7 @@ def test_zeros_beside_subnormal_gradients_are_of_unknown_size():
     chain = [
         Histogram("c", BINARY16, {-9: 90}, 4, 0), Histogram("b", BINARY16, {-20: 9}, 50, 0),
         Histogram("a", BINARY16, {}, 64, 0), Histogram("wide", BINARY32, {}, 7, 0),
-    ]  # fmt: skip
+    ]
     assert find_scales(chain).unseen == 50 + 64
     assert find_scales(chain[:1]).unseen == 0  # zeros of a ReLU
 

@@ -14,7 +14,7 @@ LAYERS = ["Net", "encoder.0", "encoder.1", "head"]
     ("policy", "expected"),
     [("fp16", []), ({"*": "f16"}, []), ({"*": "f16", "head": "f32"}, ["head"]),
      ("p=f16,c=f16;encoder.*:p=f32;*:p=f16,c=f16", ["encoder.*"])],
-)  # fmt: skip
+)
 def test_patterns_of_a_policy(policy, expected):
     assert patterns_of(find_policy(policy)) == expected
 
@@ -22,7 +22,7 @@ def test_patterns_of_a_policy(policy, expected):
 def test_patterns_that_match_nothing():
     assert unmatched(["head", "Head", "encoder.*", "*.2", "encoder"], LAYERS) == [
         "Head", "*.2", "encoder",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_patterns_that_match_nothing():
     [("haed", "did you mean 'head'? "), ("encoder", "did you mean 'encoder.0' or 'encoder.1'? "),
      ("Encoder.*", "did you mean 'encoder."), ("net", "did you mean 'Net'? "),
      ("xyz", "f32; There")],
-)  # fmt: skip
+)
 def test_the_error_names_what_is_near(pattern, hint):
     error = refuse_pattern(pattern, LAYERS, "p=f32,c=f32")
     assert isinstance(error, PatternError)

@@ -62,7 +62,7 @@ def test_an_error_is_one_line_with_its_place(program):
 def test_an_error_in_lines_keeps_them(program):
     path = program(
         "class E(Exception):\n    is_in_lines = True\nraise E('what\\nwhere')\n"
-    )  # fmt: skip
+    )
     assert failure(path) == f"{path}:3: E: what\nwhere"
     path = program("raise TypeError('in user code:\\n    line 3')\n")
     assert failure(path).endswith("in user code:\n    line 3")

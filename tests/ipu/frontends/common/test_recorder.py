@@ -51,10 +51,10 @@ def test_first_exceptions_keep_their_step_and_place():
     assert overflow == {
         "flag": "OVERFLOW", "step": 1, "layer": "a", "direction": "forward",
         "operation": "multiply", "times": 1,
-    }  # fmt: skip
+    }
     assert {(row["flag"], row["step"], row["layer"]) for row in others} == {
         ("DIVBYZERO", 2, "b"), ("INVALID", 2, "b"),
-    }  # fmt: skip
+    }
 
 
 def test_merging_leaves_what_it_merges_alone():

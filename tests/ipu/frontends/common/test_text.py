@@ -44,8 +44,8 @@ def test_a_report_stays_a_mapping():
 
 def test_a_row_of_trials():
     trial = Trial(Way.parse("fp16+sr"), "yes", Effect(1.0, 0.1), Effect(-0.02, 0.05),
-                  {"INVALID": 1234}, 1.0, 1.5, [1.0])  # fmt: skip
+                  {"INVALID": 1234}, 1.0, 1.5, [1.0])
     cells = trial_cells(trial)
     assert len(cells) == len(TRIAL_HEADS)
     assert cells == ("fp16+sr", "yes", "1 ± 0.1", "-0.02 ± 0.05", "0", "1,234", "0", "0", "× 1.00",
-                     "× 1.50")  # fmt: skip
+                     "× 1.50")

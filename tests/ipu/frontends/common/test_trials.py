@@ -27,7 +27,7 @@ def test_the_cheapest_way_that_restores_the_curve_is_first():
     assert [(str(t.way), t.restores) for t in trials] == [
         ("fp16+sr", "yes"), ("mixed", "yes"), ("fp16", "no"), ("fp16+eps=0.0001", "no"),
         ("fp32", "reference"),
-    ]  # fmt: skip
+    ]
     assert (trials[0].cycles, trials[0].bits) == (1.0, 1.0)
     assert trials[1].bits == 2.0
     assert trials[-1].cycles == 2.0
@@ -72,7 +72,7 @@ def test_combinations_put_free_changes_together():
     assert [str(way) for way in combinations(ways, Way.parse("fp16"))] == [
         "fp16+scale=64+eps=0.0001", "fp16+sr+scale=64+eps=0.0001",
         "fp16+scale=64+eps=0.0001+states=f32", "mixed+scale=64+eps=0.0001",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_combinations_put_free_changes_together():
     [("fp16", 1.0), ("mixed", 2.0), ("fp16+*=f32", 2.0), ("fp16+head=f32", 1.25),
      ("fp16+body.*=mixed", 1.75), ("fp16+none=f32", 1.0), ("fp16+states=f32", 5 / 3),
      ("fp16+head=f32+states=f32", (16 * 0.75 + 32 * 0.25 + 64) / 48), ("p=e5m6,c=e5m6", 12 / 16)],
-)  # fmt: skip
+)
 def test_bits_are_the_mean_over_the_parameters_of_all_layers(text, bits):
     def counted(way, seed):
         report = trained_report() | {"parameters": {"body.0": 100, "body.1": 200, "head": 100}}

@@ -18,7 +18,7 @@ def added(before, term):
     ("term", "swallowed"),
     [(2.0**-12, 1), (2.0**-11, 1), (2.0**-11 * 1.01, 0), (-(2.0**-12), 1), (-(2.0**-11), 0),
      (0.0, 0), (1.0, 0)],
-)  # fmt: skip
+)
 def test_half_an_ulp_decides(term, swallowed):
     before, step = np.float32([1.0]), np.float32([term])
     updates = Updates()
@@ -50,7 +50,7 @@ def test_layers_add_up_and_terms_broadcast():
     updates = Updates()
     for _ in range(2):
         updates.add("a", BINARY16, np.ones((2, 3), np.float32), np.float32(1e-5),
-                    np.ones((2, 3), np.float32))  # fmt: skip
+                    np.ones((2, 3), np.float32))
     updates.add("b", BINARY16, np.ones(1, np.float32), np.float32([np.inf]), np.ones(1, np.float32))
     summary = updates.summary()
     assert (summary["a"]["swallowed"], summary["a"]["share"]) == (12, 1.0)

@@ -16,7 +16,7 @@ from ipu.learn.policy import FP16, FP32
     ["fp32", "fp16", "mixed", "fp16+sr", "fp16+scale=1024", "fp16+scale=1048576",
      "fp16+eps=0.0001", "fp16+sr+scale=2+states=f32", "p=f16,c=f16,part=f16+sr", "fp16+head=f32",
      "fp16+encoder.*=mixed+head=f32"],
-)  # fmt: skip
+)
 def test_a_way_is_its_text(text):
     assert Way.parse(str(Way.parse(text))) == Way.parse(text)
     if "+encoder" not in text:
@@ -35,7 +35,7 @@ def test_additions():
     ("text", "message"),
     [("f99", "f99"), ("fp16+nonsense", "'nonsense' is not known"), ("fp16+scale=3", "power of two"),
      ("fp16+eps=x", "could not convert"), ("fp16+head=f99", "f99"), ("fp16+=f32", "is not known")],
-)  # fmt: skip
+)
 def test_bad_texts(text, message):
     with pytest.raises(ValueError, match=message):
         Way.parse(text)
@@ -57,7 +57,7 @@ def test_ways_of_the_document_are_known():
     text = (Path(__file__).parents[4] / "docs" / "pytorch.md").read_text(encoding="utf-8")
     table = text.partition("## Ways,")[2].partition("\n\n`run.advise")[0]
     additions = [t for line in table.splitlines() if line.startswith("| `")
-                 for t in re.findall(r"`([^`]+)`", line.split("|")[1])]  # fmt: skip
+                 for t in re.findall(r"`([^`]+)`", line.split("|")[1])]
     assert len(additions) == 11
     for addition in additions:
         Way.parse(f"fp16{addition}" if addition.startswith("+") else addition)

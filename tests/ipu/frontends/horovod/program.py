@@ -19,7 +19,7 @@ def alone(code, begin="", **variables):
     done = subprocess.run(
         [sys.executable, "-c", begin + code], capture_output=True, text=True, timeout=120,
         env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
-    )  # fmt: skip
+    )
     return done.returncode, done.stdout, done.stderr
 
 

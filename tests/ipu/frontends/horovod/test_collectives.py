@@ -91,7 +91,7 @@ def test_several_processes_have_the_rings_bits():
     refusal = f"ValueError allgather of {shapes}: tensors need a first axis, and one type and shape"
     assert lines == sorted(
         [f"mean {hexes[1]}", f"sum {hexes[0]}", f"{refusal} behind it"] * size
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.tier("full")

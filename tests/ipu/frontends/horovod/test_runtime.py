@@ -44,5 +44,5 @@ print(hvd.is_initialized())
     status, out, errors = alone(code, **by_poprun())
     assert out.splitlines() == [
         "Horovod has not been initialized; use hvd.init().", "True 1 0 1 0", "False",
-    ], errors  # fmt: skip
+    ], errors
     assert status == 0

@@ -15,7 +15,7 @@ def test_a_page_has_every_way_and_what_it_printed(tmp_path):
     page = write_comparison(tmp_path, runs, "train.py")
     text = page.read_text(encoding="utf-8")
     for words in ("train.py: side by side", "accuracy 91 %", 'href="fp16/index.html"',
-                  "exited with status 2", "64 ÷ 0"):  # fmt: skip
+                  "exited with status 2", "64 ÷ 0"):
         assert words in text
     assert "\n50\n" not in text  # only the last lines of a long output
 

@@ -129,7 +129,7 @@ def test_layers_without_an_update_leave_the_place_to_others():
     row = next(iter(report["swallowed"].values()))
     nothing = row | {"nonzero": 0, "swallowed": 0, "in_ulps": {}}
     figure = overview_figure(report | {"swallowed": {
-        str(i): nothing if i < 100 else row for i in range(104)}})  # fmt: skip
+        str(i): nothing if i < 100 else row for i in range(104)}})
     labels = [t.get_text() for t in figure.axes[1].get_yticklabels()]
     assert labels == ["100", "101", "102", "103"]
     plt.close(figure)

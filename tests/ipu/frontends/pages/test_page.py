@@ -19,7 +19,7 @@ def test_a_folder_holds_the_page_its_data_and_its_figures(tmp_path):
     assert names == {
         "index.html", "report.json", "report.txt", "losses.png", "exponents.png", "overview.png",
         "scales.png",
-    }  # fmt: skip
+    }
     text = page.read_text(encoding="utf-8")
     assert "&lt;net&gt;: where it hurts" in text
     assert "1e-08" in text

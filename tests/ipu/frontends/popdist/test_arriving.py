@@ -79,7 +79,7 @@ def test_one_that_has_ended_is_named_at_once(tmp_path, clock):
      {"i0": ["JOINS", "HAS_JOINED"], "i1": ["JOINS", "HAS_JOINED", "ENDED"]},
      {"i0": ["STARTS_MPI", "ENDED"], "i1": ["STARTED"]}],
     ids=["programs that do not join", "one that gave up", "all have joined", "one that was ended"],
-)  # fmt: skip
+)
 def test_nobody_waits(tmp_path, clock, stages):
     told(tmp_path, **stages)
     arrivals = Arrivals(tmp_path, 2, 7)
@@ -177,7 +177,7 @@ def living(argument):
      pytest.param("mpi", "crashes", marks=full), pytest.param("mpi", "has only MPI", marks=full),
      ("grpc", "leaves"), pytest.param("grpc", "crashes", marks=full),
      pytest.param("mpi", "joins", marks=full), pytest.param("grpc", "joins", marks=full)],
-)  # fmt: skip
+)
 def test_an_instance_that_does_not_join_is_named_and_nobody_is_left(
     transport, kind, tmp_path, capfd, monkeypatch
 ):

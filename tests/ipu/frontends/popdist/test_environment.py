@@ -30,7 +30,7 @@ def read():
         popdist.isPopdistEnvSet(), popdist.getNumTotalReplicas(), popdist.getNumLocalReplicas(),
         popdist.getReplicaIndexOffset(), popdist.getNumInstances(), popdist.getInstanceIndex(),
         popdist.getLocalInstanceIndex(), popdist.getNumIpusPerReplica(), popdist.getDeviceId(),
-    )  # fmt: skip
+    )
 
 
 def test_without_poprun_one_process_has_one_replica(monkeypatch):

@@ -25,7 +25,7 @@ def run(command, **variables):
         [sys.executable, "-m", "ipu.frontends.popdist.instance", *command],
         env=os.environ | SHARED | variables, capture_output=True, text=True, timeout=60,
         start_new_session=True,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def run(command, **variables):
      ({"PMIX_RANK": "2"}, "2", "2"),
      ({"PMI_RANK": "2", "MPI_LOCALRANKID": "0"}, "2", "0"),
      ({"POPDIST_INSTANCE_INDEX": "2", "PMI_RANK": "0"}, "2", "2")],
-)  # fmt: skip
+)
 def test_the_number_is_the_launchers(variables, index, local):
     environment = environment_of(SHARED | variables)
     assert environment["POPDIST_INSTANCE_INDEX"] == index

@@ -27,7 +27,7 @@ INSTANCE = [sys.executable, "-P", "-m", "ipu.frontends.popdist.instance"]
      ({"transport": "local", "instances": 2, "replicas": 2}, r"one process, not --num-instances 2"),
      ({"order": "any"}, r"order='any' is not an order"),
      ({"order": "recursive_doubling", "replicas": 3}, r"needs a power of two")],
-)  # fmt: skip
+)
 def test_impossible_launches_are_refused(choices, message):
     with pytest.raises(ValueError, match=message):
         Launch(**choices)
@@ -46,7 +46,7 @@ def test_instances_are_told_what_was_asked_for():
         "POPDIST_NUM_TOTAL_REPLICAS": "6", "POPDIST_NUM_LOCAL_REPLICAS": "3",
         "POPDIST_NUM_INSTANCES": "2", "POPDIST_NUM_IPUS_PER_REPLICA": "4",
         "FPSIM_TRANSPORT": "grpc", "FPSIM_ORDER": "tree", "FPSIM_JOIN_TIMEOUT": "2.5",
-    }  # fmt: skip
+    }
     assert "FPSIM_ORDER" not in Launch().environment
     assert "FPSIM_JOIN_TIMEOUT" not in Launch().environment
 
@@ -65,7 +65,7 @@ def test_python_files_and_fpsim_are_run_by_this_python():
     assert Launch().command(["train.py", "-x"]) == [*INSTANCE, sys.executable, "train.py", "-x"]
     assert Launch().command(["fpsim", "torch", "a.py"]) == [
         *INSTANCE, *start, "ipu.experiments.cli", "torch", "a.py",
-    ]  # fmt: skip
+    ]
     assert Launch().command(["echo", "a.py"]) == [*INSTANCE, "echo", "a.py"]
 
 
@@ -89,7 +89,7 @@ def test_open_mpi_gets_its_own_options(mpirun):
     line = launch.mpirun(["echo"])
     assert line[:9] == [
         path, "--quiet", "-np", "2", "-H", "a,b", "--oversubscribe", "--allow-run-as-root", "-x",
-    ]  # fmt: skip
+    ]
     sent = {name for flag, name in pairwise(line) if flag == "-x"}
     assert sent == set(launch.environment)
     assert line[-5:] == [*INSTANCE, "echo"]

@@ -28,7 +28,7 @@ def test_without_poprun_there_is_one_ipu_and_one_process():
 
 def test_ipus_are_those_of_this_processs_replicas(monkeypatch):
     for name, value in {"NUM_INSTANCES": 3, "INSTANCE_INDEX": 2, "NUM_LOCAL_REPLICAS": 4,
-                        "NUM_TOTAL_REPLICAS": 12, "NUM_IPUS_PER_REPLICA": 2}.items():  # fmt: skip
+                        "NUM_TOTAL_REPLICAS": 12, "NUM_IPUS_PER_REPLICA": 2}.items():
         monkeypatch.setenv(f"POPDIST_{name}", str(value))
     result = config()
     set_ipu_config(result, ipus_per_replica=2)

@@ -67,7 +67,7 @@ def test_blocks_do_nothing_outside_of_a_model_of_poptorch():
         (lambda: poptorch.BeginBlock(poptorch.BeginBlock(torch.nn.ReLU())), RuntimeError,
          "module has already been assigned to a block"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call()

@@ -73,7 +73,7 @@ def test_what_is_not_modelled_says_so(monkeypatch):
         (lambda o: o.Precision.enableStochasticRounding(1), TypeError, "use True or False"),
         (lambda o: o.Distributed.configureProcessId(1, 1), ValueError, "count from 0"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call(poptorch.Options())

@@ -83,10 +83,10 @@ def test_the_listing_runs_on_the_data_at_hand(capsys):
     space, told = run(
         code, images, capsys, training_iterations=iterations,
         inference_iterations=100 if is_whole else 10,
-    )  # fmt: skip
+    )
     assert [line for line in told.splitlines() if line.startswith("Epoch")] == [
         "Epoch 1/3", "Epoch 2/3", "Epoch 3/3",
-    ]  # fmt: skip
+    ]
     (accuracy,) = re.findall(r"Accuracy on test set: ([\d.]+)%", told)
     least = 94.0 if is_whole else 40.0
     assert float(accuracy) >= least

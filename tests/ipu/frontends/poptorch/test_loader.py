@@ -61,7 +61,7 @@ def test_the_guides_example_of_seven_workers(mode, used):
     """100 items, batch 4: shares of 15 or 10 lose their ends, unless they are joined."""
     loader = poptorch.DataLoader(poptorch.Options(), Stream(), batch_size=4, num_workers=7,
                                  mode=mode, rebatched_worker_size=1,
-                                 persistent_workers=False)  # fmt: skip
+                                 persistent_workers=False)
     assert sum(len(batch) for batch in loader) == used
 
 
@@ -70,7 +70,7 @@ def test_rebatching_joins_the_rests_of_workers(monkeypatch):
     loader = poptorch.DataLoader(
         poptorch.Options(), Stream(), batch_size=4, mode=Mode.AsyncRebatched,
         rebatched_worker_size=1,
-    )  # fmt: skip
+    )
     pieces = [torch.arange(4), torch.arange(3), torch.arange(1), torch.arange(2)]
     assert [len(batch) for batch in loader._rebatched(iter(pieces))] == [4, 4]
 
@@ -105,7 +105,7 @@ def test_an_accessor_is_the_loader_as_it_is():
         ({"mode": Mode.AsyncRebatched, "rebatched_worker_size": 3}, ValueError,
          "does not divide the 4 micro-batches"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_sentence(change, error, words):
     arguments = {"options": options(count=4), "dataset": Numbers(8), "batch_size": 1} | change
     with pytest.raises(error, match=words):

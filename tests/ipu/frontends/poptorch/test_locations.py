@@ -52,7 +52,7 @@ def test_shards_need_replicas_and_remote_memory():
         (lambda: Settings().useOnChipStorage(0), TypeError, "use True or False"),
         (lambda: Settings().minElementsForReplicatedTensorSharding(-1), ValueError, "0 or more"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call()

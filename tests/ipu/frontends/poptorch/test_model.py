@@ -19,7 +19,7 @@ from tests.ipu.frontends.poptorch.framework import (
     sgd,
     torch,
     train,
-)  # fmt: skip
+)
 
 
 def build(chosen=None):
@@ -215,7 +215,7 @@ def test_named_arguments_and_a_default_optimiser_are_taken():
         (lambda: build().plan, RuntimeError, "the model is not compiled yet"),
         (lambda: build().device, RuntimeError, "the model is not compiled yet"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call()

@@ -75,7 +75,7 @@ def test_what_steers_the_compiler_returns_its_input(monkeypatch):
         (lambda x: poptorch.custom_op([x], "Cube", "d", 1, [x]), NotImplementedError,
          "custom_op 'Cube': its code is compiled for the device"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call(torch.ones(2))

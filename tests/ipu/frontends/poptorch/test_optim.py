@@ -39,7 +39,7 @@ def test_slots_have_the_types_that_were_asked_for():
     adam = OPTIM.Adam(parameters(), first_order_momentum_accum_type=HALF)
     assert slots(adam) == {
         "step": torch.float32, "exp_avg": HALF, "exp_avg_sq": torch.float32,
-    }  # fmt: skip
+    }
     rms = OPTIM.RMSprop(parameters(), momentum=0.5, centered=True)
     assert list(slots(rms)) == ["square_avg", "grad_avg", "momentum_buffer"]
 
@@ -69,7 +69,7 @@ def test_torchs_own_are_taken(name):
         (lambda: check_optimizer(torch.optim.Adam(parameters(), amsgrad=True)), ValueError,
          "amsgrad=True is not supported"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call()

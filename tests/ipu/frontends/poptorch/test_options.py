@@ -17,7 +17,7 @@ def test_defaults_are_those_that_poptorch_prints():
         "auto_round_num_ipus": False, "anchored_tensors": {}, "output_mode": 4,
         "output_return_period": 1, "connection_type": 0, "sync_pattern": 0,
         "available_memory_proportion": {},
-    }  # fmt: skip
+    }
     assert own.defaultOutputMode()
     shown = repr(own.outputMode(Mode.All))
     assert "output_mode=2" in shown
@@ -56,7 +56,7 @@ SILENT = {
     "useIpuId": (0,), "useIpuModel": (True,), "logDir": ("x",), "enableStableNorm": (False,),
     "enableExecutableCaching": ("x",), "sourceLocationExcludes": (["x"],),
     "anchorTensor": ("short", "long"),
-}  # fmt: skip
+}
 #: What has an effect, or nothing to have one on.
 QUIET = {
     "showCompilationProgressBar": (), "relaxOptimizerAttributesChecks": (),
@@ -65,7 +65,7 @@ QUIET = {
     "connectionType": (poptorch.ConnectionType.OnDemand,), "broadcastBuffers": (),
     "inputReplicaGrouping": (1,), "enableProfiling": ("x",), "disableProfiling": (),
     "autoRoundNumIPUs": (), "useOfflineIpuTarget": (2,),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SILENT)
@@ -85,7 +85,7 @@ def test_what_is_modelled_says_nothing(name):
 def test_options_come_from_a_file(tmp_path):
     path = tmp_path / "options.txt"
     path.write_text("deviceIterations(4)  # more\n\nTraining.gradientAccumulation(2)\n"
-                    "outputMode(poptorch.OutputMode.All)\n")  # fmt: skip
+                    "outputMode(poptorch.OutputMode.All)\n")
     own = poptorch.Options().loadFromFile(str(path))
     assert (own.device_iterations, own.Training.gradient_accumulation) == (4, 2)
     path.write_text("deviceIteration(4)\n")
@@ -110,7 +110,7 @@ def test_options_come_from_a_file(tmp_path):
         (lambda o: o.randomSeed(-1), ValueError, "use 0 or more"),
         (lambda o: o.enableSyntheticData(1), TypeError, "use True or False"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call(poptorch.Options())

@@ -31,7 +31,7 @@ def test_blocks_follow_each_other_and_fill_whole_calls():
     loaders = [samples(process, size=27) for process in range(2)]
     assert [read() for _, read in loaders] == [
         [[*range(6)], [*range(6, 12)]], [[*range(12, 18)], [*range(18, 24)]],
-    ]  # fmt: skip
+    ]
     assert [len(loader) for loader, _ in loaders] == [2, 2]
 
 

@@ -81,7 +81,7 @@ def test_liveness_says_what_leaves_the_chip():
         (lambda: poptorch.SerialPhasedExecution("A").useSeparateBackwardPhase(1), TypeError,
          "use=1 is not a bool"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_sentence(call, error, words):
     with pytest.raises(error, match=words):
         call()

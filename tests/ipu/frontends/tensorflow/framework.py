@@ -28,7 +28,7 @@ from ipu.frontends.tensorflow.settings import system
 
 __all__ = [
     "Choices", "choose", "configured", "current", "ipu", "launch", "machine", "session", "tf",
-]  # fmt: skip
+]
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 

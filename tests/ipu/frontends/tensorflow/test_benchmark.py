@@ -10,7 +10,7 @@ from ipu.frontends.tensorflow.benchmark import dataset_benchmark, infeed_benchma
 from tests.ipu.frontends.tensorflow.framework import ipu, session, tf
 
 FIELDS = {"elements_processed", "total_bytes_processed", "time_elapsed", "elements_per_second",
-          "bandwidth"}  # fmt: skip
+          "bandwidth"}
 
 
 def data():

@@ -25,7 +25,7 @@ SCOPES = {
 
 
 @pytest.mark.parametrize("device", [IPU, "IPU", "IPU:1", "ipu:0", "/job:a/task:0/device:ipu:2",
-                                    tf.DeviceSpec(device_type="IPU")])  # fmt: skip
+                                    tf.DeviceSpec(device_type="IPU")])
 def test_names_of_ipus(device):
     assert is_ipu(device)
 

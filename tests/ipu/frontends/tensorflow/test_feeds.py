@@ -65,7 +65,7 @@ def test_truth_values_and_bytes_are_fed():
         infeed = Infeed(numbers(2, kind))
         with machine():
             result = launch(tf.function(lambda i=infeed: loops.repeat(
-                2, lambda n, x: n + tf.cast(x, tf.int32), [0], i)))  # fmt: skip
+                2, lambda n, x: n + tf.cast(x, tf.int32), [0], i)))
         assert int(result) == 1
 
 

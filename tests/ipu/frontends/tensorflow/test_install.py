@@ -21,7 +21,7 @@ def python(program, **environment):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True,
         timeout=120, check=False, env=os.environ | environment,
-    )  # fmt: skip
+    )
     return done.returncode, done.stdout.strip(), done.stderr
 
 
@@ -59,7 +59,7 @@ def test_programs_import_these(line):
     ("import tensorflow.python.ipu.serving", "programs are not exported"),
     ("from ipu_tensorflow_addons.keras import optimizers", "or ALSOptimizer of"),
     ("import ipu_tensorflow_addons.v1", "use tf.compat.v1.train"),
-])  # fmt: skip
+])
 def test_modules_that_are_not_modelled_say_what_is(line, text):
     with pytest.raises(ImportError, match=text):
         exec(line, {})

@@ -95,7 +95,7 @@ pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
 @pytest.mark.parametrize("is_depthwise", [False, True])
 @settings(max_examples=6, deadline=None)
 @given(seeds, pairs, pairs, pairs, st.sampled_from(["SAME", "VALID", ((1, 0), (2, 1))]),
-       st.sampled_from([1, 2]), pairs)  # fmt: skip
+       st.sampled_from([1, 2]), pairs)
 def test_convolutions(is_depthwise, seed, taps, stride, dilation, padding, groups, extra):
     if is_depthwise:  # TensorFlow takes one stride for both axes, and none with dilation
         stride = (1, 1) if dilation != (1, 1) else (stride[0], stride[0])
@@ -126,7 +126,7 @@ EINSUMS = {
     "abc,acd->abd": ((2, 3, 4), (2, 4, 5)), "ab,bc->ca": ((3, 4), (4, 5)),
     "ab,cb->": ((3, 4), (5, 4)), "ij,ik->ijk": ((3, 4), (3, 2)), "aab->ba": ((3, 3, 4),),
     "...ij,jk->...ik": ((2, 3, 4), (4, 5)), "i->ii": ((4,),),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("equation", EINSUMS)
@@ -208,7 +208,7 @@ def test_scattering(name, seed, depth, n):
 SEGMENTS = {
     "sum": ops.segment_sum, "mean": ops.segment_mean, "prod": ops.segment_multiply,
     "max": ops.segment_max, "min": ops.segment_min,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("is_sorted", [False, True])
@@ -285,7 +285,7 @@ def test_images(method, seed, n, m, height, width):
 DRAWS = {
     "uniform": (tf.random.uniform, {"bits": 10}), "normal": (tf.random.normal, {}),
     "truncated_normal": (tf.random.truncated_normal, {}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DRAWS)

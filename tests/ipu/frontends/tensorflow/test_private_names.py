@@ -13,11 +13,11 @@ from tensorflow.python.data.ops import dataset_ops, iterator_ops  # isort: skip
 from tensorflow.python.eager import backprop, context, execute  # isort: skip
 from tensorflow.python.eager.polymorphic_function import (  # isort: skip
     atomic_function, concrete_function,
-)  # fmt: skip
+)
 from tensorflow.python.framework import func_graph, ops  # isort: skip
 from tensorflow.python.ops import (  # isort: skip
     control_flow_util_v2, gen_dataset_ops, gen_resource_variable_ops, handle_data_util, script_ops,
-)  # fmt: skip
+)
 
 
 def test_the_version_is_the_one_that_these_names_belong_to():
@@ -43,7 +43,7 @@ def test_the_version_is_the_one_that_these_names_belong_to():
         (handle_data_util, "get_resource_handle_data"),
         (tf.keras.Model, "_validate_and_get_metrics_result"),
     ],
-)  # fmt: skip
+)
 def test_the_name_is_there(owner, name):
     assert hasattr(owner, name)
 

@@ -151,7 +151,7 @@ def keras_training(steps, **choices):
             model = tf.keras.Sequential([
                 tf.keras.layers.Flatten(), tf.keras.layers.Dense(32, activation="relu"),
                 tf.keras.layers.Dense(10, activation="softmax"),
-            ])  # fmt: skip
+            ])
             optimiser = tf.keras.optimizers.SGD(0.05)
             strategy.run(training_step, (steps, iter(data().repeat()), model, optimiser))
         return np.array([float(loss) for loss in outfeed]), used

@@ -10,7 +10,7 @@ from ipu.frontends.torch import Session, machine  # noqa: E402
 
 __all__ = [
     "Session", "agree_on_machine", "images", "machine", "mlp", "run", "torch", "train",
-]  # fmt: skip
+]
 
 torch.set_num_threads(1)
 
@@ -21,7 +21,7 @@ def mlp(width=8):
     return torch.nn.Sequential(
         torch.nn.Linear(6, width), torch.nn.GELU(), torch.nn.LayerNorm(width),
         torch.nn.Linear(width, 3),
-    )  # fmt: skip
+    )
 
 
 def images():
@@ -30,7 +30,7 @@ def images():
     return torch.nn.Sequential(
         torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
         torch.nn.Flatten(), torch.nn.Linear(36, 3),
-    )  # fmt: skip
+    )
 
 
 def train(net, shape, steps, optimiser=torch.optim.SGD, each=None, **options):

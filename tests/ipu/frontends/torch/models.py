@@ -73,7 +73,7 @@ def _vit():
     network = _torchvision().VisionTransformer(
         image_size=32, patch_size=8, num_layers=2, num_heads=4, hidden_dim=32, mlp_dim=64,
         num_classes=10,
-    )  # fmt: skip
+    )
     return Case(network, torch.randn(4, 3, 32, 32), torch.randint(0, 10, (4,)))
 
 
@@ -105,7 +105,7 @@ def _mixer():
 
 
 _SMALL = {"vocab_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-          "hidden_size": 32, "intermediate_size": 64}  # fmt: skip
+          "hidden_size": 32, "intermediate_size": 64}
 
 #: How each is made.
 MODELS = {
@@ -125,7 +125,7 @@ MODELS = {
                         d_kv=8, d_ff=64, num_layers=2, num_heads=4, dropout_rate=0.0),
     "convnext": _convnext,
     "mixer": _mixer,
-}  # fmt: skip
+}
 
 
 def build(name, seed=0):

@@ -118,9 +118,9 @@ def test_halves_follow_the_policy():
 
     (plain, _), _ = run(halved, machine_options={})
     (same, narrow), _ = run(halved, machine_options=HALF | {
-        "changes": Changes(halves_by_policy=True)})  # fmt: skip
+        "changes": Changes(halves_by_policy=True)})
     (wide, parameters), _ = run(halved, machine_options={
-        "changes": Changes(halves_by_policy=True)})  # fmt: skip
+        "changes": Changes(halves_by_policy=True)})
     # A loss in a float32 tensor is binary32, in a float16 one it is rounded.
     assert plain == float(torch.tensor(same).half()) != wide
     assert plain != same

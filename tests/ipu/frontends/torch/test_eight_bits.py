@@ -11,7 +11,7 @@ from tests.ipu.frontends.torch.framework import machine, torch
 KINDS = {
     torch.float8_e4m3fn: E4M3FN, torch.float8_e5m2: E5M2, torch.float8_e4m3fnuz: F143,
     torch.float8_e5m2fnuz: F152,
-}  # fmt: skip
+}
 PARAMETERS = pytest.mark.parametrize(("dtype", "fmt"), KINDS.items(), ids=lambda x: str(x))
 HYPOTHETICAL = {"target": "hypothetical"}
 

@@ -40,7 +40,7 @@ WRONG = {
     "half bias": lambda: F.linear(ones(1, 3), ones(2, 3), ones(2).half()),
     "integers take floats": lambda: ones(2).int().add_(ones(2)),
     "integers as out": lambda: torch.add(ones(2), ones(2), out=ones(2).int()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -18,7 +18,7 @@ aten = torch.ops.aten
     [aten.view.default, aten.t.default, aten.cat.default, aten.index.Tensor, aten.abs.default,
      aten.zeros_like.default, aten.gt.Scalar, aten.fill_.Scalar, aten.squeeze_.dim,
      aten._local_scalar_dense.default, aten.round.default],
-)  # fmt: skip
+)
 def test_moves_selections_and_constants(func):
     assert exact.is_exact(func)
 
@@ -27,7 +27,7 @@ def test_moves_selections_and_constants(func):
     "func",
     [aten.add.Tensor, aten.cos.default, aten.cumsum.default, aten.mm.default, aten.mean.default,
      aten.round.decimals, aten.div_.Tensor, aten.prod.default, aten.norm.Scalar],
-)  # fmt: skip
+)
 def test_arithmetic_is_not_exact(func):
     assert not exact.is_exact(func)
 
@@ -36,7 +36,7 @@ def test_every_name_is_one_of_torch():
     missing = [
         name for name in exact.EXACT
         if not (hasattr(aten, name) or hasattr(aten, f"{name}_"))
-    ]  # fmt: skip
+    ]
     assert not missing
 
 
@@ -61,7 +61,7 @@ CASES = {
     "roll": lambda x: x.roll(1), "amax": lambda x: x.amax(0), "sign": lambda x: x * x.sign(),
     "upsample": lambda x: torch.nn.functional.interpolate(x[None, None], scale_factor=2),
     "max_pool": lambda x: torch.nn.functional.max_pool2d(x[None, None], 2),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -114,7 +114,7 @@ def holds_binary16(x):
      lambda x: torch.normal(x, 0.3), lambda x: torch.normal(0.3, x.abs()),
      lambda x: torch._standard_gamma(x.abs()), lambda x: torch.poisson(x.abs()),
      lambda x: torch.nextafter(x, -x), lambda x: torch.fmod(x, torch.tensor(0.1))],
-)  # fmt: skip
+)
 def test_results_have_the_format_of_their_tensor(draw):
     x = torch.linspace(-2.0, 3.0, 101)
     with machine(F16) as session:

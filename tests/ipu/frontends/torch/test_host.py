@@ -41,7 +41,7 @@ def test_float64_and_complex_numbers_stay_with_the_host():
     assert torch.equal(parts, parts.half().float())
     assert set(session.report()["host"]["operations"]) == {
         "aten.mul.Tensor", "aten._fft_r2c.default"
-    }  # fmt: skip
+    }
 
 
 def test_gradients_of_host_operations_are_right():

@@ -104,7 +104,7 @@ def test_values_of_the_format_and_the_same_bits_in_two_runs(policy):
         ({"policy": "fp8"}, "any format, or 'mk2-fp8'"),
         ({"unit": "V100_F16", "target": "hypothetical"}, "Did you mean 'V100_F16_F32'"),
     ],
-)  # fmt: skip
+)
 def test_units_and_formats_that_do_not_fit_are_refused(options, sentence):
     with pytest.raises(ValueError, match=sentence):
         machine(**options)

@@ -46,7 +46,7 @@ def test_settings_of_torch_are_as_before():
         return (
             torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled,
             torch.backends.cuda.flash_sdp_enabled(), torch.compile,
-        )  # fmt: skip
+        )
 
     before = settings()
     with machine():

@@ -84,7 +84,7 @@ def test_vectors(seed, m, k):
 @given(
     seeds, st.sampled_from([0.0, 1.0, 0.3, -2.0]), st.sampled_from([0.0, 1.0, 0.7, 3.0]),
     st.sampled_from(["addmm", "baddbmm", "addmv"]), st.booleans(),
-)  # fmt: skip
+)
 def test_products_with_a_bias(seed, alpha, beta, name, is_broadcast):
     lead = (2,) if name == "baddbmm" else ()
     x, y = (*lead, 3, 5), (*lead, 5, 4)
@@ -109,11 +109,11 @@ pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 @law
 @given(seeds, pairs, pairs, pairs, st.tuples(st.integers(0, 2), st.integers(0, 2)),
-       st.sampled_from([1, 2, 4]), st.integers(1, 2), st.data())  # fmt: skip
+       st.sampled_from([1, 2, 4]), st.integers(1, 2), st.data())
 def test_convolutions(seed, taps, stride, dilation, padding, groups, batch, data):
     windows = [d * (k - 1) + 1 for d, k in zip(dilation, taps, strict=True)]
     image = tuple(data.draw(st.integers(max(w - 2 * p, 1), w + 5))
-                  for w, p in zip(windows, padding, strict=True))  # fmt: skip
+                  for w, p in zip(windows, padding, strict=True))
     sizes = tuple(
         (n + 2 * p - w) // s + 1 for n, p, w, s in zip(image, padding, windows, stride, strict=True)
     )
@@ -205,7 +205,7 @@ SCATTERS = {
     "add": (ops.scatter_add, None), "amax": (ops.scatter_max, False),
     "amin": (ops.scatter_min, False), "fresh amax": (ops.scatter_max, True),
     "fresh amin": (ops.scatter_min, True),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SCATTERS)
@@ -287,7 +287,7 @@ def test_bags(mode, seed, n, padding, has_last):
         return F.embedding_bag(
             torch.from_numpy(rows), x, torch.from_numpy(offsets), padding_idx=padding,
             mode="sum" if weights else mode, include_last_offset=has_last, **weights,
-        )  # fmt: skip
+        )
 
     agree(function, compute, operands(seed, (4, 3), (3, 3)))
 

@@ -56,7 +56,7 @@ def test_clipping_of_gradients(foreach):
      lambda x: torch._foreach_maximum(x, [-t for t in x]),
      lambda x: torch._foreach_norm(x, 2, torch.float32), lambda x: torch._foreach_norm(x, 1),
      lambda x: torch._foreach_pow(x, 2), lambda x: torch._foreach_neg(x)],
-)  # fmt: skip
+)
 def test_operations_on_lists_are_those_of_torch(operation):
     x = [torch.linspace(-1, 1, 5), torch.linspace(-2, 1, 4)]
     expected, (got, session) = operation(x), run(operation, x)

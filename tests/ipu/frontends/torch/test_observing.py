@@ -18,7 +18,7 @@ COUNTED = {"policy": "p=f16,c=f16", "sr": True, "count": True}
     ("base", "options"),
     [("add", {"alpha": -0.5}), ("sub", {"alpha": 0.5}), ("addcmul", {"value": 2.0}),
      ("addcdiv", {"value": -0.25})],
-)  # fmt: skip
+)
 def test_terms_are_what_torch_adds(base, options):
     x, y, z = (torch.rand(5) + 0.5 for _ in range(3))
     operands = (y,) if base in ("add", "sub") else (y, z)

@@ -109,7 +109,7 @@ def test_an_installed_poptorch_is_the_one(program):
     [({"seed": 7}, "random bits"), ({"policy": "fp16"}, "way"), ({"ties": "all"}, "ties"),
      ({"target": "bow"}, "target"), ({"found_inf": "status"}, "found_inf"),
      ({"f32_denormals": "ieee"}, "f32_denormals")],
-)  # fmt: skip
+)
 def test_what_reaches_bits_is_compared_between_processes(choices, name):
     one, other = settings_of(machine()), settings_of(machine(**choices))
     assert [a.partition(":")[0] for a, b in zip(one, other, strict=True) if a != b] == [name]

@@ -275,7 +275,7 @@ while True:
     optimizer.zero_grad(set_to_none=True)
     print(iter_num, loss.item().hex(), flush=True)
     iter_num += 1
-'''  # fmt: skip
+'''
 
 
 def run_program(path, way, *arguments):

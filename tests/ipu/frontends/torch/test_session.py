@@ -92,7 +92,7 @@ def test_half_modules_compute_in_binary16():
     (epsilon,) = [c for c in constants if c["value"] == 1e-8]
     assert (epsilon["layer"], epsilon["format"], epsilon["becomes"]) == (
         "optimizer", "binary16", "zero",
-    )  # fmt: skip
+    )
 
 
 def test_layers_have_their_own_policies():

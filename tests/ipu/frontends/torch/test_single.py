@@ -85,7 +85,7 @@ KERNELS = {
                 "nesterov": False, "maximize": False}),
     "adagrad": (1, {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "eps": 1e-4,
                     "maximize": False}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", KERNELS)

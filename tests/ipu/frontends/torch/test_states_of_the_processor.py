@@ -26,7 +26,7 @@ def bits(results):
     return [
         r.detach().contiguous().view(torch.int32).tolist() if r.dtype == torch.float32
         else r.tolist() for r in results
-    ]  # fmt: skip
+    ]
 
 
 def program() -> list[torch.Tensor]:
@@ -44,7 +44,7 @@ def program() -> list[torch.Tensor]:
         torch.nonzero(X), X.unique(), torch.count_nonzero(X), X.any(1), X.norm(),
         X.logsumexp(1), torch.nn.functional.elu(X), X.to(torch.float64).to(torch.float32),
         torch.maximum(X, -X), X * 0.5, X / 3, X.floor(), X.cumsum(1),
-    ]  # fmt: skip
+    ]
 
 
 def in_a_session() -> tuple[list[object], Session]:

@@ -15,7 +15,7 @@ def step(seed, steps=12):
     target = torch.randn(20, 4)
     net = torch.nn.Sequential(
         torch.nn.Linear(20, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)
-    ).half()  # fmt: skip
+    ).half()
     optimiser = torch.optim.AdamW(net.parameters(), lr=1e-2)
     for _ in range(steps):
         x = torch.randn(32, 20)

@@ -55,7 +55,7 @@ def digits():
         (torch.from_numpy((part.pixels.transpose(0, 3, 1, 2) / 255 - 0.1307) / 0.3081).float(),
          torch.from_numpy(part.labels.astype("int64")))
         for part in (sets.learn, sets.test)
-    ]  # fmt: skip
+    ]
 
 
 def train(net, images, classes, steps, *, lr, each=None, batch=40, seed=2):

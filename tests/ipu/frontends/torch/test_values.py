@@ -119,7 +119,7 @@ def test_elementwise_results_lie_in_memory_as_in_torch(name, policy):
 def test_images_keep_their_channels_last():
     layers = (
         torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
-    )  # fmt: skip
+    )
     x = torch.randn(2, 3, 8, 8).contiguous(memory_format=torch.channels_last)
     with machine("p=f16,c=f16"):
         for layer in layers:

@@ -31,7 +31,7 @@ def test_every_value_comes_back_with_its_bits(tmp_path, fmt: Format):
         EMPTY, parameters={"a/b": kept}, slots={"a/b": (kept, 3, 0.1)}, operation=2**63,
         progress={"total": float("nan"), "zero": -0.0}, position=7,
         counts=[["t", "add", {"zeros": 1}]], streams=np.array([[[1, 2**64 - 1]]], np.uint64),
-    )  # fmt: skip
+    )
     save(tmp_path / "c", state)
     assert json.dumps(bits(load(tmp_path / "c"))) == json.dumps(bits(state))
 
@@ -146,7 +146,7 @@ WRONG = [
     {"state": record(operation=-1)}, {"state": record(position=True)},
     {"state": record(flags={"binary16": "x"})}, {"state": record(streams="a")},
     {"state": record(streams="streams")}, {"state": record(streams=["streams"])},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("content", WRONG, ids=lambda c: json.dumps(c)[-60:])

@@ -34,7 +34,7 @@ def holder(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)], stdin=subprocess.PIPE, text=True,
         stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)},
-    ) as process:  # fmt: skip
+    ) as process:
         assert process.stdout.readline() == "holds\n"
         yield process
         process.kill()
@@ -108,7 +108,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     with subprocess.Popen(
         [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True,
         stdout=subprocess.PIPE,
-    ) as parent:  # fmt: skip
+    ) as parent:
         child = int(parent.stdout.readline())
         try:
             assert parent.wait(60) == -signal.SIGKILL

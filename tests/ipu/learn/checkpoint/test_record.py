@@ -17,7 +17,7 @@ def test_a_state_comes_back_from_its_record_as_json():
     state = replace(
         EMPTY, built={"policy": "p=f32"}, loss_scale={"factor": 2.0, "histogram": [0.0, 1.0]},
         flags={"binary16": 5}, operation=7, progress=None,
-    )  # fmt: skip
+    )
     record, arrays = to_record(state)
     assert from_record(json.loads(json.dumps(record)), arrays) == state
     assert arrays == {}

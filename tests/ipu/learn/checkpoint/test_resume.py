@@ -78,7 +78,7 @@ def test_a_state_fits_the_training_it_was_taken_from(other, said):
     [(StaticLossScale(256.0), StaticLossScale(1024.0), "factor=256.0, .* here"),
      (AutomaticLossScale(), AutomaticLossScale(period=2), "period=1, .* there .*period=2"),
      (KerasLossScale(2.0), KerasLossScale(4.0), "initial=2.0.* there and .*initial=4.0")],
-)  # fmt: skip
+)
 def test_a_loss_scale_goes_on_as_it_was_chosen(there, here, said):
     trainer = training(loss_scale=here)
     with pytest.raises(ValueError, match=said):
@@ -101,7 +101,7 @@ def test_accumulators_by_variable_are_compared():
 
 
 @pytest.mark.parametrize("wrong", [{"loss_scale": {"factor": 0.0}}, {"flags": {"binary16": "x"}},
-                                   {"slots": {"w": (Kept("f143", np.ones(1)),)}}])  # fmt: skip
+                                   {"slots": {"w": (Kept("f143", np.ones(1)),)}}])
 def test_a_state_that_cannot_be_given_back_changes_nothing(wrong):
     def fresh():
         return training(loss_scale=AutomaticLossScale())

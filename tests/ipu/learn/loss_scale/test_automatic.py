@@ -97,7 +97,7 @@ def test_training_without_binary16_gradients_is_refused_and_nothing_changes():
      ({"threshold": 1.0}, "threshold=1.0 is out of range"),
      ({"period": 0}, "period=0 is out of range"),
      ({"tracked": "weights"}, "tracked='weights' is not known")],
-)  # fmt: skip
+)
 def test_impossible_automatic_scales_are_refused(choices, sentence):
     with pytest.raises(ValueError, match=sentence):
         AutomaticLossScale(**choices)

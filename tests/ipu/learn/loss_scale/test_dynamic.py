@@ -96,7 +96,7 @@ def test_dynamic_scaling_refuses_a_machine_that_saturates(policy):
     ("choices", "sentence"),
     [({"growth": 1.0}, "growth=1.0 is not a growth"), ({"backoff": 1.0}, "backoff=1.0 is out of"),
      ({"interval": 0}, "interval=0 is out of range; use 1 or more")],
-)  # fmt: skip
+)
 def test_impossible_dynamic_scales_are_refused(choices, sentence):
     with pytest.raises(ValueError, match=sentence):
         DynamicLossScale(**choices)
@@ -138,7 +138,7 @@ def test_a_skipped_step_moves_no_statistics_of_batch_norm():
     ("scale", "optimizer", "constant"),
     [(DynamicLossScale(2.0**15, LEARNING_RATE, interval=1), SGD(0.001), "learning rate"),
      (DynamicLossScale(2.0**13, EPSILON, interval=1), Adam(0.001, epsilon=2.0), "epsilon")],
-)  # fmt: skip
+)
 def test_a_scale_whose_growth_would_lose_a_constant_keeps_its_value_and_says_so_once(
     scale, optimizer, constant
 ):
@@ -146,7 +146,7 @@ def test_a_scale_whose_growth_would_lose_a_constant_keeps_its_value_and_says_so_
     training = Trainer(
         lambda x: ops.scale(dense(x, 3, "only"), factor=0.0), optimizer, policy=FP16,
         control=NANOO, loss_scale=scale,
-    )  # fmt: skip
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         values = [training.loss_scale.value for _ in range(4) if training.step(X, LABELS)]

@@ -37,7 +37,7 @@ def test_gradients_of_the_backward_pass_are_counted(tracked):
         "all": lambda node: True, PRODUCTS: lambda node: node.primitive.name == "matmul",
         ("output",): lambda node: node.layer == "all_vars/output",
         ("out*", "hidden"): lambda node: node.layer in ("all_vars/output", "all_vars/hidden"),
-    }[tracked]  # fmt: skip
+    }[tracked]
     training.scaled_gradients(loss, statistic)
     watched = trainer(policy=MIXED, loss_scale=training.loss_scale)
     other = Statistic()
@@ -81,7 +81,7 @@ def test_a_pattern_means_the_same_layers_as_in_a_policy():
     [(("hiden",), r"tracked='hiden' matches no layer; did you mean 'hidden'\? There are hidden, "),
      (("hidden", "all_vars/output"), r"tracked='all_vars/output' matches no layer; "),
      (("nowhere",), r"tracked='nowhere' matches no layer; use one of hidden, ")],
-)  # fmt: skip
+)
 def test_a_pattern_that_matches_nothing_is_refused_with_the_layers_there_are(tracked, sentence):
     training = trainer(policy=FP16, loss_scale=AutomaticLossScale(tracked=tracked))
     training.forward(X)

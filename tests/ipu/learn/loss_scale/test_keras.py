@@ -38,7 +38,7 @@ def test_the_share_of_large_gradients_over_the_whole_period_decides():
     start = KerasLossScale(64.0, frequency=2)
     assert followed(start, spoilt, fine, fine)[1] == [64, 64, 32]
     assert followed(KerasLossScale(64.0, frequency=2, accumulate=False),
-                    *(Statistic(), Statistic(), fine))[1] == [64, 64, 128]  # fmt: skip
+                    *(Statistic(), Statistic(), fine))[1] == [64, 64, 128]
     few = KerasLossScale(64.0, frequency=1, threshold=0.01)
     assert followed(few, seen(99, 1))[1] == [128]
     assert followed(few, seen(98, 2))[1] == [32]
@@ -83,7 +83,7 @@ def test_the_filter_leaves_out_a_share_of_the_new_counts():
      ({"frequency": 0}, "frequency=0 is out of range"),
      ({"threshold": 0.0}, "threshold=0.0 is out of range"),
      ({"filter": 1.5}, "filter=1.5 is out of range")],
-)  # fmt: skip
+)
 def test_impossible_keras_scales_are_refused(choices, sentence):
     with pytest.raises(ValueError, match=sentence):
         KerasLossScale(**choices)

@@ -111,7 +111,7 @@ def test_a_route_fits_the_optimiser():
      (Adam(0.01), EPSILON), (AdamW(0.01), EPSILON), (RMSProp(0.01, momentum=0.5), EPSILON),
      (RMSProp(0.01, epsilon=1e-4, initial=1.0), EPSILON)],
     ids=str,
-)  # fmt: skip
+)
 def test_slots_follow_a_changing_scale(optimizer, route):
     """Doubled after every step; in binary32 not a bit of the weights differs from no scaling."""
     growing = DynamicLossScale(1024.0, route, interval=1)
@@ -198,7 +198,7 @@ def test_a_scale_below_one_may_overflow():
       r"makes the epsilon 1.09951e\+09, which overflows in binary16"),
      (StaticLossScale(2.0**9, EPSILON), RMSProp(0.01, initial=1.0), FP16,
       r"makes the initial 262144, which overflows in binary16")],
-)  # fmt: skip
+)
 def test_a_static_scale_that_loses_a_constant_is_refused(scale, optimizer, policy, sentence):
     with pytest.raises(ValueError, match=sentence):
         trainer(policy=policy, optimizer=optimizer, loss_scale=scale)

@@ -41,7 +41,7 @@ def test_wide_accumulators_let_the_loss_scale_be_higher():
             training = trainer(
                 policy=FP16, loss_scale=StaticLossScale(scale), control=POPLAR_STRUCT_DEFAULT,
                 accumulation=Accumulation(8, dtype=dtype), optimizer=SGD(1e-3, format=BINARY32),
-            )  # fmt: skip
+            )
             training.step(X, LABELS)
 
         return find_loss_scale(step, range(13, 20))
@@ -63,7 +63,7 @@ def test_a_scale_beyond_the_range_of_the_format_is_reached_where_gradients_are_s
         training = Trainer(
             lambda x: ops.scale(dense(x, 3, "only"), factor=0.0), SGD(0.05), policy=FP16,
             loss_scale=StaticLossScale(scale), control=POPLAR_STRUCT_DEFAULT,
-        )  # fmt: skip
+        )
         training.step(X, LABELS)
 
     assert find_loss_scale(step, range(15, 25)) == 2.0**21

@@ -87,4 +87,4 @@ RULES = {
                          {"initial": 1.0}),
     "adam": (Adam(0.03, epsilon=1e-4), adam, {}),
     "adamw": (AdamW(0.03, epsilon=1e-4, weight_decay=0.1), adamw, {}),
-}  # fmt: skip
+}

@@ -60,7 +60,7 @@ def test_the_rule_may_compute_in_a_wider_format_than_the_variable(optimizer):
     "make",
     [lambda e: RMSProp(0.01, epsilon=e * e), lambda e: Adam(0.01, epsilon=e),
      lambda e: AdamW(0.01, epsilon=e), lambda e: RMSProp(0.01, epsilon=e, epsilon_in_root=False)],
-)  # fmt: skip
+)
 def test_adaptive_updates_do_not_change_with_the_gradients_scale_if_epsilon_follows(make):
     """Powers of two only move exponents; RMSProp's epsilon stands inside the root, so squared."""
     results = {}

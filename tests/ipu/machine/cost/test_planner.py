@@ -31,7 +31,7 @@ def cheapest(work, instruction, tiles, load):
 
 
 @pytest.mark.parametrize("work", [Work(1, 1, 1, 0), Work(7, 3, 5, 0), Work(40, 2, 9, 0),
-                                  Work(3, 4, 50, 0)])  # fmt: skip
+                                  Work(3, 4, 50, 0)])
 @pytest.mark.parametrize("tiles", [1, 2, 7, 12, 1000])
 def test_no_split_is_cheaper(work, tiles):
     got = price(work, NOTHING, WIDE, MK2, tiles=tiles)
@@ -45,7 +45,7 @@ def test_no_split_is_cheaper(work, tiles):
     ("unit", "target", "cycles"),
     [("AMP_F16_F16", MK1, 32), ("AMP_F16_F16", MK2, 64), ("AMP_F16_F32", MK2, 32),
      ("AMP_F32_F32", MK1, 32), ("AMP_F32_F32", MK2, 64)],
-)  # fmt: skip
+)
 def test_a_load_of_weights_takes_units_times_32_bytes_at_8_or_16_per_cycle(unit, target, cycles):
     instruction = target.instruction(find_unit(unit))
     for wide, share in ((False, 1), (True, 2)):

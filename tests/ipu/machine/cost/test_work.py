@@ -33,7 +33,7 @@ def test_the_vector_mac_pads_the_whole_k():
     ("depth", "groups", "outputs", "blocks"),
     [(4, 1, 8, 2), (3, 1, 8, 2), (4, 2, 8, 2), (2, 8, 16, 4), (1, 8, 8, 2), (1, 6, 12, 4),
      (1, 3, 3, 1)],
-)  # fmt: skip
+)
 def test_groups_share_the_four_channels_of_a_slic(depth, groups, outputs, blocks):
     instruction = MK2.instruction(find_unit("SLIC_F16_F16"))
     shape = Convolution((1, 6, 6, outputs), (3, 3), depth, groups, 1)

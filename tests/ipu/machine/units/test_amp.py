@@ -13,7 +13,7 @@ from ipu.machine.units.amp import AMP_UNITS
     ("name", "channels"),
     [("AMP_F16_F32", 16), ("AMP_F16_F16", 16), ("AMP_F8_F16", 32), ("AMP_F32_F32", 8),
      ("AMP_BF16_F32", 16)],
-)  # fmt: skip
+)
 def test_a_pass_takes_the_channels_of_the_instruction(name, channels):
     assert find_unit(name).channels == channels
 
@@ -22,7 +22,7 @@ def test_the_units_of_sixteen_bits_have_all_presets_and_the_f32_unit_none():
     names = [unit.name for unit in AMP_UNITS]
     assert [n for n in names if n.startswith("AMP_F16_F32")] == [
         "AMP_F16_F32", "AMP_F16_F32.sticky", "AMP_F16_F32.exact", "AMP_F16_F32.sequential_f32",
-    ]  # fmt: skip
+    ]
     assert [n for n in names if n.startswith("AMP_F32")] == ["AMP_F32_F32"]
 
 

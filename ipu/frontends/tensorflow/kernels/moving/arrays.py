@@ -20,7 +20,7 @@ _NONE = "none"
 
 
 @kernel("Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics",
-        rounding=_NONE, is_any=True, keeps=True)  # fmt: skip
+        rounding=_NONE, is_any=True, keeps=True)
 def _identity(site: Site) -> Run:
     return lambda x: x
 
@@ -65,7 +65,7 @@ def _changes(values: Any, array: Array) -> Iterator[tuple[float, str]]:
 
 @kernel("Cast", of=ops.cast,
         rounding="once to a narrower format, to nearest from integers, toward zero to them",
-        is_any=True, keeps=True)  # fmt: skip
+        is_any=True, keeps=True)
 def _cast(site: Site) -> Run:
     device, target = site.device, site.attr("DstT")
     fmt = site.format_of(target)

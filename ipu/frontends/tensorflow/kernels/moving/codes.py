@@ -35,12 +35,12 @@ def _moved_codes(site: Site) -> Run:
         results = own[size](*[
             np.ascontiguousarray(v.carrier).view(code).reshape(v.shape) if isinstance(v, Array)
             else v for v in values
-        ])  # fmt: skip
+        ])
         each = results if isinstance(results, tuple) else (results,)
         return single([
             first.like(value.view(first.carrier.dtype)) if tensor.dtype in FORMATS else value
             for value, tensor in zip(each, site.node.outputs, strict=True)
-        ])  # fmt: skip
+        ])
 
     return run
 
@@ -48,8 +48,8 @@ def _moved_codes(site: Site) -> Run:
 kernel("Roll", "ReverseSequence", "EnsureShape", "SpaceToDepth", "DepthToSpace", "SpaceToBatchND",
        "BatchToSpaceND", "MatrixDiagPartV3", "MatrixBandPart", "GatherNd", "ExtractImagePatches",
        "ResizeNearestNeighbor", "DynamicPartition",
-       rounding="none", keeps=True)(_moved_codes)  # fmt: skip
+       rounding="none", keeps=True)(_moved_codes)
 
 #: What puts several tensors together takes them in one format.
 kernel("MatrixDiagV3", "MatrixSetDiagV3", "TensorScatterUpdate", "DynamicStitch",
-       "ParallelDynamicStitch", rounding="none, in one format")(_moved_codes)  # fmt: skip
+       "ParallelDynamicStitch", rounding="none, in one format")(_moved_codes)

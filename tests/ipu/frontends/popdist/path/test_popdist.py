@@ -18,7 +18,7 @@ def test_it_is_ours():
     done = subprocess.run(
         [sys.executable, "-P", "-c", PROGRAM], capture_output=True, text=True, timeout=60,
         env=os.environ | Launch(2, 6, transport="grpc").environment,
-    )  # fmt: skip
+    )
     assert done.stdout == "popdist 3 2\n", done.stderr
 
 

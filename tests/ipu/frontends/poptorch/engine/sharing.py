@@ -53,7 +53,7 @@ def train(replicas=0, steps=3, *, automatic=False, strategy="unsplit"):
     losses = [model(*own_samples(step, total, first, local))[1] for step in range(steps)]
     kept = model.checkpoint()
     slots = [x for state in kept["optimizer"]["state"].values() for _, x in sorted(state.items())
-             if torch.is_tensor(x)]  # fmt: skip
+             if torch.is_tensor(x)]
     buffers = [net, *model._executor.models[1:]]
     return {
         "process": popdist.getInstanceIndex(),

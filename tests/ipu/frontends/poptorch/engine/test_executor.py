@@ -17,7 +17,7 @@ from tests.ipu.frontends.poptorch.framework import (
     staged,
     torch,
     train,
-)  # fmt: skip
+)
 
 
 @pytest.mark.source("S2-01", "S2-14", "S2-18")
@@ -221,7 +221,7 @@ class Custom(torch.nn.Module):
 
 def test_functions_of_the_users_own_are_cut_too():
     one, two = (bits(train(options(staged(*groups)), net=Custom())[0])
-                for groups in (("B1 B2",), ("B1", "B2")))  # fmt: skip
+                for groups in (("B1 B2",), ("B1", "B2")))
     assert same(one, two)
 
 
@@ -239,7 +239,7 @@ class Checkpointed(Custom):
 
 def test_checkpointed_blocks_have_the_same_bits():
     one, two = (bits(train(options(staged(*groups)), net=Checkpointed())[0])
-                for groups in (("B1 B2",), ("B1", "B2")))  # fmt: skip
+                for groups in (("B1 B2",), ("B1", "B2")))
     assert same(one, two)
 
 

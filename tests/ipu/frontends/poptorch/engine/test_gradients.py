@@ -75,7 +75,7 @@ def test_replicas_are_summed_in_the_declared_order():
     arrays = [as_array(own, torch.tensor(row).half()) for row in values]
     replicas = Replicas(own, 4)
     codes = {order: [hex(code)[2:] for code in replicas.sum(arrays, 0, order).codes().tolist()]
-             for order in (Order.TF_RING, Order.CLOCKWISE_RING, Order.TREE)}  # fmt: skip
+             for order in (Order.TF_RING, Order.CLOCKWISE_RING, Order.TREE)}
     assert codes[Order.TF_RING] == ["3c00", "3c02", "3c02", "3c00"]
     assert codes[Order.CLOCKWISE_RING] == ["3c02", "3c02", "3c00", "3c00"]
     assert codes[Order.TREE] == ["3c01"] * 4

@@ -14,7 +14,7 @@ from tests.ipu.frontends.poptorch.framework import (
     sgd,
     torch,
     train,
-)  # fmt: skip
+)
 
 
 def inside(strategy, **chosen):

@@ -12,7 +12,7 @@ from tests.ipu.frontends.poptorch.framework import (
     poptorch,
     torch,
     train,
-)  # fmt: skip
+)
 
 
 def figures(name, **chosen):

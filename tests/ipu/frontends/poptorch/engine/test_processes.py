@@ -45,7 +45,7 @@ def poprun(instances, replicas, transport, *program):
         [sys.executable, "-m", "ipu.experiments.cli", "poprun", "--allow-run-as-root",
          *map(str, options), *map(str, program)],
         env=kept | {"PYTHONPATH": "."}, capture_output=True, text=True, timeout=LIMIT, check=False,
-    )  # fmt: skip
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -100,7 +100,7 @@ def test_an_unedited_program_of_fpsim_torch_has_them_too(tmp_path):
     status, output, errors = poprun(1, 1, "local", "fpsim", "torch", path, 4)
     assert status == 0, errors
     alone = {name: ast.literal_eval(text) if name in ("buffers", "losses") else text
-             for name, text in told(output)[0].items()}  # fmt: skip
+             for name, text in told(output)[0].items()}
     status, output, errors = poprun(2, 4, "grpc", "fpsim", "torch", path)
     assert status == 0, errors
     check(alone, 4, 2, output)
@@ -111,7 +111,7 @@ def test_an_unedited_program_of_fpsim_torch_has_them_too(tmp_path):
 def test_a_process_with_fewer_calls_stops_all(tmp_path, launcher):
     path = tmp_path / "program.py"
     path.write_text(f"from {PROGRAM} import train\nfrom ipu.frontends import popdist\n"
-                    "train(0, 1 + popdist.getInstanceIndex())\n")  # fmt: skip
+                    "train(0, 1 + popdist.getInstanceIndex())\n")
     status, _, errors = poprun(2, 2, "grpc", *launcher, path)
     assert status != 0
     places = r"worker 0 at .* has come to its end, worker 1 at .* to the gradients in step "
@@ -165,7 +165,7 @@ def test_a_fresh_model_takes_the_first_processs_weights_and_buffers():
         (lambda p, r, s: p.start(net(2 + r), [], s, fresh=True), r"float32 \(1, [23]\), .* \(1, "),
         (lambda p, r, s: p.start(net(), [f"seed: {r}"], s, fresh=True), r"has seed: \d, worker \d"),
     ],
-)  # fmt: skip
+)
 def test_models_and_plans_that_differ_are_refused(start, message):
     session = session_of()
     texts = stopped(lambda processes, rank: start(processes, rank, session))
@@ -269,7 +269,7 @@ def dealt(monkeypatch):
     """Process 1 of 2 with 4 replicas, as poprun tells it."""
     for name, value in {"POPDIST_NUM_INSTANCES": 2, "POPDIST_INSTANCE_INDEX": 1,
                         "POPDIST_NUM_TOTAL_REPLICAS": 4, "POPDIST_NUM_LOCAL_REPLICAS": 2,
-                        "FPSIM_TRANSPORT": "mpi", "FPSIM_ORDER": "tree"}.items():  # fmt: skip
+                        "FPSIM_TRANSPORT": "mpi", "FPSIM_ORDER": "tree"}.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.setattr(module, "_joined", None)
 

@@ -117,7 +117,7 @@ def combined(scale, lr=0.1, momentum=0.9, decay=0.01):
 def test_a_combined_accumulator_is_the_velocity(scale):
     result, model = after(lambda p: OPTIM.SGD(
         p, 0.1, momentum=0.9, weight_decay=0.01, use_combined_accum=True, velocity_scaling=scale
-    ))  # fmt: skip
+    ))
     assert np.abs(result - combined(scale)).max() < 1e-6
     assert set(model.optimizer.state[model.model.weight]) == {"velocity"}
 
@@ -145,7 +145,7 @@ def lamb(correct, largest, lr=0.01, b1=0.9, b2=0.999, eps=1e-6, decay=0.01):
 def test_lamb_scales_by_the_ratio_of_norms(correct, largest):
     result, _ = after(lambda p: OPTIM.LAMB(
         p, lr=0.01, eps=1e-6, bias_correction=correct, max_weight_norm=largest
-    ))  # fmt: skip
+    ))
     assert np.abs(result - lamb(correct, largest)).max() < 1e-5
 
 
@@ -162,7 +162,7 @@ def rms_tf(lr=0.01, alpha=0.9, eps=1e-3, momentum=0.5):
 def test_the_tensorflow_variant_of_rmsprop():
     result, _ = after(lambda p: OPTIM.RMSprop(
         p, lr=0.01, alpha=0.9, eps=1e-3, momentum=0.5, use_tf_variant=True
-    ))  # fmt: skip
+    ))
     assert np.abs(result - rms_tf()).max() < 1e-5
 
 
@@ -238,7 +238,7 @@ def test_a_constant_that_does_not_fit_is_reported():
         lambda p: OPTIM.Adam(p, lr=0.01, second_order_momentum_accum_type=torch.float16,
                              first_order_momentum_accum_type=torch.float16),
         dtype=torch.float16,
-    )  # fmt: skip
+    )
     results = [c for c in model.report()["constants"] if c["value"] == 1e-8]
     assert results[0]["layer"] == "optimizer"
     assert results[0]["becomes"] == "zero"

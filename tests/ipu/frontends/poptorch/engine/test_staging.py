@@ -96,7 +96,7 @@ def test_blocks_without_ipus_need_stages_or_auto_increment():
         (poptorch.PipelinedExecution(*NAMES), 6, r"gradientAccumulation\(6\): a pipeline of 4 "),
         (staged("B1", "B2", "B3 B4"), 7, "the model needs 3 IPUs, and their number must be a"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_go_together_is_one_sentence(strategy, count, words):
     with pytest.raises(ValueError, match=words) as caught:
         plan(options(strategy, count))

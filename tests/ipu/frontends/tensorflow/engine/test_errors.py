@@ -95,7 +95,7 @@ def test_an_unsupported_node_inside_of_a_loop_is_refused_too():
     @tf.function
     def program(x):
         return tf.while_loop(lambda y: True, lambda y: (tf.linalg.inv(y),), (x,),
-                             maximum_iterations=2)  # fmt: skip
+                             maximum_iterations=2)
 
     with machine(), pytest.raises(UnsupportedNodeError, match="MatrixInverse"):
         launch(program, tf.eye(2))

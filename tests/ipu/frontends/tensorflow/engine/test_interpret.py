@@ -196,7 +196,7 @@ def test_two_processes_give_the_same_bits():
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True,
         timeout=180, check=False, env=os.environ | {"PYTHONHASHSEED": "7"},
-    )  # fmt: skip
+    )
     assert done.stdout.splitlines()[-1:] == [trained()], done.stderr
 
 

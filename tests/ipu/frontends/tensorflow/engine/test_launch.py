@@ -20,11 +20,11 @@ from tests.ipu.frontends.tensorflow.framework import (
     machine,
     session,
     tf,
-)  # fmt: skip
+)
 
 from tensorflow.python.eager.polymorphic_function import (  # isort: skip
     atomic_function, concrete_function,
-)  # fmt: skip
+)
 
 v1 = tf.compat.v1
 
@@ -176,7 +176,7 @@ def test_an_error_writes_no_variable():
     ("owner", "name"),
     [(concrete_function.ConcreteFunction, "_call_flat"), (atomic_function, "from_func_graph"),
      (concrete_function.ConcreteFunction, "from_func_graph")],
-)  # fmt: skip
+)
 def test_private_names_are_there(owner, name):
     assert hasattr(owner, name)
 

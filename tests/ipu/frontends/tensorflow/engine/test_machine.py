@@ -30,7 +30,7 @@ def test_a_choice_wins_over_the_programs_settings():
     ("choice", "text"),
     [({"ties": "some"}, "ties='some' is not known; use first or all"),
      ({"found_inf": "no"}, "found_inf='no' is not known; use values or status")],
-)  # fmt: skip
+)
 def test_unknown_choices_are_refused(choice, text):
     with pytest.raises(ValueError, match=text):
         Choices(**choice)

@@ -33,7 +33,7 @@ def test_values_of_all_replicas_come_by_number_with_every_bit(fmt):
     """-0, a subnormal, the largest number, infinity and NaN among them."""
     context = Context(fmt)
     rows = [context.array([float(r), -0.0, fmt.smallest_subnormal, np.inf, np.nan])
-            for r in range(4)]  # fmt: skip
+            for r in range(4)]
 
     def work(transport):
         own = rows[2 * transport.rank : 2 * transport.rank + 2]

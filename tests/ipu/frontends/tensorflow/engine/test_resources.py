@@ -10,7 +10,7 @@ from tests.ipu.frontends.tensorflow.framework import tf
 
 from ipu.frontends.tensorflow.engine.resources import (  # isort: skip
     IteratorHandle, Variable,
-)  # fmt: skip
+)
 
 
 def test_a_variable_is_read_once():

@@ -42,7 +42,7 @@ def trained(x, y, **choices):
             model = tf.keras.Sequential([tf.keras.layers.Dense(4, name="head", input_shape=(8,))])
             loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
             model.compile(tf.keras.optimizers.SGD(0.1), loss, metrics=["accuracy", Errors()],
-                          steps_per_execution=4)  # fmt: skip
+                          steps_per_execution=4)
             model.fit(x, y, batch_size=500, verbose=0)
             logits = model.predict(x, batch_size=500, verbose=0).astype(np.float64)
             told = model.evaluate(x, y, batch_size=10, verbose=0, return_dict=True)

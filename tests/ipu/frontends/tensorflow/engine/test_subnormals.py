@@ -27,7 +27,7 @@ def codes(values):
     "choices",
     [{"f32_denormals": "ieee"}, {"f32_denormals": "flush"},
      {"target": "hypothetical", "policy": "bf16"}],
-)  # fmt: skip
+)
 def test_a_session_computes_what_a_function_computes(choices):
     with machine(**choices):
         expected = codes(launch(tf.function(program), tf.constant(SMALL)))

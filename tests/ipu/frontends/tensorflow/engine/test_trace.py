@@ -40,6 +40,6 @@ def test_an_error_leaves_the_tape_as_it_was():
         (ops.Graph, "_original_op"), (ops.Graph, "_attr_scope"), (ops.Graph, "_get_function"),
         (tf.Operation, "traceback"),
     ],
-)  # fmt: skip
+)
 def test_private_names_are_there(owner, name):
     assert hasattr(owner, name)

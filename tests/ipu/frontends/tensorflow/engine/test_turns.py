@@ -31,7 +31,7 @@ class Counting:
             data = tf.data.Dataset.from_generator(ones, tf.float32, [])
             infeed = ipu.ipu_infeed_queue.IPUInfeedQueue(data)
             w = self.w = v1.get_variable("w", [], initializer=v1.zeros_initializer(),
-                                         use_resource=True)  # fmt: skip
+                                         use_resource=True)
             self.launch = ipu.ipu_compiler.compile(
                 lambda: ipu.loops.repeat(1, lambda x: w.assign_add(x).op, [], infeed)
             )

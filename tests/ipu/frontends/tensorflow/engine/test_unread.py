@@ -20,7 +20,7 @@ LOSSES = {
     "by rows": lambda y: tf.reduce_sum(tf.reduce_mean(y * y, axis=-1, keepdims=True) - 1.0) * -0.3,
     "several": lambda y: tf.add_n([tf.nn.l2_loss(y), tf.reduce_mean(y), -tf.reduce_sum(2.0 * y)]),
     "none where 0": lambda y: tf.math.divide_no_nan(tf.nn.l2_loss(y), 4.0),
-}  # fmt: skip
+}
 
 
 def training(loss_of):

@@ -10,7 +10,7 @@ from tests.ipu.frontends.tensorflow.framework import tf
 
 from ipu.frontends.tensorflow.engine.values import (  # isort: skip
     FORMATS, as_read, enter, is_floating, leave, numbers,
-)  # fmt: skip
+)
 
 
 def test_every_half_comes_back():

@@ -112,7 +112,7 @@ def test_shards_leave_fewer_replicas(tmp_path):
         line = IPUEstimator(
             model_fn, str(tmp_path), RUN(run, tf_random_seed=1),
             {"wrap": CrossReplicaOptimizer},
-        )  # fmt: skip
+        )
         line.train(input_fn, steps=1)
         assert current().replicas == 2
     np.testing.assert_allclose(line.get_variable_value("line/w"), weights(1, 8), atol=1e-6)

@@ -48,7 +48,7 @@ def followed(steps, throttle_secs, workers=None):
     ("steps", "throttle", "evaluated"),
     [([0, 2, 4, 6], 0, [2, 4, 6]), ([0, 2, 4, 6], 10_000, [2, 6]), ([0, 2], 10_000, [2]),
      ([4, 6, 8], 0, [6, 8]), ([4], 0, [4])],
-)  # fmt: skip
+)
 def test_the_first_checkpoint_is_that_of_the_start(steps, throttle, evaluated):
     assert followed(steps, throttle) == evaluated
 

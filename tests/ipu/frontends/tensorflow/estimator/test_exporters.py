@@ -40,7 +40,7 @@ def test_other_things_are_refused(value):
     ("names", "text"),
     [(["a", "a"], "must have unique names"), (["a", ""], "cannot have a name that is `None` or"),
      ([3], "must have a string name. Given: <class 'int'>")],
-)  # fmt: skip
+)
 def test_names_are_texts_of_their_own(names, text):
     with pytest.raises(ValueError, match=text):
         checked_exporters([Named(name) for name in names])

@@ -33,11 +33,11 @@ def update(loss):
 
 def model_fn(mode, params):
     stages = {"train": [line, loss_of], "eval": [line, lambda a, y: (a, y)],
-              "infer": [line, lambda a, y: a]}  # fmt: skip
+              "infer": [line, lambda a, y: a]}
 
     def metrics(a, y):
         return {"loss": tf.reduce_mean(tf.square(a - y)),
-                "error": v1.metrics.mean_absolute_error(y, a)}  # fmt: skip
+                "error": v1.metrics.mean_absolute_error(y, a)}
 
     options = {"gradient_accumulation_count": 4, "eval_metrics_fn": metrics} | params
     return Spec(mode, stages[mode], optimizer_function=update, **options)

@@ -85,7 +85,7 @@ def spec(**changes):
     def function(features, labels, mode, params):
         complete = model_fn(features, labels, mode, params)
         fields = {"mode": mode, "loss": complete.loss, "train_op": complete.train_op,
-                  "eval_metric_ops": complete.eval_metric_ops}  # fmt: skip
+                  "eval_metric_ops": complete.eval_metric_ops}
         return IPUEstimatorSpec(**(fields | changes))
 
     return function

@@ -23,5 +23,5 @@ def test_replicas_times_shards_are_the_ipus():
     ):
         IPURunConfig(0)
     assert IPURunConfig(ipu_options=auto_select_ipus(create_ipu_config(), [1, 2]), ordinal=1,
-                        num_replicas=2).ordinal == 1  # fmt: skip
+                        num_replicas=2).ordinal == 1
     assert RunConfig(None).ipu_run_config == IPURunConfig()

@@ -84,7 +84,7 @@ def test_every_hook_is_called_once_in_a_launch(tmp_path):
         return replace(
             summed(features, labels, mode), training_hooks=[spec[0]], evaluation_hooks=[spec[1]],
             prediction_hooks=[spec[2]], training_chief_hooks=[spec[3]],
-        )  # fmt: skip
+        )
 
     line = estimator(tmp_path, model)
     with machine():

@@ -42,7 +42,7 @@ def saving(folder, every, function=model_fn, **options):
         (0, 2, [2, 4, 6]), (10_000, 2, [2, 6]), (600, None, [6]),
         pytest.param(0, 4, [4, 6], marks=pytest.mark.tier("full")),
     ],
-)  # fmt: skip
+)
 def test_a_checkpoint_is_evaluated_unless_the_last_evaluation_was_just_now(
     tmp_path, throttle, every, steps
 ):

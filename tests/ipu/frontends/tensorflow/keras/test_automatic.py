@@ -34,7 +34,7 @@ def steps(n, size=1.0, dtype=tf.half, **options):
                 seen.append((
                     float(optimizer.loss_scaling_factor), optimizer.histogram.numpy().tolist(),
                     int(optimizer.update_counter),
-                ))  # fmt: skip
+                ))
         return seen, weights.numpy(), optimizer
 
 
@@ -43,7 +43,7 @@ def test_the_scale_moves_at_the_call_after_the_period():
     assert seen == [
         (1, [3, 0], 1), (1, [6, 0], 2), (2, [0, 0], 0), (2, [3, 0], 1), (2, [6, 0], 2),
         (4, [0, 0], 0), (4, [3, 0], 1),
-    ]  # fmt: skip
+    ]
     np.testing.assert_array_equal(optimizer.normalized_histogram, [1, 0])
     optimizer.reset()
     assert float(optimizer.loss_scaling_factor) == 1
@@ -52,7 +52,7 @@ def test_the_scale_moves_at_the_call_after_the_period():
 
 def test_it_falls_while_gradients_are_large():
     seen, *_ = steps(3, size=2048.0, update_frequency=1, initial_loss_scaling_factor=64,
-                     histogram_bin_edge=64)  # fmt: skip
+                     histogram_bin_edge=64)
     assert [scale for scale, *_ in seen] == [32, 16, 8]
 
 

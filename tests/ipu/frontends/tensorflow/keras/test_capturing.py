@@ -32,7 +32,7 @@ def test_an_optimiser_gets_what_flows_into_layers():
         model.predict(X, verbose=0)
     assert model.optimizer.sizes == {
         "first_cug": [(8, 4)], "second_cag_activation": [(8, 2)],
-    }  # fmt: skip
+    }
 
 
 def test_messages():

@@ -109,7 +109,7 @@ MODELS = {
     "a recurrent layer": (
         lambda: [L.Embedding(5, 3, mask_zero=True), L.LSTM(3), L.Dense(4)], TOKENS),
     "attention": (attention, SEQUENCES),
-}  # fmt: skip
+}
 #: Their graphs take long to build.
 FULL = ("a recurrent layer", "attention")
 
@@ -130,7 +130,7 @@ def trained(build, x, optimizer):
     ("kind", "optimizer"),
     [*((kind, "sgd") for kind in MODELS if kind not in FULL), ("embeddings", "adam"),
      *(pytest.param(kind, "sgd", marks=pytest.mark.tier("full")) for kind in FULL)],
-)  # fmt: skip
+)
 def test_layers_train_as_on_tensorflow(kind, optimizer):
     expected = trained(*MODELS[kind], optimizer)
     with machine(f32_denormals="ieee"), ipu.ipu_strategy.IPUStrategyV1().scope():

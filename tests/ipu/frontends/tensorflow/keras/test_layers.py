@@ -25,7 +25,7 @@ def fitted(*net, x=X):
 @pytest.mark.parametrize(
     ("layer", "groups"),
     [(layers.GroupNorm(groups=3), 3), (layers.InstanceNorm(), 6), (layers.LayerNormalization(), 1)],
-)  # fmt: skip
+)
 def test_norms_have_their_groups_and_train(layer, groups):
     _, model = fitted(layer)
     assert layer.groups == groups

@@ -51,7 +51,7 @@ def test_a_layer_of_a_model_is_located_where_it_was_made():
         return tf.keras.Sequential([
             layers.Conv3D(1, 2, name="cubic"),  # the layer
             layers.GlobalAveragePooling3D(),
-        ])  # fmt: skip
+        ])
 
     sentence = refused(build)
     assert sentence.startswith("node sequential")
@@ -61,7 +61,7 @@ def test_a_layer_of_a_model_is_located_where_it_was_made():
 @pytest.mark.parametrize(
     ("is_own", "text", "end"),
     [(False, "the inner layer", ", layer inner (Conv3D)"), (True, "the operation", "")],
-)  # fmt: skip
+)
 def test_the_innermost_line_of_the_program_counts(is_own, text, end):
     def build():
         cubes = Cubes()

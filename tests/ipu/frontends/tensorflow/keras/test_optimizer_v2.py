@@ -21,7 +21,7 @@ def test_programs_get_this_class(package):
 @pytest.mark.parametrize("optimizer", [
     optimizers.SGD(), optimizers.Adam(), optimizers.legacy.SGD(),
     optimizers.legacy.Adam(),
-])  # fmt: skip
+])
 def test_every_optimiser_is_one(optimizer):
     assert isinstance(optimizer, OptimizerV2)
     assert issubclass(type(optimizer), OptimizerV2)

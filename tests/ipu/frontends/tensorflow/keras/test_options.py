@@ -56,7 +56,7 @@ def test_a_pipeline_has_the_bits_of_the_accumulation(mean_of_four, schedule, map
         net.set_pipelining_options(
             4, device_mapping=mapping, pipeline_schedule=schedule,
             gradient_accumulation_reduction_method="mean",
-        )  # fmt: skip
+        )
 
     losses, weights = fit(2, stages)
     assert losses == mean_of_four[0]
@@ -80,7 +80,7 @@ def test_executions_hold_whole_updates_and_counts_fit_the_schedule():
         fit(1, lambda net: net.set_pipelining_options(4))
     with pytest.raises(ValueError, match="n_ipus=3 is no multiple of the 2 IPUs that the stages"):
         fit(3, lambda net: (net.set_pipeline_stage_assignment([0, 1]),
-                             net.set_pipelining_options(4)))  # fmt: skip
+                             net.set_pipelining_options(4)))
 
 
 class Casting(tf.keras.optimizers.SGD):

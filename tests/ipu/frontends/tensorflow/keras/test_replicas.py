@@ -53,11 +53,11 @@ def test_two_replicas_of_equal_batches_are_one_under_a_policy_of_two_formats():
 @pytest.fixture(scope="module")
 def two_replicas_of_two():
     return fit(2, lambda net: accumulating(net, gradient_accumulation_steps_per_replica=2),
-               steps=2)  # fmt: skip
+               steps=2)
 
 
 @pytest.mark.parametrize("options", [{"pipeline_schedule": INTERLEAVED},
-                                     {"pipeline_schedule": SEQUENTIAL}])  # fmt: skip
+                                     {"pipeline_schedule": SEQUENTIAL}])
 def test_pipelines_of_replicas_have_the_bits_of_the_accumulation(two_replicas_of_two, options):
     losses, weights = fit(4, pipelined(2, **options), steps=2)
     assert losses == two_replicas_of_two[0]
@@ -118,7 +118,7 @@ def test_mini_batches_that_replicas_do_not_share_are_left_out():
 
 @pytest.mark.parametrize(("ipus", "mapping", "replicas"), [
     (2, [0, 1], 1), (4, [0, 1], 2), (4, [0, 2], 1), (4, [2, 1], 1), (3, [0, 2], 1), (8, [0, 2], 2),
-])  # fmt: skip
+])
 def test_a_pipeline_takes_a_power_of_two_of_ipus(ipus, mapping, replicas):
     with machine(), ipu.ipu_strategy.IPUStrategyV1().scope():
         configured(ipus)

@@ -90,7 +90,7 @@ def test_assignments_are_those_of_the_scopes_and_can_be_set():
         actual = model.get_pipeline_stage_assignment()
         assert [(a.layer.name, a.node_index, a.pipeline_stage) for a in actual] == [
             ("a", 0, 0), ("b", 0, 1), ("both", 0, 1), ("c", 0, 2),
-        ]  # fmt: skip
+        ]
         assert [layer.name for layer in actual[2].inbound_layers] == ["a", "b"]
         assert str(actual[3]) == "Layer: c (node index 0) is assigned to pipeline stage: 2"
         actual[3].pipeline_stage = 1
@@ -166,7 +166,7 @@ def test_the_summary_is_a_table():
         'Model: "m"', "_" * 65, "Layer (type)".ljust(32) + "Pipeline Stage".ljust(33), "=" * 65,
         "f (Flatten)".ljust(32) + "None".ljust(33), "_" * 65,
         "d (Dense)".ljust(32) + "None".ljust(33), "=" * 65,
-    ]  # fmt: skip
+    ]
     with ipu.ipu_strategy.IPUStrategyV1().scope():
         lines = summary_lines(functional(0, 1, 2), (0, 1, 1, 2), 85)
     assert lines[2] == "Layer (type) (node index)".ljust(34) + "Input Layers".ljust(34) + (

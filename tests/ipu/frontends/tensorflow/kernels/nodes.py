@@ -34,7 +34,7 @@ def _with_gradients(function):
                 tf.reduce_sum(r * tf.reshape(tf.linspace(0.5, 1.5, max(r.shape.num_elements(), 1)),
                                              r.shape))
                 for r in results if r.dtype == tf.float32
-            ]  # fmt: skip
+            ]
             loss = tf.add_n(losses) if losses else None
         if loss is None:
             return results
@@ -77,7 +77,7 @@ def agree(node, function, *arguments, gradients=True, tolerance=2e-6, reference=
             np.testing.assert_allclose(
                 ours.numpy().astype(float), theirs.numpy().astype(float), rtol=tolerance,
                 atol=tolerance * scale,
-            )  # fmt: skip
+            )
         else:
             np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 

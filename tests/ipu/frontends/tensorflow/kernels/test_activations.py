@@ -75,4 +75,4 @@ def test_the_cross_entropy_of_truth_values_runs():
     agree(
         "Log1p",
         lambda a: tf.nn.sigmoid_cross_entropy_with_logits(logits=a, labels=tf.ones_like(a)), x,
-    )  # fmt: skip
+    )

@@ -80,7 +80,7 @@ def test_float32_is_as_on_tensorflow(node):
     ("function", "expected"),
     [(lambda a, b: a + b, np.add), (lambda a, b: a * b, np.multiply),
      (lambda a, b: a / b, np.divide), (lambda a, b: a - b, np.subtract)],
-)  # fmt: skip
+)
 def test_halves_are_rounded_once(function, expected):
     a, b = half(40), half(40, seed=1, low=0.1)
     (result,), _ = on_machine(function, a, b)
@@ -163,7 +163,7 @@ def test_a_subnormal_number_is_read_as_the_machine_does(f32_denormals, expected)
         return [
             a > zero, -a < zero, a != zero, raw.ReluGrad(gradients=one, features=a),
             tf.math.divide_no_nan(one, a) > zero, tf.math.xlogy(a, zero) < zero,
-        ]  # fmt: skip
+        ]
 
     with machine(f32_denormals=f32_denormals):
         results = launch(tf.function(compute), tiny)

@@ -42,4 +42,4 @@ def test_halves_are_those_of_the_unit():
     device = Device()
     expected = device.matmul(*(device.from_host(v, BINARY16) for v in (a, b)))
     np.testing.assert_array_equal(result.view(np.uint16),
-                                  np.float16(expected.carrier).view(np.uint16))  # fmt: skip
+                                  np.float16(expected.carrier).view(np.uint16))

@@ -43,7 +43,7 @@ CASES = {
     "TruncateMod": (lambda a, b: raw.TruncateMod(x=a, y=b), x, y),
     "Mod": (lambda a, b: raw.Mod(x=a, y=b), x, y),
     "Range": (lambda a: tf.range(0.0, 1.0 + tf.reduce_max(a) * 0, 0.125), x),
-}  # fmt: skip
+}
 #: With gradients; those of the others are made of these.
 GRADIENTS = {
     "Sin",
@@ -99,7 +99,7 @@ def test_where_tensorflow_is_further_off_the_exact_number_is_rounded_once(node):
 @pytest.mark.parametrize(
     ("function", "wide"),
     [(tf.sin, np.sin), (tf.cos, np.cos), (tf.math.erfc, scipy.special.erfc)],
-)  # fmt: skip
+)
 def test_halves_are_binary64_rounded_once(function, wide):
     a = half(40)
     (result,), _ = on_machine(function, a)

@@ -92,7 +92,7 @@ def test_an_iterator_feeds_a_program():
 def test_a_function_of_the_host_gets_and_gives_values_of_its_types():
     def program(x):
         return tf.numpy_function(lambda v: (v + v.dtype.type(1), np.int32(3)), [x],
-                                 [tf.float16, tf.int32])  # fmt: skip
+                                 [tf.float16, tf.int32])
 
     with machine():
         y, n = launch(tf.function(program), tf.constant([1.5], tf.float16))

@@ -14,7 +14,7 @@ from tests.ipu.ops.law import FORMATS, codes_of_one, codes_of_two, of_row, outco
 
 FAMILIES = (ops.activations, ops.arithmetic, ops.bounds, ops.functions)
 ROWS = {row for family in FAMILIES for row in ops.PRIMITIVES.values()
-        if row is getattr(family, row.name, None)}  # fmt: skip
+        if row is getattr(family, row.name, None)}
 DTYPES = {"binary16": tf.float16, "bfloat16": tf.bfloat16}
 
 #: Attributes of nodes, and the options of the row that they are.
@@ -22,7 +22,7 @@ OPTIONS = {
     "LeakyRelu": ({"alpha": 0.25}, {"slope": 0.25}),
     "LeakyReluGrad": ({"alpha": 0.25}, {"slope": 0.25}),
     "EluGrad": ({}, {"of_result": True}), "SeluGrad": ({}, {"of_result": True}),
-}  # fmt: skip
+}
 #: Nodes whose tests stand elsewhere, and where.
 ELSEWHERE = {
     "three operands: test_arithmetic.py, test_functions.py": ("ClipByValue", "Betainc"),
@@ -32,7 +32,7 @@ ELSEWHERE = {
     "no kernel of TensorFlow for these types builds the node: the same row has another name": (
         "Inv", "InvGrad",
     ),
-}  # fmt: skip
+}
 
 
 def nodes():
@@ -40,7 +40,7 @@ def nodes():
     return [
         name for name, entry in sorted(table.TABLE.items())
         if name not in skipped and entry.rows and entry.rows[0] in ROWS
-    ]  # fmt: skip
+    ]
 
 
 def inputs(name):

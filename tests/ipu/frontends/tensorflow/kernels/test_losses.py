@@ -27,7 +27,7 @@ CASES = {
     "SoftmaxCrossEntropyWithLogits": (
         lambda a: tf.nn.softmax_cross_entropy_with_logits(tf.constant(shares), a), logits,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("node", CASES)

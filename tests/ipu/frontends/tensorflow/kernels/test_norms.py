@@ -57,7 +57,7 @@ def test_a_node_that_averages_its_statistics_does_as_tensorflow():
         return tf.raw_ops.FusedBatchNormV3(
             x=a, scale=s, offset=o, mean=mean, variance=variance, epsilon=1e-3,
             exponential_avg_factor=0.1, is_training=True,
-        )[:3]  # fmt: skip
+        )[:3]
 
     before = numbers(3, seed=3), np.abs(numbers(3, seed=4))
     agree("FusedBatchNormV3", averaged, images, scale, offset, *before, gradients=False)
@@ -94,7 +94,7 @@ def with_slopes(layer, a, g):
 
     layer(a)
     layer.set_weights([np.asarray(numbers(16, seed=s), w.dtype) for s, w in
-                       zip((1, 2), layer.get_weights(), strict=True)])  # fmt: skip
+                       zip((1, 2), layer.get_weights(), strict=True)])
     return on_machine(compute, a, g)[0]
 
 

@@ -47,7 +47,7 @@ def test_float32_is_as_on_tensorflow(node):
     ("padding", "dilations"),
     [("VALID", (2, 2)), ("SAME", (2, 1)), ("SAME", (1, 3)),
      ([[0, 0], [1, 0], [2, 3], [0, 0]], (2, 3))],
-)  # fmt: skip
+)
 def test_dilated_convolutions_are_as_on_tensorflow(padding, dilations):
     """TensorFlow has the gradient on some processors alone: its kernel is filled with zeros."""
 
@@ -135,7 +135,7 @@ def test_a_convolution_of_halves_and_its_gradients_are_those_of_the_primitive():
 def test_what_the_machine_has_not_is_refused_before_anything_runs():
     """TensorFlow itself computes it."""
     sentence = (r"^node \S*Conv2D has data_format=NCHW; the machine takes NHWC; "
-                r"it was built at .*\.py:\d+$")  # fmt: skip
+                r"it was built at .*\.py:\d+$")
     program = tf.function(lambda a, w: conv(a, w, data_format="NCHW"))
     with machine() as used, pytest.raises(NotImplementedError, match=sentence):
         launch(program, images.transpose(0, 3, 1, 2), kernel)

@@ -43,7 +43,7 @@ def test_float32_is_as_on_tensorflow(node):
 @pytest.mark.parametrize(("low", "high", "bits", "narrow"), [
     (-1.2, 1.3, 8, False), (-1.1, 1.3, 4, True), (0.0, 6.0, 8, False), (-3.0, 0.0, 2, False),
     (-0.5, 0.5, 8, True),
-])  # fmt: skip
+])
 def test_values_and_gradients_have_tensorflows_bits(low, high, bits, narrow):
     """The grid's numbers, at its ends, beside them, at ties and everywhere else."""
     step = (high - low) / (2**bits - 1 - narrow)

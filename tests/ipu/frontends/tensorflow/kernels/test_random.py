@@ -18,7 +18,7 @@ CASES = {
     "RandomUniform": (tf.random.uniform, 0.5, 1 / 12, 0, 1),
     "RandomStandardNormal": (tf.random.normal, 0, 1, -6, 6),
     "TruncatedNormal": (tf.random.truncated_normal, 0, 0.7737, -2, 2),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("node", [node for node in CASES if node.startswith("Stateless")])

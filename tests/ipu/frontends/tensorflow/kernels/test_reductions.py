@@ -58,7 +58,7 @@ def test_nothing_reduces_to_what_tensorflow_says(reduce, shape):
     for kind in (np.float32, np.float16):
         empty = np.zeros(shape, kind)
         agree(node, lambda a: [function(a, 0), function(a, 1, keepdims=True), function(a)], empty,
-              gradients=False, tolerance=0)  # fmt: skip
+              gradients=False, tolerance=0)
 
 
 def test_the_mean_of_nothing_is_an_invalid_operation():
@@ -74,7 +74,7 @@ def test_the_mean_of_nothing_is_an_invalid_operation():
     ("function", "primitive"),
     [(tf.reduce_sum, ops.reduce_sum), (tf.reduce_mean, ops.reduce_mean),
      (tf.reduce_max, ops.reduce_max)],
-)  # fmt: skip
+)
 def test_halves_are_those_of_the_primitive(function, primitive):
     a = half(40, 7)
     (result,), _ = on_machine(lambda v: function(v, 0), a)

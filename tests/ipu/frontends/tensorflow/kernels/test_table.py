@@ -24,7 +24,7 @@ ELSEWHERE = {
     "AssignAddVariableOp", "AssignSubVariableOp", "VariableShape", "ResourceScatterAdd",
     "ResourceScatterSub", "ResourceScatterUpdate", "PyFunc", "EagerPyFunc",
     "Enqueue", "IteratorGetNext",
-}  # fmt: skip
+}
 
 
 def test_every_entry_is_compared_with_tensorflow():
@@ -72,7 +72,7 @@ PRIMITIVES = {
     "matmul": (tf.matmul, {}, a[0, 0], b[1, 1].T.copy()),
     "reduce_sum": (lambda x: tf.reduce_sum(x, 0), {"axis": 0}, a),
     "reshape": (lambda x: tf.reshape(x, [12, 24]), {"shape": (12, 24)}, a),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PRIMITIVES)

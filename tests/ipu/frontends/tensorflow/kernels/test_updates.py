@@ -22,7 +22,7 @@ def adam(w, m, v, g, **options):
     raw.ResourceApplyAdam(
         var=w, m=m, v=v, beta1_power=rest[0], beta2_power=rest[1], lr=rest[2], beta1=rest[3],
         beta2=rest[4], epsilon=rest[5], grad=g, **options,
-    )  # fmt: skip
+    )
 
 
 def momentum(w, m, v, g, **options):
@@ -80,7 +80,7 @@ MORE = {
     "ResourceApplyFtrlV2": (
         "linear", ("accum", "linear"), _FTRL | {"l2_shrinkage": 0.1}, "FtrlV2"),
     "ResourceApplyCenteredRMSProp": ("mom", ("mg", "ms", "mom"), _RMS, "CenteredRMSProp"),
-}  # fmt: skip
+}
 
 
 def slots_for(node, make):
@@ -146,7 +146,7 @@ def updated(rule, values, slots, gradients, native=False, **options):
     ("node", "nesterov"),
     [*((node, False) for node in CASES),
      *((node, True) for node in CASES if node.endswith(("Adam", "Momentum")))],
-)  # fmt: skip
+)
 def test_float32_is_as_on_tensorflow(node, nesterov):
     rule, options = CASES[node], {"use_nesterov": True} if nesterov else {}
     values, slots = numbers(4, 3), [numbers(4, 3, seed=1), np.abs(numbers(4, 3, seed=2))]
@@ -162,7 +162,7 @@ def test_float32_is_as_on_tensorflow(node, nesterov):
     ("rule", "ours"),
     [(descent, SGD(rate=0.05)), (momentum, SGD(rate=0.05, momentum=0.9)),
      (adam, Adam(rate=0.01, epsilon=1e-3))],
-)  # fmt: skip
+)
 def test_halves_are_those_of_the_rule(rule, ours):
     values, slots, g = half(40), [half(40, seed=1), np.abs(half(40, seed=2))], half(40, seed=3)
     results, _ = updated(rule, values, slots, [g])
@@ -189,7 +189,7 @@ def test_a_row_is_updated_once():
     ("node", "options"),
     [*((node, {}) for node in MORE), ("ResourceApplyFtrl", {"multiply_linear_by_lr": True}),
      ("ResourceApplyFtrlV2", {"multiply_linear_by_lr": True})],
-)  # fmt: skip
+)
 def test_other_updates_are_as_on_tensorflow(node, options):
     _, slots, constants, name = MORE[node]
     rule = plain(name, *slots, **constants)
@@ -263,7 +263,7 @@ def adamax_in_half(w, m, v, g):
     ("node", "oracle"),
     [("ResourceApplyAdamWithAmsgrad", amsgrad_in_half),
      ("ResourceApplyAdadelta", adadelta_in_half), ("ResourceApplyAdaMax", adamax_in_half)],
-)  # fmt: skip
+)
 def test_halves_round_each_operation_once(node, oracle):
     _, slots, constants, name = MORE[node]
     values, g = half(60), half(60, seed=9)
@@ -290,7 +290,7 @@ OPTIMISERS = {
     "Ftrl": lambda k: k.Ftrl(0.05, l1_regularization_strength=0.01),
     "AMSGrad": lambda k: k.Adam(0.01, amsgrad=True),
     "centred": lambda k: k.RMSprop(0.01, centered=True, momentum=0.5),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", OPTIMISERS)

@@ -30,7 +30,7 @@ def slopes(function, values):
         (nn.gelu, lambda v: tf.nn.gelu(v, approximate=True)), (nn.swish, tf.nn.swish),
         (nn.softmax, tf.nn.softmax), (nn.hard_sigmoid, tf.keras.activations.hard_sigmoid),
     ],
-)  # fmt: skip
+)
 def test_the_formulas_are_those_of_tensorflow(ours, theirs):
     for a, b in zip(slopes(ours, x), slopes(theirs, x), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-6, atol=2e-6)

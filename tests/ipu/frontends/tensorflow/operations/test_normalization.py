@@ -90,7 +90,7 @@ def test_halves_are_those_of_the_primitive(stable):
 NORMS = {
     "group": (norm.group_norm, {"groups": 3}, 3), "layer": (norm.layer_norm, {}, 1),
     "instance": (norm.instance_norm, {}, 6),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", NORMS)
@@ -132,7 +132,7 @@ def test_functions_make_their_variables():
         ]
         assert [v.name for v in v1.trainable_variables()] == [
             "a/beta:0", "a/gamma:0", "c/beta:0", "c/gamma:0",
-        ]  # fmt: skip
+        ]
         opened.run(v1.global_variables_initializer())
         group, layer, instance = opened.run(nets)
     ones, zeros = np.ones(6, np.float32), np.zeros(6, np.float32)

@@ -87,7 +87,7 @@ def pipelined(count=8, stages=STAGES, **options):
 
     def build(infeed, outfeed):
         named = {"infeed_queue": infeed, "outfeed_queue": outfeed, "repeat_count": 2,
-                 "optimizer_function": optimizer_function} | options  # fmt: skip
+                 "optimizer_function": optimizer_function} | options
         return ipu.pipelining_ops.pipeline(stages, count, **named)
 
     return build

@@ -62,7 +62,7 @@ CASES = [
     ({"optimizer_function": lambda loss: loss}, TypeError,
      "optimizer_function must return OptimizerFunctionOutput"),
     ({"accumulate_outfeed_dtype": tf.float32}, ValueError, "needs accumulate_outfeed=True"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.source("graphcore/tensorflow, pipelining_ops.py, pipeline_util.cc")

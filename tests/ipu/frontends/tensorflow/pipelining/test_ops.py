@@ -122,7 +122,7 @@ def test_losses_masks_and_sums_leave_by_the_outfeed():
     sums, _, _ = run(
         pipelined(outfeed_loss=True, accumulate_outfeed=True, accumulate_outfeed_dtype=tf.float32,
                   **named)
-    )  # fmt: skip
+    )
     assert sums.dtype == np.float32
     np.testing.assert_array_equal(sums, np.float32(loss).reshape(4, 8).sum(axis=1))
 
@@ -244,4 +244,4 @@ def test_checkpoints_need_a_schedule_that_recomputes_from_them():
     stages = [first, *STAGES[1:]]
     with pytest.raises(ValueError, match="pipeline_schedule=Interleaved on 4 IPUs: with a recomp"):
         run(pipelined(stages=stages, pipeline_schedule=PipelineSchedule.Interleaved),
-            recompute=True)  # fmt: skip
+            recompute=True)

@@ -10,7 +10,7 @@ from ipu.frontends.tensorflow.reports.layers import Layers, layer_of_variable  #
 
 VARIABLES = [
     "dense/kernel", "dense/bias", "net/conv1/w", "dense_1/kernel", "w", "Adam/m/dense/kernel",
-]  # fmt: skip
+]
 SCOPES = {
     "dense": "dense",
     "sequential/dense": "dense",
@@ -23,7 +23,7 @@ SCOPES = {
     "other/net/conv1/pad": "net/conv1",
     "Relu_1": "Relu_1",
     "w": "w",
-}  # fmt: skip
+}
 
 
 def test_the_layer_of_a_scope():

@@ -48,7 +48,7 @@ def test_layers_losses_updates_and_weights_have_their_names():
     (weights,) = told["exponents"]["weights"]
     assert (weights["layer"], weights["format"], weights["counts"]) == (
         "net/dense", "binary16", {-1: 8}
-    )  # fmt: skip
+    )
     assert np.all(w.numpy() == 0.5)
     assert {row["layer"] for row in told["exponents"]["gradients"]} >= {"net/dense", "Mean"}
 

@@ -44,7 +44,7 @@ def config():
         ),
         ("select_ipus", [1, 2.0], "typing.Union[int, typing.List[int], typing.Tuple[int, ...]]"),
     ],
-)  # fmt: skip
+)
 def test_another_type_is_refused_and_nothing_changes(config, name, value, kind):
     category, last = parts(config, name)
     before = getattr(category, last)
@@ -63,7 +63,7 @@ def parts(config, name):
 
 def test_an_unknown_name_is_answered_with_the_nearest(config):
     with pytest.raises(ValueError, match=r"^'matmul' is not a valid attribute of this config\. "
-                       r"Did you mean 'matmuls'\?$"):  # fmt: skip
+                       r"Did you mean 'matmuls'\?$"):
         config.matmul.poplar_options = {"partialsType": "half"}
     with pytest.raises(ValueError, match=r"Did you mean 'floating_point_behaviour\.nanoo'\?$"):
         config.floating_point_behaviour.nano = True
@@ -123,7 +123,7 @@ def test_a_dictionary_holds_names_of_options_alone(config):
 def test_metadata_of_options_and_categories(config):
     metadata = config.get_attribute_metadata("floating_point_behaviour.esr")
     assert (metadata.name, metadata.type) == ("floating_point_behaviour.esr",
-                                              "StochasticRoundingBehaviour")  # fmt: skip
+                                              "StochasticRoundingBehaviour")
     assert config.norms.get_attribute_metadata("use_stable_statistics").default is False
     assert config.get_attribute_metadata("norms").type is None
     with pytest.raises(ValueError, match=r"Could not get attribute metadata for 'norms\.stable'"):

@@ -89,7 +89,7 @@ GROUP = "norms.experimental.distributed_batch_norm_replica_group_size"
         ),
         ({"auto_select_ipus": 0}, "auto_select_ipus=0 is not a number of IPUs; use 1 or more"),
     ],
-)  # fmt: skip
+)
 def test_options_that_exclude_each_other_are_refused(changes, sentence):
     with pytest.raises(ValueError, match=r".") as refused:
         configure(options() | changes)

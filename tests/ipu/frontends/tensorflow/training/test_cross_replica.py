@@ -73,7 +73,7 @@ def test_replicas_keep_equal_weights_after_every_step(esr):
     losses, weights = fit(
         lambda: ipu.optimizers.CrossReplicaOptimizer(v1.train.MomentumOptimizer(0.05, 0.9)),
         ipus=2, dtype=dtype, esr=esr,
-    )  # fmt: skip
+    )
     np.testing.assert_array_equal(weights[:, 0], weights[:, 1])
     assert (losses[:, 0] != losses[:, 1]).any(), "replicas must see different batches"
     if not esr:

@@ -44,7 +44,7 @@ def test_pipelines_accumulate_by_themselves():
     ("schedule", "ipus", "fits"),
     [("Grouped", 2, True), ("Sequential", 1, True), ("Interleaved", 2, False),
      ("Sequential", 2, False), ("Grouped", 1, False)],
-)  # fmt: skip
+)
 def test_checkpoints_go_with_one_schedule(schedule, ipus, fits):
     check_checkpoints()
     with building_pipeline(schedule, ipus):

@@ -85,7 +85,7 @@ def main(kind, folder, steps):
         ipu_run_config=ipu.ipu_run_config.IPURunConfig(ipu_options=options),
         train_distribute=strategy, eval_distribute=strategy,
         tf_random_seed=1 + strategy.input_context.input_pipeline_id,
-    )  # fmt: skip
+    )
     v1.logging.set_verbosity(v1.logging.INFO)
     classifier = ipu.ipu_estimator.IPUEstimator(model_fn, folder, config)
     last = 3 if kind == "failing" and strategy.workers.rank else None

@@ -25,7 +25,7 @@ __all__ = ["LIMIT", "LINE", "environment", "mpirun", "tf_configs", "workers"]
 def environment(**others):
     """Variables of a worker: nothing of another run."""
     kept = {k: v for k, v in os.environ.items()
-            if not k.startswith(("FPSIM_T", "FPSIM_W", "POPDIST_", "TF_CONFIG"))}  # fmt: skip
+            if not k.startswith(("FPSIM_T", "FPSIM_W", "POPDIST_", "TF_CONFIG"))}
     return kept | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"} | others
 
 
@@ -57,7 +57,7 @@ def workers(configs, *lines):
         subprocess.Popen(line, env=environment(TF_CONFIG=config), text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for config, line in zip(configs, lines, strict=True)
-    ]  # fmt: skip
+    ]
     try:
         yield started
     finally:
@@ -82,6 +82,6 @@ def mpirun(n, line):
     done = subprocess.run(
         [launcher, *hosts, *line], env=environment(**root), capture_output=True, text=True,
         timeout=LIMIT, check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout + done.stderr

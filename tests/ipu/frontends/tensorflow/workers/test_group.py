@@ -37,7 +37,7 @@ def together(size, work):
 def test_two_workers_add_once_and_divide_once(dtype):
     parts = RNG.normal(size=(2, 3, 5)).astype(dtype)
     rows = together(2, lambda w: (w.reduced(parts[w.rank], mean=False),
-                                  w.reduced(parts[w.rank], mean=True)))  # fmt: skip
+                                  w.reduced(parts[w.rank], mean=True)))
     total = parts[0] + parts[1]
     for sums, means in rows:
         np.testing.assert_array_equal(sums, total)
@@ -89,7 +89,7 @@ WORKERS = ["127.0.0.1:3737", "127.0.0.1:3738"]
 def config(cluster=None, **task):
     named = {"type": "worker", "index": 0} | task
     return json.dumps({"cluster": {"worker": WORKERS} if cluster is None else cluster,
-                       "task": named})  # fmt: skip
+                       "task": named})
 
 
 @pytest.mark.source("S1-12")
@@ -119,7 +119,7 @@ def test_another_resolver_tells_its_own_cluster():
         (config({"worker": [WORKERS[0]] * 2}), "more than once"),
         (config({"worker": ["localhost"]}), "address 'localhost' is not host:port"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_cluster_has_a_sentence_with_an_example(text, message):
     with pytest.raises(ClusterError, match=message) as error:
         cluster_of(TF_CONFIG(), {"TF_CONFIG": text})
@@ -138,7 +138,7 @@ def test_stubs_are_built_before_tensorflow(monkeypatch):
     ("step", "saved", "end"),
     [(None, None, ""), (4, None, r" \(step 4\); there is no checkpoint"),
      (4, 3, r" \(step 4\); the last checkpoint is step 3")],
-)  # fmt: skip
+)
 def test_a_worker_that_is_lost_is_told_with_step_and_checkpoint(step, saved, end):
     first, second = local_transports(2)
     second.close()
@@ -146,6 +146,6 @@ def test_a_worker_that_is_lost_is_told_with_step_and_checkpoint(step, saved, end
     workers = Workers(members, Sums(members.channel, 2, Device, Order.TF_RING))
     workers.step, members.saved = step, saved
     for call in (lambda: workers.reduced(np.float32([1]), mean=True),
-                 lambda: workers.texts("digest", "digests")):  # fmt: skip
+                 lambda: workers.texts("digest", "digests")):
         with pytest.raises(StoppedError, match=f"^worker 1 is gone{end}$"):
             call()

@@ -54,6 +54,6 @@ def test_nodes_of_tensorflow_1_do_so_too(started):
 def test_nothing_works_before_init():
     hvd.shutdown()
     for call in (hvd.size, lambda: hvd.allreduce(1.0),
-                 hvd.ipu_horovod_strategy.IPUHorovodStrategy):  # fmt: skip
+                 hvd.ipu_horovod_strategy.IPUHorovodStrategy):
         with pytest.raises(ValueError, match=r"Horovod has not been initialized; use hvd.init"):
             call()

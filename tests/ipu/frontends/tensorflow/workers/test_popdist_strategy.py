@@ -118,7 +118,7 @@ def test_weights_that_differ_at_the_end_of_a_short_training_stop_all(tmp_path, i
         assert re.search(
             r"^fpsim: worker 1 at .* has variables with digest \w+, worker 0 at .* \w+, after step "
             r"\d+; they must be equal", errors, re.MULTILINE,
-        ), errors  # fmt: skip
+        ), errors
         assert "weights" not in output
         assert "Traceback" not in errors
 
@@ -128,10 +128,10 @@ def test_weights_that_differ_at_the_end_of_a_short_training_stop_all(tmp_path, i
     ("first", "second", "names"),
     [(["--seed", "0"], ["--seed", "7"], ("seed: 0", "seed: 7")),
      (["--policy", "fp16"], ["--policy", "fp32"], ("policy: p=f16", "policy: p=f32"))],
-)  # fmt: skip
+)
 def test_seeds_and_policies_that_differ_are_refused_before_the_training(first, second, names):
     lines = [[*whole[:4], *way, *whole[4:]] for way in (first, second)
-             for whole in [command(KERAS, "multi", "2")]]  # fmt: skip
+             for whole in [command(KERAS, "multi", "2")]]
     with workers(tf_configs(2), *lines) as started:
         done = [ended(process) for process in started]
     for status, output, errors in done:
@@ -162,7 +162,7 @@ def poprun(instances, replicas, transport, *program):
          "--allow-run-as-root", *program],
         env=environment(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"),
         capture_output=True, text=True, timeout=LIMIT, check=False,
-    )  # fmt: skip
+    )
     return done.returncode, done.stdout, done.stderr
 
 

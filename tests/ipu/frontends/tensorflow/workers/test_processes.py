@@ -84,7 +84,7 @@ def test_an_evaluation_is_the_mean_of_both_parts(two):
     step, loss, largest = map(float, first)
     x, y = rows()
     state = {name: np.frombuffer(code, np.float32) for name, code in weights(two[0][1]).items()
-             if name.startswith("line")}  # fmt: skip
+             if name.startswith("line")}
     error = x @ state["line/w"] + state["line/b"] - y[:, 0]
     assert step == 20
     assert loss == pytest.approx(float(np.square(error).mean()), rel=1e-5)
@@ -104,7 +104,7 @@ def test_steps_are_those_of_one_worker_on_the_union_of_the_batches(two):
     """Momentum in binary64 from root's start, which the first and the last state must fit."""
     x, y = (values.astype(float) for values in rows())
     state = {name: np.frombuffer(code, np.float32) for name, code in weights(two[0][1]).items()
-             if name.startswith("line")}  # fmt: skip
+             if name.startswith("line")}
     w, b = state["line/w"].astype(float), state["line/b"].astype(float)
     v, c = state["line/w/Momentum"].astype(float), state["line/b/Momentum"].astype(float)
     for step in reversed(range(20)):  # back from the end: w' = w + rate v', v' = 0.9 v + g

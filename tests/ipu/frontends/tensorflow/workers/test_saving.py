@@ -53,7 +53,7 @@ def test_private_values_are_saved_as_means_and_go_on_as_they_were(tmp_path):
         hook.end(opened)
         assert opened.run([moving, trained, count, step])[0].tolist() == [1.0, 3.0]
     saved = {name: tf.train.load_variable(str(tmp_path), name)
-             for name, _ in tf.train.list_variables(str(tmp_path))}  # fmt: skip
+             for name, _ in tf.train.list_variables(str(tmp_path))}
     assert saved["moving"].tolist() == [1.5, 4.5]
     assert (saved["w"].tolist(), saved["slot"].tolist(), saved["count"]) == ([5.0], [7.0], 4)
 

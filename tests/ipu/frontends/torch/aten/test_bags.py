@@ -21,7 +21,7 @@ OFFSETS = torch.tensor([0, 3, 3, 6])
         {"mode": "sum", "padding_idx": 0}, {"mode": "mean", "include_last_offset": True},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_values_and_gradients(options):
     offsets = torch.tensor([0, 3, 3, 8]) if "include_last_offset" in options else OFFSETS
 

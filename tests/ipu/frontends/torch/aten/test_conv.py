@@ -28,7 +28,7 @@ CASES = {
     "transposed, dilated, stride": (F.conv_transpose2d, IMAGES, (4, 5, 3, 3),
                                     {"stride": 2, "dilation": 3, "padding": 1}),
     "transposed 1-D": (F.conv_transpose1d, ROWS, (4, 5, 3), {"stride": 2}),
-}  # fmt: skip
+}
 
 
 def results(function, x, w, bias, options):
@@ -75,7 +75,7 @@ def stretched(w, down, across):
 @pytest.mark.parametrize(
     ("dilation", "padding", "groups"),
     [((2, 2), (0, 0), 1), ((3, 1), (2, 1), 1), ((2, 3), (1, 2), 2)],
-)  # fmt: skip
+)
 def test_a_dilated_result_is_that_of_the_stretched_kernel(dilation, padding, groups):
     x, w = numbers(2, 4, 9, 10), numbers(6, 4 // groups, 2, 3, seed=1)
     options = {"padding": padding, "groups": groups}

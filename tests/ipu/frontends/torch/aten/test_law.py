@@ -21,7 +21,7 @@ aten = pytest.importorskip("ipu.frontends.torch.aten")
 
 FAMILIES = (ops.activations, ops.arithmetic, ops.bounds, ops.functions)
 ROWS = {row for family in FAMILIES for row in ops.PRIMITIVES.values()
-        if row is getattr(family, row.name, None)}  # fmt: skip
+        if row is getattr(family, row.name, None)}
 DTYPES = {"binary16": torch.float16, "bfloat16": torch.bfloat16}
 
 #: Arguments of overloads beside their tensors, and the options of the row that they are.
@@ -47,7 +47,7 @@ OPTIONS = {
     "threshold_backward.default": ({"threshold": 0.5}, {"least": 0.5}),
     "add.Tensor": ({"alpha": 0.3}, {"factor": 0.3}),
     "sub.Tensor": ({"alpha": 3}, {"factor": 3.0}),
-}  # fmt: skip
+}
 #: Overloads whose tests stand elsewhere, and where.
 ELSEWHERE = {
     "other arguments of the same handler": (
@@ -63,7 +63,7 @@ ELSEWHERE = {
         "glu.default", "glu_backward.default", "native_dropout.default",
         "native_dropout_backward.default",
     ),
-}  # fmt: skip
+}
 
 
 def entries():
@@ -72,7 +72,7 @@ def entries():
     return [
         name for name, entry in sorted(aten.TABLE.items())
         if name not in skipped and entry.rows and entry.rows[0] in ROWS
-    ]  # fmt: skip
+    ]
 
 
 def overload(name):

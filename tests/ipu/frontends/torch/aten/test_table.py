@@ -36,7 +36,7 @@ EXCLUDED = {
     "sparse tensors": ("sparse.*", "to_sparse"),
     "kernels of torch.nn, which are no aten operations": ("*linear_cross_entropy*",),
     "bfloat16, which the target lacks": ("bfloat16",),
-}  # fmt: skip
+}
 
 
 def reason_against(name):

@@ -44,7 +44,7 @@ def loop(folder=None, epochs=2, first=0, accumulate=1, **options):
 
 
 @pytest.mark.parametrize("options", [{}, {"fused": True}, {"foreach": True}, {"accumulate": 2}],
-                         ids=str)  # fmt: skip
+                         ids=str)
 def test_a_loop_follows_torch(options):
     expected, _ = loop(**options)
     with machine() as session:

@@ -48,7 +48,7 @@ def trainer(folder, **options):
         accelerator="cpu", devices=1, logger=False, enable_progress_bar=False,
         enable_model_summary=False, default_root_dir=str(folder),
         **{"max_epochs": 2, "enable_checkpointing": False} | options,
-    )  # fmt: skip
+    )
 
 
 def loader():

@@ -16,7 +16,7 @@ pytestmark = [
     for category in ("UserWarning", "DeprecationWarning", "FutureWarning")
 ]
 SMALL = {"vocab_size": 64, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1,
-         "num_attention_heads": 2}  # fmt: skip
+         "num_attention_heads": 2}
 
 
 def bert():
@@ -29,7 +29,7 @@ def gpt2():
     config = transformers.GPT2Config(
         vocab_size=64, n_embd=16, n_layer=1, n_head=2, n_positions=32, bos_token_id=0,
         eos_token_id=1,
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     return transformers.GPT2LMHeadModel(config)
 
@@ -46,7 +46,7 @@ def t5():
     config = transformers.T5Config(
         vocab_size=64, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2,
         decoder_start_token_id=0,
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     return transformers.T5ForConditionalGeneration(config)
 
@@ -55,7 +55,7 @@ def trainer(model, folder, classes=0, **options):
     arguments = transformers.TrainingArguments(
         str(folder), per_device_train_batch_size=4, report_to=[], disable_tqdm=True,
         dataloader_pin_memory=False, **{"max_steps": 4, "save_strategy": "no"} | options,
-    )  # fmt: skip
+    )
     return transformers.Trainer(
         model, arguments, train_dataset=Sentences(32, classes), eval_dataset=Sentences(8, classes)
     )
@@ -69,7 +69,7 @@ EXAMPLES = {
                "lr_scheduler_type": "cosine", "warmup_steps": 1, "label_smoothing_factor": 0.1},
     ),
     "Adafactor": (llama, {"optim": "adafactor"}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -98,7 +98,7 @@ def test_a_trainer_resumes_bit_by_bit(way, tmp_path):
         model = gpt2()
         with machine(**WAYS[way]) as session:
             run = trainer(model, tmp_path, max_steps=8, save_strategy="steps", save_steps=4,
-                          save_total_limit=3)  # fmt: skip
+                          save_total_limit=3)
             assert run.args.optim == "adamw_torch_fused"
             run.train(resume_from_checkpoint=checkpoint)
         models.append(bits(model))
@@ -123,7 +123,7 @@ def test_generated_tokens(make, how):
         return model.generate(
             torch.tensor([[2, 3, 4]]), attention_mask=torch.ones(1, 3, dtype=torch.long),
             max_new_tokens=5, pad_token_id=1, **HOW[how],
-        )  # fmt: skip
+        )
 
     expected = generate()
     with machine() as session:
@@ -135,7 +135,7 @@ def test_generated_tokens(make, how):
 
 
 @pytest.mark.parametrize("options", [{}, {"low_cpu_mem_usage": True}, {"device_map": "cpu"},
-                                     {"dtype": torch.float16}], ids=str)  # fmt: skip
+                                     {"dtype": torch.float16}], ids=str)
 @pytest.mark.parametrize("make", [bert, gpt2, llama, t5])
 @pytest.mark.parametrize("policy", ["fp32", "fp16"])
 def test_a_saved_model_is_loaded_as_by_torch(make, options, policy, tmp_path):

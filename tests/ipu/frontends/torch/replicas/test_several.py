@@ -212,7 +212,7 @@ def test_other_weights_are_named_with_both_digests():
     message = sentence(work)
     assert message.startswith("worker 1 has weights with digest ")
     assert message.endswith("after step 100; they must be equal: change them on all processes "
-                            "alike")  # fmt: skip
+                            "alike")
 
 
 def test_fewer_batches_on_one_replica_are_named():

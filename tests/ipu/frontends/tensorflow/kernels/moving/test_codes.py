@@ -32,7 +32,7 @@ CASES = {
     "ParallelDynamicStitch": (
         lambda a: raw.ParallelDynamicStitch(indices=[[0, 2], [1, 3]], data=[a[2:], a[:2]]), x),
     "DynamicPartition": (lambda a: tf.dynamic_partition(a, [0, 1, 0, 1], 2), x),
-}  # fmt: skip
+}
 #: Of the last two TensorFlow does not know shapes while it traces.
 NO_GRADIENT = {"ParallelDynamicStitch", "DynamicPartition", "ResizeNearestNeighbor"}
 

@@ -68,7 +68,7 @@ CASES = {
         input_handle=raw.TensorListScatterV2(
             tensor=a[:2], indices=[2, 0], element_shape=[3], num_elements=4),
         element_shape=[3], element_dtype=tf.float32), x),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("node", CASES)

@@ -35,7 +35,7 @@ def test_float32_is_as_on_tensorflow(node):
 @pytest.mark.parametrize("align", [False, True])
 def test_corners_are_where_the_node_has_them(function, align):
     agree("ResizeBilinear" if function is v1.resize_bilinear else "ResizeNearestNeighbor",
-          lambda a: function(a, [7, 3], align_corners=align), images)  # fmt: skip
+          lambda a: function(a, [7, 3], align_corners=align), images)
 
 
 def test_gradients_of_halves_are_summed_in_binary32_and_rounded_once():

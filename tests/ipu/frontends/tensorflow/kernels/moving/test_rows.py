@@ -54,17 +54,17 @@ def test_float32_is_as_on_tensorflow(node):
 def test_batches_take_their_own_elements(axis, batch_dims):
     rows = np.random.default_rng(0).integers(0, 2, (2, 3, 2))
     agree("GatherV2", lambda a: tf.gather(a, rows, axis=axis, batch_dims=batch_dims),
-          numbers(2, 3, 3, 2))  # fmt: skip
+          numbers(2, 3, 3, 2))
 
 
 def test_nothing_is_gathered_and_added():
     none = np.zeros((0, 3), np.float32)
     agree("UnsortedSegmentSum", lambda a: math.unsorted_segment_sum(a, tf.zeros([0], tf.int32), 4),
-          none, gradients=False)  # fmt: skip
+          none, gradients=False)
     agree("ScatterNd", lambda a: tf.scatter_nd(tf.zeros([0, 1], tf.int32), a, [4, 3]), none,
-          gradients=False)  # fmt: skip
+          gradients=False)
     agree("GatherV2", lambda a: tf.gather(a, tf.zeros([0, 2], tf.int32), batch_dims=1), none,
-          gradients=False)  # fmt: skip
+          gradients=False)
 
 
 @pytest.mark.parametrize("node", ["GatherV2", "TopKV2", "TensorScatterMax", "UnsortedSegmentMax"])
