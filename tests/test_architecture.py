@@ -42,7 +42,7 @@ ORDER = [
         "ipu.learn", "ipu.learn.checkpoint", "ipu.learn.loss_scale",
         "ipu.learn.optim", "ipu.learn.variables",
     ),
-    ("ipu.feed", "ipu.parallel"),
+    ("ipu.feed", "ipu.plan"),
     ("ipu.members",),
     ("ipu.frontends",),
     ("ipu.frontends.processes",),

@@ -38,8 +38,8 @@ from ipu.learn.policy import FP16
 from ipu.learn.tensor import Tensor
 from ipu.machine import FpCtl
 from ipu.pages.verdict import Effect, over_seeds, verdict
-from ipu.parallel.plan import Plan
-from ipu.parallel.trainer import Trainer
+from ipu.plan.plan import Plan
+from ipu.plan.trainer import Trainer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -31,8 +31,8 @@ from ipu.learn.address import Numbering
 from ipu.learn.policy import FP32
 from ipu.machine import Device, FpCtl
 from ipu.pages.verdict import UNDECIDED, Effect, over_seeds, verdict
-from ipu.parallel.collectives import reduce_sum
-from ipu.parallel.orders import Order
+from ipu.plan.collectives import reduce_sum
+from ipu.plan.orders import Order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ipu.pages import drawing
-from ipu.parallel.schedule import ramp_share
+from ipu.plan.schedule import ramp_share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

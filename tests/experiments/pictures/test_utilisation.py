@@ -7,7 +7,7 @@ from matplotlib import pyplot as plt
 
 from ipu.experiments.pictures.utilisation import FORMULAS, LOOKS, Curve, draw_utilisation
 from ipu.pages.drawing import new_figure
-from ipu.parallel.schedule import Schedule
+from ipu.plan.schedule import Schedule
 
 
 @pytest.mark.source("S3-04")

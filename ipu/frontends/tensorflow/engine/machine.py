@@ -26,7 +26,7 @@ from ipu.learn.policy import Policy
 from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target, find_target
-from ipu.parallel.plan import replica_count
+from ipu.plan.plan import replica_count
 
 __all__ = ["EVALUATION", "Choices", "Machine", "aside", "choose", "current", "replicas_on"]
 

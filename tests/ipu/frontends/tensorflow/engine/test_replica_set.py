@@ -18,7 +18,7 @@ from ipu.members.channel import Channel
 from ipu.members.local_transport import run_local
 from ipu.members.members import Meeting, Members
 from ipu.members.transport import StoppedError
-from ipu.parallel.orders import Order
+from ipu.plan.orders import Order
 
 
 def test_values_of_one_process_are_its_own():
