@@ -41,7 +41,7 @@ ORDER = [
         "ipu.learn", "ipu.learn.checkpoint", "ipu.learn.loss_scale",
         "ipu.learn.optim", "ipu.learn.variables",
     ),
-    ("ipu.feed", "ipu.parallel"),
+    ("ipu.feed", "ipu.plan"),
     ("ipu.run", "ipu.run.pages"),
     ("ipu.members",),
     ("ipu.frontends",),

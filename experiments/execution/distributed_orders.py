@@ -41,8 +41,8 @@ from ipu.members.connect import connect, leaving
 from ipu.members.local_transport import run_local
 from ipu.members.sums import Sums
 from ipu.members.transport import Transport
-from ipu.parallel.collectives import Summands, reduce_sum
-from ipu.parallel.orders import Order
+from ipu.plan.collectives import Summands, reduce_sum
+from ipu.plan.orders import Order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

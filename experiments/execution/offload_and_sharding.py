@@ -22,9 +22,9 @@ from ipu.experiments.lab.result import Collected, Result, Row, Table, Value
 from ipu.learn.optim import Adam
 from ipu.learn.policy import FP16
 from ipu.machine import MK2
-from ipu.parallel.cycles import remote_share
-from ipu.parallel.memory import always_live, peaks, remote_bytes, transfers
-from ipu.parallel.plan import Plan
+from ipu.plan.cycles import remote_share
+from ipu.plan.memory import always_live, peaks, remote_bytes, transfers
+from ipu.plan.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -30,8 +30,8 @@ from ipu.experiments.lab.result import Collected, Result, Row, UnitUsed
 from ipu.learn.address import Numbering
 from ipu.learn.policy import FP32
 from ipu.machine import Device, FpCtl
-from ipu.parallel.collectives import reduce_sum
-from ipu.parallel.orders import Order
+from ipu.plan.collectives import reduce_sum
+from ipu.plan.orders import Order
 from ipu.run.verdict import UNDECIDED, Effect, over_seeds, verdict
 
 if TYPE_CHECKING:

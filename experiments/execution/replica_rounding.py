@@ -34,8 +34,8 @@ from ipu.experiments.training.digit_runs import NETWORK
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16
 from ipu.machine import FpCtl
-from ipu.parallel.plan import Plan
-from ipu.parallel.trainer import Trainer
+from ipu.plan.plan import Plan
+from ipu.plan.trainer import Trainer
 from ipu.run.verdict import Effect, over_seeds, verdict
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ipu.frontends.torch.session import Session
 from ipu.members.cluster import Cluster
 from ipu.members.members import join
 from ipu.members.transport import StoppedError
-from ipu.parallel.orders import Order
+from ipu.plan.orders import Order
 from ipu.run.patterns import PatternError
 
 __all__ = ["join_replicas", "run_program", "settings_of"]

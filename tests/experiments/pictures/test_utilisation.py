@@ -6,7 +6,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 from ipu.experiments.pictures.utilisation import FORMULAS, LOOKS, Curve, draw_utilisation
-from ipu.parallel.schedule import Schedule
+from ipu.plan.schedule import Schedule
 from ipu.run.pages.drawing import new_figure
 
 

@@ -22,8 +22,8 @@ from ipu.frontends.torch.values import FORMATS
 from ipu.learn.accumulate import Accumulation, Reduction, added
 from ipu.learn.address import Numbering
 from ipu.machine.device import Device
-from ipu.parallel.collectives import reduce_sum
-from ipu.parallel.orders import Order
+from ipu.plan.collectives import reduce_sum
+from ipu.plan.orders import Order
 from ipu.run.account import counted_name
 from ipu.run.places import Place
 
@@ -50,7 +50,7 @@ def twin(device: Device) -> Device:
 
 
 class Replicas:
-    """Sums over replicas: additions are numbered as those of `ipu.parallel`."""
+    """Sums over replicas: additions are numbered as those of `ipu.plan`."""
 
     def __init__(self, machine: Machine, count: int) -> None:
         self._machine = machine

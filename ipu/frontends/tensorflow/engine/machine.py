@@ -22,7 +22,7 @@ from ipu.learn.policy import Policy
 from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target, find_target
-from ipu.parallel.plan import replica_count
+from ipu.plan.plan import replica_count
 from ipu.run.account import Account
 from ipu.run.places import Place, PlaceClock
 from ipu.run.policies import PolicyArgument, find_policy

@@ -17,7 +17,7 @@ from ipu.members.channel import Channel
 from ipu.members.local_transport import run_local
 from ipu.members.members import Meeting, Members
 from ipu.members.transport import StoppedError
-from ipu.parallel.orders import Order
+from ipu.plan.orders import Order
 from ipu.run.places import Place
 
 
