@@ -324,10 +324,17 @@ class Array(NumpyProtocols):
         return self.context.divide(y, self)
 
     def __matmul__(self, y: Any) -> Array:
-        return self._with(y).matmul(self, y)
+        return self._with(y).matmul(self, self._beside(y))
 
     def __rmatmul__(self, y: Any) -> Array:
-        return self.context.matmul(y, self)
+        return self.context.matmul(self._beside(y), self)
+
+    def _beside(self, y: Any) -> Any:
+        """An ndarray as an Array, where the format holds its values: a product takes no other."""
+        if not isinstance(y, np.ndarray):
+            return y
+        (carrier,) = self.context.core.carriers((y,))
+        return self.like(carrier)
 
     def __pow__(self, n: Any) -> Array:
         return self.context.power(self, n)

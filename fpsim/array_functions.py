@@ -68,9 +68,14 @@ class NumpyProtocols(Held):
     __slots__ = ()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """The values, exactly: in the carrier's type, binary64 or the packed storage."""
+        """The values, exactly: in the carrier's type, binary64 or the packed storage.
+
+        Raises    TypeError where the context refuses (`asarray`), and for other types.
+        """
         target_type = self.carrier.dtype if dtype is None else np.dtype(dtype)
-        fmt = self.context.core.settings.format
+        core = self.context.core
+        fmt = core.settings.format
+        core.asarray.leave(core.settings)
         if target_type == self.carrier.dtype:
             return self.carrier.copy() if copy else self.values
         if target_type != np.float64 and target_type != fmt.storage:
@@ -98,10 +103,14 @@ class NumpyProtocols(Held):
         if ufunc not in _UFUNCS and ufunc not in _RELATIONS and ufunc not in _DERIVED:
             raise _refusal(ufunc)
         arrays = [x for x in (*inputs, target) if isinstance(x, Held)]
+        if target is arrays[0]:
+            raise TypeError(f"np.{ufunc.__name__} with out= alone an Array; convert the operands")
         check_alike(arrays)
         context = arrays[0].context
         if ufunc in _RELATIONS:
             return getattr(context, _RELATIONS[ufunc])(*inputs)
+        if ufunc is np.matmul or ufunc is np.vecdot:
+            inputs = tuple(arrays[0]._beside(x) for x in inputs)  # type: ignore[attr-defined]
         if ufunc in _DERIVED:
             result = _DERIVED[ufunc](context, *inputs, target)
         else:

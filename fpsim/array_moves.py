@@ -22,7 +22,7 @@ from fpsim.records.types import Carrier
 
 __all__ = [
     "MOVES", "Held", "Move", "Offer", "arrays_in", "carriers_in", "check_alike",
-    "find_storage_format", "without",
+    "find_storage_format", "values_in", "without",
 ]
 
 
@@ -136,6 +136,13 @@ def carriers_in(value: Any, context: Any) -> Any:
         return type(value)(carriers_in(item, context) for item in value)
     (carrier,) = context.core.carriers((value,))  # refuses another format and an ndarray
     return carrier if isinstance(value, Held) else carrier.copy()
+
+
+def values_in(value: Any) -> Any:
+    """The same with values in place of Arrays: their way into a context, where nothing leaves."""
+    if isinstance(value, (list, tuple)):
+        return [values_in(item) for item in value]
+    return value.values if isinstance(value, Held) else value
 
 
 def without(function: Any, options: Iterable[str]) -> TypeError:

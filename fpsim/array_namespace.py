@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.array_moves import Held, arrays_in
+from fpsim.array_moves import Held, arrays_in, values_in
 from fpsim.elementwise import order
 from fpsim.elementwise.sizes import check_size, checked_shape
 from fpsim.state.processor import usual_arithmetic_in
@@ -164,6 +164,7 @@ class Namespace:
         if isinstance(obj, Held):
             array: Any = obj
             return array.copy() if copy and dtype in (None, self.dtype) else self._cast(obj, dtype)
+        obj = values_in(obj)
         kind = np.asarray(obj).dtype.kind if dtype is None else np.dtype(dtype).kind
         if (dtype is None and kind not in "biu") or self._is_floating(dtype):
             if copy is False:

@@ -19,6 +19,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fpsim import convolutions, extrema, operations, rounded_products, unit_products
 from fpsim.array import Array
+from fpsim.array_moves import values_in
+from fpsim.asarray import AsArray
 from fpsim.core import Core, Operand, Out
 from fpsim.elementwise import codes, integers
 from fpsim.elementwise.inputs import Scalar, decimal, floats
@@ -57,6 +59,8 @@ class Context:
     traps     flags that stop an operation with `FloatingPointTrap`; nothing is published then.
     seed      key of the Philox random bits, 0 to 2**64 - 1; `bits` gives another source instead.
     count     count flags, zeros and subnormals of each operation in `counts`.
+    asarray   what happens where numpy or scipy asks an Array for an ndarray, with which they then
+              compute in its type: "refuse", "warn" (once) or "allow".
 
     `core` holds what operations need of each other, for code that adds some. A context is for one
     thread; `spawn(k)` makes independent children.
@@ -86,6 +90,7 @@ class Context:
         seed: int = 0,
         bits: BitSource | None = None,
         count: bool = False,
+        asarray: str = "warn",
     ) -> None:
         settings = Settings(
             find_number_format(format), find_rounding(rounding), overflow, subnormals, tininess,
@@ -93,6 +98,7 @@ class Context:
         )
         source = Philox(seed) if bits is None else bits
         self.core = Core(self, settings, source, traps, count=count)
+        self.core.asarray = AsArray(asarray)
 
     def __repr__(self) -> str:
         usual = Settings(self.format).choices()
@@ -132,7 +138,8 @@ class Context:
         return Context(**(choices | changes))
 
     def _choices(self) -> dict[str, Any]:
-        return self.settings.choices() | {"traps": self.traps, "count": self.counts is not None}
+        kept = {"traps": self.traps, "count": self.counts is not None, "asarray": self.asarray}
+        return self.settings.choices() | kept
 
     def in_format(self, fmt: Format | str) -> Context:
         """This context in another format: flags, counts and random bits are one and the same.
@@ -152,6 +159,7 @@ class Context:
         settings, count = core.settings.with_format(fmt), core.counts is not None
         other.core = Core(other, settings, core.source, core.traps, count=count)
         other.core.share(core)
+        other.core.asarray = core.asarray
         return other
 
     def spawn(self, k: int) -> Context:
@@ -168,6 +176,7 @@ class Context:
         """
         core, other = self.core, Context.__new__(Context)
         other.core = Core(other, core.settings, core.source, Flags.NONE, count=False)
+        other.core.asarray = core.asarray
         other.core.clock.operation, other.core.clock.first = core.clock.operation, core.clock.first
         return other
 
@@ -194,6 +203,15 @@ class Context:
     @traps.setter
     def traps(self, traps: Flags) -> None:
         self.core.traps = traps
+
+    @property
+    def asarray(self) -> str:
+        """Whether Arrays become ndarrays: "refuse", "warn" or "allow"; assign to change it."""
+        return self.core.asarray.choice
+
+    @asarray.setter
+    def asarray(self, choice: str) -> None:
+        self.core.asarray = AsArray(choice)
 
     @property
     def counts(self) -> Counts | None:
@@ -265,6 +283,8 @@ class Context:
 
         Raises    ValueError for a finite number beyond the largest finite value.
         """
+        if isinstance(value, np.ndarray):
+            raise TypeError(f"value is an array of {value.dtype}; give one number, or ctx.array(…)")
         (carrier,) = self.core.carriers((value,))
         extents = checked_shape(shape, self.format.carrier.itemsize)
         return Array(np.full(extents, carrier, self.format.carrier), self)
@@ -334,6 +354,8 @@ class Context:
         if isinstance(x, Array):
             name = "copy" if x.format == self.format else "convert"
             return self.core.rounded(name, [x.carrier], out)
+        if isinstance(x, (list, tuple)):
+            x = values_in(x)
         return self.core.rounded("convert", [floats(x, self.settings.native)], out)
 
     def to_integers(self, x: Operand, dtype: DTypeLike) -> NDArray[Any]:

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from fpsim.array import Array
 from fpsim.core import Core, Operand, Out
 from fpsim.elementwise import compare, elementary, integers
-from fpsim.elementwise.apply import apply, as_read
+from fpsim.elementwise.apply import apply, as_read, broadcast
 from fpsim.elementwise.order import is_total_order
 from fpsim.elementwise.remainder import remainder as exact_remainder
 from fpsim.records.flags import Flags
@@ -101,7 +101,7 @@ def with_sign(core: Core, name: str, x: Operand, out: Out) -> Array:
 
 def copysign(core: Core, x: Operand, y: Operand, out: Out) -> Array:
     """x with the sign bit of y."""
-    a, b = core.carriers((x, y))
+    a, b = broadcast(*core.carriers((x, y)))
     values = np.asarray(np.copysign(a, b))
     if not core.settings.format.has_negative_zero:
         values = np.where((a == 0) | np.isnan(a), a, values)

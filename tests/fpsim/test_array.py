@@ -119,7 +119,7 @@ def test_faces_of_the_same_values(x: fp.Array) -> None:
     assert x.to_numpy().dtype == np.float16
     assert x.codes().tolist() == x.to_numpy().view(np.uint16).tolist()
     assert x.storage_bytes == x.to_numpy().nbytes == 6
-    assert (x.dtype, x.itemsize, x.nbytes) == (np.asarray(x).dtype, 4, np.asarray(x).nbytes)
+    assert (x.dtype, x.itemsize, x.nbytes) == (x.values.dtype, 4, x.values.nbytes)
     assert repr(x.to(fp.BFLOAT16)).endswith("bfloat16)")
 
 

@@ -197,9 +197,9 @@ def test_vectors_that_do_not_fit_are_refused() -> None:
         with pytest.raises(ValueError, match=r"shape|lengths"):
             call()
     with pytest.raises(TypeError, match=r"convert it with ctx\.array|not an Array"):
-        VECTOR @ np.ones(6, np.float32)
+        VECTOR @ np.full(6, 0.1)
     with pytest.raises(TypeError, match=r"convert it with ctx\.array|not an Array"):
-        np.ones(6, np.float32) @ VECTOR
+        np.full(6, 0.1) @ VECTOR
 
 
 # Powers and whole numbers ---------------------------------------------------------------------
