@@ -14,8 +14,8 @@ from ipu.experiments.lab import store
 from ipu.experiments.lab.catalogue import Experiment, catalogue
 from ipu.experiments.lab.result import Result, Table
 from ipu.experiments.lab.versions import commit, processor, versions
-from ipu.pages.rendering import environment
-from ipu.pages.vector import Picture, inline
+from ipu.run.pages.rendering import environment
+from ipu.run.pages.vector import Picture, inline
 
 #: What a page prints of a description, by type.
 PRINTED: dict[str, type | tuple[type, ...]] = {

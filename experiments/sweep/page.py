@@ -14,7 +14,7 @@ from ipu.experiments.lab.result import Result
 from ipu.experiments.sweep.metrics import compared, differs
 from ipu.experiments.sweep.panels import draw
 from ipu.experiments.sweep.sweep import Swept
-from ipu.pages.rendering import environment
+from ipu.run.pages.rendering import environment
 
 TEMPLATES = Path(__file__).parent / "templates"
 #: Columns of numbers that the table shows at most.
@@ -30,7 +30,7 @@ class Cell(NamedTuple):
 
 def write_page(swept: Swept, result: Result, folder: Path) -> Path:
     """Write folder.html and the figure in the folder; returns the page's path."""
-    from ipu.pages.drawing import to_png
+    from ipu.run.pages.drawing import to_png
 
     runs = swept.finished
     measured = compared([one.rows for _, one in runs])

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from ipu.frontends.common.advising import Advised
-    from ipu.frontends.common.ways import Way
-    from ipu.frontends.pages.comparison import Run
+    from ipu.run.advising import Advised
+    from ipu.run.pages.comparison import Run
+    from ipu.run.ways import Way
 
 __all__ = ["as_options", "compare", "folder_of", "make_folder", "tell_page"]
 
@@ -33,8 +33,8 @@ def compare(
 
     line_of    the command line of `fpsim` for a way, with the folder of its page.
     """
-    from ipu.frontends.common.text import why_no_loss
-    from ipu.frontends.pages.comparison import summary_rows, write_comparison
+    from ipu.run.pages.comparison import summary_rows, write_comparison
+    from ipu.run.text import why_no_loss
 
     runs = []
     for way in ways:
@@ -49,8 +49,8 @@ def compare(
 
 
 def _in_process(way: str, line: Sequence[str], folder: Path) -> Run:
-    from ipu.frontends.pages.comparison import Run
-    from ipu.frontends.pages.page import read_report
+    from ipu.run.pages.comparison import Run
+    from ipu.run.pages.page import read_report
 
     (folder / "report.json").unlink(missing_ok=True)
     with subprocess.Popen(
@@ -104,7 +104,7 @@ def tell_page(
     Raises        UsageError where the disk takes no page; the report goes to the terminal instead.
     """
     from fpsim.state.files import refusal
-    from ipu.frontends.pages.page import write_page
+    from ipu.run.pages.page import write_page
 
     try:
         page = write_page(out, report, advised, title)
