@@ -75,7 +75,8 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"fpsim.{name}")
-    raise AttributeError(f"module 'fpsim' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    here = sys.modules[__name__]
+    raise AttributeError(f"module 'fpsim' has no attribute {name!r}", name=name, obj=here)
 
 
 class _Uncalled(ModuleType):

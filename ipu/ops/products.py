@@ -37,7 +37,8 @@ _SOURCE = "docs/semantics.md §5 and §6: poplin's matMul and convolution, and t
 
 
 def _rounded(
-    product: Callable[..., Array], *operands: Any, partials: Format | str, to: Format | str | None, **how: Any
+    product: Callable[..., Array], *operands: Any, partials: Format | str,
+    to: Format | str | None, **how: Any,
 ) -> Array:
     """A product of the device in a format, by default that of the operands.
 
