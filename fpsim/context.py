@@ -42,10 +42,10 @@ __all__ = ["Context"]
 #: What is one guarded kernel or function, or calls such.
 _GUARDED = (
     "__init__", "add", "subtract", "multiply", "divide", "sqrt", "fma", "round_to_integral",
-    "floor", "ceil", "trunc", "power", "ieee_remainder", "fmod", "negative", "absolute", "maximum",
-    "minimum", "fmax", "fmin", "equal", "not_equal", "less", "less_equal", "greater",
-    "greater_equal", "unordered", "exp", "log", "tanh", "sigmoid", "rsqrt", "erf", "dot", "sum",
-    "mean", "matmul", "k_split", "conv2d", "max", "min", "argmax", "argmin",
+    "floor", "ceil", "trunc", "power", "ieee_remainder", "fmod", "remainder",
+    "negative", "absolute", "maximum", "minimum", "fmax", "fmin", "equal", "not_equal", "less", "less_equal", "greater",
+    "greater_equal", "unordered", "exp", "log", "tanh", "sigmoid", "rsqrt", "erf", "sin", "cos",
+    "dot", "sum", "mean", "matmul", "k_split", "conv2d", "max", "min", "argmax", "argmin",
 )
 
 
@@ -422,7 +422,7 @@ class Context:
     def power(self, x: Operand, n: int, out: Out = None) -> Array:
         """x to a whole power: ((x*x)*x)*..., every product rounded; 1 / x**-n for negative n.
 
-        x**0 is 1, also for NaN, and x**1 is x, both without flags.
+        x**0 is 1, also for NaN, and x**1 is x, both without flags; x**0.5 is sqrt(x).
 
         Rounding  abs(n) - 1 products from the left, each an operation; a division where n < 0.
         Flags     those of the products and the division.
@@ -455,6 +455,19 @@ class Context:
         2.0
         """
         return operations.remainder(self.core, "fmod", x, y, out)
+
+    def remainder(self, x: Operand, y: Operand, out: Out = None) -> Array:
+        """x - floor(x / y) y, rounded once: `%` of Python and np.remainder, of the sign of y.
+
+        Rounding  once; inexact only where the signs of x and y differ.
+        Flags     INVALID for infinite x and zero y; the rest from the rounding.
+        Source    the definition is Python's; IEEE 754 has `ieee_remainder`, C has `fmod`.
+
+        >>> half = Context("binary16")
+        >>> half.remainder(half.array([5.25, -5.25, -0.0001]), 1.0)
+        Array([0.25, 0.75, 1.  ], binary16)
+        """
+        return operations.floored_remainder(self.core, x, y, out)
 
     # Whole numbers --------------------------------------------------------------------------
 
@@ -662,6 +675,24 @@ class Context:
     def erf(self, x: Operand, out: Out = None) -> Array:
         """2/sqrt(pi) times the integral of e**(-t*t) from 0 to x, rounded once; erf(±0) = ±0."""
         return operations.elementary_function(self.core, "erf", x, out)
+
+    def sin(self, x: Operand, out: Out = None) -> Array:
+        """The sine of x radians, rounded once, for arguments of any size; sin(±0) = ±0.
+
+        Flags     INVALID for infinities; the rest from the rounding.
+
+        >>> half = Context("binary16")
+        >>> half.sin(half.array([0.5, 65504.0]))
+        Array([ 0.47949219, -0.95947266], binary16)
+        """
+        return operations.elementary_function(self.core, "sin", x, out)
+
+    def cos(self, x: Operand, out: Out = None) -> Array:
+        """The cosine of x radians, rounded once, for arguments of any size; cos(0) = 1 is exact.
+
+        Flags     INVALID for infinities; the rest from the rounding.
+        """
+        return operations.elementary_function(self.core, "cos", x, out)
 
     # Sums and products ----------------------------------------------------------------------
 
