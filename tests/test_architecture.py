@@ -222,6 +222,39 @@ def test_functions_stay_short():
     assert result <= LONG, f"longer than {FUNCTION} lines: {sorted(result - LONG)}"
 
 
+#: Classes that two vendors' modules, or a vendor and we, call by one name: a front end has the
+#: vendor's names, exactly.
+VENDORS = {
+    "Adam", "AdamW", "CrossReplicaOptimizer", "MapGradientOptimizer", "Options", "Phase", "SGD",
+    "Variable",
+}
+#: Repeated names that wait for their rooms to be rebuilt.
+WAITING = {
+    "Entry", "Flight", "Gradients", "Layers", "Losses", "Machine", "Observer", "Plan", "Processes",
+    "Program", "Replay", "Replicas", "Share", "Step", "Trainer", "Way", "_Finder", "_Run", "_Watch",
+}
+
+
+def classes() -> dict[str, list[str]]:
+    """The modules that define a class of each name, also inside functions."""
+    places: dict[str, list[str]] = {}
+    for module, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module)
+    return places
+
+
+def test_a_class_name_stands_once_in_the_tree():
+    repeated = {name: where for name, where in classes().items() if len(where) > 1}
+    of_vendors = {
+        name for name, where in repeated.items()
+        if name in VENDORS and sum(not m.startswith("ipu.frontends.") for m in where) <= 1
+    }
+    assert repeated.keys() - of_vendors <= WAITING, repeated
+    assert repeated.keys() >= VENDORS | WAITING, "no longer repeated: take them off the lists"
+
+
 #: Modules that are rooms of their own, with a sentence elsewhere in CONTRIBUTING.md.
 OUTSIDE = ("fpsim.testing", "fpsim.torch")
 

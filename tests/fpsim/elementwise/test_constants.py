@@ -15,8 +15,7 @@ import fpsim as fp
 from fpsim.elementwise import apply as evaluation
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.constants import LANES, exact_width, mode_number, plan
-from fpsim.judge.oracle.rounding import Settings as OracleSettings
-from fpsim.judge.oracle.rounding import decode, is_tiny, round_real
+from fpsim.judge.oracle.rounding import OracleSettings, decode, is_tiny, round_real
 from fpsim.kernels.rounding.rule import Rule
 from fpsim.records.rounding import MODES
 from fpsim.records.settings import Settings

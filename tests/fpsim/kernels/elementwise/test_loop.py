@@ -14,7 +14,7 @@ from fpsim.elementwise.apply import apply
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.constants import exact_width, plan
 from fpsim.judge.oracle import elementwise_word, operate
-from fpsim.judge.oracle.rounding import Settings as OracleSettings
+from fpsim.judge.oracle.rounding import OracleSettings
 from fpsim.kernels.elementwise.loop import BLOCK, WORDS_HALF, Variant, kernel
 from fpsim.kernels.elementwise.special import ADD, OPERATIONS
 from fpsim.kernels.elementwise.step import FLAGS_STICKY
