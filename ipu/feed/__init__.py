@@ -7,6 +7,6 @@ from ipu.feed.outfeed import ALL, LAST, Outfeed
 from ipu.feed.throughput import Benchmark, benchmark
 
 __all__ = [
-    "ALL", "LAST", "Benchmark", "Counters", "EndOfDataError", "Infeed", "Launch",
-    "LaunchRecord", "Outfeed", "Waits", "benchmark", "launch", "record_launches", "repeat", "while_loop",
+    "ALL", "LAST", "Benchmark", "Counters", "EndOfDataError", "Infeed", "Launch", "LaunchRecord",
+    "Outfeed", "Waits", "benchmark", "launch", "record_launches", "repeat", "while_loop",
 ]
