@@ -165,7 +165,7 @@ def arrows() -> dict[str, set[str]]:
 @pytest.mark.parametrize("module", modules())
 def test_imports_point_down(module):
     here = room_of(module)
-    assert here in LEVEL, f"{here} is a new room; give it a place in ORDER and in CONTRIBUTING.md"
+    assert here in LEVEL, f"{here} is a new room; give it a place in ORDER"
     for other in arrows()[module]:
         there = room_of(other)
         assert LEVEL[there] <= LEVEL[here], f"{module} imports {other}, which stands above it"
@@ -259,10 +259,18 @@ def test_a_class_name_stands_once_in_the_tree():
 OUTSIDE = ("fpsim.testing", "fpsim.torch")
 
 
-@pytest.mark.parametrize("room", sorted(LEVEL))
-def test_contributing_has_a_sentence_for_every_room(room):
+@pytest.mark.parametrize("room", sorted(set(LEVEL) - set(OUTSIDE)))
+def test_a_room_says_what_it_is(room):
+    """In the first sentence of its `__init__.py`, which CONTRIBUTING.md tells how to print."""
+    if room not in modules():
+        pytest.skip("not built yet")
+    text = ast.get_docstring(ast.parse(modules()[room].read_text(encoding="utf-8"))) or ""
+    assert len(text.partition("\n\n")[0]) > 20
+
+
+def test_contributing_has_a_row_for_every_room_that_is_not_inside_another():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    built = room in {room_of(module) for module in modules()}
-    folder = room.replace("ipu.experiments", "experiments").replace(".", "/")
-    message = re.search(rf"^\| `{folder}/` \|", text, re.MULTILINE) is not None
-    assert message or not built or room in OUTSIDE, f"CONTRIBUTING.md has no row for {folder}/"
+    rooms = {".".join(room.split(".")[:2]) for room in LEVEL} - {*OUTSIDE, "ipu"}
+    folders = {room.replace("ipu.experiments", "experiments").replace(".", "/") for room in rooms}
+    rows = set(re.findall(r"^\| `([\w/]+)/` \|", text, re.MULTILINE))
+    assert rows == folders | {"tests"}
