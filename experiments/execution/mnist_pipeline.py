@@ -155,7 +155,7 @@ def plot(result: Result) -> Figure | None:
         return None
     from ipu.experiments.pictures.gantt import draw_gantt
     from ipu.experiments.pictures.looks import DOES, legend_below, patches, what
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     plans = _plans(result)
     figure, axes = new_figure(12, 11, mosaic=[[name] for name in plans], height_ratios=[1] * 4)

@@ -195,7 +195,7 @@ def _plans(result: Result) -> dict[str, Measured]:
 def plot(result: Result) -> Figure:
     from ipu.experiments.pictures.gantt import draw_gantt
     from ipu.experiments.pictures.looks import DOES, legend_below, patches, what
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, axes = new_figure(
         12, 12.5, mosaic="AA;BB;CC;DD;EF", height_ratios=[1, 1, 1, 1, 1.9]

@@ -291,7 +291,7 @@ def _overlap_table(result: Result) -> Table:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import BLUE, GREEN, ORANGE, new_figure
+    from ipu.run.pages.drawing import BLUE, GREEN, ORANGE, new_figure
 
     figure, (times, efficiency, measured) = new_figure(16, 4.8, mosaic="ABC")
     for count, colour in zip(COUNTS, (ORANGE, BLUE, GREEN), strict=True):
@@ -321,7 +321,7 @@ def _replica_axis(axes: Axes, ticks: Sequence[int]) -> None:
 
 
 def _plot_measured(axes: Axes, result: Result) -> None:
-    from ipu.pages.drawing import BLACK, PURPLE, SKY, THEORY
+    from ipu.run.pages.drawing import BLACK, PURPLE, SKY, THEORY
 
     names = {ONE: ("in one process", BLACK), "grpc": ("a process each, gRPC", SKY),
              "mpi": ("a process each, MPI", PURPLE)}

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ipu.experiments.pictures.looks import DOES, ink_on, what
-from ipu.pages.vector import add_tip
 from ipu.plan.cycles import LANES, Event
+from ipu.run.pages.vector import add_tip
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -29,7 +29,7 @@ def draw_sheet(
 
     smallest    size in points under which numbers are left out; a picture that zooms shows more.
     """
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     events, rows = timeline(plan, figures, Rates(target)), lives(plan, figures)
     end = max(event.start + event.cycles for event in events)

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import torch
 
-from ipu.frontends.common.places import Place, number
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.session import Session
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
+from ipu.run.places import Place, number
 
 __all__ = ["Machine"]
 

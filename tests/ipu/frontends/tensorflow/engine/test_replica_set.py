@@ -11,7 +11,6 @@ from tests.ipu.frontends.tensorflow.framework import machine
 
 from fpsim import Context  # isort: skip
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32
-from ipu.frontends.common.places import Place
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, Processes
 from ipu.frontends.tensorflow.engine.replicas import in_replicas
 from ipu.members.channel import Channel
@@ -19,6 +18,7 @@ from ipu.members.local_transport import run_local
 from ipu.members.members import Meeting, Members
 from ipu.members.transport import StoppedError
 from ipu.plan.orders import Order
+from ipu.run.places import Place
 
 
 def test_values_of_one_process_are_its_own():
