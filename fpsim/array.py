@@ -31,8 +31,9 @@ __all__ = ["Array"]
 _MOVING = (
     "__init__", "like", "to_device", "__len__", "__iter__", "copy", "__copy__", "__deepcopy__",
     "reshape", "transpose", "ravel", "flatten", "squeeze", "take", "__getitem__", "__setitem__",
-    "_with", "conj", "dot", "cumsum", "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__",
-    "__rtruediv__", "__matmul__", "__rmatmul__", "__pow__", "__iadd__", "__isub__", "__imul__",
+    "_with", "conj", "dot", "cumsum", "__add__", "__radd__", "__sub__", "__rsub__", "__mul__",
+    "__rmul__", "__truediv__", "__rtruediv__", "__mod__", "__rmod__", "__imod__", "__matmul__",
+    "__rmatmul__", "__pow__", "__iadd__", "__isub__", "__imul__",
     "__itruediv__", "__ipow__", "__neg__", "__pos__", "__abs__", "__eq__", "__ne__", "__lt__",
     "__le__", "__gt__", "__ge__",
 )
@@ -426,12 +427,14 @@ class Array(NumpyProtocols):
 
     def dot(self, y: Any) -> Array:
         """As np.dot: products over the last axis of x and the last but one of y."""
-        return np.dot(self, y)  # type: ignore[no-any-return]
+        product: Array = np.dot(self, y)
+        return product
 
     def cumsum(self, axis: int | None = None, dtype: Any = None) -> Array:
         """As np.cumsum: s₀ = x₀, sᵢ = fl(sᵢ₋₁ + xᵢ), each addition an operation."""
         self._check_type("cumsum", dtype)
-        return np.cumsum(self, axis)  # type: ignore[no-any-return]
+        sums: Any = np.cumsum(self, axis)
+        return sums
 
     def max(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """The largest over axes; a NaN wins, -0 < +0 (`Context.max`)."""

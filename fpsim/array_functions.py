@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from fpsim.array_moves import (
     MOVES,
+    CarrierMove,
     Held,
-    Move,
     Offer,
     arrays_in,
     carriers_in,
@@ -152,7 +152,7 @@ class NumpyProtocols(Held):
 
 @cache
 def _offers() -> dict[Any, Offer]:
-    offers = {function: Move(line, function) for function, line in MOVES.items()}
+    offers = {function: CarrierMove(line, function) for function, line in MOVES.items()}
     return offers | {f: Offer(line, f, call) for f, (line, call) in _FUNCTIONS.items()}
 
 
@@ -165,8 +165,8 @@ def _refusal(function: Any) -> TypeError:
     module = getattr(function, "__module__", None) or "numpy"
     room = module.replace("numpy", "np", 1) if module.startswith("numpy.") else "np"
     return TypeError(
-        f"{room}.{function.__name__} is not offered for Array: it would round as numpy does; compute "
-        "with the context's operations, or on x.values and come back by ctx.array. "
+        f"{room}.{function.__name__} is not offered for Array: it would round as numpy does; "
+        "compute with the context's operations, or on x.values and come back by ctx.array. "
         "docs/arrays.md lists what works"
     )
 

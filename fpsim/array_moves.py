@@ -21,7 +21,7 @@ from fpsim.records.formats import CATALOGUE, Format, find_number_format
 from fpsim.records.types import Carrier
 
 __all__ = [
-    "MOVES", "Held", "Move", "Offer", "arrays_in", "carriers_in", "check_alike",
+    "MOVES", "Held", "CarrierMove", "Offer", "arrays_in", "carriers_in", "check_alike",
     "find_storage_format", "is_type_of", "values_in", "without",
 ]
 
@@ -152,9 +152,9 @@ def is_type_of(x: Held, dtype: Any) -> bool:
     float32 memory carries it: who asks for sums in binary32 must not get sums in binary16.
     """
     if isinstance(dtype, np.dtype):
-        return dtype == x.carrier.dtype
+        return bool(dtype == x.carrier.dtype)
     try:
-        return find_storage_format(dtype) == x.context.settings.format
+        return x.carrier.dtype == dtype
     except (TypeError, ValueError):
         return False
 
@@ -229,7 +229,7 @@ _OWN_MOVES: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
-class Move(Offer):
+class CarrierMove(Offer):
     """One that numpy computes on carriers."""
 
     def __init__(self, line: str, function: Callable[..., Any]) -> None:

@@ -29,7 +29,7 @@ def as_arrays(*operands: Any) -> list[Any]:
 
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """s₀ = x₀, sᵢ = fl(sᵢ₋₁ + xᵢ): n − 1 additions along the axis, each an operation."""
-    x = a.reshape(-1) if axis is None else a
+    x: Any = a.reshape(-1) if axis is None else a
     axis = 0 if axis is None else axis
     context, n = x.context, x.shape[axis]
     sums = [np.take(x, [i], axis) for i in range(n)]
@@ -54,7 +54,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
             shape[axis] = 1
             end = np.broadcast_to(end, shape) if end.ndim == 0 else end
         ends.append(end)
-    x = np.concatenate([part for part in (ends[0], a, ends[1]) if part is not None], axis)
+    x: Any = np.concatenate([part for part in (ends[0], a, ends[1]) if part is not None], axis)
     for _ in range(int(n)):
         x = x.context.subtract(_along(x, axis, 1, None), _along(x, axis, None, -1))
     return x
@@ -124,8 +124,8 @@ def _sliding(a: Any, window: Any, mode: str) -> Any:
     # Rows of the matrix are the windows: a view, which the product reads as it lies.
     rows = np.lib.stride_tricks.sliding_window_view(a.carrier, m)
     parts.append(context.matmul(a.like(np.ascontiguousarray(rows)), window))
-    for k in range(m - 1, m - right - 1, -1):
-        parts.append(context.dot(a[n - k :], window[:k]).reshape(1))
+    ends = range(m - 1, m - right - 1, -1)
+    parts += [context.dot(a[n - k :], window[:k]).reshape(1) for k in ends]
     return np.concatenate(parts)
 
 

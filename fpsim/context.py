@@ -43,8 +43,9 @@ __all__ = ["Context"]
 _GUARDED = (
     "__init__", "add", "subtract", "multiply", "divide", "sqrt", "fma", "round_to_integral",
     "floor", "ceil", "trunc", "power", "ieee_remainder", "fmod", "remainder",
-    "negative", "absolute", "maximum", "minimum", "fmax", "fmin", "equal", "not_equal", "less", "less_equal", "greater",
-    "greater_equal", "unordered", "exp", "log", "tanh", "sigmoid", "rsqrt", "erf", "sin", "cos",
+    "negative", "absolute", "maximum", "minimum", "fmax", "fmin", "equal", "not_equal", "less",
+    "less_equal", "greater", "greater_equal", "unordered", "exp", "log", "tanh", "sigmoid",
+    "rsqrt", "erf", "sin", "cos",
     "dot", "sum", "mean", "matmul", "k_split", "conv2d", "max", "min", "argmax", "argmin",
 )
 

@@ -39,8 +39,8 @@ def einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> Any:
     if summed:
         order = [names.index(c) for c in summed]
         rest = [i for i in range(len(names)) if i not in order]
-        x = np.transpose(x, rest + order)
-        x = x.context.sum(x, tuple(range(len(rest), x.ndim)))
+        context = x.context
+        x = context.sum(np.transpose(x, rest + order), tuple(range(len(rest), x.ndim)))
         names = "".join(names[i] for i in rest)
     result = np.transpose(x, [names.index(c) for c in output])
     return result if summed or len(arrays) > 1 else result.copy()
@@ -90,8 +90,8 @@ def _product(
     batch = [c for c in both if c in needed and c in left and c in right]
     rows = [c for c in both if c in needed and c not in right]
     columns = [c for c in both if c in needed and c not in left]
-    a = _laid_out(x, left, [*batch, *rows, *summed], {*summed}, sizes)
-    b = _laid_out(y, right, [*batch, *summed, *columns], {*summed}, sizes)
+    a = _laid_out(x, left, [*batch, *rows, *summed], summed, sizes)
+    b = _laid_out(y, right, [*batch, *summed, *columns], summed, sizes)
     shape = [sizes[c] for c in batch]
     k, m, n = (math.prod(sizes[c] for c in part) for part in (summed, rows, columns))
     names = "".join([*batch, *rows, *columns])
@@ -103,7 +103,9 @@ def _product(
     return product.reshape([sizes[c] for c in names]), names
 
 
-def _laid_out(x: Any, names: str, wanted: list[str], spread: set[str], sizes: dict[str, int]) -> Any:
+def _laid_out(
+    x: Any, names: str, wanted: list[str], spread: list[str], sizes: dict[str, int]
+) -> Any:
     """Axes in the order wanted; a letter that x has not is spread over its length."""
     x = np.transpose(x, [names.index(c) for c in wanted if c in names])
     index = tuple(slice(None) if c in names else None for c in wanted)

@@ -1,7 +1,7 @@
 """numpy's functions that make arrays, with `like=` an Array: an Array of its context.
 
-Numbers enter as by the context's own methods: those of `np.array` and `np.arange` are rounded by it,
-the number of `np.full` is a constant. With an integer or truth type they make an ndarray.
+Numbers enter as by the context's own methods: those of `np.array` and `np.arange` are rounded by
+it, the number of `np.full` is a constant. With an integer or truth type they make an ndarray.
 
 Source    NumPy enhancement proposal 35 (like=).
 """
@@ -38,7 +38,8 @@ def _as_wanted(like: Any, function: Any, dtype: Any, arguments: tuple[Any, ...])
 
 
 def _array(
-    like: Any, function: Any, values: Any, dtype: Any = None, *, copy: Any = True, order: Any = None,
+    like: Any, function: Any, values: Any, dtype: Any = None, *, copy: Any = True,
+    order: Any = None,
     subok: bool = False, ndmin: int = 0, device: Any = None,
 ) -> Any:
     other = _as_wanted(like, np.array, dtype, (values,))
@@ -48,7 +49,8 @@ def _array(
 
 def _filled(value: int) -> Callable[..., Any]:
     def call(
-        like: Any, function: Any, shape: Any, dtype: Any = None, order: Any = None, device: Any = None
+        like: Any, function: Any, shape: Any, dtype: Any = None, order: Any = None,
+        device: Any = None
     ) -> Any:
         other = _as_wanted(like, function, dtype, (shape,))
         return like.context.full(shape, value) if other is None else other

@@ -65,7 +65,8 @@ def _table() -> tuple[Wide, Wide, Wide, Wide]:
             for j in range(_POINTS)
         ]
         high = np.array([float(x) for x in exact])
-        pairs += [high, np.array([float(x - Fraction(h)) for x, h in zip(exact, high, strict=True)])]
+        low = [float(x - Fraction(h)) for x, h in zip(exact, high.tolist(), strict=True)]
+        pairs += [high, np.array(low)]
     return pairs[0], pairs[1], pairs[2], pairs[3]
 
 
@@ -128,7 +129,7 @@ def _of_angle(angle: Wide, rest: Wide) -> tuple[tuple[Wide, ...], tuple[Wide, ..
     j = np.rint(angle * _STEP).astype(np.int64)
     d = (angle - j / _STEP) + rest
     square = d * d
-    bend = d * square * (((square / 5040 - 1 / 120) * -square - 1 / 6))
+    bend = d * square * ((square / 5040 - 1 / 120) * -square - 1 / 6)
     drop = square * (0.5 - square * (1 / 24 - square * (1 / 720 - square / 40320)))
     sin_d = d + bend
     sines, sines_low, cosines, cosines_low = (column[j] for column in _table())

@@ -148,7 +148,8 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("left", "right"), SHAPES)
-def test_products_have_numpys_shapes_and_values(left, right) -> None:  # type: ignore[no-untyped-def]
+def test_products_have_numpys_shapes_and_values(left,
+right) -> None:  # type: ignore[no-untyped-def]
     a, b = (HALF.array(RANDOM.integers(-8, 8, shape).astype(float)) for shape in (left, right))
     expected = a.values @ b.values
     for result in (a @ b, np.matmul(a, b), HALF.matmul(a, b)):
@@ -235,7 +236,8 @@ def test_powers_zero_and_one_compute_nothing() -> None:
 @pytest.mark.parametrize(
     ("n", "kind", "message"),
     [
-        (1.5, TypeError, "not a whole number"), (-0.5, TypeError, "not a whole number"), (True, TypeError, "not a whole number"),
+        (1.5, TypeError, "not a whole number"), (-0.5, TypeError, "not a whole number"), (True,
+        TypeError, "not a whole number"),
         (np.inf, TypeError, "not a whole number"), ("2", TypeError, "not a whole number"),
         (VECTOR, TypeError, "not a whole number"), (10**9, ValueError, "4096 products"),
     ],
@@ -400,7 +402,8 @@ def test_what_the_page_says_is_refused_is_refused() -> None:
 THREE = {"interp", "polyfit"}
 #: Functions that take two arrays and are no ufuncs.
 TWO = {
-    "allclose", "isclose", "polyfit", "polyval", "searchsorted", "digitize", "linalg.solve", "setdiff1d", "union1d", "intersect1d",
+    "allclose", "isclose", "polyfit", "polyval", "searchsorted", "digitize", "linalg.solve",
+    "setdiff1d", "union1d", "intersect1d",
     "interp", "array_equiv", "linalg.lstsq", "percentile", "quantile", "partition",
     "argpartition",
 }

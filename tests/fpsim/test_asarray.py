@@ -23,13 +23,13 @@ def test_a_decomposition_that_leaves_the_format_is_told_once() -> None:
         warnings.simplefilter("error")
         scipy.linalg.lu(x)
         np.asarray(x.to("bfloat16"))  # the same flags, hence told already
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="became an ndarray"):
         np.asarray(fp.Context("binary16").array([1.0]))
 
 
 def test_the_warning_names_the_line_of_the_user() -> None:
     x = fp.Context("binary16").array([[4.0, 3.0], [6.0, 3.0]])
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning, match="became an ndarray") as told:
         scipy.linalg.lu(x)
     assert told[0].filename == __file__
 

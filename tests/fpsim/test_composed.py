@@ -1,5 +1,6 @@
-"""numpy's functions that are several operations, against textbook loops on Arrays (**differential**:
-codes, flags and operations), against numpy where nothing is rounded, **corners** and refusals."""
+"""numpy's functions that are several operations, against textbook loops on Arrays
+(**differential**: codes, flags and operations), against numpy where nothing is rounded, **corners**
+and refusals."""
 
 from __future__ import annotations
 
@@ -45,13 +46,13 @@ def dot_loop(context: fp.Context, pairs: list[tuple[fp.Array, fp.Array]]) -> fp.
 def convolve_loop(a: fp.Array, v: fp.Array) -> fp.Array:
     """Outputs from the left; the middle ones are one product, as for a matrix of windows."""
     context, n, m = a.context, len(a), len(v)
-    outputs = []
-    for k in range(m - 1):
-        outputs.append(dot_loop(context, [(a[i], v[k - i]) for i in range(k + 1)]))
+    outputs = [dot_loop(context, [(a[i], v[k - i]) for i in range(k + 1)]) for k in range(m - 1)]
     windows = np.stack([a[k : k + m] for k in range(n - m + 1)])
     outputs += list(windows @ v[::-1])
-    for k in range(n, n + m - 1):
-        outputs.append(dot_loop(context, [(a[i], v[k - i]) for i in range(k - m + 1, n)]))
+    outputs += [
+        dot_loop(context, [(a[i], v[k - i]) for i in range(k - m + 1, n)])
+        for k in range(n, n + m - 1)
+    ]
     return np.stack(outputs)
 
 

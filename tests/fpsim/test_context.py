@@ -54,7 +54,9 @@ def test_formats_never_mix() -> None:
         _ = x + y
 
 
-@pytest.mark.parametrize("other", [np.float32(0.1), np.full(2, 0.1), np.longdouble(1), 1j, "1", None])
+@pytest.mark.parametrize(
+    "other", [np.float32(0.1), np.full(2, 0.1), np.longdouble(1), 1j, "1", None]
+)
 def test_other_operands_are_refused(other: object) -> None:
     with pytest.raises(TypeError, match=r"convert with ctx\.array\(y\)"):
         _ = half().array([1.0]) + other

@@ -55,7 +55,8 @@ def arguments(name):
     ])
     x = short(x[x != 0])
     if name in ("sin", "cos"):
-        x = np.concatenate([x, short(2.0 ** rng.uniform(-484, 511, n)), _near_quarter_turns(rng, n)])
+        x = np.concatenate([x, short(2.0 ** rng.uniform(-484, 511, n)), _near_quarter_turns(rng,
+        n)])
     if name in POSITIVE:
         x = np.abs(x)
         x = np.concatenate([x, short(2.0 ** rng.uniform(-149, 128, n))])

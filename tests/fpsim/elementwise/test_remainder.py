@@ -13,8 +13,7 @@ from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.remainder import remainder
 from fpsim.judge.oracle import operate
 from fpsim.judge.oracle.operations import read
-from fpsim.judge.oracle.rounding import Settings as OracleSettings
-from fpsim.judge.oracle.rounding import infinity, round_real
+from fpsim.judge.oracle.rounding import OracleSettings, infinity, round_real
 from fpsim.records.settings import Settings
 
 NAMES = {"ieee_remainder": True, "fmod": False}
