@@ -154,7 +154,7 @@ def is_type_of(x: Held, dtype: Any) -> bool:
     if isinstance(dtype, np.dtype):
         return bool(dtype == x.carrier.dtype)
     try:
-        return x.carrier.dtype == dtype
+        return bool(find_storage_format(dtype) == x.context.settings.format)
     except (TypeError, ValueError):
         return False
 
