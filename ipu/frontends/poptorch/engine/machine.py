@@ -19,6 +19,7 @@ from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.session import Session
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
+from ipu.run.options import RunOptions
 from ipu.run.places import Place, number
 
 __all__ = ["Machine", "Turn"]
@@ -53,7 +54,7 @@ class Machine:
             self.session = Session._open
         else:
             device = Device(control=control, seed=seed, partials=partials, count=True)
-            self.session = Session(device, "f32", ties="all")
+            self.session = Session(device, RunOptions(seed=seed, ties="all", count=True))
         self.mode = MachineMode(self.session)
 
     @property
