@@ -31,6 +31,7 @@ ORDER = [
     ("fpsim.products.by_operation", "fpsim.products.by_unit"),
     ("fpsim.products",),
     ("fpsim",),
+    ("fpsim.linalg",),
     ("fpsim.inspect",),
     ("fpsim.testing",),
     ("fpsim.judge", "fpsim.judge.oracle", "fpsim.judge.verify"),
