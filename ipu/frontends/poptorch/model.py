@@ -30,8 +30,8 @@ from ipu.frontends.poptorch.outputs import assemble, cut, flatten, rebuild
 from ipu.frontends.poptorch.profile import UNMODELLED, folder_of_reports, write_profile
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
-from ipu.parallel.memory import StageFigures
-from ipu.parallel.plan import Plan
+from ipu.plan.memory import StageFigures
+from ipu.plan.plan import Plan
 
 __all__ = ["PoplarExecutor", "inferenceModel", "load", "trainingModel"]
 

@@ -28,7 +28,7 @@ from ipu.frontends.poptorch.enums import (
 from ipu.frontends.poptorch.options import Options
 from ipu.frontends.poptorch.outputs import rebuild
 from ipu.learn.accumulate import Reduction
-from ipu.parallel.schedule import Phase, Program
+from ipu.plan.schedule import Phase, Program
 
 __all__ = ["Executor"]
 

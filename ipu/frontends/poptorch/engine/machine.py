@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from ipu.frontends.common.places import Place, number
 from ipu.frontends.poptorch.engine.cuts import functions_cut
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.session import Session
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
+from ipu.run.places import Place, number
 
 __all__ = ["Machine", "Turn"]
 

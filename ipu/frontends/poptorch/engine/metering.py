@@ -16,10 +16,10 @@ from ipu.frontends.poptorch.engine.flight import Flight
 from ipu.frontends.poptorch.engine.machine import Machine
 from ipu.frontends.poptorch.optim import slots_of
 from ipu.frontends.poptorch.outputs import flatten
-from ipu.parallel.cycles import compute_cycles
-from ipu.parallel.memory import StageFigures
-from ipu.parallel.plan import Plan
-from ipu.parallel.schedule import Phase, Program
+from ipu.plan.cycles import compute_cycles
+from ipu.plan.memory import StageFigures
+from ipu.plan.plan import Plan
+from ipu.plan.schedule import Phase, Program
 
 __all__ = ["Meter"]
 

@@ -16,8 +16,8 @@ from typing import Any
 from ipu.frontends.poptorch.enums import ReductionType
 from ipu.frontends.poptorch.options import Options
 from ipu.frontends.poptorch.strategies import StageOf, Strategy, names_of
-from ipu.parallel.plan import Plan
-from ipu.parallel.schedule import smallest_count
+from ipu.plan.plan import Plan
+from ipu.plan.schedule import smallest_count
 
 __all__ = ["Staging", "Tracer", "plan_of"]
 
