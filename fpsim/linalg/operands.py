@@ -11,11 +11,11 @@ from typing import Any, cast
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.core import core_of
-from fpsim.products.rank_one import Block, is_compiled
+from fpsim.products.rank_one import OuterBlock, is_compiled
 from fpsim.products.rank_one import subtract_outer as subtract_at_once
 
 __all__ = [
-    "MOST", "Block", "checked_choice", "context_of", "matrix", "right_side", "square",
+    "MOST", "OuterBlock", "checked_choice", "context_of", "matrix", "right_side", "square",
     "subtract_outer",
 ]
 
@@ -82,7 +82,7 @@ def subtract_outer(
     """
     if is_compiled(context.core):
         subtract_at_once(
-            context.core, target.carrier, Block(*block), column.carrier, row.carrier
+            context.core, target.carrier, OuterBlock(*block), column.carrier, row.carrier
         )
         return
     first_row, last_row, first_column, last_column = block

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.constants import Plan, exact_width, plan
+from fpsim.elementwise.constants import KernelPlan, exact_width, plan
 from fpsim.kernels.by_operation.outer import OuterVariant, outer_kernel
 from fpsim.kernels.elementwise.loop import WORDS_HALF, WORDS_NONE, WORDS_WHOLE
 from fpsim.kernels.elementwise.step import RESIDUAL_QUANTA
@@ -22,13 +22,13 @@ from fpsim.state.draws import advance
 from fpsim.state.state import State
 from fpsim.state.threads import run_blocks
 
-__all__ = ["Block", "is_compiled", "subtract_outer"]
+__all__ = ["OuterBlock", "is_compiled", "subtract_outer"]
 
 #: Elements of a target below which a second thread costs more than it gives.
 _SMALLEST = 1 << 15
 
 
-class _Call(NamedTuple):
+class _OuterCall(NamedTuple):
     """The kernel for these settings, with the constants of its products and differences."""
 
     loop: Any
@@ -45,7 +45,7 @@ def is_compiled(state: State) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _call(settings: Settings) -> _Call:
+def _call(settings: Settings) -> _OuterCall:
     size = settings.format.carrier.itemsize
     product, difference = (
         plan(name, settings, exact_width(name, settings, size)) for name in ("multiply", "subtract")
@@ -54,17 +54,17 @@ def _call(settings: Settings) -> _Call:
         product.mode, product.flush, product.one_zero, _words(product), _words(difference),
         RESIDUAL_QUANTA if product.in_quanta else product.residual, difference.residual,
     )
-    return _Call(outer_kernel(variant), product.constants, difference.constants)
+    return _OuterCall(outer_kernel(variant), product.constants, difference.constants)
 
 
-def _words(rule: Plan) -> int:
+def _words(rule: KernelPlan) -> int:
     """How many random digits the kernel makes for an element."""
     if not rule.stochastic:
         return WORDS_NONE
     return WORDS_WHOLE if rule.whole_words else WORDS_HALF
 
 
-class Block(NamedTuple):
+class OuterBlock(NamedTuple):
     """Rows and columns of a matrix that are updated: from the first ones up to the last ones."""
 
     first_row: int
@@ -74,7 +74,7 @@ class Block(NamedTuple):
 
 
 def subtract_outer(
-    state: State, matrix: Carrier, block: Block, column: Carrier, row: Carrier
+    state: State, matrix: Carrier, block: OuterBlock, column: Carrier, row: Carrier
 ) -> None:
     """matrix[block] -= column row: two operations of the state, published, if it is compiled.
 
