@@ -39,7 +39,7 @@ from ipu.members.channel import Channel
 from ipu.members.cluster import Cluster
 from ipu.members.connect import connect, leaving
 from ipu.members.local_transport import run_local
-from ipu.members.sums import Sums
+from ipu.members.sums import ReplicaSums
 from ipu.members.transport import Transport
 from ipu.plan.collectives import Summands, reduce_sum
 from ipu.plan.orders import Order
@@ -135,7 +135,7 @@ def digests(transport: Transport, values: Values, seed: int) -> dict[str, str]:
         tensors = [_device(seed, rounding).from_host(rounded[r], FORMATS[name]) for r in own]
         for order in ORDERS:
             make = partial(_device, seed, rounding)
-            total = Sums(channel, REPLICAS, make, order).of([Summands(tensors, 0)], 0)[0]
+            total = ReplicaSums(channel, REPLICAS, make, order).of([Summands(tensors, 0)], 0)[0]
             table[name_of((name, rounding), order)] = _digest(total)
     return table
 

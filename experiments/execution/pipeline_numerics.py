@@ -85,7 +85,7 @@ LAYERS = (_first, _second, _third, _fourth)
 
 
 @dataclass(frozen=True)
-class Stage:
+class LayerStage:
     """Neighbouring layers as one stage."""
 
     layers: tuple[Callable[[Tensor], Tensor], ...]
@@ -112,7 +112,7 @@ def plan_of(job: PlanJob, micro_batches: int) -> Plan:
     """The plan of a job."""
     n, mapping = CUTS[job.cut]
     size = len(LAYERS) // n
-    stages = [Stage(LAYERS[i : i + size]) for i in range(0, len(LAYERS), size)]
+    stages = [LayerStage(LAYERS[i : i + size]) for i in range(0, len(LAYERS), size)]
     return Plan(stages, mapping=mapping, schedule=job.schedule, count=micro_batches,
                 recompute=job.recompute or None, reduction=job.reduction)
 

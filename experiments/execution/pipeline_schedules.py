@@ -220,10 +220,10 @@ def _title(result: Result, name: str) -> str:
 
 
 def _plot_curves(axes: Axes, result: Result, column: str, title: str) -> None:
-    from ipu.experiments.pictures.utilisation import Curve, draw_utilisation
+    from ipu.experiments.pictures.utilisation import UtilisationCurve, draw_utilisation
 
-    curves: Mapping[str, Curve] = {
-        name: Curve(
+    curves: Mapping[str, UtilisationCurve] = {
+        name: UtilisationCurve(
             result.column("count", part="utilisation", schedule=name).tolist(),
             result.column(column, part="utilisation", schedule=name).tolist(),
         )

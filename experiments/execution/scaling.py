@@ -114,19 +114,19 @@ def _plan(replicas: int, count: int) -> Plan:
 # The model --------------------------------------------------------------------------------------
 
 
-class Ring(NamedTuple):
+class RingLinks(NamedTuple):
     """The links of a ring of replicas: the slowest bandwidth, and the hops of one of its rounds."""
 
     bandwidth: Fact
     seconds_of_hops: float
 
     @classmethod
-    def of(cls, replicas: int) -> Ring:
+    def of(cls, replicas: int) -> RingLinks:
         """The ring of so many replicas.
 
         All links send at once, so each of its 2(R-1) rounds waits for the slowest hop.
 
-        >>> Ring.of(4).seconds_of_hops / HOP.value
+        >>> RingLinks.of(4).seconds_of_hops / HOP.value
         6.0
         """
         inside = replicas <= LINKED.value
@@ -136,7 +136,7 @@ class Ring(NamedTuple):
 
 def model(figures: Sequence[StageFigures], replicas: int, count: int) -> Row:
     """Seconds of a step, of its sum, and the throughput of a replica beside one alone."""
-    ring, plan = Ring.of(replicas), _plan(replicas, count)
+    ring, plan = RingLinks.of(replicas), _plan(replicas, count)
     rates = Rates(link=ring.bandwidth)
     alone, seconds = (
         max(e.start + e.cycles for e in timeline(p, figures, rates)) / MK2.clock.value

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ipu.experiments.sweep.metrics import Compared, Curve, differs
+from ipu.experiments.sweep.metrics import ComparedRuns, Curve, differs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ LINE = 34
 
 
 def draw(
-    measured: Compared, seeds: Sequence[int], settings: Sequence[str]
+    measured: ComparedRuns, seeds: Sequence[int], settings: Sequence[str]
 ) -> tuple[Figure | None, int]:
     """The figure, and how many panels it leaves out; None where nothing differs.
 

@@ -138,7 +138,7 @@ def all_reduce(
     """
     own = [replica for replica, owner in enumerate(owners) if owner == channel.rank]
     works = [work for job in jobs for work in _works(channel, owners, own, job, order, ring)]
-    run = _Run(channel, len(owners), numberings)
+    run = _Pass(channel, len(owners), numberings)
     for level in range(1 + max((work.values[-1].level for work in works), default=0)):
         for work in works:
             run.compute(work, level)
@@ -174,7 +174,7 @@ def _works(
     return works
 
 
-class _Run:
+class _Pass:
     """One pass over the levels of all trees."""
 
     def __init__(

@@ -25,7 +25,7 @@ from ipu.learn import train
 from ipu.learn.address import Numbering
 from ipu.learn.checkpoint import take
 from ipu.learn.loss_scale import Statistic
-from ipu.learn.loss_scale.histogram import Histogram
+from ipu.learn.loss_scale.histogram import EdgeHistogram
 from ipu.learn.variables import Variable
 from ipu.learn.worker import Worker
 from ipu.members.allreduce import all_reduce
@@ -132,7 +132,7 @@ class Processes(Group):
         text = own.tobytes() + losses.astype("<f8").tobytes()
         rows = self.channel.gather(text, "the losses", equal=True)
         split = [(np.frombuffer(row[: own.nbytes], np.int64), row[own.nbytes :]) for row in rows]
-        if isinstance(statistic, Histogram):
+        if isinstance(statistic, EdgeHistogram):
             statistic.upper = sum(int(counts[0]) for counts, _ in split)
             statistic.lower = sum(int(counts[1]) for counts, _ in split)
         self.stopping = tuple(rank for rank, (counts, _) in enumerate(split) if counts[-1])
@@ -254,7 +254,7 @@ class Processes(Group):
 
 def _counts(statistic: Statistic) -> list[int]:
     """What is summed over processes."""
-    if isinstance(statistic, Histogram):
+    if isinstance(statistic, EdgeHistogram):
         return [statistic.upper, statistic.lower]
     if type(statistic) is not Statistic:
         raise TypeError(

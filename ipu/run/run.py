@@ -29,13 +29,13 @@ from ipu.run.text import Report
 from ipu.run.trials import Outcome
 from ipu.run.ways import Way
 
-__all__ = ["Event", "Run", "Step"]
+__all__ = ["OperationEvent", "Run", "Step"]
 
 #: Trains from a seed, and returns losses or None.
 Step = Callable[[int], Sequence[float] | None]
 
 
-class Event(NamedTuple):
+class OperationEvent(NamedTuple):
     """The result of an operation.
 
     operation    the front end's name of it.
@@ -70,7 +70,7 @@ class Run(ABC):
         self.is_counting = options.count
         self.account = Account()
         self.recorder = Recorder()
-        self._watchers: list[Callable[[Event], object]] = []
+        self._watchers: list[Callable[[OperationEvent], object]] = []
         self._advised: Advised | None = None
 
     def use(self, device: Device) -> None:
@@ -98,13 +98,13 @@ class Run(ABC):
         """Whether results are asked for, by the recorder or by others."""
         return self.is_counting or bool(self._watchers)
 
-    def watch(self, see: Callable[[Event], object]) -> None:
+    def watch(self, see: Callable[[OperationEvent], object]) -> None:
         """Call `see` with the result of every operation that is computed from now on.
 
         It moves no bit of the run.
         """
         if not callable(see):
-            raise TypeError(f"see={see!r} is no function; give one that takes an Event")
+            raise TypeError(f"see={see!r} is no function; give one that takes an OperationEvent")
         self._watchers.append(see)
 
     def result(self, name: str, operation: str, array: Array) -> None:
@@ -115,7 +115,7 @@ class Run(ABC):
         if self.is_counting:
             self.recorder.result(name, array)
         if self._watchers:
-            event = Event(operation, *split_name(name), self.place, array)
+            event = OperationEvent(operation, *split_name(name), self.place, array)
             for see in self._watchers:
                 see(event)
 

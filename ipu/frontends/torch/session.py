@@ -59,7 +59,7 @@ from ipu.run.options import RunOptions
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place, PlaceClock, Replay
 from ipu.run.policies import PolicyArgument
-from ipu.run.run import Event, Run, Step
+from ipu.run.run import OperationEvent, Run, Step
 from ipu.run.ways import Way
 
 __all__ = ["Session", "machine"]
@@ -457,7 +457,7 @@ class Session(Run):
             return None
         return self.observer.writing(base, args, kwargs)
 
-    def watch(self, see: Callable[[Event], object]) -> None:
+    def watch(self, see: Callable[[OperationEvent], object]) -> None:
         """Call `see` with the result of every operation that is computed from now on."""
         super().watch(see)
         self.memory.watch = self.note_result

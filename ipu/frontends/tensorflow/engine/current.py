@@ -25,7 +25,7 @@ from ipu.machine.target import MK2, Target
 from ipu.run.changes import NONE
 from ipu.run.places import Place
 from ipu.run.policies import PolicyArgument
-from ipu.run.run import Event, Run, Step
+from ipu.run.run import OperationEvent, Run, Step
 from ipu.run.ways import Way
 
 __all__ = [
@@ -121,7 +121,7 @@ class TensorFlowRun(Run):
         """Where the node that runs now stands; its layer there is its name."""
         return self._machine.clock.place
 
-    def watch(self, see: Callable[[Event], object]) -> None:
+    def watch(self, see: Callable[[OperationEvent], object]) -> None:
         """Call `see` with the result of every node that is computed from now on."""
         super().watch(see)
         self._machine.plans.clear()  # they were made for a run that nobody watched
