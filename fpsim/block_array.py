@@ -22,10 +22,10 @@ from fpsim.records.blocks import Block, BlockFlags
 from fpsim.records.flags import Flags
 from fpsim.state.processor import usual_arithmetic
 
-__all__ = ["BlockArray", "storage_axes"]
+__all__ = ["BlockArray", "checked_axis", "storage_axes"]
 
 
-def storage_axes(ndim: int, axis: int, block: Block) -> tuple[int, ...]:
+def storage_axes(ndim: int, axis: int) -> tuple[int, ...]:
     """Order in which the axes of an array are stored: that of the blocks last.
 
     The axis before it is the one that two-dimensional blocks extend along.
@@ -82,7 +82,7 @@ class BlockArray:
     @property
     def axes(self) -> tuple[int, ...]:
         """Order of the stored axes."""
-        return storage_axes(self.ndim, self.axis, self.block)
+        return storage_axes(self.ndim, self.axis)
 
     @property
     @usual_arithmetic
@@ -94,11 +94,11 @@ class BlockArray:
         """
         if self.tensor_amax is None:
             return 1.0
-        amax, aim = np.float32(self.tensor_amax), self.block.element.max * self.block.bound
-        factor = tensor_factor(self.block, amax)
+        amax, aim = self.tensor_amax, self.block.element.max * self.block.bound
+        factor = tensor_factor(self.block, np.float32(amax))
         with np.errstate(all="ignore"):
-            usual = factor == np.float32(aim) / amax
-        return float(amax) / aim if usual else 1.0 / float(factor)
+            usual = factor == np.float32(aim) / np.float32(amax)
+        return amax / aim if usual else 1.0 / float(factor)
 
     @property
     def element_values(self) -> NDArray[np.float32]:
@@ -170,7 +170,7 @@ class BlockArray:
                 f"block={self.block} of shape {self.block.shape} and x of shape {self.shape}: only "
                 "square blocks of a matrix lie along both axes; quantize again along this one"
             )
-        axis = _checked_axis(axis, 2)
+        axis = checked_axis(axis, 2)
         if axis == self.axis:
             return self
         codes = np.ascontiguousarray(_unpacked(self.codes, self.block).T)
@@ -214,7 +214,11 @@ def _unpacked(codes: NDArray[np.uint8], block: Block) -> NDArray[np.uint8]:
     )
 
 
-def _checked_axis(axis: Any, ndim: int) -> int:
+def checked_axis(axis: Any, ndim: int) -> int:
+    """The axis counted from the first.
+
+    Raises    TypeError for what is no integer, ValueError beyond the dimensions.
+    """
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
         raise TypeError(f"axis={axis!r} is not an integer; give one from {-ndim} to {ndim - 1}")
     if not -ndim <= axis < ndim:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
-from fpsim.block_array import BlockArray, _checked_axis, storage_axes
+from fpsim.block_array import BlockArray, checked_axis, storage_axes
+from fpsim.block_layouts import scales_shape
 from fpsim.core import Core
 from fpsim.elementwise.blocks.elements import element_settings, words_in_order
 from fpsim.elementwise.blocks.quantise import Quantised
@@ -131,9 +132,9 @@ def _quantised(
 ) -> BlockArray:
     if x.ndim == 0:
         raise ValueError("x is one number; blocks lie along an axis, so give a dimension or more")
-    axis = _checked_axis(axis, x.ndim)
+    axis = checked_axis(axis, x.ndim)
     _check_blocks(x.shape, axis, block)
-    axes = storage_axes(x.ndim, axis, block)
+    axes = storage_axes(x.ndim, axis)
     words: Words | None = None
     if rounding.stochastic and axes != tuple(range(x.ndim)):
         settings = element_settings(block, rounding)
@@ -154,13 +155,8 @@ def _block_array(
     result: Quantised, block: Block, shape: tuple[int, ...], axis: int, stored: tuple[int, ...],
     flags: int,
 ) -> BlockArray:
-    batch = stored[:-2]
     codes = result.codes.reshape(*stored[:-1], stored[-1] // 2 if block.packed else stored[-1])
-    wide = max(1, stored[-1]) if block.elements is None else block.elements
-    blocks: tuple[int, ...] = (stored[-1] // wide,)
-    if len(stored) > 1:
-        tall = max(1, stored[-2]) if block.rows is None else block.rows
-        blocks = (*batch, stored[-2] // tall, *blocks)
+    blocks = scales_shape(stored, block)
     scales = result.scales.reshape(blocks)
     of_elements, of_blocks = result.element_flags, result.block_flags
     return BlockArray(

@@ -179,7 +179,7 @@ def _over_values(
     values, raised = apply(
         "convert", (products,), settings, element_flags=element_flags, bits=draw
     )
-    codes = to_codes(values, block.element)
+    codes: NDArray[Any] = to_codes(values, block.element)
     if block.integers:
         magnitudes = (codes & 0x7F).astype(np.int8)
         turned = np.where(codes & 0x80, -magnitudes, magnitudes)

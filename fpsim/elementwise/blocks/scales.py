@@ -84,7 +84,8 @@ def _field_up(x: Magnitudes) -> Fields:
     """That of the next power of two, unless x is one; 2**-127 is a subnormal number."""
     bits = x.view(np.int32)
     field = (bits >> 23) + ((bits & _FRACTION) != 0)
-    return np.asarray(np.where(bits <= 1 << 22, 0, field))
+    up: Fields = np.where(bits <= 1 << 22, 0, field)
+    return up
 
 
 def _floor(block: Block, amax: Magnitudes) -> Fields:
