@@ -43,7 +43,7 @@ from fpsim.state.publish import fold, publish
 from fpsim.state.state import State
 from fpsim.state.threads import run_blocks
 
-__all__ = ["ORDERS", "AxisSum", "Sums"]
+__all__ = ["ORDERS", "AxisSum", "RowSums"]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 _NO_WORDS = np.zeros((1, COLUMN_BLOCK), np.uint32)
@@ -107,7 +107,7 @@ class AxisSum:
         native = None if self.divide else self.run_native(state, target)
         if native is not None:
             return native
-        rows = Sums(state.settings, self.order, as_rows(self.values, self.axes), self.block)
+        rows = RowSums(state.settings, self.order, as_rows(self.values, self.axes), self.block)
         rows.draw(state, self.shape, self.divide)
         result, flags, element_flags = rows.run(
             FLAGS_EACH if watched else FLAGS_STICKY, self.divide
@@ -154,7 +154,7 @@ def _axes(values: Carrier, axis: Axis) -> tuple[int, ...]:
     return checked_axes(axis, n)
 
 
-class Sums:
+class RowSums:
     """The sums of the rows of a matrix, and their division by the number of elements.
 
     Nothing is rounded stochastically before `draw`.
@@ -229,7 +229,7 @@ class Sums:
             rows = np.zeros((len(special), 1 + max(map(len, special.values()))), result.dtype)
             for row, values in zip(rows, special.values(), strict=True):
                 row[1 : 1 + len(values)] = values
-            alone = Sums(self.settings, "sequential", rows, self.block)
+            alone = RowSums(self.settings, "sequential", rows, self.block)
             result[numbers], flags, special_each = alone.run(FLAGS_EACH, divide=False)
             element_flags[numbers] |= special_each
             work.flags |= flags
@@ -255,7 +255,7 @@ class Sums:
 class _Additions:
     """Runs of the kernel for one sum; their flags together, and those of each output."""
 
-    def __init__(self, sums: Sums, level: int, element_flags: ElementFlags) -> None:
+    def __init__(self, sums: RowSums, level: int, element_flags: ElementFlags) -> None:
         self.sums, self.settings, self.level, self.element_flags = (
             sums,
             sums.settings,

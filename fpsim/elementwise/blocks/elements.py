@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +26,13 @@ from fpsim.kernels.blocks.encode import (
     WORDS_HALF,
     WORDS_NONE,
     WORDS_WHOLE,
-    Element,
-    Variant,
+    ElementRule,
+    EncoderVariant,
     encoder,
     words_of_elements,
 )
 from fpsim.kernels.random.words import GROUP_HALF, NO_WORDS
-from fpsim.kernels.rounding.rule import Rule
+from fpsim.kernels.rounding.rule import RoundingRule
 from fpsim.records.blocks import Block
 from fpsim.records.flags import Flags
 from fpsim.records.rounding import RNE, SR, Rounding
@@ -72,12 +72,12 @@ def element_settings(block: Block, rounding: Rounding) -> Settings:
 @lru_cache(maxsize=256)
 def _constants(settings: Settings) -> NDArray[np.uint32]:
     fmt, lane = settings.format, LANES[32]
-    rule = Rule(*plan("convert", settings, 32).constants.tolist())
+    rule = RoundingRule(*plan("convert", settings, 32).constants.tolist())
     quantum = fmt.emin - fmt.precision + 1
     random = settings.random_bits if settings.rounding.stochastic else 0
     hidden = lane.digits - 1
     body = int(to_codes(np.float32(fmt.max), fmt))
-    element = Element(
+    element = ElementRule(
         drop=lane.digits - fmt.precision,
         offset=(lane.bias + fmt.emin - 1) << (fmt.precision - 1),
         normal=lane.bits(fmt.smallest_normal),
@@ -142,7 +142,7 @@ def encode_elements(
     if rounding.stochastic:
         source = WORDS_WHOLE if settings.random_most > 16 else WORDS_HALF
         source = source if words is None else WORDS_GIVEN
-    loop = encoder(Variant(rounding.stochastic, source, flags, block.packed, block.integers))
+    loop = encoder(EncoderVariant(rounding.stochastic, source, flags, block.packed, block.integers))
     flat, scale = x.reshape(-1).view(np.uint32), factors.reshape(-1).view(np.uint32)
     given = NO_WORDS if words is None else words.reshape(-1)
 

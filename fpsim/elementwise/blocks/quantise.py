@@ -55,7 +55,7 @@ class Quantised(NamedTuple):
     block_flags: NDArray[np.uint8] | None
 
 
-class _Grid(NamedTuple):
+class _Partition(NamedTuple):
     """Blocks of a matrix: their elements along a row, as in the loops, and rows."""
 
     width: int
@@ -104,14 +104,14 @@ def quantise(
     )
 
 
-def _grid(shape: tuple[int, int], block: Block) -> _Grid:
+def _grid(shape: tuple[int, int], block: Block) -> _Partition:
     rows, columns = shape
     width = max(1, columns if block.elements is None else block.elements)
     tall = max(1, rows if block.rows is None else block.rows)
-    return _Grid(width, -(-width // _LANES) * _LANES, tall, columns // width)
+    return _Partition(width, -(-width // _LANES) * _LANES, tall, columns // width)
 
 
-def _filled(x: NDArray[Any], grid: _Grid) -> NDArray[Any]:
+def _filled(x: NDArray[Any], grid: _Partition) -> NDArray[Any]:
     """The same with zeros at the end of every row of a block, up to whole vectors."""
     rows = x.shape[0]
     wide = np.zeros((rows, grid.across, grid.whole), x.dtype)
@@ -119,7 +119,7 @@ def _filled(x: NDArray[Any], grid: _Grid) -> NDArray[Any]:
     return wide.reshape(rows, grid.across * grid.whole)
 
 
-def _largest(x: NDArray[np.float32], grid: _Grid) -> NDArray[np.float32]:
+def _largest(x: NDArray[np.float32], grid: _Partition) -> NDArray[np.float32]:
     """Largest magnitudes of blocks (rows of blocks, blocks)."""
     rows = x.shape[0]
     bits = np.zeros(rows * grid.across, np.uint32)
@@ -138,7 +138,7 @@ def _largest(x: NDArray[np.float32], grid: _Grid) -> NDArray[np.float32]:
 
 def _smaller_error(
     x: NDArray[np.float32], block: Block, largest: NDArray[np.float32], of_tensor: np.float32,
-    grid: _Grid, elements: Callable[[Scales], Elements],
+    grid: _Partition, elements: Callable[[Scales], Elements],
 ) -> Scales:
     """Of two scales for each block the one with the smaller error; the first if both are equal."""
     first, second = alternatives(block, largest, of_tensor)
@@ -158,7 +158,7 @@ def _smaller_error(
 
 def _error(
     x: NDArray[np.float32], block: Block, codes: NDArray[np.uint8], scales: Scales,
-    of_tensor: np.float32, grid: _Grid,
+    of_tensor: np.float32, grid: _Partition,
 ) -> NDArray[np.float32]:
     """Sums of errors, or of their squares, in binary32: half of a row of a block on the other, then
     neighbours; rows one after the other.
@@ -182,7 +182,7 @@ def _error(
 
 
 def _cut(
-    encoded: Elements, grid: _Grid, block: Block, rows: int, columns: int
+    encoded: Elements, grid: _Partition, block: Block, rows: int, columns: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8] | None, NDArray[np.uint8] | None]:
     """Codes and flags without what was filled up, and flags of whole blocks."""
     codes, element_flags, of_rows = encoded.codes, encoded.element_flags, encoded.block_flags

@@ -94,7 +94,8 @@ def _floor(block: Block, amax: Magnitudes) -> Fields:
 
 def _ceil(block: Block, amax: Magnitudes) -> Fields:
     bits = amax.view(np.int32)
-    return (bits >> 23) + ((bits & _FRACTION) != 0) - block.element.emax
+    field: Fields = (bits >> 23) + ((bits & _FRACTION) != 0) - block.element.emax
+    return field
 
 
 def _even(block: Block, amax: Magnitudes) -> Fields:

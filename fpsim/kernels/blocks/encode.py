@@ -26,8 +26,8 @@ from fpsim.kernels.lanes.vectors import as_bits, as_float, or_lanes, select, umi
 from fpsim.kernels.random.words import GROUP_HALF, GROUP_WORD, fill_words
 
 __all__ = [
-    "CLIPPED", "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "FLUSHED", "Element", "Variant",
-    "encoder", "words_of_elements",
+    "CLIPPED", "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "FLUSHED", "ElementRule",
+    "EncoderVariant", "encoder", "words_of_elements",
 ]
 
 #: What happened to elements of a block.
@@ -40,7 +40,7 @@ FLAGS_NONE, FLAGS_STICKY, FLAGS_EACH = range(3)
 WORDS_NONE, WORDS_HALF, WORDS_WHOLE, WORDS_GIVEN = range(4)
 
 
-class Element(NamedTuple):
+class ElementRule(NamedTuple):
     """Constants of an element's format and rounding; magnitudes are bits of binary32."""
 
     drop: int  # digits that a normal number loses
@@ -58,7 +58,7 @@ class Element(NamedTuple):
     random: int  # random digits
 
 
-class Variant(NamedTuple):
+class EncoderVariant(NamedTuple):
     """What is compiled in."""
 
     stochastic: bool
@@ -70,7 +70,7 @@ class Variant(NamedTuple):
 
 @formula
 def _spread(k):
-    return Element(*(splat_item(k, i) for i in range(len(Element._fields))))
+    return ElementRule(*(splat_item(k, i) for i in range(len(ElementRule._fields))))
 
 
 def _nearest(a, k):
@@ -145,7 +145,7 @@ def _random(words, ready, first, seed, operation, wide):
 
 
 @cache
-def encoder(variant: Variant) -> Any:
+def encoder(variant: EncoderVariant) -> Any:
     """flags = loop(x, factors, codes, element_flags, block_flags, words, constants, shape, …).
 
     shape      rows begin … end - 1 of so many columns, blocks of so many elements along a row (a
