@@ -20,7 +20,7 @@ from fpsim.kernels.lanes.vectors import VECTOR_WIDTH, width_of
 from fpsim.kernels.random.words import GROUP_HALF, fill_words
 from fpsim.kernels.rounding.rule import spread
 
-__all__ = ["BLOCK", "LoopVariant", "kernel"]
+__all__ = ["BLOCK", "ROOM", "LoopVariant", "fill_block", "kernel"]
 
 #: Elements per block: three operands, a result and the random words fit the first-level cache.
 BLOCK = 1024
@@ -65,7 +65,7 @@ def _place(array, b, n):
 
 
 @njit(**INLINE)
-def _fill_block(words, first, b, n, m, seed, operation, wide):
+def fill_block(words, first, b, n, m, seed, operation, wide):
     """The words of m elements from b on, and where those of the first one stand.
 
     Groups are made whole: where a block ends inside of one, the next begins with it. Elements from
@@ -129,7 +129,7 @@ def kernel(variant: LoopVariant) -> Any:
             pf, fi = _block_of(all_flags, block_flags, filled, False, b, rest, m)
             if MADE_HERE:
                 wide, pw = WORDS == WORDS_WHOLE, room_words
-                wi = _fill_block(room_words, first, b, n, m, seed, operation, wide)
+                wi = fill_block(room_words, first, b, n, m, seed, operation, wide)
             choices = MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, streaming and not filled
             for i in range(0, m, lanes):
                 events = vector_step(
