@@ -23,10 +23,11 @@ ORDER = [
     ("fpsim.kernels.lanes",),
     ("fpsim.kernels.random", "fpsim.kernels.rounding"),
     ("fpsim.kernels.elementwise",),
-    ("fpsim.kernels.by_operation", "fpsim.kernels.by_unit"),
+    ("fpsim.kernels.blocks", "fpsim.kernels.by_operation", "fpsim.kernels.by_unit"),
     ("fpsim.records",),
     ("fpsim.state",),
     ("fpsim.elementwise",),
+    ("fpsim.elementwise.blocks",),
     ("fpsim.products.jobs",),
     ("fpsim.products.by_operation", "fpsim.products.by_unit"),
     ("fpsim.products",),
@@ -227,8 +228,8 @@ def test_functions_stay_short():
 #: Classes that two vendors' modules, or a vendor and we, call by one name: a front end has the
 #: vendor's names, exactly.
 VENDORS = {
-    "Adam", "AdamW", "CrossReplicaOptimizer", "MapGradientOptimizer", "Options", "Phase", "SGD",
-    "Variable",
+    "Adam", "AdamW", "Block", "CrossReplicaOptimizer", "MapGradientOptimizer", "Options", "Phase",
+    "SGD", "Variable",
 }
 #: Repeated names that wait for their rooms to be rebuilt.
 WAITING = {

@@ -70,6 +70,10 @@ MAKERS: dict[str, dict[str, Any]] = {
     "power": {"x": MATRIX, "n": 2}, "to_integers": {"x": MATRIX, "dtype": "int8"},
     "dot": {"x": VECTOR, "y": VECTOR, "fused": False, "kahan": False}, "constant": {"value": 1.0},
     "matmul": {"a": MATRIX, "b": MATRIX}, "k_split": LINALG["k_split"], "conv2d": LINALG["conv2d"],
+    "quantize": {
+        "x": np.ones((2, 32), np.float32), "block": "mxfp8", "axis": -1, "rounding": "RNE",
+        "transform": "h32", "flags": True,
+    },
 }
 
 ARRAYS = {"x": MATRIX, "y": MATRIX, "z": MATRIX, "a": MATRIX, "b": MATRIX}
