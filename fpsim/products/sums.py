@@ -32,6 +32,7 @@ from fpsim.kernels.by_operation.sums import (
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.kernels.elementwise.step import FLAGS_EACH, FLAGS_STICKY
 from fpsim.products.exact_sums import exact_sums
+from fpsim.products.native64 import native_sums as native_sums64
 from fpsim.products.native_sums import is_native, native_sums
 from fpsim.products.nearest_sums import is_nearest, nearest_sums
 from fpsim.products.rows import as_rows, origin, steps_of
@@ -102,7 +103,7 @@ class AxisSum:
     def run(self, state: State, target: Carrier | None) -> Carrier:
         """The result, published."""
         if state.settings.native:
-            raise TypeError("binary64 is the native reference; use numpy on .values for its sums")
+            return self._run_binary64(state, target)
         watched = state.watched
         native = None if self.divide else self.run_native(state, target)
         if native is not None:
@@ -117,6 +118,15 @@ class AxisSum:
             element_flags.reshape(self.shape) if watched else None, self.elements, target,
             advances=state.settings.rounding.stochastic,
         )
+
+    def _run_binary64(self, state: State, target: Carrier | None) -> Carrier:
+        if self.order != "sequential":
+            raise TypeError(
+                f"order={self.order!r} is not offered in binary64, the native reference, whose "
+                "sums are sequential; use numpy on .values"
+            )
+        sums = native_sums64(as_rows(self.values, self.axes), divide=self.divide)
+        return publish(state, self.name, sums.reshape(self.shape), 0, target=target)
 
     def run_native(
         self, state: State, target: Carrier | None = None, *, squared: bool = False
